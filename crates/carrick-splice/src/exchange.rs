@@ -1,4 +1,4 @@
-//! Both ways: two connections joined until both have closed, one fails, or nothing moves any more.
+//! Both ways: joins two connections until both have closed, one fails, or nothing moves any more.
 
 mod parking;
 mod steering;
@@ -18,33 +18,34 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::net::TcpStream;
 
-/// After one connection failed, the other direction may go on delivering as long as it moves; so long without a byte,
-/// and it is over.
+/// After one connection has failed, the other direction may go on delivering while it moves; after this long
+/// without a byte, it is over.
 const LAST_BYTES_IDLE: Duration = Duration::from_secs(5);
 
-/// What an [`Exchange`] is asked to do.
+/// The order for an [`Exchange`].
 #[derive(Debug, Clone, Copy)]
 pub struct ExchangeOrder<'a> {
-    /// The engine, for both directions. With `Auto` each direction adapts on its own.
+    /// The engine, for both directions. With `Auto`, each direction adapts on its own.
     pub choice: Choice,
-    /// Bytes that were read from `a` already: they go to `b` first.
+    /// Bytes already read from `a`: they go to `b` first.
     pub a_prefix: &'a [u8],
-    /// Bytes that were read from `b` already: they go to `a` first.
+    /// Bytes already read from `b`: they go to `a` first.
     pub b_prefix: &'a [u8],
-    /// End with [`ExchangeEnd::Idle`] after no byte moved either way for so long. Noticed within a quarter of it.
+    /// End with [`ExchangeEnd::Idle`] if no byte moves either way for this long. Noticed within a quarter of
+    /// it.
     pub idle: Duration,
-    /// The owner's number for this splice, by which it finds it among those that are in the kernel.
+    /// The owner's number for this splice, which identifies it among those in the kernel.
     pub label: u64,
-    /// How it is paced: from `a` to `b`, and from `b` to `a`.
+    /// Its pacing: from `a` to `b`, and from `b` to `a`.
     pub pace: [PaceHandle; 2],
-    /// Whether the packet engine may make one connection of both.
+    /// Whether the packet engine may join the two connections into one.
     pub joining: Joining,
-    /// What may wait at `a`'s connection, and at `b`'s.
+    /// What may queue at `a`'s connection, and at `b`'s.
     pub unread: [UnreadLimit; 2],
 }
 
 impl ExchangeOrder<'_> {
-    /// An order for this engine, else as the default.
+    /// An order for this engine, otherwise the default.
     #[must_use]
     pub fn new(choice: Choice) -> Self {
         ExchangeOrder {
@@ -73,15 +74,15 @@ impl Default for ExchangeOrder<'_> {
 /// How an [`Exchange`] ended.
 #[derive(Debug)]
 pub enum ExchangeEnd {
-    /// Both sides have closed, and everything that they sent was passed on, the closing included.
+    /// Both sides have closed, and everything they sent was passed on, both FINs included.
     Closed,
     /// No byte moved for as long as `idle` says.
     Idle,
-    /// A receiver took nothing, and the owner wanted the memory back ([`Splicer::end_stalled`]).
+    /// A receiver took nothing, and the owner reclaimed the memory ([`Splicer::end_stalled`]).
     Stalled,
-    /// One connection failed. What the other direction could still deliver was delivered. The caller should reset the
-    /// other connection (see [`tcp::reset_on_close`](crate::tcp::reset_on_close)), so that its peer does not take a
-    /// broken stream for a whole one.
+    /// One connection failed. What the other direction could still deliver was delivered. The caller should
+    /// reset the other connection (see [`tcp::reset_on_close`](crate::tcp::reset_on_close)), so that its peer
+    /// does not take a truncated stream for a whole one.
     Fault {
         /// The direction in which it was noticed.
         a_to_b: bool,
@@ -95,20 +96,21 @@ pub struct Exchange<'a> {
     pair: Pair<'a>,
     lifecycle: Lifecycle,
     policy: Policy,
-    /// The engine in the kernel that has the connections, or is to have them; or that had them, and goes on translating their numbers.
+    /// The engine in the kernel that has the connections or is to get them; or that had them and keeps
+    /// translating their numbers.
     attachment: Option<Attachment>,
-    /// The connections while they are not with tokio.
+    /// The connections while they are not registered with tokio.
     parked: Option<Parked>,
     calm: Calm,
     idle: Duration,
-    /// Why the packets stay with the local sockets, as long as nobody has asked.
+    /// Why the packets stay with the local sockets, until the caller asks.
     packets_refused: Option<Reason>,
     errors: [ErrorWatch<'a>; 2],
     stall: Option<Box<Stall>>,
 }
 
 impl Splicer {
-    /// A transfer both ways. Nothing happens before [`Exchange::run`]. The connections are lent or given for good: see
+    /// A transfer both ways. Nothing happens before [`Exchange::run`]. The connections are lent or owned: see
     /// [`Leg`].
     #[must_use]
     pub fn exchange<'a>(
@@ -160,13 +162,13 @@ impl<'a> Exchange<'a> {
         exchange
     }
 
-    /// Moves bytes both ways until both directions have ended, a connection fails, or nothing moves for too long. It may
-    /// be dropped at any moment and called again: the state lives in the exchange.
+    /// Moves bytes both ways until both directions have ended, a connection fails, or nothing moves for too
+    /// long. May be dropped at any time and called again: the exchange keeps the state.
     pub async fn run(&mut self) -> ExchangeEnd {
         poll_fn(|cx| self.poll_run(cx)).await
     }
 
-    /// [`run`](Exchange::run), for those who poll themselves.
+    /// [`run`](Exchange::run), for callers that poll.
     pub fn poll_run(&mut self, cx: &mut Context<'_>) -> Poll<ExchangeEnd> {
         let end = self.poll_end(cx);
         if let Poll::Ready(end) = &end {
@@ -222,7 +224,7 @@ impl<'a> Exchange<'a> {
             if self.attach(cx, &steps) || self.poll_errors(cx, &steps) {
                 continue;
             }
-            // What is held back is not idle.
+            // A direction held by pacing is not idle.
             if steps.iter().any(|step| matches!(step, Step::Held)) {
                 return Poll::Pending;
             }
@@ -246,7 +248,7 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// Takes note of directions that wait for their receivers.
+    /// Records directions that wait for their receivers.
     fn note_stall(&mut self, cx: &Context<'_>, steps: &[Step; 2]) {
         let waits = |step: &Step| matches!(step, Step::Blocked(Side::To));
         let moved_bytes = (steps.iter().zip(&self.pair.flows))
@@ -265,7 +267,7 @@ impl<'a> Exchange<'a> {
         );
     }
 
-    /// Moves what can be moved from this side, unless that has ended or failed; and takes note if a connection fails.
+    /// Moves what can be moved from this side, unless that has ended or failed; records a fault.
     fn poll_way(&mut self, cx: &mut Context<'_>, side: usize) -> Step {
         if matches!(self.pair.failed, Some((failed, _)) if usize::from(failed) == side) {
             return Step::Blocked(Side::To);
@@ -279,7 +281,7 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// Relays what comes from this side, as far as that is the process's part.
+    /// Relays what comes from this side, except what the engine forwards.
     fn relay(&mut self, cx: &mut Context<'_>, side: usize) -> Step {
         let pair = &mut self.pair;
         let mut attachment = self.attachment.as_mut();
@@ -309,14 +311,15 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// Whether a direction has ended, and its end was passed on if it should be.
+    /// Whether a direction has ended, and its FIN was passed on if requested.
     fn is_ended(&self, side: usize) -> bool {
         let has_passed_end = |attachment: &Attachment| attachment.has_passed_end(side);
         self.pair.flows[side].is_ended()
             && (self.pair.failed.is_some() || self.attachment.as_ref().is_none_or(has_passed_end))
     }
 
-    /// Watches a connection that nobody reads at the moment and that somebody means to write to. True if one has failed.
+    /// Watches a connection that is not being read, and to which data is to be written. True if one has
+    /// failed.
     fn poll_errors(&mut self, cx: &mut Context<'_>, steps: &[Step; 2]) -> bool {
         for side in [0, 1] {
             let Some(legs) = self.pair.legs.as_ref() else {
@@ -341,7 +344,7 @@ impl<'a> Exchange<'a> {
         false
     }
 
-    /// How it ended, if it did.
+    /// The end of the exchange, if it has ended.
     fn end(&mut self) -> Option<ExchangeEnd> {
         match &self.pair.failed {
             None if self.is_ended(0) && self.is_ended(1) => Some(ExchangeEnd::Closed),
@@ -367,45 +370,46 @@ impl<'a> Exchange<'a> {
         })
     }
 
-    /// Bytes read from `a`'s connection and written to `b` so far, the prefix not counted.
+    /// Bytes read from `a`'s connection and written to `b` so far, without the prefix.
     #[must_use]
     pub fn a_to_b_bytes(&self) -> u64 {
         self.pair.flows[0].written_bytes()
     }
 
-    /// Bytes read from `b`'s connection and written to `a` so far, the prefix not counted.
+    /// Bytes read from `b`'s connection and written to `a` so far, without the prefix.
     #[must_use]
     pub fn b_to_a_bytes(&self) -> u64 {
         self.pair.flows[1].written_bytes()
     }
 
-    /// What [`SocketService::live`](crate::SocketService::live) and [`PacketService::live`](crate::PacketService::live) do not
-    /// count of this exchange while it is in the kernel: bytes
-    /// from `a` to `b`, and from `b` to `a`, that went through the process, or through the kernel when it was there before.
-    /// `None` if it is not in the kernel: [`a_to_b_bytes`](Exchange::a_to_b_bytes) and
-    /// [`b_to_a_bytes`](Exchange::b_to_a_bytes) are everything then.
+    /// What [`SocketService::live`](crate::SocketService::live) and
+    /// [`PacketService::live`](crate::PacketService::live) do not count of this exchange while it is in the
+    /// kernel: bytes from `a` to `b`, and from `b` to `a`, that the process relayed, or the kernel forwarded
+    /// in an earlier stay. `None` if it is not in the kernel: then [`a_to_b_bytes`](Exchange::a_to_b_bytes)
+    /// and [`b_to_a_bytes`](Exchange::b_to_a_bytes) count everything.
     #[must_use]
     pub fn bytes_beside_live(&self) -> Option<(u64, u64)> {
         let engine = self.attachment.as_ref()?.engine();
         engine.bytes_beside_live(&self.pair).map(|[a, b]| (a, b))
     }
 
-    /// Where it stands between the process and the kernel.
+    /// The state of the splice.
     #[must_use]
     pub fn state(&self) -> State {
         self.lifecycle.state()
     }
 
-    /// Why the packet engine does not forward the packets of this exchange, if that was asked for and has been decided since the last
-    /// time. The splicer has counted it.
+    /// Why the packet engine does not forward this exchange's packets, if that was requested and decided
+    /// since the last call. The splicer has counted it.
     pub fn take_packets_refused(&mut self) -> Option<Reason> {
         self.packets_refused.take()
     }
 
-    /// Leaves the connections to the kernel for good, which goes on without this process: for its end. From then on, nothing that
-    /// happens to the local sockets reaches the peers. False if that is not possible: the packets are not in the kernel, the engine
-    /// has no folder in which it outlives the process ([`PacketService::pins`](crate::PacketService::pins)), or something waits in a
-    /// local socket, and would be lost.
+    /// Leaves the connections to the kernel for good, which goes on without this process: for the process's
+    /// exit. From then on, nothing that happens to the local sockets reaches the peers. False if that is not
+    /// possible: the packets are not in the kernel, the engine has no folder in which it outlives the process
+    /// ([`PacketService::pins`](crate::PacketService::pins)), or a local socket holds data, which would be
+    /// lost.
     pub fn leave(&mut self) -> bool {
         // Those are asked.
         self.wake_up();
@@ -415,7 +419,7 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// What the packet engine has done, as it was seen last: at the end of the exchange, all of it.
+    /// What the packet engine has done, when last checked: at the end of the exchange, all of it.
     #[must_use]
     pub fn forwarded(&self) -> Forwarded {
         self.pair.forwarded.as_deref().copied().unwrap_or_default()
@@ -427,19 +431,19 @@ impl<'a> Exchange<'a> {
         (self.pair.flows[0].engine(), self.pair.flows[1].engine())
     }
 
-    /// Takes the connections back: what was taken from one side and not written to the other comes back, in order. First
-    /// what belongs from `a` to `b`, then from `b` to `a`.
+    /// Takes the connections back: returns what was taken from one side and not written to the other, in
+    /// order. First from `a` to `b`, then from `b` to `a`.
     ///
-    /// With the socket engine this waits for what is on its way inside the kernel, usually for microseconds.
+    /// With the socket engine, this waits for data in flight inside the kernel, usually for microseconds.
     pub async fn unsplice(self) -> (HandOver, HandOver) {
         let (a_to_b, b_to_a, _) = self.unsplice_own().await;
         (a_to_b, b_to_a)
     }
 
-    /// [`unsplice`](Exchange::unsplice) for connections that were given to the exchange for good: they come back, too. `None`
-    /// for one that was lent, or that tokio would not have back. To be called on a runtime.
+    /// [`unsplice`](Exchange::unsplice) for owned connections: returns them, too. `None` for one that was
+    /// lent, or that tokio refused. Must be called on a runtime.
     pub async fn unsplice_own(mut self) -> (HandOver, HandOver, [Option<TcpStream>; 2]) {
-        // If tokio does not have them back, they are lost.
+        // If tokio refuses them, they are lost.
         self.wake_up();
         poll_fn(|cx| self.poll_unsplice(cx)).await;
         let [a_to_b, b_to_a] = [0, 1].map(|side: usize| {
@@ -449,7 +453,8 @@ impl<'a> Exchange<'a> {
         (a_to_b, b_to_a, self.into_connections())
     }
 
-    /// Takes the connections back from the engine in the kernel for good. Ready when they are back, or nobody can go on with them.
+    /// Takes the connections back from the engine in the kernel for good. Ready when they are back, or cannot
+    /// be used any more.
     fn poll_unsplice(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if self.lifecycle.is(State::InKernel) {
             self.lifecycle.enter(State::Detaching);
@@ -460,8 +465,8 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// Gives connections back that were given to the exchange for good, and forgets what is on its way between them: for after
-    /// its end. `None` for one that was lent, or that tokio would not have back. To be called on a runtime.
+    /// Returns owned connections and drops what is in flight between them: for after the exchange's end.
+    /// `None` for one that was lent, or that tokio refused. Must be called on a runtime.
     #[must_use]
     pub fn into_connections(mut self) -> [Option<TcpStream>; 2] {
         self.wake_up();
@@ -472,7 +477,8 @@ impl<'a> Exchange<'a> {
             .map_or([None, None], |legs| legs.map(Leg::into_own))
     }
 
-    /// Both connections; `None` while the process sleeps, which it does not after [`run`](Exchange::run) has returned.
+    /// Both connections; `None` while parked, which the exchange is not after [`run`](Exchange::run) has
+    /// returned.
     #[must_use]
     pub fn connections(&self) -> Option<[&TcpStream; 2]> {
         self.pair.legs.as_ref().map(|[a, b]| [&**a, &**b])

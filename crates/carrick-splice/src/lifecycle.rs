@@ -1,5 +1,5 @@
-//! Where a splice stands between the process and the kernel, by which ways it may move, and the three calls by which an engine takes it
-//! and gives it back. LIFECYCLE.md says what is owed to whom at each step.
+//! The states of a splice, the moves between them, and the three calls by which an engine takes connections
+//! and returns them. LIFECYCLE.md lists the obligations of each move.
 
 mod chatter;
 pub(crate) mod pair;
@@ -15,22 +15,22 @@ use sockmap::Sockmap;
 use std::task::Context;
 use tc::Tc;
 
-/// Where a splice stands.
+/// The state of a splice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum State {
-    /// All bytes go through the process.
+    /// The process relays all bytes.
     #[default]
     Relaying,
-    /// All bytes go through the process, and an engine in the kernel gets the connections when they are at rest.
+    /// The process relays all bytes; an engine in the kernel gets the connections when they are at rest.
     Attaching,
     /// An engine in the kernel has the connections. The process does what the engine leaves to it.
     InKernel,
-    /// The engine does everything, and the connections are out of tokio's registry, which would wake the process for each piece. (`socket`
-    /// only, and only connections that the exchange owns.)
+    /// The engine does everything, and the connections are not registered with tokio, which would wake the
+    /// process for each piece. (`socket` only, and only for connections that the exchange owns.)
     Parked,
-    /// The engine is asked to give the connections back.
+    /// The engine was asked to return the connections.
     Detaching,
-    /// Nothing passes any more: all that was to be moved was, or a connection has failed.
+    /// The splice is over: everything was moved, or a connection failed.
     Ended,
 }
 
@@ -46,7 +46,7 @@ impl State {
         State::Ended,
     ];
 
-    /// Whether a splice may go from here to there in one step.
+    /// Whether a splice may go from this state to `next` in one step.
     #[must_use]
     fn may_become(self, next: State) -> bool {
         matches!(
@@ -81,7 +81,7 @@ impl Lifecycle {
         self.0 == state
     }
 
-    /// Moves to another state. Nothing happens if it is there already, or has ended.
+    /// Moves to another state. Does nothing if the splice is in that state already, or has ended.
     pub(crate) fn enter(&mut self, next: State) {
         if self.0 == next || self.0 == State::Ended {
             return;
@@ -95,62 +95,67 @@ impl Lifecycle {
     }
 }
 
-/// What came of an attempt to give two connections to an engine.
+/// The result of [`KernelEngine::attach`].
 #[derive(Debug)]
 pub(crate) enum Attach {
-    /// It has them.
+    /// The engine has them.
     Done,
-    /// Something came in between: relay it, and ask again at once.
+    /// Data arrived meanwhile: relay it, and ask again at once.
     Again,
-    /// They are not at rest. The engine has seen to being polled where no event tells of that.
+    /// They are not at rest. The engine has arranged to be polled where no event reports that.
     Later,
-    /// It never will have them: the process relays. The reason is to be counted; without one it is not worth a word.
+    /// The engine will never have them: the process relays. The reason, if any, is to be counted.
     Refused(Option<Reason>),
 }
 
-/// What an engine says of two connections that it has, or is to have.
+/// The result of [`KernelEngine::poll`].
 #[derive(Debug)]
 pub(crate) enum Polled {
-    /// They go on.
+    /// Nothing changes.
     Going,
-    /// They must go back to their sockets for a while.
+    /// The sockets must have them for a while.
     Astray,
-    /// The engine, which was to have them, never will.
+    /// The engine, which was to get them, never will.
     Refused(Reason),
-    /// The peers have said all to each other.
+    /// Both peers have closed.
     Closed,
     /// A peer has reset its connection.
     Broken(Fault),
 }
 
-/// How far an engine has given two connections back.
+/// The result of [`KernelEngine::detach`].
 #[derive(Debug)]
 pub(crate) enum Detach {
-    /// They are as if they had never been there. (Or one has failed, of which the pair has taken note.)
+    /// The sockets have them, with no trace of the engine. (Or one has failed, which the pair has recorded.)
     Parted,
-    /// Their sockets have them. The engine goes on translating their numbers, and can have them again at the next rest.
+    /// The sockets have them. The engine keeps translating their numbers, and can take them again at the next
+    /// rest.
     Known,
-    /// It cannot give them back. Using them finds their end.
+    /// The engine cannot return them. Using them reveals their end.
     Lost,
-    /// Not yet. Nothing may be moved meanwhile.
+    /// Not yet. Nothing may be relayed meanwhile.
     Wait,
-    /// Not yet: a socket has something to receive or to send. It is to be relayed meanwhile.
+    /// Not yet: a socket has something to receive or to send, which is to be relayed meanwhile.
     Relay,
 }
 
 /// An engine in the kernel, as an exchange sees it.
 pub(crate) trait KernelEngine {
-    /// Tries to give it the connections, in [`State::Attaching`] after both directions were polled with these results.
+    /// Tries to give the engine the connections, in [`State::Attaching`], after both directions were polled
+    /// with these results.
     fn attach(&mut self, cx: &mut Context<'_>, pair: &mut Pair<'_>, steps: &[Step; 2]) -> Attach;
 
-    /// Takes note of what it has done, and sees to being polled when there is more; before the process relays what it leaves to it.
+    /// Records what the engine has done, and arranges to be polled when there is more. Called before the
+    /// process relays what the engine leaves to it.
     fn poll(&mut self, cx: &mut Context<'_>, pair: &mut Pair<'_>) -> Polled;
 
-    /// Takes the connections back, with everything that it held for the process. At once if it does not have them. It may be given up, and is to
-    /// be called again while it is [`Detach::Wait`] or [`Detach::Relay`].
+    /// Takes the connections back, with everything the engine held for the process. Returns at once if it
+    /// does not have them. May be dropped; to be called again while it returns [`Detach::Wait`] or
+    /// [`Detach::Relay`].
     fn detach(&mut self, cx: &mut Context<'_>, pair: &mut Pair<'_>) -> Detach;
 
-    /// After the process has relayed what came from this side; where it stands with that.
+    /// Called after the process has relayed what came from `side`. Returns the flow's step, which it may
+    /// replace.
     fn after_relay(
         &mut self,
         _cx: &mut Context<'_>,
@@ -161,11 +166,12 @@ pub(crate) trait KernelEngine {
         step
     }
 
-    /// What it does not count of both directions among its live splices; `None` if it has none of this.
+    /// Bytes of both directions that the engine's live splices do not count; `None` if it does not have this
+    /// one.
     fn bytes_beside_live(&self, pair: &Pair<'_>) -> Option<[u64; 2]>;
 }
 
-/// The engine that has a pair, or is to have it.
+/// The engine that has a pair, or is to get it.
 pub(crate) enum Attachment {
     Sockmap(Sockmap),
     Tc(Tc),
@@ -186,7 +192,7 @@ impl Attachment {
         }
     }
 
-    /// Before the process relays what comes from this side: where it stands, if it may not.
+    /// Called before the process relays what comes from `side`. `Some` step if it may not.
     pub(crate) fn before_relay(
         &mut self,
         cx: &mut Context<'_>,
@@ -199,7 +205,7 @@ impl Attachment {
         }
     }
 
-    /// What it knows of the bytes from this side that it leaves to the process.
+    /// The engine's state for the bytes from `side` that it leaves to the process.
     pub(crate) fn part(&self, side: usize) -> Option<KernelPart<'_>> {
         match self {
             Attachment::Sockmap(sockmap) => sockmap.splice()?.part(side),
@@ -207,7 +213,7 @@ impl Attachment {
         }
     }
 
-    /// Whether the end of the stream from this side, which the process has taken, was passed on.
+    /// Whether the FIN from `side`, which the process has read, was passed on.
     pub(crate) fn has_passed_end(&self, side: usize) -> bool {
         match self {
             Attachment::Sockmap(sockmap) => sockmap
@@ -217,14 +223,14 @@ impl Attachment {
         }
     }
 
-    /// Counts what is left to be counted, at the end.
+    /// Counts the rest, at the end.
     pub(crate) fn finish(&mut self, pair: &mut Pair<'_>) {
         if let Attachment::Sockmap(sockmap) = self {
             sockmap.finish(pair);
         }
     }
 
-    /// Which one it is.
+    /// The engine's name.
     pub(crate) fn name(&self) -> Engine {
         match self {
             Attachment::Sockmap(_) => Engine::Socket,

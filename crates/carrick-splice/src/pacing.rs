@@ -1,5 +1,5 @@
-//! Pacing: when what is spliced waits for the worker's own work, and how many bytes of it may go in a time (Rosu 2003, kThread TCP
-//! Splice). Process and BPF programs find in one control block what holds for a splice.
+//! Pacing: when spliced traffic waits for the worker's own work, and at what rate it may go (Rosu 2003,
+//! kThread TCP Splice). The process and BPF programs share one control block.
 
 mod block;
 mod bucket;
@@ -33,27 +33,27 @@ use table::{DIRECTIONS, Share, Table};
 pub use throttle::Throttle;
 pub(crate) use turn::Turn;
 
-/// How often rates are estimated anew unless it is said otherwise, as in the paper.
+/// The default interval between estimates, as in the paper.
 pub const INTERVAL: Duration = Duration::from_secs(2);
 
-/// How one direction of a splice is paced: by which worker, class and bucket. The default: it is not.
+/// How one direction of a splice is paced: by which worker, class and bucket. The default: not at all.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct PaceHandle(u64);
 
 impl PaceHandle {
-    /// The class and bucket of the control block, and the worker that has the splice.
+    /// Class and bucket in the control block, and the worker that has the splice.
     fn new(worker: u8, class: u8, bucket: Option<u32>) -> PaceHandle {
         let bucket = bucket.map_or(0, |bucket| u64::from(bucket) + 1);
         PaceHandle(u64::from(worker) | (u64::from(class) + 1) << 8 | bucket << 32)
     }
 
-    /// Whether nothing is held back.
+    /// Whether it is not paced.
     #[must_use]
     pub fn is_none(self) -> bool {
         self.0 == 0
     }
 
-    /// As programs have it (`pace_handle` of bpf/pacing/pacing.h).
+    /// As in BPF programs (`pace_handle` of bpf/pacing/pacing.h).
     pub(crate) fn to_bits(self) -> u64 {
         self.0
     }
@@ -78,7 +78,7 @@ struct Shared {
     counts: [ClassCounts; CLASSES],
 }
 
-/// What the process does for a class.
+/// The process's counters of a class.
 #[derive(Default)]
 struct ClassCounts {
     bytes: AtomicU64,
@@ -91,7 +91,7 @@ struct ClassCounts {
 }
 
 impl ClassCounts {
-    /// Begins at zero again.
+    /// Resets them.
     fn forget(&self) {
         let ClassCounts {
             bytes,
@@ -117,7 +117,7 @@ impl fmt::Debug for Pacing {
 }
 
 impl Pacing {
-    /// Without classes. In memory that the kernel shares where it can be had (`CAP_BPF`), so that the kernel's engines are paced, too.
+    /// Without classes. In a BPF map if possible (`CAP_BPF`), so that the kernel's engines are paced, too.
     ///
     /// # Errors
     /// When there is no memory for it.
@@ -129,7 +129,7 @@ impl Pacing {
         })))
     }
 
-    /// Whether classes can be made so: what [`configure`](Pacing::configure) refuses whatever there is already.
+    /// Whether these classes are valid: finds what [`configure`](Pacing::configure) would always refuse.
     ///
     /// # Errors
     /// What is wrong with them.
@@ -137,11 +137,10 @@ impl Pacing {
         check::classes(classes, interval)
     }
 
-    /// Makes the classes as they are said here, in the place of those before: splices of a class that keeps its name follow, as far
-    /// as they have had a rate of that kind (for their network, for themselves) from their beginning. Rates are estimated anew every
+    /// Replaces the classes. Splices of a class that keeps its name follow, as far as they have had a rate of
+    /// that kind (for their network, for themselves) from their beginning. Estimates are repeated every
     /// `interval`.
     ///
-    /// # Errors
     /// What is wrong with them. Nothing has changed then.
     pub fn configure(
         &self,
@@ -159,11 +158,11 @@ impl Pacing {
         (table.settings(), table.interval)
     }
 
-    /// Paces one splice of a client of this address, in the worker of this number, until what it gives back is dropped. `None` if there is
-    /// no class of this name. (A lock is taken.)
+    /// Paces one splice of a client of this address, in the worker of this number, until the result is
+    /// dropped. `None` if there is no class of this name. (Takes a lock.)
     #[must_use]
     pub fn pace(&self, class: &str, client: IpAddr, worker: usize) -> Option<Paced> {
-        // Those beyond share a place: more workers than that have no cores.
+        // Workers beyond the limit share numbers; few machines have that many cores.
         let worker = (worker % WORKERS) as u8;
         let share = self.table().open(&self.0.block, class, client, worker)?;
         if share.is_unbounded {
@@ -223,7 +222,7 @@ impl Pacing {
         }
     }
 
-    /// Says that a worker of this number lives: without that for three seconds, nothing of its is paced by the kernel.
+    /// The heartbeat of a worker: without one for three seconds, the kernel does not pace its splices.
     pub fn beat(&self, worker: usize) {
         let beat = self
             .0
@@ -232,7 +231,7 @@ impl Pacing {
         beat.store(crate::sys::clock::now_ns(), Release);
     }
 
-    /// The map that programs of the kernel's engines are to use as theirs, called `pace`.
+    /// The map that the engines' programs are to use as their map `pace`.
     pub(crate) fn map(&self) -> Option<BorrowedFd<'_>> {
         self.0.block.map()
     }
@@ -246,7 +245,7 @@ impl Pacing {
     }
 }
 
-/// One splice that is paced, or several of one client one after the other. Dropped when it is over.
+/// One paced splice, or several of one client in turn. Dropped when it is over.
 pub struct Paced {
     pacing: Pacing,
     share: Share,
@@ -262,13 +261,13 @@ impl fmt::Debug for Paced {
 }
 
 impl Paced {
-    /// What is relayed to the server.
+    /// The direction to the server.
     #[must_use]
     pub fn to_server(&self) -> PaceHandle {
         self.share.handles[0]
     }
 
-    /// What is relayed to the client.
+    /// The direction to the client.
     #[must_use]
     pub fn to_client(&self) -> PaceHandle {
         self.share.handles[1]

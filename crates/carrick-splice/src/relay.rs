@@ -1,4 +1,5 @@
-//! Relaying in the process: bytes are taken from one socket and put into another, by copying or by pipe.
+//! Relaying in the process: takes bytes from one socket and writes them to another, by copying or through a
+//! pipe.
 
 pub(crate) mod flow;
 pub(crate) mod local_copy;

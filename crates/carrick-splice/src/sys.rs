@@ -1,8 +1,8 @@
-//! The system calls that move bytes, each together with what it tells about the readiness of the socket.
+//! The system calls that move bytes, each with its effect on the socket's readiness.
 //!
-//! tokio registers sockets edge-triggered: readiness stays set until a call says that it is gone. A read that returns
-//! less than was asked for has emptied the socket's queue, and a write that takes less than was offered has filled it
-//! (epoll(7), question 9), so that both clear the readiness here and the call that would say `EAGAIN` is saved.
+//! tokio registers sockets edge-triggered: readiness stays set until a call reports that it is gone. A short
+//! read has emptied the socket's queue, and a short write has filled it (epoll(7), question 9), so both clear
+//! the readiness here, which saves the call that would return `EAGAIN`.
 
 pub(crate) mod clock;
 pub(crate) mod mmap;
@@ -16,7 +16,7 @@ use std::io::{self, ErrorKind, IoSlice};
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 
-/// Runs `call`, which tells how much it moved and whether the readiness is used up with that.
+/// Runs `call`, which returns how much it moved and whether that used up the readiness.
 #[inline]
 fn with_readiness(
     stream: &TcpStream,
@@ -58,8 +58,7 @@ pub(crate) fn receive_anyway(from: &TcpStream, buffer: &mut [u8]) -> io::Result<
     Ok(received)
 }
 
-/// Looks whether there is something to be read, whether or not the socket is known to be readable. `Ok(false)` is the end
-/// of the stream.
+/// Checks for input, whether or not the socket is known to be readable. `Ok(false)` is the end of the stream.
 pub(crate) fn peek_anyway(stream: &TcpStream) -> io::Result<bool> {
     let mut byte = [0; 1];
     let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
@@ -67,7 +66,7 @@ pub(crate) fn peek_anyway(stream: &TcpStream) -> io::Result<bool> {
     Ok(peeked > 0)
 }
 
-/// Looks whether there is something to be read, without reading it. `Ok(false)` is the end of the stream.
+/// Checks for input without reading it. `Ok(false)` is the end of the stream.
 pub(crate) fn has_input(stream: &TcpStream) -> io::Result<bool> {
     let mut byte = [0; 1];
     with_readiness(stream, Interest::READABLE, || {
@@ -77,7 +76,7 @@ pub(crate) fn has_input(stream: &TcpStream) -> io::Result<bool> {
     .map(|peeked| peeked > 0)
 }
 
-/// Writes `head`, then `body`, as one. `more`: bytes follow at once, a last partial segment may wait for them.
+/// Writes `head` and `body` in one call. `more`: bytes follow at once, so a last partial segment may wait.
 #[inline]
 pub(crate) fn send(to: &TcpStream, head: &[u8], body: &[u8], more: bool) -> io::Result<usize> {
     let flags = if more {
@@ -101,8 +100,8 @@ pub(crate) fn send(to: &TcpStream, head: &[u8], body: &[u8], more: bool) -> io::
     })
 }
 
-/// Runs `splice` from a socket. That fewer bytes went than could have says nothing: splice(2) stops early when the thread has a signal to
-/// take, also one that only stops it.
+/// Runs `splice` from a socket. A short result says nothing: splice(2) stops early on a pending signal, even
+/// one that only stops the thread.
 #[inline]
 pub(crate) fn splice_from(
     from: &TcpStream,
@@ -124,12 +123,12 @@ pub(crate) fn splice_to(
     })
 }
 
-/// Tells the receiver that nothing more will come.
+/// Sends a FIN.
 pub(crate) fn shutdown_write(to: &TcpStream) -> io::Result<()> {
     Ok(rustix::net::shutdown(to, rustix::net::Shutdown::Write)?)
 }
 
-/// Whether the connection is gone altogether, in both directions (`POLLHUP`).
+/// Whether the connection is closed in both directions (`POLLHUP`).
 pub(crate) fn is_hung_up(stream: &TcpStream) -> bool {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     let mut descriptors = [PollFd::new(stream, PollFlags::empty())];

@@ -1,4 +1,4 @@
-//! One way: bytes flow from one connection to the other until the agreed end.
+//! One way: moves bytes from one connection to the other up to a boundary.
 
 mod sockmap;
 
@@ -21,36 +21,37 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::net::TcpStream;
 
-/// What a [`Transfer`] is asked to do.
+/// The order for a [`Transfer`].
 pub struct Order<'a> {
     /// The engine.
     pub choice: Choice,
     /// The end.
     pub end: End,
-    /// Bytes that the caller holds already. They go first, and in the same segments as the first bytes of the body if
-    /// these are there; they never wait for the body. They are not counted in `end` and not given to `local_copy`.
+    /// Bytes that the caller holds already. They go first, in the same segments as the first bytes of the
+    /// body if these are there; they never wait for the body. They are not counted in `end` and not given to
+    /// `local_copy`.
     pub prefix: &'a [u8],
-    /// End when the receiver sends something, with [`Ended::Input`]. That it closes its side does not count.
+    /// End when the receiver sends something, with [`Ended::Input`]. Its FIN does not count.
     pub stop_on_input: bool,
-    /// At the end of the stream: `shutdown(SHUT_WR)` on the receiver's connection once everything is written. Only with
-    /// [`End::EndOfStream`]: a body that ends before its agreed length is not passed off as a whole one.
+    /// At the end of the stream: `shutdown(SHUT_WR)` on the receiver's connection once everything is written.
+    /// Only with [`End::EndOfStream`]: a truncated body must not look whole.
     pub pass_end: bool,
-    /// Who gets a copy of the body.
+    /// Where a copy of the body goes.
     pub local_copy: LocalCopy<'a>,
-    /// If the receiver goes away while a local copy is wanted, so many more bytes are read for the copy. The transfer
-    /// still ends with the receiver's [`Fault`]; whether the copy is complete is in the [`HandOver`].
+    /// If the receiver fails while there is a local copy, this many more bytes are read for the copy. The
+    /// transfer still ends with the receiver's [`Fault`]; the [`HandOver`] says whether the copy is complete.
     pub keep_reading_bytes_max: u64,
-    /// End with [`Ended::Idle`] after no byte moved for so long. Noticed within a quarter of it.
+    /// End with [`Ended::Idle`] if no byte moves for this long. Noticed within a quarter of it.
     pub idle: Duration,
     /// End with [`Ended::TooSlow`] below this rate.
     pub rate_min: Option<RateMin>,
-    /// How many bytes are expected, for [`Choice::Auto`], if `end` does not say it.
+    /// The expected number of bytes, for [`Choice::Auto`], if `end` does not give it.
     pub expected: Option<u64>,
-    /// The owner's number for this splice, by which it finds it among those that are in the kernel.
+    /// The owner's number for this splice, which identifies it among those in the kernel.
     pub label: u64,
-    /// How it is paced.
+    /// Its pacing.
     pub pace: PaceHandle,
-    /// What may wait at the sender's connection.
+    /// What may queue at the sender's connection.
     pub unread: UnreadLimit,
 }
 
@@ -78,8 +79,8 @@ impl Order<'_> {
 
 /// A transfer one way, made by [`Splicer::transfer`].
 ///
-/// While it runs it uses the receiver's connection for writing and listens on it for input or a reset; nobody else should
-/// read from the receiver meanwhile.
+/// While it runs, it writes to the receiver's connection and watches it for input or a reset; nothing else
+/// may read from the receiver meanwhile.
 pub struct Transfer<'a> {
     splicer: Splicer,
     from: &'a TcpStream,
@@ -93,9 +94,9 @@ pub struct Transfer<'a> {
     rate_min: Option<RateMin>,
     label: u64,
     lifecycle: Lifecycle,
-    /// What is in the kernel's hands.
+    /// The splice in the kernel.
     kernel: Option<Box<SockmapSplice>>,
-    /// It is to give the connections back.
+    /// Why the kernel is to return the connections.
     leaving: Option<Leaving>,
     watch: Watch,
     input: InputWatch,
@@ -165,8 +166,9 @@ impl<'a> Transfer<'a> {
         }
     }
 
-    /// Moves bytes until the end. It may be dropped at any moment and called again: the state lives in the transfer. After
-    /// [`Ended::Input`], [`Ended::Idle`] and [`Ended::TooSlow`], another call goes on where this one stopped.
+    /// Moves bytes until the end. May be dropped at any time and called again: the transfer keeps the state.
+    /// After [`Ended::Input`], [`Ended::Idle`] and [`Ended::TooSlow`], another call continues where this one
+    /// stopped.
     ///
     /// # Errors
     /// A [`Fault`] when one of the connections fails.
@@ -174,7 +176,7 @@ impl<'a> Transfer<'a> {
         poll_fn(|cx| self.poll_run(cx)).await
     }
 
-    /// [`run`](Transfer::run), for those who poll themselves.
+    /// [`run`](Transfer::run), for callers that poll.
     ///
     /// # Errors
     /// A [`Fault`] when one of the connections fails.
@@ -261,7 +263,7 @@ impl<'a> Transfer<'a> {
         }
     }
 
-    /// Moves what can be moved, as far as that is the process' part.
+    /// Moves what can be moved by the process.
     fn poll_flow(&mut self, cx: &mut Context<'_>) -> Step {
         if let Some(step) = self.poll_gate(cx) {
             return step;
@@ -369,7 +371,7 @@ impl<'a> Transfer<'a> {
         }
     }
 
-    /// From now on, what the receiver sends does not end the transfer.
+    /// Input from the receiver no longer ends the transfer.
     pub fn ignore_input(&mut self) {
         self.input.ignore();
     }
@@ -380,19 +382,19 @@ impl<'a> Transfer<'a> {
         self.flow.written_bytes()
     }
 
-    /// Bytes of the body that were taken from the sender so far, whatever became of them: so many of it are not in its socket any more.
+    /// Bytes of the body taken from the sender so far, whether or not they were written.
     #[must_use]
     pub fn taken_bytes(&self) -> u64 {
         self.flow.taken_bytes() + self.flow.forwarded_bytes()
     }
 
-    /// Bytes of the body that the local copy received so far.
+    /// Bytes of the body in the local copy so far.
     #[must_use]
     pub fn copied_bytes(&self) -> u64 {
         self.sink.copied_bytes()
     }
 
-    /// What ended the local copy early, if its file failed. The transfer itself goes on.
+    /// The error that ended the local copy early, if its file failed. The transfer itself goes on.
     #[must_use]
     pub fn copy_error(&self) -> Option<&io::Error> {
         self.sink.fault()
@@ -404,17 +406,17 @@ impl<'a> Transfer<'a> {
         self.flow.engine()
     }
 
-    /// Whether bytes behind the body were taken with it; [`unsplice`](Transfer::unsplice) hands them over.
+    /// Whether bytes behind the body were taken with it; [`unsplice`](Transfer::unsplice) returns them.
     #[must_use]
     pub fn has_surplus(&self) -> bool {
         self.flow.has_surplus()
     }
 
-    /// Takes the connections back: what was taken from the sender and not written comes back, in order.
+    /// Takes the connections back: returns what was taken from the sender and not written, in order.
     ///
-    /// With the socket engine this waits for what is on its way inside the kernel, usually for microseconds.
+    /// With the socket engine, this waits for data in flight inside the kernel, usually for microseconds.
     pub async fn unsplice(mut self) -> HandOver {
-        // If it does not come back whole, both connections are reset when they are closed.
+        // If it does not come back whole, both connections are reset on close.
         let _ = poll_fn(|cx| self.poll_leave_kernel(cx)).await;
         let hand_over = self.flow.hand_over(&self.splicer, self.prefix.len());
         HandOver {

@@ -1,10 +1,11 @@
-/* Bounds that the verifier of every kernel knows of. */
+/* Bounds checks that the verifier of every supported kernel understands. */
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 #ifndef CARRICK_COMMON_BOUNDS_H
 #define CARRICK_COMMON_BOUNDS_H
 
-/* Whether a variable is from `least` to `most`; if so, the verifier knows it. Written plainly, the compiler makes one comparison of both, with a copy, and
- * kernels before 6.18 do not see what that says of the variable itself; nor do those before 6.3 what `!= 0` says. */
+/* Whether a variable is from `least` to `most`, so that the verifier knows, too. From plain C the compiler makes one
+ * comparison, on a copy, from which kernels before 6.18 do not infer the variable's own bounds; nor do those before
+ * 6.3 from `!= 0`. */
 #define IS_WITHIN(variable, least, most) ({ \
 	__typeof__(variable) least_of_it = (least); \
 	int is_within = 0; \

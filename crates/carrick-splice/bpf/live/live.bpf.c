@@ -1,4 +1,4 @@
-// Tells of the sockets that are spliced, whenever somebody reads: an iterator over the map. It takes no lock of a socket.
+// Reports spliced sockets on each read: an iterator over the map. It takes no socket lock.
 //
 // SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
 
@@ -8,10 +8,10 @@
 #include "live.h"
 #include "../sockmap/sockmap.h"
 
-// What it tells the kernel: some of the helpers are for programs under the GPL only.
+// Some helpers require a GPL license.
 char _license[] SEC("license") = "GPL";
 
-// The few fields of the kernel's structures that are read, found by their names when the program is loaded (CO-RE).
+// The fields of kernel structures that are read, relocated by name at load time (CO-RE).
 struct sock_common {
 	volatile unsigned char skc_state;
 } __attribute__((preserve_access_index));
@@ -46,7 +46,7 @@ struct bpf_iter__sockmap {
 	struct sock *sk;
 } __attribute__((preserve_access_index));
 
-// The map of sockmap/sockmap.bpf.c, of which the process gives this program the descriptor.
+// The map of sockmap/sockmap.bpf.c; the process passes its descriptor.
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
@@ -55,12 +55,12 @@ struct {
 	__type(value, struct direction);
 } directions SEC(".maps");
 
-// Where each record begins; and by this variable the process gets the type.
+// Initializes each record, and puts the type into the skeleton.
 const volatile struct leg_record nothing_yet;
 
 static __always_inline __u64 backlog_bytes(struct direction *way, struct tcp_sock *receiver)
 {
-	// In this order, so that nothing is missed that was handed over; an acknowledgement in between counts twice for a moment.
+	// In this order nothing handed over is missed; an acknowledgement in between counts twice for a moment.
 	__u64 handed = *(volatile __u64 *)&way->forwarded_bytes + *(volatile __u64 *)&way->relayed_bytes;
 	__u64 acked = *(volatile __u64 *)&receiver->bytes_acked;
 	__u32 unacked = *(volatile __u32 *)&receiver->snd_una;
@@ -71,7 +71,7 @@ static __always_inline __u64 backlog_bytes(struct direction *way, struct tcp_soc
 	return backlog > 0 ? backlog : 0;
 }
 
-// TCP changes its numbers while they are read, so that a difference may be below zero for a moment.
+// TCP may update its numbers between reads, so a difference may be negative for a moment.
 static __always_inline __u32 difference(__u32 later, __u32 earlier)
 {
 	return (__s32)(later - earlier) > 0 ? later - earlier : 0;
@@ -89,7 +89,7 @@ int tell_of_leg(struct bpf_iter__sockmap *context)
 
 	if (!socket || !index)
 		return 0;
-	// What is handed to this socket comes from its peer. The shelter has none.
+	// This socket receives from its peer. The shelter has none.
 	from = *index ^ 1;
 	way = bpf_map_lookup_elem(&directions, &from);
 	tcp = bpf_skc_to_tcp_sock(socket);

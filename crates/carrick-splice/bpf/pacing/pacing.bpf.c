@@ -1,4 +1,5 @@
-// The control block of pacing, which the engines' programs get from the process; and what they make of it, for tests.
+// The control block of pacing, which the process passes to the engines' programs; and a program that tests
+// its functions.
 //
 // SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
 
@@ -10,20 +11,20 @@
 
 char _license[] SEC("license") = "GPL";
 
-// So that the generated types have these, too: their numbers stand in pacing.h only.
+// Puts this enum into the generated types: its values are in pacing.h only.
 const volatile enum pace_yield yield_numbers = PACE_IMMEDIATE;
 
 #define ETHERNET_BYTES 14
 
-/* What `pace_asked` is asked, behind an Ethernet header. */
+/* Input and output of `pace_asked`, behind an Ethernet header. */
 struct pace_question {
 	__u64 handle;
 	__u64 now;
-	__u64 bytes; /* to be taken; 0: only looked at */
-	__u64 left;  /* the answer */
+	__u64 bytes; /* to take; 0: only query */
+	__u64 left;  /* result: bytes left */
 };
 
-// So that the generated types have it.
+// Puts this type into the generated types.
 struct pace_question question_type;
 
 SEC("tc")

@@ -1,4 +1,4 @@
-/* Pacing: the control block that workers, forwarders and BPF programs share, and what programs make of it. */
+/* Pacing: the control block shared by workers, forwarders and BPF programs, and the programs' functions on it. */
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 #ifndef CARRICK_PACING_H
 #define CARRICK_PACING_H
@@ -7,68 +7,68 @@
 #define PACE_CLASSES 64
 #define PACE_BUCKETS 16384
 
-/* A bucket, those of its parents included: a splice, a client's network, a class, and that one's parents. */
+/* Levels of buckets: a splice, a client's network, a class, and the class's parents. */
 #define PACE_LEVELS 6
 
-/* Of those that share what a bucket lets pass, some go before others: so many degrees of urgency there are above the least. */
+/* Among the children of a bucket, the more urgent go first: degrees of urgency above the lowest. */
 #define PACE_URGENCIES 3
 
-/* The urgent leave a part of a ceiling to the others, one in so many, so that nobody stands still. */
+/* Urgent traffic leaves one part in this many of a ceiling to the rest, so that none is starved. */
 #define PACE_LEAVE_ONE_IN 64
 
-/* If a worker has shown no sign of life for so long, nothing that it was to decide holds any more. */
+/* A worker without a heartbeat for this long is dead, and no longer limits anything. */
 #define PACE_DEAD_NS 3000000000ULL
 
-/* If it has been runnable for so long, it hangs, and nobody waits for it. */
+/* A worker that has been runnable for this long hangs, and is not waited for. */
 #define PACE_HANGS_NS 250000000ULL
 
-/* When what is spliced waits for the worker. */
+/* When spliced traffic waits for the worker. */
 enum pace_yield {
 	PACE_IMMEDIATE = 0,    /* never */
 	PACE_CONSERVATIVE = 1, /* as long as the worker is runnable */
-	PACE_CREDIT = 2,       /* likewise, but for as many bytes as the worker has given credit for */
+	PACE_CREDIT = 2,       /* likewise, except for as many bytes as the worker has given credit for */
 };
 
-/* What a worker does. Written by the worker alone, but for what stands otherwise. */
+/* A worker's state. Written by the worker alone unless noted. */
 struct pace_worker {
-	__u64 beat_ns;           /* its last sign of life, by CLOCK_MONOTONIC; at least one a second */
+	__u64 beat_ns;           /* its last heartbeat (CLOCK_MONOTONIC); at least one per second */
 	__u64 runnable_since_ns; /* 0: it is blocked */
-	__u64 runnable_ns;       /* how long it was runnable so far */
-	__u64 forwarding_ns;     /* how long it has forwarded what is spliced */
-	__u64 local_requests;    /* served by the worker itself: from the cache, by an answer of its own */
+	__u64 runnable_ns;       /* total time runnable */
+	__u64 forwarding_ns;     /* total time spent forwarding spliced traffic */
+	__u64 local_requests;    /* served by the worker itself: from the cache, or by a response of its own */
 	__u64 local_bytes;
 	__u64 spliced_requests;
 	__u64 spliced_bytes;     /* by the process */
 	__u64 kernel_bytes;      /* spliced by the kernel: written by programs */
-	__u64 hits_p99_ns;       /* 99 of 100 cache hits waited no longer than this in the worker; 0: not known */
+	__u64 hits_p99_ns;       /* 99th percentile of how long cache hits waited in the worker; 0: not known */
 	__u64 reserved[6];
 };
 
-/* What a class may splice while a worker is runnable (PACE_CREDIT), in bytes, of all the credit that there ever was. */
+/* Bytes that a class may splice while a worker is runnable (PACE_CREDIT), as running totals. */
 struct pace_credit {
 	__u64 given; /* written by the worker */
 	__u64 taken; /* written by everybody */
 };
 
-/* Splices that are treated alike. Written by the process, but for what stands otherwise. */
+/* A class of splices. Written by the process unless noted. */
 struct pace_class {
 	__u64 condition;    /* an `enum pace_yield` */
-	__u64 hold_max_ns;  /* what was held back for so long goes on, if only by a little */
-	__u64 held;         /* how often a program has held something back; written by programs */
-	__u64 granted;      /* bytes that programs have let pass; written by programs */
+	__u64 hold_max_ns;  /* after being held for this long, a splice gets a small grant */
+	__u64 held;         /* how often a program has held data back; written by programs */
+	__u64 granted;      /* bytes that programs have passed; written by programs */
 };
 
-/* Bytes over time. What is taken is paid for as time goes by: a bucket is empty as long as it owes for more than its burst. */
+/* A token bucket. Taken bytes are paid off over time: it is empty while its debt exceeds its burst. */
 struct pace_bucket {
-	__u64 rate;        /* bytes per second that are its own, whatever others take; 0: none */
-	__u64 ceiling;     /* bytes per second that it never exceeds; 0: it has no bound of its own */
-	__u64 burst_ns;    /* what may be taken at once, as a time */
-	__u64 rate_due_ns; /* until when what was taken at `rate` is paid for; written by everybody, as the next one */
+	__u64 rate;        /* bytes per second guaranteed, whatever others take; 0: none */
+	__u64 ceiling;     /* limit in bytes per second; 0: none of its own */
+	__u64 burst_ns;    /* the burst, as a time */
+	__u64 rate_due_ns; /* when the debt at `rate` is paid off; this and the next written by workers and programs */
 	__u64 ceiling_due_ns;
-	__u64 urgent_due_ns[PACE_URGENCIES]; /* the same for those bytes alone that are more urgent than so */
-	__u64 taken;       /* bytes; written by everybody */
-	__u64 parent;      /* 1 more than whose bytes it takes, too; 0: nobody's */
-	__u64 urgency;     /* how urgent its bytes are to the parent, at most PACE_URGENCIES */
+	__u64 urgent_due_ns[PACE_URGENCIES]; /* likewise, for bytes more urgent than the index */
+	__u64 taken;       /* bytes; written by workers and programs */
+	__u64 parent;      /* index of the bucket that it also draws from, plus 1; 0: none */
+	__u64 urgency;     /* its urgency at the parent, at most PACE_URGENCIES */
 };
 
 struct pace_block {
@@ -80,8 +80,8 @@ struct pace_block {
 	struct pace_bucket buckets[PACE_BUCKETS];
 };
 
-/* How a splice is paced: the worker in the lowest byte, 1 more than the class in the next one, 1 more than the bucket in the upper
- * half. 0: it is not paced. */
+/* How a splice is paced: the worker in the lowest byte, the class plus 1 in the next, the bucket plus 1 in the upper
+ * half. 0: not paced. */
 typedef __u64 pace_handle;
 
 #define PACE_SECOND_NS 1000000000ULL
@@ -89,7 +89,7 @@ typedef __u64 pace_handle;
 #ifdef __bpf__
 #include "../common/bounds.h"
 
-/* Programs that hold pieces back have this map from the process. */
+/* The process passes this map to programs that hold pieces back. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
@@ -122,12 +122,12 @@ static __always_inline struct pace_credit *pace_credit_of(struct pace_block *blo
 {
 	__u64 class = (handle >> 8) - 1, at = (handle & (PACE_WORKERS - 1)) * PACE_CLASSES + (class & (PACE_CLASSES - 1));
 
-	/* The compiler adds by `|`, of which Linux 6.1 does not know how large it gets. */
+	/* The compiler turns the addition into `|`, whose bounds Linux 6.1 does not track. */
 	asm volatile("" : "+r"(at));
 	return &block->credits[at & (PACE_WORKERS * PACE_CLASSES - 1)];
 }
 
-/* What a rate has left, in bytes. */
+/* The bytes a rate has left. */
 static __always_inline __u64 pace_left(__u64 rate, __u64 due_ns, __u64 burst_ns, __u64 now)
 {
 	__u64 owed_ns = due_ns > now ? due_ns - now : 0;
@@ -135,13 +135,13 @@ static __always_inline __u64 pace_left(__u64 rate, __u64 due_ns, __u64 burst_ns,
 	return owed_ns < burst_ns ? (burst_ns - owed_ns) * rate / PACE_SECOND_NS : 0;
 }
 
-/* What the urgent among those that share a ceiling have of it. */
+/* The part of a ceiling that is open to urgent traffic. */
 static __always_inline __u64 pace_urgent_rate(__u64 ceiling)
 {
 	return ceiling - ceiling / PACE_LEAVE_ONE_IN;
 }
 
-/* What a ceiling has left for bytes that are so urgent: those that are less so do not count. */
+/* The bytes a ceiling has left at this urgency: what less urgent traffic took does not count. */
 static __always_inline __u64 pace_ceiling_left(struct pace_bucket *at, __u64 urgency, __u64 now)
 {
 	if (urgency && urgency <= PACE_URGENCIES)
@@ -149,7 +149,7 @@ static __always_inline __u64 pace_ceiling_left(struct pace_bucket *at, __u64 urg
 	return pace_left(at->ceiling, at->ceiling_due_ns, at->burst_ns, now);
 }
 
-/* How much a bucket lets pass: its own rate in any case, beyond that what those above it leave. */
+/* The bytes a bucket lets pass: its own rate in any case; beyond that, what the buckets above leave. */
 static __noinline __u64 pace_bucket_left(struct pace_block *block, __u32 bucket, __u64 now)
 {
 	__u64 left = ~0ULL, urgency = 0, own;
@@ -173,7 +173,8 @@ static __noinline __u64 pace_bucket_left(struct pace_block *block, __u32 bucket,
 	return left;
 }
 
-/* With `debt_max_ns`, nothing is owed for longer than that (and what was taken last): what was borrowed is not given back for ever. */
+/* Adds to a debt. `debt_max_ns`, if not 0, bounds it (apart from the last bytes taken), so that borrowing is not
+ * paid back forever. */
 static __always_inline void pace_pay(__u64 *due_ns, __u64 rate, __u64 bytes, __u64 now, __u64 debt_max_ns)
 {
 	__u64 was = *(volatile __u64 *)due_ns;
@@ -185,7 +186,7 @@ static __always_inline void pace_pay(__u64 *due_ns, __u64 rate, __u64 bytes, __u
 	__sync_fetch_and_add(due_ns, bytes * PACE_SECOND_NS / rate);
 }
 
-/* Takes note of bytes that were let pass. */
+/* Charges bytes that were passed. */
 static __noinline int pace_take(struct pace_block *block, pace_handle handle, __u64 bytes, __u64 now)
 {
 	__u32 bucket = handle >> 32;
@@ -194,7 +195,7 @@ static __noinline int pace_take(struct pace_block *block, pace_handle handle, __
 
 	if (!block)
 		return 0;
-	/* What nobody bounds is not paid for later. */
+	/* Traffic of a dead worker is not limited, and so not charged. */
 	if (now > pace_worker_of(block, handle)->beat_ns + PACE_DEAD_NS)
 		bucket = 0;
 	for (int level = 0; level < PACE_LEVELS && bucket && bucket <= PACE_BUCKETS; level++) {
@@ -221,7 +222,7 @@ static __noinline int pace_take(struct pace_block *block, pace_handle handle, __
 	return 0;
 }
 
-/* How many bytes of a splice may go on now: ~0 if there is no bound. */
+/* How many bytes of a splice may pass now; ~0 if unlimited. */
 static __noinline __u64 pace_left_of(struct pace_block *block, pace_handle handle, __u64 now)
 {
 	struct pace_worker *worker;

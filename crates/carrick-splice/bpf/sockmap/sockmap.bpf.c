@@ -1,4 +1,5 @@
-// The socket engine: hands what one socket receives to its peer in the kernel, as long as the peer has room for it.
+// The socket engine: redirects what one socket receives to its peer in the kernel, while the peer has room
+// for it.
 //
 // SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
 
@@ -8,33 +9,34 @@
 #include "sockmap.h"
 #include "../pacing/pacing.h"
 
-// What it tells the kernel: some of the helpers are for programs under the GPL only.
+// Some helpers require a GPL license.
 char _license[] SEC("license") = "GPL";
 
-// What one piece costs in the receiver's send buffer beyond its bytes, at most: a socket buffer of its own, and one more
-// for each so many bytes (17 fragments of one segment; tcp_stream_alloc_skb, MAX_SKB_FRAGS).
+// The most that a piece costs in the receiver's send buffer beyond its bytes: a socket buffer of its own, and
+// one more per 16 KB (PIECE_COST_BYTES << BYTES_PER_COST_BYTE_SHIFT; 17 fragments of one segment:
+// tcp_stream_alloc_skb, MAX_SKB_FRAGS).
 #define PIECE_COST_BYTES 2048
 #define BYTES_PER_COST_BYTE_SHIFT 3
 
-// Pieces that may wait for the receiver's TCP: they bound the memory that many tiny pieces take.
+// The most pieces that may wait for the receiver's TCP: bounds the memory of many tiny pieces.
 #define PIECES_MAX 64
 
-// In a TCP header (RFC 9293 section 3.1): where the flags are, and the one that ends the stream.
+// In a TCP header (RFC 9293 section 3.1): the offset of the flags, and the FIN flag.
 #define TCP_FLAGS_OFFSET 13
 #define TCP_FIN 1
 
-// What bpf_skb_adjust_room takes away at a time at most, and how often that makes the largest piece: TCP merges what it queues, up
-// to 17 fragments of 32 KB (tcp_try_coalesce, MAX_SKB_FRAGS), and sometimes of more.
+// The most that bpf_skb_adjust_room removes per call, and how many calls cover the largest piece: TCP merges
+// queued segments, up to 17 fragments of 32 KB (tcp_try_coalesce, MAX_SKB_FRAGS), and sometimes more.
 #define CUT_BYTES_MAX 0xfff
 #define CUTS_MAX 256
 
-// What a socket filter says to keep a packet whole.
+// A socket filter's verdict to keep a packet whole.
 #define WHOLE -1
 
-// One direction at a time is sheltered, so this bounds all.
+// One direction at a time is sheltered, so this bounds all of them.
 #define SHELTERED_BYTES_MAX (64 << 20)
 
-// The few fields of the kernel's structures that are read, found by their names when the program is loaded (CO-RE).
+// The fields of kernel structures that are read, relocated by name at load time (CO-RE).
 struct sock {
 	int sk_wmem_queued;
 	int sk_sndbuf;
@@ -64,8 +66,8 @@ struct sk_buff {
 	char cb[48];
 } __attribute__((preserve_access_index));
 
-// The sockets: those of splice n at 2n and 2n + 1, behind all of them the shelter. The process sets the sizes of
-// all maps when it loads them.
+// The sockets of splice n at 2n and 2n + 1; the shelter behind all of them. The process sets the sizes of all
+// maps when it loads them.
 struct {
 	__uint(type, BPF_MAP_TYPE_SOCKMAP);
 	__uint(max_entries, 2);
@@ -73,7 +75,8 @@ struct {
 	__type(value, __u64);
 } sockets SEC(".maps");
 
-// The receivers of splices one way, at the place of the sender's peer. There is no program here: what they receive stays theirs.
+// The receivers of one-way splices, indexed like the sender's peer. This map has no program: what these
+// sockets receive stays with them.
 struct {
 	__uint(type, BPF_MAP_TYPE_SOCKMAP);
 	__uint(max_entries, 2);
@@ -81,7 +84,7 @@ struct {
 	__type(value, __u64);
 } receivers SEC(".maps");
 
-// The cookie of a socket, and its place in `sockets` and `directions`.
+// A socket's cookie, and its index in `sockets` and `directions`.
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 2);
@@ -97,18 +100,18 @@ struct {
 	__type(value, struct direction);
 } directions SEC(".maps");
 
-// Directions whose process is to wake up. Each is named once for each time that it begins to wait; so this is room for all. The
+// Directions whose process must wake up. A direction is queued once per wait, so there is room for all. The
 // process sets the size.
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 4096);
 } events SEC(".maps");
 
-// Whether the receiver's TCP can take everything that waits for it and `bytes` more without waiting for the receiver to
-// read. Only then is the backlog short, and nothing that is queued behind it stands still.
+// Whether the receiver's TCP can take its backlog and `bytes` more before the receiver reads. Only then is
+// the backlog short, and nothing behind it is held up.
 static __always_inline int has_room(struct direction *way, struct tcp_sock *receiver, __u64 bytes)
 {
-	// In this order, an acknowledgement that comes in between makes the backlog look larger, never smaller.
+	// In this order, an acknowledgement in between makes the backlog look larger, never smaller.
 	__u64 acked = *(volatile __u64 *)&receiver->bytes_acked;
 	__u32 unacked = receiver->snd_una;
 	__s64 written, backlog, cost;
@@ -141,7 +144,7 @@ struct cut {
 	__u32 left; /* bytes */
 };
 
-// Cuts a part of what stands at the beginning of a piece. Not 0: that is all, or it cannot be done.
+// Cuts a part off the beginning of a piece. A callback of bpf_loop(): not 0 if done, or if it fails.
 static long cut_a_part(__u32 number, void *context)
 {
 	struct cut *cut = context;
@@ -153,8 +156,8 @@ static long cut_a_part(__u32 number, void *context)
 	return !cut->left;
 }
 
-// Sees to it that the piece begins where the last one ended: what is sent again together with new bytes is queued whole, and so
-// is what has been read in part; but tcp_read_skb knows no offset. False if that cannot be had, and the splice is broken.
+// Makes the piece begin where the last one ended: a retransmission with new bytes, or a buffer that was read
+// in part, is queued whole, but tcp_read_skb has no offset. False if it cannot, and the splice is broken.
 static __always_inline int begins_anew(struct __sk_buff *skb, struct direction *way)
 {
 	struct tcp_skb_cb *control = (void *)&((struct sk_buff *)skb)->cb;
@@ -173,7 +176,7 @@ static __always_inline int begins_anew(struct __sk_buff *skb, struct direction *
 	}
 	repeated = way->next_seq - seq;
 	if (repeated) {
-		// Also if it is "negative": then bytes are missing.
+		// Also if it wraps below 0: then bytes are missing.
 		if (repeated >= skb->len)
 			goto broken;
 		struct cut cut = { .skb = skb, .left = repeated };
@@ -189,7 +192,7 @@ broken:
 	return 0;
 }
 
-// Wakes the process if it waits: there is something for it in this direction that nobody else tells.
+// Wakes the process if it waits: it has work in this direction that no other event reports.
 static __always_inline void tell(struct direction *way, __u32 own)
 {
 	__u32 wake = *(volatile __u32 *)&way->wake;
@@ -198,8 +201,8 @@ static __always_inline void tell(struct direction *way, __u32 own)
 		way->told = wake;
 }
 
-// Whether a piece may go on now. What may not is left to the process, which waits until it may: it stays in the sender's queue, and
-// closes its window.
+// Whether pacing allows a piece now. Otherwise it is left to the process, which waits: the piece stays in the
+// sender's queue and closes its window.
 static __always_inline int keeps_pace(const struct direction *way, __u64 bytes)
 {
 	struct pace_block *block = pace_find(way->pace);
@@ -213,7 +216,7 @@ static __always_inline int keeps_pace(const struct direction *way, __u64 bytes)
 	return 0;
 }
 
-// Whether with `bytes` more the direction is in a longer run than it should be: the kernel is good for chatter, not for bulk.
+// Whether `bytes` more make one side's run too long: the kernel path suits chatter, not bulk.
 static __always_inline int is_bulk(struct direction *way, __u32 peer, __u64 bytes)
 {
 	struct direction *other;
@@ -243,8 +246,8 @@ int splice_verdict(struct __sk_buff *skb)
 	int fits = 0;
 	long redirected;
 
-	// An end of stream without data. TCP has taken note of it already; passed up behind a backlog it would break the
-	// connection (sk_psock_backlog takes a piece of no length for an error).
+	// A FIN without data. TCP has recorded it already; passed up behind a backlog, it would break the connection
+	// (sk_psock_backlog treats a piece of length 0 as an error).
 	if (!skb->len)
 		return SK_DROP;
 	cookie = bpf_get_socket_cookie(skb);
@@ -261,10 +264,10 @@ int splice_verdict(struct __sk_buff *skb)
 		return SK_DROP;
 	}
 	bytes = skb->len;
-	// The process takes this socket out of the map, with which everything is lost that waits here.
+	// The process is removing this socket from the map, which would lose everything queued here.
 	shelter = *(volatile __u32 *)&way->shelter;
 	if (shelter) {
-		// It is a matter of microseconds, but for a process that is stopped just then. What cannot be sheltered is lost, and
+		// This takes microseconds unless the process is stopped just then. What exceeds the shelter is lost, and
 		// the splice broken.
 		if (way->sheltered_bytes + bytes > SHELTERED_BYTES_MAX ||
 		    bpf_sk_redirect_map(skb, &sockets, shelter - 1, BPF_F_INGRESS) != SK_PASS) {
@@ -274,11 +277,11 @@ int splice_verdict(struct __sk_buff *skb)
 		way->sheltered_bytes += bytes;
 		return SK_PASS;
 	}
-	// What the process holds must not be overtaken.
+	// Data that the process holds must not be overtaken.
 	if (!*(volatile __u32 *)&way->redirecting ||
 	    way->passed_bytes != *(volatile __u64 *)&way->relayed_bytes)
 		goto pass;
-	// A piece with the end inside is cut by the process.
+	// The process cuts a piece that extends beyond the boundary.
 	if (way->forwarded_bytes + way->passed_bytes + bytes > way->bytes_max)
 		goto pass;
 	if (is_bulk(way, peer, bytes))
@@ -307,9 +310,9 @@ int splice_verdict(struct __sk_buff *skb)
 	way->pieces_since += 1;
 	if (way->pace)
 		pace_take(pace_find(way->pace), way->pace, bytes, bpf_ktime_get_ns());
-	// With a barrier: either this sees that the process waits, or the process sees these bytes.
+	// With a barrier: either the program sees that the process waits, or the process sees these bytes.
 	__sync_fetch_and_add(&way->forwarded_bytes, bytes);
-	// A socket whose queue is empty again is not readable: epoll says nothing.
+	// A socket whose queue is empty again is not readable, so epoll does not report it.
 	look = *(volatile __u64 *)&way->look_bytes;
 	if (way->forwarded_bytes + way->passed_bytes == way->bytes_max || (look && way->forwarded_bytes >= look))
 		tell(way, own);
@@ -317,21 +320,21 @@ int splice_verdict(struct __sk_buff *skb)
 pass:
 	// With a barrier, as above.
 	__sync_fetch_and_add(&way->passed_bytes, bytes);
-	// Otherwise epoll tells.
+	// Otherwise epoll reports it.
 	if (*(volatile __u32 *)&way->is_asleep)
 		tell(way, own);
 	return SK_PASS;
 }
 
-// Attached to a socket for the moment in which it leaves the map. With a high low-water mark what arrives rests in its queue
-// and the verdict program is not asked, but for an end of stream (tcp_data_ready, SOCK_DONE): what comes with that would be lost
-// if it came just when the socket's state in the map is unlinked. So it does not come: its sender sends it again.
+// Attached to a socket while it leaves the map. A high SO_RCVLOWAT keeps arriving data in its queue without
+// calling the verdict program, except with a FIN (tcp_data_ready, SOCK_DONE): data with a FIN that arrived
+// while the map unlinks the socket would be lost. So the filter drops it, and the sender retransmits it.
 SEC("socket")
 int hold_end(struct __sk_buff *skb)
 {
 	__u8 flags;
 
-	// The filter of a TCP socket sees the segment from its TCP header on.
+	// A TCP socket's filter gets the segment from its TCP header on.
 	if (bpf_skb_load_bytes(skb, TCP_FLAGS_OFFSET, &flags, sizeof(flags)))
 		return WHOLE;
 	return flags & TCP_FIN ? 0 : WHOLE;

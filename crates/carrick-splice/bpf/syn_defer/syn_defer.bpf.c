@@ -1,4 +1,5 @@
-// Holds SYNs that a netfilter rule leads to a transparent listener, until the process knows whether the server accepts.
+// Defers SYNs that a netfilter rule leads to a transparent listener, until the process knows whether the
+// server accepts.
 //
 // SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
 
@@ -19,13 +20,13 @@
 
 char _license[] SEC("license") = "GPL";
 
-// So many processes' threads read, each the flows whose hash is its own.
+// The number of reader threads; each reads the flows that hash to it.
 const volatile __u32 readers = 1;
 
-// A reader that was not at work for so long is dead, or hangs.
+// A reader without a heartbeat for this long is dead, or hangs.
 #define UNATTENDED_NS 1000000000ULL
 
-// As long as clients repeat a SYN that is not answered (tcp(7), `tcp_syn_retries`: 127 s).
+// For as long as clients retransmit an unanswered SYN (tcp(7), `tcp_syn_retries`: 127 s).
 #define REMEMBERED_NS (130ULL * 1000000000)
 
 // linux/netfilter.h, linux/if.h, linux/if_arp.h
@@ -34,7 +35,7 @@ const volatile __u32 readers = 1;
 #define LOOPBACK 8
 #define ARPHRD_ETHER 1
 
-// The few fields of the kernel's structures that are read, found by their names when the program is loaded (CO-RE).
+// The fields of kernel structures that are read, relocated by name at load time (CO-RE).
 struct net_device {
 	unsigned int flags;
 	int ifindex;
@@ -105,7 +106,7 @@ struct {
 	__type(value, struct hold_counts);
 } hold_counts SEC(".maps");
 
-// The SYN that is looked at, as the process is told of it.
+// The record that describes the SYN to the process.
 struct telling {
 	struct hold_told told;
 	__u8 packet[HOLD_PACKET_MAX];
@@ -118,7 +119,7 @@ struct {
 	__type(value, struct telling);
 } tellings SEC(".maps");
 
-// Has clang describe them (BTF).
+// Puts these types into the BTF.
 struct hold_told *told_type __attribute__((unused));
 struct hold_decision *decision_type __attribute__((unused));
 enum hold_state state_type __attribute__((unused));
@@ -126,14 +127,14 @@ enum hold_answer answer_type __attribute__((unused));
 
 enum kind {
 	OTHER,          // no SYN
-	NOT_UNDERSTOOD, // perhaps one
+	NOT_UNDERSTOOD, // maybe a SYN
 	HOLDABLE,
 };
 
 // asm-generic/errno-base.h
 #define EPERM 1
 
-// Where a TCP header has what it acknowledges.
+// Offset of the acknowledgement number in a TCP header.
 #define ACKNOWLEDGEMENT_AT 8
 
 // An ICMP error's own header, and its kinds (linux/icmp.h, linux/icmpv6.h).
@@ -141,15 +142,16 @@ enum kind {
 #define ICMP_DEST_UNREACH 3
 #define ICMPV6_DEST_UNREACH 1
 
-// Of the byte with TCP's flags.
+// Offset and bits of the TCP flags.
 #define FLAGS_AT 13
 #define FIN 0x01
 #define SYN 0x02
 #define RST 0x04
 #define ACK 0x10
 
-// Whether a packet is surely no SYN: nearly all that come by are none, so this is asked first, and costs a look or two at the packet. Where
-// TCP's flags are not in the packet's linear part, or behind IPv6's extensions, it is not known.
+// Whether a packet is certainly not a SYN. Nearly all packets are not, so this comes first and reads the
+// packet once or twice. It is unknown if TCP's flags are outside the linear part, or behind IPv6 extension
+// headers.
 static __always_inline int is_no_syn(const struct sk_buff *skb)
 {
 	__u32 flags_at = skb->transport_header + FLAGS_AT;
@@ -167,7 +169,7 @@ static __always_inline int is_no_syn(const struct sk_buff *skb)
 	return (flags & (FIN | SYN | RST | ACK)) != SYN;
 }
 
-// Takes a packet apart. Its length is written to `told` as well.
+// Parses a packet into `told`.
 static __always_inline enum kind read_syn(const struct bpf_dynptr *packet, __u32 len, struct hold_told *told)
 {
 	__u32 tcp_at, ip_bytes;
@@ -214,7 +216,7 @@ static __always_inline enum kind read_syn(const struct bpf_dynptr *packet, __u32
 	return HOLDABLE;
 }
 
-// Which reader a flow belongs to.
+// The reader of a flow.
 static __always_inline __u32 reader_of(const struct hold_flow *flow)
 {
 	__u32 hash = (__u32)flow->client_port << 16 | flow->server_port, i;
@@ -234,14 +236,14 @@ static __always_inline int is_attended(__u32 reader, __u64 now)
 	beats = bpf_map_lookup_elem(&hold_beats, &zero);
 	if (!beats)
 		return 0;
-	// The verifier has lost sight of it.
+	// The verifier no longer knows its bounds.
 	asm volatile("" : "+r"(place));
 	beat = *(volatile __u64 *)&beats->beat_ns[place & (HOLD_READERS_MAX - 1)];
-	// It may be noted between then and now.
+	// A beat may be later than `now`.
 	return beat && (__s64)(now - beat) < (__s64)UNATTENDED_NS;
 }
 
-// The addresses of the Ethernet header, by which it can be answered on the spot.
+// The addresses of the Ethernet header, for a direct reply.
 static __always_inline void read_neighbours(struct sk_buff *skb, const struct net_device *in, struct hold_told *told)
 {
 	__builtin_memset(told->source, 0, sizeof(told->source));
@@ -252,7 +254,7 @@ static __always_inline void read_neighbours(struct sk_buff *skb, const struct ne
 	bpf_probe_read_kernel(told->source, ETH_ALEN, skb->head + skb->mac_header + ETH_ALEN);
 }
 
-// Tells the process of a SYN that nobody knows yet. What cannot be told passes, and what repeats it, too.
+// Reports a new SYN to the process. If that fails, the SYN passes, and so do its retransmissions.
 static __always_inline int ask(struct bpf_nf_ctx *ctx, const struct bpf_dynptr *packet, struct telling *telling,
 			       struct hold_counts *counts, __u64 now)
 {
@@ -275,7 +277,7 @@ static __always_inline int ask(struct bpf_nf_ctx *ctx, const struct bpf_dynptr *
 	telling->told.mark = ctx->skb->mark;
 	telling->told.interface = entry.interface;
 	read_neighbours(ctx->skb, ctx->state->in, &telling->told);
-	// First this: the process may be fast.
+	// The entry comes first: the process may decide at once.
 	if (bpf_map_update_elem(&hold_entries, &telling->told.flow, &entry, BPF_ANY)) {
 		counts->crowded += 1;
 		return NF_ACCEPT;
@@ -293,7 +295,7 @@ pass:
 	return NF_ACCEPT;
 }
 
-// Stands behind the rules that mark what is for a listener.
+// Runs behind the rules that mark packets for a listener.
 SEC("netfilter")
 int carrick_hold(struct bpf_nf_ctx *ctx)
 {
@@ -307,7 +309,7 @@ int carrick_hold(struct bpf_nf_ctx *ctx)
 
 	if (!mark || is_no_syn(skb) || !bpf_map_lookup_elem(&hold_marks, &mark))
 		return NF_ACCEPT;
-	// This machine's own.
+	// From this machine.
 	if (!ctx->state->in || ctx->state->in->flags & LOOPBACK)
 		return NF_ACCEPT;
 	telling = bpf_map_lookup_elem(&tellings, &zero);
@@ -339,7 +341,7 @@ int carrick_hold(struct bpf_nf_ctx *ctx)
 	return NF_ACCEPT;
 }
 
-// Notes what the process has decided, unless it is too late. Run by the process, on a packet of its own.
+// Records the process's decision, unless it is too late. Run by the process on a packet of its own.
 SEC("tc")
 int carrick_hold_decide(struct __sk_buff *skb)
 {
@@ -349,7 +351,7 @@ int carrick_hold_decide(struct __sk_buff *skb)
 	if (bpf_skb_load_bytes(skb, ETH_HLEN, &decision, sizeof(decision)))
 		return HOLD_TOO_LATE;
 	entry = bpf_map_lookup_elem(&hold_entries, &decision.flow);
-	// If others have taken its place, the client asks anew when it repeats its SYN: the process makes no entries.
+	// If the entry was evicted, the client's next SYN is reported anew: the process creates no entries.
 	if (!entry || entry->sequence != decision.sequence)
 		return HOLD_TOO_LATE;
 	if (__sync_val_compare_and_swap(&entry->state, HOLD_WAITING, decision.state) != HOLD_WAITING)
@@ -359,7 +361,8 @@ int carrick_hold_decide(struct __sk_buff *skb)
 	return HOLD_DONE;
 }
 
-// The addresses and the TCP header of the IP packet at `at`, as far as a quotation has it; where that header begins, or 0.
+// Reads addresses, ports and sequence number of the (possibly quoted) IP packet at `at`. Returns the offset
+// of its TCP header, or 0.
 static __always_inline __u32 read_flow(struct __sk_buff *skb, __u32 at, struct hold_flow *flow, __u32 *sequence)
 {
 	__u16 ports[2];
@@ -394,7 +397,8 @@ static __always_inline __u32 read_flow(struct __sk_buff *skb, __u32 at, struct h
 	return at;
 }
 
-// Whether a SYN of this flow came by this interface, with this number or one that is so little smaller, and this is what was decided of it.
+// Whether a SYN of this flow came in on this interface, with this number or up to `bytes_max` less, and
+// `state` was decided for it.
 static __always_inline int is_decided(const struct __sk_buff *skb, const struct hold_flow *flow, __u32 sequence, __u32 bytes_max,
 				      __u32 state)
 {
@@ -403,7 +407,7 @@ static __always_inline int is_decided(const struct __sk_buff *skb, const struct 
 	return entry && entry->state == state && sequence - entry->sequence <= bytes_max && entry->interface == skb->ifindex;
 }
 
-// Whether a packet is a SYN that was held and is let in.
+// Whether a packet is a deferred SYN that was released.
 static __always_inline int is_released(struct __sk_buff *skb)
 {
 	struct hold_flow flow;
@@ -415,8 +419,8 @@ static __always_inline int is_released(struct __sk_buff *skb)
 	       is_decided(skb, &flow, sequence, 0, HOLD_RELEASED);
 }
 
-// Whether a packet refuses a SYN that was held: a RST, or a message that its server cannot be reached, with which it begins behind the
-// headers.
+// Whether a packet refuses a deferred SYN: a RST, or an ICMP message that its server is unreachable, which
+// quotes it.
 static __always_inline int is_refusal(struct __sk_buff *skb)
 {
 	__u32 sequence, at, i;
@@ -432,7 +436,7 @@ static __always_inline int is_refusal(struct __sk_buff *skb)
 		__builtin_memcpy(told.server, flow.client, sizeof(told.server));
 		told.client_port = flow.server_port;
 		told.server_port = flow.client_port;
-		// It acknowledges the SYN, and what TCP Fast Open has sent in it.
+		// It acknowledges the SYN and its TCP Fast Open data.
 		return is_decided(skb, &told, bpf_ntohl(sequence) - 1, HOLD_PACKET_MAX, HOLD_REFUSED);
 	}
 	if (bpf_skb_load_bytes(skb, ETH_HLEN, &version, 1))
@@ -460,8 +464,8 @@ static __always_inline int is_refusal(struct __sk_buff *skb)
 	return is_decided(skb, &told, sequence, 0, HOLD_REFUSED);
 }
 
-// Sends a packet that the process has made: a SYN that was held into the interface, as if it came in there again (`cb[0]` is not 0), or
-// its refusal out of it. Nothing else, whoever has the process.
+// Sends a packet made by the process: a released SYN into the interface, as if it arrived again (`cb[0]` is
+// not 0), or a refusal out of it. Nothing else, even if the process is compromised.
 SEC("tc")
 int carrick_hold_send(struct __sk_buff *skb)
 {

@@ -1,10 +1,10 @@
-/* What a local socket is given beside what is forwarded: an acknowledgement of what it has sent. Included by tc.bpf.c. */
+/* Acknowledgements for a local socket's own data, taken from forwarded packets. Included by tc.bpf.c. */
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 #ifndef CARRICK_TC_BESIDE_H
 #define CARRICK_TC_BESIDE_H
 
-/* Gives the local socket an acknowledgement for what it has sent, and nothing else: `strip_payload` takes off whatever else the packet
- * carries, as soon as the copy comes in. */
+/* Sends the local socket a copy of the packet, which acknowledges what it has sent. `strip_payload` removes the
+ * payload when the copy arrives. */
 static __always_inline int copy_to_local(struct __sk_buff *skb, struct packet *packet, const struct packet_leg *leg,
 					 const struct plan *plan)
 {
@@ -16,11 +16,11 @@ static __always_inline int copy_to_local(struct __sk_buff *skb, struct packet *p
 	__u8 sack_blocks = packet->sack_blocks;
 	struct local *local = look_for(skb, leg);
 
-	// One that has ended its stream still waits.
+	// A socket that has sent its FIN still waits for acknowledgements.
 	if (!local || !local->is_whole)
 		return 1;
 	rewriting.seq = local->rcv_nxt - packet->seq;
-	// Of no use here: they are translated for the other peer.
+	// SACK blocks are translated for the other peer only.
 	packet->sack_blocks = 0;
 	rewrite_tcp(packet, &rewriting);
 	packet->sack_blocks = sack_blocks;
@@ -30,7 +30,8 @@ static __always_inline int copy_to_local(struct __sk_buff *skb, struct packet *p
 	skb->mark = COPY_MARK;
 	bpf_clone_redirect(skb, skb->ifindex, BPF_F_INGRESS);
 	skb->mark = 0;
-	// The one that goes on is made from the one that came: the checksum in both headers is the one that it came with.
+	// The forwarded packet starts from the one that arrived, since the checksum in both headers is that
+	// packet's.
 	packet->headers->new[13] = packet->flags;
 	return 1;
 }

@@ -1,12 +1,12 @@
-/* Whether the checksums of a TCP packet are right: what a broken one says must change nothing. */
+/* Verifies a packet's checksums: a corrupt packet must change no state. */
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 #ifndef CARRICK_TC_CHECKSUM_H
 #define CARRICK_TC_CHECKSUM_H
 
-/* So much is summed up at once: more, bpf_csum_diff() does not take before Linux 6.13. */
+/* Bytes summed per call: before Linux 6.13, bpf_csum_diff() takes no more. */
 #define CHUNK_BYTES 512
 
-/* A packet cannot be longer than this many of them, but for those that GRO or a sender has put together. */
+/* Enough of them for the longest packet; a larger one comes from GRO or a sender's GSO. */
 #define CHUNKS_MAX 128
 
 /* Linux 6.2 and later. */
@@ -15,7 +15,7 @@ extern void *bpf_cast_to_kern_ctx(void *context) __ksym __weak;
 /* linux/skbuff.h */
 #define CHECKSUM_PARTIAL 3
 
-/* Where the hardware is to write the sum of a packet, from `head` on. */
+/* The fields that say where the hardware writes a checksum. */
 struct sk_buff {
 	unsigned char *head;
 	unsigned char *data;
@@ -24,12 +24,12 @@ struct sk_buff {
 	__u16 csum_offset;
 } __attribute__((preserve_access_index));
 
-/* A sum on the way through a packet. In a map, for a program's stack is short. */
+/* A sum in progress. In a map, since a program's stack is small. */
 struct summing {
 	__u32 at;
 	__u32 left;
 	__u32 sum;
-	/* With room for zeros, so that what is summed up is a number of words. */
+	/* Padded with zeros to whole words. */
 	__u8 chunk[CHUNK_BYTES + 4];
 };
 
@@ -40,7 +40,7 @@ struct {
 	__type(value, struct summing);
 } sums SEC(".maps");
 
-/* The sum of 16 bits that it comes to (RFC 1071): a checksum and what it covers make 0xffff. */
+/* The 16-bit sum (RFC 1071): a checksum and what it covers add up to 0xffff. */
 static __always_inline __u32 fold(__u64 sum)
 {
 	sum = (sum & 0xffffffff) + (sum >> 32);
@@ -49,7 +49,7 @@ static __always_inline __u32 fold(__u64 sum)
 	return (sum & 0xffff) + (sum >> 16);
 }
 
-/* Adds some of the packet to the sum. A call of bpf_loop(): not 0 ends it. */
+/* Adds the next chunk of the packet. A callback of bpf_loop(): a result other than 0 ends it. */
 static long add_chunk(__u32 index, struct __sk_buff **skb)
 {
 	__u32 zero = 0, bytes;
@@ -71,14 +71,14 @@ static long add_chunk(__u32 index, struct __sk_buff **skb)
 	return 0;
 }
 
-/* Whether the header of IPv4 is right. Nobody says whether somebody has looked. */
+/* Whether the IPv4 header checksum is right. The kernel does not say whether it was verified. */
 static __always_inline int is_header_right(struct __sk_buff *skb, struct summing *summing, __u32 bytes)
 {
 	const void *start = (const void *)(long)skb->data, *end = (const void *)(long)skb->data_end;
 	const __u32 *words = start + ETH_HLEN;
 	__s64 sum;
 
-	/* Mostly there are no options. */
+	/* The usual case: no options. */
 	if (bytes == sizeof(struct iphdr) && (const void *)(words + sizeof(struct iphdr) / 4) <= end)
 		return fold((__u64)words[0] + words[1] + words[2] + words[3] + words[4]) == 0xffff;
 	if (!IS_WITHIN(bytes, sizeof(struct iphdr), 60) || bpf_skb_load_bytes(skb, ETH_HLEN, summing->chunk, bytes))
@@ -87,7 +87,7 @@ static __always_inline int is_header_right(struct __sk_buff *skb, struct summing
 	return sum >= 0 && fold(sum) == 0xffff;
 }
 
-/* What the interface has summed up makes this sum of the TCP segment; negative: it has not, or something else, too. */
+/* The TCP segment's sum as computed by the interface; negative if there is none, or if it covers something else. */
 static __always_inline __s64 sum_by_interface(struct __sk_buff *skb, const struct packet *packet, struct summing *summing)
 {
 	/* CHECKSUM_COMPLETE: the sum of everything behind the Ethernet header. */
@@ -95,7 +95,7 @@ static __always_inline __s64 sum_by_interface(struct __sk_buff *skb, const struc
 
 	if (sum < 0 || skb->len != summing->at + summing->left)
 		return -1;
-	/* A header of IPv4 adds nothing. */
+	/* An IPv4 header with its checksum adds nothing. */
 	if (!packet->is_ipv6)
 		return sum;
 	if (bpf_skb_load_bytes(skb, ETH_HLEN, summing->chunk, sizeof(struct ipv6hdr)))
@@ -103,8 +103,8 @@ static __always_inline __s64 sum_by_interface(struct __sk_buff *skb, const struc
 	return bpf_csum_diff((__be32 *)summing->chunk, sizeof(struct ipv6hdr), 0, 0, sum);
 }
 
-/* Whether the kernel leaves the sum of this packet to the hardware (CHECKSUM_PARTIAL). No program can ask for that; but a difference to
- * something that is no part of the pseudo header changes nothing then (inet_proto_csum_replace_by_diff). */
+/* Whether the packet is CHECKSUM_PARTIAL, which a program cannot query. But on such a packet, a difference that is
+ * not of the pseudo header changes nothing (inet_proto_csum_replace_by_diff). */
 static __always_inline int is_left_to_hardware(struct __sk_buff *skb, const struct packet *packet)
 {
 	__u32 at = packet->tcp_at + offsetof(struct tcphdr, check);
@@ -118,8 +118,8 @@ static __always_inline int is_left_to_hardware(struct __sk_buff *skb, const stru
 	return 0;
 }
 
-/* Whether something else than TCP's checksum is to be written by the hardware. Who makes packets on this machine (PACKET_VNET_HDR, a virtual machine) may
- * have it written anywhere, and so change what was judged. Older kernels do not tell. */
+/* Whether the hardware is to write the checksum anywhere but into TCP's field. A local sender (PACKET_VNET_HDR, a
+ * virtual machine) could so change bytes after they were classified. Older kernels do not tell. */
 static __always_inline int is_written_elsewhere(struct __sk_buff *skb, const struct packet *packet)
 {
 	struct sk_buff *kernel;
@@ -131,8 +131,8 @@ static __always_inline int is_written_elsewhere(struct __sk_buff *skb, const str
 	       (kernel->csum_offset != offsetof(struct tcphdr, check) || kernel->head + kernel->csum_start != kernel->data + packet->tcp_at);
 }
 
-/* Whether the checksums are right, of a packet that has come in at an interface. Where that has looked at them already, or the
- * sender's kernel leaves them to the hardware, nothing is computed. */
+/* Whether the checksums of a packet at ingress are right. Nothing is computed if the interface has verified them, or
+ * the sender's kernel leaves them to the hardware. */
 static __attribute__((noinline)) int is_right(struct __sk_buff *skb, struct packet *packet)
 {
 	__u32 zero = 0, i;
@@ -143,18 +143,20 @@ static __attribute__((noinline)) int is_right(struct __sk_buff *skb, struct pack
 	if (!summing || (!packet->is_ipv6 && !is_header_right(skb, summing, packet->tcp_at - ETH_HLEN)))
 		return 0;
 	packet->is_odd |= is_written_elsewhere(skb, packet);
-	/* GRO puts together only what is right. CHECKSUM_UNNECESSARY: the interface has looked, or GRO. */
+	/* GRO merges only segments whose checksums are right. CHECKSUM_UNNECESSARY: verified by the interface or
+	 * GRO. */
 	if (skb->gso_size || bpf_csum_level(skb, BPF_CSUM_LEVEL_QUERY) >= 0)
 		return 1;
 	summing->at = packet->tcp_at;
 	summing->left = packet->header_bytes + packet->payload_bytes;
 	summing->sum = 0;
 	pseudo = bpf_htonl(summing->left) + (__u64)bpf_htonl(IPPROTO_TCP);
-	/* IPv4 addresses are preceded by 0xffff here, which is 0 in such sums. */
+	/* The 0xffff of a mapped IPv4 address counts as 0 in such sums. */
 	for (i = 0; i < 4; i++)
 		pseudo += (__u64)packet->headers->flow.own[i] + packet->headers->flow.peer[i];
-	/* It comes from this machine, or one that shares its memory, and the field has the sum of the pseudo header only (RFC 9293 section
-	 * 3.1). Whoever wants a packet to die behind this host could write that, too: the kernel has to say so. */
+	/* A packet from this machine, or a virtual machine on it, has only the pseudo header's sum in the field (RFC
+	 * 9293 section 3.1). A sender could write that value to have the packet dropped behind this host, so the
+	 * kernel must confirm it. */
 	if (fold(pseudo + (__u16)~*(__u16 *)(packet->headers->old + 16)) == 0xffff && is_left_to_hardware(skb, packet))
 		return 1;
 	sum = sum_by_interface(skb, packet, summing);

@@ -1,30 +1,30 @@
-/* What the process asks for: connections are spliced, and given back, in one step. Included by tc.bpf.c, behind its maps. */
+/* Commands of the process that splice connections and return them, each in one step. Included by tc.bpf.c, behind
+ * its maps. */
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 #ifndef CARRICK_TC_COMMAND_H
 #define CARRICK_TC_COMMAND_H
 
-/* What `command` is asked, behind an Ethernet header: it is run by BPF_PROG_TEST_RUN. */
+/* The input of `carrick_command`, behind an Ethernet header; run by BPF_PROG_TEST_RUN. */
 struct request {
 	__u32 command;
 	__u32 number;
 	__u32 argument;
 	/* PACKET_ARM_RESPONSES: */
-	__u32 table; /* 1 more than that of the routes by which the kernel judges; 0: it does not */
+	__u32 table; /* index of the route table for classifying requests, plus 1; 0: none */
 	__u32 generation;
 	__u32 upstream;
 	/* PACKET_GO_BY: */
 	__u32 side;
 	/* PACKET_ARM_BODY: */
-	__u32 held;       /* bytes of the response that were read, and not written yet */
-	__u32 rest[2];    /* bytes of it that were not read yet: the lower and the upper half */
-	/* PACKET_ARM, PACKET_ARM_RESPONSES, PACKET_ARM_BODY: how each way is paced, lower halves first. */
+	__u32 held;       /* bytes of the response that were read but not written yet */
+	__u32 rest[2];    /* its unread bytes, lower half first */
+	/* pacing handles of both ways, lower halves first. */
 	__u32 pace[4];
-	/* PACKET_DISARM: requests that were forwarded, as far as the process knows. */
+	/* PACKET_DISARM: how many forwarded requests the process knows of. */
 	__u32 judged;
 };
 
-/* Whether the packets of both connections are still looked at for this splice: another one, with the addresses of one of them, may
- * have begun. */
+/* Whether both connections still belong to this splice: a new connection may use the addresses of one of them. */
 static __always_inline int has_flows(const struct packet_splice *splice, __u32 number)
 {
 	struct place *a = bpf_map_lookup_elem(&flows, &splice->legs[0].flow);
@@ -33,7 +33,7 @@ static __always_inline int has_flows(const struct packet_splice *splice, __u32 n
 	return a && b && a->number == 2 * number && b->number == 2 * number + 1;
 }
 
-/* Why two connections cannot be joined as the command says: both ways, or only from `b` to `a`; at rest, or in the midst of a
+/* Why two connections cannot be joined: in both directions, or only from `b` to `a`; at rest, or in the middle of a
  * response. */
 static __always_inline enum packet_answer compare(const struct local *a, const struct local *b, __u32 command)
 {
@@ -58,8 +58,8 @@ static __always_inline enum packet_answer compare(const struct local *a, const s
 	return PACKET_DONE;
 }
 
-/* The way from the leg whose socket is `from` to the one whose socket is `to`. What the process has read up to `read` it writes up to
- * `written`. */
+/* Sets up the way from the leg with socket `from` to the leg with socket `to`. What the process has read up to
+ * `read` it writes up to `written`. */
 static __always_inline void begin_way(struct packet_way *way, struct packet_leg *sender, const struct local *from, __u32 read,
 				      struct packet_leg *receiver, const struct local *to, __u32 written, const __u32 *pace)
 {
@@ -69,7 +69,7 @@ static __always_inline void begin_way(struct packet_way *way, struct packet_leg 
 	__u64 bytes = way->bytes, packets = way->packets;
 	__u32 again = way->again;
 
-	/* It may have been sent later ones by an earlier splice, and nothing by the local socket since. */
+	/* An earlier splice may have sent it later timestamps, and the local socket nothing since. */
 	if (receiver->has_tsval && is_before(tsval, receiver->last_tsval)) {
 		receiver->ts_offset += receiver->last_tsval - tsval;
 		tsval = receiver->last_tsval;
@@ -79,7 +79,7 @@ static __always_inline void begin_way(struct packet_way *way, struct packet_leg 
 	way->packets = packets;
 	way->again = again;
 	way->start = way->end = start;
-	/* What the local socket has sent may be on its way yet. */
+	/* The local socket's data may still be in flight. */
 	way->acked = start - (written - to->snd_una);
 	way->delta = written + receiver->send_offset - start;
 	way->ts_delta = tsval - from->ts_recent;
@@ -88,7 +88,7 @@ static __always_inline void begin_way(struct packet_way *way, struct packet_leg 
 		told_end = way->window_end;
 	pace_begin(way, pace[0] | (__u64)pace[1] << 32, told_end, from->advertised_bytes);
 	way->offered_end = to->offered_end + receiver->send_offset - way->delta;
-	/* By an earlier splice the sender may have been allowed more than by its local socket. */
+	/* An earlier splice may have advertised more to the sender than its local socket. */
 	if (was_spliced && is_after(allowed_end, way->window_end) && allowed_end - way->window_end < WINDOW_LIMIT)
 		way->window_end = allowed_end;
 	way->window_max = way->window_end - way->acked;
@@ -102,7 +102,7 @@ static __always_inline void begin_way(struct packet_way *way, struct packet_leg 
 	receiver->peer_shift = to->peer_shift;
 }
 
-/* Lets what the server sends go to the client. The server may send what the client takes, and what its local socket has allowed. */
+/* Starts RESPONSES. The server may send what the client takes, and what its local socket has advertised. */
 static __always_inline void begin_responses(struct packet_splice *splice, const struct local *client,
 					    const struct request *request)
 {
@@ -111,7 +111,7 @@ static __always_inline void begin_responses(struct packet_splice *splice, const 
 
 	leg->received = client->rcv_nxt + leg->receive_offset;
 	leg->local_window = client->window >> (client->own_shift & 15);
-	/* In the midst of a response the server is not told of it. */
+	/* In the middle of a response, the server has not been told of it. */
 	if (request->command != PACKET_ARM_BODY && is_after(down->offered_end, down->window_end))
 		down->window_end = down->offered_end;
 	down->window_max = down->window_end - down->acked;
@@ -128,15 +128,15 @@ static __always_inline void begin_responses(struct packet_splice *splice, const 
 	splice->state = PACKET_RESPONSES;
 }
 
-/* Lets the rest of a response go to the client, as soon as the server's local socket has all before it. What that has got in the
- * meantime, the process passes on byte by byte, so that numbers fit. */
+/* Forwards the rest of a response once the server's local socket has everything before it. The process relays what
+ * that socket receives until then unchanged, so that sequence numbers match. */
 static __always_inline void begin_due(struct packet_splice *splice, const struct local *server, const struct request *request)
 {
 	struct packet_leg *leg = &splice->legs[1];
 	__u32 received = server->rcv_nxt + leg->receive_offset;
 	__u64 rest = request->rest[0] | (__u64)request->rest[1] << 32, passed;
 
-	/* Before the connections were known, nobody took note. */
+	/* Before the connections were in `flows`, nothing was recorded. */
 	if (!leg->was_received || is_before(leg->passed_end, received))
 		leg->passed_end = received;
 	leg->received = received;
@@ -159,7 +159,7 @@ static __always_inline enum packet_answer arm(struct packet_splice *splice, cons
 		return answer;
 	bpf_spin_lock(&splice->lock);
 	was_armed = splice->state == PACKET_DUE || splice->state == PACKET_RESPONSES;
-	/* The client has all that was forwarded, and the server all that was asked. */
+	/* The client has everything that was forwarded, and the server every request. */
 	if (is_body && splice->state == PACKET_RESPONSES && !is_request_outstanding(splice) &&
 	    splice->ways[1].end + splice->ways[1].delta == splice->legs[0].local_end)
 		end_responses(splice);
@@ -185,7 +185,7 @@ static __always_inline enum packet_answer arm(struct packet_splice *splice, cons
 			begin_responses(splice, a, request);
 		if (is_body)
 			begin_due(splice, b, request);
-		/* The server was told otherwise than its local socket believes. */
+		/* The server was told a different window from its local socket's. */
 		if (was_armed)
 			splice->ways[1].window_end = splice->legs[1].told_end = allowed_end;
 		if (was_due) {
@@ -197,24 +197,24 @@ static __always_inline enum packet_answer arm(struct packet_splice *splice, cons
 	return answer;
 }
 
-/* Whether the receiver has the end of a stream, from the kernel. */
+/* Whether the kernel has forwarded the FIN and the receiver has acknowledged it. */
 static __always_inline int is_passed(const struct packet_way *way)
 {
 	return way->has_end && way->has_moved && way->start == way->end_of_stream;
 }
 
-/* From where on the local socket of a leg goes on. */
+/* Sets the numbers with which a leg's local socket continues. */
 static __always_inline void resume(struct packet_leg *leg, const struct packet_way *way, const struct packet_way *back,
 				   const struct local *local)
 {
 	__u32 start = back->start + back->delta;
 
-	/* An end that the peer has acknowledged is passed on once more by the local socket. */
+	/* The local socket sends an acknowledged FIN once more. */
 	if (is_passed(back))
 		start -= 1;
-	/* By which interface its packets leave is seen when it sends some. */
+	/* The interface is learned from the next packet it sends. */
 	leg->ifindex = 0;
-	/* What the process has received and not passed on yet, it passes on with the numbers that it has. */
+	/* What the process has received but not passed on keeps its numbers. */
 	if (way->has_moved || !is_after(local->rcv_nxt + leg->receive_offset, way->start))
 		leg->receive_offset = way->start - local->rcv_nxt;
 	leg->send_offset = start - local->write_seq;
@@ -236,9 +236,10 @@ static __always_inline enum packet_answer disarm(struct packet_splice *splice, c
 		return PACKET_NO_PLACE;
 
 	if (splice->state == PACKET_RESPONSES || splice->state == PACKET_DUE) {
-		/* Nothing is said by the local sockets in the meantime: they need not be at rest. But the process must know of each request
-		 * that was forwarded, or it would give the server's connection to others with a response outstanding; and each must have
-		 * arrived: only its client can send it again, and the local socket would take it for an old one. */
+		/* The local sockets send nothing meanwhile, so they need not be at rest. But the process must know
+		 * of every forwarded request, or it would pool the server's connection with a response outstanding;
+		 * and every one must have arrived: only the client can retransmit it, and the local socket would
+		 * treat it as old data. */
 		bpf_spin_lock(&splice->lock);
 		if (splice->state == PACKET_DUE)
 			splice->state = PACKET_PROCESS;
@@ -253,14 +254,15 @@ static __always_inline enum packet_answer disarm(struct packet_splice *splice, c
 		bpf_spin_unlock(&splice->lock);
 		return answer;
 	}
-	/* The kernel may have given them back by itself. */
+	/* The kernel may have returned them already. */
 	if (splice->state == PACKET_PROCESS)
 		return PACKET_NO_PLACE;
-	/* By force, one is enough: the other one may have been reset by a packet that had passed the hook before the splice. */
+	/* If forced, one socket is enough: a packet that had passed the hook before the splice may have reset the
+	 * other. */
 	if (is_forced ? !a->is_whole && !b->is_whole : !a->is_established || !b->is_established)
 		return PACKET_NO_SOCKET;
-	/* What they have sent may be unacknowledged. Either that keeps its numbers, or the peer has it already: then their numbers
-	 * move on, and what they send again is old to the peer. */
+	/* Their data may be unacknowledged. Either it keeps its numbers, or the peer has received it: then their
+	 * numbers move on, and a retransmission is old data to the peer. */
 	if (!is_forced && (!a->is_empty || !b->is_empty))
 		return PACKET_BUSY;
 	bpf_spin_lock(&splice->lock);

@@ -1,9 +1,9 @@
-/* Packets that are made shorter. */
+/* Shortens packets. */
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 #ifndef CARRICK_TC_CUT_H
 #define CARRICK_TC_CUT_H
 
-/* Writes into the header of IP, which is `ip`, that so many bytes of TCP follow. */
+/* Sets the IP length for `tcp_bytes` of TCP. `ip` is a copy of the header. */
 static __always_inline int write_length(struct __sk_buff *skb, int is_ipv6, const __u8 *ip, __u32 ip_bytes, __u32 tcp_bytes)
 {
 	__u16 length, was;
@@ -19,8 +19,8 @@ static __always_inline int write_length(struct __sk_buff *skb, int is_ipv6, cons
 	       !bpf_skb_store_bytes(skb, ETH_HLEN + offsetof(struct iphdr, tot_len), &length, sizeof(length), 0);
 }
 
-/* Makes a bare acknowledgement of a copy. Only its headers are changed: what is behind the length that they name, IP cuts off. (A
- * packet that had old bytes instead would be answered, for nobody.) */
+/* Turns a copy into a bare acknowledgement by its headers only: IP trims what exceeds the length. (With old payload,
+ * the local socket would answer it.) */
 static __attribute__((noinline)) int strip_payload(struct __sk_buff *skb)
 {
 	__u32 zero = 0, is_ipv6 = skb->protocol == bpf_htons(ETH_P_IPV6), ip_bytes = sizeof(struct ipv6hdr), tcp_bytes;
@@ -42,7 +42,8 @@ static __attribute__((noinline)) int strip_payload(struct __sk_buff *skb)
 	tcp_bytes = (tcp[12] >> 4) * 4;
 	if (!IS_WITHIN(tcp_bytes, TCP_HEADER_MIN, TCP_HEADER_MAX) || bpf_skb_load_bytes(skb, ETH_HLEN + ip_bytes, tcp, tcp_bytes))
 		return 0;
-	/* The pseudo header (RFC 9293 section 3.1): addresses, which end where IP's header does without options; length; protocol. */
+	/* The pseudo header (RFC 9293 section 3.1): addresses, with which the IP header ends if there are no
+	 * options; length; protocol. */
 	sum = is_ipv6 ? bpf_csum_diff(0, 0, (__be32 *)(ip + offsetof(struct ipv6hdr, saddr)), 32, 0)
 		      : bpf_csum_diff(0, 0, (__be32 *)(ip + offsetof(struct iphdr, saddr)), 8, 0);
 	*(__u16 *)(tcp + offsetof(struct tcphdr, check)) = 0;
@@ -53,7 +54,7 @@ static __attribute__((noinline)) int strip_payload(struct __sk_buff *skb)
 	return write_length(skb, is_ipv6, ip, ip_bytes, tcp_bytes);
 }
 
-/* Leaves the first `bytes` of the payload, of which there are more. The packet is to come in again, as if it had come so. */
+/* Keeps the first `bytes` of a longer payload. The packet then enters the interface again. */
 static __attribute__((noinline)) int cut_payload(struct __sk_buff *skb, const struct packet *packet, __u32 bytes)
 {
 	__u32 zero = 0, ip_bytes = packet->tcp_at - ETH_HLEN, was = packet->header_bytes + packet->payload_bytes;
@@ -67,14 +68,14 @@ static __attribute__((noinline)) int cut_payload(struct __sk_buff *skb, const st
 	summing->sum = 0;
 	bpf_loop(CHUNKS_MAX, add_chunk, &skb, 0);
 	sum = fold(summing->sum);
-	/* Behind an odd number of bytes, each is the other half of its word. */
+	/* After an odd number of bytes, the halves of each word are swapped. */
 	if (bytes & 1)
 		sum = (sum & 0xff) << 8 | sum >> 8;
 	if (summing->left || bpf_skb_change_tail(skb, packet->tcp_at + tcp_bytes, 0) ||
 	    bpf_skb_load_bytes(skb, ETH_HLEN, summing->chunk, sizeof(struct ipv6hdr)) ||
 	    !write_length(skb, packet->is_ipv6, summing->chunk, ip_bytes, tcp_bytes))
 		return 0;
-	/* Where the sum of the payload is left to the hardware, only the length makes a difference: it is part of the pseudo header. */
+	/* With CHECKSUM_PARTIAL only the length matters: it is part of the pseudo header. */
 	return !bpf_l4_csum_replace(skb, check_at, 0, ~sum & 0xffff, 0) &&
 	       !bpf_l4_csum_replace(skb, check_at, bpf_htons(was), bpf_htons(tcp_bytes), BPF_F_PSEUDO_HDR | sizeof(__u16));
 }

@@ -1,10 +1,10 @@
-/* The state DUE: a response goes through the process as yet. At the first packet of the server (leg 1) that finds all before it received,
- * RESPONSES begins. Included by machine.h. */
+/* The state DUE: the process still relays the response. At the first packet of the server (leg 1) that finds
+ * everything before it received, RESPONSES begins. Included by machine.h. */
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 #ifndef CARRICK_TC_DUE_H
 #define CARRICK_TC_DUE_H
 
-/* As far as the server is to send. */
+/* How far the server may send. */
 static __always_inline __u32 limit_of(const struct packet_splice *splice)
 {
 	const struct packet_way *down = &splice->ways[1];
@@ -17,8 +17,8 @@ static __always_inline __u32 limit_of(const struct packet_splice *splice)
 	return is_after(held, down->offered_end) ? down->offered_end : held;
 }
 
-/* The client takes more than the server has been allowed: it hears of that at once, since its local socket says nothing of it. The
- * client's local socket gets the packet beside. */
+/* The client takes more than the server may send. The server is told at once, since its local socket does not know.
+ * The client's local socket gets a copy of the packet. */
 static __always_inline void tell_window(struct packet_splice *splice, const struct packet *packet, struct plan *plan)
 {
 	struct packet_leg *client = &splice->legs[0], *server = &splice->legs[1];
@@ -40,7 +40,7 @@ static __always_inline void tell_window(struct packet_splice *splice, const stru
 	plan->is_copied = 1;
 }
 
-/* A packet from the client: for its local socket. */
+/* A packet from the client, for its local socket. */
 static __always_inline void judge_client_due(struct packet_splice *splice, const struct packet *packet, struct plan *plan)
 {
 	struct packet_leg *client = &splice->legs[0];
@@ -69,14 +69,14 @@ static __always_inline void judge_client_due(struct packet_splice *splice, const
 		tell_window(splice, packet, plan);
 }
 
-/* Whether the server has not been allowed more than the client takes. What is too much it would have to send again. */
+/* Whether the server may send no more than the client takes. It would have to retransmit the surplus. */
 static __always_inline int is_taken(const struct packet_way *down)
 {
 	return !is_after(down->window_end, down->offered_end);
 }
 
-/* A packet from the server: for its local socket, or the first one that goes on to the client. `is_next`: the local socket has all before
- * it, and waits for it. */
+/* A packet from the server: for its local socket, or the first that is forwarded to the client. `is_next`: the local
+ * socket has received everything before it, and nothing after it. */
 static __always_inline void judge_server_due(struct packet_splice *splice, struct packet_response *record,
 					     const struct packet *packet, int is_next, struct plan *plan)
 {
@@ -84,20 +84,20 @@ static __always_inline void judge_server_due(struct packet_splice *splice, struc
 	struct packet_way *down = &splice->ways[1];
 	__u32 given = server->passed_end;
 
-	/* It has heard that it may send less than before. */
+	/* Its timestamp echo shows that it has seen the smaller window. */
 	if (server->is_told_less && packet->timestamps_at && !is_before(packet->tsecr, server->told_tsval) &&
 	    !(packet->flags & FLAG_SYN)) {
 		server->is_told_less = 0;
 		down->window_end = server->told_end;
 	}
-	/* Nothing else is under way to the local socket: it would surface behind what is forwarded. */
+	/* Nothing else may be on its way to the local socket: it would reach the client after what is forwarded. */
 	if (is_next && splice->left_bytes && packet->seq == server->passed_end &&
 	    !(packet->flags & ~(FLAG_ACK | FLAG_PSH | FLAGS_OF_ECN)) && is_seen(splice) && !splice->legs[0].is_ahead && is_taken(down)) {
 		down->start = down->end = packet->seq;
 		splice->armed_at = packet->seq;
-		/* Its head has gone by. */
+		/* The head was relayed by the process. */
 		splice->response_start = packet->seq - 1;
-		/* It may have been told less than it had sent. */
+		/* The window advertised may end before what it has sent. */
 		down->window_max = is_after(down->window_end, down->acked) ? down->window_end - down->acked : 0;
 		pace_begin(down, down->pace.handle, down->window_end, down->pace.segment_bytes);
 		record->has_begun = 1;
@@ -142,8 +142,8 @@ static __always_inline void judge_local_client_due(struct packet_splice *splice,
 		splice->state = PACKET_PROCESS;
 }
 
-/* A request is sent: the response begins at `start`, and what of it comes to the client behind what it was sent. (That its head is
- * another one there makes little difference to windows.) */
+/* A request is sent. Its response begins at `start`, and reaches the client behind what it was sent so far. (The
+ * process may write a different head; for windows the difference is small.) */
 static __always_inline void begin_response(struct packet_splice *splice, __u32 start)
 {
 	struct packet_leg *client = &splice->legs[0];
@@ -157,7 +157,8 @@ static __always_inline void begin_response(struct packet_splice *splice, __u32 s
 	splice->is_measured = 0;
 }
 
-/* A packet of the server's local socket. From now on it allows the server no more than the client takes, but what it has allowed. */
+/* A packet of the server's local socket. From now on its window is limited to what the client takes, but is never
+ * shrunk. */
 static __always_inline void judge_local_server_due(struct packet_splice *splice, const struct packet *packet, struct plan *plan)
 {
 	struct packet_leg *server = &splice->legs[1];
@@ -168,8 +169,8 @@ static __always_inline void judge_local_server_due(struct packet_splice *splice,
 	if (packet->payload_bytes && !splice->left_bytes)
 		begin_response(splice, acked);
 	limit = limit_of(splice);
-	/* By what its sender has acknowledged before, a request tells nothing that would be less (RFC 9293 section 3.10.7.4). Others, only where it can
-	 * be seen that it was heard. */
+	/* A receiver ignores a smaller window in a segment that acknowledges nothing new (RFC 9293 section
+	 * 3.10.7.4), so a request does not shrink it. Other packets do only if a timestamp echo can confirm it. */
 	allowed = server->is_told_less ? server->told_end : down->window_end;
 	if ((sequence_length(packet) || !packet->timestamps_at) && is_before(limit, allowed))
 		limit = allowed;
@@ -182,7 +183,7 @@ static __always_inline void judge_local_server_due(struct packet_splice *splice,
 		down->window_end = end;
 		server->is_told_less = 0;
 	} else if (is_before(end, down->window_end) && !server->is_told_less && !sequence_length(packet)) {
-		/* With a timestamp of its own. */
+		/* With a timestamp of its own, which the echo identifies. */
 		server->is_told_less = 1;
 		server->ts_offset += 1;
 		plan->rewriting.tsval += 1;

@@ -1,27 +1,27 @@
-/* Pacing by windows: who is granted how much, and how those hear of it that nobody says anything to. Included by tc.bpf.c, behind its
- * maps. */
+/* Pacing by windows: grants to waiting senders, and the window updates that announce them. Included by tc.bpf.c,
+ * behind its maps. */
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 #ifndef CARRICK_TC_GRANT_H
 #define CARRICK_TC_GRANT_H
 
 #include "share.h"
 
-/* So many are looked at by one run of `carrick_grant` at most. */
+/* The most ways that one run of `carrick_grant` visits. */
 #define GRANTS_MAX 64
 
-/* If nobody has looked at those that wait for so long, nobody does, and each takes what it can. */
+/* If the waiting ways are not visited for this long, no worker does so, and each way takes what it can. */
 #define UNVISITED_NS 100000000ULL
 
-/* A window update is a packet of no more than so many bytes: Ethernet, IPv6, TCP with timestamps. */
+/* The longest window update: Ethernet, IPv6, TCP with timestamps. */
 #define UPDATE_BYTES_MAX (ETH_HLEN + 40 + TCP_HEADER_MIN + 12)
 
 /* A way that waits. */
 struct held_way {
-	__u32 direction; /* the place of its sender's connection, as in `flows` */
-	__u32 bucket;    /* that it waits for: 1 more than its number, or 0 */
+	__u32 direction; /* the number of its sender's connection, as in `flows` */
+	__u32 bucket;    /* the bucket it waits for: its number plus 1, or 0 */
 };
 
-/* Ways whose senders could be told of more, in the order in which it is their turn. The process sets the size. */
+/* Ways whose windows could be opened further, in order of turn. The process sets the size. */
 struct {
 	__uint(type, BPF_MAP_TYPE_QUEUE);
 	__uint(max_entries, 4);
@@ -29,9 +29,9 @@ struct {
 } held SEC(".maps");
 
 struct holding {
-	__u64 visited_ns; /* when they were looked at last, or the first of them came */
-	__u32 count;      /* how many there are */
-	__u32 buckets[PACE_BUCKETS + 1]; /* of which so many wait for each bucket */
+	__u64 visited_ns; /* when they were last visited, or the first was queued */
+	__u32 count;      /* queued ways */
+	__u32 buckets[PACE_BUCKETS + 1]; /* of these, how many wait for each bucket */
 };
 
 struct {
@@ -42,7 +42,7 @@ struct {
 	__type(value, struct holding);
 } holdings SEC(".maps");
 
-/* Wakes who looks at them. */
+/* Wakes the worker that visits them. */
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 4096);
@@ -60,7 +60,7 @@ struct update_numbers {
 	__u8 is_due;
 };
 
-/* What a window update is made in, and what is known of the way that it is for. */
+/* Room for a window update, and the pacing of its way. */
 struct update {
 	struct pace_view view;
 	struct update_numbers numbers;
@@ -92,7 +92,8 @@ static __always_inline void forget_pace(struct pace_view *view)
 	__builtin_memset(view, 0, sizeof(*view));
 }
 
-/* Looks up how much may be granted to a way now. Those that wait for the same bucket go first: with `is_turn`, it is one of them. */
+/* Looks up how much a way may be granted now. Ways queued for the same bucket go first; with `is_turn`, this is one
+ * of them. */
 static __always_inline void look_up_rate(struct pace_view *view, __u64 handle, __u64 now, int is_turn)
 {
 	struct pace_block *block = pace_find(handle);
@@ -108,7 +109,7 @@ static __always_inline void look_up_rate(struct pace_view *view, __u64 handle, _
 		return;
 	class = pace_class_of(block, handle);
 	if (!view->left) {
-		/* For the sake of the worker, nobody is held for ever. */
+		/* A way is not held forever while only the worker's share is used up. */
 		if (class && (!bucket || pace_bucket_left(block, bucket, now)))
 			view->hold_max_ns = *(volatile __u64 *)&class->hold_max_ns;
 		return;
@@ -122,8 +123,9 @@ static __always_inline void look_up_rate(struct pace_view *view, __u64 handle, _
 		view->left = 0;
 }
 
-/* What holds for a packet of a paced splice: it speaks of the window to the sender of the way `told`. (A function for itself, which is not
- * static: so the verifier looks at it once, and not again for each state in which it is called. It finds what it needs by itself.) */
+/* Looks up pacing for a packet that advertises a window to the sender of the way `told`. (Not inlined and not
+ * static, so that the verifier checks it once, not for each state at its calls; hence it looks up what it needs
+ * itself.) */
 __attribute__((noinline)) int look_up_pace(__u32 number, __u32 told, __u64 now)
 {
 	struct packet_splice *splice = bpf_map_lookup_elem(&splices, &number);
@@ -142,7 +144,7 @@ __attribute__((noinline)) int look_up_pace(__u32 number, __u32 told, __u64 now)
 	return 0;
 }
 
-/* Puts a way behind those that wait. */
+/* Queues a way. */
 static __always_inline void wait_turn(struct packet_splice *splice, __u32 direction, __u64 handle, __u64 now)
 {
 	struct held_way way = { .direction = direction, .bucket = bucket_of(handle) };
@@ -150,7 +152,7 @@ static __always_inline void wait_turn(struct packet_splice *splice, __u32 direct
 	struct holding *holding = bpf_map_lookup_elem(&holdings, &zero);
 
 	if (!holding || bpf_map_push_elem(&held, &way, 0)) {
-		/* Whoever comes next tries again. */
+		/* The way's next packet tries again. */
 		splice->ways[direction & 1].pace.is_held = 0;
 		return;
 	}
@@ -162,7 +164,8 @@ static __always_inline void wait_turn(struct packet_splice *splice, __u32 direct
 	}
 }
 
-/* How much is granted of what the state machine has noted. (Likewise; and three of them, since the caller's stack is long.) */
+/* Grants according to what the state machine has noted. (Also separate for the verifier; three functions, since the
+ * caller's stack is deep.) */
 __attribute__((noinline)) int settle_pace(__u32 number, __u32 told)
 {
 	struct packet_splice *splice = bpf_map_lookup_elem(&splices, &number);
@@ -183,7 +186,7 @@ __attribute__((noinline)) int settle_pace(__u32 number, __u32 told)
 	return 0;
 }
 
-/* It is paid for. */
+/* Charges a way for what was granted. */
 __attribute__((noinline)) int pay_pace(__u32 number, __u32 side)
 {
 	struct packet_splice *splice = bpf_map_lookup_elem(&splices, &number);
@@ -198,7 +201,7 @@ __attribute__((noinline)) int pay_pace(__u32 number, __u32 side)
 	return pace_take(pace_find(handle), handle, headers_of->pace.taken[side], headers_of->pace.now);
 }
 
-/* The way waits for more. */
+/* Counts and queues a way that waits for a grant. */
 __attribute__((noinline)) int hold_pace(__u32 number, __u32 told, __u64 now)
 {
 	struct packet_splice *splice = bpf_map_lookup_elem(&splices, &number);
@@ -218,7 +221,7 @@ __attribute__((noinline)) int hold_pace(__u32 number, __u32 told, __u64 now)
 	return 0;
 }
 
-/* What the receiver of the way `side` would say now. Its lock is held. */
+/* Reads the numbers that the receiver of the way `side` would send now. The splice's lock is held. */
 static __always_inline void read_numbers(const struct packet_splice *splice, __u32 side, struct update_numbers *numbers)
 {
 	const struct packet_way *way = &splice->ways[side & 1], *back = &splice->ways[~side & 1];
@@ -234,7 +237,7 @@ static __always_inline void read_numbers(const struct packet_splice *splice, __u
 	numbers->ifindex = receiver->ifindex;
 }
 
-/* Writes down a bare acknowledgement by the peer of a leg. How long it is. */
+/* Writes a bare acknowledgement from the peer of a leg. Returns its length. */
 static __always_inline __u32 write_update(struct update *update, const struct packet_leg *leg, const struct update_numbers *numbers)
 {
 	__u8 *frame = update->frame, *ip = frame + ETH_HLEN, *tcp = ip + (leg->is_ipv6 ? 40 : 20);
@@ -286,8 +289,8 @@ static __always_inline __u32 write_update(struct update *update, const struct pa
 	return tcp - frame + tcp_bytes;
 }
 
-/* Gives more to a way whose turn it is, and tells its sender by a packet that comes in as if the receiver had sent it: then all is as with any
- * other. */
+/* Grants more to the way whose turn it is, and announces it by a packet that enters the interface as if the receiver
+ * had sent it, so that it is handled like any other. */
 __attribute__((noinline)) int grant_turn(struct __sk_buff *skb, __u32 direction, __u64 now)
 {
 	__u32 number = direction >> 1, side = direction & 1, zero = 0, bucket, bytes, waiting = 1;
@@ -310,11 +313,11 @@ __attribute__((noinline)) int grant_turn(struct __sk_buff *skb, __u32 direction,
 	bucket = bucket_of(handle);
 	forget_pace(view);
 	look_up_rate(view, handle, now, 1);
-	/* It waits no more itself. */
+	/* This way is no longer counted itself. */
 	if (IS_WITHIN(bucket, 1, PACE_BUCKETS))
 		waiting = holding->buckets[bucket] + 1;
 	share = view->left / (waiting ? waiting : 1);
-	/* Little is not divided: each grant has its price, and others have their turns. */
+	/* Small amounts are not divided: each grant costs a packet, and the others get their turns. */
 	if (share < PACE_TURN_BYTES)
 		share = view->left < PACE_TURN_BYTES ? view->left : PACE_TURN_BYTES;
 	bpf_spin_lock(&splice->lock);
@@ -343,7 +346,7 @@ struct granting {
 	__u64 now;
 };
 
-/* Looks at the next one that waits. A call of bpf_loop(): not 0 ends it. */
+/* Serves the next queued way. A callback of bpf_loop(): a result other than 0 ends it. */
 static long grant_next(__u32 index, struct granting *granting)
 {
 	__u32 zero = 0;

@@ -1,4 +1,4 @@
-/* Reading and rewriting the headers of a TCP packet, IPv4 or IPv6, over Ethernet. */
+/* Reads and rewrites the headers of a TCP packet, IPv4 or IPv6, over Ethernet. */
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 #ifndef CARRICK_TC_HEADERS_H
 #define CARRICK_TC_HEADERS_H
@@ -29,51 +29,51 @@
 #define OPTION_SACK 5
 #define OPTION_TIMESTAMPS 8
 
-/* Nothing, nothing, timestamps, of ten bytes. */
+/* NOP, NOP, timestamps of ten bytes. */
 #define TIMESTAMPS_ALONE 0x0101080a
 
-/* As many options as there can be without padding of more than one byte in front of each. */
+/* The most options in a header with at most one byte of padding before each. */
 #define OPTIONS_MAX 20
 #define SACK_BLOCKS_MAX 4
 
-/* Two TCP headers, the one that came and the one that goes. In a map, since a program's stack cannot be indexed freely; with room
- * behind them, so that the verifier believes that an index stays inside. */
+/* Room for a TCP header, as it came and as it goes. In a map, since the stack cannot be indexed freely; masking with
+ * HEADER_INDEX shows the verifier that an index is inside. */
 #define HEADER_ROOM 64
 #define HEADER_INDEX 63
 
-/* What has to do with pacing in a packet: looked up before a splice is locked, noted by the state machine, and settled afterwards. */
+/* Pacing of a packet: looked up before the splice is locked, noted by the state machine, settled afterwards. */
 struct pace_view {
 	__u64 now;
-	__u64 left;        /* so many bytes may be granted; ~0: as many as the receiver takes */
-	__u64 hold_max_ns; /* if the way has been held for so long, a little may be granted; ~0: not even then */
-	__u32 piece_bytes; /* what is granted is no less, unless that is all that the receiver takes */
-	__u32 told_way;    /* 1 more than the way whose sender may be told of more; 0: that is not paced */
+	__u64 left;        /* bytes that may be granted; ~0: as many as the receiver takes */
+	__u64 hold_max_ns; /* after waiting for this long, a way gets a small grant; ~0: never */
+	__u32 piece_bytes; /* the smallest grant, unless the receiver takes less */
+	__u32 told_way;    /* the way whose sender may get a larger window, plus 1; 0: that way is not paced */
 	/* Noted: */
-	__u32 acked;       /* with says_window: what the packet acknowledges to that sender, in its numbers */
-	__u32 window;      /* and how much the receiver takes beyond it */
-	__u32 shift;       /* in this scale */
-	__u32 sent_from;   /* with has_sent: before it, the other way had got no further than this */
+	__u32 acked;       /* with says_window: what the packet acknowledges, in that sender's numbers */
+	__u32 window;      /* the receiver's window beyond it */
+	__u32 shift;       /* the window's shift */
+	__u32 sent_from;   /* with has_sent: end of the other way before this packet */
 	__u8 says_window;
-	__u8 is_stale;     /* it says nothing but that the receiver takes more than before */
+	__u8 is_stale;     /* it only opens the window */
 	__u8 has_sent;
 	/* Settled: */
-	__u8 is_held;      /* the way is to wait */
-	__u8 is_idle;      /* the packet is of no use for its receiver */
+	__u8 is_held;      /* the way is to be queued */
+	__u8 is_idle;      /* the packet says nothing new */
 	__u16 field;       /* the window */
-	__u32 taken[2];    /* bytes to be paid for, of each way */
+	__u32 taken[2];    /* bytes to charge, of each way */
 };
 
-/* What is found among the options of a packet. */
+/* The options found in a packet. */
 struct options {
-	__u32 at;  /* the next one that is looked at */
+	__u32 at;  /* offset of the next option */
 	__u32 end; /* of the header */
 	__u8 timestamps_at; /* as in `struct packet` */
 	__u8 sack_at;
 	__u8 sack_blocks;
-	__u8 is_odd; /* they are others than those of an established connection */
+	__u8 is_odd; /* not only those of an established connection */
 };
 
-/* How the TCP header of a packet is to change. Differences are added. */
+/* How to change a packet's TCP header. Differences are added. */
 struct rewriting {
 	__u32 seq;
 	__u32 ack;
@@ -81,51 +81,51 @@ struct rewriting {
 	__u32 tsval;
 	__u32 tsecr;
 	__u16 window; /* the new value */
-	__u8 is_reset; /* an end of stream becomes a reset */
-	__u8 is_plain : 1;    /* an end of stream is left out, and whatever makes some bytes others than those around them (URG) */
-	__u8 is_sackless : 1; /* so are blocks of SACK */
+	__u8 is_reset; /* a FIN becomes a reset */
+	__u8 is_plain : 1;    /* clears FIN and URG */
+	__u8 is_sackless : 1; /* removes SACK blocks */
 };
 
-/* What is to be done with a packet. */
+/* What to do with a packet. */
 enum fate {
-	FATE_LOCAL,   /* goes its way, to or from the local socket */
-	FATE_FORWARD, /* goes to the other peer, on its connection */
+	FATE_LOCAL,   /* pass it, to or from the local socket */
+	FATE_FORWARD, /* send it to the other peer, on that connection */
 	FATE_DROP,
-	FATE_FORGET,  /* is the beginning of another connection: the splice is forgotten */
-	FATE_CUT,     /* comes in again, with the first `part` bytes of its payload */
+	FATE_FORGET,  /* it begins a new connection: forget the splice */
+	FATE_CUT,     /* let it enter again with only the first `part` bytes of its payload */
 };
 
-/* What was decided about a packet. It stands in a map, of which the verifier knows nothing: so it goes on once behind all decisions, not once
- * for each. */
+/* The decision about a packet. In a map, whose values the verifier does not track: so it checks the code behind the
+ * decision once, not once for each outcome. */
 struct plan {
 	enum fate fate;
 	struct rewriting rewriting;
 	__u8 is_copied : 1;
-	__u8 is_head : 1;       /* its payload is of a response's beginning: for the record */
-	__u8 is_tail : 1;       /* nothing of the response behind it was sent: for the record */
-	__u8 is_told : 1;       /* the process is to be told */
-	__u8 is_request : 1;    /* FORWARD: a request that was judged */
-	__u8 is_acknowledging : 1; /* the client has got more of a response: for the record */
+	__u8 is_head : 1;       /* its payload belongs to the beginning of a response: for the record */
+	__u8 is_tail : 1;       /* it holds the last bytes sent so far: for the record */
+	__u8 is_told : 1;       /* notify the process */
+	__u8 is_request : 1;    /* FORWARD: it is a classified request */
+	__u8 is_acknowledging : 1; /* it acknowledges more of a response: for the record */
 	union {
-		__u32 ifindex; /* FORWARD: the interface */
+		__u32 ifindex; /* FORWARD: the outgoing interface */
 		__u32 part;    /* CUT */
 	};
-	__u32 head_from;    /* with is_head: where its payload is in the response */
-	__u32 head_at;      /* likewise: which response that is, as the record has it (its lower half) */
-	__u32 local_ack;    /* with is_copied: the local socket is to get it, too, with this acknowledgement */
+	__u32 head_from;    /* with is_head: its payload's offset in the response */
+	__u32 head_at;      /* likewise: the response, by its `head_at` in the record (lower half) */
+	__u32 local_ack;    /* with is_copied: the acknowledgement in the local socket's copy */
 };
 
 struct headers {
-	struct flow flow; /* of the packet: its destination is `own` */
+	struct flow flow; /* of the packet; `own` is its destination */
 	__u8 old[HEADER_ROOM + 16];
 	__u8 new[HEADER_ROOM + 16];
 	struct pace_view pace;
-	__u64 response_bytes; /* so long is the response that begins in this packet; 0: not known, or none does */
+	__u64 response_bytes; /* length of the response that begins in this packet; 0: unknown, or none begins */
 	struct options options;
-	__u32 interim_bytes; /* so long is the interim head (1xx) with which this packet begins */
-	__u32 method; /* of the request that was judged in this packet: an `enum request_method` */
+	__u32 interim_bytes; /* length of the interim head (1xx) at the start of this packet */
+	__u32 method; /* method of the request classified in this packet, an `enum request_method` */
 	struct plan plan;
-	struct packet_request payload; /* with has_payload: what the packet carries */
+	struct packet_request payload; /* with has_payload: the packet's payload */
 };
 
 struct {
@@ -135,7 +135,7 @@ struct {
 	__type(value, struct headers);
 } headers SEC(".maps");
 
-/* What is known of a packet. Numbers are in the order of the host. */
+/* A parsed packet. Numbers are in host byte order. */
 struct packet {
 	struct headers *headers;
 	__u32 payload_bytes;
@@ -145,13 +145,13 @@ struct packet {
 	__u32 tsecr;
 	__u16 window;
 	__u8 tcp_at;       /* offset of the TCP header */
-	__u8 header_bytes; /* of TCP, with its options */
+	__u8 header_bytes; /* length of the TCP header, with options */
 	__u8 flags;
 	__u8 is_ipv6 : 1;
-	__u8 is_odd : 1;      /* it has IP options, or other TCP options than those of an established connection */
-	__u8 is_expiring : 1; /* its time to live ends here, unless it is for a local socket */
-	__u8 has_payload : 1; /* what it carries stands in `headers`, and nobody can change it any more */
-	__u8 timestamps_at; /* in the TCP header, behind kind and length; 0: there are none */
+	__u8 is_odd : 1;      /* it has IP options, or TCP options that an established connection does not use */
+	__u8 is_expiring : 1; /* its TTL ends here, unless it is for a local socket */
+	__u8 has_payload : 1; /* its payload is in `headers`, where the sender can no longer change it */
+	__u8 timestamps_at; /* offset of their values in the TCP header; 0: there are none */
 	__u8 sack_at;       /* likewise */
 	__u8 sack_blocks;
 };
@@ -166,7 +166,7 @@ static __always_inline void write_u32(__u8 *at, __u32 value)
 	*(__u32 *)at = bpf_htonl(value);
 }
 
-/* Options may stand at any byte. */
+/* Options may be unaligned. */
 static __always_inline __u32 read_u32_anywhere(const __u8 *at)
 {
 	return (__u32)at[0] << 24 | (__u32)at[1] << 16 | (__u32)at[2] << 8 | at[3];
@@ -180,7 +180,8 @@ static __always_inline void write_u32_anywhere(__u8 *at, __u32 value)
 	at[3] = value;
 }
 
-/* Looks at the next option. A function of its own, which the verifier goes through once, and not again for each way through the options before. */
+/* Parses the next option. A callback, so that the verifier checks it once, not once for each path through the
+ * options before it. */
 static long find_option(__u32 index, void *unused)
 {
 	__u32 zero = 0, at;
@@ -219,13 +220,13 @@ static long find_option(__u32 index, void *unused)
 	return 0;
 }
 
-/* Finds timestamps and SACK blocks; and whether there are other options, the same one twice, or one that is cut off. */
+/* Finds timestamps and SACK blocks, and notes other, repeated or truncated options. */
 static __always_inline void find_options(struct packet *packet)
 {
 	struct options *options = &packet->headers->options;
 	const __u8 *header = packet->headers->old;
 
-	/* Mostly there are timestamps alone, as RFC 7323 (appendix A) lays them out. */
+	/* The usual case: timestamps alone, laid out as in RFC 7323 appendix A. */
 	if (packet->header_bytes == TCP_HEADER_MIN + 12 && read_u32(header + TCP_HEADER_MIN) == TIMESTAMPS_ALONE) {
 		packet->timestamps_at = TCP_HEADER_MIN + 4;
 	} else if (packet->header_bytes > TCP_HEADER_MIN) {
@@ -234,7 +235,7 @@ static __always_inline void find_options(struct packet *packet)
 		packet->timestamps_at = options->timestamps_at;
 		packet->sack_at = options->sack_at;
 		packet->sack_blocks = options->sack_blocks;
-		/* There may be more of them. */
+		/* OPTIONS_MAX may not have reached the end. */
 		packet->is_odd |= options->is_odd || options->at + 1 < options->end;
 	}
 	if (packet->timestamps_at) {
@@ -244,8 +245,8 @@ static __always_inline void find_options(struct packet *packet)
 	}
 }
 
-/* Makes the headers that are read the packet's own: who has sent it on this machine might write into them meanwhile (PACKET_TX_RING), and make an
- * acknowledgement one with bytes that nobody has looked at. */
+/* Makes the headers private to the packet: a local sender could still write into them (PACKET_TX_RING), and turn an
+ * acknowledgement into data that was not checked. */
 static __always_inline void own_headers(struct __sk_buff *skb)
 {
 	__u32 bytes = ETH_HLEN + sizeof(struct iphdr) + TCP_HEADER_MIN;
@@ -256,7 +257,7 @@ static __always_inline void own_headers(struct __sk_buff *skb)
 		bpf_skb_pull_data(skb, bytes);
 }
 
-/* Takes a packet apart. False if it is none that could belong to a splice: then it is nobody's business here. */
+/* Parses a packet up to the TCP ports. False if it cannot belong to a splice. */
 static __always_inline int read_packet(struct __sk_buff *skb, struct packet *packet)
 {
 	__u32 zero = 0, ip_bytes, header_bytes;
@@ -266,7 +267,7 @@ static __always_inline int read_packet(struct __sk_buff *skb, struct packet *pac
 	if (!packet->headers)
 		return 0;
 	__builtin_memset(&packet->headers->flow, 0, sizeof(packet->headers->flow));
-	/* A program's stack is short. */
+	/* Used as scratch space: a program's stack is small. */
 	if (skb->protocol == bpf_htons(ETH_P_IP)) {
 		struct iphdr *ip = (struct iphdr *)packet->headers->new;
 
@@ -297,7 +298,7 @@ static __always_inline int read_packet(struct __sk_buff *skb, struct packet *pac
 	} else {
 		return 0;
 	}
-	/* Large ones, of which TCP makes segments later, may not say how long they are. */
+	/* GSO packets may have no length. */
 	if (!ip_bytes)
 		ip_bytes = skb->len - ETH_HLEN;
 	if (ip_bytes > skb->len - ETH_HLEN)
@@ -315,7 +316,7 @@ static __always_inline int read_packet(struct __sk_buff *skb, struct packet *pac
 	return 1;
 }
 
-/* Reads what `read_packet` has left out: only packets of known connections are worth it. */
+/* Parses the rest, for packets of known connections only. */
 static __always_inline int read_tcp(struct __sk_buff *skb, struct packet *packet)
 {
 	__u32 option_bytes = packet->header_bytes - TCP_HEADER_MIN;
@@ -353,7 +354,7 @@ static __always_inline void rewrite_tcp(struct packet *packet, const struct rewr
 		__u8 *at = header + (packet->timestamps_at & HEADER_INDEX);
 
 		write_u32_anywhere(at, packet->tsval + rewriting->tsval);
-		/* Without ACK it means nothing, and is 0. */
+		/* Without ACK, the echo is unused and 0. */
 		if (packet->flags & FLAG_ACK)
 			write_u32_anywhere(at + 4, packet->tsecr + rewriting->tsecr);
 	}
@@ -362,7 +363,8 @@ static __always_inline void rewrite_tcp(struct packet *packet, const struct rewr
 	for (i = 0; i < 2 * SACK_BLOCKS_MAX; i++) {
 		__u32 at = (packet->sack_at + 4 * i) & HEADER_INDEX;
 
-		/* Made one comparison with that of the loop, it has no constant in it, which Linux 6.1 wants for an end. */
+		/* Keeps this comparison apart from the loop's: merged, it has no constant bound, which Linux 6.1
+		 * needs to see the loop end. */
 		asm volatile("" : "+r"(i));
 		if (i >= words)
 			break;
@@ -373,7 +375,7 @@ static __always_inline void rewrite_tcp(struct packet *packet, const struct rewr
 	}
 }
 
-/* Puts the new TCP header into the packet, with its checksum. It may be changed and put there again. */
+/* Writes the new TCP header into the packet and updates the checksum. May be called again after further changes. */
 static __always_inline int write_tcp(struct __sk_buff *skb, struct packet *packet)
 {
 	__u32 bytes = packet->header_bytes;
@@ -387,7 +389,7 @@ static __always_inline int write_tcp(struct __sk_buff *skb, struct packet *packe
 	return !bpf_l4_csum_replace(skb, packet->tcp_at + offsetof(struct tcphdr, check), 0, difference, 0);
 }
 
-/* A forwarded packet lives no longer than a routed one would. */
+/* Decrements the TTL, as a router does. */
 static __always_inline int count_down(struct __sk_buff *skb, const struct packet *packet)
 {
 	__u32 at = ETH_HLEN + offsetof(struct iphdr, ttl);
@@ -401,7 +403,7 @@ static __always_inline int count_down(struct __sk_buff *skb, const struct packet
 		hops -= 1;
 		return !bpf_skb_store_bytes(skb, at, &hops, 1, BPF_F_RECOMPUTE_CSUM);
 	}
-	/* With the protocol, it is a word of the checksum. */
+	/* TTL and protocol share a 16-bit word. */
 	if (bpf_skb_load_bytes(skb, at, &old, sizeof(old)))
 		return 0;
 	new = old - bpf_htons(1 << 8);
@@ -409,7 +411,7 @@ static __always_inline int count_down(struct __sk_buff *skb, const struct packet
 	       !bpf_skb_store_bytes(skb, at, &new, sizeof(new), 0);
 }
 
-/* Gives the packet the addresses of a leg: from there to its peer. The ports are in the TCP header. */
+/* Sets a leg's addresses: from this host to its peer. The ports are in the TCP header. */
 static __always_inline int write_addresses(struct __sk_buff *skb, struct packet *packet, const struct flow *flow)
 {
 	__u32 old[8], new[8];
@@ -421,8 +423,8 @@ static __always_inline int write_addresses(struct __sk_buff *skb, struct packet 
 		__builtin_memcpy(new, flow->own, 16);
 		__builtin_memcpy(new + 4, flow->peer, 16);
 		difference = bpf_csum_diff(old, sizeof(old), new, sizeof(new), 0);
-		/* Where the interface has summed up the whole packet, this and the last call together keep the kernel's sum right: that
-		 * one allows for a checksum of the IP header, as IPv4 has it. */
+		/* With CHECKSUM_COMPLETE, this call and the last one keep the kernel's sum right: the last one
+		 * assumes an IP header checksum, which IPv6 lacks. */
 		if (bpf_skb_store_bytes(skb, ETH_HLEN + offsetof(struct ipv6hdr, saddr), new, sizeof(new), BPF_F_RECOMPUTE_CSUM))
 			return 0;
 	} else {

@@ -1,5 +1,4 @@
-// Programs of the tests of the hooks: they count IPv4 UDP packets and do nothing else.
-// SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
+// Programs for the tests of the hooks: they count IPv4 UDP packets and do nothing else.
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
 #include <linux/in.h>
@@ -30,9 +29,9 @@ static __always_inline void count(struct __sk_buff *skb, __u32 place)
 		__sync_fetch_and_add(packets, 1);
 }
 
-// TC_ACT_UNSPEC, which tcx calls TCX_NEXT: those behind it see the packet.
+// TC_ACT_UNSPEC, TCX_NEXT in tcx: later programs see the packet.
 #define NEXT -1
-// TC_ACT_OK, which tcx calls TCX_PASS: nobody behind it does.
+// TC_ACT_OK, TCX_PASS in tcx: later programs do not see the packet.
 #define OK 0
 
 SEC("tc")

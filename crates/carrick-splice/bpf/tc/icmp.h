@@ -1,4 +1,5 @@
-/* Messages of routers that a packet was too long (RFC 1191, RFC 8201): they go to whoever has sent it, with the numbers that it has. */
+/* Forwards "packet too big" messages (RFC 1191, RFC 8201) to the sender of the packet, in its own numbers; and
+ * reports expired packets. */
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 #ifndef CARRICK_TC_ICMP_H
 #define CARRICK_TC_ICMP_H
@@ -10,37 +11,37 @@
 #define ICMPV6_EXPIRED 3
 #define ICMP_HOPS 64
 
-/* On each CPU, packets that have expired are answered no more often than that. */
+/* Minimum interval between reports of expired packets, per CPU. */
 #define EXPIRED_NS 1000000ULL
 
-/* The header of a message: type, code, checksum, and the length that would fit. */
+/* ICMP header: type, code, checksum, and the MTU. */
 #define MESSAGE_HEADER_BYTES 8
 #define MESSAGE_CHECKSUM_AT 2
 
-/* What every message has of the packet's TCP header (RFC 792). */
+/* The part of the TCP header that every message quotes (RFC 792). */
 struct quoted {
 	__u16 source_port;
 	__u16 destination_port;
 	__u32 seq;
 };
 
-/* A message. In a map, for a program's stack is short. */
+/* A message. In a map, since a program's stack is small. */
 struct message {
-	struct flow flow;  /* of the packet that was too long: it was sent from `own` */
+	struct flow flow;  /* of the quoted packet, which was sent from `own` */
 	__u32 is_ipv6;
 	__u32 message_at;
-	__u32 packet_at;   /* the IP header of that packet */
-	__u32 tcp_at;      /* and its TCP header */
+	__u32 packet_at;   /* offset of the quoted IP header */
+	__u32 tcp_at;      /* offset of the quoted TCP header */
 	struct quoted tcp;
 	struct quoted new_tcp;
-	__u32 source[4];   /* of the message: its router. IPv4 addresses stand in the last word */
+	__u32 source[4];   /* the router's address; IPv4 in the last word */
 	__u32 old[8];
 	__u32 new[8];
 	struct iphdr ip;
-	__u32 difference;  /* what makes of the number one that its sender knows */
-	__u32 direction;   /* where the connection belongs */
-	__u64 expired_ns;  /* when a packet that had expired was answered last */
-	__u8 text[128];    /* a message that is made here: its headers; and what it quotes */
+	__u32 difference;  /* added to the quoted number, it gives the sender's own */
+	__u32 direction;   /* the connection's number, as in `flows` */
+	__u64 expired_ns;  /* when an expired packet was last reported */
+	__u8 text[128];    /* headers of a message made here; `quoted` is its body */
 	__u8 quoted[128];
 };
 
@@ -98,7 +99,7 @@ static __always_inline int read_message_v6(struct __sk_buff *skb, struct message
 	       to[3] == message->flow.own[3];
 }
 
-/* Takes a message apart. False if it is none of a packet that was too long, and sent from here. */
+/* Parses a message. False if it is not about a packet that was too long and sent from here. */
 static __always_inline int read_message(struct __sk_buff *skb, struct message *message)
 {
 	int is_message = 0;
@@ -116,8 +117,8 @@ static __always_inline int read_message(struct __sk_buff *skb, struct message *m
 	return 1;
 }
 
-/* Who is to know: the other peer, if it has sent the packet and that is under way. Otherwise the local socket, which looks at the
- * number, too: what is not under way was forged, or is an old story (RFC 5927 section 4.1). */
+/* The recipient: the other peer, if it has sent the packet and that is in flight; otherwise the local socket. Both
+ * check the number: one that is not in flight is forged or outdated (RFC 5927 section 4.1). */
 static __always_inline enum fate judge_message(const struct packet_splice *splice, struct message *message)
 {
 	__u32 side = message->direction & 1, seq = bpf_ntohl(message->tcp.seq);
@@ -128,10 +129,10 @@ static __always_inline enum fate judge_message(const struct packet_splice *splic
 	message->difference = -leg->send_offset;
 	if (splice->state == PACKET_FREE || splice->state == PACKET_PROCESS || splice->state == PACKET_DUE)
 		return FATE_LOCAL;
-	/* What the local socket has sent, it sends again. */
+	/* The local socket retransmits its own data. */
 	if (!is_before(seq, leg->local_acked) && is_before(seq, leg->local_end))
 		return FATE_LOCAL;
-	/* Where not both ways are spliced, only requests go on to the server, with numbers of their own. */
+	/* In RESPONSES only requests are forwarded to the server, with their own offset. */
 	if (side && splice->state != PACKET_SPLICED && !is_over(splice)) {
 		start = splice->legs[0].received;
 		end = splice->judged_end;
@@ -143,7 +144,7 @@ static __always_inline enum fate judge_message(const struct packet_splice *splic
 	return FATE_FORWARD;
 }
 
-/* Gives the quoted packet the number that its sender knows, and ports. */
+/* Writes the sender's sequence number and the ports into the quoted packet. */
 static __always_inline int write_quoted(struct __sk_buff *skb, struct message *message, __u16 source_port, __u16 destination_port)
 {
 	struct quoted *new = &message->new_tcp;
@@ -157,7 +158,7 @@ static __always_inline int write_quoted(struct __sk_buff *skb, struct message *m
 	       !bpf_l4_csum_replace(skb, message->message_at + MESSAGE_CHECKSUM_AT, 0, difference, 0);
 }
 
-/* Writes two addresses into an IPv4 header, which gets its checksum. That of the message does not change by it. */
+/* Writes both addresses into an IPv4 header and its checksum. The message's checksum stays right. */
 static __always_inline int write_ipv4(struct __sk_buff *skb, struct message *message, __u32 at, __u32 old_source,
 				      __u32 old_destination, __u32 source, __u32 destination)
 {
@@ -187,7 +188,7 @@ static __always_inline int write_ipv6(struct __sk_buff *skb, struct message *mes
 	       !bpf_l4_csum_replace(skb, message->message_at + MESSAGE_CHECKSUM_AT, 0, difference, 0);
 }
 
-/* Makes it a message to the peer of `flow`, about a packet of its own, as if this host were the router. */
+/* Turns it into a message to the peer of `flow` about the peer's own packet, as if this host were the router. */
 static __always_inline int turn_message(struct __sk_buff *skb, struct message *message, const struct flow *flow)
 {
 	const struct flow *old = &message->flow;
@@ -201,7 +202,7 @@ static __always_inline int turn_message(struct __sk_buff *skb, struct message *m
 	       write_ipv4(skb, message, ETH_HLEN, message->source[3], old->own[3], flow->own[3], flow->peer[3]);
 }
 
-/* The headers of a message of `kind` about a packet of which `bytes` are quoted. */
+/* Writes the headers of a "time exceeded" message that quotes `bytes` of the packet. */
 static __always_inline void write_expired(struct message *message, const struct packet *packet, __u32 bytes)
 {
 	__u8 *text = message->text, *icmp = text + (packet->is_ipv6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr));
@@ -238,8 +239,8 @@ static __always_inline void write_expired(struct message *message, const struct 
 	*(__u16 *)(icmp + MESSAGE_CHECKSUM_AT) = ~fold(sum);
 }
 
-/* Makes of a packet whose time to live ends here the message to its sender that says so, as a router would (RFC 792, RFC 4443 section 3.3):
- * with its headers of IP and TCP without options. False: it is to be dropped without a word. */
+/* Turns a packet whose TTL ends here into a "time exceeded" message to its sender, as a router does (RFC 792, RFC
+ * 4443 section 3.3), quoting its IP header and TCP header without options. False: drop it silently. */
 static __attribute__((noinline)) int answer_expired(struct __sk_buff *skb, const struct packet *packet)
 {
 	__u32 zero = 0, bytes = packet->tcp_at - ETH_HLEN + TCP_HEADER_MIN;
@@ -258,7 +259,7 @@ static __attribute__((noinline)) int answer_expired(struct __sk_buff *skb, const
 	if (bpf_skb_change_tail(skb, ETH_HLEN + bytes, 0) || bpf_skb_adjust_room(skb, headers_bytes, BPF_ADJ_ROOM_MAC, 0) ||
 	    bpf_skb_load_bytes(skb, 0, addresses, 12))
 		return 0;
-	/* Those of the Ethernet header change places. */
+	/* Swap the Ethernet addresses. */
 	__builtin_memcpy(addresses + 12, addresses, 6);
 	return !bpf_skb_store_bytes(skb, 0, addresses + 6, 12, 0) &&
 	       !bpf_skb_store_bytes(skb, ETH_HLEN, message->text, headers_bytes, BPF_F_RECOMPUTE_CSUM);

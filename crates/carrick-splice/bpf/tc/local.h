@@ -1,4 +1,4 @@
-/* What the packet engine reads of a local socket. */
+/* Reads the state of a local socket. */
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 #ifndef CARRICK_TC_LOCAL_H
 #define CARRICK_TC_LOCAL_H
@@ -8,10 +8,10 @@
 #define SYN_RECV 3
 #define LISTEN 10
 
-/* Bytes of options that stand in each segment of a connection with timestamps. */
+/* Bytes of options in each segment of a connection with timestamps. */
 #define TIMESTAMPS_BYTES 12
 
-/* The few fields of the kernel's structures that are read, found by their names when the program is loaded (CO-RE). */
+/* The fields of kernel structures that are read, relocated by name at load time (CO-RE). */
 struct rb_root {
 	void *rb_node;
 } __attribute__((preserve_access_index));
@@ -55,8 +55,8 @@ struct tcp_sock {
 	void *ao_info;
 } __attribute__((preserve_access_index));
 
-/* Sockets that the process has shown: the kernel takes an entry from nobody but who has a descriptor of the socket, and forgets it with
- * the socket. */
+/* The process's sockets. The kernel accepts an entry only with a descriptor of the socket, and removes it with the
+ * socket. */
 struct {
 	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -64,32 +64,32 @@ struct {
 	__type(value, __u32);
 } owned SEC(".maps");
 
-/* Set when they are loaded to be measured, or tried: connections without a socket are taken, too. */
+/* Set when the programs are loaded for measurements or tests: connections without a socket are accepted, too. */
 #ifndef TAKES_NOBODYS
 const volatile __u32 takes_nobodys = 0;
 #define TAKES_NOBODYS takes_nobodys
 #endif
 
-/* What is known of a local socket. */
+/* The state of a local socket. */
 struct local {
 	__u32 rcv_nxt;
-	__u32 copied_seq; /* what the process has read */
+	__u32 copied_seq; /* read by the process */
 	__u32 snd_una;
 	__u32 write_seq;
-	__u32 window_end; /* behind the last byte that its peer may send */
-	__u32 offered_end; /* behind the last byte that its peer takes */
-	__u32 window;     /* what it lets its peer send */
-	__u32 tsval;      /* what it would send now */
-	__u32 ts_recent;  /* what its peer has sent last */
-	__u32 segment_bytes; /* what its peer takes, options included */
-	__u32 advertised_bytes; /* what it takes */
+	__u32 window_end; /* right edge of the window advertised to its peer */
+	__u32 offered_end; /* right edge of its peer's window */
+	__u32 window;     /* its receive window */
+	__u32 tsval;      /* the timestamp it would send now */
+	__u32 ts_recent;  /* its peer's latest timestamp */
+	__u32 segment_bytes; /* longest segment its peer takes, options included */
+	__u32 advertised_bytes; /* longest segment it takes */
 	__u8 is_there;
-	__u8 is_shown;   /* the process has it */
-	__u8 is_whole;   /* has numbers, whatever its state is */
+	__u8 is_shown;   /* it is in `owned` */
+	__u8 is_whole;   /* it has sequence numbers, in any state */
 	__u8 is_established;
-	__u8 is_opening; /* its peer sent data with the SYN (TCP Fast Open), and has not acknowledged the answer yet */
-	__u8 is_empty;   /* nothing is to be received or sent */
-	__u8 is_in_order; /* it has nothing that it cannot give to the process yet */
+	__u8 is_opening; /* its peer sent data with the SYN (TCP Fast Open), and has not acknowledged the SYN-ACK yet */
+	__u8 is_empty;   /* nothing to be received or sent */
+	__u8 is_in_order; /* it holds nothing out of order or in its backlog */
 	__u8 has_timestamps;
 	__u8 has_sack;
 	__u8 has_ecn;
@@ -98,8 +98,8 @@ struct local {
 	__u8 peer_shift;
 };
 
-/* Looks at a local socket, and whether the process has it. (Not static, so that the verifier looks at it once: for each field of the
- * kernel's, it goes through all of the kernel's types.) */
+/* Reads a local socket, and whether the process owns it. (Not static, so that the verifier checks it once: for each
+ * kernel field, it goes through all kernel types.) */
 __attribute__((noinline)) int look_at(struct __sk_buff *skb, const struct packet_leg *leg, struct local *local)
 {
 	struct bpf_sock_tuple tuple = {};
@@ -109,7 +109,7 @@ __attribute__((noinline)) int look_at(struct __sk_buff *skb, const struct packet
 	if (!leg || !local)
 		return 0;
 	__builtin_memset(local, 0, sizeof(*local));
-	/* As a packet from the peer has it. */
+	/* The tuple as in a packet from the peer. */
 	if (leg->is_ipv6) {
 		__builtin_memcpy(tuple.ipv6.saddr, leg->flow.peer, sizeof(tuple.ipv6.saddr));
 		__builtin_memcpy(tuple.ipv6.daddr, leg->flow.own, sizeof(tuple.ipv6.daddr));
@@ -125,7 +125,7 @@ __attribute__((noinline)) int look_at(struct __sk_buff *skb, const struct packet
 	}
 	if (!socket)
 		return 0;
-	/* Whoever listens there is found, too, but is none of the two. */
+	/* The lookup also finds a listening socket. */
 	local->is_there = socket->state != LISTEN;
 	if (!TAKES_NOBODYS && local->is_there)
 		local->is_shown = bpf_sk_storage_get(&owned, socket, 0, 0) != 0;
@@ -162,7 +162,7 @@ __attribute__((noinline)) int look_at(struct __sk_buff *skb, const struct packet
 	return 0;
 }
 
-/* Where `look_for` puts what it finds: a program's stack is short. */
+/* The result of `look_for`: a program's stack is small. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
@@ -170,7 +170,7 @@ struct {
 	__type(value, struct local);
 } looked_at SEC(".maps");
 
-/* The same, for one look at a time on each CPU. */
+/* Likewise, with one result at a time per CPU. */
 static __always_inline struct local *look_for(struct __sk_buff *skb, const struct packet_leg *leg)
 {
 	__u32 zero = 0;

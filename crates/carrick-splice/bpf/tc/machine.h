@@ -1,12 +1,13 @@
-/* The state machine of a spliced pair of connections: what happens to a packet. No helper is called here: its lock is held. */
+/* The state machine of a splice: decides what happens to a packet. It calls no helper, since the splice's lock is
+ * held. */
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 #ifndef CARRICK_TC_MACHINE_H
 #define CARRICK_TC_MACHINE_H
 
-/* Beyond the window that the receiver has offered: the byte with which some look whether a closed window has opened. */
+/* A window probe may go this far beyond the receiver's window. */
 #define PROBE_BYTES 1
 
-/* A window cannot be larger (RFC 7323 section 2.3). An acknowledgement that is older than that is none. */
+/* The largest window (RFC 7323 section 2.3). An acknowledgement further back than this is invalid. */
 #define WINDOW_LIMIT (1U << 30)
 
 static __always_inline int is_before(__u32 a, __u32 b)
@@ -19,13 +20,13 @@ static __always_inline int is_after(__u32 a, __u32 b)
 	return (__s32)(b - a) < 0;
 }
 
-/* Sequence numbers that a packet takes. */
+/* The sequence numbers that a packet occupies. */
 static __always_inline __u32 sequence_length(const struct packet *packet)
 {
 	return packet->payload_bytes + !!(packet->flags & FLAG_SYN) + !!(packet->flags & FLAG_FIN);
 }
 
-/* Whether nothing but what is sent again is to come. */
+/* Whether only retransmissions are still to come. */
 static __always_inline int is_over(const struct packet_splice *splice)
 {
 	return splice->state == PACKET_ENDED || splice->state == PACKET_RESET;
@@ -36,19 +37,19 @@ static __always_inline int has_ended(const struct packet_way *way)
 	return way->has_end && !is_before(way->acked, way->end_of_stream);
 }
 
-/* Takes note of what was sent along a way: `end` is the number behind it. */
+/* Records what was sent along a way; `end` is the number behind it. */
 static __always_inline void note_sent(struct packet_way *way, __u32 end, __u8 flags)
 {
 	if (is_after(end, way->end))
 		way->end = end;
-	/* Nothing is behind an end. One that is in the midst of what was sent is forged, or an error. */
+	/* Nothing follows a FIN. A FIN inside what was sent is forged, or an error. */
 	if (flags & FLAG_FIN && end == way->end) {
 		way->has_end = 1;
 		way->end_of_stream = end;
 	}
 }
 
-/* Whether both connections' packets have been seen coming in and going out. */
+/* Whether packets of both connections were seen in both directions. */
 static __always_inline int is_seen(const struct packet_splice *splice)
 {
 	const struct packet_leg *a = &splice->legs[0], *b = &splice->legs[1];
@@ -56,7 +57,7 @@ static __always_inline int is_seen(const struct packet_splice *splice)
 	return a->ifindex && b->ifindex && a->was_received && b->was_received;
 }
 
-/* Takes note of a packet that goes to the local socket. */
+/* Records a packet for the local socket. */
 static __always_inline void note_given(struct packet_leg *leg, const struct packet *packet)
 {
 	__u32 end = packet->seq + sequence_length(packet);
@@ -67,7 +68,7 @@ static __always_inline void note_given(struct packet_leg *leg, const struct pack
 	leg->is_odd |= packet->is_odd;
 }
 
-/* Whether a receiver could want this: whatever is not plausible must change nothing, here or there. */
+/* Whether the packet's numbers are plausible. Otherwise it must change nothing, here or at the receiver. */
 static __always_inline int is_plausible(const struct packet *packet, const struct packet_way *way,
 					const struct packet_way *back, __u32 acked, int is_whole)
 {
@@ -75,8 +76,8 @@ static __always_inline int is_plausible(const struct packet *packet, const struc
 
 	if (is_after(end, way->window_end + PROBE_BYTES) || is_before(packet->seq, way->acked - way->window_max))
 		return 0;
-	/* What was sent again from before the splice has the numbers of what the local socket has sent, but may be something else.
-	 * Once the receiver has the latter, it knows the former as old; and once it is gone, it says so. */
+	/* A retransmission from before the splice has the numbers of the local socket's data, but may hold other
+	 * bytes. Once the receiver has that data, it discards such a packet as old, and acknowledges it. */
 	if (is_whole && packet->payload_bytes && is_before(packet->seq, way->start) && is_before(way->acked, way->start))
 		return 0;
 	if (!(packet->flags & FLAG_ACK))
@@ -84,7 +85,7 @@ static __always_inline int is_plausible(const struct packet *packet, const struc
 	return !is_after(acked, back->end) && !is_before(acked, back->acked - WINDOW_LIMIT);
 }
 
-/* What the local socket has sent must be acknowledged to it, or it sends it again. */
+/* Passes an acknowledgement of its own data to the local socket, which would retransmit otherwise. */
 static __always_inline void acknowledge_locally(struct packet_leg *leg, const struct packet *packet, struct plan *plan)
 {
 	if (leg->local_acked == leg->local_end || !is_after(packet->ack, leg->local_acked))
@@ -94,27 +95,27 @@ static __always_inline void acknowledge_locally(struct packet_leg *leg, const st
 	plan->is_copied = 1;
 }
 
-/* Takes note of what the local socket has sent; the number behind it, on the wire. */
+/* Records what the local socket has sent. Returns the number behind it, on the wire. */
 static __always_inline __u32 note_sent_locally(struct packet_leg *leg, const struct packet *packet)
 {
 	__u32 start = packet->seq + leg->send_offset, end = start + sequence_length(packet);
 
 	if (is_after(end, leg->local_end))
 		leg->local_end = end;
-	/* It has not got the acknowledgement, and sends again: it is to get the next one. */
+	/* A retransmission: it missed the acknowledgement, and is to get the next one. */
 	if (is_before(start, leg->local_acked))
 		leg->local_acked = start;
 	return end;
 }
 
-/* A window as it stands in the header. */
+/* A window as it is encoded in the header. */
 static __always_inline __u16 scale_window(__u32 window, __u32 shift)
 {
 	window >>= shift & 15;
 	return window > 0xffff ? 0xffff : window;
 }
 
-/* What a peer says of the window that it offers to the sender of `back`. */
+/* Records the window that a peer advertises to the sender of `back`. */
 static __always_inline void note_window(struct packet_way *back, __u32 acked, __u32 window)
 {
 	if (is_after(acked + window, back->window_end))
@@ -141,7 +142,8 @@ static __always_inline void judge_spliced(struct packet_splice *splice, __u32 si
 	plan->rewriting.tsval = way->ts_delta;
 	plan->rewriting.tsecr = -back->ts_delta;
 	plan->rewriting.window = packet->window;
-	/* Its peer has forgotten the connection. The other one says what it knows (RFC 9293 section 3.10.7.4), which is answered by a reset. */
+	/* The peer has lost the connection. The other one answers with what it knows (RFC 9293 section 3.10.7.4),
+	 * which leads to a reset. */
 	if (packet->flags & FLAG_SYN)
 		return;
 	if (!is_plausible(packet, way, back, acked, splice->state == PACKET_SPLICED)) {
@@ -151,24 +153,25 @@ static __always_inline void judge_spliced(struct packet_splice *splice, __u32 si
 	}
 	if (packet->flags & FLAG_RST) {
 		plan->rewriting.window = scale_window(window, other->own_shift);
-		/* Others in the window are asked about by the receiver (RFC 5961 section 3), and sent again with this number. */
+		/* The receiver challenges a reset elsewhere in the window (RFC 5961 section 3), and it comes again
+		 * with this number. */
 		if (splice->state == PACKET_SPLICED && (packet->seq == way->end || packet->seq == way->acked)) {
 			splice->state = PACKET_RESET;
 			plan->is_told = 1;
 		}
 		return;
 	}
-	/* The local socket has acknowledged more, which the receiver does not have yet. With an acknowledgement that is much older
-	 * a packet is thrown away, and what it carries with it (RFC 5961 section 5.2). */
+	/* The local socket has acknowledged more than the receiver has. A packet with a much older acknowledgement
+	 * is dropped, payload included (RFC 5961 section 5.2). */
 	if (sequence_length(packet) && is_before(acked, back->start)) {
 		told = back->start;
 		plan->rewriting.ack += told - acked;
 	}
-	/* A single byte may be a probe. */
+	/* A single byte may be a window probe. */
 	if (packet->payload_bytes > 1 && is_before(packet->seq, way->end))
 		way->again += 1;
 	pace_see_sent(view, way);
-	/* What goes before an acknowledgement may have been lost on the way here. */
+	/* Without payload, its sequence number may lie beyond data that was lost on the way here. */
 	if (sequence_length(packet))
 		note_sent(way, packet->seq + sequence_length(packet), packet->flags);
 	way->packets += 1;
@@ -216,14 +219,14 @@ static __always_inline void judge_arriving(struct packet_splice *splice, struct 
 	case PACKET_PROCESS:
 		plan->fate = FATE_LOCAL;
 		plan->rewriting.window = packet->window;
-		/* A connection that begins has numbers of its own. That it does shows when the local socket answers it; until
-		 * then, anybody could have sent this. */
+		/* A new connection has numbers of its own. It is one when the local socket answers: until then, the
+		 * SYN may be forged. */
 		if (packet->flags & FLAG_SYN)
 			return;
 		note_given(leg, packet);
 		plan->rewriting.seq = -leg->receive_offset;
 		plan->rewriting.ack = plan->rewriting.sack = -leg->send_offset;
-		/* The local socket will send that again, and does not listen to whoever has it already. */
+		/* The local socket has yet to send what its peer already has, and ignores acknowledgements of that. */
 		if (leg->is_ahead && packet->flags & FLAG_ACK && !is_after(packet->ack, leg->sent_end)) {
 			leg->peer_next = packet->ack;
 			if (is_after(packet->ack, leg->local_end))
@@ -260,19 +263,20 @@ static __always_inline void judge_arriving(struct packet_splice *splice, struct 
 	judge_spliced(splice, side, packet, plan);
 }
 
-/* A packet of a local socket whose peer may have got more from the other peer than this socket has sent. */
+/* A packet of a local socket whose peer may have received more from the other peer than this socket has sent. */
 static __always_inline void judge_behind(struct packet_leg *leg, const struct packet *packet, struct plan *plan)
 {
 	__u32 seq = packet->seq + leg->send_offset, end = seq + sequence_length(packet);
 
-	/* The end of a stream that is not whole. The local socket does not know that. */
+	/* The FIN of an incomplete stream, which the local socket does not know. */
 	if (packet->flags & FLAG_FIN && is_before(end - 1, leg->sent_end - leg->had_end))
 		plan->rewriting.is_reset = 1;
-	/* To the peer, its numbers are old. What counts by itself gets those that the peer expects. */
+	/* To the peer, its numbers are old. A packet without data, or a reset, gets the number that the peer
+	 * expects. */
 	if ((plan->rewriting.is_reset || packet->flags & FLAG_RST || !sequence_length(packet)) &&
 	    is_before(seq, leg->peer_next)) {
 		plan->rewriting.seq = leg->peer_next - packet->seq;
-		/* One number less asks for an answer: a probe of a closed window, or whether somebody is there. */
+		/* A number one lower asks for an answer: a window probe or a keep-alive. */
 		if (!(packet->flags & FLAG_RST) && !plan->rewriting.is_reset && is_before(seq, leg->local_end))
 			plan->rewriting.seq -= 1;
 	}
@@ -283,8 +287,8 @@ static __always_inline void judge_behind(struct packet_leg *leg, const struct pa
 	leg->is_ahead = is_before(leg->local_end, leg->sent_end);
 }
 
-/* A packet that the local socket of leg `side` sends by interface `ifindex`. The other leg's local socket has received what is
- * before `received`, in its own numbers, if that is known. */
+/* A packet that the local socket of leg `side` sends on interface `ifindex`. The other leg's local socket has
+ * received everything before `received`, in its own numbers, if that is known. */
 static __always_inline void judge_leaving(struct packet_splice *splice, struct packet_response *record, __u32 side,
 					  const struct packet *packet, __u32 ifindex, const __u32 *received, struct plan *plan)
 {
@@ -298,12 +302,12 @@ static __always_inline void judge_leaving(struct packet_splice *splice, struct p
 	if (splice->state == PACKET_FREE)
 		return;
 	if (packet->flags & FLAG_SYN) {
-		/* While the peers use these addresses, nobody else can: the process of the local sockets has died, and the kernel
-		 * believes that the port is free. */
+		/* While the peers use these addresses, nothing else on this host can: the sockets' process has died,
+		 * and the kernel regards the port as free. */
 		plan->fate = is_spliced ? FATE_DROP : FATE_FORGET;
 		return;
 	}
-	/* The local sockets are closed by and by, or their process has died: the connections do not end with that. */
+	/* The process closes the local sockets, or has died: the splice outlives that. */
 	if (is_over(splice) ||
 	    (is_spliced && (packet->flags & FLAG_RST || (packet->flags & FLAG_FIN && !leg->may_end)))) {
 		plan->fate = FATE_DROP;
@@ -312,11 +316,12 @@ static __always_inline void judge_leaving(struct packet_splice *splice, struct p
 	seq = packet->seq + leg->send_offset;
 	if (is_spliced && !sequence_length(packet)) {
 		if (is_before(seq, leg->local_acked)) {
-			/* It asks whether a window is open, or somebody is there: it is to get the next answer. */
+			/* A window probe or keep-alive: it is to get the next answer. */
 			leg->local_acked = seq;
 		} else if (packet->sack_blocks || way->has_moved ||
 			   is_before(packet->ack + leg->receive_offset, way->acked)) {
-			/* It has nothing to say about what passes it by. (After 2 GB, an old acknowledgement looks new.) */
+			/* The local socket knows nothing of what is forwarded. (After 2 GB, an old acknowledgement
+			 * looks new.) */
 			plan->fate = FATE_DROP;
 			return;
 		}
@@ -324,10 +329,10 @@ static __always_inline void judge_leaving(struct packet_splice *splice, struct p
 	leg->ifindex = ifindex;
 	plan->rewriting.seq = leg->send_offset;
 	plan->rewriting.ack = plan->rewriting.sack = leg->receive_offset;
-	/* What it sends again would be dropped for an acknowledgement that is too old (RFC 5961 section 5.2). */
+	/* Its retransmissions would be dropped for an acknowledgement that is too old (RFC 5961 section 5.2). */
 	if (is_spliced && (way->has_moved || is_after(way->acked, packet->ack + leg->receive_offset)))
 		plan->rewriting.ack = way->acked - packet->ack;
-	/* What it allows its peer is allowed. */
+	/* The peer may use the window it advertises. */
 	end = packet->ack + plan->rewriting.ack + ((__u32)packet->window << (leg->own_shift & 15));
 	if (is_spliced && is_after(end, way->window_end))
 		way->window_end = end;
@@ -335,12 +340,13 @@ static __always_inline void judge_leaving(struct packet_splice *splice, struct p
 		pace_note_told(way, end);
 	if (packet->timestamps_at) {
 		tsval = packet->tsval + leg->ts_offset;
-		/* While spliced, the clock of the other peer goes on from there, and it may be slower than the local one. */
+		/* While spliced, the other peer's timestamps continue from here, and its clock may be slower than
+		 * the local one. */
 		if (leg->has_tsval && (is_spliced || is_before(tsval, leg->last_tsval))) {
 			leg->ts_offset += leg->last_tsval - tsval;
 			tsval = leg->last_tsval;
 		}
-		/* Only where somebody else has sent timestamps, too, do they have to be followed. */
+		/* Timestamps must be kept in order only if another sender's were sent, too. */
 		if (leg->has_tsval)
 			leg->last_tsval = leg->local_tsval = tsval;
 		plan->rewriting.tsval = leg->ts_offset;

@@ -1,6 +1,6 @@
-// The packet engine's programs for its model in virtual time (src/packet/tests/model): the same source. Only what they ask the
-// kernel about the world outside is answered by the model: what the time is, what the local sockets stand at, which requests are plain. What a local socket
-// is given beside (`bpf_clone_redirect`), the model is given.
+// The packet engine's programs for the model in virtual time (src/engine/tc/tests/model): the same source,
+// except that the model answers what they ask the kernel: the time, the state of local sockets, and which
+// requests may be forwarded. Copies for a local socket (`bpf_clone_redirect`) go to the model.
 //
 // SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
 
@@ -12,12 +12,12 @@
 #include <bpf/bpf_core_read.h>
 #include "tc.h"
 
-// A frame of the model is shorter.
+// Longer than any frame of the model.
 #define CLONE_BYTES 2048
 
 struct tcp_sock;
 
-// Instead of the judge of requests: the model says which ones go to the server unseen.
+// Replaces the classifier: the model says which requests are forwarded.
 #define CARRICK_CLASSIFIER_H
 
 struct judgement {
@@ -27,7 +27,7 @@ struct judgement {
 	__u32 interim_bytes;
 };
 
-// The first bytes of such a request, and how long it is.
+// Forwarded requests: their first bytes, and their length.
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 256);
@@ -61,7 +61,7 @@ static __always_inline int judge_request(struct __sk_buff *skb, __u32 payload_at
 	return bytes && *bytes == payload_bytes ? 0 : -1;
 }
 
-// The first bytes of a response, and how long it is.
+// Responses: their first bytes, and their length.
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 256);
@@ -77,7 +77,7 @@ static __always_inline int measure_response(struct __sk_buff *skb, __u32 at, __u
 
 	if (!judged || bpf_skb_load_bytes(skb, at, &first, sizeof(first)))
 		return 0;
-	// An interim head is one that fills its packet; behind 101, it is HTTP no more.
+	// An interim head fills its packet; what follows 101 is no longer HTTP.
 	judged->interim_bytes = 0;
 	if (bytes >= 16 && !bpf_skb_load_bytes(skb, at, status, sizeof(status)) && !bpf_skb_load_bytes(skb, at + bytes - 4, end, sizeof(end)) &&
 	    status[0] == 'H' && status[9] == '1' && status[11] != '1' && end[0] == '\r' && end[1] == '\n' && end[2] == '\r' && end[3] == '\n')
@@ -109,12 +109,12 @@ static struct tcp_sock *model_tcp(struct bpf_sock *socket);
 static long model_clone(struct __sk_buff *skb);
 
 #define bpf_ktime_get_ns() model_now()
-// The context is used, so that functions get it.
+// Uses the context, so that functions get it.
 #define bpf_skc_lookup_tcp(skb, tuple, bytes, netns, flags) ({ asm volatile("" : : "r"(skb)); model_lookup(tuple, bytes); })
 #define bpf_skc_to_tcp_sock(socket) model_tcp(socket)
 #define bpf_sk_release(socket) ((void)(socket))
 #define bpf_clone_redirect(skb, ifindex, flags) model_clone(skb)
-// The structures are these, and not those of the running kernel.
+// Structures have the layout given here, not the running kernel's.
 #define preserve_access_index unused
 #undef BPF_CORE_READ_BITFIELD
 #define BPF_CORE_READ_BITFIELD(structure, field) ((structure)->field)
@@ -123,13 +123,13 @@ static long model_clone(struct __sk_buff *skb);
 #undef bpf_ksym_exists
 #define bpf_ksym_exists(function) 0
 
-// There are no sockets, and the model writes what it likes.
+// There are no sockets, and the model writes to the maps.
 #define TAKES_NOBODYS 1
 #define PROCESS_ACCESS 0
 
 #include "tc.bpf.c"
 
-// What the model says of a local socket.
+// The model's local socket.
 struct model_socket {
 	__u32 state; /* net/tcp_states.h */
 	__u32 copied_seq;
@@ -165,7 +165,7 @@ struct {
 	__type(value, __u64);
 } model_clock SEC(".maps");
 
-// The latest frame for a local socket. Whoever reads it sets its length to 0.
+// The latest frame for a local socket. The reader sets its length to 0.
 struct model_frame {
 	__u32 bytes;
 	__u8 frame[CLONE_BYTES];

@@ -1,13 +1,13 @@
-/* Pacing by windows: a sender is told of no more than it may send by now. No helper is called here: the splice's lock is held. Included by
- * machine.h. */
+/* Pacing by windows: the window advertised to a sender is limited to what it may send now. No helper is called here,
+ * since the splice's lock is held. Included by machine.h. */
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 #ifndef CARRICK_TC_PACING_H
 #define CARRICK_TC_PACING_H
 
-/* If nobody has said how long they are. */
+/* The default if the segment size is unknown. */
 #define PACE_SEGMENT_BYTES 1460
 
-/* What a packet says of the window: as far as its sender is to be told. */
+/* Notes the window that a packet advertises. */
 static __always_inline void pace_see_window(struct pace_view *view, __u32 acked, __u32 window, __u32 shift)
 {
 	view->acked = acked;
@@ -16,21 +16,21 @@ static __always_inline void pace_see_window(struct pace_view *view, __u32 acked,
 	view->says_window = 1;
 }
 
-/* Something is sent along a way. */
+/* Notes that something is sent along a way. */
 static __always_inline void pace_see_sent(struct pace_view *view, const struct packet_way *way)
 {
 	view->sent_from = way->end;
 	view->has_sent = 1;
 }
 
-/* Whether a packet says nothing but that its sender takes another number of bytes of this way than before. */
+/* Whether a packet only changes the window of this way. */
 static __always_inline int is_stale(const struct packet *packet, const struct packet_way *way, __u32 acked, __u32 window)
 {
 	return acked == way->acked && acked + window != way->offered_end && !sequence_length(packet) && !packet->sack_blocks &&
 	       !(packet->flags & ~FLAG_ACK) && !way->pace.is_due;
 }
 
-/* Begins anew with what the sender may send: up to `told_end`. */
+/* Starts with what the sender may send already: up to `told_end`. */
 static __always_inline void pace_begin(struct packet_way *way, __u64 handle, __u32 told_end, __u32 segment_bytes)
 {
 	way->pace.handle = handle;
@@ -39,7 +39,7 @@ static __always_inline void pace_begin(struct packet_way *way, __u64 handle, __u
 	way->pace.segment_bytes = segment_bytes ? segment_bytes : PACE_SEGMENT_BYTES;
 }
 
-/* Somebody else has told the sender that it may send up to `end`. */
+/* Records that a local socket has allowed the sender to send up to `end`. */
 static __always_inline void pace_note_told(struct packet_way *way, __u32 end)
 {
 	if (!way->pace.handle || !is_after(end, way->pace.told_end))

@@ -1,13 +1,14 @@
-/* Splices that outlive their process: who looks after them, and what becomes of those that everybody has forsaken. */
+/* Splices that outlive their process: whether a process attends to them, and when abandoned ones are given up. */
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 #ifndef CARRICK_TC_PULSE_H
 #define CARRICK_TC_PULSE_H
 
-/* If nobody has looked after the splices for this long, those in which nothing has moved for that long are given up. */
+/* If no process has attended to the splices for UNATTENDED_NS, those in which nothing was forwarded for FORSAKEN_NS
+ * are given up. */
 #define UNATTENDED_NS (60ULL * 1000000000)
 #define FORSAKEN_NS (3ULL * 3600 * 1000000000)
 
-/* How exact a pulse is. */
+/* The resolution of a pulse. */
 #define PULSE_NS 1000000000ULL
 
 struct {
@@ -17,7 +18,7 @@ struct {
 	__type(value, struct packet_pulse);
 } pulse SEC(".maps");
 
-/* Whether the process has died, nobody has taken its place, and the peers of this splice have vanished, too. */
+/* Whether the process has died without a successor, and this splice's peers are gone, too. */
 static __always_inline int is_forsaken(const struct packet_splice *splice, __u64 now)
 {
 	struct packet_pulse *last;

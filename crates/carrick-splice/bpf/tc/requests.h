@@ -1,18 +1,18 @@
-/* What a client sends while responses are forwarded: requests that the kernel has judged go to the server, everything else to the local socket.
- * Included by responses.h. */
+/* What a client sends while responses are forwarded: classified requests go to the server, everything else to the
+ * local socket. Included by responses.h. */
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 #ifndef CARRICK_TC_REQUESTS_H
 #define CARRICK_TC_REQUESTS_H
 
-/* Whether the server's TCP might throw the packet away as one from before others that it has (RFC 7323 section 5). */
+/* Whether the server's TCP might drop the packet for its timestamp (PAWS, RFC 7323 section 5). */
 static __always_inline int is_old(const struct packet_leg *leg, const struct packet *packet)
 {
 	return packet->timestamps_at && is_before(packet->tsval, leg->peer_tsval);
 }
 
-/* Whether nobody has anything to do but to answer this packet: all requests before it are answered, and the response to the latest is known to
- * be whole. So a client that does not wait for its responses is the process's. Whatever the
- * server's TCP could take otherwise than the judge, or not at all, is the process's. */
+/* Whether the packet is the next request: all requests before it are answered, and the last response is known to be
+ * whole. So pipelined requests go to the process, as does whatever the server's TCP could drop, or read differently
+ * from the classifier. */
 static __always_inline int is_next_request(const struct packet_splice *splice, const struct packet_response *record,
 					   const struct packet *packet)
 {
@@ -26,7 +26,7 @@ static __always_inline int is_next_request(const struct packet_splice *splice, c
 	       record->sent_bytes == record->whole_end;
 }
 
-/* Keeps the bytes of a request that goes to the server. */
+/* Keeps the bytes of a forwarded request. */
 static __always_inline void keep_request(struct packet_request *kept, const struct packet *packet)
 {
 	const struct packet_request *payload = &packet->headers->payload;
@@ -37,7 +37,7 @@ static __always_inline void keep_request(struct packet_request *kept, const stru
 		kept->words[i] = payload->words[i];
 }
 
-/* Whether a packet carries the same bytes as the request that was kept, from `offset` on. */
+/* Whether a packet carries the kept request's bytes, from `offset` on. */
 static __always_inline int is_kept(const struct packet_request *kept, const struct packet *packet, __u32 offset)
 {
 	const struct packet_request *payload = &packet->headers->payload;
@@ -60,7 +60,7 @@ static __always_inline int is_kept(const struct packet_request *kept, const stru
 	return 0;
 }
 
-/* A request that the kernel has judged goes to the server, as if it had gone through the local sockets. */
+/* Forwards a classified request to the server, with the numbers it would have had through the local sockets. */
 static __always_inline void forward_request(struct packet_splice *splice, struct packet_response *record,
 					    struct packet_request *kept, const struct packet *packet, __u32 window,
 					    struct plan *plan)
@@ -81,7 +81,7 @@ static __always_inline void forward_request(struct packet_splice *splice, struct
 	splice->response_start = splice->ways[1].end;
 	plan->is_request = 1;
 	note_response_end(record);
-	/* The response to the latest request of the process. */
+	/* The response that ends here is to the process's latest request. */
 	if (record->judged == record->judged_before) {
 		record->passed_status = latest_status(record);
 		record->passed_end = record->sent_bytes;
@@ -92,21 +92,21 @@ static __always_inline void forward_request(struct packet_splice *splice, struct
 	forward_to_server(splice, packet, packet->seq + splice->judged_delta, window, plan);
 }
 
-/* Whether a request was forwarded that the server has not acknowledged. */
+/* Whether the server has yet to acknowledge a forwarded request. */
 static __always_inline int is_request_outstanding(const struct packet_splice *splice)
 {
 	return is_before(splice->legs[0].received, splice->judged_end);
 }
 
-/* Whether the packet's numbers are those of that request, or of a part of it. There may be an end behind it. */
+/* Whether the packet's numbers are within that request. It may carry a FIN. */
 static __always_inline int is_in_request(const struct packet_splice *splice, const struct packet *packet)
 {
 	return is_request_outstanding(splice) && packet->payload_bytes && !is_before(packet->seq, splice->judged_start) &&
 	       !is_after(packet->seq + packet->payload_bytes, splice->judged_end) && !(packet->flags & FLAG_RST);
 }
 
-/* How much of a packet is of that request, if there is more behind it: a client that does not wait for its responses sends both again as one
- * packet. The rest comes once more when the request is acknowledged. */
+/* How many bytes of a packet belong to that request, if it has more behind it: a client that pipelines may
+ * retransmit both in one packet. The rest is retransmitted once the request is acknowledged. */
 static __always_inline __u32 bytes_in_request(const struct packet_splice *splice, const struct packet *packet)
 {
 	__u32 bytes = splice->judged_end - packet->seq;
@@ -117,7 +117,7 @@ static __always_inline __u32 bytes_in_request(const struct packet_splice *splice
 	return bytes;
 }
 
-/* Takes note of what comes to the client's local socket. */
+/* Records what the client's local socket receives. */
 static __always_inline void note_passed(struct packet_splice *splice, struct packet_response *record, const struct packet *packet)
 {
 	struct packet_leg *client = &splice->legs[0];
@@ -127,13 +127,13 @@ static __always_inline void note_passed(struct packet_splice *splice, struct pac
 	if (is_after(end, up->end))
 		record->passed_bytes += end - up->end;
 	note_sent(up, end, 0);
-	/* So that it does not stay behind by more than numbers can tell. */
+	/* Otherwise it could fall behind by more than sequence numbers can express. */
 	if (!is_request_outstanding(splice))
 		splice->judged_start = splice->judged_end = client->received;
 }
 
-/* Nothing behind an end or a reset is judged: they count no bytes, so that what they are followed by would have their number. Nor behind
- * bytes that only the local socket may believe. */
+/* Nothing behind a FIN or a reset is classified: these count no bytes, so the data behind them would have their
+ * number. Nor is anything behind bytes that only the local socket may accept. */
 static __always_inline void stop_judging(struct packet_splice *splice, const struct packet *packet, int is_believed)
 {
 	if (packet->flags & (FLAG_FIN | FLAG_RST) ||
@@ -150,7 +150,7 @@ static __always_inline void judge_client(struct packet_splice *splice, struct pa
 	struct packet_way *up = &splice->ways[0], *down = &splice->ways[1];
 	__u32 acked = packet->ack - down->delta, window = (__u32)packet->window << (client->peer_shift & 15);
 	int is_believed = is_from_client(splice, packet, acked) && !packet->is_odd;
-	/* Before the packet's own time is noted. */
+	/* Checked before the packet's timestamp is recorded. */
 	int is_next = is_believed && is_judged && is_next_request(splice, record, packet);
 
 	plan->fate = FATE_LOCAL;
@@ -180,13 +180,14 @@ static __always_inline void judge_client(struct packet_splice *splice, struct pa
 		return;
 	}
 	if (is_in_request(splice, packet)) {
-		/* The local socket, too, would take it for the request that has been read. */
+		/* The local socket would discard it, too, as the request that was read already. */
 		if (!is_believed || !packet->has_payload || !is_kept(kept, packet, packet->seq - splice->judged_start)) {
 			plan->fate = FATE_DROP;
 			splice->refused += 1;
 			return;
 		}
-		/* An end is for the local socket. The client sends it once more when its request is acknowledged. */
+		/* The FIN is left out here, as it is for the local socket. The client sends it again once its
+		 * request is acknowledged. */
 		forward_to_server(splice, packet, packet->seq + splice->judged_delta, window, plan);
 		return;
 	}
@@ -194,7 +195,8 @@ static __always_inline void judge_client(struct packet_splice *splice, struct pa
 	plan->rewriting.ack = plan->rewriting.sack = -client->send_offset;
 	plan->rewriting.tsecr = -client->ts_offset;
 	if (sequence_length(packet) || packet->flags & FLAG_RST) {
-		/* The local socket takes the acknowledgement from this packet. What is not to be believed, it does not believe. */
+		/* The packet itself brings the acknowledgement to the local socket, which rejects what is not
+		 * plausible. */
 		plan->is_copied = 0;
 		if (is_believed)
 			note_passed(splice, record, packet);
@@ -213,7 +215,7 @@ static __always_inline void judge_client(struct packet_splice *splice, struct pa
 	forward_to_server(splice, packet, splice->legs[1].local_end, window, plan);
 }
 
-/* Takes note of what the server has acknowledged of requests that were forwarded; whether that is news for the client. */
+/* Records what the server has acknowledged of forwarded requests. Whether the client is to learn of it. */
 static __always_inline int note_request_acked(struct packet_splice *splice, const struct packet *packet)
 {
 	struct packet_leg *client = &splice->legs[0];
@@ -221,7 +223,7 @@ static __always_inline int note_request_acked(struct packet_splice *splice, cons
 
 	if (!is_request_outstanding(splice) || !is_after(acked, client->received))
 		return 0;
-	/* Behind it, what the process has passed on may be acknowledged, too. */
+	/* The acknowledgement may also cover later data from the process. */
 	client->received = is_after(acked, splice->judged_end) ? splice->judged_end : acked;
 	return 1;
 }

@@ -1,13 +1,13 @@
-/* The state RESPONSES: what the server (leg 1) sends goes to the client (leg 0), what the client sends to the local socket, and the
- * client's acknowledgements to the server. Included by machine.h. */
+/* The state RESPONSES: the server's packets (leg 1) go to the client (leg 0), the client's data to the local socket,
+ * and its acknowledgements to the server. Included by machine.h. */
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 #ifndef CARRICK_TC_RESPONSES_H
 #define CARRICK_TC_RESPONSES_H
 
 #include "../http/status.h"
 
-/* The local sockets are always where the client has acknowledged: whenever it acknowledges more, the client's local socket is taken
- * to have sent that, and the server's to have received it. Thus nothing is to be computed when the connections are given back. */
+/* Both local sockets follow the client's acknowledgements: what it acknowledges counts as sent by the client's local
+ * socket and received by the server's. So nothing is left to compute when the connections are returned. */
 static __always_inline void note_acknowledged(struct packet_splice *splice, struct packet_response *record, __u32 acked)
 {
 	struct packet_leg *client = &splice->legs[0];
@@ -26,13 +26,13 @@ static __always_inline void note_acknowledged(struct packet_splice *splice, stru
 	client->local_acked = client->local_end;
 	splice->legs[1].receive_offset += bytes;
 	record->acked_bytes += bytes;
-	/* Numbers come round. */
+	/* Sequence numbers wrap. */
 	if (acked - splice->armed_at > 1u << 30)
 		splice->armed_at = acked - (1u << 30);
 }
 
-/* So much of a response may come before it is known what is to become of it: where only the rest of one is forwarded, the server is not
- * allowed more than so much behind it. */
+/* When only the rest of one response is forwarded, the server may send at most this much beyond it, until it is
+ * known what follows. */
 #define HELD_BYTES (32 << 10)
 
 static __always_inline __u32 limit_window(const struct packet_splice *splice, __u32 acked, __u32 window)
@@ -45,7 +45,8 @@ static __always_inline __u32 limit_window(const struct packet_splice *splice, __
 	return window > room ? room : window;
 }
 
-/* Gives the connections back. What the client has got and not acknowledged, its local socket has not sent yet. */
+/* Returns the connections to the local sockets. What the client has received but not acknowledged, its local socket
+ * has yet to send. */
 static __always_inline void end_responses(struct packet_splice *splice)
 {
 	struct packet_leg *client = &splice->legs[0];
@@ -58,11 +59,11 @@ static __always_inline void end_responses(struct packet_splice *splice)
 	splice->state = PACKET_PROCESS;
 }
 
-/* The server's end of stream is kept from the client: the process says what it means. It is told once the client has all, for the end may
- * overtake what is before it. */
+/* Whether to tell the process of the server's FIN, which is not forwarded to the client. Only once the client has
+ * everything, since a FIN may overtake data. */
 static __always_inline int is_end_due(const struct packet_way *down, struct packet_response *record)
 {
-	/* What came unasked is not forwarded; what is before it may have to be sent again. */
+	/* Unrequested data is not forwarded; what precedes it may need retransmission. */
 	if (record->has_end & RESPONSE_SURPLUS ? record->acked_bytes < record->whole_end
 					       : !down->has_end || down->acked != down->end_of_stream - 1)
 		return 0;
@@ -70,7 +71,7 @@ static __always_inline int is_end_due(const struct packet_way *down, struct pack
 	return 1;
 }
 
-/* Timestamps of forwarded packets never are before those that the local socket sends to the same peer. */
+/* Keeps timestamps of forwarded packets from going behind those of the local socket to the same peer. */
 static __always_inline void keep_timestamps_behind(struct packet_way *way, struct packet_leg *receiver, const struct packet *packet)
 {
 	__u32 tsval = packet->tsval + way->ts_delta;
@@ -86,15 +87,15 @@ static __always_inline void keep_timestamps_behind(struct packet_way *way, struc
 	receiver->has_tsval = 1;
 }
 
-/* Takes note of the time at a peer. */
+/* Records a peer's latest timestamp. */
 static __always_inline void note_time(struct packet_leg *leg, const struct packet *packet)
 {
 	if (packet->timestamps_at && is_after(packet->tsval, leg->peer_tsval))
 		leg->peer_tsval = packet->tsval;
 }
 
-/* What makes of the echo in a packet one that its receiver understands. It may be of a timestamp of the local socket's, whose clock is
- * another one: then it is at most the latest that the receiver has sent. */
+/* The difference that translates a packet's timestamp echo for the receiver. If the echo is of a timestamp of the
+ * local socket's, whose clock is another one, the result is at most the receiver's latest timestamp. */
 static __always_inline __u32 translate_echo(const struct packet_leg *receiver, const struct packet *packet, __u32 ts_delta)
 {
 	if (is_after(packet->tsecr - ts_delta, receiver->peer_tsval))
@@ -102,7 +103,7 @@ static __always_inline __u32 translate_echo(const struct packet_leg *receiver, c
 	return -ts_delta;
 }
 
-/* Whether the client's local socket, or the server, is to believe this packet's numbers. */
+/* Whether the packet's numbers are acceptable to the client's local socket and to the server. */
 static __always_inline int is_from_client(const struct packet_splice *splice, const struct packet *packet, __u32 acked)
 {
 	const struct packet_way *up = &splice->ways[0], *down = &splice->ways[1];
@@ -112,7 +113,7 @@ static __always_inline int is_from_client(const struct packet_splice *splice, co
 	       !is_before(packet->seq, up->end - up->window_max - PROBE_BYTES);
 }
 
-/* Sends a packet of the client's on to the server. */
+/* Forwards a packet of the client's to the server. */
 static __always_inline void forward_to_server(struct packet_splice *splice, const struct packet *packet, __u32 seq, __u32 window,
 					      struct plan *plan)
 {
@@ -132,7 +133,7 @@ static __always_inline void forward_to_server(struct packet_splice *splice, cons
 	up->packets += 1;
 }
 
-/* The first bytes of a response are to be kept. */
+/* Begins to keep the first bytes of a response. */
 static __always_inline void forget_head(struct packet_response *record)
 {
 	record->head_at = record->sent_bytes;
@@ -142,7 +143,8 @@ static __always_inline void forget_head(struct packet_response *record)
 	record->last_at = 0;
 }
 
-/* The status of the latest response, by its last head. Behind an interim head (1xx) in the same packet it is that of a head which is not looked for. */
+/* The status of the latest response, from the first line of its last head: HTTP/1.1, a space, three digits. 0 if it
+ * is not known, as when the final head follows an interim one (1xx) in the same packet. */
 static __always_inline __u32 latest_status(const struct packet_response *record)
 {
 	__u32 at = record->last_at, status;
@@ -154,7 +156,7 @@ static __always_inline __u32 latest_status(const struct packet_response *record)
 	return is_interim(status) && record->sent_bytes - record->head_at != record->interim_bytes ? 0 : status;
 }
 
-/* Another request follows the latest response. */
+/* Records the end of the latest response, as another request follows. */
 static __always_inline void note_response_end(struct packet_response *record)
 {
 	if (record->told_end != PACKET_LATEST)
@@ -165,8 +167,9 @@ static __always_inline void note_response_end(struct packet_response *record)
 
 #include "requests.h"
 
-/* Whether all that has come are interim heads, each in packets of its own, and this packet is the next. What is behind one in its own packet may be the head of
- * a response already, and this its body, which can look like a head. */
+/* Whether all that was received are interim heads, each in packets of its own, and this packet follows them. If a
+ * packet has data behind an interim head, that may be the response's head already, and this packet its body, which
+ * can look like a head. */
 static __always_inline int follows_interim(const struct packet_splice *splice, const struct packet_response *record,
 					   const struct packet *packet)
 {
@@ -175,14 +178,14 @@ static __always_inline int follows_interim(const struct packet_splice *splice, c
 	return bytes && bytes < PACKET_PIECES_BYTES && bytes == record->interim_bytes && packet->seq - splice->response_start == bytes;
 }
 
-/* Whether a response, or one more of its heads, begins in this packet. */
+/* Whether a response, or another of its heads, begins in this packet. */
 static __always_inline int begins(const struct packet_splice *splice, const struct packet_response *record, const struct packet *packet)
 {
 	return (packet->seq == splice->response_start && !record->head_bytes) || follows_interim(splice, record, packet);
 }
 
-/* Whether something in a packet was sent before its sender had anything of the latest request: so it is no response to that. Where requests were sent
- * behind a response whose end is not known, it may be the rest of that one. */
+/* Whether a packet has data that was sent before the server had received any of the latest request, and so is no
+ * response to it. If requests follow a response of unknown end, it may be the rest of that response. */
 static __always_inline int is_unasked(const struct packet_splice *splice, const struct packet_response *record,
 				      const struct packet *packet)
 {
@@ -190,13 +193,13 @@ static __always_inline int is_unasked(const struct packet_splice *splice, const 
 	       is_after(packet->seq + packet->payload_bytes, splice->response_start);
 }
 
-/* What is forwarded up to the end of the latest response, if that is known; `at` before the packet. */
+/* The value of sent_bytes at the end of the latest response, if known; `at` is its value before the packet. */
 static __always_inline __u64 response_end(const struct packet_splice *splice, const struct packet_response *record,
 					  const struct packet *packet, __u64 at)
 {
 	if (record->has_end & RESPONSE_SURPLUS)
 		return record->whole_end;
-	/* Of the rest of one response it is known as `left_bytes`. */
+	/* For the rest of one response, `left_bytes` says it. */
 	if (record->is_adrift || !(splice->left_bytes >> 63))
 		return PACKET_LATEST;
 	if (is_unasked(splice, record, packet))
@@ -206,14 +209,15 @@ static __always_inline __u64 response_end(const struct packet_splice *splice, co
 	return begins(splice, record, packet) && packet->headers->response_bytes ? at + packet->headers->response_bytes : PACKET_LATEST;
 }
 
-/* Whether there is something in a packet that nobody has asked for, behind a response that is known to be whole. The client gets what is before it,
- * and the server is asked for nothing more. */
+/* Whether a packet has unrequested data behind a response that is known to be whole. The client gets what precedes
+ * it, and the server gets no more requests. */
 static __always_inline int is_surplus(struct packet_splice *splice, struct packet_response *record, const struct packet *packet,
 				      struct plan *plan)
 {
 	__u64 at = record->sent_bytes + (__s32)(packet->seq - splice->ways[1].end), end = response_end(splice, record, packet, at);
 
-	/* It may have overtaken the head, or what nobody has asked for. Without that, the client has not read it. */
+	/* The packet may precede, in order, data that was forwarded beyond the end. The client has not read that
+	 * data without it. */
 	int is_spilt = end < record->sent_bytes && begins(splice, record, packet);
 
 	if (at + packet->payload_bytes <= end && !is_spilt)
@@ -235,7 +239,7 @@ static __always_inline int is_surplus(struct packet_splice *splice, struct packe
 	return 1;
 }
 
-/* Takes note of a part of a response that goes to the client. */
+/* Records a part of a response that goes to the client. */
 static __always_inline void note_response(struct packet_splice *splice, struct packet_response *record,
 					  const struct packet *packet, struct plan *plan)
 {
@@ -252,13 +256,13 @@ static __always_inline void note_response(struct packet_splice *splice, struct p
 		if (packet->headers->response_bytes && !record->is_adrift)
 			record->whole_end = record->head_at + record->last_at + packet->headers->response_bytes;
 	}
-	/* A single byte may be a probe. */
+	/* A single byte may be a window probe. */
 	if (packet->payload_bytes > 1 && is_before(packet->seq, down->end))
 		down->again += 1;
 	if (is_after(end, down->end)) {
 		record->sent_bytes += end - down->end;
 		splice->left_bytes -= end - down->end;
-		/* Behind fewer bytes, the last ones are not known. */
+		/* A shorter packet does not hold all of the last bytes. */
 		if (packet->payload_bytes >= PACKET_TAIL_BYTES) {
 			record->tail_at = record->sent_bytes;
 			plan->is_tail = 1;
@@ -283,7 +287,7 @@ static __always_inline void judge_server(struct packet_splice *splice, struct pa
 	if (packet->flags & FLAG_SYN)
 		return;
 	if (is_after(end, down->window_end + PROBE_BYTES) || is_before(packet->seq, down->acked - down->window_max - PROBE_BYTES) ||
-	    /* What was sent again from before the splice: see is_plausible. */
+	    /* Retransmitted from before the splice: see is_plausible. */
 	    (packet->payload_bytes && is_before(packet->seq, down->start) && is_before(down->acked, down->start)) ||
 	    !(packet->flags & (FLAG_ACK | FLAG_RST)) ||
 	    (packet->flags & FLAG_ACK &&
@@ -296,15 +300,16 @@ static __always_inline void judge_server(struct packet_splice *splice, struct pa
 	plan->rewriting.ack = plan->rewriting.sack = -server->send_offset;
 	plan->rewriting.tsecr = -server->ts_offset;
 	if (packet->flags & FLAG_RST) {
-		/* It has this number also if the client has not acknowledged all yet. */
+		/* A valid reset has this number even if the client has not acknowledged everything. */
 		if (packet->seq == down->end)
 			plan->rewriting.seq = expected - packet->seq;
-		/* Of another one, the local socket asks whether it is true (RFC 5961 section 3). */
+		/* The local socket challenges one with another number (RFC 5961 section 3). */
 		else
 			server->may_ask = 1;
 		return;
 	}
-	/* From before the splice: it was another client's, and the server has missed the acknowledgement. The local socket says it again. */
+	/* From before the splice: the data was another client's, and the server has missed the acknowledgement. The
+	 * local socket repeats it. */
 	if (packet->payload_bytes && is_before(packet->seq, splice->armed_at)) {
 		server->may_ask = 1;
 		if (is_after(packet->seq + packet->payload_bytes, splice->armed_at)) {
@@ -315,7 +320,7 @@ static __always_inline void judge_server(struct packet_splice *splice, struct pa
 	}
 	if (is_after(packet->seq + packet->payload_bytes, down->end) &&
 	    packet->seq + packet->payload_bytes - down->end > splice->left_bytes) {
-		/* More than the response is long: the process sees to what of it is the client's. */
+		/* More than the rest of the response: the process decides what of it is the client's. */
 		end_responses(splice);
 		record->is_back = 1;
 		note_given(server, packet);
@@ -333,7 +338,8 @@ static __always_inline void judge_server(struct packet_splice *splice, struct pa
 	}
 	plan->is_told = is_end_due(down, record);
 	if (!packet->payload_bytes && !is_before(packet->seq, down->end) && (!is_news || packet->flags & FLAG_FIN)) {
-		/* Nothing for the client. The local socket takes the acknowledgement from this packet, and an end where it expects more. */
+		/* Nothing for the client. The packet itself brings the local socket the acknowledgement, and a FIN
+		 * if it is the next number there. */
 		plan->is_copied = 0;
 		if (!(packet->flags & FLAG_FIN))
 			plan->rewriting.seq = expected - packet->seq;
@@ -341,7 +347,8 @@ static __always_inline void judge_server(struct packet_splice *splice, struct pa
 			plan->fate = FATE_DROP;
 		return;
 	}
-	/* A part of a response; a probe of the client's window, which the client answers; the acknowledgement of its request. */
+	/* A part of a response; a probe of the client's window, which the client answers; or the acknowledgement of
+	 * its request. */
 	if (packet->payload_bytes)
 		note_response(splice, record, packet, plan);
 	keep_timestamps_behind(down, client, packet);
@@ -350,19 +357,19 @@ static __always_inline void judge_server(struct packet_splice *splice, struct pa
 	plan->rewriting.is_plain = 1;
 	plan->rewriting.seq = down->delta;
 	plan->rewriting.ack = client->received - packet->ack;
-	/* They speak of requests, which the client knows by other numbers. */
+	/* SACK blocks are about requests, which have other numbers at the client. */
 	plan->rewriting.is_sackless = 1;
 	plan->rewriting.tsval = down->ts_delta;
 	plan->rewriting.tsecr = translate_echo(client, packet, up->ts_delta);
 	plan->rewriting.window = client->local_window;
-	/* Requests that were forwarded do not use up what the local socket has room for. */
+	/* Forwarded requests do not fill the local socket's receive buffer. */
 	window_end = client->received + ((__u32)client->local_window << (client->own_shift & 15));
 	if (is_after(window_end, up->window_end))
 		up->window_end = window_end;
 }
 
-/* A packet of the client's local socket. It has only acknowledgements to send. If it is closed, nobody knows whether the response is
- * whole. */
+/* A packet of the client's local socket, which sends only acknowledgements. If it is closed, the response may be
+ * incomplete. */
 static __always_inline void judge_local_client(struct packet_splice *splice, const struct packet *packet, struct plan *plan)
 {
 	struct packet_leg *client = &splice->legs[0];
@@ -370,7 +377,7 @@ static __always_inline void judge_local_client(struct packet_splice *splice, con
 	__u32 end = packet->ack + client->receive_offset, window_end;
 
 	client->local_window = packet->window;
-	/* Of a request that was forwarded, the server says when it has it. */
+	/* The server acknowledges a forwarded request. */
 	if (is_request_outstanding(splice))
 		plan->rewriting.ack = client->received - packet->ack;
 	else if (packet->flags & FLAG_ACK && is_after(end, client->received))
@@ -379,7 +386,8 @@ static __always_inline void judge_local_client(struct packet_splice *splice, con
 	if (is_after(window_end, up->window_end))
 		up->window_end = window_end;
 	if (packet->payload_bytes) {
-		/* What was sent before the splice, and has come: since then its numbers have moved on. */
+		/* A retransmission of what was sent before the splice and has arrived: its numbers have moved on
+		 * since. */
 		if (down->has_moved && !(packet->flags & (FLAG_FIN | FLAG_RST))) {
 			plan->fate = FATE_DROP;
 			return;
@@ -387,14 +395,15 @@ static __always_inline void judge_local_client(struct packet_splice *splice, con
 		note_sent_locally(client, packet);
 	}
 	plan->rewriting.is_reset = !!(packet->flags & FLAG_FIN);
-	/* What counts by itself gets the number that the client expects. */
+	/* A packet without data, a reset or a FIN gets the number that the client expects. */
 	if (!sequence_length(packet) || packet->flags & (FLAG_RST | FLAG_FIN))
 		plan->rewriting.seq = down->end + down->delta - packet->seq;
 	if (packet->flags & (FLAG_RST | FLAG_FIN))
 		end_responses(splice);
 }
 
-/* A packet of the server's local socket: mostly a request. The client's local socket has received what is before `received`. */
+/* A packet of the server's local socket, usually a request. The client's local socket has received everything before
+ * `received`. */
 static __always_inline void judge_local_server(struct packet_splice *splice, struct packet_response *record,
 					       const __u32 *received, const struct packet *packet, struct plan *plan)
 {
@@ -402,7 +411,7 @@ static __always_inline void judge_local_server(struct packet_splice *splice, str
 	struct packet_way *down = &splice->ways[1];
 	__u32 acked = packet->ack + server->receive_offset, window;
 
-	/* It has nothing to say of what passes it by, but that it has got an end, or a doubtful reset. */
+	/* It knows nothing of what is forwarded, but may acknowledge a FIN or challenge a reset. */
 	if (!sequence_length(packet) && !(packet->flags & FLAG_RST) && !is_after(acked, down->acked)) {
 		if (!server->may_ask) {
 			plan->fate = FATE_DROP;
@@ -416,22 +425,22 @@ static __always_inline void judge_local_server(struct packet_splice *splice, str
 	pace_see_window(&packet->headers->pace, acked, window, server->own_shift);
 	if (!sequence_length(packet))
 		return;
-	/* It asks for nothing more. */
+	/* A FIN: there are no more requests. */
 	if (!packet->payload_bytes) {
 		note_sent_locally(server, packet);
 		return;
 	}
-	/* The client learns with the response that its request has arrived. */
+	/* The response acknowledges the client's request. */
 	if (received && !is_request_outstanding(splice) &&
 	    is_after(*received + client->receive_offset, client->received))
 		client->received = *received + client->receive_offset;
 	if (is_after(packet->seq + server->send_offset + packet->payload_bytes, server->local_end)) {
-		/* It may take several packets. */
+		/* A request may take several packets. */
 		if (record->asked != splice->asked)
 			splice->request_start = server->local_end;
 		splice->asked = record->asked;
 		splice->response_start = down->end;
-		/* What is left of the response before would be taken for the beginning of this one. */
+		/* The rest of the last response would be taken for the beginning of this one. */
 		if (record->sent_bytes != record->whole_end ||
 		    (record->judged != record->judged_before && record->sent_bytes == record->head_at))
 			record->is_adrift = 1;

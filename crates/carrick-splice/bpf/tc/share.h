@@ -1,22 +1,23 @@
-/* Pacing by windows: as far as a sender may send, of what the receiver takes. The splice's lock is held. Included by grant.h. */
+/* Pacing by windows: how much of the receiver's window a sender may use. The splice's lock is held. Included by
+ * grant.h. */
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 #ifndef CARRICK_TC_SHARE_H
 #define CARRICK_TC_SHARE_H
 
-/* A sender is told of no more than so much beyond what it has sent, and what it has sent so far: as much as its slow start can use (RFC 5681
- * section 3.1). What is granted is paid for, and a sender that has nothing to say would keep it from others. */
+/* A sender's window extends at most this much, plus what it has sent so far, beyond its data: as much as slow start
+ * can use (RFC 5681 section 3.1). A grant is charged at once, so an idle sender would keep it from others. */
 #define PACE_LEAD_BYTES (64 << 10)
 
-/* With an acknowledgement that goes by anyway, no less than so much is granted. Less waits for its turn. */
+/* The smallest grant on a passing acknowledgement. Less waits for its turn. */
 #define PACE_PIECE_BYTES (32 << 10)
 
-/* Of what is left for those that wait, nobody is given less, as long as there is so much. */
+/* The smallest share of what is left for waiting ways, as long as there is this much. */
 #define PACE_TURN_BYTES (64 << 10)
 
-/* As many segments are granted at least (RFC 9293 section 3.8.6.2.2). */
+/* The smallest grant in segments (RFC 9293 section 3.8.6.2.2). */
 #define PACE_SEGMENTS 2
 
-/* What is granted at least: less would be a silly window, or none at all. */
+/* The smallest grant: less would be a silly window, or round to none. */
 static __always_inline __u32 pace_least(const struct packet_pace *pace, __u32 shift)
 {
 	__u32 segments = PACE_SEGMENTS * pace->segment_bytes, unit = 1U << shift;
@@ -24,7 +25,7 @@ static __always_inline __u32 pace_least(const struct packet_pace *pace, __u32 sh
 	return segments > unit ? segments : unit;
 }
 
-/* How much the sender could be told of besides, if the receiver takes `more` beyond what it was told. */
+/* How far the sender's window could be opened, if the receiver takes `more` beyond it. */
 static __always_inline __u32 pace_room(const struct packet_way *way, __u32 more, __u64 left)
 {
 	__u64 lead = PACE_LEAD_BYTES + (way->bytes < (WINDOW_LIMIT >> 1) ? way->bytes : WINDOW_LIMIT >> 1);
@@ -37,7 +38,7 @@ static __always_inline __u32 pace_room(const struct packet_way *way, __u32 more,
 	return more < lead ? more : lead;
 }
 
-/* Something was sent along a way: what was not paid for when it was granted, is now. */
+/* Data was sent along a way: charges what was not charged when it was granted. */
 static __always_inline void pace_sent(struct packet_way *way, __u32 side, struct pace_view *view)
 {
 	struct packet_pace *pace = &way->pace;
@@ -46,7 +47,7 @@ static __always_inline void pace_sent(struct packet_way *way, __u32 side, struct
 	if (!pace->handle || !bytes || bytes > WINDOW_LIMIT)
 		return;
 	pace->unpaid -= paid;
-	/* More than it was told. The receiver takes it all the same. */
+	/* It sent beyond its window. The receiver accepts that all the same. */
 	if (is_after(way->end, pace->told_end)) {
 		paid += is_before(view->sent_from, pace->told_end) ? way->end - pace->told_end : bytes - paid;
 		pace->told_end = way->end;
@@ -54,7 +55,8 @@ static __always_inline void pace_sent(struct packet_way *way, __u32 side, struct
 	view->taken[side & 1] += paid;
 }
 
-/* The window that the packet says to the sender of the way `side`: no more than was granted. What was told stays. */
+/* Limits the window that the packet advertises to the sender of the way `side` to what was granted. A window is
+ * never shrunk. */
 static __always_inline void pace_window(struct packet_way *way, __u32 side, struct pace_view *view)
 {
 	struct packet_pace *pace = &way->pace;
@@ -73,20 +75,20 @@ static __always_inline void pace_window(struct packet_way *way, __u32 side, stru
 		return;
 	}
 	room = pace_room(way, told - was_told, left);
-	/* Held for long enough: a little may go. */
+	/* It has waited long enough for a small grant. */
 	if (!left && pace->held_since_ns && view->now - pace->held_since_ns >= view->hold_max_ns)
 		left = pace_least(pace, shift);
 	else if (left < room && left < view->piece_bytes)
 		left = 0;
 	granted = left < room ? left : room;
-	/* It waits for its turn. If it has just had that, it asks again when it has made use of it. */
+	/* It waits for its turn. If it has just had one, it asks again once it has used that. */
 	if (!granted && room && !pace->is_due) {
 		if (!pace->held_since_ns)
 			pace->held_since_ns = view->now;
 		view->is_held = !pace->is_held;
 		pace->is_held = 1;
 	}
-	/* In units of the window. What was told stays so, with less than a unit more. */
+	/* Rounded to the window's unit. What was advertised stays, rounded up. */
 	granted = (was_told + granted - acked) >> shift << shift;
 	if (is_after(acked + granted, was_told))
 		pace->held_since_ns = 0;
@@ -103,7 +105,7 @@ static __always_inline void pace_window(struct packet_way *way, __u32 side, stru
 	view->field = (told - acked) >> shift;
 }
 
-/* Grants more to a sender whose turn it is, which `left` allows and its `share` of that: whether it is to be told. */
+/* Grants more to a sender whose turn it is: up to `share`, if `left` allows. Whether its window is to be announced. */
 static __always_inline int pace_grant(struct packet_way *way, __u32 side, __u32 shift, __u32 share, struct pace_view *view)
 {
 	struct packet_pace *pace = &way->pace;
@@ -115,7 +117,7 @@ static __always_inline int pace_grant(struct packet_way *way, __u32 side, __u32 
 	if (!left && pace->held_since_ns && view->now - pace->held_since_ns >= view->hold_max_ns)
 		left = share = least;
 	if (room && !left) {
-		/* It waits on. */
+		/* It keeps waiting. */
 		view->is_held = 1;
 		return 0;
 	}
@@ -127,7 +129,7 @@ static __always_inline int pace_grant(struct packet_way *way, __u32 side, __u32 
 	if (granted > room)
 		granted = room;
 	told = pace->told_end + granted;
-	/* In units of the window. */
+	/* Rounded down to the window's unit. */
 	if (!is_before(told, way->acked) && is_after(way->acked + ((told - way->acked) >> shift << shift), pace->told_end))
 		told = way->acked + ((told - way->acked) >> shift << shift);
 	view->taken[side & 1] += told - pace->told_end;

@@ -1,10 +1,10 @@
-/* Who may have a place: two connections whose sockets the process has. Included by tc.bpf.c, behind its maps. */
+/* Slots, each for two connections whose sockets the process has. Included by tc.bpf.c, behind its maps. */
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 #ifndef CARRICK_TC_SLOT_H
 #define CARRICK_TC_SLOT_H
 
-/* Interfaces that the programs are on, by number. The process writes them while it has the privileges to put programs there, and
- * then freezes the map. */
+/* Interfaces that the programs are on, by number. The process fills the map while it may attach programs, then
+ * freezes it. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, PACKET_INTERFACES_MAX);
@@ -12,13 +12,13 @@ struct {
 	__type(value, __u32);
 } interfaces SEC(".maps");
 
-/* IPv4 addresses stand as ::ffff:a.b.c.d. */
+/* IPv4 addresses are mapped: ::ffff:a.b.c.d. */
 static __always_inline int is_mapped(const __u32 *address)
 {
 	return !address[0] && !address[1] && address[2] == bpf_htonl(0xffff);
 }
 
-/* Whether the local socket of a connection is one that the process has shown. */
+/* Whether the connection's local socket is in `owned`. */
 static __attribute__((noinline)) int is_own(struct __sk_buff *skb, const struct flow *flow)
 {
 	struct bpf_sock_tuple tuple = {};
@@ -42,7 +42,7 @@ static __attribute__((noinline)) int is_own(struct __sk_buff *skb, const struct 
 	}
 	if (!socket)
 		return 0;
-	/* Whoever listens there is none of the two. */
+	/* The lookup also finds a listening socket. */
 	is_shown = socket->state != LISTEN && bpf_sk_storage_get(&owned, socket, 0, 0) != 0;
 	bpf_sk_release(socket);
 	return is_shown;
@@ -53,7 +53,7 @@ static __always_inline int is_own_interface(__u32 ifindex)
 	return TAKES_NOBODYS || bpf_map_lookup_elem(&interfaces, &ifindex);
 }
 
-/* Lets the connections of a place go, if they are not of a later splice, and frees the place. */
+/* Frees a slot, and removes its connections from `flows` unless a later splice has them. */
 static __always_inline void forget(struct packet_splice *splice, __u32 number)
 {
 	struct place *at;
@@ -69,7 +69,8 @@ static __always_inline void forget(struct packet_splice *splice, __u32 number)
 	bpf_spin_unlock(&splice->lock);
 }
 
-/* A connection that an earlier splice has given back to its local socket keeps its numbers. Whether it did. */
+/* Copies the offsets of a connection that an earlier splice has returned to its local socket. Whether there were
+ * any. */
 static __attribute__((noinline)) int go_on(struct packet_splice *splice, __u32 side, const struct flow *flow)
 {
 	struct packet_splice *earlier;
@@ -98,7 +99,7 @@ static __attribute__((noinline)) int go_on(struct packet_splice *splice, __u32 s
 	return 1;
 }
 
-/* Writes both connections to a place that is free. */
+/* Writes both connections to a free slot. */
 static __always_inline enum packet_answer place(const struct packet_placing *placing)
 {
 	__u32 number = placing->number, is_free, is_continued;

@@ -20,26 +20,26 @@
 
 char _license[] SEC("license") = "GPL";
 
-// What a packet is marked with between two of these programs. Set when they are loaded: others of carrick's on the same interface have
-// another mark, and leave it alone.
+// The mark of a packet between two of these programs. Set at load time: other carrick programs on the same
+// interface use another mark, and ignore this one.
 const volatile __u32 own_mark = 0x63617273;
 
-// Copies for local sockets have this one.
+// The mark of copies for local sockets.
 #define COPY_MARK (own_mark ^ 1)
 
-// So that the generated types have these, too: their numbers stand in tc.h only.
+// Puts these enums into the generated types: their values are in tc.h only.
 const volatile enum packet_state state_numbers = PACKET_FREE;
 const volatile enum packet_command command_numbers = PACKET_LOOK;
 const volatile enum packet_answer answer_numbers = PACKET_DONE;
 
-// Of `flows` and `splices` the process reads, and only the programs write: whoever takes the process over can put no other connection of
-// the host in. `flows` is frozen once it is there. The kernel does not freeze a map with a lock in it: of `splices` the process gets a
-// descriptor that only reads.
+// The process only reads `flows` and `splices`; the programs write them. So even a compromised process cannot
+// splice other connections of the host. `flows` is frozen once loaded. The kernel cannot freeze a map that
+// contains a lock: for `splices`, the process gets a read-only descriptor.
 #ifndef PROCESS_ACCESS
 #define PROCESS_ACCESS BPF_F_RDONLY
 #endif
 
-// Connections, and where they belong. The process sets the sizes of the maps when it loads them.
+// Connections and their slots. The process sets the sizes of the maps when it loads them.
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -56,7 +56,7 @@ struct {
 	__type(value, struct packet_splice);
 } splices SEC(".maps");
 
-// What is known of forwarded responses; mapped into the process.
+// State of forwarded responses; mapped into the process.
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
@@ -65,7 +65,7 @@ struct {
 	__type(value, struct packet_response);
 } responses SEC(".maps");
 
-// What was forwarded of a request that the kernel has judged, for each record of `responses`.
+// The latest forwarded request, for each record of `responses`.
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -73,7 +73,7 @@ struct {
 	__type(value, struct packet_request);
 } requests SEC(".maps");
 
-// Where what is known of the splice's responses stands. Splices of other kinds have no use for it.
+// The splice's record. Splices of other kinds do not use it.
 static __always_inline struct packet_response *find_record(const struct packet_splice *splice)
 {
 	__u32 record = splice->record;
@@ -81,7 +81,7 @@ static __always_inline struct packet_response *find_record(const struct packet_s
 	return bpf_map_lookup_elem(&responses, &record);
 }
 
-// Likewise, the request that was forwarded last.
+// Likewise, the latest forwarded request.
 static __always_inline struct packet_request *find_request(const struct packet_splice *splice)
 {
 	__u32 record = splice->record;
@@ -89,7 +89,7 @@ static __always_inline struct packet_request *find_request(const struct packet_s
 	return bpf_map_lookup_elem(&requests, &record);
 }
 
-// Splices whose owner is to look at them.
+// Splices that the process must check.
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 4096);
@@ -99,7 +99,7 @@ struct {
 #include "command.h"
 #include "grant.h"
 
-// Does what the process asks for (`enum packet_command`), and answers with an `enum packet_answer`.
+// Executes a command of the process (`enum packet_command`). Returns an `enum packet_answer`.
 SEC("tc")
 int carrick_command(struct __sk_buff *skb)
 {
@@ -149,7 +149,7 @@ int carrick_command(struct __sk_buff *skb)
 	return PACKET_NO_PLACE;
 }
 
-// Gives two connections a place (`struct packet_placing`), and answers with an `enum packet_answer`.
+// Puts two connections into a slot (`struct packet_placing`). Returns an `enum packet_answer`.
 SEC("tc")
 int carrick_place(struct __sk_buff *skb)
 {
@@ -162,8 +162,8 @@ int carrick_place(struct __sk_buff *skb)
 	return place(&placing);
 }
 
-// Looks at splices whose senders wait to be granted more, at most at as many as the word behind the Ethernet header says. Answers how many
-// there are now.
+// Serves ways that wait for a grant, at most as many as the word behind the Ethernet header says. Returns how
+// many still wait.
 SEC("tc")
 int carrick_grant(struct __sk_buff *skb)
 {
@@ -178,7 +178,7 @@ int carrick_grant(struct __sk_buff *skb)
 	return *(volatile __u32 *)&holding->count;
 }
 
-// Tells the process to look at a splice.
+// Tells the process to check a splice.
 static __always_inline void tell(__u32 direction)
 {
 	bpf_ringbuf_output(&packet_events, &direction, sizeof(direction), 0);
@@ -187,7 +187,7 @@ static __always_inline void tell(__u32 direction)
 #include "beside.h"
 #include "cut.h"
 
-// Where the packet's connection belongs; 0 if it is in no splice.
+// The splice and number of the packet's connection; 0 if it is in no splice.
 static __always_inline struct packet_splice *find(const struct flow *flow, __u32 *direction)
 {
 	struct place *place = bpf_map_lookup_elem(&flows, flow);
@@ -206,7 +206,8 @@ static __always_inline int changes(const struct packet *packet, const struct rew
 	       rewriting->window != packet->window || rewriting->is_reset;
 }
 
-// The bytes `from` .. `to` of a response are in `head`. What has overtaken others counts once those are there.
+// Records that bytes `from` .. `to` of a response are in `head`. Bytes that arrived early count once those
+// before them are there.
 static __always_inline void note_head(struct packet_response *record, __u32 from, __u32 to)
 {
 	__u32 known = record->head_bytes;
@@ -225,15 +226,16 @@ static __always_inline void note_head(struct packet_response *record, __u32 from
 	record->head_bytes = known;
 }
 
-// Whether some of the bytes `from` .. `to` of a response are in `head`. The client has one of the copies, and nothing says which: the first one is
-// kept, and what comes with other boundaries leaves the head incomplete, which costs the server's connection.
+// Whether some of the bytes `from` .. `to` of a response are in `head`. The client has one of the copies, and nothing says which: the first one
+// stays. A segment with other boundaries leaves the head incomplete, and the server's connection is not used again.
 static __always_inline int has_of_head(const struct packet_response *record, __u32 from, __u32 to)
 {
 	return from < record->head_bytes || (from < record->early_end && to > record->early_from);
 }
 
-// Keeps `bytes` of a packet, which stand at `at`, as what begins at `from` in the response that begins at `head_at`. Under the lock: a copy of a packet
-// that is noted late would be taken for the beginning of the next response. Not static, so that the verifier looks at it once.
+// Keeps `bytes` at offset `at` of a packet as bytes `from` onwards of the response that begins at `head_at`.
+// Under the lock: kept late, they would be taken for the beginning of the next response. Not static, so that
+// the verifier checks it once.
 __attribute__((noinline)) int keep_head(struct __sk_buff *skb, __u32 number, __u32 at, __u32 from_and_bytes, __u32 head_at)
 {
 	__u32 zero = 0, from = from_and_bytes >> 16, bytes = from_and_bytes & 0xffff, i;
@@ -262,7 +264,7 @@ __attribute__((noinline)) int keep_head(struct __sk_buff *skb, __u32 number, __u
 	return 0;
 }
 
-// Keeps the first bytes and the last ones of a response for the process.
+// Keeps the first and last bytes of a response for the process.
 static __always_inline void record_payload(struct __sk_buff *skb, const struct packet *packet, const struct plan *plan, __u32 number,
 					   struct packet_response *record)
 {
@@ -275,8 +277,9 @@ static __always_inline void record_payload(struct __sk_buff *skb, const struct p
 		keep_head(skb, number, at, plan->head_from << 16 | (bytes < most ? bytes : most), plan->head_at);
 }
 
-// Whether a local socket has nothing to send, or to send again: what it sends later may have other numbers; and its peer takes segments of so
-// many bytes, TCP's options included. A function of its own, since its stack and the judge's would be too much at the same time.
+// Whether a local socket has nothing to send or retransmit, so that its numbers can move, and its peer takes
+// segments of `bytes`, TCP options included. Not inlined, since the stack has no room for its frame beside
+// the classifier's.
 static __attribute__((noinline)) int is_silent(struct __sk_buff *skb, const struct packet_leg *leg, __u32 bytes)
 {
 	struct local *local = look_for(skb, leg);
@@ -284,8 +287,8 @@ static __attribute__((noinline)) int is_silent(struct __sk_buff *skb, const stru
 	return local && local->is_established && local->is_empty && local->snd_una == local->write_seq && bytes <= local->segment_bytes;
 }
 
-// Takes the payload out of the packet, which may be a request. First it is made the packet's own: who has sent it on this machine from a file or
-// a page of memory could write something else there once it was judged (sendfile(2), MSG_ZEROCOPY).
+// Copies the payload, which may be a request. First makes it private to the packet: a local sender could
+// change a file or page that is still shared after it was classified (sendfile(2), MSG_ZEROCOPY).
 static __attribute__((noinline)) int take_payload(struct __sk_buff *skb, __u32 at, __u32 bytes)
 {
 	__u32 zero = 0;
@@ -296,13 +299,13 @@ static __attribute__((noinline)) int take_payload(struct __sk_buff *skb, __u32 a
 	return !bpf_skb_load_bytes(skb, at, headers_of->payload.words, bytes);
 }
 
-// Whether the packet is a request that may go where the last one went. Whatever is not certain is up to the process.
+// Whether the packet is a request for the same upstream as the last. The process gets whatever is uncertain.
 static __always_inline int judge_packet(struct __sk_buff *skb, const struct packet *packet, const struct packet_splice *splice,
 					struct packet_response *record)
 {
 	struct judgement *judged;
 
-	// What the server's local socket has yet to send, or to send again, would get numbers that are taken.
+	// Data that the server's local socket has yet to send or retransmit would get numbers already in use.
 	if (!is_next_request(splice, record, packet) ||
 	    !is_silent(skb, &splice->legs[1], packet->payload_bytes + packet->header_bytes - TCP_HEADER_MIN))
 		return 0;
@@ -336,7 +339,8 @@ static __attribute__((noinline)) int measure(struct __sk_buff *skb, const struct
 	return 0;
 }
 
-// Whether the process has been given all before `seq`, and nothing behind it. A function of its own for the same reason.
+// Whether the local socket has everything before `seq`, and nothing behind it. Not inlined for the same
+// reason.
 static __attribute__((noinline)) int is_next(struct __sk_buff *skb, const struct packet_leg *leg, __u32 seq)
 {
 	struct local *local = look_for(skb, leg);
@@ -344,7 +348,7 @@ static __attribute__((noinline)) int is_next(struct __sk_buff *skb, const struct
 	return local && local->is_established && local->is_in_order && local->rcv_nxt + leg->receive_offset == seq;
 }
 
-// Tells the process of a request that is forwarded, before the server has it.
+// Tells the process of a forwarded request, before the server receives it.
 static __always_inline void tell_of_request(struct packet_response *record, __u32 place)
 {
 	struct telling telling = {
@@ -359,7 +363,7 @@ static __always_inline void tell_of_request(struct packet_response *record, __u3
 		record->told_end = PACKET_LATEST;
 }
 
-// What becomes of a packet that is no TCP: a message about one of a splice's goes to whoever has sent that.
+// Handles a packet that is not TCP: a message about a spliced packet goes to that packet's sender.
 static __attribute__((noinline)) int pass_message(struct __sk_buff *skb)
 {
 	__u32 zero = 0, ifindex;
@@ -389,7 +393,7 @@ static __attribute__((noinline)) int pass_message(struct __sk_buff *skb)
 	return bpf_redirect_neigh(ifindex, 0, 0, 0);
 }
 
-// Nothing is decided about a packet yet.
+// An empty plan for a packet.
 static __always_inline struct plan *begin_plan(const struct packet *packet)
 {
 	struct plan *plan = &packet->headers->plan;
@@ -399,7 +403,7 @@ static __always_inline struct plan *begin_plan(const struct packet *packet)
 	return plan;
 }
 
-// Says no more of the window to the sender of the way `told` than was granted.
+// Limits the advertised window to what was granted to the sender of the way `told`.
 static __always_inline void settle(const struct packet *packet, __u32 number, __u32 told, struct plan *plan)
 {
 	struct pace_view *view = &packet->headers->pace;
@@ -414,13 +418,13 @@ static __always_inline void settle(const struct packet *packet, __u32 number, __
 	if (!view->told_way || !view->says_window)
 		return;
 	plan->rewriting.window = view->field;
-	// It would be taken for a sign that something was lost (RFC 5681 section 2).
+	// It would count as a duplicate acknowledgement (RFC 5681 section 2).
 	if (view->is_idle && !plan->is_copied && plan->fate == FATE_FORWARD)
 		plan->fate = FATE_DROP;
 }
 
-// For how long the peers have had something for each other, until a packet comes. That its acknowledgement ends it shows with the next one;
-// whoever reads knows that, too.
+// Adds up for how long the peers have had data in flight, until a packet arrives. Whether its acknowledgement
+// ends that shows with the next packet, as readers know.
 static __always_inline void note_active(struct packet_splice *splice, __u64 now)
 {
 	const struct packet_way *up = &splice->ways[0], *down = &splice->ways[1];
@@ -435,7 +439,7 @@ static __always_inline void note_active(struct packet_splice *splice, __u64 now)
 		pause = PACKET_PAUSE_NS;
 	splice->pending_ns += pause;
 	splice->noted_ns = now;
-	// What was read here is read again afterwards: clang 19 would keep it, on more stack than a program may have.
+	// Forces values to be read again: clang 19 would keep them, on more stack than a program may use.
 	asm volatile("" ::: "memory");
 }
 
@@ -456,14 +460,14 @@ int carrick_arriving(struct __sk_buff *skb)
 		skb->mark = 0;
 		return strip_payload(skb) ? TC_ACT_UNSPEC : TC_ACT_SHOT;
 	}
-	// What belongs to a VLAN comes in again at its own interface.
+	// A VLAN packet enters again at the VLAN's interface.
 	if (skb->vlan_present)
 		return TC_ACT_UNSPEC;
 	own_headers(skb);
 	if (!read_packet(skb, &packet))
 		return pass_message(skb);
 	splice = find(&packet.headers->flow, &direction);
-	// The local stack drops broken ones, and counts them.
+	// The local stack drops packets with bad checksums, and counts them.
 	if (!splice || !read_tcp(skb, &packet) || !is_right(skb, &packet))
 		return TC_ACT_UNSPEC;
 	record = find_record(splice);
@@ -474,7 +478,7 @@ int carrick_arriving(struct __sk_buff *skb)
 		measure(skb, &packet, splice, record);
 	if (!(direction & 1) && splice->state == PACKET_RESPONSES && packet.payload_bytes)
 		packet.has_payload = take_payload(skb, packet.tcp_at + packet.header_bytes, packet.payload_bytes);
-	// Segments that were put together may be lost one by one. What is sent again is compared, however it comes.
+	// Merged segments (GRO) may be retransmitted one by one. A retransmission is compared in any case.
 	if (packet.has_payload && splice->table && !skb->gso_size)
 		is_judged = judge_packet(skb, &packet, splice, record);
 	if (direction & 1 && splice->state == PACKET_DUE && packet.payload_bytes && packet.seq == splice->legs[1].passed_end)
@@ -530,8 +534,8 @@ int carrick_arriving(struct __sk_buff *skb)
 	rewrite_tcp(&packet, &plan->rewriting);
 	if (!write_tcp(skb, &packet) || !write_addresses(skb, &packet, other) || !count_down(skb, &packet))
 		return TC_ACT_SHOT;
-	// So that it is not taken for a packet of the local socket, whose addresses it has. (That it belongs to no socket is no
-	// sign: between namespaces of one host a packet keeps the one that sent it.)
+	// Keeps it from being taken for a packet of the local socket whose addresses it has. (Having no socket is no
+	// criterion: between namespaces of one host, a packet keeps its sender's.)
 	skb->mark = own_mark;
 	return bpf_redirect_neigh(plan->ifindex, 0, 0, 0);
 }
@@ -567,7 +571,7 @@ int carrick_leaving(struct __sk_buff *skb)
 	record = find_record(splice);
 	if (!record)
 		return TC_ACT_SHOT;
-	// With a request, what has come of it.
+	// With a request, reads how much of it the client's local socket has received.
 	if (splice->state == PACKET_RESPONSES && direction & 1 && packet.payload_bytes) {
 		look_at(skb, &splice->legs[0], &client);
 		if (client.is_established)

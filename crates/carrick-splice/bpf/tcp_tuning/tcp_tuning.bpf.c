@@ -1,5 +1,5 @@
-// Gives the process that loaded it options of sockets that the kernel has for programs only, and answers for its sockets when a
-// handshake begins. Whatever is not this process' goes on as if nothing were here.
+// Gives the process that loaded it socket options that the kernel offers to BPF programs only, and sets
+// handshake parameters of its sockets. Other processes are not affected.
 //
 // SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
 
@@ -10,19 +10,19 @@
 #include <bpf/bpf_core_read.h>
 #include "tcp_tuning.h"
 
-// What it tells the kernel: some of the helpers are for programs under the GPL only.
+// Some helpers require a GPL license.
 char _license[] SEC("license") = "GPL";
 
 #define GO_ON 1
 #define FAIL 0
 
-// netinet/in.h, which is not for the kernel.
+// netinet/in.h, which is not for BPF programs.
 #define PROTOCOL_TCP 6
 
 #define EINVAL 22
 #define ENOMEM 12
 
-// The few fields of the kernel's structures that are read, found by their names when the program is loaded (CO-RE).
+// The fields of kernel structures that are read, relocated by name at load time (CO-RE).
 struct sock_common {
 	struct sock *skc_listener;
 	struct {
@@ -42,10 +42,10 @@ struct bpf_sock_ops_kern {
 // Linux 6.2 and later.
 extern void *bpf_cast_to_kern_ctx(void *context) __ksym __weak;
 
-// What only this process knows: a request without it is anybody's. The process fills it in before it loads the program.
+// The process's secret, which authenticates requests. The process sets it before it loads the program.
 const volatile struct leg_request secret;
 
-// What the handshakes of a socket begin with, or of those that a listener lets in.
+// Handshake parameters of a socket, or of connections that a listener accepts.
 struct handshake {
 	__u32 timeout_ticks;
 	__u32 window_segments;
@@ -58,7 +58,8 @@ struct {
 	__type(value, struct handshake);
 } connecting SEC(".maps");
 
-// By the listener's cookie: no program can get at the storage of a listener from a handshake, only at its memory.
+// Keyed by the listener's cookie: in a handshake, a program can read the listener's memory, but not its
+// storage.
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, LEG_LISTENERS);
@@ -81,7 +82,7 @@ static __always_inline int remember(struct bpf_sock *socket, const struct leg_re
 	return 0;
 }
 
-// As the kernel has it (bpf_helpers.h says `int`, and the upper half is lost).
+// Declared as in the kernel: bpf_helpers.h declares `int`, which loses the upper half.
 static long (*const set_result)(long error) = (void *)BPF_FUNC_set_retval;
 
 static __always_inline long set(struct bpf_sock *socket, int option, __u32 value)
@@ -127,26 +128,27 @@ int carrick_leg_option(struct bpf_sockopt *context)
 	long error;
 
 	if (!is_own(context) || (void *)(request + 1) > context->optval_end || !socket) {
-		// A value longer than a page is not here as a whole. Unless a program says that it has not touched it, the kernel fails it.
+		// A value longer than a page is not here as a whole, and the kernel fails the call unless the program
+		// declares it untouched.
 		if (context->optlen > (long)(context->optval_end - context->optval))
 			context->optlen = 0;
 		return GO_ON;
 	}
 	error = obey(socket, request);
 	if (error) {
-		// From Linux 7.3 on the verifier asks for an error.
+		// Linux 7.3 and later require an errno here.
 		if (error < -4095 || error > 0)
 			error = -EINVAL;
 		asm volatile("" : "+r"(error));
 		set_result(error);
 		return FAIL;
 	}
-	// It is done; no protocol has to know.
+	// Done: the kernel is not to handle the option.
 	context->optlen = -1;
 	return GO_ON;
 }
 
-// What the process has said of the listener to which a handshake belongs.
+// The parameters of the listener to which a handshake belongs.
 static __always_inline struct handshake *of_listener(struct bpf_sock_ops *context)
 {
 	struct bpf_sock_ops_kern *inner;
@@ -158,7 +160,7 @@ static __always_inline struct handshake *of_listener(struct bpf_sock_ops *contex
 	inner = bpf_cast_to_kern_ctx(context);
 	if (inner->is_fullsock || !inner->sk)
 		return 0;
-	// The handshake holds its listener.
+	// The handshake holds a reference to its listener.
 	listener = inner->sk->__sk_common.skc_listener;
 	if (!listener || bpf_core_read(&cookie, sizeof(cookie), &listener->__sk_common.skc_cookie.counter))
 		return 0;
@@ -179,7 +181,7 @@ int carrick_leg_handshake(struct bpf_sock_ops *context)
 	if (!handshake)
 		return GO_ON;
 	reply = context->op == BPF_SOCK_OPS_TIMEOUT_INIT ? handshake->timeout_ticks : handshake->window_segments;
-	// Another program's reply stays unless there is one to give.
+	// Keeps another program's reply if there is none to give.
 	if (reply)
 		context->reply = reply;
 	return GO_ON;

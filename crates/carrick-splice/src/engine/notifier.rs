@@ -1,5 +1,5 @@
-//! How splices whose connections wait outside of tokio's registry are woken: by what the verdict program leaves to the
-//! process (ring buffer), and by ends and errors of their connections (epoll).
+//! Wakes splices whose connections are outside of tokio's registry: when the verdict program leaves something
+//! to the process (ring buffer), and when their connections end or fail (epoll).
 
 use crate::engine::slot_owner::SlotOwner;
 use libbpf_rs::{MapHandle, RingBuffer, RingBufferBuilder};
@@ -13,17 +13,17 @@ use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// What epoll says when the thread is to end, and when the ring buffer has something.
+/// epoll's tokens for the end of the thread, and for the ring buffer.
 const STOP: u64 = u64::MAX;
 const RING: u64 = u64::MAX - 1;
-/// Likewise, that there is a chore.
+/// epoll's token for the chore.
 const CHORE: u64 = u64::MAX - 2;
 
-/// How many events are taken at a time.
+/// Events taken at a time.
 const EVENTS: usize = 64;
 
-/// The size of a ring buffer with room for two names of each direction: one for which the process was just woken, and the next.
-/// A record takes 16 bytes; the size must be a power of two.
+/// The size of a ring buffer with room for two records of each direction: one for which the process was just
+/// woken, and the next. A record takes 16 bytes; the size must be a power of two.
 pub(crate) fn ring_bytes(directions: u32) -> u32 {
     directions
         .saturating_mul(2 * 16)
@@ -34,14 +34,14 @@ pub(crate) fn ring_bytes(directions: u32) -> u32 {
 
 /// Something that the thread does besides.
 pub(crate) struct Chore {
-    /// How often at least; and at most, if nothing calls for it.
+    /// The longest time between two runs; also the shortest, unless triggered.
     pub(crate) every: Duration,
-    /// What calls for it by being readable.
+    /// Triggers a run when readable.
     pub(crate) descriptor: Option<OwnedFd>,
     pub(crate) run: Box<dyn Fn() + Send>,
 }
 
-/// The thread that wakes splices. It sleeps as long as nothing but bytes that the kernel hands on comes.
+/// The thread that wakes splices. It sleeps while the kernel forwards bytes.
 pub(crate) struct Notifier {
     is_working: Arc<AtomicBool>,
     epoll: Arc<OwnedFd>,
@@ -50,12 +50,13 @@ pub(crate) struct Notifier {
 }
 
 impl Notifier {
-    /// Starts it. `events` is the ring buffer in which the program names the directions whose process is to be woken.
+    /// Starts it. `events` is the ring buffer in which the program names the directions whose process must
+    /// wake.
     pub(crate) fn start(events: MapHandle, slot_owners: Arc<[SlotOwner]>) -> io::Result<Notifier> {
         Notifier::start_with(events, slot_owners, None)
     }
 
-    /// Starts it, with something that it does again and again.
+    /// Starts it, with a chore.
     pub(crate) fn start_with(
         events: MapHandle,
         slot_owners: Arc<[SlotOwner]>,
@@ -79,7 +80,7 @@ impl Notifier {
                     match listen(&epoll, &events, &slot_owners) {
                         Ok(ring) => {
                             let _ = begun.send(Ok(()));
-                            // Whatever ends it: nobody relies on it any more, and nobody sleeps on.
+                            // However the thread ends, no splice may rely on it or sleep on.
                             let _ = wake_all(&epoll, &ring, &slot_owners, chore.as_ref());
                         }
                         Err(error) => drop(begun.send(Err(error))),
@@ -104,7 +105,7 @@ impl Notifier {
 
     /// Wakes the splice at `slot` when this connection ends or fails.
     pub(crate) fn watch(&self, connection: BorrowedFd<'_>, slot: u32) -> io::Result<()> {
-        // Not IN: that is what the kernel says for each piece that it hands on.
+        // Not IN: the kernel reports that for each piece it forwards.
         let flags = EventFlags::RDHUP | EventFlags::ET;
         epoll::add(
             &*self.epoll,
@@ -115,7 +116,7 @@ impl Notifier {
         Ok(())
     }
 
-    /// Not any more.
+    /// Stops watching.
     pub(crate) fn forget(&self, connection: BorrowedFd<'_>) -> io::Result<()> {
         Ok(epoll::delete(&*self.epoll, connection)?)
     }
@@ -131,7 +132,7 @@ impl Drop for Notifier {
     }
 }
 
-/// Has the ring buffer tell epoll of what is in it.
+/// Adds the ring buffer to epoll.
 fn listen<'t>(
     epoll: &OwnedFd,
     events: &MapHandle,
@@ -156,7 +157,7 @@ fn listen<'t>(
     Ok(ring)
 }
 
-/// Waits and wakes until it is told to stop.
+/// Waits and wakes until it is stopped.
 fn wake_all(
     epoll: &OwnedFd,
     ring: &RingBuffer<'_>,

@@ -1,4 +1,4 @@
-//! Who has a slot in the maps of one of the kernel's engines, and how the owner is woken.
+//! The owner of a slot in an engine's maps, and how it is woken.
 
 use std::sync::atomic::{
     AtomicBool, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
@@ -7,36 +7,36 @@ use std::sync::atomic::{
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Waker};
 
-/// Who has a slot.
+/// The owner of a slot.
 #[derive(Default)]
 pub(crate) struct SlotOwner {
-    /// Grows with everybody who comes, and who goes: while it is odd, somebody has the slot.
+    /// Incremented when the slot is taken and when it is freed: odd while it is taken.
     stays: AtomicU64,
     /// The owner's number for the splice.
     label: AtomicU64,
-    /// Whether something has happened for which the owner is to be woken, since it began to wait.
+    /// Whether the owner must be woken, since it began to wait.
     pub(crate) is_woken: AtomicBool,
     waker: Mutex<Option<Waker>>,
 }
 
 impl SlotOwner {
-    /// Somebody has the slot from now on, who calls it so.
+    /// Takes the slot for a splice with this label.
     pub(crate) fn arrive(&self, label: u64) {
         self.label.store(label, Relaxed);
         self.stays.fetch_add(1, Release);
     }
 
-    /// Nobody has it any more.
+    /// Frees the slot.
     pub(crate) fn go(&self) {
         self.stays.fetch_add(1, Release);
     }
 
-    /// Counts who comes and who goes: whoever reads it before and after something else knows whose that was.
+    /// The generation of the slot: if equal before and after a read, the read was of one owner.
     pub(crate) fn stay(&self) -> u64 {
         self.stays.load(Acquire)
     }
 
-    /// Whether somebody has the slot.
+    /// Whether the slot is taken.
     pub(crate) fn is_there(stay: u64) -> bool {
         stay % 2 == 1
     }
@@ -46,7 +46,7 @@ impl SlotOwner {
         self.label.load(Relaxed)
     }
 
-    /// Wakes the owner, if it sleeps.
+    /// Wakes the owner, if it waits.
     pub(crate) fn wake(&self) {
         self.is_woken.store(true, SeqCst);
         if let Some(waker) = self.waker().take() {
@@ -54,7 +54,7 @@ impl SlotOwner {
         }
     }
 
-    /// Whom to wake.
+    /// Sets the waker.
     pub(crate) fn remember(&self, cx: &Context<'_>) {
         let mut waker = self.waker();
         match &mut *waker {
@@ -63,7 +63,7 @@ impl SlotOwner {
         }
     }
 
-    /// Nobody is to be woken.
+    /// Clears the waker.
     pub(crate) fn forget(&self) {
         self.waker().take();
     }

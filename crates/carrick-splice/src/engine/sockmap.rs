@@ -1,5 +1,5 @@
-//! The socket engine: what one socket receives is handed to its peer by the kernel (BPF `sk_skb` on a SOCKMAP), without
-//! waking the process. Loading it, and who may use it; [`joint`] is one splice.
+//! The socket engine: the kernel redirects what one socket receives to its peer (BPF `sk_skb` on a SOCKMAP),
+//! without waking the process. Loads the engine and hands out slots; [`joint`] is one splice.
 
 mod filter;
 pub(crate) mod joint;
@@ -25,12 +25,12 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::{fmt, io};
 
-/// How many splices the maps have room for, unless the caller says otherwise. One costs about half a kilobyte of kernel
-/// memory for as long as the engine is loaded.
+/// The default number of splices the maps have room for. Each costs about half a kilobyte of kernel memory
+/// while the engine is loaded.
 pub const SPLICES_MAX: u32 = 8192;
 
-/// The socket engine of a process, shared by all its splicers. It is empty until it is loaded, and splices that ask for
-/// the engine before go through the process.
+/// The socket engine of a process, shared by all its splicers. It is empty until it is loaded; splices that
+/// ask for the engine before that are relayed by the process.
 #[derive(Clone, Default)]
 pub struct SocketService(Arc<OnceLock<Arc<SocketEngine>>>);
 
@@ -45,7 +45,7 @@ impl fmt::Debug for SocketService {
 }
 
 impl SocketService {
-    /// Loads the engine, if it is not loaded yet and `try_out` finds nothing wrong with it.
+    /// Loads the engine, if it is not loaded yet and `try_out` succeeds.
     pub(crate) fn load_tried(
         &self,
         splices_max: u32,
@@ -60,18 +60,18 @@ impl SocketService {
             &engine,
         )))))
         .map_err(|error| Unavailable::new(format!("its self-test failed: {error}")))?;
-        // The thread that wakes ends here, and starts again with the first splice: by then, the process has the privileges
-        // that it keeps.
+        // The notifier thread ends here, and starts again with the first splice, when the process has dropped
+        // its privileges.
         if let Some(engine) = Arc::get_mut(&mut engine) {
             engine.notifier.take();
         }
-        // Somebody else may have been faster; one is as good as the other.
+        // Another thread may have been faster; either engine will do.
         let _ = self.0.set(engine);
         Ok(())
     }
 
-    /// Starts the thread that wakes splices; otherwise the first splice does. For those who want their
-    /// threads and descriptors from the beginning.
+    /// Starts the notifier thread, which otherwise the first splice does: for callers that create threads and
+    /// descriptors early.
     pub fn start_notifier(&self) {
         if let Some(engine) = self.engine() {
             engine.notifier();
@@ -84,14 +84,14 @@ impl SocketService {
         self.0.get().is_some()
     }
 
-    /// Why the kernel does not tell of the splices that it has, before their end ([`live`](SocketService::live)): the engine works, but this kernel
-    /// refuses the program that reads the sockets' state. `None` if it tells, or the engine is not loaded.
+    /// Why [`live`](SocketService::live) is not available: the engine works, but this kernel rejects the
+    /// program that reads the sockets' state. `None` if it is available, or the engine is not loaded.
     #[must_use]
     pub fn untold(&self) -> Option<&str> {
         self.engine()?.live.as_ref().err().map(String::as_str)
     }
 
-    /// Splices that are in the kernel now, and how many can be.
+    /// Splices in the kernel now, and the maximum.
     #[must_use]
     pub fn splices(&self) -> (u32, u32) {
         self.engine().map_or((0, 0), |engine| {
@@ -111,19 +111,19 @@ impl SocketService {
 pub(crate) struct SocketEngine {
     sockets: MapHandle,
     receivers: MapHandle,
-    /// The filter that holds ends of streams back. Attached to a socket while it leaves the map.
+    /// The filter that drops FINs, attached to a socket while it leaves the map.
     hold_end: OwnedFd,
     slots: MapHandle,
     directions: Directions,
-    /// Tells of the sockets in both maps; or why it cannot.
+    /// Reads the sockets in both maps; or why it cannot.
     live: Result<Live, String>,
     splices_max: u32,
-    /// `None`: somebody has it, who takes a socket out.
+    /// `None` while a splice uses it to take a socket out.
     shelter: Mutex<Option<Shelter>>,
-    /// Slots of splices that are free. The one that was freed first is used first: a program that still runs for the old
-    /// splice is long done then.
+    /// Free slots, as a queue: a program that still runs for a slot's old splice has long finished when the
+    /// slot is reused.
     free: Mutex<VecDeque<u32>>,
-    /// Who has each slot.
+    /// The owner of each slot.
     slot_owners: Arc<[SlotOwner]>,
     events: MapHandle,
     /// Started with the first splice.
@@ -188,7 +188,7 @@ impl SocketEngine {
         self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Who wakes splices that sleep, if there is somebody.
+    /// The notifier, if there is one.
     fn notifier(&self) -> Option<&Notifier> {
         self.notifier
             .get_or_init(|| {

@@ -1,5 +1,6 @@
-//! The packet engine: two connections become one for their peers, whose packets the kernel forwards with other addresses and
-//! numbers (IP-level TCP splice, tc BPF). Loading it, and who may use it; [`splice`] is one splice.
+//! The packet engine: joins two connections into one for their peers; the kernel forwards their packets with
+//! rewritten addresses and numbers (IP-level TCP splice, tc BPF). Loads the engine and hands out slots;
+//! [`splice`] is one splice.
 
 mod adoption;
 pub(crate) mod command;
@@ -47,7 +48,7 @@ use std::{fmt, io};
 pub use table::Taken;
 use table::{Placing, Table};
 
-/// How often a process that ends looks whether the last packets of its connections have arrived.
+/// How often an ending process checks whether the last packets of its connections have arrived.
 const LEAVE_TICK: Duration = Duration::from_millis(10);
 
 /// What outlives the process.
@@ -55,25 +56,27 @@ const LEAVE_TICK: Duration = Duration::from_millis(10);
 pub struct Left {
     /// Tunnels that go on.
     pub tunnels: usize,
-    /// Splices that are over, and of which a peer has not acknowledged everything: only the programs can translate what is sent again.
+    /// Ended splices with data that a peer has not acknowledged: only the programs can translate its
+    /// retransmissions.
     pub ends: usize,
 }
 
-/// Room for what is told of requests that were forwarded, in bytes: some thousand requests.
+/// The size of the ring of forwarded requests, in bytes: some thousand requests.
 const REQUEST_EVENTS_BYTES: u32 = 1 << 20;
 
-/// Tables of routes that are made at the start: for so many listeners, if all get new ones at the same time, half as many.
+/// Route tables created at the start: enough for half as many listeners, if all replace theirs at the same
+/// time.
 const SPARE_TABLES: usize = 16;
 
-/// How often slots of splices that are over are looked at.
+/// How often slots of ended splices are checked.
 const CHORE_EVERY: Duration = Duration::from_secs(5);
 
-/// The packet engine of a process, shared by all its splicers. It is empty until it is loaded, and splices that ask for
-/// the engine before go through the process.
+/// The packet engine of a process, shared by all its splicers. It is empty until it is loaded; splices that
+/// ask for the engine before that are relayed by the process.
 #[derive(Clone, Default)]
 pub struct PacketService {
     loaded: Arc<OnceLock<Arc<PacketEngine>>>,
-    /// What processes that are gone have left.
+    /// What dead processes have left.
     care: Arc<Mutex<Care>>,
     connections: Connections,
 }
@@ -81,10 +84,10 @@ pub struct PacketService {
 /// Which connections get a slot.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Connections {
-    /// Those of sockets that this process has.
+    /// Those of this process's sockets.
     #[default]
     Own,
-    /// Others, too, to be measured.
+    /// Others, too, for measurements.
     Nobodys,
     /// Those that a test writes into the maps.
     #[cfg(test)]
@@ -103,15 +106,16 @@ impl fmt::Debug for PacketService {
 }
 
 impl PacketService {
-    /// Loads the engine, and puts its programs on the network interfaces of these names, or on all that carry Ethernet frames if
-    /// there are none. At most `splices_max` splices are in the kernel at a
-    /// time, those included that have ended within the last minute; further ones go through the process. Blocks for some
+    /// Loads the engine, and attaches its programs to the network interfaces of these names, or, if there are
+    /// none, to all that carry Ethernet frames. At most `splices_max` splices are in the kernel at a time,
+    /// counting those that ended within the last minute; the process relays further ones. Blocks for some
     /// milliseconds. Does nothing if it is loaded already.
     ///
-    /// With `pins`, a folder on a BPF file system, what the kernel has outlives the process: see [`adopt`](PacketService::adopt),
-    /// which is to be called before. Where that cannot be, it is loaded without, and [`pins`](PacketService::pins) says why.
+    /// With `pins`, a folder on a BPF file system, the splices outlive the process: see
+    /// [`adopt`](PacketService::adopt), which must be called before. If that is not possible, it is loaded
+    /// without, and [`pins`](PacketService::pins) says why.
     ///
-    /// Splices are paced by the classes of `pacing`; without, none is.
+    /// Splices are paced by the classes of `pacing`; without it, they are not paced.
     ///
     /// # Errors
     /// Why not.
@@ -132,20 +136,21 @@ impl PacketService {
             pacing,
             self.connections,
         )?;
-        // Somebody else may have been faster; one is as good as the other.
+        // Another thread may have been faster; either engine will do.
         let _ = self.loaded.set(Arc::new(engine));
         Ok(())
     }
 
-    /// Where its programs and maps outlive the process; or why they do not. `None` if it was not asked for, or is not loaded.
+    /// The folder in which its programs and maps outlive the process; or why they do not. `None` if that was
+    /// not requested, or it is not loaded.
     #[must_use]
     pub fn pins(&self) -> Option<Result<&Path, &str>> {
         let pinned = self.engine()?.pinned.as_ref()?;
         Some(pinned.as_deref().map_err(String::as_str))
     }
 
-    /// At the end of the process: waits, at most for so long, until the peers of splices that are over have acknowledged what they were sent
-    /// last; then takes the programs off the interfaces, unless something is to outlive the process.
+    /// At the end of the process: waits, at most this long, until the peers of ended splices have
+    /// acknowledged everything; then detaches the programs, unless something is to outlive the process.
     pub async fn leave(&self, wait: Duration) -> Left {
         let mut left = Left::default();
         if let Some(engine) = self.engine() {
@@ -155,8 +160,8 @@ impl PacketService {
         left
     }
 
-    /// Fixes on which interfaces packets are forwarded, to those of now: from here on, no descriptor of this process can change it. For those
-    /// who are about to give up the privileges by which the programs would follow new interfaces.
+    /// Seals the set of interfaces on which packets are forwarded: from here on, no descriptor of this
+    /// process can change it. For processes about to drop the privileges that following new interfaces takes.
     ///
     /// # Errors
     /// The kernel's.
@@ -171,22 +176,22 @@ impl PacketService {
         self.loaded.get().is_some()
     }
 
-    /// How many splices there are, and how many there can be.
+    /// The number of splices, and the maximum.
     #[must_use]
     pub fn taken(&self) -> Taken {
         self.engine()
             .map_or(Taken::default(), |engine| engine.table.taken())
     }
 
-    /// The interfaces that its programs are on, and how.
+    /// The interfaces that its programs are on, and how they are attached.
     #[must_use]
     pub fn interfaces(&self) -> Vec<String> {
         self.engine()
             .map_or_else(Vec::new, |engine| engine.environment.interfaces())
     }
 
-    /// The splices whose packets the kernel has, and those that it had: the owner's number, and bytes that were acknowledged while
-    /// they were forwarded, from `a` to `b` and from `b` to `a`.
+    /// The splices whose packets the kernel has or had: their labels, and bytes acknowledged while forwarded,
+    /// from `a` to `b` and from `b` to `a`.
     #[must_use]
     pub fn live(&self) -> Vec<(u64, [u64; 2])> {
         let Some(engine) = self.engine() else {
@@ -211,48 +216,51 @@ impl PacketService {
             .map_or_else(Vec::new, |engine| engine.environment.left_out())
     }
 
-    /// Programs of others at the same hooks, on which interface, and what their presence means.
+    /// Other programs at the same hooks, their interface, and what their presence means.
     #[must_use]
     pub fn foreign_programs(&self) -> Vec<String> {
         self.engine()
             .map_or_else(Vec::new, |engine| engine.environment.foreign())
     }
 
-    /// Pairs of networks whose connections are better off by themselves, and which the engine does not splice for some minutes.
+    /// Pairs of networks that the engine does not splice for some minutes, since their connections do better
+    /// unjoined.
     #[must_use]
     pub fn bad_paths(&self) -> Vec<BadPath> {
         self.engine()
             .map_or_else(Vec::new, |engine| engine.paths().bad(Instant::now()))
     }
 
-    /// What of this machine keeps [`Choice::Auto`](crate::Choice) from using the engine, though it is loaded: its splices would
-    /// pass by what has to see packets.
+    /// What on this machine keeps [`Choice::Auto`](crate::Choice) from using the engine, though it is loaded:
+    /// something that must see the packets, which its splices would bypass.
     #[must_use]
     pub fn obstacle(&self) -> Option<Obstacle> {
         self.engine()?.environment.obstacle()
     }
 
-    /// Starts the thread that tells splices of their end; otherwise the first splice does. For those who want their threads and
-    /// descriptors from the beginning.
+    /// Starts the notifier thread, which otherwise the first splice does: for callers that create threads and
+    /// descriptors early.
     pub fn start_notifier(&self) {
         if let Some(engine) = self.engine() {
             engine.notifier();
         }
     }
 
-    /// The tables of routes by which the kernel judges requests; `None` if the engine is not loaded.
+    /// The route tables by which the kernel classifies requests; `None` if the engine is not loaded.
     #[must_use]
     pub fn request_tables(&self) -> Option<&RequestTables> {
         self.engine().map(|engine| &engine.request_tables)
     }
 
-    /// What the kernel has counted of requests that it was to judge; `None` if the engine is not loaded, or it cannot be read.
+    /// The kernel's counters of classified requests; `None` if the engine is not loaded, or they cannot be
+    /// read.
     #[must_use]
     pub fn request_counts(&self) -> Option<Counts> {
         Counts::read(&self.engine()?.request_counters).ok()
     }
 
-    /// What the kernel tells of requests that it has forwarded; `None` if the engine is not loaded. Only one reader gets each.
+    /// The kernel's reports of forwarded requests; `None` if the engine is not loaded. Each report goes to
+    /// one reader only.
     ///
     /// # Errors
     /// The kernel's.
@@ -272,12 +280,12 @@ pub(crate) struct PacketEngine {
     table: Arc<Table>,
     slot_owners: Arc<[SlotOwner]>,
     records: Arc<Records>,
-    /// By which requests are judged.
+    /// Route tables for classifying requests.
     pub(crate) request_tables: RequestTables,
     request_counters: MapHandle,
     request_events: MapHandle,
     events: MapHandle,
-    /// Started with the first splice: by then, the process has the privileges that it keeps.
+    /// Started with the first splice, when the process has dropped its privileges.
     notifier: OnceLock<io::Result<Notifier>>,
     /// Started with the first splice that is paced.
     granting: OnceLock<io::Result<Granting>>,
@@ -290,7 +298,7 @@ pub(crate) struct PacketEngine {
     pinned: Option<Result<PathBuf, String>>,
 }
 
-/// Has the kernel check and translate the programs of the engine, on no interface, and lets them go again.
+/// Loads the engine's programs, attached to no interface, and unloads them.
 pub(crate) fn probe() -> std::io::Result<String> {
     crate::refusal::listen();
     let mut object = MaybeUninit::<OpenObject>::uninit();
@@ -315,11 +323,11 @@ impl PacketEngine {
     ) -> Result<PacketEngine, Unavailable> {
         crate::refusal::listen();
         let mut object = MaybeUninit::<OpenObject>::uninit();
-        // Random enough: two processes at the same interfaces must not have the same.
+        // Two processes on the same interfaces must not have the same mark.
         let mark = RandomState::new().build_hasher().finish() as u32 | 3;
         let loaded = PacketEngine::load_maps(&mut object, splices_max, mark, pacing, connections)
             .map_err(|error| Unavailable::explain(&error))?;
-        // Opened first, so that nothing is missed. Without it, what changes is not followed.
+        // Opened first, so that no change is missed. Without it, changes are not followed.
         let changes = Changes::open().ok();
         let pinned = pins.map(|pins| PacketEngine::attach_pinned(&loaded, interfaces, pins));
         let (hooks, pinned) = match pinned {
@@ -371,7 +379,7 @@ impl PacketEngine {
         .map_err(|error| Unavailable::new(error.to_string()))
     }
 
-    /// Attaches the programs so that they outlive the process, below this folder; and where.
+    /// Attaches the programs so that they outlive the process, pinned below this folder; returns where.
     fn attach_pinned(
         loaded: &skeleton::TcSkel<'_>,
         interfaces: &[String],
@@ -379,7 +387,7 @@ impl PacketEngine {
     ) -> Result<(Hooks, PathBuf), Unavailable> {
         let explain = |error: HookError| Unavailable::new(error.to_string());
         let base = Base::open(pins).map_err(explain)?;
-        // Nobody may take what is half made for something that a dead process has left.
+        // A half-made generation must not be taken for that of a dead process.
         let held = base.hold().map_err(explain)?;
         let folder = held.vacant().map_err(explain)?;
         let made = PacketEngine::attach(loaded, interfaces, Some(folder.clone()));
@@ -414,7 +422,8 @@ impl PacketEngine {
 
     async fn leave(&self, wait: Duration) -> Left {
         let deadline = Instant::now() + wait;
-        // What their sockets send again has other numbers than their peers know, and only the programs translate it.
+        // Retransmissions of their sockets have other numbers than their peers know, and only the programs
+        // translate them.
         let mut ends = self.table.unacknowledged();
         while ends > 0 && Instant::now() < deadline {
             tokio::time::sleep(LEAVE_TICK).await;
@@ -425,7 +434,7 @@ impl PacketEngine {
         };
         let tunnels = self.table.spliced();
         if tunnels == 0 && ends == 0 {
-            // What privileges would be needed for is done by the next process that has them.
+            // What needs privileges is left to the next process that has them.
             let _ = self.environment.detach();
             let _ = generation::remove_objects(folder);
         }
@@ -440,11 +449,11 @@ impl PacketEngine {
         connections: Connections,
     ) -> libbpf_rs::Result<skeleton::TcSkel<'object>> {
         let mut open = skeleton::TcSkelBuilder::default().open(object)?;
-        // Otherwise the programs have one of their own, in which no worker lives: nothing is paced.
+        // Otherwise the programs have a block of their own without workers: nothing is paced.
         if let Some(block) = pacing.and_then(Pacing::map) {
             open.maps.pace.reuse_fd(block)?;
         }
-        // Each way once, and once more for a slot that has changed hands.
+        // Each direction once, and once more for a slot that was reused.
         open.maps.held.set_max_entries(4 * splices_max)?;
         open.maps.flows.set_max_entries(2 * splices_max)?;
         open.maps.splices.set_max_entries(splices_max)?;
@@ -472,7 +481,7 @@ impl PacketEngine {
         Ok(loaded)
     }
 
-    /// Takes what is needed of the loaded programs and maps.
+    /// Takes the needed programs and maps.
     fn take(
         loaded: &skeleton::TcSkel<'_>,
         splices_max: u32,
@@ -519,23 +528,23 @@ impl PacketEngine {
         })
     }
 
-    /// How connections between networks have fared.
+    /// Statistics of connections between networks.
     pub(crate) fn paths(&self) -> MutexGuard<'_, Paths> {
         self.paths.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Why nobody uses it who has not asked for it by name.
+    /// Why only orders that name the engine may use it.
     pub(crate) fn obstacle(&self) -> Option<crate::Reason> {
         self.environment.why_not_auto()
     }
 
-    /// A slot for what the kernel notes of responses, if there is one.
+    /// A record of responses, if one is free.
     pub(crate) fn take_record(&self) -> Option<Record> {
         self.records.take()
     }
 
-    /// Sees to splices with these handles (`pace_handle`) getting their turn when they have to wait. Without anybody who does, the senders'
-    /// own probes of a closed window go on.
+    /// Starts the granting thread if these handles (`pace_handle`) are paced, so that waiting splices get
+    /// their turn. Without it, only the senders' own window probes make progress.
     fn attend_held(&self, pace: [u64; 2]) {
         if pace != [0; 2] {
             let _ = self
@@ -544,7 +553,7 @@ impl PacketEngine {
         }
     }
 
-    /// Who tells splices of their end, if there is somebody.
+    /// The notifier, if there is one.
     fn notifier(&self) -> Option<&Notifier> {
         self.notifier
             .get_or_init(|| {

@@ -1,5 +1,5 @@
-//! How an exchange is parked while the kernel does all the work: out of tokio's registry, by which the process would be woken for each
-//! piece.
+//! Parks an exchange while the kernel does all the work: out of tokio's registry, which would wake the
+//! process for each piece.
 
 use super::{Exchange, ExchangeEnd};
 use crate::lifecycle::{Attachment, State};
@@ -14,19 +14,19 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::time::{Instant, Sleep, sleep};
 
-/// After the process had to help, it stays awake until it has had nothing to do for so long.
+/// After the process had to help, it stays awake until it has had nothing to do for this long.
 const CALM: Duration = Duration::from_millis(10);
 
-/// The connections while the process sleeps.
+/// The connections while parked.
 pub(super) type Parked = [TcpStream; 2];
 
-/// Whether the process may go to sleep.
+/// Whether the exchange may park.
 #[derive(Default)]
 pub(super) enum Calm {
     /// At once.
     #[default]
     Yes,
-    /// When the timer fires and the process still has moved just so many bytes.
+    /// When the timer fires, if the process has moved no more bytes than this.
     Waiting {
         timer: Pin<Box<Sleep>>,
         moved_bytes: u64,
@@ -42,7 +42,7 @@ impl Exchange<'_> {
         }
     }
 
-    /// Parks it if the kernel does all the work. True if there is something to be polled for.
+    /// Parks the exchange if the kernel does all the work. True if it must be polled again.
     pub(super) fn park(&mut self, cx: &mut Context<'_>) -> bool {
         let is_own = self.pair.legs.iter().flatten().all(Leg::is_own);
         if self.pair.failed.is_some() || !is_own || !self.may_park() || !self.is_calm(cx) {
@@ -84,14 +84,14 @@ impl Exchange<'_> {
         false
     }
 
-    /// Whether all bytes are in the kernel's hands, both ways.
+    /// Whether the kernel handles all bytes, in both directions.
     fn may_park(&self) -> bool {
         let splice = self.sockmap_splice();
         self.lifecycle.is(State::InKernel)
             && splice.is_some_and(|splice| splice.may_sleep(self.pair.flows.each_ref()))
     }
 
-    /// Sees to being woken; or wakes up at once, if there is a reason.
+    /// Arranges to be woken; or unparks at once, if there is a reason.
     fn fall_asleep(&mut self) {
         let (Some(Attachment::Sockmap(sockmap)), Some([a, b])) =
             (&mut self.attachment, &self.parked)
@@ -107,7 +107,7 @@ impl Exchange<'_> {
         }
     }
 
-    /// Looks whether there is a reason to wake up; if so, the connections are tokio's again.
+    /// Checks for a reason to unpark; if there is one, registers the connections with tokio again.
     pub(super) fn poll_parked(&mut self, cx: &mut Context<'_>) -> Poll<Option<ExchangeEnd>> {
         if let Some(Attachment::Sockmap(sockmap)) = &mut self.attachment
             && let Some(splice) = sockmap.splice_mut()
@@ -131,8 +131,8 @@ impl Exchange<'_> {
         Poll::Ready(self.end())
     }
 
-    /// Gives the connections back to tokio, if they are not there. False, and the exchange has failed, if tokio does not take
-    /// them.
+    /// Registers the connections with tokio again, if they are not. False, and the exchange has failed, if
+    /// tokio refuses them.
     pub(super) fn wake_up(&mut self) -> bool {
         self.stop_sleeping();
         let Some([a, b]) = self.parked.take() else {
@@ -154,7 +154,7 @@ impl Exchange<'_> {
         self.pair.legs.is_some()
     }
 
-    /// The notifier does not wake the process any more.
+    /// Stops the notifier's wake-ups.
     pub(super) fn stop_sleeping(&mut self) {
         if let (Some(Attachment::Sockmap(sockmap)), Some([a, b])) =
             (&mut self.attachment, &self.parked)
@@ -174,7 +174,7 @@ impl Exchange<'_> {
         self.pair.fail(side, fault);
     }
 
-    /// Forgets who waits for errors of the connections: they share them.
+    /// Drops the waiters for errors of the connections, which they share.
     pub(super) fn forget_watches(&mut self) {
         self.errors = <[ErrorWatch<'_>; 2]>::default();
     }

@@ -1,4 +1,4 @@
-//! How an exchange goes from state to state: what the policy says, and what the engine in the kernel answers.
+//! Moves an exchange between states, by what the policy says and the engine in the kernel answers.
 
 use super::{Exchange, ExchangeEnd};
 use crate::lifecycle::policy::Course;
@@ -10,7 +10,7 @@ use crate::{Engine, Reason};
 use std::task::{Context, Poll};
 
 impl Exchange<'_> {
-    /// What the policy says before the process relays.
+    /// Asks the policy before the process relays.
     pub(super) fn choose_before(&mut self) {
         let engine = self.pair.splicer.packet_engine();
         let course = self.policy.before_relaying(
@@ -22,7 +22,7 @@ impl Exchange<'_> {
         self.go(course);
     }
 
-    /// What the policy says after the process has relayed. True if there is something to be polled for.
+    /// Asks the policy after the process has relayed. True if the exchange must be polled again.
     pub(super) fn choose_after(&mut self) -> bool {
         if self.pair.legs.is_none() {
             return false;
@@ -41,7 +41,7 @@ impl Exchange<'_> {
         matches!(course, Course::Detach(_))
     }
 
-    /// Goes where the policy says.
+    /// Takes the course that the policy says.
     fn go(&mut self, course: Course) {
         match course {
             Course::Stay => {}
@@ -64,7 +64,7 @@ impl Exchange<'_> {
         self.pair.splicer.counters().reason(reason).add(1);
     }
 
-    /// This engine is to have the connections at their next rest.
+    /// Gives this engine the connections at their next rest.
     pub(super) fn begin_attaching(&mut self, engine: Engine) {
         self.attachment = Some(match engine {
             Engine::Packet => Attachment::Tc(Tc::default()),
@@ -76,8 +76,8 @@ impl Exchange<'_> {
         self.lifecycle.enter(State::Attaching);
     }
 
-    /// Takes note of what the engine in the kernel has done, and takes the connections back if it is to give them back. Pending while
-    /// nothing may be moved for that; ready with how it ended, if it did.
+    /// Polls the engine in the kernel, and takes the connections back if it says so. Pending while nothing
+    /// may be relayed for that; ready with the end of the exchange, if it has ended.
     pub(super) fn poll_engine(&mut self, cx: &mut Context<'_>) -> Poll<Option<ExchangeEnd>> {
         let Some(attachment) = &mut self.attachment else {
             return Poll::Ready(None);
@@ -99,11 +99,11 @@ impl Exchange<'_> {
                     if self.pair.failed.is_none() {
                         self.pair.relay_alone();
                     }
-                    // It may be time for the other engine.
+                    // The policy may choose the other engine now.
                     self.choose_before();
                     return self.poll_engine(cx);
                 }
-                // It is asked again at the next rest.
+                // The engine is asked again at the next rest.
                 Detach::Known => self.lifecycle.enter(State::Attaching),
                 Detach::Lost | Detach::Relay => {}
             }
@@ -111,7 +111,7 @@ impl Exchange<'_> {
         Poll::Ready(None)
     }
 
-    /// Takes the connections back from the engine, as far as that goes now.
+    /// Takes the connections back from the engine, as far as possible now.
     pub(super) fn detach(&mut self, cx: &mut Context<'_>) -> Detach {
         let Some(attachment) = &mut self.attachment else {
             return Detach::Parted;
@@ -129,7 +129,7 @@ impl Exchange<'_> {
         detach
     }
 
-    /// Gives the connections to the engine that is to have them. True if there is something to be polled for.
+    /// Gives the connections to the engine that is to get them. True if the exchange must be polled again.
     pub(super) fn attach(&mut self, cx: &mut Context<'_>, steps: &[Step; 2]) -> bool {
         let (true, Some(attachment)) = (
             self.lifecycle.is(State::Attaching),
@@ -146,7 +146,7 @@ impl Exchange<'_> {
         true
     }
 
-    /// The engine that was to have the connections never will.
+    /// The engine that was to get the connections never will.
     fn refused(&mut self, reason: Option<Reason>) {
         if let Some(reason) = reason {
             self.count(reason);

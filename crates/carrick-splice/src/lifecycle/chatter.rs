@@ -1,21 +1,22 @@
-//! When the kernel is to take over an exchange whose engine is chosen by what is seen: after small messages have gone back and
-//! forth for a while. And when it is to give it back: as soon as it needs the process, or one side talks for long.
+//! When `auto` gives an exchange to the engine `socket`: after small messages have gone back and forth for a
+//! while. And when it takes it back: as soon as the engine needs the process, or one side sends a long run.
 
-/// A message of more bytes than that is no chatter. The kernel's worker sends each fragment of a piece by itself, so a message
-/// of one or two segments costs less than copying, and one of seven (10 KB) costs all machines together a third more
-/// (docs/benchmarks.md).
+/// Longer messages are not chatter. The kernel's worker sends each fragment of a piece by itself: a message
+/// of one or two segments costs less than copying, one of seven (10 KB) costs all machines together a third
+/// more (docs/benchmarks.md).
 const MESSAGE_BYTES_MAX: u64 = 2 << 10;
 
-/// What one side may say before the other one answers, while the kernel has the exchange.
+/// How many bytes one side may send before the other answers, while the kernel has the exchange.
 pub(super) const RUN_BYTES_MAX: u64 = 4 << 10;
 
-/// The talk changes sides so often before the kernel has it: giving it there and back costs about as much as ten round trips.
+/// How often the sender must change before the kernel gets the exchange: moving it there and back costs about
+/// ten round trips.
 const TURNS: u32 = 20;
 
-/// An exchange that comes back again and again is given ever later.
+/// Each return multiplies the turns needed, up to this.
 const TURNS_MAX: u32 = 10_000;
 
-/// Looks for chatter.
+/// Detects chatter.
 #[derive(Debug)]
 pub(super) struct Chatter {
     turns: u32,
@@ -36,7 +37,7 @@ impl Default for Chatter {
 }
 
 impl Chatter {
-    /// Takes note of how many bytes came from each side so far. True if that is chatter.
+    /// Records the bytes taken from each side so far. True if the exchange is chatter.
     pub(super) fn observe(&mut self, taken_bytes: [u64; 2]) -> bool {
         for (side, (now, before)) in (0..).zip(taken_bytes.into_iter().zip(self.taken_bytes)) {
             let bytes = now - before;
@@ -52,7 +53,7 @@ impl Chatter {
         self.turns >= self.turns_needed
     }
 
-    /// It came back from the kernel.
+    /// Starts anew after a return from the kernel.
     pub(super) fn came_back(&mut self, taken_bytes: [u64; 2]) {
         *self = Chatter {
             turns: 0,
@@ -67,7 +68,7 @@ impl Chatter {
 mod tests {
     use super::*;
 
-    /// How many of these messages, from either side in turn, it takes.
+    /// How many messages of `bytes`, from both sides in turn, make chatter.
     fn messages_until_chatter(chatter: &mut Chatter, bytes: u64) -> Option<u32> {
         let mut taken = chatter.taken_bytes;
         (1..100_000).find(|count| {
@@ -101,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_comes_back_waits_longer_each_time() {
+    fn each_return_from_the_kernel_needs_more_turns() {
         let mut chatter = Chatter::default();
         let mut before = 0;
         for _ in 0..10 {

@@ -1,4 +1,4 @@
-//! Two connections and both directions between them: what the process relays, and what an engine in the kernel is given.
+//! Two connections and both directions between them: what the process relays, and what an engine gets.
 
 use super::policy::Joining;
 use crate::engine::tc::path_statistics::PathStatistics;
@@ -8,41 +8,41 @@ use crate::relay::watch::Watch;
 use crate::{Choice, Fault, Leg, Side, Splicer, sys};
 use std::time::{Duration, Instant};
 
-/// Directions are numbered as the connections that they come from.
+/// Direction 0 is from connection 0, direction 1 from connection 1.
 pub(crate) struct Pair<'a> {
     pub(crate) splicer: Splicer,
-    /// As long as tokio has them.
+    /// `None` while tokio does not have them.
     pub(crate) legs: Option<[Leg<'a>; 2]>,
-    /// What was read of each already.
+    /// What was already read from each.
     pub(crate) prefixes: [&'a [u8]; 2],
     pub(crate) flows: [Flow; 2],
     /// The owner's number for this splice.
     pub(crate) label: u64,
     joining: Joining,
-    /// The direction in which something failed first; the other one goes on for a while.
+    /// The direction that failed first; the other one goes on for a while.
     pub(crate) failed: Option<(u8, Fault)>,
     /// Nothing more can be delivered.
     pub(crate) is_over: bool,
     pub(crate) watch: Watch,
-    /// What the packet engine was told of both connections.
+    /// Path statistics for the packet engine.
     pub(crate) path_statistics: Option<Box<PathStatistics>>,
-    /// Of most exchanges there is none.
+    /// Boxed, since most exchanges have none.
     pub(crate) forwarded: Option<Box<Forwarded>>,
 }
 
 /// What the packet engine has done in an exchange.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Forwarded {
-    /// Bytes that it has forwarded and the receivers have acknowledged: from `a` to `b`, and from `b` to `a`.
+    /// Bytes forwarded and acknowledged: from `a` to `b`, and from `b` to `a`.
     pub bytes: [u64; 2],
-    /// Packets, and those of them whose data had been sent before.
+    /// Packets forwarded, and those of them that were retransmissions.
     pub packets: [u64; 2],
     #[expect(missing_docs, reason = "as said above")]
     pub again: [u32; 2],
-    /// For how long there was something to forward: from the moment at which it had the packets to the last acknowledgement of bytes. Of
-    /// each pause in which nothing was under way, one second at most.
+    /// For how long data was in flight, from the moment the engine had the packets to the last
+    /// acknowledgement. A pause with nothing in flight counts for at most one second.
     pub active: Duration,
-    /// When it had the packets for the first time.
+    /// When the engine first had the packets.
     pub since: Option<Instant>,
 }
 
@@ -70,9 +70,9 @@ impl<'a> Pair<'a> {
         }
     }
 
-    /// Takes note of what failed first. If that is a receiver, the other direction goes on for what its sender's queue
-    /// still holds, but does not pass the end of its stream on: that would make a broken stream look whole. If it is a
-    /// sender, everything it sent is delivered already, and nothing can be delivered to it.
+    /// Records the first fault. If a receiver failed, the other direction delivers what its sender's queue
+    /// still holds, but does not pass on its FIN: that would make a broken stream look whole. If a sender
+    /// failed, everything it sent is delivered already, and nothing can be delivered to it.
     pub(crate) fn fail(&mut self, side: usize, fault: Fault) {
         if self.failed.is_some() {
             self.is_over = true;
@@ -90,7 +90,7 @@ impl<'a> Pair<'a> {
         self.watch.disarm();
     }
 
-    /// Whether a direction has come to its end, or failed: no engine takes over what is half closed.
+    /// Whether a direction has ended or failed: no engine takes a half-closed exchange.
     pub(crate) fn has_ended(&self) -> bool {
         self.failed.is_some() || self.flows.iter().any(Flow::is_ended)
     }
@@ -100,17 +100,17 @@ impl<'a> Pair<'a> {
         [self.flows[0].taken_bytes(), self.flows[1].taken_bytes()]
     }
 
-    /// Bytes that were moved, both ways.
+    /// Bytes moved, both directions.
     pub(crate) fn moved_bytes(&self) -> u64 {
         self.flows.iter().map(Flow::moved_bytes).sum()
     }
 
-    /// Whether the process holds bytes, either way.
+    /// Whether the process holds bytes of either direction.
     pub(crate) fn holds_bytes(&self) -> bool {
         self.flows.iter().any(Flow::holds_bytes)
     }
 
-    /// Everything goes through the process, as if no engine had ever been asked for.
+    /// Relays everything in the process, as if no engine had been asked for.
     pub(crate) fn relay_alone(&mut self) {
         for side in [0, 1] {
             let flow = &mut self.flows[side];
@@ -130,7 +130,8 @@ impl<'a> Pair<'a> {
         }
     }
 
-    /// Tells the packet engine how both connections fare since the last time; also of what it has forwarded, if there is something.
+    /// Reports both connections' path statistics since the last call to the packet engine, with `forwarded`
+    /// what it has forwarded.
     pub(crate) fn note_path_statistics(&mut self, forwarded: Option<&TcState>) {
         let (Some(statistics), Some([a, b])) = (self.path_statistics.as_mut(), self.legs.as_ref())
         else {
@@ -141,7 +142,8 @@ impl<'a> Pair<'a> {
         }
     }
 
-    /// Whether one leg is so bad that both connections are better off by themselves, and that matters.
+    /// Whether one leg is so bad that both connections do better with their own control loops, and the order
+    /// takes that into account.
     pub(crate) fn has_bad_leg(&self) -> bool {
         if self.joining == Joining::Anyway {
             return false;
@@ -152,10 +154,10 @@ impl<'a> Pair<'a> {
     }
 }
 
-/// `None` without the packet engine, which alone uses it.
+/// `None` without the packet engine, the only user.
 fn path_statistics_of(splicer: &Splicer, legs: &[Leg<'_>; 2]) -> Option<Box<PathStatistics>> {
     splicer.packet_engine()?;
-    // A peer that has gone has no address any more.
+    // A peer that has disconnected has no address.
     let peer = |leg: &Leg<'_>| leg.peer_addr().ok();
     let [a, b] = [peer(&legs[0])?, peer(&legs[1])?];
     Some(Box::new(PathStatistics::new([a.ip(), b.ip()])))

@@ -1,50 +1,50 @@
-//! The policy `auto`: looks at where an exchange stands and at what is known of it, and says where it goes next.
+//! The policy `auto`: from an exchange's state and a few facts, decides where it goes next.
 //!
-//! Which of both ways through the process a direction goes, copying or a pipe, is decided burst by burst (`choice`).
+//! Whether a direction is copied or piped in the process is decided burst by burst (`choice`).
 
 use super::State;
 use super::chatter::Chatter;
 use super::worth::Worth;
 use crate::{Choice, Engine, Reason};
 
-/// Whether the packet engine may make one connection of two, which both have each a control loop, a window and a recovery from loss of
-/// their own otherwise.
+/// Whether the packet engine may join two connections into one. Otherwise each has its own congestion
+/// control, window and loss recovery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Joining {
-    /// If the engine leads there, and no leg is so bad that both do better by themselves.
+    /// Joined if the engine is chosen, unless one leg is so bad that both do better by themselves.
     #[default]
     IfGood,
-    /// If the engine leads there, however the legs fare.
+    /// Joined if the engine is chosen, however bad a leg is.
     Anyway,
-    /// Never, not even if the choice is left to the exchange and it would pay.
+    /// Never, even if `auto` would choose to.
     Never,
 }
 
-/// What is known of an exchange at one moment.
+/// The facts about an exchange at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Facts {
-    /// The engine that has it, or is to have it.
+    /// The engine that has it, or is to get it.
     engine: Option<Engine>,
-    /// Small messages go back and forth.
+    /// It exchanges small messages.
     chatters: bool,
-    /// It has cost the process as much as giving it to the packet engine does.
+    /// Relaying it has cost as much as attaching the packet engine does.
     pays: bool,
-    /// Why the packet engine is not for those who have not named it.
+    /// Why the packet engine must not be chosen unless the order names it.
     obstacle: Option<Reason>,
-    /// The socket engine had to leave something to the process, and nothing is on its way in the kernel.
+    /// The socket engine left data to the process, and has nothing in flight.
     is_bulk: bool,
 }
 
-/// Where an exchange goes.
+/// Where an exchange goes next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Course {
     /// It stays where it is.
     Stay,
-    /// To this engine, at the next rest, for this reason.
+    /// To this engine at the next rest, for this reason.
     Attach(Engine, Reason),
     /// Back to the process, for this reason.
     Detach(Reason),
-    /// It would go to the packet engine, and must not, for this reason.
+    /// The packet engine would pay, but this reason prevents it.
     Forgo(Reason),
 }
 
@@ -66,15 +66,15 @@ fn course(state: State, facts: Facts) -> Course {
 /// How an exchange begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Start {
-    /// To this engine as soon as it can be, for it is named.
+    /// To this engine as soon as possible, since the order names it.
     pub(crate) engine: Option<Engine>,
-    /// The engine that is named cannot be had.
+    /// Why the named engine is not available.
     pub(crate) refused: Option<Reason>,
     watches_chatter: bool,
     watches_worth: bool,
 }
 
-/// Of this choice, where these engines are loaded.
+/// The start for this choice, given which engines are loaded.
 fn start(choice: Choice, has_sockmap: bool, has_tc: bool, joining: Joining) -> Start {
     let may_join = has_tc && joining != Joining::Never;
     let (engine, refused) = match choice {
@@ -92,7 +92,7 @@ fn start(choice: Choice, has_sockmap: bool, has_tc: bool, joining: Joining) -> S
     }
 }
 
-/// What one exchange is judged by.
+/// The policy of one exchange.
 pub(crate) struct Policy {
     /// Decides about the socket engine.
     chatter: Option<Chatter>,
@@ -101,7 +101,7 @@ pub(crate) struct Policy {
 }
 
 impl Policy {
-    /// Of an exchange that begins, and how.
+    /// The policy of a new exchange, and its start.
     pub(crate) fn new(
         choice: Choice,
         has_sockmap: bool,
@@ -116,12 +116,12 @@ impl Policy {
         (policy, start)
     }
 
-    /// Whether the socket engine is chosen by what is seen.
+    /// Whether the policy may choose the socket engine.
     pub(crate) fn watches_chatter(&self) -> bool {
         self.chatter.is_some()
     }
 
-    /// Before the process relays. `taken_bytes` it has taken from each side so far.
+    /// Decides before the process relays. `taken_bytes`: taken from each side so far.
     pub(crate) fn before_relaying(
         &mut self,
         state: State,
@@ -129,7 +129,8 @@ impl Policy {
         has_ended: bool,
         obstacle: impl FnOnce() -> Option<Reason>,
     ) -> Course {
-        // Not while an engine has the connections, or is to have them: what is in a SOCKMAP is not left alone.
+        // Only while no engine has the connections or is to get them: sockets in a SOCKMAP must not be handed
+        // over.
         let Some(worth) = self.worth.as_mut().filter(|_| state == State::Relaying) else {
             return Course::Stay;
         };
@@ -147,7 +148,7 @@ impl Policy {
         )
     }
 
-    /// After the process has relayed.
+    /// Decides after the process has relayed.
     pub(crate) fn after_relaying(
         &mut self,
         state: State,
@@ -162,7 +163,8 @@ impl Policy {
         let has_sockmap = engine == Some(Engine::Socket);
         let facts = Facts {
             engine,
-            // The packet engine is preferred as long as it may still be chosen, but messages are counted meanwhile.
+            // The packet engine takes precedence while it may still be chosen, but messages are counted
+            // meanwhile.
             chatters: !has_sockmap && chatter.observe(taken_bytes),
             is_bulk: has_sockmap && is_bulk(),
             ..Facts::default()
@@ -174,7 +176,8 @@ impl Policy {
         course
     }
 
-    /// This engine does not take the exchange: it is not chosen again. (The packet engine is chosen once at most.)
+    /// The engine has refused the exchange, and is not chosen again. (The packet engine is chosen at most
+    /// once.)
     pub(crate) fn forgo(&mut self, engine: Engine) {
         if engine == Engine::Socket {
             self.chatter = None;
@@ -225,7 +228,7 @@ mod tests {
             (Relaying, pays, Attach(Engine::Packet, Reason::PacketPays)),
             (Relaying, in_the_way, Forgo(Reason::PacketNetfilter)),
             (Relaying, chatters, Attach(Engine::Socket, Reason::Chatter)),
-            // Packet by packet before message by message.
+            // The packet engine takes precedence.
             (
                 Relaying,
                 Facts {
@@ -300,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn every_course_is_a_way_between_states() {
+    fn every_course_is_an_allowed_move() {
         for state in State::ALL {
             for bits in 0..16_u8 {
                 let is = |bit: u8| bits & (1 << bit) != 0;
@@ -373,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn an_exchange_that_came_back_is_observed_anew() {
+    fn an_exchange_that_returns_is_observed_anew() {
         let (mut policy, _) = Policy::new(Choice::Auto, true, false, Joining::IfGood);
         let mut talk = |state, engine, from: u64| {
             (1..1000).find_map(|turn: u64| {

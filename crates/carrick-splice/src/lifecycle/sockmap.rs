@@ -1,4 +1,4 @@
-//! The engine `socket` as an exchange sees it: how it gets two connections, what the process does for it meanwhile, and how it gives them back.
+//! The engine `socket` as an exchange sees it: attaching, the process's part meanwhile, detaching.
 
 use super::chatter::RUN_BYTES_MAX;
 use super::pair::Pair;
@@ -10,17 +10,17 @@ use crate::{Choice, Fault, Reason, Side, sys};
 use std::io::ErrorKind;
 use std::task::{Context, Poll};
 
-/// Two connections that the engine has, or is to have.
+/// Two connections that the engine has, or is to get.
 pub(crate) struct Sockmap {
     splice: Option<Box<SockmapSplice>>,
-    /// It was chosen by what was seen: what is no chatter goes through the process.
+    /// The policy chose it for chatter: longer runs go through the process.
     is_for_chatter: bool,
 }
 
 impl Sockmap {
     pub(crate) fn new(pair: &mut Pair<'_>, is_for_chatter: bool) -> Sockmap {
         for flow in &mut pair.flows {
-            // With the kernel's help there is more to do at the end than to pass it on.
+            // With the kernel's part, an end takes more than passing it on.
             flow.set_pass_end(false);
         }
         Sockmap {
@@ -29,7 +29,7 @@ impl Sockmap {
         }
     }
 
-    /// What is in the kernel's hands.
+    /// The splice in the kernel.
     pub(crate) fn splice(&self) -> Option<&SockmapSplice> {
         self.splice.as_deref()
     }
@@ -39,7 +39,7 @@ impl Sockmap {
         self.splice.as_deref_mut()
     }
 
-    /// Whether the process had to help, and nothing is on its way in the kernel, which would have to be waited for.
+    /// Whether the process had to help, and the kernel has nothing in flight that detaching would wait for.
     pub(crate) fn is_bulk(&self, pair: &Pair<'_>) -> bool {
         let (Some(splice), Some([a, b])) = (&self.splice, &pair.legs) else {
             return false;
@@ -75,7 +75,7 @@ impl Sockmap {
         }
     }
 
-    /// Counts what the kernel has moved since it was counted last.
+    /// Counts what the kernel has moved since the last count.
     pub(super) fn finish(&mut self, pair: &mut Pair<'_>) {
         if let Some(mut splice) = self.splice.take() {
             let flows = &mut pair.flows.each_mut();
@@ -107,7 +107,7 @@ impl KernelEngine for Sockmap {
                     splice.leave_runs_to_the_process(RUN_BYTES_MAX);
                 }
                 for flow in &mut pair.flows {
-                    // What the kernel leaves to the process is copied.
+                    // The process copies what the kernel leaves to it.
                     flow.set_choice(Choice::Socket);
                 }
                 self.splice = Some(Box::new(splice));
@@ -123,7 +123,7 @@ impl KernelEngine for Sockmap {
             Err(Refusal::Kernel(_)) => Reason::SocketRefused,
         };
         pair.relay_alone();
-        // It was chosen, not asked for: an end of stream that came first is no refusal.
+        // The policy chose it: an end that came first is no refusal.
         let is_refusal = !self.is_for_chatter || !has_ended;
         Attach::Refused(is_refusal.then_some(reason))
     }
@@ -148,7 +148,7 @@ impl KernelEngine for Sockmap {
         Detach::Parted
     }
 
-    /// The kernel learns of what was relayed, and an end of stream is passed on.
+    /// Reports to the kernel what was relayed, and passes on a FIN.
     fn after_relay(
         &mut self,
         cx: &mut Context<'_>,
@@ -170,7 +170,7 @@ impl KernelEngine for Sockmap {
                 }
             }
             Step::Blocked(Side::From) if splice.is_in_map(side) && !splice.allow(side) => {
-                // One socket could not be taken: the other one comes back.
+                // The kernel could not take one socket: the other is taken back.
                 splicer.counters().reason(Reason::SocketRefused).add(1);
                 match splice.poll_let_go(cx, side, [from, to], &mut pair.flows[side], splicer) {
                     Poll::Pending => step,
@@ -182,8 +182,8 @@ impl KernelEngine for Sockmap {
                 }
             }
             Step::Ended(ended) if pair.failed.is_none() && !splice.is_end_passed(side) => {
-                // A socket that has sent its end, receives the peer's, and is still in the map would lose what was left
-                // to the process (`tcp_time_wait`, `sock_map_unhash`): it leaves before.
+                // A socket in the map that has sent its FIN and receives the peer's would lose what was left
+                // to the process (`tcp_time_wait`, `sock_map_unhash`): it leaves first.
                 let is_to_go = splice.is_in_map(1 - side) || splice.is_letting_go(1 - side);
                 let other = &mut pair.flows[1 - side];
                 if is_to_go && !other.is_ended() {
@@ -195,7 +195,7 @@ impl KernelEngine for Sockmap {
                             return Step::Blocked(Side::To);
                         }
                     }
-                    // What was taken has to be written.
+                    // What was taken must be written.
                     cx.waker().wake_by_ref();
                 }
                 splice.set_end_passed(side);

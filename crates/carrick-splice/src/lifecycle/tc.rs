@@ -1,5 +1,4 @@
-//! The engine `packet` as an exchange sees it: how it gets the packets of two connections, what the process sees of them meanwhile, and how
-//! it gives them back.
+//! The engine `packet` as an exchange sees it: attaching, what the process observes meanwhile, detaching.
 
 use super::pair::{Forwarded, Pair};
 use super::{Attach, Detach, KernelEngine, Polled};
@@ -18,45 +17,46 @@ use std::task::Context;
 use std::time::Duration;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-/// The packets go to the kernel when both connections are at rest. No event tells when what was sent is acknowledged: when
-/// to look again, at first and at last. It is begun anew when bytes have moved.
+/// The first and longest wait between attempts to attach, which needs both connections at rest: no event
+/// reports that sent data was acknowledged. Starts over when bytes have moved.
 const LOOK_FIRST: Duration = Duration::from_millis(1);
 const LOOK_LAST: Duration = Duration::from_millis(256);
 
-/// The kernel gives the packets back when both local sockets have nothing to receive or to send, which is a matter of microseconds: so often
-/// it is asked, [`LOOK_FIRST`] apart but for the first times.
+/// How often the kernel is asked to return the packets, which it does once both local sockets have nothing to
+/// receive or to send: usually within microseconds. The first attempts are immediate, the others
+/// [`LOOK_FIRST`] apart.
 const DETACH_LOOKS_MAX: u32 = 32;
 const DETACH_LOOKS_AT_ONCE: u32 = 8;
 
-/// The hooks see packets of both connections, both ways, once bytes have moved and were acknowledged. Where they have not after so long,
-/// they never will.
+/// Once bytes have moved and were acknowledged, the hooks have seen packets of both connections in both
+/// directions. If not after this long, they never will.
 const UNSEEN_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Two connections whose packets the engine forwards, or is to forward.
 #[derive(Default)]
 pub(crate) struct Tc {
-    /// Once the kernel knows them.
+    /// `None` until the kernel knows them.
     known: Option<Box<Known>>,
 }
 
 /// Two connections that the kernel knows.
 struct Known {
     splice: PacketSplice,
-    /// When to look whether both connections are at rest, and how long to wait the next time; `None`: when bytes have moved.
+    /// When to try to attach next, and how long to wait after that; `None`: when bytes have moved.
     look: Option<(Pin<Box<Sleep>>, Duration)>,
-    /// What had moved at the last look.
+    /// Bytes moved by the last attempt.
     moved_bytes: u64,
-    /// What had moved when the kernel was told of the connections.
+    /// Bytes moved when the kernel was told of the connections.
     known_bytes: u64,
-    /// How often the kernel was asked to give them back and had to wait for a local socket.
+    /// Attempts to detach that found a local socket busy.
     detach_looks: u32,
-    /// When, after more had moved, the hooks had not seen the packets of both connections for the first time.
+    /// When the hooks were first found not to have seen both connections, although bytes had moved.
     unseen_since: Option<Instant>,
 }
 
 impl Tc {
-    /// Makes both connections known to the kernel, which learns their interfaces from the packets that it sees. If the engine was asked for by
-    /// name, this is done before the first byte is relayed.
+    /// Tells the kernel of both connections; it learns their interfaces from their packets. If the order
+    /// names the engine, this happens before the first byte is relayed.
     fn make_known(&mut self, pair: &Pair<'_>) -> Result<(), Reason> {
         let Some([a, b]) = &pair.legs else {
             return Ok(());
@@ -91,7 +91,7 @@ impl Tc {
 }
 
 impl KernelEngine for Tc {
-    /// When both directions wait for their senders, and all that was sent is acknowledged.
+    /// Succeeds when both directions wait for their senders, and everything sent is acknowledged.
     fn attach(&mut self, cx: &mut Context<'_>, pair: &mut Pair<'_>, steps: &[Step; 2]) -> Attach {
         let waits = |step: &Step| matches!(step, Step::Blocked(Side::From));
         let moved_bytes = pair.moved_bytes();
@@ -141,7 +141,8 @@ impl KernelEngine for Tc {
         note_forwarded(pair, &state);
         pair.note_path_statistics(Some(&state));
         match state.holder {
-            // The local sockets find the way; what they send shows it to the kernel. Until then it is polled for.
+            // The local sockets find the new route, and the kernel learns it from their packets. Until then
+            // it is polled.
             Holder::Process | Holder::Kernel if is_astray => Polled::Astray,
             Holder::Process | Holder::Kernel => Polled::Going,
             Holder::Ended => {
@@ -160,7 +161,7 @@ impl KernelEngine for Tc {
         }
     }
 
-    /// The connections go on where their peers are.
+    /// The local sockets continue where the peers are.
     fn detach(&mut self, cx: &mut Context<'_>, pair: &mut Pair<'_>) -> Detach {
         let Some(known) = &mut self.known else {
             return Detach::Parted;
@@ -174,7 +175,7 @@ impl KernelEngine for Tc {
         {
             return Detach::Relay;
         }
-        // Requests are judged on other splices only.
+        // An exchange has no classified requests.
         let answer = known.splice.disarm(0);
         if matches!(answer, Ok(Answer::Busy)) && known.detach_looks < DETACH_LOOKS_MAX {
             known.detach_later(cx);
@@ -184,7 +185,7 @@ impl KernelEngine for Tc {
         let state = known.splice.state();
         note_forwarded(pair, &state);
         pair.note_path_statistics(Some(&state));
-        // What the local sockets send shows their ways anew.
+        // The routes are learned anew from what the local sockets send.
         (known.known_bytes, known.unseen_since) = (pair.moved_bytes(), None);
         if matches!(answer, Ok(Answer::Done)) {
             for flow in &mut pair.flows {
@@ -193,7 +194,7 @@ impl KernelEngine for Tc {
             }
             for (socket, is_passed) in pair.legs.iter().flatten().zip(state.is_passed) {
                 if is_passed {
-                    // Whoever reads it next finds the end, as if it had come here. It fails only if it is closed.
+                    // The next read returns the end, as if it had arrived here. Fails only if it is closed.
                     let _ = SockRef::from(&**socket).shutdown(Shutdown::Read);
                 }
             }
@@ -208,7 +209,7 @@ impl KernelEngine for Tc {
         Detach::Lost
     }
 
-    /// While the kernel has the packets, the process passes on an end of stream that had come to a local socket before.
+    /// While the kernel has the packets, the process passes on a FIN that a local socket had received before.
     fn after_relay(
         &mut self,
         _cx: &mut Context<'_>,
@@ -244,7 +245,7 @@ impl KernelEngine for Tc {
     }
 }
 
-/// The kernel has the packets.
+/// Records that the kernel has the packets.
 fn note_begun(pair: &mut Pair<'_>) {
     let now = std::time::Instant::now();
     let forwarded = pair.forwarded.get_or_insert_default();
@@ -252,9 +253,9 @@ fn note_begun(pair: &mut Pair<'_>) {
     pair.splicer.counters().packet_stays.add(1);
     for flow in &mut pair.flows {
         flow.set_forwarded_by(Engine::Packet);
-        // The end of a stream needs leave.
+        // A FIN needs the kernel's permission (`let_end`).
         flow.set_pass_end(false);
-        // What came in between is for the process.
+        // Data that arrived meanwhile is for the process.
         flow.look_anyway();
     }
 }
@@ -281,7 +282,7 @@ fn note_forwarded(pair: &mut Pair<'_>, state: &State) {
     }
 }
 
-/// The peers have said all to each other: the local sockets go without a word.
+/// Both peers have closed: closes the local sockets without sending anything.
 fn close_silently(pair: &Pair<'_>) {
     for socket in pair.legs.iter().flatten() {
         // Fails only if it is closed already.
@@ -290,7 +291,7 @@ fn close_silently(pair: &Pair<'_>) {
 }
 
 impl Known {
-    /// Whether the hooks may yet see packets of both connections, though they have not.
+    /// Whether the hooks may still come to see packets of both connections.
     fn may_yet_be_seen(&mut self, moved_bytes: u64) -> bool {
         if moved_bytes == self.known_bytes {
             return true;
@@ -299,7 +300,7 @@ impl Known {
         since.elapsed() < UNSEEN_PATIENCE
     }
 
-    /// Whether to look now.
+    /// Whether to try to attach now.
     fn is_time(&mut self, cx: &mut Context<'_>, moved_bytes: u64) -> bool {
         if moved_bytes != self.moved_bytes {
             self.moved_bytes = moved_bytes;
@@ -312,7 +313,7 @@ impl Known {
         }
     }
 
-    /// Asks the kernel for the packets again in a while.
+    /// Asks the kernel for the packets again later.
     fn detach_later(&mut self, cx: &mut Context<'_>) {
         self.detach_looks += 1;
         self.look = None;
@@ -327,13 +328,13 @@ impl Known {
         self.look = Some((timer, LOOK_FIRST));
     }
 
-    /// Looks again in a while, but for that: not before bytes have moved.
+    /// Tries again later; after the longest wait, only when bytes have moved.
     fn look_later(&mut self, cx: &mut Context<'_>) -> Attach {
         let next = |wait: Duration| Instant::now() + wait;
         match &mut self.look {
             Some((_, wait)) if *wait >= LOOK_LAST => {
                 self.look = None;
-                // What has not moved is not looked at.
+                // Only a change triggers the next attempt.
                 self.moved_bytes = self.moved_bytes.max(1);
                 return Attach::Later;
             }

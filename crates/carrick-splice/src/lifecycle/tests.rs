@@ -1,4 +1,4 @@
-//! The ways between the states.
+//! The moves between states.
 
 use super::State::{self, Attaching, Detaching, Ended, InKernel, Parked, Relaying};
 use super::*;
@@ -14,7 +14,7 @@ const EDGES: [(State, &[State]); 6] = [
 ];
 
 #[test]
-fn a_splice_goes_by_these_ways_and_no_others() {
+fn only_the_moves_of_the_table_are_allowed() {
     for (from, allowed) in EDGES {
         for to in State::ALL {
             assert_eq!(
@@ -27,7 +27,7 @@ fn a_splice_goes_by_these_ways_and_no_others() {
 }
 
 #[test]
-fn what_has_ended_does_not_begin_again() {
+fn an_ended_splice_stays_ended() {
     for state in State::ALL {
         let mut lifecycle = Lifecycle(state);
         lifecycle.enter(Ended);
@@ -39,6 +39,6 @@ fn what_has_ended_does_not_begin_again() {
 #[test]
 #[cfg(debug_assertions)]
 #[should_panic(expected = "from Relaying to Parked")]
-fn another_way_is_a_mistake() {
+fn another_move_panics() {
     Lifecycle::default().enter(Parked);
 }

@@ -1,17 +1,17 @@
-//! When an exchange whose engine is chosen by what is seen is worth being forwarded packet by packet: once relaying it has cost as
-//! much as giving it to the kernel does. Whoever waits so long never pays more than twice what would have been best, however the
-//! exchange goes on (Karlin, Manasse, Rudolph, Sleator: Competitive Snoopy Caching, 1988: when to buy instead of rent).
+//! When `auto` gives an exchange to the engine `packet`: once relaying has cost as much as attaching does. So
+//! it never costs more than twice the optimum, however the exchange continues (Karlin, Manasse, Rudolph,
+//! Sleator: Competitive Snoopy Caching, 1988, the ski-rental rule).
 
-/// From so many bytes on it pays; a message counts as [`TURN_BYTES`] besides. A first figure: a slot took 20 us, a look 8 us (there are two,
-/// mostly), and the end 10 us, medians of a debug build on a busy machine; a request and its answer of 1 KB cost some 20 us of CPU more by the
-/// process, of 1 MB some 200 us (docs/benchmarks.md, "What the engine `packet` costs"). So five messages would be even, and eight
-/// are on the safe side.
+/// Attaching pays from this many bytes; each message counts as [`TURN_BYTES`] more. A first estimate: a slot
+/// took 20 us, each of usually two looks 8 us, the end 10 us (medians, debug build, busy machine); relaying a
+/// request and its response of 1 KB cost some 20 us of CPU more, of 1 MB some 200 us (docs/benchmarks.md,
+/// "What the engine `packet` costs"). So five messages break even, and eight are safe.
 pub(super) const PAYS_FROM_BYTES: u64 = 512 << 10;
 
-/// When the other side begins to speak, that costs the process as much as so many bytes.
+/// What a change of the sending side costs the process, in bytes.
 const TURN_BYTES: u64 = 64 << 10;
 
-/// Adds up what an exchange has cost.
+/// Adds up what relaying an exchange has cost.
 #[derive(Debug, Default)]
 pub(super) struct Worth {
     cost_bytes: u64,
@@ -20,7 +20,7 @@ pub(super) struct Worth {
 }
 
 impl Worth {
-    /// Takes note of how many bytes the process has taken from each side so far. True if it pays.
+    /// Records the bytes taken from each side so far. True if attaching pays.
     pub(super) fn observe(&mut self, taken_bytes: [u64; 2]) -> bool {
         for (side, (now, before)) in (0..).zip(taken_bytes.into_iter().zip(self.taken_bytes)) {
             if now == before {
@@ -40,7 +40,7 @@ impl Worth {
 mod tests {
     use super::*;
 
-    /// How many messages of so many bytes, from either side in turn or all from one, it takes.
+    /// How many messages of `bytes`, from this many sides in turn, it takes.
     fn messages_until_it_pays(bytes: u64, sides: u64) -> Option<u64> {
         let (mut worth, mut taken) = (Worth::default(), [0; 2]);
         (1..100_000).find(|count| {
@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_from_one_side_is_one_message() {
+    fn bytes_from_one_side_are_one_message() {
         let pieces = (PAYS_FROM_BYTES - TURN_BYTES) / 1024;
         assert_eq!(messages_until_it_pays(1024, 1), Some(pieces));
     }

@@ -1,7 +1,8 @@
-//! Bytes over time: when what somebody wants to send may go, if all that share a rate keep to it.
+//! Token buckets: when bytes may go so that all users of a rate together keep to it.
 //!
-//! A rate is one number, the time until which everything that was taken is paid for (a virtual schedule, as in ATM's GCRA): so it
-//! needs no timer that fills it up, and those who take from it need no lock. Programs do the same (`pace_take` of bpf/pacing/pacing.h).
+//! A rate is one number, the time until which everything taken is paid for (a virtual schedule, as in ATM's
+//! GCRA): so it needs no timer to fill it, and its users need no lock. BPF programs do the same (`pace_take`
+//! of bpf/pacing/pacing.h).
 
 use super::block::Block;
 use super::skeleton::types::pace_bucket;
@@ -24,11 +25,11 @@ fn cost_ns(bytes: u64, rate: u64) -> u64 {
     u64::try_from(cost).unwrap_or(u64::MAX / 4)
 }
 
-/// Takes `bytes` from a bucket and all above it, now or in advance. They may go at the time that is given back, by the clock of `now_ns`;
-/// those who take in advance go in the order in which they came, and the more urgent before all others.
+/// Takes `bytes` from a bucket and all above it, now or in advance. They may go at the returned time, on the
+/// clock of `now_ns`; bytes taken in advance go in order, the more urgent before all others.
 pub(super) fn reserve(block: &Block, bucket: u32, bytes: u64, now_ns: u64) -> u64 {
     let mut go_at = 0;
-    // From the top: what a class has of its own does not wait for those above.
+    // From the top: a class's own rate does not wait for those above.
     for (bucket, urgency) in way_up(block, bucket).into_iter().rev().flatten() {
         let of = |field| block.bucket(bucket, field);
         let burst_ns = of(offset_of!(pace_bucket, burst_ns)).load(Relaxed);
@@ -37,7 +38,7 @@ pub(super) fn reserve(block: &Block, bucket: u32, bytes: u64, now_ns: u64) -> u6
             let due = of(offset_of!(pace_bucket, rate_due_ns));
             let own = due.load(Acquire).max(now_ns);
             go_at = go_at.min(own.saturating_sub(burst_ns));
-            // What was borrowed is not given back for ever.
+            // Borrowing is not paid back forever.
             if own <= now_ns + 2 * burst_ns {
                 pay(due, cost_ns(bytes, rate), now_ns);
             }
@@ -46,7 +47,7 @@ pub(super) fn reserve(block: &Block, bucket: u32, bytes: u64, now_ns: u64) -> u6
         if ceiling > 0 {
             let due = of(offset_of!(pace_bucket, ceiling_due_ns));
             let mut before = pay(due, cost_ns(bytes, ceiling), now_ns);
-            // Whoever is more urgent waits for its like alone.
+            // Urgent bytes wait only for bytes at least as urgent.
             for due in urgent_dues(block, bucket, urgency) {
                 before = pay(due, cost_ns(bytes, urgent_rate(ceiling)), now_ns);
             }
@@ -64,7 +65,7 @@ pub(super) fn give_back(block: &Block, bucket: u32, bytes: u64) {
         let give_back = |due: &AtomicU64, rate| {
             if rate > 0 {
                 let cost = cost_ns(bytes, rate);
-                // Nobody fails to: it is only made smaller, as long as it is not.
+                // Cannot fail: the value only ever shrinks here.
                 let _ = due.fetch_update(AcqRel, Acquire, |due| Some(due.saturating_sub(cost)));
             }
         };
@@ -79,20 +80,19 @@ pub(super) fn give_back(block: &Block, bucket: u32, bytes: u64) {
     }
 }
 
-/// What the urgent among those that share a ceiling have of it.
+/// The part of a ceiling that is open to urgent traffic.
 fn urgent_rate(ceiling: u64) -> u64 {
     ceiling - ceiling / LEAVE_ONE_IN
 }
 
-/// Until when what was taken by those that are more urgent than the least, than the next one, and so on, is paid for: of all that bytes of
-/// this urgency count for, the last one being theirs.
+/// When the debts at each urgency that these bytes count for are paid off; the last is their own.
 fn urgent_dues(block: &Block, bucket: u32, urgency: usize) -> impl Iterator<Item = &AtomicU64> {
     let first = offset_of!(pace_bucket, urgent_due_ns);
     (0..urgency.min(URGENCIES))
         .map(move |below| block.bucket(bucket, first + below * size_of::<u64>()))
 }
 
-/// A bucket and those above it, each with how urgent the bytes are that come to it.
+/// A bucket and those above it, each with the urgency of the bytes that reach it.
 fn way_up(block: &Block, bucket: u32) -> [Option<(u32, usize)>; LEVELS] {
     let mut levels = [None; LEVELS];
     let mut at = Some((bucket, 0));
@@ -107,7 +107,7 @@ fn way_up(block: &Block, bucket: u32) -> [Option<(u32, usize)>; LEVELS] {
     levels
 }
 
-/// The lowest rate that holds for a bucket, in bytes per second; `None` if there is none.
+/// The lowest rate that applies to a bucket, in bytes per second; `None` if there is none.
 pub(super) fn lowest_rate(block: &Block, bucket: u32) -> Option<u64> {
     let mut lowest = None;
     let mut at = Some(bucket);
@@ -129,7 +129,7 @@ fn parent(block: &Block, bucket: u32) -> Option<u32> {
     u32::try_from(parent.load(Relaxed)).ok()?.checked_sub(1)
 }
 
-/// Adds to what is due; gives back what was due before, at least now.
+/// Adds to a debt; returns when it was due before, at least now.
 fn pay(due: &AtomicU64, cost_ns: u64, now_ns: u64) -> u64 {
     due.fetch_max(now_ns, AcqRel);
     due.fetch_add(cost_ns, AcqRel).max(now_ns)

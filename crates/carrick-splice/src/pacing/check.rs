@@ -1,10 +1,10 @@
-//! What is wrong with classes that an administrator asks for.
+//! Checks the classes of a configuration.
 
 use super::block::CLASSES;
 use super::class::{ClassSettings, HOLD_MAX, PaceError, Policy, RATE_MAX, RATE_MIN};
 use std::time::Duration;
 
-/// How many classes may be above each other.
+/// The most levels of classes.
 const DEPTH_MAX: usize = 3;
 
 const INTERVAL_MIN: Duration = Duration::from_millis(100);
@@ -13,7 +13,7 @@ const TARGET_MIN: Duration = Duration::from_micros(100);
 const TARGET_MAX: Duration = Duration::from_secs(10);
 const HOLD_MIN: Duration = Duration::from_millis(1);
 
-/// Whether these classes can be, estimated anew every `interval`.
+/// Whether these classes are valid, with estimates every `interval`.
 pub(super) fn classes(classes: &[ClassSettings], interval: Duration) -> Result<(), PaceError> {
     if !(INTERVAL_MIN..=INTERVAL_MAX).contains(&interval) {
         return Err(PaceError {
@@ -45,7 +45,7 @@ pub(super) fn classes(classes: &[ClassSettings], interval: Duration) -> Result<(
     Ok(())
 }
 
-/// What a class says of itself.
+/// Checks a class by itself.
 fn alone(class: &ClassSettings) -> Result<(), PaceError> {
     let wrong = |why: String| Err(PaceError::of(&class.name, why));
     let rates = [
@@ -92,7 +92,7 @@ fn alone(class: &ClassSettings) -> Result<(), PaceError> {
     }
 }
 
-/// What it says of others.
+/// Checks a class's references.
 fn among(class: &ClassSettings, classes: &[ClassSettings]) -> Result<(), PaceError> {
     let find = |name: &str| classes.iter().find(|class| class.name == name);
     let (mut above, mut depth) = (class, 1);

@@ -1,30 +1,33 @@
-//! What an administrator says of splices that are to be treated alike.
+//! The settings of a class of splices.
 
 use std::fmt;
 use std::time::Duration;
 
-/// A rate below this would be a standstill: bytes per second.
+/// The lowest rate, in bytes per second.
 pub const RATE_MIN: u64 = 1000;
 
-/// The highest rate that can be kept apart from none, in bytes per second.
+/// The highest rate, in bytes per second; beyond it, rates are as good as unlimited.
 pub const RATE_MAX: u64 = 100_000_000_000;
 
-/// What is held back waits no longer than this.
+/// The longest `hold_max`.
 pub const HOLD_MAX: Duration = Duration::from_secs(10);
 
-/// When splices wait for what the worker does itself (the paper's *yield condition*).
+/// When splices wait for the worker's own work (the paper's *yield condition*).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Policy {
     /// Never.
     Immediate,
     /// As long as the worker is runnable.
     Conservative,
-    /// Likewise, unless fewer bytes were spliced for each byte served by the worker than requests for each request.
+    /// Likewise, unless the ratio of bytes spliced to bytes served by the worker is below that of their
+    /// requests.
     Proportional,
-    /// Likewise, but for as many bytes in each of the worker's rounds that 99 of 100 cache hits wait no longer than `target`.
+    /// Likewise, except for as many bytes in each of the worker's rounds as keep the 99th percentile of cache
+    /// hits within `target`.
     Deadline {
-        /// In the worker: in the round in which a hit's last bytes are written, from the earliest moment at which it could have gone on. A
-        /// hit that its client takes in several rounds is counted with the last of them only: what the client takes is not the worker's delay.
+        /// The delay in the worker: in the round that writes a hit's last bytes, from the earliest moment at
+        /// which it could have gone on. A hit that its client reads over several rounds counts with the last
+        /// one only, since the client's time is not the worker's delay.
         target: Duration,
     },
 }
@@ -42,52 +45,53 @@ impl Policy {
     }
 }
 
-/// Who goes first of those that wait in a class.
+/// The order among waiting splices of a class.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Weight {
-    /// Each gets as many bytes as each other.
+    /// Each gets the same number of bytes.
     #[default]
     Even,
-    /// In proportion to the receiver's round-trip time: it has to have more under way to be as fast as others.
+    /// In proportion to the receiver's round-trip time: a longer one needs more in flight for the same speed.
     Rtt,
     /// In proportion to the receiver's congestion window.
     Window,
 }
 
-/// A bound on what the clients of a network get together.
+/// A limit on the clients of a network together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NetworkRate {
     /// Bytes per second, in each direction.
     pub ceiling: u64,
-    /// How many bits of an IPv4 address make the network: at most 32.
+    /// Prefix length for IPv4 addresses: at most 32.
     pub prefix_v4: u8,
-    /// Likewise, of an IPv6 address: at most 128.
+    /// Likewise, for IPv6: at most 128.
     pub prefix_v6: u8,
 }
 
-/// A class of splices. All rates are bytes per second, in each direction by itself.
+/// A class of splices. All rates are in bytes per second and per direction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClassSettings {
     /// Its name.
     pub name: String,
     /// When its splices wait.
     pub policy: Policy,
-    /// What it has for itself of its parent's rate, whatever others take.
+    /// Its guaranteed part of its parent's rate.
     pub rate: Option<u64>,
-    /// What it never exceeds.
+    /// Its limit.
     pub ceiling: Option<u64>,
-    /// What each network of clients never exceeds.
+    /// The limit of each network of clients.
     pub network: Option<NetworkRate>,
-    /// What each splice never exceeds.
+    /// The limit of each splice.
     pub splice: Option<u64>,
-    /// The class with which it shares.
+    /// The parent class.
     pub parent: Option<String>,
-    /// Classes with the lowest number go first: of those that wait for the worker, and of those below the same parent, whose ceiling the more urgent
-    /// have but for a 64th. Four steps are told apart there.
+    /// Classes with the lowest number go first: among those that wait for the worker, and among those with
+    /// the same parent, whose ceiling goes to the more urgent except for a 64th. Four levels are
+    /// distinguished there.
     pub priority: u8,
-    /// Who goes first inside the class.
+    /// The order inside the class.
     pub weight: Weight,
-    /// What was held back for so long for the worker's sake goes on, if only by a little. At most [`HOLD_MAX`].
+    /// After waiting for the worker this long, a splice gets a small grant. At most [`HOLD_MAX`].
     pub hold_max: Duration,
 }
 
@@ -110,10 +114,10 @@ impl ClassSettings {
     }
 }
 
-/// Why classes cannot be as they were asked for.
+/// Why classes are invalid.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PaceError {
-    /// The class, if it is one class's fault.
+    /// The class, if one is at fault.
     pub class: Option<String>,
     /// What is wrong, and what would be right.
     pub why: String,
@@ -142,42 +146,42 @@ impl std::error::Error for PaceError {}
 /// What a class has done so far.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ClassReport {
-    /// As it stands.
+    /// Its settings.
     pub settings: ClassSettings,
-    /// Splices that are paced by it now.
+    /// Its present splices.
     pub splices: u64,
-    /// Networks of clients that have a rate of their own now.
+    /// Networks of clients with a rate of their own now.
     pub networks: u64,
-    /// Bytes that were let pass, in both directions: by the process, and by programs in the kernel.
+    /// Bytes passed, in both directions: by the process, and by programs in the kernel.
     pub bytes: u64,
-    /// Of which by programs in the kernel.
+    /// Of these, by programs in the kernel.
     pub kernel_bytes: u64,
     /// How often a splice had to wait for the worker (a yield).
     pub yields: u64,
-    /// How often it had to wait because of a rate.
+    /// How often it had to wait for a rate.
     pub rate_waits: u64,
-    /// How often a program in the kernel held something back, for either.
+    /// How often a program in the kernel held data back, for either reason.
     pub kernel_holds: u64,
-    /// How long splices have waited, together, for either. In the process only.
+    /// Total waiting time of splices, for either reason. In the process only.
     pub waited: Duration,
-    /// How often one went on because it had waited for `hold_max`.
+    /// How often one went on after waiting for `hold_max`.
     pub overdue: u64,
-    /// With `proportional` and `deadline`: the credit for one byte served, or for one round, as it stands; bytes.
+    /// With `proportional` and `deadline`: the present credit per byte served, or per round; bytes.
     pub credit: u64,
-    /// Splices that went without a rate of their own, or of their client's network, because there was no bucket left for it.
+    /// Splices without a rate of their own, or of their client's network, because no bucket was free.
     pub unbounded: u64,
 }
 
 /// What a worker has done so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct WorkerReport {
-    /// Whether it works just now.
+    /// Whether it is runnable now.
     pub is_runnable: bool,
-    /// How long it was runnable.
+    /// Total time runnable.
     pub runnable: Duration,
-    /// How long it forwarded what waited for its leave.
+    /// Total time spent forwarding traffic that had waited for it.
     pub forwarding: Duration,
-    /// Requests that it has served itself, and their bytes.
+    /// Requests it has served itself, and their bytes.
     pub local_requests: u64,
     /// See `local_requests`.
     pub local_bytes: u64,
@@ -185,9 +189,9 @@ pub struct WorkerReport {
     pub spliced_requests: u64,
     /// See `spliced_requests`.
     pub spliced_bytes: u64,
-    /// Bytes that were spliced by programs in the kernel, of paced splices.
+    /// Bytes of paced splices that programs in the kernel have spliced.
     pub kernel_bytes: u64,
-    /// 99 of 100 cache hits waited no longer than this in the worker (see [`Policy::Deadline`]), of the latest tenth of a second with enough of them;
-    /// `None` if there was none, or no class needs to know.
+    /// 99th percentile of how long cache hits waited in the worker, over the latest tenth of a second with
+    /// enough hits; `None` if there was none, or no class uses it.
     pub hits_p99: Option<Duration>,
 }

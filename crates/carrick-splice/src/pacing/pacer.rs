@@ -1,4 +1,4 @@
-//! One worker's part in pacing: whether it is runnable, who of its splices waits, and who may go.
+//! One worker's part in pacing: whether it is runnable, which of its splices wait, and which may go.
 
 mod admission;
 mod rounds;
@@ -20,13 +20,13 @@ use std::task::Waker;
 use std::time::Duration;
 use tokio::sync::Notify;
 
-/// How often somebody looks whether something has waited too long, and controls take a step.
+/// How often waiting times are checked, and controls take a step.
 const STEP: Duration = Duration::from_millis(20);
 
 /// Controls of deadlines take a step after so many of these: long enough for some hits.
 const STEPS_PER_CONTROL: u32 = 5;
 
-/// A worker that has nothing to do shows that it lives.
+/// The heartbeat of an idle worker.
 const BEAT: Duration = Duration::from_millis(500);
 
 /// What [`Pacer::forward`] lets go.
@@ -34,16 +34,17 @@ const BEAT: Duration = Duration::from_millis(500);
 pub enum Drain {
     /// Everything that waits.
     Everything,
-    /// What waited before the worker became runnable, or let splices go the last time: as if it forwarded by itself, and had looked at
-    /// its events once (Rosu 2003, Figure 3). At most 16 bursts at a time, so that its own requests do not wait for hundreds.
+    /// What waited before the worker became runnable, or last let splices go: as if it forwarded by itself
+    /// after checking its events once (Rosu 2003, Figure 3). At most 16 bursts at a time, so that its own
+    /// requests do not wait for hundreds.
     BeforeActive,
 }
 
 /// A worker's part in pacing. A cheap handle; one per thread.
 ///
-/// The thread's runtime has to call [`on_thread_park`](Pacer::on_thread_park) before it waits for events and
-/// [`on_thread_unpark`](Pacer::on_thread_unpark) afterwards, and somebody has to run [`keep`](Pacer::keep). Otherwise no splice ever
-/// waits for the worker.
+/// The thread's runtime must call [`on_thread_park`](Pacer::on_thread_park) before it waits for events and
+/// [`on_thread_unpark`](Pacer::on_thread_unpark) afterwards, and must run [`keep`](Pacer::keep). Otherwise no
+/// splice ever waits for the worker.
 #[derive(Clone)]
 pub struct Pacer(Rc<Inner>);
 
@@ -55,15 +56,15 @@ struct Inner {
     active_from: Cell<u64>,
     /// When the worker became runnable; 0: it is blocked.
     runnable_since_ns: Cell<u64>,
-    /// How long it has let nothing go by [`Pacer::forward`].
+    /// Time since the last [`Pacer::forward`] that let something go.
     patience: Cell<Patience>,
-    /// The earliest that a request can have come which is read now.
+    /// The earliest arrival of a request that is read now.
     round_ns: Cell<u64>,
-    /// When the worker looked for events last.
+    /// When the worker last polled for events.
     looked_ns: Cell<u64>,
-    /// It looked without waiting, since splices were let go.
+    /// It polled without waiting, since splices were let go.
     is_busy: Cell<bool>,
-    /// Whether the runtime tells when it waits.
+    /// Whether the runtime reports when it waits.
     is_told: Cell<bool>,
     someone_waits: Notify,
     /// A hit has waited for longer than a short round.
@@ -77,7 +78,7 @@ struct Inner {
     kinds: RefCell<Kinds>,
 }
 
-/// What the queue has to know of classes, as of a change of the control block.
+/// The queue's copy of the classes, as of a change of the control block.
 struct Kinds {
     changes: u64,
     of: [(u8, Weight); CLASSES],
@@ -91,7 +92,7 @@ enum Control {
     Deadline(DeadlineControl),
 }
 
-/// One who waits.
+/// One that waits.
 pub(super) struct Slot {
     pub(super) waker: RefCell<Option<Waker>>,
     pub(super) is_granted: Cell<bool>,
@@ -142,7 +143,7 @@ impl Pacer {
         pacer
     }
 
-    /// The thread has nothing left to do: what waits for that may go. For tokio's `on_thread_park`.
+    /// The thread is about to wait: lets go what waits for that. For tokio's `on_thread_park`.
     pub fn on_thread_park() {
         HERE.with_borrow(|here| {
             if let Some(pacer) = here {
@@ -166,7 +167,7 @@ impl Pacer {
         &self.0.pacing
     }
 
-    /// Lets splices go that wait for the worker, at a moment of its choosing, and says how many. They move what is there as soon as the
+    /// Lets waiting splices go, when the worker chooses to; returns how many. They move data as soon as the
     /// calling task has ended its turn.
     pub fn forward(&self, drain: Drain) -> usize {
         let inner = &*self.0;
@@ -185,7 +186,7 @@ impl Pacer {
         count
     }
 
-    /// Whether somebody waits for the worker's leave.
+    /// Whether a splice waits for the worker.
     #[must_use]
     pub fn is_waited_for(&self) -> bool {
         !self.0.queue.borrow().is_empty()
@@ -209,7 +210,8 @@ impl Pacer {
         }
     }
 
-    /// The worker has answered a request itself, with so many bytes. A hit of the cache: its delay in the worker counts for deadlines.
+    /// Records a request that the worker has answered itself, with its bytes. For a cache hit, its delay in
+    /// the worker counts for deadlines.
     pub fn served(&self, bytes: u64, is_hit: bool) {
         let inner = &*self.0;
         inner.add(offset_of!(pace_worker, local_requests), 1);
@@ -232,12 +234,12 @@ impl Pacer {
         }
     }
 
-    /// A request whose response is spliced has come.
+    /// Records a request whose response is spliced.
     pub fn splices(&self) {
         self.0.add(offset_of!(pace_worker, spliced_requests), 1);
     }
 
-    /// Keeps watch: what has waited for too long goes on, bounds are estimated anew. Never ends.
+    /// Releases what has waited for too long, and repeats estimates. Never ends.
     pub async fn keep(&self) {
         tokio::join!(self.keep_watch(), self.note_rounds());
     }
@@ -264,7 +266,7 @@ impl Pacer {
         }
     }
 
-    /// When splices of a class have to wait for leave (`enum pace_yield`).
+    /// When splices of a class wait for the worker (`enum pace_yield`).
     pub(super) fn condition(&self, class: u8) -> u64 {
         let block = &self.0.pacing.0.block;
         block
@@ -272,7 +274,7 @@ impl Pacer {
             .load(Relaxed)
     }
 
-    /// Whether splices of a class have to wait for leave, by its condition.
+    /// Whether splices of a class wait for the worker, by its condition.
     pub(super) fn must_wait(&self, condition: u64) -> bool {
         self.0.is_told.get() && condition != u64::from(pace_yield::PACE_IMMEDIATE.0)
     }
@@ -376,7 +378,7 @@ impl Inner {
         self.beat(now);
         self.runnable_since_ns.set(now);
         self.begin_patience(now);
-        // What came while a splice was let go waits since then.
+        // What came while a splice was let go has waited since then.
         let looked_ns = self.looked_ns.replace(now);
         self.round_ns
             .set(if self.is_busy.get() { looked_ns } else { now });
@@ -418,7 +420,7 @@ impl Inner {
         }
     }
 
-    /// Nothing waits for ever: a policy can slow a transfer, not stop it.
+    /// Nothing waits forever: a policy can slow a transfer, not stop it.
     fn grant_overdue(&self, now: u64) {
         for _ in 0..BURSTS_MAX {
             let is_overdue = self.queue.borrow().oldest().and_then(|slot| {
@@ -464,7 +466,7 @@ impl Controls {
         controls
     }
 
-    /// Whether steps have to be taken though nobody waits.
+    /// Whether steps must be taken although nothing waits.
     fn is_needed(&self) -> bool {
         self.is_needed
     }
@@ -503,7 +505,7 @@ impl Controls {
         }
     }
 
-    /// Takes in what an administrator has changed.
+    /// Adopts a changed configuration.
     fn follow(&mut self, inner: &Inner) {
         let changes = inner.pacing.0.block.changes().load(Acquire);
         if changes == self.changes {

@@ -1,18 +1,19 @@
-//! How much of what is spliced may go while a worker has work of its own: the controls behind the policies, without a clock.
+//! How much spliced traffic may go while a worker has work of its own: the controls behind the policies,
+//! without a clock.
 
 use std::time::Duration;
 
-/// Credit that was given and not used is not saved beyond this, in bytes.
+/// The most unused credit that is kept, in bytes.
 pub(super) const CREDIT_MAX: u64 = 1 << 20;
 
-/// When a worker that does not block lets splices go all the same (Rosu 2003, Figure 3): after so long without, and then for a few
-/// bursts. Then it counts anew: a worker that is busy for long is not one that holds nothing back any more.
+/// When a worker that does not block lets splices go (Rosu 2003, Figure 3): after this long without, for a
+/// few bursts. Then it counts anew, so that a long busy worker still holds splices back.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Patience {
     since_ns: u64,
 }
 
-/// At most so many bursts go at a time though the worker is busy: its own requests wait for all of them.
+/// The most bursts at a time while the worker is busy: its own requests wait for all of them.
 pub(super) const BURSTS_MAX: usize = 16;
 
 impl Patience {
@@ -35,23 +36,23 @@ pub(super) struct Interval {
     pub(super) spliced_requests: u64,
 }
 
-/// The paper's *proportional rate*: bytes spliced are to bytes served by the worker as the requests of both kinds. Requests are counted
-/// when they come, so that a class that is held back does not seem to be less asked for.
+/// The paper's *proportional rate*: the ratio of bytes spliced to bytes served by the worker is that of the
+/// requests. Requests count on arrival, so that a held-back class does not seem less in demand.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Proportion {
     /// Requests that are spliced, for each that the worker serves.
     ratio: f64,
 }
 
-/// The ratio stays within these: neither kind is shut out by an interval in which it was rare.
+/// Limits of the ratio: an interval in which one kind was rare does not shut it out.
 const RATIO_MIN: f64 = 1.0 / 64.0;
 const RATIO_MAX: f64 = 64.0;
 
-/// With fewer requests in an interval, the next one begins with what was known before.
+/// With fewer requests in an interval, the next one keeps the previous ratio.
 const REQUESTS_MIN: u64 = 10;
 
 impl Proportion {
-    /// As long as nothing is known, a byte for a byte.
+    /// Initially, a byte for a byte.
     pub(super) fn new() -> Proportion {
         Proportion { ratio: 1.0 }
     }
@@ -76,9 +77,9 @@ impl Proportion {
     }
 }
 
-/// Keeps the 99th percentile of hits under a target, and gives spliced transfers the rest: more bytes in each of the worker's rounds as
-/// long as there is time left, fewer at once when there is none (additive increase, multiplicative decrease, as TCP shares a link:
-/// stable as long as more bytes mean more delay).
+/// Keeps the 99th percentile of hits below a target, and gives spliced transfers the rest: more bytes per
+/// round while there is time left, at once fewer when there is none (additive increase, multiplicative
+/// decrease as in TCP, stable as long as more bytes mean more delay).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct DeadlineControl {
     target: Duration,
@@ -86,18 +87,18 @@ pub(super) struct DeadlineControl {
     budget: f64,
 }
 
-/// A round has at least so many, or nothing would ever be learned.
+/// The least budget: with none, nothing would be learned.
 const BUDGET_MIN: f64 = 16.0 * 1024.0;
 
-/// More than a worker can forward in the longest time that would be a target.
+/// More than a worker can forward within the longest target.
 const BUDGET_MAX: f64 = (16 << 20) as f64;
 
 const BUDGET_STEP: f64 = 16.0 * 1024.0;
 
-/// The aim is somewhat below the target, so that it is held also when the estimate is late.
+/// Aims below the target, to meet it despite late estimates.
 const AIM: f64 = 0.8;
 
-/// A budget is never cut by more at a time.
+/// The largest cut of a budget.
 const CUT_MAX: f64 = 0.5;
 
 impl DeadlineControl {
@@ -129,7 +130,7 @@ impl DeadlineControl {
     }
 }
 
-/// Latencies of a short time: four buckets for each doubling, from a microsecond on.
+/// A histogram of recent latencies: four buckets per doubling, from a microsecond on.
 #[derive(Debug, Clone)]
 pub(super) struct Latencies {
     counts: [u32; BUCKETS],
@@ -139,7 +140,7 @@ pub(super) struct Latencies {
 const BUCKETS: usize = 100;
 const PER_DOUBLING: f64 = 4.0;
 
-/// Fewer say nothing of one in a hundred.
+/// The fewest samples for a 99th percentile.
 const SAMPLES_MIN: u32 = 20;
 
 impl Latencies {
@@ -157,7 +158,7 @@ impl Latencies {
         self.total = self.total.saturating_add(1);
     }
 
-    /// 99 of 100 were no longer than this, to a fifth; and everything is forgotten. `None` if there were too few.
+    /// The 99th percentile, within a fifth; clears the histogram. `None` if there were too few.
     pub(super) fn take_p99(&mut self) -> Option<Duration> {
         if self.total < SAMPLES_MIN {
             return None;

@@ -1,11 +1,12 @@
-//! Who waits for leave to go on, and who goes first: classes by priority, inside a class by start-time fair queueing.
+//! The splices that wait for the worker, and their order: by class priority, inside a class by start-time
+//! fair queueing.
 
 use std::collections::BTreeMap;
 
 /// A byte of a splice with weight 1, in virtual time.
 const SCALE: u64 = 1 << 10;
 
-/// The place of somebody who waits: the lowest goes first.
+/// A position in the queue: the lowest goes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Place {
     priority: u8,
@@ -13,23 +14,23 @@ pub(super) struct Place {
     arrival: u64,
 }
 
-/// What a splice has had, in virtual time: kept by it from one turn to the next.
+/// The service a splice has received, in virtual time: kept from one turn to the next.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Had(u64);
 
 impl Had {
-    /// It has had so many more bytes from `place` on. With twice the weight they count half.
+    /// Adds bytes from `place` on. With twice the weight they count half.
     pub(super) fn add(&mut self, place: Place, bytes: u64, weight: u32) {
         let cost = bytes.saturating_mul(SCALE) / u64::from(weight.max(1));
         self.0 = place.start.saturating_add(cost);
     }
 }
 
-/// Those who wait.
+/// The waiting splices.
 pub(super) struct Queue<T> {
     places: BTreeMap<Place, T>,
     arrivals: BTreeMap<u64, Place>,
-    /// The virtual time: where the latest that was let go has begun.
+    /// The virtual time: the start of the last one let go.
     now: u64,
     next_arrival: u64,
 }
@@ -46,7 +47,7 @@ impl<T> Default for Queue<T> {
 }
 
 impl<T> Queue<T> {
-    /// Somebody waits, who has had so much.
+    /// Adds a splice that has received this much.
     pub(super) fn push(&mut self, priority: u8, had: Had, who: T) -> Place {
         let arrival = self.next_arrival;
         self.next_arrival += 1;
@@ -60,14 +61,14 @@ impl<T> Queue<T> {
         place
     }
 
-    /// Who goes first.
+    /// The first in order.
     pub(super) fn pop(&mut self) -> Option<T> {
         let (&place, _) = self.places.first_key_value()?;
         self.now = self.now.max(place.start);
         self.remove(place)
     }
 
-    /// Who has waited longest, if he came before this arrival.
+    /// The one that has waited longest, if it came before this arrival.
     pub(super) fn pop_oldest(&mut self, before: u64) -> Option<T> {
         let (&arrival, &place) = self.arrivals.first_key_value()?;
         if arrival < before {
@@ -77,13 +78,13 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Who has waited longest.
+    /// The one that has waited longest.
     pub(super) fn oldest(&self) -> Option<&T> {
         let (_, place) = self.arrivals.first_key_value()?;
         self.places.get(place)
     }
 
-    /// Somebody does not wait any more.
+    /// Removes one.
     pub(super) fn remove(&mut self, place: Place) -> Option<T> {
         self.arrivals.remove(&place.arrival);
         self.places.remove(&place)
@@ -93,7 +94,7 @@ impl<T> Queue<T> {
         self.places.is_empty()
     }
 
-    /// The number of the next to come: those before have lower ones.
+    /// The number of the next arrival: earlier ones have lower numbers.
     pub(super) fn next_arrival(&self) -> u64 {
         self.next_arrival
     }

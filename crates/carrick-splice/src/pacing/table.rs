@@ -1,4 +1,4 @@
-//! Which classes there are, which bucket is whose, and who is paced by them.
+//! The classes, their buckets, and their splices.
 
 use super::block::{BUCKETS, Block, CLASSES};
 use super::class::{ClassSettings, NetworkRate, PaceError};
@@ -10,21 +10,22 @@ use std::net::IpAddr;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 use std::time::Duration;
 
-/// What may be taken at once, as a time at a bucket's rate: longer than a timer is late.
+/// The burst, as a time at a bucket's rate: longer than timers are late.
 const BURST: Duration = Duration::from_millis(40);
 
-/// How many directions a splice has: towards the server, and towards the client.
+/// Directions of a splice: towards the server, and towards the client.
 pub(super) const DIRECTIONS: usize = 2;
 
 /// One bucket for each direction.
 type Buckets = [u32; DIRECTIONS];
 
-/// Classes and buckets, as the process knows them. Behind a lock that is taken when a splice begins or ends, and to change them.
+/// The process's view of classes and buckets. Behind a lock that is taken when a splice begins or ends, and
+/// to change them.
 pub(super) struct Table {
     classes: Vec<Option<Class>>,
     free_buckets: Vec<u32>,
     networks: HashMap<(u8, u8, u128), Network>,
-    /// Buckets of single splices: whose class.
+    /// Classes of the buckets of single splices.
     splices: HashMap<u32, u8>,
     pub(super) interval: Duration,
 }
@@ -33,7 +34,7 @@ struct Class {
     settings: ClassSettings,
     buckets: Buckets,
     users: u64,
-    /// It is not asked for any more, but has splices.
+    /// Removed from the configuration, but still has splices.
     is_gone: bool,
 }
 
@@ -42,13 +43,13 @@ struct Network {
     users: u64,
 }
 
-/// What one splice has of the table.
+/// One splice's part of the table.
 pub(super) struct Share {
     pub(super) class: u8,
     pub(super) handles: [PaceHandle; DIRECTIONS],
     network: Option<(u8, u8, u128)>,
     splice: Option<Buckets>,
-    /// Its class bounds networks or splices by themselves, and there was no bucket left for that.
+    /// Its class limits networks or splices, and no bucket was free for that.
     pub(super) is_unbounded: bool,
 }
 
@@ -63,7 +64,7 @@ impl Table {
         }
     }
 
-    /// Makes the classes so, `counts` being what each place has counted. Nothing has changed after an error.
+    /// Replaces the classes; `counts` are the counters at each index. Nothing has changed after an error.
     pub(super) fn configure(
         &mut self,
         block: &Block,
@@ -123,7 +124,7 @@ impl Table {
             .collect()
     }
 
-    /// What holds for one more splice of this class, with a client of this address.
+    /// Adds a splice to this class, with a client of this address.
     pub(super) fn open(
         &mut self,
         block: &Block,
@@ -168,7 +169,7 @@ impl Table {
         })
     }
 
-    /// One splice less.
+    /// Removes a splice.
     pub(super) fn close(&mut self, block: &Block, share: &Share) {
         if let Some(buckets) = share.splice {
             for bucket in buckets {
@@ -207,7 +208,7 @@ impl Table {
             .map(|(number, _)| number)
     }
 
-    /// Takes the settings in, in the place of that name or a new one. Who comes into a place that was another's begins at zero.
+    /// Stores the settings at the index of that name, or at a new one, whose counters start from zero.
     fn put(&mut self, block: &Block, counts: &[ClassCounts; CLASSES], settings: &ClassSettings) {
         if let Some(number) = self.find(&settings.name) {
             if let Some(class) = &mut self.classes[usize::from(number)] {
@@ -236,7 +237,7 @@ impl Table {
         });
     }
 
-    /// Writes a class that is in its place into the block, with all buckets that are its own or its splices'.
+    /// Writes a class to the block, with all its buckets and those of its splices.
     fn write(&self, block: &Block, settings: &ClassSettings) {
         let Some(number) = self.find(&settings.name) else {
             return;
@@ -270,7 +271,7 @@ impl Table {
         }
     }
 
-    /// How urgent a class is to its parent: how many priorities among those that share with it come behind its own.
+    /// The urgency of a class at its parent: the number of lower priorities among its siblings.
     fn urgency(&self, settings: &ClassSettings) -> u64 {
         let siblings = self.there().map(|(_, class)| &class.settings);
         let mut behind: Vec<u8> = siblings
@@ -282,7 +283,7 @@ impl Table {
         behind.len().min(bucket::URGENCIES) as u64
     }
 
-    /// A class that nobody asks for: it holds nothing back, and its place is free with its last splice.
+    /// Retires a class: it holds nothing back, and its index is freed with its last splice.
     fn retire(&mut self, block: &Block, number: usize) {
         let Some(class) = &mut self.classes[number] else {
             return;

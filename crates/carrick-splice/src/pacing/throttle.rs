@@ -1,11 +1,12 @@
-//! Bytes that the owner of a connection writes itself, at the pace of its splices.
+//! Paces bytes that the owner of a connection writes itself.
 
 use super::{PaceHandle, Pacer, turn::Turn};
 use std::future::poll_fn;
 use std::time::{Duration, Instant};
 use tokio::net::TcpStream;
 
-/// For bodies that are not spliced, because somebody has to look at them: they keep to the same rates, and wait for the same leave.
+/// For bodies that are processed rather than spliced: they keep to the same rates, and wait for the same
+/// worker.
 pub struct Throttle(Option<Box<Held>>);
 
 struct Held {
@@ -14,7 +15,7 @@ struct Held {
 }
 
 impl Throttle {
-    /// For a direction with this pace, in the worker of this pacer. Without one, nothing waits.
+    /// For a direction with this pacing, in the worker of this pacer. Without one, nothing waits.
     #[must_use]
     pub fn new(handle: PaceHandle, pacer: Option<&Pacer>) -> Throttle {
         let pacer = pacer.filter(|_| !handle.is_none());
@@ -26,7 +27,7 @@ impl Throttle {
         }))
     }
 
-    /// How many bytes should be asked for at a time, so that nothing waits long for what is then sent at once: `u64::MAX` if there is no rate.
+    /// The best number of bytes per request, so that bursts stay small: `u64::MAX` if there is no rate.
     #[must_use]
     pub fn piece_bytes(&self) -> u64 {
         self.0
@@ -34,11 +35,11 @@ impl Throttle {
             .map_or(u64::MAX, |held| held.turn.quantum(&held.pacer))
     }
 
-    /// Returns when so many bytes may be written to `to`, and how long that took.
+    /// Waits until this many bytes may be written to `to`; returns how long that took.
     pub async fn pass(&mut self, to: &TcpStream, bytes: u64) -> Duration {
         match &mut self.0 {
             None => Duration::ZERO,
-            // What waits is large, and seldom.
+            // Boxed: large, and rarely used.
             Some(held) => Box::pin(held.pass(to, bytes)).await,
         }
     }

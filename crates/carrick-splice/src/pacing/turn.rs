@@ -1,4 +1,4 @@
-//! One direction of a splice, and when it may go on: its rate, and its worker's leave.
+//! When one direction of a splice may go on: its rate, and its worker's turn.
 
 use super::pacer::{Pacer, Slot, weight_of};
 use super::queue::{Had, Place};
@@ -17,24 +17,24 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::time::Sleep;
 
-/// What a splice reserves of a rate at a time: at most so much, and so many turns a second if the rate is low. Small turns cost: after
-/// each the processor has nothing to do until the next one.
+/// What a splice reserves of a rate at a time: at most this much, and this many turns a second if the rate is
+/// low. Small turns cost: after each, the processor idles until the next.
 const QUANTUM_MAX: u64 = 256 << 10;
 const QUANTUM_MIN: u64 = 4 << 10;
 const TURNS_PER_SECOND: u64 = 50;
 
-/// Those who wait for a rate go on together, at multiples of this. Each time the processor wakes costs as much as moving some ten KB,
-/// and what is moved at once has acknowledgements that come at once. What is lost by waiting longer, the burst of a rate makes good,
-/// which is ten times as long (`BURST`).
+/// Splices that wait for a rate continue together, at multiples of this. A wake-up costs as much as moving
+/// some ten KB, and bytes that move together are acknowledged together. The burst of a rate, ten times as
+/// long (`BURST`), makes up for the longer wait.
 const TOGETHER_NS: u64 = 4_000_000;
 
-/// An administrator may change a rate: whoever waits looks as often as this.
+/// How often waiting splices check for a changed rate.
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
 
-/// A splice that was held back for longer is not judged by what it moved meanwhile.
+/// A splice that was held longer than this is not judged by what it moved meanwhile.
 const LONG_HOLD_NS: u64 = 20_000_000;
 
-/// So often the connection is asked how long its round trips are, in turns.
+/// How often the round-trip time is read, in turns.
 const TURNS_PER_LOOK: u32 = 64;
 
 /// Where one direction stands.
@@ -89,7 +89,7 @@ impl Turn {
         !self.handle.is_none()
     }
 
-    /// Whether the next [`poll`](Turn::poll) would ask the worker for its leave, and wait for it.
+    /// Whether the next [`poll`](Turn::poll) would wait for the worker.
     pub(crate) fn is_about_to_ask(&self, pacer: Option<&Pacer>) -> bool {
         let Some(pacer) = pacer.filter(|_| self.is_paced()) else {
             return false;
@@ -102,8 +102,8 @@ impl Turn {
         pacer.must_wait(condition) && pacer.credit(class, condition) == 0
     }
 
-    /// How many bytes may be moved now. To be called when there is something to move; whoever gets leave tells by
-    /// [`took`](Turn::took) what became of it.
+    /// How many bytes may be moved now. Call it when there is something to move, and report the result by
+    /// [`took`](Turn::took).
     pub(crate) fn poll(
         &mut self,
         cx: &mut Context<'_>,
@@ -195,7 +195,7 @@ impl Turn {
         }
     }
 
-    /// Waits for the worker's leave, if the class asks for it. How many bytes it is for.
+    /// Waits for the worker, if the class requires it. Returns for how many bytes.
     fn poll_leave(&mut self, cx: &mut Context<'_>, pacer: &Pacer, to: &TcpStream) -> Poll<u64> {
         if self.has_leave {
             // It could not be used: what counts as forwarding begins now.
@@ -244,7 +244,7 @@ impl Turn {
         Poll::Pending
     }
 
-    /// So many bytes were moved, by the leave that was given or without. Nothing: the leave stays.
+    /// Reports bytes that were moved, with a turn or without. With 0, the turn stays.
     pub(crate) fn took(&mut self, pacer: Option<&Pacer>, bytes: u64) {
         let Some(pacer) = pacer.filter(|_| self.is_paced() && bytes > 0) else {
             return;
@@ -265,7 +265,7 @@ impl Turn {
             self.reserved = 0;
             return;
         }
-        // What was taken without asking is paid for afterwards.
+        // What was moved without a reservation is charged afterwards.
         if let Some(of) = self.handle.bucket()
             && bytes > self.reserved
         {
@@ -273,13 +273,13 @@ impl Turn {
             bucket::reserve(block, of, bytes - self.reserved, now_ns());
         }
         self.reserved = self.reserved.saturating_sub(bytes);
-        // A rest that is worth no turn of its own.
+        // A rest too small for a turn of its own.
         if self.reserved < QUANTUM_MIN / 2 {
             self.give_back(pacer);
         }
     }
 
-    /// It is over, or somebody else goes on.
+    /// Gives up turn and reservations.
     pub(crate) fn release(&mut self, pacer: Option<&Pacer>) {
         let Some(pacer) = pacer.filter(|_| self.is_paced()) else {
             return;
@@ -290,7 +290,8 @@ impl Turn {
         self.give_back(pacer);
     }
 
-    /// Whether it was held back for so long, since this was asked last, that what it moved says nothing of its connections.
+    /// Whether it was held so long since the last call that the bytes it moved say nothing about its
+    /// connections.
     pub(crate) fn take_was_held_long(&mut self) -> bool {
         std::mem::take(&mut self.was_held_long)
     }

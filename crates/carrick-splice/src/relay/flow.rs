@@ -1,4 +1,4 @@
-//! One direction: what was taken from the sender and not yet written to the receiver, and the loop that moves it.
+//! One direction: the bytes in flight between sender and receiver, and the loop that moves them.
 
 mod held;
 mod put;
@@ -15,13 +15,13 @@ use std::io;
 use std::task::{Context, Poll, ready};
 use tokio::net::TcpStream;
 
-/// After so many bytes in one poll, other tasks get their turn.
+/// Bytes per poll, after which other tasks get their turn.
 const TURN_BYTES: u64 = 1 << 20;
 
-/// After so many bursts in one poll, other tasks get their turn.
+/// Bursts per poll, after which other tasks get their turn.
 pub(crate) const TURN_BURSTS: u32 = 32;
 
-/// What a flow runs between, and with.
+/// The connections that a flow runs between, and its tools.
 pub(crate) struct Ends<'e> {
     pub(crate) splicer: &'e Splicer,
     pub(crate) from: &'e TcpStream,
@@ -29,49 +29,50 @@ pub(crate) struct Ends<'e> {
     pub(crate) prefix: &'e [u8],
     /// The kernel's part in this direction, if it has one.
     pub(crate) kernel: Option<KernelPart<'e>>,
-    /// Whether bytes wait to be written to `from`, by the other direction.
+    /// Whether the other direction waits to write to `from`.
     pub(crate) is_from_owed: bool,
 }
 
-/// What the kernel knows of a direction that is in its hands.
+/// The kernel's state of a direction that it handles.
 #[derive(Clone, Copy)]
 pub(crate) struct KernelPart<'e> {
     pub(crate) joint: &'e Joint,
     /// The sender's side of the joint.
     pub(crate) side: usize,
-    /// What the flow had taken before the kernel had a part in it.
+    /// What the flow had taken before the kernel joined in.
     pub(crate) taken_before: u64,
 }
 
 impl Ends<'_> {
-    /// Whether the kernel left bytes to the process that it has not got yet, after so many.
+    /// Whether the kernel has left bytes to the process that it has not read yet, given how many it has
+    /// taken.
     fn has_more(&self, taken_bytes: u64) -> bool {
         self.kernel.is_some_and(|part| {
             part.joint.passed_bytes(part.side) != taken_bytes - part.taken_before
         })
     }
 
-    /// Whether the sender's end of stream is none: the connection was reset, and who was told that has not passed it on. An
-    /// error is told once, and `splice(2)` to a socket keeps it to itself if a part of the bytes went before
-    /// (`splice_to_socket`, fs/splice.c); what reads next takes the reset for an end. Only a connection to which nothing
-    /// more is to be written is gone altogether without a reset.
+    /// Whether an apparent end of stream is a reset that was reported elsewhere and not passed on. A socket
+    /// error is reported once, and `splice(2)` to a socket drops it if it has moved a part of the bytes
+    /// (`splice_to_socket`, fs/splice.c); the next read then returns an end. Only a connection to which
+    /// nothing more is to be written disappears without a reset.
     fn is_reset_unseen(&self) -> bool {
         self.is_from_owed && sys::is_hung_up(self.from)
     }
 }
 
-/// Where a poll of a flow left it.
+/// The result of polling a flow.
 #[derive(Debug)]
 pub(crate) enum Step {
-    /// The agreed end is reached, and everything is written.
+    /// The boundary is reached, and everything is written.
     Ended(Ended),
     /// A connection failed.
     Fault(Fault),
     /// It waits for this side: for input from the sender, or for room at the receiver.
     Blocked(Side),
-    /// It could go on at once, and has seen to being polled again.
+    /// It could go on at once, and has arranged to be polled again.
     Yield,
-    /// It could go on, but its pace does not allow it yet.
+    /// It could go on, but pacing holds it.
     Held,
 }
 
@@ -80,18 +81,18 @@ pub(crate) struct Flow {
     held: Held,
     chooser: Chooser,
     engine: Engine,
-    /// Bytes that may still be taken; `u64::MAX` if the end of the stream is the end.
+    /// Bytes that may still be taken; `u64::MAX` if the end of the stream is the boundary.
     remaining_bytes: u64,
     taken_bytes: u64,
     written_bytes: u64,
-    /// Bytes that the kernel has handed on by itself: neither taken nor written here.
+    /// Bytes that the kernel forwarded: neither taken nor written here.
     forwarded_bytes: u64,
     forwarded_by: Engine,
     prefix_sent_bytes: usize,
     at_end_of_stream: bool,
     pass_end: bool,
     ended: Option<Ended>,
-    /// What came from the sender behind the agreed end.
+    /// Bytes of the sender's beyond the boundary.
     surplus: Vec<u8>,
     /// Read once without waiting for readiness.
     look_anyway: bool,
@@ -103,9 +104,9 @@ pub(crate) struct Flow {
     ended_early: bool,
     copy_counted: bool,
     pipe_counted: bool,
-    /// How it is paced, if it is.
+    /// Its pacing, if any.
     turn: Option<Box<Turn>>,
-    /// What may wait at the sender's connection, if that may grow.
+    /// The limit on the sender's receive window, if that may grow.
     unread: Option<Box<UnreadWindow>>,
 }
 
@@ -148,7 +149,7 @@ impl Flow {
         }
     }
 
-    /// What may wait at the sender's connection from now on.
+    /// Sets what may queue at the sender's connection.
     pub(crate) fn set_unread(&mut self, limit: UnreadLimit) {
         self.unread = limit.may_grow().then(|| Box::new(UnreadWindow::new(limit)));
     }
@@ -177,17 +178,17 @@ impl Flow {
         self.pass_end = pass_end;
     }
 
-    /// Whether a poll ends after one burst, as if no more were there: for somebody who has other plans for the rest.
+    /// Ends each poll after one burst, as if no more were there, so that the caller decides about the rest.
     pub(crate) fn set_burst_by_burst(&mut self, burst_by_burst: bool) {
         self.burst_by_burst = burst_by_burst;
     }
 
-    /// Lets another engine have what comes.
+    /// Changes the engine for what follows.
     pub(crate) fn set_choice(&mut self, choice: Choice) {
         (self.chooser, _) = Chooser::new(choice, None, false);
     }
 
-    /// Takes note of what the kernel has handed on by itself.
+    /// Records what the kernel has forwarded.
     pub(crate) fn set_forwarded_bytes(&mut self, bytes: u64) {
         if self.remaining_bytes != u64::MAX {
             self.remaining_bytes -= bytes - self.forwarded_bytes;
@@ -198,22 +199,22 @@ impl Flow {
         self.forwarded_bytes = bytes;
     }
 
-    /// Bytes that the kernel has handed on by itself, as far as they were noted.
+    /// Bytes recorded as forwarded by the kernel.
     pub(crate) fn forwarded_bytes(&self) -> u64 {
         self.forwarded_bytes
     }
 
-    /// Bytes that are to come from the sender yet; `u64::MAX` if the end of the stream is the end.
+    /// Bytes still to come from the sender; `u64::MAX` if the end of the stream is the boundary.
     pub(crate) fn remaining_bytes(&self) -> u64 {
         self.remaining_bytes
     }
 
-    /// Whether the sender has closed its side, and everything before was taken.
+    /// Whether the sender has sent its FIN, and everything before it was taken.
     pub(crate) fn is_at_end_of_stream(&self) -> bool {
         self.at_end_of_stream
     }
 
-    /// Bytes of the body written so far, the kernel's included.
+    /// Bytes of the body written so far, including the kernel's.
     pub(crate) fn written_bytes(&self) -> u64 {
         self.written_bytes + self.forwarded_bytes
     }
@@ -233,22 +234,22 @@ impl Flow {
         !matches!(self.held, Held::Nothing)
     }
 
-    /// Whether the end of the stream was read too early, since this was asked last.
+    /// Whether the end of the stream was read too early since the last call.
     pub(crate) fn take_ended_early(&mut self) -> bool {
         std::mem::take(&mut self.ended_early)
     }
 
-    /// All bytes written so far: grows with every sign of life.
+    /// All bytes written so far, a measure of progress.
     pub(crate) fn moved_bytes(&self) -> u64 {
         self.written_bytes() + self.prefix_sent_bytes as u64
     }
 
-    /// Which engine of the kernel's hands on.
+    /// Sets the kernel's engine that forwards.
     pub(crate) fn set_forwarded_by(&mut self, engine: Engine) {
         self.forwarded_by = engine;
     }
 
-    /// The engine in use, or used last; the kernel's if the kernel has handed on most of the bytes.
+    /// The engine in use, or used last; the kernel's if it has forwarded most of the bytes.
     pub(crate) fn engine(&self) -> Engine {
         if self.forwarded_bytes > self.written_bytes {
             return self.forwarded_by;
@@ -260,21 +261,21 @@ impl Flow {
         self.ended.is_some()
     }
 
-    /// Whether everything up to the agreed end has been taken from the sender.
+    /// Whether everything up to the boundary has been taken from the sender.
     pub(crate) fn is_all_taken(&self) -> bool {
         self.remaining_bytes == 0 || self.at_end_of_stream
     }
 
-    /// Whether `copied_bytes` are all bytes up to the agreed end.
+    /// Whether `copied_bytes` are all bytes up to the boundary.
     pub(crate) fn is_copy_complete(&self, copied_bytes: u64) -> bool {
         let until_end_of_stream = self.remaining_bytes == u64::MAX;
         copied_bytes == self.taken_bytes
             && (self.remaining_bytes == 0 || until_end_of_stream && self.at_end_of_stream)
     }
 
-    /// The next poll reads without waiting for readiness. `splice(2)` stops at urgent data and `recv(2)` stops before it,
-    /// with more in the queue and no new event to come (`tcp_read_sock`, `tcp_recvmsg_locked`); a look now and then keeps
-    /// such a connection from standing still.
+    /// Makes the next poll read without waiting for readiness. `splice(2)` stops at urgent data and `recv(2)`
+    /// before it, with more in the queue and no new event (`tcp_read_sock`, `tcp_recvmsg_locked`); an
+    /// occasional read keeps such a connection from stalling.
     pub(crate) fn look_anyway(&mut self) {
         self.look_anyway = true;
     }
@@ -301,7 +302,7 @@ impl Flow {
                         self.note_read(ends.from, self.taken_bytes - before);
                     }
                     Poll::Ready(Err(fault)) => {
-                        // What the caller holds was sent before the sender failed.
+                        // The caller's prefix was sent before the sender failed.
                         let _ = self.send_prefix(ends, false);
                         return Step::Fault(fault);
                     }
@@ -330,7 +331,7 @@ impl Flow {
         }
     }
 
-    /// One burst, if the pace allows it.
+    /// Moves one burst, if pacing allows.
     fn take_paced(
         &mut self,
         cx: &mut Context<'_>,
@@ -343,11 +344,11 @@ impl Flow {
         };
         turn.is_held = false;
         let pacer = ends.splicer.pacer();
-        // Nobody waits for leave who has nothing to move.
+        // Does not ask for a turn without data to move.
         if !self.look_anyway {
             ready!(ends.from.poll_read_ready(cx)).map_err(from_fault("poll"))?;
-            // splice(2) does not say that it has emptied a queue, so the readiness may be of what was moved already. Leave for
-            // nothing would be kept for what comes next, and that would not wait for the worker.
+            // splice(2) does not report an empty queue, so the readiness may be stale. A turn for nothing
+            // would be kept for the next data, which would then not wait for the worker.
             if turn.is_about_to_ask(pacer)
                 && let Err(error) = sys::has_input(ends.from)
             {
@@ -370,28 +371,29 @@ impl Flow {
         taken
     }
 
-    /// So many bytes were taken from the sender.
+    /// Records bytes taken from the sender.
     fn note_pace(&mut self, splicer: &Splicer, bytes: u64) {
         if let Some(turn) = &mut self.turn {
             turn.took(splicer.pacer(), bytes);
         }
     }
 
-    /// So many bytes were taken from the sender by the process; those that the kernel has handed on are known.
+    /// Records bytes that the process took from the sender; those of the kernel are recorded already.
     pub(crate) fn note_read(&mut self, from: &TcpStream, bytes: u64) {
         if let Some(window) = &mut self.unread {
             window.took(from, bytes);
         }
     }
 
-    /// Makes the sender's window larger if it has to be. In how many bytes that is to be asked again; `None`: it does not grow.
+    /// Grows the sender's window if needed. Returns after how many bytes to call it again; `None`: it does
+    /// not grow.
     pub(crate) fn grow_window(&mut self, from: &TcpStream) -> Option<u64> {
         let window = self.unread.as_mut()?;
         window.took(from, 0);
         window.until_look()
     }
 
-    /// What it waits for.
+    /// What the flow waits for.
     fn waiting(&self) -> Step {
         if self.turn.as_ref().is_some_and(|turn| turn.is_held) {
             Step::Held
@@ -400,7 +402,7 @@ impl Flow {
         }
     }
 
-    /// How much of so much room may be filled.
+    /// How much of this room pacing allows to fill.
     fn at_most(&self, room: usize) -> usize {
         let allowed_bytes = self
             .turn
@@ -410,7 +412,7 @@ impl Flow {
         usize::try_from(bytes).map_or(room, |bytes| room.min(bytes))
     }
 
-    /// Everything is written: passes the end on if that is wanted.
+    /// Everything is written: passes the FIN on if requested.
     fn finish(&mut self, ends: &Ends<'_>) -> Step {
         let ended = if self.remaining_bytes == 0 {
             Ended::Bytes
@@ -427,14 +429,14 @@ impl Flow {
         Step::Ended(ended)
     }
 
-    /// It is over: whoever waits for a pace does not wait for this one any more.
+    /// The flow is over: it leaves the pacing queue.
     pub(crate) fn end_pace(&mut self, splicer: &Splicer) {
         if let Some(turn) = &mut self.turn {
             turn.release(splicer.pacer());
         }
     }
 
-    /// Gives the buffer or pipe back to its pool, and forgets the bytes in it.
+    /// Returns the buffer or pipe to its pool, and drops the bytes in it.
     pub(crate) fn release(&mut self, splicer: &Splicer) {
         match std::mem::replace(&mut self.held, Held::Nothing) {
             Held::Nothing => {}
@@ -448,7 +450,7 @@ impl Flow {
         }
     }
 
-    /// The receiver is gone: gives what is held to the local copy, as far as it has not had it, and forgets it.
+    /// The receiver is gone: gives the held bytes that the local copy lacks to it, and drops them.
     pub(crate) fn abandon_receiver(&mut self, splicer: &Splicer, sink: &mut Sink<'_>) {
         if let Held::Pipe(held) = &mut self.held {
             held.skip_copied(splicer);
@@ -459,12 +461,12 @@ impl Flow {
         self.release(splicer);
     }
 
-    /// Whether bytes were taken that do not belong to the splice.
+    /// Whether bytes beyond the boundary were taken.
     pub(crate) fn has_surplus(&self) -> bool {
         !self.surplus.is_empty()
     }
 
-    /// Takes the bytes in flight out, for the owner of the connections.
+    /// Takes the bytes in flight, for the owner of the connections.
     pub(crate) fn hand_over(&mut self, splicer: &Splicer, prefix_bytes: usize) -> HandOver {
         let mut unsent = Vec::new();
         match &mut self.held {

@@ -1,4 +1,4 @@
-//! The local copy of a body: who gets it, how much it got, and what went wrong.
+//! The local copy of a body: its destination, progress and errors.
 
 use crate::Splicer;
 use crate::relay::pipe::Pipe;
@@ -6,19 +6,20 @@ use rustix::io::{Errno, retry_on_intr};
 use std::io;
 use std::os::fd::BorrowedFd;
 
-/// Who gets a copy of the body.
+/// Where a copy of the body goes.
 #[derive(Default)]
 pub enum LocalCopy<'a> {
-    /// Nobody.
+    /// No copy.
     #[default]
     None,
-    /// This function, piece by piece, in order, without gaps.
+    /// To this function, piece by piece, in order, without gaps.
     To(&'a mut dyn FnMut(&[u8])),
-    /// This file, at its offset, which moves on. Writing to it may block the thread for as long as the disk takes.
+    /// To this file, at its offset, which advances. Writing may block the thread for as long as the disk
+    /// takes.
     File(BorrowedFd<'a>),
 }
 
-/// A local copy under way. When its file fails, the copy ends and the transfer goes on.
+/// A local copy in progress. If its file fails, the copy ends and the transfer goes on.
 pub(crate) struct Sink<'a> {
     target: LocalCopy<'a>,
     copied_bytes: u64,
@@ -34,7 +35,7 @@ impl<'a> Sink<'a> {
         }
     }
 
-    /// A sink for those who want no copy.
+    /// A sink for transfers without a copy.
     pub(crate) fn none() -> Sink<'a> {
         Sink::new(LocalCopy::None)
     }
@@ -84,8 +85,8 @@ impl<'a> Sink<'a> {
         }
     }
 
-    /// Takes the next bytes of the body, which are all that `pipe` holds. Gives the number of bytes left in it: more than
-    /// 0 only if the copy failed.
+    /// Takes the next bytes of the body, which are all that `pipe` holds. Returns the bytes left in it: more
+    /// than 0 only if the copy failed.
     pub(crate) fn write_from(&mut self, pipe: &Pipe, mut bytes: usize, splicer: &Splicer) -> usize {
         if let LocalCopy::File(file) = self.target {
             while bytes > 0 {
@@ -95,7 +96,8 @@ impl<'a> Sink<'a> {
                         self.copied_bytes += moved as u64;
                         bytes -= moved;
                     }
-                    // A file that cannot be spliced to, for example one opened with O_APPEND: by way of a buffer.
+                    // A file that cannot be spliced to, such as one opened with O_APPEND, is written through
+                    // a buffer.
                     Err(error) if error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => {
                         break;
                     }
@@ -125,7 +127,7 @@ impl<'a> Sink<'a> {
         bytes
     }
 
-    /// The copy ends here, incomplete.
+    /// Ends the copy, incomplete.
     pub(crate) fn fail(&mut self, error: io::Error) {
         self.fault = Some(error);
     }

@@ -1,4 +1,4 @@
-//! A kernel pipe as a place for bytes between two sockets.
+//! A kernel pipe that holds bytes between two sockets.
 
 use crate::sys;
 use rustix::fd::{AsFd, OwnedFd};
@@ -7,8 +7,8 @@ use rustix::pipe::{PipeFlags, SpliceFlags};
 use std::io;
 use tokio::net::TcpStream;
 
-/// A pipe with less room than this is worth less than a copy buffer. Beyond `fs.pipe-user-pages-soft` the kernel makes
-/// pipes of two pages (`alloc_pipe_info`).
+/// A smaller pipe is worse than a copy buffer. Beyond `fs.pipe-user-pages-soft` the kernel makes pipes of two
+/// pages (`alloc_pipe_info`).
 const USABLE_BYTES_MIN: usize = 64 << 10;
 
 /// Both ends of a pipe.
@@ -20,12 +20,12 @@ pub(crate) struct Pipe {
 }
 
 impl Pipe {
-    /// A new pipe, of `wanted_bytes` if the kernel allows, else of what it gives.
+    /// A new pipe of `wanted_bytes`, or of what the kernel gives instead.
     pub(crate) fn open(wanted_bytes: usize) -> io::Result<Pipe> {
         let (read, write) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
         let size_bytes = match rustix::pipe::fcntl_setpipe_size(&write, wanted_bytes) {
             Ok(size_bytes) => size_bytes,
-            // EPERM: above fs.pipe-max-size or the user's share of pipe memory. What there is may do.
+            // EPERM: above fs.pipe-max-size or the user's limit on pipe memory. The present size may do.
             Err(_) => rustix::pipe::fcntl_getpipe_size(&write)?,
         };
         if size_bytes < USABLE_BYTES_MIN.min(wanted_bytes) {
@@ -40,23 +40,23 @@ impl Pipe {
         })
     }
 
-    /// Its size, which is a bound on the number of its buffers, not of its bytes.
+    /// Its size in bytes, which limits its number of buffers rather than its bytes.
     pub(crate) fn size_bytes(&self) -> usize {
         self.size_bytes as usize
     }
 
-    /// The end to take bytes from, for trying it out.
+    /// The read end, for tests.
     pub(crate) fn reader(&self) -> &OwnedFd {
         &self.read
     }
 
-    /// The end to put bytes into, for trying it out.
+    /// The write end, for tests.
     pub(crate) fn writer(&self) -> &OwnedFd {
         &self.write
     }
 
-    /// Takes up to `bytes_max` from the socket. The pipe must be empty, so that `WouldBlock` can only mean that the
-    /// socket is.
+    /// Takes up to `bytes_max` from the socket. The pipe must be empty: then `WouldBlock` can only mean that
+    /// the socket is.
     #[inline]
     pub(crate) fn fill(&self, from: &TcpStream, bytes_max: usize) -> io::Result<usize> {
         sys::splice_from(from, || {
@@ -65,7 +65,7 @@ impl Pipe {
         })
     }
 
-    /// Gives up to `bytes` of what it holds to the socket.
+    /// Writes up to `bytes` of its content to the socket.
     #[inline]
     pub(crate) fn drain(&self, to: &TcpStream, bytes: usize, more: bool) -> io::Result<usize> {
         let mut flags = SpliceFlags::MOVE | SpliceFlags::NONBLOCK;
@@ -99,7 +99,7 @@ impl Pipe {
         })?)
     }
 
-    /// Writes into it; for trying it out.
+    /// Writes into it, for tests.
     pub(crate) fn write(&self, bytes: &[u8]) -> io::Result<usize> {
         Ok(retry_on_intr(|| rustix::io::write(&self.write, bytes))?)
     }

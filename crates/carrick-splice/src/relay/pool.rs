@@ -12,22 +12,22 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// After the kernel refused a pipe, so many more requests are refused without asking it.
+/// After the kernel has refused a pipe, this many requests are refused without asking it.
 const REQUESTS_BEFORE_RETRY: u32 = 64;
 
-/// Bounds on what one [`Splicer`] holds.
+/// Limits of one [`Splicer`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PoolLimits {
-    /// Pipes open at a time; beyond, transfers copy. Each is two descriptors.
+    /// Pipes open at a time; beyond that, transfers copy. Each takes two descriptors.
     pub pipes_max: usize,
-    /// Unused pipes that are kept.
+    /// Unused pipes kept.
     pub pipes_idle_max: usize,
-    /// Size asked of each pipe, in bytes. It bounds the number of pieces of memory that a pipe holds, one per 4 KB, rather
-    /// than the bytes. The kernel may give less: `fs.pipe-max-size`, `fs.pipe-user-pages-soft`.
+    /// Requested size of each pipe, in bytes. It limits the number of memory pieces in a pipe, one per 4 KB,
+    /// rather than the bytes. The kernel may give less: `fs.pipe-max-size`, `fs.pipe-user-pages-soft`.
     pub pipe_bytes: usize,
     /// Size of each copy buffer, in bytes.
     pub copy_buffer_bytes: usize,
-    /// Unused copy buffers that are kept.
+    /// Unused copy buffers kept.
     pub buffers_idle_max: usize,
 }
 
@@ -36,7 +36,7 @@ impl Default for PoolLimits {
         PoolLimits {
             pipes_max: 2048,
             pipes_idle_max: 64,
-            // From 128 KB to 1 MB no difference in requests/s or CPU time stood out from the noise of a busy machine; a
+            // From 128 KB to 1 MB, requests/s and CPU time did not differ beyond a busy machine's noise; a
             // stalled receiver holds less with a smaller pipe.
             pipe_bytes: 256 << 10,
             // Copying 1 MB cost the process about 430 us with 64 KB, 475 us with 32 KB, 780 us with 16 KB.
@@ -48,8 +48,8 @@ impl Default for PoolLimits {
 
 /// Makes transfers and exchanges, and owns what they share: pipes, buffers, counters. A cheap handle; one per thread.
 ///
-/// What it makes must be polled on a tokio runtime with its I/O and time drivers enabled, the one that the streams belong
-/// to. `SIGPIPE` must be ignored, as Rust programs do from their start: splice(2) knows no `MSG_NOSIGNAL`.
+/// What it makes must be polled on the tokio runtime that the streams belong to, with I/O and time drivers
+/// enabled. `SIGPIPE` must be ignored, as Rust programs do from the start: splice(2) has no `MSG_NOSIGNAL`.
 #[derive(Clone)]
 pub struct Splicer(Rc<Pools>);
 
@@ -108,20 +108,20 @@ impl Splicer {
         }))
     }
 
-    /// Splices that have a pace keep to it from now on; without a pacer none has. Only the first one counts.
+    /// Sets the pacer; without one, no splice is paced. Only the first call counts.
     pub fn set_pacer(&self, pacer: Pacer) {
-        // Who comes later has none of the splices that wait with the first one.
+        // A second pacer would not know the splices that wait at the first.
         let _ = self.0.pacer.set(pacer);
     }
 
-    /// Who sees to the pace of its splices.
+    /// The pacer of its splices.
     #[must_use]
     pub fn pacer(&self) -> Option<&Pacer> {
         self.0.pacer.get()
     }
 
-    /// What the splices hold in the kernel whose receivers take next to nothing, for a second or longer. To be asked now and then: it takes
-    /// two system calls for each.
+    /// What splices hold in the kernel if their receivers have taken next to nothing for a second or longer.
+    /// To be called periodically: costs two system calls per such splice.
     #[must_use]
     pub fn stalled(&self, now: Instant) -> Stalled {
         let stalled = self.0.stalls.look(now, stalls::held_bytes);
@@ -130,9 +130,9 @@ impl Splicer {
         stalled
     }
 
-    /// Ends those that have been stalled for the longest time ([`Ended::Stalled`](crate::Ended::Stalled),
-    /// [`ExchangeEnd::Stalled`](crate::ExchangeEnd::Stalled)), so that so many bytes are free, of what [`stalled`](Splicer::stalled) has
-    /// told last. How many.
+    /// Ends the longest stalled splices ([`Ended::Stalled`](crate::Ended::Stalled),
+    /// [`ExchangeEnd::Stalled`](crate::ExchangeEnd::Stalled)) until this many bytes are free, by the last
+    /// result of [`stalled`](Splicer::stalled). Returns how many.
     pub fn end_stalled(&self, bytes: u64) -> u64 {
         let ended = self.0.stalls.end_oldest(bytes);
         self.0.counters.stalled_ends.add(ended);
@@ -144,13 +144,13 @@ impl Splicer {
         &self.0.stalls
     }
 
-    /// What this splicer did so far.
+    /// The counters of this splicer.
     #[must_use]
     pub fn counters(&self) -> &Counters {
         &self.0.counters
     }
 
-    /// The bounds that it was made with.
+    /// The limits that it was made with.
     #[must_use]
     pub fn limits(&self) -> &PoolLimits {
         &self.0.limits
@@ -172,7 +172,7 @@ impl Splicer {
         self.0.packet.engine()
     }
 
-    /// An empty pipe, if one can be had.
+    /// An empty pipe, if available.
     pub(crate) fn take_pipe(&self) -> Option<Pipe> {
         let pools = &*self.0;
         if let Some(pipe) = pools.pipes.borrow_mut().pop() {
@@ -211,8 +211,7 @@ impl Splicer {
         }
     }
 
-    /// Gives a pipe back. Only one that is known to be empty is used again: what is left in it would surface in
-    /// somebody else's connection.
+    /// Returns a pipe. Only an empty one is reused: leftover bytes would surface in another connection.
     pub(crate) fn put_pipe(&self, pipe: Pipe, left_bytes: usize) {
         let pools = &*self.0;
         let mut pipes = pools.pipes.borrow_mut();
@@ -242,14 +241,14 @@ impl Splicer {
         }
     }
 
-    /// Gives a copy buffer back, or one that [`shrink`](Splicer::shrink) made.
+    /// Returns a copy buffer, or one that [`shrink`](Splicer::shrink) made.
     #[inline]
     pub(crate) fn put_buffer(&self, buffer: Box<[u8]>) {
         self.0.counters.buffers_in_use.sub(1);
         self.pool_buffer(buffer);
     }
 
-    /// A buffer of just the size of `bytes` in place of `buffer`, which goes back to the pool.
+    /// A buffer just large enough for `bytes`, in place of `buffer`, which returns to the pool.
     pub(crate) fn shrink(&self, buffer: &mut Box<[u8]>, bytes: std::ops::Range<usize>) {
         let small = Box::from(&buffer[bytes]);
         self.pool_buffer(std::mem::replace(buffer, small));

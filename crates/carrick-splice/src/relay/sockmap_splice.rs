@@ -1,6 +1,7 @@
-//! The part of a splice that is in the kernel's hands: when the process has to help, and how the kernel lets go.
+//! The kernel's part of a splice with the engine `socket`: when the process has to help, and how the kernel
+//! lets go.
 //!
-//! docs/internals/socket-engine.md says why the order of things is what it is.
+//! docs/internals/socket-engine.md explains the order of steps.
 
 use crate::engine::sockmap::joint::{Joint, Refusal, Ways, is_closed};
 use crate::relay::flow::{Ends, Flow, KernelPart};
@@ -14,21 +15,21 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-/// How often the process looks whether the receiver's TCP has taken the kernel's backlog. Only while it waits for that: no
-/// event tells.
+/// How often the process checks whether the receiver's TCP has taken the kernel's backlog, while it waits for
+/// that: no event reports it.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
-/// So many times it looks at once before that, each time letting others have the processor: mostly the worker of the kernel
-/// that it waits for needs but microseconds.
+/// Immediate checks before that, each yielding the processor: the kernel worker it waits for usually needs
+/// only microseconds.
 const LOOKS_AT_ONCE: u32 = 8;
 
-/// Leaving waits for what is on its way inside the kernel: for a worker of the kernel, not for a peer. So many times
-/// [`LOOK_AGAIN`], a second in all; longer takes only a machine without memory. (Not by the clock: the process may have been stopped
-/// meanwhile.)
+/// Leaving waits for data in flight inside the kernel: for a kernel worker, not for a peer. This many times
+/// [`LOOK_AGAIN`], a second in all; only a machine without memory takes longer. (Not by the clock, since the
+/// process may have been stopped meanwhile.)
 const LEAVE_WAITS_MAX: u32 = 1000;
 
-/// The two sockets, and what is known of each direction. Directions and sockets are numbered alike: direction 0 is from
-/// socket 0 to socket 1. A splice one way has this one only.
+/// The two sockets, and the state of each direction. Direction 0 is from socket 0 to socket 1. A one-way
+/// splice has this one only.
 pub(crate) struct SockmapSplice {
     joint: Joint,
     ways: Vec<Way>,
@@ -43,37 +44,38 @@ pub(crate) struct SockmapSplice {
 /// One direction.
 #[derive(Default)]
 struct Way {
-    /// What the flow had taken and written when the kernel got a part in it.
+    /// What the flow had taken and written when the kernel joined in.
     taken_before: u64,
     relayed_before: u64,
-    /// What an earlier splice in the kernel had forwarded.
+    /// What an earlier kernel splice had forwarded.
     forwarded_before: u64,
-    /// What had been left to the process before the kernel was let.
+    /// What had been left to the process before the kernel might forward.
     passed_at_first: u64,
-    /// The receiver's TCP has everything that the kernel forwarded, and it forwards nothing meanwhile.
+    /// The receiver's TCP has everything that the kernel forwarded, and forwarding is off.
     is_drained: bool,
-    /// Whether the end of the stream was passed on.
+    /// The FIN was passed on.
     is_end_passed: bool,
     counted_bytes: u64,
     /// The sender's socket is being taken out; `waits` when that began.
     letting_go: Option<u32>,
 }
 
-/// Whether the process may touch a direction now.
+/// Whether the process may work on a direction now.
 pub(crate) enum Gate {
-    /// It may: nothing can be overtaken.
+    /// It may: no data can be overtaken.
     Open,
-    /// There is nothing for it to do.
+    /// It has nothing to do.
     Quiet,
-    /// There may be something, but the receiver must take the kernel's backlog first. It is looked at again.
+    /// It may have something to do, but the receiver must take the kernel's backlog first. It is checked
+    /// again.
     Wait,
     /// A connection failed.
     Fault(Fault),
 }
 
 impl SockmapSplice {
-    /// Puts two connections into the kernel's hands. There is one flow for each direction that it is to hand on. `Ok(None)` if
-    /// bytes came in just now: relay them and try again.
+    /// Gives two connections to the kernel, with one flow for each direction to forward. `Ok(None)` if data
+    /// arrived just now: relay it and try again.
     pub(crate) fn join(
         splicer: &Splicer,
         sockets: [&TcpStream; 2],
@@ -99,13 +101,13 @@ impl SockmapSplice {
         };
         let joint = Joint::new(engine, sockets, extent, label, pace)?;
         let ways = flows.iter_mut().map(|flow| {
-            // What came in between is looked at by the program when somebody reads.
+            // The program sees data that arrived meanwhile when the socket is read.
             flow.look_anyway();
             Way {
                 taken_before: flow.taken_bytes(),
                 relayed_before: flow.relayed_bytes(),
                 forwarded_before: flow.forwarded_bytes(),
-                // One way, the kernel has begun.
+                // One way, the kernel has begun already.
                 is_drained: extent == Ways::Both,
                 ..Way::default()
             }
@@ -120,7 +122,7 @@ impl SockmapSplice {
         }))
     }
 
-    /// The kernel's part in the direction from `side`, as long as it has one.
+    /// The kernel's part in the direction from `side`, while it has one.
     pub(crate) fn part(&self, side: usize) -> Option<KernelPart<'_>> {
         self.joint.is_in_map(side).then(|| KernelPart {
             joint: &self.joint,
@@ -129,8 +131,8 @@ impl SockmapSplice {
         })
     }
 
-    /// To be called before the process looks at what the kernel has done: sees to being polled again for what only the kernel
-    /// knows.
+    /// Arranges to be polled for what only the kernel knows. Called before the process looks at what the
+    /// kernel has done.
     pub(crate) fn listen(&mut self, cx: &mut Context<'_>) {
         if !self.joint.listen(cx) {
             self.look_again(cx);
@@ -167,7 +169,7 @@ impl SockmapSplice {
                     break;
                 }
                 match sys::has_input(from) {
-                    // The readiness is gone with that: look whether it came back.
+                    // That cleared the readiness: check whether it came back.
                     Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                     // What tells of an error tells once.
                     Err(error) => return Gate::Fault(fault(Side::From, "recv", error)),
@@ -190,7 +192,8 @@ impl SockmapSplice {
         }
     }
 
-    /// Tells the kernel how far the process has come in this direction, and the flow what the kernel has done.
+    /// Tells the kernel how far the process has come in this direction, and the flow what the kernel has
+    /// done.
     pub(crate) fn settle(&mut self, side: usize, flow: &mut Flow, counters: &Counters) {
         let way = &mut self.ways[side];
         if self.joint.is_in_map(side) {
@@ -203,7 +206,7 @@ impl SockmapSplice {
         self.count(side, flow, counters);
     }
 
-    /// Takes note of what the kernel has handed on.
+    /// Records what the kernel has forwarded.
     pub(crate) fn count(&mut self, side: usize, flow: &mut Flow, counters: &Counters) {
         let way = &mut self.ways[side];
         let forwarded = self.joint.forwarded_bytes(side);
@@ -218,7 +221,8 @@ impl SockmapSplice {
         flow.set_forwarded_bytes(way.forwarded_before + forwarded);
     }
 
-    /// Takes note of what the kernel has handed on, and sees to being polled when it is so much that the sender's window may have to grow.
+    /// Records what the kernel has forwarded, and arranges to be polled when the sender's window may have to
+    /// grow.
     pub(crate) fn watch_window(
         &mut self,
         side: usize,
@@ -233,12 +237,13 @@ impl SockmapSplice {
             .set_look_bytes(side, more.map(|more| forwarded + more));
     }
 
-    /// Bytes from this side that the kernel had handed on when it got a part in it.
+    /// Bytes from this side that the kernel had forwarded when it joined in.
     pub(crate) fn forwarded_before(&self, side: usize) -> u64 {
         self.ways[side].forwarded_before
     }
 
-    /// Lets the kernel hand on what comes from this side; false if it never can, because one socket is not there.
+    /// Lets the kernel forward what comes from this side; false if it never can, because one socket is not
+    /// there.
     pub(crate) fn allow(&mut self, side: usize) -> bool {
         if self.joint.is_whole() && !self.joint.is_redirecting(side) {
             self.ways[side].passed_at_first = self.joint.passed_bytes(side);
@@ -247,7 +252,8 @@ impl SockmapSplice {
         self.joint.is_whole()
     }
 
-    /// The end of the stream was read too early: is what the kernel held for the process lost, or is it still to come?
+    /// The end of the stream was read too early: a fault if what the kernel held for the process is lost
+    /// rather than still to come.
     pub(crate) fn early_end(&mut self, cx: &mut Context<'_>, from: &TcpStream) -> Option<Fault> {
         if is_closed(from) {
             return Some(lost(Side::From, from));
@@ -256,12 +262,12 @@ impl SockmapSplice {
         None
     }
 
-    /// What is longer, without an answer, is left to the process.
+    /// Leaves longer runs without an answer to the process.
     pub(crate) fn leave_runs_to_the_process(&self, bytes_max: u64) {
         self.joint.set_run_bytes_max(bytes_max);
     }
 
-    /// Whether the process had to relay something since the kernel began to.
+    /// Whether the process has relayed anything since the kernel began.
     pub(crate) fn needs_help(&self) -> bool {
         let joint = &self.joint;
         self.ways.iter().enumerate().any(|(side, way)| {
@@ -269,13 +275,13 @@ impl SockmapSplice {
         })
     }
 
-    /// Whether nothing is on its way inside the kernel.
+    /// Whether nothing is in flight inside the kernel.
     pub(crate) fn is_idle(&self, sockets: [&TcpStream; 2]) -> bool {
         matches!(self.backlog_bytes(sockets), None | Some(0))
     }
 
-    /// Whether there is nothing for the process to do until it is told: both directions go through the kernel, and what it has
-    /// left to the process is relayed.
+    /// Whether the process has nothing to do until it is woken: both directions go through the kernel, and
+    /// what it left to the process is relayed.
     pub(crate) fn may_sleep(&self, flows: [&Flow; 2]) -> bool {
         self.joint.is_whole()
             && flows
@@ -292,12 +298,13 @@ impl SockmapSplice {
                 })
     }
 
-    /// The process is to be woken from now on. Afterwards it looks whether it [may sleep](SockmapSplice::may_sleep).
+    /// Asks for wake-ups from now on. Afterwards, check whether the process [may
+    /// sleep](SockmapSplice::may_sleep).
     pub(crate) fn sleep(&mut self, connections: [BorrowedFd<'_>; 2]) -> io::Result<bool> {
         self.joint.sleep(connections)
     }
 
-    /// Whether the process is to wake up.
+    /// Whether the process must wake up.
     pub(crate) fn poll_woken(&self, cx: &mut Context<'_>) -> Poll<()> {
         self.joint.poll_woken(cx)
     }
@@ -319,13 +326,13 @@ impl SockmapSplice {
         self.ways[side].is_end_passed = true;
     }
 
-    /// Whether a socket is being taken out, and nothing may be read from it.
+    /// Whether a socket is being taken out, so that nothing may be read from it.
     pub(crate) fn is_letting_go(&self, side: usize) -> bool {
         self.joint.is_leaving(side)
     }
 
-    /// Takes a socket out of the kernel's hands: what it receives goes through the process from then on. Nothing may wait for
-    /// this socket's own TCP. While it is pending, it is to be called again, before anything is read.
+    /// Takes a socket back from the kernel: the process relays what it receives from then on. Nothing may
+    /// wait for this socket's own TCP. While it is pending, call it again before anything is read.
     pub(crate) fn poll_let_go(
         &mut self,
         cx: &mut Context<'_>,
@@ -346,16 +353,16 @@ impl SockmapSplice {
                     side,
                     taken_before,
                 }),
-                // Nothing that the process holds is written by splice(2) while the kernel has a part.
+                // The process does not write with splice(2) while the kernel has a part.
                 is_from_owed: false,
             };
-            // No more than is there now: a fast sender might go on for ever.
+            // No more than is there now: a fast sender could go on forever.
             let left = joint.passed_bytes(side) - (flow.taken_bytes() - taken_before);
             flow.take_at_once(&ends, left)?;
             Ok(flow.taken_bytes() - taken_before)
         })?;
         let Some(sheltered) = taken_out else {
-            // That the shelter is another one's has an end by itself.
+            // Another socket leaves the shelter by itself.
             if self.joint.is_leaving(side) {
                 let began = *self.ways[side].letting_go.get_or_insert_with(|| {
                     self.looks = 0;
@@ -372,14 +379,14 @@ impl SockmapSplice {
         };
         self.looks = 0;
         flow.hold_more(splicer, &sheltered);
-        // The kernel's backlog goes first; and splice(2) may be used again, once nothing is held.
+        // The kernel's backlog goes first; splice(2) may be used again once nothing is held.
         self.ways[side].is_drained = false;
         flow.set_choice(Choice::Auto);
         self.count(side, flow, splicer.counters());
         Poll::Ready(Ok(()))
     }
 
-    /// Bytes of both directions that are on their way inside the kernel; `None` if a connection is gone.
+    /// Bytes of both directions in flight inside the kernel; `None` if a connection is gone.
     pub(crate) fn backlog_bytes(&self, sockets: [&TcpStream; 2]) -> Option<u64> {
         let mut sum = 0;
         for (side, way) in self.ways.iter().enumerate() {
@@ -397,8 +404,9 @@ impl SockmapSplice {
         }
     }
 
-    /// Takes the connections out of the kernel's hands, with everything that it held for the process. If it does not let go in
-    /// time, the connections are broken visibly rather than left with a gap, and this says so. It may be given up and called again.
+    /// Takes the connections back from the kernel, with everything it held for the process. If it does not
+    /// let go in time, the connections are visibly broken rather than left with a gap, and this returns an
+    /// error. May be dropped and called again.
     pub(crate) fn poll_leave(
         &mut self,
         cx: &mut Context<'_>,
@@ -409,13 +417,13 @@ impl SockmapSplice {
         if self.leaving.is_none() {
             self.stop(sockets);
             for (side, flow) in flows.iter_mut().enumerate() {
-                // Before anything is taken: it tells where the agreed end is.
+                // Before anything is taken: it tells where the boundary is.
                 self.count(side, flow, splicer.counters());
             }
             self.looks = 0;
         }
         let began = *self.leaving.get_or_insert(self.waits);
-        // What the kernel had for a connection that is gone is gone with it.
+        // What the kernel held for a closed connection is gone with it.
         let is_drained = matches!(self.backlog_bytes(sockets), None | Some(0));
         if !is_drained && self.waits - began < LEAVE_WAITS_MAX {
             self.look_again(cx);
@@ -443,7 +451,7 @@ impl SockmapSplice {
         splicer: &Splicer,
     ) -> Poll<bool> {
         for (side, flow) in flows.iter_mut().enumerate() {
-            // After the end of the stream there is nothing to come.
+            // Nothing follows the end of the stream.
             let is_to_go = self.is_in_map(side) && !flow.is_at_end_of_stream();
             if is_to_go || self.is_letting_go(side) {
                 let ends = [sockets[side], sockets[1 - side]];
@@ -476,7 +484,7 @@ impl SockmapSplice {
         }
     }
 
-    /// Counts what is left to be counted.
+    /// Counts the rest.
     pub(crate) fn finish(&mut self, flows: &mut [&mut Flow], counters: &Counters) {
         for (side, flow) in flows.iter_mut().enumerate() {
             self.count(side, flow, counters);
@@ -487,7 +495,7 @@ impl SockmapSplice {
     }
 }
 
-/// Whether nothing waits at either socket. If something does, it is looked at.
+/// Whether nothing waits at either socket. If something does, it is read.
 fn is_quiet(sockets: [&TcpStream; 2], flows: &mut [&mut Flow]) -> Result<bool, Refusal> {
     for (side, socket) in sockets.into_iter().enumerate() {
         match sys::peek_anyway(socket) {
@@ -508,7 +516,7 @@ fn fault(side: Side, call: &'static str, source: io::Error) -> Fault {
     Fault { side, call, source }
 }
 
-/// The fault of a connection that is gone.
+/// The fault of a closed connection.
 fn lost(side: Side, stream: &TcpStream) -> Fault {
     let source = match stream.take_error() {
         Ok(Some(error)) | Err(error) => error,

@@ -1,4 +1,5 @@
-//! Splices whose receiver takes nothing: what they make the kernel hold, and which of them end when that is too much.
+//! Splices whose receiver takes nothing: how much kernel memory they hold, and which of them end when that is
+//! too much.
 
 #[cfg(test)]
 mod tests;
@@ -12,10 +13,11 @@ use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 use tokio::net::TcpStream;
 
-/// A splice that waits for its receiver and has moved next to nothing for so long is stalled.
+/// A splice is stalled if it waits for its receiver and has moved next to nothing for this long.
 const STALLED_AFTER: Duration = Duration::from_secs(1);
 
-/// Less than this is next to nothing: a receiver that takes a little now and then is stalled all the same, but not for long.
+/// Less than this is next to nothing: a receiver that takes a little now and then still counts as stalled,
+/// but not for long.
 const PROGRESS_BYTES: u64 = 16 << 10;
 
 /// The splices of one thread that have waited for their receiver.
@@ -24,12 +26,12 @@ pub(crate) struct Stalls {
     entries: Rc<RefCell<Slab<Rc<Entry>>>>,
 }
 
-/// What stalled splices hold, as it was seen last.
+/// What stalled splices held when last checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Stalled {
-    /// How many there are.
+    /// How many splices.
     pub splices: u64,
-    /// Bytes of the kernel's memory: what has come from their senders, and what has not gone to their receivers.
+    /// Bytes of kernel memory: received from their senders, and not yet sent to their receivers.
     pub bytes: u64,
 }
 
@@ -39,9 +41,9 @@ struct Entry {
     waits: Cell<bool>,
     is_ended: Cell<bool>,
     waker: RefCell<Option<Waker>>,
-    /// What had moved when something had, and when that was seen.
+    /// Bytes moved at the last progress, and when that was seen.
     seen: Cell<(u64, Instant)>,
-    /// What it holds, if it is stalled.
+    /// Bytes it holds, if it is stalled.
     held_bytes: Cell<u64>,
 }
 
@@ -53,7 +55,7 @@ pub(crate) struct Stall {
 }
 
 impl Stalls {
-    /// Looks at all of them.
+    /// Checks all of them.
     pub(crate) fn look(&self, now: Instant, held: impl Fn([RawFd; 2]) -> u64) -> Stalled {
         let mut stalled = Stalled::default();
         for (_, entry) in &*self.entries.borrow() {
@@ -63,7 +65,7 @@ impl Stalls {
             if !entry.waits.get() || moved_bytes >= PROGRESS_BYTES {
                 entry.seen.set((entry.moved_bytes.get(), now));
             } else if now.saturating_duration_since(since) >= STALLED_AFTER {
-                // One that holds nothing as far as it is known holds something all the same.
+                // One that appears to hold nothing still holds something.
                 let bytes = held(entry.sockets.get()).max(1);
                 entry.held_bytes.set(bytes);
                 stalled.splices += 1;
@@ -73,7 +75,7 @@ impl Stalls {
         stalled
     }
 
-    /// Ends those that have been stalled for the longest time, until so many bytes are free. How many were ended.
+    /// Ends the longest stalled splices until this many bytes are free. Returns how many.
     pub(crate) fn end_oldest(&self, bytes: u64) -> u64 {
         let mut stalled: Vec<Rc<Entry>> = (self.entries.borrow().iter())
             .filter(|(_, entry)| entry.held_bytes.get() > 0 && !entry.is_ended.get())
@@ -97,7 +99,7 @@ impl Stalls {
 }
 
 impl Stall {
-    /// Takes note of where a poll has left a splice. It is among them as soon as it has waited for its receiver once.
+    /// Records where a poll has left a splice. It is added once it has waited for its receiver.
     pub(crate) fn note(
         stall: &mut Option<Box<Stall>>,
         stalls: &Stalls,
@@ -144,7 +146,7 @@ impl Stall {
         }
     }
 
-    /// Whether it has to end, since too much is held by those that are stalled.
+    /// Whether it must end, since stalled splices hold too much.
     pub(crate) fn is_ended(stall: &Option<Box<Stall>>) -> bool {
         stall
             .as_ref()
@@ -163,7 +165,7 @@ pub(crate) fn descriptors(one: &TcpStream, other: &TcpStream) -> [RawFd; 2] {
     [one.as_raw_fd(), other.as_raw_fd()]
 }
 
-/// What two connections hold in the kernel, both ways.
+/// What two connections hold in the kernel, in both directions.
 pub(crate) fn held_bytes(sockets: [RawFd; 2]) -> u64 {
     sockets.iter().map(|socket| tcp::held_bytes(*socket)).sum()
 }

@@ -1,4 +1,4 @@
-//! What a waiting splice watches besides its bytes: the clock, and connections that nobody reads at the moment.
+//! What a waiting splice watches besides its bytes: the clock, and connections that are not being read.
 
 use crate::{Ended, Leg, sys};
 use std::future::Future;
@@ -13,32 +13,32 @@ use tokio::time::{Instant, Sleep};
 /// The least rate at which bytes must move.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RateMin {
-    /// Bytes per second that are passed on. A slow sender and a slow receiver count alike.
+    /// Bytes passed on per second. A slow sender and a slow receiver count alike.
     pub bytes_per_second: u64,
-    /// The rate is looked at once per this interval, over this interval. The first one is thus the time of grace.
+    /// The rate is checked once per interval, over that interval. The first interval is thus a grace period.
     pub grace: Duration,
 }
 
-/// The clock is looked at so many times per `idle`.
+/// Checks of the clock per `idle`.
 const TICKS_PER_IDLE: u32 = 4;
 
 /// Far enough to mean never, near enough for every clock.
 const NEVER: Duration = Duration::from_secs(30 * 365 * 86_400);
 
-/// What the clock says.
+/// The result of checking the clock.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Alarm {
     /// The splice is over.
     Ended(Ended),
-    /// Time has passed and nothing has moved in it.
+    /// Time has passed and nothing has moved.
     Quiet,
 }
 
 /// Ends a splice in which too little moves.
 ///
-/// A splice that never waits never touches it. One that waits arms one timer, which is not moved when bytes move: when it
-/// fires, it compares the byte counts. So the cost per byte and per wake-up is nothing, and the price is that the end of
-/// a quiet time is noticed up to a quarter of `idle` late.
+/// A splice that never waits never touches it. One that waits arms one timer, which is not moved when bytes
+/// move: when it fires, it compares byte counts. This costs nothing per byte or wake-up, but idleness is
+/// noticed up to a quarter of `idle` late.
 #[derive(Default)]
 pub(crate) struct Watch(Option<Armed>);
 
@@ -51,7 +51,7 @@ struct Armed {
 }
 
 impl Watch {
-    /// Looks at the clock. `moved_bytes` never goes down.
+    /// Checks the clock. `moved_bytes` never decreases.
     pub(crate) fn poll(
         &mut self,
         cx: &mut Context<'_>,
@@ -120,7 +120,7 @@ impl Armed {
     }
 }
 
-/// When to look next.
+/// When to check next.
 fn next_tick(
     now: Instant,
     quiet_since: Instant,
@@ -134,11 +134,11 @@ fn next_tick(
         Some(rate) => tick.min((window_start + rate.grace.min(NEVER)).max(now)),
         None => tick,
     }
-    // tokio's timers have a resolution of one millisecond; none is shorter.
+    // tokio's timers have a resolution of one millisecond.
     .max(now + Duration::from_millis(1))
 }
 
-/// Watches a connection that nobody reads for being reset. That the peer closed its side is no reason.
+/// Watches a connection that is not being read for a reset. A FIN of the peer's is no reason.
 #[derive(Default)]
 pub(crate) struct ErrorWatch<'a> {
     waiting: Option<Pin<Box<dyn Future<Output = io::Result<Ready>> + 'a>>>,
@@ -152,8 +152,8 @@ impl<'a> ErrorWatch<'a> {
             return Poll::Pending;
         }
         if self.waiting.is_none() {
-            // A reset makes a connection readable. As long as it is not, the reader's slot will do, and nothing need be
-            // allocated.
+            // A reset makes a connection readable. Until it is readable, the reader's slot suffices, without
+            // an allocation.
             match stream.poll_read_ready(cx) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Err(error)) => return Poll::Ready(error),
@@ -177,14 +177,14 @@ impl<'a> ErrorWatch<'a> {
         }
     }
 
-    /// The socket reported an error: which one?
+    /// The error that the socket reported.
     fn judge(&mut self, stream: &TcpStream) -> Poll<io::Error> {
         match stream.take_error() {
             Ok(Some(error)) | Err(error) => Poll::Ready(error),
             Ok(None) if sys::is_hung_up(stream) => {
                 Poll::Ready(io::ErrorKind::ConnectionReset.into())
             }
-            // Readiness for errors is never cleared: listening on would spin.
+            // Readiness for errors is never cleared: polling again would spin.
             Ok(None) => {
                 self.is_deaf = true;
                 Poll::Pending
@@ -214,7 +214,7 @@ impl InputWatch {
             }
             match sys::has_input(stream) {
                 Ok(true) => return Poll::Ready(Ok(())),
-                // It closed its side, which stays so. It can still receive.
+                // The peer has sent its FIN, and can still receive.
                 Ok(false) => self.is_deaf = true,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) => return Poll::Ready(Err(error)),
@@ -223,7 +223,7 @@ impl InputWatch {
         Poll::Pending
     }
 
-    /// Input has been seen and is of no interest any more.
+    /// Stops reporting input.
     pub(crate) fn ignore(&mut self) {
         self.is_deaf = true;
     }

@@ -1,4 +1,4 @@
-//! An array map of the kernel's as memory of this process, shared with the BPF programs.
+//! A BPF array map, mapped into this process and shared with the BPF programs.
 
 use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 use std::os::fd::BorrowedFd;
@@ -38,7 +38,7 @@ impl Mmap {
         Ok(Mmap { start, bytes })
     }
 
-    /// Memory of this process alone, all zero: for what the kernel cannot share here.
+    /// Private zeroed memory, where the kernel cannot share a map.
     #[expect(unsafe_code, reason = "mmap")]
     pub(crate) fn anonymous(bytes: usize) -> std::io::Result<Mmap> {
         let protection = ProtFlags::READ | ProtFlags::WRITE;

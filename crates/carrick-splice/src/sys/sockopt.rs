@@ -1,4 +1,4 @@
-//! Options of sockets that no library has, and those that depend on the kernel's version.
+//! Socket options that no library offers, and those that depend on the kernel's version.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -49,7 +49,7 @@ pub(crate) fn get(socket: BorrowedFd<'_>, level: i32, name: i32) -> io::Result<u
     Ok(u32::from_ne_bytes(value))
 }
 
-/// Reads an option; how many bytes it has.
+/// Reads an option; returns its length.
 #[expect(unsafe_code, reason = "no library has these options")]
 pub(crate) fn get_bytes(
     socket: BorrowedFd<'_>,
@@ -75,17 +75,17 @@ pub(crate) fn get_bytes(
     }
 }
 
-/// Which buffers of a socket somebody has set (`SO_BUF_LOCK`): 1: for what is to be sent, 2: for what has come.
+/// Which buffers of a socket were set by hand (`SO_BUF_LOCK`): 1: send, 2: receive.
 pub(crate) fn buffer_locks(socket: &impl AsFd) -> io::Result<u32> {
     get(socket.as_fd(), libc::SOL_SOCKET, SO_BUF_LOCK)
 }
 
-/// Which of them the kernel is not to change from now on.
+/// Sets which of them the kernel may no longer size.
 pub(crate) fn set_buffer_locks(socket: &impl AsFd, locks: u32) -> io::Result<()> {
     set(socket.as_fd(), libc::SOL_SOCKET, SO_BUF_LOCK, locks)
 }
 
-/// How many bytes must have come before a reader is told (`SO_RCVLOWAT`).
+/// The number of bytes at which a reader is woken (`SO_RCVLOWAT`).
 pub(crate) fn receive_low_water(socket: &impl AsFd) -> io::Result<u32> {
     get(socket.as_fd(), libc::SOL_SOCKET, libc::SO_RCVLOWAT)
 }

@@ -1,10 +1,10 @@
-//! What the kernel tells about one TCP socket: how much it was given, its state, its buffers; and options that no library has.
+//! What the kernel reports of one TCP socket: counts, state, buffers; and options that no library offers.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
 
-/// What the kernel tells: `struct tcp_info`, and zeros where it knows no more.
+/// `struct tcp_info`, with zeros for fields that the kernel lacks.
 pub(crate) type TcpInfo = [u8; 256];
 
 /// Offsets in `struct tcp_info` (linux/tcp.h), which only ever grows at its end.
@@ -29,17 +29,17 @@ const TIMESTAMPS_BYTES: u32 = 12;
 /// The states in which the peer has not closed its side: `TCP_ESTABLISHED`, `TCP_FIN_WAIT1`, `TCP_FIN_WAIT2`.
 const OPEN: [u8; 3] = [1, 4, 5];
 
-/// So often the counts are read again if an acknowledgement came in between.
+/// How often counts are read again if an acknowledgement arrived in between.
 const TRIES: usize = 64;
 
-/// Bytes that the socket's TCP was given to send since it exists, in the unit of the verdict program: acknowledged and
-/// unacknowledged ones. `None` if the connection is gone. Never more than it was; less only while acknowledgements come
-/// faster than one can look.
+/// Bytes written to the socket's TCP over its life, in the unit of the verdict program: acknowledged and
+/// unacknowledged. `None` if the connection is gone. Never too large; too small only while acknowledgements
+/// arrive faster than it can be read.
 pub(crate) fn written_bytes(socket: &impl AsFd) -> io::Result<Option<u64>> {
     Ok(measure(socket)?.map(|(bytes, _)| bytes))
 }
 
-/// The same, exactly, or an error. Nobody may write meanwhile.
+/// The same, exactly, or an error. Nothing may write meanwhile.
 pub(crate) fn base_bytes(socket: &impl AsFd) -> io::Result<u64> {
     match measure(socket)? {
         Some((bytes, true)) => Ok(bytes),
@@ -65,8 +65,8 @@ fn measure(socket: &impl AsFd) -> io::Result<Option<(u64, bool)>> {
     Ok(Some((bytes, false)))
 }
 
-/// Bytes that have been taken out of the socket's queue since it exists, by whomever; `None` if that cannot be told,
-/// because the connection is gone or bytes arrive faster than one can look.
+/// Bytes read from the socket's queue over its life, by any reader; `None` if unknown, because the connection
+/// is gone or bytes arrive faster than it can be read.
 pub(crate) fn consumed_bytes(socket: &impl AsFd) -> io::Result<Option<u64>> {
     for _ in 0..TRIES {
         let before = info(socket)?;
@@ -90,13 +90,13 @@ pub(crate) fn is_closed(socket: &impl AsFd) -> bool {
     info(socket).is_ok_and(|info| info[STATE] == CLOSED)
 }
 
-/// How a connection has fared since it exists.
+/// Statistics of a connection over its life.
 pub(crate) struct ConnectionStatistics {
     /// The smoothed round-trip time in microseconds; 0: never measured.
     pub(crate) rtt_us: u32,
-    /// Segments with data that were sent, those included that were sent again; 0 on kernels before 4.6.
+    /// Data segments sent, retransmissions included; 0 on kernels before 4.6.
     pub(crate) segments: u32,
-    /// Segments that were sent again.
+    /// Segments retransmitted.
     pub(crate) retransmissions: u32,
 }
 
@@ -110,7 +110,8 @@ pub(crate) fn connection_statistics(socket: &impl AsFd) -> io::Result<Connection
     })
 }
 
-/// The shortest round trip of the last minutes (`net.ipv4.tcp_min_rtt_wlen`), `None`: never measured; and bytes that have come.
+/// The shortest round trip of the last minutes (`net.ipv4.tcp_min_rtt_wlen`), `None`: never measured; and
+/// bytes received.
 pub(crate) fn rtt_min_and_received(socket: &impl AsFd) -> io::Result<(Option<Duration>, u64)> {
     let info = info(socket)?;
     // `tcp_min_rtt()` begins with all ones; kernels that do not know it leave zeros.
@@ -128,7 +129,8 @@ pub(crate) fn path_of(socket: &impl AsFd) -> io::Result<(u32, u32)> {
     Ok((word(&info, RTT_US), window))
 }
 
-/// How long segments to the peer may be now, without headers, but with timestamps: so counts the option MSS of a SYN (RFC 6691).
+/// The present limit of segments to the peer, without headers but with timestamps, as the option MSS of a SYN
+/// counts (RFC 6691).
 pub(crate) fn segment_bytes(socket: &impl AsFd) -> io::Result<u32> {
     let info = info(socket)?;
     let has_timestamps = info[OPTIONS] & WITH_TIMESTAMPS != 0;
@@ -190,7 +192,7 @@ pub(crate) fn unacked_bytes(socket: &impl AsFd) -> io::Result<u64> {
     Ok(u64::try_from(bytes).unwrap_or(0))
 }
 
-/// Whether somebody has set the receive buffer's size, so that the kernel does not change it (`SO_BUF_LOCK`).
+/// Whether the receive buffer's size was set by hand, so that the kernel does not tune it (`SO_BUF_LOCK`).
 #[expect(unsafe_code, reason = "no library has this option")]
 pub(crate) fn has_fixed_receive_buffer(socket: &impl AsFd) -> io::Result<bool> {
     /// asm-generic/socket.h and linux/socket.h.
@@ -215,13 +217,13 @@ pub(crate) fn has_fixed_receive_buffer(socket: &impl AsFd) -> io::Result<bool> {
     }
 }
 
-/// Sets the size of the receive buffer beyond what the system allows to everybody. Needs `CAP_NET_ADMIN`.
+/// Sets the receive buffer's size beyond the system's limit. Needs `CAP_NET_ADMIN`.
 pub(crate) fn set_receive_buffer_by_force(socket: &impl AsFd, bytes: usize) -> io::Result<()> {
     let bytes = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
     set_option(socket, libc::SO_RCVBUFFORCE, bytes)
 }
 
-/// Lets what arrives rest in the socket's queue until so many bytes are there (`SO_RCVLOWAT`).
+/// Holds arriving data in the socket's queue until this many bytes are there (`SO_RCVLOWAT`).
 pub(crate) fn set_receive_low_water(socket: &impl AsFd, bytes: i32) -> io::Result<()> {
     set_option(socket, libc::SO_RCVLOWAT, bytes)
 }

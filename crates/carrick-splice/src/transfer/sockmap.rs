@@ -1,4 +1,4 @@
-//! How a transfer gives its connections into the kernel's hands, helps there, and takes them back.
+//! How a transfer gives its connections to the kernel, helps there, and takes them back.
 
 use super::Transfer;
 use crate::engine::sockmap::joint::Refusal;
@@ -8,28 +8,27 @@ use crate::relay::sockmap_splice::{Gate, SockmapSplice};
 use crate::{Choice, Ended, Fault, Reason, Side};
 use std::task::{Context, Poll, ready};
 
-/// Why the kernel is to give the connections back, and so what comes then.
+/// Why the kernel is to return the connections, and what follows.
 pub(super) enum Leaving {
-    /// It could not take one of them: everything goes through the process.
+    /// It could not take one of them: the process relays everything.
     Refused,
-    /// The transfer has ended so.
+    /// The transfer has ended with this result.
     Ended(Ended),
-    /// The owner gets its turn, and may well do something with the connections.
+    /// The owner gets its turn, and may use the connections.
     Pause(Ended),
-    /// What is held goes to the local copy, and what comes, as far as the order allows.
+    /// What is held, and what still comes within the order, goes to the local copy.
     ReceiverFailed(Fault),
 }
 
 impl Transfer<'_> {
-    /// Gives the connections into the kernel's hands, with what waits in the sender's queue. Afterwards there is something new
-    /// to be polled for.
+    /// Gives the connections to the kernel, with what waits in the sender's queue. Afterwards, poll again.
     pub(super) fn join(&mut self) -> Result<(), Fault> {
         let sockets = [self.from, self.to];
         let flows = &mut [&mut self.flow];
         match SockmapSplice::join(&self.splicer, sockets, flows, self.label) {
             Ok(Some(kernel)) => {
                 self.lifecycle.enter(State::InKernel);
-                // What the kernel leaves to the process is copied.
+                // The process copies what the kernel leaves to it.
                 self.flow.set_choice(Choice::Socket);
                 self.flow.set_burst_by_burst(false);
                 self.kernel = Some(Box::new(kernel));
@@ -50,14 +49,15 @@ impl Transfer<'_> {
         self.flow.look_anyway();
     }
 
-    /// Whether the process may work now; if not, where it stands.
+    /// Whether the process may work now; if not, the flow's step.
     pub(super) fn poll_gate(&mut self, cx: &mut Context<'_>) -> Option<Step> {
         let kernel = self.kernel.as_mut()?;
         kernel.listen(cx);
         kernel.watch_window(0, &mut self.flow, self.from, self.splicer.counters());
         match kernel.gate(cx, 0, [self.from, self.to], &self.flow) {
             Gate::Open => {
-                // Looking may have shown the program something. Now it is still: that tells where the agreed end is.
+                // Reading may have shown the program more data. Now it has stopped, which tells where the
+                // boundary is.
                 kernel.count(0, &mut self.flow, self.splicer.counters());
                 None
             }
@@ -67,7 +67,7 @@ impl Transfer<'_> {
         }
     }
 
-    /// After the process worked: the kernel learns of it.
+    /// Reports to the kernel what the process has done.
     pub(super) fn after_flow(&mut self, cx: &mut Context<'_>, step: Step) -> Step {
         let Some(kernel) = self.kernel.as_mut() else {
             return step;
@@ -81,11 +81,11 @@ impl Transfer<'_> {
                 }
             }
             Step::Blocked(Side::From) if !kernel.allow(0) => {
-                // One socket could not be taken: the other one comes back.
+                // The kernel could not take one socket: the other is taken back.
                 self.leaving = Some(Leaving::Refused);
                 step
             }
-            // Whatever comes next from the sender is none of the kernel's business.
+            // The kernel must not forward what the sender sends next.
             Step::Ended(ended) => {
                 self.leaving = Some(Leaving::Ended(ended));
                 step
@@ -94,8 +94,8 @@ impl Transfer<'_> {
         }
     }
 
-    /// Takes the connections back from the kernel, if that was begun. Ready when they are there: with how the transfer stands then, if it
-    /// stands still.
+    /// Takes the connections back from the kernel, if that was begun. Ready when they are back, with the
+    /// transfer's result if it has stopped.
     pub(super) fn poll_come_back(&mut self, cx: &mut Context<'_>) -> Poll<Option<Step>> {
         if self.leaving.is_none() {
             return Poll::Ready(None);
@@ -114,7 +114,7 @@ impl Transfer<'_> {
                 Ok(()) => Step::Ended(ended),
                 Err(fault) => Step::Fault(fault),
             }),
-            // If it does not come back whole, both connections are reset when they are closed.
+            // If it does not come back whole, both connections are reset on close.
             Some(Leaving::Pause(ended)) => {
                 if had_kernel {
                     self.lifecycle.enter(State::Attaching);
@@ -133,7 +133,7 @@ impl Transfer<'_> {
         })
     }
 
-    /// Takes the connections out of the kernel's hands, with everything that it held for the process.
+    /// Takes the connections back from the kernel, with everything that it held for the process.
     pub(super) fn poll_leave_kernel(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Fault>> {
         let sockets = [self.from, self.to];
         let Some(kernel) = self.kernel.as_mut() else {

@@ -1,11 +1,11 @@
-//! A packet filter on one socket, for a moment.
+//! A temporary packet filter on one socket.
 
 use crate::sys::tcp_info::set_option;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
-/// Puts `program` (BPF, of the type socket filter) before the socket. False, and nothing is changed, if somebody else has put
-/// a filter there. Takes the socket's lock: afterwards nothing is under way that did not pass the filter.
+/// Attaches `program` (a BPF socket filter) to the socket. False, without a change, if the socket has another
+/// filter. Takes the socket's lock: afterwards every packet has passed the filter.
 pub(super) fn attach(socket: &impl AsFd, program: BorrowedFd<'_>) -> io::Result<bool> {
     if has_filter(socket) {
         return Ok(false);
@@ -14,7 +14,7 @@ pub(super) fn attach(socket: &impl AsFd, program: BorrowedFd<'_>) -> io::Result<
     Ok(true)
 }
 
-/// Takes it away.
+/// Detaches it.
 pub(super) fn detach(socket: &impl AsFd) -> io::Result<()> {
     set_option(socket, libc::SO_DETACH_FILTER, 0)
 }
@@ -32,6 +32,6 @@ fn has_filter(socket: &impl AsFd) -> bool {
             &raw mut instructions,
         )
     };
-    // A BPF program's instructions are not shown (EACCES).
+    // A BPF program's instructions cannot be read (EACCES).
     outcome != 0 || instructions > 0
 }

@@ -1,4 +1,4 @@
-//! Two sockets in the kernel's hands: their slots in the maps, and what is known of the bytes between them.
+//! Two sockets in the SOCKMAP: their slots, and the bytes between them.
 
 use super::shared::Direction;
 use super::shelter::Shelter;
@@ -15,65 +15,65 @@ use std::sync::atomic::{Ordering::SeqCst, fence};
 use std::task::{Context, Poll};
 use tokio::net::TcpStream;
 
-/// Bytes that may wait for the receiver's TCP in the kernel's queue. They wait for a worker of the kernel only, not for
-/// the receiver to read (see `has_room` in bpf/sockmap/sockmap.bpf.c).
+/// Bytes that may wait for the receiver's TCP in the kernel's queue. They wait for a kernel worker only, not
+/// for the receiver to read (see `has_room` in bpf/sockmap/sockmap.bpf.c).
 const BACKLOG_MAX: u64 = 1 << 20;
 
-/// The receive window that a socket needs, so that it can be stilled: one that is nearly closed asks the program whatever
-/// the low-water mark says (`tcp_epollin_ready`). Several segments of loopback, hundreds of others.
+/// The receive window that a socket needs to be stilled: with a nearly closed one the program runs whatever
+/// the low-water mark (`tcp_epollin_ready`). Several segments on loopback, hundreds elsewhere.
 const WINDOW_MIN: i32 = 256 << 10;
 
-/// So often what was left to the process is taken before the rest is sheltered; once no more than so many bytes are left, that
-/// is enough.
+/// How often what was left to the process is taken before the rest is sheltered; fewer bytes than this need
+/// no further round.
 const TAKES_BEFORE: u32 = 8;
 const FEW_BYTES: u64 = 64 << 10;
 
-/// Why a splice does not go to the kernel.
+/// Why a splice stays with the process.
 #[derive(Debug)]
 pub(crate) enum Refusal {
-    /// As many splices as can be are there already.
+    /// All slots are taken.
     Full,
     /// The connection of this side has failed.
     Broken(usize, Fault),
-    /// The kernel did not take one of the sockets, mostly because its connection is not established any more.
+    /// The kernel did not take one of the sockets, usually because its connection is no longer established.
     Kernel(#[allow(dead_code, reason = "seen when debugging")] io::Error),
 }
 
-/// What the kernel is to hand on.
+/// What the kernel is to forward.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ways {
-    /// What comes from either side.
+    /// Both directions.
     Both,
-    /// What comes from side 0, at most so many bytes. What side 1 receives is none of its business.
+    /// Side 0's bytes, at most this many. Side 1's input is not touched.
     One {
-        /// A piece that goes beyond is left to the process whole.
+        /// A piece that would exceed this is left to the process whole.
         bytes_max: u64,
     },
 }
 
-/// A slot for two sockets. Dropping it takes them out of the kernel's hands, in whatever state they are.
+/// A slot for two sockets. Dropping it removes them from the maps, in whatever state they are.
 pub(crate) struct Joint {
     engine: Arc<SocketEngine>,
     slot: u32,
     cookies: [u64; 2],
-    /// Whose input the program sees.
+    /// The sides whose input the program sees.
     in_map: [bool; 2],
-    /// Whether side 1 is in the map of those that only receive.
+    /// Whether side 1 is in the map `receivers`.
     only_receives: bool,
-    /// How often the process has begun to wait for being woken.
+    /// How often the process has begun to wait.
     waits: u32,
-    /// Whether the program is to wake it, asleep or not.
+    /// Whether the program must wake it, asleep or not.
     is_waiting: bool,
-    /// What had been taken out of each socket's queue when it was put into the map.
+    /// Bytes read from each socket when it was put into the map.
     consumed_before: [Option<u64>; 2],
-    /// Of a socket that is being taken out: where goes what comes meanwhile.
+    /// For a socket that is being taken out: where its input goes meanwhile.
     shelters: [Option<Shelter>; 2],
 }
 
 impl Joint {
-    /// Puts both sockets into the kernel's hands; both ways, it leaves everything to the process yet. Nobody may be writing to
-    /// them. If only one could be put there, the joint is not whole, and
-    /// what the kernel has left to the process must be taken before it is dropped.
+    /// Puts both sockets into the maps. Both ways, everything is left to the process at first. Nothing may
+    /// write to them meanwhile. If only one could be put there, the joint is not whole, and what the kernel
+    /// has left to the process must be taken before it is dropped.
     pub(crate) fn new(
         engine: &Arc<SocketEngine>,
         sockets: [&TcpStream; 2],
@@ -98,13 +98,13 @@ impl Joint {
             Ways::One { bytes_max } => joint.fill_one_way(sockets, bytes_max, pace[0]),
         };
         match filled {
-            // What is dropped here has no socket in the map.
+            // Dropped here, it has no socket in the map.
             Err(error) if !joint.in_map[0] => Err(Refusal::Kernel(error)),
             _ => Ok(joint),
         }
     }
 
-    /// Whether both sockets are in the kernel's hands.
+    /// Whether both sockets are in the maps.
     pub(crate) fn is_whole(&self) -> bool {
         self.in_map == [true, !self.only_receives]
     }
@@ -139,7 +139,7 @@ impl Joint {
         way.begin(tcp_info::base_bytes(to)?, BACKLOG_MAX, bytes_max);
         way.set_only_receives();
         way.set_pace(pace);
-        // Nothing comes the other way. Whoever looks sees that, and not what was there before.
+        // Nothing comes the other way. Clears what an earlier splice left there.
         self.way(1).clear();
         way.set_redirecting(true);
         let descriptor = u64::try_from(to.as_raw_fd()).unwrap_or(u64::MAX);
@@ -177,12 +177,12 @@ impl Joint {
         2 * self.slot + u32::from(side == 1)
     }
 
-    /// What comes from this side.
+    /// The direction from this side.
     fn way(&self, side: usize) -> Direction<'_> {
         self.engine.directions.get(self.index(side))
     }
 
-    /// Bytes from this side that the kernel has handed on.
+    /// Bytes from this side that the kernel has forwarded.
     pub(crate) fn forwarded_bytes(&self, side: usize) -> u64 {
         self.way(side).forwarded_bytes()
     }
@@ -197,48 +197,49 @@ impl Joint {
         self.way(side).has_gap()
     }
 
-    /// Tells the kernel how many of these bytes the process has written to the other side. When it is all of them, the
-    /// kernel goes on.
+    /// Tells the kernel how many of these bytes the process has written to the other side. Once it is all of
+    /// them, the kernel goes on.
     pub(crate) fn set_relayed_bytes(&self, side: usize, bytes: u64) {
         self.way(side).set_relayed_bytes(bytes);
     }
 
-    /// Lets the kernel hand on what comes from this side, or does not.
+    /// Turns forwarding from this side on or off.
     pub(crate) fn set_redirecting(&self, side: usize, redirecting: bool) {
         self.way(side).set_redirecting(redirecting);
     }
 
-    /// Leaves to the process what comes without an answer for so many bytes, either way.
+    /// Leaves runs of more bytes without an answer to the process, in both directions.
     pub(crate) fn set_run_bytes_max(&self, bytes: u64) {
         for side in [0, 1] {
             self.way(side).set_run_bytes_max(bytes);
         }
     }
 
-    /// Wakes the process when so many bytes from this side have been handed on. `None`: whatever their number.
+    /// Wakes the process when this many bytes from this side have been forwarded. `None`: never.
     pub(crate) fn set_look_bytes(&self, side: usize, bytes: Option<u64>) {
         self.way(side).set_look_bytes(bytes.unwrap_or(0));
     }
 
-    /// Whether the kernel may hand on what comes from this side.
+    /// Whether the kernel may forward what comes from this side.
     pub(crate) fn is_redirecting(&self, side: usize) -> bool {
         self.way(side).is_redirecting()
     }
 
-    /// Leaves everything to the process that comes from this side. Afterwards no program is under way that does not know of
-    /// it: setting an option takes the socket's lock.
+    /// Leaves everything from this side to the process. Setting an option takes the socket's lock, so
+    /// afterwards no program runs that does not know.
     pub(crate) fn stop(&self, side: usize, socket: &TcpStream) {
         self.set_redirecting(side, false);
         if self.in_map[side] {
-            // It fails for nothing but a closed descriptor.
+            // It fails only for a closed descriptor.
             let _ = tcp_info::set_receive_low_water(socket, 1);
         }
     }
 
-    /// Bytes from this side that the kernel has handed on and that `receiver`'s TCP does not have yet. `None` if the
-    /// receiver's connection is gone, and they with it.
+    /// Bytes from this side that the kernel has forwarded and `receiver`'s TCP does not have yet. `None` if
+    /// the receiver's connection is gone, and they with it.
     ///
-    /// Exact while nothing more is handed on: after bytes were left to the process, until it has relayed them.
+    /// Exact while nothing more is forwarded: after bytes were left to the process, until it has relayed
+    /// them.
     pub(crate) fn backlog_bytes(
         &self,
         side: usize,
@@ -249,14 +250,14 @@ impl Joint {
         Ok(tcp_info::written_bytes(receiver)?.map(|written| given.saturating_sub(written)))
     }
 
-    /// Whether what this socket receives is still in the kernel's hands.
+    /// Whether the kernel still handles what this socket receives.
     pub(crate) fn is_in_map(&self, side: usize) -> bool {
         self.in_map[side]
     }
 
-    /// From now on the process sleeps: it is woken when something is left to it, or a connection ends or fails. Whoever
-    /// calls this looks afterwards whether something was left to it before ([`passed_bytes`](Joint::passed_bytes)).
-    /// False if there is nobody to wake it.
+    /// Prepares to sleep: the process is woken when something is left to it, or a connection ends or fails.
+    /// The caller then checks whether something was left to it before
+    /// ([`passed_bytes`](Joint::passed_bytes)). False if there is no notifier.
     pub(crate) fn sleep(&mut self, connections: [BorrowedFd<'_>; 2]) -> io::Result<bool> {
         let engine = Arc::clone(&self.engine);
         let Some(notifier) = engine.notifier() else {
@@ -272,11 +273,11 @@ impl Joint {
                 return Err(error);
             }
         }
-        // It may have ended before it could be told.
+        // It may have ended before it was watched.
         Ok(notifier.is_working())
     }
 
-    /// The program is to wake the process from now on.
+    /// The program must wake the process from now on.
     fn wait(&mut self, asleep: bool) {
         self.slot_owner().is_woken.store(false, SeqCst);
         self.waits = self.waits.checked_add(1).unwrap_or(1);
@@ -286,7 +287,7 @@ impl Joint {
             way.set_asleep(asleep);
             way.set_wake(self.waits);
         }
-        // Between this and a look at what the program has done.
+        // A barrier before checking what the program has done.
         fence(SeqCst);
     }
 
@@ -294,7 +295,7 @@ impl Joint {
         &self.engine.slot_owners[self.slot as usize]
     }
 
-    /// Whether there is a reason to wake up. If not, `cx` learns of it.
+    /// Whether there is a reason to wake up. If not, registers `cx`.
     pub(crate) fn poll_woken(&self, cx: &mut Context<'_>) -> Poll<()> {
         let slot_owner = self.slot_owner();
         slot_owner.remember(cx);
@@ -305,8 +306,8 @@ impl Joint {
         }
     }
 
-    /// Sees to `cx` being woken when the kernel hands on the last byte before the agreed end, or loses one: epoll does not
-    /// tell. Whoever calls this looks afterwards whether it has happened before. False if there is nobody to wake it.
+    /// Arranges to wake `cx` when the kernel forwards the last byte before the boundary, or loses one: epoll
+    /// reports neither. The caller then checks whether it has happened before. False if there is no notifier.
     pub(crate) fn listen(&mut self, cx: &mut Context<'_>) -> bool {
         let is_heard = self.engine.notifier().is_some();
         if is_heard {
@@ -337,16 +338,16 @@ impl Joint {
         self.slot_owner().forget();
     }
 
-    /// Takes a socket out of the kernel's hands and gives what came in meanwhile. `None`: a worker of the kernel has something yet, or the
-    /// shelter is another one's; whoever gets that calls this again in a while, and reads nothing from the socket until then.
-    /// `take` takes what the kernel has left to the process until now and tells how many bytes that are since the beginning.
-    /// Nothing may wait for this socket's own TCP.
+    /// Takes a socket out of the map and returns what arrived meanwhile. `None`: a kernel worker still has
+    /// something, or another socket uses the shelter; call again later, and read nothing from the socket
+    /// until then. `take` takes what the kernel has left to the process so far and returns the total number
+    /// of those bytes. Nothing may wait for this socket's own TCP.
     ///
-    /// A socket that leaves the map forgets what was left to the process and not taken (`sk_psock_drop`), and a piece that
-    /// the program looks at in that moment is lost (`sk_psock_verdict_recv`). So from the beginning what comes goes to the
-    /// shelter; and the socket is stilled: with a high low-water mark, what arrives rests in its queue and the program is
-    /// not asked (`tcp_data_ready`), but for an end of stream, which a filter holds back. Setting the mark takes the socket's
-    /// lock, so that afterwards no program is under way that knows of nothing.
+    /// A socket that leaves the map forgets what was left to the process and not taken (`sk_psock_drop`), and
+    /// loses a piece that the program handles at that moment (`sk_psock_verdict_recv`). So its input first
+    /// goes to the shelter; and the socket is stilled: with a high low-water mark, arriving data rests in its
+    /// queue without a call of the program (`tcp_data_ready`), except with a FIN, which a filter drops.
+    /// Setting the mark takes the socket's lock, so afterwards no program runs that does not know.
     pub(crate) fn take_out(
         &mut self,
         side: usize,
@@ -370,9 +371,9 @@ impl Joint {
         self.shelters[side].is_some()
     }
 
-    /// Removes a socket with whatever the kernel has of it.
+    /// Removes a socket with whatever the kernel holds of it.
     pub(crate) fn give_up(&mut self, side: usize) {
-        // Nothing more goes to the shelter; and whatever is in it must not surface in somebody else's connection.
+        // Nothing more goes to the shelter; and what is in it must not surface in another connection.
         self.way(side).leave_shelter();
         self.remove(side);
         if let Some(mut shelter) = self.shelters[side].take() {
@@ -396,12 +397,12 @@ impl Joint {
             return Ok(None);
         }
         if self.in_map[side] {
-            // Reading would take the error that the owner is to find.
+            // Reading would consume the error that the owner is to find.
             if is_closed(socket) {
                 return Err(fault(io::ErrorKind::ConnectionReset.into()));
             }
             if take(self)? != self.passed_bytes(side) {
-                // A worker of the kernel is about to put it into the queue.
+                // A kernel worker is about to put it into the queue.
                 return Ok(None);
             }
             self.leave_map(side, socket).map_err(fault)?;
@@ -413,7 +414,7 @@ impl Joint {
         }
     }
 
-    /// What comes goes to the shelter from now on. False: somebody else has that.
+    /// Sends input to the shelter from now on. False: another socket uses it.
     fn begin_leaving(
         &mut self,
         side: usize,
@@ -426,8 +427,8 @@ impl Joint {
             source,
         };
         self.set_redirecting(side, false);
-        // Most of it first, so that the shelter is needed for a moment only. While a fast sender goes on, more comes meanwhile, but
-        // less each time.
+        // Takes most of it first, so that the shelter is needed only briefly. A fast sender adds more
+        // meanwhile, but less each time.
         for _ in 0..TAKES_BEFORE {
             let taken = take(self)?;
             if self.passed_bytes(side) - taken <= FEW_BYTES {
@@ -442,12 +443,12 @@ impl Joint {
         shelter.make_clean(&engine.sockets).map_err(fault)?;
         let index = shelter.index();
         self.way(side).set_shelter(index);
-        // What is left to the process does not grow any more.
+        // From here on, no more is left to the process.
         tcp_info::set_receive_low_water(socket, 1).map_err(fault)?;
         Ok(true)
     }
 
-    /// Takes a socket out of the map, of which the process has all that was left to it.
+    /// Takes a socket out of the map once the process has everything left to it.
     fn leave_map(&mut self, side: usize, socket: &TcpStream) -> io::Result<()> {
         let room = SockRef::from(socket).recv_buffer_size()?;
         tcp_info::set_receive_low_water(socket, i32::try_from(room).unwrap_or(i32::MAX))?;
@@ -456,7 +457,7 @@ impl Joint {
         if is_filtered {
             filter::detach(socket)?;
         }
-        // Whatever rests in the queue is announced by this. And it takes the lock: what was put into the shelter is counted.
+        // This announces what rests in the queue. And it takes the lock: what went to the shelter is counted.
         tcp_info::set_receive_low_water(socket, 1)?;
         if self.has_gap(side, socket)? {
             let gap = "the kernel lost bytes while the socket was taken out";
@@ -465,7 +466,7 @@ impl Joint {
         Ok(())
     }
 
-    /// Whether bytes have left this socket's queue and came out nowhere.
+    /// Whether bytes have left this socket's queue and are not accounted for.
     fn has_gap(&self, side: usize, socket: &TcpStream) -> io::Result<bool> {
         let way = self.way(side);
         if way.has_gap() {
@@ -475,13 +476,13 @@ impl Joint {
         let consumed = tcp_info::consumed_bytes(socket)?;
         Ok(match (self.consumed_before[side], consumed) {
             (Some(before), Some(after)) => after.wrapping_sub(before) != known,
-            // Of a connection that is gone nobody expects everything.
+            // A closed connection need not be complete.
             _ => false,
         })
     }
 
     fn remove(&mut self, side: usize) {
-        // Both fail only if the socket has left the map by itself, having been closed or reset.
+        // Both fail only if the socket was closed or reset and so left the map.
         let _ = self.engine.sockets.delete(&self.index(side).to_ne_bytes());
         let _ = self.engine.slots.delete(&self.cookies[side].to_ne_bytes());
         self.in_map[side] = false;
@@ -507,8 +508,8 @@ impl Drop for Joint {
     }
 }
 
-/// Sees to a receive buffer of a size at which the socket can be stilled. Setting the low-water mark lets the buffer grow
-/// as far, and the kernel still sizes it by itself (`tcp_set_rcvlowat`).
+/// Ensures a receive buffer large enough for stilling. Setting the low-water mark lets the buffer grow to
+/// that, and the kernel still tunes it (`tcp_set_rcvlowat`).
 fn make_room(socket: &TcpStream) -> io::Result<()> {
     if tcp_info::has_fixed_receive_buffer(socket)?
         && SockRef::from(socket).recv_buffer_size()? < 2 * WINDOW_MIN as usize
@@ -519,7 +520,7 @@ fn make_room(socket: &TcpStream) -> io::Result<()> {
     tcp_info::set_receive_low_water(socket, 1)
 }
 
-/// Whether a connection is gone altogether.
+/// Whether a connection is closed altogether.
 pub(crate) fn is_closed(socket: &TcpStream) -> bool {
     tcp_info::is_closed(socket)
 }

@@ -1,5 +1,5 @@
-//! What can be seen of the splices that are in the kernel, while bytes move: a BPF iterator over the sockets, joined with
-//! the counts of each direction and with the owners' numbers. It takes no lock, and no splice waits for it.
+//! Reads the splices in the kernel while bytes move: a BPF iterator over the sockets, joined with the counts
+//! of each direction and the owners' labels. Takes no lock, and delays no splice.
 
 use super::shared::Direction;
 use super::{SocketEngine, SocketService};
@@ -15,50 +15,51 @@ use std::time::Duration;
 
 skeleton!("live.skel.rs");
 
-/// A splice that is in the kernel, as it stands. Its numbers were read one after the other while bytes moved.
+/// A splice in the kernel. Its numbers were read one after the other while bytes moved.
 #[derive(Debug, Clone)]
 pub struct LiveSplice {
-    /// What its owner gave as [`ExchangeOrder::label`](crate::ExchangeOrder::label).
+    /// The label from [`ExchangeOrder::label`](crate::ExchangeOrder::label).
     pub label: u64,
     /// The connections `a` and `b`; `None`: it has left the kernel already, or is not there yet.
     pub legs: [Option<LiveLeg>; 2],
-    /// From `a` to `b`, and from `b` to `a`. Of a transfer one way, `a` is the sender, and nothing comes from `b`.
+    /// From `a` to `b`, and from `b` to `a`. In a one-way transfer, `a` is the sender, and nothing comes from
+    /// `b`.
     pub directions: [LiveDirection; 2],
 }
 
-/// One connection, as its TCP has it.
+/// The state of one TCP connection.
 #[derive(Debug, Clone, Copy)]
 pub struct LiveLeg {
-    /// Round-trip time, smoothed; `None`: not measured yet.
+    /// Smoothed round-trip time; `None`: not measured yet.
     pub rtt: Option<Duration>,
-    /// How much it varies (mean deviation).
+    /// Its mean deviation.
     pub rtt_variation: Duration,
-    /// Segments that were sent again since the connection exists.
+    /// Segments retransmitted over the connection's life.
     pub retransmissions: u32,
-    /// Segments that may be under way unacknowledged.
+    /// Congestion window, in segments.
     pub congestion_window: u32,
-    /// Bytes that were sent and are not acknowledged.
+    /// Bytes sent and not acknowledged.
     pub in_flight_bytes: u32,
-    /// Bytes that its TCP has and did not send yet.
+    /// Bytes in its TCP and not sent yet.
     pub unsent_bytes: u32,
-    /// Bytes that were received and that neither kernel nor process has taken yet.
+    /// Bytes received and read by neither kernel nor process.
     pub unread_bytes: u32,
-    /// Memory of its send queue, overhead included.
+    /// Memory of its send queue, with overhead.
     pub send_memory_bytes: u32,
-    /// The state of its TCP, by the name that ss(8) gives it in small letters: `established`, `close-wait`, ...
+    /// Its TCP state, in small letters as in ss(8): `established`, `close-wait`, ...
     pub state: &'static str,
 }
 
 /// What came from one connection for the other since the splice is in the kernel.
 #[derive(Debug, Clone, Copy)]
 pub struct LiveDirection {
-    /// Bytes that the kernel has handed on.
+    /// Bytes that the kernel has forwarded.
     pub forwarded_bytes: u64,
-    /// Bytes that the kernel left to the process, and the process has written.
+    /// Bytes left to the process and written by it.
     pub relayed_bytes: u64,
-    /// Bytes that the kernel left to the process, and the process has not written yet.
+    /// Bytes left to the process and not written yet.
     pub waiting_bytes: u64,
-    /// Of the forwarded bytes: those that the receiver's TCP does not have yet. `None`: the receiver has left the kernel.
+    /// Forwarded bytes that the receiver's TCP does not have yet. `None`: the receiver has left the kernel.
     pub backlog_bytes: Option<u64>,
 }
 
@@ -68,8 +69,8 @@ pub(super) struct Live {
 }
 
 impl Live {
-    /// Loads the iterator for each of these maps of sockets, which have their splices at the same slots. Needs the same
-    /// privileges as the engine; reading needs none.
+    /// Loads the iterator for each of these socket maps, whose splices have the same slots. Needs the
+    /// engine's privileges; reading needs none.
     pub(super) fn load(sockets: &[&MapHandle], directions: &MapHandle) -> libbpf_rs::Result<Live> {
         let mut object = MaybeUninit::<OpenObject>::uninit();
         let mut open = skeleton::LiveSkelBuilder::default().open(&mut object)?;
@@ -83,7 +84,7 @@ impl Live {
         })
     }
 
-    /// What the kernel tells now: the legs of each slot.
+    /// The current legs of each slot.
     fn legs(&self) -> io::Result<BTreeMap<u32, [Option<Leg>; 2]>> {
         let mut bytes = Vec::new();
         for link in &self.links {
@@ -101,12 +102,11 @@ impl Live {
 }
 
 impl SocketService {
-    /// The splices that are in the kernel now, with the state of their connections. A splice that comes or goes meanwhile
-    /// may be left out. Needs no privileges. Takes two or three milliseconds with room for 8192 splices, and less than a
-    /// microsecond more for each splice; nothing if there is none.
+    /// The splices in the kernel now, with the state of their connections. One that starts or ends meanwhile
+    /// may be missing. Needs no privileges. Takes two or three milliseconds with room for 8192 splices, plus
+    /// less than a microsecond for each splice; nothing if there is none.
     ///
-    /// # Errors
-    /// The kernel does not tell, and why. (It is no reason not to splice.)
+    /// Why the kernel cannot report them. (Splicing still works.)
     pub fn live(&self) -> io::Result<Vec<LiveSplice>> {
         let Some(engine) = self.engine() else {
             return Ok(Vec::new());
@@ -128,7 +128,7 @@ impl SocketService {
                 continue;
             };
             let splice = LiveSplice::read(engine, slot, slot_owner, legs);
-            // Nobody has it, or somebody else came, of whom half of this may be told.
+            // The slot is free, or has changed hands during the read.
             if SlotOwner::is_there(*stay) && slot_owner.stay() == *stay {
                 splices.push(splice);
             }
@@ -137,7 +137,7 @@ impl SocketService {
     }
 }
 
-/// One leg, and what waits for it.
+/// One leg, and its backlog.
 #[derive(Debug, Clone, Copy)]
 struct Leg {
     leg: LiveLeg,
@@ -199,19 +199,19 @@ impl LiveDirection {
     }
 }
 
-/// The number of 32 bits at `offset`; 0 if there is none.
+/// The 32-bit number at `offset`; 0 if there is none.
 fn word(record: &[u8], offset: usize) -> u32 {
     let bytes = record.get(offset..).and_then(<[u8]>::first_chunk);
     bytes.map_or(0, |bytes| u32::from_ne_bytes(*bytes))
 }
 
-/// The number of 64 bits at `offset`; 0 if there is none.
+/// The 64-bit number at `offset`; 0 if there is none.
 fn number(record: &[u8], offset: usize) -> u64 {
     let bytes = record.get(offset..).and_then(<[u8]>::first_chunk);
     bytes.map_or(0, |bytes| u64::from_ne_bytes(*bytes))
 }
 
-/// net/tcp_states.h. A socket in a map is in one of few of them.
+/// net/tcp_states.h. Only these occur in a map.
 fn state_name(state: u32) -> &'static str {
     match state {
         1 => "established",

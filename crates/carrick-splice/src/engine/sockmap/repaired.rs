@@ -1,8 +1,9 @@
-//! Which kernels lose or double bytes in a SOCKMAP, by their release.
+//! Kernel releases that lose or duplicate bytes in a SOCKMAP.
 
 use crate::sys::release::parse;
 
-/// Says whether the running kernel may be trusted, or why not. The self-test cannot tell: what it would take to lose a byte is a race.
+/// Whether the running kernel may be trusted, or why not. The self-test cannot tell, since losing a byte
+/// takes a race.
 pub(super) fn judge_running() -> Result<(), String> {
     let names = rustix::system::uname();
     let (release, version) = (
@@ -13,8 +14,9 @@ pub(super) fn judge_running() -> Result<(), String> {
     judge(upstream_release(&release, &version, signature.as_deref()))
 }
 
-/// The release of the kernel's authors: that of a distribution may keep the number with which a series began. Debian has it in the version
-/// (`#1 SMP PREEMPT_DYNAMIC Debian 6.1.176-1 (2026-11-02)`), Ubuntu in a file of its own (`Ubuntu 6.8.0-31.31-generic 6.8.1`).
+/// The upstream release: a distribution's may keep the number with which a series began. Debian has it in the
+/// version (`#1 SMP PREEMPT_DYNAMIC Debian 6.1.176-1 (2026-11-02)`), Ubuntu in a file of its own (`Ubuntu
+/// 6.8.0-31.31-generic 6.8.1`).
 pub(super) fn upstream_release<'text>(
     release: &'text str,
     version: &'text str,
@@ -25,11 +27,11 @@ pub(super) fn upstream_release<'text>(
     ubuntus.or(debians).unwrap_or(release)
 }
 
-/// The first release of each series with the repairs of net/core/skmsg.c that keep a backlog whole (`sk_psock_backlog`,
-/// `tcp_read_skb`). Series that are not here never had them, or not all.
+/// The first release of each series with the fixes of net/core/skmsg.c that keep a backlog whole
+/// (`sk_psock_backlog`, `tcp_read_skb`). Other series lack them, or some of them.
 const REPAIRED: [(u32, u32, u32); 2] = [(6, 1, 142), (6, 12, 35)];
 
-/// Every series from here on has them.
+/// All series from here on have them.
 const SAFE_FROM: (u32, u32) = (6, 16);
 
 /// Judges a release such as `6.1.0-13-amd64` or `6.12.35`.

@@ -1,4 +1,5 @@
-//! The memory that the verdict program and the process share: one `struct direction` of bpf/sockmap/sockmap.h per direction.
+//! The memory shared by the verdict program and the process: one `struct direction` of bpf/sockmap/sockmap.h
+//! per direction.
 
 use super::skeleton::types::direction;
 use crate::PaceHandle;
@@ -55,30 +56,30 @@ impl Direction<'_> {
             .store(value, Ordering::Release);
     }
 
-    /// Makes it as new. Only while no program knows its slot.
+    /// Resets it. Only while no program knows its slot.
     pub(super) fn clear(&self) {
         for field in (0..size_of::<direction>()).step_by(8) {
             self.write(field, 0);
         }
     }
 
-    /// Bytes that the kernel has handed to the receiver's queue.
+    /// Bytes forwarded to the receiver's queue.
     pub(super) fn forwarded_bytes(&self) -> u64 {
         self.read(offset_of!(direction, forwarded_bytes))
     }
 
-    /// Bytes that were left to the process.
+    /// Bytes left to the process.
     pub(super) fn passed_bytes(&self) -> u64 {
         self.read(offset_of!(direction, passed_bytes))
     }
 
-    /// As if so many had been, some of which a worker of the kernel has yet.
+    /// Sets this number, of which a kernel worker still has some.
     #[cfg(test)]
     pub(super) fn set_passed_bytes(&self, bytes: u64) {
         self.write(offset_of!(direction, passed_bytes), bytes);
     }
 
-    /// Bytes that the process has written to the receiver, of those that were left to it.
+    /// Of these, bytes that the process has written to the receiver.
     pub(super) fn relayed_bytes(&self) -> u64 {
         self.read(offset_of!(direction, relayed_bytes))
     }
@@ -88,20 +89,20 @@ impl Direction<'_> {
         self.write(offset_of!(direction, relayed_bytes), bytes);
     }
 
-    /// What the receiver's TCP had been given when the splice began.
+    /// Bytes in the receiver's TCP when the splice began.
     pub(super) fn receiver_base(&self) -> u64 {
         self.read(offset_of!(direction, receiver_base))
     }
 
-    /// Sets where the splice begins, how many bytes may wait for the receiver's TCP, and after how many bytes from the sender
-    /// nothing more is handed on.
+    /// Sets where the splice begins, how many bytes may wait for the receiver's TCP, and the number of bytes
+    /// after which forwarding stops.
     pub(super) fn begin(&self, receiver_base: u64, backlog_max: u64, bytes_max: u64) {
         self.write(offset_of!(direction, receiver_base), receiver_base);
         self.write(offset_of!(direction, backlog_max), backlog_max);
         self.write(offset_of!(direction, bytes_max), bytes_max);
     }
 
-    /// The receiver is in the map of those that only receive.
+    /// The receiver is in the map `receivers`.
     pub(super) fn set_only_receives(&self) {
         self.directions
             .memory
@@ -123,7 +124,7 @@ impl Direction<'_> {
         self.read(offset_of!(direction, sheltered_bytes))
     }
 
-    /// Nothing goes to the shelter any more.
+    /// Stops the use of the shelter.
     pub(super) fn leave_shelter(&self) {
         self.directions
             .memory
@@ -131,7 +132,7 @@ impl Direction<'_> {
             .store(0, Ordering::Release);
     }
 
-    /// Whether the process is to be woken also when something is left to it.
+    /// Whether to wake the process also when something is left to it.
     pub(super) fn set_asleep(&self, asleep: bool) {
         self.directions
             .memory
@@ -139,7 +140,8 @@ impl Direction<'_> {
             .store(u32::from(asleep), Ordering::SeqCst);
     }
 
-    /// Whether, and for which time, the process is to be woken at the agreed end, and when bytes are lost.
+    /// The number of the wait for which to wake the process at the boundary, and when bytes are lost; 0: do
+    /// not.
     pub(super) fn set_wake(&self, time: u32) {
         self.directions
             .memory
@@ -147,7 +149,7 @@ impl Direction<'_> {
             .store(time, Ordering::SeqCst);
     }
 
-    /// From now on everything goes to the socket at `index` of the map.
+    /// Sends everything to the socket at `index` of the map from now on.
     pub(super) fn set_shelter(&self, index: u32) {
         self.directions
             .memory
@@ -155,22 +157,22 @@ impl Direction<'_> {
             .store(index + 1, Ordering::Release);
     }
 
-    /// How it is paced.
+    /// Its pacing.
     pub(super) fn set_pace(&self, pace: PaceHandle) {
         self.write(offset_of!(direction, pace), pace.to_bits());
     }
 
-    /// The process is to be woken when so many bytes have been handed on; 0: whatever their number.
+    /// Wakes the process when this many bytes have been forwarded; 0: never.
     pub(super) fn set_look_bytes(&self, bytes: u64) {
         self.write(offset_of!(direction, look_bytes), bytes);
     }
 
-    /// What is longer, without anything coming the other way, is left to the process.
+    /// Leaves longer runs without an answer to the process.
     pub(super) fn set_run_bytes_max(&self, bytes: u64) {
         self.write(offset_of!(direction, run_bytes_max), bytes);
     }
 
-    /// Whether the program may hand bytes to the receiver.
+    /// Whether the program may forward to the receiver.
     pub(super) fn is_redirecting(&self) -> bool {
         self.directions
             .memory
@@ -179,7 +181,7 @@ impl Direction<'_> {
             != 0
     }
 
-    /// Whether the program hands bytes to the receiver, where it may, or leaves everything to the process.
+    /// Sets whether the program forwards to the receiver, or leaves everything to the process.
     pub(super) fn set_redirecting(&self, redirecting: bool) {
         self.directions
             .memory

@@ -1,5 +1,6 @@
-//! Where bytes go that come in while a socket is being taken out of the kernel's hands: a connection of the process with
-//! itself, whose receiving end the verdict program redirects to. The socket itself would forget them (`sk_psock_drop`).
+//! Holds bytes that arrive while a socket is being taken out of the map: a connection of the process with
+//! itself, to whose receiving end the verdict program redirects. The socket itself would forget them
+//! (`sk_psock_drop`).
 
 use crate::sys::tcp_info::set_receive_buffer_by_force;
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
@@ -11,13 +12,13 @@ use std::os::fd::AsRawFd;
 /// Room for what may be sheltered at a time (SHELTERED_BYTES_MAX in bpf/sockmap/sockmap.bpf.c).
 const ROOM_BYTES: usize = 64 << 20;
 
-/// One for all splices: it is used by one at a time, and nothing of one is left for the next.
+/// One for all splices, used by one at a time, and emptied after each.
 pub(super) struct Shelter {
     receiving: TcpStream,
     _other_end: TcpStream,
     /// Its place in the map.
     index: u32,
-    /// What was taken out, as long as it is not all.
+    /// What was read so far, while incomplete.
     taken: Vec<u8>,
     /// Somebody may have left something there.
     is_soiled: bool,
@@ -28,7 +29,7 @@ impl Shelter {
     pub(super) fn open(sockets: &MapHandle, index: u32) -> io::Result<Shelter> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let other_end = TcpStream::connect(listener.local_addr()?)?;
-        // Somebody else may have connected to the port; only the connection that was made here counts.
+        // Another process may have connected to the port; only the connection made here counts.
         let receiving = loop {
             let (receiving, address) = listener.accept()?;
             if address == other_end.local_addr()? {
@@ -36,8 +37,8 @@ impl Shelter {
             }
         };
         receiving.set_nonblocking(true)?;
-        // With less, the kernel puts bytes there a little at a time, and waits a clock tick in between. The first one is opened with
-        // the privileges for it; a later one has what any socket may have.
+        // With less, the kernel delivers a little at a time, with a clock tick in between. The first shelter
+        // is opened with the privileges for this; a later one has the ordinary limit.
         if set_receive_buffer_by_force(&receiving, ROOM_BYTES).is_err() {
             SockRef::from(&receiving).set_recv_buffer_size(ROOM_BYTES)?;
         }
@@ -63,7 +64,7 @@ impl Shelter {
         self.is_soiled = true;
     }
 
-    /// Sees to it that nothing is there: if something may be, another connection takes its place.
+    /// Empties it: if something may be there, replaces the connection.
     pub(super) fn make_clean(&mut self, sockets: &MapHandle) -> io::Result<()> {
         if self.is_soiled {
             *self = Shelter::open(sockets, self.index)?;
@@ -76,7 +77,8 @@ impl Shelter {
         self.index
     }
 
-    /// Takes so many bytes out, which are all that are sheltered. `None`: a worker of the kernel has not put all of them there yet.
+    /// Reads this many bytes, which are all that are sheltered. `None`: a kernel worker has not delivered all
+    /// of them yet.
     pub(super) fn take(&mut self, bytes: u64) -> io::Result<Option<Vec<u8>>> {
         let left = bytes.saturating_sub(self.taken.len() as u64);
         match (&self.receiving).take(left).read_to_end(&mut self.taken) {

@@ -1,4 +1,4 @@
-//! Which kernels are trusted; and that nobody waits for another one's connection.
+//! Which kernels are trusted; and that one splice's end does not block another's.
 
 use super::SocketService;
 use super::repaired::{judge, upstream_release};
@@ -15,7 +15,7 @@ async fn connection() -> [TcpStream; 2] {
     [near.unwrap(), far.unwrap().0]
 }
 
-/// Asks and answers.
+/// Sends a request and a response.
 async fn talk(one: &mut TcpStream, other: &mut TcpStream) {
     for _ in 0..20 {
         one.write_all(b"?").await.unwrap();
@@ -25,7 +25,7 @@ async fn talk(one: &mut TcpStream, other: &mut TcpStream) {
     }
 }
 
-/// All others of its thread waited, and all of the machine that had to come back.
+/// A blocked end would delay its whole thread, and every splice that has to return.
 #[test]
 fn others_are_served_while_a_connection_is_late_to_come_back() {
     if !carrick_test::is_root() {
@@ -68,7 +68,7 @@ fn others_are_served_while_a_connection_is_late_to_come_back() {
             () = talk(&mut other_client, &mut other_server) => {}
         }
         way.set_passed_bytes(way.passed_bytes() - 1);
-        // The other one comes back after it.
+        // The other one is taken back after it.
         let ((up, down), _) = tokio::join!(coming_back, other.unsplice());
         assert!(
             up.unsent.is_empty() && down.unsent.is_empty(),

@@ -1,7 +1,8 @@
-//! Adoption: splices that have outlived their process are looked after by another one: counted, timed out, and forgotten at their end.
+//! Adoption: another process attends to splices that have outlived theirs: counts them, times them out, and
+//! removes them at their end.
 //!
-//! Their programs go on to forward, whoever looks. What is done here is what the dead process would have done, but for what
-//! needs its sockets: nothing can be given back to a process.
+//! The programs go on forwarding by themselves. This does what the dead process would have done, except what
+//! needs its sockets: nothing can be returned to a process.
 
 use super::generation::{Base, Generation, LOCK_WAIT, Name, attend};
 use super::hooks::{HookError, clsact};
@@ -19,10 +20,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// So many splices of each generation are looked at in one go.
+/// Splices of each generation checked per call.
 const LOOKED_AT_ONCE: usize = 8192;
 
-/// So many ports are kept from others; and no more than this part of the descriptors that the process may have.
+/// The most ports that are reserved; and at most this fraction of the process's descriptors.
 const PORTS_MAX: usize = 4096;
 const DESCRIPTORS_PART: u64 = 8;
 
@@ -37,33 +38,33 @@ pub struct Adopted {
     pub b: SocketAddr,
     /// This machine's address towards `b`.
     pub b_own: SocketAddr,
-    /// Acknowledged bytes from `a` to `b` and from `b` to `a`, since it was spliced.
+    /// Bytes acknowledged from `a` to `b` and from `b` to `a`, since it was spliced.
     pub bytes: [u64; 2],
-    /// How long no packet was forwarded.
+    /// Time since a packet was last forwarded.
     pub quiet: Duration,
 }
 
-/// What became of splices of other processes since this one looks after them.
+/// Counts of adopted splices.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct AdoptedTotals {
-    /// How many there were.
+    /// All of them.
     pub adopted: u64,
     /// Both connections have ended.
     pub closed: u64,
     /// A peer has reset its connection, or begun another one with the same addresses.
     pub reset: u64,
-    /// They were idle for too long.
+    /// Timed out.
     pub idle: u64,
     /// Bytes from `a` to `b` and from `b` to `a`.
     pub bytes: [u64; 2],
 }
 
-/// What is pinned in one folder.
+/// The content of one folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pinned {
     /// The folder.
     pub folder: PathBuf,
-    /// Whether a process that runs has it, or looks after it.
+    /// Whether a running process owns it, or attends to it.
     pub is_in_use: bool,
     /// Hooks of network interfaces.
     pub hooks: usize,
@@ -71,7 +72,7 @@ pub struct Pinned {
     pub tunnels: Result<usize, String>,
 }
 
-/// What [`PacketService::clean`] has done.
+/// The result of [`PacketService::clean`].
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Cleaned {
     /// What was removed.
@@ -82,20 +83,21 @@ pub struct Cleaned {
     pub failed: Vec<String>,
 }
 
-/// What this process looks after.
+/// What this process attends to.
 #[derive(Default)]
 pub(super) struct Care {
     folder: Option<PathBuf>,
     base: Option<Base>,
-    /// Of processes that ran when they were looked at last. Open, so that no privileges are needed to take over.
+    /// Generations of processes that ran at the last check. Kept open, so that adopting them takes no
+    /// privileges.
     others: Vec<Orphan>,
     orphans: Vec<Orphan>,
-    /// What is none, though it has the name of one; and why.
+    /// Folders that are named like a generation but are none; and why.
     foreign: Vec<(PathBuf, String)>,
     totals: AdoptedTotals,
 }
 
-/// A generation whose process is gone, or may be.
+/// A generation whose process is dead, or may be.
 struct Orphan {
     generation: Generation,
     /// Or why its maps cannot be read.
@@ -107,9 +109,9 @@ struct Orphan {
 struct Live {
     slot: u32,
     counted: [u64; 2],
-    /// When the last bytes were acknowledged, as far as is known.
+    /// When the last bytes were acknowledged, as far as known.
     moved_ns: u64,
-    /// Keeps the port of this machine's side from new connections, which cannot have it.
+    /// Reserves this machine's port, which new connections cannot use.
     port: Port,
 }
 
@@ -117,7 +119,7 @@ enum Port {
     Wanted,
     #[expect(dead_code, reason = "it is kept by being open")]
     Kept(Socket),
-    /// It is not of this machine (transparent mode).
+    /// The address is not this machine's (transparent mode).
     Unkept,
 }
 
@@ -130,9 +132,10 @@ enum Fate {
 }
 
 impl PacketService {
-    /// Looks for splices below `folder` that have outlived their process, of the same network namespace, and looks after them from
-    /// now on, as [`tend`](PacketService::tend) does again and again. To be called with privileges, before the engine is loaded;
-    /// it needs not be loaded at all. A folder that does not exist has none.
+    /// Looks for splices below `folder` that have outlived their process, of the same network namespace, and
+    /// attends to them from now on, as [`tend`](PacketService::tend) does repeatedly. Must be called with
+    /// privileges, before the engine is loaded; it need not be loaded at all. A folder that does not exist
+    /// has none.
     ///
     /// # Errors
     /// The folder cannot be used.
@@ -142,7 +145,7 @@ impl PacketService {
         let engine = self.engine().map(|engine| &**engine);
         care.look(engine, LOCK_WAIT)
             .map_err(|error| Unavailable::new(error.to_string()))?;
-        // What is over, and could not be removed by whoever had no privileges for it, goes now.
+        // Removes what ended while only unprivileged processes could attend to it.
         care.tend(Duration::MAX);
         if let Some(base) = &care.base {
             let _held = base
@@ -153,20 +156,20 @@ impl PacketService {
         Ok(())
     }
 
-    /// Looks after splices that have outlived their process, and says to the kernel that somebody does: to be called every few
-    /// seconds. Those in which no byte has moved for `idle` are ended. May take some milliseconds.
+    /// Attends to splices that have outlived their process, and tells the kernel so: call it every few
+    /// seconds. Ends those in which no byte has moved for `idle`. May take some milliseconds.
     pub fn tend(&self, idle: Duration) {
         let engine = self.engine().map(|engine| &**engine);
         if let Some(engine) = engine.filter(|engine| engine.is_pinned()) {
             attend(&engine.pulse);
         }
         let mut care = self.care();
-        // What cannot be looked at now may be the next time.
+        // What cannot be read now may be the next time.
         let _ = care.look(engine, Duration::ZERO);
         care.tend(idle);
     }
 
-    /// The splices that it looks after.
+    /// The splices that it attends to.
     #[must_use]
     pub fn adopted(&self) -> Vec<Adopted> {
         let care = self.care();
@@ -183,13 +186,14 @@ impl PacketService {
             .collect()
     }
 
-    /// What became of them.
+    /// Counts of what became of them.
     #[must_use]
     pub fn adopted_totals(&self) -> AdoptedTotals {
         self.care().totals
     }
 
-    /// What goes on without being looked after: tunnels of other versions, and what has a name of ours and is not ours.
+    /// What it does not attend to: tunnels of other versions, and folders with a name of carrick's that are
+    /// not its own.
     #[must_use]
     pub fn not_adopted(&self) -> Vec<String> {
         let care = self.care();
@@ -202,10 +206,9 @@ impl PacketService {
         illegible.chain(foreign).collect()
     }
 
-    /// What is pinned below `folder` for this network namespace; nothing if there is no such folder.
+    /// What is pinned below `folder` for this network namespace; empty if there is no such folder.
     ///
-    /// # Errors
-    /// It cannot be looked at.
+    /// It cannot be read.
     pub fn pinned(folder: &Path) -> Result<Vec<Pinned>, Unavailable> {
         let explain = |error: HookError| Unavailable::new(error.to_string());
         if !folder.exists() {
@@ -237,11 +240,10 @@ impl PacketService {
         Ok(pinned.collect())
     }
 
-    /// Removes what dead processes have left in this network namespace: what is pinned below `folder`, with the tunnels that go on
-    /// in it, and tc filters. What a process that runs has, or looks after, stays.
+    /// Removes what dead processes have left in this network namespace: what is pinned below `folder`,
+    /// including tunnels that still forward, and tc filters. Keeps what a running process owns or attends to.
     ///
-    /// # Errors
-    /// It cannot be looked at: privileges are missing.
+    /// It cannot be read: privileges are missing.
     pub fn clean(folder: &Path) -> Result<Cleaned, Unavailable> {
         let explain = |error: HookError| Unavailable::new(error.to_string());
         let mut cleaned = Cleaned::default();
@@ -285,8 +287,8 @@ impl PacketService {
         Ok(cleaned)
     }
 
-    /// Removes generations in which no splice is left, also if its peers may send something again. The number of splices in the
-    /// others.
+    /// Removes generations without splices, even if their peers may still retransmit. Returns the number of
+    /// splices in the others.
     pub(super) fn leave_adopted(&self) -> usize {
         let mut care = self.care();
         let care = &mut *care;
@@ -309,7 +311,7 @@ impl PacketService {
 }
 
 impl Care {
-    /// Looks which generations there are, and takes those over whose processes are gone.
+    /// Lists the generations, and adopts those whose processes are dead.
     fn look(&mut self, engine: Option<&PacketEngine>, wait: Duration) -> Result<(), HookError> {
         let Some(folder) = &self.folder else {
             return Ok(());
@@ -324,7 +326,7 @@ impl Care {
             return Ok(());
         };
         let _held = base.hold_within(wait)?;
-        // Without privileges those that were opened before are taken over all the same.
+        // Without privileges, those opened before are still adopted.
         let generations = base.generations().unwrap_or_default();
         let own = engine.and_then(PacketEngine::folder);
         for (name, path) in generations {
@@ -375,7 +377,7 @@ impl Care {
         self.orphans.retain_mut(|orphan| {
             let is_over = orphan.is_over(idle);
             if is_over {
-                // The programs are gone in any case. Names that need privileges go with the next process that has them.
+                // The programs are gone in any case. A later process with privileges removes the names.
                 let _ = orphan.generation.remove();
             }
             !is_over
@@ -397,7 +399,7 @@ impl Orphan {
         }
     }
 
-    /// Begins to look after what is there: the number of splices.
+    /// Begins to attend to what is there; returns the number of splices.
     fn take_over(&mut self) -> u64 {
         let Ok(table) = &self.table else {
             return 0;
@@ -444,7 +446,7 @@ impl Orphan {
                 }
                 Fate::Idle => {
                     totals.idle += 1;
-                    // The next packet of each peer is answered by a reset: nobody has the connection.
+                    // The next packet of each peer is answered with a reset: no socket has the connection.
                     table.give_slot_back(one.slot);
                 }
             }
@@ -452,7 +454,7 @@ impl Orphan {
         while table.reap(Duration::ZERO) {}
     }
 
-    /// Whether nothing is left that anybody could miss.
+    /// Whether nothing is left in use.
     fn is_over(&self, idle: Duration) -> bool {
         match &self.table {
             Ok(table) => self.live.is_empty() && table.has_none_over(),
@@ -468,7 +470,7 @@ impl Orphan {
 }
 
 impl Live {
-    /// Counts what has moved, and tells whether it goes on.
+    /// Counts what has moved; returns whether the splice goes on.
     fn look(
         &mut self,
         table: &Table,
@@ -493,7 +495,7 @@ impl Live {
         }
     }
 
-    /// Keeps the port of this machine's side of leg `b`, which the kernel believes to be free, from new connections.
+    /// Reserves this machine's port of leg `b`, which the kernel regards as free.
     fn keep_port(&mut self, splice: &[u8], ports: &mut usize) {
         if *ports == 0 || !matches!(self.port, Port::Wanted) {
             return;
@@ -504,7 +506,7 @@ impl Live {
                 *ports -= 1;
                 Port::Kept(socket)
             }
-            // The socket of the dead process is there yet.
+            // The dead process's socket still exists.
             Err(error) if error.kind() == ErrorKind::AddrInUse => Port::Wanted,
             Err(_) => Port::Unkept,
         };

@@ -1,5 +1,5 @@
-//! What the process asks of the program `carrick_command`, which is run on a packet of the process' own (`BPF_PROG_TEST_RUN`): it can
-//! look at local sockets and change a splice in one step, as no other call can.
+//! Commands to the program `carrick_command`, which runs on a packet of the process's own
+//! (`BPF_PROG_TEST_RUN`): unlike other calls, it can read local sockets and change a splice in one step.
 
 use super::skeleton::types::{packet_answer, packet_command};
 use super::state::{self, Addresses};
@@ -8,93 +8,94 @@ use libbpf_rs::libbpf_sys::bpf_test_run_opts;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// An Ethernet header without meaning: the kernel wants one. Its type is one for experiments (IEEE 802).
+/// A dummy Ethernet header, which the kernel requires. Its type is for experiments (IEEE 802).
 pub(crate) const ETHERNET_HEADER: [u8; 14] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x88, 0xb5];
 
-/// A question of `enum packet_command`.
+/// A command of `enum packet_command`.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Command {
-    /// Splice. How each way is paced (`pace_handle`).
+    /// Splice, with the pacing of each way (`pace_handle`).
     Arm { pace: [u64; 2] },
-    /// Let what is forwarded to the peer of this side go by this interface.
+    /// Forward to the peer of this side by this interface.
     GoBy { side: u32, interface: u32 },
-    /// Splice what the second connection's peer sends, and note it in this record.
+    /// Splice what the second connection's peer sends, and keep its state in this record.
     ArmResponses {
         record: u32,
-        /// Requests are judged in the kernel.
+        /// How the kernel classifies requests, if it does.
         judging: Option<Judging>,
         /// How what is forwarded is paced.
         pace: u64,
     },
-    /// Likewise, in the midst of a response, as soon as that can be.
+    /// Likewise, in the middle of a response, as soon as possible.
     ArmBody {
         record: u32,
-        /// Bytes of it that were read and not written yet.
+        /// Bytes of it that were read but not written yet.
         held_bytes: u32,
-        /// Bytes of it that were not read yet.
+        /// Its unread bytes.
         rest_bytes: u64,
         /// How what is forwarded is paced.
         pace: u64,
     },
-    /// Give the connections back; by force even if their local sockets are not at rest, or more requests were forwarded than this process
-    /// knows of.
+    /// Return the connections; if forced, even if their local sockets are not at rest, or the kernel has
+    /// forwarded requests that this process does not know of.
     Disarm {
         is_forced: bool,
-        /// So many it knows of.
+        /// The number of forwarded requests it knows of.
         judged: u32,
     },
-    /// The local socket of this side may send its end of stream.
+    /// The local socket of this side may send its FIN.
     MayEnd { side: u32 },
-    /// Is a local socket there yet?
+    /// Report whether a local socket still exists.
     Look,
-    /// The slot is free again, and its connections are let go.
+    /// Free the slot and remove its connections.
     Forget,
 }
 
-/// By which routes the kernel judges requests that it may forward.
+/// The routes by which the kernel classifies requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Judging {
-    /// The place of the table ([`RequestTables::install`](super::http::RequestTables::install)).
+    /// The index of the table ([`RequestTables::install`](super::http::RequestTables::install)).
     pub table: u32,
-    /// Its generation. Once another table is there, all requests are up to the process.
+    /// Its generation. Once the table is replaced, the process gets all requests.
     pub generation: u32,
-    /// Where the server's connection leads: requests with a route to elsewhere are up to the process.
+    /// The upstream of the server's connection: the process gets requests that are routed elsewhere.
     pub upstream: u32,
 }
 
 /// `enum packet_answer`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Answer {
-    /// It is done.
+    /// Done.
     Done,
-    /// There is no such splice, or it is not in a state for that.
+    /// There is no such splice, or it is in the wrong state.
     NoSlot,
     /// A local socket is not established.
     NoSocket,
-    /// A local socket has something to receive or to send, or the server has not acknowledged a request that was forwarded. Of a look: a
-    /// peer has not acknowledged all that a local socket has sent, its end included.
+    /// A local socket has something to receive or to send, or the server has not acknowledged a forwarded
+    /// request. For `Look`: a peer has not acknowledged everything that a local socket has sent, FIN
+    /// included.
     Busy,
-    /// No packet of a connection has passed the hooks both ways yet.
+    /// A connection's packets have not passed the hooks in both directions yet.
     Unseen,
     /// Only one connection has timestamps.
     Timestamps,
-    /// Likewise, selective acknowledgements.
+    /// Likewise, SACK.
     Sack,
     /// Likewise, ECN.
     Ecn,
-    /// Segments of one side may be too long for the other.
+    /// One side's segments may be too long for the other.
     Segments,
     /// A connection is signed.
     Signed,
-    /// It has ended.
+    /// The splice has ended.
     Ended,
-    /// It is done, and a connection keeps the numbers of an earlier splice.
+    /// Done, and a connection keeps the offsets of an earlier splice.
     Continued,
     /// A connection, or an interface, is not this process's.
     NotOurs,
-    /// More requests were forwarded than this process knows of.
+    /// The kernel has forwarded more requests than this process knows of.
     Behind,
-    /// A connection's packets have IP options, or TCP options that were not agreed on.
+    /// A connection's packets have IP options, or TCP options that were not negotiated.
     Options,
 }
 
@@ -119,7 +120,7 @@ impl Answer {
         }
     }
 
-    /// Why two connections are not spliced, if this is the answer.
+    /// The reason that this answer gives for not splicing.
     pub(crate) fn reason(self) -> Reason {
         match self {
             Answer::Timestamps => Reason::PacketTimestamps,
@@ -141,7 +142,7 @@ impl Answer {
     }
 }
 
-/// Asks it about the splice at `slot`.
+/// Sends a command for the splice at `slot`.
 pub(super) fn ask(program: BorrowedFd<'_>, slot: u32, command: Command) -> io::Result<Answer> {
     let (number, argument) = match command {
         Command::Arm { .. } => (packet_command::PACKET_ARM, 0),
@@ -199,7 +200,7 @@ pub(super) fn ask(program: BorrowedFd<'_>, slot: u32, command: Command) -> io::R
     run(program, &packet).map(Answer::of)
 }
 
-/// Gives two connections a slot, by the program `carrick_place`.
+/// Puts two connections into a slot, by the program `carrick_place`.
 pub(super) fn fill_slot(
     program: BorrowedFd<'_>,
     slot: u32,
@@ -210,32 +211,33 @@ pub(super) fn fill_slot(
     run(program, &packet).map(Answer::of)
 }
 
-/// Runs a tc program on a packet, and gives what it returns.
+/// Runs a tc program on a packet, and returns its result.
 pub(crate) fn run(program: BorrowedFd<'_>, packet: &[u8]) -> io::Result<u32> {
     run_in(program, packet, &[])
 }
 
-/// [`run`], with fields of the packet that are not in its bytes (a `struct __sk_buff`, or nothing).
+/// [`run`], with packet metadata (a `struct __sk_buff`, or nothing).
 pub(crate) fn run_in(program: BorrowedFd<'_>, packet: &[u8], context: &[u8]) -> io::Result<u32> {
     test_run(program, packet, context, &mut [], (1, 0)).map(|options| options.retval)
 }
 
-/// How long the program takes, in nanoseconds: the mean of so many times in a row, on one packet, whatever it makes of that.
+/// How long the program takes, in nanoseconds: the mean of this many runs on one packet, whatever their
+/// result.
 pub(super) fn measure(program: BorrowedFd<'_>, packet: &[u8], times: u32) -> io::Result<u32> {
     let times = i32::try_from(times).unwrap_or(i32::MAX);
     test_run(program, packet, &[], &mut [], (times, 0)).map(|options| options.duration)
 }
 
-/// What a program has made of a packet.
+/// The result of a program run.
 #[derive(Debug)]
 pub(super) struct Ran {
-    /// What it returned.
+    /// Its return value.
     pub(super) verdict: u32,
     /// The packet afterwards.
     pub(super) packet: Vec<u8>,
 }
 
-/// [`run_in`], as the flags say (`BPF_F_TEST_…`), with the packet's bytes afterwards.
+/// [`run_in`], with these flags (`BPF_F_TEST_…`); also returns the packet's bytes afterwards.
 pub(super) fn run_on(
     program: BorrowedFd<'_>,
     packet: &[u8],
@@ -251,7 +253,7 @@ pub(super) fn run_on(
     })
 }
 
-/// The program's options afterwards: what it returned, the length of the packet in `after`, the mean time that it took.
+/// The call's results: return value, length of the packet in `after`, mean run time.
 #[expect(
     unsafe_code,
     reason = "libbpf-rs has it only for programs that cannot be shared between threads"

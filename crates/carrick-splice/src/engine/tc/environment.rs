@@ -8,29 +8,29 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering::AcqRel, Ordering::Acquire};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The names of the programs, as long as the kernel keeps them.
+/// The names of the programs, truncated as the kernel does.
 const OF_OTHER_CARRICKS: [&str; 2] = ["carrick_arrivin", "carrick_leaving"];
 
-/// What of this machine keeps `auto` from using the engine: the first thing of that kind.
+/// The first thing on this machine that keeps `auto` from using the engine.
 fn in_the_way_of_auto() -> Option<Obstacle> {
     let found = obstacles();
     found.into_iter().find(|one| one.keeps_auto_off.is_some())
 }
 
-/// The hooks, kept on the interfaces while these come and go.
+/// The hooks, kept on the interfaces as these come and go.
 pub(super) struct Environment {
     hooks: Mutex<Hooks>,
-    /// `None`: the kernel tells nothing, and what changes is not followed.
+    /// `None`: the kernel reports no changes, and they are not followed.
     changes: Option<Changes>,
     generation: AtomicU32,
     /// What keeps `auto` from using the engine here.
     obstacle: Mutex<Option<Obstacle>>,
-    /// Those that the programs take for their own.
+    /// The interfaces that the programs accept.
     known: MapHandle,
 }
 
 impl Environment {
-    /// `changes` was opened before the hooks were.
+    /// `changes` must be opened before the hooks are.
     pub(super) fn new(hooks: Hooks, changes: Option<Changes>, known: MapHandle) -> Environment {
         let environment = Environment {
             known,
@@ -43,7 +43,7 @@ impl Environment {
         environment
     }
 
-    /// Tells the programs on which interfaces they are. Fails once that is sealed.
+    /// Writes the interfaces into the programs' map. Fails once that is sealed.
     fn make_known(&self) {
         let hooks = self.hooks();
         let numbers = hooks.attached().map(|hook| hook.interface().index);
@@ -53,7 +53,7 @@ impl Environment {
         }
     }
 
-    /// From now on nothing changes in what the programs take for their own interfaces.
+    /// Seals the set of interfaces that the programs accept.
     pub(super) fn seal(&self) -> io::Result<()> {
         self.known.freeze().map_err(io::Error::other)
     }
@@ -72,25 +72,26 @@ impl Environment {
         self.obstacle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What becomes readable with each change.
+    /// The descriptor that becomes readable with each change.
     pub(super) fn descriptor(&self) -> Option<OwnedFd> {
         let changes = self.changes.as_ref()?;
         changes.as_fd().try_clone_to_owned().ok()
     }
 
-    /// Grows when packets may have to go another way than before.
+    /// Incremented when routes may have changed.
     pub(super) fn generation(&self) -> u32 {
         self.generation.load(Acquire)
     }
 
-    /// Follows what has changed. True if packets may have to go another way.
+    /// Follows changes. True if routes may have changed.
     pub(super) fn follow(&self) -> bool {
         let changed = match self.changes.as_ref().map(Changes::take) {
             Some(Ok(changed)) => changed,
             Some(Err(_)) | None => return false,
         };
         if changed.links || changed.filters {
-            // What is wrong with one interface is its own affair; without a list of them, the next change is another try.
+            // A fault of one interface does not matter here; if they cannot be listed, the next change is
+            // another try.
             let _ = self.hooks().refresh();
             self.make_known();
             self.look_for_obstacles();
@@ -107,7 +108,7 @@ impl Environment {
         self.hooks().has(interface)
     }
 
-    /// Rules of netfilter cannot be seen any more when privileges have been given up: what was found of them stays.
+    /// Without privileges, netfilter rules cannot be read: earlier findings stay.
     fn look_for_obstacles(&self) {
         let found = in_the_way_of_auto();
         let mut kept = self.kept_obstacle();
@@ -117,7 +118,7 @@ impl Environment {
         }
     }
 
-    /// Takes the programs away for good.
+    /// Detaches the programs for good.
     pub(super) fn detach(&self) -> Result<(), HookError> {
         self.hooks().detach()
     }
@@ -131,7 +132,7 @@ impl Environment {
         names.collect()
     }
 
-    /// The interfaces that they are not on, and why; but for loopback, where nobody expects them.
+    /// The interfaces that they are not on, and why; except loopback, where they are not expected.
     pub(super) fn left_out(&self) -> Vec<String> {
         let hooks = self.hooks();
         let refused = hooks.refused().iter();
@@ -141,13 +142,13 @@ impl Environment {
             .collect()
     }
 
-    /// What others have on the same hooks.
+    /// Other programs on the same hooks.
     pub(super) fn foreign(&self) -> Vec<String> {
         let hooks = self.hooks();
         let foreign = hooks.attached().flat_map(|attachment| {
             let name = &attachment.interface().name;
             let foreign = attachment.foreign().iter();
-            // Other carricks, and what those that are gone have left: they know of each other.
+            // Programs of other carrick processes, dead ones included, ignore each other's packets.
             let foreign = foreign.filter(|foreign| {
                 !OF_OTHER_CARRICKS
                     .iter()

@@ -1,5 +1,6 @@
-//! A *generation*: the programs and maps of one process, in a folder of their own on a BPF file system, in which they outlive the
-//! process. Each process begins a new one, and looks after those that dead ones have left ([`adoption`](super::adoption)).
+//! A *generation*: the programs and maps of one process, in a folder of their own on a BPF file system, where
+//! they outlive the process. Each process starts a new one, and attends to those that dead processes have
+//! left ([`adoption`](super::adoption)).
 //!
 //! | name in the folder | is |
 //! |---|---|
@@ -31,20 +32,20 @@ const SPLICES: &str = "splices";
 const COMMAND: &str = "command";
 const PULSE: &str = "pulse";
 const OBJECTS: [&str; 4] = [FLOWS, SPLICES, COMMAND, PULSE];
-/// Those where only programs write.
+/// Maps that only programs write.
 const READ_ONLY: [&str; 2] = [FLOWS, SPLICES];
 
 /// linux/bpf.h: `BPF_F_RDONLY`.
 const FOR_READING: u32 = 1 << 3;
 
-/// Each has programs on each interface, which takes 64; each program is one more look-up for every packet.
+/// Each has programs on each interface, which holds 64; and each program costs one more look-up per packet.
 pub(super) const GENERATIONS_MAX: usize = 16;
 
-/// How long somebody else may take to change which generations there are.
+/// How long another process may take to change the set of generations.
 pub(super) const LOCK_WAIT: Duration = Duration::from_secs(5);
 const LOCK_LOOK: Duration = Duration::from_millis(5);
 
-/// The folder that all generations are in.
+/// The folder of all generations.
 #[derive(Debug)]
 pub(super) struct Base {
     folder: PathBuf,
@@ -53,7 +54,7 @@ pub(super) struct Base {
     namespace: u64,
 }
 
-/// While it lives, nobody else changes which generations there are.
+/// A lock on the set of generations, held while it lives.
 pub(super) struct Held<'b>(&'b Base);
 
 /// The name of a generation: the inode of its network namespace, its number there, and how its maps are laid out.
@@ -65,13 +66,13 @@ pub(super) struct Name {
 }
 
 impl Base {
-    /// Opens the folder, after making it where it is missing.
+    /// Opens the folder, creating it if missing.
     pub(super) fn open(folder: &Path) -> Result<Base, HookError> {
         pins::make(folder)?;
         Base::look(folder)
     }
 
-    /// Opens a folder that is there.
+    /// Opens an existing folder.
     pub(super) fn look(folder: &Path) -> Result<Base, HookError> {
         Ok(Base {
             folder: folder.to_owned(),
@@ -80,7 +81,7 @@ impl Base {
         })
     }
 
-    /// Keeps others from changing which generations there are. Waits for whoever does so just now, which takes milliseconds.
+    /// Locks the set of generations. Waits for another holder, which takes milliseconds.
     pub(super) fn hold(&self) -> Result<Held<'_>, HookError> {
         self.hold_within(LOCK_WAIT)
     }
@@ -110,15 +111,15 @@ impl Base {
         Ok(found)
     }
 
-    /// Removes generations of other network namespaces which nothing can use any more: their processes are gone, and so are all
-    /// interfaces that they had. Returns their folders.
+    /// Removes generations of other network namespaces that cannot be used any more: their processes are
+    /// dead, and all their interfaces are gone. Returns their folders.
     pub(super) fn remove_strays(&self) -> Result<Vec<PathBuf>, HookError> {
         let mut removed = Vec::new();
         for (name, path) in self.all()? {
             if name.namespace == self.namespace {
                 continue;
             }
-            // What cannot be opened or removed is not ours to judge.
+            // Skips what cannot be opened or removed.
             let Ok(mut generation) = Generation::open(&path) else {
                 continue;
             };
@@ -132,7 +133,7 @@ impl Base {
         Ok(removed)
     }
 
-    /// All generations. Files of other names are left alone.
+    /// All generations. Other files are ignored.
     fn all(&self) -> Result<Vec<(Name, PathBuf)>, HookError> {
         let failed =
             |error| HookError::new("readdir(3)", self.folder.display().to_string(), &error);
@@ -149,7 +150,7 @@ impl Base {
 }
 
 impl Held<'_> {
-    /// Where a new generation goes.
+    /// The folder for a new generation.
     pub(super) fn vacant(&self) -> Result<PathBuf, HookError> {
         let Base {
             folder, namespace, ..
@@ -211,14 +212,14 @@ impl fmt::Display for Name {
     }
 }
 
-/// A number for how the maps are laid out, as far as a process reads those of another one: FNV-1a.
+/// A fingerprint (FNV-1a) of the part of the maps' layout that other processes read.
 fn layout() -> u32 {
     state::LAYOUT.iter().fold(0x811c_9dc5, |hash, number| {
         (hash ^ (*number as u32)).wrapping_mul(0x0100_0193)
     })
 }
 
-/// Gives the objects of a generation their names in its folder.
+/// Pins the objects of a generation in its folder.
 pub(super) fn keep(
     folder: &Path,
     [flows, splices, command, pulse]: [BorrowedFd<'_>; 4],
@@ -229,7 +230,7 @@ pub(super) fn keep(
     for (name, object) in OBJECTS.into_iter().zip([flows, splices, command, pulse]) {
         let path = folder.join(name);
         tcx::pin(object, &path).map_err(|error| failed("BPF_OBJ_PIN", &path, error))?;
-        // By its name nobody gets more of a map than the process has.
+        // The pin grants no more access to a map than the process has.
         if READ_ONLY.contains(&name) {
             fs::set_permissions(&path, fs::Permissions::from_mode(0o400))
                 .map_err(|error| failed("chmod(2)", &path, error))?;
@@ -238,20 +239,20 @@ pub(super) fn keep(
     Ok(())
 }
 
-/// A generation that some other process has made.
+/// A generation of another process.
 #[derive(Debug)]
 pub(super) struct Generation {
     pins: Pins,
-    /// Kept open: so they can be taken off their interfaces without privileges.
+    /// Kept open, so that they can be detached without privileges.
     links: Vec<OwnedFd>,
-    /// Whoever has them, has its tc filters.
+    /// Holding them means owning its tc filters.
     slots: Vec<Slot>,
-    /// `None`: there is none, because the process died at its start.
+    /// `None`: the process died at its start, before there was one.
     pulse: Option<MapHandle>,
 }
 
 impl Generation {
-    /// Opens it; with the right to change it if no process that runs has it, which [`lock`](Generation::lock) tells.
+    /// Opens it, locked for changes if no running process owns it: see [`lock`](Generation::lock).
     pub(super) fn open(folder: &Path) -> Result<Generation, HookError> {
         let pins = Pins::look(folder)?;
         let mut links = Vec::new();
@@ -277,20 +278,20 @@ impl Generation {
         self.pins.folder()
     }
 
-    /// Takes the right to change it, for as long as this lives. False if a process that runs has it.
+    /// Locks it for changes, while this lives. False if a running process owns it.
     pub(super) fn lock(&mut self) -> Result<bool, HookError> {
         if !self.pins.lock()? {
             return Ok(false);
         }
         let entries = self.pins.entries().unwrap_or_default();
         for record in entries.iter().filter_map(|entry| entry.filter) {
-            // Twice the same: both directions, all interfaces.
+            // One for both directions and all interfaces.
             self.slots.extend(Slot::claim(record.handle));
         }
         Ok(true)
     }
 
-    /// Its maps; why not, if they are not what they are called.
+    /// Its maps; an error if they are not of the expected kind.
     pub(super) fn table(&self) -> Result<Table, String> {
         let path = |name| self.folder().join(name);
         let flows = (MapType::Hash, size_of::<flow>(), 4);
@@ -303,19 +304,19 @@ impl Generation {
         Ok(Table::of_others(flows, splices, command, places_max))
     }
 
-    /// Whether it has maps at all: a process that died at its start has not, and no splice either.
+    /// Whether it has maps: that of a process that died at its start has none, and no splices.
     pub(super) fn is_begun(&self) -> bool {
         OBJECTS.iter().any(|name| self.folder().join(name).exists())
     }
 
-    /// Notes that somebody looks after it.
+    /// Records that a process attends to it.
     pub(super) fn attend(&self) {
         if let Some(pulse) = &self.pulse {
             attend(pulse);
         }
     }
 
-    /// How long nothing was forwarded, nor looked after.
+    /// Time since a packet was forwarded, or a process attended to it.
     pub(super) fn silence(&self) -> Option<Duration> {
         let pulse = self.pulse.as_ref()?.lookup(&[0; 4], MapFlags::ANY).ok()??;
         let forwarded = state::u64_at(&pulse, offset_of!(packet_pulse, forwarded_ns));
@@ -325,12 +326,12 @@ impl Generation {
         ))
     }
 
-    /// Whether none of its programs is on an interface: those have vanished.
+    /// Whether its interfaces, and with them its programs, are all gone.
     fn has_no_hook(&self) -> bool {
         let is_gone = |link: &OwnedFd| {
             tcx::standing(link.as_fd()).is_ok_and(|standing| standing.interface == 0)
         };
-        // Whether a tc filter stands cannot be seen from here.
+        // Whether a tc filter exists is not visible from here.
         let is_link = |entry: &Entry| entry.filter.is_none();
         self.links.iter().all(is_gone)
             && self
@@ -344,11 +345,11 @@ impl Generation {
         self.pins.entries().map_or(0, |entries| entries.len())
     }
 
-    /// Takes it away, with all splices that are in it. Wants [`lock`](Generation::lock).
+    /// Removes it, with all its splices. Requires [`lock`](Generation::lock).
     ///
-    /// Without privileges its programs go, but names may stay in the folder, and tc filters.
+    /// Without privileges, its programs are detached, but names in the folder and tc filters may stay.
     pub(super) fn remove(&mut self) -> Result<(), HookError> {
-        // The filters are found by their handles, and removing them takes no right to those.
+        // The filters are found by their handles, which takes no access to the folder.
         self.slots.clear();
         for link in &self.links {
             // Its interface may be gone, and the hook with it.
@@ -357,14 +358,14 @@ impl Generation {
         let entries = self.pins.entries()?;
         let mut outcome = Ok(());
         for entry in &entries {
-            // Whatever is wrong with one, the others go.
+            // A fault of one does not stop the others.
             outcome = outcome.and(self.pins.remove(entry));
         }
         outcome.and(remove_objects(self.folder()))
     }
 }
 
-/// Removes the names of a generation's objects, and its folder. What others have put there stays, and the folder with it.
+/// Removes the pins of a generation, and its folder. Other files stay, and the folder with them.
 pub(super) fn remove_objects(folder: &Path) -> Result<(), HookError> {
     let names = OBJECTS.iter().map(|name| folder.join(name));
     let removed = |path: &Path, call, outcome: io::Result<()>| match outcome {
@@ -380,7 +381,7 @@ pub(super) fn remove_objects(folder: &Path) -> Result<(), HookError> {
     outcome.and_then(|()| removed(folder, "rmdir(2)", fs::remove_dir(folder)))
 }
 
-/// Opens a map of this type, with keys and values of so many bytes, as the flags say (`BPF_F_RDONLY`, or nothing).
+/// Opens a map of this type, with these sizes of keys and values, with flags (`BPF_F_RDONLY`, or none).
 fn open_map(
     path: &Path,
     (kind, key_bytes, value_bytes): (MapType, usize, usize),
@@ -401,14 +402,15 @@ fn open_map(
     }
 }
 
-/// Notes in a pulse that somebody looks after the splices.
+/// Records in a pulse that a process attends to the splices.
 pub(super) fn attend(pulse: &MapHandle) {
     let Ok(Some(mut value)) = pulse.lookup(&[0; 4], MapFlags::ANY) else {
         return;
     };
     let at = offset_of!(packet_pulse, attended_ns);
     state::put(&mut value, at, &now_ns().to_ne_bytes());
-    // The kernel may note at the same time that it forwards, which is then noted a second later.
+    // The kernel may record a forwarded packet at the same time; if that is lost, it does so again a second
+    // later.
     let _ = pulse.update(&[0; 4], &value, MapFlags::ANY);
 }
 

@@ -1,5 +1,5 @@
-//! Pacing: senders that have used up what they were granted get their turn, and hear of it. A thread of its own, which sleeps as long as
-//! nobody waits (`carrick_grant` of bpf/tc/grant.h).
+//! Pacing: gives waiting senders their turn, in a thread of its own, which sleeps while none waits
+//! (`carrick_grant` of bpf/tc/grant.h).
 
 use super::command::{ETHERNET_HEADER, run};
 use libbpf_rs::{MapHandle, RingBufferBuilder};
@@ -11,22 +11,22 @@ use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How often those that wait are looked at: what comes together in that time is granted at once. (Each look wakes a processor that may have nothing
-/// else to do, and so does what each grant sets in motion.)
+/// How often waiting ways are served: what comes in that time is granted at once. (Each run wakes an
+/// otherwise idle processor, and so does the traffic that each grant causes.)
 const TICK: Duration = Duration::from_millis(10);
 
-/// As long as it takes, it pauses, but no longer than this: what a bucket lets go at once (40 ms) has to last. (What it takes is mostly what
-/// the packets do that it sends: they are forwarded meanwhile.)
+/// It pauses for as long as a run takes, but no longer than this: a bucket's burst (40 ms) must last. (Most
+/// of that time is spent forwarding the packets it sends.)
 const PAUSE_MAX: Duration = Duration::from_millis(20);
 
-/// So many are looked at by one call (`GRANTS_MAX`), and by one tick at most.
+/// Ways served per call (`GRANTS_MAX`), and the most per tick.
 pub(super) const GRANTS_AT_ONCE: u32 = 64;
 const CALLS_AT_ONCE: u32 = 1024;
 
 /// Room for a window update: `UPDATE_BYTES_MAX`.
 const FRAME_BYTES: usize = 14 + 40 + 20 + 12;
 
-/// What epoll says when the thread is to end, and when somebody waits.
+/// epoll's tokens for the end of the thread, and for waiting ways.
 const STOP: u64 = 0;
 const HELD: u64 = 1;
 
@@ -37,7 +37,7 @@ pub(super) struct Granting {
 }
 
 impl Granting {
-    /// Starts it. `events` is the ring buffer in which programs say that somebody waits, for the first time since nobody did.
+    /// Starts it. `events` is the ring buffer in which programs report the first waiting way.
     pub(super) fn start(grant: &OwnedFd, events: &MapHandle) -> io::Result<Granting> {
         let (grant, events) = (
             grant.try_clone()?,
@@ -49,7 +49,7 @@ impl Granting {
         let thread = std::thread::Builder::new()
             .name("carrick-pace".into())
             .spawn(move || {
-                // Whatever ends it: senders that wait ask by themselves, which is slow, and nothing else.
+                // However the thread ends: waiting senders still probe, which is only slow.
                 let _ = attend(grant.as_fd(), &events, is_stopped.as_fd(), &begun);
             })?;
         // If it fails to begin, the channel is closed.
@@ -71,7 +71,7 @@ impl Drop for Granting {
     }
 }
 
-/// Waits until somebody waits, and looks at them until nobody does.
+/// Sleeps until a way waits, and serves the queue until it is empty.
 fn attend(
     grant: BorrowedFd<'_>,
     events: &MapHandle,
@@ -125,7 +125,7 @@ fn attend(
     }
 }
 
-/// Looks at all that wait, once. How many do now.
+/// Serves all waiting ways once. Returns how many wait now.
 fn visit(grant: BorrowedFd<'_>) -> io::Result<u32> {
     let mut waiting = grant_some(grant, GRANTS_AT_ONCE)?;
     for _ in 0..(waiting / GRANTS_AT_ONCE).min(CALLS_AT_ONCE) {
@@ -134,7 +134,7 @@ fn visit(grant: BorrowedFd<'_>) -> io::Result<u32> {
     Ok(waiting)
 }
 
-/// Looks at the first of those that wait. How many do now.
+/// Serves the first waiting ways. Returns how many wait now.
 pub(super) fn grant_some(grant: BorrowedFd<'_>, most: u32) -> io::Result<u32> {
     let mut frame = [0; FRAME_BYTES];
     frame[..ETHERNET_HEADER.len()].copy_from_slice(&ETHERNET_HEADER);

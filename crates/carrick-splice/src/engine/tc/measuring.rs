@@ -1,4 +1,5 @@
-//! What the packet engine costs: the memory of its maps, the time of its programs, and splices of nobody that fill it.
+//! Measures the packet engine: the memory of its maps, the time of its programs, and dummy splices that fill
+//! it.
 
 use super::PacketService;
 use libbpf_rs::MapHandle;
@@ -9,11 +10,11 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 
-/// The addresses of connections of nobody: 198.18.0.0/15 is for measurements (RFC 2544, appendix C.2.2).
+/// Addresses of dummy connections: 198.18.0.0/15 is for measurements (RFC 2544, appendix C.2.2).
 const NOBODY: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 0);
 const NOBODYS_SERVERS: Ipv4Addr = Ipv4Addr::new(198, 19, 0, 0);
 
-/// So many connections differ in their ports alone.
+/// Connections that differ only in their ports.
 const PORTS: u32 = 50_000;
 const PORT_FIRST: u16 = 10_000;
 
@@ -22,22 +23,22 @@ const PORT_FIRST: u16 = 10_000;
 pub struct MapMemory {
     /// Its name, as the kernel has it.
     pub name: String,
-    /// The kernel's memory for it, as the kernel counts (`memlock` of proc_pid_fdinfo(5)).
+    /// Its kernel memory (`memlock` of proc_pid_fdinfo(5)).
     pub bytes: u64,
 }
 
-/// How often a program has run since it was loaded, while somebody was [`Counting`].
+/// A program's runs since it was loaded, counted while a [`Counting`] exists.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProgramRuns {
     /// Its name.
     pub name: String,
     /// How often.
     pub runs: u64,
-    /// How long altogether, interrupts included.
+    /// Total time, interrupts included.
     pub time: Duration,
 }
 
-/// As long as this lives, the kernel counts runs and times of all BPF programs, which takes each of them some 20 ns more.
+/// While this lives, the kernel counts runs and times of all BPF programs, which costs some 20 ns per run.
 #[derive(Debug)]
 pub struct Counting(#[expect(dead_code, reason = "it is held")] OwnedFd);
 
@@ -64,7 +65,7 @@ impl Counting {
     }
 }
 
-/// Splices of nobody. They hold their slots until this is dropped.
+/// Dummy splices. They hold their slots until this is dropped.
 #[derive(Debug)]
 pub struct Crowd {
     service: PacketService,
@@ -85,7 +86,7 @@ impl PacketService {
         maps.into_iter().map(memory_of).collect()
     }
 
-    /// The runs of its programs, by the order in which they were loaded; empty if it is not loaded. Needs `CAP_SYS_ADMIN`.
+    /// The runs of its programs, in load order; empty if it is not loaded. Needs `CAP_SYS_ADMIN`.
     ///
     /// # Errors
     /// The kernel's.
@@ -100,13 +101,14 @@ impl PacketService {
             .collect())
     }
 
-    /// How many tunnels the kernel has. Takes some system calls for each connection that it knows.
+    /// The number of tunnels in the kernel. Takes some system calls for each connection it knows.
     #[must_use]
     pub fn spliced(&self) -> usize {
         self.engine().map_or(0, |engine| engine.table.spliced())
     }
 
-    /// An engine that also takes connections that there are not, for a [`crowd`](PacketService::crowd). Not for others' traffic.
+    /// An engine that also accepts connections that do not exist, for a [`crowd`](PacketService::crowd). Not
+    /// for real traffic.
     #[must_use]
     pub fn for_measuring() -> PacketService {
         PacketService {
@@ -115,11 +117,10 @@ impl PacketService {
         }
     }
 
-    /// Takes the slots of so many splices, for connections that there are not: two flows each. The engine is one
+    /// Takes this many slots for connections that do not exist: two flows each. Needs an engine made
     /// [`for_measuring`](PacketService::for_measuring).
     ///
-    /// # Errors
-    /// There are not so many slots, it is not loaded, or the kernel does not take them.
+    /// There are not enough slots, the engine is not loaded, or the kernel refuses.
     pub fn crowd(&self, splices: u32) -> io::Result<Crowd> {
         let engine = self
             .engine()
@@ -138,7 +139,7 @@ impl PacketService {
         Ok(crowd)
     }
 
-    /// Its programs in the kernel: all that have its flows.
+    /// Its programs: all in the kernel that use its map of flows.
     fn programs(&self) -> io::Result<Vec<ProgramInfo>> {
         let Some(engine) = self.engine() else {
             return Ok(Vec::new());
@@ -154,7 +155,7 @@ impl PacketService {
 
 impl Drop for Crowd {
     fn drop(&mut self) {
-        // It is loaded for good.
+        // A loaded engine stays loaded.
         let Some(engine) = self.service.engine() else {
             return;
         };
@@ -164,7 +165,7 @@ impl Drop for Crowd {
     }
 }
 
-/// Both connections of a splice of nobody: ours, the peer's.
+/// Both connections of a dummy splice: this side, the peer's.
 fn nobodys(number: u32) -> [(SocketAddr, SocketAddr); 2] {
     let host = |network: Ipv4Addr, host: u32| Ipv4Addr::from(u32::from(network) + host);
     let port = PORT_FIRST + u16::try_from(number % PORTS).unwrap_or_default();

@@ -1,5 +1,5 @@
-//! How both legs of a splice fare, told to the packet engine: by their local sockets, which have legs of their own, and by what
-//! was sent again while the packets were forwarded.
+//! Reports loss and round-trip times of both legs to the packet engine: from the local sockets, and from
+//! retransmissions while packets are forwarded.
 
 use super::PacketEngine;
 use super::paths::{Pair, Seen};
@@ -9,20 +9,20 @@ use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::time::Instant;
 
-/// Packets that were put together on their way are counted as if they had been segments of so many bytes.
+/// Merged packets (GRO) are counted as if they were segments of this many bytes.
 const SEGMENT_BYTES: u64 = 1448;
 
-/// What was told already.
+/// What was already reported.
 pub(crate) struct PathStatistics {
     pair: Pair,
-    /// Segments sent by each local socket, and sent again.
+    /// Segments sent by each local socket, and retransmitted.
     local: [[u32; 2]; 2],
-    /// Segments forwarded each way, and sent again.
+    /// Segments forwarded each way, and retransmitted.
     forwarded: [(u64, u32); 2],
 }
 
 impl PathStatistics {
-    /// Of connections to these peers, from their beginning.
+    /// For connections to these peers, counting from their beginning.
     pub(crate) fn new(peers: [IpAddr; 2]) -> PathStatistics {
         PathStatistics {
             pair: Pair::of(peers),
@@ -31,14 +31,15 @@ impl PathStatistics {
         }
     }
 
-    /// Likewise, from now on. Costs two system calls.
+    /// Likewise, counting from now. Costs two system calls.
     pub(crate) fn from_now(peers: [IpAddr; 2], sockets: [&impl AsFd; 2]) -> PathStatistics {
         let mut path_statistics = PathStatistics::new(peers);
         path_statistics.look(sockets);
         path_statistics
     }
 
-    /// Tells the engine what was seen since the last time; also of what was forwarded, if there is something. Costs two system calls.
+    /// Reports what was seen since the last call, with `forwarded` what was forwarded. Costs two system
+    /// calls.
     pub(crate) fn note(
         &mut self,
         engine: &PacketEngine,
@@ -50,7 +51,7 @@ impl PathStatistics {
             .into_iter()
             .flat_map(|state| [(0, state), (1, state)])
         {
-            // What one peer sends goes to the other. It may be lost on either leg: who has it, is the one who suffers.
+            // A forwarded packet may be lost on either leg: it counts for the receiver's.
             let (seen, told) = (&mut seen[1 - way], &mut self.forwarded[way]);
             let segments = state.packets[way].max(state.bytes[way] / SEGMENT_BYTES);
             seen.segments += segments.saturating_sub(told.0);
@@ -60,7 +61,7 @@ impl PathStatistics {
         engine.paths().observe(self.pair, seen, Instant::now());
     }
 
-    /// Whether both connections are better off by themselves.
+    /// Whether both connections do better unjoined.
     pub(crate) fn has_bad_leg(&self, engine: &PacketEngine) -> bool {
         engine.paths().is_bad(self.pair, Instant::now())
     }
@@ -69,7 +70,7 @@ impl PathStatistics {
     fn look(&mut self, sockets: [&impl AsFd; 2]) -> [Seen; 2] {
         let mut seen = [Seen::default(); 2];
         for ((socket, told), seen) in sockets.into_iter().zip(&mut self.local).zip(&mut seen) {
-            // It fails for nothing but a closed descriptor.
+            // It fails only for a closed descriptor.
             let Ok(connection_statistics) = connection_statistics(socket) else {
                 continue;
             };

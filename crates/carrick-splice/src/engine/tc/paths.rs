@@ -1,43 +1,44 @@
-//! How connections between networks have fared, and where one leg is so bad that two connections do better than one.
+//! Statistics of connections between networks: decides where one leg is so bad that two connections do better
+//! than one.
 //!
-//! A splice of packets is one connection for both peers. What is lost on one leg is sent again over both, and the sender's window
-//! is that of the worse one: over loss, the throughput of a connection falls with its round-trip time (Mathis, Semke, Mahdavi, Ott:
-//! The Macroscopic Behavior of the TCP Congestion Avoidance Algorithm, 1997), and that is the sum of both. With independent legs each
-//! has its own. Decides only; is told what was seen, and the time.
+//! A packet splice is one connection for both peers: a loss on one leg is retransmitted over both, and the
+//! sender's window is the worse one. Under loss, throughput falls with the round-trip time (Mathis, Semke,
+//! Mahdavi, Ott: The Macroscopic Behavior of the TCP Congestion Avoidance Algorithm, 1997), which is the sum
+//! of both; independent legs each have their own. Pure decisions: observations and the time are arguments.
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-/// So many pairs of networks are known at a time.
+/// The most pairs of networks.
 const PAIRS_MAX: usize = 1024;
 
-/// Networks, as routes of the Internet have them at least: bits of the address.
+/// Network prefixes: the longest that are routed on the Internet.
 const V4_BITS: u8 = 24;
 const V6_BITS: u8 = 48;
 
-/// What was seen counts half after so long.
+/// The half-life of observations.
 const HALF_LIFE: Duration = Duration::from_secs(60);
 
-/// A leg is not judged by fewer segments.
+/// The fewest segments by which a leg is judged.
 const SEGMENTS_MIN: f64 = 200.0;
 
-/// A leg is bad that loses more than this.
+/// A leg is bad if it loses more than this.
 const LOSS_MAX: f64 = 0.01;
 
-/// Where one leg is far longer than the other, each loss on the short one costs a round trip on the long one: then either is
-/// bad that loses more than this.
+/// If one leg is far longer, a loss on the short one costs a round trip on the long one: then either leg is
+/// bad if it loses more than this.
 const FAR_LOSS_MAX: f64 = 0.001;
 
-/// One leg is far longer: so long, and so many times as long as the other.
+/// "Far longer": at least this long, and this many times as long as the other.
 const FAR_US: f64 = 50_000.0;
 const FAR_TIMES: f64 = 4.0;
 
-/// Each round-trip time moves the mean by such a part (as TCP's own, RFC 6298).
+/// Weight of a new round-trip time in the mean (as in RFC 6298).
 const RTT_GAIN: f64 = 1.0 / 8.0;
 
-/// A pair with a bad leg stays one for so long after that was seen last.
+/// How long a pair stays bad after that was last seen.
 const BAD_FOR: Duration = Duration::from_secs(300);
 
 /// The networks of two peers.
@@ -58,29 +59,29 @@ impl Pair {
     }
 }
 
-/// What was seen of a leg since the last time.
+/// Observations of a leg since the last report.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct Seen {
-    /// Segments that were sent to its peer.
+    /// Segments sent to its peer.
     pub(crate) segments: u64,
-    /// Those of them that were sent again.
+    /// Of these, retransmissions.
     pub(crate) again: u64,
     /// Its round-trip time in microseconds; 0: not known.
     pub(crate) rtt_us: u32,
 }
 
-/// A pair of networks between which packets are not spliced for now.
+/// A pair of networks that is not spliced for now.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BadPath {
     /// The first peers' network: clients'.
     pub client: IpNet,
     /// The second peers': servers'.
     pub server: IpNet,
-    /// Segments of a hundred that were sent again, to each of them.
+    /// Percentage of segments retransmitted to each of them.
     pub lost_percent: [f64; 2],
     /// Round-trip times to each of them.
     pub rtt: [Duration; 2],
-    /// How long that lasts, if nothing bad is seen any more.
+    /// Remaining time, unless more loss is seen.
     pub left: Duration,
 }
 
@@ -123,12 +124,12 @@ impl Path {
     }
 }
 
-/// The pairs of networks that are known.
+/// All pairs of networks.
 #[derive(Debug, Default)]
 pub(crate) struct Paths(HashMap<Pair, Path>);
 
 impl Paths {
-    /// Takes note of what was seen of both legs of a pair of connections.
+    /// Records observations of both legs of a pair of connections.
     pub(crate) fn observe(&mut self, pair: Pair, seen: [Seen; 2], now: Instant) {
         if seen.iter().all(|seen| seen.segments == 0) {
             return;
@@ -159,12 +160,12 @@ impl Paths {
         }
     }
 
-    /// Whether connections of this pair are better off by themselves.
+    /// Whether connections of this pair do better unjoined.
     pub(crate) fn is_bad(&self, pair: Pair, now: Instant) -> bool {
         self.0.get(&pair).is_some_and(|path| path.is_bad_at(now))
     }
 
-    /// All such pairs.
+    /// All bad pairs.
     pub(crate) fn bad(&self, now: Instant) -> Vec<BadPath> {
         let bad = self.0.iter().filter_map(|(Pair(networks), path)| {
             let left = path.bad_until?.saturating_duration_since(now);
@@ -182,7 +183,7 @@ impl Paths {
         bad.collect()
     }
 
-    /// Forgets a pair if there are too many: rather a good one, and one that nothing was heard of for long.
+    /// Evicts a pair if there are too many: preferably a good one, and the least recently seen.
     fn make_room(&mut self, now: Instant) {
         if self.0.len() < PAIRS_MAX {
             return;

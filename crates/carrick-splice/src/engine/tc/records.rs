@@ -1,4 +1,4 @@
-//! What the kernel notes of forwarded responses (`struct packet_response` of bpf/tc/tc.h), in memory that it shares with the process.
+//! The kernel's records of forwarded responses (`struct packet_response` of bpf/tc/tc.h), in shared memory.
 
 use super::http::{METHODS, status_of};
 use super::skeleton::types::packet_response;
@@ -9,10 +9,11 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// There are no more records than these, each of about a kilobyte.
+/// The most records, of about a kilobyte each.
 const RECORDS_MAX: u32 = 4096;
 
-/// The request that is read before arming did not come by the kernel. Until it is passed on, so much is not settled.
+/// The request that is read before arming did not pass the kernel. Until it is passed on, this much counts as
+/// unsettled.
 const FIRST_BYTES: u64 = 1;
 
 /// All records, and which of them are free.
@@ -22,7 +23,7 @@ pub(super) struct Records {
 }
 
 impl Records {
-    /// How many there are where there may be so many splices. The first is nobody's.
+    /// The number of records for this many splices. The first is never used.
     pub(super) fn count(splices_max: u32) -> u32 {
         splices_max.min(RECORDS_MAX) + 1
     }
@@ -53,7 +54,7 @@ impl Records {
         self.memory.half_word(offset(number) + field)
     }
 
-    /// Adds what stands in a record from there on.
+    /// Appends the record's bytes from there on.
     fn read(&self, number: u32, field: usize, bytes: usize, to: &mut Vec<u8>) {
         self.memory.read(offset(number) + field, bytes, to);
     }
@@ -63,7 +64,7 @@ impl Records {
     }
 }
 
-/// The record of one splice. What it says of counts only grows; another splice may have left something in it.
+/// The record of one splice. Its counts only grow, and start from what an earlier splice left.
 pub(crate) struct Record {
     records: Arc<Records>,
     number: u32,
@@ -81,47 +82,47 @@ impl Record {
         }
     }
 
-    /// Bytes that were forwarded.
+    /// Bytes forwarded.
     pub(crate) fn sent_bytes(&self) -> u64 {
         self.word(offset_of!(packet_response, sent_bytes))
     }
 
-    /// Bytes that the client has acknowledged.
+    /// Bytes acknowledged by the client.
     pub(crate) fn acked_bytes(&self) -> u64 {
         self.word(offset_of!(packet_response, acked_bytes))
     }
 
-    /// When the client has acknowledged something last, in nanoseconds of `CLOCK_MONOTONIC`.
+    /// When the client last acknowledged something, in nanoseconds of `CLOCK_MONOTONIC`.
     pub(crate) fn acked_ns(&self) -> u64 {
         self.word(offset_of!(packet_response, acked_ns))
     }
 
-    /// Whether the server's end of stream has been seen, or what nobody has asked for.
+    /// Whether the server has sent its FIN, or unrequested data.
     pub(crate) fn has_end(&self) -> bool {
         self.half_word(offset_of!(packet_response, has_end)) != 0
     }
 
-    /// Whether the client has all that it is to get of this server.
+    /// Whether the client has everything it gets from this server.
     pub(crate) fn is_over(&self) -> bool {
         self.half_word(offset_of!(packet_response, has_end)) & ALL != 0
     }
 
-    /// Whether more than the response has gone to the client, before its head, which did not.
+    /// Whether unrequested data went to the client ahead of its head, which did not.
     pub(crate) fn has_spilt(&self) -> bool {
         self.sent_bytes() > self.word(offset_of!(packet_response, whole_end))
     }
 
-    /// Whether what the server sends is forwarded.
+    /// Whether the server's data is forwarded.
     pub(crate) fn has_begun(&self) -> bool {
         self.half_word(offset_of!(packet_response, has_begun)) != 0
     }
 
-    /// Whether it was more than was to be forwarded, so that the connections were given back.
+    /// Whether the server sent more than was to be forwarded, so that the connections were returned.
     pub(crate) fn is_back(&self) -> bool {
         self.half_word(offset_of!(packet_response, is_back)) != 0
     }
 
-    /// Requests that the kernel has forwarded.
+    /// Requests forwarded by the kernel.
     pub(crate) fn judged(&self) -> u32 {
         self.half_word(offset_of!(packet_response, judged))
     }
@@ -133,14 +134,15 @@ impl Record {
             .copied()
     }
 
-    /// What was forwarded up to the end of the response to the process' latest request, if others followed; and its status.
+    /// The end of the response to the process's latest request, in bytes forwarded, if others followed; and
+    /// its status.
     pub(crate) fn passed(&self) -> (u64, Option<u16>) {
         let status = status_of(self.half_word(offset_of!(packet_response, passed_status)));
         (self.word(offset_of!(packet_response, passed_end)), status)
     }
 
-    /// The process is about to send a request with this method: what it says of lengths holds for its response, and what the server sent
-    /// before is none.
+    /// Announces a request of the process with this method, which determines the length of its response; data
+    /// the server sent before is no response to it.
     pub(crate) fn ask(&self, is_head: bool) {
         let method = METHODS
             .iter()
@@ -153,26 +155,26 @@ impl Record {
         asked.fetch_add(1, AcqRel);
     }
 
-    /// From now on the kernel tells of requests under this name.
+    /// The kernel reports requests under this name from now on.
     pub(crate) fn tell_as(&self, name: u64) {
         let told_as = offset_of!(packet_response, told_as);
         let told_as = self.records.word(self.number, told_as);
         told_as.store(name, Release);
     }
 
-    /// What was forwarded before the latest response.
+    /// Bytes forwarded before the latest response.
     pub(crate) fn head_at(&self) -> u64 {
         self.word(offset_of!(packet_response, head_at))
     }
 
-    /// Tells the kernel that so many more bytes of requests that came to the process have been passed on.
+    /// Tells the kernel that this many more bytes of the process's requests were passed on.
     pub(crate) fn settle(&self, bytes: u64) {
         let settled = offset_of!(packet_response, settled_bytes);
         let settled = self.records.word(self.number, settled);
         settled.fetch_add(bytes, AcqRel);
     }
 
-    /// The beginning of the response before which `sent_bytes` were forwarded, as far as it is known.
+    /// The kept beginning of the response that starts at `sent_bytes`.
     pub(crate) fn head(&self, sent_bytes: u64) -> Vec<u8> {
         let mut head = Vec::new();
         if self.word(offset_of!(packet_response, head_at)) == sent_bytes {
@@ -186,7 +188,7 @@ impl Record {
         head
     }
 
-    /// The last bytes of what was forwarded.
+    /// The last bytes forwarded.
     pub(crate) fn tail(&self) -> Vec<u8> {
         let mut tail = Vec::new();
         if self.word(offset_of!(packet_response, tail_at)) == self.sent_bytes() {
@@ -196,12 +198,12 @@ impl Record {
         tail
     }
 
-    /// Likewise, that the request is passed on which was read before the record was cleared.
+    /// Likewise, for the request that was read before the record was cleared.
     pub(crate) fn settle_first(&self) {
         self.settle(FIRST_BYTES);
     }
 
-    /// As if something of the latest response had been forwarded and acknowledged.
+    /// Sets the record as if a part of the latest response had been forwarded and acknowledged.
     #[cfg(test)]
     pub(super) fn note_response_for_tests(&self) {
         for field in [
@@ -214,14 +216,14 @@ impl Record {
         self.note_whole();
     }
 
-    /// As if a request had been sent, and nothing of its response had come.
+    /// Sets the record as if a request had been sent, and none of its response received.
     #[cfg(test)]
     pub(super) fn note_request_for_tests(&self) {
         self.note_begun();
     }
 
-    /// What another splice has left is of no meaning, and a request has been read that is not passed on yet. Only while no program knows
-    /// the record.
+    /// Clears what another splice has left; one request has been read that is not passed on yet. Only while
+    /// no program knows the record.
     pub(crate) fn clear(&self) {
         for field in [
             offset_of!(packet_response, head_bytes),
@@ -242,18 +244,18 @@ impl Record {
         let settled = offset_of!(packet_response, settled_bytes);
         let settled = self.records.word(self.number, settled);
         settled.store(passed_bytes.wrapping_sub(FIRST_BYTES), Release);
-        // What another client has never acknowledged, this one need not.
+        // This client owes no acknowledgement for another's data.
         let acked = offset_of!(packet_response, acked_bytes);
         let acked = self.records.word(self.number, acked);
         acked.store(self.sent_bytes(), Release);
-        // Nor is a response to what another one has asked to come.
+        // Nor is another client's response outstanding.
         let judged_before = offset_of!(packet_response, judged_before);
         let judged_before = self.records.half_word(self.number, judged_before);
         judged_before.store(self.judged(), Release);
         self.note_begun();
     }
 
-    /// Nothing of the next response has been forwarded, and all before is whole.
+    /// Marks everything forwarded as whole responses, with none of the next one.
     fn note_begun(&self) {
         let head = offset_of!(packet_response, head_at);
         let head = self.records.word(self.number, head);
@@ -261,7 +263,7 @@ impl Record {
         self.note_whole();
     }
 
-    /// All responses that were forwarded are known to be whole: the next one begins behind them.
+    /// Marks all forwarded responses as whole: the next one begins behind them.
     pub(crate) fn note_whole(&self) {
         let whole = offset_of!(packet_response, whole_end);
         let whole = self.records.word(self.number, whole);
@@ -277,7 +279,7 @@ impl Record {
     }
 }
 
-/// A look at the record of a splice from elsewhere. Once that splice is gone, another one may have it.
+/// A view of a splice's record from elsewhere. Once that splice is gone, another may have the record.
 #[derive(Clone)]
 pub struct ResponseWatch {
     records: Arc<Records>,
@@ -290,28 +292,30 @@ impl std::fmt::Debug for ResponseWatch {
     }
 }
 
-/// How far the response to a request has come that was forwarded by the kernel.
+/// Progress of the response to a forwarded request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ToldResponse {
-    /// What had been forwarded in this record up to its last byte so far, as [`RequestEvent`](crate::requests::RequestEvent) counts.
+    /// The record's forwarded bytes at its last byte so far, counted as by
+    /// [`RequestEvent`](crate::requests::RequestEvent).
     pub end: u64,
     /// Its status, if its first line is known.
     pub status: Option<u16>,
-    /// Whether another request has followed: then nothing is added to it any more.
+    /// Whether another request has followed: then the response is complete.
     pub is_over: bool,
-    /// Whether it is known that it is not what its head says, yet: more is to come, or more has come; or its head is an interim one.
+    /// Whether it is known not to match its head yet: more is to come, or more has come; or its head is
+    /// interim.
     pub is_partial: bool,
     /// Whether it is known to be whole.
     pub is_whole: bool,
 }
 
 impl ResponseWatch {
-    /// The response to the latest request of which the kernel has told.
+    /// The response to the last reported request.
     #[must_use]
     pub fn told(&self) -> ToldResponse {
         let told_end = self.word(offset_of!(packet_response, told_end));
         if told_end == LATEST {
-            // In this order: an end that is known is known before the last byte.
+            // In this order, since the end is known before the last byte arrives.
             let end = self.word(offset_of!(packet_response, sent_bytes));
             let whole_end = self.word(offset_of!(packet_response, whole_end));
             let status = self.latest_status();
@@ -346,7 +350,7 @@ impl ResponseWatch {
         let head = offset_of!(packet_response, head) + last_at as usize;
         self.records.read(self.number, head + 9, 3, &mut digits);
         let status = std::str::from_utf8(&digits).ok()?.parse().ok()?;
-        // Behind an interim head in the same packet, that of a head which is not looked for.
+        // Unknown behind an interim head in the same packet: that head is not searched for.
         let sent_bytes = self.word(offset_of!(packet_response, sent_bytes))
             - self.word(offset_of!(packet_response, head_at));
         let interim_bytes = self.half_word(offset_of!(packet_response, interim_bytes));
@@ -363,7 +367,7 @@ impl ResponseWatch {
     }
 }
 
-/// Where a record begins.
+/// The offset of a record.
 fn offset(number: u32) -> usize {
     number as usize * size_of::<packet_response>()
 }

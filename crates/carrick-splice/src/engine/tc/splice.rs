@@ -1,4 +1,4 @@
-//! Two connections whose packets the kernel may forward: their slot in the maps, and who has their packets now.
+//! Two connections whose packets the kernel may forward: their slot, and where their packets go now.
 
 use super::PacketEngine;
 use super::command::{Answer, Command, Judging};
@@ -19,22 +19,22 @@ use tokio::net::TcpStream;
 /// The number of `lo`, in each network namespace (`LOOPBACK_IFINDEX` of the kernel).
 const LOOPBACK: u32 = 1;
 
-/// Two connections that have a slot. Dropping it gives them back to their local sockets, if they have not ended.
+/// Two connections with a slot. Dropping it returns them to their local sockets, if they have not ended.
 pub(crate) struct PacketSplice {
     engine: Arc<PacketEngine>,
     slot: u32,
-    /// Whether the kernel has had the packets: then numbers may differ from those of the local sockets for ever.
+    /// Whether the kernel has had the packets: then numbers may differ from the local sockets' forever.
     was_armed: bool,
     is_armed: bool,
     /// It outlives this process.
     is_left: bool,
-    /// Of the surroundings, when it was looked where the packets have to go.
+    /// The environment's generation when the routes were last checked.
     generation: Cell<u32>,
     addresses: [Addresses; 2],
 }
 
 impl PacketSplice {
-    /// Gives two connections a slot. Their packets are looked at from now on. Otherwise, why not.
+    /// Gives two connections a slot: the programs follow their packets from now on. Otherwise the reason.
     pub(crate) fn new(
         engine: &Arc<PacketEngine>,
         sockets: [&TcpStream; 2],
@@ -72,13 +72,13 @@ impl PacketSplice {
         Ok(splice)
     }
 
-    /// Whether the hooks have seen the packets of both connections.
+    /// Whether the hooks have seen packets of both connections.
     pub(crate) fn is_seen(&self) -> bool {
         let splice = self.engine.table.read(self.slot);
         splice.is_some_and(|splice| state::is_seen(&splice))
     }
 
-    /// Why the hooks may not have seen the packets of both connections, after a while in which there were some.
+    /// Why the hooks may not have seen packets of both connections, although there were some.
     pub(crate) fn why_unseen(&self) -> Reason {
         for (own, peer) in self.addresses {
             match interface_towards(Some(own.ip()), peer.ip(), 0) {
@@ -92,7 +92,7 @@ impl PacketSplice {
         Reason::PacketUnseen
     }
 
-    /// Gives the packets to the kernel, if both connections are at rest and alike; each way is paced so.
+    /// Gives the packets to the kernel, if both connections are at rest and compatible; each way is paced so.
     pub(crate) fn arm(&mut self, pace: [PaceHandle; 2]) -> io::Result<Answer> {
         let pace = pace.map(PaceHandle::to_bits);
         self.arm_by(Command::Arm { pace })
@@ -113,7 +113,8 @@ impl PacketSplice {
         Ok(answer)
     }
 
-    /// Lets the kernel forward what the second connection's peer sends, and note it in `record`. It is paced so.
+    /// Lets the kernel forward what the second connection's peer sends, with its state in `record` and this
+    /// pacing.
     pub(crate) fn arm_responses(
         &mut self,
         record: &Record,
@@ -127,8 +128,9 @@ impl PacketSplice {
         })
     }
 
-    /// Lets the kernel forward the rest of what the second connection's peer is sending, `rest_bytes` that were not read yet, as soon as that can
-    /// be, and note it in `record`. `held_bytes` were read and are not written yet. It is paced so.
+    /// Lets the kernel forward the rest of the second connection's current response, as soon as possible,
+    /// with its state in `record` and this pacing. `rest_bytes` were not read yet; `held_bytes` were read but
+    /// not written yet.
     pub(crate) fn arm_body(
         &mut self,
         record: &Record,
@@ -144,7 +146,7 @@ impl PacketSplice {
         })
     }
 
-    /// The kernel has given the packets back by itself.
+    /// Whether the kernel has returned the packets by itself.
     pub(crate) fn note_back(&mut self) {
         self.is_armed = false;
     }
@@ -154,12 +156,12 @@ impl PacketSplice {
         self.is_armed
     }
 
-    /// Whether packets have to go another way than when the kernel got them.
+    /// Whether routes have changed since the kernel got the packets.
     pub(crate) fn is_astray(&self) -> bool {
         self.other_roads().into_iter().flatten().next().is_some()
     }
 
-    /// Lets the packets go where the routes lead now.
+    /// Sends the packets by the present routes.
     pub(crate) fn follow(&self) -> io::Result<()> {
         for (side, interface) in (0..).zip(self.other_roads()) {
             if let Some(interface) = interface {
@@ -169,7 +171,7 @@ impl PacketSplice {
         Ok(())
     }
 
-    /// By which other interfaces packets to both peers have to go, if something has changed since the last time.
+    /// The new interfaces towards both peers, if they have changed since the last call.
     fn other_roads(&self) -> [Option<u32>; 2] {
         let generation = self.engine.environment.generation();
         if self.generation.replace(generation) == generation {
@@ -179,13 +181,13 @@ impl PacketSplice {
         let [first, second] = state::interfaces(&splice);
         let [to_first, to_second] = self.addresses;
         [(to_first, first), (to_second, second)].map(|((own, peer), interface)| {
-            // Whoever cannot be asked may be right.
+            // If the route is unknown, the interface stays.
             let now = interface_towards(Some(own.ip()), peer.ip(), 0).ok();
             now.filter(|now| *now != interface)
         })
     }
 
-    /// Who has the packets, and how many bytes went.
+    /// Where the packets go, and how many bytes were forwarded.
     pub(crate) fn state(&self) -> State {
         let splice = self.engine.table.read(self.slot);
         splice.map_or(
@@ -201,13 +203,14 @@ impl PacketSplice {
         )
     }
 
-    /// How many bytes the first connection's peer would take of what the second one's sends; 0 as long as it has not acknowledged all.
+    /// How many bytes of the second connection's the first one's peer would take; 0 until it has acknowledged
+    /// everything.
     pub(crate) fn response_room_bytes(&self) -> u32 {
         let splice = self.engine.table.read(self.slot);
         splice.map_or(0, |splice| state::response_room_bytes(&splice))
     }
 
-    /// Sees to `cx` being woken when the splice ends. False if there is nobody to do that.
+    /// Arranges to wake `cx` when the splice ends. False if there is no notifier.
     pub(crate) fn listen(&self, cx: &Context<'_>) -> bool {
         let is_heard = self.engine.notifier().is_some();
         if is_heard {
@@ -216,13 +219,14 @@ impl PacketSplice {
         is_heard
     }
 
-    /// The local socket of this side is about to send its end of stream.
+    /// Lets the local socket of this side send its FIN.
     pub(crate) fn let_end(&self, side: u32) -> io::Result<()> {
         self.ask(Command::MayEnd { side }).map(drop)
     }
 
-    /// Gives the packets back to the local sockets, which go on where the peers are, if these have nothing to receive or to send
-    /// ([`Answer::Busy`]) and the kernel has forwarded no more requests than `judged` ([`Answer::Behind`]).
+    /// Returns the packets to the local sockets, which continue where the peers are, if these sockets have
+    /// nothing to receive or to send ([`Answer::Busy`]) and the kernel has forwarded no more requests than
+    /// `judged` ([`Answer::Behind`]).
     pub(crate) fn disarm(&mut self, judged: u32) -> io::Result<Answer> {
         if !self.is_armed {
             return Ok(Answer::Done);
@@ -237,8 +241,8 @@ impl PacketSplice {
         Ok(answer)
     }
 
-    /// Leaves the packets to the kernel for good: the local sockets are not needed any more, nor is this process. False if the
-    /// programs go with the process.
+    /// Leaves the packets to the kernel for good: it needs neither the local sockets nor this process any
+    /// more. False if the programs do not outlive the process.
     pub(crate) fn leave(&mut self) -> bool {
         self.is_left = self.is_armed && self.engine.is_pinned();
         self.is_left
@@ -253,7 +257,7 @@ impl PacketSplice {
     }
 }
 
-/// Why two connections cannot be joined, as far as their addresses tell.
+/// Why two connections cannot be joined, as far as addresses tell.
 fn compare(legs: [Addresses; 2]) -> Option<Reason> {
     let [a, b] = legs.map(|(_, peer)| peer.ip().to_canonical());
     let is_here = |(own, peer): Addresses| {
@@ -263,7 +267,7 @@ fn compare(legs: [Addresses; 2]) -> Option<Reason> {
     if legs.into_iter().any(is_here) {
         Some(Reason::PacketLoopback)
     } else if a.is_ipv4() != b.is_ipv4() {
-        // Headers are rewritten, not replaced.
+        // The programs rewrite headers, and cannot change the IP version.
         Some(Reason::PacketFamilies)
     } else {
         None
@@ -279,12 +283,12 @@ impl Drop for PacketSplice {
         }
         let mut is_alone = false;
         if self.is_armed {
-            // Whatever the local sockets say from now on is to reach the peers; if all has ended, that is refused.
+            // From now on the local sockets' packets are to reach the peers; refused if the splice has ended.
             let answer = self.ask(Command::Disarm {
                 is_forced: true,
                 judged: 0,
             });
-            // If both are gone, nobody speaks for them any more, and the peers are told so when they send something.
+            // If both are gone, the kernel resets the peers when they send something.
             is_alone = matches!(answer, Ok(Answer::NoSocket))
                 && self.state().holder == Holder::Kernel
                 && matches!(self.ask(Command::Look), Ok(Answer::NoSocket));

@@ -1,16 +1,16 @@
-//! The state of a splice as it stands in the map: `struct packet_splice` of bpf/tc/tc.h, read and written as bytes.
+//! The state of a splice in the map: `struct packet_splice` of bpf/tc/tc.h, read and written as bytes.
 
 use super::skeleton::types::{flow, packet_leg, packet_splice, packet_state, packet_way};
 use std::mem::{offset_of, size_of};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
-/// Who has the packets of a splice (`enum packet_state`).
+/// Where a splice's packets go (`enum packet_state`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Holder {
-    /// Nobody, or the local sockets.
+    /// To the local sockets, or the slot is free.
     Process,
-    /// The peers.
+    /// To the peers.
     Kernel,
     /// Both connections have ended.
     Ended,
@@ -18,23 +18,23 @@ pub(crate) enum Holder {
     Reset,
 }
 
-/// What the process wants to know of a splice.
+/// What the process reads of a splice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct State {
     pub(crate) holder: Holder,
-    /// Bytes that each receiver has acknowledged while spliced.
+    /// Bytes acknowledged by each receiver while spliced.
     pub(crate) bytes: [u64; 2],
-    /// Packets that were forwarded each way.
+    /// Packets forwarded each way.
     pub(crate) packets: [u64; 2],
-    /// Those of them whose data had been sent before. Wraps.
+    /// Of these, retransmissions. Wraps.
     pub(crate) again: [u32; 2],
-    /// Whether the receiver has acknowledged the end of the stream, which the local socket does not know.
+    /// Whether the receiver has acknowledged the FIN, which the local socket does not know.
     pub(crate) is_passed: [bool; 2],
-    /// For how long the peers had bytes for each other while spliced, until one has acknowledged the last ones.
+    /// For how long data was in flight while spliced, until the last was acknowledged.
     pub(crate) active: Duration,
 }
 
-/// A connection as the maps know it: our address and the peer's.
+/// A connection as in the maps: our address and the peer's.
 pub(super) type Addresses = (SocketAddr, SocketAddr);
 
 /// The key of a connection in the map of flows.
@@ -55,7 +55,7 @@ pub(super) fn key((own, peer): Addresses) -> Vec<u8> {
     bytes
 }
 
-/// What the program `carrick_place` is asked: `struct packet_placing`, which has no gaps.
+/// The input of the program `carrick_place`: `struct packet_placing`, which has no gaps.
 pub(super) fn slot_question(slot: u32, legs: [Addresses; 2]) -> Vec<u8> {
     let mut bytes = slot.to_ne_bytes().to_vec();
     bytes.extend(legs.into_iter().flat_map(key));
@@ -84,7 +84,7 @@ pub(super) fn interfaces(splice: &[u8]) -> [u32; 2] {
     })
 }
 
-/// Whether packets of both connections have been seen coming in and going out.
+/// Whether packets of both connections were seen in both directions.
 pub(super) fn is_seen(splice: &[u8]) -> bool {
     let received = |side: usize| {
         let leg = offset_of!(packet_splice, legs) + side * size_of::<packet_leg>();
@@ -124,7 +124,7 @@ pub(super) fn read(splice: &[u8]) -> State {
     }
 }
 
-/// For how long there was something under way, until the last of these bytes were acknowledged.
+/// For how long data was in flight, until the last of these bytes were acknowledged.
 fn active(splice: &[u8], bytes: u64) -> Duration {
     let settled = u64_at(splice, offset_of!(packet_splice, active_ns));
     let is_settled = u64_at(splice, offset_of!(packet_splice, noted_bytes)) == bytes;
@@ -132,7 +132,7 @@ fn active(splice: &[u8], bytes: u64) -> Duration {
     Duration::from_nanos(settled + if is_settled { 0 } else { pending })
 }
 
-/// How many bytes the receiver of the second way has offered room for, if it has acknowledged all that was sent.
+/// The window of the second way's receiver, in bytes, if it has acknowledged everything.
 pub(super) fn response_room_bytes(splice: &[u8]) -> u32 {
     let way = offset_of!(packet_splice, ways) + size_of::<packet_way>();
     let field = |at| u32_at(splice, way + at);
@@ -141,7 +141,7 @@ pub(super) fn response_room_bytes(splice: &[u8]) -> u32 {
         return 0;
     }
     let room = field(offset_of!(packet_way, offered_end)).wrapping_sub(end);
-    // Behind the window, as after a probe.
+    // Beyond the window, as after a probe.
     if room > i32::MAX as u32 { 0 } else { room }
 }
 
@@ -149,8 +149,8 @@ fn state_of(splice: &[u8]) -> packet_state {
     packet_state(u32_at(splice, offset_of!(packet_splice, state)))
 }
 
-/// How a splice is laid out, as far as a process reads those of others: whoever changes the meaning of what is listed here, and not
-/// its place, changes the first number.
+/// The layout of a splice, as far as other processes read it. A change of meaning without a change of offset
+/// must change the first number.
 pub(super) const LAYOUT: [usize; 13] = [
     2,
     size_of::<flow>(),
@@ -167,12 +167,12 @@ pub(super) const LAYOUT: [usize; 13] = [
     size_of::<packet_way>(),
 ];
 
-/// Whether the peers have each other's packets, and nothing of it needs a local socket.
+/// Whether the kernel forwards, and no local socket is needed.
 pub(super) fn is_spliced(splice: &[u8]) -> bool {
     state_of(splice) == packet_state::PACKET_SPLICED
 }
 
-/// When a packet was forwarded last, or the splice was made.
+/// When a packet was last forwarded, or the splice was made.
 pub(super) fn seen_ns(splice: &[u8]) -> u64 {
     u64_at(splice, offset_of!(packet_splice, seen_ns))
 }

@@ -1,4 +1,4 @@
-//! The maps of the packet engine, and the assignment of their slots.
+//! The maps of the packet engine, and the allocation of their slots.
 
 use super::command::{Answer, Command, ask};
 use super::state;
@@ -9,10 +9,11 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// After its end, a splice stays for so long: for what the peers send again (twice the maximum segment lifetime, as Linux has it).
+/// How long an ended splice stays, for retransmissions of the peers (twice the maximum segment lifetime, as
+/// in Linux).
 const LINGER: Duration = Duration::from_secs(60);
 
-/// So many slots whose splices are over are looked at at once.
+/// Ended splices checked at a time.
 const REAPED_AT_ONCE: usize = 64;
 
 /// The maps.
@@ -20,33 +21,33 @@ pub(super) struct Table {
     flows: MapHandle,
     splices: MapHandle,
     command: OwnedFd,
-    /// `None`: of another process, where nothing new begins.
+    /// `None` for another process's maps, where no splice begins.
     placing: Option<Placing>,
     places_max: u32,
     slots: Mutex<Slots>,
 }
 
-/// By which connections get a slot: only those of sockets that this process has.
+/// Only this process's sockets get a slot.
 pub(super) struct Placing {
     pub(super) program: OwnedFd,
-    /// The sockets that it has shown.
+    /// The process's sockets.
     pub(super) owned: MapHandle,
 }
 
 struct Slots {
     free: VecDeque<u32>,
-    /// Those whose splice is over, and when to look whether its connections are.
+    /// Slots of ended splices, and when to check whether they can be freed.
     over: VecDeque<(Instant, u32)>,
 }
 
 /// How many slots there are.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Taken {
-    /// Of splices that may have packets to forward.
+    /// Of active splices.
     pub open: u32,
-    /// Of splices that are over, for what the peers may send again, or whose connections go on by themselves.
+    /// Of ended splices, kept for retransmissions, or because their connections go on by themselves.
     pub over: u32,
-    /// There are no more than these.
+    /// The maximum.
     pub max: u32,
 }
 
@@ -71,7 +72,7 @@ impl Table {
         }
     }
 
-    /// The maps of another process, which may be gone.
+    /// The maps of another process, which may be dead.
     pub(super) fn of_others(
         flows: MapHandle,
         splices: MapHandle,
@@ -83,8 +84,8 @@ impl Table {
         table
     }
 
-    /// Takes over from a process that is gone: the slots of splices that need no local socket. What needs one is over as soon as it
-    /// has none.
+    /// Adopts a dead process's splices that need no local socket. One that needs it is over once the socket
+    /// is gone.
     pub(super) fn take_over(&self) -> Vec<u32> {
         let (mut spliced, now) = (Vec::new(), Instant::now());
         for slot in self.known_slots() {
@@ -104,13 +105,13 @@ impl Table {
         numbers.map(|number| number / 2).collect()
     }
 
-    /// The kernel's number of the map `flows`, which all of the programs have.
+    /// The id of the map `flows`, which all of the programs use.
     pub(super) fn flows_id(&self) -> io::Result<u32> {
         let info = self.flows.info().map_err(io::Error::other)?;
         Ok(info.info.id)
     }
 
-    /// How many splices there are that need no local socket.
+    /// The number of splices that need no local socket.
     pub(super) fn spliced(&self) -> usize {
         let slots = self.known_slots().into_iter();
         slots
@@ -119,19 +120,19 @@ impl Table {
             .count()
     }
 
-    /// Whether all splices that were over have been forgotten.
+    /// Whether all ended splices have been freed.
     pub(super) fn has_none_over(&self) -> bool {
         self.slots().over.is_empty()
     }
 
-    /// Of how many splices that are over a peer has not acknowledged all that the local socket has sent, its end included.
+    /// The number of ended splices with data, or a FIN, of a local socket that a peer has not acknowledged.
     pub(super) fn unacknowledged(&self) -> usize {
         let slots: Vec<_> = self.slots().over.iter().map(|(_, slot)| *slot).collect();
         let is_busy = |slot: &u32| matches!(self.ask(*slot, Command::Look), Ok(Answer::Busy));
         slots.into_iter().filter(is_busy).count()
     }
 
-    /// Whether the packets of a splice are looked at any more.
+    /// Whether the splice's connections are still in `flows`.
     pub(super) fn is_known(&self, slot: u32) -> bool {
         self.keys(slot).next().is_some()
     }
@@ -160,7 +161,7 @@ impl Table {
         })
     }
 
-    /// Shows the kernel a socket, without which its connection gets no slot.
+    /// Registers a socket, which its connection needs for a slot.
     pub(super) fn show(&self, socket: BorrowedFd<'_>) -> io::Result<()> {
         let Some(placing) = &self.placing else {
             return Ok(());
@@ -172,8 +173,8 @@ impl Table {
             .map_err(io::Error::other)
     }
 
-    /// Gives a slot to both connections, whose sockets were shown. A connection that has come back from an earlier splice keeps its
-    /// offsets: whether there is one.
+    /// Gives a slot to both connections, whose sockets were registered. A connection that an earlier splice
+    /// has returned keeps its offsets: returns whether there is one.
     pub(super) fn fill(&self, slot: u32, legs: [state::Addresses; 2]) -> io::Result<bool> {
         let refused = |why: String| Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
         let Some(placing) = &self.placing else {
@@ -186,13 +187,13 @@ impl Table {
         }
     }
 
-    /// Twice the slot of a connection, and its side.
+    /// A connection's slot times two, plus its side.
     fn number(&self, key: &[u8]) -> Option<u32> {
         let number = self.flows.lookup(key, MapFlags::ANY).ok().flatten()?;
         Some(u32::from_ne_bytes(*number.first_chunk()?))
     }
 
-    /// What stands at a slot.
+    /// The content of a slot.
     pub(super) fn read(&self, slot: u32) -> Option<Vec<u8>> {
         let splice = self.splices.lookup(&slot.to_ne_bytes(), MapFlags::LOCK);
         splice.ok().flatten()
@@ -202,19 +203,19 @@ impl Table {
         ask(self.command.as_fd(), slot, command)
     }
 
-    /// The splice at `slot` is over. The slot is free again once nobody can miss it.
+    /// Ends the splice at `slot`. The slot is freed once it is no longer needed.
     pub(super) fn leave_slot(&self, slot: u32) {
         self.slots().over.push_back((Instant::now() + LINGER, slot));
     }
 
-    /// The splice at `slot` has never been one: the slot is free.
+    /// Frees a slot whose splice never began.
     pub(super) fn give_slot_back(&self, slot: u32) {
         self.clear(slot);
         self.slots().free.push_back(slot);
     }
 
-    /// Frees slots whose splices are over for long enough, at the latest for `early` from now, and whose connections nobody has
-    /// any more. True if there may be more of them.
+    /// Frees slots of splices that ended long enough ago, or will have within `early`, and whose connections
+    /// are unused. True if there may be more of them.
     pub(super) fn reap(&self, early: Duration) -> bool {
         for _ in 0..REAPED_AT_ONCE {
             let mut slots = self.slots();
@@ -231,14 +232,15 @@ impl Table {
             {
                 self.give_slot_back(slot);
             } else {
-                // A connection goes on without the engine: with other numbers than its peer's as long as it lives.
+                // A connection goes on without the engine: its numbers differ from its peer's as long as it
+                // lives.
                 self.leave_slot(slot);
             }
         }
         true
     }
 
-    /// The keys of the connections that are at `slot`, and of no later splice.
+    /// The keys of the connections that belong to `slot`, and not to a later splice.
     fn keys(&self, slot: u32) -> impl Iterator<Item = Vec<u8>> {
         let splice = self.read(slot).unwrap_or_default();
         let keys = state::keys(&splice).map(<[u8]>::to_vec);

@@ -1,5 +1,5 @@
-//! Requests that are to be relayed wait for their worker's leave, too: connecting to a server and two heads are as much work as some ten KB of
-//! a body, and a hit that comes meanwhile would wait for them.
+//! Relayed requests wait for their worker, too: connecting to a server and two heads take as much work as
+//! some ten KB of a body, and would delay a cache hit.
 
 use super::{Pacer, Slot};
 use crate::PaceHandle;
@@ -29,8 +29,9 @@ impl Drop for Waiting<'_> {
 }
 
 impl Pacer {
-    /// Returns when something may be done for a request whose response is paced so: at once if its class never waits for the worker or has
-    /// credit, else when it is its turn, after the longest time for which the class is held back at the latest. It takes nothing from rates.
+    /// Waits until a request whose response is paced so may be worked on: at once if its class never waits
+    /// for the worker or has credit, otherwise at its turn, at the latest after the class's longest hold.
+    /// Charges no rate.
     pub async fn admit(&self, handle: PaceHandle) {
         if handle.is_none() {
             return;

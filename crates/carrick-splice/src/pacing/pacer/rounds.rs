@@ -1,4 +1,5 @@
-//! The rounds of a worker that does not block: when it has looked for events, which tokio tells only of one that has nothing to do.
+//! The rounds of a worker that does not block: when it polled for events, which tokio reports only of an idle
+//! one.
 
 use super::{Control, Inner, Pacer};
 use crate::sys::clock::now_ns;
@@ -7,14 +8,14 @@ use std::sync::atomic::Ordering::{Acquire, Release};
 
 use crate::pacing::skeleton::types::pace_credit;
 
-/// Rounds that are shorter are not noted: each one that is costs a look at the events.
+/// Shorter rounds are not recorded: each record costs a poll for events.
 pub(super) const LONG_ROUND_NS: u64 = 250_000;
 
 impl Pacer {
-    /// Notes the rounds of a busy worker, from when a hit was late on. Never ends.
+    /// Records the rounds of a busy worker, once a hit was late. Never ends.
     ///
-    /// A task that yields is woken by the next look for events, behind all that was woken before. So from one of its turns to the next but
-    /// one everything has had a turn that was there to be seen at the first.
+    /// A yielding task is woken by the next poll for events, behind everything woken before. So between one
+    /// turn and the next but one, everything that was ready at the first has had a turn.
     pub(super) async fn note_rounds(&self) {
         let inner = &*self.0;
         loop {
@@ -24,7 +25,7 @@ impl Pacer {
                 let begun_ns = now_ns();
                 tokio::task::yield_now().await;
                 let now = now_ns();
-                // It would not block as long as this goes on.
+                // It would not block as long as this runs.
                 if now.saturating_sub(begun_ns) < LONG_ROUND_NS {
                     break;
                 }
@@ -43,15 +44,15 @@ impl Inner {
         }
     }
 
-    /// A round begins, of a worker that has not blocked.
+    /// Begins a round of a worker that has not blocked.
     fn note_round(&self, now: u64) {
         self.beat(now);
-        // What is read in this one came in the one before, at the earliest.
+        // What is read in this round arrived in the one before, at the earliest.
         self.round_ns.set(self.looked_ns.replace(now));
         self.give_for_round();
     }
 
-    /// What deadlines leave to splices in a round. What the last one has not used is not saved.
+    /// The budget that deadlines leave to splices per round. The rest of the last one is not kept.
     pub(super) fn give_for_round(&self) {
         if !self.is_controlled.get() {
             return;

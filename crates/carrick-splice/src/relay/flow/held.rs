@@ -1,4 +1,4 @@
-//! Bytes in flight: where they are, and how they get out other than to the receiver.
+//! Bytes in flight: where they are, and how they leave other than to the receiver.
 
 use super::Ends;
 use crate::Splicer;
@@ -17,7 +17,7 @@ pub(super) enum Held {
     Pipe(InPipe),
 }
 
-/// Bytes in flight in a pipe. Its first `copied_bytes` were given to the local copy.
+/// Bytes in flight in a pipe. The first `copied_bytes` are in the local copy.
 pub(super) struct InPipe {
     pub(super) pipe: Pipe,
     pub(super) bytes: usize,
@@ -26,8 +26,8 @@ pub(super) struct InPipe {
 }
 
 impl InPipe {
-    /// How many bytes from the front may be sent now. With a local copy: only such as it has had, because tee(2) copies
-    /// from the front and must find there what it has not copied yet.
+    /// How many bytes from the front may be sent now. With a local copy, only bytes that it has: tee(2)
+    /// copies from the front and must find there what is not copied yet.
     pub(super) fn bytes_to_send(&mut self, ends: &Ends<'_>, sink: &mut Sink<'_>) -> usize {
         if self.copied_bytes > 0 {
             return self.copied_bytes;
@@ -41,7 +41,7 @@ impl InPipe {
         let teed = match self.pipe.tee(&copy_pipe, self.bytes) {
             Ok(teed @ 1..) => teed,
             outcome => {
-                // A copy with a gap is no copy.
+                // A copy must have no gaps.
                 sink.fail(
                     outcome
                         .err()
@@ -61,7 +61,7 @@ impl InPipe {
         teed
     }
 
-    /// Drops from the front what the local copy has had.
+    /// Drops from the front what the local copy has.
     pub(super) fn skip_copied(&mut self, splicer: &Splicer) {
         let mut buffer = splicer.take_buffer();
         while self.copied_bytes > 0 {
@@ -88,7 +88,7 @@ impl InPipe {
                     filled += read;
                     self.bytes -= read;
                 }
-                // A pipe whose both ends are ours and that holds bytes gives them.
+                // Reading a non-empty pipe of our own does not fail.
                 _ => break,
             }
         }

@@ -88,7 +88,7 @@ impl Flow {
         match engine {
             Engine::Copy => counters.copy_bytes.add(bytes as u64),
             Engine::Pipe => counters.pipe_bytes.add(bytes as u64),
-            // The kernel's bytes are counted by the exchange.
+            // The exchange counts the kernel's bytes.
             Engine::Socket | Engine::Packet => {}
         }
         if emptied {
@@ -96,7 +96,7 @@ impl Flow {
         }
     }
 
-    /// A receiver that takes its time does not keep a whole buffer for the little that is left in it.
+    /// A slow receiver does not keep a whole buffer for a small rest.
     fn hold_less(&mut self, splicer: &Splicer) {
         if let Held::Buffer { buffer, start, end } = &mut self.held
             && *end - *start <= buffer.len() / 4

@@ -9,7 +9,7 @@ use std::io::{self, ErrorKind};
 use std::task::{Context, Poll, ready};
 
 impl Flow {
-    /// Takes one burst from the sender. `woken`: an event said that there is something to be taken.
+    /// Takes one burst from the sender. `woken`: an event reported input.
     pub(super) fn take(
         &mut self,
         cx: &mut Context<'_>,
@@ -28,7 +28,7 @@ impl Flow {
             };
             match taken {
                 Ok(()) => return Poll::Ready(Ok(())),
-                // Its readiness stays; whoever knows of the kernel's part looks again.
+                // Readiness is not cleared; the kernel's part is checked again.
                 Err(_) if self.ended_early => return Poll::Pending,
                 Err(fault) if fault.source.kind() == ErrorKind::WouldBlock => {}
                 Err(fault) => return Poll::Ready(Err(fault)),
@@ -55,7 +55,7 @@ impl Flow {
         }
     }
 
-    /// Keeps what was received into `buffer`, of which `room` bytes were offered, or gives the buffer back.
+    /// Keeps what was received into `buffer`, of which `room` bytes were offered, or returns the buffer.
     fn hold_buffer(
         &mut self,
         ends: &Ends<'_>,
@@ -144,7 +144,8 @@ impl Flow {
                     ends.splicer.put_pipe(copy_pipe, 0);
                 }
                 match outcome {
-                    // splice(2) says so, too, when urgent data is first in the queue: recv(2) knows.
+                    // splice(2) reports this, too, when urgent data is first in the queue; recv(2)
+                    // distinguishes.
                     Ok(_) => {}
                     Err(error) if error.kind() == ErrorKind::WouldBlock && !woken => {
                         return Err(from_fault("splice")(error));
@@ -168,7 +169,8 @@ impl Flow {
         }
     }
 
-    /// Takes what is there, at most so many bytes, at once: for a connection that is about to leave the kernel's hands.
+    /// Takes at most this many bytes at once, without waiting: for a connection that is about to leave the
+    /// kernel.
     pub(crate) fn take_at_once(&mut self, ends: &Ends<'_>, bytes_max: u64) -> Result<(), Fault> {
         debug_assert!(!matches!(self.held, Held::Pipe(_)), "copied before");
         let mut bytes = Vec::new();
@@ -197,8 +199,8 @@ impl Flow {
         outcome
     }
 
-    /// Takes note of bytes that were taken from the sender by another way. They come after what is held, as far as they belong
-    /// to this transfer.
+    /// Records bytes that were taken from the sender another way. They follow what is held, up to the
+    /// boundary.
     pub(crate) fn hold_more(&mut self, splicer: &Splicer, more: &[u8]) {
         let (mine, surplus) = more.split_at(at_most(more.len(), self.remaining_bytes));
         self.surplus.extend_from_slice(surplus);
@@ -287,7 +289,8 @@ fn at_most(room: usize, bytes: u64) -> usize {
     usize::try_from(bytes).map_or(room, |bytes| room.min(bytes))
 }
 
-/// Whether splice(2) itself cannot be used, as under a seccomp filter or without memory, rather than the connection.
+/// Whether the error means that splice(2) itself is unavailable, as under a seccomp filter or without memory,
+/// rather than a fault of the connection.
 fn is_refusal(error: &io::Error) -> bool {
     let refusals = [
         Errno::INVAL,
