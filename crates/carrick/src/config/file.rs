@@ -31,6 +31,11 @@ use super::kinds::{named_tables, table, table_or, tables};
 use super::section::{Written, section};
 use super::setting::Setting;
 
+/// The modes of listeners that look at requests.
+const HTTP: &[&str] = &["forward", "switch"];
+/// Those that do not.
+const BLIND: &[&str] = &["tunnel", "split"];
+
 section! {
     /// The whole file.
     #[derive(Debug)]

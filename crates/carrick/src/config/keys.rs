@@ -25,6 +25,8 @@ pub struct Key {
     pub form: Form,
     /// What it is for: a sentence in Markdown, without a final dot.
     pub about: &'static str,
+    /// The modes of listeners in which it means something; empty: it is no matter of modes.
+    pub modes: &'static [&'static str],
 }
 
 /// The form of a value.
@@ -110,6 +112,12 @@ impl Table {
         self.keys.iter().find(|key| key.name == name)
     }
 
+    /// The modes of listeners in which a key means something; empty: it is no matter of modes.
+    #[must_use]
+    pub fn modes(&self, name: &str) -> &'static [&'static str] {
+        self.key(name).map_or(&[], |key| key.modes)
+    }
+
     /// This table and those in it, each once: first the keys' own tables, in the order of the documentation.
     #[must_use]
     pub fn all(&'static self) -> Vec<&'static Self> {
@@ -137,6 +145,7 @@ pub const fn join<const N: usize>(first: &[Key], second: &[Key]) -> [Key; N] {
             default: "",
         },
         about: "",
+        modes: &[],
     };
     let mut joined = [nothing; N];
     let mut index = 0;

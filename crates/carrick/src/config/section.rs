@@ -110,14 +110,14 @@ impl<T> Deref for Written<T> {
 }
 
 /// Declares a table: `/// meaning`, `key: Type = kind,` for each key, with a kind of `kinds`. A key that is no name in Rust is written
-/// `field as "key"`. `..field: Table` at the end adds the keys of another table, for those that several share.
+/// `field as "key"`, and one that means something in some modes of listeners only `key in MODES`. `..field: Table` at the end adds the keys of another table, for those that several share.
 macro_rules! section {
     (
         $(#[$attribute:meta])*
         pub struct $name:ident = $title:literal $(, advice = $advice:ident)? {
             $(
                 $(#[doc = $about:literal])+
-                $field:ident $(as $key:literal)? : $type:ty = $kind:expr
+                $field:ident $(as $key:literal)? $(in $modes:ident)? : $type:ty = $kind:expr
             ),* $(,)?
             $(; .. $group:ident : $shared:ty)?
         }
@@ -147,6 +147,7 @@ macro_rules! section {
                                 KIND.form
                             },
                             about: concat!($($about),+),
+                            modes: $crate::config::section::first!($($modes,)? &[]),
                         }
                     ),*];
                     const SHARED: &[Key] = $crate::config::section::shared_keys!($($shared)?);

@@ -7,7 +7,7 @@ use super::{link, path, requests, senders, split, transparent};
 use crate::config::file::{self, ConnectPorts, Job};
 use crate::config::plan::{FarPlan, ForwardPlan, ListenerPlan, Mode, ParentPlan, Splitting};
 use crate::config::problem::Problems;
-use crate::config::section::Written;
+use crate::config::section::{Keys, Written};
 use crate::config::setting::Setting;
 use crate::config::users::Users;
 use crate::config::values;
@@ -24,36 +24,8 @@ use std::sync::Arc;
 const INNER: &str = "inner";
 /// The port of a parent proxy that does not say.
 const PARENT_PORT: u16 = 3128;
-/// Keys that mean something in some modes only.
-const FORWARD_ONLY: [&str; 4] = ["connect_ports", "deny_to", "users", "parent"];
-/// Of these, what means something in every mode with `transparent`.
+/// What means something in every mode that serves clients, with `transparent`.
 const TRANSPARENT_TOO: [&str; 1] = ["deny_to"];
-const NOT_FORWARD: [&str; 1] = ["route"];
-const SPLIT_ONLY: [&str; 2] = ["split", "control_group"];
-const BLIND_ONLY: [&str; 2] = ["handshake", "link"];
-/// Keys that mean something at the far end of a link; all others do not.
-const LINK_TOO: [&str; 8] = [
-    "listen",
-    "mode",
-    "allow",
-    "deny_to",
-    "keep_client_address",
-    "engine",
-    "legs",
-    "pace",
-];
-const NOT_BLIND: [&str; 10] = [
-    "forwarded",
-    "trusted_proxies",
-    "trusted_field",
-    "underscores",
-    "via",
-    "cache",
-    "default_ttl",
-    "cache_key",
-    "cache_bypass",
-    "prefetch",
-];
 
 /// Checks a listener. `None` if it cannot be used.
 pub fn check(
@@ -79,7 +51,7 @@ pub fn check(
         }
     };
     if let Some(job) = job {
-        report_misplaced(written, job.word(), problems);
+        report_misplaced(written, job, problems);
     }
     let engine = (written.engine.given()).map_or(given.engine, |engine| *engine.get_ref());
     let pace = classes.of_listener(&written.pace, problems);
@@ -205,32 +177,33 @@ fn address(written: &Written<file::Listener>, problems: &mut Problems) -> Option
     Some(*address.get_ref())
 }
 
-fn report_misplaced(written: &Written<file::Listener>, mode: &str, problems: &mut Problems) {
-    let is_blind = ["tunnel", "split"].contains(&mode);
+fn report_misplaced(written: &Written<file::Listener>, job: Job, problems: &mut Problems) {
+    let mode = job.word();
+    let has_destinations = job != Job::Link && written.is_transparent();
     for (key, span) in &written.keys_given {
-        let (is_misplaced, right) = match mode {
-            "link" => (!LINK_TOO.contains(key), "other listeners"),
-            _ if SPLIT_ONLY.contains(key) => (mode != "split", "\"split\" listeners"),
-            _ if BLIND_ONLY.contains(key) => (!is_blind, "\"tunnel\" and \"split\" listeners"),
-            "forward" => (
-                NOT_FORWARD.contains(key),
-                "\"switch\", \"tunnel\" and \"split\" listeners",
-            ),
-            _ if is_blind && NOT_BLIND.contains(key) => {
-                (true, "\"forward\" and \"switch\" listeners")
-            }
-            _ if written.is_transparent() && TRANSPARENT_TOO.contains(key) => (false, ""),
-            _ => (FORWARD_ONLY.contains(key), "\"forward\" listeners"),
-        };
-        if is_misplaced {
-            problems
-                .error(
-                    span.clone(),
-                    format!("`{key}` means nothing in a \"{mode}\" listener"),
-                    "",
-                )
-                .help(format!("it is for {right}; remove it, or change `mode`"));
+        let modes = file::Listener::TABLE.modes(key);
+        if modes.contains(&mode) || (has_destinations && TRANSPARENT_TOO.contains(key)) {
+            continue;
         }
+        let right = match job {
+            Job::Link => "other".to_owned(),
+            _ => named(modes.iter().filter(|mode| **mode != Job::Link.word())),
+        };
+        let message = format!("`{key}` means nothing in a \"{mode}\" listener");
+        problems.error(span.clone(), message, "").help(format!(
+            "it is for {right} listeners; remove it, or change `mode`"
+        ));
+    }
+}
+
+/// Modes as a sentence names them.
+fn named<'m>(modes: impl Iterator<Item = &'m &'m str>) -> String {
+    let quoted: Vec<_> = modes.map(|mode| format!("\"{mode}\"")).collect();
+    match quoted.split_last() {
+        Some((last, others)) if !others.is_empty() => {
+            format!("{} and {last}", others.join(", "))
+        }
+        _ => quoted.concat(),
     }
 }
 

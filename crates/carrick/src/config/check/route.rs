@@ -2,11 +2,12 @@
 use super::cache::OfListener;
 use super::given::Given;
 use super::{conditions, split, transparent};
-use crate::config::file;
+use crate::config::file::{self, Job};
 use crate::config::plan::{Requests, Responses, RoutePlan, Splitting};
 use crate::config::problem::Problems;
-use crate::config::section::Written;
+use crate::config::section::{Keys, Written};
 use crate::config::setting::Setting;
+use crate::config::word::Word;
 use carrick_logic::route::Conditions;
 use carrick_splice::Choice;
 
@@ -22,6 +23,14 @@ pub enum Kind {
 }
 
 impl Kind {
+    fn job(self) -> Job {
+        match self {
+            Self::Switch => Job::Switch,
+            Self::Tunnel => Job::Tunnel,
+            Self::Split => Job::Split,
+        }
+    }
+
     fn name(self) -> &'static str {
         match self {
             Self::Switch => "switch",
@@ -158,26 +167,16 @@ pub fn conditions(
     kind: Option<Kind>,
     problems: &mut Problems,
 ) -> Option<Conditions> {
-    const HTTP_ONLY: [&str; 12] = [
-        "host",
-        "path",
-        "extension",
-        "cookie",
-        "header",
-        "method",
-        "cgi",
-        "cache",
-        "default_ttl",
-        "cache_key",
-        "cache_bypass",
-        "prefetch",
-    ];
     let errors_before = problems.count_errors();
     for (key, span) in &route.keys_given {
         let Some(kind) = kind else {
             break;
         };
-        if kind != Kind::Switch && HTTP_ONLY.contains(key) {
+        let modes = file::Route::TABLE.modes(key);
+        if modes.is_empty() || modes.contains(&kind.job().word()) {
+            continue;
+        }
+        if kind != Kind::Switch {
             let help = if *key == "host" {
                 "write `sni` for the server name of a TLS connection"
             } else {
@@ -194,7 +193,7 @@ pub fn conditions(
                 )
                 .help(help);
         }
-        if kind == Kind::Switch && *key == "sni" {
+        if kind == Kind::Switch {
             problems
                 .error(
                     span.clone(),

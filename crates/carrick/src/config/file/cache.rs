@@ -1,5 +1,5 @@
 //! `[cache]`, and what listeners and routes say about it.
-use super::Header;
+use super::{HTTP, Header};
 use crate::config::keys::{Form, NONE, REQUIRED};
 use crate::config::kinds::{
     DAY, KIB, MIB, MS, Texts, lifetime, lifetime_or, milliseconds, number, one_of, one_text, other,
@@ -144,15 +144,15 @@ section! {
     pub struct CacheUse = "[[listener]]" {
         /// Whether responses are stored and sent again. Wants `[cache]`. Not for `tunnel`, nor where the packet engine
         /// leaves responses unread
-        cache: Setting<bool> = switch_or("forward: `true`, if there is `[cache]`; switch: `false`"),
+        cache in HTTP: Setting<bool> = switch_or("forward: `true`, if there is `[cache]`; switch: `false`"),
         /// Overrides `[cache]`
-        default_ttl: Setting<u32> = lifetime_or("that of `[cache]`"),
+        default_ttl in HTTP: Setting<u32> = lifetime_or("that of `[cache]`"),
         /// What tells stored responses apart, besides scheme, host, port, path, and `Vary`
-        cache_key: Setting<Written<CacheKey>> = table_or("the whole URL"),
+        cache_key in HTTP: Setting<Written<CacheKey>> = table_or("the whole URL"),
         /// Requests that pass the cache by: nothing stored answers them, and their responses are not stored
-        cache_bypass: Setting<Vec<Written<Bypass>>> = table_list("a list of conditions, or one of them"),
+        cache_bypass in HTTP: Setting<Vec<Written<Bypass>>> = table_list("a list of conditions, or one of them"),
         /// Whether what HTML pages embed is fetched into the cache while the page goes to its client
-        prefetch: Setting<Option<Prefetch>> =
+        prefetch in HTTP: Setting<Option<Prefetch>> =
             table_or_other::<Prefetch, _>("`true`, `false`, or `{ objects, … }`", "`false`", prefetch),
     }
 }

@@ -1,5 +1,5 @@
 //! `[[listener]]`: what is listened on, and to do what.
-use super::{CacheUse, Intercept, LegRule, Route};
+use super::{BLIND, CacheUse, HTTP, Intercept, LegRule, Route};
 use crate::config::keys::{Form, NONE, REQUIRED};
 use crate::config::kinds::{
     Texts, number, one_of, one_of_or, other, required_text, switch, switch_or, table_list,
@@ -15,87 +15,98 @@ use carrick_splice::Choice;
 use toml::Spanned;
 use toml::de::DeValue;
 
+/// Every mode.
+const EVERY: &[&str] = &["forward", "switch", "tunnel", "split", "link"];
+/// Every mode but the far end of a link.
+const SERVING: &[&str] = &["forward", "switch", "tunnel", "split"];
+/// Where clients name their destination.
+const NAMED: &[&str] = &["forward", "link"];
+const FORWARD: &[&str] = &["forward"];
+/// Where there are routes.
+const ROUTED: &[&str] = &["switch", "tunnel", "split"];
+const SPLIT: &[&str] = &["split"];
+
 section! {
     /// `[[listener]]`
     #[derive(Debug)]
     pub struct Listener = "[[listener]]" {
         /// What is bound, such as `"0.0.0.0:8080"`, `"[::]:8080"` (IPv4, too) or `"127.0.0.1:3128"`
-        listen: Setting<String> = text_or("an address and port", REQUIRED),
+        listen in EVERY: Setting<String> = text_or("an address and port", REQUIRED),
         /// The job: forward proxy, layer-7 switch, TCP relay, splitter of TCP connections, or the far end of a
         /// `[link.NAME]`
-        mode: Setting<Job> = one_of_or(REQUIRED),
+        mode in EVERY: Setting<Job> = one_of_or(REQUIRED),
         /// Connections must begin with a PROXY v1 or v2 header, and the client's address is taken from it; whoever can
         /// connect can claim any address, so let only your balancers in
-        proxy_protocol: bool = switch(false),
+        proxy_protocol in SERVING: bool = switch(false),
         /// Clients do not know of the proxy: their connections to others, as `intercept` says, come in here, and go to
         /// their original destination unless a route says otherwise. Wants CAP_NET_ADMIN
-        transparent: Setting<bool> = switch_or("`false`; split: `true`"),
+        transparent in SERVING: Setting<bool> = switch_or("`false`; split: `true`"),
         /// What is intercepted. Only with `transparent`
-        intercept: Setting<Written<Intercept>> = table_or("required with `transparent`"),
+        intercept in SERVING: Setting<Written<Intercept>> = table_or("required with `transparent`"),
         /// Servers see the client's address, not carrick's; their answers must pass this machine. Only with
         /// `transparent`, and for `link`. Wants CAP_NET_RAW, and keeps it
-        keep_client_address: Setting<bool> = switch_or("`false`; split, if it is transparent: `true`"),
+        keep_client_address in EVERY: Setting<bool> = switch_or("`false`; split, if it is transparent: `true`"),
         /// When the client's SYN is answered: `server-first`, when the server has accepted, so that a client whose server
         /// refuses is refused as well; `at-once`, when it comes, which saves a round trip. Only for `tunnel` and `split`,
         /// with `transparent`
-        handshake: Setting<Answering> = one_of_or(
+        handshake in BLIND: Setting<Answering> = one_of_or(
             "split, if it is transparent and no route has `sni` or `upstream`, and nothing a `link`: server-first; else at-once",
         ),
         /// Whether connections are split: `adaptive`, where that is quicker, as it is learned for each pair of networks;
         /// `always`; `never`: both halves are joined, and the packet engine forwards their packets. Only for `split`
-        split: Splitting = one_of("adaptive"),
+        split in SPLIT: Splitting = one_of("adaptive"),
         /// Per cent of connections that are joined end to end although they would be split, to measure against them what
         /// splitting gains. Only for `split`
-        control_group: u8 = number(0..=100, 0),
+        control_group in SPLIT: u8 = number(0..=100, 0),
         /// Overrides `[splice]` for this listener
-        engine: Setting<Choice> = one_of_or("that of [splice]"),
+        engine in EVERY: Setting<Choice> = one_of_or("that of [splice]"),
         /// Clients that may use the listener; a forward proxy beyond loopback needs this or `users`, a `link` needs it in
         /// any case
-        allow: Setting<Texts> = texts("networks or addresses", "all"),
+        allow in EVERY: Setting<Texts> = texts("networks or addresses", "all"),
         /// What the upstream is told about the client: `X-Forwarded-For`, `-Proto` and `-Host`, or `Forwarded` (RFC
         /// 7239); `off` removes all of them, `unchanged` adds nothing, and passes on what clients sent, or with
         /// `trusted_proxies` what these sent. Not for `tunnel` and `split`
-        forwarded: Setting<Forwarded> =
+        forwarded in HTTP: Setting<Forwarded> =
             one_of_or("switch: x-forwarded; forward, and with `transparent`: unchanged"),
         /// Proxies before this one that are believed what they say of clients: their `Forwarded`, `X-Forwarded-…`,
         /// `X-Real-IP` and the like are kept and extended, and the client's address for `allow`,
         /// `connections_per_client`, `hash_on`, pacing and the access log is the last one in `trusted_field` that is none
         /// of these proxies. Such fields of all others are removed. Only for `forward` and `switch`
-        trusted_proxies: Setting<Texts> = texts("networks or addresses", NONE),
+        trusted_proxies in HTTP: Setting<Texts> = texts("networks or addresses", NONE),
         /// The field in which `trusted_proxies` name the client. Where it is there, what they pass on in the other form
         /// is removed
-        trusted_field: Setting<StatedIn> =
+        trusted_field in HTTP: Setting<StatedIn> =
             one_of_or("forwarded with `forwarded = \"forwarded\"`, else x-forwarded-for"),
         /// Request headers whose names have `_`, or anything else but letters, digits and hyphens, which CGI and its like
         /// take for other headers (`X_Forwarded_For`): `drop` takes them out, as nginx does, `refuse` answers 400, `pass`
         /// lets them through. Trailers likewise. Not for `tunnel` and `split`
-        underscores: OddNames = one_of("drop"),
+        underscores in HTTP: OddNames = one_of("drop"),
         /// The name in `Via` (RFC 9110 section 7.6.3); `""`: no `Via`, and what servers of upstreams and parents get has
         /// a mark in `CDN-Loop` instead. Not for `tunnel` and `split`
-        via: Spanned<String> = text("a name", "carrick"),
+        via in HTTP: Spanned<String> = text("a name", "carrick"),
         /// Where requests go. Only for `switch`, `tunnel` and `split`
-        routes as "route": Vec<Written<Route>> = tables("", "required, but not with `transparent`"),
+        routes as "route" in ROUTED: Vec<Written<Route>> = tables("", "required, but not with `transparent`"),
         /// Ports that `CONNECT` may name. Only for `forward`
-        connect_ports: ConnectPorts =
+        connect_ports in FORWARD: ConnectPorts =
             other("a list of ports, `\"all\"` or `\"none\"`", "[443]", connect_ports),
         /// Destinations that are refused; addresses are checked after name resolution. Only for `forward`, for `link`,
         /// and with `transparent`: there for what goes to its original destination
-        deny_to: Setting<Texts> = texts(
+        deny_to in NAMED: Setting<Texts> = texts(
             "networks, addresses, name patterns or `\"inner\"`",
             "forward on loopback: none; else `\"inner\"`, the list of inner networks",
         ),
         /// An htpasswd file: basic authentication against it. Only for `forward`
-        users: Setting<String> = text_or("a path", "no authentication"),
+        users in FORWARD: Setting<String> = text_or("a path", "no authentication"),
         /// Another proxy that requests go through. Only for `forward`
-        parent: Setting<Written<Parent>> = table_or(NONE),
+        parent in FORWARD: Setting<Written<Parent>> = table_or(NONE),
         /// The `[link.NAME]` that what goes to its original destination goes through, but for what has `split = "never"`.
         /// Only for `tunnel` and `split`
-        link: Setting<String> = text_or("a name", NONE),
+        link in BLIND: Setting<String> = text_or("a name", NONE),
         /// Which `[leg.NAME]` the connections of clients, and those to servers, have: that of the first rule whose
         /// conditions hold
-        legs: Setting<Vec<Written<LegRule>>> = table_list("a list of rules, or one of them"),
+        legs in EVERY: Setting<Vec<Written<LegRule>>> = table_list("a list of rules, or one of them"),
         /// The `[pace.classes.NAME]` of what is relayed for this listener's clients
-        pace: Setting<String> = text_or("a class's name, or `\"\"` for none", "the `default` of `[pace]`");
+        pace in EVERY: Setting<String> = text_or("a class's name, or `\"\"` for none", "the `default` of `[pace]`");
         ..cache: CacheUse
     }
 }

@@ -1,5 +1,5 @@
 //! `[[listener.route]]`: where requests go.
-use super::{CacheUse, Splitting};
+use super::{BLIND, CacheUse, Splitting};
 use crate::config::kinds::{
     Texts, one_of_or, one_text, required_text, switch_or, table_or, text_or, texts,
 };
@@ -7,6 +7,8 @@ use crate::config::section::{Written, section};
 use crate::config::setting::Setting;
 use crate::config::word::words;
 use carrick_splice::Choice;
+
+const SWITCH: &[&str] = &["switch"];
 
 section! {
     /// `[[listener.route]]`
@@ -18,22 +20,22 @@ section! {
         to: Setting<To> = one_of_or("the `upstream`"),
         /// Host name, without port; `*.example.org` is any depth below `example.org`, and `.example.org` also the name
         /// itself
-        host: Setting<String> = one_text("a name pattern"),
+        host in SWITCH: Setting<String> = one_text("a name pattern"),
         /// Prefix of the path, compared exactly
-        path: Setting<String> = one_text("a path"),
+        path in SWITCH: Setting<String> = one_text("a path"),
         /// What follows the last dot of the last path segment: any of these, in small or capital letters
-        extension: Setting<Texts> = texts("words", "any"),
+        extension in SWITCH: Setting<Texts> = texts("words", "any"),
         /// A cookie that must be there; with `!` before its name: that must not be there
-        cookie: Setting<String> = one_text("a name"),
+        cookie in SWITCH: Setting<String> = one_text("a name"),
         /// A header line with this name (in small or capital letters) and exactly this value
-        header: Setting<Written<Header>> = table_or("any"),
+        header in SWITCH: Setting<Written<Header>> = table_or("any"),
         /// Any of these methods, in capital letters
-        method: Setting<Texts> = texts("methods", "any"),
+        method in SWITCH: Setting<Texts> = texts("methods", "any"),
         /// `true`: a path with `/cgi-bin/`, or a query string; `false`: neither
-        cgi: Setting<bool> = switch_or("either"),
+        cgi in SWITCH: Setting<bool> = switch_or("either"),
         /// The server name in the TLS ClientHello, which is read and not terminated. Only for `tunnel` and `split`, which
         /// have no other condition
-        sni: Setting<String> = one_text("a name pattern"),
+        sni in BLIND: Setting<String> = one_text("a name pattern"),
         /// Overrides the listener's `engine` for this route
         engine: Setting<Choice> = one_of_or("that of the listener"),
         /// Who judges requests after the first one of a connection. `kernel`: plain ones that go where the last one went
