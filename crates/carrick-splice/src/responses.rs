@@ -190,7 +190,8 @@ impl ResponseSplice {
     /// the server's socket receives nothing more; only if the server sends more than `rest_bytes`, it gets
     /// what the client lacks. When the response is whole, [`ResponseSplice::disarm`] or
     /// [`ResponseSplice::arm`] must come before the next request. [`ResponseSplice::progress`] counts what
-    /// the kernel forwards.
+    /// the kernel forwards,
+    /// paced by `pace`.
     pub fn arm_body(&mut self, held_bytes: u32, rest_bytes: u64, pace: PaceHandle) -> Arming {
         if self.splice.is_armed() && !self.is_body {
             return Arming::NotYet;

@@ -35,7 +35,7 @@ fn each_member_owns_its_share() {
 }
 
 #[test]
-fn who_is_no_member_asks_somebody_for_every_key() {
+fn a_non_member_asks_a_member_for_every_key() {
     let all = cache_peers(&names(3), None);
     assert!(keys(100).all(|key| all.owner(&key, |_| true).is_some()));
     assert_eq!(cache_peers(&[], None).owner(b"key", |_| true), None);
