@@ -57,7 +57,7 @@ fn the_shared_part_is_behind_the_realm() {
 }
 
 proptest! {
-    /// Whoever is asked, and wherever the names stand in the list, the owner of a key is one and the same.
+    /// All members, with the names in any order, agree on the owner of a key.
     #[test]
     fn all_members_agree(count in 1..12_usize, turn in any::<prop::sample::Index>(), key in any::<[u8; 8]>()) {
         let names = names(count);
