@@ -74,7 +74,7 @@ impl Access {
         Ok(())
     }
 
-    /// Port 0 is nobody's, so it is never allowed: a list of only that port allows none.
+    /// Port 0 cannot be connected to, so it is never allowed: a list of only that port allows none.
     fn allows_connect_port(&self, port: u16) -> bool {
         port != 0 && (self.connect_ports.is_empty() || self.connect_ports.contains(&port))
     }

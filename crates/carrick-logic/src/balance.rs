@@ -24,7 +24,7 @@ pub enum Method {
     Hash,
 }
 
-/// What the balancer is told about a server.
+/// What the balancer knows about a server.
 #[derive(Debug, Clone, Copy)]
 pub struct ServerView {
     /// At least 1.

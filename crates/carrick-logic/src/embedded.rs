@@ -204,7 +204,7 @@ impl Embedded {
             found.foreign += 1;
             return;
         };
-        // A page that holds its pictures itself has named nobody else's.
+        // A page that holds its pictures itself names no others.
         if matches!(url.scheme(), "data" | "blob" | "about" | "javascript") {
             return;
         }

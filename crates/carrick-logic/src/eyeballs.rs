@@ -40,7 +40,7 @@ impl Family {
     }
 }
 
-/// What a [`Race`] wants next.
+/// The next step of a [`Race`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Next {
     /// Start to connect to this address now, beside the attempts that are under way; then ask again.

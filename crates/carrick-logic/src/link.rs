@@ -26,7 +26,7 @@ pub const VERSION: u16 = 1;
 /// A name of the DNS, as text (RFC 1035 section 2.3.4).
 const NAME_BYTES_MAX: usize = 253;
 const ADDRESS_BYTES_MAX: usize = 1 + 16 + 2;
-/// Nobody who speaks another protocol sends this.
+/// No other protocol begins with this.
 const MAGIC: &[u8; 8] = b"carrick\0";
 
 const HELLO: u8 = 1;

@@ -1,4 +1,4 @@
-//! Chooses the engine: which one is asked for, which one is used next, and why. Decides only; moves nothing.
+//! Chooses the engine for each burst, and records why. Decides only; moves nothing.
 
 use crate::Engine;
 use std::str::FromStr;
@@ -7,41 +7,43 @@ use std::str::FromStr;
 // copied and by pipe: 1 KB, 16 and 19 us; 10 KB, 22 and 21 us; 64 KB, 38 and 27 us; 1 MB, 450 and 150 us. They cost the
 // same somewhere about 10 KB.
 
-/// A body of at least so many bytes goes by pipe from its first byte.
+/// A body of at least this many bytes goes by pipe from its first byte.
 pub(crate) const LARGE_BODY_BYTES: u64 = 16 << 10;
 
-/// A burst of at least so many bytes, or one that fills the copy buffer, makes a direction go on with a pipe.
+/// A burst of at least this many bytes, or one that fills the copy buffer, switches a direction to a pipe.
 pub(crate) const LARGE_BURST_BYTES: usize = 16 << 10;
 
-/// A burst of at most so many bytes is cheaper to copy.
+/// A burst of at most this many bytes is cheaper to copy.
 pub(crate) const SMALL_BURST_BYTES: usize = 8 << 10;
 
-/// So many small bursts in a row make a direction go back to copying.
+/// This many small bursts in a row switch a direction back to copying.
 pub(crate) const SMALL_BURSTS: u8 = 4;
 
-/// Which engine is asked for.
+/// The engine that an order asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Choice {
-    /// The faster one for each transfer, by its length or by the bursts seen. An exchange that goes on for long goes to the kernel's
-    /// engines, as far as they are loaded and take it: `Packet` before `Socket`. (Who gives long responses to the engine `Packet` by
-    /// [`Splicer::responses`](crate::Splicer::responses) asks [`Splicer::may_choose_packets`](crate::Splicer::may_choose_packets) first.)
+    /// The fastest for each transfer, by its length or by the bursts seen. A long exchange goes to the
+    /// kernel's engines that are loaded and take it: `Packet` before `Socket`. (A caller that gives long
+    /// responses to the engine `Packet` by [`Splicer::responses`](crate::Splicer::responses) first checks
+    /// [`Splicer::may_choose_packets`](crate::Splicer::may_choose_packets).)
     #[default]
     Auto,
     /// Always [`Engine::Copy`](crate::Engine::Copy).
     Copy,
-    /// [`Engine::Pipe`](crate::Engine::Pipe) wherever a pipe can be had.
+    /// [`Engine::Pipe`](crate::Engine::Pipe) whenever a pipe is available.
     Pipe,
     /// [`Engine::Socket`](crate::Engine::Socket), where it is loaded and the kernel takes the connections; otherwise, and for
     /// transfers with a local copy, as `Auto`.
     Socket,
-    /// [`Engine::Packet`](crate::Engine::Packet) for exchanges, where it is loaded and the connections are alike; otherwise, and
-    /// for transfers, as `Auto`. (Responses are given to the engine by [`Splicer::responses`](crate::Splicer::responses).)
+    /// [`Engine::Packet`](crate::Engine::Packet) for exchanges, where it is loaded and the connections are
+    /// compatible; otherwise, and for transfers, as `Auto`. (Responses are given to the engine by
+    /// [`Splicer::responses`](crate::Splicer::responses).)
     Packet,
 }
 
-/// A word that names no engine.
+/// An unknown engine name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("there is no engine `{0}`: auto, copy, pipe, socket, packet")]
+#[error("unknown engine `{0}`; use auto, copy, pipe, socket or packet")]
 pub struct UnknownEngine(String);
 
 impl FromStr for Choice {
@@ -69,39 +71,39 @@ pub enum Reason {
     SmallBody,
     /// The length is known and large: a pipe is cheaper.
     LargeBody,
-    /// The length is unknown and nothing has been seen yet: copying, until a large burst comes.
+    /// The length is unknown and nothing has been seen yet: copying, until a large burst arrives.
     UnknownLength,
-    /// A large burst came: on with a pipe.
+    /// A large burst arrived: on with a pipe.
     BurstLarge,
-    /// Only small bursts came for a while: back to copying.
+    /// Only small bursts arrived for a while: back to copying.
     BurstSmall,
     /// The local copy goes to the process, which has the bytes in a buffer anyway.
     LocalCopy,
-    /// A pipe was wanted and not to be had: copying.
+    /// No pipe was available: copying.
     PipesExhausted,
     /// Small messages go back and forth: on in the kernel.
     Chatter,
-    /// More came, or there was less room, than the kernel is good for: back to the process.
+    /// Too much data, or too little room, for the kernel: back to the process.
     Bulk,
     /// The socket engine was asked for and is not loaded.
     SocketUnavailable,
-    /// The socket engine was asked for a transfer with a local copy, which it does not make.
+    /// The socket engine was asked for a transfer with a local copy, which it does not support.
     SocketLocalCopy,
-    /// As many splices as can be are in the kernel.
+    /// All slots of the socket engine are taken.
     SocketFull,
-    /// The kernel did not take a connection, mostly because it is half closed already.
+    /// The kernel did not take a connection, usually because it is half closed already.
     SocketRefused,
     /// The packet engine was asked for and is not loaded.
     PacketUnavailable,
-    /// As many splices of packets as can be are in the kernel.
+    /// All slots of the packet engine are taken.
     PacketFull,
     /// Only one of the two connections has timestamps, which the packet engine can translate but not invent.
     PacketTimestamps,
-    /// Likewise, selective acknowledgements.
+    /// Likewise, SACK.
     PacketSack,
     /// Likewise, ECN.
     PacketEcn,
-    /// Segments of one side may be too long for the other.
+    /// One side's segments may be too long for the other.
     PacketSegments,
     /// A connection is signed (TCP MD5, TCP-AO).
     PacketSigned,
@@ -109,22 +111,24 @@ pub enum Reason {
     PacketFamilies,
     /// A peer is this machine.
     PacketLoopback,
-    /// A connection goes by a network interface that the packet engine is not on.
+    /// A connection uses a network interface that the packet engine is not on.
     PacketInterface,
-    /// The packets of a connection were not seen under its addresses: somebody translates them, or they take other ways.
+    /// The packets of a connection were not seen under its addresses: they are translated, or take another
+    /// route.
     PacketUnseen,
-    /// The engine is not named, and netfilter has rules that ask for the state of connections, or translates addresses: it has to see
-    /// all packets.
+    /// The order does not name the engine, and netfilter rules use connection state or translate addresses:
+    /// conntrack must see all packets.
     PacketNetfilter,
-    /// Likewise, and packets are given marks, or take their ways by them.
+    /// Likewise, and packets are marked, or routed by marks.
     PacketMarks,
-    /// Likewise, and an interface drops packets that come in by another way than answers leave (`rp_filter`).
+    /// Likewise, and an interface drops packets whose reverse route is another one (`rp_filter`).
     PacketReversePath,
     /// Between the networks of both peers one leg loses so much that two connections do better than one.
     PacketBadLeg,
     /// The kernel did not take the packets.
     PacketRefused,
-    /// A tunnel has cost the process so much, or so much of a response is to come, that it pays to forward its packets.
+    /// A tunnel has cost the process enough, or enough of a response is still to come, for the packet engine
+    /// to pay.
     PacketPays,
 }
 
@@ -212,15 +216,16 @@ pub(crate) struct Chooser {
 }
 
 impl Chooser {
-    /// The first choice, and why. `length` is the number of bytes to come, if known; `copy_to_process`: the process
-    /// wants to see the bytes.
+    /// The first choice, and why. `length` is the number of bytes to come, if known; `copy_to_process`: a
+    /// local copy needs the bytes in a buffer.
     pub(crate) fn new(
         choice: Choice,
         length: Option<u64>,
         copy_to_process: bool,
     ) -> (Chooser, Reason) {
         let (engine, adapts, reason) = match (choice, length) {
-            // What the kernel leaves to the process is copied: splice(2) does nothing with a socket in a SOCKMAP.
+            // What the kernel leaves to the process is copied: splice(2) does not work on a socket in a
+            // SOCKMAP.
             (Choice::Copy | Choice::Socket, _) => (Engine::Copy, false, Reason::Forced),
             (Choice::Pipe, _) => (Engine::Pipe, false, Reason::Forced),
             (Choice::Auto | Choice::Packet, _) if copy_to_process => {
@@ -252,8 +257,8 @@ impl Chooser {
         }
     }
 
-    /// Takes note of a burst of `bytes`; `filled`: there was no room for more. Gives the reason if that changes the
-    /// engine.
+    /// Records a burst of `bytes`; `filled`: there was no room for more. Returns the reason if the engine
+    /// changes.
     #[inline]
     pub(crate) fn observe(&mut self, bytes: usize, filled: bool) -> Option<Reason> {
         if !self.adapts {

@@ -1,12 +1,12 @@
-//! What a splicer did, in numbers that one thread writes and others read.
+//! Counters of a splicer, written by one thread and read by others.
 
 use crate::Reason;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// One number that one thread writes and others read.
+/// A counter that one thread writes and others read.
 ///
-/// It is changed by a relaxed load and a relaxed store, not by a locked instruction: that is exact as long as a single
-/// thread writes it, which is what a [`Splicer`](crate::Splicer) sees to.
+/// Changed by a relaxed load and store rather than a locked instruction: exact as long as a single thread
+/// writes it, which [`Splicer`](crate::Splicer) ensures.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
 
@@ -17,19 +17,19 @@ impl Counter {
         self.0.store(self.get().wrapping_add(n), Relaxed);
     }
 
-    /// Takes `n` away, for numbers that go up and down. Only the owning thread may call it.
+    /// Subtracts `n`, for gauges. Only the owning thread may call it.
     #[inline]
     pub fn sub(&self, n: u64) {
         self.0.store(self.get().saturating_sub(n), Relaxed);
     }
 
-    /// Makes it another number, for what is measured now and then. Only the owning thread may call it.
+    /// Sets it, for periodic measurements. Only the owning thread may call it.
     #[inline]
     pub fn set(&self, n: u64) {
         self.0.store(n, Relaxed);
     }
 
-    /// The number as it stands.
+    /// The present value.
     #[inline]
     #[must_use]
     pub fn get(&self) -> u64 {
@@ -37,8 +37,8 @@ impl Counter {
     }
 }
 
-/// What a [`Splicer`](crate::Splicer) did since it was made. One per worker thread, in an `Arc`, so that a control
-/// thread can read it at any time.
+/// Counters of a [`Splicer`](crate::Splicer) since it was made. One per worker thread, in an `Arc`, so that a
+/// control thread can read it at any time.
 #[derive(Debug, Default)]
 pub struct Counters {
     /// One-way transfers begun.
@@ -61,28 +61,28 @@ pub struct Counters {
     pub copy_bytes: Counter,
     /// Bytes written by the pipe engine.
     pub pipe_bytes: Counter,
-    /// Bytes handed on by the socket engine, as far as they were counted: a splice counts when the process looks at it and
-    /// at its end.
+    /// Bytes forwarded by the socket engine and counted: a splice counts when the process checks it, and at
+    /// its end.
     pub socket_bytes: Counter,
-    /// Bytes that were acknowledged while the packet engine forwarded them, as far as they were counted.
+    /// Bytes acknowledged while the packet engine forwarded them, as far as counted.
     pub packet_bytes: Counter,
     /// Bytes that the socket engine left to the process because the receiver had no room for them.
     pub socket_passed_bytes: Counter,
-    /// Splices in the kernel that could not be taken back in time, so that their connections were broken.
+    /// Kernel splices that could not be taken back in time, so that their connections were reset.
     pub socket_broken: Counter,
     /// Bytes given to local copies.
     pub local_copy_bytes: Counter,
-    /// Transfers and exchanges that were taken back while bytes were in flight.
+    /// Transfers and exchanges taken back with bytes in flight.
     pub unsplices: Counter,
-    /// Bytes that were handed back by those.
+    /// Bytes that those returned.
     pub unspliced_bytes: Counter,
     /// Runs that ended because no byte moved for too long.
     pub idle_ends: Counter,
     /// Runs that ended because too few bytes moved.
     pub slow_ends: Counter,
-    /// Splices that were stalled when that was looked at last.
+    /// Stalled splices at the last check.
     pub stalled_splices: Counter,
-    /// What they held of the kernel's memory.
+    /// Kernel memory that they held, in bytes.
     pub stalled_bytes: Counter,
     /// Runs that ended because stalled ones held too much.
     pub stalled_ends: Counter,
@@ -90,15 +90,16 @@ pub struct Counters {
     pub faults_from: Counter,
     /// Runs that ended with a failing receiver.
     pub faults_to: Counter,
-    /// Pipes that are open now, pooled ones included.
+    /// Open pipes, pooled ones included.
     pub pipes_open: Counter,
-    /// Pipes that are open now and unused.
+    /// Open unused pipes.
     pub pipes_pooled: Counter,
-    /// Times at which no pipe was to be had: `pipes_max` reached, or the kernel refused (descriptors, pipe memory).
+    /// Times without an available pipe: `pipes_max` reached, or the kernel refused (descriptors, pipe
+    /// memory).
     pub pipes_refused: Counter,
     /// Pipes closed because bytes were left in them or the pool was full.
     pub pipes_closed: Counter,
-    /// Pipes that the kernel left at a smaller size than asked for.
+    /// Pipes smaller than requested.
     pub pipes_small: Counter,
     /// Copy buffers that hold bytes in flight now.
     pub buffers_in_use: Counter,

@@ -1,15 +1,15 @@
-//! A connection of an exchange: lent by its owner, or given for good, so that it can wait elsewhere than with tokio.
+//! A connection of an exchange: lent or owned; an owned one can wait outside of tokio.
 
 use std::io;
 use std::sync::Arc;
 use tokio::net::TcpStream;
 
-/// A connection that is given to [`Splicer::exchange`](crate::Splicer::exchange): lent (`&TcpStream`) or for good
+/// A connection for [`Splicer::exchange`](crate::Splicer::exchange): lent (`&TcpStream`) or owned
 /// (`TcpStream`).
 ///
-/// The socket engine moves bytes between connections of either kind. But tokio has registered a lent one for input, and the
-/// kernel wakes the thread for each piece that it hands on, for nothing. An own one it takes out of tokio's registry while the
-/// kernel does the work: then nobody wakes up.
+/// The socket engine moves bytes between connections of either kind. But a lent one stays registered with
+/// tokio, so the kernel wakes the thread needlessly for each piece it forwards. An owned one is removed from
+/// tokio's registry while the kernel does the work, so that no thread wakes up.
 #[derive(Clone)]
 pub struct Leg<'a>(Kind<'a>);
 
@@ -43,17 +43,17 @@ impl std::ops::Deref for Leg<'_> {
 }
 
 impl Leg<'_> {
-    /// Whether it was given for good.
+    /// Whether it is owned.
     pub(crate) fn is_own(&self) -> bool {
         matches!(self.0, Kind::Own(_))
     }
 
-    /// Whether nobody else has it.
+    /// Whether this is the only reference.
     pub(crate) fn is_own_alone(&self) -> bool {
         matches!(&self.0, Kind::Own(stream) if Arc::strong_count(stream) == 1)
     }
 
-    /// The stream, if nobody else has it.
+    /// The stream, if this is the only reference.
     pub(crate) fn into_own(self) -> Option<TcpStream> {
         match self.0 {
             Kind::Own(stream) => Arc::into_inner(stream),
@@ -61,7 +61,7 @@ impl Leg<'_> {
         }
     }
 
-    /// Takes it out of tokio's registry. Only if nobody else has it.
+    /// Removes it from tokio's registry. Only if this is the only reference.
     pub(crate) fn into_std(self) -> io::Result<std::net::TcpStream> {
         self.into_own()
             .ok_or_else(|| io::Error::from(io::ErrorKind::ResourceBusy))?

@@ -1,4 +1,4 @@
-//! Tries each engine and kernel feature on this machine and says which can be used, and why not.
+//! Tests each engine and kernel feature on this machine: which are available, and why not.
 
 mod self_test;
 
@@ -18,7 +18,7 @@ use std::time::Duration;
 /// What is sent through each feature; long enough to need several segments and pages.
 const SAMPLE_BYTES: usize = 24 << 10;
 
-/// Loopback answers at once; a feature that does not is broken.
+/// The time limit: loopback answers at once unless a feature is broken.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// One engine or kernel feature, tried on this machine.
@@ -26,7 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 pub struct Feature {
     /// Its name, as printed by `carrick doctor`.
     pub name: &'static str,
-    /// Usable, with a detail worth knowing; or not supported, because of this.
+    /// Available, with a detail; or why not.
     pub usable: Result<String, String>,
 }
 
@@ -45,7 +45,8 @@ pub fn probe() -> Vec<Feature> {
     probe_with(crate::PoolLimits::default().pipe_bytes)
 }
 
-/// Like [`probe`], without the engines socket and packet, leg profiles and SYNs that are held, for programs that load these for themselves.
+/// Like [`probe`], without the engines socket and packet, TCP profiles and deferred SYNs, for programs that
+/// load these themselves.
 #[must_use]
 pub fn probe_but_socket() -> Vec<Feature> {
     features(crate::PoolLimits::default().pipe_bytes, None)
@@ -83,7 +84,7 @@ fn feature(name: &'static str, tried: io::Result<String>) -> Feature {
     }
 }
 
-/// Bytes that show where something is missing, doubled or moved.
+/// A pattern that shows missing, duplicated or misplaced bytes.
 fn sample() -> Vec<u8> {
     (0..SAMPLE_BYTES as u32)
         .map(|index| (index.wrapping_mul(2_654_435_761) >> 24) as u8)
@@ -102,7 +103,7 @@ fn verify(arrived: &[u8]) -> io::Result<()> {
 fn connection() -> io::Result<(TcpStream, TcpStream)> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let near = TcpStream::connect_timeout(&listener.local_addr()?, PATIENCE)?;
-    // Somebody else may have connected to the port; only the connection that was made here counts.
+    // Another process may have connected to the port; only the connection made here counts.
     let far = loop {
         let (far, address) = listener.accept()?;
         if address == near.local_addr()? {

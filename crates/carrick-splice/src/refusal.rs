@@ -1,14 +1,14 @@
-//! What the kernel's verifier says when it refuses a program: libbpf prints it, and returns a number.
+//! The verifier's message when it rejects a program: libbpf prints it, and returns only a number.
 
 use libbpf_rs::{PrintLevel, set_print};
 use std::cell::RefCell;
 use std::sync::Once;
 
-/// A program that the verifier has refused.
+/// A program that the verifier has rejected.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Refusal {
     pub program: String,
-    /// What the verifier has written, but for its statistics.
+    /// The verifier's log, without its statistics.
     pub log: String,
 }
 
@@ -16,7 +16,7 @@ thread_local! {
     static LAST: RefCell<Option<Refusal>> = const { RefCell::new(None) };
 }
 
-/// From here on libbpf prints nothing, in the whole process; what a verifier says to this thread is [`take`]n.
+/// Silences libbpf in the whole process; a verifier's log for this thread is [`take`]n.
 pub(crate) fn listen() {
     static QUIET: Once = Once::new();
     QUIET.call_once(|| {
@@ -29,7 +29,7 @@ pub(crate) fn listen() {
     LAST.take();
 }
 
-/// What this thread's last program was refused for, if that was not asked before.
+/// Why this thread's last program was rejected; clears it.
 pub(crate) fn take() -> Option<Refusal> {
     LAST.take()
 }
@@ -39,7 +39,7 @@ impl Refusal {
     fn read(text: &str) -> Option<Refusal> {
         let (before, rest) = text.split_once("-- BEGIN PROG LOAD LOG --")?;
         let (log, _) = rest.split_once("-- END PROG LOAD LOG --")?;
-        // Linux 7.3 explains itself at length behind the word that others say.
+        // Linux 7.3 adds a long explanation behind the word that others print.
         let lines = log
             .lines()
             .take_while(|line| !line.starts_with("Verification failed:"))
@@ -50,7 +50,7 @@ impl Refusal {
         })
     }
 
-    /// The last lines, at most so many.
+    /// The last lines, at most this many.
     pub(crate) fn tail(&self, lines_max: usize) -> String {
         let lines: Vec<&str> = self.log.lines().collect();
         lines[lines.len().saturating_sub(lines_max)..].join("\n")

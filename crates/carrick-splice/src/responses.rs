@@ -14,34 +14,34 @@ use std::task::Context;
 use std::time::Duration;
 use tokio::net::TcpStream;
 
-/// A client's connection and a server's, between which the kernel forwards what the server sends, packet by packet: the
-/// response, head included, does not visit the process. What the client sends, its end of stream and a reset come to its
-/// socket here as always; the process reads requests, and writes them to the server's socket.
+/// A client's connection and a server's, between which the kernel forwards the server's packets: responses,
+/// head included, bypass the process. The client's data, FIN and reset still arrive at its socket here; the
+/// process reads requests, and writes them to the server's socket.
 ///
-/// While it is armed, nothing may be written to the client's socket, and nothing comes to the server's but its end of stream (once
-/// the client has acknowledged all before it) or a reset. After [`ResponseSplice::disarm`] both sockets are as if all that was
-/// forwarded had gone through them. Dropping it disarms, too.
+/// While it is armed, nothing may be written to the client's socket, and the server's receives only a FIN
+/// (once the client has acknowledged everything before it) or a reset. After [`ResponseSplice::disarm`] both
+/// sockets are as if everything forwarded had gone through them. Dropping it disarms, too.
 ///
-/// The connections stay known to the kernel as long as they live, since their numbers differ from those of their peers from
-/// then on. They can be bound again, to each other or to others.
+/// The kernel keeps track of the connections as long as they live, since their numbers differ from their
+/// peers' from then on. They can be spliced again, with each other or with others.
 pub struct ResponseSplice {
     splice: PacketSplice,
     record: Record,
     splicer: Splicer,
-    /// What had been forwarded before the latest response.
+    /// Bytes forwarded before the latest response.
     begun_at: u64,
-    /// Acknowledged bytes that are in the splicer's counters.
+    /// Acknowledged bytes already in the splicer's counters.
     counted_bytes: u64,
-    /// It was armed with a request that had been read already.
+    /// A request had been read when it was armed.
     is_fresh: bool,
     /// The kernel has, or is to get, the rest of one response only.
     is_body: bool,
-    /// Requests that the kernel had forwarded when that was asked for last.
+    /// Forwarded requests at the last check.
     judged: u32,
     path_statistics: Box<PathStatistics>,
 }
 
-/// A client with less room than that is what a response waits for.
+/// A response waits for a client with less room than this.
 const ROOM_BYTES_MIN: u32 = 4096;
 
 /// Bytes of responses.
@@ -49,7 +49,7 @@ const ROOM_BYTES_MIN: u32 = 4096;
 pub struct Progress {
     /// Forwarded to the client.
     pub sent_bytes: u64,
-    /// And acknowledged by it.
+    /// Acknowledged by the client.
     pub acked_bytes: u64,
 }
 
@@ -66,33 +66,34 @@ pub struct CaughtUp {
     pub passed_status: Option<u16>,
 }
 
-/// Why the kernel has not given two connections back ([`ResponseSplice::disarm`]).
+/// Why the kernel has not returned two connections ([`ResponseSplice::disarm`]).
 #[derive(Debug, thiserror::Error)]
 pub enum DisarmError {
     /// It has forwarded requests since [`ResponseSplice::catch_up`] was called last, and goes on forwarding.
     #[error("further requests are under way to the server")]
     Behind,
-    /// It failed, or the server has not acknowledged a request that the kernel has forwarded: neither connection can be used any more.
+    /// It failed, or the server has not acknowledged a forwarded request: neither connection can be used any
+    /// more.
     #[error("the packet engine does not give the connections back: {0}")]
     Lost(#[from] io::Error),
 }
 
-/// What came of an attempt to arm.
+/// The result of arming.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Arming {
     /// The kernel forwards what the server sends from now on.
     Armed,
-    /// Not yet: the kernel has not seen both connections, or something is under way. Relay this response; the next one may go.
+    /// Not yet: the kernel has not seen both connections, or data is in flight. Relay this response; the next
+    /// may work.
     NotYet,
     /// Never, for this reason, which the splicer has counted.
     Never(Reason),
 }
 
 impl Splicer {
-    /// Whether responses may go by the packet engine where nobody has named it.
+    /// Whether the policy `auto` may give responses to the packet engine.
     ///
-    /// # Errors
-    /// Why not: it is not loaded, or something of this machine has to see packets, as for tunnels with
+    /// Why not: it is not loaded, or something on this machine must see the packets, as for tunnels with
     /// [`Choice::Auto`](crate::Choice). It is counted.
     pub fn may_choose_packets(&self) -> Result<(), Reason> {
         let engine = self.packet_engine();
@@ -105,8 +106,8 @@ impl Splicer {
         reason
     }
 
-    /// Makes two connections known to the kernel, so that [`ResponseSplice::arm`] can follow once a request and a response have
-    /// passed. `label` is the owner's number for it.
+    /// Tells the kernel of two connections, so that [`ResponseSplice::arm`] can follow once a request and a
+    /// response have passed. `label` is the owner's number for the splice.
     ///
     /// # Errors
     /// Why that cannot be; it is counted.
@@ -120,7 +121,7 @@ impl Splicer {
         let engine = self
             .packet_engine()
             .ok_or_else(|| refuse(Reason::PacketUnavailable))?;
-        // Whoever has gone already has no address any more.
+        // A peer that has disconnected has no address.
         let [Ok(to_client), Ok(to_server)] = [client, server].map(TcpStream::peer_addr) else {
             return Err(refuse(Reason::PacketRefused));
         };
@@ -135,7 +136,7 @@ impl Splicer {
         match PacketSplice::new(engine, [client, server], label) {
             Ok(splice) => Ok(ResponseSplice {
                 splice,
-                // Others may have left something in it.
+                // An earlier splice may have left something in it.
                 begun_at: record.sent_bytes(),
                 counted_bytes: record.acked_bytes(),
                 judged: record.judged(),
@@ -151,14 +152,14 @@ impl Splicer {
 }
 
 impl ResponseSplice {
-    /// Lets the kernel forward what the server sends. To be called between a response and the next request, before that is
-    /// written to the server's socket. Costs a system call.
+    /// Lets the kernel forward what the server sends. Call it between a response and the next request, before
+    /// that is written to the server's socket. Costs a system call.
     ///
-    /// With `judging`, requests that the kernel can judge, and that may go where the last one went, are forwarded by it, too; the process
-    /// does not hear of them but by events ([`Events`](crate::requests::Events)). That begins once [`ResponseSplice::settle`] has said that there is nothing
-    /// else to be done.
+    /// With `judging`, the kernel also forwards requests that it can classify and that go to the same
+    /// upstream; the process learns of them only by events ([`Events`](crate::requests::Events)). This begins
+    /// once [`ResponseSplice::settle`] has reported that nothing else is outstanding.
     ///
-    /// What is forwarded is paced as `pace` says, which is to be there as long as it is.
+    /// What is forwarded is paced by `pace`, which must outlive it.
     pub fn arm(&mut self, judging: Option<Judging>, pace: PaceHandle) -> Arming {
         if self.is_body && self.disarm().is_err() {
             return self.refused(Reason::PacketRefused);
@@ -179,15 +180,18 @@ impl ResponseSplice {
         arming
     }
 
-    /// Lets the kernel forward the rest of a response that the process is passing on, from the first packet on that finds all before it
-    /// received. `held_bytes` of the response, head included as it is to be written, were read from the server's socket and are not written to
-    /// the client's yet; `rest_bytes` were not read yet. Costs a system call.
+    /// Lets the kernel forward the rest of a response that the process is relaying, from the first packet
+    /// that finds everything before it received. `held_bytes` of the response, head included as it is to be
+    /// written, were read from the server's socket and are not written to the client's yet; `rest_bytes` were
+    /// not read yet. Costs a system call.
     ///
-    /// From then on, first those that are held, and then what can be read from the server's socket, is to be written to the client's, byte by
-    /// byte, at most `rest_bytes`, and nothing else. Nothing comes to the server's socket any more once the kernel has begun; only if the server sends
-    /// more than `rest_bytes`, it gets what the client has not. When the response is whole, [`ResponseSplice::disarm`] or [`ResponseSplice::arm`] have
-    /// to come before the next request. [`ResponseSplice::progress`] counts what the kernel forwards.
-    /// What is forwarded is paced as `pace` says.
+    /// From then on, first the held bytes, and then what can be read from the server's socket, must be
+    /// written to the client's unchanged, at most `rest_bytes`, and nothing else. Once the kernel has begun,
+    /// the server's socket receives nothing more; only if the server sends more than `rest_bytes`, it gets
+    /// what the client lacks. When the response is whole, [`ResponseSplice::disarm`] or
+    /// [`ResponseSplice::arm`] must come before the next request. [`ResponseSplice::progress`] counts what
+    /// the kernel forwards,
+    /// paced by `pace`.
     pub fn arm_body(&mut self, held_bytes: u32, rest_bytes: u64, pace: PaceHandle) -> Arming {
         if self.splice.is_armed() && !self.is_body {
             return Arming::NotYet;
@@ -197,7 +201,7 @@ impl ResponseSplice {
             self.splice.note_back();
             self.is_body = false;
         }
-        // Nothing is forwarded yet, and nobody is in the midst of a response.
+        // Nothing is forwarded yet, and no response is in progress.
         if !self.splice.is_armed() && self.has_bad_leg() {
             return self.refused(Reason::PacketBadLeg);
         }
@@ -215,7 +219,7 @@ impl ResponseSplice {
         arming
     }
 
-    /// Where it stands. Costs no system call.
+    /// The state of the splice. Costs no system call.
     #[must_use]
     pub fn state(&self) -> State {
         match (self.splice.is_armed(), self.is_body) {
@@ -226,9 +230,9 @@ impl ResponseSplice {
         }
     }
 
-    /// Lets the server send no more than the client takes, so that little of a response comes to this process before [`ResponseSplice::arm_body`]
-    /// says what is to become of the rest. To be called before a request is written to the server's socket; nothing is forwarded. Costs a system
-    /// call, but only if that is not so already.
+    /// Limits the server's window to what the client takes, so that little of a response reaches this process
+    /// before [`ResponseSplice::arm_body`] decides about the rest. Call it before a request is written to the
+    /// server's socket; nothing is forwarded. Costs a system call, unless it is already so.
     pub fn hold(&mut self) -> Arming {
         if self.state() == State::Attaching {
             return Arming::Armed;
@@ -246,8 +250,8 @@ impl ResponseSplice {
         self.is_body && self.record.has_begun()
     }
 
-    /// After a response of which the kernel was to get the rest and has not begun: why it cannot, which is counted. `None`: it could, but too
-    /// much of the response had come before. Costs a system call.
+    /// After a response whose rest the kernel was to get, and did not begin: why it cannot, which is counted.
+    /// `None`: it could, but too much of the response had arrived before. Costs a system call.
     #[must_use]
     pub fn why_not_begun(&self) -> Option<Reason> {
         let is_unseen = !self.splice.is_seen();
@@ -260,14 +264,15 @@ impl ResponseSplice {
         self.is_body
     }
 
-    /// The record is about to begin anew; what it says was sent and acknowledged, which others may have left in it.
+    /// Resets the record; returns its counts of sent and acknowledged bytes, which an earlier splice may have
+    /// left.
     fn begin_record(&self) -> (u64, u64) {
         self.record.clear();
         (self.record.sent_bytes(), self.record.acked_bytes())
     }
 
-    /// What the answer to an attempt to arm means. `before` is what [`begin_record`](Self::begin_record) said: by the time the answer is here,
-    /// another processor may have forwarded the first packets of a body.
+    /// Interprets the answer to arming. `before` is the result of [`begin_record`](Self::begin_record): by
+    /// now another processor may have forwarded the first packets of a body.
     fn armed(&mut self, answer: &io::Result<Answer>, before: (u64, u64)) -> Arming {
         match answer {
             Ok(Answer::Done) => {
@@ -286,12 +291,13 @@ impl ResponseSplice {
         Arming::Never(reason)
     }
 
-    /// Lets events of requests that the kernel forwards from now on have this name. To be called before [`ResponseSplice::settle`].
+    /// Sets the name in events of requests that the kernel forwards from now on. Call it before
+    /// [`ResponseSplice::settle`].
     pub fn tell_as(&self, name: u64) {
         self.record.tell_as(name);
     }
 
-    /// A look at what the kernel notes, for others.
+    /// A view of the kernel's record, for others.
     #[must_use]
     pub fn watch(&self) -> ResponseWatch {
         self.record.watch()
@@ -303,9 +309,10 @@ impl ResponseSplice {
         self.splice.is_armed()
     }
 
-    /// A request is about to be written to the server's socket: what is forwarded from now on belongs to its response, if all
-    /// responses before are whole. `is_exact`: that is certain; otherwise the kernel judges no further request until it is armed again.
-    /// `is_head`: the request's method is HEAD, so that its response ends with the head.
+    /// Announces a request to the server's socket: what is forwarded from now on belongs to its response, if
+    /// all responses before are whole. `is_exact`: that is certain; otherwise the kernel classifies no
+    /// further request until it is armed again. `is_head`: the method is HEAD, so the response ends with its
+    /// head.
     pub fn expect_response(&mut self, is_exact: bool, is_head: bool) {
         self.count();
         self.record.ask(is_head);
@@ -315,9 +322,9 @@ impl ResponseSplice {
         self.begun_at = self.record.sent_bytes();
     }
 
-    /// A request of `bytes` bytes, which was read from the client's socket, is in the server's socket as a whole. Once that has been said of
-    /// all that has come to the client's socket since it was armed, the kernel may judge the next request. Not to be called
-    /// where some request was not passed on.
+    /// Reports that a request of `bytes` bytes, read from the client's socket, was written to the server's as
+    /// a whole. Once this is reported for everything that the client's socket received since arming, the
+    /// kernel may classify the next request. Do not call it if some request was not passed on.
     pub fn settle(&mut self, bytes: u64) {
         if std::mem::take(&mut self.is_fresh) {
             self.record.settle_first();
@@ -326,8 +333,9 @@ impl ResponseSplice {
         }
     }
 
-    /// Takes note of requests that the kernel has forwarded since the last time; `None`: there are none. What is said of the
-    /// response ([`ResponseSplice::progress`], [`ResponseSplice::head`]) belongs to the latest of them from now on.
+    /// Returns requests that the kernel has forwarded since the last call; `None`: none. From now on
+    /// [`ResponseSplice::progress`] and [`ResponseSplice::head`] are about the response to the latest of
+    /// them.
     pub fn catch_up(&mut self) -> Option<CaughtUp> {
         let judged = self.record.judged();
         let requests = judged.wrapping_sub(self.judged);
@@ -350,7 +358,7 @@ impl ResponseSplice {
     /// How much of the response has gone to the client. Costs no system call.
     #[must_use]
     pub fn progress(&self) -> Progress {
-        // In this order: what is acknowledged was sent before.
+        // In this order, since what is acknowledged was sent before.
         let acked_bytes = self.record.acked_bytes();
         let since = |bytes: u64| bytes.saturating_sub(self.begun_at);
         let sent_bytes = if self.record.is_back() {
@@ -365,7 +373,7 @@ impl ResponseSplice {
         }
     }
 
-    /// How long ago the client has acknowledged something of what was forwarded. Costs no system call.
+    /// Time since the client last acknowledged forwarded data. Costs no system call.
     #[must_use]
     pub fn since_acknowledged(&self) -> Duration {
         let now = clock_gettime(ClockId::Monotonic);
@@ -376,16 +384,17 @@ impl ResponseSplice {
         now.saturating_sub(Duration::from_nanos(self.record.acked_ns()))
     }
 
-    /// The beginning of the response: what was in its first packet, at most 1024 bytes. Where interim heads (1xx) came in packets of
-    /// their own, shorter than 512 bytes together, the next packet follows, at most 512 bytes of it. Empty if there is none yet, or
-    /// if its packets did not come in order. What it means is for the caller to say: if the response before was not whole when the
-    /// request was sent, these may be bytes of that one. Costs no system call.
+    /// The beginning of the response: its first packet, at most 1024 bytes. If interim heads (1xx) came in
+    /// packets of their own, shorter than 512 bytes together, the next packet follows, at most 512 bytes of
+    /// it. Empty if there is none yet, or if its packets arrived out of order. The caller interprets it: if
+    /// the response before was not whole when the request was sent, these may be bytes of that one. Costs no
+    /// system call.
     #[must_use]
     pub fn head(&self) -> Vec<u8> {
         self.record.head(self.begun_at)
     }
 
-    /// The last five bytes of what was forwarded; empty if they are not known. Costs no system call.
+    /// The last five bytes forwarded; empty if unknown. Costs no system call.
     #[must_use]
     pub fn tail(&self) -> Vec<u8> {
         self.record.tail()
@@ -397,14 +406,14 @@ impl ResponseSplice {
         self.splice.response_room_bytes() >= ROOM_BYTES_MIN
     }
 
-    /// Whether the server's end of stream has been seen, which is kept from the client; or it has sent what nobody has asked for. What is before
-    /// that may be under way yet.
+    /// Whether the server has sent its FIN, which is not forwarded, or unrequested data. What precedes that
+    /// may still be in flight.
     #[must_use]
     pub fn has_server_ended(&self) -> bool {
         self.record.has_end()
     }
 
-    /// Whether the client has acknowledged all before the server's end of stream, or before what nobody has asked for.
+    /// Whether the client has acknowledged everything before the server's FIN, or before unrequested data.
     #[must_use]
     pub fn is_server_over(&self) -> bool {
         let Progress {
@@ -414,20 +423,22 @@ impl ResponseSplice {
         self.record.is_over() && (sent_bytes == acked_bytes || self.record.has_spilt())
     }
 
-    /// Sees to `cx` being woken when the server has ended its stream and the client has acknowledged all before, or when interfaces or routes
-    /// have changed: called then, it lets the packets go where the routes lead. False if there is nobody to do that.
+    /// Arranges to wake `cx` when the server has sent its FIN and the client has acknowledged everything
+    /// before it, or when interfaces or routes have changed: called then, it updates the route of the
+    /// packets. False if there is no notifier.
     pub fn listen(&self, cx: &Context<'_>) -> bool {
         let is_heard = self.splice.listen(cx);
-        // If the kernel refuses, it is asked again at the next change; the sockets find the way with the next request.
+        // If the kernel refuses, it is asked again at the next change; the next request shows the sockets'
+        // new route.
         let _ = self.splice.follow();
         is_heard
     }
 
-    /// Gives both connections back to their sockets. What the client has not acknowledged yet comes again, to the
-    /// server's socket; that takes a retransmission time-out.
+    /// Returns both connections to their sockets. What the client has not acknowledged yet is retransmitted
+    /// to the server's socket, after a retransmission time-out.
     ///
-    /// Whoever has done that knows of each request that went to the server: the kernel compares its count with that of
-    /// [`ResponseSplice::catch_up`] in the same step.
+    /// Afterwards the caller knows of every request that went to the server: the kernel compares its count
+    /// with that of [`ResponseSplice::catch_up`] in the same step.
     ///
     /// # Errors
     /// [`DisarmError`].
@@ -437,7 +448,7 @@ impl ResponseSplice {
         match self.splice.disarm(self.judged)? {
             Answer::Done => Ok(()),
             Answer::Behind => Err(DisarmError::Behind),
-            // The kernel has given them back by itself.
+            // The kernel has returned them by itself.
             Answer::NoSlot if was_body => {
                 self.splice.note_back();
                 Ok(())
@@ -446,15 +457,15 @@ impl ResponseSplice {
         }
     }
 
-    /// Tells the engine how both connections have fared since that was told last, or since they became known to the kernel: it refuses
-    /// new splices of their networks for a while if one leg loses much. To be called when they are parted, with the same connections.
-    /// Costs three system calls.
+    /// Reports statistics of both connections since the last report, or since the kernel knows them, to the
+    /// engine: it refuses new splices of their networks for a while if one leg loses much. Call it before the
+    /// connections part. Costs three system calls.
     pub fn note_path_statistics(&mut self, client: &TcpStream, server: &TcpStream) {
         let Some(engine) = self.splicer.packet_engine() else {
             return;
         };
         let mut state = self.splice.state();
-        // Only responses are forwarded; the other way go acknowledgements.
+        // Only responses are forwarded; acknowledgements go the other way.
         (state.packets[0], state.bytes[0]) = (0, 0);
         self.path_statistics
             .note(engine, [client, server], Some(&state));
@@ -465,7 +476,8 @@ impl ResponseSplice {
         engine.is_some_and(|engine| self.path_statistics.has_bad_leg(engine))
     }
 
-    /// Adds what was acknowledged since to the splicer's counters. So do the next request and [`ResponseSplice::disarm`].
+    /// Adds newly acknowledged bytes to the splicer's counters. So do the next request and
+    /// [`ResponseSplice::disarm`].
     pub fn count(&mut self) {
         let acked_bytes = self.record.acked_bytes();
         let counters = self.splicer.counters();

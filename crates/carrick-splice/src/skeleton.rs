@@ -1,4 +1,4 @@
-//! What libbpf-cargo generates from the BPF programs, as modules.
+//! The modules that libbpf-cargo generates from the BPF programs.
 
 /// The module `skeleton`, which libbpf-cargo generates from a BPF program: its maps, programs and types.
 #[doc(hidden)]

@@ -1,8 +1,9 @@
-//! SYNs that wait in the kernel until somebody has decided about them: a proxy that answers for a server can first see whether the server
-//! accepts, and its client learns what it would have learnt without a proxy.
+//! Deferred SYNs: they wait in the kernel until the process decides. A proxy that answers for a server can
+//! first see whether the server accepts, so that its client learns what it would learn without a proxy.
 //!
-//! What is held, a netfilter rule says: the program stands right behind the chain of priority *mangle* in *prerouting* and holds SYNs that
-//! have one of the [`Settings::marks`] there. So no rule is evaluated twice, and what the rules leave alone is left alone.
+//! A netfilter rule selects what is deferred: the program runs right behind the chain of priority *mangle* in
+//! *prerouting* and defers SYNs that have one of the [`Settings::marks`] there. So no rule is evaluated
+//! twice, and what the rules ignore is not touched.
 //!
 //! | of a SYN | becomes |
 //! |---|---|
@@ -12,16 +13,17 @@
 //! | [refused](DeferredSyn::refuse), or [unreachable](DeferredSyn::unreachable) | answered by the interface by which it came; repeated, it is new |
 //! | forgotten (`DeferredSyn` is dropped) | nothing; repeated, it is new |
 //!
-//! **When in doubt, a SYN passes**, and whoever listens answers it at once: no reader was at work for a second (it is dead, hangs, or ends),
-//! its ring is full, the SYN is longer than 1,600 bytes, a fragment, or has IPv6 extension headers. SYNs of this machine itself
-//! (from loopback) pass, too. When the process ends, however it does, the programs are gone with it.
+//! **When in doubt, a SYN passes**, and the listener answers it at once: no reader was alive for a second (it
+//! is dead, hangs, or ends), its ring is full, the SYN is longer than 1,600 bytes, a fragment, or has IPv6
+//! extension headers. SYNs of this machine itself (from loopback) pass, too. When the process ends, in
+//! whatever way, the programs are gone with it.
 //!
-//! **Bounds.** 65,536 SYNs are remembered, for 130 seconds; beyond that, those that were not heard of for longest are forgotten, which at worst has somebody
-//! asked twice. Each reader's ring holds 1 MiB: 6,500 usual SYNs.
+//! **Limits.** 65,536 SYNs are remembered, for 130 seconds; beyond that, the least recently seen are
+//! forgotten, at worst to be reported twice. Each reader's ring holds 1 MiB: 6,500 usual SYNs.
 //!
 //! **Privileges.** Attaching needs `CAP_BPF`, `CAP_NET_ADMIN` and `CAP_PERFMON`, and Linux 6.4 or later; all else, nothing.
 //!
-//! `docs/internals/splitting.md` tells how it works.
+//! `docs/internals/splitting.md` explains how it works.
 
 mod deferred;
 mod frame;
@@ -63,23 +65,23 @@ const NEEDED: &str = "bpf_nf_link_attach";
 /// Just behind netfilter's chains of priority *mangle* (`NF_IP_PRI_MANGLE`).
 const PRIORITY: i32 = -150 + 1;
 
-/// What is to be held, and who reads it.
+/// What to defer, and for how many readers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
-    /// Firewall marks of packets that are meant; 0 is none.
+    /// Firewall marks of packets to defer; 0 is none.
     pub marks: Vec<u32>,
-    /// So many threads read. Each has flows of its own.
+    /// The number of reader threads. Each has its own flows.
     pub readers: usize,
 }
 
 /// What was done with SYNs since the programs were attached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts {
-    /// Were held, and given to a reader.
+    /// Deferred, and given to a reader.
     pub held: u64,
-    /// Were dropped, because the same one was held.
+    /// Dropped, as retransmissions of a deferred one.
     pub repeated: u64,
-    /// Passed, because no reader was at work.
+    /// Passed, because no reader was alive.
     pub unattended: u64,
     /// Passed, because the ring was full.
     pub crowded: u64,
@@ -87,7 +89,8 @@ pub struct Counts {
     pub not_understood: u64,
 }
 
-/// The programs, on the hooks of the network namespace in which they were attached. Shared; gone with the last one who has it.
+/// The programs, on the hooks of the network namespace in which they were attached. Shared; detached with the
+/// last handle.
 #[derive(Clone)]
 pub struct SynDefer(Arc<Inner>);
 
@@ -97,7 +100,7 @@ pub(crate) struct Inner {
     rings: Vec<MapHandle>,
     counts: MapHandle,
     beats: Mmap,
-    /// Held for as long as SYNs are.
+    /// Keeps the programs attached.
     _links: Vec<Link>,
 }
 
@@ -109,10 +112,11 @@ impl std::fmt::Debug for SynDefer {
 }
 
 impl SynDefer {
-    /// Begins to hold, in the network namespace of the calling thread, as soon as there are [readers](SynDefer::reader). Blocks for some milliseconds.
+    /// Begins to defer, in the network namespace of the calling thread, as soon as there are
+    /// [readers](SynDefer::reader). Blocks for some milliseconds.
     ///
-    /// # Errors
-    /// The kernel cannot do it, or privileges are missing; there are more than [`READERS_MAX`] readers or [`MARKS_MAX`] marks.
+    /// The kernel does not support it, or privileges are missing; there are more than [`READERS_MAX`] readers
+    /// or [`MARKS_MAX`] marks.
     pub fn attach(settings: &Settings) -> Result<SynDefer, Unavailable> {
         if !(1..=READERS_MAX).contains(&settings.readers) || settings.marks.len() > MARKS_MAX {
             return Err(Unavailable::new(format!(
@@ -182,8 +186,9 @@ impl SynDefer {
         })))
     }
 
-    /// The reader of this number, below [`Settings::readers`], for the calling thread. From now on, its part of the SYNs is held; two of one number
-    /// would take them from each other. To be called in a tokio runtime.
+    /// The reader of this number, below [`Settings::readers`], for the calling thread. From now on, its part
+    /// of the SYNs is deferred; two readers of one number would take them from each other. Must be called in
+    /// a tokio runtime.
     ///
     /// # Errors
     /// There is no such number; the kernel's.
@@ -216,7 +221,7 @@ impl SynDefer {
     }
 }
 
-/// Whether SYNs can be held here, for `carrick doctor`: tried with no mark, so that none is.
+/// Whether SYNs can be deferred here, for `carrick doctor`: tried without a mark, so that none is.
 pub(crate) fn probe() -> io::Result<String> {
     let settings = Settings {
         marks: Vec::new(),

@@ -1,4 +1,4 @@
-//! Small things that a program that splices asks of its TCP sockets.
+//! Socket options and queries for programs that splice.
 
 mod delivery;
 mod unread;
@@ -13,11 +13,12 @@ use std::sync::OnceLock;
 use std::time::Duration;
 use tokio::net::TcpStream;
 
-/// What `TCP_MAXSEG` takes: `TCP_MIN_MSS`, and more than `MAX_TCP_WINDOW` (net/tcp.h).
+/// The range of `TCP_MAXSEG`: `TCP_MIN_MSS`, and more than `MAX_TCP_WINDOW` (net/tcp.h).
 const SEGMENT_LIMIT_MIN: u32 = 88;
 const SEGMENT_LIMIT_MAX: u32 = 32768;
 
-/// Segments leave at once instead of waiting for acknowledgements (`TCP_NODELAY`). A relay wants it on both sides.
+/// Sends segments at once instead of waiting for acknowledgements (`TCP_NODELAY`). A relay needs it on both
+/// sides.
 ///
 /// # Errors
 /// What `setsockopt` says.
@@ -25,8 +26,8 @@ pub fn set_nodelay(stream: &TcpStream) -> io::Result<()> {
     SockRef::from(stream).set_tcp_nodelay(true)
 }
 
-/// Closing this connection will reset it (`SO_LINGER` with zero), so that the peer does not take what it received for
-/// everything. Unsent bytes are dropped.
+/// Makes close reset this connection (`SO_LINGER` with zero), so that the peer does not take a truncated
+/// stream for a whole one. Unsent bytes are dropped.
 ///
 /// # Errors
 /// What `setsockopt` says.
@@ -42,28 +43,30 @@ pub fn pending_input(stream: &TcpStream) -> io::Result<u64> {
     Ok(rustix::io::ioctl_fionread(stream)?)
 }
 
-/// How many bytes were sent that the peer has not acknowledged; `None`, if that cannot be told. One system call (`SIOCOUTQ`).
+/// Bytes sent and not acknowledged; `None` if unknown. One system call (`SIOCOUTQ`).
 #[must_use]
 pub fn unacknowledged_bytes(stream: &TcpStream) -> Option<u64> {
     crate::sys::tcp_info::unacked_bytes(stream).ok()
 }
 
-/// Whether a connection is gone both ways: it was reset, or both ends have ended. One system call (`poll`).
+/// Whether a connection is closed both ways: it was reset, or both ends have sent a FIN. One system call
+/// (`poll`).
 #[must_use]
 pub fn is_hung_up(stream: &TcpStream) -> bool {
     crate::sys::is_hung_up(stream)
 }
 
-/// How a connection has fared.
+/// Statistics of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PathState {
     /// Round-trip time, smoothed, to the microsecond; `None`: never measured.
     pub rtt: Option<Duration>,
-    /// Segments that were sent again.
+    /// Segments retransmitted.
     pub retransmissions: u32,
 }
 
-/// How a connection has fared until now; also when it has ended and is not closed yet. One system call (`TCP_INFO`).
+/// Statistics of a connection so far; also when it has ended and is not closed yet. One system call
+/// (`TCP_INFO`).
 ///
 /// # Errors
 /// What `getsockopt` says.

@@ -1,17 +1,19 @@
-//! Leg profiles: how the TCP of each leg of a relay is to be, for links whose two sides have little in common, as a satellite's
-//! and an office's.
+//! TCP profiles: the TCP settings of each leg of a relay, for links whose two sides differ much, such as a
+//! satellite link and an office network.
 //!
-//! A [`Profile`] says what is wanted. [`LegService::set`] asks it of a socket, and says what was got. A [`Selector`] chooses a profile by
-//! the leg's side, its peer's network, the interface towards the peer, and the round-trip time; [`measure`] tells how a leg fares.
+//! A [`Profile`] holds the settings. [`LegService::set`] applies it to a socket, and reports the result. A
+//! [`Selector`] chooses a profile by the leg's side, its peer's network, the interface towards the peer, and
+//! the round-trip time; [`measure`] reads a leg's statistics.
 //!
-//! Most of a profile is options that every process may set. Three things are not: the initial window, timers before
-//! Linux 6.15, and what the handshake has to know. For these the service loads BPF programs while it is privileged
-//! ([`LegService::load`]); afterwards they serve the process without privileges, until it ends. Where they cannot be had, the rest
-//! works all the same, and [`LegService::option`] and [`LegService::handshake`] say why.
+//! Most of a profile is socket options that any process may set. Three settings are not: the initial window,
+//! timers before Linux 6.15, and parameters of the handshake. For these the service loads BPF programs while
+//! it is privileged ([`LegService::load`]); afterwards they serve the process without privileges, until it
+//! ends. Where they are unavailable, the rest still works, and [`LegService::option`] and
+//! [`LegService::handshake`] say why.
 //!
-//! **Moments.** A socket gets its profile twice: before the handshake ([`Moment::Listening`] for a listener, whose
-//! connections inherit it, or [`Moment::Connecting`]), and after it ([`Moment::Connected`]), before data is sent. Each time it gets what has
-//! an effect then:
+//! **Moments.** A socket gets its profile twice: before the handshake ([`Moment::Listening`] for a listener,
+//! whose connections inherit it, or [`Moment::Connecting`]), and after it ([`Moment::Connected`]), before
+//! data is sent. Each time, the settings that take effect then are applied:
 //!
 //! | setting | before | after |
 //! |---|---|---|
@@ -49,7 +51,7 @@
 //! # }
 //! ```
 //!
-//! `docs/internals/tcp-tuning.md` tells why these means, and what Linux does not have for one socket alone.
+//! `docs/internals/tcp-tuning.md` explains these means, and what Linux lacks for single sockets.
 
 mod apply;
 mod cgroup;
@@ -81,7 +83,7 @@ use std::{fmt, io};
 /// When a socket gets its profile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Moment {
-    /// It is to listen, or listens: connections that are accepted from now on inherit what it gets.
+    /// It is about to listen, or listens: connections accepted from now on inherit the settings.
     Listening,
     /// It is about to connect.
     Connecting,
@@ -89,7 +91,7 @@ pub enum Moment {
     Connected,
 }
 
-/// Asks profiles of sockets. Cheap to clone; all clones are one.
+/// Applies profiles to sockets. Cheap to clone; clones share one service.
 #[derive(Clone)]
 pub struct LegService(Arc<Kernel>);
 
@@ -105,23 +107,24 @@ impl fmt::Debug for LegService {
 }
 
 impl LegService {
-    /// Loads the programs, if that can be, and attaches them to the control group of this process until the last clone is dropped or the
-    /// process ends. Needs `CAP_BPF`, `CAP_NET_ADMIN` and `CAP_PERFMON`, and a mounted cgroup2; without, the service works without them. Sockets
-    /// that were made in another control group (given by a service manager, or before the process moved) are out of their reach.
-    /// Blocks for some milliseconds.
+    /// Loads the programs, if possible, and attaches them to the control group of this process until the last
+    /// clone is dropped or the process ends. Needs `CAP_BPF`, `CAP_NET_ADMIN` and `CAP_PERFMON`, and a
+    /// mounted cgroup2; otherwise the service works without them. They do not reach sockets made in another
+    /// control group (passed by a service manager, or made before the process moved). Blocks for some
+    /// milliseconds.
     #[must_use]
     pub fn load() -> LegService {
         LegService(Arc::new(Kernel::load()))
     }
 
-    /// A service of options that every process may set, without programs.
+    /// A service limited to options that any process may set, without programs.
     #[must_use]
     pub fn without_programs() -> LegService {
         LegService(Arc::new(Kernel::without_programs()))
     }
 
-    /// Whether there is the program for what has no option for processes: initial window, timers before Linux 6.15, congestion controls that
-    /// only privileged processes may have.
+    /// Whether the program is loaded for settings without an ordinary option: initial window, timers before
+    /// Linux 6.15, congestion controls restricted to privileged processes.
     ///
     /// # Errors
     /// Why not.
@@ -129,8 +132,9 @@ impl LegService {
         self.0.option.as_ref().map(|_| ())
     }
 
-    /// Whether there is the program for what the handshake has to know: initial time-out and initial receive window. Linux before 6.2 has it
-    /// for connecting sockets only, which a listener's refusal says ([`LegService::set`], [`LegService::rehearse`]).
+    /// Whether the program is loaded for parameters of the handshake: initial time-out and initial receive
+    /// window. Before Linux 6.2 it serves connecting sockets only, which a listener's refusal says
+    /// ([`LegService::set`], [`LegService::rehearse`]).
     ///
     /// # Errors
     /// Why not.
@@ -138,14 +142,15 @@ impl LegService {
         self.0.handshake.as_ref().map(|_| ())
     }
 
-    /// Asks a profile of a TCP socket, as far as it has an effect at this moment. What is refused does not keep the rest back. Some
-    /// microseconds; never blocks.
+    /// Applies to a TCP socket the settings of a profile that take effect at this moment. A refused setting
+    /// does not stop the others. Takes some microseconds; never blocks.
     pub fn set(&self, socket: &impl AsFd, profile: &Profile, moment: Moment) -> Applied {
         apply::apply(&self.0, socket.as_fd(), profile, moment)
     }
 
-    /// Asks a profile of a connection on loopback, at all moments, and says what a real one would be refused. For the start of a program, while it
-    /// is privileged: what has to be loaded for a congestion control is loaded then. Blocks for about a millisecond.
+    /// Applies a profile to a connection on loopback, at all moments, and returns what a real one would be
+    /// refused. For the start of a program, while it is privileged: loads the kernel module of a congestion
+    /// control. Blocks for about a millisecond.
     ///
     /// # Errors
     /// There is no loopback.
@@ -154,7 +159,7 @@ impl LegService {
     }
 }
 
-/// Tries what needs the programs, for `carrick doctor`: name, and what can be had, or why not.
+/// Tests what needs the programs, for `carrick doctor`: name, and what is available, or why not.
 pub(crate) fn probe() -> [(&'static str, io::Result<String>); 2] {
     let service = LegService::load();
     let tried = |loaded: Result<(), &Unavailable>, profile: &Profile, text: &str| {
@@ -193,18 +198,17 @@ pub(crate) fn probe() -> [(&'static str, io::Result<String>); 2] {
     ]
 }
 
-/// Finds out of a connection what `wanted` says. Without, no system call but `getpeername`.
+/// Reads what `wanted` names of a connection. Otherwise no system call but `getpeername`.
 ///
-/// # Errors
-/// The socket is not connected. What else cannot be found out is `None`.
+/// The socket is not connected. Anything else that is unavailable is `None`.
 pub fn facts(socket: &impl AsFd, side: LegSide, wanted: Wanted) -> io::Result<Facts> {
     route::facts(socket.as_fd(), side, wanted)
 }
 
-/// Whether a connection that has sent nothing for longer than its retransmission time-out begins with a small window again
-/// (`net.ipv4.tcp_slow_start_after_idle` of this network namespace). There is no option for one socket; `bbr` does not obey it. The initial window
-/// is lost to it, too, where the first data comes so long after the handshake: where this is so, a profile with an initial window and another
-/// congestion control deserves a warning.
+/// Whether a connection that is idle for longer than its retransmission time-out restarts with a small window
+/// (`net.ipv4.tcp_slow_start_after_idle` of this network namespace). There is no socket option for it; `bbr`
+/// ignores it. It also resets the initial window if the first data follows that long after the handshake:
+/// where it is on, a profile with an initial window and another congestion control deserves a warning.
 ///
 /// # Errors
 /// It cannot be read.
@@ -213,7 +217,7 @@ pub fn slow_start_after_idle() -> io::Result<bool> {
     Ok(text.trim() != "0")
 }
 
-/// How long the receive window may become (`TCP_WINDOW_CLAMP`).
+/// The limit of the receive window (`TCP_WINDOW_CLAMP`).
 #[cfg(test)]
 pub(crate) fn window_max(socket: &impl AsFd) -> io::Result<u32> {
     crate::sys::sockopt::get(socket.as_fd(), libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP)

@@ -60,7 +60,8 @@ impl EmbeddedAddresses {
     }
 }
 
-/// Where Linux connects to when it is told the unspecified address (`ip_route_output_key_hash_rcu`, `tcp_v6_connect`).
+/// The address that Linux connects to for the unspecified address (`ip_route_output_key_hash_rcu`,
+/// `tcp_v6_connect`).
 pub(super) fn loopback_of_unspecified(address: IpAddr) -> Option<IpAddr> {
     match address {
         IpAddr::V4(Ipv4Addr::UNSPECIFIED) => Some(IpAddr::V4(Ipv4Addr::LOCALHOST)),

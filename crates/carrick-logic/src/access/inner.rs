@@ -5,7 +5,7 @@ mod tests;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// The networks that a proxy for others does not connect to unless it is told to.
+/// The networks that a proxy for others does not connect to by default.
 ///
 /// These are the blocks of the IANA IPv4 and IPv6 Special-Purpose Address Registries (RFC 6890, RFC 8190) that belong
 /// to the proxy's own machine or link, that route segments of its network, or that no server can have; the

@@ -9,7 +9,7 @@
 //!        +---------------------------------------------------------------------------------------------+
 //! ```
 //!
-//! A trial that nobody reports on (its client went away) is over after another pause; then the next is let through.
+//! A trial without a report (its client went away) is over after another pause; then the next is let through.
 #[cfg(test)]
 mod tests;
 

@@ -1,4 +1,4 @@
-//! `Cache-Status` (RFC 9211): what the cache did, for whoever looks at a response.
+//! `Cache-Status` (RFC 9211): what the cache did with a request, for debugging.
 use super::lookup::{Lookup, Miss, Revalidate};
 use super::structured;
 

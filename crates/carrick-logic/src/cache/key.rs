@@ -180,7 +180,7 @@ pub fn may_fill(uri: &Uri<'_>, fields: Fields<'_>, rules: &KeyRules) -> Result<(
     Ok(())
 }
 
-/// Whether a field belongs to the connection: that it is not sent on is no news to anybody (RFC 9110 section 7.6.1).
+/// Whether a field belongs to the connection, so that dropping it loses nothing (RFC 9110 section 7.6.1).
 fn is_of_connection(name: &[u8]) -> bool {
     const NAMES: [&[u8]; 8] = [
         b"connection",

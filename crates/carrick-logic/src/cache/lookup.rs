@@ -32,7 +32,7 @@ pub enum Lookup {
     Revalidate(Revalidate),
     /// Ask the origin as if nothing were stored.
     Miss(Miss),
-    /// Answer 504: the client wants nothing that is not stored (`only-if-cached`, section 5.2.1.7).
+    /// Respond with 504: the client accepts only stored responses (`only-if-cached`, section 5.2.1.7).
     GatewayTimeout,
 }
 
@@ -176,7 +176,7 @@ fn decide_use(request: &Request<'_>, meta: &Meta, now: UnixTime, policy: &Policy
     {
         return Lookup::Stale(reuse);
     }
-    // A client that says how fresh it wants it has declined what is stale.
+    // A client that requires freshness does not accept a stale response.
     let is_particular = heeds && (asked.max_age_s.is_some() || asked.min_fresh_s.is_some());
     if !is_particular && stale_s < i64::from(meta.stale_while_revalidate_s) {
         return Lookup::StaleWhileRevalidate(reuse);

@@ -73,7 +73,7 @@ pub struct Meta {
     pub stale_if_error_s: u32,
     /// `immutable` (RFC 8246).
     pub immutable: bool,
-    /// `no-transform`: nobody may change the body's coding.
+    /// `no-transform`: the body's coding must not be changed.
     pub no_transform: bool,
     /// Which bytes a 206 has; `None` for a whole representation.
     pub part: Option<Box<ContentRange>>,

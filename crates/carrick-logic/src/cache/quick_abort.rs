@@ -1,4 +1,4 @@
-//! Whether a response that is being stored is fetched to its end when nobody waits for it any more.
+//! Whether a response that is being stored is fetched to its end when no client waits for it any more.
 
 /// What is left to configuration. A response is fetched on if either rule allows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

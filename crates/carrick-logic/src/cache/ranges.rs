@@ -52,7 +52,7 @@ impl Spec {
     }
 }
 
-/// A number of any size; too large a one is as good as the largest.
+/// A number of any size; too large a one counts as the largest.
 fn number(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() {
         return None;

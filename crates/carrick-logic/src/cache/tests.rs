@@ -17,7 +17,7 @@ enum Second {
     Validated,
     /// The origin, for a whole response.
     NotCached,
-    /// Nobody: 504.
+    /// No server: 504.
     Refused,
 }
 mod selection;

@@ -114,7 +114,7 @@ pub enum Validated {
     Replace,
     /// The origin failed, and the stored response may be sent nevertheless.
     Stale(Reuse),
-    /// A 304 that is about nothing that anybody has: ask again, without conditions.
+    /// A 304 that matches no stored response: ask again, without conditions.
     AskAgain,
 }
 

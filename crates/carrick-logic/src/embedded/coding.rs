@@ -36,7 +36,7 @@ impl Coding {
 #[derive(Debug)]
 pub struct Decoder {
     state: State,
-    /// So much more of what comes out is wanted.
+    /// How many more decoded bytes are needed.
     left_bytes: usize,
 }
 
@@ -65,7 +65,7 @@ impl Decoder {
         }
     }
 
-    /// Whether nothing more is wanted, or what came is not in its coding.
+    /// Whether enough was decoded, or the input is not in its coding.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.left_bytes == 0 || matches!(self.state, State::Broken)

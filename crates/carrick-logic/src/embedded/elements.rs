@@ -1,7 +1,7 @@
 //! Which attributes of which elements name an object that a browser asks for with the page (HTML, "fetching resources").
 use super::Kind;
 
-/// Attributes that are looked at; others are not even kept.
+/// Attributes that are read; others are not even kept.
 const NAMES: [&[u8]; 9] = [
     b"src", b"srcset", b"href", b"rel", b"as", b"poster", b"type", b"loading", b"media",
 ];

@@ -44,7 +44,7 @@ const SIZE_DIGITS_MAX: u8 = 16;
 /// Extensions included; they have no known use but to waste the next hop's time.
 const SIZE_LINE_BYTES_MAX: u16 = 256;
 
-/// Where in a chunked body a connection stands. It keeps no bytes: every byte is consumed as it is looked at.
+/// The position of a connection in a chunked body. It keeps no bytes: every byte is consumed as it is parsed.
 #[derive(Debug, Clone)]
 pub struct Chunked {
     state: State,

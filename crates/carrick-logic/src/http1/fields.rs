@@ -142,10 +142,11 @@ fn recognise_other(name: &[u8]) -> FieldName {
     }
 }
 
-/// All that begins so tells of the client.
+/// Names with this prefix describe the client.
 const OF_CLIENT_PREFIX: &[u8] = b"x-forwarded";
 
-/// Further names by which proxies tell whom a request is from, and what was asked for. Servers and frameworks believe them.
+/// Further names by which proxies describe a request's sender, and its original target. Servers and
+/// frameworks trust them.
 const OF_CLIENT: [&[u8]; 29] = [
     b"cf-connecting-ip",
     b"cf-connecting-ipv6",
@@ -178,7 +179,7 @@ const OF_CLIENT: [&[u8]; 29] = [
     b"x-client-port",
 ];
 
-/// Whether a field with this name tells of the client, also if only a gateway takes it for one that does.
+/// Whether a field with this name describes the client, even if only a gateway reads it as such a one.
 pub(super) fn tells_of_client(name: &[u8]) -> bool {
     let may_be = matches!(name[0] | 0x20, b'x' | b'c' | b'f' | b't');
     may_be

@@ -39,7 +39,7 @@ pub struct RequestRewrite<'a> {
     pub via: &'a str,
     /// What the request is known by, should it come back: in a comment of `Via`, or in `CDN-Loop` where there is no `Via`.
     pub mark: Option<Mark>,
-    /// The address of whoever sent the request, for `forwarded`.
+    /// The address of the request's sender, for `forwarded`.
     pub client: IpAddr,
     /// What is told about the client.
     pub forwarded: Forwarded,

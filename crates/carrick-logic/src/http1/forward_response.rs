@@ -93,7 +93,7 @@ fn is_kept(bytes: &[u8], head: &ResponseHead, how: &ResponseRewrite<'_>, field: 
     }
 }
 
-/// Whether the client is told of other protocols.
+/// Whether the response offers the client other protocols.
 fn passes_upgrade(head: &ResponseHead, how: &ResponseRewrite<'_>) -> bool {
     match head.status {
         101 => how.pass_upgrade,

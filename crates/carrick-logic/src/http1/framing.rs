@@ -174,7 +174,8 @@ fn is_chunked_last_and_once(value: &[u8]) -> bool {
     count == 1 && syntax::elements(value).last().is_some_and(is_chunked)
 }
 
-/// Gateways to CGI and WSGI read `_`, and some of them other bytes, as `-`, and would see framing that nobody before them saw.
+/// Gateways to CGI and WSGI read `_`, and some of them other bytes, as `-`, and would see framing that no
+/// proxy before them saw.
 fn refuse_lookalike(name: &[u8]) -> Result<(), Refusal> {
     let framing: [&[u8]; 2] = [b"content-length", b"transfer-encoding"];
     if framing

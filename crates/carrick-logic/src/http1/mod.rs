@@ -84,7 +84,7 @@ impl Refusal {
         Self::new(400, label, reason)
     }
 
-    /// The same mistake, made by an upstream: the client is told that the gateway got a bad answer.
+    /// The same fault in an upstream's response: the client gets 502.
     #[must_use]
     pub const fn from_upstream(self) -> Self {
         Self {

@@ -107,7 +107,8 @@ pub struct RequestHead {
     pub fields: Vec<Field>,
     /// How long the body is.
     pub body: BodyLength,
-    /// Whether the client wants the connection kept (RFC 9112 section 9.3); `Proxy-Connection` counts for HTTP/1.0 clients only.
+    /// Whether the client keeps the connection open (RFC 9112 section 9.3); `Proxy-Connection` counts for
+    /// HTTP/1.0 clients only.
     pub keep_alive: bool,
     /// `Expect: 100-continue` of an HTTP/1.1 client with a body.
     pub expects_continue: bool,

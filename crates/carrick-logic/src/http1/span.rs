@@ -79,7 +79,7 @@ pub enum FieldName {
     XForwardedFor,
     XForwardedHost,
     XForwardedProto,
-    /// Another one that tells of the client, such as `X-Real-IP`.
+    /// Another field that describes the client, such as `X-Real-IP`.
     XOther,
     Other,
 }

@@ -22,7 +22,7 @@ pub enum StatedIn {
 pub(super) enum Node {
     /// This address; port 0: it does not say which.
     Address(SocketAddr),
-    /// Somebody who is not to be known: `unknown`, or a name that begins with `_`.
+    /// A hidden sender: `unknown`, or a name that begins with `_`.
     Hidden,
     /// Nothing that can be read.
     Malformed,

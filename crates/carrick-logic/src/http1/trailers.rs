@@ -35,7 +35,7 @@ const FORBIDDEN: [&[u8]; 26] = [
     b"www-authenticate",
 ];
 
-/// No name that is looked for is longer.
+/// At least the longest name that is searched for.
 const NAME_BYTES_KEPT: usize = 32;
 
 /// Where in a trailer section a connection stands.

@@ -36,7 +36,7 @@ pub enum Event {
     Refused(Why),
     /// So many bytes follow.
     Data(u32),
-    /// They follow, and nobody wants them: the own way was reset.
+    /// They follow, and are dropped: this direction was reset.
     Unwanted(u32),
     /// Nothing more comes this way.
     End,
@@ -144,7 +144,7 @@ impl Talk {
         }
     }
 
-    /// Takes note of a frame that came, and says what it means.
+    /// Processes a received frame, and returns what it means.
     ///
     /// # Errors
     /// It must not come now; the connection is to be given up.

@@ -223,7 +223,7 @@ fn version_2_mistakes() {
             assert_same_for_every_prefix(&bytes);
         }
     }
-    // Told as soon as the length is there, before anybody waits for it.
+    // Refused as soon as the length is there, before the rest is awaited.
     assert!(read(&version_2(0x21, 0x11, &[0; 5000])[..16]).is_err());
     assert!(read(&version_2(0x21, 0x11, &V4[..3])[..16]).is_err());
 }

@@ -1,4 +1,4 @@
-//! Version 2: binary, with type-length-value extensions, of which only the checksum is looked at.
+//! Version 2: binary, with type-length-value extensions, of which only the checksum is read.
 use super::{Addresses, Endpoints, HEADER_BYTES_MAX, Header, agrees};
 use crate::cursor::Cursor;
 use crc::{CRC_32_ISCSI, Crc};
@@ -58,7 +58,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Header, &'static str> {
 enum Shape {
     V4,
     V6,
-    /// Two `sun_path`, of no use here.
+    /// Two `sun_path`, not used here.
     Unix,
     /// Datagrams, which a TCP connection is not; the addresses have this many bytes.
     Datagram(usize),

@@ -17,7 +17,7 @@ use super::leg::LegState;
 /// Payload of a segment, in bytes.
 const SEGMENT_BYTES: f64 = 1448.0;
 
-/// The initial window of a sender that nobody has told another, in bytes (RFC 6928).
+/// The default initial window of a sender, in bytes (RFC 6928).
 pub const INITIAL_WINDOW_BYTES: f64 = 10.0 * SEGMENT_BYTES;
 
 /// What a split connection takes longer for being relayed by a process, in seconds.

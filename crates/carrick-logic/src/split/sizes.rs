@@ -66,7 +66,7 @@ struct Class {
     count: f64,
     /// The mean of the logarithms of their bytes.
     logarithm: f64,
-    /// The mean of their turns; 0: nobody has counted them.
+    /// The mean of their turns; 0: not counted.
     turns: f64,
 }
 
@@ -75,7 +75,7 @@ struct Class {
 pub(super) struct Sizes([Class; SizeClass::ALL.len()]);
 
 impl Sizes {
-    /// One more of so many bytes, in so many turns; 0: nobody has counted them.
+    /// Adds a connection of this many bytes and turns; 0 turns: not counted.
     pub(super) fn learn(&mut self, bytes: u64, turns: u32, fading: f64) {
         for class in &mut self.0 {
             class.count *= fading;

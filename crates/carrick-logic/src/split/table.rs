@@ -23,7 +23,7 @@ const ACTIVE_MIN: Duration = Duration::from_micros(1);
 const TRIES_MIN: f64 = 8.0;
 const HOLD_SHARE: f64 = 0.5;
 
-/// Connections that are looked at before a pair is left out again.
+/// Connections that are measured before a pair is left out again.
 const LOOKS: u32 = 16;
 
 /// How pairs are told apart, and how many.
@@ -176,7 +176,7 @@ impl Entry {
         self.looks = self.looks.saturating_add(1);
     }
 
-    /// Takes note of whether a connection that was to be joined was.
+    /// Records whether a connection that was to be joined was.
     fn note_try(&mut self, outcome: &Outcome, fading: f64) {
         let [tries, holds] = &mut self.tries;
         *tries *= fading;
@@ -274,7 +274,7 @@ impl Table {
         entry.learn(outcome, now);
     }
 
-    /// A pair passes by from now on for a while; when it comes again, some connections are looked at before it is left out again.
+    /// Leaves a pair out for a while; after that, some connections are measured before it is left out again.
     pub fn left_out(&mut self, client: SocketAddr, server: SocketAddr, now: Instant) {
         let entry = self.use_pair(self.pair(client, server), now);
         entry.looks = 0;

@@ -191,7 +191,7 @@ pub struct WorkerReport {
     pub spliced_bytes: u64,
     /// Bytes of paced splices that programs in the kernel have spliced.
     pub kernel_bytes: u64,
-    /// 99th percentile of how long cache hits waited in the worker, over the latest tenth of a second with
-    /// enough hits; `None` if there was none, or no class uses it.
+    /// 99th percentile of how long cache hits waited in the worker (see [`Policy::Deadline`]), over the
+    /// latest tenth of a second with enough hits; `None` if there was none, or no class uses it.
     pub hits_p99: Option<Duration>,
 }

@@ -1,5 +1,5 @@
-//! A real splice over loopback: a receiver that is slow, a half-close, an answer. What arrives decides whether the engine is
-//! offered.
+//! The self-test: a real splice over loopback with a slow receiver, a half-close and a response. The engine
+//! is offered only if everything arrives.
 
 use crate::{
     Choice, Counters, ExchangeEnd, ExchangeOrder, Pacing, PoolLimits, SocketService, Splicer,
@@ -12,27 +12,28 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-/// More than the receiver's buffers hold, so that bytes pile up and the process has to help.
+/// More than the receiver's buffers hold, so that bytes queue up and the process has to help.
 const QUESTION_BYTES: usize = 1 << 20;
 const ANSWER_BYTES: usize = 100_000;
 /// The receiver's buffer.
 const SMALL_BUFFER_BYTES: usize = 64 << 10;
-/// How long the receiver lets bytes pile up. On a machine with other things to do the first time may be too short for the
-/// kernel to get the connections before the bytes come.
+/// How long the receiver waits before it reads. On a busy machine the first time may be too short for the
+/// kernel to get the connections before the bytes arrive.
 const PAUSES: [Duration; 3] = [
     Duration::from_millis(20),
     Duration::from_millis(100),
     Duration::from_millis(500),
 ];
-/// Loopback answers at once, unless the machine is very busy; an engine that does not is broken.
+/// The time limit: loopback answers at once, unless the machine is very busy or the engine is broken.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 impl SocketService {
-    /// Loads the engine if it can be used here: the kernel is one without known losses, the privileges suffice
-    /// (`CAP_BPF`, `CAP_NET_ADMIN` and `CAP_PERFMON`), and a splice over loopback with a slow receiver and a half-close
-    /// arrives whole. At most `splices_max` splices are in the kernel at a time ([`SPLICES_MAX`](crate::SPLICES_MAX) is a good number); further
-    /// ones go through the process. With `pacing`, splices that have a pace of it keep to that in the kernel, too. Takes some tens of
-    /// milliseconds; blocks. Does nothing if it is loaded already.
+    /// Loads the engine if it works here: the kernel has no known losses, the privileges suffice (`CAP_BPF`,
+    /// `CAP_NET_ADMIN` and `CAP_PERFMON`), and a splice over loopback with a slow receiver and a half-close
+    /// arrives whole. At most `splices_max` splices are in the kernel at a time
+    /// ([`SPLICES_MAX`](crate::SPLICES_MAX) is a good number); the process relays further ones. With
+    /// `pacing`, the kernel paces splices, too. Takes some tens of milliseconds; blocks. Does nothing if it
+    /// is loaded already.
     ///
     /// # Errors
     /// Why not.
@@ -58,7 +59,7 @@ fn run(service: &SocketService) -> io::Result<()> {
     Err(io::Error::other("the kernel handed nothing on"))
 }
 
-/// Whether the kernel handed something on. Whatever went, went right.
+/// Whether the kernel forwarded something. Whatever arrived was right.
 fn run_once(service: &SocketService, pause: Duration) -> io::Result<bool> {
     let (client, near) = connection(None)?;
     let (server, far) = connection(Some(SMALL_BUFFER_BYTES))?;
@@ -111,10 +112,10 @@ fn relay(service: &SocketService, near: TcpStream, far: TcpStream) -> io::Result
     })
 }
 
-/// Sends the question and closes; then wants the answer.
+/// Sends the request and closes; then expects the response.
 fn ask(mut client: TcpStream, pause: Duration) -> io::Result<()> {
     client.write_all(b"hello")?;
-    // The first words go alone: everything is in the kernel's hands when the rest comes.
+    // The first words go alone: both connections are in the kernel when the rest arrives.
     thread::sleep(pause / 4);
     client.write_all(&sample(QUESTION_BYTES)[5..])?;
     client.shutdown(std::net::Shutdown::Write)?;
@@ -140,7 +141,7 @@ fn read_to_end(stream: &mut TcpStream, bytes: usize) -> io::Result<()> {
     }
 }
 
-/// Bytes that show where something is missing, doubled or moved.
+/// A pattern that shows missing, duplicated or misplaced bytes.
 fn sample(bytes: usize) -> Vec<u8> {
     (0..bytes as u32)
         .map(|index| match index {
@@ -159,7 +160,7 @@ fn connection(buffer_bytes: Option<usize>) -> io::Result<(TcpStream, TcpStream)>
     }
     near.connect_timeout(&listener.local_addr()?.into(), PATIENCE)?;
     let near = TcpStream::from(near);
-    // Somebody else may have connected to the port; only the connection that was made here counts.
+    // Another process may have connected to the port; only the connection made here counts.
     let far = loop {
         let (far, address) = listener.accept()?;
         if address == near.local_addr()? {

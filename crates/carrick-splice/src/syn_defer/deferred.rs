@@ -1,4 +1,4 @@
-//! A SYN that is held, and what can be decided about it.
+//! A deferred SYN, and the decisions about it.
 
 use super::Inner;
 use super::frame::{Syn, Unreachable};
@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
-/// Where fields of a record are.
+/// Offsets of a record's fields.
 const FLOW_BYTES: usize = offset_of!(hold_told, sequence);
 const SEQUENCE_AT: usize = offset_of!(hold_told, sequence);
 const MARK_AT: usize = offset_of!(hold_told, mark);
@@ -27,13 +27,14 @@ const IPV6: [u8; 2] = [0x86, 0xdd];
 /// Which way a packet goes.
 #[derive(Clone, Copy)]
 enum Way {
-    /// Into the interface, as if it came in.
+    /// Into the interface, as if it arrived.
     In,
     /// Out of it.
     Out,
 }
 
-/// A SYN that is held. Dropped, it is forgotten: nothing is answered, and when the client repeats it, it is held anew.
+/// A deferred SYN. Dropped, it is forgotten: nothing is answered, and the client's retransmission is deferred
+/// anew.
 pub struct DeferredSyn {
     client: SocketAddr,
     server: SocketAddr,
@@ -46,7 +47,7 @@ pub struct DeferredSyn {
 }
 
 impl DeferredSyn {
-    /// `None` if it is no SYN, or a broken one; it is forgotten.
+    /// `None` if it is not a valid SYN; it is forgotten.
     pub(super) fn read(record: &[u8], inner: &Arc<Inner>) -> Option<DeferredSyn> {
         let (head, packet) = record.split_first_chunk()?;
         let mut held = DeferredSyn {
@@ -65,13 +66,13 @@ impl DeferredSyn {
         Some(held)
     }
 
-    /// Who wants to connect. IPv4 as IPv4.
+    /// The client's address. IPv4 addresses are not mapped.
     #[must_use]
     pub fn client(&self) -> SocketAddr {
         self.client
     }
 
-    /// Where it wants to connect to.
+    /// The address it connects to.
     #[must_use]
     pub fn server(&self) -> SocketAddr {
         self.server
@@ -83,7 +84,7 @@ impl DeferredSyn {
         self.number(MARK_AT)
     }
 
-    /// The number of the interface by which it came.
+    /// The number of the interface it came in on.
     #[must_use]
     pub fn interface(&self) -> u32 {
         self.number(INTERFACE_AT)
@@ -95,8 +96,9 @@ impl DeferredSyn {
         Syn::read(&self.packet)?.segment_bytes()
     }
 
-    /// Lets it come in again, as it was, and pass this time; and whatever repeats it. False: it is too late, because it has passed
-    /// meanwhile, or the client has begun anew, or so many others have come that it was forgotten; the client repeats it.
+    /// Releases it: it enters the interface again unchanged, and passes, as do its retransmissions. False:
+    /// too late, because it has passed meanwhile, the client has started another attempt, or it was evicted;
+    /// the client retransmits it.
     ///
     /// # Errors
     /// The interface is gone or down; the kernel's.
@@ -108,7 +110,7 @@ impl DeferredSyn {
         self.send(Way::In, &packet)
     }
 
-    /// Answers it as a server does on whose port nobody listens: by a RST. False: as of [`DeferredSyn::release`].
+    /// Answers it as a server without a listener does: with a RST. False: as for [`DeferredSyn::release`].
     ///
     /// # Errors
     /// As of [`DeferredSyn::release`].
@@ -117,7 +119,8 @@ impl DeferredSyn {
         self.answer(answer)
     }
 
-    /// Answers it as a router does that cannot go on: by an ICMP message, from the server's address. False: as of [`DeferredSyn::release`].
+    /// Answers it as a router that cannot forward does: with an ICMP message, from the server's address.
+    /// False: as for [`DeferredSyn::release`].
     ///
     /// # Errors
     /// As of [`DeferredSyn::release`].
@@ -158,7 +161,7 @@ impl DeferredSyn {
         Ok(answer == hold_answer::HOLD_DONE.0)
     }
 
-    /// False: what was decided is forgotten (`HOLD_ENTRIES_MAX`), so that the program sends nothing.
+    /// False: the decision was evicted (`HOLD_ENTRIES_MAX`), so that the program sends nothing.
     fn send(&self, way: Way, packet: &[u8]) -> io::Result<bool> {
         let [client, own] = [SOURCE_AT, DESTINATION_AT].map(|at| &self.head[at..at + 6]);
         let (to, from, comes_in) = match way {

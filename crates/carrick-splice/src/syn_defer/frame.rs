@@ -1,4 +1,4 @@
-//! The packets of a held SYN: its checksum, and the answers to it, as bytes. No socket, no clock.
+//! The packets of a deferred SYN: its checksum, and the answers to it, as bytes. No socket, no clock.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -9,21 +9,21 @@ const TCP: u8 = 6;
 const ICMP: u8 = 1;
 const ICMPV6: u8 = 58;
 
-/// Where fields of a TCP header are (RFC 9293 section 3.1).
+/// Offsets of fields of a TCP header (RFC 9293 section 3.1).
 const SEQUENCE_AT: usize = 4;
 const HEADER_WORDS_AT: usize = 12;
 const CHECKSUM_AT: usize = 16;
 
-/// A SYN's option with the longest segment that its sender takes (RFC 9293 section 3.7.1).
+/// The MSS option of a SYN (RFC 9293 section 3.7.1).
 const OPTION_MSS: u8 = 2;
 
 const FLAG_RST: u8 = 0x04;
 const FLAG_ACK: u8 = 0x10;
 
-/// As many as hosts usually begin with.
+/// The usual initial TTL of hosts.
 const HOPS: u8 = 64;
 
-/// So much of a packet is in an error over IPv6, together with its headers, at most: every link takes it (RFC 4443 section 2.4).
+/// The most bytes of an ICMP error over IPv6, headers included: every link takes it (RFC 4443 section 2.4).
 const ICMPV6_BYTES_MAX: usize = 1280;
 
 /// Likewise over IPv4 (RFC 1812 section 4.3.2.3).
@@ -34,7 +34,7 @@ const ICMP_BYTES_MAX: usize = 576;
 pub enum Unreachable {
     /// There is no route to its network.
     Network,
-    /// There is a route, but nobody has its address.
+    /// There is a route, but no host has its address.
     Host,
     /// It is forbidden on the way.
     Prohibited,
@@ -64,7 +64,7 @@ pub(super) struct Syn<'p> {
 }
 
 impl<'p> Syn<'p> {
-    /// Takes a packet apart that the kernel has looked at already; `None` if it is none all the same.
+    /// Parses a packet that the kernel has checked already; `None` if it is invalid all the same.
     pub(super) fn read(packet: &'p [u8]) -> Option<Syn<'p>> {
         let (tcp_at, client, server) = if packet.first()? >> 4 == 4 {
             let address = |at: usize| <[u8; 4]>::try_from(packet.get(at..at + 4)?).ok();
@@ -122,8 +122,9 @@ impl<'p> Syn<'p> {
         }
     }
 
-    /// The packet with the whole checksum of TCP. Senders on this machine's virtual interfaces leave it to the device, and put in only the
-    /// sum of the pseudo header (the kernel's `CHECKSUM_PARTIAL`). `None`: it is wrong, and no host would have taken the packet.
+    /// The packet with its full TCP checksum. Local senders on virtual interfaces leave it to the device,
+    /// with only the pseudo header's sum in place (`CHECKSUM_PARTIAL`). `None`: it is wrong, and no host
+    /// would accept the packet.
     pub(super) fn with_checksum(&self) -> Option<Vec<u8>> {
         let mut packet = self.packet.to_vec();
         let field = self.tcp_at + CHECKSUM_AT;
@@ -141,7 +142,7 @@ impl<'p> Syn<'p> {
         Some(packet)
     }
 
-    /// What a host says on whose port nobody listens (RFC 9293 section 3.10.7.1).
+    /// The reset of a host without a listener on the port (RFC 9293 section 3.10.7.1).
     pub(super) fn reset(&self) -> Vec<u8> {
         let tcp = self.tcp();
         let sequence = u32::from_be_bytes([
@@ -150,7 +151,7 @@ impl<'p> Syn<'p> {
             tcp[SEQUENCE_AT + 2],
             tcp[SEQUENCE_AT + 3],
         ]);
-        // The SYN takes one number, and what TCP Fast Open sends with it as many as it has bytes.
+        // The SYN takes one number, and its TCP Fast Open data one per byte.
         let taken = 1 + (tcp.len() - self.header_bytes()) as u32;
         let mut answer = Vec::with_capacity(TCP_HEADER);
         answer.extend_from_slice(&tcp[2..4]);
@@ -162,8 +163,8 @@ impl<'p> Syn<'p> {
         self.answer(TCP, &mut answer, CHECKSUM_AT)
     }
 
-    /// What a router says that cannot go on, in the server's name: of the addresses on the way, only this one is known to be one that the
-    /// client hears.
+    /// The ICMP error of a router that cannot forward, in the server's name: of all addresses on the path,
+    /// only the server's is known to reach the client.
     pub(super) fn unreachable(&self, why: Unreachable) -> Vec<u8> {
         let (protocol, bytes_max) = if self.is_ipv6() {
             (ICMPV6, ICMPV6_BYTES_MAX - IPV6_HEADER)
@@ -199,7 +200,7 @@ impl<'p> Syn<'p> {
                 let length = (IPV4_HEADER + content.len()) as u16;
                 packet.extend_from_slice(&[0x45, 0]);
                 packet.extend_from_slice(&length.to_be_bytes());
-                // Never in pieces, so its number means nothing (RFC 6864).
+                // Never fragmented, so its identification is meaningless (RFC 6864).
                 packet.extend_from_slice(&[0, 0, 0x40, 0, HOPS, protocol, 0, 0]);
                 packet.extend_from_slice(&from.octets());
                 packet.extend_from_slice(&to.octets());

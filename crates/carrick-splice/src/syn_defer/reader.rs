@@ -1,4 +1,4 @@
-//! Reads what is held, one part of it, and says to the kernel that somebody does.
+//! Reads one part of the deferred SYNs, and sends the heartbeat.
 
 use super::{DeferredSyn, Inner};
 use crate::sys::clock::now_ns;
@@ -15,13 +15,13 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
-/// How often it is said that somebody reads: `UNATTENDED_NS` of bpf/syn_defer/syn_defer.bpf.c is four times as long.
+/// The interval of heartbeats: `UNATTENDED_NS` of bpf/syn_defer/syn_defer.bpf.c is four times as long.
 const BEAT_EVERY: Duration = Duration::from_millis(250);
 
-/// What is told of, and was not asked for yet.
+/// Records read but not requested yet.
 type Told = Rc<RefCell<VecDeque<Vec<u8>>>>;
 
-/// Has the runtime tell when there is something to read.
+/// Registers the ring with the runtime.
 #[expect(unsafe_code, reason = "tokio has no safe one")]
 fn register(descriptor: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     // SAFETY: an `OwnedFd` gives the same descriptor every time, and is open until it is dropped.
@@ -29,7 +29,8 @@ fn register(descriptor: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     Ok(registered?)
 }
 
-/// One reader of what is held. Dropped, its part of the SYNs passes; what it had not read yet passes when it is repeated.
+/// One reader of deferred SYNs. Dropped, its part of new SYNs passes; what it had not read passes when it is
+/// retransmitted.
 pub struct Reader {
     inner: Arc<Inner>,
     number: usize,
@@ -69,14 +70,14 @@ impl Reader {
         Ok(reader)
     }
 
-    /// The next SYN that is held. Somebody must wait for it almost all the time: nobody does for a second, and SYNs pass. May be
-    /// dropped at any moment.
+    /// The next deferred SYN. A task must wait here almost all the time: if none does for a second, SYNs
+    /// pass. May be dropped at any time.
     ///
     /// # Errors
     /// The runtime's, or the kernel's.
     pub async fn next(&mut self) -> io::Result<DeferredSyn> {
         loop {
-            // What is no SYN after all is nobody's business; what has a wrong checksum no host would have taken.
+            // Skips what is not a SYN after all, and wrong checksums, which no host would accept.
             while let Some(record) = self.take() {
                 if let Some(held) = DeferredSyn::read(&record, &self.inner) {
                     return Ok(held);
@@ -85,7 +86,7 @@ impl Reader {
             tokio::select! {
                 _ = self.beats.tick() => self.beat(now_ns()),
                 ready = self.is_told.readable() => {
-                    // First this: what comes from now on makes it ready again.
+                    // Cleared first: what arrives from now on makes it ready again.
                     ready?.clear_ready();
                     self.read_all()?;
                 }
@@ -93,9 +94,10 @@ impl Reader {
         }
     }
 
-    /// Takes what the ring has. The kernel tells of a record only if it sees that all before it were taken by then (`bpf_ringbuf_commit`), and the
-    /// runtime looks no second time at what it was not told of. So it is looked once more when other processors can see how much was taken:
-    /// libbpf may look first, and a record that was written in between would be told of by nobody, nor any after it.
+    /// Takes what the ring has. The kernel reports a record only if it sees that all before it were consumed
+    /// (`bpf_ringbuf_commit`), and the runtime does not check again. So this reads once more when other
+    /// processors can see how much was consumed: otherwise a record written in between, and all after it,
+    /// would never be reported.
     fn read_all(&self) -> io::Result<()> {
         loop {
             let taken = self.ring.consume_raw();
@@ -122,7 +124,8 @@ impl Reader {
 impl Drop for Reader {
     fn drop(&mut self) {
         self.beat(0);
-        // What was read is forgotten, so that it is asked for when it is repeated, should somebody else read then.
+        // What was read is forgotten, so that its retransmission is reported to another reader, if there is
+        // one.
         while let Some(record) = self.take() {
             drop(DeferredSyn::read(&record, &self.inner));
         }

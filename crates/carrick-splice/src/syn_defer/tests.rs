@@ -1,10 +1,10 @@
-//! What whoever has the process can send by its programs: nothing but what was held, and its refusals.
+//! Even a compromised process can send nothing through the programs but deferred SYNs and their refusals.
 
 use super::*;
 use crate::engine::tc::command::{ETHERNET_HEADER, run, run_in};
 use std::mem::offset_of;
 
-/// The programs, which nothing is attached to. `None` without root.
+/// The programs, not attached. `None` without root.
 fn programs() -> Option<[OwnedFd; 2]> {
     if !carrick_test::is_root() {
         return None;
@@ -51,13 +51,13 @@ fn packets_that_are_no_held_syn_and_no_answer_to_one_are_not_sent() {
     ];
     for (what, frame, context) in frames {
         let sent = run_in(send.as_fd(), &frame, context).map(u32::cast_signed);
-        // The kernel takes no frame without a packet.
+        // The kernel rejects a frame without a packet.
         assert!(
             sent.as_ref().is_ok_and(|sent| *sent == -libc::EPERM) || what == "no packet",
             "{what}: {sent:?}"
         );
     }
-    // Nor does the process make an entry for what was not held.
+    // Nor can the process create an entry for a SYN that was not deferred.
     let mut decision = ETHERNET_HEADER.to_vec();
     decision.extend_from_slice(&[0; size_of::<types::hold_flow>()]);
     decision.extend_from_slice(&7_u32.to_ne_bytes());

@@ -1,4 +1,4 @@
-//! Asks a profile of a socket, option by option, and takes down what it got.
+//! Applies a profile to a socket, option by option, and records the result.
 
 use super::kernel::{Kernel, Request};
 use super::report::{Applied, Refused, Setting, Why};
@@ -12,14 +12,14 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-/// Always there, for everybody (`tcp_reno` is part of TCP itself).
+/// Always available, to any process (`tcp_reno` is part of TCP itself).
 const PLAINEST: &str = "reno";
 
-/// Congestion controls that reckon the pace of the first flight from its size when they begin, not when it changes, have this name or begin with
-/// it (`bbr_init_pacing_rate_from_rtt`).
+/// Congestion controls that compute the pacing rate of the first flight when they start, not when the window
+/// changes, have this name or begin with it (`bbr_init_pacing_rate_from_rtt`).
 const PACES_FROM_THE_BEGINNING: &str = "bbr";
 
-/// A socket, and what it got so far.
+/// A socket, and the results so far.
 struct Dressing<'a> {
     kernel: &'a Kernel,
     socket: BorrowedFd<'a>,
@@ -39,7 +39,7 @@ pub(super) fn apply(
         moment,
         applied: Applied::default(),
     };
-    // Windows are scaled by the receive buffer, and the clamp is cut to it.
+    // The receive buffer determines the window scale, and the clamp is cut to it.
     dressing.buffers(profile);
     dressing.windows(profile);
     dressing.timers(profile);
@@ -56,7 +56,7 @@ impl Dressing<'_> {
         }
     }
 
-    /// Sets an option that is an int, if it is asked for.
+    /// Sets an integer option, if the profile has it.
     fn option(&mut self, setting: Setting, level: i32, name: i32, value: Option<u32>) {
         if let Some(value) = value {
             let outcome = sockopt::set(self.socket, level, name, value);
@@ -73,14 +73,16 @@ impl Dressing<'_> {
         }
     }
 
-    /// Asks for a buffer: as everybody may, then, if that is cut, as `CAP_NET_ADMIN` may. What it has now.
+    /// Sets a buffer's size: first as any process may; if that is cut, with `CAP_NET_ADMIN`. Returns its
+    /// size.
     fn buffer(&mut self, buffer: &Buffer, asked: u32) -> Option<u32> {
         let got = |socket| {
-            // The kernel has as much again for what it needs itself (socket(7)).
+            // The kernel adds as much again for its overhead (socket(7)).
             sockopt::get(socket, SOL_SOCKET, buffer.option).map(|bytes| bytes / 2)
         };
         let set = |option| sockopt::set(self.socket, SOL_SOCKET, option, asked);
-        // It may have that of its listener, which had it while the process was privileged: asking again would cut it.
+        // It may have inherited its listener's, set while the process was privileged: setting it again would
+        // cut it.
         let locks = sockopt::get(self.socket, SOL_SOCKET, sockopt::SO_BUF_LOCK).unwrap_or(0);
         if locks & buffer.lock != 0 && got(self.socket).is_ok_and(|has| has == asked) {
             return Some(asked);
@@ -168,7 +170,7 @@ impl Dressing<'_> {
         self.option(Setting::QuickAck, IPPROTO_TCP, libc::TCP_QUICKACK, quick);
     }
 
-    /// Sets a timer by the option that newer kernels have for everybody, else by the program.
+    /// Sets a timer by the option of newer kernels, otherwise by the program.
     fn timer(&mut self, setting: Setting, plain: Option<i32>, time: Duration, ask: Request<'_>) {
         if plain.is_some() {
             self.option(
@@ -232,7 +234,7 @@ impl Dressing<'_> {
         self.kernel.ask(self.socket, request)
     }
 
-    /// How many whole segments that is, at least one.
+    /// The number of whole segments, at least one.
     fn segments(&self, bytes: u32) -> io::Result<u32> {
         let segment_bytes = measure(&self.socket)?.segment_bytes.max(1);
         Ok((bytes / segment_bytes).max(1))
@@ -256,8 +258,8 @@ impl Dressing<'_> {
         }
     }
 
-    /// Asks for a first flight of so many bytes; how many segments that are. Before the congestion control changes, so that the new one begins
-    /// with it; the old one begins anew if it has to.
+    /// Sets the first flight in bytes; returns it in segments. Before the congestion control changes, so that
+    /// the new one starts with it; the old one is restarted if necessary.
     fn initial_window(&self, bytes: u32) -> Result<u32, Why> {
         if let Err(because) = &self.kernel.option {
             return Err(Why::Unavailable(because.clone()));
@@ -267,7 +269,7 @@ impl Dressing<'_> {
         let old = socket.tcp_congestion().map_err(|error| Why::of(&error))?;
         let paces = old.starts_with(PACES_FROM_THE_BEGINNING.as_bytes());
         if paces {
-            // Whether it works is not seen here: then the flight is slower, and no smaller.
+            // Success is not visible here: on failure the flight is slower, not smaller.
             let _ = socket.set_tcp_congestion(PLAINEST.as_bytes());
         }
         let outcome = self
@@ -284,8 +286,9 @@ impl Dressing<'_> {
         }
     }
 
-    /// Linux gave the connection a send buffer for ten segments before it had this window. Unless somebody has set another one, it gets room for
-    /// all of it, and Linux goes on finding its size. What `net.core.wmem_max` does not allow leaves with the first acknowledgements.
+    /// Linux sized the send buffer for ten segments before this window was set. Unless it was set by hand, it
+    /// gets room for the window, and Linux keeps tuning it. What exceeds `net.core.wmem_max` is sent with the
+    /// first acknowledgements.
     fn make_room(&self, bytes: u32) {
         let get = |option| sockopt::get(self.socket, SOL_SOCKET, option);
         let Ok(locks) = get(sockopt::SO_BUF_LOCK) else {
@@ -298,7 +301,7 @@ impl Dressing<'_> {
         }
         let set = |option, value| sockopt::set(self.socket, SOL_SOCKET, option, value);
         if set(SEND_BUFFER.option, bytes).is_ok() {
-            // It counts as set by somebody now, and would stay as it is for good.
+            // It would now count as set by hand, and stay fixed.
             let _ = set(sockopt::SO_BUF_LOCK, locks);
         }
     }
@@ -332,7 +335,7 @@ struct Buffer {
     setting: Setting,
     option: i32,
     by_force: i32,
-    /// In `SO_BUF_LOCK`: somebody has set it.
+    /// Its bit in `SO_BUF_LOCK`: set by hand.
     lock: u32,
     limit: &'static str,
 }
@@ -354,9 +357,9 @@ const RECEIVE_BUFFER: Buffer = Buffer {
 };
 
 impl Why {
-    /// What the kernel said.
+    /// The kernel's error.
     pub(super) fn of(error: &io::Error) -> Why {
-        // There is always a number: all these errors are the kernel's, but for buffers that are too short.
+        // Always an errno: the kernel returned all these errors, except for buffers that are too short.
         Why::Kernel(error.raw_os_error().unwrap_or(libc::EINVAL))
     }
 }
@@ -382,7 +385,7 @@ pub(super) fn rehearse(kernel: &Kernel, profile: &Profile) -> io::Result<Vec<Ref
     Ok(refused)
 }
 
-/// What a sysctl of TCP says, in words for people.
+/// A TCP sysctl's value, for messages.
 fn sysctl(name: &str) -> String {
     let text = std::fs::read_to_string(format!("/proc/sys/net/ipv4/{name}"));
     text.map_or_else(

@@ -6,11 +6,10 @@ use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, 
 use std::fs::read_to_string;
 use std::path::PathBuf;
 
-/// Its folder, opened. Where no cgroup2 can be seen, as in what `ip netns exec` starts, which hides what is mounted below `/sys`, by a mount that
-/// nobody else sees and that is gone with the descriptor (fsmount(2)).
+/// Opens its folder. If no cgroup2 is visible, as under `ip netns exec`, which hides mounts below `/sys`,
+/// through a private mount that lasts as long as the descriptor (fsmount(2)).
 ///
-/// # Errors
-/// Why there is none, in words.
+/// Why there is none.
 pub(super) fn own() -> Result<OwnedFd, String> {
     let read = |path: &str| read_to_string(path).map_err(|error| format!("{path}: {error}"));
     let groups = read("/proc/self/cgroup")?;
@@ -29,7 +28,7 @@ pub(super) fn own() -> Result<OwnedFd, String> {
         .map_err(|error| format!("{why}; {inside} in a mount of its own: {error}"))
 }
 
-/// A cgroup2 that is mounted nowhere. Wants `CAP_SYS_ADMIN`.
+/// A detached mount of cgroup2. Needs `CAP_SYS_ADMIN`.
 fn own_mount() -> rustix::io::Result<OwnedFd> {
     let opened = fsopen("cgroup2", FsOpenFlags::FSOPEN_CLOEXEC)?;
     fsconfig_create(&opened)?;
@@ -40,7 +39,8 @@ fn own_mount() -> rustix::io::Result<OwnedFd> {
     )
 }
 
-/// The folder, by what the kernel says of mounts and of this process (proc_pid_mountinfo(5), cgroups(7)).
+/// The folder, from the kernel's lists of mounts and of this process's groups (proc_pid_mountinfo(5),
+/// cgroups(7)).
 fn find(mounts: &str, groups: &str) -> Result<PathBuf, String> {
     let own = of_cgroup2(groups)?;
     let mounts = mounts.lines().filter_map(cgroup2_mount);
@@ -57,13 +57,13 @@ fn find(mounts: &str, groups: &str) -> Result<PathBuf, String> {
     })
 }
 
-/// The control group, as its namespace shows it.
+/// The control group, relative to its namespace.
 fn of_cgroup2(groups: &str) -> Result<&str, String> {
     let own = groups
         .lines()
         .find_map(|line| line.strip_prefix("0::"))
         .ok_or("this process is in no control group of cgroup2")?;
-    // Of a process that was moved out of what its namespace shows.
+    // For a process moved outside its cgroup namespace.
     if own.starts_with("/..") {
         return Err(format!(
             "its control group, {own}, is outside of what it can see"

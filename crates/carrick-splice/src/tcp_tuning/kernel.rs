@@ -1,4 +1,4 @@
-//! The programs for legs: loading and attaching them, and what the process asks of them.
+//! The TCP tuning programs: loads and attaches them, and sends them requests.
 
 use super::{cgroup, report::Why};
 use crate::Unavailable;
@@ -25,7 +25,7 @@ const LEG_DELACK_MAX: u32 = 3;
 const LEG_CONGESTION: u32 = 4;
 const LEG_HANDSHAKE: u32 = 5;
 
-/// Of socket options that Linux got late: how they are set here.
+/// How options that newer kernels have are set here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Plain {
     /// `TCP_RTO_MIN_US`
@@ -36,20 +36,20 @@ pub(super) struct Plain {
     pub(super) rto_max: bool,
 }
 
-/// What this kernel and this process can do for legs.
+/// What this kernel and this process support.
 pub(super) struct Kernel {
     /// The private option.
     pub(super) option: Result<Private, Unavailable>,
-    /// The program that answers when a handshake begins. Its link holds it.
+    /// The program that sets handshake parameters. Its link holds it.
     pub(super) handshake: Result<Link, Unavailable>,
-    /// Whether it can answer for those that a listener lets in.
+    /// Whether it can do so for connections that a listener accepts.
     pub(super) listeners: Result<(), Unavailable>,
-    /// The length of a tick of the kernel's clock.
+    /// The length of a kernel clock tick.
     tick: Duration,
     pub(super) plain: Plain,
 }
 
-/// The private option: the program, and the key that opens it. Nobody else may see that.
+/// The private option: the program, and the key that authenticates requests, which must stay secret.
 pub(super) struct Private {
     key: [u64; 2],
     _link: Link,
@@ -104,7 +104,7 @@ impl Kernel {
         }
     }
 
-    /// Asks the program for something.
+    /// Sends a request to the program.
     pub(super) fn ask(&self, socket: BorrowedFd<'_>, request: Request<'_>) -> Result<(), Why> {
         let needed = match request {
             Request::Handshake { cookie: 0, .. } => self.handshake.as_ref().map(|_| ()),
@@ -117,7 +117,7 @@ impl Kernel {
         let bytes = self.encode(private.key, request);
         sockopt::set_bytes(socket, LEG_LEVEL, LEG_OPTION, &bytes).map_err(|error| {
             match error.raw_os_error() {
-                // The program did not see it: the kernel goes by the group in which the socket was made.
+                // The program did not run: the kernel uses the control group in which the socket was made.
                 Some(libc::ENOPROTOOPT) => Why::Unavailable(Unavailable::new(
                     "the socket was made in another control group than this process' at its start"
                         .into(),
@@ -167,7 +167,7 @@ impl Kernel {
 }
 
 impl Plain {
-    /// Tries them on a socket that nobody uses.
+    /// Tests them on an unused socket.
     fn find() -> Plain {
         let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None);
         let has = |option| {
@@ -184,8 +184,8 @@ impl Plain {
     }
 }
 
-/// Loads the programs, and attaches them to the control group of this process: the private option, and, if the kernel has that, the
-/// answers for handshakes.
+/// Loads the programs, and attaches them to the control group of this process: the private option, and, if
+/// the kernel supports it, the handshake program.
 fn attach() -> Result<(Private, Result<Link, Unavailable>), Unavailable> {
     let group = cgroup::own().map_err(Unavailable::new)?;
     let open = |path: &Path| {
@@ -222,7 +222,7 @@ fn attach() -> Result<(Private, Result<Link, Unavailable>), Unavailable> {
     Ok((option, attach(&loaded.progs.carrick_leg_handshake)))
 }
 
-/// Whether the program can find the listener of a handshake: by a function that Linux has had since 6.2.
+/// Whether the program can find a handshake's listener: by a kernel function of Linux 6.2 and later.
 fn finds_listeners() -> Result<(), Unavailable> {
     const NEEDED: &str = "bpf_cast_to_kern_ctx";
     if may_have(NEEDED) {
@@ -233,13 +233,13 @@ fn finds_listeners() -> Result<(), Unavailable> {
     )))
 }
 
-/// The length of a tick of the kernel's clock: the coarse clock goes in ticks.
+/// The length of a kernel clock tick: the coarse clock advances in ticks.
 fn tick() -> Duration {
     let tick = rustix::time::clock_getres(rustix::time::ClockId::MonotonicCoarse);
     Duration::try_from(tick).unwrap_or(Duration::from_millis(10))
 }
 
-/// How many ticks a time takes, at least one; 0 for none.
+/// A time in ticks, at least one; 0 for none.
 fn ticks(time: Duration, tick: Duration) -> u32 {
     let ticks = time.as_nanos().div_ceil(tick.as_nanos().max(1));
     u32::try_from(ticks).unwrap_or(u32::MAX)

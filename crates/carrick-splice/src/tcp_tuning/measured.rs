@@ -17,33 +17,33 @@ const BUSY_US: usize = 168;
 const RECEIVER_LIMITED_US: usize = 176;
 const BUFFER_LIMITED_US: usize = 184;
 
-/// A leg as its TCP has seen it since it exists; readable also after its end, until it is closed.
+/// TCP statistics of a leg over its life; readable also after its end, until it is closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Measured {
     /// Round-trip time, smoothed; `None`: never measured.
     pub rtt: Option<Duration>,
     /// The least round-trip time of the last minutes (`net.ipv4.tcp_min_rtt_wlen`); `None`: never measured.
     pub rtt_min: Option<Duration>,
-    /// Segments with data that were sent, those included that were sent again.
+    /// Data segments sent, retransmissions included.
     pub segments_sent: u32,
-    /// Segments that were sent again: lost ones, and those that were only taken for lost; SYN or SYN-ACK count, too.
+    /// Segments retransmitted, necessarily or not; SYN or SYN-ACK count, too.
     pub retransmissions: u32,
-    /// Bytes a second that were delivered lately at most; 0: not measured.
+    /// Highest recent delivery rate, in bytes per second; 0: not measured.
     pub delivery_rate: u64,
-    /// Segments that may be under way unacknowledged.
+    /// Congestion window, in segments.
     pub congestion_window: u32,
     /// Bytes of data in a segment.
     pub segment_bytes: u32,
-    /// How long there was something to send, or unacknowledged.
+    /// How long data was unsent or unacknowledged.
     pub busy: Duration,
-    /// How much of that the peer's receive window was what held it up.
+    /// How much of that time the peer's receive window limited.
     pub receiver_limited: Duration,
-    /// How much of that the send buffer was too small.
+    /// How much of that time the send buffer limited.
     pub buffer_limited: Duration,
 }
 
 impl Measured {
-    /// The part of the segments that was sent again, from 0 to 1; `None`: nothing was sent.
+    /// The fraction of segments retransmitted, from 0 to 1; `None`: nothing was sent.
     #[must_use]
     pub fn loss(&self) -> Option<f64> {
         (self.segments_sent > 0)
@@ -62,7 +62,7 @@ pub fn measure(socket: &impl AsFd) -> io::Result<Measured> {
 impl Measured {
     fn read(info: &TcpInfo) -> Measured {
         let micros = |offset| Duration::from_micros(number(info, offset));
-        // The kernel says "all ones" for a least time that it has not measured.
+        // The kernel reports all ones for a minimum that it has not measured.
         let rtt = |offset| match word(info, offset) {
             0 | u32::MAX => None,
             rtt_us => Some(Duration::from_micros(rtt_us.into())),

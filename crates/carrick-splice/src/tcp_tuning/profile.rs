@@ -1,63 +1,68 @@
-//! What an administrator asks of a leg's TCP, and whether it can be at all.
+//! The settings of a leg's TCP, and whether they are possible at all.
 
 use std::time::Duration;
 
-/// Bytes that a first flight has at most.
+/// The largest first flight, in bytes.
 pub const INITIAL_WINDOW_MAX: u32 = 16 << 20;
-/// What a socket buffer can be asked for: the kernel doubles it, in an int.
+/// The largest socket buffer: the kernel doubles it, in an int.
 pub const BUFFER_BYTES_MAX: u32 = 1 << 30;
 /// `TCP_RTO_MIN` and `TCP_DELACK_MAX` of net/tcp.h: Linux lets both be shortened, never lengthened.
 pub const KERNEL_TIMER: Duration = Duration::from_millis(200);
-/// The shortest of both: two ticks of the kernel's clock (`TCP_TIMEOUT_MIN`), which may tick 100 times a second.
+/// The shortest of both: two kernel clock ticks (`TCP_TIMEOUT_MIN`), at the slowest clock of 100 per second.
 pub const KERNEL_TIMER_MIN: Duration = Duration::from_millis(20);
-/// The longest time between two tries of any segment (`TCP_RTO_MAX_SEC`).
+/// The longest time between two transmissions of a segment (`TCP_RTO_MAX_SEC`).
 pub const RTO_MAX: Duration = Duration::from_secs(120);
 /// The shortest maximum of that time.
 pub const RTO_MAX_MIN: Duration = Duration::from_secs(1);
 /// `TCP_CA_NAME_MAX` of net/tcp.h, less the zero byte.
 pub const CONGESTION_CONTROL_BYTES_MAX: usize = 15;
 
-/// What a leg's TCP is to be. What is `None` (or `false`) stays as it is.
+/// The settings of a leg's TCP. `None` (or `false`) leaves the kernel's default.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Profile {
-    /// Bytes that leave before the first acknowledgement comes (the initial congestion window), at most 16 MB; whole segments, rounded
-    /// down, one at least. More than the peer's first receive window (mostly 64 KB) does not leave, whatever this says.
+    /// Bytes sent before the first acknowledgement (the initial congestion window), at most 16 MB; rounded
+    /// down to whole segments, at least one. The peer's first receive window, usually 64 KB, limits it
+    /// further.
     pub initial_window_bytes: Option<u32>,
     /// The congestion control, as `net.ipv4.tcp_available_congestion_control` lists it.
     pub congestion_control: Option<String>,
-    /// Bytes a second that leave at most (`SO_MAX_PACING_RATE`), headers of IP and TCP included.
+    /// The highest rate in bytes per second (`SO_MAX_PACING_RATE`), with headers of IP and TCP.
     pub pacing_rate: Option<u64>,
-    /// Bytes of data that the send buffer has room for (`SO_SNDBUF`), at most 1 GB. `None`: Linux finds its size, up to `net.ipv4.tcp_wmem`.
+    /// Size of the send buffer in bytes of data (`SO_SNDBUF`), at most 1 GB. `None`: Linux tunes it, up to
+    /// `net.ipv4.tcp_wmem`.
     pub send_buffer_bytes: Option<u32>,
-    /// Bytes that the receive buffer has room for (`SO_RCVBUF`), at most 1 GB. `None`: Linux finds its size, up to `net.ipv4.tcp_rmem`.
+    /// Size of the receive buffer in bytes of data (`SO_RCVBUF`), at most 1 GB. `None`: Linux tunes it, up to
+    /// `net.ipv4.tcp_rmem`.
     pub receive_buffer_bytes: Option<u32>,
-    /// The largest receive window, in bytes (`TCP_WINDOW_CLAMP`): how much the peer may have under way to us.
+    /// The largest receive window, in bytes (`TCP_WINDOW_CLAMP`): how much the peer may have in flight.
     pub window_clamp_bytes: Option<u32>,
-    /// How many segments the receive window of SYN or SYN-ACK has (as `initrwnd` of ip-route(8)), 1 to 1024. It can only be less than the
-    /// kernel's own, which is 65535 bytes at most.
+    /// The receive window of SYN or SYN-ACK in segments (as `initrwnd` of ip-route(8)), 1 to 1024. It can
+    /// only lower the kernel's own, which is at most 65535 bytes.
     pub initial_receive_window_segments: Option<u32>,
     /// How long bytes may stay unacknowledged before the connection ends (`TCP_USER_TIMEOUT`), to the millisecond.
     pub user_timeout: Option<Duration>,
-    /// Probes of a connection on which nothing comes.
+    /// Keep-alive probes.
     pub keepalive: Option<Keepalive>,
-    /// The shortest retransmission time-out; 20 to 200 ms, for Linux never waits longer than 200 ms on top of the round trip by a socket's option.
+    /// The shortest retransmission time-out, 20 to 200 ms: a socket option can only shorten Linux's 200 ms on
+    /// top of the round trip.
     pub rto_min: Option<Duration>,
-    /// How long SYN and SYN-ACK wait for their answer before they are sent again; 1 ms to 120 s, without it 1 s.
+    /// How long until SYN and SYN-ACK are retransmitted; 1 ms to 120 s, default 1 s.
     pub rto_initial: Option<Duration>,
-    /// The longest retransmission time-out; 1 to 120 s, without it 120 s. Linux 6.15 and later.
+    /// The longest retransmission time-out; 1 to 120 s, default 120 s. Linux 6.15 and later.
     pub rto_max: Option<Duration>,
-    /// How long an acknowledgement waits for more at most; 20 to 200 ms.
+    /// The longest delay of an acknowledgement; 20 to 200 ms.
     pub delayed_ack_max: Option<Duration>,
-    /// Acknowledge at once what comes next (`TCP_QUICKACK`). Linux goes back to delayed acknowledgements when it sees fit.
+    /// Acknowledge the next data at once (`TCP_QUICKACK`). Linux returns to delayed acknowledgements by
+    /// itself.
     pub quick_ack: bool,
-    /// Unsent bytes in the send buffer from which on the socket is not writable (`TCP_NOTSENT_LOWAT`).
+    /// Unsent bytes in the send buffer at which the socket stops being writable (`TCP_NOTSENT_LOWAT`).
     pub unsent_low_water_bytes: Option<u32>,
-    /// The longest segment, in both directions, that SYN or SYN-ACK agree to, as [`limit_segments`](crate::tcp::limit_segments) counts
-    /// (`TCP_MAXSEG`); 88 to 32767.
+    /// The longest segment, in both directions, that SYN or SYN-ACK announce, counted as by
+    /// [`limit_segments`](crate::tcp::limit_segments) (`TCP_MAXSEG`); 88 to 32767.
     pub segment_bytes_max: Option<u32>,
 }
 
-/// When a silent connection is probed; whole seconds (tcp(7)).
+/// Keep-alive of an idle connection; whole seconds (tcp(7)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Keepalive {
     /// Silence before the first probe; 1 to 32767 s.
@@ -68,7 +73,7 @@ pub struct Keepalive {
     pub probes: u8,
 }
 
-/// A value that no kernel takes.
+/// A value that no kernel accepts.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{setting}: {problem}")]
 pub struct ProfileError {
@@ -78,7 +83,7 @@ pub struct ProfileError {
     pub problem: String,
 }
 
-/// How many bytes are under way on a link that is full: what a buffer needs to keep it so. At most [`BUFFER_BYTES_MAX`].
+/// The bandwidth-delay product in bytes: what a buffer needs to fill the link. At most [`BUFFER_BYTES_MAX`].
 #[must_use]
 pub fn bandwidth_delay_bytes(bytes_per_second: u64, rtt: Duration) -> u32 {
     let bytes = u128::from(bytes_per_second).saturating_mul(rtt.as_micros()) / 1_000_000;
@@ -86,10 +91,10 @@ pub fn bandwidth_delay_bytes(bytes_per_second: u64, rtt: Duration) -> u32 {
 }
 
 impl Profile {
-    /// Whether any kernel could do this. What this one can do, [`LegService::rehearse`](super::LegService::rehearse) finds out.
+    /// Whether any kernel could do this. [`LegService::rehearse`](super::LegService::rehearse) finds out what
+    /// this one can do.
     ///
-    /// # Errors
-    /// The first value that is out of its range.
+    /// The first value out of range.
     pub fn check(&self) -> Result<(), ProfileError> {
         use super::Setting as S;
         within(

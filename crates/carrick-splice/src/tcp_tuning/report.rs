@@ -1,9 +1,9 @@
-//! What became of a profile: what was got, and what was refused, with the reason.
+//! The result of applying a profile: what was set, and what was refused, with the reason.
 
 use crate::Unavailable;
 use std::fmt;
 
-/// One thing that a [`Profile`](super::Profile) says.
+/// One setting of a [`Profile`](super::Profile).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Setting {
     /// `initial_window_bytes`
@@ -63,22 +63,22 @@ impl fmt::Display for Setting {
     }
 }
 
-/// What a socket got of a profile.
+/// The result of applying a profile to a socket.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[must_use]
 pub struct Applied {
-    /// What it did not get. Empty if it got all that can be had at this moment.
+    /// Settings refused. Empty if all that apply at this moment were set.
     pub refused: Vec<Refused>,
-    /// The send buffer that it has now, in bytes of data; `None`: not asked for.
+    /// The send buffer that it has now, in bytes of data; `None`: not set.
     pub send_buffer_bytes: Option<u32>,
-    /// The receive buffer that it has now; `None`: not asked for.
+    /// The receive buffer that it has now; `None`: not set.
     pub receive_buffer_bytes: Option<u32>,
-    /// The initial window that it has now, in segments; `None`: not asked for, or refused.
+    /// The initial window that it has now, in segments; `None`: not set, or refused.
     pub initial_window_segments: Option<u32>,
 }
 
 impl Applied {
-    /// Why it did not get this; `None`: it did, or nobody asked.
+    /// Why this was refused; `None`: it was not.
     #[must_use]
     pub fn refusal(&self, setting: Setting) -> Option<&Why> {
         let refused = self.refused.iter().find(|one| one.setting == setting);
@@ -86,7 +86,7 @@ impl Applied {
     }
 }
 
-/// A setting that a socket did not get, and why.
+/// A refused setting, and why.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{setting}: {why}")]
 pub struct Refused {
@@ -96,13 +96,13 @@ pub struct Refused {
     pub why: Why,
 }
 
-/// Why a socket did not get a setting.
+/// Why a setting was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Why {
-    /// It needs what this kernel, or this process, does not have.
+    /// It needs a feature that this kernel, or this process, lacks.
     #[error("{0}")]
     Unavailable(Unavailable),
-    /// No congestion control of this name is there.
+    /// There is no congestion control of this name.
     #[error("this kernel has no congestion control {asked:?}; it has {available}")]
     NoSuchCongestionControl {
         /// The name.
@@ -112,7 +112,7 @@ pub enum Why {
     },
     /// Only privileged processes may have this congestion control.
     #[error(
-        "congestion control {asked:?} needs CAP_NET_ADMIN; everybody may have {allowed} (net.ipv4.tcp_allowed_congestion_control)"
+        "congestion control {asked:?} needs CAP_NET_ADMIN; any process may use {allowed} (net.ipv4.tcp_allowed_congestion_control)"
     )]
     RestrictedCongestionControl {
         /// The name.
@@ -123,17 +123,17 @@ pub enum Why {
     /// The buffer is smaller than asked for.
     #[error("{got} bytes instead of {asked}: {limit} allows no more without CAP_NET_ADMIN")]
     Reduced {
-        /// Bytes asked for.
+        /// Bytes requested.
         asked: u32,
-        /// Bytes got.
+        /// Bytes obtained.
         got: u32,
-        /// The sysctl that says so.
+        /// The sysctl that limits it.
         limit: &'static str,
     },
     /// Data has been sent already.
     #[error("data has been sent already")]
     TooLate,
-    /// What the kernel said.
+    /// The kernel's error.
     #[error("{}", std::io::Error::from_raw_os_error(*.0))]
     Kernel(i32),
 }

@@ -1,4 +1,4 @@
-//! What is known of a leg: its peer, how packets get there, and how long that takes.
+//! A leg's peer, interface, and round-trip time.
 
 use super::{Facts, LegSide, Wanted, measure};
 use crate::engine::tc::hooks;
@@ -29,9 +29,9 @@ pub(super) fn facts(socket: BorrowedFd<'_>, side: LegSide, wanted: Wanted) -> io
     })
 }
 
-/// The name of the interface by which packets of a connection leave now: where it is bound to one, that; else what the routing
-/// tables say for its addresses and its mark, in the calling thread's network namespace. It need not be the one by which the peer's packets
-/// come. Needs no privileges; some tens of microseconds.
+/// The name of the interface by which a connection's packets leave now: the one it is bound to, otherwise by
+/// the routing tables for its addresses and mark, in the calling thread's network namespace. The peer's
+/// packets may arrive by another one. Needs no privileges; takes some tens of microseconds.
 ///
 /// # Errors
 /// The socket is not connected; there is no route; a netlink socket may be forbidden (seccomp, SELinux).
@@ -39,7 +39,7 @@ pub fn interface_towards(socket: &impl AsFd) -> io::Result<String> {
     let socket = socket.as_fd();
     let bound = sockopt::get(socket, libc::SOL_SOCKET, libc::SO_BINDTOIFINDEX).unwrap_or(0);
     let index = if bound > 0 { bound } else { routed(socket)? };
-    // `ioctl` wants any socket for its names.
+    // `ioctl` needs any socket to look up names.
     Ok(index_to_name(socket, index)?)
 }
 
@@ -50,7 +50,8 @@ fn routed(socket: BorrowedFd<'_>) -> io::Result<u32> {
     let peer = ip(socket_ref.peer_addr()?.as_socket())?;
     let mark = socket_ref.mark().unwrap_or(0);
     hooks::interface_towards(Some(own), peer, mark)
-        // The address may not be this machine's, as where a client was intercepted: then only the peer's counts.
+        // The local address may not be this machine's, as where a client was intercepted: then only the
+        // peer's counts.
         .or_else(|_| hooks::interface_towards(None, peer, mark))
 }
 

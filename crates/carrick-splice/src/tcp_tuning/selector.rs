@@ -1,4 +1,4 @@
-//! Which profile a leg gets: rules in order, the first that is met.
+//! Selects a leg's profile: the first matching rule applies.
 
 use ipnet::IpNet;
 use std::net::IpAddr;
@@ -13,18 +13,18 @@ pub enum LegSide {
     Server,
 }
 
-/// What must be so for a rule to be met: all that is given. A condition on what is not known is not met.
+/// The conditions of a rule, all of which must hold. A condition on an unknown property does not hold.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Conditions {
     /// The leg's side.
     pub side: Option<LegSide>,
     /// The name of the interface by which packets to the peer leave.
     pub interface: Option<String>,
-    /// The network of the peer's address. An IPv4 address in IPv6 clothes counts as IPv4.
+    /// The network of the peer's address. A mapped IPv4 address counts as IPv4.
     pub peer: Option<IpNet>,
     /// The least round-trip time, as the handshake measured it.
     pub rtt_at_least: Option<Duration>,
-    /// The round-trip time that it is below.
+    /// The round-trip time must be below this.
     pub rtt_below: Option<Duration>,
 }
 
@@ -33,7 +33,7 @@ pub struct Conditions {
 pub struct Rule<P> {
     /// When.
     pub when: Conditions,
-    /// Whatever stands for the profile.
+    /// The profile, or what stands for it.
     pub profile: P,
 }
 
@@ -44,16 +44,16 @@ pub struct Facts {
     pub side: LegSide,
     /// Its peer's address.
     pub peer: IpAddr,
-    /// The interface by which packets to the peer leave; `None`: not known, or not asked for.
+    /// The interface by which packets to the peer leave; `None`: unknown, or not needed.
     pub interface: Option<String>,
-    /// The round-trip time; `None`: not measured, or not asked for.
+    /// The round-trip time; `None`: not measured, or not needed.
     pub rtt: Option<Duration>,
 }
 
-/// What rules ask of a leg beside its side and its peer, which cost nothing.
+/// What rules need to know of a leg besides its side and peer, which cost nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Wanted {
-    /// The interface: a question to the kernel's routing.
+    /// The interface: a routing look-up in the kernel.
     pub interface: bool,
     /// The round-trip time: one `getsockopt`.
     pub rtt: bool,
@@ -72,14 +72,14 @@ impl<P> Selector<P> {
         Selector { rules }
     }
 
-    /// The profile of the first rule that is met.
+    /// The profile of the first matching rule.
     #[must_use]
     pub fn choose(&self, facts: &Facts) -> Option<&P> {
         let met = self.rules.iter().find(|rule| rule.when.are_met(facts));
         met.map(|rule| &rule.profile)
     }
 
-    /// What has to be known of a leg of this side and peer: what rules ask for that can still be met.
+    /// What must be known of a leg of this side and peer: what rules need that can still match.
     #[must_use]
     pub fn wants(&self, side: LegSide, peer: IpAddr) -> Wanted {
         let mut wanted = Wanted::default();
@@ -88,7 +88,7 @@ impl<P> Selector<P> {
             wanted.interface |= when.interface.is_some();
             wanted.rtt |= when.needs_rtt();
             if when.interface.is_none() && !when.needs_rtt() {
-                // It is met in any case: what comes behind it is never asked.
+                // It matches in any case: later rules are never reached.
                 break;
             }
         }

@@ -7,7 +7,7 @@ use std::net::{TcpListener, TcpStream};
 
 const MS_300: Duration = Duration::from_millis(300);
 
-/// The service with its programs, or a word about why there is none.
+/// The service with its programs, or a message why there is none.
 fn loaded() -> Option<LegService> {
     let service = LegService::load();
     if let Err(because) = service.option().and(service.handshake()) {
@@ -39,7 +39,7 @@ fn connection(prepare: impl Fn(&TcpListener)) -> (TcpStream, TcpStream) {
     (near, listener.accept().unwrap().0)
 }
 
-/// All that can be asked for, with values that are not Linux' own.
+/// All settings, with values other than Linux's defaults.
 fn everything() -> Profile {
     Profile {
         initial_window_bytes: Some(64 << 10),
@@ -153,7 +153,7 @@ fn without_programs_all_is_set_that_everybody_may_and_the_rest_says_why_not() {
         assert!(matches!(why, Why::Unavailable(_)), "{setting}: {why}");
     }
     assert_eq!(refused.len(), missing.len(), "{refused:?}");
-    // Of a real leg, those of the handshake are missing, too.
+    // On a real leg, those of the handshake are missing, too.
     missing.extend([Setting::RtoInitial, Setting::InitialReceiveWindow]);
     let refused: Vec<Setting> = rehearsed.iter().map(|one| one.setting).collect();
     assert!(
@@ -212,7 +212,7 @@ fn a_restricted_congestion_control_needs_the_programs() {
     let available = read("tcp_available_congestion_control");
     let restricted = |name: &&str| !allowed.split_whitespace().any(|allowed| allowed == *name);
     let Some(name) = available.split_whitespace().find(restricted) else {
-        carrick_test::lacks!("everybody may have every congestion control here");
+        carrick_test::lacks!("any process may use every congestion control here");
         return;
     };
     let Some(service) = loaded() else {
@@ -231,7 +231,7 @@ fn a_restricted_congestion_control_needs_the_programs() {
     });
     assert_eq!(with.refused, []);
     let why = without.refusal(Setting::CongestionControl).unwrap();
-    let expected = "needs CAP_NET_ADMIN; everybody may have";
+    let expected = "needs CAP_NET_ADMIN; any process may use";
     assert!(why.to_string().contains(expected), "{why}");
     assert!(why.to_string().contains(allowed.trim()), "{why}");
 }
@@ -327,7 +327,7 @@ fn an_initial_window_comes_too_late_after_data() {
     assert_eq!(applied.refusal(Setting::InitialWindow), Some(&Why::TooLate));
     assert_eq!(applied.refused.len(), 1);
     assert_eq!(applied.initial_window_segments, None);
-    // What was only received does not matter.
+    // Received data does not matter.
     let applied = service.set(&far, &everything(), Moment::Connected);
     assert_eq!(applied.refused, []);
 }

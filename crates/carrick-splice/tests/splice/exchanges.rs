@@ -247,7 +247,7 @@ fn a_reset_is_noticed_although_the_other_side_takes_nothing() {
 }
 
 #[test]
-fn a_reset_that_somebody_else_was_told_of_is_no_clean_end() {
+fn a_reset_reported_elsewhere_is_no_clean_end() {
     on_worker(async {
         for choice in EXCHANGE_CHOICES {
             let mut legs = Legs::tiny().await;

@@ -135,7 +135,7 @@ fn the_first_flight_is_64_kb() {
 }
 
 #[test]
-fn a_first_flight_is_whole_where_nobody_asks_for_a_send_buffer() {
+fn a_first_flight_is_whole_without_a_send_buffer_setting() {
     let Some(bed) = bed() else {
         return;
     };

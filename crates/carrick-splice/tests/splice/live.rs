@@ -327,7 +327,7 @@ fn stays_in_the_kernel_add_up() {
 }
 
 #[test]
-fn nobody_needs_privileges_to_look() {
+fn reading_live_splices_needs_no_privileges() {
     if !can_look() {
         return;
     }
@@ -359,7 +359,7 @@ fn nobody_needs_privileges_to_look() {
 
 /// Places change hands all the time: what is told of one splice is never another's.
 #[test]
-fn nobody_is_told_of_under_another_name() {
+fn a_live_splice_never_has_another_ones_label() {
     if !can_look() {
         return;
     }

@@ -43,7 +43,7 @@ fn tunnels_work_beside_a_crowd() {
 }
 
 #[test]
-fn nobody_crowds_an_engine_that_is_not_loaded() {
+fn a_crowd_needs_a_loaded_engine() {
     let error = PacketService::default().crowd(1).unwrap_err();
     assert!(error.to_string().contains("not loaded"), "{error}");
 }

@@ -372,7 +372,7 @@ fn the_application_lets_go_what_waits_when_it_likes() {
 }
 
 #[test]
-fn whoever_changes_what_and_when_every_byte_arrives() {
+fn every_byte_arrives_whatever_changes_and_when() {
     let kinds = |random: &mut Random| {
         let rate = 1000 * (1 + random.below(50_000) as u64);
         let some = |random: &mut Random, rate| (random.below(2) == 0).then_some(rate);

@@ -255,7 +255,7 @@ fn without_the_socket_engine_it_says_why_and_goes_on() {
 fn mistakes_on_the_command_line_are_explained() {
     for (words, part) in [
         ("127.0.0.1:0", "usage: relay LISTEN CONNECT"),
-        ("127.0.0.1:0 127.0.0.1:1 fast", "there is no engine `fast`"),
+        ("127.0.0.1:0 127.0.0.1:1 fast", "unknown engine `fast`"),
     ] {
         let output = Command::new(std::env::current_exe().unwrap())
             .args(["--ignored", "--exact", "--nocapture"])

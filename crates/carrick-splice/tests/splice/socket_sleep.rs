@@ -31,7 +31,7 @@ async fn chat(
 }
 
 #[test]
-fn nobody_wakes_up_for_chatter() {
+fn chatter_does_not_wake_the_process() {
     if !is_here() {
         return;
     }

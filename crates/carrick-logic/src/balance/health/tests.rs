@@ -56,7 +56,7 @@ fn one_trial_at_a_time() {
     health.chosen(trial);
     assert!(!health.is_up(trial));
     assert!(!health.is_up(trial + Duration::from_millis(999)));
-    // Nobody reported: its client went away.
+    // No report: its client went away.
     assert!(health.is_up(trial + seconds(1)));
     health.chosen(trial + seconds(1));
     assert!(!health.is_up(trial + seconds(1)));
@@ -75,7 +75,7 @@ fn what_was_under_way_does_not_lengthen_the_pause() {
 }
 
 #[test]
-fn a_failure_after_the_pause_counts_even_if_nobody_said_chosen() {
+fn a_failure_after_the_pause_counts_even_without_a_choice() {
     let now = Instant::now();
     let mut health = PassiveHealth::new(1);
     health.failed(now);

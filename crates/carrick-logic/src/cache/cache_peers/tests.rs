@@ -35,7 +35,7 @@ fn each_member_owns_its_share() {
 }
 
 #[test]
-fn who_is_no_member_asks_somebody_for_every_key() {
+fn a_non_member_asks_a_member_for_every_key() {
     let all = cache_peers(&names(3), None);
     assert!(keys(100).all(|key| all.owner(&key, |_| true).is_some()));
     assert_eq!(cache_peers(&[], None).owner(b"key", |_| true), None);
@@ -57,7 +57,7 @@ fn the_shared_part_is_behind_the_realm() {
 }
 
 proptest! {
-    /// Whoever is asked, and wherever the names stand in the list, the owner of a key is one and the same.
+    /// All members, with the names in any order, agree on the owner of a key.
     #[test]
     fn all_members_agree(count in 1..12_usize, turn in any::<prop::sample::Index>(), key in any::<[u8; 8]>()) {
         let names = names(count);

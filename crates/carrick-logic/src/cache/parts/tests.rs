@@ -52,7 +52,7 @@ fn what_is_missing_is_asked_for() {
         ("Range: bytes=12-15", strong, &known, Err(None)),
         ("Range: bytes=15-35", strong, &known, Err(None)),
         ("Range: bytes=100-", strong, &known, Ok(())),
-        // The client has another version: it wants the whole of this.
+        // The client has another version, so it gets the whole.
         (
             "Range: bytes=0-9|If-Range: \"b\"",
             strong,

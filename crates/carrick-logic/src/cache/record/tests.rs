@@ -81,7 +81,7 @@ proptest! {
         }
     }
 
-    /// Bytes that somebody gave the right checksum are read without a panic, whatever they are.
+    /// Arbitrary bytes with a valid checksum are read without a panic.
     #[test]
     fn anything_can_be_read(rest in some_bytes(300)) {
         let mut bytes = MAGIC.to_vec();

@@ -123,7 +123,7 @@ fn rfc_9111_3_what_may_be_stored() {
             "Cache-Control: max-age=60, private=\"set-cookie\"|Set-Cookie: a=b|Set-Cookie2: c",
             None,
         ),
-        // RFC 6265 section 9.4: nobody reads it any more.
+        // RFC 6265 section 9.4: obsolete.
         ("", 200, "Cache-Control: max-age=60|Set-Cookie2: c", None),
         // Nothing allows it, or nothing would come of it.
         ("", 200, "", Some(N::NoLifetime)),

@@ -297,7 +297,7 @@ fn what_trusted_proxies_say_in_one_form_is_said_in_the_other_too() {
         "Forwarded: for=10.0.0.1, for=\"[::1]:80\"\r\nForwarded: for=_x;proto=https;host=\"b:81\"\r\n\
          X-Forwarded-For: 10.0.0.1, ::1, unknown, 192.0.2.1\r\nX-Forwarded-Proto: https\r\nX-Forwarded-Host: b:81\r\n"
     );
-    // What proxies do not write is somebody else's word.
+    // The trusted proxies state nothing in this field, so it is not theirs.
     let only_old = how(Forwarded::XForwarded, StatedIn::XForwardedFor);
     assert_eq!(
         fields_left("Forwarded: for=10.0.0.1;proto=https\r\n", &only_old),

@@ -114,7 +114,7 @@ fn methods_are_told_apart() {
 
 #[test]
 fn what_fields_mean() {
-    // Version, fields, body, keep-alive, expects continue, wants upgrade.
+    // Version, fields, body, keep-alive, Expect, Upgrade.
     #[rustfmt::skip]
     let table: [(&str, &str, BodyLength, bool, bool, bool); 27] = [
         ("1.1", "", BodyLength::None, true, false, false),
@@ -364,7 +364,7 @@ fn names_that_gateways_take_for_others_do_not_pass() {
         names_left(fields, OddNames::Pass, true),
         "Host,X_Forwarded_Host,X-B,x.y,X!~z"
     );
-    // Whoever is not believed is not believed by another name.
+    // An untrusted sender is not trusted under another field name either.
     assert_eq!(
         names_left(fields, OddNames::Pass, false),
         "Host,X-B,x.y,X!~z"

@@ -1,4 +1,4 @@
-//! Tests of what trusted proxies state: whom a request is from.
+//! Tests of the sender of a request as stated by trusted proxies.
 use super::*;
 use crate::http1::{HeadLimits, Progress};
 

@@ -93,7 +93,7 @@ struct Cell {
     bytes: f64,
     objects: u32,
     is_persistent: bool,
-    /// Whether somebody counts the turns of connections.
+    /// Whether the turns of connections are counted.
     counts_turns: bool,
     client_loss: f64,
     server_loss: f64,

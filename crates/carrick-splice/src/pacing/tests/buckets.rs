@@ -61,7 +61,7 @@ fn is_near(bytes: u64, expected: u64, percent: u64) -> bool {
 }
 
 #[test]
-fn a_ceiling_is_kept_whoever_shares_it() {
+fn a_shared_ceiling_is_kept() {
     for senders in [1, 2, 7, 100] {
         let block = block(&[(3, 0, 10 * MB, None)]);
         let who: Vec<_> = (0..senders).map(|_| (3, 65_536, 0..10)).collect();
@@ -138,7 +138,7 @@ fn the_urgent_go_first_and_leave_a_little() {
 }
 
 #[test]
-fn nobody_stands_still_for_the_urgent() {
+fn urgent_traffic_does_not_starve_the_rest() {
     let kinds = [
         (0, 0, 10 * MB, None),
         (1, 0, 0, Some(0)),

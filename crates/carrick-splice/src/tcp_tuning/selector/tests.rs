@@ -121,7 +121,7 @@ fn conditions() -> impl Strategy<Value = Conditions> {
 proptest! {
     /// What is not asked for, because nobody needs it, would not have changed the choice.
     #[test]
-    fn what_nobody_wants_changes_nothing(
+    fn an_unneeded_property_changes_nothing(
         rules in prop::collection::vec(conditions(), 0..6),
         is_client: bool,
         last: u8,

@@ -11,7 +11,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 #[test]
-fn whoever_changes_the_roads_changes_nothing_for_the_travellers() {
+fn changed_routes_do_not_disturb_splices() {
     let Some(bed) = Bed::new() else {
         return;
     };

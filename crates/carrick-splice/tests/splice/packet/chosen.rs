@@ -173,7 +173,7 @@ fn where_others_must_see_packets_they_do() {
 }
 
 #[test]
-fn whoever_names_the_engine_gets_it_all_the_same() {
+fn an_order_that_names_the_engine_gets_it_all_the_same() {
     let Some(bed) = bed() else {
         return;
     };

@@ -140,7 +140,7 @@ fn a_client_that_vanishes_is_noticed_by_its_silence() {
 }
 
 #[test]
-fn an_exchange_that_is_dropped_leaves_nobody_hanging() {
+fn a_dropped_exchange_leaves_no_peer_hanging() {
     for in_bulk in [false, true] {
         let Some(bed) = Bed::new() else {
             return;

@@ -234,7 +234,7 @@ fn nothing_is_paced_without_its_worker() {
 
 /// Who asks again as soon as it has its answer is at rest for a moment only; held back from the first byte on, never.
 #[test]
-fn whoever_is_held_back_from_the_first_byte_on_gets_to_the_kernel() {
+fn an_exchange_held_back_from_the_first_byte_reaches_the_kernel() {
     const ANSWER: usize = 30_000;
     const ROUNDS: usize = 12;
     let Some((bed, pacing, _worker)) = bed(class(250_000)) else {

@@ -161,7 +161,7 @@ fn others_have_their_turn_while_a_connection_does_not_come_to_rest() {
 
 /// The kernel has the packets; one side ends, or both do; then the connections come back. Whoever goes on with them finds that.
 #[test]
-fn ends_that_went_by_are_found_by_whoever_goes_on() {
+fn forwarded_ends_are_seen_by_the_next_reader() {
     const BYTES: usize = 300_000;
     for both_end in [false, true] {
         let Some(bed) = Bed::new() else {

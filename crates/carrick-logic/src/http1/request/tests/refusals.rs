@@ -1,4 +1,4 @@
-//! Requests that are refused, and what the client is told.
+//! Refused requests, and the status that the client gets.
 use super::*;
 
 #[test]

@@ -34,7 +34,7 @@ fn one_leg_that_loses_is_enough() {
 }
 
 #[test]
-fn nobody_is_judged_by_a_few_segments() {
+fn a_few_segments_do_not_decide() {
     assert!(!is_bad(seen(199, 199, 1), seen(199, 199, 1)));
     assert!(is_bad(seen(200, 3, 1), seen(0, 0, 1)));
 }

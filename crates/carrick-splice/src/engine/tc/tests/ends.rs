@@ -343,7 +343,7 @@ fn another_connection_with_the_same_addresses_forgets_one_that_ended() {
 }
 
 #[test]
-fn nobody_else_gets_the_addresses_of_a_splice() {
+fn the_addresses_of_a_splice_are_not_reused() {
     for lab in [Lab::v4(), Lab::v6()].into_iter().flatten() {
         for side in [CLIENT, SERVER] {
             // The process has died, the kernel has forgotten its sockets, and some program gets the same port.

@@ -38,7 +38,7 @@ fn are_forgotten(lab: &Lab, state: u32, [seen_age, attended]: [Option<u64>; 2]) 
 }
 
 #[test]
-fn what_is_silent_for_hours_is_forgotten_if_nobody_looks_after_it() {
+fn an_unattended_splice_is_forgotten_after_hours_of_silence() {
     let Some(lab) = Lab::v4() else { return };
     let old = Some(4 * HOUR);
     assert_eq!(are_forgotten(&lab, SPLICED, [old, old]), [true, true]);

@@ -65,9 +65,9 @@ fn one_that_is_replaced_between_two_looks_is_noticed() {
 }
 
 #[test]
-fn programs_that_somebody_took_away_are_put_back() {
+fn programs_that_were_detached_are_put_back() {
     inside(
-        "coming_and_going::programs_that_somebody_took_away_are_put_back",
+        "coming_and_going::programs_that_were_detached_are_put_back",
         || {
             interfaces();
             let programs = Programs::load();

@@ -9,7 +9,7 @@ use super::unjudged::{REQUEST, RESPONSE, rests};
 
 /// The client would take it for the response to what it asks next.
 #[test]
-fn what_a_server_sends_without_being_asked_reaches_nobody() {
+fn unrequested_data_of_a_server_is_not_forwarded() {
     let whole = RESPONSE.len() as u32;
     for rest in rests() {
         let says = |at: u32, payload: &[u8]| {
