@@ -1,4 +1,5 @@
 //! `carrick top`: what a running carrick does just now, asked of its admin, on a terminal or as plain text.
+mod line;
 mod live;
 mod look;
 mod page;

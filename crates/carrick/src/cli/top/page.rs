@@ -1,4 +1,5 @@
 //! What `carrick top` shows, as lines of text: drawn into nothing but memory.
+use super::line::{Line, Look, cut};
 use super::rates::{ClassRates, Rates, TunnelRates, WorkerRates};
 use super::table::{Column, Table};
 use super::text::{age, bytes, count, microseconds, percent};
@@ -6,28 +7,6 @@ use crate::cli::args::Sort;
 use clap::ValueEnum;
 use std::net::SocketAddr;
 use std::time::Duration;
-
-/// How a line looks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Look {
-    /// As it is.
-    Plain,
-    /// The names of columns.
-    Heading,
-    /// Something is wrong.
-    Alarm,
-    /// What is worth less attention.
-    Faint,
-}
-
-/// A line; of its text each character takes one column.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Line {
-    /// How it looks.
-    pub look: Look,
-    /// What it says.
-    pub text: String,
-}
 
 /// The room for a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,7 +72,7 @@ pub fn page(view: &View<'_>, room: Room) -> Vec<Line> {
     }
     lines.truncate(room.height);
     for line in &mut lines {
-        super::table::cut(&mut line.text, room.width, view.is_utf8);
+        cut(&mut line.text, room.width, view.is_utf8);
     }
     lines
 }
@@ -107,7 +86,7 @@ pub fn help(room: Room, is_utf8: bool) -> Vec<Line> {
         .collect();
     lines.truncate(room.height);
     for line in &mut lines {
-        super::table::cut(&mut line.text, room.width, is_utf8);
+        cut(&mut line.text, room.width, is_utf8);
     }
     lines
 }

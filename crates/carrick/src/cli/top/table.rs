@@ -1,5 +1,5 @@
 //! Tables of text, in columns of a fixed width.
-use super::page::{Line, Look};
+use super::line::{Line, Look, cut};
 
 /// A column.
 #[derive(Debug, Clone)]
@@ -89,22 +89,5 @@ impl Table {
         }
         text.truncate(text.trim_end().len());
         text
-    }
-}
-
-/// Cuts what is too long, so that one sees it.
-pub fn cut(text: &mut String, width: usize, is_utf8: bool) {
-    // Every character takes one column: what is shown is ASCII, or was written here.
-    if text.len() <= width || text.chars().count() <= width {
-        return;
-    }
-    let kept = width.saturating_sub(1);
-    let end = text
-        .char_indices()
-        .nth(kept)
-        .map_or(text.len(), |(end, _)| end);
-    text.truncate(end);
-    if width > 0 {
-        text.push(if is_utf8 { '\u{2026}' } else { '~' });
     }
 }

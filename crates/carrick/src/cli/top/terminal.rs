@@ -1,5 +1,6 @@
 //! The terminal: taken, drawn on, and given back as it was, however `carrick top` ends.
-use super::page::{Line, Look, Room};
+use super::line::{Line, Look};
+use super::page::Room;
 use crossterm::style::{Attribute, Color, Print, ResetColor, SetAttribute, SetForegroundColor};
 use crossterm::terminal::{
     BeginSynchronizedUpdate, Clear, ClearType, DisableLineWrap, EnableLineWrap,

@@ -12,7 +12,6 @@ const KNOWN: &[(&str, &str, &[&str])] = &[
     ),
     ("carrick", "cache::memory", &["body", "object"]),
     ("carrick", "cache::memory::body", &["pieces", "place"]),
-    ("carrick", "cli::top", &["page", "table"]),
     (
         "carrick",
         "http",
