@@ -1,4 +1,4 @@
-//! `carrick clean`, and the keeper of transparent listeners' rules.
+//! `carrick clean`, and the rule supervisor of transparent listeners.
 use super::check::report;
 use crate::cli::args::{FAILED, FINE, PinsArgs, WRONG};
 use crate::config;
@@ -61,7 +61,7 @@ pub(super) fn plan(arguments: &PinsArgs) -> Result<Plan, config::Rejected> {
     }
 }
 
-/// Does the keeper's work.
+/// Runs the rule supervisor.
 #[must_use]
 pub fn keep_rules() -> ExitCode {
     match transparent::keep() {

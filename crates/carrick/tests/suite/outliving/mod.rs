@@ -174,7 +174,7 @@ fn an_upgrade_goes_beside_the_old_one_and_takes_over_when_that_has_ended() {
         // A second signal ends the drain.
         old.signal(Signal::TERM);
         let said = old.wait();
-        assert!(said.contains("tunnels go on in the kernel"), "{said}");
+        assert!(said.contains("tunnels continue in the kernel"), "{said}");
         bed.wait_until(&new, "the old ones", |told| {
             told["outliving"]["adopted_total"] == 4
         });
@@ -303,7 +303,7 @@ fn what_has_the_name_of_a_pin_and_is_none_is_left_alone() {
             .said
             .wait_for("is not the map that has this name")
             .expect("a warning");
-        assert!(said.contains("not looked after"), "{said}");
+        assert!(said.contains("was not taken over"), "{said}");
         say(&mut ends, 0, b"still here");
         let mut newer = bed.kernel_tunnel(&new);
         say(&mut newer, 1, b"this one, too");
