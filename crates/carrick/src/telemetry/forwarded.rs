@@ -199,7 +199,7 @@ impl Reader {
             self.events = self.packet.request_events().unwrap_or_else(|error| {
                 self.forwarded.stop();
                 tracing::warn!(
-                    "requests that the kernel forwards are neither counted nor logged: reading its events: {error}"
+                    "requests that the kernel forwards will not be counted or logged, because its events cannot be read: {error}"
                 );
                 None
             });
@@ -209,7 +209,7 @@ impl Reader {
             .transpose()
             .map(Option::unwrap_or_default)
             .unwrap_or_else(|error| {
-                tracing::debug!("reading events of requests: {error}");
+                tracing::debug!("cannot read the kernel's events of requests: {error}");
                 Vec::new()
             })
     }

@@ -185,7 +185,8 @@ fn a_reload_by_the_service_manager_fails_with_the_error() {
     let refused = reload(&carrick);
     assert_eq!(refused.status.code(), Some(1), "{refused:?}");
     assert!(
-        said(&refused).contains("the configuration stays as it was")
+        said(&refused)
+            .contains("the new configuration was rejected and the previous one stays in force")
             && said(&refused).contains(&address.to_string()),
         "{refused:?}"
     );

@@ -97,7 +97,7 @@ fn why_a_tunnel_is_not_forwarded_stands_in_the_log_once() {
         let file = bed.configuration(0, &configuration("packet", "named"));
         let carrick = bed.start_by(0, &["env", "CARRICK_LOG=carrick=debug"], &file);
         let mut ends = bed.tunnel();
-        let wanted = "the packets of a tunnel are not forwarded: packet_timestamps";
+        let wanted = "the kernel does not forward the packets of a tunnel: packet_timestamps";
         carrick.said.wait_for(wanted).expect("the reason");
         for _ in 0..20 {
             say(&mut ends, 0, b"ping");

@@ -200,18 +200,18 @@ fn clean_removes_what_is_pinned_but_not_of_a_carrick_that_runs() {
         let clean = ["clean", "-c", &file.display().to_string()];
         let (is_fine, said) = bed.carrick(&clean);
         assert!(
-            is_fine && said.contains("left alone, a running carrick has it"),
+            is_fine && said.contains("kept, in use by a running carrick"),
             "{said}"
         );
         say(&mut ends, 0, b"still here");
         let doctor = ["doctor", "-c", &file.display().to_string()];
         let (_, said) = bed.carrick(&doctor);
-        let part = "1 tunnels that need no process; 4 programs at network interfaces; of a carrick that runs";
+        let part = "1 tunnels that outlive the process; 4 programs at network interfaces; of a carrick that runs";
         assert!(said.contains(part), "{said}");
         carrick.kill();
         say(&mut ends, 0, b"even now");
         let (_, said) = bed.carrick(&doctor);
-        let part = "1 tunnels that need no process; 4 programs at network interfaces; left by a carrick that is gone";
+        let part = "1 tunnels that outlive the process; 4 programs at network interfaces; left by a carrick that has exited";
         assert!(said.contains(part), "{said}");
         // A file of somebody's.
         let others = bed.pins().join("others");

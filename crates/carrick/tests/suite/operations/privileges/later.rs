@@ -159,7 +159,7 @@ fn a_log_that_the_user_cannot_open_keeps_carrick_from_starting() {
     let text = AS_NOBODY.to_owned() + &tunnel_text(&[server.address()]);
     let ended = Carrick::try_start(&place, &text).expect_err("carrick must not start");
     assert_eq!(ended.status.code(), Some(1), "{ended:#?}");
-    let user = format!("carrick is user {} here, without privileges", nobody().uid);
+    let user = format!("carrick runs as user {} without privileges", nobody().uid);
     for part in ["cannot open the access log", ACCESS_LOG, &user] {
         assert!(ended.standard_error.contains(part), "{part:?}: {ended:#?}");
     }
@@ -181,10 +181,10 @@ fn a_log_that_cannot_be_opened_again_goes_on_in_the_old_file() {
     carrick.signal(Signal::USR1);
     let said = carrick
         .standard_error()
-        .wait_for("the old file goes on being written")
+        .wait_for("carrick continues to write the old file")
         .expect("a message");
     assert!(
-        said.contains("let it write the file, and its directory"),
+        said.contains("allow it to write the file, and the directory"),
         "{said}"
     );
     drop(chat(&carrick, &server));
