@@ -234,7 +234,7 @@ fn a_folder_has_one_user() {
         ..plan.clone()
     };
     let why = Disk::open(&file).unwrap_err();
-    assert!(why.contains("is not a folder"), "{why}");
+    assert!(why.contains("is not a directory"), "{why}");
     let nowhere = DiskPlan {
         path: plan.path.join("a/b"),
         ..plan
