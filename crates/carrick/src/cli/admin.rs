@@ -1,4 +1,4 @@
-//! Asking the admin of a running carrick, for commands.
+//! Queries the admin interface of a running carrick.
 use super::check::report;
 use crate::cli::args::{AdminArgs, FAILED, FINE, WRONG};
 use crate::config;
@@ -19,11 +19,11 @@ pub enum Failed {
     Because(String),
 }
 
-/// Prints what there is to show, or why there is nothing; the exit code.
+/// Prints the result or the reason for its absence; returns the exit code.
 pub fn finish(result: Result<String, Failed>) -> ExitCode {
     match result {
         Ok(text) => {
-            // Where nobody reads, nothing is lost.
+            // A closed standard output is no error.
             let _ = anstream::stdout().lock().write_all(text.as_bytes());
             ExitCode::from(FINE)
         }

@@ -240,7 +240,7 @@ fn a_folder_has_one_user() {
         ..plan
     };
     let why = Disk::open(&nowhere).unwrap_err();
-    assert!(why.contains("is not there"), "{why}");
+    assert!(why.contains("does not exist"), "{why}");
 }
 
 #[test]
