@@ -1,4 +1,4 @@
-//! The engines for which the kernel must be asked, and how their splices are paced: loading them with the privileges of the start, and saying why one is not there.
+//! The kernel engines: loads them while the process still has its start-up privileges, configures pacing, and reports why an engine is unavailable.
 
 use crate::config::in_kernel;
 use crate::config::plan::{PacePlan, PacketUse, Plan};
@@ -15,56 +15,55 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// How many engines of the kernel's there are.
+/// Number of kernel engines.
 const COUNT: usize = 2;
 
-/// What can be used of them, and why not.
+/// Which kernel engines are usable, and why the others are not.
 pub type Features = [Feature; COUNT];
 
-/// Their names.
 const NAMES: [&str; COUNT] = ["engine socket", "engine packet"];
 
-/// The kernel tells of each request that it forwards.
+/// The kernel reports every request that it forwards.
 const TOLD_EVERY: u32 = 1;
 
-/// The kernel's engines and how their splices are paced, shared by all workers.
+/// The kernel engines and their pacing, shared by all workers.
 #[derive(Debug, Clone)]
 pub struct Engines {
-    /// Bytes from socket to socket.
+    /// Engine `socket`: redirects bytes between sockets.
     pub socket: SocketService,
-    /// Packets from interface to interface.
+    /// Engine `packet`: forwards packets between interfaces.
     pub packet: PacketService,
-    /// Leg profiles.
+    /// TCP profiles.
     pub legs: LegService,
-    /// Classes of what is relayed, by all engines.
+    /// Pacing classes, for all engines.
     pub pacing: Pacing,
-    /// Held while the classes are changed, so that a reload and admin do not undo each other's changes.
+    /// Serialises changes to the classes, so that a reload and the admin interface do not overwrite each other.
     changing: Arc<Mutex<()>>,
     /// Clients whose requests the kernel may forward.
     pub forwarded: Arc<Forwarded>,
-    /// What was learned of whether connections are better joined by it.
+    /// Path history, for the splitter.
     pub learned: Arc<Learned>,
-    /// Clients who wait in the kernel for their server.
+    /// Clients whose SYN is deferred until their server accepts.
     pub handshakes: Handshakes,
 }
 
-/// Why a class stays as it is.
+/// Why a class was not changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NotChanged {
-    /// There is none of this name.
+    /// No class has this name.
     NoSuchClass,
-    /// What is wrong, and what would be right.
+    /// The reason, and a valid alternative.
     Because(String),
 }
 
-/// By which table of routes the kernel judges requests, and the table's generation: for listeners where it does.
+/// For each listener whose requests the kernel classifies: the number of its routing table, and the table's generation.
 pub type JudgedBy = HashMap<SocketAddr, (u32, u32)>;
 
 impl Engines {
-    /// None is loaded, and nothing paced. To be called with the privileges of the start: with them the kernel's engines are paced, too.
+    /// Loads no engine and paces nothing. Call it with start-up privileges: pacing in the kernel needs them.
     ///
     /// # Errors
-    /// When there is no memory for the classes.
+    /// Memory for the classes cannot be allocated.
     pub fn new() -> io::Result<Self> {
         Ok(Self {
             socket: SocketService::default(),
@@ -78,7 +77,7 @@ impl Engines {
         })
     }
 
-    /// Loads what leg profiles need, if there are any, and warns of what they do not get here. With the privileges of the start.
+    /// Loads the programs that TCP profiles need, if there are profiles, and logs what is unsupported. Needs start-up privileges.
     pub fn load_legs(&mut self, plan: &Plan) {
         if !plan.legs.is_empty() {
             self.legs = LegService::load();
@@ -86,7 +85,7 @@ impl Engines {
         }
     }
 
-    /// Warns of what leg profiles do not get here.
+    /// Logs which settings of TCP profiles this machine does not support.
     pub fn warn_of_legs(&self, plan: &Plan) {
         for leg in &plan.legs {
             match self.legs.rehearse(&leg.profile) {
@@ -95,24 +94,27 @@ impl Engines {
                         tracing::warn!("[leg.{}]: {refused}", leg.name);
                     }
                 }
-                Err(error) => tracing::debug!("[leg.{}] could not be tried: {error}", leg.name),
+                Err(error) => tracing::debug!(
+                    "[leg.{}] cannot be checked on this machine: {error}",
+                    leg.name
+                ),
             }
         }
     }
 
-    /// Makes the classes those of the plan, whatever admin has changed.
+    /// Sets the classes to those of the plan and discards changes made through admin.
     ///
     /// # Errors
-    /// Why that is not possible now; nothing has changed then.
+    /// The settings cannot be applied; nothing has changed.
     pub fn pace(&self, plan: &PacePlan) -> Result<(), PaceError> {
         let _alone = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         self.pacing.configure(&plan.classes, plan.interval)
     }
 
-    /// Changes the settings of one class as `change` does it, until the next reload.
+    /// Lets `change` modify the settings of one class, until the next reload.
     ///
     /// # Errors
-    /// Why they cannot be so; nothing has changed then.
+    /// The settings are invalid; nothing has changed.
     pub fn change_class(
         &self,
         name: &str,
@@ -130,10 +132,10 @@ impl Engines {
             })
     }
 
-    /// Loads what the plan has a use for, unless it is loaded, and says what can be used.
+    /// Loads the engines that the plan uses, unless they are loaded, and reports which are usable.
     #[must_use]
     pub fn load(&self, plan: &Plan) -> Features {
-        let useless = || Err("the configuration has no use for it".to_owned());
+        let useless = || Err("the configuration does not use it".to_owned());
         let is_off = plan.packet == PacketUse::Off && plan.wants_packet_engine();
         let socket = if !plan.may_use_socket_engine() && !self.socket.is_loaded() {
             useless()
@@ -143,7 +145,7 @@ impl Engines {
                 .map(|()| match self.socket.untold() {
                     None => "its self-test passed".to_owned(),
                     Some(why) => format!(
-                        "its self-test passed; bytes of tunnels that the kernel has are known at their end only: {why}"
+                        "its self-test passed; byte counts of tunnels in the kernel are known only when they end: {why}"
                     ),
                 })
                 .map_err(|because| because.to_string())
@@ -167,7 +169,7 @@ impl Engines {
         [(of_socket, socket), (of_packet, packet)].map(|(name, usable)| Feature { name, usable })
     }
 
-    /// As long as, or if, they are not loaded.
+    /// The features while no engine is loaded; `because` says why.
     #[must_use]
     pub fn not_loaded(because: &str) -> Features {
         NAMES.map(|name| Feature {
@@ -176,26 +178,26 @@ impl Engines {
         })
     }
 
-    /// What else of the kernel's can be used, as it was found at the start: leg profiles, and handshakes that wait for the server's.
+    /// Other kernel features, as found at start: TCP profiles and deferred SYNs.
     #[must_use]
     pub fn others(&self, plan: &Plan) -> [Feature; 2] {
-        let useless = || Err("the configuration has no use for it".to_owned());
+        let useless = || Err("the configuration does not use it".to_owned());
         let legs = match self.legs.option().and(self.legs.handshake()) {
             _ if plan.legs.is_empty() => useless(),
-            Ok(()) => Ok("leg profiles get all that the kernel has".to_owned()),
+            Ok(()) => Ok("the kernel supports all settings of leg profiles".to_owned()),
             Err(because) => Err(because.to_string()),
         };
         let hold = match self.handshakes.usable() {
             None => useless(),
-            Some(Ok(())) => Ok("clients are answered once their server has accepted".to_owned()),
+            Some(Ok(())) => Ok("clients are answered after their server has accepted".to_owned()),
             Some(Err(because)) => Err(because.to_string()),
         };
         [("engine legs", legs), ("engine hold", hold)]
             .map(|(name, usable)| Feature { name, usable })
     }
 
-    /// Gives the kernel the routes of listeners of which it may judge requests. Where it does not take them, the process judges, and
-    /// the log says so.
+    /// Installs the routing tables of listeners whose requests the kernel may classify. Where the kernel refuses a table, the process
+    /// classifies and a warning is logged.
     #[must_use]
     pub fn install_routes(&self, plan: &Plan) -> JudgedBy {
         let Some(tables) = self.packet.request_tables() else {
@@ -212,74 +214,75 @@ impl Engines {
                     judged_by.insert(listener.address, (place, generation));
                 }
                 Ok(None) => {}
-                // One that has no routes for it, and none before.
+                // The listener has no table, and had none before.
                 Err(RequestsError::Place(_)) if !in_kernel::is_wanted(listener) => {}
                 Err(error) => {
                     tracing::warn!(
-                        "requests to {} are judged by the process: {error}",
+                        "the kernel did not take the routes of listener {}, so the process routes its requests: {error}",
                         listener.address
                     );
-                    // Nor by the table of the plan before.
+                    // Remove the table of the previous plan, too.
                     let _ = tables.remove(place);
                 }
             }
         }
-        // Clients of listeners that are gone are up to the process, too.
+        // Remove tables of listeners that no longer exist.
         let listeners = u32::try_from(plan.listeners.len()).unwrap_or(u32::MAX);
         for place in listeners..TABLES_MAX {
             if let Err(error) = tables.remove(place) {
-                tracing::warn!("an earlier listener's requests: {error}");
+                tracing::warn!("cannot remove the kernel's routes of a former listener: {error}");
             }
         }
         judged_by
     }
 
-    /// Looks after tunnels that have outlived an earlier carrick. To be called with the privileges of the start, before
-    /// [`load`](Engines::load).
+    /// Takes over tunnels that have outlived an earlier carrick process. Call it with start-up privileges, before [`load`](Engines::load).
     pub fn adopt(&self, plan: &Plan) {
         let Some(folder) = &plan.pins else { return };
         match self.packet.adopt(folder) {
-            // Whoever has never used the engine need not hear of it.
+            // Without the engine in the configuration, the failure does not matter.
             Err(because) if plan.loads_packet_engine() => {
-                tracing::warn!("tunnels of an earlier carrick are not looked for: {because}");
+                tracing::warn!(
+                    "cannot look for tunnels that an earlier carrick left in the kernel: {because}"
+                );
             }
             Err(_) => {}
             Ok(()) => {
                 let adopted = self.packet.adopted_totals().adopted;
                 if adopted > 0 {
                     tracing::info!(
-                        "{adopted} tunnels of an earlier carrick go on in the kernel and are looked after"
+                        "took over {adopted} tunnels that an earlier carrick left in the kernel"
                     );
                 }
                 for why in self.packet.not_adopted() {
-                    tracing::warn!("not looked after: {why}");
+                    tracing::warn!("a tunnel of an earlier carrick was not taken over: {why}");
                 }
             }
         }
     }
 
-    /// Says if tunnels of the engine "packet" end with the process.
+    /// Warns if tunnels of engine `packet` will end with the process.
     pub fn warn_of_pins(&self) {
         if let Some(Err(because)) = self.packet.pins() {
             tracing::warn!(
-                "tunnels of the engine \"packet\" end with carrick, because {because}; [process] pins = \"\" if that is wanted"
+                "tunnels of the engine \"packet\" will end with carrick, because {because}; set pins = \"\" in [process] if that is intended"
             );
         }
     }
 
-    /// At the end: takes the programs away, but for tunnels that go on without carrick, and for connections whose ends do not arrive within
-    /// `wait`.
+    /// Removes the programs at exit, except for tunnels that outlive the process and for connections whose final acknowledgements do not
+    /// arrive within `wait`.
     pub async fn leave(&self, wait: Duration) {
         let Left { tunnels, ends } = self.packet.leave(wait).await;
         if tunnels > 0 {
             tracing::info!(
-                "{tunnels} tunnels go on in the kernel; the next carrick looks after them, or `carrick clean` ends them"
+                "{tunnels} tunnels continue in the kernel; the next carrick takes them over, and `carrick clean` ends them"
             );
         }
         if ends > 0 {
             tracing::info!(
-                "{ends} connections have ended, and their peers have not acknowledged it; the programs of the engine \"packet\" stay for \
-                 them until the next carrick removes them, or `carrick clean`"
+                "{ends} connections have ended without their peers' acknowledgement; the programs of the engine \"packet\" stay loaded for \
+                 them until the next carrick or `carrick clean` removes them"
             );
         }
     }
@@ -298,48 +301,50 @@ impl Engines {
         text
     }
 
-    /// Says what else works on the packets.
+    /// Warns of other programs attached to the same interfaces.
     pub fn warn_of_foreign_programs(&self) {
         for foreign in self.packet.foreign_programs() {
-            tracing::warn!("the engine \"packet\" is not alone on {foreign}");
+            tracing::warn!(
+                "the engine \"packet\" shares an interface with another program: {foreign}"
+            );
         }
     }
 
-    /// Says why tunnels whose engine is chosen by carrick are not forwarded packet by packet, where the engine is loaded.
+    /// If the engine is loaded but cannot be used for `auto`, logs the reason.
     pub fn tell_obstacle(&self, plan: &Plan) {
         if let Some(obstacle) = self.packet.obstacle()
             && plan.has_engine_auto()
         {
             tracing::info!(
-                "tunnels and bodies with the engine \"auto\" are not forwarded packet by packet, because of {}: {}; `carrick doctor` says more",
+                "the engine \"auto\" will not use \"packet\" for tunnels and bodies, because of {}: {}; see `carrick doctor`",
                 obstacle.name,
                 obstacle.found
             );
         }
     }
 
-    /// Starts their threads, with the privileges that the process has now.
+    /// Starts the engines' notifier threads with the privileges that the process has now.
     pub fn start_notifier(&self) {
         self.socket.start_notifier();
         self.packet.start_notifier();
     }
 }
 
-/// Who asks for an engine.
+/// How the configuration asks for an engine.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Asked {
     Nobody,
-    /// Somebody who leaves the choice to carrick.
+    /// Through `auto`.
     ByTheWay,
     ByName,
 }
 
-/// What was told of engines that are not there, so that it is told once.
+/// What was logged about unusable engines, so that each reason is logged once.
 #[derive(Default)]
 pub struct Told([Option<String>; COUNT]);
 
 impl Told {
-    /// Says of each engine that is asked for and not there why that is, unless it was said already.
+    /// Logs why a requested engine is unusable, unless the same reason was logged before.
     pub fn tell(&mut self, plan: &Plan, features: &Features, advice: &str) {
         let asked = |by_name: bool, by_the_way: bool| match (by_name, by_the_way) {
             (true, _) => Asked::ByName,
@@ -347,7 +352,7 @@ impl Told {
             (false, false) => Asked::Nobody,
         };
         let asked = [
-            // What is chosen by the way is not missed.
+            // `auto` does not need this engine.
             asked(plan.wants_socket_engine(), false),
             asked(plan.wants_packet_engine(), plan.loads_packet_engine()),
         ];
@@ -360,11 +365,11 @@ impl Told {
                 let name = feature.name.trim_start_matches("engine ");
                 if asked == Asked::ByName {
                     tracing::warn!(
-                        "the engine \"{name}\" is not usable, because {because}; what asks for it goes through the process{advice}"
+                        "the engine \"{name}\" is not usable, because {because}; connections that ask for it are relayed by the process{advice}"
                     );
                 } else {
                     tracing::info!(
-                        "the engine \"{name}\" is not usable, because {because}; \"auto\" goes without it{advice}"
+                        "the engine \"{name}\" is not usable, because {because}; \"auto\" does not use it{advice}"
                     );
                 }
             }

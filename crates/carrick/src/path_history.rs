@@ -1,9 +1,9 @@
-//! What all workers have learned of pairs of networks: whether to split their connections. It lives as long as the process; a reload
-//! leaves it alone.
+//! Path history: what all workers have learned about pairs of networks, for deciding whether to split a connection. It lives as long as
+//! the process; a reload keeps it.
 //!
-//! Workers look and tell at the beginning and at the end of a connection, never while bytes move. Each pair belongs to one of several tables
-//! with a lock each, which is held for microseconds, and for as long as a page of admin copies one table.
-use crate::transparent::{self, KeeperLine};
+//! Workers read it when a connection begins and update it when it ends, never while bytes move. Pairs are spread over several tables, each
+//! with its own lock, held for microseconds, or while an admin page copies the table.
+use crate::transparent::{self, SupervisorPipe};
 use carrick_logic::split::{
     ClassTotal, Decision, FirstKnown, Gain, Outcome, PAIRS_MAX, Pair, PairView, Prefixes, Settings,
     SizeClass, Table,
@@ -13,10 +13,10 @@ use std::net::SocketAddr;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-/// A pair is left out for so long, before connections of it are looked at again.
+/// How long a pair is excluded from interception.
 const LEFT_OUT_FOR: Duration = Duration::from_secs(300);
 
-/// Tables: so that workers hardly ever wait for each other.
+/// Number of tables; enough that workers rarely contend for a lock.
 const TABLES: usize = 16;
 
 /// The tables of all pairs.
@@ -24,12 +24,12 @@ const TABLES: usize = 16;
 pub struct Learned {
     tables: [Mutex<Table>; TABLES],
     hashing: RandomState,
-    /// By which pairs are left out.
-    line: OnceLock<KeeperLine>,
+    /// Channel to the rule supervisor, which excludes pairs.
+    line: OnceLock<SupervisorPipe>,
 }
 
 impl Default for Learned {
-    /// Nothing.
+    /// Empty.
     fn default() -> Self {
         let settings = Settings {
             pairs_max: PAIRS_MAX / TABLES,
@@ -44,33 +44,33 @@ impl Default for Learned {
 }
 
 impl Learned {
-    /// What is to become of a connection.
+    /// Decides whether to split or join a connection.
     #[must_use]
     pub fn decide(&self, client: SocketAddr, server: SocketAddr, known: &FirstKnown) -> Decision {
         self.table(client, server).decide(client, server, known)
     }
 
-    /// Takes in how a connection went.
+    /// Records the outcome of a connection.
     pub fn learn(&self, outcome: &Outcome) {
         let mut table = self.table(outcome.client, outcome.server);
         table.learn(outcome, Instant::now());
     }
 
-    /// Pairs can be left out by this from now on. Only the first one counts.
-    pub fn set_line(&self, line: KeeperLine) {
+    /// Sets the channel for excluding pairs. Only the first call has an effect.
+    pub fn set_line(&self, line: SupervisorPipe) {
         let _ = self.line.set(line);
     }
 
-    /// Whether pairs can be left out of what transparent listeners intercept.
+    /// Whether pairs can be excluded from interception.
     #[must_use]
     pub fn can_leave_out(&self) -> bool {
         self.line.get().is_some()
     }
 
-    /// Leaves the pair of a connection out of what the listener on this port intercepts, for `LEFT_OUT_FOR`.
+    /// Excludes the connection's pair from interception by the listener on `port`, for `LEFT_OUT_FOR`.
     ///
     /// # Errors
-    /// Those of [`KeeperLine::leave_out`]; the pair is asked for again by one of its next connections.
+    /// See [`SupervisorPipe::leave_out`]. A later connection of the pair tries again.
     pub fn leave_out(
         &self,
         port: u16,
@@ -100,7 +100,7 @@ impl Learned {
         tables.flat_map(|table| lock(table).view(now)).collect()
     }
 
-    /// GoS of each class of sizes, within the pairs that have seen both ways; `None`: too little was seen.
+    /// GoS per size class, over pairs with both split and joined connections; `None`: too few samples.
     #[must_use]
     pub fn gains(&self) -> [(SizeClass, Option<Gain>); SizeClass::ALL.len()] {
         SizeClass::ALL.map(|class| {
@@ -112,7 +112,7 @@ impl Learned {
         })
     }
 
-    /// Pairs that are known, and pairs that had to leave for others.
+    /// The number of known pairs, and of evicted ones.
     #[must_use]
     pub fn counts(&self) -> (u64, u64) {
         let counts = self.tables.iter().map(|table| {
@@ -129,7 +129,7 @@ impl Learned {
     }
 }
 
-/// A panic while a table was changed may have left a pair half learned, which is no reason to stop.
+/// A panic during an update leaves at worst one inaccurate pair, so the poisoned lock is used on.
 fn lock(table: &Mutex<Table>) -> MutexGuard<'_, Table> {
     table.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,6 +1,6 @@
-//! What the process may do: who it is, how it gives up what only its start needs, and what a reload cannot have any more.
+//! Privileges: the identity of the process, dropping what only start-up needs, and what a reload can no longer do.
 //!
-//! Capabilities and users belong to threads. They are given up by the only one that starts others, so that all later ones have none.
+//! Capabilities and user IDs are per thread. The main thread drops them before it starts others, so that no later thread has any.
 mod account;
 pub mod sandbox;
 
@@ -15,32 +15,32 @@ use sandbox::Sandboxed;
 use std::io;
 use std::time::{Duration, Instant};
 
-/// Ports below this one need `CAP_NET_BIND_SERVICE`, unless the system says otherwise (`net.ipv4.ip_unprivileged_port_start`).
+/// Ports below this one need `CAP_NET_BIND_SERVICE`, unless `net.ipv4.ip_unprivileged_port_start` says otherwise.
 const UNPRIVILEGED_PORT_START: u16 = 1024;
 
-/// What loading the socket engine needs.
+/// Capabilities for loading the socket engine.
 pub const ENGINE: CapabilitySet = CapabilitySet::BPF
     .union(CapabilitySet::NET_ADMIN)
     .union(CapabilitySet::PERFMON);
 
-/// Why a file cannot be opened that a reload names.
-pub const OUT_OF_REACH: &str = "since its start carrick reaches no files but those in the folders that its configuration named then ([process] sandbox): others wait for a restart";
+/// Why a reload cannot open a file.
+pub const OUT_OF_REACH: &str = "the sandbox allows only files in folders that the configuration named at start ([process] sandbox); restart carrick to use others";
 
-/// How long threads of the engine's self-test may take to be gone.
+/// How long threads of the engine's self-test may take to exit.
 const ALONE_WAIT: Duration = Duration::from_secs(5);
 
-/// What root's user number and programs with a set-user-ID bit mean: nothing any more, for good.
+/// Securebits that take away the special meaning of user 0 and set-user-ID programs, irrevocably.
 const LOCKED: SecureBits = SecureBits::NO_ROOT
     .union(SecureBits::NO_ROOT_LOCKED)
     .union(SecureBits::NO_SETUID_FIXUP)
     .union(SecureBits::NO_SETUID_FIXUP_LOCKED)
     .union(SecureBits::KEEP_CAPS_LOCKED);
 
-/// The same for capabilities that programs would inherit.
+/// The same for ambient capabilities.
 const AMBIENT_LOCKED: SecureBits =
     SecureBits::NO_CAP_AMBIENT_RAISE.union(SecureBits::NO_CAP_AMBIENT_RAISE_LOCKED);
 
-/// Who the process is and what it may do.
+/// The identity and privileges of the process.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Standing {
     /// The user's name; its number if it has none.
@@ -49,21 +49,21 @@ pub struct Standing {
     pub uid: u32,
     /// The group's number.
     pub gid: u32,
-    /// The further groups.
+    /// Supplementary groups.
     pub groups: Vec<u32>,
     /// The permitted capabilities, such as `CAP_NET_BIND_SERVICE`.
     pub capabilities: Vec<String>,
-    /// Whether starting another program can give it none (`PR_SET_NO_NEW_PRIVS`).
+    /// Whether execve(2) can grant no privileges (`PR_SET_NO_NEW_PRIVS`).
     pub no_new_privileges: bool,
-    /// What the kernel keeps it from.
+    /// The sandbox.
     pub sandbox: Sandboxed,
 }
 
 impl Standing {
-    /// As the kernel has it for the calling thread. Looks the user's name up; may block on a directory service.
+    /// Reads it for the calling thread. Looks up the user's name, which may block on a directory service.
     ///
     /// # Errors
-    /// The kernel refused to say.
+    /// The kernel refused the query.
     pub fn read() -> io::Result<Self> {
         let uid = rustix::process::geteuid();
         Ok(Self {
@@ -91,17 +91,17 @@ impl std::fmt::Display for Standing {
     }
 }
 
-/// What the process gave up when it started.
+/// The privileges dropped at start.
 #[derive(Debug)]
 pub struct GivenUp {
     capabilities: CapabilitySet,
     changed_user: bool,
-    /// Who it is since then.
+    /// The identity since then.
     pub standing: Standing,
 }
 
 impl GivenUp {
-    /// Whether anything was.
+    /// Whether any privilege was dropped.
     #[must_use]
     pub fn is_something(&self) -> bool {
         self.changed_user || !self.capabilities.is_empty()
@@ -113,14 +113,14 @@ impl GivenUp {
         may_load_engine(self.capabilities)
     }
 
-    /// An error as the log shows it: what was refused for want of something that was given up says so.
+    /// The text of an error; if a dropped privilege is the reason, it says so.
     #[must_use]
     pub fn explain(&self, error: &io::Error) -> String {
         if error.kind() != io::ErrorKind::PermissionDenied {
             error.to_string()
         } else if self.is_something() {
             format!(
-                "{error}; carrick gave its privileges up when it started and goes on as {}: what needs them waits for a restart",
+                "{error}; carrick dropped its privileges at start and now runs as {}: restart it for changes that need them",
                 self.standing
             )
         } else if self.standing.sandbox.files.in_force {
@@ -131,17 +131,17 @@ impl GivenUp {
     }
 }
 
-/// Becomes the plan's user, if it names one, and gives up every capability but `CAP_NET_BIND_SERVICE` if the plan has a
-/// port that needs it, or connections are to have clients' ports, and `CAP_NET_RAW` if connections are to have clients' addresses or a mark; for this process, and for whatever it
-/// could start. To be called when everything that needs privileges is open, or in the hands of a thread that ends soon, and before other threads
-/// are started: it is for the calling thread, and for those that it starts.
+/// Becomes the plan's user, if it names one, and drops every capability except `CAP_NET_BIND_SERVICE`, if the plan has a privileged port or
+/// uses clients' ports, and `CAP_NET_RAW`, if connections use clients' addresses or a mark. Holds for the calling thread and the threads
+/// and programs that it starts, so call it before starting threads, when everything that needs privileges is open or belongs to a
+/// short-lived thread.
 ///
 /// # Errors
-/// It cannot be done; says which call failed and what to do. The process should end then: it may have done a part.
+/// A call failed; says which and what to do. A part may have been done, so the process should exit.
 pub fn give_up(plan: &Plan) -> io::Result<GivenUp> {
     let had = capabilities(None)?;
     let mut kept = CapabilitySet::empty();
-    // Ports of clients, too: some servers (of NFS, say) let in nobody who has no privileged one.
+    // Clients' ports, too: some servers, such as NFS, require a privileged source port.
     if plan.has_port_below(unprivileged_port_start()) || plan.keeps_client_ports() {
         kept |= had.permitted & CapabilitySet::NET_BIND_SERVICE;
     }
@@ -149,7 +149,7 @@ pub fn give_up(plan: &Plan) -> io::Result<GivenUp> {
         .interceptions()
         .any(|one| one.keeps_client || one.local.is_some())
     {
-        // For each connection that is to have another machine's address (ip(7), `IP_TRANSPARENT`), or carrick's mark (socket(7), `SO_MARK`).
+        // For each connection with another machine's address (ip(7), `IP_TRANSPARENT`) or carrick's mark (socket(7), `SO_MARK`).
         kept |= had.permitted & CapabilitySet::NET_RAW;
     }
     let changed_user = reduce(plan.account.as_ref(), had, kept, CapabilitySet::empty())?;
@@ -160,11 +160,10 @@ pub fn give_up(plan: &Plan) -> io::Result<GivenUp> {
     })
 }
 
-/// Becomes another user, if one is named, and gives up every capability but `kept`, which programs that are started from now on
-/// have as well. While there is one thread only.
+/// Becomes the user, if one is named, and drops every capability but `kept`, which child programs inherit. Requires a single thread.
 ///
 /// # Errors
-/// As [`give_up`]; and if `kept` is not there.
+/// See [`give_up`]; or the process does not have `kept`.
 pub fn keep_only(account: Option<&Account>, kept: CapabilitySet) -> io::Result<()> {
     let had = capabilities(None)?;
     reduce(account, had, kept, kept)?;
@@ -178,7 +177,7 @@ pub fn keep_only(account: Option<&Account>, kept: CapabilitySet) -> io::Result<(
     Ok(())
 }
 
-/// Whether the user is another one now. `inherited` is of `kept`.
+/// Whether the user changed. `inherited` is a subset of `kept`.
 fn reduce(
     account: Option<&Account>,
     had: CapabilitySets,
@@ -212,15 +211,15 @@ fn reduce(
     }
     if capabilities(None)? != wanted {
         return Err(io::Error::other(
-            "privileges were to be given up and are there still",
+            "the process still has privileges that it dropped",
         ));
     }
     Ok(changed_user)
 }
 
-/// Empties the bounding set, but for `inherited`, and locks root's ways to capabilities. More than is needed, as no program can
-/// be started that has more than this one has; so what is not possible here (some containers) does no harm. Whether the locks are
-/// set, with which capabilities outlive a change of the user.
+/// Empties the bounding set except for `inherited`, and sets the securebits. Only a second line of defence, since no program can be started
+/// with more than this one has; so failure (in some containers) is harmless. Returns whether the securebits are set, under which
+/// capabilities survive a change of user.
 fn lock(inherited: CapabilitySet) -> bool {
     // The kernel refuses the first number that it does not know.
     let _ = (0..u64::BITS)
@@ -235,19 +234,19 @@ fn lock(inherited: CapabilitySet) -> bool {
     capabilities_secure_bits().is_ok_and(|bits| set_capabilities_secure_bits(bits | locked).is_ok())
 }
 
-/// Waits until this is the only thread: others may be about to end.
+/// Waits until this is the only thread, as others may be about to exit.
 ///
 /// # Errors
-/// There are others, which would keep their privileges.
+/// Other threads exist; they would keep their privileges.
 pub fn wait_until_alone() -> io::Result<()> {
     let give_up_at = Instant::now() + ALONE_WAIT;
-    // Without /proc it cannot be seen; nothing is started before this by design.
+    // Without /proc the check is impossible; by design no thread has been started yet.
     while let Ok(threads) = std::fs::read_dir("/proc/self/task") {
         match threads.count() {
             0 | 1 => break,
             count if Instant::now() >= give_up_at => {
                 return Err(io::Error::other(format!(
-                    "{count} threads run that would keep their privileges; this is a mistake in carrick, please report it"
+                    "{count} threads would keep their privileges; this is a bug in carrick, please report it"
                 )));
             }
             _ => std::thread::sleep(Duration::from_millis(1)),
@@ -261,19 +260,19 @@ fn failed(call: &str, error: rustix::io::Errno) -> io::Error {
     io::Error::new(
         error.kind(),
         format!(
-            "carrick cannot give up its privileges: {call}: {error} (does a filter of system calls forbid it, such as SystemCallFilter= of systemd?)"
+            "carrick cannot drop its privileges: {call}: {error} (does a seccomp filter forbid it, such as systemd's SystemCallFilter=?)"
         ),
     )
 }
 
-/// Whether these suffice to load the socket engine.
+/// Whether these capabilities suffice to load the socket engine.
 #[must_use]
 pub fn may_load_engine(has: CapabilitySet) -> bool {
-    // CAP_SYS_ADMIN stands for the two newer ones (capabilities(7)).
+    // CAP_SYS_ADMIN includes the two newer ones (capabilities(7)).
     has.contains(ENGINE) || has.contains(CapabilitySet::SYS_ADMIN | CapabilitySet::NET_ADMIN)
 }
 
-/// The first port that needs no privilege.
+/// The first unprivileged port.
 #[must_use]
 pub fn unprivileged_port_start() -> u16 {
     std::fs::read_to_string("/proc/sys/net/ipv4/ip_unprivileged_port_start")

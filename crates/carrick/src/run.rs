@@ -1,7 +1,7 @@
 //! `carrick run`: starts everything in order, follows signals, and ends cleanly.
 //!
-//! Order: configuration; what may need privileges (admin address, listening sockets, rules); a thread that loads the kernel's engines; giving up
-//! privileges; log and threads. What can fail fails before a client is let in; the engines are loaded beside the first clients.
+//! Order: configuration; whatever may need privileges (admin address, listening sockets, rules); a thread that loads the kernel engines;
+//! dropping privileges; log and threads. Everything that can fail is done before a client is accepted, except the engines, which load meanwhile.
 mod banner;
 mod descriptors;
 mod loading;
@@ -41,31 +41,31 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// How long the end waits for workers after a second signal.
+/// How long shutdown waits for the workers after a second signal.
 const CUT_OFF_WAIT: Duration = worker::CUT_OFF_MAX.saturating_add(Duration::from_millis(500));
 
-/// How long the end waits for peers to acknowledge the ends of connections that the kernel has relayed. One lost packet is sent again
-/// within this time, and two.
+/// How long shutdown waits for peers to acknowledge the end of connections that the kernel forwarded: enough for one or two
+/// retransmissions.
 const ENDS_WAIT: Duration = Duration::from_secs(2);
 
-/// How long a reload waits for workers that do not answer. They follow when they can.
+/// How long a reload waits for workers to apply it. A slower worker applies it later.
 const FOLLOW_MAX: Duration = Duration::from_secs(10);
 
-/// How often the service manager is told how far a drain is.
+/// How often the service manager's status shows the progress of a drain.
 const PROGRESS_EVERY: Duration = Duration::from_secs(1);
 
-/// Why a run could not start or ended.
+/// Why the process could not start, or failed.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// The configuration has errors.
     #[error("{0}")]
     Configuration(#[from] config::Rejected),
-    /// The system refused something; the message says what and what to do.
+    /// A system call failed; the message says what to do.
     #[error("{0}")]
     System(#[from] io::Error),
 }
 
-/// A running carrick, as its main thread sees it.
+/// A running carrick, as seen by its main thread.
 struct Program {
     source: Option<PathBuf>,
     state: Arc<ControlState>,
@@ -75,20 +75,20 @@ struct Program {
     orders: watch::Sender<Orders>,
     workers: Vec<JoinHandle<()>>,
     engines: Engines,
-    /// Until the kernel's engines are loaded, or known not to be usable.
+    /// `Some` until the kernel engines are loaded or have failed to load.
     loading: Option<Loading>,
-    /// What the banner says, but for the engines.
+    /// The banner, without the engines.
     banner: banner::Banner,
     told: Told,
     given_up: GivenUp,
-    /// Of transparent listeners.
+    /// Rules of transparent listeners.
     rules: Option<Rules>,
 }
 
 /// Runs until a signal ends it.
 ///
 /// # Errors
-/// See [`RunError`]; nothing is left running.
+/// See [`RunError`]; everything is stopped by then.
 pub fn run(source: Option<PathBuf>) -> Result<(), RunError> {
     let loaded = config::load(source.as_deref()).map_err(RunError::Configuration)?;
     log_problems(&loaded.problems);
@@ -100,7 +100,7 @@ pub fn run(source: Option<PathBuf>) -> Result<(), RunError> {
         .build()?;
     let manager = ServiceManager::of_environment();
     runtime.block_on(async {
-        // Before anything else, so that no signal finds the program without an answer.
+        // First, so that no signal takes its default action.
         let mut signals = Signals::catch()?;
         let mut program = Program::start(source, plan)
             .inspect_err(|error| manager.status(&format!("Not started: {error}")))?;
@@ -123,13 +123,13 @@ impl Program {
             given_up,
             disk,
         } = Opened::open(&plan, source.as_deref())?;
-        // From here on everything is as it will be at a reload.
+        // From here on, what also happens at a reload.
         tell_of_sandbox(&plan, &given_up.standing.sandbox);
         if given_up.is_something() || given_up.standing.sandbox.files.in_force {
             tell_reload_trouble(source.as_deref(), &given_up);
         }
         let mut features = probe_but_socket();
-        features.splice(2..2, Engines::not_loaded("it is being loaded"));
+        features.splice(2..2, Engines::not_loaded("still loading"));
         let upstreams = UpstreamState::for_plan(&plan.upstreams, &[]);
         let metrics: Vec<Arc<WorkerMetrics>> = (0..plan.workers).map(|_| Arc::default()).collect();
         let running = Running {
@@ -191,10 +191,12 @@ impl Program {
         }
         drop(started);
         for _ in &workers {
-            // Each says how it began; a thread that ends without a word has panicked.
-            starts
-                .recv()
-                .unwrap_or_else(|_| Err(io::Error::other("a worker did not start")))?;
+            // Each worker reports how it started; a thread that ends without a report has panicked.
+            starts.recv().unwrap_or_else(|_| {
+                Err(io::Error::other(
+                    "a worker thread panicked at start; please report it",
+                ))
+            })?;
         }
         Ok(Self {
             source,
@@ -213,7 +215,7 @@ impl Program {
         })
     }
 
-    /// Waits for the kernel's engines, if they are still being loaded, and lets clients have them.
+    /// Waits for the engines if they are still loading, then makes them available to clients.
     async fn finish_loading(&mut self, manager: &ServiceManager, watch: &mut Watch) {
         if let Some(loading) = &mut self.loading {
             let features = loading.features().await;
@@ -221,7 +223,7 @@ impl Program {
         }
     }
 
-    /// The kernel's engines are loaded, as far as they can be: says so once all workers know.
+    /// The engines are loaded or have failed to load: logs which, once all workers know.
     async fn take_engines(
         &mut self,
         features: &Features,
@@ -249,15 +251,15 @@ impl Program {
             });
             self.orders.send_modify(|orders| orders.live = live);
             if let Err(why) = self.followed(manager, watch).await {
-                tracing::warn!("not all workers have the engines yet: {why}");
+                tracing::warn!("some workers do not use the engines yet: {why}");
             }
         }
-        // The banner is for people; where nobody reads it, nothing is lost.
+        // Nothing is lost if the banner cannot be written.
         let banner = self.banner.text(&self.state.engines.load());
         let _ = io::stderr().write_all(banner.as_bytes());
     }
 
-    /// The threads without which carrick does not do its work.
+    /// The threads that the watchdog checks.
     fn threads(&self) -> Vec<(String, Arc<Liveness>)> {
         let workers = (0..).zip(&self.state.workers);
         let workers =
@@ -271,7 +273,7 @@ impl Program {
             .collect()
     }
 
-    /// Obeys signals until one asks for the end.
+    /// Handles signals until one asks to shut down.
     async fn serve(&mut self, signals: &mut Signals, manager: &ServiceManager, watch: &mut Watch) {
         manager.ready("Serving");
         loop {
@@ -286,7 +288,7 @@ impl Program {
                     continue;
                 }
             };
-            // What reads, changes or ends the engines finds them whole.
+            // Whatever uses the engines must find them loaded.
             self.finish_loading(manager, watch).await;
             match order {
                 SignalOrder::Drain => return,
@@ -309,13 +311,13 @@ impl Program {
                             tracing::error!("{error}");
                             manager.ready(&match error {
                                 NotReloaded::Refused(why) => format!(
-                                    "Serving with the configuration as it was before the last reload: {why}"
+                                    "The last reload failed; the previous configuration stays in force: {why}"
                                 ),
                                 NotReloaded::InPart(_) => format!("Serving, but {error}"),
                             });
                         }
                     }
-                    // Last: whoever waits for this finds the service manager told.
+                    // Last: a caller who sees the result must find the service manager already notified.
                     self.state.reloaded(result);
                 }
             }
@@ -325,7 +327,7 @@ impl Program {
     fn reload(&mut self) -> Result<(), String> {
         let loaded = config::load(self.source.as_deref()).map_err(|rejected| {
             let why = rejected.to_string();
-            // Of files that cannot be read, the problems have the kernel's words only.
+            // For unreadable files, the problem has only the kernel's message.
             let is_out_of_reach = self.given_up.standing.sandbox.files.in_force
                 && why.contains(&rustix::io::Errno::ACCESS.to_string());
             if is_out_of_reach {
@@ -339,7 +341,7 @@ impl Program {
         let mut plan = loaded.plan;
         if plan.workers != before.plan.workers {
             tracing::warn!(
-                "[workers] count changes only with a restart; {} go on",
+                "a changed [workers] count takes effect only after a restart; {} workers continue",
                 before.plan.workers
             );
             plan.workers = before.plan.workers;
@@ -348,7 +350,7 @@ impl Program {
         let at_start = |limits: &Limits| (limits.pipes, limits.splices, limits.dns_cache);
         if at_start(&plan.limits) != at_start(&before.plan.limits) {
             tracing::warn!(
-                "[limits] pipes, splices and dns_cache reach the workers only with a restart"
+                "changed [limits] pipes, splices and dns_cache take effect only after a restart"
             );
         }
         let process = |plan: &Plan| {
@@ -361,7 +363,7 @@ impl Program {
         };
         if process(&plan) != process(&before.plan) {
             tracing::warn!(
-                "[process] changes only with a restart; carrick goes on as {}",
+                "a changed [process] takes effect only after a restart; carrick continues to run as {}",
                 self.given_up.standing
             );
             plan.account.clone_from(&before.plan.account);
@@ -371,11 +373,11 @@ impl Program {
         }
         if plan.keep_store(&before.plan) {
             tracing::warn!(
-                "[cache] memory, objects, object_max and disk, and whether there is a cache, change only with a restart"
+                "adding or removing [cache], and changed memory, objects, object_max and disk in it, take effect only after a restart"
             );
         }
         transparent::check_reload(&before.plan, &plan)?;
-        // A new address that cannot be bound must not cost the ones that work.
+        // If a new address cannot be bound, the existing ones stay.
         for listener in &plan.listeners {
             if !before
                 .plan
@@ -386,10 +388,10 @@ impl Program {
                 listen::bind(listener).map_err(|error| self.given_up.explain(&error))?;
             }
         }
-        // The workers share it: from now on it is there for them, if it can be had.
+        // Workers share the engines, so one that can be loaded is available to them at once.
         let features = self.engines.load(&plan);
         let advice = if self.given_up.has_engine() {
-            "; carrick gave up the privileges for it when it started, and gets them back by a restart"
+            "; carrick dropped the privileges for it at start, and needs a restart to have them"
         } else {
             ""
         };
@@ -401,7 +403,7 @@ impl Program {
             plan: Arc::clone(&plan),
             upstreams: upstreams.clone(),
         };
-        // Last comes what cannot fail, so that a failure leaves everything as it was.
+        // Last, what cannot fail, so that a failure changes nothing.
         let log = LogThread::prepare(&plan.log, plan.limits.log_queue)
             .map_err(|error| self.given_up.explain(&error))?;
         let (classes, interval) = self.engines.pacing.settings();
@@ -409,7 +411,7 @@ impl Program {
             .pace(&plan.pace)
             .map_err(|error| format!("[pace]: {error}"))?;
         if let Err(error) = self.control.apply(running) {
-            // There was room for them a moment ago.
+            // Admission had room just before.
             let _ = self.engines.pace(&PacePlan { interval, classes });
             return Err(self.given_up.explain(&error));
         }
@@ -433,7 +435,7 @@ impl Program {
         Ok(())
     }
 
-    /// Waits until the workers have taken up the plan in force.
+    /// Waits until the workers use the plan in force.
     async fn followed(&self, manager: &ServiceManager, watch: &mut Watch) -> Result<(), String> {
         let live = Arc::clone(&self.orders.borrow().live);
         let mut all = pin!(tokio::time::timeout(FOLLOW_MAX, live.followers.all()));
@@ -445,29 +447,29 @@ impl Program {
         }
     }
 
-    /// How far a drain is.
+    /// The status line of a drain.
     fn progress(&self) -> String {
         let open = self.state.sum(|worker| {
             let accepted = worker.connections_accepted.get();
             accepted.saturating_sub(worker.connections_closed.get())
         });
-        format!("Draining: {open} connections of clients are left")
+        format!("Draining: {open} client connections left")
     }
 
-    /// Drains the workers; a second signal ends at once.
+    /// Drains the workers; a second signal ends them at once.
     async fn end(mut self, signals: &mut Signals, manager: &ServiceManager, watch: &mut Watch) {
         let drain = self.orders.borrow().live.plan.timeouts.drain;
         self.state.set_draining();
         self.orders.send_modify(|orders| orders.draining = true);
-        // Whoever hears of it may start the next carrick, or ask admin.
-        tracing::info!("draining: finishing what is under way");
+        // Logged once the drain has begun, since a reader of this line may start the next carrick or query admin.
+        tracing::info!("draining: open connections may finish; a second signal ends them at once");
         manager.stopping(drain, &self.progress());
         let workers = std::mem::take(&mut self.workers);
         let (done, finished) = tokio::sync::oneshot::channel();
         std::thread::spawn(move || {
             for worker in workers {
                 if worker.join().is_err() {
-                    tracing::error!("a worker has panicked");
+                    tracing::error!("a worker thread panicked; please report it");
                 }
             }
             let _ = done.send(());
@@ -482,19 +484,19 @@ impl Program {
                 _ = ticks.tick() => manager.status(&self.progress()),
                 order = signals.next() => match order {
                     SignalOrder::Drain => {
-                        tracing::warn!("second signal: ending at once");
+                        tracing::warn!("second signal: closing all connections now");
                         self.orders.send_modify(|orders| orders.cut_off = true);
                         let _ = tokio::time::timeout(CUT_OFF_WAIT, &mut finished).await;
                         ends_wait = Duration::ZERO;
                         break;
                     }
                     SignalOrder::ReopenLogs => self.log.reopen(),
-                    SignalOrder::Reload => tracing::warn!("draining: the configuration is not read again"),
+                    SignalOrder::Reload => tracing::warn!("ignoring SIGHUP: carrick is draining and does not reload its configuration"),
                 },
             }
         }
         manager.status("Ending");
-        // Connections that stand need the rules to their end.
+        // Open connections need the rules until they end.
         drop(self.rules.take());
         let cache = self.state.cache.as_ref();
         if let Some(disk) = cache.and_then(|cache| cache.store.disk()) {
@@ -507,7 +509,7 @@ impl Program {
     }
 }
 
-/// What the engines that are being loaded can do, once they are; never, if none is. May be given up and called again.
+/// Resolves to the usable features when loading has finished; never, if nothing is loading. Cancel-safe.
 async fn loaded(loading: &mut Option<Loading>) -> Features {
     match loading {
         Some(loading) => loading.features().await,
@@ -515,17 +517,17 @@ async fn loaded(loading: &mut Option<Loading>) -> Features {
     }
 }
 
-/// Says, while somebody looks, that a reload would fail for want of what was given up: a file that only root may read, say.
+/// Warns at start if a reload would fail for lack of dropped privileges, such as access to a file of root's.
 fn tell_reload_trouble(source: Option<&Path>, given_up: &GivenUp) {
     if let Err(rejected) = config::load(source) {
         tracing::warn!(
-            "carrick goes on as {}, and could not read its configuration again: a reload will fail with this: {rejected}",
+            "carrick now runs as {} and can no longer read its configuration, so a reload will fail: {rejected}",
             given_up.standing
         );
     }
 }
 
-/// Says what of the sandbox is missing.
+/// Logs which parts of the sandbox are unavailable.
 fn tell_of_sandbox(plan: &Plan, sandboxed: &Sandboxed) {
     let is_whole = sandboxed.files.in_force && sandboxed.calls.in_force;
     if plan.sandbox == Sandbox::Auto && !is_whole {
@@ -533,7 +535,7 @@ fn tell_of_sandbox(plan: &Plan, sandboxed: &Sandboxed) {
     }
 }
 
-/// As severe as `carrick check` says it.
+/// Logs problems at the severity that `carrick check` gives them.
 fn log_problems(problems: &[Problem]) {
     for problem in problems {
         match problem.severity {
@@ -544,7 +546,7 @@ fn log_problems(problems: &[Problem]) {
     }
 }
 
-/// Starts a worker's thread, which says by `started` whether it could begin.
+/// Starts a worker's thread, which reports through `started` whether it could begin.
 fn start_worker(
     parts: WorkerParts,
     started: mpsc::Sender<io::Result<()>>,
@@ -553,7 +555,7 @@ fn start_worker(
     std::thread::Builder::new()
         .name(format!("worker-{number}"))
         .spawn(move || {
-            // Nobody listens any more only if another worker has failed.
+            // The receiver is gone only if another worker has failed.
             let begun = || {
                 let _ = started.send(Ok(()));
             };

@@ -1,5 +1,5 @@
-//! What the service manager is told, and how it knows that carrick lives: the protocol of sd_notify(3), over a socket that is opened at the
-//! start and needs nothing afterwards.
+//! Notifications to the service manager, and its watchdog: the sd_notify(3) protocol, over a socket opened at start that needs no
+//! privilege afterwards.
 use crate::telemetry::metrics::Liveness;
 use rustix::time::{ClockId, clock_gettime};
 use std::env;
@@ -12,25 +12,25 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
-/// What the service manager says by the environment. No other program that carrick starts is to have these.
+/// Environment variables set by the service manager. Child processes must not inherit them.
 pub const VARIABLES: [&str; 3] = [SOCKET, WATCHDOG_USEC, WATCHDOG_PID];
 const SOCKET: &str = "NOTIFY_SOCKET";
 const WATCHDOG_USEC: &str = "WATCHDOG_USEC";
 const WATCHDOG_PID: &str = "WATCHDOG_PID";
 
-/// How long the service manager may take to make room for a message.
+/// How long a send may block when the service manager's queue is full.
 const SEND_WAIT: Duration = Duration::from_secs(2);
 
-/// A thread that has not shown itself for so long is taken for dead, however short the watchdog's time is.
+/// A thread that shows no activity for this long counts as dead, even if the watchdog's interval is shorter.
 const SILENCE_MIN: Duration = Duration::from_secs(5);
 
-/// What more than the drain the end may take.
+/// How much longer than the drain the shutdown may take.
 const END_MAX: Duration = Duration::from_secs(15);
 
 /// The longest status, in bytes.
 const STATUS_BYTES_MAX: usize = 400;
 
-/// The service manager that has started this process; there may be none.
+/// The service manager that started this process, if any.
 #[derive(Debug)]
 pub struct ServiceManager {
     socket: Option<UnixDatagram>,
@@ -38,7 +38,7 @@ pub struct ServiceManager {
 }
 
 impl ServiceManager {
-    /// The one that the environment tells of.
+    /// The manager named by the environment.
     #[must_use]
     pub fn of_environment() -> Self {
         let watchdog = watchdog_of(
@@ -53,7 +53,7 @@ impl ServiceManager {
             Ok(socket) => Some(socket),
             Err(error) => {
                 tracing::warn!(
-                    "the service manager cannot be told anything: {SOCKET}={}: {error}",
+                    "cannot notify the service manager at {SOCKET}={}: {error}",
                     name.display()
                 );
                 None
@@ -65,12 +65,12 @@ impl ServiceManager {
         }
     }
 
-    /// Clients are let in.
+    /// Start-up is complete: clients are accepted.
     pub fn ready(&self, status: &str) {
         self.tell(&format!("READY=1\nSTATUS={}", line(status)));
     }
 
-    /// The configuration is being read again. [`ready`](Self::ready) ends that, whatever came of it.
+    /// A reload has begun. [`ready`](Self::ready) ends it, whether it succeeded or not.
     pub fn reloading(&self) {
         let now = clock_gettime(ClockId::Monotonic);
         let now = Duration::new(
@@ -83,7 +83,7 @@ impl ServiceManager {
         ));
     }
 
-    /// The drain begins, and takes at most so long.
+    /// The drain begins and takes at most `drain`.
     pub fn stopping(&self, drain: Duration, status: &str) {
         self.tell(&format!(
             "STOPPING=1\nEXTEND_TIMEOUT_USEC={}\nSTATUS={}",
@@ -92,17 +92,17 @@ impl ServiceManager {
         ));
     }
 
-    /// In a line, for people.
+    /// Sets the one-line status that `systemctl status` shows.
     pub fn status(&self, status: &str) {
         self.tell(&format!("STATUS={}", line(status)));
     }
 
-    /// Sees to it that the service manager hears of the threads, if it wants to. Needs a runtime.
+    /// Starts the watchdog, if the service manager asks for one. Must be called within a runtime.
     #[must_use]
     pub fn watch(&self, threads: Vec<(String, Arc<Liveness>)>) -> Watch {
         let now = Instant::now();
         Watch {
-            // Twice in the time, as sd_watchdog_enabled(3) advises.
+            // Twice per interval, as sd_watchdog_enabled(3) advises.
             ticks: self.watchdog.map(|time| {
                 let mut ticks = interval(time / 2);
                 ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -125,12 +125,12 @@ impl ServiceManager {
         if let Some(socket) = &self.socket
             && let Err(error) = socket.send(message.as_bytes())
         {
-            tracing::debug!("telling the service manager {message:?}: {error}");
+            tracing::debug!("cannot send {message:?} to the service manager: {error}");
         }
     }
 }
 
-/// Which threads live.
+/// Watches whether threads are alive.
 #[derive(Debug)]
 pub struct Watch {
     ticks: Option<Interval>,
@@ -143,12 +143,12 @@ struct Watched {
     name: String,
     liveness: Arc<Liveness>,
     rounds: u64,
-    /// When it was seen to make a round.
+    /// When it last showed activity.
     seen: Instant,
 }
 
 impl Watch {
-    /// Returns when it is time to look after the threads; never, if nobody wants to know.
+    /// Returns when the next check is due; never, without a watchdog.
     pub async fn due(&mut self) {
         match &mut self.ticks {
             Some(ticks) => {
@@ -158,21 +158,21 @@ impl Watch {
         }
     }
 
-    /// Tells the service manager that carrick lives, unless one of its threads does not.
+    /// Resets the service manager's watchdog, unless a thread is stuck.
     pub fn tell(&mut self, manager: &ServiceManager) {
         let silent = self.silent(Instant::now());
         if silent.is_empty() {
             manager.tell("WATCHDOG=1");
         } else {
             tracing::error!(
-                "no sign of life from {} for {:?}: the service manager is not told that carrick lives",
+                "no activity from {} for {:?}: the service manager's watchdog is not reset, so it will restart carrick",
                 silent.join(", "),
                 self.silence_max
             );
         }
     }
 
-    /// The names of threads that make no rounds any more.
+    /// The names of stuck threads.
     fn silent(&mut self, now: Instant) -> Vec<&str> {
         let silence_max = self.silence_max;
         let looked_at = self.threads.iter_mut().filter_map(|thread| {
@@ -194,7 +194,7 @@ fn connect(name: &OsStr) -> io::Result<UnixDatagram> {
         _ => {
             return Err(io::Error::new(
                 io::ErrorKind::Unsupported,
-                "only sockets of the file system and abstract ones (`@`) are understood",
+                "only paths and abstract sockets (`@`) are supported",
             ));
         }
     };
@@ -204,7 +204,7 @@ fn connect(name: &OsStr) -> io::Result<UnixDatagram> {
     Ok(socket)
 }
 
-/// How often the service manager wants to hear of this process (sd_watchdog_enabled(3)).
+/// The watchdog's interval, if it is meant for this process (sd_watchdog_enabled(3)).
 fn watchdog_of(usec: Option<&str>, pid: Option<&str>) -> Option<Duration> {
     if pid.is_some_and(|pid| pid.parse() != Ok(std::process::id())) {
         return None;
@@ -213,7 +213,7 @@ fn watchdog_of(usec: Option<&str>, pid: Option<&str>) -> Option<Duration> {
     Some(Duration::from_micros(usec))
 }
 
-/// The first line of a text, not too long.
+/// The first line of a text, shortened to the limit.
 fn line(text: &str) -> &str {
     let line = text.lines().next().unwrap_or_default();
     &line[..line.floor_char_boundary(STATUS_BYTES_MAX)]

@@ -130,7 +130,7 @@ impl CachePeer {
                 state.health.failed(now);
                 if !std::mem::replace(&mut state.is_left_out, true) {
                     tracing::warn!(
-                        "the cache peer {} is left out for a while: {why}",
+                        "the cache peer {} failed and is not used for a while: {why}",
                         self.label
                     );
                 }

@@ -1,4 +1,4 @@
-//! Asking the admin of a running carrick, for commands.
+//! Queries the admin interface of a running carrick.
 use super::check::report;
 use crate::cli::args::{AdminArgs, FAILED, FINE, WRONG};
 use crate::config;
@@ -19,11 +19,11 @@ pub enum Failed {
     Because(String),
 }
 
-/// Prints what there is to show, or why there is nothing; the exit code.
+/// Prints the result or the reason for its absence; returns the exit code.
 pub fn finish(result: Result<String, Failed>) -> ExitCode {
     match result {
         Ok(text) => {
-            // Where nobody reads, nothing is lost.
+            // A closed standard output is no error.
             let _ = anstream::stdout().lock().write_all(text.as_bytes());
             ExitCode::from(FINE)
         }
@@ -50,7 +50,7 @@ pub fn ask(arguments: &AdminArgs, request: &str) -> Result<String, Failed> {
 pub fn ask_at(address: SocketAddr, request: &str, patience: Duration) -> Result<String, Failed> {
     let answer = exchange(address, request, patience).map_err(|error| {
         Failed::Because(format!(
-            "cannot ask admin at {address}: {error}; does carrick run, with this address as `[admin] listen`?"
+            "cannot ask admin at {address}: {error}; is carrick running with this address as `[admin] listen`?"
         ))
     })?;
     let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
@@ -103,7 +103,7 @@ pub fn address(arguments: &AdminArgs) -> Result<SocketAddr, Failed> {
 /// It is something else.
 pub fn parsed<T: serde::de::DeserializeOwned>(json: &str) -> Result<T, Failed> {
     serde_json::from_str(json)
-        .map_err(|error| Failed::Because(format!("admin's answer is not understood: {error}")))
+        .map_err(|error| Failed::Because(format!("cannot parse admin's answer: {error}")))
 }
 
 /// As a value in a query.

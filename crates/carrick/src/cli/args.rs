@@ -45,13 +45,13 @@ pub enum Command {
     /// Run the proxy, until SIGINT or SIGTERM.
     #[command(
         long_about = "Run the proxy, until SIGINT or SIGTERM.\n\n\
-            SIGTERM and SIGINT: stop listening, finish what is under way (up to `timeouts.drain`), end.\n\
-            SIGHUP: read the configuration again; if it is wrong, say why and go on with the old one.\n\
+            SIGTERM and SIGINT: stop listening, let open connections finish (up to `timeouts.drain`), exit.\n\
+            SIGHUP: reload the configuration; if it is invalid, log why and keep the old one.\n\
             SIGUSR1: reopen the access log.\n\n\
             Messages go to standard error. The environment variable CARRICK_LOG chooses which: error, warn, info (the default), debug, trace, \
             or by part of the program, such as carrick=debug,info.\n\n\
-            Once it listens it becomes the user of [process], if root started it and the configuration names one, and gives up \
-            every capability that it does not need any more.",
+            Once it listens it becomes the user of [process], if root started it and the configuration names one, and drops \
+            every capability that it no longer needs.",
         after_help = "Examples:\n  \
             carrick run\n  \
             carrick run -c /etc/carrick/carrick.toml"
@@ -59,10 +59,10 @@ pub enum Command {
     Run(RunArgs),
     /// Check a configuration file, and show everything that is wrong with it.
     #[command(
-        long_about = "Check a configuration file, and show everything that is wrong with it, each with file, line, the offending text, and what would be right.\n\n\
-            Errors keep carrick from running. Warnings (a route that can never match, an upstream that nothing uses) do not, and fail the check \
-            only with --strict. Notes are only worth knowing.",
-        after_help = "Exit codes: 0 carrick can run with it, 2 it cannot; with --strict also 2 for warnings.\n\n\
+        long_about = "Check a configuration file, and show everything that is wrong with it, each with file, line, the offending text, and a correction.\n\n\
+            Errors keep carrick from running. Warnings (a route that can never match, an upstream that nothing uses) do not; they fail the check \
+            only with --strict. Notes are for information.",
+        after_help = "Exit codes: 0 valid, 2 invalid; with --strict also 2 for warnings.\n\n\
             Examples:\n  \
             carrick check -c carrick.toml && systemctl reload carrick\n  \
             carrick check --strict -c carrick.toml   before a change is accepted"
@@ -70,12 +70,12 @@ pub enum Command {
     Check(CheckArgs),
     /// Show what this machine can do: engines, kernel features, limits.
     Doctor(PinsArgs),
-    /// Have a running carrick read its configuration again, and say whether it does.
+    /// Have a running carrick reload its configuration, and report the result.
     #[command(
-        long_about = "Have a running carrick read its configuration again, and say whether it does.\n\n\
-            The file is checked first: what is wrong with it is shown, and the running carrick hears nothing of it. Otherwise carrick gets \
-            SIGHUP, and admin is asked what came of that. Without admin the outcome stands in its log.",
-        after_help = "Exit codes: 0 it goes by the file now, 1 it goes on as before, 2 the file is wrong.\n\n\
+        long_about = "Have a running carrick reload its configuration, and report the result.\n\n\
+            The file is checked first: if it is invalid, its errors are shown and no reload happens. Otherwise carrick gets \
+            SIGHUP, and admin is asked for the result. Without admin, the result is in carrick's log.",
+        after_help = "Exit codes: 0 the new configuration is in force, 1 the old one stays in force, 2 the file is invalid.\n\n\
             Examples:\n  \
             carrick reload -c /etc/carrick/carrick.toml\n  \
             carrick reload -c /etc/carrick/carrick.toml --pid $MAINPID"
@@ -85,9 +85,9 @@ pub enum Command {
     #[command(
         long_about = "Remove what a carrick that was killed has left in the kernel.\n\n\
             These are the rules of transparent listeners (nft tables, routing rules and routes), and the programs and maps of the \
-            engine `packet`, with the tunnels that go on in them; of this network namespace. \
-            What belongs to a carrick that runs is left alone, and so is what others have made. Wants root, or CAP_NET_ADMIN and CAP_BPF.",
-        after_help = "Exit codes: 0 nothing is left over, 1 it could not be removed, 2 the configuration is wrong.\n\n\
+            engine `packet`, with the tunnels that they forward; all in this network namespace. \
+            Rules of a running carrick and of other programs are kept. Requires root, or CAP_NET_ADMIN and CAP_BPF.",
+        after_help = "Exit codes: 0 nothing is left over, 1 something could not be removed, 2 the configuration is invalid.\n\n\
             Examples:\n  \
             carrick clean\n  \
             carrick clean -c /etc/carrick/carrick.toml   if it says [process] pins"
@@ -118,7 +118,7 @@ pub enum Command {
             Without arguments: all classes and workers. With the name of a class: all that is known of it. With keys and values, too: the \
             class is changed, wholly or not at all. Keys and values are those of [pace.classes.NAME] in the configuration; `none` takes a \
             rate or a parent away.",
-        after_help = "Exit codes: 0 fine, 1 admin does not answer, or the class is not there or cannot be so, 2 the configuration is wrong.\n\n\
+        after_help = "Exit codes: 0 fine, 1 admin does not answer, or the class does not exist or the change is invalid, 2 the configuration is invalid.\n\n\
             Examples:\n  \
             carrick pace\n  \
             carrick pace downloads\n  \
@@ -131,7 +131,7 @@ pub enum Command {
     /// Watch a running carrick: rates of connections, engines, classes, workers, the cache, and the busiest tunnels.
     #[command(
         long_about = "Watch a running carrick: rates of connections, engines, classes, workers, the cache, and the busiest tunnels.\n\n\
-            Everything is asked of admin, and each rate is the difference of two looks. On a terminal it is drawn anew until q is typed; \
+            Everything is asked of admin, and each rate is the difference of two samples. On a terminal it is redrawn until q is typed; \
             h shows all keys. With -n or --once, and if standard output is no terminal, it is plain text, for scripts.",
         after_help = "Exit codes: 0 fine, 1 admin does not answer (in plain text also: not the last time), 2 the configuration is wrong, \
             128 and more ended by a signal.\n\n\

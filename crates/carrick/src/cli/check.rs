@@ -19,7 +19,7 @@ pub fn run(arguments: &CheckArgs) -> ExitCode {
     report(&problems);
     let is_warned = problem::worst(&problems).is_some_and(|worst| worst > Severity::Note);
     let plan = plan.filter(|_| !(is_warned && arguments.strict));
-    // A reader that has gone needs no message.
+    // A closed standard output is no error.
     let _ = match &plan {
         Some(plan) if is_warned => {
             say_what_it_does(&format!("{name}: no errors, {}", count(&problems)), plan)

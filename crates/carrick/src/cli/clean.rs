@@ -1,4 +1,4 @@
-//! `carrick clean`, and the keeper of transparent listeners' rules.
+//! `carrick clean`, and the rule supervisor of transparent listeners.
 use super::check::report;
 use crate::cli::args::{FAILED, FINE, PinsArgs, WRONG};
 use crate::config;
@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::process::ExitCode;
 
-/// Removes what dead carricks have left, and says what that was.
+/// Removes what dead carricks have left in the kernel, and lists it.
 #[must_use]
 pub fn run(arguments: &PinsArgs) -> ExitCode {
     let pins = match plan(arguments) {
@@ -41,7 +41,7 @@ pub fn run(arguments: &PinsArgs) -> ExitCode {
         let _ = writeln!(text, "removed: {what}");
     }
     for what in &cleaned.in_use {
-        let _ = writeln!(text, "left alone, a running carrick has it: {what}");
+        let _ = writeln!(text, "kept, in use by a running carrick: {what}");
     }
     if cleaned.removed.is_empty() && failures.is_empty() {
         text += "nothing was left over\n";
@@ -61,7 +61,7 @@ pub(super) fn plan(arguments: &PinsArgs) -> Result<Plan, config::Rejected> {
     }
 }
 
-/// Does the keeper's work.
+/// Runs the rule supervisor.
 #[must_use]
 pub fn keep_rules() -> ExitCode {
     match transparent::keep() {

@@ -151,7 +151,7 @@ fn render_sandbox(plan: &Plan) -> String {
             part("calls")?
         ))
     });
-    let said = said.unwrap_or_else(|| "no carrick answers at its admin".to_owned());
+    let said = said.unwrap_or_else(|| "no running carrick answers at the admin address".to_owned());
     format!("\nsandbox of the carrick that runs\n- {said}\n")
 }
 
@@ -160,7 +160,7 @@ fn render_pinned(folder: &Path, pinned: Result<Vec<Pinned>, Unavailable>) -> Str
     let mut text = format!("\npinned in {}\n", folder.display());
     let generations = match pinned {
         Ok(generations) => generations,
-        Err(because) => return text + &format!("- cannot be looked at: {because}\n"),
+        Err(because) => return text + &format!("- cannot be read: {because}\n"),
     };
     if generations.is_empty() {
         text += "- nothing\n";
@@ -169,10 +169,10 @@ fn render_pinned(folder: &Path, pinned: Result<Vec<Pinned>, Unavailable>) -> Str
         let whose = if one.is_in_use {
             "of a carrick that runs, or looked after by one"
         } else {
-            "left by a carrick that is gone; the next one looks after it, `carrick clean` removes it"
+            "left by a carrick that has exited; the next one takes it over, `carrick clean` removes it"
         };
         let tunnels = match &one.tunnels {
-            Ok(count) => format!("{count} tunnels that need no process"),
+            Ok(count) => format!("{count} tunnels that outlive the process"),
             Err(because) => because.clone(),
         };
         let name = one.folder.file_name().unwrap_or_default();

@@ -17,7 +17,7 @@ pub fn run(what: &Generate) -> ExitCode {
     };
     match done {
         Ok(()) => ExitCode::from(FINE),
-        // Where nobody reads, nothing is lost.
+        // A closed standard output is no error.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::from(FINE),
         Err(error) => {
             let _ = writeln!(anstream::stderr().lock(), "carrick: {error}");

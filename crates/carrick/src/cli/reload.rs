@@ -1,5 +1,5 @@
-//! `carrick reload`: checks the file, has a running carrick read it, and says what came of that; so that `systemctl reload` fails
-//! where the reload does.
+//! `carrick reload`: checks the file, has a running carrick read it, and reports the result, so that `systemctl reload` fails where the
+//! reload does.
 use super::admin::{Failed, ask_at, finish, parsed};
 use super::check::report;
 use crate::cli::args::ReloadArgs;
@@ -44,7 +44,7 @@ fn reload(arguments: &ReloadArgs) -> Result<String, Failed> {
         .and_then(Pid::from_raw)
         .ok_or_else(|| {
             Failed::Because(
-                "which process? admin does not answer at the address in the file; name it with --pid"
+                "cannot find the process: admin does not answer at the address in the file; use --pid"
                     .to_owned(),
             )
         })?;
@@ -55,9 +55,7 @@ fn reload(arguments: &ReloadArgs) -> Result<String, Failed> {
     kill_process(pid, Signal::HUP)
         .map_err(|error| Failed::Because(format!("SIGHUP to process {pid}: {error}")))?;
     let Some(admin) = plan.admin else {
-        return Ok(
-            "carrick was told; without admin only its log says what came of that\n".to_owned(),
-        );
+        return Ok("SIGHUP sent; without admin, see carrick's log for the result\n".to_owned());
     };
     let give_up_at = Instant::now() + PATIENCE;
     loop {
@@ -68,7 +66,7 @@ fn reload(arguments: &ReloadArgs) -> Result<String, Failed> {
             Ok(_) | Err(_) if Instant::now() < give_up_at => std::thread::sleep(ASK_EVERY),
             Ok(_) => {
                 return Err(Failed::Because(format!(
-                    "process {pid} has not read the file for {PATIENCE:?}; does it drain? Its log says more"
+                    "process {pid} has not reloaded within {PATIENCE:?}; it may be draining, see its log"
                 )));
             }
             Err(why) => return Err(why),

@@ -43,7 +43,7 @@ fn start_messages() {
         .init();
     if let Some(why) = trouble {
         tracing::warn!(
-            "{VARIABLE} is not taken up: {why}; write error, warn, info, debug, trace or off, or a list such as carrick=debug,info"
+            "ignoring {VARIABLE}: {why}; use error, warn, info, debug, trace or off, or a list such as carrick=debug,info"
         );
     }
 }
@@ -60,7 +60,7 @@ fn filter(wanted: &str) -> Result<EnvFilter, String> {
     let mut words = wanted.split(',').filter(|part| !part.contains('='));
     let wrong = words.find(|word| word.trim().parse::<LevelFilter>().is_err());
     if let Some(word) = wrong {
-        return Err(format!("{word:?} is no level"));
+        return Err(format!("{word:?} is not a level"));
     }
     EnvFilter::try_new(wanted).map_err(|error| error.to_string())
 }

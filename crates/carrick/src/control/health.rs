@@ -1,4 +1,4 @@
-//! Active health checks: asks each server of an upstream, again and again, whether it serves; marks those that do not.
+//! Active health checks: probes each server of an upstream periodically and marks those that fail.
 mod opinion;
 mod probe;
 
@@ -14,7 +14,7 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
-/// A check that takes longer has failed, however seldom the server is checked.
+/// Upper limit on a check's time-out, however long the interval.
 const CHECK_MAX: Duration = Duration::from_secs(10);
 
 /// The checks of one configuration. Dropping it ends them.
@@ -52,7 +52,7 @@ impl HealthChecks {
     }
 }
 
-/// Checks one server for ever.
+/// Checks one server until cancelled.
 async fn watch(
     upstream: Arc<UpstreamState>,
     server: Arc<ServerState>,
@@ -64,7 +64,7 @@ async fn watch(
     };
     let limit = plan.every.min(CHECK_MAX);
     let mut opinion = Opinion::new(server.is_healthy(), plan.fall, plan.rise);
-    // Checks of many servers are not to come all at the same moment.
+    // Spreads the checks of many servers over time.
     let mut ticks = interval_at(
         Instant::now() + below(plan.every),
         plan.every.max(Duration::from_millis(10)),
@@ -79,7 +79,7 @@ async fn watch(
                 metrics.health_checks_unmade.add(1);
                 let (name, address) = (&upstream.plan.name, &server.label);
                 tracing::warn!(
-                    "upstream {name}: this machine is short of something, so that server {address} cannot be checked: {illness}"
+                    "upstream {name}: cannot check server {address}, because this machine lacks a resource: {illness}"
                 );
                 continue;
             }
@@ -108,7 +108,7 @@ async fn watch(
 
 /// A random part of a duration.
 fn below(most: Duration) -> Duration {
-    // Each `RandomState` has keys of its own: good enough for spreading, and no generator is needed.
+    // Each `RandomState` has its own keys: random enough for spreading.
     let random = RandomState::new().hash_one(0_u8);
     most.mul_f64((random >> 11) as f64 / (1_u64 << 53) as f64)
 }

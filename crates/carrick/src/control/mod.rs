@@ -1,7 +1,7 @@
 //! The control thread: resolves names, checks servers' health, serves admin.
 //!
-//! Invariant: a worker waits for this thread only when it asks for a name that its own cache does not have, and then it
-//! awaits the answer while it goes on with its other connections.
+//! Invariant: a worker asks this thread only for names that are not in its own cache, and awaits the answer while it serves its other
+//! connections.
 mod admin;
 mod exposition;
 mod health;

@@ -66,10 +66,10 @@ pub struct ReloadResult {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NotReloaded {
     /// It changed nothing.
-    #[error("the configuration stays as it was: {0}")]
+    #[error("the new configuration was rejected and the previous one stays in force: {0}")]
     Refused(String),
     /// It changed all but this.
-    #[error("the new configuration is in force, but not everywhere: {0}")]
+    #[error("the new configuration is in force, but only in part: {0}")]
     InPart(String),
 }
 

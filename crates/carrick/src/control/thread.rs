@@ -12,13 +12,13 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::sync::mpsc;
 
-/// How long a reload waits for the control thread, and the end of the program for its end.
+/// How long a reload waits for the control thread, and shutdown for its end.
 const ANSWER_WAIT: Duration = Duration::from_secs(5);
 
-/// How often tunnels are looked after that have outlived an earlier carrick.
+/// How often tunnels of an earlier carrick are checked.
 const TEND_EVERY: Duration = Duration::from_secs(5);
 
-/// How often the thread shows that it lives.
+/// How often the thread shows the watchdog that it is alive.
 const SHOW_EVERY: Duration = Duration::from_secs(1);
 
 /// Starts the control thread.
@@ -26,7 +26,7 @@ const SHOW_EVERY: Duration = Duration::from_secs(1);
 pub struct Control;
 
 impl Control {
-    /// Binds the admin address, if there is one. A carrick that drains leaves it.
+    /// Binds the admin address, if there is one. An earlier carrick that drains gives it up.
     ///
     /// # Errors
     /// It cannot be bound; the message says which and what to do.
@@ -34,7 +34,7 @@ impl Control {
         plan.admin.map(admin::bind_or_take_over).transpose()
     }
 
-    /// Starts the thread, with what [`Control::bind`] gave. Names are resolved as the system is configured.
+    /// Starts the thread with the result of [`Control::bind`]. Names are resolved with the system's configuration.
     ///
     /// # Errors
     /// The thread cannot be started.
@@ -46,7 +46,7 @@ impl Control {
         Self::start_with(state, listener, DnsOptions::system(names_max))
     }
 
-    /// The same, with name servers of one's own.
+    /// The same, with explicit name servers.
     ///
     /// # Errors
     /// See [`Control::start`].
@@ -92,7 +92,7 @@ enum Order {
     Stop,
 }
 
-/// What the rest of the program has of the control thread.
+/// The program's handle to the control thread.
 #[derive(Debug)]
 pub struct ControlHandle {
     orders: mpsc::UnboundedSender<Order>,
@@ -103,8 +103,8 @@ pub struct ControlHandle {
 }
 
 impl ControlHandle {
-    /// Takes up a new configuration: admin address, health checks, limit of the DNS cache; `/etc/resolv.conf` and
-    /// `/etc/hosts` are read again. Publishes `running` in the state. Blocks for a few milliseconds.
+    /// Applies a new configuration: admin address, health checks, limit of the DNS cache; rereads `/etc/resolv.conf` and `/etc/hosts`.
+    /// Publishes `running` in the state. Blocks for a few milliseconds.
     ///
     /// # Errors
     /// The new admin address cannot be bound; nothing has changed.
@@ -124,29 +124,31 @@ impl ControlHandle {
             })?
     }
 
-    /// Resolves names; to be cloned into workers.
+    /// The resolver; clone it into workers.
     #[must_use]
     pub fn resolver(&self) -> Resolver {
         self.resolver.clone()
     }
 
-    /// What the thread shows and counts.
+    /// The state that the thread shows and counts in.
     #[must_use]
     pub fn state(&self) -> &Arc<ControlState> {
         &self.state
     }
 
-    /// Ends the thread; admin closes, look-ups under way fail. Waits for at most 5 s.
+    /// Ends the thread: closes admin and aborts look-ups. Waits for at most 5 s.
     pub fn shutdown(self) {
-        // Whoever has ended already need not be told.
+        // Sending fails if it has already ended.
         let _ = self.orders.send(Order::Stop);
         match self.done.recv_timeout(ANSWER_WAIT) {
             Err(blocking::RecvTimeoutError::Timeout) => {
-                tracing::error!("the control thread does not end; left alone")
+                tracing::error!("the control thread did not end in time; exiting without it")
             }
             Ok(()) | Err(blocking::RecvTimeoutError::Disconnected) => {
                 if self.thread.join().is_err() {
-                    tracing::error!("the control thread ended early");
+                    tracing::error!(
+                        "the control thread ended before it was told to; please report it"
+                    );
                 }
             }
         }
@@ -213,7 +215,7 @@ impl Thread {
             let Some(order) = order else { return };
             match order {
                 Order::Apply(running, reply) => {
-                    // Whoever asked may have lost patience.
+                    // The caller may have stopped waiting.
                     let _ = reply.send(self.apply(running).await);
                 }
                 Order::Stop => return,
@@ -251,7 +253,7 @@ impl Thread {
         };
         let listener = match admin::bind(to) {
             Ok(listener) => listener,
-            // From 127.0.0.1 to 0.0.0.0, say, on one port: the old socket is in the way.
+            // The old socket conflicts, as when changing from 127.0.0.1 to 0.0.0.0 on one port.
             Err(error) if error.kind() == io::ErrorKind::AddrInUse && self.is_in_the_way_of(to) => {
                 self.stop_admin().await;
                 match admin::bind(to) {

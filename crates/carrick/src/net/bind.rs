@@ -1,4 +1,4 @@
-//! Binding to addresses that the carrick before is about to leave.
+//! Binds to addresses that the previous carrick is about to release.
 use std::io;
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! Giving memory back to the system after many sessions have ended: the allocator keeps it by itself, for good.
+//! Returns memory to the system after many sessions have ended; the allocator would keep it.
 
 /// How many sessions must have ended for it to be worth while: a few megabytes.
 const SESSIONS_MIN: usize = 1000;

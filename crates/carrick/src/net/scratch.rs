@@ -1,4 +1,4 @@
-//! What a request needs while it is under way, kept by the worker and lent out, so that an idle client holds no buffer.
+//! Buffers that a request needs, owned by the worker and borrowed for the request, so that an idle client holds none.
 use carrick_logic::http1::{RequestHead, ResponseHead};
 use std::cell::RefCell;
 use std::ops::{Deref, DerefMut};

@@ -1,4 +1,4 @@
-//! What this machine is short of when a connection fails: that says nothing about the server at its other end.
+//! Detects that a connection failed because this machine lacks a resource, which says nothing about the server.
 use std::io;
 
 /// The memory of TCP is short when it is a sixteenth of the machine's (tcp_init_mem()), where `net.ipv4.tcp_mem` cannot be read: it is there
@@ -42,7 +42,7 @@ impl Shortage {
 impl std::fmt::Display for Shortage {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         out.write_str(match self {
-            Self::Descriptors => "no descriptor is free for a connection to the upstream",
+            Self::Descriptors => "no file descriptor is free for a connection to the upstream",
             Self::Memory => "this machine has no memory for a connection to the upstream",
             Self::Ports => "no local port is free for a connection to the upstream",
         })

@@ -1,7 +1,7 @@
 //! Whether the kernel tracks connections here (nf_conntrack), as it does for firewalls that ask for states, and for NAT.
 //!
-//! It knows a connection by its ends alone. The halves of one that carrick has cut in two must not have the same, or NAT does not see the
-//! second one, and its packets are taken for impossible ones of the first.
+//! conntrack identifies a connection by its addresses and ports only. The two halves of a split connection must not share them, or NAT
+//! ignores the second one and treats its packets as invalid packets of the first.
 use std::cell::OnceCell;
 use std::fs::File;
 use std::os::unix::fs::FileExt;

@@ -1,4 +1,4 @@
-//! Workers share one table.
+//! Workers share one history.
 use super::Learned;
 use carrick_logic::split::{FirstKnown, LegSeen, Outcome, Way};
 use std::net::SocketAddr;

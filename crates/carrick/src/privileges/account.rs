@@ -1,12 +1,12 @@
-//! Becoming another user.
+//! Changes the user.
 use crate::config::plan::Account;
 use nix::unistd::{User, getresgid, getresuid};
 use rustix::process::{Gid, Uid};
 use rustix::thread::{CapabilitySet, set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 use std::io;
 
-/// Becomes the user, with its groups; false if it is that user already and cannot change. Only the calling
-/// thread does, and those that it starts: libc's calls would take the privileges of a thread that loads BPF programs.
+/// Becomes the user, with its groups; false if the process already is that user and cannot change. Only affects the calling thread and those
+/// that it starts: libc's wrappers would also change the thread that loads BPF programs.
 pub(super) fn become_user(account: &Account, effective: CapabilitySet) -> io::Result<bool> {
     let (uid, gid) = (Uid::from_raw(account.uid), Gid::from_raw(account.gid));
     let (users, groups) = (getresuid()?, getresgid()?);
@@ -19,7 +19,7 @@ pub(super) fn become_user(account: &Account, effective: CapabilitySet) -> io::Re
             Err(io::Error::new(
                 io::ErrorKind::PermissionDenied,
                 format!(
-                    "carrick runs as {} and cannot become {}, as [process] user says: only root can; start it as root, or leave [process] out",
+                    "carrick runs as {} and cannot become {}, the [process] user: only root can; start it as root, or remove [process] user",
                     name(users.effective.into()),
                     account.user
                 ),
@@ -37,7 +37,7 @@ pub(super) fn become_user(account: &Account, effective: CapabilitySet) -> io::Re
             ),
         )
     };
-    // In this order, as each step takes the right to the one before.
+    // In this order, since each step drops the right to take the previous one.
     set_thread_groups(&groups).map_err(|error| failed("setgroups", error))?;
     set_thread_res_gid(gid, gid, gid).map_err(|error| failed("setresgid", error))?;
     set_thread_res_uid(uid, uid, uid).map_err(|error| failed("setresuid", error))?;

@@ -1,5 +1,5 @@
-//! The sandbox: what the process can reach of files and of the kernel once it serves, enforced by the kernel. It holds for all threads, since it
-//! is set up while there is one, and it cannot be left.
+//! The sandbox: restricts the files and system calls of the process once it serves, enforced by the kernel. It is set up while there is one
+//! thread, so it holds for all of them, and it is irreversible.
 mod calls;
 mod files;
 
@@ -7,12 +7,12 @@ use crate::config::plan::{Plan, Sandbox};
 use std::io;
 use std::path::Path;
 
-/// One part of the sandbox: whether it holds, and how, or why not.
+/// One part of the sandbox: whether it is in force, and details or a reason.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Part {
     /// Whether the kernel enforces it.
     pub in_force: bool,
-    /// How, or why not.
+    /// Details, or the reason why not.
     pub detail: String,
 }
 
@@ -34,7 +34,7 @@ impl Part {
 }
 
 impl Sandboxed {
-    /// Before it is set up, and where it is not wanted.
+    /// Not set up yet, or switched off.
     #[must_use]
     pub fn off(why: &str) -> Self {
         let part = || Part::of(Err(why.to_owned()));
@@ -59,18 +59,18 @@ impl Sandboxed {
     }
 }
 
-/// Sets it up, as the plan says. `source` is the configuration file. Afterwards nothing can be had again that it takes away, so everything else
-/// has to be open; and no thread may run that is to be in it.
+/// Sets it up as the plan says; `source` is the configuration file. It is irreversible: everything that it forbids must be open already, and
+/// threads that it must confine must not run yet.
 ///
 /// # Errors
-/// The plan requires it, and a part of it cannot be had; says which and why.
+/// The plan requires it and a part is unavailable; says which and why.
 pub fn enter(plan: &Plan, source: Option<&Path>) -> io::Result<Sandboxed> {
     if plan.sandbox == Sandbox::Off {
         return Ok(Sandboxed::off("switched off by [process] sandbox"));
     }
     let sandboxed = Sandboxed {
         files: Part::of(files::restrict(plan, source)),
-        // Last: it refuses what the other needs.
+        // Last, since it refuses system calls that Landlock needs.
         calls: Part::of(calls::restrict()),
     };
     if plan.sandbox == Sandbox::Required && !(sandboxed.files.in_force && sandboxed.calls.in_force)
@@ -78,7 +78,7 @@ pub fn enter(plan: &Plan, source: Option<&Path>) -> io::Result<Sandboxed> {
         return Err(io::Error::new(
             io::ErrorKind::Unsupported,
             format!(
-                "[process] sandbox = \"required\", and it cannot be had ({}); \"auto\" goes on with what there is",
+                "[process] sandbox = \"required\", but it is unavailable ({}); use \"auto\" to run with what this kernel has",
                 sandboxed.summary()
             ),
         ));
@@ -86,7 +86,7 @@ pub fn enter(plan: &Plan, source: Option<&Path>) -> io::Result<Sandboxed> {
     Ok(sandboxed)
 }
 
-/// Whether this kernel has both parts: for `carrick doctor`. Changes nothing.
+/// Whether this kernel has both parts, for `carrick doctor`. Changes nothing.
 pub fn probe() -> [(&'static str, Result<String, String>); 2] {
     [
         ("sandbox, files", files::probe()),

@@ -1,4 +1,4 @@
-//! Names, and what is said of what is gone. What the kernel makes of it is tried with the whole program (tests/suite).
+//! Names and messages. tests/suite tests the kernel's behaviour with the whole program.
 use super::*;
 
 fn given_up(capabilities: CapabilitySet, changed_user: bool) -> GivenUp {
@@ -40,7 +40,7 @@ fn a_refusal_says_what_is_gone_only_where_something_is() {
     assert!(said.contains("carrick, without capabilities"), "{said}");
     assert!(said.contains("restart"), "{said}");
     assert_eq!(of_root.explain(&other), other.to_string());
-    // Whoever had nothing gets nothing by a restart.
+    // A restart restores nothing to a process that had no privileges.
     let of_nobody = given_up(CapabilitySet::empty(), false);
     assert_eq!(of_nobody.explain(&refused), refused.to_string());
     assert!(!of_nobody.is_something() && of_root.is_something());
@@ -56,7 +56,7 @@ fn who_had_the_engines_privileges_is_known() {
 
 #[test]
 fn this_process_is_somebody() {
-    let standing = Standing::read().expect("the kernel says it");
+    let standing = Standing::read().expect("read credentials");
     assert_eq!(standing.uid, rustix::process::geteuid().as_raw());
     let shown = standing.to_string();
     assert!(shown.starts_with(&standing.user), "{shown}");

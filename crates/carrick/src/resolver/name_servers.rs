@@ -285,7 +285,7 @@ fn config_for(servers: &[SocketAddr]) -> ResolverConfig {
 /// Without a usable `/etc/resolv.conf` the name server is the one on this machine, as resolv.conf(5) has it.
 fn system_config() -> (ResolverConfig, ResolverOpts) {
     system_conf::read_system_conf().unwrap_or_else(|error| {
-        tracing::warn!("cannot use /etc/resolv.conf: {error}; names are asked of 127.0.0.1");
+        tracing::warn!("cannot use /etc/resolv.conf: {error}; using the name server 127.0.0.1");
         (
             config_for(&[SocketAddr::from((Ipv4Addr::LOCALHOST, 53))]),
             ResolverOpts::default(),

@@ -121,7 +121,7 @@ impl Service {
         let (id, found) = match ended {
             Ok(ended) => ended,
             Err(error) => {
-                tracing::error!("a name look-up broke off: {error}");
+                tracing::error!("a name look-up failed unexpectedly: {error}");
                 (
                     error.id(),
                     Found {
@@ -154,7 +154,7 @@ fn name_servers(options: &DnsOptions) -> Option<Arc<NameServers>> {
     match NameServers::new(options) {
         Ok(name_servers) => Some(Arc::new(name_servers)),
         Err(error) => {
-            tracing::error!("names cannot be resolved: {error}");
+            tracing::error!("cannot set up the resolver, so names cannot be resolved: {error}");
             None
         }
     }

@@ -1,13 +1,13 @@
-//! What carrick says for people once it serves.
+//! The start-up message on standard output.
 use crate::accept::listen::Bound;
 use crate::config::{self, plan::Mode, plan::Plan};
 use crate::control::EngineStatus;
 use crate::privileges::GivenUp;
 use std::net::SocketAddr;
 
-/// What is listened on, who it is, which engines are usable, and what to try.
+/// Lists listeners, identity, usable engines, and a command to try.
 pub(super) struct Banner {
-    /// Before the engines, and behind them.
+    /// The text before and after the list of engines.
     parts: [String; 2],
 }
 
@@ -53,7 +53,7 @@ fn commands_to_try(plan: &Plan) -> Vec<String> {
     if let Some(forward) = plan
         .listeners
         .iter()
-        // Nobody is to connect to a transparent one.
+        // Transparent listeners are not connected to directly.
         .filter(|listener| listener.interception.is_none())
         .find(|listener| matches!(listener.mode, Mode::Forward(_)))
     {

@@ -1,7 +1,7 @@
-//! The kernel's engines are loaded by a thread of their own, so that clients need not wait for the verifier.
+//! Loads the kernel engines in a thread of its own, so that clients do not wait for the BPF verifier.
 //!
-//! Capabilities, user, Landlock's rules and seccomp's filters belong to threads: this one has those of the start, and ends when it is done. It
-//! starts no thread that would outlive it.
+//! Capabilities, user IDs, Landlock rules and seccomp filters are per thread: this thread keeps those of the start, exits when it is done, and
+//! leaves no thread behind.
 use crate::config::plan::Plan;
 use crate::engines::{Engines, Features};
 use std::io;
@@ -16,7 +16,7 @@ pub(super) struct Loading {
 }
 
 impl Loading {
-    /// Starts the thread, with the privileges that the caller has.
+    /// Starts the thread with the caller's privileges.
     pub(super) fn start(engines: &Engines, plan: &Arc<Plan>) -> io::Result<Self> {
         let (tell, done) = oneshot::channel();
         let (engines, plan) = (engines.clone(), Arc::clone(plan));
@@ -24,13 +24,13 @@ impl Loading {
             .name("loader".to_owned())
             .spawn(move || {
                 let features = engines.load(&plan);
-                // While there is still the right to do it.
+                // Needs the start-up privileges.
                 if let Err(error) = engines.packet.seal() {
                     tracing::warn!(
-                        "engine packet: the interfaces by which packets are forwarded could not be fixed: {error}"
+                        "engine packet: cannot determine the interfaces to forward packets on: {error}"
                     );
                 }
-                // Who does not listen any more has failed to start.
+                // The receiver is gone if start-up has failed.
                 let _ = tell.send(features);
             })?;
         Ok(Self {
@@ -39,15 +39,15 @@ impl Loading {
         })
     }
 
-    /// What can be used, once the thread and its privileges are gone. May be given up and called again.
+    /// The usable features, once the thread and its privileges are gone. Cancel-safe.
     pub(super) async fn features(&mut self) -> Features {
         let features = (&mut self.done).await;
-        // It ends with what it said, or has panicked.
+        // The thread has returned its result, or panicked.
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
         features.unwrap_or_else(|_| {
-            Engines::not_loaded("loading it has ended with a panic; please report it")
+            Engines::not_loaded("the thread that loads it panicked; please report it")
         })
     }
 }

@@ -1,4 +1,4 @@
-//! What carrick opens while it has the privileges that it was started with, and in which order.
+//! Opens everything that needs start-up privileges, in order.
 use super::descriptors::raise_descriptor_limit;
 use super::loading::Loading;
 use crate::accept::listen::{self, Bound};
@@ -13,7 +13,7 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::sync::Arc;
 
-/// What is opened with the privileges that carrick is started with.
+/// Whatever is opened with start-up privileges.
 pub(super) struct Opened {
     pub(super) descriptors: u64,
     pub(super) engines: Engines,
@@ -26,12 +26,12 @@ pub(super) struct Opened {
 }
 
 impl Opened {
-    /// Opens it, and gives up the privileges; only the thread that loads the engines keeps them, until it ends. No thread may run yet.
+    /// Opens it and drops the privileges; only the thread that loads the engines keeps them until it exits. No other thread may exist yet.
     pub(super) fn open(plan: &Arc<Plan>, source: Option<&Path>) -> io::Result<Self> {
         transparent::check_privileges(plan)?;
         let descriptors = raise_descriptor_limit();
         let mut engines = Engines::new()
-            .map_err(|error| named(error, "cannot get memory for the classes of [pace]"))?;
+            .map_err(|error| named(error, "cannot allocate memory for the classes of [pace]"))?;
         engines.pace(&plan.pace).map_err(io::Error::other)?;
         engines.adopt(plan);
         engines.load_legs(plan);
@@ -45,7 +45,7 @@ impl Opened {
         privileges::wait_until_alone()?;
         let loading = Loading::start(&engines, plan)?;
         let mut given_up = privileges::give_up(plan)?;
-        // As who it will be used.
+        // With the identity under which it will be used.
         let disk = open_disk(plan)?;
         given_up.standing.sandbox = sandbox::enter(plan, source)?;
         Ok(Self {
@@ -68,7 +68,7 @@ fn named(error: io::Error, what: &str) -> io::Error {
 fn open_disk(plan: &Plan) -> io::Result<Option<Disk>> {
     let disk = plan.cache.as_ref().and_then(|cache| cache.disk.as_ref());
     if let Some(why) = disk.and_then(misfit) {
-        tracing::info!("{why}; make `size` smaller, or use a larger file system");
+        tracing::info!("{why}; reduce `size` in [cache.disk], or use a larger file system");
     }
     disk.map(|plan| {
         Disk::open(plan).map_err(|why| io::Error::other(format!("`disk` of [cache]: {why}")))

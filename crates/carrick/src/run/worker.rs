@@ -1,8 +1,7 @@
-//! A worker: one thread with its own runtime, listeners, buffers, pools and counters; nothing on the data path is shared.
+//! A worker: one thread with its own runtime, listeners, buffers, pools and counters; the data path shares nothing.
 //!
-//! Life cycle: *serving* until it is told to drain; then it stops listening, answers what is under way (each response
-//! says `Connection: close`), lets idle clients go after a grace, and ends when the last session has ended or when the
-//! drain's time is over.
+//! It *serves* until it is told to drain. Then it stops listening, finishes open requests (responses say `Connection: close`), closes idle
+//! clients after a grace period, and ends with its last session or when the drain time is over.
 
 use crate::cache::Cache;
 use crate::context::idle::IdleSessions;
@@ -31,41 +30,41 @@ use tokio::sync::{Notify, watch};
 
 use crate::accept::listen::{self, Accepting, Bound};
 
-/// How long idle clients may still send a request after a drain has begun: one that is on its way is answered.
+/// How long idle clients may still send a request after a drain began, so that one already in flight is answered.
 const DRAIN_GRACE_MAX: Duration = Duration::from_secs(1);
 
 /// How long sessions whose clients were reset at the end of a drain may take to write their log lines.
 pub const CUT_OFF_MAX: Duration = Duration::from_secs(1);
 
-/// How often a worker writes out what its log buffer holds.
+/// How often a worker flushes its log buffer.
 const FLUSH_EVERY: Duration = Duration::from_millis(250);
 
-/// What a worker is made of; built on the main thread, moved to its own.
+/// The parts of a worker; built on the main thread, moved to its own.
 pub struct WorkerParts {
     /// Its number, from 0.
     pub number: usize,
-    /// Sockets for the listeners of the first plan, bound before the process says that it is ready.
+    /// Sockets for the listeners of the first plan, bound before start-up is reported complete.
     pub listeners: Bound,
-    /// What to do, and changes to it.
+    /// The configuration in force, and changes to it.
     pub orders: watch::Receiver<Orders>,
     /// Its counters.
     pub metrics: Arc<WorkerMetrics>,
-    /// Its end of the access log.
+    /// Its writer of the access log.
     pub log: AccessLog,
-    /// Its way to ask for addresses.
+    /// Its resolver.
     pub resolver: WorkerResolver,
-    /// Who is let in.
+    /// Admission of clients, shared by all workers.
     pub admission: Arc<Admission>,
-    /// The kernel's engines, as far as they are loaded.
+    /// The kernel engines, as far as they are loaded.
     pub engines: Engines,
-    /// The store that all workers share.
+    /// The cache, shared by all workers.
     pub cache: Option<Arc<Cache>>,
 }
 
 /// Runs a worker on this thread until it has drained; calls `started` once it accepts.
 ///
 /// # Errors
-/// When the runtime cannot be made (epoll, eventfd), or a listener cannot be registered.
+/// The runtime cannot be created (epoll, eventfd), or a listener cannot be registered.
 pub fn run(parts: WorkerParts, started: impl FnOnce()) -> std::io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -121,7 +120,7 @@ async fn serve(mut parts: WorkerParts, started: impl FnOnce()) -> std::io::Resul
         cut_off_now: Notify::new(),
         session_ended: Notify::new(),
     });
-    // One reads for all.
+    // One reader serves all listeners.
     let forwarded = (parts.number == 0).then(|| {
         let reader = Reader::new(packet, Arc::clone(&worker.forwarded));
         Rc::new(RefCell::new(reader))
@@ -156,34 +155,34 @@ async fn serve(mut parts: WorkerParts, started: impl FnOnce()) -> std::io::Resul
             worker.origins.clear();
             link::fill_all(&worker);
             let result = listen::adjust(&worker, &mut accepting, &orders.live, &mut Bound::new());
-            // The engine that tells of them may be new.
+            // The engine that reports them may be new.
             read_forwarded(&worker, forwarded.as_deref());
             let followers = &orders.live.followers;
             followers.has_followed(worker.number, result.map_err(|error| error.to_string()));
         }
     }
     if let Some(deciding) = deciding {
-        // From now on SYNs pass.
+        // SYNs are no longer deferred from here on.
         deciding.abort();
     }
     drain(&worker, accepting, &mut parts.orders).await;
     housekeeping.abort();
     keeping_pace.abort();
-    // What ended with the last clients.
+    // Log lines of the last clients.
     read_forwarded(&worker, forwarded.as_deref());
     worker.log.flush();
     worker.metrics.liveness.end();
     Ok(())
 }
 
-/// Stops listening, lets sessions finish, at most for the plan's drain time.
+/// Stops listening and lets sessions finish, for at most the plan's drain time.
 async fn drain(
     worker: &Rc<Worker>,
     accepting: HashMap<SocketAddr, Accepting>,
     orders: &mut watch::Receiver<Orders>,
 ) {
     let limit = worker.live().plan().timeouts.drain;
-    // Part of the drain's time, so that a short drain is not prolonged.
+    // Part of the drain's time, so that it does not prolong a short drain.
     let handshakes = listen::HANDSHAKE_MAX.min(limit / 20);
     let closing: Vec<_> = accepting
         .into_values()
@@ -191,7 +190,7 @@ async fn drain(
         .collect();
     let everybody_gone = async {
         for listener in closing {
-            // It cannot fail but by a panic, which the runtime has reported.
+            // Fails only by a panic, which the runtime has reported.
             let _ = listener.await;
         }
         while !worker.clients.borrow().is_empty() {
@@ -211,30 +210,30 @@ async fn drain(
         () = tokio::time::sleep(limit) => {
             let sessions = worker.clients.borrow().len();
             worker.metrics.limits.reached(Limit::Drain);
-            tracing::warn!(worker = worker.number, sessions, "drain time is over; what is left is cut off");
+            tracing::warn!(worker = worker.number, sessions, "drain time is over: resetting the remaining connections (raise [timeouts] drain to give them longer)");
         }
         _ = orders.wait_for(|orders| orders.cut_off) => {}
     }
     reset_clients(worker);
-    // Sessions see the reset and end as if their client had gone: with a line in the log.
+    // Sessions see the reset as a client's, and write their log line.
     let _ = tokio::time::timeout(CUT_OFF_MAX, everybody_gone).await;
 }
 
-/// Resets what is left, so that no client takes half a response for a whole one.
+/// Resets the remaining clients, so that none takes a truncated response for a complete one.
 fn reset_clients(worker: &Worker) {
     worker.cut_off.set(true);
-    // Those in tunnels are not at their place.
+    // Tunnels keep their sockets elsewhere.
     worker.cut_off_now.notify_waiters();
     let clients = worker.clients.borrow();
     for client in clients.iter().filter_map(|(_, client)| client.upgrade()) {
-        // The kernel's tcp_disconnect() resets a connection that stands, and wakes who waits for it.
+        // tcp_disconnect() in the kernel resets an established connection and wakes its waiters.
         if let Err(error) = rustix::net::connect_unspec(&*client) {
-            tracing::debug!("cutting a client off: connect AF_UNSPEC: {error}");
+            tracing::debug!("cannot reset a client's connection: connect AF_UNSPEC: {error}");
         }
     }
 }
 
-/// Small regular work: log lines out, idle upstream connections that are too old away.
+/// Periodic work: flushes log lines, closes idle upstream connections that have expired.
 async fn keep_house(worker: Rc<Worker>, forwarded: Option<Rc<RefCell<Reader>>>) {
     let mut ticks = tokio::time::interval(FLUSH_EVERY);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -266,7 +265,7 @@ fn read_forwarded(worker: &Worker, reader: Option<&RefCell<Reader>>) {
     }
 }
 
-/// Ends what has stood still for the longest time, if all that stands still holds too much. What is held now, and what was held `before`.
+/// If stalled transfers hold too much kernel memory, ends those stalled the longest. `before` is the previous sample.
 fn end_stalled(worker: &Worker, before: u64) -> u64 {
     let stalled = worker.splicer.stalled(Instant::now());
     let limit = worker.live().plan().limits.stalled;
@@ -278,7 +277,7 @@ fn end_stalled(worker: &Worker, before: u64) -> u64 {
         }
         if worker.admission.tells_stalled(Instant::now()) {
             tracing::warn!(
-                "clients and servers that take nothing hold more of the kernel's memory than [limits] stalled = {limit} allows: ending those that have stood still for the longest time"
+                "peers that do not read hold more kernel memory than [limits] stalled = {limit} allows: ending the transfers that have stalled longest"
             );
         }
     }
@@ -294,7 +293,7 @@ fn close_stale_upstreams(worker: &Worker) {
         group.close_stale(now, age_max);
         idle += group.idle_count();
     }
-    // Sampled: what is idle changes with every request, and unconnected needs it to the moment.
+    // Sampled: idle connections change with every request, and `unconnected` needs the exact number.
     let (idle, known) = (idle as u64, worker.metrics.upstream_connections_idle());
     worker
         .metrics

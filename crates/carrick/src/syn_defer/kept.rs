@@ -1,4 +1,4 @@
-//! Connections to servers that wait for their clients': of whichever worker, since the kernel chooses who accepts the client.
+//! Server connections that wait for their client. All workers share them, since the kernel chooses which worker accepts the client.
 use super::Place;
 use crate::net::admission::Admitted;
 use std::collections::{HashMap, VecDeque};
@@ -6,22 +6,22 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The client's address, and the server's.
+/// Addresses of the client and the server.
 pub type Ends = (SocketAddr, SocketAddr);
 
-/// A server's connection that stands, and has carried nothing. Reset when it is dropped unused: the server is to hear that nobody has come.
+/// An open server connection that has carried nothing. Dropping it unused resets it, so that the server sees no orderly close.
 #[derive(Debug)]
 pub struct Kept {
     stream: Option<TcpStream>,
     /// How long connecting took.
     pub connecting: Duration,
-    /// The client's place among those who are let in.
+    /// The slot that it occupies.
     pub admitted: Option<Admitted>,
     _place: Place,
 }
 
 impl Kept {
-    /// A connection that does not block.
+    /// Takes a non-blocking connection.
     #[must_use]
     pub fn new(stream: TcpStream, connecting: Duration, admitted: Admitted, place: Place) -> Self {
         Self {
@@ -47,20 +47,20 @@ impl Drop for Kept {
     }
 }
 
-/// All that are kept. No more than there are places.
+/// All waiting connections; bounded by the number of slots.
 #[derive(Debug, Default)]
 pub struct Table(Mutex<Inside>);
 
 #[derive(Debug, Default)]
 struct Inside {
     kept: HashMap<Ends, (u64, Kept)>,
-    /// In the order in which they were put in, by number; some have been taken since.
+    /// Insertion order, by number; some entries may have been taken since.
     order: VecDeque<(Instant, u64, Ends)>,
     next: u64,
 }
 
 impl Table {
-    /// Puts one in. Whether there was one of an earlier attempt, which is reset.
+    /// Inserts a connection. Returns whether it replaced one of an earlier attempt, which is reset.
     pub fn put(&self, ends: Ends, kept: Kept, now: Instant) -> bool {
         let mut inside = self.lock();
         let number = inside.next;
@@ -71,12 +71,12 @@ impl Table {
         replaced.is_some()
     }
 
-    /// Takes one out.
+    /// Takes a connection out.
     pub fn take(&self, ends: &Ends) -> Option<Kept> {
         self.lock().kept.remove(ends).map(|(_, kept)| kept)
     }
 
-    /// Takes those out that have waited for so long.
+    /// Removes connections that have waited at least `age_max`.
     pub fn expire(&self, now: Instant, age_max: Duration) -> Vec<Kept> {
         let mut expired = Vec::new();
         let mut inside = self.lock();
@@ -97,7 +97,7 @@ impl Table {
         expired
     }
 
-    /// It guards plain values, which a panic elsewhere cannot have left half-changed.
+    /// The lock guards plain values that are valid even after a panic.
     fn lock(&self) -> MutexGuard<'_, Inside> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,11 +1,11 @@
-//! Handshakes that wait for the server: clients of transparent listeners whose SYN is held until the server has accepted.
+//! Deferred SYNs: a transparent listener answers a client's SYN only after the server has accepted.
 //!
-//! | module | what it has |
+//! | module | contents |
 //! |---|---|
-//! | this one | what all workers share: the programs that hold SYNs, how many are decided about at one time, what was done |
-//! | `kept` | connections to servers that wait for their client's |
+//! | this one | state shared by workers: the BPF programs, the number of SYNs being decided, counters |
+//! | `kept` | server connections that wait for their client |
 //!
-//! What is decided about one SYN is in `accept/syn_defer.rs`. The states and bounds are in docs/internals/splitting.md.
+//! `accept/syn_defer.rs` decides about each SYN. docs/internals/splitting.md has the states and limits.
 mod kept;
 
 pub use kept::Kept;
@@ -20,30 +20,30 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-/// SYNs that are decided about, and servers' connections that wait for their client's, at one time, at most; and never more than half as many as clients
-/// may be connected. Beyond that, clients are answered at once.
+/// Maximum number of SYNs being decided plus server connections waiting for their client; at most half of `connections`. Beyond it,
+/// clients are answered at once.
 pub const PLACES_MAX: usize = 32_768;
 
-/// How long a server's connection waits for its client's: some repetitions of what was lost on a long way. Then it is reset; should the client come
-/// still, it gets a new one.
+/// How long a server connection waits for its client: long enough for some retransmissions. Then it is reset; if the client still comes,
+/// carrick connects anew.
 pub const KEPT_MAX: Duration = Duration::from_secs(8);
 
-/// What was done with SYNs that were held.
+/// What became of deferred SYNs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Done {
-    /// The server has accepted: it was let in.
+    /// The server accepted, so the client is admitted.
     Released,
-    /// The server has refused, or it may not be asked: so was the client.
+    /// The server refused or access is denied, so the client is refused.
     Refused,
-    /// The server cannot be reached, and the client was told so.
+    /// The server is unreachable, and the client was told so.
     Unreachable,
-    /// The server has not answered, and nobody has answered the client.
+    /// The server did not answer, so the client gets no answer either.
     Unanswered,
-    /// Let in without asking the server: no place, or no descriptor, is free.
+    /// Admitted without asking the server: no slot or file descriptor was free.
     Crowded,
-    /// The client has come to the server's connection that was kept for it.
+    /// The client's connection arrived and uses the waiting server connection.
     Joined,
-    /// It has not, and the server's connection was reset.
+    /// The client did not arrive; the server connection was reset.
     Expired,
 }
 
@@ -74,20 +74,20 @@ impl Done {
     }
 }
 
-/// What all threads know of handshakes that wait.
+/// State of deferred SYNs, shared by all threads.
 #[derive(Debug, Clone, Default)]
 pub struct Handshakes(Arc<Shared>);
 
 #[derive(Debug, Default)]
 struct Shared {
-    /// None, if no listener holds SYNs.
+    /// `None`: no listener defers SYNs.
     holder: OnceLock<Result<SynDefer, Unavailable>>,
     places: Arc<AtomicUsize>,
     table: Table,
     done: [AtomicU64; Done::ALL.len()],
 }
 
-/// One of [`PLACES_MAX`]; free again when dropped.
+/// One of [`PLACES_MAX`] slots; freed when dropped.
 #[derive(Debug)]
 pub struct Place(Arc<AtomicUsize>);
 
@@ -98,11 +98,11 @@ impl Drop for Place {
 }
 
 impl Handshakes {
-    /// Begins to hold SYNs for the listeners of a plan that want it, as soon as workers [read](Handshakes::reader). Needs the privileges of the
-    /// start. Where it cannot be done, clients are answered at once, and the log says so.
+    /// Starts deferring SYNs for the plan's listeners that ask for it, once workers [read](Handshakes::reader). Needs start-up privileges.
+    /// If the kernel cannot do it, clients are answered at once and the reason is logged.
     ///
     /// # Errors
-    /// It cannot be done, and the file asks for it by name.
+    /// The kernel cannot do it, and the configuration requires it.
     pub fn attach(&self, plan: &Plan) -> io::Result<()> {
         let listeners = plan.listeners.iter().filter_map(|listener| {
             let mark = listener.interception.as_ref()?.mark;
@@ -119,7 +119,7 @@ impl Handshakes {
             marks: listeners.iter().map(|(_, mark, _)| *mark).collect(),
             readers: plan.workers,
         };
-        // Once only, at the start.
+        // Called only once, at start.
         let Err(because) = self.0.holder.get_or_init(|| SynDefer::attach(&settings)) else {
             return Ok(());
         };
@@ -127,25 +127,25 @@ impl Handshakes {
             return Err(io::Error::new(
                 io::ErrorKind::Unsupported,
                 format!(
-                    "`handshake = \"server-first\"` on the listener {address}: clients' SYNs cannot be held back here, because {because}; write \"at-once\""
+                    "`handshake = \"server-first\"` on the listener {address}: this machine cannot defer SYNs, because {because}; use \"at-once\""
                 ),
             ));
         }
         for (address, ..) in &listeners {
             tracing::warn!(
-                "{address}: clients are answered at once, before the server has accepted, because {because}"
+                "listener {address} answers clients before their server has accepted, because {because}"
             );
         }
         Ok(())
     }
 
-    /// Whether SYNs are held.
+    /// Whether SYNs are deferred.
     #[must_use]
     pub fn are_held(&self) -> bool {
         self.holder().is_some()
     }
 
-    /// Whether SYNs can be held; `None`: no listener has asked for it.
+    /// Whether SYNs can be deferred; `None`: no listener asks for it.
     #[must_use]
     pub fn usable(&self) -> Option<Result<(), &Unavailable>> {
         let holder = self.0.holder.get()?;
@@ -156,32 +156,32 @@ impl Handshakes {
         self.0.holder.get()?.as_ref().ok()
     }
 
-    /// A worker's reader of what is held; `None`: nothing is. To be called in the worker's runtime.
+    /// A worker's reader of deferred SYNs; `None`: none are deferred. Call it within the worker's runtime.
     ///
     /// # Errors
-    /// The kernel's.
+    /// From the kernel.
     pub fn reader(&self, worker: usize) -> io::Result<Option<Reader>> {
         let holder = self.holder();
         holder.map(|holder| holder.reader(worker)).transpose()
     }
 
-    /// A place for one more, if there is one; `clients_max`: so many clients may be connected.
+    /// Takes a free slot, if there is one. `clients_max` is the limit on connected clients.
     #[must_use]
     pub fn place(&self, clients_max: usize) -> Option<Place> {
         let places = &self.0.places;
         let place = Place(Arc::clone(places));
         let before = places.fetch_add(1, Ordering::Relaxed);
-        // If there is none, it is given back at once.
+        // Over the limit: dropping it frees the slot.
         (before < PLACES_MAX.min(clients_max / 2)).then_some(place)
     }
 
-    /// Places that are taken.
+    /// Number of slots in use.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.0.places.load(Ordering::Relaxed)
     }
 
-    /// Keeps a server's connection until its client comes.
+    /// Keeps a server connection until its client arrives.
     pub fn keep(&self, client: SocketAddr, server: SocketAddr, kept: Kept) {
         let replaced = self.0.table.put((client, server), kept, Instant::now());
         if replaced {
@@ -189,7 +189,7 @@ impl Handshakes {
         }
     }
 
-    /// The server's connection that was kept for a client.
+    /// Takes the server connection that waits for a client.
     #[must_use]
     pub fn take(&self, client: SocketAddr, server: SocketAddr) -> Option<Kept> {
         let kept = self.0.table.take(&(client, server))?;
@@ -197,7 +197,7 @@ impl Handshakes {
         Some(kept)
     }
 
-    /// Resets connections whose clients did not come.
+    /// Resets connections whose clients did not arrive.
     pub fn expire(&self, now: Instant) {
         for expired in self.0.table.expire(now, KEPT_MAX) {
             drop(expired);
@@ -205,21 +205,21 @@ impl Handshakes {
         }
     }
 
-    /// Counts one more. (At most some times for each connection, by whatever worker.)
+    /// Adds one to a counter shared by all workers; called a few times per connection.
     pub fn count(&self, done: Done) {
         if let Some(counter) = self.0.done.get(done as usize) {
             counter.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// How often that was done.
+    /// The value of a counter.
     #[must_use]
     pub fn done(&self, done: Done) -> u64 {
         let counter = self.0.done.get(done as usize);
         counter.map_or(0, |counter| counter.load(Ordering::Relaxed))
     }
 
-    /// What was done by the kernel and here, by label. All at zero, if nothing is held.
+    /// Counters of the kernel and the process, by label; all zero if no SYNs are deferred.
     #[must_use]
     pub fn events(&self) -> Vec<(&'static str, u64)> {
         let counts = self.holder().and_then(|holder| holder.counts().ok());
@@ -231,7 +231,7 @@ impl Handshakes {
             ("not_understood", counts.not_understood),
         ];
         events.extend(Done::ALL.map(|done| (done.label(), self.done(done))));
-        // Here, or in the kernel already.
+        // Decided by the process or by the kernel.
         for (label, count) in &mut events {
             if *label == Done::Crowded.label() {
                 *count += counts.crowded;

@@ -1,10 +1,10 @@
-//! Tests of what workers share: places, and connections that are kept, without a kernel that holds anything.
+//! Tests of slots and waiting connections, without a kernel that defers SYNs.
 use super::*;
 use crate::net::admission::Admission;
 use std::io::{ErrorKind, Read};
 use std::net::{TcpListener, TcpStream};
 
-/// A connection that is kept, and the server's end of it.
+/// A waiting connection, and the server's end of it.
 fn kept(handshakes: &Handshakes, admission: &Arc<Admission>) -> (Kept, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -61,7 +61,7 @@ fn what_is_taken_is_whole_and_what_is_not_taken_is_reset() {
     assert!(handshakes.take(client, to).is_none());
     let now = Instant::now();
     handshakes.expire(now);
-    assert_eq!(handshakes.waiting(), 2, "they are not old enough");
+    assert_eq!(handshakes.waiting(), 2, "not old enough to be removed");
     handshakes.expire(now + KEPT_MAX);
     assert_eq!((handshakes.waiting(), admission.open()), (0, 0));
     assert_eq!(handshakes.done(Done::Expired), 3);

@@ -1,4 +1,4 @@
-//! Splitters: which connections are split, and which are joined end to end; and what is learned of both at their ends.
+//! Splitters: decide which connections are split and which are joined end to end, and record the results.
 mod activity;
 mod outcome;
 
@@ -103,7 +103,9 @@ pub fn decide(client: &Client, route: &RoutePlan, checkout: &Checkout) -> Option
             let port = client.listener.address.port();
             match learned.leave_out(port, address, server) {
                 Ok(()) => client.worker.metrics.split.left_out.add(1),
-                Err(error) => tracing::debug!("{address} and {server} are not left out: {error}"),
+                Err(error) => tracing::debug!(
+                    "cannot exclude {address} and {server} from interception: {error}"
+                ),
             }
         }
         Way::Join => tcp_profile::as_end_to_end(client),

@@ -37,10 +37,10 @@ use std::task::Poll;
 use std::time::Instant;
 use tokio::net::TcpStream;
 
-/// The answer to a CONNECT whose tunnel stands (RFC 9110 section 9.3.6).
+/// The answer to a successful CONNECT (RFC 9110 section 9.3.6).
 const ESTABLISHED: &[u8] = b"HTTP/1.1 200 Connection established\r\n\r\n";
 
-/// Connects to where a CONNECT wants to go, says so, and relays.
+/// Connects to the target of a CONNECT, answers the client, and relays.
 pub async fn run_connect(
     client: &mut Client,
     scratch: Lent,
@@ -65,7 +65,7 @@ pub async fn run_connect(
         Err(unreachable) => {
             let reply = unreachable_reply(&unreachable);
             let head = &scratch.request_head;
-            // What comes now was meant for the tunnel, not for us: no other request is read from this connection.
+            // Further bytes belong to the tunnel: no other request is read from this connection.
             let asked = Asked {
                 method: head.method,
                 version: head.version,
@@ -93,7 +93,7 @@ pub async fn run_connect(
     relay(client, scratch, checkout, way, log).await
 }
 
-/// Relays after the upstream has agreed to an upgrade, or a parent proxy to a CONNECT; by this engine, and this class of pacing.
+/// Relays after the upstream accepted an upgrade, or a parent proxy a CONNECT, with this engine and pacing class.
 pub async fn run_upgraded(
     client: &mut Client,
     scratch: Lent,
@@ -104,7 +104,7 @@ pub async fn run_upgraded(
     relay(client, scratch, checkout, way, log).await
 }
 
-/// Relays what an HTTP head has led to, and tells the log about it at the end.
+/// Relays after an HTTP head, and writes the log line at the end.
 async fn relay(
     client: &mut Client,
     scratch: Lent,
@@ -130,7 +130,7 @@ async fn relay(
         .get(response_bytes..)
         .unwrap_or_default()
         .to_vec();
-    // An idle tunnel keeps what the log will want, not the buffers.
+    // An idle tunnel keeps the fields of the log line, not the buffers.
     let story: Option<(Box<[u8]>, RequestHead)> = client.worker.log.is_on().then(|| {
         (
             scratch.request.get(..head_bytes).unwrap_or_default().into(),
@@ -158,7 +158,7 @@ async fn relay(
     next
 }
 
-/// Both directions until both have ended.
+/// Relays both directions until both have ended.
 async fn exchange(
     client: &mut Client,
     checkout: &mut Checkout,
@@ -241,7 +241,7 @@ async fn exchange(
             Next::Reset
         }
         ExchangeEnd::Fault { a_to_b, fault } => {
-            // Whoever is still there learns that the other end was lost, not that it ended.
+            // Reset the surviving side: the other end was lost, not closed.
             let client_failed = a_to_b == (fault.side == Side::From);
             log.ended = if client_failed {
                 "client_reset"
@@ -261,7 +261,7 @@ async fn spliced(
     order: ExchangeOrder<'_>,
     (listed, watched): (&Listed, &mut Option<Watched>),
 ) -> Relayed {
-    // For good, if that is possible: then nobody is woken while the kernel relays.
+    // Permanently, if possible, so that the worker does not wake while the kernel relays.
     let (near, far) = (Rc::try_unwrap(near), Rc::try_unwrap(far));
     let (mut shared_near, mut shared_far) = (None, None);
     let mut exchange = worker.splicer.exchange(
@@ -271,7 +271,7 @@ async fn spliced(
     );
     let mut cut_off = pin!(worker.wait_for_cut_off());
     let end = poll_fn(|cx| {
-        // First, so that everything is counted also when it is cut off.
+        // First, so that everything is counted even if the tunnel is cut off.
         let end = exchange.poll_run(cx).map(Some);
         listed.tunnel().note(&exchange);
         if let Some(watched) = watched.as_mut() {
@@ -282,7 +282,7 @@ async fn spliced(
             tracing::debug!(
                 client = %about.client,
                 server = %about.server,
-                "the packets of a tunnel are not forwarded: {}",
+                "the kernel does not forward the packets of a tunnel: {}",
                 reason.name()
             );
             if watched.is_some() {
@@ -301,7 +301,7 @@ async fn spliced(
     } else {
         exchange.engines().0
     };
-    // At carrick's end, what the kernel has goes on.
+    // When carrick exits, tunnels in the kernel continue.
     let is_left = end.is_none() && exchange.leave();
     let [near, far] = exchange.into_connections();
     for (place, connection) in [
@@ -494,7 +494,7 @@ async fn read_server_name(
             Ok(Ok(0) | Err(_)) => return Err("client_closed"),
             Ok(Ok(_)) => {}
             Err(_) => {
-                // Protocols in which the server speaks first send nothing: they have no name.
+                // Where the server speaks first, the client sends nothing, so there is no name.
                 if buffer.is_empty() {
                     return Ok((None, "TCP"));
                 }

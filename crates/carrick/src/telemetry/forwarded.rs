@@ -1,7 +1,7 @@
-//! Requests that the kernel has forwarded unseen (`requests = "kernel"`): they are counted and logged by what the kernel tells.
+//! Counts and logs requests that the kernel forwards without the process (`requests = "kernel"`), from the kernel's reports.
 //!
-//! The kernel tells of a request when it comes. How its response was is known when the next one comes, or when it is known to be whole and nothing has
-//! moved for a while, or when the connections are parted: only then it is counted. Times are from one request to the next, at most.
+//! The kernel reports a request when it arrives. The response is known when the next request arrives, when it is complete and nothing has
+//! moved for a while, or when the connections are separated: only then is the request counted. No time is longer than that to the next request.
 use super::access_log::{AccessLog, Record};
 use super::metrics::WorkerMetrics;
 use crate::telemetry::job::Job;
@@ -12,10 +12,10 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// A response that is whole is counted when nothing has moved for so long.
+/// A complete response is counted when nothing has moved for this long.
 const QUIET: Duration = Duration::from_secs(1);
 
-/// How a response ended that is not whole, where nobody knows better.
+/// How an incomplete response ended, if the cause is unknown.
 const CLOSED: &str = "upstream_closed";
 
 /// The status of a response whose first line is not known.
@@ -50,7 +50,7 @@ struct News {
     gone: Vec<(u64, ToldResponse, Option<&'static str>)>,
     /// How many there have been.
     names: u64,
-    /// Nobody reads: nothing is kept.
+    /// There is no reader: nothing is kept.
     is_unread: bool,
 }
 
@@ -99,7 +99,7 @@ impl Forwarded {
 }
 
 impl Named {
-    /// The name. No other one has it, or will have it.
+    /// Unique for the life of the process.
     #[must_use]
     pub fn name(&self) -> u64 {
         self.name
@@ -199,7 +199,7 @@ impl Reader {
             self.events = self.packet.request_events().unwrap_or_else(|error| {
                 self.forwarded.stop();
                 tracing::warn!(
-                    "requests that the kernel forwards are neither counted nor logged: reading its events: {error}"
+                    "requests that the kernel forwards will not be counted or logged, because its events cannot be read: {error}"
                 );
                 None
             });
@@ -209,7 +209,7 @@ impl Reader {
             .transpose()
             .map(Option::unwrap_or_default)
             .unwrap_or_else(|error| {
-                tracing::debug!("reading events of requests: {error}");
+                tracing::debug!("cannot read the kernel's events of requests: {error}");
                 Vec::new()
             })
     }

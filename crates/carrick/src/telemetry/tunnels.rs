@@ -1,5 +1,5 @@
-//! The tunnels that stand now: each worker keeps a list that the control thread reads whenever somebody asks. Neither waits
-//! for the other. What the kernel moves on its own is added when the list is read.
+//! The open tunnels: each worker keeps a list that the control thread reads on demand. Neither blocks the other. Bytes moved by the
+//! kernel are added on reading.
 use super::job::Job;
 use crate::config::plan::UpstreamPlan;
 use arc_swap::ArcSwapOption;
@@ -14,16 +14,16 @@ use std::time::Instant;
 const CHUNK_TUNNELS: usize = 1024;
 const CHUNKS_MAX: usize = 64;
 
-/// Tunnels in a worker's list, at most; further ones are counted, but not listed.
+/// Maximum length of a worker's list; further tunnels are counted, but not listed.
 pub const LISTED_MAX: usize = CHUNK_TUNNELS * CHUNKS_MAX;
 
-/// What is kept of a tunnel's target, at most.
+/// Maximum number of bytes kept of a tunnel's target.
 pub const TARGET_BYTES_MAX: usize = 256;
 
-/// What is known of a tunnel from its beginning.
+/// What is known about a tunnel from its beginning.
 #[derive(Debug)]
 pub struct About {
-    /// The number by which its splice is found in the kernel; never 0, never used again.
+    /// The number of its splice in the kernel; never 0, never reused.
     pub label: u64,
     /// When bytes began to be relayed.
     pub begun: Instant,
@@ -165,7 +165,7 @@ pub struct Seen {
     pub bytes: [u64; 2],
     /// Of these, both directions together: those that the kernel has moved and the worker has not counted yet.
     pub uncounted_bytes: u64,
-    /// The engine that moves the bytes of the direction with more of them; `socket` while the kernel has it.
+    /// The engine that moves the bytes of the direction with more of them; `socket` while the kernel has the tunnel.
     pub engine: Engine,
     /// What the kernel tells, while it has the tunnel.
     pub splice: Option<LiveSplice>,
@@ -188,8 +188,8 @@ impl Listed {
         }
     }
 
-    /// Adds what the kernel tells. The tunnel may go to the kernel or leave it meanwhile: what was read before the kernel was
-    /// asked, with what the kernel says, is never too much; nor is what the worker knows afterwards. So the larger one is it.
+    /// Adds the kernel's byte counts. The tunnel may enter or leave the kernel meanwhile. Neither the counts read before asking the kernel,
+    /// plus the kernel's, nor the worker's counts afterwards are ever too high, so the larger one is used.
     fn with(self, splice: Option<LiveSplice>, forwarded: Option<[u64; 2]>) -> Seen {
         let tunnel = &self.tunnel;
         let mut uncounted_bytes = 0;
@@ -209,7 +209,7 @@ impl Listed {
             uncounted_bytes,
             engine: match (&splice, forwarded) {
                 (Some(_), _) => Engine::Socket,
-                // The worker is not woken by what the kernel forwards.
+                // The worker does not wake for bytes that the kernel forwards.
                 (None, Some(bytes)) if bytes != [0; 2] => Engine::Packet,
                 (None, _) => tunnel.engine(),
             },

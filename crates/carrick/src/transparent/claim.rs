@@ -1,5 +1,5 @@
-//! Claims: which ports, marks and routing tables belong to a carrick that lives. The kernel forgets a claim with its last holder, so
-//! rules without a claim are what a dead one has left.
+//! Claims on ports, marks and routing tables by a running carrick. The kernel drops a claim with its last holder, so rules without a claim
+//! are leftovers of a dead carrick.
 use crate::config::plan::Interception;
 use rustix::io::{FdFlags, fcntl_setfd};
 use std::io;
@@ -7,23 +7,23 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
 use std::time::{Duration, Instant};
 
-/// How long a claim that somebody has is waited for.
+/// How long to wait for a claim that another process holds.
 const WAIT_MAX: Duration = Duration::from_secs(3);
 
-/// What is claimed.
+/// What can be claimed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Key {
-    /// The port of a transparent listener, by which its nft table is named.
+    /// The port of a transparent listener, after which its nft table is named.
     Port(u16),
-    /// A mark, by which routing rules are known.
+    /// A mark, which identifies routing rules.
     Mark(u32),
     /// A routing table.
     Table(u32),
-    /// Connections of this machine's own programs: two carricks that take them would take each other's, without end.
+    /// Interception of local programs: two carricks doing that would intercept each other in a loop.
     Local,
 }
 
-/// What a transparent listener needs.
+/// The claims of one transparent listener.
 pub fn keys(interception: &Interception) -> Vec<Key> {
     let mut keys = vec![
         Key::Port(interception.listener.port()),
@@ -34,7 +34,7 @@ pub fn keys(interception: &Interception) -> Vec<Key> {
     keys
 }
 
-/// What all of them need together.
+/// The claims of all listeners together.
 pub fn all_keys(interceptions: &[Interception]) -> Vec<Key> {
     let mut all: Vec<Key> = interceptions.iter().flat_map(keys).collect();
     if interceptions.iter().any(|one| one.local.is_some()) {
@@ -43,7 +43,7 @@ pub fn all_keys(interceptions: &[Interception]) -> Vec<Key> {
     all
 }
 
-/// A claim: an abstract socket (unix(7)), which like the rules belongs to the network namespace.
+/// A claim: an abstract socket (unix(7)), which, like the rules, belongs to the network namespace.
 #[derive(Debug)]
 pub struct Claim(UnixListener);
 
@@ -68,13 +68,13 @@ impl Key {
             Self::Table(table) => format!(
                 "another carrick has rules with the routing table {table}: choose another `table` in `intercept`, or stop it"
             ),
-            Self::Local => "another carrick intercepts the connections of this machine's programs (`local` in `intercept`), and would intercept this one's as well: stop it, or leave `local` out".to_owned(),
+            Self::Local => "another carrick intercepts connections of local programs (`local` in `intercept`) and would intercept this one's, too: stop it, or remove `local`".to_owned(),
         }
     }
 }
 
 impl Claim {
-    /// Claims it; `None` if somebody has it.
+    /// Claims it; `None` if another process holds it.
     ///
     /// # Errors
     /// The kernel refuses for another reason.
@@ -89,10 +89,10 @@ impl Claim {
         }
     }
 
-    /// Claims it. Waits up to [`WAIT_MAX`]: the keeper of a carrick that was killed a moment ago may be about to end.
+    /// Claims it. Waits up to [`WAIT_MAX`], since the supervisor of a carrick that was just killed may be about to exit.
     ///
     /// # Errors
-    /// Another carrick has it.
+    /// Another carrick holds it.
     pub fn take(key: Key) -> io::Result<Self> {
         let give_up_at = Instant::now() + WAIT_MAX;
         loop {
@@ -106,10 +106,10 @@ impl Claim {
         }
     }
 
-    /// Whether programs that are started from now on hold it, too.
+    /// Whether child programs inherit it.
     ///
     /// # Errors
-    /// The kernel refuses.
+    /// From the kernel.
     pub fn bequeath(&self, is_inherited: bool) -> io::Result<()> {
         let flags = if is_inherited {
             FdFlags::empty()

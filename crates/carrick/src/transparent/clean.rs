@@ -1,22 +1,22 @@
-//! `carrick clean`: removes the rules that dead carricks have left.
+//! `carrick clean`: removes the rules that dead carricks have left behind.
 use super::claim::Claim;
 use super::leftovers;
 use rustix::thread::{CapabilitySet, capabilities};
 use std::io;
 
-/// What was done.
+/// The result.
 #[derive(Debug, Default)]
 pub struct Cleaned {
-    /// What was removed.
+    /// The rules that were removed.
     pub removed: Vec<String>,
-    /// What belongs to a carrick that lives, and was left alone.
+    /// Rules of a running carrick, which stay.
     pub in_use: Vec<String>,
 }
 
-/// Removes what no living carrick has claimed in this network namespace.
+/// Removes the rules that no running carrick has claimed in this network namespace.
 ///
 /// # Errors
-/// The privilege or a tool is missing, or a tool refuses; what was removed until then stays removed.
+/// A privilege or a tool is missing, or a tool fails; rules removed before that stay removed.
 pub fn clean() -> io::Result<Cleaned> {
     if !capabilities(None)?
         .effective
@@ -24,12 +24,12 @@ pub fn clean() -> io::Result<Cleaned> {
     {
         return Err(io::Error::new(
             io::ErrorKind::PermissionDenied,
-            "looking for rules, and removing them, needs CAP_NET_ADMIN: run it as root",
+            "finding and removing rules needs CAP_NET_ADMIN: run this command as root",
         ));
     }
     let mut cleaned = Cleaned::default();
     for made in leftovers::find()? {
-        // Held while it is removed, so that nobody makes it anew meanwhile.
+        // Claimed during removal, so that no carrick makes it meanwhile.
         if let Some(_claim) = Claim::try_take(made.key())? {
             made.remove()?;
             cleaned.removed.push(made.to_string());

@@ -1,4 +1,4 @@
-//! Pairs of networks whose connections are left out of interception for a while: how carrick asks its keeper for that, a line for each.
+//! Excluding pairs of networks from interception for a while: the line protocol between carrick and its rule supervisor.
 use ipnet::IpNet;
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use std::fmt;
@@ -7,29 +7,29 @@ use std::process::ChildStdin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// The longest time for which a pair is left out at once: a day.
+/// The longest time for one exclusion: a day.
 pub const SECONDS_MAX: u64 = 24 * 3600;
 
-/// The longest line, two IPv6 networks included.
+/// The longest line, with two IPv6 networks.
 pub const LINE_BYTES_MAX: usize = 160;
 
-/// The networks of clients and of servers; both of one family.
+/// A client network and a server network of the same family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Pair {
-    /// Of the clients.
+    /// The clients.
     pub client: IpNet,
-    /// Of the servers.
+    /// The servers.
     pub server: IpNet,
 }
 
-/// What the keeper is asked for, once the rules stand.
+/// A request to the supervisor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Wish {
-    /// Of which listener, by its port.
+    /// The listener's port.
     pub port: u16,
-    /// Which connections.
+    /// The connections to exclude.
     pub pair: Pair,
-    /// For how many seconds they are left out from now on; 0: they are intercepted again.
+    /// For how many seconds, from now; 0: ends the exclusion.
     pub seconds: u64,
 }
 
@@ -45,10 +45,10 @@ impl fmt::Display for Wish {
 }
 
 impl Wish {
-    /// Reads a line, exactly as it is written; `None`: it is none.
+    /// Parses a line; `None`: invalid.
     pub fn parse(line: &str) -> Option<Self> {
         let wish = Self::read(line)?;
-        // What has another form (leading zeros, bits behind a prefix) is not carrick's.
+        // carrick writes only the canonical form (no leading zeros, no bits behind a prefix).
         (wish.to_string() == line).then_some(wish)
     }
 
@@ -81,28 +81,28 @@ impl Wish {
     }
 }
 
-/// The line to the keeper. All clones are one; its end tells the keeper that carrick is gone.
+/// The pipe to the supervisor. All clones share it; closing it tells the supervisor that carrick is gone.
 #[derive(Debug, Clone, Default)]
-pub struct KeeperLine(Arc<Mutex<Option<ChildStdin>>>);
+pub struct SupervisorPipe(Arc<Mutex<Option<ChildStdin>>>);
 
-impl KeeperLine {
-    /// Takes the pipe over, which never waits from now on.
+impl SupervisorPipe {
+    /// Takes the pipe over and makes it non-blocking.
     ///
     /// # Errors
-    /// The kernel refuses.
+    /// From the kernel.
     pub fn new(pipe: ChildStdin) -> io::Result<Self> {
         fcntl_setfl(&pipe, fcntl_getfl(&pipe)? | OFlags::NONBLOCK)?;
         Ok(Self(Arc::new(Mutex::new(Some(pipe)))))
     }
 
-    /// Leaves the connections of a pair out of what the transparent listener on `port` intercepts, for so long from now on, at most a day; those
-    /// that stand go on as they are. Takes effect some milliseconds later. Never waits for the keeper.
+    /// Excludes connections of a pair from interception by the listener on `port`, from now on, for at most a day. Open connections are not
+    /// affected. Takes effect some milliseconds later. Never blocks.
     ///
     /// # Errors
-    /// `WouldBlock`: the keeper has too much to do now. `NotConnected`: there is none. `InvalidInput`: the networks are of two families, or have
-    /// bits behind their prefixes, or the time is longer than a day.
+    /// `WouldBlock`: the pipe is full. `NotConnected`: there is no supervisor. `InvalidInput`: the networks are of two families, have bits
+    /// behind their prefixes, or the time is longer than a day.
     pub fn leave_out(&self, port: u16, pair: Pair, time: Duration) -> io::Result<()> {
-        // A part of a second is one as well.
+        // Rounded up to whole seconds.
         let seconds = time.as_secs() + u64::from(time.subsec_nanos() > 0);
         self.ask(Wish {
             port,
@@ -111,10 +111,10 @@ impl KeeperLine {
         })
     }
 
-    /// Has the connections of a pair intercepted again.
+    /// Ends the exclusion of a pair.
     ///
     /// # Errors
-    /// As for [`Self::leave_out`].
+    /// See [`Self::leave_out`].
     pub fn take_in(&self, port: u16, pair: Pair) -> io::Result<()> {
         let seconds = 0;
         self.ask(Wish {
@@ -124,7 +124,7 @@ impl KeeperLine {
         })
     }
 
-    /// Ends it.
+    /// Closes the pipe.
     pub fn close(&self) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
@@ -135,7 +135,7 @@ impl KeeperLine {
         }
         let mut pipe = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let pipe = pipe.as_mut().ok_or(io::ErrorKind::NotConnected)?;
-        // A line is shorter than `PIPE_BUF`: it goes whole or not at all (pipe(7)).
+        // A line is shorter than `PIPE_BUF`, so the write is atomic (pipe(7)).
         match pipe.write(format!("{wish}\n").as_bytes()) {
             Ok(_) => Ok(()),
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {

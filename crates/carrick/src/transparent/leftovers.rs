@@ -1,4 +1,4 @@
-//! What carricks have made in this network namespace: found by the names and numbers that only carrick gives.
+//! Finds rules that any carrick has made in this network namespace, by names and numbers that only carrick uses.
 use super::claim::Key;
 use super::rules::{self, Family, PROTOCOL};
 use super::tools::{IP, NFT};
@@ -8,26 +8,26 @@ use std::fmt;
 use std::io;
 use std::path::Path;
 
-/// Something that a carrick has made.
+/// A rule that a carrick has made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Made {
     /// An nft table.
     Table {
-        /// Of the listener.
+        /// The listener's port.
         port: u16,
     },
     /// A routing rule.
     Rule {
-        /// Of which addresses.
+        /// Its address family.
         family: Family,
-        /// The rule's place.
+        /// Its priority.
         priority: u32,
-        /// The mark that it is for.
+        /// The mark that it matches.
         mark: u32,
     },
     /// The route of a routing table.
     Route {
-        /// Of which addresses.
+        /// Its address family.
         family: Family,
         /// The table.
         table: u32,
@@ -57,7 +57,7 @@ impl fmt::Display for Made {
 }
 
 impl Made {
-    /// Who has claimed this lives.
+    /// The claims of a living carrick that owns it.
     pub fn key(&self) -> Key {
         match self {
             Self::Table { port } => Key::Port(*port),
@@ -69,7 +69,7 @@ impl Made {
     /// Removes it.
     ///
     /// # Errors
-    /// The tool is missing, or refuses.
+    /// The tool is missing or fails.
     pub fn remove(&self) -> io::Result<()> {
         match self {
             Self::Table { port } => {
@@ -92,7 +92,7 @@ impl Made {
     }
 }
 
-/// A line of `ip -j rule` or `ip -j route`, as far as it matters.
+/// The fields of `ip -j rule` or `ip -j route` that are needed.
 #[derive(Debug, Deserialize)]
 struct Line {
     #[serde(default)]
@@ -119,10 +119,10 @@ impl Line {
     }
 }
 
-/// Everything that carricks have made here, in the order in which it is to be removed: first what intercepts.
+/// All such rules, in the order of removal: first those that intercept.
 ///
 /// # Errors
-/// A tool is missing (`NotFound`), or refuses to tell.
+/// A tool is missing (`NotFound`) or fails.
 pub fn find() -> io::Result<Vec<Made>> {
     let mut made: Vec<Made> = tables()?;
     for family in Family::ALL {
@@ -144,7 +144,7 @@ pub fn find() -> io::Result<Vec<Made>> {
     Ok(made)
 }
 
-/// The nft tables of carricks.
+/// carrick's nft tables.
 fn tables() -> io::Result<Vec<Made>> {
     let mut made = Vec::new();
     for line in NFT.run(&["list", "tables", "inet"], "")?.lines() {
@@ -161,7 +161,7 @@ fn tables() -> io::Result<Vec<Made>> {
     Ok(made)
 }
 
-/// Whether carrick has made an nft table, which is there.
+/// Whether an existing nft table was made by carrick.
 fn is_carricks(name: &str) -> io::Result<bool> {
     let text = NFT.run(&["list", "table", "inet", name], "")?;
     Ok(text.contains(&format!("comment \"{}\"", rules::COMMENT)))
@@ -169,31 +169,31 @@ fn is_carricks(name: &str) -> io::Result<bool> {
 
 fn list(family: Family, what: &[&str]) -> io::Result<Vec<Line>> {
     if family == Family::V6 && !Path::new("/proc/net/if_inet6").exists() {
-        // The kernel has no IPv6, about which `ip` would complain.
+        // Without IPv6 in the kernel, `ip` would fail.
         return Ok(Vec::new());
     }
-    // Numbers in the place of names, with everything that the kernel tells.
+    // Numbers instead of names, with all details.
     let mut arguments = vec![family.option(), "-N", "-d", "-j"];
     arguments.extend(what);
     let text = IP.run(&arguments, "")?;
-    // Without a line, older versions print nothing at all.
+    // Older versions print nothing if there are no entries.
     if text.trim().is_empty() {
         return Ok(Vec::new());
     }
     serde_json::from_str(&text).map_err(|error| {
         io::Error::other(format!(
-            "`ip {}` prints something else than was expected: {error}",
+            "cannot parse the output of `ip {}`: {error}",
             arguments.join(" ")
         ))
     })
 }
 
-/// The priority of the first rule of `ip rule` after that for this machine's own addresses, which is always the very first.
+/// The priority of the first rule of `ip rule` after the one for local addresses, which always comes first.
 ///
 /// # Errors
-/// There is no room for carrick's rules before it; or the tool refuses to tell.
+/// There is no room for carrick's rules before it; or the tool fails.
 pub fn first_rule(family: Family) -> io::Result<u32> {
-    /// That for the table `main`, as the kernel makes it.
+    /// The rule for table `main`, as the kernel makes it.
     const MAIN: u32 = 32_766;
     let rules = list(family, &["rule", "show"])?.into_iter();
     let first = rules
@@ -204,15 +204,15 @@ pub fn first_rule(family: Family) -> io::Result<u32> {
         return Ok(first);
     }
     Err(io::Error::other(format!(
-        "carrick has no room before the rule with priority {first} of `ip {} rule`: give that one a higher number",
+        "carrick's rules do not fit before the rule with priority {first} of `ip {} rule`: give that rule a higher number",
         family.option()
     )))
 }
 
-/// Checks that an interception shares nothing with rules that carrick did not make.
+/// Checks that an interception shares nothing with rules of other programs.
 ///
 /// # Errors
-/// It does: says what, and what to choose otherwise.
+/// It does; says with what, and what to choose instead.
 pub fn check_foreign(interception: &Interception) -> io::Result<()> {
     let name = rules::table_name(interception.listener.port());
     let names = NFT.run(&["list", "tables", "inet"], "")?;
@@ -221,7 +221,7 @@ pub fn check_foreign(interception: &Interception) -> io::Result<()> {
         .any(|line| line.rsplit(' ').next() == Some(&name))
     {
         return Err(io::Error::other(format!(
-            "there is an nft table inet {name} that carrick did not make: rename it, or let the transparent listener have another port"
+            "another program has made the nft table inet {name}: rename it, or use another port for the transparent listener"
         )));
     }
     for family in Family::ALL {

@@ -1,8 +1,8 @@
-//! Transparent listeners: the rules in the kernel that lead other people's connections to them, and who keeps these rules.
+//! Transparent listeners: the kernel rules that redirect connections to them, and the process that owns these rules.
 //!
-//! Rules outlive the program that makes them, so somebody has to take them away again, however carrick ends; and carrick
-//! itself gives up the privilege for that when it starts. So a process of its own, the *keeper*, makes them, waits until
-//! carrick is gone, and removes them. It has one capability and nothing to do with any client.
+//! Rules outlive the program that makes them, and carrick drops the privilege to remove them when it starts. So another process, the rule
+//! supervisor, makes them, waits until carrick is gone, however it ends, and removes them. It has one capability and no contact with
+//! clients.
 mod claim;
 mod clean;
 mod left_out;
@@ -13,7 +13,7 @@ pub mod supervisor;
 mod tools;
 
 pub use clean::{Cleaned, clean};
-pub use left_out::{KeeperLine, Pair};
+pub use left_out::{Pair, SupervisorPipe};
 pub use probe::probe;
 pub use supervisor::keep;
 
@@ -28,35 +28,35 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// The subcommand by which the program is its own keeper.
+/// The subcommand with which carrick starts itself as rule supervisor.
 pub const KEEP_RULES: &str = "keep-rules";
 
-/// How long the keeper may take to remove the rules.
+/// How long the supervisor may take to remove the rules.
 const REMOVAL_MAX: Duration = Duration::from_secs(10);
 
-/// What the keeper says when the rules stand; anything else is why they do not.
+/// The supervisor's answer when the rules are in place; anything else is an error message.
 const READY: &str = "ready";
 
-/// What the keeper is told first.
+/// The supervisor's task, sent first.
 #[derive(Debug, Serialize, Deserialize)]
 struct Task {
     interceptions: Vec<Interception>,
     account: Option<Account>,
 }
 
-/// The rules of the transparent listeners, as carrick holds on to them. Removed when dropped, and when carrick is killed.
+/// Owns the rules of the transparent listeners. They are removed when this is dropped, and when carrick is killed.
 #[derive(Debug)]
 pub struct Rules {
-    keeper: Child,
-    line: KeeperLine,
-    /// Shared with the keeper, so that they last as long as one of the two does.
+    supervisor: Child,
+    line: SupervisorPipe,
+    /// Shared with the supervisor, so that the claims last as long as one of the two processes.
     _claims: Vec<Claim>,
 }
 
-/// Whether carrick has the privileges for the transparent listeners of a plan.
+/// Checks that carrick has the privileges for the plan's transparent listeners.
 ///
 /// # Errors
-/// It has not; says which is missing, what for, and what to do.
+/// Names the missing privilege, what it is for, and what to do.
 pub fn check_privileges(plan: &Plan) -> io::Result<()> {
     let has = capabilities(None)?.effective;
     for interception in plan.interceptions() {
@@ -75,7 +75,7 @@ pub fn check_privileges(plan: &Plan) -> io::Result<()> {
         return Err(io::Error::new(
             io::ErrorKind::PermissionDenied,
             format!(
-                "{}; start carrick as root, or grant it (AmbientCapabilities= of systemd)",
+                "{}; start carrick as root, or grant the capability (AmbientCapabilities= in systemd)",
                 missing.replace("{}", &listener.to_string())
             ),
         ));
@@ -83,10 +83,10 @@ pub fn check_privileges(plan: &Plan) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether a reload can change `before` to `after`: the rules stay as they were made.
+/// Whether a reload can change `before` to `after`, given that the rules stay as they are.
 ///
 /// # Errors
-/// It cannot; says what is to be done.
+/// It cannot; says what to do.
 pub fn check_reload(before: &Plan, after: &Plan) -> Result<(), String> {
     let of = |plan: &Plan| -> Vec<(Interception, Job, bool)> {
         let listeners = plan.listeners.iter();
@@ -110,16 +110,16 @@ pub fn check_reload(before: &Plan, after: &Plan) -> Result<(), String> {
     let changed = changed.or_else(|| after.iter().find(|new| !before.contains(new)));
     let listener = changed.map_or(String::new(), |(one, ..)| format!(" {}", one.listener));
     Err(format!(
-        "the transparent listener{listener} would change: `listen`, `mode`, `transparent`, `intercept`, `handshake` and `keep_client_address` change only with a restart"
+        "the transparent listener{listener} cannot change while carrick runs: `listen`, `mode`, `transparent`, `intercept`, `handshake` and `keep_client_address` change only with a restart"
     ))
 }
 
 impl Rules {
-    /// Starts the keeper, which removes what dead carricks have left and makes the rules; `None` if no listener is transparent.
-    /// To be called while there is one thread only, with `CAP_NET_ADMIN`.
+    /// Starts the rule supervisor, which removes leftovers of dead carricks and makes the rules; `None` if no listener is transparent. Call it
+    /// before starting threads, with `CAP_NET_ADMIN`.
     ///
     /// # Errors
-    /// Another carrick has rules for the same port or routing table; a tool is missing, or refuses. No rule is left then.
+    /// Another carrick uses the same port or routing table; a tool is missing or fails. No rule is left behind.
     pub fn install(plan: &Plan) -> io::Result<Option<Self>> {
         let interceptions: Vec<_> = plan.interceptions().cloned().collect();
         if interceptions.is_empty() {
@@ -170,44 +170,44 @@ impl Rules {
         for claim in &claims {
             claim.bequeath(false)?;
         }
-        let mut keeper = started.map_err(|error| {
+        let mut supervisor = started.map_err(|error| {
             io::Error::new(
                 error.kind(),
-                format!("cannot start the keeper of the transparent listeners' rules (this program, again): {error}"),
+                format!("cannot start the rule supervisor for transparent listeners (a second process of this program): {error}"),
             )
         })?;
         let mut text = serde_json::to_string(task)?;
         text.push('\n');
-        let mut line = KeeperLine::default();
-        if let Some(mut pipe) = keeper.stdin.take() {
-            // If it has ended, its answer says why.
+        let mut line = SupervisorPipe::default();
+        if let Some(mut pipe) = supervisor.stdin.take() {
+            // If it has exited, its answer says why.
             let _ = pipe.write_all(text.as_bytes());
-            line = KeeperLine::new(pipe)?;
+            line = SupervisorPipe::new(pipe)?;
         }
         Ok(Self {
             line,
-            keeper,
+            supervisor,
             _claims: claims,
         })
     }
 
-    /// The line to the keeper, for whoever has connections to be left out.
+    /// The channel for excluding pairs from interception.
     #[must_use]
-    pub fn line(&self) -> KeeperLine {
+    pub fn line(&self) -> SupervisorPipe {
         self.line.clone()
     }
 
     fn await_rules(&mut self) -> io::Result<()> {
         let mut answer = String::new();
-        if let Some(answers) = self.keeper.stdout.take() {
+        if let Some(answers) = self.supervisor.stdout.take() {
             BufReader::new(answers).read_line(&mut answer)?;
         }
         match answer.trim_end() {
             READY => Ok(()),
             "" => Err(io::Error::other(
-                "the keeper of the transparent listeners' rules has ended without a word",
+                "the rule supervisor for transparent listeners exited without a message",
             )),
-            // Written as JSON, as it may have several lines.
+            // As JSON, since it can have several lines.
             why => Err(io::Error::other(
                 serde_json::from_str(why).unwrap_or_else(|_| why.to_owned()),
             )),
@@ -216,12 +216,12 @@ impl Rules {
 }
 
 impl Drop for Rules {
-    /// Has the rules removed. Waits for that, ten seconds at most.
+    /// Has the rules removed, and waits for that for at most ten seconds.
     fn drop(&mut self) {
         self.line.close();
         let give_up_at = Instant::now() + REMOVAL_MAX;
         loop {
-            match self.keeper.try_wait() {
+            match self.supervisor.try_wait() {
                 Ok(Some(status)) if status.success() => return,
                 Ok(None) if Instant::now() < give_up_at => {
                     std::thread::sleep(Duration::from_millis(5));
@@ -229,11 +229,11 @@ impl Drop for Rules {
                 ended => {
                     let how = match ended {
                         Ok(Some(status)) => status.to_string(),
-                        Ok(None) => "it goes on".to_owned(),
+                        Ok(None) => "still running".to_owned(),
                         Err(error) => error.to_string(),
                     };
                     tracing::error!(
-                        "the keeper of the transparent listeners' rules did not end as it should ({how}); `carrick clean` removes what it has left"
+                        "the rule supervisor for transparent listeners did not exit cleanly ({how}); remove its rules with `carrick clean`"
                     );
                     return;
                 }

@@ -1,9 +1,9 @@
-//! Whether this machine can be transparent, for `carrick doctor`.
+//! Whether this machine supports transparent listeners, for `carrick doctor`.
 use super::tools::{IP, NFT, Tool};
 use carrick_splice::probe::Feature;
 use rustix::thread::{CapabilitySet, capabilities};
 
-/// Rules of each kind that carrick makes. Only checked, never made.
+/// One rule of each kind that carrick makes. Only checked, never applied.
 const TRIAL: &str = "table inet carrick-trial {
   set began {
     type ipv4_addr . inet_service . ipv4_addr . inet_service; size 16; flags dynamic,timeout; timeout 1s;
@@ -50,9 +50,9 @@ fn tproxy() -> Result<String, String> {
         );
     }
     match NFT.run(&["-c", "-f", "-"], TRIAL) {
-        Ok(_) => Ok("the kernel takes the rules of transparent listeners".to_owned()),
+        Ok(_) => Ok("the kernel accepts the rules of transparent listeners".to_owned()),
         Err(error) => Err(format!(
-            "the kernel does not take the rules (modules nft_tproxy, nft_socket, nft_fib_inet): {error}"
+            "the kernel rejects the rules (it needs the modules nft_tproxy, nft_socket and nft_fib_inet): {error}"
         )),
     }
 }

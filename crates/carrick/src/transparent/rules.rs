@@ -1,7 +1,7 @@
-//! The rules of an interception, as `nft -f` and `ip -batch` read them. Text only: nothing is run here.
+//! Generates the rules of an interception as text for `nft -f` and `ip -batch`. Runs nothing.
 //!
-//! What is intercepted gets a mark, and a routing rule sends what has that mark to this machine, whatever its destination
-//! (the kernel's Documentation/networking/tproxy.rst). Packets keep their addresses on the whole way.
+//! Intercepted packets get a mark, and a routing rule delivers packets with that mark locally, whatever their destination (the kernel's
+//! Documentation/networking/tproxy.rst). Packets keep their addresses.
 mod local;
 
 use super::left_out::{Pair, Wish};
@@ -10,17 +10,16 @@ use ipnet::IpNet;
 use std::fmt::Write;
 use std::net::SocketAddr;
 
-/// Tables of carrick's own begin so; the listener's port follows.
+/// Prefix of carrick's table names; the listener's port follows.
 pub const TABLE_PREFIX: &str = "carrick-";
 
-/// What tells a table that carrick has made from others whose names look so.
+/// Comment that distinguishes carrick's tables from others with such a name.
 pub const COMMENT: &str = "made by carrick for a transparent listener";
 
-/// Who has made a routing rule or a route, as the kernel notes it (rtnetlink(7), `rtm_protocol`): a number that no routing
-/// daemon has.
+/// Origin of carrick's routing rules and routes (rtnetlink(7), `rtm_protocol`): a number that no routing daemon uses.
 pub const PROTOCOL: u8 = carrick_splice::probe::OWN_PROTOCOL;
 
-/// A family of addresses.
+/// An address family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Family {
     /// IPv4.
@@ -41,7 +40,7 @@ impl Family {
         }
     }
 
-    /// Whether an interception has rules for it.
+    /// Whether an interception needs rules for this family.
     pub fn is_in(self, interception: &Interception) -> bool {
         match self {
             Self::V4 => interception.takes_v4(),
@@ -49,7 +48,7 @@ impl Family {
         }
     }
 
-    /// Those of some networks that are of it.
+    /// The networks of this family.
     fn of(self, networks: &[IpNet]) -> Vec<String> {
         let networks = networks.iter().filter(|network| self.holds(network));
         networks.map(ToString::to_string).collect()
@@ -62,7 +61,7 @@ impl Family {
         )
     }
 
-    /// The name of a set or chain for it.
+    /// The name of a set or chain for this family.
     fn set(self, name: &str) -> String {
         match self {
             Self::V4 => format!("{name}-v4"),
@@ -70,7 +69,7 @@ impl Family {
         }
     }
 
-    /// As nft calls it, for the whole packet and for its addresses.
+    /// nft's names for the protocol and for its addresses.
     fn words(self) -> (&'static str, &'static str) {
         match self {
             Self::V4 => ("ipv4", "ip"),
@@ -84,31 +83,31 @@ pub fn table_name(port: u16) -> String {
     format!("{TABLE_PREFIX}{port}")
 }
 
-/// Connections that began a short while ago, of each family: enough for some thousands in a second.
+/// Capacity of the set of recent SYNs, per family: enough for some thousands per second.
 const BEGAN_MAX: u32 = 131_072;
 
-/// For how long: until the client has answered the handshake, its first repetitions included.
+/// Lifetime of its entries: until the client has completed the handshake, first retransmissions included.
 const BEGAN_SECONDS: u32 = 30;
 
-/// Pairs of networks that are left out at one time, of each family.
+/// Maximum number of excluded pairs of networks, per family.
 pub const LEFT_OUT_MAX: u32 = 4_096;
 
 /// A SYN that begins a connection.
 const SYN: &str = "tcp flags & (fin | syn | rst | ack) == syn";
 
-/// Who can have a socket here: TCP, and what routers tell about its packets (a smaller MTU, say).
+/// Packets that can belong to a local socket: TCP, and ICMP errors about it (a smaller MTU, for example).
 const TCP_AND_ERRORS: &str = "meta l4proto { tcp, icmp, ipv6-icmp }";
 
-/// The latter alone.
+/// ICMP errors only.
 const ERRORS: &str = "meta l4proto { icmp, ipv6-icmp }";
 
-/// Makes the nft table, in one transaction.
+/// Creates the nft table, in one transaction.
 ///
-/// Only a SYN is led to the listener by its addresses; what follows, because there is a socket for it. So connections that carrick
-/// never had are not touched. One packet has no socket: the answer to a SYN cookie. Therefore it is remembered who sent a SYN; while
-/// nobody can be remembered any more, connections are not intercepted.
+/// Only SYNs are matched by address; later packets are matched by their socket, so connections that carrick never had are not touched. One
+/// packet has no socket: the acknowledgement of a SYN cookie. Therefore a set remembers recent SYNs; while it is full, new connections are
+/// not intercepted.
 ///
-/// `own_marks` are those of all listeners of this carrick: what has one of them, and is sent by this machine, is carrick's.
+/// `own_marks` are the marks of all listeners of this carrick; locally sent packets with one of them are carrick's own.
 pub fn nft_install(interception: &Interception, own_marks: &[u32]) -> String {
     let name = table_name(interception.listener.port());
     let mark = interception.mark;
@@ -124,8 +123,8 @@ pub fn nft_install(interception: &Interception, own_marks: &[u32]) -> String {
     for family in families() {
         sets(&mut text, family);
     }
-    // A listener has a socket, too, but what is for its port need not be for itself. Each `socket` is a look into the kernel's tables, and each packet
-    // of a connection comes by: what is asked of all is asked once.
+    // A listening socket matches `socket`, too, although a packet for its port need not be for it. `socket` is a lookup in the kernel's tables
+    // for every packet, so it runs once for all conditions.
     let _ = write!(
         text,
         "  chain prerouting {{
@@ -172,7 +171,7 @@ pub fn nft_install(interception: &Interception, own_marks: &[u32]) -> String {
     text
 }
 
-/// Leads nothing to a listener, but the answers to connections of carrick's that have other machines' addresses to those.
+/// Redirects nothing except replies to carrick's own connections with other machines' addresses.
 fn answers_only(name: &str, mark: u32) -> String {
     format!(
         "table inet {name} {{
@@ -187,7 +186,7 @@ fn answers_only(name: &str, mark: u32) -> String {
     )
 }
 
-/// What is remembered for a family.
+/// The sets of one family.
 fn sets(text: &mut String, family: Family) {
     let address = match family {
         Family::V4 => "ipv4_addr",
@@ -206,7 +205,7 @@ fn sets(text: &mut String, family: Family) {
     );
 }
 
-/// Both addresses, both ends, and the words that lead to the listener.
+/// Match expressions for the address pair and the connection, and the statement that redirects to the listener.
 fn parts(interception: &Interception, family: Family) -> (String, String, String) {
     let (_, ip) = family.words();
     let pair = format!("{ip} saddr . {ip} daddr");
@@ -218,7 +217,7 @@ fn parts(interception: &Interception, family: Family) -> (String, String, String
     )
 }
 
-/// The words that lead to the listener, with a mark if there is none yet.
+/// The statement that redirects to the listener and sets `mark`, if given.
 fn lead(interception: &Interception, family: Family, mark: Option<u32>) -> String {
     let (whole, ip) = family.words();
     let to = target(interception.listener);
@@ -226,7 +225,7 @@ fn lead(interception: &Interception, family: Family, mark: Option<u32>) -> Strin
     format!("meta nfproto {whole} meta l4proto tcp tproxy {ip} to {to} {mark}accept")
 }
 
-/// Which connections are meant.
+/// Which connections to intercept.
 fn chosen(text: &mut String, interception: &Interception, family: Family) {
     let (whole, addresses) = family.words();
     left_alone(text, interception, family);
@@ -242,7 +241,7 @@ fn chosen(text: &mut String, interception: &Interception, family: Family) {
         }
         let networks = family.of(networks);
         if networks.is_empty() {
-            // Only addresses of the other family are meant.
+            // Only addresses of the other family are listed.
             return;
         }
         let _ = write!(rule, " {addresses} {side} {{ {} }}", networks.join(", "));
@@ -251,7 +250,7 @@ fn chosen(text: &mut String, interception: &Interception, family: Family) {
     let _ = writeln!(text, "{rule} {ports} goto {}", family.set("take"));
 }
 
-/// Addresses that are none of carrick's business.
+/// Addresses to exclude.
 fn left_alone(text: &mut String, interception: &Interception, family: Family) {
     let (_, addresses) = family.words();
     let except = family.of(&interception.except).join(", ");
@@ -272,8 +271,8 @@ fn ports(interception: &Interception) -> String {
     }
 }
 
-/// What is done with those that are meant. Where a connection of carrick's has the same ends, even one that has ended a moment ago, only
-/// carrick can answer.
+/// What happens to matching connections. If carrick has a connection with the same addresses and ports, even in TIME_WAIT, only carrick can
+/// answer.
 fn taken(text: &mut String, interception: &Interception, family: Family) {
     let (pair, ends, lead) = parts(interception, family);
     let (take, new) = (family.set("take"), family.set("new"));
@@ -293,7 +292,7 @@ fn taken(text: &mut String, interception: &Interception, family: Family) {
     );
 }
 
-/// The listener, for `tproxy`; only its port if it is everywhere.
+/// The listener, for `tproxy`; only its port if it listens on all addresses.
 fn target(listener: SocketAddr) -> String {
     if listener.ip().is_unspecified() {
         format!(":{}", listener.port())
@@ -302,12 +301,12 @@ fn target(listener: SocketAddr) -> String {
     }
 }
 
-/// Removes an nft table, whether it is there or not.
+/// Removes an nft table, whether it exists or not.
 pub fn nft_remove(name: &str) -> String {
     format!("add table inet {name}\ndelete table inet {name}\n")
 }
 
-/// Asks for what a wish says. A pair that is there already is removed first: its time would stay as it was.
+/// Applies an exclusion. An existing element is deleted first, since adding it again would keep its old timeout.
 pub fn nft_leave_out(wish: &Wish) -> String {
     let Pair { client, server } = wish.pair;
     let family = match client {
@@ -327,14 +326,14 @@ pub fn nft_leave_out(wish: &Wish) -> String {
     text
 }
 
-/// Rules of `ip rule` for one family of an interception, at most.
+/// Maximum number of rules of `ip rule` for one family of an interception.
 pub const RULES_MAX: u32 = 4;
 
-/// Makes the route and the rules of one family, the last of them just before the rule with priority `before`.
+/// Creates the route and the rules of one family, the last of them just before the rule with priority `before`.
 ///
-/// What comes in with the mark is looked up in the table. What this machine sends (`iif lo`) skips that: answers can have the mark
-/// of what they answer (`net.ipv4.tcp_fwmark_accept`), and so has the question whether a packet came in where its answer would go
-/// out (`net.ipv4.conf.all.src_valid_mark`, in the kernel's `__fib_validate_source`). So what local clients send has another mark.
+/// Incoming packets with the mark are looked up in the table. Locally sent packets (`iif lo`) skip it: replies can carry the mark of the
+/// packet they answer (`net.ipv4.tcp_fwmark_accept`), and so can the reverse path check (`net.ipv4.conf.all.src_valid_mark`, in the
+/// kernel's `__fib_validate_source`). So connections of local clients have another mark.
 pub fn ip_install(interception: &Interception, before: u32) -> String {
     let Interception { mark, table, .. } = interception;
     let (first, second, last) = (before - 3, before - 2, before - 1);

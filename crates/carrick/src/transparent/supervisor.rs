@@ -1,5 +1,5 @@
-//! The keeper: makes the rules, waits until carrick is gone, and removes them. The only part of carrick that has a privilege
-//! after the start: `CAP_NET_ADMIN` and no other, in a process that reads nothing after its task but lines of one form, and the end of a pipe.
+//! The rule supervisor: makes the rules, waits until carrick is gone, and removes them. It is the only part of carrick that keeps a
+//! privilege after the start, `CAP_NET_ADMIN`; after its task it reads only lines of one form, and the end of a pipe.
 use super::claim::Claim;
 use super::left_out::{LINE_BYTES_MAX, Wish};
 use super::rules::{self, Family};
@@ -11,12 +11,12 @@ use nix::sys::signal::{SigSet, Signal};
 use rustix::thread::CapabilitySet;
 use std::io::{self, BufRead, Read, Write};
 
-/// Does the keeper's work, to its end.
+/// Runs the supervisor to its end.
 ///
 /// # Errors
-/// Not all rules could be removed; or there was no task.
+/// Some rules could not be removed; or there was no task.
 pub fn keep() -> io::Result<()> {
-    // What ends carrick must not end its keeper first: systemd and terminals send these to both.
+    // systemd and terminals send these signals to both processes; the supervisor must outlive carrick.
     let signals: SigSet = [
         Signal::SIGINT,
         Signal::SIGTERM,
@@ -32,12 +32,12 @@ pub fn keep() -> io::Result<()> {
     let task: Task = serde_json::from_str(&line).map_err(|_| {
         io::Error::new(
             io::ErrorKind::InvalidInput,
-            "carrick starts this command itself, for transparent listeners; it is of no use to others",
+            "carrick starts this command itself, for transparent listeners; do not run it by hand",
         )
     })?;
     let made = begin(&task);
     if made.is_err() {
-        // As far as it came. What is wrong with that as well is a consequence.
+        // Undo a partial set-up; its own failures only follow from the first error.
         let _ = remove(&task.interceptions);
     }
     let answer = match &made {
@@ -45,7 +45,7 @@ pub fn keep() -> io::Result<()> {
         Err(error) => serde_json::to_string(&error.to_string())?,
     };
     let mut output = io::stdout().lock();
-    // If carrick is gone already, its rules go as well.
+    // If carrick is gone already, the rules are removed at once.
     let _ = writeln!(output, "{answer}").and_then(|()| output.flush());
     if made.is_err() {
         return Ok(());
@@ -54,7 +54,7 @@ pub fn keep() -> io::Result<()> {
     remove(&task.interceptions)
 }
 
-/// Does what lines ask for, until there are no more.
+/// Executes requests until the pipe is closed.
 fn leave_out(input: &mut impl BufRead, interceptions: &[Interception]) {
     let mut line = String::new();
     loop {
@@ -63,7 +63,7 @@ fn leave_out(input: &mut impl BufRead, interceptions: &[Interception]) {
         match input.by_ref().take(limit).read_line(&mut line) {
             Ok(0) => return,
             Ok(_) => {}
-            // Not text: as a line that is none.
+            // Not UTF-8: handled as an invalid line.
             Err(error) if error.kind() == io::ErrorKind::InvalidData => line.clear(),
             Err(_) => return,
         }
@@ -73,7 +73,7 @@ fn leave_out(input: &mut impl BufRead, interceptions: &[Interception]) {
             listeners.any(|port| port == wish.port)
         });
         let Some(wish) = wish else {
-            tell("a line that carrick does not write is ignored");
+            tell("ignoring a line that is not in carrick's format");
             continue;
         };
         if let Err(error) = NFT.run(&["-f", "-"], &rules::nft_leave_out(&wish)) {
@@ -82,9 +82,9 @@ fn leave_out(input: &mut impl BufRead, interceptions: &[Interception]) {
     }
 }
 
-/// For carrick's log, where it has the same standard error.
+/// For carrick's log, if it has the same standard error.
 fn tell(what: &str) {
-    let _ = writeln!(io::stderr().lock(), "carrick's keeper: {what}");
+    let _ = writeln!(io::stderr().lock(), "carrick's rule supervisor: {what}");
 }
 
 fn begin(task: &Task) -> io::Result<()> {
@@ -93,7 +93,7 @@ fn begin(task: &Task) -> io::Result<()> {
         if is_own(&task.interceptions, made.key()) {
             made.remove()?;
         } else if let Some(_claim) = Claim::try_take(made.key())? {
-            // Held while it is removed, so that nobody makes it anew meanwhile.
+            // Claimed during removal, so that no other carrick makes it meanwhile.
             made.remove()?;
         }
     }
@@ -111,7 +111,7 @@ fn is_own(interceptions: &[Interception], key: claim::Key) -> bool {
         .any(|interception| claim::keys(interception).contains(&key))
 }
 
-/// First where marked packets go, then what marks them.
+/// Routing of marked packets first, then the rules that mark them.
 fn install(interception: &Interception, own_marks: &[u32]) -> io::Result<()> {
     let explain = |error: io::Error, advice: &str| {
         io::Error::new(
@@ -129,17 +129,17 @@ fn install(interception: &Interception, own_marks: &[u32]) -> io::Result<()> {
                 .map_err(|error| {
                     explain(
                         error,
-                        " (is the interface lo up, and this family of addresses switched on?)",
+                        " (is the interface lo up, and is this address family enabled?)",
                     )
                 })?;
         }
     }
     NFT.run(&["-f", "-"], &rules::nft_install(interception, own_marks))
-        .map_err(|error| explain(error, " (does the kernel have nft_tproxy, nft_socket and nft_fib_inet? `carrick doctor` tells)"))?;
+        .map_err(|error| explain(error, " (does the kernel have nft_tproxy, nft_socket and nft_fib_inet? See `carrick doctor`)"))?;
     Ok(())
 }
 
-/// First what marks packets, then where they go. Goes on after a failure; the first one is told.
+/// First the rules that mark packets, then routing. Continues after a failure; returns the first one.
 fn remove(interceptions: &[Interception]) -> io::Result<()> {
     let made = leftovers::find()?;
     let own = made

@@ -1,8 +1,8 @@
-//! The tools that know the kernel's rules: `nft` and `ip`, run with their commands on standard input.
+//! Runs `nft` and `ip`, with their commands on standard input.
 use std::io::{self, Write};
 use std::process::{Command, Stdio};
 
-/// A tool, and the package that has it.
+/// A tool, and the package that contains it.
 #[derive(Debug, Clone, Copy)]
 pub struct Tool {
     name: &'static str,
@@ -22,10 +22,10 @@ pub const IP: Tool = Tool {
 };
 
 impl Tool {
-    /// Runs it to its end; what it has printed.
+    /// Runs it to completion; returns its output.
     ///
     /// # Errors
-    /// It is not there (`NotFound`), or failed: says what it said.
+    /// It is not installed (`NotFound`), or failed; includes its error message.
     pub fn run(self, arguments: &[&str], input: &str) -> io::Result<String> {
         let mut child = Command::new(self.name)
             .args(arguments)
@@ -36,7 +36,7 @@ impl Tool {
             .map_err(|error| self.not_started(&error))?;
         if let Some(mut pipe) = child.stdin.take()
             && let Err(error) = pipe.write_all(input.as_bytes())
-            // It has refused a line before the last: it says why.
+            // It rejected a line and closed its input; its own message says why.
             && error.kind() != io::ErrorKind::BrokenPipe
         {
             return Err(error);
@@ -55,10 +55,10 @@ impl Tool {
         )))
     }
 
-    /// Its version, as it says it.
+    /// Its version, as it prints it.
     ///
     /// # Errors
-    /// As [`Self::run`].
+    /// See [`Self::run`].
     pub fn version(self) -> io::Result<String> {
         let option = if self.name == "ip" { "-V" } else { "--version" };
         self.run(&[option], "").map(|text| text.trim().to_owned())

@@ -83,13 +83,13 @@ impl Folder {
     pub(super) fn open(path: &Path) -> Result<Self, String> {
         let shown = path.display();
         let failed = |call: &str, error: Errno| match error {
-            Errno::NOTDIR => format!("{shown} is not a folder"),
+            Errno::NOTDIR => format!("{shown} is not a directory"),
             Errno::ACCESS | Errno::PERM => format!(
-                "{call}: {shown} cannot be written ({error}); give it to the user that carrick runs as (`chown`, or `CacheDirectory=` of systemd)"
+                "{call}: cannot write {shown} ({error}); make the user that carrick runs as its owner (`chown`, or `CacheDirectory=` of systemd)"
             ),
             Errno::ROFS => format!("{shown} is on a file system that is mounted read-only"),
             Errno::NOENT => {
-                format!("{shown} is not there, nor is the folder in which it would be made")
+                format!("{shown} does not exist, and neither does its parent directory")
             }
             error => format!("{call} of {shown}: {error}"),
         };

@@ -79,10 +79,7 @@ impl Health {
             let mut told = self.told();
             (told.missed_bytes, told.fault) = (None, None);
             drop(told);
-            tracing::info!(
-                "the cache's disk {} can be written again",
-                self.path.display()
-            );
+            tracing::info!("the cache's disk {} is writable again", self.path.display());
         }
     }
 
@@ -197,7 +194,7 @@ impl Health {
         };
         let text = text();
         if left_out > 0 {
-            tracing::warn!("{text} (and {left_out} more of the kind)");
+            tracing::warn!("{text} (and {left_out} similar errors)");
         } else {
             tracing::warn!("{text}");
         }

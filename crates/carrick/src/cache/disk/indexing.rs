@@ -287,7 +287,7 @@ impl Disk {
     fn tell_of_walk(&self, walk: &Walk, begun: Instant) {
         let stats = self.stats();
         tracing::info!(
-            "the cache's disk {} is in the index after {:.1} s: {} objects; {} files were removed",
+            "indexed the cache's disk {} in {:.1} s: {} objects; {} files were removed",
             self.folder.path().display(),
             begun.elapsed().as_secs_f64(),
             stats.objects,
@@ -295,7 +295,7 @@ impl Disk {
         );
         if stats.foreign > 0 {
             tracing::warn!(
-                "{} files in {} are none of carrick's, and stay there uncounted: {}{}",
+                "{} files in {} are not carrick's; they stay, and do not count towards its size: {}{}",
                 stats.foreign,
                 self.folder.path().display(),
                 walk.foreign.join(", "),

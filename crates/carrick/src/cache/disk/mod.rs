@@ -153,7 +153,7 @@ impl Disk {
         self.pool.chore(move || left.remove(&folder));
         if !self.pool.finish(END_WAIT) {
             tracing::warn!(
-                "the cache's disk {} is slow: what was still to be written or removed there is not",
+                "the cache's disk {} is slow: pending writes and removals were dropped",
                 self.folder.path().display()
             );
         }

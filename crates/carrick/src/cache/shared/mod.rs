@@ -134,7 +134,7 @@ impl Shared {
         let state = Arc::new(State::new());
         #[cfg(feature = "shared-cache")]
         if let Err(error) = thread::start(plan.clone(), received, Arc::clone(&state)) {
-            tracing::error!("the shared second level cannot be used: {error}");
+            tracing::error!("cannot use the shared cache: {error}");
             return None;
         }
         cfg!(feature = "shared-cache").then(|| {
@@ -398,7 +398,7 @@ impl State {
         let mut health = self.lock();
         health.passive.failed(Instant::now());
         if !std::mem::replace(&mut health.is_left_out, true) {
-            tracing::warn!("the shared second level is left out for a while: {why}");
+            tracing::warn!("the shared cache failed and is not used for a while: {why}");
         }
     }
 
@@ -408,7 +408,7 @@ impl State {
         let mut health = self.lock();
         health.passive.succeeded();
         if std::mem::replace(&mut health.is_left_out, false) {
-            tracing::info!("the shared second level answers again");
+            tracing::info!("the shared cache answers again");
         }
     }
 

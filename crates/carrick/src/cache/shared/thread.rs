@@ -89,7 +89,7 @@ fn failed(state: &State, failure: &Failure, did: Did) {
         Failure::Silent(why) => state.leave_out(why),
         Failure::Refused(why) => {
             state.succeeded();
-            tracing::debug!("the shared second level: {why}");
+            tracing::debug!("shared cache: {why}");
         }
     }
 }

@@ -179,7 +179,9 @@ fn open_files() -> Fact {
 }
 
 fn forwarding(on: u64) -> Option<&'static str> {
-    (on == 0).then_some("no router: what a transparent listener does not intercept goes nowhere")
+    (on == 0).then_some(
+        "not a router: packets that a transparent listener does not intercept are dropped",
+    )
 }
 
 fn number(setting: &Setting, judge: impl FnOnce(u64) -> Option<&'static str>) -> Fact {
@@ -230,6 +232,6 @@ fn unknown(name: &'static str) -> Fact {
     Fact {
         name,
         value: "unknown".to_owned(),
-        meaning: "cannot be read here".to_owned(),
+        meaning: "cannot be read".to_owned(),
     }
 }

@@ -295,13 +295,13 @@ pub(super) async fn purge(
         None => Ok(()),
     };
     let (count, over) = cache.purge(&chosen, how);
-    tracing::info!("{count} objects of the cache were purged by admin");
+    tracing::info!("admin purged {count} objects from the cache");
     if let Err(why) = told {
         return answer(
             StatusCode::BAD_GATEWAY,
             TEXT,
             format!(
-                "{count} objects were purged here. The shared second level may still have what was meant: {why}. Purge again when it answers.\n"
+                "{count} objects were purged here. The shared cache may still have them: {why}. Purge again when it answers.\n"
             ),
         );
     }
@@ -311,14 +311,14 @@ pub(super) async fn purge(
     {
         return text(
             StatusCode::ACCEPTED,
-            "It is purged for all requests from now on; but the disk is slow, and it is not certain that it stays so after a restart.\n",
+            "Purged for all requests from now on. The disk has not confirmed it yet, so objects may reappear after a restart.\n",
         );
     }
     answer(StatusCode::OK, TEXT, format!("{count}\n"))
 }
 
-const USAGE: &str = "Say which, and only once: ?url=http://host/path?query, ?prefix=http://host/path, ?tag=name, or ?all=yes; \
-    with &how=outdate they are not taken out, but validated before they are sent again. Values are percent-encoded.\n";
+const USAGE: &str = "Choose one of ?url=http://host/path?query, ?prefix=http://host/path, ?tag=name, or ?all=yes; \
+    with &how=outdate, objects stay but are validated before they are sent again. Values are percent-encoded.\n";
 
 fn none() -> Response<Full<Bytes>> {
     text(

@@ -1,5 +1,5 @@
-//! Admin's address goes from a carrick that drains to the next one, which asks for it when it starts. Until then the one that
-//! drains answers there: `/health` says 503 to load balancers.
+//! Hands admin's address from a draining carrick to its successor, which asks for it at start. Until then the draining one answers there,
+//! and its `/health` says 503 to load balancers.
 use super::{ControlState, text};
 use http_body_util::Full;
 use hyper::body::Bytes;
@@ -8,25 +8,25 @@ use std::io::{self, Read as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// What the next carrick asks with `POST`.
+/// The target of the successor's `POST`.
 pub(super) const PATH: &str = "/handover";
 
-/// How long the one that drains may take for its answer.
+/// How long the draining carrick may take to answer.
 const ANSWER_WAIT: Duration = Duration::from_secs(2);
 
-/// Closes the listening socket, if this carrick drains. Connections that stand go on.
+/// Closes the listening socket, if this carrick drains. Open connections continue.
 pub(super) fn leave(state: &ControlState) -> Response<Full<Bytes>> {
     if !state.is_draining() {
         return text(
             StatusCode::CONFLICT,
-            "This carrick does not drain; it keeps its address.\n",
+            "This carrick is not draining, so it keeps its address.\n",
         );
     }
     state.admin_left.notify_one();
     text(StatusCode::OK, "left\n")
 }
 
-/// Asks whoever has the address to leave it; whether it does.
+/// Asks the process at this address to release it; returns whether it does.
 pub(super) fn ask(address: SocketAddr) -> bool {
     exchange(address)
         .is_ok_and(|answer| answer.starts_with(b"HTTP/1.") && answer.ends_with(b" 200 "))

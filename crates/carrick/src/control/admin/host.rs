@@ -1,12 +1,11 @@
-//! Whether a request was meant for admin, or comes from a web page whose name was made to resolve to this address.
+//! Checks `Host` and `Origin`: a request must be meant for admin, not forged by a web page (DNS rebinding, CSRF).
 use hyper::header::{HOST, ORIGIN};
 use hyper::http::uri::Authority;
 use hyper::{Request, Version};
 use std::net::IpAddr;
 
-/// A page cannot choose what its browser sends as `Host`: that is the name under which it was loaded (DNS rebinding
-/// changes only where that name points). So IP addresses, of which the configured one is one, and `localhost` are served,
-/// and no other name.
+/// A page cannot choose the `Host` that its browser sends: it is the name under which the page was loaded (DNS rebinding changes only
+/// where that name points). So only IP addresses and `localhost` are served.
 pub(super) fn is_ours<B>(request: &Request<B>) -> bool {
     let mut hosts = request.headers().get_all(HOST).iter();
     match (hosts.next(), hosts.next()) {
@@ -27,11 +26,11 @@ pub(super) fn is_ours<B>(request: &Request<B>) -> bool {
     }
 }
 
-/// What a page that asks for a change is told.
+/// The answer to a page that asks for a change.
 pub(super) const NOT_FOR_PAGES: &str = "Web pages may not change anything here.\n";
 
-/// Whether a page of the web has made a browser send it. That needs nobody's leave for a POST, but the browser says so (Fetch,
-/// "append a request `Origin` header").
+/// Whether a web page made a browser send the request. A POST needs no permission, but the browser sends `Origin` (Fetch, "append a
+/// request `Origin` header").
 pub(super) fn comes_from_page<B>(request: &Request<B>) -> bool {
     [ORIGIN.as_str(), "sec-fetch-site"]
         .iter()

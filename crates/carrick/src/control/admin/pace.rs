@@ -200,10 +200,10 @@ pub(super) fn change<B>(
         Ok(()) => {
             let said = wanted.iter().map(|(key, value)| format!("{key}={value:?}"));
             let said = said.collect::<Vec<_>>().join(", ");
-            tracing::info!("the class {name} was changed by admin, until the next reload: {said}");
+            tracing::info!("admin changed the pacing class {name} until the next reload: {said}");
         }
         Err(NotChanged::Because(why)) => {
-            let body = format!("The class {name} stays as it is: {why}.\n");
+            let body = format!("The class {name} is unchanged: {why}.\n");
             return answer(StatusCode::BAD_REQUEST, TEXT, body);
         }
         Err(NotChanged::NoSuchClass) => return none(name, state),

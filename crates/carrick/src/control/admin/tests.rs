@@ -149,7 +149,7 @@ fn status_is_json_with_everything_in_it() {
     assert_eq!(json["reloads"]["failed"], 1);
     assert_eq!(
         json["reloads"]["last"]["error"],
-        "the configuration stays as it was: config/x.toml:3: no such upstream"
+        "the new configuration was rejected and the previous one stays in force: config/x.toml:3: no such upstream"
     );
     // Exact: `carrick reload` tells the reload that it asks for from one a moment before.
     let at = json["reloads"]["last"]["at"].as_str().unwrap();

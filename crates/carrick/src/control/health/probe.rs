@@ -29,7 +29,7 @@ const PROXY_V2_LOCAL: [u8; 16] = *b"\r\n\r\n\0\r\nQUIT\n\x20\0\0\0";
 /// Version 1 has no such command; `UNKNOWN` is its word for connections without a client (section 2.1).
 const PROXY_V1_UNKNOWN: &[u8] = b"PROXY UNKNOWN\r\n";
 
-/// Why a server is taken to be ill.
+/// Why a check failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Illness {
     #[error("{0}")]
@@ -49,7 +49,7 @@ pub(super) enum Illness {
 }
 
 impl Illness {
-    /// Whether it is this machine's, and says nothing about the server.
+    /// Whether the cause is on this machine, which says nothing about the server.
     pub fn is_ours(&self) -> bool {
         match self {
             Self::Connect(error) | Self::Lost(error) if Shortage::of(error).is_some() => true,

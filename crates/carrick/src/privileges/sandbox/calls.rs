@@ -1,5 +1,5 @@
-//! System calls that are refused once carrick serves, by seccomp (seccomp(2)): those that a proxy has no use for, and who has taken it over has.
-//! They fail with EPERM, and the kernel's audit log has a line for each (`type=1326`).
+//! System calls refused by seccomp(2) once carrick serves: calls that a proxy never makes, but an attacker in it might. They fail with EPERM,
+//! and the kernel's audit log has a line for each (`type=1326`).
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
     SeccompRule,
@@ -7,9 +7,9 @@ use seccompiler::{
 use std::collections::BTreeMap;
 use std::io;
 
-/// Calls that are refused whatever they are given.
+/// Calls that are refused whatever their arguments.
 const REFUSED: &[i64] = &[
-    // Other programs, and other processes.
+    // Other programs and processes.
     libc::SYS_execve,
     libc::SYS_execveat,
     libc::SYS_ptrace,
@@ -49,7 +49,7 @@ const REFUSED: &[i64] = &[
     libc::SYS_adjtimex,
     libc::SYS_clock_adjtime,
     libc::SYS_syslog,
-    // Parts of the kernel that holes are found in.
+    // Kernel interfaces with a history of vulnerabilities.
     libc::SYS_keyctl,
     libc::SYS_add_key,
     libc::SYS_request_key,
@@ -59,7 +59,7 @@ const REFUSED: &[i64] = &[
     libc::SYS_io_uring_enter,
     libc::SYS_io_uring_register,
     libc::SYS_personality,
-    // Rights of files: pinned maps are for reading only.
+    // File permissions: pinned maps are read-only.
     libc::SYS_fchmod,
     libc::SYS_fchmodat,
     SYS_FCHMODAT2,
@@ -69,7 +69,7 @@ const REFUSED: &[i64] = &[
     libc::SYS_open_by_handle_at,
 ];
 
-/// Those that newer architectures do not have.
+/// Calls that newer architectures lack.
 #[cfg(target_arch = "x86_64")]
 const REFUSED_OLD: &[i64] = &[
     libc::SYS_chmod,
@@ -87,16 +87,15 @@ const REFUSED_OLD: &[i64] = &[];
 /// asm-generic/unistd.h (Linux 6.6).
 const SYS_FCHMODAT2: i64 = 452;
 
-/// The calls of the x32 ABI, which some kernels have beside the usual ones: the numbers with this bit, and some of their own
+/// Calls of the x32 ABI, where the kernel has it: the usual numbers with this bit set, and some of its own
 /// (arch/x86/entry/syscalls/syscall_64.tbl).
 #[cfg(target_arch = "x86_64")]
 const X32: i64 = 0x4000_0000;
 #[cfg(target_arch = "x86_64")]
 const REFUSED_X32: &[i64] = &[520, 521, 528, 539, 540, 545];
 
-/// What the engines ask of bpf(2) after the start: entries of maps, their own programs that are run by the process, iterators, pins of tunnels
-/// that are adopted, and links that are let go (linux/bpf.h, `enum bpf_cmd`). Nothing is loaded, attached or pinned, and nothing is
-/// opened by its number.
+/// bpf(2) commands that the engines need after the start: map entries, test runs of own programs, iterators, pins of adopted tunnels, and
+/// detaching links (linux/bpf.h, `enum bpf_cmd`). Loading, attaching, pinning and opening by ID are refused.
 const BPF_ALLOWED: [u64; 14] = [
     1,  // BPF_MAP_LOOKUP_ELEM
     2,  // BPF_MAP_UPDATE_ELEM
@@ -114,23 +113,23 @@ const BPF_ALLOWED: [u64; 14] = [
     9,  // BPF_PROG_DETACH
 ];
 
-/// Restricts this thread, and those that it starts.
+/// Restricts this thread and the threads that it starts.
 pub(super) fn restrict() -> Result<String, String> {
     let program = program().map_err(|error| format!("seccomp: {error}"))?;
     install(&program).map_err(|error| format!("seccomp: {error}"))?;
     Ok("seccomp".to_owned())
 }
 
-/// Whether the kernel takes such a filter.
+/// Whether the kernel supports such a filter.
 pub(super) fn probe() -> Result<String, String> {
     let actions = std::fs::read_to_string("/proc/sys/kernel/seccomp/actions_avail");
     match actions {
         Ok(actions) if actions.split_whitespace().any(|action| action == "errno") => {
             Ok("seccomp".to_owned())
         }
-        Ok(_) => Err("the kernel's seccomp cannot refuse calls".to_owned()),
+        Ok(_) => Err("the kernel's seccomp does not support SECCOMP_RET_ERRNO".to_owned()),
         Err(error) => Err(format!(
-            "the kernel has no filters of system calls (CONFIG_SECCOMP_FILTER): /proc/sys/kernel/seccomp: {error}"
+            "the kernel has no seccomp filters (CONFIG_SECCOMP_FILTER): /proc/sys/kernel/seccomp: {error}"
         )),
     }
 }
@@ -165,7 +164,7 @@ fn program() -> Result<BpfProgram, seccompiler::Error> {
     Ok(filter.try_into()?)
 }
 
-/// With a line in the kernel's log for each call that is refused, which `seccompiler` cannot ask for.
+/// Installs the filter with SECCOMP_FILTER_FLAG_LOG, which `seccompiler` cannot set.
 #[expect(unsafe_code, reason = "seccomp(2) with SECCOMP_FILTER_FLAG_LOG")]
 fn install(program: &BpfProgram) -> io::Result<()> {
     rustix::thread::set_no_new_privs(true)?;
@@ -201,7 +200,7 @@ mod tests {
 
     #[test]
     fn what_is_refused_fails_and_what_is_needed_goes_on() {
-        // It stays with the thread.
+        // Valid for the life of the thread.
         let thread = std::thread::spawn(|| {
             restrict().unwrap();
             let refused = std::process::Command::new("/bin/true").spawn();

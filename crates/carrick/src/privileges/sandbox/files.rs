@@ -1,4 +1,4 @@
-//! Files that can be reached once carrick serves, by Landlock (landlock(7)).
+//! Restricts the reachable files by landlock(7) once carrick serves.
 use crate::config::plan::{LogTarget, Mode, Plan};
 use landlock::{
     ABI, Access, AccessFs, BitFlags, CompatLevel, Compatible, Ruleset, RulesetAttr,
@@ -7,14 +7,14 @@ use landlock::{
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// Without this a file cannot be renamed from one folder to another, as the cache does (Linux 5.19).
+/// The first ABI that allows renames between directories, which the cache needs (Linux 5.19).
 const LEAST: ABI = ABI::V2;
 
-/// What carrick knows the meaning of (Linux 6.10); of this, what the kernel has.
+/// The newest ABI that carrick knows (Linux 6.10); older kernels enforce a part of it.
 const KNOWN: ABI = ABI::V5;
 
-/// Where the system's own files are: names and their servers, users, time zones, what the C library loads, and what the kernel tells. Of
-/// `/etc` whole, since files in it are replaced by others of the same name.
+/// Where the system's own files are: resolver configuration, users, time zones, shared libraries, /proc and /sys. `/etc` as a whole, since
+/// files there are replaced by others of the same name.
 const OF_SYSTEM: [&str; 8] = [
     "/etc",
     "/usr",
@@ -26,17 +26,17 @@ const OF_SYSTEM: [&str; 8] = [
     "/var/lib/sss",
 ];
 
-/// What is reached, and how.
+/// A path, and the access to it.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Reach {
     read: BTreeSet<PathBuf>,
-    /// Made, appended to, and read.
+    /// Create, append, read.
     append: BTreeSet<PathBuf>,
-    /// All but run.
+    /// Everything but execute.
     change: BTreeSet<PathBuf>,
 }
 
-/// Restricts this thread, and those that it starts.
+/// Restricts this thread and the threads that it starts.
 pub(super) fn restrict(plan: &Plan, source: Option<&Path>) -> Result<String, String> {
     probe()?;
     let reach = reach(plan, source);
@@ -56,7 +56,7 @@ pub(super) fn probe() -> Result<String, String> {
         .and_then(Ruleset::create)
         .map(|_| "Landlock".to_owned())
         .map_err(|_| {
-            "Landlock is not there: it needs Linux 5.19 with `landlock` among its security modules (/sys/kernel/security/lsm), and containers may forbid it".to_owned()
+            "Landlock is unavailable: it needs Linux 5.19 or later with `landlock` in /sys/kernel/security/lsm; containers may forbid it".to_owned()
         })
 }
 
@@ -72,7 +72,7 @@ fn enforce(reach: &Reach) -> Result<RulesetStatus, RulesetError> {
         .handle_access(AccessFs::from_all(KNOWN))?
         .create()?;
     for (paths, access) in rules {
-        // What is not there is left out.
+        // Paths that do not exist are skipped.
         ruleset = ruleset.add_rules(path_beneath_rules(paths, access & !AccessFs::Execute))?;
     }
     Ok(ruleset.restrict_self()?.ruleset)
@@ -95,7 +95,7 @@ fn reach(plan: &Plan, source: Option<&Path>) -> Reach {
     }
     if let LogTarget::File(path) = &plan.log.access {
         match std::fs::metadata(path) {
-            // Such as /dev/stdout: that alone, and not its folder.
+            // A device such as /dev/stdout: only itself, not its directory.
             Ok(metadata) if !metadata.is_file() => {
                 reach.append.insert(path.clone());
             }
@@ -108,7 +108,7 @@ fn reach(plan: &Plan, source: Option<&Path>) -> Reach {
     reach
 }
 
-/// The folder that a file is named in, and the one that it is in: a file may be replaced by another of its name, and a link by another.
+/// The directory of the path, and that of the file it resolves to: both a file and a link may be replaced.
 fn folders(file: &Path) -> impl Iterator<Item = PathBuf> {
     let folder = |file: &Path| {
         let folder = file.parent()?;

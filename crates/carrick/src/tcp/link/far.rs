@@ -74,7 +74,7 @@ async fn greet(client: &mut Client, connection: &Connection) -> Result<(), Lost>
     let expected = poll_fn(|cx| hello.as_mut().poll(cx));
     let Ok(version) = client.timer.until(&mut deadline, expected).await else {
         client.worker.metrics.limits.reached(Limit::HeadTimeout);
-        return Err(Lost::Malformed("no HELLO came in time"));
+        return Err(Lost::Malformed("HELLO did not arrive in time"));
     };
     let version = version?.min(VERSION);
     Ok(connection.send(&Frame::Hello { version }).await?)
@@ -131,11 +131,11 @@ async fn next(client: &mut Client, connection: &Connection) -> Result<Frame, Los
     match client.timer.until(&mut deadline, coming).await {
         Ok(result) => match result? {
             (Event::Open | Event::Nothing, frame) => Ok(frame),
-            _ => Err(Lost::Malformed("something comes that is not OPEN")),
+            _ => Err(Lost::Malformed("expected OPEN, got another frame")),
         },
         Err(_) => {
             client.worker.metrics.limits.reached(Limit::HeadTimeout);
-            Err(Lost::Malformed("a frame did not come whole in time"))
+            Err(Lost::Malformed("a frame did not arrive completely in time"))
         }
     }
 }
@@ -239,7 +239,9 @@ async fn relay(
     let opened = connection.talk(|talk| talk.opened(upstream.address));
     connection.send(&opened).await?;
     let Mode::Link(plan) = &client.listener.mode else {
-        return Err(Lost::Malformed("this is not the far end of a link"));
+        return Err(Lost::Malformed(
+            "the listener is no longer the far end of a link",
+        ));
     };
     let (engine, class): (Choice, _) = (plan.engine, plan.pace);
     let [to_server, to_client] = client.paced(class);

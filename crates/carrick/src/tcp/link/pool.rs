@@ -1,4 +1,4 @@
-//! The connections of one worker to the other end of a link: some are opened before they are needed, and all are used again.
+//! The connections of one worker to the far end of a link: some are opened in advance, and all are reused.
 use super::keep_alive;
 use crate::connect::dial::{Terms, dial};
 use crate::connect::tcp_profile::ServerLegs;
@@ -10,11 +10,11 @@ use carrick_logic::link::{Frame, VERSION};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// After a connection could not be opened, so long none is tried: who needs one is told so at once.
+/// After a failure to connect, attempts fail at once for this long.
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_secs(1);
 
 impl Link {
-    /// Keeps a connection for the next; it must be at rest.
+    /// Returns a connection to the pool; it must be idle.
     pub fn put(&self, worker: &Worker, connection: Connection) {
         let mut idle = self.idle.borrow_mut();
         if !self.is_retired.get() && !worker.is_draining() && idle.len() < self.plan.connections {
@@ -22,7 +22,7 @@ impl Link {
         }
     }
 
-    /// Opens a connection, and says HELLO without waiting for the answer.
+    /// Opens a connection and sends HELLO without waiting for the answer.
     ///
     /// # Errors
     /// See [`Unreachable`].
@@ -65,7 +65,7 @@ impl Link {
         Ok(connection)
     }
 
-    /// Takes note of a peer that is not there, or does not speak as it should.
+    /// Records that the peer is unreachable or violates the protocol.
     fn failed(&self, worker: &Worker, why: &dyn std::fmt::Display) {
         worker.metrics.link.failed.add(1);
         if self.failed.replace(Some(Instant::now())).is_none() {
@@ -75,7 +75,7 @@ impl Link {
         }
     }
 
-    /// Opens what is to be there before it is needed.
+    /// Opens connections in advance.
     pub fn fill(self: &Rc<Self>, worker: &Rc<Worker>) {
         let there = self.idle_count() + self.opening.get();
         if worker.is_draining() || self.is_retired.get() {
@@ -100,14 +100,14 @@ impl Link {
         let greeted = tokio::time::timeout(limit, connection.expect_hello()).await;
         match greeted {
             Ok(Ok(version)) if version <= VERSION => self.put(worker, connection),
-            Ok(Ok(_)) => self.failed(worker, &"it answers in another version"),
+            Ok(Ok(_)) => self.failed(worker, &"it speaks another version of the link protocol"),
             Ok(Err(lost)) => {
                 if matches!(lost, Lost::Malformed(_)) {
                     worker.metrics.link.malformed.add(1);
                 }
                 self.failed(worker, &lost);
             }
-            Err(_) => self.failed(worker, &"it does not answer HELLO"),
+            Err(_) => self.failed(worker, &"it did not answer HELLO in time"),
         }
     }
 }

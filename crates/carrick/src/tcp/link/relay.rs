@@ -317,7 +317,7 @@ impl<'a> Relay<'a> {
                 Event::Reset(why) => self.end_by(Outcome::ByPeer(why), why),
                 Event::Refused(why) => self.end_by(Outcome::Refused(why), why),
                 Event::Nothing => {}
-                Event::Open => return Err(Lost::Malformed("OPEN comes at a wrong time")),
+                Event::Open => return Err(Lost::Malformed("unexpected OPEN")),
             }
             // What comes next is about the next one.
             if self.connection.is_at_rest() {

@@ -113,11 +113,15 @@ impl LogThread {
         match self.done.recv_timeout(STOP_WAIT) {
             Err(mpsc::RecvTimeoutError::Timeout) => {
                 let lines = self.sender.state.lines_waiting();
-                tracing::error!("the access log's target takes no more; {lines} lines are lost");
+                tracing::error!(
+                    "the access log's target accepts no more data; {lines} lines are lost"
+                );
             }
             Ok(()) | Err(mpsc::RecvTimeoutError::Disconnected) => {
                 if self.thread.join().is_err() {
-                    tracing::error!("the access log's thread ended early");
+                    tracing::error!(
+                        "the access log's thread ended before it was told to; please report it"
+                    );
                 }
             }
         }
@@ -125,7 +129,7 @@ impl LogThread {
 
     fn send(&self, message: Message) {
         if self.sender.queue.send(message).is_err() {
-            tracing::error!("the access log's thread has ended");
+            tracing::error!("the access log's thread has ended; please report it");
         }
     }
 }
@@ -247,7 +251,7 @@ impl Sink {
         match Self::open(&self.target) {
             Ok(Some(sink)) => *self = sink,
             Ok(None) => {}
-            Err(error) => tracing::error!("{error}; the old file goes on being written"),
+            Err(error) => tracing::error!("{error}; carrick continues to write the old file"),
         }
     }
 
@@ -263,7 +267,7 @@ impl Sink {
             (Ok(()), None) => {}
             (Ok(()), Some(before)) => {
                 tracing::info!(
-                    "the access log {} is written again; {before} lines were lost",
+                    "writing the access log {} works again; {before} lines were lost",
                     self.name
                 );
                 self.lost = None;
@@ -308,7 +312,7 @@ fn cannot_open(name: &str, error: &io::Error) -> io::Error {
     let advice = if error.kind() == io::ErrorKind::PermissionDenied {
         let uid = rustix::process::geteuid();
         format!(
-            "; carrick is user {uid} here, without privileges: let it write the file, and its directory if the file is to be made"
+            "; carrick runs as user {uid} without privileges: allow it to write the file, and the directory if the file does not exist"
         )
     } else {
         String::new()

@@ -1,28 +1,28 @@
-//! What a worker counts of the cache.
+//! Cache counters of a worker.
 use super::{Counter, Histogram};
 
-/// What the cache did for a request.
+/// How the cache answered a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CacheResult {
-    /// It was answered from the store, fresh.
+    /// From the store, fresh.
     Hit,
-    /// The same, from the disk: it was not in memory, or its body is not.
+    /// The same, loaded from the disk, or with the body there.
     HitDisk,
-    /// As a hit, with the answer to somebody else's request, for which it had waited.
+    /// As a hit, after waiting for another request's answer.
     Collapsed,
-    /// It was answered from the store after the origin had said that this is still right.
+    /// From the store, after the origin validated it.
     Revalidated,
-    /// It was answered from the store out of date, as the origin, the client or the configuration allows.
+    /// From the store, stale, as the origin, the client or the configuration allows.
     Stale,
-    /// It went to the origin, since nothing that could be sent was stored.
+    /// From the origin, since nothing usable was stored.
     Miss,
-    /// It was answered from the second level.
+    /// From the shared cache.
     Shared,
-    /// It was answered by a cache peer, which had it.
+    /// By a cache peer that had it.
     CachePeer,
-    /// It went to the origin by `cache_bypass`, or because its URL has no key.
+    /// From the origin, because of `cache_bypass` or a URL without a key.
     Bypass,
-    /// It was refused: nothing was stored, and it wanted nothing else (`only-if-cached`).
+    /// Refused: nothing was stored and the request allowed nothing else (`only-if-cached`).
     Refused,
 }
 
@@ -74,32 +74,32 @@ impl CacheResult {
     }
 }
 
-/// What became of an object that a page embeds.
+/// The result for an object embedded in a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ahead {
-    /// It was asked for.
+    /// It was requested.
     Asked,
-    /// It has come, or what is stored was found to be right, and can be sent.
+    /// It was fetched or validated, and can be sent.
     Stored,
-    /// A client has asked for it, and got it out of the store.
+    /// A client has requested it and got it from the store.
     Used,
-    /// It is of another host or port, or not by `http`.
+    /// It has another host, port or scheme.
     Foreign,
-    /// The listener's rules forbid it, or have no cache for it.
+    /// The listener's rules deny it, or do not cache it.
     Denied,
     /// It was stored already.
     Fresh,
-    /// Somebody was asking for it.
+    /// It was being fetched already.
     InFlight,
-    /// The origin's answer may not be stored, or could not lately.
+    /// The answer may not be stored, or recently could not.
     NotStored,
-    /// It was larger than objects may be, or the page's objects were together.
+    /// It exceeds the limit for one object, or the page's objects together exceed theirs.
     TooLarge,
-    /// So much was being fetched already, or the page has so many.
+    /// Too many fetches in progress, or too many objects in the page.
     TooMany,
-    /// It did not come, or not to its end.
+    /// The fetch failed or broke off.
     Failed,
-    /// The page's client had gone.
+    /// The page's client has disconnected.
     Aborted,
 }
 
@@ -147,21 +147,21 @@ pub struct CacheMetrics {
     ahead: [Counter; Ahead::ALL.len()],
     /// Pages that were read for what they embed.
     pub pages: Counter,
-    /// Requests that waited for the answer to another one.
+    /// Requests that waited for another request's answer.
     pub waited: Counter,
-    /// Bytes of bodies that were sent out of the store without the origin's having sent them for that.
+    /// Body bytes sent from the store instead of from the origin.
     pub bytes_saved: Counter,
-    /// Answers that went into the store.
+    /// Answers that were stored.
     pub stored: Counter,
-    /// Answers that did not.
+    /// Answers that were not stored.
     pub not_stored: Counter,
-    /// Objects taken out because an unsafe method changed what they are copies of.
+    /// Objects removed because an unsafe method may have changed the resource.
     pub invalidated: Counter,
     /// Validations in the background.
     pub refreshes: Counter,
     /// How long it took to bring something from the disk.
     pub disk_seconds: Histogram,
-    /// Bodies that were not fetched to their end because nobody waited for them.
+    /// Bodies whose fetch was aborted because no client was waiting.
     pub fills_given_up: Counter,
     /// Time to look for something in the store.
     pub find_seconds: Histogram,
@@ -182,7 +182,7 @@ impl CacheMetrics {
         &self.ahead[what as usize]
     }
 
-    /// Counts a request that is over, for which so many bytes of a body were sent.
+    /// Counts a finished request, with the number of body bytes sent.
     pub fn count(&self, result: CacheResult, sent_bytes: u64) {
         self.requests(result).add(1);
         if result.spares_origin() {

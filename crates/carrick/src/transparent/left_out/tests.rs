@@ -1,4 +1,4 @@
-//! Lines to the keeper: what is written is read, and nothing else.
+//! The line format of the supervisor: it reads what carrick writes, and nothing else.
 use super::*;
 use std::process::{Command, Stdio};
 
@@ -63,13 +63,13 @@ fn nothing_else_is_read() {
 }
 
 #[test]
-fn a_keeper_that_does_not_read_is_not_waited_for_and_one_that_is_gone_is_told() {
+fn a_full_pipe_does_not_block_and_a_closed_one_is_an_error() {
     let mut sleeper = Command::new("sleep")
         .arg("1000")
         .stdin(Stdio::piped())
         .spawn()
         .unwrap();
-    let line = KeeperLine::new(sleeper.stdin.take().unwrap()).unwrap();
+    let line = SupervisorPipe::new(sleeper.stdin.take().unwrap()).unwrap();
     let ask = || line.leave_out(3130, wish().pair, Duration::from_secs(1));
     let refused = (0..1_000_000).find_map(|_| ask().err()).unwrap();
     assert_eq!(refused.kind(), io::ErrorKind::WouldBlock);

@@ -1,10 +1,10 @@
-//! Rules for connections of this machine's own programs: they get a mark where they leave, by which they come in again by `lo`.
+//! Rules for connections of this machine's own programs: outgoing packets get a mark that routes them back in through `lo`.
 use super::{BEGAN_MAX, Family, SYN, left_alone, parts, ports};
 use crate::config::plan::{Interception, LocalInterception};
 use std::fmt::Write;
 
-/// Writes them. Each packet needs the mark, but a connection that stood before carrick has no business here: so what belongs to a
-/// connection that was led here is remembered, as long as it is not silent for too long.
+/// Writes the rules. Every packet needs the mark, but connections that existed before carrick must not get it: so the set remembers
+/// redirected connections until they have been silent for its timeout.
 pub fn of_programs(
     text: &mut String,
     interception: &Interception,

@@ -123,7 +123,7 @@ fn what_is_wrong_is_said() {
     let output = carrick(&play, &["purge", "--url", "not-a-url"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(
-        String::from_utf8_lossy(&output.stderr).contains("Say which"),
+        String::from_utf8_lossy(&output.stderr).contains("Choose one of ?url="),
         "{output:?}"
     );
     // What a web page has a browser send takes nothing out.

@@ -413,7 +413,7 @@ fn a_folder_that_cannot_be_used_is_told() {
     let file = place.directory().join("file");
     std::fs::write(&file, "").expect("a file");
     let no_folder = says(&file);
-    assert!(no_folder.contains("is not a folder"), "{no_folder}");
+    assert!(no_folder.contains("is not a directory"), "{no_folder}");
 }
 
 /// A file system of 20 MB of its own, in a namespace of mounts that ends with carrick.

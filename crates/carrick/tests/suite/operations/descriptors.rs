@@ -109,7 +109,7 @@ fn a_low_limit_is_said_at_the_start_and_lets_in_as_many_as_it_can() {
     let carrick = start_with_limit(&place, &text, 256);
     carrick
         .standard_error()
-        .wait_for("256 descriptors a process allow 60 clients")
+        .wait_for("the limit of 256 file descriptors allows only 60 clients")
         .expect("a message");
     let mut clients: Vec<Peer> = (0..200).map(|_| carrick.connect()).collect();
     wait_for("all places to be taken", || {

@@ -142,7 +142,7 @@ fn expect_refusal(carrick: &Carrick, place: &Place, text: &str, why: &str) {
     reload(carrick, place, text, "failed");
     let said = carrick
         .standard_error()
-        .wait_for("the configuration stays as it was")
+        .wait_for("the new configuration was rejected and the previous one stays in force")
         .expect("a message");
     assert!(said.contains(why), "{why:?} is missing in:\n{said}");
     let status = carrick.status();

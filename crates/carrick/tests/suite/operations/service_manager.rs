@@ -106,7 +106,9 @@ fn the_service_manager_hears_when_clients_are_let_in_of_reloads_and_of_the_end()
     assert!(manager.next().starts_with("RELOADING=1\n"));
     let failed = manager.next();
     assert!(
-        failed.starts_with("READY=1\nSTATUS=Serving with the configuration as it was"),
+        failed.starts_with(
+            "READY=1\nSTATUS=The last reload failed; the previous configuration stays in force: "
+        ),
         "{failed}"
     );
 
@@ -139,7 +141,7 @@ fn a_watchdog_is_fed_while_it_serves_and_while_it_drains() {
     carrick.signal(Signal::TERM);
     manager.wait_for("STOPPING=1");
     manager.wait_for("WATCHDOG=1");
-    manager.wait_for("STATUS=Draining: 1 connections of clients are left");
+    manager.wait_for("STATUS=Draining: 1 client connections left");
     drop((client, upstream));
     assert!(carrick.wait().status.success());
 }
@@ -183,7 +185,8 @@ fn a_reload_by_the_service_manager_fails_with_the_error() {
     let refused = reload(&carrick);
     assert_eq!(refused.status.code(), Some(1), "{refused:?}");
     assert!(
-        said(&refused).contains("the configuration stays as it was")
+        said(&refused)
+            .contains("the new configuration was rejected and the previous one stays in force")
             && said(&refused).contains(&address.to_string()),
         "{refused:?}"
     );

@@ -69,7 +69,7 @@ fn it_is_not_loaded_for_auto_or_at_all_unless_that_is_wanted() {
             drop(ends);
             let all = carrick.stop();
             assert!(all.contains(said), "{all}");
-            assert!(!all.contains("auto\" goes without it"), "{all}");
+            assert!(!all.contains("auto\" does not use it"), "{all}");
         }
     });
 }
@@ -86,7 +86,7 @@ fn without_privileges_auto_goes_without_it_and_says_so_once() {
         let said = carrick.stop();
         let told = said.matches("engine \"packet\" is not usable").count();
         assert_eq!(told, 1, "{said}");
-        assert!(said.contains("\"auto\" goes without it"), "{said}");
+        assert!(said.contains("\"auto\" does not use it"), "{said}");
     });
 }
 
@@ -97,7 +97,7 @@ fn why_a_tunnel_is_not_forwarded_stands_in_the_log_once() {
         let file = bed.configuration(0, &configuration("packet", "named"));
         let carrick = bed.start_by(0, &["env", "CARRICK_LOG=carrick=debug"], &file);
         let mut ends = bed.tunnel();
-        let wanted = "the packets of a tunnel are not forwarded: packet_timestamps";
+        let wanted = "the kernel does not forward the packets of a tunnel: packet_timestamps";
         carrick.said.wait_for(wanted).expect("the reason");
         for _ in 0..20 {
             say(&mut ends, 0, b"ping");

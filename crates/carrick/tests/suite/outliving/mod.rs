@@ -174,7 +174,7 @@ fn an_upgrade_goes_beside_the_old_one_and_takes_over_when_that_has_ended() {
         // A second signal ends the drain.
         old.signal(Signal::TERM);
         let said = old.wait();
-        assert!(said.contains("tunnels go on in the kernel"), "{said}");
+        assert!(said.contains("tunnels continue in the kernel"), "{said}");
         bed.wait_until(&new, "the old ones", |told| {
             told["outliving"]["adopted_total"] == 4
         });
@@ -200,18 +200,18 @@ fn clean_removes_what_is_pinned_but_not_of_a_carrick_that_runs() {
         let clean = ["clean", "-c", &file.display().to_string()];
         let (is_fine, said) = bed.carrick(&clean);
         assert!(
-            is_fine && said.contains("left alone, a running carrick has it"),
+            is_fine && said.contains("kept, in use by a running carrick"),
             "{said}"
         );
         say(&mut ends, 0, b"still here");
         let doctor = ["doctor", "-c", &file.display().to_string()];
         let (_, said) = bed.carrick(&doctor);
-        let part = "1 tunnels that need no process; 4 programs at network interfaces; of a carrick that runs";
+        let part = "1 tunnels that outlive the process; 4 programs at network interfaces; of a carrick that runs";
         assert!(said.contains(part), "{said}");
         carrick.kill();
         say(&mut ends, 0, b"even now");
         let (_, said) = bed.carrick(&doctor);
-        let part = "1 tunnels that need no process; 4 programs at network interfaces; left by a carrick that is gone";
+        let part = "1 tunnels that outlive the process; 4 programs at network interfaces; left by a carrick that has exited";
         assert!(said.contains(part), "{said}");
         // A file of somebody's.
         let others = bed.pins().join("others");
@@ -303,7 +303,7 @@ fn what_has_the_name_of_a_pin_and_is_none_is_left_alone() {
             .said
             .wait_for("is not the map that has this name")
             .expect("a warning");
-        assert!(said.contains("not looked after"), "{said}");
+        assert!(said.contains("was not taken over"), "{said}");
         say(&mut ends, 0, b"still here");
         let mut newer = bed.kernel_tunnel(&new);
         say(&mut newer, 1, b"this one, too");

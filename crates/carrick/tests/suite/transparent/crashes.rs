@@ -99,7 +99,7 @@ fn clean_removes_what_is_left_and_nothing_else() {
         "removed: nft table inet carrick-8080\n",
         "removed: rule of `ip -4 rule` with priority ",
         "removed: route of `ip -6 route` in the routing table 108080\n",
-        "left alone, a running carrick has it: nft table inet carrick-8090\n",
+        "kept, in use by a running carrick: nft table inet carrick-8090\n",
     ] {
         assert!(said.contains(part), "{part:?} is not in {said}");
     }

@@ -112,7 +112,7 @@ fn rules_of_others_are_left_as_they_are() {
     let before = without_counts();
     let said = bed.try_carrick(&[PROGRAM], SWITCH).err().expect("no start");
     assert!(
-        said.contains("there is an nft table inet carrick-8080 that carrick did not make"),
+        said.contains("another program has made the nft table inet carrick-8080"),
         "{said}"
     );
     let mark = SWITCH

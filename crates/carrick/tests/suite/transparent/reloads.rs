@@ -44,7 +44,7 @@ fn routes_and_access_change_and_what_the_kernel_was_told_does_not() {
             (said.matches(part).count() > before).then_some(said)
         });
         assert!(
-            said.contains("the configuration stays as it was: the transparent listener [::]:80"),
+            said.contains("the new configuration was rejected and the previous one stays in force: the transparent listener [::]:80"),
             "{said}"
         );
         assert_eq!(bed.rules(), rules);

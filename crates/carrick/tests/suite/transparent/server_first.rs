@@ -375,11 +375,16 @@ fn where_nothing_can_be_held_it_says_so() {
     let Err(said) = bed.try_carrick(&without, SPLIT) else {
         panic!("it cannot hold SYNs");
     };
-    assert!(said.contains("`handshake = \"server-first\"` on the listener [::]:8443: clients' SYNs cannot be held back here, because the privileges CAP_BPF"), "{said}");
+    assert!(said.contains("`handshake = \"server-first\"` on the listener [::]:8443: this machine cannot defer SYNs, because the privileges CAP_BPF"), "{said}");
     let by_default = SPLIT.replace("handshake = \"server-first\"\n", "");
     let carrick = bed.try_carrick(&without, &by_default).expect("a carrick");
     let text = carrick.said.text();
-    assert!(text.contains("clients are answered at once, before the server has accepted, because the privileges CAP_BPF"), "{text}");
+    assert!(
+        text.contains(
+            "answers clients before their server has accepted, because the privileges CAP_BPF"
+        ),
+        "{text}"
+    );
     assert!(bed.curl("http://10.2.0.2/").contains("server=10.2.0.2"));
     assert_eq!(done(&carrick, &bed, "held"), 0.0);
 }

@@ -234,13 +234,13 @@ fn a_folder_has_one_user() {
         ..plan.clone()
     };
     let why = Disk::open(&file).unwrap_err();
-    assert!(why.contains("is not a folder"), "{why}");
+    assert!(why.contains("is not a directory"), "{why}");
     let nowhere = DiskPlan {
         path: plan.path.join("a/b"),
         ..plan
     };
     let why = Disk::open(&nowhere).unwrap_err();
-    assert!(why.contains("is not there"), "{why}");
+    assert!(why.contains("does not exist"), "{why}");
 }
 
 #[test]

@@ -18,13 +18,13 @@ const HEAP_BYTES_MIN: u64 = 1024;
 #[derive(Debug, thiserror::Error)]
 pub enum FillError {
     /// More bytes than were announced.
-    #[error("the body has more bytes than were announced")]
+    #[error("the body is longer than announced")]
     TooLong,
     /// The body is longer than those that are stored, or there is no room.
-    #[error("the store takes no more of it: {0}")]
+    #[error("the cache cannot store more of it: {0}")]
     NotTaken(#[from] NotTaken),
     /// The connection that it comes from broke off.
-    #[error("it does not come: {0}")]
+    #[error("receiving it failed: {0}")]
     Connection(#[source] io::Error),
 }
 

@@ -19,7 +19,7 @@ const NONE: &str = "none";
 pub(super) fn change(class: &mut ClassSettings, wanted: &[(String, String)]) -> Result<(), String> {
     if wanted.is_empty() {
         return Err(format!(
-            "nothing is to be changed; write key=value, of {}",
+            "nothing to change; write key=value, with a key of {}",
             keys()
         ));
     }
@@ -27,7 +27,7 @@ pub(super) fn change(class: &mut ClassSettings, wanted: &[(String, String)]) -> 
     let (mut network, mut prefix_v4, mut prefix_v6) = (None, None, None);
     for (place, (key, value)) in wanted.iter().enumerate() {
         if wanted.iter().take(place).any(|(other, _)| other == key) {
-            return Err(format!("`{key}` is there twice; say it once"));
+            return Err(format!("`{key}` is given twice; give it once"));
         }
         match key.as_str() {
             "policy" => word = Some(value.as_str()),
@@ -64,7 +64,9 @@ pub(super) fn change(class: &mut ClassSettings, wanted: &[(String, String)]) -> 
             .unwrap_or(PREFIX_V6_DEFAULT),
     });
     if class.network.is_none() && (prefix_v4.is_some() || prefix_v6.is_some()) {
-        return Err("a network's prefix means nothing without its ceiling; write network_ceiling=10MB with it, or whatever it is to be".to_owned());
+        return Err(
+            "a network prefix requires a ceiling; add one, such as network_ceiling=10MB".to_owned(),
+        );
     }
     Ok(())
 }
@@ -83,10 +85,10 @@ fn changed_policy(
         PolicyName::meant_by(word).ok_or_else(|| not_of("policy", word, PolicyName::WORDS))?;
     policy(name, target.or(kept)).map_err(|wrong| match wrong {
         WrongPolicy::NoTarget => {
-            "the policy \"deadline\" needs a target; write target=2ms with it, or whatever it is to be".to_owned()
+            "the policy \"deadline\" requires a target; add one, such as target=2ms".to_owned()
         }
         WrongPolicy::Target(policy) => format!(
-            "the policy \"{}\" has no target; write policy=deadline with it, or leave it out",
+            "the policy \"{}\" has no target; add policy=deadline, or remove the target",
             policy.name()
         ),
     })
@@ -120,8 +122,11 @@ fn not_of(key: &str, value: &str, words: &[&str]) -> String {
 fn unknown(key: &str) -> String {
     let names: Vec<&str> = PaceClass::TABLE.keys.iter().map(|key| key.name).collect();
     match nearest(key, &names) {
-        Some(near) => format!("{key:?} is no setting of a class; did you mean `{near}`?"),
-        None => format!("{key:?} is no setting of a class; there are {}", keys()),
+        Some(near) => format!("{key:?} is not a setting of a class; did you mean `{near}`?"),
+        None => format!(
+            "{key:?} is not a setting of a class; the settings are {}",
+            keys()
+        ),
     }
 }
 

@@ -139,9 +139,9 @@ fn a_class_is_changed_wholly_or_not_at_all() {
             "its parent \"other\" is no class",
         ),
         ("priority=1&hold_max=1h", "hold_max is 3600s"),
-        ("priority=1&nothing=7", "no setting of a class"),
+        ("priority=1&nothing=7", "not a setting of a class"),
         ("priority=1&priority=2", "there twice"),
-        ("", "nothing is to be changed"),
+        ("", "nothing to change"),
     ] {
         let (status, body) = post(address, &format!("/pace/slow?{query}"), "");
         assert_eq!(status, 400, "{query}: {body}");
@@ -241,15 +241,11 @@ fn each_key_is_changed_by_the_words_of_the_configuration() {
                 class.network = network(5000, 16, 48);
             })),
         ),
-        (
-            &plain,
-            "network_prefix_v4=16",
-            Err("means nothing without its ceiling"),
-        ),
+        (&plain, "network_prefix_v4=16", Err("requires a ceiling")),
         (
             &full,
             "network_ceiling=none,network_prefix_v4=16",
-            Err("means nothing without its ceiling"),
+            Err("requires a ceiling"),
         ),
         (
             &plain,

@@ -36,7 +36,7 @@ fn a_dead_one_is_left_out_and_tried_again() {
     let log = carrick.standard_error();
     assert!(log.wait_for("answers again").is_ok());
     let log = log.text();
-    assert_eq!(log.matches("is left out for a while").count(), 1, "{log}");
+    assert_eq!(log.matches("is not used for a while").count(), 1, "{log}");
     assert_eq!(log.matches("answers again").count(), 1, "{log}");
 }
 

@@ -63,7 +63,7 @@ fn an_ordinary_user_cannot_become_another_one() {
     let text = "[process]\nuser = \"root\"\n".to_owned() + &tunnel_text(&[server.address()]);
     let ended = must_end(&place, &text, by_nobody(&place, NOTHING), 1);
     let expected =
-        "carrick runs as nobody and cannot become root, as [process] user says: only root can";
+        "carrick runs as nobody and cannot become root, the [process] user: only root can";
     assert!(ended.standard_error.contains(expected), "{ended:#?}");
     // To be that user already is enough.
     let text = AS_NOBODY.to_owned() + &tunnel_text(&[server.address()]);

@@ -45,7 +45,7 @@ fn a_low_port_at_a_reload_waits_for_a_restart() {
     for part in [
         &format!("cannot listen on {}", place.at(LOW_PORT)),
         "CAP_NET_BIND_SERVICE",
-        "carrick gave its privileges up when it started and goes on as nobody",
+        "carrick dropped its privileges at start and now runs as nobody",
         "restart",
     ] {
         assert!(error.contains(part), "{part:?} is not in {error:?}");
@@ -89,7 +89,7 @@ fn an_engine_that_is_asked_for_later_waits_for_a_restart() {
         .expect("a message");
     for part in [
         "the engine \"socket\" is not usable, because the privileges CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON are missing",
-        "carrick gave up the privileges for it when it started, and gets them back by a restart",
+        "carrick dropped the privileges for it at start, and needs a restart to have them",
     ] {
         assert!(said.contains(part), "{part:?} is not in {said}");
     }
@@ -139,10 +139,10 @@ fn another_user_at_a_reload_waits_for_a_restart() {
     reload(&carrick, &place, &(AS_NOBODY.to_owned() + &text), "ok");
     let said = carrick
         .standard_error()
-        .wait_for("[process] changes only with a restart")
+        .wait_for("a changed [process] takes effect only after a restart")
         .expect("a message");
     assert!(
-        said.contains("goes on as root, without capabilities"),
+        said.contains("continues to run as root, without capabilities"),
         "{said}"
     );
     assert_eq!(carrick.status()["process"]["user"], "root");
@@ -159,7 +159,7 @@ fn a_log_that_the_user_cannot_open_keeps_carrick_from_starting() {
     let text = AS_NOBODY.to_owned() + &tunnel_text(&[server.address()]);
     let ended = Carrick::try_start(&place, &text).expect_err("carrick must not start");
     assert_eq!(ended.status.code(), Some(1), "{ended:#?}");
-    let user = format!("carrick is user {} here, without privileges", nobody().uid);
+    let user = format!("carrick runs as user {} without privileges", nobody().uid);
     for part in ["cannot open the access log", ACCESS_LOG, &user] {
         assert!(ended.standard_error.contains(part), "{part:?}: {ended:#?}");
     }
@@ -181,10 +181,10 @@ fn a_log_that_cannot_be_opened_again_goes_on_in_the_old_file() {
     carrick.signal(Signal::USR1);
     let said = carrick
         .standard_error()
-        .wait_for("the old file goes on being written")
+        .wait_for("carrick continues to write the old file")
         .expect("a message");
     assert!(
-        said.contains("let it write the file, and its directory"),
+        said.contains("allow it to write the file, and the directory"),
         "{said}"
     );
     drop(chat(&carrick, &server));
@@ -216,7 +216,7 @@ fn a_configuration_that_only_root_can_read_is_told_at_the_start() {
     let carrick = Carrick::start(&place, &text);
     let said = carrick.standard_error().text();
     for part in [
-        "carrick goes on as nobody, without capabilities, and could not read its configuration again",
+        "carrick now runs as nobody, without capabilities, and can no longer read its configuration",
         "carrick.toml cannot be read: Permission denied",
     ] {
         assert!(said.contains(part), "{part:?} is not in {said}");

@@ -196,7 +196,7 @@ fn without_privileges_it_runs_without_the_engine_and_says_so_once() {
     });
     for engine in carrick.status()["engines"].as_array().expect("engines") {
         let is_socket = engine["name"] == "engine socket";
-        let is_useless = engine["reason"] == "the configuration has no use for it";
+        let is_useless = engine["reason"] == "the configuration does not use it";
         assert_eq!(engine["usable"], !is_socket && !is_useless, "{engine}");
         if is_socket {
             let reason = engine["reason"].as_str().expect("a reason");
