@@ -521,7 +521,7 @@ async fn loaded(loading: &mut Option<Loading>) -> Features {
 fn tell_reload_trouble(source: Option<&Path>, given_up: &GivenUp) {
     if let Err(rejected) = config::load(source) {
         tracing::warn!(
-            "carrick now runs as {} and can no longer read its configuration, so a reload will fail: {rejected}",
+            "carrick now runs as {}, and can no longer read its configuration, so a reload will fail: {rejected}",
             given_up.standing
         );
     }

@@ -147,7 +147,7 @@ fn a_second_signal_ends_it_at_once() {
     let ended = carrick.wait();
     assert!(ended.status.success(), "{ended:#?}");
     assert!(
-        ended.standard_error.contains("ending at once"),
+        ended.standard_error.contains("closing all connections now"),
         "{ended:#?}"
     );
     assert!(client.read_ending().bytes().is_empty());

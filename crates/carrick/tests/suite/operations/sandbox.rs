@@ -167,7 +167,7 @@ fn whoever_requires_the_sandbox_has_it_or_no_carrick() {
             assert!(
                 ended
                     .standard_error
-                    .contains("sandbox = \"required\", and it cannot be had"),
+                    .contains("sandbox = \"required\", but it is unavailable"),
                 "{ended:#?}"
             );
         }

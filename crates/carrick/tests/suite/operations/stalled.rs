@@ -93,7 +93,7 @@ fn those_that_have_stood_still_for_longest_end_when_all_hold_too_much() {
     wait_for("some to be ended", || {
         (carrick.limit_reached("stalled") >= 4.0).then_some(())
     });
-    let said = carrick.standard_error().wait_for("have stood still");
+    let said = carrick.standard_error().wait_for("have stalled longest");
     said.expect("a warning");
     // Nobody else has noticed.
     let small = carrick

@@ -347,5 +347,5 @@ fn a_reload_while_engines_are_being_loaded_is_done_once_they_are() {
     assert!(said.is_ok_and(|said| said.contains("is ready")));
     let status = carrick.status();
     let engines = status["engines"].to_string();
-    assert!(!engines.contains("being loaded"), "{engines}");
+    assert!(!engines.contains("still loading"), "{engines}");
 }

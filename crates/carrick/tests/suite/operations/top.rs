@@ -144,7 +144,7 @@ fn nobody_to_look_at_is_an_error() {
     let output = top(&["--once", "--admin", &format!("{}:1", place.ip())]);
     assert_eq!(output.status.code(), Some(1));
     let why = String::from_utf8_lossy(&output.stderr);
-    assert!(why.contains("does carrick run"), "{why}");
+    assert!(why.contains("is carrick running"), "{why}");
     assert!(output.stdout.is_empty());
     assert_eq!(top(&["--interval", "0"]).status.code(), Some(2));
 }

@@ -43,7 +43,7 @@ fn what_is_in_the_way_is_said() {
         remove_obstacles(bed);
         set(&bed.proxy, "net.ipv4.conf.ps.rp_filter=1");
         let carrick = bed.start(0, &configuration("auto", "auto"));
-        let wanted = "not forwarded packet by packet, because of rp_filter: strict (1) on ps";
+        let wanted = "will not use \"packet\" for tunnels and bodies, because of rp_filter: strict (1) on ps";
         carrick.said.wait_for(wanted).expect("the obstacle");
         carrick.stop();
     });
@@ -105,7 +105,7 @@ fn why_a_tunnel_is_not_forwarded_stands_in_the_log_once() {
         }
         drop(ends);
         let said = carrick.stop();
-        assert_eq!(said.matches("are not forwarded").count(), 1, "{said}");
+        assert_eq!(said.matches("does not forward the packets").count(), 1, "{said}");
         let line = said.lines().find(|line| line.contains(wanted));
         let line = line.expect("it was there");
         for address in ["10.80.1.2:", "10.80.2.2:8000"] {

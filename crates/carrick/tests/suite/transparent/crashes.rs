@@ -136,7 +136,7 @@ fn a_carrick_whose_keeper_was_killed_goes_on_and_says_what_is_left() {
     );
     let said = carrick.stop();
     assert!(
-        said.contains("did not end as it should") && said.contains("`carrick clean` removes"),
+        said.contains("did not exit cleanly") && said.contains("`carrick clean`"),
         "{said}"
     );
     let (code, said) = bed.command(&["clean"]);

@@ -140,7 +140,7 @@ fn a_class_is_changed_wholly_or_not_at_all() {
         ),
         ("priority=1&hold_max=1h", "hold_max is 3600s"),
         ("priority=1&nothing=7", "not a setting of a class"),
-        ("priority=1&priority=2", "there twice"),
+        ("priority=1&priority=2", "given twice"),
         ("", "nothing to change"),
     ] {
         let (status, body) = post(address, &format!("/pace/slow?{query}"), "");
@@ -266,7 +266,7 @@ fn each_key_is_changed_by_the_words_of_the_configuration() {
             })),
         ),
         (&full, "policy=deadline", Ok(full.clone())),
-        (&plain, "policy=deadline", Err("needs a target")),
+        (&plain, "policy=deadline", Err("requires a target")),
         (
             &plain,
             "target=5ms",

@@ -197,7 +197,7 @@ fn a_log_that_cannot_be_opened_again_goes_on_in_the_old_file() {
     reload(&carrick, &place, &elsewhere, "failed");
     let error = last_error(&carrick);
     assert!(
-        error.contains("cannot open the access log") && error.contains("gave its privileges up"),
+        error.contains("cannot open the access log") && error.contains("dropped its privileges"),
         "{error}"
     );
 }
