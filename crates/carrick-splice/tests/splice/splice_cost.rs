@@ -24,7 +24,7 @@ fn each_engine_is_set_up_and_taken_down_again_and_again() {
 fn mistakes_are_told() {
     for (words, part) in [
         (["ten", "copy", "idle"], "invalid digit"),
-        (["10", "fast", "idle"], "no engine `fast`"),
+        (["10", "fast", "idle"], "unknown engine `fast`"),
         (["10", "copy", "busy"], "idle, message or greeting"),
     ] {
         let error = on_worker(async { example::run(&words.map(str::to_owned)).await }).unwrap_err();

@@ -131,7 +131,7 @@ fn a_carrick_whose_keeper_was_killed_goes_on_and_says_what_is_left() {
     // Its rules are still its own.
     let (code, said) = bed.command(&["clean"]);
     assert!(
-        code == Some(0) && said.contains("left alone") && !said.contains("removed"),
+        code == Some(0) && said.contains("kept, in use") && !said.contains("removed"),
         "{said}"
     );
     let said = carrick.stop();

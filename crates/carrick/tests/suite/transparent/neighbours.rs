@@ -127,7 +127,7 @@ fn rules_of_others_are_left_as_they_are() {
         .replace("8080", "8090")
         .replace("intercept = {", "intercept = { table = 79,");
     let wrong = bed.try_carrick(&[PROGRAM], &table).err().expect("no start");
-    assert!(wrong.contains("a number from 256"), "{wrong}");
+    assert!(wrong.contains("at least 256"), "{wrong}");
     lines(&bed.router, &["route add local default dev lo table 790"]);
     let said = bed
         .try_carrick(&[PROGRAM], &table.replace("79,", "790,"))
