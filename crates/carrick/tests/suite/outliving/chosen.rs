@@ -105,7 +105,11 @@ fn why_a_tunnel_is_not_forwarded_stands_in_the_log_once() {
         }
         drop(ends);
         let said = carrick.stop();
-        assert_eq!(said.matches("does not forward the packets").count(), 1, "{said}");
+        assert_eq!(
+            said.matches("does not forward the packets").count(),
+            1,
+            "{said}"
+        );
         let line = said.lines().find(|line| line.contains(wanted));
         let line = line.expect("it was there");
         for address in ["10.80.1.2:", "10.80.2.2:8000"] {

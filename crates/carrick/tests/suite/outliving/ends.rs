@@ -56,7 +56,10 @@ fn a_client_hears_of_its_end_that_was_lost_while_carrick_ended() {
         });
         lines(&bed.client, &["link set c down"]);
         let said = carrick.stop();
-        assert!(said.contains("without their peers' acknowledgement"), "{said}");
+        assert!(
+            said.contains("without their peers' acknowledgement"),
+            "{said}"
+        );
         assert_eq!(bed.generations().len(), 1);
         lines(&bed.client, &["link set c up"]);
         assert_eq!(client.read(&mut [0; 2]).expect("its end"), 0);
