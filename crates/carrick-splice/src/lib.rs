@@ -34,8 +34,8 @@
 //! tcp::set_nodelay(&client)?;
 //! # server.write_all(b"hello world, and the next response").await?;
 //!
-//! The head was read and checked. Of the body, eleven bytes long, "hel" was read together with it; the rest
-//! is still in the upstream's socket.
+//! // The head was read and checked. Of the body, eleven bytes long, "hel" was read together with it; the rest
+//! // is still in the upstream's socket.
 //! # let mut read = [0; 3];
 //! # let mut upstream = upstream;
 //! # upstream.read_exact(&mut read).await?;
