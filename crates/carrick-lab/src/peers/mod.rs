@@ -20,9 +20,7 @@ use anyhow::{Context as _, Result, bail};
 
 use crate::command::{find, require};
 use crate::peers::built_in::TEMPLATES;
-pub use crate::peers::rows::{
-    FURTHER, JUDGED, JUDGED_IN_KERNEL, PACKET, PACKET_BODY, PEERS, UNCACHED, by_name,
-};
+pub use crate::peers::rows::{FURTHER, JUDGED, PACKET, PEERS, by_name};
 use crate::peers::template::render;
 use crate::peers::versions::{version_inside, version_line};
 use crate::testbed::cores;
@@ -207,12 +205,6 @@ impl Peer {
             ("via", via),
             ("route", route),
         ]
-    }
-
-    /// Whether the process has to see each response's head, so that only the body can go past it.
-    #[must_use]
-    pub fn relays_heads(&self) -> bool {
-        self.mode == Mode::Bodies
     }
 
     /// Whether its engine leaves clients to the process that speak HTTP/1.0: of a forward proxy, the engine `packet` has tunnels, and what is left of

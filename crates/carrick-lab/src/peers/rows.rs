@@ -5,17 +5,8 @@ use super::{Family, Job, Mode, Peer};
 /// carrick as users get it: the row that the targets judge.
 pub const JUDGED: &str = "carrick-auto";
 
-/// The same without a cache, where the others have one.
-pub const UNCACHED: &str = "carrick-uncached";
-
 /// The engine `packet`: tunnels, and whole responses of a switch whose requests the process judges.
 pub const PACKET: &str = "carrick-packet";
-
-/// The same where the process reads each response's head: the body goes by packet.
-pub const PACKET_BODY: &str = "carrick-packet-body";
-
-/// The same where the kernel judges requests, too.
-pub const JUDGED_IN_KERNEL: &str = "carrick-judged";
 
 /// All rows, in the order of reports.
 pub const PEERS: [Peer; 16] = {
@@ -64,19 +55,19 @@ pub const PEERS: [Peer; 16] = {
             mode: Mode::Engine("packet"),
         },
         Peer {
-            name: PACKET_BODY,
+            name: "carrick-packet-body",
             family: Carrick,
             jobs: &[Switch],
             mode: Mode::Bodies,
         },
         Peer {
-            name: JUDGED_IN_KERNEL,
+            name: "carrick-judged",
             family: Carrick,
             jobs: &[Switch],
             mode: Mode::Judged,
         },
         Peer {
-            name: UNCACHED,
+            name: "carrick-uncached",
             family: Carrick,
             jobs: &[Cache],
             mode: Mode::Uncached,

@@ -70,8 +70,8 @@ impl Reader {
         Ok(reader)
     }
 
-    /// The next deferred SYN. A task must wait here almost all the time: if none does for a second, SYNs
-    /// pass. May be dropped at any time.
+    /// Waits for the next deferred SYN. Cancel-safe. Call it again at once: after a second without a waiting
+    /// task, SYNs are no longer deferred.
     ///
     /// # Errors
     /// The runtime's, or the kernel's.

@@ -42,7 +42,7 @@ pub enum Said {
     Hit,
     /// 504: it has none.
     Miss,
-    /// Something that is no answer to the question, such as that it lets nobody in.
+    /// Something that is no answer to the question, such as that it refuses every client.
     Refused,
     /// Nothing in time, or nothing whole.
     Failed,

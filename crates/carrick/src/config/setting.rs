@@ -33,7 +33,7 @@ impl<T> Setting<T> {
         matches!(self, Self::Wrong)
     }
 
-    /// What is made of the value, in its place.
+    /// Converts the value and keeps where it stands in the file.
     pub fn map<U>(self, make: impl FnOnce(T) -> U) -> Setting<U> {
         match self {
             Self::Absent => Setting::Absent,

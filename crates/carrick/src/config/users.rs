@@ -128,7 +128,7 @@ impl Users {
         }
         if problems.is_empty() && users.entries.is_empty() {
             problems.push(whole(format!(
-                "the password file {name} has no users, so that nobody could get in"
+                "the password file {name} has no users, so every client would be refused"
             )));
         }
         if problems.is_empty() {

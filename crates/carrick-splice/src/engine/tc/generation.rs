@@ -358,7 +358,7 @@ impl Generation {
         let entries = self.pins.entries()?;
         let mut outcome = Ok(());
         for entry in &entries {
-            // A fault of one does not stop the others.
+            // Removes the others, too, if one cannot be removed.
             outcome = outcome.and(self.pins.remove(entry));
         }
         outcome.and(remove_objects(self.folder()))

@@ -34,7 +34,7 @@ pub(super) fn check(
     let members = members?;
     if own.is_some() && members.len() == 1 {
         problems
-            .warning(list.span(), "there is nobody to ask", "")
+            .warning(list.span(), "there is no peer to ask", "")
             .help("add the other members, or remove `peers`");
     }
     Some(CachePeersPlan {
@@ -57,7 +57,7 @@ fn members(
                 format!("`members` is a list of 1 to {MEMBERS_MAX} caches"),
                 "",
             )
-            .help("leave `peers` out to ask nobody");
+            .help("leave `peers` out to ask none");
         return None;
     }
     let mut members = Vec::with_capacity(written.len());

@@ -216,7 +216,7 @@ fn clients(written: &Written<file::Listener>, problems: &mut Problems) -> Option
     };
     if list.get_ref().is_empty() {
         problems
-            .error(list.span(), "an empty `allow` lets nobody in", "")
+            .error(list.span(), "an empty `allow` refuses every client", "")
             .help("name the networks of the clients; [\"0.0.0.0/0\", \"::/0\"] is everybody");
         return None;
     }

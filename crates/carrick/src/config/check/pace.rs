@@ -238,7 +238,7 @@ fn report(written: &Written<file::Pace>, error: &PaceError, problems: &mut Probl
             let parent = class.parent.given().map(Spanned::get_ref);
             named(written).meant(parent.map_or("", String::as_str))
         }
-        ("", Some(_)) => "`ceiling` is what is never exceeded, `rate` what nobody takes away; lower the one, or raise the other".to_owned(),
+        ("", Some(_)) => "a class never exceeds its `ceiling`, and its `rate` is reserved for it; lower `rate`, or raise `ceiling`".to_owned(),
         ("", None) => "`parent` names the class above this one; the `rate`s of those below a class are at most its `ceiling` together".to_owned(),
         (advice, _) => advice.to_owned(),
     };

@@ -23,7 +23,7 @@ pub fn trusted(
         Setting::Absent => {
             if let Some(word) = written.trusted_field.given() {
                 problems
-                    .warning(word.span(), "nobody is believed", "")
+                    .warning(word.span(), "no proxy is trusted", "")
                     .help("add `trusted_proxies` with the networks of the proxies before this one, or remove it");
             }
             return Some(TrustedProxies::default());
@@ -32,8 +32,14 @@ pub fn trusted(
     };
     if list.get_ref().is_empty() {
         problems
-            .error(list.span(), "an empty `trusted_proxies` trusts nobody", "")
-            .help("leave it out for nobody; else name the networks of the proxies before this one");
+            .error(
+                list.span(),
+                "an empty `trusted_proxies` trusts no proxy",
+                "",
+            )
+            .help(
+                "leave it out to trust none, or name the networks of the proxies before this one",
+            );
         return None;
     }
     let networks = networks(list.get_ref(), problems)?;

@@ -108,7 +108,7 @@ section! {
     pub struct CachePeers = "peers = { }" {
         /// The caches that share all URLs among them, in any order; written alike in the files of all of them
         members: Setting<Texts> = texts("`host:port`; port 3128 if left out", REQUIRED),
-        /// Which of them this carrick is: for URLs that it owns nobody is asked
+        /// Which of them this carrick is: it asks no peer for URLs that it owns
         own as "self": Setting<String> = text_or("one of `members`", "it is none of them"),
         /// To connect to a member
         connect: Duration = time(MS..=seconds(60), milliseconds(200)),
@@ -142,7 +142,7 @@ section! {
     /// What a listener or a route says about the cache.
     #[derive(Debug)]
     pub struct CacheUse = "[[listener]]" {
-        /// Whether responses are stored and sent again. Wants `[cache]`. Not for `tunnel`, nor where the packet engine
+        /// Whether responses are stored and sent again. Requires `[cache]`. Not for `tunnel`, nor where the packet engine
         /// leaves responses unread
         cache in HTTP: Setting<bool> = switch_or("forward: `true`, if there is `[cache]`; switch: `false`"),
         /// Overrides `[cache]`
@@ -211,7 +211,7 @@ section! {
         object_bytes_max as "object_max": u64 = size(KIB..=1024 * MIB, MIB),
         /// Most bytes of all objects of one page
         page_bytes_max as "page_max": u64 = size(KIB..=16 * 1024 * MIB, 8 * MIB),
-        /// So much of a page is looked at, without its content coding
+        /// Most bytes of a page that are searched, counted without content coding
         look_bytes as "look": usize = size(KIB..=16 * MIB, 256 * KIB),
         /// Most objects of one page that are fetched at the same time
         at_once: usize = number(1..=64, 6),

@@ -34,7 +34,7 @@ section! {
         /// Addresses that are left alone, as clients and as destinations
         except: Setting<Texts> = texts("networks or addresses", NONE),
         /// Connections of this machine's own programs are intercepted as well, but carrick's are not; `interfaces` and
-        /// `from` do not matter to them. Wants CAP_NET_RAW, and keeps it
+        /// `from` do not matter to them. Requires CAP_NET_RAW, and keeps it
         local: bool = switch(false),
         /// The mark of intercepted packets in this machine, which no other program may use
         mark: Setting<u32> = number_or("number", 1..=u32::MAX as u64, NUMBER),

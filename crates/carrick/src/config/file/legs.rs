@@ -32,7 +32,7 @@ section! {
     pub struct Leg = "[leg.NAME]" {
         /// What leaves before the first acknowledgement comes; the other end's first receive window, mostly 64 KB, is a
         /// limit as well. The send buffer has room for it, up to `net.core.wmem_max` where `send_buffer`, or `bandwidth`
-        /// and `round_trip`, do not ask for more. Wants to be started with CAP_BPF
+        /// and `round_trip`, do not ask for more. Requires CAP_BPF at the start
         initial_window: Setting<u32> = size_or(1..=INITIAL_WINDOW_MAX as u64, UNTOUCHED),
         /// The congestion control, one of `net.ipv4.tcp_available_congestion_control`
         congestion: Setting<String> = text_or("a name", UNTOUCHED),

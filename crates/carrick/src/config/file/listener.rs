@@ -39,12 +39,12 @@ section! {
         /// connect can claim any address, so let only your balancers in
         proxy_protocol in SERVING: bool = switch(false),
         /// Clients do not know of the proxy: their connections to others, as `intercept` says, come in here, and go to
-        /// their original destination unless a route says otherwise. Wants CAP_NET_ADMIN
+        /// their original destination unless a route says otherwise. Requires CAP_NET_ADMIN
         transparent in SERVING: Setting<bool> = switch_or("`false`; split: `true`"),
         /// What is intercepted. Only with `transparent`
         intercept in SERVING: Setting<Written<Intercept>> = table_or("required with `transparent`"),
         /// Servers see the client's address, not carrick's; their answers must pass this machine. Only with
-        /// `transparent`, and for `link`. Wants CAP_NET_RAW, and keeps it
+        /// `transparent`, and for `link`. Requires CAP_NET_RAW, and keeps it
         keep_client_address in EVERY: Setting<bool> = switch_or("`false`; split, if it is transparent: `true`"),
         /// When the client's SYN is answered: `server-first`, when the server has accepted, so that a client whose server
         /// refuses is refused as well; `at-once`, when it comes, which saves a round trip. Only for `tunnel` and `split`,

@@ -150,7 +150,7 @@ fn a_server_that_fails_its_checks_gets_no_requests_until_it_passes_them() {
     first_is_healthy.store(false, Ordering::SeqCst);
     wait_for("the first to be down", || (up(&first) == 0.0).then_some(()));
     assert_eq!(seen(), ["second".to_owned()].into());
-    // All down: there is nobody to ask.
+    // All down: there is no server to ask.
     second_is_healthy.store(false, Ordering::SeqCst);
     wait_for("the second to be down", || {
         (up(&second) == 0.0).then_some(())

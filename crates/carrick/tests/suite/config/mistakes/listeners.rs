@@ -75,7 +75,13 @@ pub const MISTAKES: &[Mistake] = &[
         "open to everybody",
         "`users`",
     ),
-    ("§allow = []", Error, "[]", "lets nobody in", "0.0.0.0/0"),
+    (
+        "§allow = []",
+        Error,
+        "[]",
+        "refuses every client",
+        "0.0.0.0/0",
+    ),
     (
         "§allow = [\"10.0.0.1/8\"]",
         Error,
@@ -231,7 +237,7 @@ pub const MISTAKES: &[Mistake] = &[
         "§trusted_proxies = []",
         Error,
         "[]",
-        "trusts nobody",
+        "trusts no proxy",
         "leave it out",
     ),
     (
@@ -245,7 +251,7 @@ pub const MISTAKES: &[Mistake] = &[
         "§trusted_field = \"forwarded\"",
         Warning,
         "\"forwarded\"",
-        "nobody is believed",
+        "no proxy is trusted",
         "`trusted_proxies`",
     ),
     (
