@@ -149,7 +149,7 @@ pub const MISTAKES: &[Mistake] = &[
         Error,
         "[]",
         "1 to 64 caches",
-        "to ask nobody",
+        "to ask none",
     ),
     (
         "§[cache]\npeers = { members = [\"http://10.0.0.1:3128/\"] }",
@@ -176,7 +176,7 @@ pub const MISTAKES: &[Mistake] = &[
         "§[cache]\npeers = { members = [\"10.0.0.1\"], self = \"10.0.0.1\" }",
         Warning,
         "[\"10.0.0.1\"]",
-        "nobody to ask",
+        "no peer to ask",
         "add the other members",
     ),
     // Where there is none
