@@ -160,7 +160,7 @@ pub const MISTAKES: &[Mistake] = &[
         Error,
         "rate",
         "rate (20971520) is more than ceiling (10485760)",
-        "lower the one, or raise the other",
+        "lower `rate`, or raise `ceiling`",
     ),
     (
         "§pace = \"c\"\n[pace.classes.c]\nrate = \"20 MB\"",
