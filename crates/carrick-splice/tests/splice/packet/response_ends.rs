@@ -309,8 +309,9 @@ fn a_proxy_that_lets_go_in_the_midst() {
         |mut stream| read_to_any_end(&mut stream),
     );
     if let Some((heard, is_reset)) = heard {
-        // The client does not take what it has for the whole.
-        assert!(is_reset);
+        // The client does not take a part for the whole; a proxy that comes late has nothing to break off.
+        let bytes = heard.len();
+        assert!(is_reset || bytes == LONG, "{bytes}");
         assert!(sample(1, LONG).starts_with(&heard));
     }
 }
