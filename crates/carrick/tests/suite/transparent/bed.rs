@@ -123,8 +123,10 @@ impl Bed {
         self.write("nginx.conf", &text);
         self.write("slow", &"x".repeat(SLOW_BYTES));
         self.write("until-close", "until close");
+        let request = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2";
         let made = Command::new("openssl")
-            .args("req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=test".split(' '))
+            .args(request.split(' '))
+            .args(["-subj", "/CN=test"])
             .args(["-keyout", &at("key"), "-out", &at("certificate")])
             .stderr(Stdio::null())
             .status();
