@@ -2,7 +2,10 @@
 //! `carrick_logic::cache`; requests get here by [`crate::http`].
 pub mod disk;
 pub mod flights;
+mod index;
+pub mod key;
 pub mod lately;
+pub mod ledger;
 pub mod memory;
 pub mod peers;
 pub mod purge;
@@ -11,12 +14,13 @@ pub mod shared;
 
 use crate::config::plan::CachePlan;
 use arc_swap::ArcSwapOption;
-use disk::Disk;
+use disk::{Disk, Ticket};
 use flights::Flights;
 use lately::Lately;
-use memory::{Limits, Object, Purge, Store};
+use ledger::Limits;
+use memory::{Object, Store};
 use peers::CachePeers;
-use purge::Chosen;
+use purge::{Pattern, Purge};
 use purges::{Moment, Purges};
 use shared::Shared;
 use std::sync::Arc;
@@ -90,9 +94,11 @@ impl Cache {
 
     /// Takes objects out, or has them validated; returns how many. Answers that are under way are meant as well. With a disk, it has been
     /// done there, too, when the second part has come.
-    pub fn purge(&self, chosen: &Chosen, how: Purge) -> (u64, Option<oneshot::Receiver<()>>) {
-        self.purges.note(chosen, how);
-        chosen.purge(&self.store, how)
+    pub fn purge(&self, which: &Pattern, how: Purge) -> (u64, Option<oneshot::Receiver<()>>) {
+        self.purges.note(which, how);
+        let (ticket, over) = self.store.disk().map(Ticket::new).unzip();
+        let count = self.store.purge(which, how, ticket.as_ref());
+        (count, over)
     }
 
     /// Does to an object that has just been stored what was done to others like it since the origin was asked for it.

@@ -1,6 +1,6 @@
 //! Purges of late, so that what was asked for before one of them, and comes after it, does not bring back what was purged.
-use super::purge::Chosen;
-use crate::cache::memory::{Object, Purge};
+use super::memory::Object;
+use super::purge::{Pattern, Purge};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,7 +11,7 @@ const REMEMBERED_MAX: usize = 1024;
 /// What was purged, and how.
 #[derive(Debug)]
 struct Past {
-    chosen: Chosen,
+    which: Pattern,
     how: Purge,
 }
 
@@ -43,13 +43,13 @@ impl Purges {
     }
 
     /// A purge begins. To be called before the store is looked through: what is put in afterwards is checked by who puts it in.
-    pub fn note(&self, chosen: &Chosen, how: Purge) {
+    pub fn note(&self, which: &Pattern, how: Purge) {
         let mut past = self.lock();
         if past.len() == REMEMBERED_MAX {
             past.pop_front();
         }
         past.push_back(Past {
-            chosen: chosen.clone(),
+            which: which.clone(),
             how,
         });
         self.count.fetch_add(1, Ordering::Release);
@@ -69,7 +69,7 @@ impl Purges {
         let missed = usize::try_from(missed).unwrap_or(usize::MAX);
         let matching = past.iter().rev().take(missed);
         let mut how = None;
-        for purge in matching.filter(|purge| purge.chosen.has(object)) {
+        for purge in matching.filter(|purge| object.matches(&purge.which)) {
             if purge.how == Purge::Remove {
                 return Some(Purge::Remove);
             }
@@ -87,7 +87,8 @@ impl Purges {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cache::memory::{Limits, Store};
+    use crate::cache::ledger::Limits;
+    use crate::cache::memory::Store;
     use carrick_logic::cache::{Fields, Meta, Policy, Response, Times, UnixTime, Variant};
     use std::sync::Arc;
 
@@ -119,16 +120,16 @@ mod tests {
     fn what_began_before_a_purge_is_purged() {
         let purges = Purges::default();
         let object = object_named(b"listener=127.0.0.1:3128 http://h:80/a");
-        let chosen = |text| Chosen::url(text).unwrap();
+        let url = |text| Pattern::url(text).unwrap();
         let before = purges.now();
         assert_eq!(purges.since(before, &object), None);
-        purges.note(&chosen("http://h/b"), Purge::Remove);
+        purges.note(&url("http://h/b"), Purge::Remove);
         assert_eq!(purges.since(before, &object), None, "it is another one");
-        purges.note(&chosen("http://h/a"), Purge::Outdate);
+        purges.note(&url("http://h/a"), Purge::Outdate);
         assert_eq!(purges.since(before, &object), Some(Purge::Outdate));
         assert_eq!(purges.since(purges.now(), &object), None);
-        purges.note(&Chosen::all(), Purge::Remove);
-        purges.note(&chosen("http://h/a"), Purge::Outdate);
+        purges.note(&Pattern::All, Purge::Remove);
+        purges.note(&url("http://h/a"), Purge::Outdate);
         assert_eq!(purges.since(before, &object), Some(Purge::Remove));
     }
 
@@ -136,7 +137,7 @@ mod tests {
     fn what_began_before_all_that_is_remembered_is_purged() {
         let purges = Purges::default();
         let object = object_named(b"listener=127.0.0.1:3128 http://h:80/a");
-        let other = Chosen::url("http://h/b").unwrap();
+        let other = Pattern::url("http://h/b").unwrap();
         let before = purges.now();
         for _ in 0..REMEMBERED_MAX {
             purges.note(&other, Purge::Remove);

@@ -4,7 +4,7 @@ use super::entry::{Change, Entry, Stage};
 use super::folder::Trouble;
 use super::format::{Head, body_start, place_bytes};
 use super::health::Doing;
-use super::purge::Ticket;
+use super::ticket::Ticket;
 use crate::cache::memory::Object;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;

@@ -1,14 +1,14 @@
 //! What is known in memory of an object on the disk.
-use super::format::Head;
+use super::format::{Head, file_bytes};
 use super::name::Name;
-use super::purge::Ticket;
-use crate::cache::memory::{Item, Key, Object};
+use super::ticket::Ticket;
+use crate::cache::index::Item;
+use crate::cache::key::Key;
+use crate::cache::memory::Object;
+use crate::cache::purge::Pattern;
 use carrick_logic::cache::{Fields, UnixTime, Variant, tags};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
-
-/// Pages that files take.
-const PAGE_BYTES: u64 = 4096;
 
 /// Most looks that are remembered for eviction.
 const FREQUENCY_MAX: u8 = 3;
@@ -237,10 +237,13 @@ impl Entry {
         self.charged_bytes()
     }
 
-    pub(in crate::cache) fn has_tag(&self, tag: &[u8]) -> bool {
-        self.tags
-            .as_ref()
-            .is_some_and(|tags| tags.split(|byte| *byte == b'\n').any(|held| held == tag))
+    /// Whether a purge of this pattern is about it.
+    #[must_use]
+    pub fn matches(&self, which: &Pattern) -> bool {
+        which.matches(&self.key, |tag| {
+            let mut tags = (self.tags.iter()).flat_map(|tags| tags.split(|byte| *byte == b'\n'));
+            tags.any(|own| own == tag)
+        })
     }
 
     /// Whether a file with this head is its own.
@@ -252,12 +255,6 @@ impl Entry {
 
     pub(super) fn changes(&self) -> MutexGuard<'_, Changes> {
         self.changes.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Bytes that files of this kind take on the disk.
-    pub(super) fn file_bytes(class: u8, body_bytes: u64) -> u64 {
-        let bytes = super::format::body_start(class).saturating_add(body_bytes);
-        bytes.div_ceil(PAGE_BYTES).saturating_mul(PAGE_BYTES)
     }
 }
 
@@ -279,7 +276,7 @@ impl Item for Entry {
     }
 
     fn charged_bytes(&self) -> u64 {
-        Self::file_bytes(self.name.class, self.body_bytes)
+        file_bytes(self.name.class, self.body_bytes)
     }
 
     fn is_under_way(&self) -> bool {

@@ -16,6 +16,9 @@ use twox_hash::XxHash3_64;
 /// The first bytes of a head; the last one is the version.
 const MAGIC: [u8; 8] = *b"carrick\x01";
 
+/// A page of the file system.
+const PAGE_BYTES: u64 = 4096;
+
 /// The smallest place of a head, in bytes.
 const PLACE_BYTES_MIN: u64 = 512;
 
@@ -40,6 +43,12 @@ pub(super) fn place_bytes(class: u8) -> u64 {
 /// Where the body begins.
 pub(super) fn body_start(class: u8) -> u64 {
     2 * place_bytes(class)
+}
+
+/// Bytes that a file takes on the disk, in whole pages.
+pub(super) fn file_bytes(class: u8, body_bytes: u64) -> u64 {
+    let bytes = body_start(class).saturating_add(body_bytes);
+    bytes.div_ceil(PAGE_BYTES).saturating_mul(PAGE_BYTES)
 }
 
 /// The class of places that have room for a head of so many bytes, and for some more; `None` if there is none.

@@ -5,10 +5,11 @@ use super::folder::{Folder, PURGES, Trouble};
 use super::format::{Head, body_start};
 use super::health::Doing;
 use super::name::Name;
-use super::purge::Pattern;
 use super::write::may_be_of_use;
 use super::{Disk, now};
-use crate::cache::memory::{Item, Key, Purge};
+use crate::cache::index::Item;
+use crate::cache::key::Key;
+use crate::cache::purge::{Pattern, Purge};
 use std::collections::HashSet;
 use std::fmt::Write;
 use std::sync::Arc;
@@ -102,9 +103,7 @@ impl Indexing {
         }
         let mut verdict = None;
         for ban in &self.bans {
-            if entry.name.serial < ban.before
-                && ban.which.has(entry.key().bytes(), |tag| entry.has_tag(tag))
-            {
+            if entry.name.serial < ban.before && entry.matches(&ban.which) {
                 if ban.how == Purge::Remove {
                     return Some(Purge::Remove);
                 }
@@ -118,7 +117,7 @@ impl Indexing {
 impl Ban {
     /// `letter how number text .`, the text in hexadecimal digits. It begins with a line end, as the line before may have been torn.
     fn line(&self) -> Vec<u8> {
-        let (letter, text) = self.which.parts();
+        let (letter, text) = letter_and_text(&self.which);
         let how = match self.how {
             Purge::Remove => 'r',
             Purge::Outdate => 'o',
@@ -148,11 +147,34 @@ impl Ban {
             .map(|place| u8::from_str_radix(digits.get(2 * place..2 * place + 2)?, 16).ok())
             .collect();
         Some(Self {
-            which: Pattern::of_parts(letter, &text?)?,
+            which: pattern(letter, &text?)?,
             how,
             before,
         })
     }
+}
+
+/// A pattern's letter in the list of purges, and its text.
+fn letter_and_text(which: &Pattern) -> (u8, &[u8]) {
+    match which {
+        Pattern::Key(text) => (b'k', text),
+        Pattern::Url(text) => (b'u', text),
+        Pattern::UrlPrefix(text) => (b'U', text),
+        Pattern::Tag(text) => (b't', text),
+        Pattern::All => (b'a', b""),
+    }
+}
+
+/// The reverse; `None`: there is no such pattern.
+fn pattern(letter: u8, text: &[u8]) -> Option<Pattern> {
+    Some(match letter {
+        b'k' => Pattern::Key(text.into()),
+        b'u' => Pattern::Url(text.into()),
+        b'U' => Pattern::UrlPrefix(text.into()),
+        b't' => Pattern::Tag(text.into()),
+        b'a' => Pattern::All,
+        _ => return None,
+    })
 }
 
 /// What the walk through the folders has met.
@@ -255,8 +277,7 @@ impl Disk {
             .as_ref()
             .and_then(|indexing| indexing.verdict(&entry));
         if verdict == Some(Purge::Remove) || !self.put_if_newest(&entry) {
-            self.ledger.give_back(entry.charged_bytes());
-            self.ledger.give_back_object();
+            self.give_back(entry.charged_bytes());
             return Ok(false);
         }
         drop(indexing);

@@ -8,7 +8,7 @@ use super::health::Doing;
 use super::resident::is_resident;
 use super::write::PIECE_BYTES;
 use crate::cache::flights::{Flight, Lead};
-use crate::cache::memory::Item;
+use crate::cache::index::Item;
 use carrick_logic::cache::Meta;
 use rustix::io::Errno;
 use std::net::IpAddr;

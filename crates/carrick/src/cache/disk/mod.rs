@@ -6,6 +6,7 @@
 //!
 //! No worker waits for the medium: tables are looked at under locks that are held for nanoseconds, everything else is done by
 //! the pool's threads.
+mod capacity;
 mod change;
 mod entry;
 mod file;
@@ -23,25 +24,28 @@ mod stats;
 mod stream;
 #[cfg(test)]
 mod tests;
+mod ticket;
 mod write;
 
 pub use entry::Entry;
 pub use file::File;
 pub(super) use load::{Loaded, LoadedBody};
 use purge::Left;
-pub use purge::Pattern;
-pub(super) use purge::Ticket;
 pub use room::misfit;
 pub use stats::Stats;
 pub(super) use stream::Stream;
+pub(super) use ticket::Ticket;
 
 use super::flights::Flights;
-use crate::cache::memory::{Body, Index, Item, Key, Ledger, Limits, Object};
+use super::index::{Index, Item};
+use super::key::Key;
+use super::ledger::{Ledger, Limits};
+use super::memory::{Body, Object};
 use crate::config::plan::DiskPlan;
 use carrick_logic::cache::{Fields, UnixTime, Variant};
 use entry::Stage;
 use folder::Folder;
-use health::{Doing, Health};
+use health::Health;
 use indexing::Indexing;
 use pool::Pool;
 use room::Room;
@@ -224,12 +228,6 @@ impl Disk {
         is_removed
     }
 
-    /// Whether there is so much room yet that nothing has to leave for what comes.
-    pub(in crate::cache) fn is_roomy(&self) -> bool {
-        self.ledger.used() < self.ledger.bytes_max() / 10 * 9
-            && self.ledger.objects() < self.limits.objects * 9 / 10
-    }
-
     /// Notes an object whose body is an open file. Returns one that is to be closed for it, if there are too many.
     pub(super) fn note_open(&self, object: &Arc<Object>) -> Option<Arc<Object>> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
@@ -243,77 +241,8 @@ impl Disk {
         None
     }
 
-    /// What was evicted while its file was open. As long as somebody has that, it takes its room.
-    pub(super) fn left_open(&self) -> Vec<Arc<Entry>> {
-        // Asked with each hit: it is read first, so that workers do not take it from each other.
-        if !self.has_left_open.load(Ordering::Relaxed)
-            || !self.has_left_open.swap(false, Ordering::Acquire)
-        {
-            return Vec::new();
-        }
-        let mut left_open = self
-            .left_open
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        std::mem::take(&mut *left_open)
-    }
-
-    /// Takes room for an object, evicting as much as that needs.
-    fn take(&self, bytes: u64) -> bool {
-        self.take_bytes(bytes)
-            && (self.take_with(Ledger::try_take_object) || {
-                self.ledger.give_back(bytes);
-                false
-            })
-    }
-
-    /// Takes room for more of an object.
-    fn take_bytes(&self, bytes: u64) -> bool {
-        self.ledger.could_take(bytes) && self.take_with(|ledger| ledger.try_take(bytes))
-    }
-
-    fn take_with(&self, take: impl Fn(&Ledger) -> bool) -> bool {
-        while !take(&self.ledger) {
-            if !self.evict_one() {
-                return false;
-            }
-        }
-        true
-    }
-
-    /// Lets one object go for others; `false`: there is none.
-    fn evict_one(&self) -> bool {
-        let Some(evicted) = self.index.evict_one(self.ledger.objects()) else {
-            return false;
-        };
-        self.let_go(&evicted, None);
-        if evicted.open_files.load(Ordering::Relaxed) > 0 {
-            let left_open = self.left_open.lock();
-            left_open
-                .unwrap_or_else(PoisonError::into_inner)
-                .push(evicted);
-            self.has_left_open.store(true, Ordering::Release);
-        }
-        true
-    }
-
-    /// An entry was taken out of the index. Its file is removed, unless who writes it does that.
-    fn let_go(&self, entry: &Arc<Entry>, ticket: Option<&Arc<Ticket>>) {
-        self.ledger.give_back(entry.charged_bytes());
-        self.ledger.give_back_object();
-        if entry.leave() == Stage::There {
-            self.remove_file(entry.name, ticket);
-        }
-        let pending = entry.changes().clear();
-        drop(pending);
-    }
-
     fn next_serial(&self) -> u64 {
         self.next_serial.fetch_add(1, Ordering::Relaxed)
-    }
-
-    fn lock_room(&self) -> MutexGuard<'_, Room> {
-        self.room.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn indexing(&self) -> MutexGuard<'_, Option<Indexing>> {

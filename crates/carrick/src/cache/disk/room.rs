@@ -1,11 +1,7 @@
 //! How much of its file system the disk may fill: up to a reserve that stays free for others.
-use super::entry::Entry;
-use super::{Disk, Doing};
 use crate::config::plan::DiskPlan;
 use rustix::fs::{StatVfs, statvfs};
 use std::fmt;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// The reserve is this part of the file system, in bytes and as a divisor: the smaller one.
 const RESERVE_BYTES_MAX: u64 = 16 << 20;
@@ -72,66 +68,6 @@ impl fmt::Display for Size {
             0 => write!(formatter, "{} {name}", tenths / 10),
             tenth => write!(formatter, "{}.{tenth} {name}", tenths / 10),
         }
-    }
-}
-
-impl Disk {
-    /// Whether an object of so many bytes could be stored at this moment, if need be in the place of others.
-    pub(super) fn could_take(self: &Arc<Self>, body_bytes: u64) -> bool {
-        if body_bytes > self.ledger.object_bytes_max() || self.health.is_resting() {
-            return false;
-        }
-        let has_room = self.has_room(body_bytes);
-        if !has_room {
-            self.health.note_full(body_bytes, self.room());
-        }
-        if self.health.is_time_to_look() {
-            // Others may have made room, or taken it.
-            let disk = Arc::clone(self);
-            self.pool.chore(move || disk.look_for_room());
-        }
-        has_room
-    }
-
-    /// Whether the file system has room for so many bytes, as far as is known. While files are still counted, none leaves for what comes.
-    fn has_room(&self, body_bytes: u64) -> bool {
-        if self.is_indexed.load(Ordering::Acquire) {
-            self.ledger.could_take(Entry::file_bytes(0, body_bytes))
-        } else {
-            let room = self.room();
-            room.free_bytes >= body_bytes.saturating_add(room.reserve_bytes())
-        }
-    }
-
-    /// Looks how much room there is, and keeps to it. By a thread of the pool.
-    pub(super) fn look_for_room(&self) {
-        match self.folder.room() {
-            Ok(room) => {
-                *self.lock_room() = room;
-                self.keep_to(room);
-            }
-            Err(trouble) => self.health.note(Doing::Reading, &trouble),
-        }
-    }
-
-    /// What there is may be less than what the configuration allows: others use the file system, too. Then objects leave until the reserve is
-    /// free, and no more of them are taken.
-    fn keep_to(&self, room: Room) {
-        if !self.is_indexed.load(Ordering::Acquire) {
-            return;
-        }
-        // What waits to be written is not on the file system yet.
-        let written_bytes = (self.ledger.used()).saturating_sub(self.pool.write_bytes());
-        let there_bytes =
-            (written_bytes.saturating_add(room.free_bytes)).saturating_sub(room.reserve_bytes());
-        let bytes_max = self.limits.bytes.min(there_bytes);
-        self.ledger.limit_bytes(bytes_max);
-        while self.ledger.is_above_limits() && self.evict_one() {}
-        self.health.note_room(bytes_max);
-    }
-
-    fn room(&self) -> Room {
-        *self.lock_room()
     }
 }
 

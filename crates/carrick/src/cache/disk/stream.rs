@@ -6,10 +6,11 @@ use super::Disk;
 use super::entry::{Described, Entry, Stage};
 use super::file::File;
 use super::folder::Trouble;
-use super::format::{Head, Sum, body_start, place_bytes};
+use super::format::{Head, Sum, body_start, file_bytes, place_bytes};
 use super::name::Name;
 use super::write::{PIECE_BYTES, is_of_use};
-use crate::cache::memory::{Body, Item, State, Store};
+use crate::cache::index::Item;
+use crate::cache::memory::{Body, State, Store};
 use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -105,7 +106,7 @@ impl Stream {
             disk.counters.refused.fetch_add(1, Relaxed);
             return None;
         }
-        let taken_bytes = Entry::file_bytes(CLASS, first_bytes);
+        let taken_bytes = file_bytes(CLASS, first_bytes);
         if !disk.take(taken_bytes) {
             disk.streams.fetch_sub(1, Relaxed);
             return None;
@@ -188,7 +189,7 @@ impl Stream {
             return Ok(());
         }
         let disk = &self.shared.disk;
-        let wanted = Entry::file_bytes(CLASS, self.passed_bytes);
+        let wanted = file_bytes(CLASS, self.passed_bytes);
         if wanted > self.taken_bytes {
             let more = (wanted - self.taken_bytes).max(STEP_BYTES);
             if self.passed_bytes > disk.ledger.object_bytes_max() || !disk.take_bytes(more) {
@@ -333,8 +334,7 @@ impl Shared {
         self.disk.streams.fetch_sub(1, Relaxed);
         if !is_kept {
             self.disk.folder.discard(self.serial);
-            self.disk.ledger.give_back(taken_bytes);
-            self.disk.ledger.give_back_object();
+            self.disk.give_back(taken_bytes);
         }
         // Who reads has the file, with or without a name. But it is not counted any more, and should not stay.
         let state = if is_whole {

@@ -1,5 +1,5 @@
 //! Who counts what is kept: what bodies and objects share with the store.
-use super::ledger::{Ledger, Limits};
+use crate::cache::ledger::{Ledger, Limits};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// The books.

@@ -1,9 +1,10 @@
 //! The store and its second level: what is brought up from the disk, and what goes there at once.
+use super::Store;
 use super::body::{Body, Place, State};
-use super::index::Item;
 use super::object::Object;
-use super::{Key, Store};
 use crate::cache::disk::{Disk, Entry, Loaded, LoadedBody};
+use crate::cache::index::Item;
+use crate::cache::key::Key;
 use carrick_logic::cache::{Fields, UnixTime};
 use std::sync::Arc;
 

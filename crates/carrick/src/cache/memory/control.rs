@@ -1,54 +1,17 @@
 //! Looking through the store and taking things out of it, by hand.
-use super::index::{Item, Items};
 use super::object::Object;
 use super::{NotTaken, Store};
-use crate::cache::disk::{Entry, Pattern, Ticket};
+use crate::cache::disk::{Entry, Ticket};
+use crate::cache::index::{Item, Items};
+use crate::cache::purge::{Pattern, Purge};
 use std::sync::Arc;
 
-/// Which objects.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Which<'a> {
-    /// All variants under this key.
-    Key(&'a [u8]),
-    /// All whose keys begin so.
-    Prefix(&'a [u8]),
-    /// All with this tag (`Surrogate-Key`, `Cache-Tag`).
-    Tag(&'a [u8]),
-    /// All.
-    All,
-}
-
-impl Which<'_> {
-    fn pattern(self) -> Pattern {
-        match self {
-            Self::Key(key) => Pattern::Key(key.into()),
-            Self::Prefix(prefix) => Pattern::KeyPrefix(prefix.into()),
-            Self::Tag(tag) => Pattern::Tag(tag.into()),
-            Self::All => Pattern::All,
-        }
-    }
-}
-
-/// What is done with them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Purge {
-    /// They are taken out.
-    Remove,
-    /// They stay, but are out of date: the next request has them validated.
-    Outdate,
-}
-
 impl Store {
-    /// Removes or outdates objects; returns how many.
+    /// Removes or outdates objects; returns how many. With a disk, `ticket` is held until the purge is on the medium.
     ///
-    /// But for [`Which::Key`], it looks at all objects, a few under one lock: no worker waits for it, but it takes as long
-    /// as it takes. Objects that come in meanwhile may be missed.
-    pub fn purge(&self, which: Which<'_>, how: Purge) -> u64 {
-        self.purge_with(&which.pattern(), how, None)
-    }
-
-    /// The same; `ticket` is held until all of it is done on the disk, too.
-    pub(in crate::cache) fn purge_with(
+    /// Except for [`Pattern::Key`], it looks through all objects, a few under one lock: no worker waits for it, but it may take
+    /// long. It can miss objects that are stored meanwhile.
+    pub(in crate::cache) fn purge(
         &self,
         which: &Pattern,
         how: Purge,
@@ -84,7 +47,7 @@ impl Store {
             Pattern::Key(bytes) => self.variants(self.key(bytes)).into_iter().map(purge).sum(),
             _ => self
                 .objects()
-                .filter(|object| which.has(object.key().bytes(), |tag| object.has_tag(tag)))
+                .filter(|object| object.matches(which))
                 .map(purge)
                 .sum(),
         }

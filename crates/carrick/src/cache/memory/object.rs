@@ -1,8 +1,9 @@
 //! A stored response.
 use super::body::{Body, State};
-use super::index::Item;
-use super::key::Key;
-use super::ledger::Charge;
+use crate::cache::index::Item;
+use crate::cache::key::Key;
+use crate::cache::ledger::Charge;
+use crate::cache::purge::Pattern;
 use carrick_logic::cache::{Fields, Meta, Variant, tags};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
@@ -134,6 +135,12 @@ impl Object {
     #[must_use]
     pub fn has_tag(&self, tag: &[u8]) -> bool {
         self.has_tags && tags(self.fields()).contains(&tag)
+    }
+
+    /// Whether a purge of this pattern is about it.
+    #[must_use]
+    pub fn matches(&self, which: &Pattern) -> bool {
+        which.matches(self.key().bytes(), |tag| self.has_tag(tag))
     }
 
     /// The address of the server that it came from, if rules for addresses are about it.

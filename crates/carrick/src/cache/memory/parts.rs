@@ -1,7 +1,8 @@
 //! Responses that are stored in parts (RFC 9111 sections 3.3 and 3.4): objects whose bodies are made of others.
 use super::body::{Body, PIECE_BYTES, Piece, State, joined};
-use super::stats::count;
-use super::{Key, NotTaken, Object, Store};
+use super::{NotTaken, Object, Store};
+use crate::cache::index::count;
+use crate::cache::key::Key;
 use carrick_logic::cache::{ContentRange, Extents, Meta, Variant};
 use std::net::IpAddr;
 use std::sync::Arc;

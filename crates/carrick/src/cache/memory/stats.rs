@@ -1,23 +1,6 @@
 //! What the store counts.
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-
-/// Counters of one shard.
-#[derive(Debug, Default)]
-pub(in crate::cache) struct Counters {
-    pub(super) hits: AtomicU64,
-    pub(super) misses: AtomicU64,
-    pub(super) puts: AtomicU64,
-    pub(in crate::cache) evicted_small: AtomicU64,
-    pub(in crate::cache) evicted_main: AtomicU64,
-    pub(super) replaced: AtomicU64,
-    pub(super) pushed_out: AtomicU64,
-    pub(super) removed: AtomicU64,
-}
-
-/// Adds one.
-pub(super) fn count(counter: &AtomicU64) {
-    counter.fetch_add(1, Relaxed);
-}
+use crate::cache::index::Counters;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// What the store holds, and what it has done since it was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

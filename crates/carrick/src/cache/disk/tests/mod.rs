@@ -7,9 +7,11 @@ mod promises;
 mod streams;
 mod threads;
 
-use super::{Disk, Pattern};
+use super::{Disk, Ticket};
+use crate::cache::ledger::Limits;
 use crate::cache::memory::tests::{content as slow_content, meta, nothing, read};
-use crate::cache::memory::{Found, Limits, Object, Purge, Store};
+use crate::cache::memory::{Found, Object, Store};
+use crate::cache::purge::{Pattern, Purge};
 use crate::config::plan::DiskPlan;
 use carrick_logic::cache::{UnixTime, Variant};
 use rustix::io::Errno;
@@ -246,8 +248,8 @@ impl Bed {
 
     /// Whether all of it was done.
     fn purge(&self, which: &Pattern, how: Purge) -> u64 {
-        let (ticket, mut over) = self.disk.ticket();
-        let count = self.store.purge_with(which, how, Some(&ticket));
+        let (ticket, mut over) = Ticket::new(&self.disk);
+        let count = self.store.purge(which, how, Some(&ticket));
         drop(ticket);
         self.disk.pool.work();
         assert_eq!(over.try_recv(), Ok(()), "the purge is over");

@@ -3,8 +3,9 @@
 use super::{
     Bed, Disk, Pattern, Purge, assert_right, content, fields, files, folder, fresh, plan, says,
 };
+use crate::cache::ledger::Limits;
 use crate::cache::memory::tests::nothing;
-use crate::cache::memory::{Limits, Object, Store};
+use crate::cache::memory::{Object, Store};
 use crate::config::plan::DiskPlan;
 use carrick_logic::cache::UnixTime;
 use rustix::io::Errno;
@@ -182,7 +183,7 @@ fn a_purge_closes_what_is_open() {
         let plan = plan(&folder);
         let (bed, object) = opened(&plan);
         assert_eq!(open_files(&plan.path), (1, 0));
-        assert_eq!(bed.purge(&Pattern::Key((*b"a").into()), how), 1);
+        assert_eq!(bed.purge(&Pattern::key(b"a"), how), 1);
         assert!(bed.store.stands(&object, later(1)));
         assert_right(&object);
         drop(object);

@@ -13,9 +13,9 @@ pub use pieces::Piece;
 pub(super) use pieces::{PIECE_BYTES, joined};
 pub use reader::Reader;
 
-use super::ledger::{Charge, Ledger};
 use super::object::Object;
 use crate::cache::disk::Entry;
+use crate::cache::ledger::{Charge, Ledger};
 use crate::cache::memory::accounting::Memory;
 use arc_swap::ArcSwapOption;
 use carrick_logic::cache::UnixTime;

@@ -1,7 +1,7 @@
 //! A body that is made of others, each of which has some bytes of a representation. Offsets are those of the representation.
-use super::super::ledger::Charge;
 use super::place::Place;
 use super::{Body, Have, State};
+use crate::cache::ledger::Charge;
 use crate::cache::memory::accounting::Memory;
 use std::io;
 use std::ops::Range;

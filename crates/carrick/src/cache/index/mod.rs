@@ -1,14 +1,16 @@
 //! One shard of the index: which objects there are under which key, and which is evicted next. Behind a lock that is held
 //! for nanoseconds: no system call, no object is dropped, no field of a request is read under it.
+mod counters;
+mod ghost;
 mod nodes;
 mod queues;
 mod shards;
-#[cfg(test)]
-mod tests;
 
-use super::ghost::{Ghost, MOMENTS};
+pub(in crate::cache) use counters::{Counters, count};
+
 use super::key::Key;
 use carrick_logic::cache::Variant;
+use ghost::{Ghost, MOMENTS};
 use hashbrown::HashTable;
 use nodes::{NONE, Nodes};
 use queues::Queue;
@@ -17,7 +19,7 @@ use std::sync::Arc;
 
 /// What an object's place takes.
 #[cfg(test)]
-pub(super) const NODE_BYTES: usize = size_of::<nodes::Node<super::Object>>();
+pub(in crate::cache) const NODE_BYTES: usize = size_of::<nodes::Node<()>>();
 
 /// Most variants of one key; the oldest makes room.
 pub const VARIANTS_MAX: usize = 16;

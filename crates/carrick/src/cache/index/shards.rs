@@ -1,5 +1,5 @@
 //! All shards of an index: which of them has a key, from which of them is evicted next, and what is counted of each.
-use super::super::stats::{Counters, count};
+use super::counters::{Counters, count};
 use super::{Item, Shard, Step};
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};

@@ -1,7 +1,7 @@
 //! The two queues of S3-FIFO (Yang and others, "FIFO queues are all you need for cache eviction", SOSP 2023), by bytes.
 //!
 //! New objects enter the *small* queue, a tenth of the bytes. What is asked for again while it passes through there goes
-//! on to the *main* queue, the rest leaves, but is remembered for a while ([`Ghost`](super::super::ghost::Ghost)): who comes back
+//! on to the *main* queue, the rest leaves, but is remembered for a while ([`Ghost`](super::ghost::Ghost)): who comes back
 //! then enters the main queue at once. There, what was asked for since it entered goes round again. A hit is a plain store
 //! into the object; nothing is moved.
 use super::nodes::{NONE, Nodes};

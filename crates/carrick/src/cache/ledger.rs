@@ -39,7 +39,7 @@ impl Ledger {
     }
 
     /// Other limits from now on; what is above them has to be evicted by the caller.
-    pub(super) fn limit(&self, limits: Limits) {
+    pub(in crate::cache) fn limit(&self, limits: Limits) {
         let body_max = limits.object_bytes_max.min(limits.bytes / 8);
         self.bytes_max.store(limits.bytes, Relaxed);
         self.objects_max.store(limits.objects, Relaxed);
@@ -70,7 +70,7 @@ impl Ledger {
         self.used.load(Relaxed)
     }
 
-    pub(super) fn loose(&self) -> u64 {
+    pub(in crate::cache) fn loose(&self) -> u64 {
         self.loose.load(Relaxed)
     }
 
@@ -110,13 +110,13 @@ impl Ledger {
     }
 
     /// What was stored is only held by readers now.
-    pub(super) fn loosen(&self, bytes: u64) {
+    pub(in crate::cache) fn loosen(&self, bytes: u64) {
         self.loose.fetch_add(bytes, Relaxed);
         self.give_back(bytes);
     }
 
     /// What only readers held is gone, or has been taken again.
-    pub(super) fn forget_loose(&self, bytes: u64) {
+    pub(in crate::cache) fn forget_loose(&self, bytes: u64) {
         let before = self.loose.fetch_sub(bytes, Relaxed);
         debug_assert!(before >= bytes, "forgot more than was loose");
     }
@@ -133,7 +133,7 @@ fn take(counter: &AtomicU64, amount: u64, most: u64) -> bool {
 /// What one body or object has taken, and whether it is stored or *loose*: one word, so that growing and loosening at the
 /// same time cannot disagree.
 #[derive(Debug, Default)]
-pub(super) struct Charge(AtomicU64);
+pub(in crate::cache) struct Charge(AtomicU64);
 
 const LOOSE: u64 = 1;
 const STORED: u64 = 2;
@@ -141,30 +141,30 @@ const BYTES_SHIFT: u32 = 2;
 
 impl Charge {
     /// Something that took `bytes`.
-    pub(super) fn new(bytes: u64) -> Self {
+    pub(in crate::cache) fn new(bytes: u64) -> Self {
         Self(AtomicU64::new(bytes << BYTES_SHIFT))
     }
 
-    pub(super) fn bytes(&self) -> u64 {
+    pub(in crate::cache) fn bytes(&self) -> u64 {
         self.0.load(Relaxed) >> BYTES_SHIFT
     }
 
     /// Marks it as stored. `false`: it was already, by somebody else.
-    pub(super) fn mark_stored(&self) -> bool {
+    pub(in crate::cache) fn mark_stored(&self) -> bool {
         self.0.fetch_or(STORED, Relaxed) & STORED == 0
     }
 
     /// It is not stored after all.
-    pub(super) fn unmark_stored(&self) {
+    pub(in crate::cache) fn unmark_stored(&self) {
         self.0.fetch_and(!STORED, Relaxed);
     }
 
-    pub(super) fn is_loose(&self) -> bool {
+    pub(in crate::cache) fn is_loose(&self) -> bool {
         self.0.load(Relaxed) & LOOSE != 0
     }
 
     /// It is stored no more; who holds it may go on.
-    pub(super) fn loosen(&self, ledger: &Ledger) {
+    pub(in crate::cache) fn loosen(&self, ledger: &Ledger) {
         let before = self
             .0
             .update(Relaxed, Relaxed, |word| (word | LOOSE) & !STORED);
@@ -174,7 +174,7 @@ impl Charge {
     }
 
     /// The reverse, for what the ledger has given room again. It has given `taken`; what has grown since then is added.
-    pub(super) fn tighten(&self, ledger: &Ledger, taken: u64) {
+    pub(in crate::cache) fn tighten(&self, ledger: &Ledger, taken: u64) {
         let before = self.0.fetch_and(!LOOSE, Relaxed);
         if before & LOOSE != 0 {
             ledger.forget_loose(before >> BYTES_SHIFT);
@@ -184,14 +184,14 @@ impl Charge {
     }
 
     /// Adds what the ledger has given.
-    pub(super) fn grow(&self, ledger: &Ledger, bytes: u64) {
+    pub(in crate::cache) fn grow(&self, ledger: &Ledger, bytes: u64) {
         if self.0.fetch_add(bytes << BYTES_SHIFT, Relaxed) & LOOSE != 0 {
             ledger.loosen(bytes);
         }
     }
 
     /// Gives a part back.
-    pub(super) fn shrink(&self, ledger: &Ledger, bytes: u64) {
+    pub(in crate::cache) fn shrink(&self, ledger: &Ledger, bytes: u64) {
         if self.0.fetch_sub(bytes << BYTES_SHIFT, Relaxed) & LOOSE == 0 {
             ledger.give_back(bytes);
         } else {
@@ -200,7 +200,7 @@ impl Charge {
     }
 
     /// Gives all back.
-    pub(super) fn settle(&self, ledger: &Ledger) {
+    pub(in crate::cache) fn settle(&self, ledger: &Ledger) {
         self.shrink(ledger, self.bytes());
     }
 }
