@@ -1,21 +1,21 @@
-//! Purges of late, so that what was asked for before one of them, and comes after it, does not bring back what was purged.
+//! Recent purges: a response that was requested before a purge, and stored after it, must not bring back what was purged.
 use super::memory::Object;
 use super::purge::{Pattern, Purge};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Purges that are remembered at most. Who began before all of them counts as purged.
+/// Purges that are remembered, at most. A request that is older than all of them counts as purged.
 const REMEMBERED_MAX: usize = 1024;
 
-/// What was purged, and how.
+/// A purge.
 #[derive(Debug)]
 struct Past {
     which: Pattern,
     how: Purge,
 }
 
-/// The purges of late.
+/// The recent purges.
 #[derive(Debug, Default)]
 pub struct Purges {
     /// How many there were.
@@ -28,7 +28,7 @@ pub struct Purges {
 pub struct Moment(u64);
 
 impl Moment {
-    /// This one, so many purges later.
+    /// The moment after so many further purges.
     #[must_use]
     pub fn after(self, purges: usize) -> Self {
         Self(self.0 + purges as u64)
@@ -36,13 +36,13 @@ impl Moment {
 }
 
 impl Purges {
-    /// This moment: to be noted before the origin is asked.
+    /// This moment, which a request notes before it asks the origin.
     #[must_use]
     pub fn now(&self) -> Moment {
         Moment(self.count.load(Ordering::Acquire))
     }
 
-    /// A purge begins. To be called before the store is looked through: what is put in afterwards is checked by who puts it in.
+    /// Notes a purge, before it looks through the store: objects that are stored later are checked against it.
     pub fn note(&self, which: &Pattern, how: Purge) {
         let mut past = self.lock();
         if past.len() == REMEMBERED_MAX {
@@ -55,7 +55,7 @@ impl Purges {
         self.count.fetch_add(1, Ordering::Release);
     }
 
-    /// What was done since then to objects like this one; the strictest counts.
+    /// How purges since `moment` treat an object like this one; the strictest counts.
     #[must_use]
     pub fn since(&self, moment: Moment, object: &Object) -> Option<Purge> {
         if self.now() == moment {
@@ -79,7 +79,7 @@ impl Purges {
     }
 
     fn lock(&self) -> MutexGuard<'_, VecDeque<Past>> {
-        // Nothing that is done under the lock can leave the list half changed.
+        // No code under the lock can leave the list half changed.
         self.past.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

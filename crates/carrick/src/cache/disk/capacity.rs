@@ -3,8 +3,8 @@ use super::Disk;
 use super::entry::{Entry, Stage};
 use super::format::file_bytes;
 use super::health::Doing;
+use super::purge_ticket::PurgeTicket;
 use super::room::Room;
-use super::ticket::Ticket;
 use crate::cache::index::Item;
 use crate::cache::ledger::Ledger;
 use std::sync::atomic::Ordering;
@@ -137,7 +137,7 @@ impl Disk {
 
     /// Gives back what an entry that left the index had taken, and removes its file; if the file is still being written, its writer
     /// removes it.
-    pub(super) fn let_go(&self, entry: &Arc<Entry>, ticket: Option<&Arc<Ticket>>) {
+    pub(super) fn let_go(&self, entry: &Arc<Entry>, ticket: Option<&Arc<PurgeTicket>>) {
         self.give_back(entry.charged_bytes());
         if entry.leave() == Stage::There {
             self.remove_file(entry.name, ticket);

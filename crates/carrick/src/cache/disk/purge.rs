@@ -1,26 +1,26 @@
-//! Taking things out by hand, or having them validated: now in the index, and on the medium soon after.
+//! Purging: at once in the index, soon after on the medium.
 use super::Disk;
 use super::entry::Entry;
 use super::folder::Folder;
 use super::health::Doing;
 use super::name::Name;
-use super::ticket::Ticket;
+use super::purge_ticket::PurgeTicket;
 use crate::cache::index::Item;
 use crate::cache::key::Key;
 use crate::cache::purge::{Pattern, Purge};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Files that could not be removed. The next start would find them, and what is in them has been purged or replaced.
+/// Files that could not be removed. The next start would find them, though they were purged or replaced.
 #[derive(Debug, Default)]
-pub(super) struct Left(Mutex<Vec<Name>>);
+pub(super) struct Unremoved(Mutex<Vec<Name>>);
 
-impl Left {
+impl Unremoved {
     fn add(&self, name: Name) {
         self.names().push(name);
     }
 
-    /// Tries again, up to the first that cannot be removed still.
+    /// Tries again to remove them, until one fails.
     pub(super) fn remove(&self, folder: &Folder) {
         while let Some(name) = { self.names().pop() } {
             if folder.remove(&name).is_err() {
@@ -35,12 +35,12 @@ impl Left {
 }
 
 impl Disk {
-    /// Removes or outdates; `count` is called for each object. What is found on the disk only later is treated likewise.
+    /// Removes or outdates objects; `count` is called for each. Files that are indexed later are treated in the same way.
     pub(in crate::cache) fn purge(
         self: &Arc<Self>,
         which: &Pattern,
         how: Purge,
-        ticket: Option<&Arc<Ticket>>,
+        ticket: Option<&Arc<PurgeTicket>>,
         mut count: impl FnMut(&Arc<Entry>),
     ) {
         self.note_purge(which, how, ticket);
@@ -71,8 +71,13 @@ impl Disk {
         }
     }
 
-    /// As long as there may be files that are not in the index, they are purged when they are found, also by another process.
-    fn note_purge(self: &Arc<Self>, which: &Pattern, how: Purge, ticket: Option<&Arc<Ticket>>) {
+    /// While files are indexed, has those that are not indexed yet purged when they are found, even by the next process.
+    fn note_purge(
+        self: &Arc<Self>,
+        which: &Pattern,
+        how: Purge,
+        ticket: Option<&Arc<PurgeTicket>>,
+    ) {
         if self.is_indexed.load(Ordering::Acquire) {
             return;
         }
@@ -85,7 +90,7 @@ impl Disk {
         };
         let (disk, ticket) = (Arc::clone(self), ticket.cloned());
         self.pool.chore(move || {
-            // If the index was finished meanwhile, the list says what has been done, which does no harm.
+            // If all files were indexed meanwhile, the line does no harm.
             if let Err(trouble) = disk.folder.note_purge(&line) {
                 disk.health.note(Doing::Writing, &trouble);
             }
@@ -93,17 +98,17 @@ impl Disk {
         });
     }
 
-    /// Has a file removed, by a thread of the pool.
-    pub(super) fn remove_file(&self, name: Name, ticket: Option<&Arc<Ticket>>) {
+    /// Has a thread of the pool remove a file.
+    pub(super) fn remove_file(&self, name: Name, ticket: Option<&Arc<PurgeTicket>>) {
         let (folder, health) = (Arc::clone(&self.folder), Arc::clone(&self.health));
-        let (left, ticket) = (Arc::clone(&self.left), ticket.cloned());
+        let (unremoved, ticket) = (Arc::clone(&self.unremoved), ticket.cloned());
         self.pool.chore(move || {
             match folder.remove(&name) {
-                // What failed before may be possible again.
-                Ok(()) => left.remove(&folder),
+                // Removals that failed before may succeed now.
+                Ok(()) => unremoved.remove(&folder),
                 Err(trouble) => {
                     health.note(Doing::Removing, &trouble);
-                    left.add(name);
+                    unremoved.add(name);
                 }
             }
             if let Some(ticket) = ticket {

@@ -1,18 +1,18 @@
-//! How much of its file system the disk may fill: up to a reserve that stays free for others.
+//! How much of its file system the disk may fill: all but a reserve for other programs.
 use crate::config::plan::DiskPlan;
 use rustix::fs::{StatVfs, statvfs};
 use std::fmt;
 
-/// The reserve is this part of the file system, in bytes and as a divisor: the smaller one.
+/// The reserve: the smaller of so many bytes and this fraction (a divisor) of the file system.
 const RESERVE_BYTES_MAX: u64 = 16 << 20;
 const RESERVE_SHARE: u64 = 20;
 
-/// Bytes of a file system, as a user without privileges has them.
+/// The room of a file system for a user without privileges.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Room {
-    /// That can still be written.
+    /// Bytes that are free.
     pub(super) free_bytes: u64,
-    /// That there are at all.
+    /// Bytes that there are.
     pub(super) total_bytes: u64,
 }
 
@@ -26,13 +26,13 @@ impl Room {
         }
     }
 
-    /// That are left free.
+    /// Bytes that stay free.
     pub(super) fn reserve_bytes(self) -> u64 {
         RESERVE_BYTES_MAX.min(self.total_bytes / RESERVE_SHARE)
     }
 }
 
-/// What is wrong where `size` is more than the file system can ever hold; `None`: nothing, or there is no such folder yet to ask about.
+/// Says what is wrong if `size` is more than the file system can hold; `None`: nothing, or its size is unknown.
 #[must_use]
 pub fn misfit(plan: &DiskPlan) -> Option<String> {
     let there = plan.path.ancestors().find_map(|path| statvfs(path).ok());
@@ -53,7 +53,7 @@ fn misfit_in(plan: &DiskPlan, room: Room) -> Option<String> {
     })
 }
 
-/// Bytes for a reader, to a tenth of a unit.
+/// Displays bytes, rounded to a tenth of a unit.
 pub(super) struct Size(pub(super) u64);
 
 impl fmt::Display for Size {

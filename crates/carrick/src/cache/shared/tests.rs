@@ -1,4 +1,4 @@
-//! Tests of what is asked of the thread, and what is not, with nobody who obeys.
+//! Tests of which orders the thread gets, without a thread.
 use super::*;
 use crate::cache::ledger::Limits;
 use crate::cache::memory::Store;

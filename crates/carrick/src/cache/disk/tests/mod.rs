@@ -7,7 +7,7 @@ mod promises;
 mod streams;
 mod threads;
 
-use super::{Disk, Ticket};
+use super::{Disk, PurgeTicket};
 use crate::cache::ledger::Limits;
 use crate::cache::memory::tests::{content as slow_content, meta, nothing, read};
 use crate::cache::memory::{Found, Object, Store};
@@ -170,7 +170,7 @@ impl Bed {
 
     /// Ends as a process does that is killed, or that has nothing more to do.
     fn end(self) {
-        self.disk.left.remove(&self.disk.folder);
+        self.disk.unremoved.remove(&self.disk.folder);
         self.disk.pool.work();
         drop(self.store);
         self.disk.pool.work();
@@ -248,7 +248,7 @@ impl Bed {
 
     /// Whether all of it was done.
     fn purge(&self, which: &Pattern, how: Purge) -> u64 {
-        let (ticket, mut over) = Ticket::new(&self.disk);
+        let (ticket, mut over) = PurgeTicket::new(&self.disk);
         let count = self.store.purge(which, how, Some(&ticket));
         drop(ticket);
         self.disk.pool.work();

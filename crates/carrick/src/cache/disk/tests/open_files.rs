@@ -50,15 +50,15 @@ fn open_files(path: &Path) -> (usize, usize) {
 fn open_files_are_bounded() {
     let folder = folder();
     let plan = plan(&folder);
-    let mut disk = Disk::open(&plan).unwrap();
-    disk.open_max = 3;
-    let disk = Arc::new(disk);
+    let disk = Arc::new(Disk::open(&plan).unwrap());
     let limits = Limits {
         bytes: 16 << 20,
         objects: 100,
         object_bytes_max: 512 << 10,
     };
-    let store = Arc::new(Store::with_disk(limits, Some(Arc::clone(&disk))));
+    let mut store = Store::with_disk(limits, Some(Arc::clone(&disk)));
+    store.limit_open_files(3);
+    let store = Arc::new(store);
     let bed = Bed { store, disk };
     bed.disk.index_all();
     for version in 0..6 {

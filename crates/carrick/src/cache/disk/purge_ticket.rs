@@ -8,14 +8,14 @@ use tokio::sync::oneshot;
 
 /// Held by each job that a purge has on the disk. When the last one drops it, the folders are synchronised and the purger is told.
 #[derive(Debug)]
-pub(in crate::cache) struct Ticket {
+pub(in crate::cache) struct PurgeTicket {
     done: Mutex<Option<oneshot::Sender<()>>>,
     /// Folders from which a file was removed, one bit each.
     folders: [AtomicU64; 4],
     disk: Arc<Disk>,
 }
 
-impl Ticket {
+impl PurgeTicket {
     /// A ticket, and a receiver that completes when all is done.
     pub(in crate::cache) fn new(disk: &Arc<Disk>) -> (Arc<Self>, oneshot::Receiver<()>) {
         let (done, over) = oneshot::channel();
@@ -35,7 +35,7 @@ impl Ticket {
     }
 }
 
-impl Drop for Ticket {
+impl Drop for PurgeTicket {
     fn drop(&mut self) {
         let done = self
             .done
