@@ -6,7 +6,8 @@
 #[path = "../src/cache/memory/tests/workload.rs"]
 mod workload;
 
-use carrick::cache::memory::{Found, Limits, OVERHEAD_BYTES, Store};
+use carrick::cache::ledger::Limits;
+use carrick::cache::memory::{Found, OVERHEAD_BYTES, Store};
 use carrick_logic::cache::{Fields, Variant};
 use std::sync::Arc;
 use workload::{Cache, Lru, META, Workload, object_bytes, ratios};

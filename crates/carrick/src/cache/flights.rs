@@ -1,26 +1,27 @@
-//! Requests for the same resource at the same time: one asks the origin, the others wait until it is known what becomes of its answer.
+//! Collapsed requests: of those for the same resource at the same time, one asks the origin, and the others wait until its response is
+//! stored, or is known not to be.
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::watch;
 
-/// The resources that are being asked for, of all workers.
+/// The resources that all workers are asking for.
 #[derive(Debug, Default)]
 pub struct Flights {
-    // A receiver learns that its sender is gone, which is all that is told.
+    // A receiver learns when its sender is dropped; nothing is ever sent.
     under_way: Mutex<HashMap<Box<[u8]>, watch::Receiver<()>>>,
 }
 
-/// What a request does for a resource.
+/// What a request has to do for a resource.
 #[derive(Debug)]
 pub enum Flight {
-    /// It asks.
+    /// Ask.
     Lead(Lead),
-    /// Somebody else does: this waits.
+    /// Wait, as another request asks.
     Follow(Follow),
 }
 
-/// The duty to ask. Dropping it lets the others go on: what they are to find must be in the store before.
+/// The duty to ask. Dropping it lets the others go on: what they should find must be stored before.
 #[derive(Debug)]
 pub struct Lead {
     flights: Arc<Flights>,
@@ -28,12 +29,12 @@ pub struct Lead {
     _over: watch::Sender<()>,
 }
 
-/// The end of somebody else's flight.
+/// Waits for the end of another request's flight.
 #[derive(Debug)]
 pub struct Follow(watch::Receiver<()>);
 
 impl Flights {
-    /// Asks for `key`, or waits for who does.
+    /// Decides whether a request for `key` asks or waits.
     #[must_use]
     pub fn board(self: &Arc<Self>, key: &[u8]) -> Flight {
         match self.lock().entry(key.into()) {
@@ -57,7 +58,7 @@ impl Flights {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Box<[u8]>, watch::Receiver<()>>> {
-        // Nothing that is done under the lock can leave the table half changed.
+        // No code under the lock can leave the table half changed.
         self.under_way
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -66,13 +67,13 @@ impl Flights {
 
 impl Drop for Lead {
     fn drop(&mut self) {
-        // Out of the table first: who comes from now on looks at the store, and asks himself if there is nothing.
+        // The table first: a new request looks into the store, and asks if there is nothing.
         self.flights.lock().remove(&self.key);
     }
 }
 
 impl Follow {
-    /// Returns when the flight is over.
+    /// Waits until the flight is over.
     pub async fn over(&mut self) {
         // Nothing is ever sent: it returns when the sender is dropped.
         while self.0.changed().await.is_ok() {}
@@ -88,20 +89,20 @@ mod tests {
     async fn one_asks_and_all_who_wait_go_on_at_its_end() {
         let flights = Arc::new(Flights::default());
         let Flight::Lead(lead) = flights.board(b"a") else {
-            panic!("nobody was there before")
+            panic!("no request asks yet")
         };
         let mut followers: Vec<_> = (0..3).map(|_| flights.board(b"a")).collect();
         assert!(matches!(flights.board(b"b"), Flight::Lead(_)));
         assert_eq!(flights.count(), 1, "the lead of b was dropped at once");
         let Flight::Follow(first) = &mut followers[0] else {
-            panic!("somebody asks already")
+            panic!("a request asks already")
         };
         let early = tokio::time::timeout(Duration::from_millis(20), first.over()).await;
         assert!(early.is_err(), "the flight is not over yet");
         drop(lead);
         for follower in &mut followers {
             let Flight::Follow(follow) = follower else {
-                panic!("somebody asked already")
+                panic!("a request asked already")
             };
             follow.over().await;
         }
@@ -112,7 +113,7 @@ mod tests {
     fn the_end_is_told_to_other_threads() {
         let flights = Arc::new(Flights::default());
         let Flight::Lead(lead) = flights.board(b"a") else {
-            panic!("nobody was there before")
+            panic!("no request asks yet")
         };
         let waiting: Vec<_> = (0..4)
             .map(|_| {

@@ -1,52 +1,51 @@
-//! What was noted of resources lately, in a table of fixed size: that the answer was not stored, so that requests do not wait for each
-//! other, and the like.
+//! Facts about resources that hold for a while, such as that the last response was not stored, in a table of fixed size.
 use carrick_logic::cache::UnixTime;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Resources that are remembered at most. Others that fall into the same place displace them.
-const PLACES: usize = 1 << 14;
+/// Slots of the table. A resource displaces the one that was in its slot.
+const SLOTS: usize = 1 << 14;
 
-/// What is remembered: in each place the upper half of a key's hash, and until when.
+/// The table: in each slot, the upper half of a key's hash, and until when it is remembered.
 #[derive(Debug)]
 pub struct Lately {
     seconds: u64,
-    places: Box<[AtomicU64]>,
+    slots: Box<[AtomicU64]>,
 }
 
 impl Lately {
-    /// Remembers so long.
+    /// A table that remembers resources for so many seconds.
     #[must_use]
     pub fn new(seconds: u64) -> Self {
         Self {
             seconds,
-            places: (0..PLACES).map(|_| AtomicU64::new(0)).collect(),
+            slots: (0..SLOTS).map(|_| AtomicU64::new(0)).collect(),
         }
     }
 
-    /// It is so of a name with this hash.
+    /// Remembers the resource whose key has this hash.
     pub fn note(&self, hash: u64, now: UnixTime) {
-        self.place(hash)
+        self.slot(hash)
             .store(entry(hash, (now.0 + self.seconds) & 0xffff_ffff), Relaxed);
     }
 
-    /// It is not so any more.
+    /// Forgets it.
     pub fn forget(&self, hash: u64) {
-        if self.place(hash).load(Relaxed) >> 32 == hash >> 32 {
-            self.place(hash).store(0, Relaxed);
+        if self.slot(hash).load(Relaxed) >> 32 == hash >> 32 {
+            self.slot(hash).store(0, Relaxed);
         }
     }
 
-    /// Whether it was so lately.
+    /// Whether it is remembered.
     #[must_use]
     pub fn has(&self, hash: u64, now: UnixTime) -> bool {
-        let found = self.place(hash).load(Relaxed);
+        let found = self.slot(hash).load(Relaxed);
         let until = found & 0xffff_ffff;
         found >> 32 == hash >> 32 && (now.0 & 0xffff_ffff) < until
     }
 
-    fn place(&self, hash: u64) -> &AtomicU64 {
+    fn slot(&self, hash: u64) -> &AtomicU64 {
         // The length is a power of two, and not 0.
-        &self.places[hash as usize & (PLACES - 1)]
+        &self.slots[hash as usize & (SLOTS - 1)]
     }
 }
 
@@ -71,7 +70,7 @@ mod tests {
         passes.note(b, now);
         assert!(
             passes.has(b, now) && !passes.has(a, now),
-            "the place was the same"
+            "the slot was the same"
         );
         passes.note(a, now);
         passes.forget(a);

@@ -1,8 +1,11 @@
-//! The HTTP cache: what all workers have stored, in memory and on disk, and who is asking for what. What may be kept and sent is decided by
-//! `carrick_logic::cache`; requests get here by [`crate::http`].
+//! The HTTP cache, which all workers share: stored responses in memory and on disk, and requests under way. `carrick_logic::cache` decides
+//! what may be stored and sent; [`crate::http`] uses it.
 pub mod disk;
 pub mod flights;
+mod index;
+pub mod key;
 pub mod lately;
+pub mod ledger;
 pub mod memory;
 pub mod peers;
 pub mod purge;
@@ -11,51 +14,52 @@ pub mod shared;
 
 use crate::config::plan::CachePlan;
 use arc_swap::ArcSwapOption;
-use disk::Disk;
+use disk::{Disk, PurgeTicket};
 use flights::Flights;
 use lately::Lately;
-use memory::{Limits, Object, Purge, Store};
+use ledger::Limits;
+use memory::{Object, Store};
 use peers::CachePeers;
-use purge::Chosen;
+use purge::{Pattern, Purge};
 use purges::{Moment, Purges};
 use shared::Shared;
 use std::sync::Arc;
 use tokio::sync::oneshot;
 
-/// So long a resource is remembered whose answer was not stored; as Varnish's "hit for miss".
+/// How long a resource is remembered whose response was not stored, as with Varnish's "hit for miss".
 const PASS_SECONDS: u64 = 120;
 
-/// So long a stored page is not read again for what it embeds.
+/// How long a stored page is not parsed again for what it embeds.
 const PAGE_SECONDS: u64 = 30;
 
-/// Who asks so long after it was fetched ahead is not counted as one to whom that was of use.
+/// How long a prefetched resource is remembered. Later requests for it do not count as served by the prefetch.
 const AHEAD_SECONDS: u64 = 600;
 
 /// The cache of a process.
 #[derive(Debug)]
 pub struct Cache {
-    /// What is stored.
+    /// The stored responses.
     pub store: Arc<Store>,
-    /// What is being asked for.
+    /// Resources that the origin is being asked for.
     pub flights: Arc<Flights>,
-    /// What was not stored lately: nobody waits for somebody else's answer to it.
+    /// Resources whose last response was not stored: requests for them do not wait for each other.
     pub passes: Lately,
-    /// Pages whose objects were fetched ahead lately.
+    /// Pages whose objects were prefetched lately.
     pub pages: Lately,
-    /// What was fetched ahead, and not asked for by a client yet.
+    /// Resources that were prefetched, and that clients have not requested yet.
     pub ahead: Lately,
-    /// What was purged lately.
+    /// Recent purges.
     pub purges: Purges,
-    /// How much may be stored.
+    /// Bytes that may be stored in memory.
     pub bytes_max: u64,
-    /// Who else is asked; swapped at reload.
+    /// The cache peers; swapped at reload.
     pub cache_peers: ArcSwapOption<CachePeers>,
-    /// The second level; swapped at reload.
+    /// The shared cache; swapped at reload.
     pub shared: ArcSwapOption<Shared>,
 }
 
 impl Cache {
-    /// With nothing in memory, and with this disk.
+    /// A cache with empty memory and this disk.
     #[must_use]
     pub fn new(plan: &CachePlan, disk: Option<Arc<Disk>>) -> Self {
         let limits = Limits {
@@ -76,7 +80,7 @@ impl Cache {
         }
     }
 
-    /// Takes up what a reload can change.
+    /// Applies what a reload can change.
     pub fn follow(&self, plan: Option<&CachePlan>) {
         let before = self.cache_peers.load();
         let cache_peers = plan.and_then(|plan| CachePeers::for_plan(plan, before.as_deref()));
@@ -88,14 +92,16 @@ impl Cache {
         }
     }
 
-    /// Takes objects out, or has them validated; returns how many. Answers that are under way are meant as well. With a disk, it has been
-    /// done there, too, when the second part has come.
-    pub fn purge(&self, chosen: &Chosen, how: Purge) -> (u64, Option<oneshot::Receiver<()>>) {
-        self.purges.note(chosen, how);
-        chosen.purge(&self.store, how)
+    /// Purges objects; returns how many. Responses that are under way are purged as well. With a disk, the receiver completes when the
+    /// purge is on the medium.
+    pub fn purge(&self, which: &Pattern, how: Purge) -> (u64, Option<oneshot::Receiver<()>>) {
+        self.purges.note(which, how);
+        let (ticket, over) = self.store.disk().map(PurgeTicket::new).unzip();
+        let count = self.store.purge(which, how, ticket.as_ref());
+        (count, over)
     }
 
-    /// Does to an object that has just been stored what was done to others like it since the origin was asked for it.
+    /// Applies purges since `asked`, when the origin was asked, to an object that was just stored.
     pub fn catch_up(&self, asked: Moment, object: &Arc<Object>) {
         if let Some(how) = self.purges.since(asked, object) {
             self.store.purge_one(object, how);

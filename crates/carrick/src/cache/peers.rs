@@ -1,5 +1,4 @@
-//! Other caches that are asked before the origin is: who they are, which of them are left out, what they answered. All
-//! workers share it.
+//! Cache peers, which are asked before the origin: where they are, which are left out, and what they answered. All workers share them.
 use crate::config::plan::{CachePeersPlan, CachePlan, ServerAddress};
 use carrick_logic::balance::PassiveHealth;
 use carrick_logic::cache::{self, shared_part};
@@ -7,24 +6,24 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-/// The members of `peers`, and what is known of them.
+/// The members of `peers`, and their states.
 #[derive(Debug)]
 pub struct CachePeers {
     /// As configured.
     pub plan: CachePeersPlan,
-    /// In the order of `plan.members`; this carrick itself has a place, too.
+    /// In the order of `plan.members`. This carrick itself is a member, too.
     pub members: Vec<Arc<CachePeer>>,
     owners: cache::CachePeers,
 }
 
-/// One of them.
+/// A cache peer.
 #[derive(Debug)]
 pub struct CachePeer {
-    /// Where it is.
+    /// Its address.
     pub address: ServerAddress,
-    /// The same as text, for logs and metrics.
+    /// The address as text, for logs and metrics.
     pub label: Box<str>,
-    /// Answers of the kinds of [`Said`].
+    /// Counts answers, by [`Said`].
     answers: [AtomicU64; Said::ALL.len()],
     state: Mutex<State>,
 }
@@ -35,16 +34,16 @@ struct State {
     is_left_out: bool,
 }
 
-/// What came of asking one.
+/// The result of asking a peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Said {
-    /// A response that it had.
+    /// A stored response.
     Hit,
-    /// 504: it has none.
+    /// 504: it has stored none.
     Miss,
-    /// Something that is no answer to the question, such as that it refuses every client.
+    /// Another response, such as 403.
     Refused,
-    /// Nothing in time, or nothing whole.
+    /// No response in time, or an incomplete one.
     Failed,
 }
 
@@ -65,7 +64,7 @@ impl Said {
 }
 
 impl CachePeers {
-    /// For a plan; members that `previous` knows keep their state.
+    /// The peers of a plan. Members of `previous` keep their state.
     #[must_use]
     pub fn for_plan(plan: &CachePlan, previous: Option<&Self>) -> Option<Arc<Self>> {
         let plan = plan.cache_peers.clone()?;
@@ -84,8 +83,8 @@ impl CachePeers {
         }))
     }
 
-    /// The member to ask for what is stored under this key; `None`: nobody. If it was left out, this is its trial: what
-    /// comes of it must be told by [`CachePeer::told`].
+    /// The member to ask for this key; `None`: none. If it was left out, this is a trial: its result must be noted with
+    /// [`CachePeer::told`].
     #[must_use]
     pub fn owner(&self, key: &[u8], now: Instant) -> Option<&Arc<CachePeer>> {
         let is_up = |place: usize| {
@@ -98,7 +97,7 @@ impl CachePeers {
         Some(member)
     }
 
-    /// The members but this carrick itself.
+    /// All members except this carrick.
     pub fn others(&self) -> impl Iterator<Item = &Arc<CachePeer>> {
         let members = self.members.iter().enumerate();
         members
@@ -114,14 +113,14 @@ impl CachePeer {
             label: address.to_string().into(),
             answers: Default::default(),
             state: Mutex::new(State {
-                // It costs its time-out once, and then only at trials.
+                // A silent peer costs its time-out once, and then only at trials.
                 health: PassiveHealth::new(1),
                 is_left_out: false,
             }),
         }
     }
 
-    /// Notes what came of asking it. Who is left out, or comes back, is told in the log.
+    /// Notes the result of asking it. The log says when a peer is left out, and when it is back.
     pub fn told(&self, said: Said, why: &str, now: Instant) {
         self.count(said).fetch_add(1, Relaxed);
         let mut state = self.lock();
@@ -144,7 +143,7 @@ impl CachePeer {
         }
     }
 
-    /// How often that came of asking it.
+    /// How often asking it had this result.
     #[must_use]
     pub fn answers(&self, said: Said) -> u64 {
         self.count(said).load(Relaxed)
@@ -162,7 +161,7 @@ impl CachePeer {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Nothing that is done under the lock can leave the state half changed.
+        // No code under the lock can leave the state half changed.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

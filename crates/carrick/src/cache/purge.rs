@@ -1,82 +1,86 @@
-//! Which objects of the store are meant by a URL, the beginning of one, or a tag.
-use super::disk::{Disk, Entry, Pattern};
-use crate::cache::memory::{Object, Purge, Store};
-use tokio::sync::oneshot;
+//! Which objects a purge is about, and what it does with them.
 
-/// What is no URL, or not said clearly.
+/// What a purge does with objects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purge {
+    /// Removes them.
+    Remove,
+    /// Keeps them, but out of date: the next request has them validated.
+    Outdate,
+}
+
+/// The text is not a URL of `http`, or is ambiguous.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Wrong;
 
-/// Objects that are chosen, whoever's answers they are.
+/// Which objects, for all clients and listeners.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Chosen(Pattern);
+pub enum Pattern {
+    /// Those under this key: all variants, for one value of the fields that are in the key.
+    Key(Box<[u8]>),
+    /// Those for this URL: all variants, for all values of the fields that are in the key.
+    Url(Box<[u8]>),
+    /// Those whose URLs begin with this.
+    UrlPrefix(Box<[u8]>),
+    /// Those with this tag (`Surrogate-Key`, `Cache-Tag`).
+    Tag(Box<[u8]>),
+    /// All.
+    All,
+}
 
-impl Chosen {
-    /// By URL: all variants, and for all values of fields that are in the key.
+impl Pattern {
+    /// Objects for a URL.
     ///
     /// # Errors
-    /// It is none of `http`.
+    /// The text is not a URL of `http`.
     pub fn url(text: &str) -> Result<Self, Wrong> {
-        Ok(Self(Pattern::Url(normal(text)?)))
+        Ok(Self::Url(normal(text)?))
     }
 
-    /// By the beginning of URLs. It has a whole host: `http://exam` is none for `http://example.org`.
+    /// Objects whose URLs begin with this. The host must be whole: `http://exam` does not match `http://example.org`.
     ///
     /// # Errors
-    /// It is none of a URL of `http`.
-    pub fn prefix(text: &str) -> Result<Self, Wrong> {
-        Ok(Self(Pattern::UrlPrefix(normal(text)?)))
+    /// The text is not the beginning of a URL of `http`.
+    pub fn url_prefix(text: &str) -> Result<Self, Wrong> {
+        Ok(Self::UrlPrefix(normal(text)?))
     }
 
-    /// By tag.
+    /// Objects with a tag.
     #[must_use]
     pub fn tag(text: &str) -> Self {
-        Self(Pattern::Tag(text.as_bytes().into()))
+        Self::Tag(text.as_bytes().into())
     }
 
-    /// By key: all variants, for one value of the fields that are in the key.
+    /// Objects under a key.
     #[must_use]
     pub fn key(key: &[u8]) -> Self {
-        Self(Pattern::Key(key.into()))
+        Self::Key(key.into())
     }
 
-    /// All.
+    /// Whether it matches an object with this key; `has_tag` says whether the object has a tag.
     #[must_use]
-    pub fn all() -> Self {
-        Self(Pattern::All)
-    }
-
-    /// Whether this object is one of them.
-    #[must_use]
-    pub fn has(&self, object: &Object) -> bool {
-        self.0.has(object.key().bytes(), |tag| object.has_tag(tag))
-    }
-
-    /// The same for what is on the disk.
-    #[must_use]
-    pub fn has_entry(&self, entry: &Entry) -> bool {
-        self.0.has(entry.key_bytes(), |tag| entry.has_tag(tag))
-    }
-
-    /// The URL, as keys have it, if it is one.
-    #[must_use]
-    pub fn one_url(&self) -> Option<&[u8]> {
-        match &self.0 {
-            Pattern::Url(url) => Some(url),
-            Pattern::Key(key) => url_of(key),
-            _ => None,
+    pub fn matches(&self, key: &[u8], has_tag: impl FnOnce(&[u8]) -> bool) -> bool {
+        match self {
+            Self::Key(bytes) => **bytes == *key,
+            Self::Url(url) => url_of(key) == Some(url),
+            Self::UrlPrefix(prefix) => url_of(key).is_some_and(|url| url.starts_with(prefix)),
+            Self::Tag(tag) => has_tag(tag),
+            Self::All => true,
         }
     }
 
-    /// Takes them out, or has them validated; returns how many. With a disk, it has been done there, too, when `over` has come.
-    pub fn purge(&self, store: &Store, how: Purge) -> (u64, Option<oneshot::Receiver<()>>) {
-        let (ticket, over) = store.disk().map(Disk::ticket).unzip();
-        let count = store.purge_with(&self.0, how, ticket.as_ref());
-        (count, over)
+    /// The URL, as keys have it, if all matching objects have the same one.
+    #[must_use]
+    pub fn one_url(&self) -> Option<&[u8]> {
+        match self {
+            Self::Url(url) => Some(url),
+            Self::Key(key) => url_of(key),
+            _ => None,
+        }
     }
 }
 
-/// A URL as keys have it (`carrick_logic::cache::write_key`): with the port, and the host in small letters.
+/// Writes a URL as keys have it (`carrick_logic::cache::write_key`): with the port, and the host in lower case.
 fn normal(text: &str) -> Result<Box<[u8]>, Wrong> {
     let scheme = text.get(..7).ok_or(Wrong)?;
     if !scheme.eq_ignore_ascii_case("http://") {
@@ -101,7 +105,7 @@ fn normal(text: &str) -> Result<Box<[u8]>, Wrong> {
         .into())
 }
 
-/// The URL in a key: between the realm and the fields.
+/// The URL in a key, which is between the realm and the fields.
 pub(super) fn url_of(key: &[u8]) -> Option<&[u8]> {
     let end = memchr::memchr(b'\n', key).unwrap_or(key.len());
     let start = memchr::memmem::find(key, b" http://")? + 1;

@@ -1,21 +1,21 @@
-//! Purges of late, so that what was asked for before one of them, and comes after it, does not bring back what was purged.
-use super::purge::Chosen;
-use crate::cache::memory::{Object, Purge};
+//! Recent purges: a response that was requested before a purge, and stored after it, must not bring back what was purged.
+use super::memory::Object;
+use super::purge::{Pattern, Purge};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Purges that are remembered at most. Who began before all of them counts as purged.
+/// Purges that are remembered, at most. A request that is older than all of them counts as purged.
 const REMEMBERED_MAX: usize = 1024;
 
-/// What was purged, and how.
+/// A purge.
 #[derive(Debug)]
 struct Past {
-    chosen: Chosen,
+    which: Pattern,
     how: Purge,
 }
 
-/// The purges of late.
+/// The recent purges.
 #[derive(Debug, Default)]
 pub struct Purges {
     /// How many there were.
@@ -28,7 +28,7 @@ pub struct Purges {
 pub struct Moment(u64);
 
 impl Moment {
-    /// This one, so many purges later.
+    /// The moment after so many further purges.
     #[must_use]
     pub fn after(self, purges: usize) -> Self {
         Self(self.0 + purges as u64)
@@ -36,26 +36,26 @@ impl Moment {
 }
 
 impl Purges {
-    /// This moment: to be noted before the origin is asked.
+    /// This moment, which a request notes before it asks the origin.
     #[must_use]
     pub fn now(&self) -> Moment {
         Moment(self.count.load(Ordering::Acquire))
     }
 
-    /// A purge begins. To be called before the store is looked through: what is put in afterwards is checked by who puts it in.
-    pub fn note(&self, chosen: &Chosen, how: Purge) {
+    /// Notes a purge, before it looks through the store: objects that are stored later are checked against it.
+    pub fn note(&self, which: &Pattern, how: Purge) {
         let mut past = self.lock();
         if past.len() == REMEMBERED_MAX {
             past.pop_front();
         }
         past.push_back(Past {
-            chosen: chosen.clone(),
+            which: which.clone(),
             how,
         });
         self.count.fetch_add(1, Ordering::Release);
     }
 
-    /// What was done since then to objects like this one; the strictest counts.
+    /// How purges since `moment` treat an object like this one; the strictest counts.
     #[must_use]
     pub fn since(&self, moment: Moment, object: &Object) -> Option<Purge> {
         if self.now() == moment {
@@ -69,7 +69,7 @@ impl Purges {
         let missed = usize::try_from(missed).unwrap_or(usize::MAX);
         let matching = past.iter().rev().take(missed);
         let mut how = None;
-        for purge in matching.filter(|purge| purge.chosen.has(object)) {
+        for purge in matching.filter(|purge| object.matches(&purge.which)) {
             if purge.how == Purge::Remove {
                 return Some(Purge::Remove);
             }
@@ -79,7 +79,7 @@ impl Purges {
     }
 
     fn lock(&self) -> MutexGuard<'_, VecDeque<Past>> {
-        // Nothing that is done under the lock can leave the list half changed.
+        // No code under the lock can leave the list half changed.
         self.past.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -87,7 +87,8 @@ impl Purges {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cache::memory::{Limits, Store};
+    use crate::cache::ledger::Limits;
+    use crate::cache::memory::Store;
     use carrick_logic::cache::{Fields, Meta, Policy, Response, Times, UnixTime, Variant};
     use std::sync::Arc;
 
@@ -119,16 +120,16 @@ mod tests {
     fn what_began_before_a_purge_is_purged() {
         let purges = Purges::default();
         let object = object_named(b"listener=127.0.0.1:3128 http://h:80/a");
-        let chosen = |text| Chosen::url(text).unwrap();
+        let url = |text| Pattern::url(text).unwrap();
         let before = purges.now();
         assert_eq!(purges.since(before, &object), None);
-        purges.note(&chosen("http://h/b"), Purge::Remove);
+        purges.note(&url("http://h/b"), Purge::Remove);
         assert_eq!(purges.since(before, &object), None, "it is another one");
-        purges.note(&chosen("http://h/a"), Purge::Outdate);
+        purges.note(&url("http://h/a"), Purge::Outdate);
         assert_eq!(purges.since(before, &object), Some(Purge::Outdate));
         assert_eq!(purges.since(purges.now(), &object), None);
-        purges.note(&Chosen::all(), Purge::Remove);
-        purges.note(&chosen("http://h/a"), Purge::Outdate);
+        purges.note(&Pattern::All, Purge::Remove);
+        purges.note(&url("http://h/a"), Purge::Outdate);
         assert_eq!(purges.since(before, &object), Some(Purge::Remove));
     }
 
@@ -136,7 +137,7 @@ mod tests {
     fn what_began_before_all_that_is_remembered_is_purged() {
         let purges = Purges::default();
         let object = object_named(b"listener=127.0.0.1:3128 http://h:80/a");
-        let other = Chosen::url("http://h/b").unwrap();
+        let other = Pattern::url("http://h/b").unwrap();
         let before = purges.now();
         for _ in 0..REMEMBERED_MAX {
             purges.note(&other, Purge::Remove);

@@ -1,28 +1,27 @@
-//! Other heads for bodies that are on the disk: a 304, the answer to HEAD, a purge that leaves things to be validated.
+//! New heads for bodies on the disk: after a 304, a response to HEAD, or a purge that outdates.
 use super::Disk;
-use super::entry::{Change, Entry, Stage};
+use super::entry::{Change, Entry, NewHead, Stage};
 use super::folder::Trouble;
-use super::format::{Head, body_start, place_bytes};
+use super::format::{Head, body_start, slot_bytes};
 use super::health::Doing;
-use super::purge::Ticket;
-use crate::cache::memory::Object;
+use super::purge_ticket::PurgeTicket;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 impl Disk {
-    /// The object has another head now.
-    pub(in crate::cache) fn freshen(self: &Arc<Self>, entry: &Arc<Entry>, object: &Arc<Object>) {
-        entry.changes().note(Some(object), false, None);
+    /// Replaces the head of an object.
+    pub(in crate::cache) fn freshen(self: &Arc<Self>, entry: &Arc<Entry>, head: NewHead) {
+        entry.changes().note(Some(head), false, None);
         self.begin_change(entry);
     }
 
-    /// The object is out of date. `ticket` is held until that is on the medium.
-    pub(super) fn outdate(self: &Arc<Self>, entry: &Arc<Entry>, ticket: Option<&Arc<Ticket>>) {
+    /// Outdates an object. `ticket` is held until that is on the medium.
+    pub(super) fn outdate(self: &Arc<Self>, entry: &Arc<Entry>, ticket: Option<&Arc<PurgeTicket>>) {
         entry.changes().note(None, true, ticket);
         self.begin_change(entry);
     }
 
-    /// The same, written by this thread, which may wait for the medium.
+    /// The same, but this thread writes it, and may wait for the medium.
     pub(super) fn outdate_here(&self, entry: &Arc<Entry>) {
         entry.changes().note(None, true, None);
         if entry.changes().begin() {
@@ -30,7 +29,7 @@ impl Disk {
         }
     }
 
-    /// Has what is pending written, if somebody does not already. What is being written itself comes later.
+    /// Has the pending change written, unless a thread already writes. For a new file, that happens when it is written.
     pub(super) fn begin_change(self: &Arc<Self>, entry: &Arc<Entry>) {
         match entry.stage() {
             Stage::There if entry.changes().begin() => {}
@@ -45,13 +44,13 @@ impl Disk {
     }
 
     fn change(&self, entry: &Arc<Entry>) {
-        // No lock is held while it is written.
+        // No lock is held while a change is written.
         let next_of = |entry: &Entry| entry.changes().next();
         while let Some(change) = next_of(entry) {
             if entry.is_kept()
                 && let Err(trouble) = self.write_change(entry, &change)
             {
-                // The old head must not be found any more. If it was removed meanwhile, nothing is wrong.
+                // The old head must not be found any more. If the entry was removed meanwhile, that is no failure.
                 let was_there = self.remove(entry);
                 if let Some(trouble) = trouble.filter(|_| was_there) {
                     self.health.note(Doing::Writing, &trouble);
@@ -62,7 +61,7 @@ impl Disk {
     }
 
     /// # Errors
-    /// With what the medium had against it; `None` if there is no room for the head, or the old one is damaged.
+    /// A call failed; `None`: the head is too long for its place, or the old one is damaged.
     fn write_change(&self, entry: &Entry, change: &Change) -> Result<(), Option<Trouble>> {
         let (name, class) = (&entry.name, entry.name.class);
         let file = self.folder.open_file(name).map_err(Some)?;
@@ -70,23 +69,23 @@ impl Disk {
         change.apply(&mut head);
         head.revision += 1;
         let bytes = head.encode();
-        if bytes.len() as u64 > place_bytes(class) {
+        if bytes.len() as u64 > slot_bytes(class) {
             return Err(None);
         }
-        let at = Head::place(head.revision, class);
+        let at = Head::offset(head.revision, class);
         self.folder
             .write_at(&file, name, &bytes, at)
             .map_err(Some)?;
         if change.must_last() {
-            // Somebody was told, or will be, that it is not sent any more as it is.
+            // The purger is told that the old head is not sent any more.
             self.folder.sync_file(&file, name).map_err(Some)?;
         }
-        let look = self.folder.look_at(&file, name).map_err(Some)?;
-        entry.stamp.store(look.stamp, Relaxed);
+        let status = self.folder.status_of(&file, name).map_err(Some)?;
+        entry.stamp.store(status.stamp, Relaxed);
         Ok(())
     }
 
-    /// The newest head in a file that is for this entry; `None` if there is none.
+    /// The newest head in the file of this entry; `None`: there is none.
     pub(super) fn read_head(
         &self,
         file: &std::os::fd::OwnedFd,

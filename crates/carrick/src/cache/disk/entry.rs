@@ -1,54 +1,64 @@
-//! What is known in memory of an object on the disk.
-use super::format::Head;
+//! What memory has of each object on the disk.
+use super::format::{Head, file_bytes};
 use super::name::Name;
-use super::purge::Ticket;
-use crate::cache::memory::{Item, Key, Object};
-use carrick_logic::cache::{Fields, UnixTime, Variant, tags};
+use super::purge_ticket::PurgeTicket;
+use crate::cache::index::Item;
+use crate::cache::key::Key;
+use crate::cache::purge::Pattern;
+use carrick_logic::cache::{Fields, Meta, UnixTime, Variant, tags};
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
-/// Pages that files take.
-const PAGE_BYTES: u64 = 4096;
-
-/// Most looks that are remembered for eviction.
+/// Hits that are counted for eviction, at most.
 const FREQUENCY_MAX: u8 = 3;
 
 static NO_VARIANT: LazyLock<Variant> = LazyLock::new(Variant::default);
 
-/// How far it is with the file.
+/// How far its file is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// It is being written, and not to be read yet.
+    /// It is being written, and cannot be read yet.
     Writing,
-    /// It is there.
+    /// It can be read.
     There,
-    /// It is not wanted any more: nobody begins to read it, and it is removed.
+    /// It is being removed, and cannot be read any more.
     Gone,
 }
 
-/// A head that is not on the medium yet.
+/// The head of a response, as it replaces one on the disk.
+#[derive(Debug, Clone)]
+pub(in crate::cache) struct NewHead {
+    pub(in crate::cache) meta: Meta,
+    /// The address of the server that sent it, if a rule about addresses applies to it.
+    pub(in crate::cache) origin: Option<IpAddr>,
+    /// The field lines.
+    pub(in crate::cache) fields: Box<[u8]>,
+}
+
+/// A change of a head that is not on the medium yet.
 #[derive(Debug)]
 pub(super) struct Change {
-    /// Which has it; `None`: it is the one in the file.
-    object: Option<Arc<Object>>,
-    /// Whether it is made out of date.
+    /// `None`: the one in the file stays.
+    head: Option<NewHead>,
+    /// Whether the object is put out of date.
     is_outdated: bool,
     /// Held until it is written.
-    tickets: Vec<Arc<Ticket>>,
+    tickets: Vec<Arc<PurgeTicket>>,
 }
 
 impl Change {
-    /// Whether somebody was told, or will be, that it counts also after a loss of power.
+    /// Whether it must survive a loss of power, as a purge depends on it.
     pub(super) fn must_last(&self) -> bool {
         self.is_outdated || !self.tickets.is_empty()
     }
 
-    /// Makes the head that is to be of the one in the file.
+    /// Applies it to the head in the file.
     pub(super) fn apply(&self, head: &mut Head) {
-        if let Some(object) = &self.object {
-            head.meta = object.meta().clone();
-            head.origin = object.origin();
-            head.fields = object.head().into();
+        if let Some(new) = &self.head {
+            head.meta = new.meta.clone();
+            head.origin = new.origin;
+            head.fields = new.fields.clone();
         }
         if self.is_outdated {
             head.meta = head.meta.outdated();
@@ -56,71 +66,67 @@ impl Change {
     }
 }
 
-/// Of one object: what its head is to be, and whether somebody writes it.
+/// The pending change of an entry, and whether a thread writes it.
 #[derive(Debug, Default)]
 pub(super) struct Changes {
-    /// Counts up with each.
+    /// Counts changes.
     version: u64,
     pending: Option<Arc<Change>>,
     is_begun: bool,
 }
 
 impl Changes {
-    /// Notes another head, which counts from now on; `None`: the present one, made out of date.
+    /// Adds a change. It counts from now on, before it is written.
     pub(super) fn note(
         &mut self,
-        object: Option<&Arc<Object>>,
+        head: Option<NewHead>,
         is_outdated: bool,
-        ticket: Option<&Arc<Ticket>>,
+        ticket: Option<&Arc<PurgeTicket>>,
     ) {
         self.version += 1;
         let before = self.pending.take();
         let before = before.as_deref();
-        let mut tickets = before
-            .map(|before| before.tickets.clone())
-            .unwrap_or_default();
+        let mut tickets = before.map_or_else(Vec::new, |before| before.tickets.clone());
         tickets.extend(ticket.cloned());
         self.pending = Some(Arc::new(Change {
-            object: object
-                .or(before.and_then(|before| before.object.as_ref()))
-                .cloned(),
+            head: head.or_else(|| before?.head.clone()),
             is_outdated,
             tickets,
         }));
     }
 
-    /// Whether there is something to be written by the caller.
+    /// Whether there is a change that the caller has to write.
     pub(super) fn begin(&mut self) -> bool {
         self.pending.is_some() && !std::mem::replace(&mut self.is_begun, true)
     }
 
-    /// Whether somebody writes.
+    /// Whether a thread writes.
     pub(super) fn is_begun(&self) -> bool {
         self.is_begun
     }
 
-    /// The object goes: nothing is to be written any more. What was pending is given to be dropped without the lock.
+    /// Removes the pending change, as the object is removed. The caller drops it without the lock.
     pub(super) fn clear(&mut self) -> Option<Arc<Change>> {
         self.pending.take()
     }
 
-    /// How many there were.
+    /// How many changes there were.
     pub(super) fn version(&self) -> u64 {
         self.version
     }
 
-    /// What counts, though it may not be written yet.
+    /// The change that counts, though it is not written yet.
     pub(super) fn pending(&self) -> Option<Arc<Change>> {
         self.pending.clone()
     }
 
-    /// What is to be written next; `None`: who writes is done.
+    /// The change to write next; `None`: the writing thread is done.
     pub(super) fn next(&mut self) -> Option<Arc<Change>> {
         self.is_begun = self.pending.is_some();
         self.pending.clone()
     }
 
-    /// This one is written.
+    /// Notes that a change is written.
     pub(super) fn done(&mut self, change: &Arc<Change>) {
         if self
             .pending
@@ -132,40 +138,65 @@ impl Changes {
     }
 }
 
-/// An object on the disk, or on its way there. About 200 bytes, its key and tags besides.
+/// An object on the disk, which may still be written. About 200 bytes, and its key and tags.
 #[derive(Debug)]
 pub struct Entry {
     hash: u64,
     key: Box<[u8]>,
     variant: Option<Box<Variant>>,
-    /// With line ends between them.
+    /// Separated by line ends.
     tags: Option<Box<[u8]>>,
     pub(super) name: Name,
-    /// When the response was made, to choose between variants.
+    /// When the response was made; the newest matching variant is sent.
     pub(super) date: UnixTime,
     pub(super) body_bytes: u64,
     stage: AtomicU8,
     frequency: AtomicU8,
-    /// Whether the body was read, and was right, or was written by this process.
+    /// Whether this process has written the body, or has read it and found it right.
     pub(super) is_checked: AtomicBool,
-    /// The file's stamp after carrick's own last write; 0: not known.
+    /// The file's stamp after carrick's last write; 0: unknown.
     pub(super) stamp: AtomicU64,
-    /// How often it is open to be sent.
+    /// How many [`File`](super::file::File)s have it open.
     pub(super) open_files: AtomicU32,
     changes: Mutex<Changes>,
 }
 
-/// What the index and a new file's head have in common.
-pub(super) struct Described<'d> {
-    pub(super) key: Key<'d>,
-    pub(super) variant: &'d Variant,
-    pub(super) fields: &'d [u8],
-    pub(super) date: UnixTime,
-    pub(super) body_bytes: u64,
+/// A response, without its body.
+#[derive(Debug)]
+pub(in crate::cache) struct Response<'r> {
+    pub(in crate::cache) key: Key<'r>,
+    pub(in crate::cache) variant: &'r Variant,
+    pub(in crate::cache) meta: &'r Meta,
+    /// The field lines.
+    pub(in crate::cache) fields: &'r [u8],
+    /// The address of the server that sent it, if a rule about addresses applies to it.
+    pub(in crate::cache) origin: Option<IpAddr>,
+    pub(in crate::cache) body_bytes: u64,
+}
+
+impl Response<'_> {
+    /// Bytes of its head in the file.
+    pub(super) fn head_bytes(&self) -> usize {
+        Head::bytes_of(self.key.bytes(), self.variant, self.fields)
+    }
+
+    /// Its head in a new file. `body_sum` is the body's checksum.
+    pub(super) fn head(&self, body_sum: u64) -> Head {
+        Head {
+            revision: 0,
+            body_bytes: self.body_bytes,
+            body_sum,
+            origin: self.origin,
+            meta: self.meta.clone(),
+            key: self.key.bytes().into(),
+            variant: self.variant.clone(),
+            fields: self.fields.into(),
+        }
+    }
 }
 
 impl Entry {
-    pub(super) fn new(of: &Described<'_>, name: Name, stage: Stage) -> Self {
+    pub(super) fn new(of: &Response<'_>, name: Name, stage: Stage) -> Self {
         let tags = tags(Fields::of_text(of.fields)).join(b"\n".as_slice());
         let variant = (!of.variant.names().is_empty()).then(|| Box::new(of.variant.clone()));
         Self {
@@ -174,7 +205,7 @@ impl Entry {
             variant,
             tags: (!tags.is_empty()).then(|| tags.into()),
             name,
-            date: of.date,
+            date: of.meta.date,
             body_bytes: of.body_bytes,
             stage: AtomicU8::new(stage as u8),
             frequency: AtomicU8::new(0),
@@ -189,13 +220,13 @@ impl Entry {
         stage_of(self.stage.load(Ordering::Acquire))
     }
 
-    /// Whether it can be found on the disk, now or soon.
+    /// Whether it can be read, now or soon.
     #[must_use]
     pub fn is_kept(&self) -> bool {
         self.stage() != Stage::Gone
     }
 
-    /// The file is there. `false`: it is not wanted any more.
+    /// Notes that the file can be read; `false`: the entry was removed.
     pub(super) fn arrive(&self) -> bool {
         self.stage
             .compare_exchange(
@@ -207,17 +238,17 @@ impl Entry {
             .is_ok()
     }
 
-    /// It is not wanted any more; what it was before.
+    /// Marks it as removed; returns the stage before.
     pub(super) fn leave(&self) -> Stage {
         stage_of(self.stage.swap(Stage::Gone as u8, Ordering::AcqRel))
     }
 
-    /// How many changes of its head there were. What was loaded before is not to be used after one.
+    /// How many changes of its head there were. What was loaded before a change must not be used after it.
     pub(in crate::cache) fn version(&self) -> u64 {
         self.changes().version()
     }
 
-    /// Notes a look, by plain stores.
+    /// Counts a hit, with plain stores.
     pub(in crate::cache) fn note_hit(&self) {
         let frequency = self.frequency.load(Ordering::Relaxed);
         if frequency < FREQUENCY_MAX {
@@ -225,7 +256,7 @@ impl Entry {
         }
     }
 
-    /// The name under which it is stored.
+    /// The key under which it is stored.
     #[must_use]
     pub fn key_bytes(&self) -> &[u8] {
         &self.key
@@ -237,13 +268,16 @@ impl Entry {
         self.charged_bytes()
     }
 
-    pub(in crate::cache) fn has_tag(&self, tag: &[u8]) -> bool {
-        self.tags
-            .as_ref()
-            .is_some_and(|tags| tags.split(|byte| *byte == b'\n').any(|held| held == tag))
+    /// Whether a purge of this pattern is about it.
+    #[must_use]
+    pub fn matches(&self, which: &Pattern) -> bool {
+        which.matches(&self.key, |tag| {
+            let mut tags = (self.tags.iter()).flat_map(|tags| tags.split(|byte| *byte == b'\n'));
+            tags.any(|own| own == tag)
+        })
     }
 
-    /// Whether a file with this head is its own.
+    /// Whether a file with this head is this entry's.
     pub(super) fn is_of(&self, head: &Head) -> bool {
         head.key == self.key
             && head.variant == *self.variant()
@@ -252,12 +286,6 @@ impl Entry {
 
     pub(super) fn changes(&self) -> MutexGuard<'_, Changes> {
         self.changes.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Bytes that files of this kind take on the disk.
-    pub(super) fn file_bytes(class: u8, body_bytes: u64) -> u64 {
-        let bytes = super::format::body_start(class).saturating_add(body_bytes);
-        bytes.div_ceil(PAGE_BYTES).saturating_mul(PAGE_BYTES)
     }
 }
 
@@ -279,7 +307,7 @@ impl Item for Entry {
     }
 
     fn charged_bytes(&self) -> u64 {
-        Self::file_bytes(self.name.class, self.body_bytes)
+        file_bytes(self.name.class, self.body_bytes)
     }
 
     fn is_under_way(&self) -> bool {

@@ -13,28 +13,28 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use tokio::sync::oneshot;
 
-/// Files of bodies up to so many bytes are closed by whoever has them last, if they are still in their folder: that waits for nothing.
+/// Files of bodies up to this length are closed by the thread that drops them, if they were not removed: that does not wait.
 const CLOSED_AT_ONCE_BYTES_MAX: u64 = 1 << 20;
 
-/// So long nobody looks whether an open file is still what it was.
+/// How often an open file is checked for changes by others, in seconds.
 const LOOK_AFTER_S: u64 = 10;
 
-/// The file. It is read as long as somebody has it, also when it was removed from its folder.
+/// The file. It can be read as long as this exists, even when it was removed from its folder.
 #[derive(Debug)]
 pub struct File {
     disk: Arc<Disk>,
-    /// Set before the first byte is made known.
+    /// Set before the first byte is published.
     file: OnceLock<OwnedFd>,
-    /// Whose it is; of a body that is still coming, it is not known yet.
+    /// Its entry; unset while the body is coming.
     entry: OnceLock<Arc<Entry>>,
     /// Where the body begins.
     start: u64,
-    /// When it was looked at last, in seconds.
+    /// When it was checked last, in seconds.
     looked_s: AtomicU64,
 }
 
 impl File {
-    /// An entry's, open.
+    /// The open file of an entry.
     pub(super) fn of(disk: &Arc<Disk>, entry: &Arc<Entry>, file: OwnedFd) -> Self {
         let mut new = Self::begin(disk, body_start(entry.name.class));
         *new.looked_s.get_mut() = now().0;
@@ -43,7 +43,7 @@ impl File {
         new
     }
 
-    /// One that is not there yet, whose body begins at `start`.
+    /// A file that will be created, whose body begins at `start`.
     pub(super) fn begin(disk: &Arc<Disk>, start: u64) -> Self {
         Self {
             disk: Arc::clone(disk),
@@ -58,14 +58,14 @@ impl File {
         let _ = self.file.set(file);
     }
 
-    /// It has come, and is this entry's.
+    /// Notes its entry, as the body has come.
     pub(super) fn belongs_to(&self, entry: &Arc<Entry>) {
         if self.entry.set(Arc::clone(entry)).is_ok() {
             entry.open_files.fetch_add(1, Relaxed);
         }
     }
 
-    /// Whether it is still what was loaded: not removed from its folder by somebody else, nor changed. Looks once in 10 s at most.
+    /// Whether it is still what was loaded: another program has not removed or changed it. Checks once in 10 s at most.
     pub(in crate::cache) fn stands(&self, now: UnixTime) -> bool {
         let (Some(file), Some(entry)) = (self.file.get(), self.entry.get()) else {
             return true;
@@ -75,13 +75,13 @@ impl File {
             return true;
         }
         self.looked_s.store(now.0, Relaxed);
-        let Ok(look) = self.disk.folder.look_at(file, &entry.name) else {
+        let Ok(status) = self.disk.folder.status_of(file, &entry.name) else {
             return false;
         };
-        let is_same = || look.stamp == entry.stamp.load(Relaxed);
-        // While another head is written, nobody knows yet when that was.
+        let is_same = || status.stamp == entry.stamp.load(Relaxed);
+        // While a new head is written, the stamp is not known yet.
         let is_known = || is_same() || entry.changes().is_begun() || is_same();
-        look.has_name && look.bytes == self.start + entry.body_bytes && is_known()
+        status.has_name && status.bytes == self.start + entry.body_bytes && is_known()
     }
 
     /// Where the body begins.
@@ -104,7 +104,7 @@ impl File {
             .unwrap_or(false)
     }
 
-    /// Has these bytes read into the page cache. The answer says whether they are there; none: there is too much to do.
+    /// Has these bytes read into the page cache. The receiver gets `true` when they are there, and nothing if the pool is busy.
     pub(in crate::cache) fn fetch(
         self: &Arc<Self>,
         from: u64,
@@ -112,14 +112,14 @@ impl File {
     ) -> oneshot::Receiver<bool> {
         let (done, fetched) = oneshot::channel();
         let file = Arc::clone(self);
-        // Dropped, the sender says that nothing comes of it.
+        // If the pool refuses, the sender is dropped.
         let _ = self.disk.pool.read(move || {
             let _ = done.send(file.read_through(from, bytes));
         });
         fetched
     }
 
-    /// By a thread of the pool.
+    /// Called by a thread of the pool.
     fn read_through(&self, from: u64, bytes: u64) -> bool {
         let Some(file) = self.file.get() else {
             return false;
@@ -165,7 +165,7 @@ impl Drop for File {
         let is_quick = entry
             .is_some_and(|entry| entry.is_kept() && entry.body_bytes <= CLOSED_AT_ONCE_BYTES_MAX);
         if let Some(file) = self.file.take().filter(|_| !is_quick) {
-            // It frees the blocks of one that was removed, which takes its time.
+            // Closing a removed file frees its blocks, which takes time.
             self.disk.pool.chore(move || drop(file));
         }
     }

@@ -1,5 +1,5 @@
-//! The folder: every system call that touches the medium is here. They wait for it, so they belong to the pool's threads, but for
-//! those that are made [`AtOnce`](Patience::AtOnce).
+//! The folder, with all system calls that touch the medium. They wait for it, so only the pool's threads make them, except those
+//! that are made [`AtOnce`](Patience::AtOnce).
 use super::name::Name;
 use super::room::Room;
 use rustix::fs::{
@@ -14,22 +14,22 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Whose folder it is: whoever uses it holds a lock on this file.
+/// The process that uses the folder holds a lock on this file.
 const MARK: &str = "carrick-cache";
 
-/// Where files are until they are whole.
+/// The folder of files that are not whole yet.
 const UNFINISHED: &str = "unfinished";
 
-/// What is purged while the index is not whole.
+/// The list of purges that came before all files were indexed.
 pub(super) const PURGES: &str = "purges";
 
-/// `statfs(2)`'s number of file systems in memory.
+/// `statfs(2)`'s number of tmpfs.
 const TMPFS_MAGIC: i64 = 0x0102_1994;
 
 const FOLDER_MODE: Mode = Mode::RWXU;
 const FILE_MODE: Mode = Mode::RUSR.union(Mode::WUSR);
 
-/// A call that failed, on what, and why.
+/// A system call that failed, on what, and why.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{call} of {on}: {error}")]
 pub(super) struct Trouble {
@@ -41,22 +41,22 @@ pub(super) struct Trouble {
 /// Whether a call may wait for the medium.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Patience {
-    /// It may: the caller is one of the pool's threads.
+    /// It may: a thread of the pool calls.
     Waits,
-    /// It fails (`EAGAIN`) where it would have to: what it needs is not in the kernel's memory.
+    /// It fails with `EAGAIN` instead, if what it needs is not in the kernel's memory.
     AtOnce,
 }
 
-/// Odd, and so large that the times of two files make up for their inodes never: 2^64 by the golden ratio.
+/// Inode numbers are multiplied by this, so that a difference in time never cancels one in inodes: odd, 2^64 by the golden ratio.
 const INODE_STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// What a look at an open file shows.
+/// The state of an open file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Look {
-    /// How long it is.
+pub(super) struct FileStatus {
+    /// Its length.
     pub(super) bytes: u64,
-    /// Which file it is, and when it was changed last, in one number. The clock of file systems takes steps of some milliseconds: a file that
-    /// took the place of another within one has the same time, but not the same inode.
+    /// Inode and time of the last change in one number. The clock of file systems has steps of some milliseconds: a file that replaces
+    /// another within one step has the same time, but another inode.
     pub(super) stamp: u64,
     /// Whether it is still in a folder.
     pub(super) has_name: bool,
@@ -66,9 +66,9 @@ pub(super) struct Look {
 pub(super) struct Folder {
     path: PathBuf,
     root: OwnedFd,
-    /// How is read at once; `None`: that cannot be.
+    /// Flags for reading at once; `None`: the file system cannot.
     at_once: Option<ReadWriteFlags>,
-    /// The lock goes with it.
+    /// Closing it releases the lock.
     _mark: OwnedFd,
     first_serial: u64,
     #[cfg(test)]
@@ -76,10 +76,10 @@ pub(super) struct Folder {
 }
 
 impl Folder {
-    /// Takes the folder, and makes what is missing in it.
+    /// Takes the folder, and creates what is missing in it.
     ///
     /// # Errors
-    /// In words: it is none, cannot be written, or another process has it.
+    /// As text: it is not a folder, cannot be written, or another process has it.
     pub(super) fn open(path: &Path) -> Result<Self, String> {
         let shown = path.display();
         let failed = |call: &str, error: Errno| match error {
@@ -95,7 +95,7 @@ impl Folder {
         };
         match rustix::fs::mkdir(path, FOLDER_MODE) {
             Ok(()) | Err(Errno::EXIST) => {}
-            // It may be there nevertheless.
+            // The folder may exist nevertheless.
             Err(error) if !path.exists() => return Err(failed("mkdir", error)),
             Err(_) => {}
         }
@@ -138,22 +138,22 @@ impl Folder {
         })
     }
 
-    /// Where it is.
+    /// Its path.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The first number for files of this process.
+    /// The first serial number of this process.
     pub(super) fn first_serial(&self) -> u64 {
         self.first_serial
     }
 
-    /// Whether the file system tells what is in memory from what is not, so that calls can be made [`AtOnce`](Patience::AtOnce).
+    /// Whether calls can be made [`AtOnce`](Patience::AtOnce): the file system must know what is in memory.
     pub(super) fn answers_at_once(&self) -> bool {
         self.at_once.is_some()
     }
 
-    /// Begins a file that nobody finds yet.
+    /// Creates a file that is not found yet.
     pub(super) fn create(&self, serial: u64) -> Result<OwnedFd, Trouble> {
         let name = unfinished(serial);
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
@@ -162,7 +162,7 @@ impl Folder {
         })
     }
 
-    /// Gives a file its name: from now on it is found.
+    /// Gives a file its name: the next start finds it.
     pub(super) fn publish(&self, name: &Name) -> Result<(), Trouble> {
         let (from, to) = (unfinished(name.serial), name.to_string());
         self.call("rename", &to, || {
@@ -173,7 +173,7 @@ impl Folder {
     /// Removes a file that was never given a name.
     pub(super) fn discard(&self, serial: u64) {
         let name = unfinished(serial);
-        // What stays is removed by the next start.
+        // If that fails, the next start removes it.
         let _ = self.call("unlink", &name, || {
             unlinkat(&self.root, &*name, AtFlags::empty())
         });
@@ -183,7 +183,7 @@ impl Folder {
     pub(super) fn open_to_read(&self, name: &Name, patience: Patience) -> Result<OwnedFd, Trouble> {
         let name = name.to_string();
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        // To note when it was read could wait, and nobody asks for it.
+        // Updating the time of access could wait.
         let quiet_flags = flags | OFlags::NOATIME;
         if patience == Patience::AtOnce {
             let cached = ResolveFlags::CACHED;
@@ -209,12 +209,12 @@ impl Folder {
         })
     }
 
-    /// Removes a file; one that is not there is as good as removed.
+    /// Removes a file, if it exists.
     pub(super) fn remove(&self, name: &Name) -> Result<(), Trouble> {
         self.remove_text(&name.to_string())
     }
 
-    /// The same for a file that is none of an object.
+    /// Removes another file, if it exists.
     pub(super) fn remove_text(&self, name: &str) -> Result<(), Trouble> {
         let removed = self.call("unlink", &name, || {
             unlinkat(&self.root, name, AtFlags::empty())
@@ -225,12 +225,12 @@ impl Folder {
         }
     }
 
-    /// Makes sure that what was written to a file stays so after a loss of power.
+    /// Makes sure that what was written to a file survives a loss of power.
     pub(super) fn sync_file(&self, file: &OwnedFd, on: &dyn fmt::Display) -> Result<(), Trouble> {
         self.call("fdatasync", on, || fdatasync(file))
     }
 
-    /// Makes sure that what was removed and renamed in the folder with this number stays so after a loss of power.
+    /// Makes sure that what was removed and renamed in the folder with this number survives a loss of power.
     pub(super) fn sync(&self, number: u8) -> Result<(), Trouble> {
         let name = format!("{number:02x}");
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -240,7 +240,7 @@ impl Folder {
         self.call("fsync", &name, || fsync(&folder))
     }
 
-    /// Reserves room, so that the disk is not full in the midst of a body. Where the file system cannot, nothing is done.
+    /// Reserves room, so that the disk does not become full in the middle of a body. Does nothing if the file system cannot.
     pub(super) fn reserve(
         &self,
         file: &OwnedFd,
@@ -257,7 +257,7 @@ impl Folder {
         }
     }
 
-    /// Makes a file as long as it is with an empty body.
+    /// Sets the length of a file, which has no body.
     pub(super) fn set_length(
         &self,
         file: &OwnedFd,
@@ -291,7 +291,7 @@ impl Folder {
         Ok(())
     }
 
-    /// Reads at `at` until `buffer` is full or the file ends; how much it was.
+    /// Reads at `at` until `buffer` is full or the file ends; returns how many bytes.
     pub(super) fn read_at(
         &self,
         file: impl AsFd,
@@ -313,8 +313,8 @@ impl Folder {
         Ok(filled)
     }
 
-    /// Reads the first bytes of a file into `head`, and those behind them into `body`; how much it was. At once, it is less than
-    /// there is if the rest is not in memory.
+    /// Reads the first bytes of a file into `head`, and the next into `body`; returns how many. At once, these can be fewer than there
+    /// are, if the rest is not in memory.
     pub(super) fn read_first(
         &self,
         file: &OwnedFd,
@@ -333,11 +333,15 @@ impl Folder {
         Ok(of_head + of_body)
     }
 
-    /// How an open file is. It does not wait on a file system that [answers at once](Self::answers_at_once).
-    pub(super) fn look_at(&self, file: impl AsFd, on: &dyn fmt::Display) -> Result<Look, Trouble> {
+    /// The state of an open file. Does not wait on a file system that [answers at once](Self::answers_at_once).
+    pub(super) fn status_of(
+        &self,
+        file: impl AsFd,
+        on: &dyn fmt::Display,
+    ) -> Result<FileStatus, Trouble> {
         let status = self.call("fstat", on, || fstat(&file))?;
         let seconds = u64::try_from(status.st_mtime).unwrap_or(0);
-        Ok(Look {
+        Ok(FileStatus {
             bytes: u64::try_from(status.st_size).unwrap_or(0),
             stamp: seconds
                 .wrapping_mul(1_000_000_000)
@@ -347,13 +351,13 @@ impl Folder {
         })
     }
 
-    /// How much room the file system has.
+    /// The room of the file system.
     pub(super) fn room(&self) -> Result<Room, Trouble> {
         let status = self.call("fstatvfs", &".", || fstatvfs(&self.root))?;
         Ok(Room::of(&status))
     }
 
-    /// The names in the folder with this number, and in the one above (`None`), but for those that belong there.
+    /// The names in the folder with this number, or (`None`) the foreign ones in the folder above.
     pub(super) fn list(&self, number: Option<u8>) -> Result<Vec<String>, Trouble> {
         let name = number.map_or_else(|| ".".to_owned(), |number| format!("{number:02x}"));
         let names = self.names_in(&name)?;
@@ -366,7 +370,7 @@ impl Folder {
         Ok(names.into_iter().filter(|name| !is_ours(name)).collect())
     }
 
-    /// Removes what earlier processes have begun and not finished; how many files it was.
+    /// Removes files that earlier processes did not finish; returns how many.
     pub(super) fn remove_unfinished(&self) -> Result<u64, Trouble> {
         let mut removed = 0;
         for name in self.names_in(UNFINISHED)? {
@@ -379,14 +383,14 @@ impl Folder {
         Ok(removed)
     }
 
-    /// Adds a line to the list of purges, and has it on the medium when this returns.
+    /// Adds a line to the list of purges. It is on the medium when this returns.
     pub(super) fn note_purge(&self, line: &[u8]) -> Result<(), Trouble> {
         let flags =
             OFlags::WRONLY | OFlags::CREATE | OFlags::APPEND | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let file = self.call("open", &PURGES, || {
             openat(&self.root, PURGES, flags, FILE_MODE)
         })?;
-        let at = self.look_at(&file, &PURGES)?.bytes;
+        let at = self.status_of(&file, &PURGES)?.bytes;
         self.write_at(&file, &PURGES, line, at)?;
         self.call("fsync", &PURGES, || fsync(&file))?;
         self.call("fsync", &".", || fsync(&self.root))
@@ -401,7 +405,7 @@ impl Folder {
             Err(trouble) if trouble.error == Errno::NOENT => return Ok(Vec::new()),
             other => other?,
         };
-        let bytes = self.look_at(&file, &PURGES)?.bytes;
+        let bytes = self.status_of(&file, &PURGES)?.bytes;
         let mut text = vec![0; usize::try_from(bytes).unwrap_or(0)];
         let read = self.read_at(&file, &PURGES, &mut text, 0)?;
         text.truncate(read);
@@ -459,8 +463,8 @@ fn unfinished(serial: u64) -> String {
     format!("{UNFINISHED}/{serial:016x}")
 }
 
-/// How files can be read without waiting; `None`: not at all. `openat2(2)` has to be there (Linux 5.12, and no filter of system calls),
-/// and the file system one that tells what it would have to wait for: those of networks do not. One in memory (tmpfs) never waits.
+/// Flags for reading without waiting; `None`: that is impossible. It requires `openat2(2)` (Linux 5.12, and no filter of system calls),
+/// and a file system that knows when it would wait: network file systems do not. tmpfs never waits.
 fn at_once(root: &OwnedFd, mark: &OwnedFd) -> Option<ReadWriteFlags> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC;
     let cached = ResolveFlags::CACHED;
@@ -479,8 +483,8 @@ fn at_once(root: &OwnedFd, mark: &OwnedFd) -> Option<ReadWriteFlags> {
     }
 }
 
-/// Counts starts: the number of this one is larger than that of each before, also if the clock was set back. Where the file was
-/// lost, the clock helps.
+/// Counts starts: this one's number is larger than all before, even if the clock was set back. If the file was lost, the number comes
+/// from the clock.
 fn next_start(mark: &OwnedFd) -> Result<u64, Errno> {
     let mut text = [0; 32];
     let read = retry_on_intr(|| pread(mark, &mut text, 0))?;

@@ -1,12 +1,12 @@
-//! What a file of the disk store has: two places for a head, then the body.
+//! The format of files: two slots for heads, then the body.
 //!
 //! ```text
-//! 0                head, even revisions      each place is as long as the file's name says (512 bytes to 1 MB)
-//! place            head, odd revisions
-//! 2 * place        body, to the end of the file
+//! 0                head, even revisions      the file's name says how long a slot is (512 bytes to 1 MB)
+//! slot             head, odd revisions
+//! 2 * slot         body, to the end of the file
 //! ```
 //!
-//! A head is written over the older of the two, so that one that was torn leaves the other. Numbers are little-endian.
+//! A new head overwrites the older one: if that is interrupted, the other remains. Numbers are little-endian.
 use carrick_logic::cache::{LifetimeFrom, Meta, UnixTime, Validator, Variant};
 use std::fmt;
 use std::hash::Hasher;
@@ -16,40 +16,49 @@ use twox_hash::XxHash3_64;
 /// The first bytes of a head; the last one is the version.
 const MAGIC: [u8; 8] = *b"carrick\x01";
 
-/// The smallest place of a head, in bytes.
-const PLACE_BYTES_MIN: u64 = 512;
+/// A page of the file system.
+const PAGE_BYTES: u64 = 4096;
 
-/// The largest class: places of 1 MB.
+/// The smallest slot, in bytes.
+const SLOT_BYTES_MIN: u64 = 512;
+
+/// The largest class: slots of 1 MB.
 pub(super) const CLASS_MAX: u8 = 11;
 
-/// Bytes of a head that do not depend on its texts, with the checksum at its end.
+/// Bytes of a head without its texts, including the checksum at its end.
 const FIXED_BYTES: usize = 8 + 8 + 8 + 8 + ORIGIN_BYTES + 4 * 4 + META_BYTES + SUM_BYTES;
 
-/// An address of IPv6, or of IPv4 as one (RFC 4291 section 2.5.5.2); zeros: none is known.
+/// An IPv6 address, or an IPv4-mapped one (RFC 4291 section 2.5.5.2); zeros: none.
 const ORIGIN_BYTES: usize = 16;
 
 const META_BYTES: usize = 2 + 5 + 8 + 4 + 4 + 8 + 9 + 4 + 4;
 
 const SUM_BYTES: usize = 8;
 
-/// How long a place for heads is.
-pub(super) fn place_bytes(class: u8) -> u64 {
-    PLACE_BYTES_MIN << class.min(CLASS_MAX)
+/// The length of a slot.
+pub(super) fn slot_bytes(class: u8) -> u64 {
+    SLOT_BYTES_MIN << class.min(CLASS_MAX)
 }
 
 /// Where the body begins.
 pub(super) fn body_start(class: u8) -> u64 {
-    2 * place_bytes(class)
+    2 * slot_bytes(class)
 }
 
-/// The class of places that have room for a head of so many bytes, and for some more; `None` if there is none.
+/// Bytes that a file takes on the disk, in whole pages.
+pub(super) fn file_bytes(class: u8, body_bytes: u64) -> u64 {
+    let bytes = body_start(class).saturating_add(body_bytes);
+    bytes.div_ceil(PAGE_BYTES).saturating_mul(PAGE_BYTES)
+}
+
+/// The class whose slots have room for a head of this length, and some more; `None`: it is too long.
 pub(super) fn class_for(head_bytes: usize) -> Option<u8> {
     let wanted = head_bytes as u64 + head_bytes as u64 / 8;
-    (0..=CLASS_MAX).find(|&class| place_bytes(class) >= wanted)
+    (0..=CLASS_MAX).find(|&class| slot_bytes(class) >= wanted)
 }
 
-/// A checksum of bytes that come in pieces: XXH3, 64 bits. It is to find what media and crashes do, not what people do: who
-/// can write to the folder can write what he likes.
+/// A checksum of bytes that come in pieces: XXH3, 64 bits. It finds damage by media and crashes. It is no protection against programs
+/// that can write to the folder.
 #[derive(Clone, Default)]
 pub(super) struct Sum(XxHash3_64);
 
@@ -73,14 +82,14 @@ impl Sum {
     }
 }
 
-/// What a file says of its object.
+/// The head of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Head {
-    /// Counts up with each head that is written for the same body.
+    /// Counts the heads that were written for this body.
     pub(super) revision: u64,
     pub(super) body_bytes: u64,
     pub(super) body_sum: u64,
-    /// The address that it came from, if rules for addresses are about it.
+    /// The address of the server that sent it, if a rule about addresses applies to it.
     pub(super) origin: Option<IpAddr>,
     pub(super) meta: Meta,
     pub(super) key: Box<[u8]>,
@@ -90,13 +99,13 @@ pub(super) struct Head {
 }
 
 impl Head {
-    /// How long it is when it is written.
+    /// How long it is in a file.
     pub(super) fn bytes_of(key: &[u8], variant: &Variant, fields: &[u8]) -> usize {
         let (names, values) = variant.parts();
         FIXED_BYTES + key.len() + names.len() + values.len() + fields.len()
     }
 
-    /// Writes it. Parts (206) have no place here.
+    /// Encodes it. Parts (206) are not written to files.
     pub(super) fn encode(&self) -> Vec<u8> {
         let (names, values) = self.variant.parts();
         let texts = [&self.key, names, values, &self.fields];
@@ -112,7 +121,7 @@ impl Head {
             Some(IpAddr::V6(address)) => address.octets(),
         });
         for text in texts {
-            // Longer ones fit into no place, and are refused before.
+            // Longer texts do not fit into any slot, and were refused before.
             let bytes = u32::try_from(text.len()).unwrap_or(u32::MAX);
             out.extend_from_slice(&bytes.to_le_bytes());
         }
@@ -125,7 +134,7 @@ impl Head {
         out
     }
 
-    /// Reads one at the beginning of `bytes`; `None` if there is none that is whole.
+    /// Decodes the head at the beginning of `bytes`; `None`: there is none, or it is damaged.
     pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
         let mut rest = bytes.strip_prefix(&MAGIC)?;
         let [revision, body_bytes, body_sum] = take_numbers(&mut rest)?;
@@ -161,13 +170,13 @@ impl Head {
         })
     }
 
-    /// The newer of the heads in the two places of `class`, as far as `bytes` has them.
+    /// The newer of the heads in the two slots of `class`, as far as `bytes` has them.
     pub(super) fn newest(bytes: &[u8], class: u8) -> Option<Self> {
-        let place = usize::try_from(place_bytes(class)).ok()?;
-        let first = Self::decode(bytes.get(..place).unwrap_or(bytes));
+        let slot = usize::try_from(slot_bytes(class)).ok()?;
+        let first = Self::decode(bytes.get(..slot).unwrap_or(bytes));
         let second = bytes
-            .get(place..)
-            .and_then(|rest| Self::decode(rest.get(..place).unwrap_or(rest)));
+            .get(slot..)
+            .and_then(|rest| Self::decode(rest.get(..slot).unwrap_or(rest)));
         match (first, second) {
             (Some(first), Some(second)) if second.revision > first.revision => Some(second),
             (Some(first), _) => Some(first),
@@ -175,9 +184,9 @@ impl Head {
         }
     }
 
-    /// In which place of the file a head of this revision is.
-    pub(super) fn place(revision: u64, class: u8) -> u64 {
-        (revision % 2) * place_bytes(class)
+    /// The offset of a head of this revision.
+    pub(super) fn offset(revision: u64, class: u8) -> u64 {
+        (revision % 2) * slot_bytes(class)
     }
 }
 

@@ -1,4 +1,4 @@
-//! What goes wrong on the disk: it is counted, told now and then, and writing rests for a while.
+//! Failures of the disk: they are counted and logged, and pause writing.
 use super::folder::Trouble;
 use super::room::{Room, Size};
 use rustix::io::Errno;
@@ -7,14 +7,14 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long nothing is written after a failure; twice as long after each further one, up to the most.
+/// How long writing pauses after a failure. The pause doubles with each further one, up to the maximum.
 const REST_MIN: Duration = Duration::from_secs(5);
 const REST_MAX: Duration = Duration::from_secs(300);
 
-/// Between two messages of a kind.
+/// The time between two messages of a kind.
 const QUIET: Duration = Duration::from_secs(30);
 
-/// What failed.
+/// What the disk was doing when a call failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Doing {
     Reading,
@@ -25,15 +25,15 @@ pub(super) enum Doing {
 /// Kinds of messages: the three above, and damaged files.
 const KINDS: usize = 4;
 
-/// How the disk is.
+/// The state of the disk.
 #[derive(Debug)]
 pub(super) struct Health {
     path: PathBuf,
     began: Instant,
-    /// Milliseconds since then until which nothing is written.
+    /// Until when writing pauses, in milliseconds since `began`.
     rests_until_ms: AtomicU64,
     failures_in_a_row: AtomicU64,
-    /// When the room on the file system was looked at last, likewise.
+    /// When the room was read last, in milliseconds since `began`.
     looked_ms: AtomicU64,
     pub(super) read_errors: AtomicU64,
     pub(super) write_errors: AtomicU64,
@@ -43,11 +43,11 @@ pub(super) struct Health {
 
 #[derive(Debug, Default)]
 struct Told {
-    /// When the last message of each kind was, and how many were left out since then.
+    /// When the last message of each kind was logged, and how many were left out since then.
     last: [Option<(Instant, u64)>; KINDS],
-    /// What is wrong with writing.
+    /// Why nothing can be written.
     fault: Option<String>,
-    /// That is that there is no room for so much.
+    /// Set if the reason is that there is no room for so many bytes.
     missed_bytes: Option<u64>,
 }
 
@@ -66,13 +66,13 @@ impl Health {
         }
     }
 
-    /// Whether nothing is to be written for the time being.
+    /// Whether writing is paused.
     pub(super) fn is_resting(&self) -> bool {
         let until = self.rests_until_ms.load(Relaxed);
         until > 0 && self.passed_ms() < until
     }
 
-    /// Something was written.
+    /// Notes that a file was written.
     pub(super) fn note_written(&self) {
         if self.failures_in_a_row.swap(0, Relaxed) > 0 {
             self.rests_until_ms.store(0, Relaxed);
@@ -83,29 +83,29 @@ impl Health {
         }
     }
 
-    /// What is wrong with writing at present.
+    /// Why nothing can be written at present, if that is so.
     pub(super) fn fault(&self) -> Option<String> {
         self.told().fault.clone()
     }
 
-    /// Whether it is time to look how much room there is: once a second.
+    /// Whether it is time to read the room: once a second.
     pub(super) fn is_time_to_look(&self) -> bool {
         let now = self.passed_ms();
         let is_due = |last: u64| (now >= last + 1000).then_some(now);
         self.looked_ms.try_update(Relaxed, Relaxed, is_due).is_ok()
     }
 
-    /// The file system has room for so many bytes.
+    /// Notes that the file system has room for so many bytes.
     pub(super) fn note_room(&self, bytes_max: u64) {
         let mut told = self.told();
-        // Not at once, so that it does not go back and forth.
+        // Twice as much, so that the state does not flap.
         let is_enough = |missed: u64| bytes_max >= missed.saturating_mul(2);
         if told.missed_bytes.is_some_and(is_enough) {
             (told.missed_bytes, told.fault) = (None, None);
         }
     }
 
-    /// The file system has no room for an object of so many bytes, and nothing is left that could leave for it.
+    /// Notes that the file system has no room for an object of so many bytes, even if everything were evicted.
     pub(super) fn note_full(&self, body_bytes: u64, room: Room) {
         let what = format!(
             "the file system is full: of {} are {} free, of which {} stay free",
@@ -130,7 +130,7 @@ impl Health {
         });
     }
 
-    /// A call failed.
+    /// Notes that a call failed.
     pub(super) fn note(&self, doing: Doing, trouble: &Trouble) {
         let what = match doing {
             Doing::Reading => {
@@ -159,12 +159,12 @@ impl Health {
         });
     }
 
-    /// A file is not what it should be, and is removed.
+    /// Notes that a file is damaged, and removed.
     pub(super) fn note_damage(&self, file: &dyn std::fmt::Display, what: &str) {
         self.damaged.fetch_add(1, Relaxed);
         self.tell(KINDS - 1, || {
             format!(
-                "{}/{file} of the cache {what}: it is removed, and asked for anew; the medium may be failing, or somebody else writes there",
+                "{}/{file} of the cache {what}: it is removed, and requested again; the medium may be failing, or another program writes there",
                 self.path.display()
             )
         });
@@ -213,11 +213,11 @@ fn advice(error: Errno) -> &'static str {
     match error {
         Errno::NOSPC => "make room on the file system, or `size` smaller",
         Errno::DQUOT => "raise the quota of carrick's user, or make `size` smaller",
-        Errno::IO => "look into the kernel's log whether the medium fails",
-        Errno::ROFS => "it was mounted read-only; look into the kernel's log why",
+        Errno::IO => "see the kernel's log: the medium may be failing",
+        Errno::ROFS => "the file system is mounted read-only; see the kernel's log",
         Errno::ACCESS | Errno::PERM => "give the folder and what is in it to carrick's user",
         Errno::MFILE | Errno::NFILE => "raise the limit of open files (`LimitNOFILE=`)",
-        Errno::NOENT => "somebody else removes files there",
-        _ => "carrick goes on with what is in memory",
+        Errno::NOENT => "another program removes files there",
+        _ => "carrick continues with what is in memory",
     }
 }

@@ -1,54 +1,55 @@
-//! Reading what earlier processes have left, in the background: requests are served meanwhile, and what is not in the index yet is
+//! Indexing the files of earlier processes, in the background: requests are served meanwhile, and files that are not indexed yet are
 //! not found.
-use super::entry::{Described, Entry, Stage};
+use super::entry::{Entry, Response, Stage};
 use super::folder::{Folder, PURGES, Trouble};
 use super::format::{Head, body_start};
 use super::health::Doing;
 use super::name::Name;
-use super::purge::Pattern;
 use super::write::may_be_of_use;
 use super::{Disk, now};
-use crate::cache::memory::{Item, Key, Purge};
+use crate::cache::index::Item;
+use crate::cache::key::Key;
+use crate::cache::purge::{Pattern, Purge};
 use std::collections::HashSet;
 use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-/// Purges that are remembered while the index is made. With more, all that is not in it yet is removed.
+/// Purges that are remembered while files are indexed. With more, all files that are not indexed yet are removed.
 const BANS_MAX: usize = 10_000;
 
-/// The same for keys that were stored anew.
+/// Keys that are remembered because they were stored anew. With more, the same happens.
 const TOUCHED_MAX: usize = 1_000_000;
 
-/// Foreign files that are named in the log.
+/// Foreign files that the log names.
 const NAMED_MAX: usize = 3;
 
-/// What has to be heeded for files that are not in the index yet.
+/// What happens to files that are not indexed yet.
 #[derive(Debug)]
 pub(super) struct Indexing {
     bans: Vec<Ban>,
-    /// Hashes of keys of which there is something newer, or was.
+    /// Hashes of keys that were stored or removed since the start.
     touched: HashSet<u64>,
 }
 
-/// A purge.
+/// A purge of files that are not indexed yet.
 #[derive(Debug)]
 struct Ban {
     which: Pattern,
     how: Purge,
-    /// It is about files with smaller numbers.
+    /// It is about files with smaller serial numbers.
     before: u64,
 }
 
 impl Indexing {
-    /// With the purges that an earlier process did not bring to an end.
+    /// Begins with purges that an earlier process did not complete.
     pub(super) fn begin(purges: &[u8], first_serial: u64) -> Self {
         let mut indexing = Self {
             bans: Vec::new(),
             touched: HashSet::new(),
         };
-        // One that was torn was never answered for.
+        // An incomplete line was never confirmed to the purger.
         for line in purges.split_inclusive(|byte| *byte == b'\n') {
             if let Some(ban) = Ban::parse(line) {
                 indexing.add(ban, first_serial);
@@ -57,7 +58,7 @@ impl Indexing {
         indexing
     }
 
-    /// Remembers a purge; the line by which another process does.
+    /// Remembers a purge; returns the line that tells the next process.
     pub(super) fn ban(&mut self, which: Pattern, how: Purge, serial: u64) -> Vec<u8> {
         let ban = Ban {
             which,
@@ -69,7 +70,7 @@ impl Indexing {
         line
     }
 
-    /// Something was stored anew, or removed, under a key with this hash.
+    /// Notes that an object was stored or removed under a key with this hash.
     pub(super) fn touch(&mut self, hash: u64) {
         if self.touched.len() < TOUCHED_MAX {
             self.touched.insert(hash);
@@ -95,16 +96,14 @@ impl Indexing {
         });
     }
 
-    /// What becomes of a file: nothing, or how it was purged.
+    /// How a file was purged, if it was.
     fn verdict(&self, entry: &Entry) -> Option<Purge> {
         if self.touched.contains(&entry.key().hash()) {
             return Some(Purge::Remove);
         }
         let mut verdict = None;
         for ban in &self.bans {
-            if entry.name.serial < ban.before
-                && ban.which.has(entry.key().bytes(), |tag| entry.has_tag(tag))
-            {
+            if entry.name.serial < ban.before && entry.matches(&ban.which) {
                 if ban.how == Purge::Remove {
                     return Some(Purge::Remove);
                 }
@@ -116,9 +115,9 @@ impl Indexing {
 }
 
 impl Ban {
-    /// `letter how number text .`, the text in hexadecimal digits. It begins with a line end, as the line before may have been torn.
+    /// `letter how number text .`, the text in hexadecimal digits. It begins with a line end, as the line before may be incomplete.
     fn line(&self) -> Vec<u8> {
-        let (letter, text) = self.which.parts();
+        let (letter, text) = letter_and_text(&self.which);
         let how = match self.how {
             Purge::Remove => 'r',
             Purge::Outdate => 'o',
@@ -142,29 +141,52 @@ impl Ban {
         };
         let before = u64::from_str_radix(words.next()?, 16).ok()?;
         let digits = words.next()?;
-        // A line that was torn has no end.
+        // An incomplete line has no end.
         words.next().filter(|end| *end == ".")?;
         let text: Option<Vec<u8>> = (0..digits.len() / 2)
             .map(|place| u8::from_str_radix(digits.get(2 * place..2 * place + 2)?, 16).ok())
             .collect();
         Some(Self {
-            which: Pattern::of_parts(letter, &text?)?,
+            which: pattern(letter, &text?)?,
             how,
             before,
         })
     }
 }
 
-/// What the walk through the folders has met.
+/// A pattern's letter in the list of purges, and its text.
+fn letter_and_text(which: &Pattern) -> (u8, &[u8]) {
+    match which {
+        Pattern::Key(text) => (b'k', text),
+        Pattern::Url(text) => (b'u', text),
+        Pattern::UrlPrefix(text) => (b'U', text),
+        Pattern::Tag(text) => (b't', text),
+        Pattern::All => (b'a', b""),
+    }
+}
+
+/// The reverse; `None`: there is no such pattern.
+fn pattern(letter: u8, text: &[u8]) -> Option<Pattern> {
+    Some(match letter {
+        b'k' => Pattern::Key(text.into()),
+        b'u' => Pattern::Url(text.into()),
+        b'U' => Pattern::UrlPrefix(text.into()),
+        b't' => Pattern::Tag(text.into()),
+        b'a' => Pattern::All,
+        _ => return None,
+    })
+}
+
+/// What the walk through the folders has found.
 #[derive(Default)]
 struct Walk {
     foreign: Vec<String>,
-    /// Not all that is there was seen.
+    /// Some files could not be read or removed.
     has_gaps: bool,
 }
 
 impl Disk {
-    /// Reads the head of each file that is there, by a thread of its own.
+    /// Reads the heads of all files. Called by a thread of its own.
     pub(super) fn index_all(self: &Arc<Self>) {
         let begun = Instant::now();
         let mut walk = Walk::default();
@@ -182,7 +204,7 @@ impl Disk {
         }
         self.look_for_room();
         self.tell_of_walk(&walk, begun);
-        // What could not be seen may be seen by the next process.
+        // The next process may be able to read what this one could not.
         if !walk.has_gaps
             && let Err(trouble) = self.folder.remove_text(PURGES)
         {
@@ -208,7 +230,7 @@ impl Disk {
                 }
                 continue;
             };
-            // This process's own are in the index.
+            // This process's files are indexed.
             if name.serial >= self.folder.first_serial() {
                 continue;
             }
@@ -230,7 +252,7 @@ impl Disk {
         }
     }
 
-    /// Whether the file is to stay.
+    /// Indexes a file; `false`: it must be removed.
     fn index_file(self: &Arc<Self>, name: Name) -> Result<bool, Trouble> {
         let Some(head) = read_head(&self.folder, &name)? else {
             return Ok(false);
@@ -238,30 +260,30 @@ impl Disk {
         if !may_be_of_use(&head.meta, now()) {
             return Ok(false);
         }
-        let described = Described {
+        let response = Response {
             key: Key::of(&self.seed, &head.key),
             variant: &head.variant,
+            meta: &head.meta,
             fields: &head.fields,
-            date: head.meta.date,
+            origin: head.origin,
             body_bytes: head.body_bytes,
         };
-        let entry = Arc::new(Entry::new(&described, name, Stage::There));
+        let entry = Arc::new(Entry::new(&response, name, Stage::There));
         if entry.body_bytes > self.ledger.object_bytes_max() || !self.take(entry.charged_bytes()) {
             return Ok(false);
         }
-        // A purge looks through the index after it has told of itself here: it is seen here, or the entry is seen there.
+        // A purge adds itself here before it looks through the index: either it is seen here, or it finds the entry.
         let indexing = self.indexing();
         let verdict = indexing
             .as_ref()
             .and_then(|indexing| indexing.verdict(&entry));
         if verdict == Some(Purge::Remove) || !self.put_if_newest(&entry) {
-            self.ledger.give_back(entry.charged_bytes());
-            self.ledger.give_back_object();
+            self.give_back(entry.charged_bytes());
             return Ok(false);
         }
         drop(indexing);
         if verdict == Some(Purge::Outdate) {
-            // Here and now: the list of purges goes when the index is made.
+            // At once, as the list of purges is removed when all files are indexed.
             self.outdate_here(&entry);
         }
         Ok(true)
@@ -309,10 +331,10 @@ impl Disk {
     }
 }
 
-/// The head of a file that is whole as far as that can be seen without its body; `None` if it is not.
+/// The head of a file; `None`: the file is not whole, as far as the head and the length tell.
 fn read_head(folder: &Folder, name: &Name) -> Result<Option<Head>, Trouble> {
     let file = match folder.open_file(name) {
-        // It was removed in this moment.
+        // It was just removed.
         Err(trouble) if trouble.error == rustix::io::Errno::NOENT => return Ok(None),
         other => other?,
     };
@@ -322,7 +344,7 @@ fn read_head(folder: &Folder, name: &Name) -> Result<Option<Head>, Trouble> {
     let Some(head) = Head::newest(bytes.get(..read).unwrap_or_default(), name.class) else {
         return Ok(None);
     };
-    let file_bytes = folder.look_at(&file, name)?.bytes;
+    let file_bytes = folder.status_of(&file, name)?.bytes;
     let is_whole = start.checked_add(head.body_bytes) == Some(file_bytes) && name.is_of(&head.key);
     Ok(is_whole.then_some(head))
 }

@@ -1,4 +1,4 @@
-//! Bringing an object into memory: its head, and its body if that is short; a long one stays in its file.
+//! Loading an object into memory: its head, and its body if that is short. A long body stays in its file.
 use super::Disk;
 use super::entry::{Entry, Stage};
 use super::file::File;
@@ -8,7 +8,7 @@ use super::health::Doing;
 use super::resident::is_resident;
 use super::write::PIECE_BYTES;
 use crate::cache::flights::{Flight, Lead};
-use crate::cache::memory::Item;
+use crate::cache::index::Item;
 use carrick_logic::cache::Meta;
 use rustix::io::Errno;
 use std::net::IpAddr;
@@ -17,35 +17,35 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use tokio::sync::oneshot;
 
-/// Bodies up to so many bytes come into memory. To read a longer one again and again costs more than to send it from its file.
+/// Bodies up to this length are read into memory. Reading longer ones costs more than sending them from their files.
 pub(super) const SHORT_BYTES_MAX: u64 = 16 << 10;
 
-/// What was read.
+/// A loaded object.
 #[derive(Debug)]
 pub(in crate::cache) struct Loaded {
     pub(in crate::cache) meta: Meta,
-    /// The address that it came from, if rules for addresses are about it.
+    /// The address of the server that sent it, if a rule about addresses applies to it.
     pub(in crate::cache) origin: Option<IpAddr>,
     /// The field lines.
     pub(in crate::cache) fields: Box<[u8]>,
     pub(in crate::cache) body: LoadedBody,
-    /// [`Entry::version`] before it was read.
+    /// [`Entry::version`] before the file was read.
     pub(in crate::cache) version: u64,
 }
 
-/// Where its body is.
+/// Where the body of a loaded object is.
 #[derive(Debug)]
 pub(in crate::cache) enum LoadedBody {
     Heap(Box<[u8]>),
     File(File, u64),
 }
 
-/// Why nothing was.
+/// Why an object was not loaded.
 #[derive(Debug)]
-enum Lost {
-    /// It was taken out meanwhile.
+enum NotLoaded {
+    /// It was removed meanwhile.
     Gone,
-    /// What is needed is not in the kernel's memory, or not known to be right.
+    /// The bytes are not in the page cache, or were not checked yet.
     Waits,
     /// A call failed.
     Trouble(Trouble),
@@ -53,16 +53,16 @@ enum Lost {
     Damaged(&'static str),
 }
 
-impl From<Trouble> for Lost {
+impl From<Trouble> for NotLoaded {
     fn from(trouble: Trouble) -> Self {
         Self::Trouble(trouble)
     }
 }
 
 impl Disk {
-    /// Reads the object and checks it, at once if all that is needed is in the page cache, else in a thread of the pool; `None`: it is
-    /// not there any more, or somebody else has just loaded something under the same key, which is in memory then. Others wait until
-    /// the lead is dropped.
+    /// Reads an object and checks it, at once if it is in the page cache, else in a thread of the pool. `None`: it was removed, or
+    /// another request has just loaded an object under the same key, which is in memory then. Other requests wait until the lead is
+    /// dropped.
     pub(in crate::cache) async fn load(
         self: &Arc<Self>,
         entry: &Arc<Entry>,
@@ -74,7 +74,7 @@ impl Disk {
                 return None;
             }
         };
-        // Whatever is wrong is looked into by the pool.
+        // On any failure, the pool tries again.
         if self.folder.answers_at_once()
             && let Ok(loaded) = self.try_read(entry, Patience::AtOnce)
         {
@@ -84,7 +84,7 @@ impl Disk {
         }
         let (done, loaded) = oneshot::channel();
         let (disk, job_entry) = (Arc::clone(self), Arc::clone(entry));
-        // If it is refused, the sender is dropped.
+        // If the pool refuses, the sender is dropped.
         let _ = self.pool.read(move || {
             let _ = done.send(disk.read(&job_entry));
         });
@@ -93,24 +93,24 @@ impl Disk {
         Some((loaded, lead))
     }
 
-    /// Something that was loaded is in memory.
+    /// Counts a loaded object that was put into memory.
     pub(in crate::cache) fn count_load(&self) {
         self.counters.loads.fetch_add(1, Relaxed);
     }
 
-    /// By a thread of the pool.
+    /// Called by a thread of the pool.
     fn read(self: &Arc<Self>, entry: &Arc<Entry>) -> Option<Loaded> {
         match self.try_read(entry, Patience::Waits) {
             Ok(loaded) => Some(loaded),
-            Err(Lost::Gone | Lost::Waits) => None,
-            Err(Lost::Damaged(what)) => {
+            Err(NotLoaded::Gone | NotLoaded::Waits) => None,
+            Err(NotLoaded::Damaged(what)) => {
                 self.health.note_damage(&entry.name, what);
                 self.remove(entry);
                 None
             }
-            Err(Lost::Trouble(trouble)) => {
+            Err(NotLoaded::Trouble(trouble)) => {
                 match trouble.error {
-                    // For want of descriptors or memory: it may be there the next time.
+                    // Descriptors or memory are short: the file may be readable later.
                     Errno::MFILE | Errno::NFILE | Errno::NOMEM => {}
                     _ => drop(self.remove(entry)),
                 }
@@ -125,14 +125,18 @@ impl Disk {
         }
     }
 
-    fn try_read(self: &Arc<Self>, entry: &Arc<Entry>, patience: Patience) -> Result<Loaded, Lost> {
+    fn try_read(
+        self: &Arc<Self>,
+        entry: &Arc<Entry>,
+        patience: Patience,
+    ) -> Result<Loaded, NotLoaded> {
         if entry.stage() != Stage::There {
-            return Err(Lost::Gone);
+            return Err(NotLoaded::Gone);
         }
         let is_short = entry.body_bytes <= SHORT_BYTES_MAX;
         let may_wait = patience == Patience::Waits;
         if !may_wait && !is_short && !entry.is_checked.load(Relaxed) {
-            return Err(Lost::Waits);
+            return Err(NotLoaded::Waits);
         }
         let version = entry.version();
         let (name, start) = (&entry.name, body_start(entry.name.class));
@@ -140,20 +144,20 @@ impl Disk {
             .folder
             .open_to_read(name, patience)
             .map_err(|trouble| {
-                // It may have been removed on purpose in this moment.
+                // The entry may have just been removed.
                 if entry.is_kept() {
-                    Lost::Trouble(trouble)
+                    NotLoaded::Trouble(trouble)
                 } else {
-                    Lost::Gone
+                    NotLoaded::Gone
                 }
             })?;
-        let look = self.folder.look_at(&file, name)?;
-        if look.bytes != start.saturating_add(entry.body_bytes) {
-            return Err(Lost::Damaged("has another length than was written"));
+        let status = self.folder.status_of(&file, name)?;
+        if status.bytes != start.saturating_add(entry.body_bytes) {
+            return Err(NotLoaded::Damaged("has another length than was written"));
         }
         let body_bytes = if is_short { entry.body_bytes } else { 0 };
         if !may_wait && is_resident(&file, 0, start + body_bytes) != Some(true) {
-            return Err(Lost::Waits);
+            return Err(NotLoaded::Waits);
         }
         let [mut head, mut body] =
             [start, body_bytes].map(|bytes| vec![0; usize::try_from(bytes).unwrap_or(0)]);
@@ -161,14 +165,14 @@ impl Disk {
         let read = self.folder.read_first(&file, name, places, patience)?;
         let is_all = read == head.len() + body.len();
         if !may_wait && !is_all {
-            return Err(Lost::Waits);
+            return Err(NotLoaded::Waits);
         }
         let mut head = Head::newest(
             head.get(..read.min(head.len())).unwrap_or_default(),
             name.class,
         )
         .filter(|head| entry.is_of(head))
-        .ok_or(Lost::Damaged("has no head that is right"))?;
+        .ok_or(NotLoaded::Damaged("has no head that is right"))?;
         if let Some(change) = entry.changes().pending() {
             change.apply(&mut head);
         }
@@ -181,19 +185,19 @@ impl Disk {
             LoadedBody::Heap(body.into())
         } else {
             let is_known =
-                entry.is_checked.load(Relaxed) && entry.stamp.load(Relaxed) == look.stamp;
+                entry.is_checked.load(Relaxed) && entry.stamp.load(Relaxed) == status.stamp;
             if !is_known {
                 if !may_wait {
-                    return Err(Lost::Waits);
+                    return Err(NotLoaded::Waits);
                 }
                 self.check_long(&file, entry, &head)?;
-                entry.stamp.store(look.stamp, Relaxed);
+                entry.stamp.store(status.stamp, Relaxed);
                 entry.is_checked.store(true, Relaxed);
             }
             LoadedBody::File(File::of(self, entry, file), entry.body_bytes)
         };
         if entry.stage() != Stage::There {
-            return Err(Lost::Gone);
+            return Err(NotLoaded::Gone);
         }
         Ok(Loaded {
             meta: head.meta,
@@ -204,8 +208,8 @@ impl Disk {
         })
     }
 
-    /// Reads a long body through.
-    fn check_long(&self, file: &OwnedFd, entry: &Entry, head: &Head) -> Result<(), Lost> {
+    /// Reads a long body and compares its checksum.
+    fn check_long(&self, file: &OwnedFd, entry: &Entry, head: &Head) -> Result<(), NotLoaded> {
         let (mut at, end) = (0, entry.body_bytes);
         let start = body_start(entry.name.class);
         let mut piece = vec![0; PIECE_BYTES];
@@ -215,7 +219,11 @@ impl Disk {
             let buffer = piece.get_mut(..count).unwrap_or_default();
             let read = self.folder.read_at(file, &entry.name, buffer, start + at)?;
             if read != count || entry.stage() != Stage::There {
-                return Err(if read == count { Lost::Gone } else { WRONG_SUM });
+                return Err(if read == count {
+                    NotLoaded::Gone
+                } else {
+                    WRONG_SUM
+                });
             }
             sum.add(buffer);
             at += count as u64;
@@ -228,4 +236,4 @@ impl Disk {
     }
 }
 
-const WRONG_SUM: Lost = Lost::Damaged("has a body with a wrong checksum");
+const WRONG_SUM: NotLoaded = NotLoaded::Damaged("has a body with a wrong checksum");

@@ -1,14 +1,14 @@
-//! The cache's second level: objects in files, which outlast the process.
+//! Objects in files, which outlast the process.
 //!
-//! [`Store`](crate::cache::memory::Store) is the only one who uses it: what is asked for again is offered, what is not in memory is
-//! looked for here and loaded, what is replaced, removed, freshened or purged there is so here.
-//! `docs/internals/cache-disk.md` says how it works.
+//! [`Store`](crate::cache::memory::Store) uses it: it writes objects here that are requested again, loads those that are not in memory,
+//! and replaces, freshens and purges here what it does in memory. `docs/internals/cache-disk.md` says how it works.
 //!
-//! No worker waits for the medium: tables are looked at under locks that are held for nanoseconds, everything else is done by
-//! the pool's threads.
+//! Workers do not wait for the medium: they hold locks for nanoseconds, and the pool's threads make the system calls.
+mod capacity;
 mod change;
 mod entry;
 mod file;
+mod file_writer;
 mod folder;
 mod format;
 mod health;
@@ -17,51 +17,52 @@ mod load;
 mod name;
 mod pool;
 mod purge;
+mod purge_ticket;
 mod resident;
 mod room;
 mod stats;
-mod stream;
 #[cfg(test)]
 mod tests;
 mod write;
 
 pub use entry::Entry;
+pub(super) use entry::{NewHead, Response};
 pub use file::File;
+pub(super) use file_writer::{FileWriter, NotWritten};
 pub(super) use load::{Loaded, LoadedBody};
-use purge::Left;
-pub use purge::Pattern;
-pub(super) use purge::Ticket;
+use purge::Unremoved;
+pub(super) use purge_ticket::PurgeTicket;
 pub use room::misfit;
 pub use stats::Stats;
-pub(super) use stream::Stream;
 
 use super::flights::Flights;
-use crate::cache::memory::{Body, Index, Item, Key, Ledger, Limits, Object};
+use super::index::{Index, Item};
+use super::key::Key;
+use super::ledger::{Ledger, Limits};
 use crate::config::plan::DiskPlan;
 use carrick_logic::cache::{Fields, UnixTime, Variant};
 use entry::Stage;
 use folder::Folder;
-use health::{Doing, Health};
+use health::Health;
 use indexing::Indexing;
 use pool::Pool;
 use room::Room;
 use rustix::process::{Resource, getrlimit};
 use stats::Counters;
-use std::collections::VecDeque;
 use std::hash::RandomState;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// How long the end waits for what is still to be written.
+/// How long the process waits at its end for pending writes.
 const END_WAIT: Duration = Duration::from_secs(5);
 
-/// Files that are open for objects in memory at most; also a quarter of the descriptors that the process may have. With what the
-/// kernel keeps of it, each takes some 2 KB.
+/// Files that are open for objects in memory, at most; a quarter of the process's descriptors is another limit. Each takes some 2 KB,
+/// with what the kernel needs for it.
 const OPEN_MAX: u64 = 16 << 10;
 
-/// Files that a disk has open at most, with the present limit of the process.
+/// Files that are open at most, by the present limit of the process.
 #[must_use]
 pub fn open_files_max() -> u64 {
     OPEN_MAX.min(getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX) / 4)
@@ -78,30 +79,27 @@ pub struct Disk {
     seed: RandomState,
     next_serial: AtomicU64,
     health: Arc<Health>,
-    left: Arc<Left>,
+    unremoved: Arc<Unremoved>,
     counters: Counters,
-    /// What is being loaded.
+    /// Loads that are under way.
     loads: Arc<Flights>,
-    /// What has to be heeded until all files are in the index.
+    /// What happens to files that are not in the index yet; `None` once all are.
     indexing: Mutex<Option<Indexing>>,
     is_indexed: AtomicBool,
-    /// Objects in memory whose bodies are open files, the one that was opened first at the front.
-    open: Mutex<VecDeque<Weak<Object>>>,
-    open_max: u64,
-    /// What was evicted while its file was open: memory is to let go of it, too.
+    /// Entries that were evicted while their files were open.
     left_open: Mutex<Vec<Arc<Entry>>>,
     has_left_open: AtomicBool,
-    /// Long bodies on their way.
-    streams: AtomicU64,
-    /// What the file system had when it was looked at last.
+    /// How many [`FileWriter`]s there are.
+    writers: AtomicU64,
+    /// What the file system had at the last look.
     room: Mutex<Room>,
 }
 
 impl Disk {
-    /// Takes the folder. Nothing is read but its list of purges: that is done when it is [`start`](Self::start)ed.
+    /// Takes the folder, and reads its list of purges. [`start`](Self::start) reads the files.
     ///
     /// # Errors
-    /// In words, with what to do.
+    /// Why not, and what to do, as text.
     pub fn open(plan: &DiskPlan) -> Result<Self, String> {
         let folder = Folder::open(&plan.path)?;
         let limits = Limits {
@@ -119,25 +117,23 @@ impl Disk {
             seed: RandomState::new(),
             next_serial: AtomicU64::new(folder.first_serial()),
             health: Arc::new(Health::new(folder.path())),
-            left: Arc::default(),
+            unremoved: Arc::default(),
             counters: Counters::default(),
             loads: Arc::default(),
             indexing: Mutex::new(Some(Indexing::begin(&purges, folder.first_serial()))),
             is_indexed: AtomicBool::new(false),
-            open: Mutex::default(),
-            open_max: open_files_max(),
             left_open: Mutex::default(),
             has_left_open: AtomicBool::new(false),
-            streams: AtomicU64::new(0),
+            writers: AtomicU64::new(0),
             room: Mutex::new(room),
             folder: Arc::new(folder),
         })
     }
 
-    /// Starts the threads, and reads what is there in the background.
+    /// Starts the threads, and indexes the files in the background.
     ///
     /// # Errors
-    /// The system has no threads left.
+    /// The system starts no more threads.
     pub fn start(self: &Arc<Self>) -> io::Result<()> {
         self.pool.start()?;
         let disk = Arc::clone(self);
@@ -147,10 +143,10 @@ impl Disk {
         Ok(())
     }
 
-    /// Waits, for a few seconds at most, until what was begun is written and removed.
+    /// Waits for pending writes and removals, for a few seconds at most.
     pub fn end(&self) {
-        let (folder, left) = (Arc::clone(&self.folder), Arc::clone(&self.left));
-        self.pool.chore(move || left.remove(&folder));
+        let (folder, unremoved) = (Arc::clone(&self.folder), Arc::clone(&self.unremoved));
+        self.pool.chore(move || unremoved.remove(&folder));
         if !self.pool.finish(END_WAIT) {
             tracing::warn!(
                 "the cache's disk {} is slow: pending writes and removals were dropped",
@@ -159,18 +155,18 @@ impl Disk {
         }
     }
 
-    /// Most of everything.
+    /// The configured limits.
     #[must_use]
     pub fn limits(&self) -> Limits {
         self.limits
     }
 
-    /// The seed of keys, which the store in memory has, too.
+    /// The seed of keys. The store in memory has the same.
     pub(super) fn seed(&self) -> &RandomState {
         &self.seed
     }
 
-    /// The object for a request with these fields, if there is one.
+    /// The entry for a request with these fields, if there is one.
     pub(super) fn find(&self, key: Key<'_>, request: Fields<'_>) -> Option<Arc<Entry>> {
         let variants = self.index.lock(key.hash()).find(key);
         variants
@@ -187,7 +183,7 @@ impl Disk {
             .filter(|entry| entry.stage() == Stage::There)
     }
 
-    /// A new response for this key and variant comes: what is here is not the newest any more.
+    /// Removes what there is for this key and variant, as memory has a newer response.
     pub(super) fn supersede(&self, key: Key<'_>, variant: &Variant) {
         if !self.is_indexed.load(Ordering::Acquire)
             && let Some(indexing) = self.indexing().as_mut()
@@ -197,15 +193,13 @@ impl Disk {
         self.remove_variant(key, variant, |_| false);
     }
 
-    /// The same after it has come, but for what it has there itself.
-    pub(super) fn supersede_but(&self, key: Key<'_>, variant: &Variant, body: &Body) {
-        self.remove_variant(key, variant, |entry| {
-            let kept = body.kept();
-            kept.as_ref().is_some_and(|kept| Arc::ptr_eq(kept, entry))
-        });
-    }
-
-    fn remove_variant(&self, key: Key<'_>, variant: &Variant, stays: impl Fn(&Arc<Entry>) -> bool) {
+    /// Removes what there is under this key and for this variant, except what `stays`.
+    pub(super) fn remove_variant(
+        &self,
+        key: Key<'_>,
+        variant: &Variant,
+        stays: impl Fn(&Arc<Entry>) -> bool,
+    ) {
         let variants = self.index.lock(key.hash()).find(key);
         for entry in variants.iter().flatten() {
             if entry.variant() == variant && !stays(entry) {
@@ -214,7 +208,7 @@ impl Disk {
         }
     }
 
-    /// Takes an entry out, and its file away; `false` if it was not there any more.
+    /// Removes an entry and its file; `false` if it was removed before.
     pub(super) fn remove(&self, entry: &Arc<Entry>) -> bool {
         let removed = self.index.lock(entry.key().hash()).remove(entry);
         let is_removed = removed.is_some();
@@ -224,96 +218,8 @@ impl Disk {
         is_removed
     }
 
-    /// Whether there is so much room yet that nothing has to leave for what comes.
-    pub(in crate::cache) fn is_roomy(&self) -> bool {
-        self.ledger.used() < self.ledger.bytes_max() / 10 * 9
-            && self.ledger.objects() < self.limits.objects * 9 / 10
-    }
-
-    /// Notes an object whose body is an open file. Returns one that is to be closed for it, if there are too many.
-    pub(super) fn note_open(&self, object: &Arc<Object>) -> Option<Arc<Object>> {
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        open.push_back(Arc::downgrade(object));
-        while open.len() as u64 > self.open_max.max(1) {
-            // Those that are closed already make room by themselves.
-            if let Some(object) = open.pop_front().and_then(|object| object.upgrade()) {
-                return Some(object);
-            }
-        }
-        None
-    }
-
-    /// What was evicted while its file was open. As long as somebody has that, it takes its room.
-    pub(super) fn left_open(&self) -> Vec<Arc<Entry>> {
-        // Asked with each hit: it is read first, so that workers do not take it from each other.
-        if !self.has_left_open.load(Ordering::Relaxed)
-            || !self.has_left_open.swap(false, Ordering::Acquire)
-        {
-            return Vec::new();
-        }
-        let mut left_open = self
-            .left_open
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        std::mem::take(&mut *left_open)
-    }
-
-    /// Takes room for an object, evicting as much as that needs.
-    fn take(&self, bytes: u64) -> bool {
-        self.take_bytes(bytes)
-            && (self.take_with(Ledger::try_take_object) || {
-                self.ledger.give_back(bytes);
-                false
-            })
-    }
-
-    /// Takes room for more of an object.
-    fn take_bytes(&self, bytes: u64) -> bool {
-        self.ledger.could_take(bytes) && self.take_with(|ledger| ledger.try_take(bytes))
-    }
-
-    fn take_with(&self, take: impl Fn(&Ledger) -> bool) -> bool {
-        while !take(&self.ledger) {
-            if !self.evict_one() {
-                return false;
-            }
-        }
-        true
-    }
-
-    /// Lets one object go for others; `false`: there is none.
-    fn evict_one(&self) -> bool {
-        let Some(evicted) = self.index.evict_one(self.ledger.objects()) else {
-            return false;
-        };
-        self.let_go(&evicted, None);
-        if evicted.open_files.load(Ordering::Relaxed) > 0 {
-            let left_open = self.left_open.lock();
-            left_open
-                .unwrap_or_else(PoisonError::into_inner)
-                .push(evicted);
-            self.has_left_open.store(true, Ordering::Release);
-        }
-        true
-    }
-
-    /// An entry was taken out of the index. Its file is removed, unless who writes it does that.
-    fn let_go(&self, entry: &Arc<Entry>, ticket: Option<&Arc<Ticket>>) {
-        self.ledger.give_back(entry.charged_bytes());
-        self.ledger.give_back_object();
-        if entry.leave() == Stage::There {
-            self.remove_file(entry.name, ticket);
-        }
-        let pending = entry.changes().clear();
-        drop(pending);
-    }
-
     fn next_serial(&self) -> u64 {
         self.next_serial.fetch_add(1, Ordering::Relaxed)
-    }
-
-    fn lock_room(&self) -> MutexGuard<'_, Room> {
-        self.room.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn indexing(&self) -> MutexGuard<'_, Option<Indexing>> {
@@ -321,7 +227,7 @@ impl Disk {
     }
 }
 
-/// The present time; what the pool's threads have instead of a worker's clock.
+/// The present time. The pool's threads have no worker's clock.
 fn now() -> UnixTime {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     UnixTime(since.map_or(0, |since| since.as_secs()))

@@ -1,31 +1,31 @@
-//! The disk's own threads: whatever may wait for the medium is done by them.
+//! The disk's threads, for all calls that may wait for the medium.
 //!
-//! Three queues. What somebody waits for goes first; removing and other small things come next, as they make room; writing
-//! comes last, in no more threads than leave some for the rest. Now and then the last are first.
+//! There are three queues: first reads, for which requests wait; then chores, such as removing, which makes room; last writes, which
+//! never use all threads. Now and then chores and writes come first.
 use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Threads.
+/// The number of threads.
 pub(super) const THREADS: usize = 4;
 
-/// Threads that write at one time.
+/// Threads that write at the same time, at most.
 const WRITERS: usize = 2;
 
-/// One task of so many is not one that somebody waits for, if there are others.
+/// One of so many jobs is a chore or a write, if there is one.
 const OTHERS_TURN: u32 = 4;
 
-/// Things that somebody waits for. Who finds as many before him does without the disk.
+/// Queued reads, at most. Further ones are refused.
 const READS_MAX: usize = 1024;
 
-/// Bytes that wait to be written. What does not fit is not written.
+/// Queued bytes to write, at most. Further ones are refused.
 pub(super) const WRITE_BYTES_MAX: u64 = 64 << 20;
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// The threads, and what they have to do.
+/// The threads and their queues.
 pub(super) struct Pool {
     shared: Arc<Shared>,
 }
@@ -40,22 +40,22 @@ struct Queues {
     reads: VecDeque<Job>,
     chores: VecDeque<Job>,
     writes: VecDeque<(u64, Job)>,
-    /// Of those that wait and of those under way.
+    /// Bytes of writes that are queued or under way.
     write_bytes: u64,
     writing: usize,
     working: usize,
-    /// Tasks that were looked for, ever.
+    /// Counts the jobs that were looked for.
     taken: u32,
-    /// What the threads do is over.
+    /// The pool was dropped: the threads end.
     is_over: bool,
 }
 
-/// There is too much to do already.
+/// The queue is full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Busy;
 
 impl Pool {
-    /// One without threads: its work is done by [`work`](Self::work).
+    /// A pool whose threads are not started.
     pub(super) fn new() -> Self {
         Self {
             shared: Arc::new(Shared {
@@ -68,7 +68,7 @@ impl Pool {
     /// Starts the threads.
     ///
     /// # Errors
-    /// The system has none left.
+    /// The system starts no more threads.
     pub(super) fn start(&self) -> io::Result<()> {
         for number in 0..THREADS {
             let shared = Arc::clone(&self.shared);
@@ -79,7 +79,7 @@ impl Pool {
         Ok(())
     }
 
-    /// Has something done for which somebody waits.
+    /// Queues a job that a request waits for.
     pub(super) fn read(&self, job: impl FnOnce() + Send + 'static) -> Result<(), Busy> {
         let mut queues = self.shared.lock();
         if queues.reads.len() >= READS_MAX || queues.is_over {
@@ -90,13 +90,13 @@ impl Pool {
         Ok(())
     }
 
-    /// Has something small done. There is never more of it than there are files.
+    /// Queues a small job. There are never more of them than files.
     pub(super) fn chore(&self, job: impl FnOnce() + Send + 'static) {
         self.shared.lock().chores.push_back(Box::new(job));
         self.shared.wake.notify_one();
     }
 
-    /// Has so many bytes written.
+    /// Queues a job that writes so many bytes.
     pub(super) fn write(
         &self,
         bytes: u64,
@@ -104,7 +104,7 @@ impl Pool {
     ) -> Result<(), Busy> {
         let mut queues = self.shared.lock();
         let after = queues.write_bytes.saturating_add(bytes);
-        // One that is larger than all that may wait goes alone.
+        // A write that is larger than the limit is queued alone.
         if (bytes > 0 && after > WRITE_BYTES_MAX && queues.write_bytes > 0) || queues.is_over {
             return Err(Busy);
         }
@@ -114,12 +114,12 @@ impl Pool {
         Ok(())
     }
 
-    /// Bytes that wait to be written.
+    /// Bytes of writes that are queued or under way.
     pub(super) fn write_bytes(&self) -> u64 {
         self.shared.lock().write_bytes
     }
 
-    /// Does everything that there is, in this thread.
+    /// Does all queued jobs in this thread.
     #[cfg(test)]
     pub(super) fn work(&self) {
         while let Some(task) = { self.shared.lock().next() } {
@@ -127,7 +127,7 @@ impl Pool {
         }
     }
 
-    /// Waits until nothing is left to do, `limit` at most; whether that is so.
+    /// Waits until all jobs are done, `limit` at most; `false`: some are not.
     pub(super) fn finish(&self, limit: Duration) -> bool {
         let until = Instant::now() + limit;
         let mut queues = self.shared.lock();
@@ -195,7 +195,7 @@ impl Shared {
             queues.writing -= 1;
             queues.write_bytes -= bytes;
         }
-        // A writer may go on, or somebody wait for the end.
+        // Another thread may write now, or `finish` waits.
         if bytes.is_some() || queues.is_idle() {
             self.wake.notify_all();
         }
@@ -209,7 +209,7 @@ impl Shared {
 impl Queues {
     fn next(&mut self) -> Option<Task> {
         self.taken = self.taken.wrapping_add(1);
-        // However much is read, the rest goes on, too.
+        // However many reads there are, chores and writes make progress.
         let task = if self.taken.is_multiple_of(OTHERS_TURN) {
             self.chore()
                 .or_else(|| self.write())

@@ -1,129 +1,26 @@
-//! Taking things out by hand, or having them validated: now in the index, and on the medium soon after.
+//! Purging: at once in the index, soon after on the medium.
 use super::Disk;
 use super::entry::Entry;
 use super::folder::Folder;
 use super::health::Doing;
 use super::name::Name;
-use crate::cache::memory::{Item, Purge};
-use crate::cache::purge::url_of;
-use std::sync::atomic::{AtomicU64, Ordering};
+use super::purge_ticket::PurgeTicket;
+use crate::cache::index::Item;
+use crate::cache::key::Key;
+use crate::cache::purge::{Pattern, Purge};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use tokio::sync::oneshot;
 
-/// Which objects, so that it can be written down.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Pattern {
-    /// Those under this key.
-    Key(Box<[u8]>),
-    /// Those whose keys begin so.
-    KeyPrefix(Box<[u8]>),
-    /// Those for this URL.
-    Url(Box<[u8]>),
-    /// Those whose URLs begin so.
-    UrlPrefix(Box<[u8]>),
-    /// Those with this tag.
-    Tag(Box<[u8]>),
-    /// All.
-    All,
-}
-
-impl Pattern {
-    /// Whether an object with this key and these tags is one of them.
-    #[must_use]
-    pub fn has(&self, key: &[u8], has_tag: impl FnOnce(&[u8]) -> bool) -> bool {
-        match self {
-            Self::Key(bytes) => **bytes == *key,
-            Self::KeyPrefix(prefix) => key.starts_with(prefix),
-            Self::Url(url) => url_of(key) == Some(url),
-            Self::UrlPrefix(prefix) => url_of(key).is_some_and(|url| url.starts_with(prefix)),
-            Self::Tag(tag) => has_tag(tag),
-            Self::All => true,
-        }
-    }
-
-    /// Its letter in the list of purges, and what it is about.
-    pub(super) fn parts(&self) -> (u8, &[u8]) {
-        match self {
-            Self::Key(text) => (b'k', text),
-            Self::KeyPrefix(text) => (b'K', text),
-            Self::Url(text) => (b'u', text),
-            Self::UrlPrefix(text) => (b'U', text),
-            Self::Tag(text) => (b't', text),
-            Self::All => (b'a', b""),
-        }
-    }
-
-    pub(super) fn of_parts(letter: u8, text: &[u8]) -> Option<Self> {
-        Some(match letter {
-            b'k' => Self::Key(text.into()),
-            b'K' => Self::KeyPrefix(text.into()),
-            b'u' => Self::Url(text.into()),
-            b'U' => Self::UrlPrefix(text.into()),
-            b't' => Self::Tag(text.into()),
-            b'a' => Self::All,
-            _ => return None,
-        })
-    }
-}
-
-/// Held by everything that a purge has to do on the medium. When the last one has let go of it, who waits is told.
-#[derive(Debug)]
-pub(in crate::cache) struct Ticket {
-    done: Mutex<Option<oneshot::Sender<()>>>,
-    /// Folders from which something was removed, a bit for each.
-    folders: [AtomicU64; 4],
-    disk: Arc<Disk>,
-}
-
-impl Ticket {
-    fn note_folder(&self, number: u8) {
-        if let Some(word) = self.folders.get(usize::from(number / 64)) {
-            word.fetch_or(1 << (number % 64), Ordering::Relaxed);
-        }
-    }
-}
-
-impl Drop for Ticket {
-    fn drop(&mut self) {
-        let done = self
-            .done
-            .get_mut()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
-        let disk = Arc::clone(&self.disk);
-        let folders: [u64; 4] = std::array::from_fn(|word| {
-            self.folders
-                .get(word)
-                .map_or(0, |word| word.load(Ordering::Relaxed))
-        });
-        // Not here: this may be a worker, if there was nothing to do.
-        self.disk.pool.chore(move || {
-            for number in Name::folders() {
-                let word = folders.get(usize::from(number / 64)).copied().unwrap_or(0);
-                if word >> (number % 64) & 1 == 1
-                    && let Err(trouble) = disk.folder.sync(number)
-                {
-                    disk.health.note(Doing::Removing, &trouble);
-                }
-            }
-            if let Some(done) = done {
-                // Nobody may wait any more.
-                let _ = done.send(());
-            }
-        });
-    }
-}
-
-/// Files that could not be removed. The next start would find them, and what is in them has been purged or replaced.
+/// Files that could not be removed. The next start would find them, though they were purged or replaced.
 #[derive(Debug, Default)]
-pub(super) struct Left(Mutex<Vec<Name>>);
+pub(super) struct Unremoved(Mutex<Vec<Name>>);
 
-impl Left {
+impl Unremoved {
     fn add(&self, name: Name) {
         self.names().push(name);
     }
 
-    /// Tries again, up to the first that cannot be removed still.
+    /// Tries again to remove them, until one fails.
     pub(super) fn remove(&self, folder: &Folder) {
         while let Some(name) = { self.names().pop() } {
             if folder.remove(&name).is_err() {
@@ -138,23 +35,12 @@ impl Left {
 }
 
 impl Disk {
-    /// A ticket, and the end of what it is given for.
-    pub(in crate::cache) fn ticket(self: &Arc<Self>) -> (Arc<Ticket>, oneshot::Receiver<()>) {
-        let (done, over) = oneshot::channel();
-        let ticket = Ticket {
-            done: Mutex::new(Some(done)),
-            folders: Default::default(),
-            disk: Arc::clone(self),
-        };
-        (Arc::new(ticket), over)
-    }
-
-    /// Removes or outdates; `count` is called for each object. What is found on the disk only later is treated likewise.
+    /// Removes or outdates objects; `count` is called for each. Files that are indexed later are treated in the same way.
     pub(in crate::cache) fn purge(
         self: &Arc<Self>,
         which: &Pattern,
         how: Purge,
-        ticket: Option<&Arc<Ticket>>,
+        ticket: Option<&Arc<PurgeTicket>>,
         mut count: impl FnMut(&Arc<Entry>),
     ) {
         self.note_purge(which, how, ticket);
@@ -174,19 +60,24 @@ impl Disk {
             }
         };
         if let Pattern::Key(bytes) = which {
-            let key = crate::cache::memory::Key::of(&self.seed, bytes);
+            let key = Key::of(&self.seed, bytes);
             let variants = self.index.lock(key.hash()).find(key);
             return variants.iter().flatten().for_each(purge);
         }
         for entry in self.index.items() {
-            if which.has(entry.key().bytes(), |tag| entry.has_tag(tag)) {
+            if entry.matches(which) {
                 purge(&entry);
             }
         }
     }
 
-    /// As long as there may be files that are not in the index, they are purged when they are found, also by another process.
-    fn note_purge(self: &Arc<Self>, which: &Pattern, how: Purge, ticket: Option<&Arc<Ticket>>) {
+    /// While files are indexed, has those that are not indexed yet purged when they are found, even by the next process.
+    fn note_purge(
+        self: &Arc<Self>,
+        which: &Pattern,
+        how: Purge,
+        ticket: Option<&Arc<PurgeTicket>>,
+    ) {
         if self.is_indexed.load(Ordering::Acquire) {
             return;
         }
@@ -199,7 +90,7 @@ impl Disk {
         };
         let (disk, ticket) = (Arc::clone(self), ticket.cloned());
         self.pool.chore(move || {
-            // If the index was finished meanwhile, the list says what has been done, which does no harm.
+            // If all files were indexed meanwhile, the line does no harm.
             if let Err(trouble) = disk.folder.note_purge(&line) {
                 disk.health.note(Doing::Writing, &trouble);
             }
@@ -207,17 +98,17 @@ impl Disk {
         });
     }
 
-    /// Has a file removed, by a thread of the pool.
-    pub(super) fn remove_file(&self, name: Name, ticket: Option<&Arc<Ticket>>) {
+    /// Has a thread of the pool remove a file.
+    pub(super) fn remove_file(&self, name: Name, ticket: Option<&Arc<PurgeTicket>>) {
         let (folder, health) = (Arc::clone(&self.folder), Arc::clone(&self.health));
-        let (left, ticket) = (Arc::clone(&self.left), ticket.cloned());
+        let (unremoved, ticket) = (Arc::clone(&self.unremoved), ticket.cloned());
         self.pool.chore(move || {
             match folder.remove(&name) {
-                // What failed before may be possible again.
-                Ok(()) => left.remove(&folder),
+                // Removals that failed before may succeed now.
+                Ok(()) => unremoved.remove(&folder),
                 Err(trouble) => {
                     health.note(Doing::Removing, &trouble);
-                    left.add(name);
+                    unremoved.add(name);
                 }
             }
             if let Some(ticket) = ticket {

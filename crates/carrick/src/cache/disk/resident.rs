@@ -1,10 +1,10 @@
-//! Whether bytes of a file are in the page cache, so that to send them waits for no medium.
+//! Whether bytes of a file are in the page cache, so that sending them does not wait for the medium.
 use std::os::fd::{AsFd, AsRawFd};
 
-/// Pages of the page cache.
+/// A page of the page cache.
 const PAGE_BYTES: u64 = 4096;
 
-/// The call's number, which `libc` does not have for all machines: the same on all of them (but Alpha).
+/// The call's number, which `libc` does not define for all machines. It is the same on all except Alpha.
 const CACHESTAT: libc::c_long = 451;
 
 /// `struct cachestat_range`
@@ -25,7 +25,7 @@ struct Counts {
     recently_evicted: u64,
 }
 
-/// Whether all of these bytes are; `None` where the kernel does not say (before Linux 6.5, or by a filter of system calls).
+/// Whether all of these bytes are there; `None`: the kernel does not say (before Linux 6.5, or because of a filter of system calls).
 #[expect(unsafe_code, reason = "cachestat(2) has no safe wrapper")]
 pub(super) fn is_resident(file: impl AsFd, from: u64, bytes: u64) -> Option<bool> {
     if bytes == 0 {
@@ -36,7 +36,7 @@ pub(super) fn is_resident(file: impl AsFd, from: u64, bytes: u64) -> Option<bool
         bytes,
     };
     let mut counts = Counts::default();
-    // SAFETY: both structures are the kernel's, live through the call, and the kernel writes to the second alone.
+    // SAFETY: both structures have the kernel's layout and live through the call; the kernel only writes to the second.
     let result = unsafe {
         libc::syscall(
             CACHESTAT,

@@ -1,22 +1,18 @@
-//! How much of its file system the disk may fill: up to a reserve that stays free for others.
-use super::entry::Entry;
-use super::{Disk, Doing};
+//! How much of its file system the disk may fill: all but a reserve for other programs.
 use crate::config::plan::DiskPlan;
 use rustix::fs::{StatVfs, statvfs};
 use std::fmt;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
-/// The reserve is this part of the file system, in bytes and as a divisor: the smaller one.
+/// The reserve: the smaller of so many bytes and this fraction (a divisor) of the file system.
 const RESERVE_BYTES_MAX: u64 = 16 << 20;
 const RESERVE_SHARE: u64 = 20;
 
-/// Bytes of a file system, as a user without privileges has them.
+/// The room of a file system for a user without privileges.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Room {
-    /// That can still be written.
+    /// Bytes that are free.
     pub(super) free_bytes: u64,
-    /// That there are at all.
+    /// Bytes that there are.
     pub(super) total_bytes: u64,
 }
 
@@ -30,13 +26,13 @@ impl Room {
         }
     }
 
-    /// That are left free.
+    /// Bytes that stay free.
     pub(super) fn reserve_bytes(self) -> u64 {
         RESERVE_BYTES_MAX.min(self.total_bytes / RESERVE_SHARE)
     }
 }
 
-/// What is wrong where `size` is more than the file system can ever hold; `None`: nothing, or there is no such folder yet to ask about.
+/// Says what is wrong if `size` is more than the file system can hold; `None`: nothing, or its size is unknown.
 #[must_use]
 pub fn misfit(plan: &DiskPlan) -> Option<String> {
     let there = plan.path.ancestors().find_map(|path| statvfs(path).ok());
@@ -57,7 +53,7 @@ fn misfit_in(plan: &DiskPlan, room: Room) -> Option<String> {
     })
 }
 
-/// Bytes for a reader, to a tenth of a unit.
+/// Displays bytes, rounded to a tenth of a unit.
 pub(super) struct Size(pub(super) u64);
 
 impl fmt::Display for Size {
@@ -72,66 +68,6 @@ impl fmt::Display for Size {
             0 => write!(formatter, "{} {name}", tenths / 10),
             tenth => write!(formatter, "{}.{tenth} {name}", tenths / 10),
         }
-    }
-}
-
-impl Disk {
-    /// Whether an object of so many bytes could be stored at this moment, if need be in the place of others.
-    pub(super) fn could_take(self: &Arc<Self>, body_bytes: u64) -> bool {
-        if body_bytes > self.ledger.object_bytes_max() || self.health.is_resting() {
-            return false;
-        }
-        let has_room = self.has_room(body_bytes);
-        if !has_room {
-            self.health.note_full(body_bytes, self.room());
-        }
-        if self.health.is_time_to_look() {
-            // Others may have made room, or taken it.
-            let disk = Arc::clone(self);
-            self.pool.chore(move || disk.look_for_room());
-        }
-        has_room
-    }
-
-    /// Whether the file system has room for so many bytes, as far as is known. While files are still counted, none leaves for what comes.
-    fn has_room(&self, body_bytes: u64) -> bool {
-        if self.is_indexed.load(Ordering::Acquire) {
-            self.ledger.could_take(Entry::file_bytes(0, body_bytes))
-        } else {
-            let room = self.room();
-            room.free_bytes >= body_bytes.saturating_add(room.reserve_bytes())
-        }
-    }
-
-    /// Looks how much room there is, and keeps to it. By a thread of the pool.
-    pub(super) fn look_for_room(&self) {
-        match self.folder.room() {
-            Ok(room) => {
-                *self.lock_room() = room;
-                self.keep_to(room);
-            }
-            Err(trouble) => self.health.note(Doing::Reading, &trouble),
-        }
-    }
-
-    /// What there is may be less than what the configuration allows: others use the file system, too. Then objects leave until the reserve is
-    /// free, and no more of them are taken.
-    fn keep_to(&self, room: Room) {
-        if !self.is_indexed.load(Ordering::Acquire) {
-            return;
-        }
-        // What waits to be written is not on the file system yet.
-        let written_bytes = (self.ledger.used()).saturating_sub(self.pool.write_bytes());
-        let there_bytes =
-            (written_bytes.saturating_add(room.free_bytes)).saturating_sub(room.reserve_bytes());
-        let bytes_max = self.limits.bytes.min(there_bytes);
-        self.ledger.limit_bytes(bytes_max);
-        while self.ledger.is_above_limits() && self.evict_one() {}
-        self.health.note_room(bytes_max);
-    }
-
-    fn room(&self) -> Room {
-        *self.lock_room()
     }
 }
 

@@ -2,7 +2,7 @@
 use super::Disk;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Counters that are not the index's.
+/// What the index does not count.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
     pub(super) loads: AtomicU64,
@@ -10,55 +10,55 @@ pub(super) struct Counters {
     pub(super) writes: AtomicU64,
     pub(super) written_bytes: AtomicU64,
     pub(super) refused: AtomicU64,
-    /// Files that were found when the index was made.
+    /// Files that were found at the start.
     pub(super) found: AtomicU64,
-    /// Of those, which were removed.
+    /// How many of those were removed.
     pub(super) swept: AtomicU64,
-    /// Files that are none of carrick's.
+    /// Files that are not carrick's.
     pub(super) foreign: AtomicU64,
 }
 
-/// What the disk holds, and what was done since the start.
+/// What the disk has, and what it has done since the start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Stats {
     /// Objects on it.
     pub objects: u64,
     /// Bytes of their files, in pages.
     pub bytes: u64,
-    /// Bytes that wait to be written.
+    /// Bytes that are queued to be written.
     pub write_queue_bytes: u64,
-    /// Whether all files are in the index.
+    /// Whether all files are indexed.
     pub is_indexed: bool,
-    /// Files found while the index was made.
+    /// Files that were found at the start.
     pub found: u64,
-    /// Of those, which were removed: torn, purged, or replaced.
+    /// How many of those were removed: incomplete, purged, or replaced.
     pub swept: u64,
-    /// Files that are none of carrick's.
+    /// Files that are not carrick's.
     pub foreign: u64,
-    /// Objects that were brought into memory.
+    /// Objects that were loaded into memory.
     pub loads: u64,
-    /// Reads for that which needed no thread of the disk's: all was in the page cache.
+    /// How many of those were read at once, from the page cache.
     pub loads_at_once: u64,
     /// Files that were written.
     pub writes: u64,
-    /// Bytes of them.
+    /// Bytes of those.
     pub written_bytes: u64,
-    /// Objects that were not written because too much waited already.
+    /// Objects that were not written because the queue was full.
     pub refused: u64,
     /// Objects that were evicted from the small queue.
     pub evicted_small: u64,
     /// Objects that were evicted from the main queue.
     pub evicted_main: u64,
-    /// Calls that failed for reading.
+    /// Failed calls for reading.
     pub read_errors: u64,
-    /// Calls that failed for writing and removing.
+    /// Failed calls for writing and removing.
     pub write_errors: u64,
-    /// Files that were not what they should have been.
+    /// Damaged files.
     pub damaged: u64,
 }
 
 impl Disk {
-    /// Cheap; the numbers are of about the same moment.
+    /// Cheap; the numbers are from about the same time.
     #[must_use]
     pub fn stats(&self) -> Stats {
         let counters = &self.counters;
@@ -87,13 +87,13 @@ impl Disk {
         stats
     }
 
-    /// What is wrong with writing at present, if something is.
+    /// Why nothing can be written at present, if that is so.
     #[must_use]
     pub fn fault(&self) -> Option<String> {
         self.health.fault()
     }
 
-    /// Where it is.
+    /// The folder.
     #[must_use]
     pub fn path(&self) -> &std::path::Path {
         self.folder.path()

@@ -1,12 +1,12 @@
-//! Who counts what is kept: what bodies and objects share with the store.
-use super::ledger::{Ledger, Limits};
+//! What bodies and objects share with their store: the ledger, and counters.
+use crate::cache::ledger::{Ledger, Limits};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// The books.
+/// The memory of a store.
 #[derive(Debug)]
 pub(super) struct Memory {
     pub(super) ledger: Ledger,
-    /// Bodies under way.
+    /// Bodies that are being filled.
     pub(super) fills: AtomicU64,
     /// Bodies that broke off.
     pub(super) broken: AtomicU64,

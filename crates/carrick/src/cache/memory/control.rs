@@ -1,58 +1,20 @@
-//! Looking through the store and taking things out of it, by hand.
-use super::index::{Item, Items};
+//! Listing and purging.
 use super::object::Object;
 use super::{NotTaken, Store};
-use crate::cache::disk::{Entry, Pattern, Ticket};
+use crate::cache::disk::PurgeTicket;
+use crate::cache::purge::{Pattern, Purge};
 use std::sync::Arc;
 
-/// Which objects.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Which<'a> {
-    /// All variants under this key.
-    Key(&'a [u8]),
-    /// All whose keys begin so.
-    Prefix(&'a [u8]),
-    /// All with this tag (`Surrogate-Key`, `Cache-Tag`).
-    Tag(&'a [u8]),
-    /// All.
-    All,
-}
-
-impl Which<'_> {
-    fn pattern(self) -> Pattern {
-        match self {
-            Self::Key(key) => Pattern::Key(key.into()),
-            Self::Prefix(prefix) => Pattern::KeyPrefix(prefix.into()),
-            Self::Tag(tag) => Pattern::Tag(tag.into()),
-            Self::All => Pattern::All,
-        }
-    }
-}
-
-/// What is done with them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Purge {
-    /// They are taken out.
-    Remove,
-    /// They stay, but are out of date: the next request has them validated.
-    Outdate,
-}
-
 impl Store {
-    /// Removes or outdates objects; returns how many.
+    /// Removes or outdates objects; returns how many. With a disk, `ticket` is held until the purge is on the medium.
     ///
-    /// But for [`Which::Key`], it looks at all objects, a few under one lock: no worker waits for it, but it takes as long
-    /// as it takes. Objects that come in meanwhile may be missed.
-    pub fn purge(&self, which: Which<'_>, how: Purge) -> u64 {
-        self.purge_with(&which.pattern(), how, None)
-    }
-
-    /// The same; `ticket` is held until all of it is done on the disk, too.
-    pub(in crate::cache) fn purge_with(
+    /// Except for [`Pattern::Key`], it looks through all objects, a few under one lock: no worker waits for it, but it may take
+    /// long. It can miss objects that are stored meanwhile.
+    pub(in crate::cache) fn purge(
         &self,
         which: &Pattern,
         how: Purge,
-        ticket: Option<&Arc<Ticket>>,
+        ticket: Option<&Arc<PurgeTicket>>,
     ) -> u64 {
         let mut only_there = 0;
         if let Some(disk) = &self.disk {
@@ -61,7 +23,7 @@ impl Store {
             });
         }
         let here = self.purge_memory(which, how);
-        // And once more: what was in memory may have been offered to the disk in between, and loaded from there again.
+        // Once more: meanwhile, an object in memory may have been written to the disk, and loaded again.
         while let Some(disk) = &self.disk {
             let mut is_met = false;
             disk.purge(which, how, ticket, |_| is_met = true);
@@ -69,7 +31,7 @@ impl Store {
                 break;
             }
             self.purge_memory(which, how);
-            // Those on the disk are still there, and outdated.
+            // Outdated entries stay on the disk, and would be met again.
             if how == Purge::Outdate {
                 break;
             }
@@ -77,35 +39,25 @@ impl Store {
         here + only_there
     }
 
-    /// The same for those in memory.
+    /// Removes or outdates objects in memory.
     fn purge_memory(&self, which: &Pattern, how: Purge) -> u64 {
         let purge = |object: Arc<Object>| u64::from(self.purge_one(&object, how));
         match which {
             Pattern::Key(bytes) => self.variants(self.key(bytes)).into_iter().map(purge).sum(),
             _ => self
                 .objects()
-                .filter(|object| which.has(object.key().bytes(), |tag| object.has_tag(tag)))
+                .filter(|object| object.matches(which))
                 .map(purge)
                 .sum(),
         }
     }
 
-    /// Whether what is on the disk is in memory, too.
-    pub(super) fn has(&self, entry: &Arc<Entry>) -> bool {
-        let objects = self.index.lock(entry.key().hash()).find(entry.key());
-        objects.iter().flatten().any(|object| {
-            let kept = object.body().kept();
-            kept.as_ref().is_some_and(|kept| Arc::ptr_eq(kept, entry))
-        })
-    }
-
-    /// Removes or outdates one; `false` if it is not there any more.
+    /// Removes or outdates one object; `false` if it is not stored any more.
     pub fn purge_one(&self, object: &Arc<Object>, how: Purge) -> bool {
         if how == Purge::Remove {
             return self.remove(object);
         }
-        // If it was freshened in between, the new one is not what was meant. If there is no room for the new one while
-        // there is the old one, it must not stay fresh.
+        // An object that was freshened meanwhile is not meant. One that must not stay fresh is removed if there is no room for both.
         match self.replace(object, object.meta().outdated(), object.head()) {
             Ok(_) => true,
             Err(NotTaken::Gone) => false,
@@ -113,20 +65,8 @@ impl Store {
         }
     }
 
-    /// All objects, in no order. No lock is held between two; what comes and goes meanwhile may be seen or not.
-    pub fn objects(&self) -> Objects<'_> {
-        Objects(self.index.items())
-    }
-}
-
-/// See [`Store::objects`].
-#[derive(Debug)]
-pub struct Objects<'s>(Items<'s, Object>);
-
-impl Iterator for Objects<'_> {
-    type Item = Arc<Object>;
-
-    fn next(&mut self) -> Option<Arc<Object>> {
-        self.0.next()
+    /// All objects, in no order. No lock is held between two: objects that are stored or removed meanwhile may be left out.
+    pub fn objects(&self) -> impl Iterator<Item = Arc<Object>> {
+        self.index.items()
     }
 }

@@ -1,60 +1,55 @@
-//! What the cache keeps in memory: objects under keys, whose bodies can be read while they are filled.
+//! What the cache keeps in memory: objects under keys, whose bodies can be read while they come.
 //!
-//! All workers share one [`Store`]. [`Store::find`] finds the object for a request; its [`Body`] is sent by
-//! [`Body::send`]. What is to be stored is announced by [`Store::fill`], made known by [`Store::put`] (before, while or
-//! after it is filled), and appended to the [`Filling`]. `docs/internals/cache-store.md` says how it works.
+//! All workers share one [`Store`]. [`Store::find`] finds the object for a request; [`Body::send`] sends its body. To store a
+//! response, [`Store::fill`] begins its body, bytes are appended to the [`Filling`], and [`Store::put`] stores the object before,
+//! while or after that. `docs/internals/cache-store.md` says how it works.
 //!
-//! Nothing here waits: locks are held for nanoseconds, and what is evicted is freed when none is held.
-pub mod accounting;
-mod below;
-mod body;
+//! Only [`Store::bring`] waits. Locks are held for nanoseconds, and memory is freed when none is held.
+mod accounting;
+mod chunk;
 mod control;
-mod ghost;
-mod index;
-mod key;
-mod ledger;
+mod filling;
 mod object;
+mod on_disk;
+mod open_files;
 mod parts;
 mod stats;
 #[cfg(test)]
 pub(in crate::cache) mod tests;
 
-pub use body::{Body, FillError, Filling, HEAP_BYTES_MAX, Have, Piece, Reader, State};
-pub use control::{Objects, Purge, Which};
-pub use index::VARIANTS_MAX;
-pub(in crate::cache) use index::{Index, Item};
-pub use key::Key;
-pub(in crate::cache) use ledger::Ledger;
-pub use ledger::Limits;
-pub use object::{OVERHEAD_BYTES, Object};
+pub use filling::{FillError, Filling};
+pub use object::{Body, HEAP_BYTES_MAX, Have, OVERHEAD_BYTES, Object, Piece, Reader, State};
 pub use parts::{PIECES_MAX, Part};
 pub use stats::Stats;
 
 use super::disk::Disk;
+use super::index::{Index, count};
+use super::key::Key;
+use super::ledger::Limits;
 use accounting::Memory;
 use carrick_logic::cache::{Fields, Meta, Variant, select};
-use stats::count;
+use open_files::OpenFiles;
 use std::hash::RandomState;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// What an object takes that is not large, to guess how many there will be.
+/// What a typical object takes, to estimate how many there will be.
 const OBJECT_BYTES_GUESS: u64 = 4096;
 
 /// Why something is not stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NotTaken {
-    /// It is longer than objects may be.
+    /// It is longer than `object_bytes_max`.
     #[error("it is too large")]
     TooLarge,
-    /// There is no room, and nothing to be evicted: bodies that are being filled take all.
+    /// There is no room, and nothing can be evicted: all of it is being filled.
     #[error("there is no room")]
     Full,
-    /// The body is broken, belongs to another object, or is another store's.
+    /// The body is broken, or belongs to another object or another store.
     #[error("its body cannot be stored")]
     Body,
-    /// What it should replace is not there any more.
+    /// The object that it should replace is not stored any more.
     #[error("what it replaces is gone")]
     Gone,
 }
@@ -72,14 +67,14 @@ impl NotTaken {
     }
 }
 
-/// What there is for a request.
+/// What the store has for a request.
 #[derive(Debug)]
 pub enum Found {
     /// Nothing under this key.
     Nothing,
-    /// Objects, but for other values of the fields that `Vary` names.
+    /// Only objects for other values of the fields that `Vary` names.
     OtherVariant,
-    /// This one. Its body may still be filled.
+    /// An object, whose body may still be filled.
     Object(Arc<Object>),
 }
 
@@ -89,18 +84,18 @@ pub struct Store {
     memory: Arc<Memory>,
     seed: RandomState,
     index: Index<Object>,
-    /// The second level.
     disk: Option<Arc<Disk>>,
+    open_files: OpenFiles,
 }
 
 impl Store {
-    /// A store, empty.
+    /// An empty store without a disk.
     #[must_use]
     pub fn new(limits: Limits) -> Self {
         Self::with_disk(limits, None)
     }
 
-    /// One with a second level, which no other store has.
+    /// A store with a disk that no other store uses.
     #[must_use]
     pub fn with_disk(limits: Limits, disk: Option<Arc<Disk>>) -> Self {
         let objects = limits.objects.min(limits.bytes / OBJECT_BYTES_GUESS);
@@ -111,16 +106,17 @@ impl Store {
                 .map_or_else(RandomState::new, |disk| disk.seed().clone()),
             index: Index::new(objects),
             disk,
+            open_files: OpenFiles::new(),
         }
     }
 
-    /// Other limits from now on. Evicts what is above them.
+    /// Changes the limits, and evicts what exceeds them.
     pub fn set_limits(&self, limits: Limits) {
         self.memory.ledger.limit(limits);
         while self.memory.ledger.is_above_limits() && self.evict_one() {}
     }
 
-    /// The key that these bytes are.
+    /// The key of these bytes.
     #[must_use]
     pub fn key<'k>(&self, bytes: &'k [u8]) -> Key<'k> {
         Key::of(&self.seed, bytes)
@@ -151,10 +147,7 @@ impl Store {
         let counters = self.index.counters(key.hash());
         if let Some(object) = chosen {
             object.note_hit();
-            if let Some(disk) = &self.disk {
-                disk.offer(&object, || self.is_still(&object));
-                self.close_evicted(disk);
-            }
+            self.offer_found(&object);
             count(&counters.hits);
             return Found::Object(object);
         }
@@ -166,14 +159,14 @@ impl Store {
         }
     }
 
-    /// All variants under a key, the one that came last first. Counts as no hit.
+    /// All variants under a key, the newest first. Does not count as a hit.
     #[must_use]
     pub fn variants(&self, key: Key<'_>) -> Vec<Arc<Object>> {
         let variants = self.index.lock(key.hash()).find(key);
         variants.into_iter().flatten().collect()
     }
 
-    /// Begins a body of `total_bytes`, or of a length that is not known. Memory for a known length is taken at once.
+    /// Begins a body of `total_bytes`, or of unknown length. Memory for a known length is taken at once.
     ///
     /// # Errors
     /// [`NotTaken::TooLarge`], [`NotTaken::Full`].
@@ -181,8 +174,8 @@ impl Store {
         Filling::begin(Arc::clone(self), total_bytes)
     }
 
-    /// Stores a response: `head` is what `write_stored_fields` wrote. The same variant is replaced. Its body may be whole
-    /// or be filled later; if it breaks off, the object is taken out.
+    /// Stores a response, replacing the same variant: `head` is what `write_stored_fields` wrote. The body may be whole, or be filled
+    /// later; if it breaks off, the object is removed.
     ///
     /// # Errors
     /// Nothing is stored.
@@ -197,7 +190,7 @@ impl Store {
         self.put_from(None, key, (variant, meta, head), body)
     }
 
-    /// The same for a response that came from this address, if rules for addresses are about it.
+    /// The same with the address of the server that sent it, if a rule about addresses applies to it.
     ///
     /// # Errors
     /// Nothing is stored.
@@ -218,14 +211,14 @@ impl Store {
                 return Err(error);
             }
         };
-        // First there: what was loaded from there meanwhile is replaced here.
+        // The disk first: what is loaded from it meanwhile is replaced below.
         if let Some(disk) = &self.disk {
             disk.supersede(key, variant);
         }
         let [replaced, left] = self.index.lock(key.hash()).put(Arc::clone(&object));
-        // And once more: what was before may have been offered to it in between.
+        // Once more: the old object may have been written in between.
         if let Some(disk) = &self.disk {
-            disk.supersede_but(key, variant, object.body());
+            disk.remove_variant(key, variant, |entry| object.body().is_kept_as(entry));
         }
         let counters = self.index.counters(key.hash());
         count(&counters.puts);
@@ -244,7 +237,7 @@ impl Store {
         Ok(object)
     }
 
-    /// An object for which everything was taken.
+    /// Makes an object, and takes what it needs.
     fn make(
         &self,
         key: Key<'_>,
@@ -273,10 +266,10 @@ impl Store {
             })
     }
 
-    /// Puts another head and other decisions in the place of `old`'s, for the same body.
+    /// Replaces head and decisions of `old`; the body stays.
     ///
     /// # Errors
-    /// Nothing is changed. [`NotTaken::Gone`] if `old` is not stored any more; its body can still be sent.
+    /// Nothing is changed. [`NotTaken::Gone`]: `old` is not stored any more; its body can still be sent.
     pub fn replace(
         &self,
         old: &Arc<Object>,
@@ -286,7 +279,7 @@ impl Store {
         self.freshen(old, meta, head, old.origin())
     }
 
-    /// The same for what a 304 or the answer to HEAD makes of it, which came from this address.
+    /// The same after a 304 or a response to HEAD from this address.
     ///
     /// # Errors
     /// As those of [`replace`](Self::replace).
@@ -308,9 +301,9 @@ impl Store {
         };
         new.set_hits(old.hits());
         let new = Arc::new(new);
-        // First there: what is loaded from there counts in the new head from now on.
+        // The disk first: what is loaded from it has the new head from now on.
         if let (Some(disk), Some(entry)) = (&self.disk, &*new.body().kept()) {
-            disk.freshen(entry, &new);
+            disk.freshen(entry, new.new_head());
         }
         let replaced = self.index.lock(key.hash()).replace(old, &new);
         let Some(replaced) = replaced else {
@@ -324,7 +317,7 @@ impl Store {
         Ok(new)
     }
 
-    /// Takes an object out; `false` if it is not there any more. Who reads it can go on.
+    /// Removes an object; `false` if it is not stored any more. Its readers can go on.
     pub fn remove(&self, object: &Arc<Object>) -> bool {
         let is_removed = self.take_out(object);
         if is_removed {
@@ -336,7 +329,7 @@ impl Store {
         is_removed
     }
 
-    /// The same in memory alone.
+    /// Takes an object out of memory alone.
     fn take_out(&self, object: &Arc<Object>) -> bool {
         let removed = self.index.lock(object.key().hash()).remove(object);
         let is_removed = removed.is_some();
@@ -346,7 +339,7 @@ impl Store {
         is_removed
     }
 
-    /// What it holds and has done. Cheap; the numbers are of about the same moment.
+    /// What it holds and has done. Cheap; the numbers are from about the same time.
     #[must_use]
     pub fn stats(&self) -> Stats {
         let ledger = &self.memory.ledger;
@@ -368,7 +361,7 @@ impl Store {
         &self.memory
     }
 
-    /// Takes bytes, evicting as much as that needs.
+    /// Takes bytes, and evicts objects for them.
     fn take(&self, bytes: u64) -> Result<(), NotTaken> {
         if !self.memory.ledger.could_take(bytes) {
             return Err(NotTaken::TooLarge);
@@ -381,7 +374,7 @@ impl Store {
         Ok(())
     }
 
-    /// Evicts one object; `false` if all that there is, is being filled.
+    /// Evicts one object; `false`: there is none, or all are being filled.
     fn evict_one(&self) -> bool {
         let evicted = self.index.evict_one(self.memory.ledger.objects());
         let is_evicted = evicted.is_some();
@@ -391,7 +384,7 @@ impl Store {
         is_evicted
     }
 
-    /// The object was taken out of the index. Called without a lock: what it had goes back to the kernel.
+    /// Gives back what an object that left the index had taken. Called without a lock, as it frees memory.
     fn let_go(&self, object: Arc<Object>) {
         self.memory.ledger.give_back_object();
         object.loosen(true);

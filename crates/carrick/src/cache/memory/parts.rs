@@ -1,37 +1,38 @@
 //! Responses that are stored in parts (RFC 9111 sections 3.3 and 3.4): objects whose bodies are made of others.
-use super::body::{Body, PIECE_BYTES, Piece, State, joined};
-use super::stats::count;
-use super::{Key, NotTaken, Object, Store};
+use super::object::{Body, Object, PIECE_BYTES, Piece, State, joined};
+use super::{NotTaken, Store};
+use crate::cache::index::count;
+use crate::cache::key::Key;
 use carrick_logic::cache::{ContentRange, Extents, Meta, Variant};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// Most pieces that one response is stored in.
+/// Pieces of one stored response, at most.
 pub const PIECES_MAX: usize = 256;
 
-/// A part, and what it is a part of.
+/// A part of a response.
 #[derive(Debug, Clone)]
 pub struct Part<'a> {
-    /// Where the response is stored.
+    /// The key of the response.
     pub key: Key<'a>,
-    /// For which requests it is.
+    /// The requests that it answers.
     pub variant: &'a Variant,
-    /// What was decided. Status and range are made anew of what is there.
+    /// The decisions. Status and range are made from the stored pieces.
     pub meta: Meta,
     /// The field lines.
     pub head: &'a [u8],
-    /// The address that it came from, if rules for addresses are about it.
+    /// The address of the server that sent it, if a rule about addresses applies to it.
     pub origin: Option<IpAddr>,
     /// The offset of its first byte.
     pub start: u64,
-    /// How long the whole is, if that is known.
+    /// The length of the whole, if that is known.
     pub total_bytes: Option<u64>,
     /// Its bytes.
     pub body: &'a Arc<Body>,
 }
 
 impl Object {
-    /// Which bytes of the representation are there, or are on their way.
+    /// Which bytes of the representation are there, or will come.
     #[must_use]
     pub fn extents(&self) -> Extents {
         let Some(part) = self.meta().part() else {
@@ -40,7 +41,7 @@ impl Object {
         extents(self.body().pieces(), part.total_bytes)
     }
 
-    /// Bytes of the whole representation, if they are known.
+    /// The length of the whole representation, if that is known.
     #[must_use]
     pub fn total_bytes(&self) -> Option<u64> {
         match self.meta().part() {
@@ -59,7 +60,7 @@ fn extents(pieces: &[Piece], total_bytes: Option<u64>) -> Extents {
     let mut extents = each.next().map(Extents::part).unwrap_or_default();
     for part in each {
         let _is_added = extents.add(part);
-        debug_assert!(_is_added, "it was looked at before it was stored");
+        debug_assert!(_is_added, "it was checked before it was stored");
     }
     extents
 }
@@ -71,12 +72,12 @@ impl Store {
         bytes <= self.memory.ledger.object_bytes_max()
     }
 
-    /// An object that has the bytes of `held`, if there is one, and those of `part`, which may still be filled. Nobody
-    /// finds it before it is [stored](Self::put_parts).
+    /// Makes an object of the bytes of `held`, if there is one, and those of `part`, which may still be filled. It is not found before
+    /// it is [stored](Self::put_parts).
     ///
     /// # Errors
-    /// [`NotTaken::TooLarge`], also of too many pieces, [`NotTaken::Full`]; [`NotTaken::Body`] if `held` is no parts, has
-    /// all of it already, or does not go with it.
+    /// [`NotTaken::TooLarge`], also for too many pieces; [`NotTaken::Full`]; [`NotTaken::Body`] if `held` is not made of parts, has all
+    /// bytes of `part`, or contradicts it.
     pub fn assemble(
         &self,
         held: Option<&Arc<Object>>,
@@ -111,11 +112,11 @@ impl Store {
             })
     }
 
-    /// Stores what was [assembled](Self::assemble) in the place of `held`, of which it was assembled, or anew.
+    /// Stores an [assembled](Self::assemble) object; it replaces `held`, from which it was assembled.
     ///
     /// # Errors
-    /// Nothing is changed. [`NotTaken::Gone`] if `held` is not stored any more; [`NotTaken::Body`] if a piece is not whole,
-    /// or belongs to another object by now.
+    /// Nothing is changed. [`NotTaken::Gone`]: `held` is not stored any more. [`NotTaken::Body`]: a piece is not whole, or belongs to
+    /// another object by now.
     pub fn put_parts(
         &self,
         held: Option<&Arc<Object>>,
@@ -145,7 +146,7 @@ impl Store {
         result
     }
 
-    /// The body of a piece belongs to an object from now on.
+    /// Marks the body of a piece as the body of a stored object.
     fn mark(&self, piece: &Piece) -> Result<(), NotTaken> {
         let body = &piece.body;
         if body.have().state != State::Whole || !body.is_of(&self.memory) || !body.mark_stored() {
@@ -165,7 +166,7 @@ impl Store {
         let replaced = self.index.lock(hash).replace(held, assembled);
         let replaced = replaced.ok_or(NotTaken::Gone)?;
         replaced.loosen(false);
-        // What the new one has of it stays as it is.
+        // Pieces that the new one has as well stay as they are.
         replaced.body().loosen_itself();
         let kept = assembled.body().pieces();
         for piece in replaced.body().pieces() {
@@ -186,7 +187,7 @@ impl Store {
             }
         }
         let hash = assembled.key().hash();
-        // As in `put`.
+        // As in `put_from`.
         if let Some(disk) = &self.disk {
             disk.supersede(assembled.key(), assembled.variant());
         }
@@ -205,7 +206,7 @@ impl Store {
     }
 }
 
-/// What was decided, for a response of these pieces: a part from the first byte to the last, or the whole.
+/// The decisions for a response of these pieces: a part from the first byte to the last, or the whole.
 fn meta_of(part: &Part<'_>, pieces: &[Piece]) -> Result<Meta, NotTaken> {
     let mut held: Option<Extents> = None;
     for piece in pieces {

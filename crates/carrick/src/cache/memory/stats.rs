@@ -1,52 +1,35 @@
 //! What the store counts.
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use crate::cache::index::Counters;
+use std::sync::atomic::Ordering::Relaxed;
 
-/// Counters of one shard.
-#[derive(Debug, Default)]
-pub(in crate::cache) struct Counters {
-    pub(super) hits: AtomicU64,
-    pub(super) misses: AtomicU64,
-    pub(super) puts: AtomicU64,
-    pub(in crate::cache) evicted_small: AtomicU64,
-    pub(in crate::cache) evicted_main: AtomicU64,
-    pub(super) replaced: AtomicU64,
-    pub(super) pushed_out: AtomicU64,
-    pub(super) removed: AtomicU64,
-}
-
-/// Adds one.
-pub(super) fn count(counter: &AtomicU64) {
-    counter.fetch_add(1, Relaxed);
-}
-
-/// What the store holds, and what it has done since it was made.
+/// What the store holds, and what it has done since it was created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Stats {
     /// Objects in it.
     pub objects: u64,
-    /// Bytes that are charged against the limit: objects, and bodies that are being filled.
+    /// Bytes that count against the limit: of objects, and of bodies that are being filled.
     pub bytes: u64,
-    /// Bytes of objects that are in it no more, but that readers still hold.
+    /// Bytes of removed objects that readers still hold.
     pub bytes_held_by_readers: u64,
     /// Bodies that are being filled.
     pub fills: u64,
     /// Bodies that broke off, ever.
     pub broken: u64,
-    /// Requests for which there was an object.
+    /// Requests that found an object.
     pub hits: u64,
-    /// Requests for which there was none.
+    /// Requests that found none.
     pub misses: u64,
-    /// Objects that were put in.
+    /// Objects that were stored.
     pub puts: u64,
-    /// Objects that were evicted from the small queue: not asked for since they came.
+    /// Objects that were evicted from the small queue: they were not hit since they were stored.
     pub evicted_small: u64,
     /// Objects that were evicted from the main queue.
     pub evicted_main: u64,
-    /// Objects in whose place others of the same variant came.
+    /// Objects that were replaced by the same variant.
     pub replaced: u64,
-    /// Objects that were the oldest of too many variants.
+    /// Objects that were removed as the oldest of too many variants.
     pub pushed_out: u64,
-    /// Objects that were taken out: by a purge, because they broke off, or because a response forbade them.
+    /// Objects that were removed by a purge, because their bodies broke off, or because a response forbade storing them.
     pub removed: u64,
 }
 

@@ -1,14 +1,13 @@
-//! The cache's second level: a Redis or Valkey that several processes share. Workers ask it for what is not in memory, and
-//! leave to it what they have stored; one thread of its own talks with the server.
+//! The shared cache: a Redis or Valkey that several processes use. Workers ask it for what is not in memory, and give it what they have
+//! stored. A thread of its own talks to the server.
 //!
-//! Nothing fails of it: what does not come within `timeout`, is too much for the queue, or does not decode, is as if it were
-//! not there.
+//! It never makes a request fail: a record that does not come within `timeout`, finds the queue full, or does not decode is a miss.
 //!
 //! ```text
-//! PREFIX:generation        8 bytes, drawn anew at each purge of more than one URL. A record of another one is none.
-//! PREFIX:HASH-OF-URL       a hash, which a purge of the URL deletes. Its fields, numbered by a hash of the whole key,
-//!                          and of the variant: `m00` to `m3f` responses that do not vary, or what others vary with;
-//!                          `v00` to `v3f` those others. What is of another key or variant is written over.
+//! PREFIX:generation        8 random bytes, replaced at each purge of more than one URL. Records of other generations are ignored.
+//! PREFIX:HASH-OF-URL       a hash, which a purge of the URL deletes. A hash of the whole key, or of the variant, numbers its fields:
+//!                          `m00` to `m3f` have responses that do not vary, or the names of the fields that others vary with;
+//!                          `v00` to `v3f` have those others. A record replaces that of another key or variant.
 //! ```
 mod names;
 mod order;
@@ -31,16 +30,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot};
 
-/// Orders that wait for the thread at most.
+/// Queued orders, at most.
 const ORDERS_MAX: usize = 1024;
 
-/// Bytes of records that wait to be written at most.
+/// Bytes of queued records, at most.
 const QUEUED_BYTES_MAX: u64 = 64 << 20;
 
-/// How long somebody who purges waits.
+/// How long a purge waits.
 const PURGE_WAIT: Duration = Duration::from_secs(2);
 
-/// The second level, as all threads have it.
+/// The shared cache, as all workers have it.
 #[derive(Debug)]
 pub struct Shared {
     plan: SharedPlan,
@@ -48,7 +47,7 @@ pub struct Shared {
     state: Arc<State>,
 }
 
-/// What is known of the server, and was counted.
+/// The state of the server, and counters.
 #[derive(Debug)]
 pub struct State {
     counters: [AtomicU64; Did::ALL.len()],
@@ -62,22 +61,22 @@ struct Health {
     is_left_out: bool,
 }
 
-/// What was done with it.
+/// What was done with the shared cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Did {
     /// A request found a record that it could use.
     Hit,
     /// A request found none.
     Miss,
-    /// A request found something that is no record of what it asked for.
+    /// A request found something else than a record.
     Garbage,
     /// The server did not answer a request, or answered with an error.
     Failed,
     /// A response was written.
     Written,
-    /// A response was not written: too much was waiting already.
+    /// A response was not written, as too much was queued.
     Dropped,
-    /// The server did not take a response.
+    /// The server did not accept a response.
     NotWritten,
 }
 
@@ -108,7 +107,7 @@ impl Did {
     }
 }
 
-/// The right to write what a request stores: it has seen which generation there is, before it asked the origin.
+/// The right to write the response to a request. It has the generation from before the origin was asked.
 #[derive(Debug)]
 pub struct Ticket {
     shared: Arc<Shared>,
@@ -116,17 +115,17 @@ pub struct Ticket {
     generation: u64,
 }
 
-/// What the server said to a question.
+/// What the server answered.
 #[derive(Debug)]
 pub struct Found {
     bytes: Option<Vec<u8>>,
-    /// To go on with.
+    /// For what the request stores.
     pub ticket: Ticket,
 }
 
 impl Shared {
-    /// Begins to use the server, which need not be there yet. `None`: this carrick was built without it, or the system lets
-    /// no further thread start, which is logged.
+    /// Starts using the server, which need not be reachable yet. `None`: carrick was built without this feature, or the system starts no
+    /// more threads, which is logged.
     #[must_use]
     #[cfg_attr(not(feature = "shared-cache"), expect(unused_variables))]
     pub fn start(plan: &SharedPlan) -> Option<Arc<Self>> {
@@ -152,13 +151,13 @@ impl Shared {
         &self.plan
     }
 
-    /// What is known and was counted.
+    /// The state of the server, and counters.
     #[must_use]
     pub fn state(&self) -> &State {
         &self.state
     }
 
-    /// Asks for what is stored under these names; `None`: it cannot be asked now.
+    /// Asks for the response with these names; `None`: the server cannot be asked now.
     pub async fn find(self: &Arc<Self>, names: Names) -> Option<Found> {
         let field = names.main();
         let got = self.get(&names, field).await?;
@@ -188,7 +187,7 @@ impl Shared {
         }
         match tokio::time::timeout(self.plan.timeout, answer).await {
             Ok(Ok(got)) => Some(got),
-            // The thread has told why.
+            // The thread has noted why.
             Ok(Err(_)) => None,
             Err(_) => {
                 self.state.failed("it did not answer in time");
@@ -197,7 +196,7 @@ impl Shared {
         }
     }
 
-    /// What is stored for this URL is not right any more. Does not wait.
+    /// Deletes what is stored for a URL. Does not wait.
     pub fn forget(&self, names: &Names) {
         let key = names.url();
         if (self.orders.try_send(Order::Forget { key, reply: None })).is_err() {
@@ -205,10 +204,10 @@ impl Shared {
         }
     }
 
-    /// Deletes what there is for a URL, as keys have it; `None`: all that there is is out of use. Waits until it is done.
+    /// Deletes what is stored for a URL, as keys have it; `None`: for all URLs. Waits until it is done.
     ///
     /// # Errors
-    /// Why it may still be there.
+    /// Why records may still be there.
     pub async fn purge(&self, url: Option<&[u8]>) -> Result<(), String> {
         let (reply, answer) = oneshot::channel();
         let order = match url {
@@ -229,7 +228,8 @@ impl Shared {
 }
 
 impl Found {
-    /// The record that answers a request whose variant `variant` names, if there is one. May ask once more.
+    /// The record for a request, if there is one. May ask once more: for the fields that responses vary with, `variant` returns the
+    /// variant of the request.
     pub async fn record<T>(
         &mut self,
         variant: impl FnOnce(&[u8]) -> carrick_logic::cache::Variant,
@@ -259,7 +259,7 @@ impl Found {
                 state.count(Did::Garbage);
                 return None;
             }
-            // Another variant has its place, or there is none.
+            // There is another variant, or none.
             Some(Some(_)) | None => None,
         };
         told(&state, used)
@@ -276,7 +276,7 @@ impl Ticket {
         read_record(bytes, self.names.key(), self.generation)
     }
 
-    /// Has this object written, if it is whole, not too large, and of use for longer than now. Does not wait.
+    /// Has this object written, if it is whole, not too large, and can be used later. Does not wait.
     pub fn keep(&self, object: &Object, now: UnixTime) {
         let (body, meta) = (object.body(), object.meta());
         let ttl_s = lasts_s(meta, now);
@@ -284,7 +284,7 @@ impl Ticket {
             Some(bytes) if body.is_whole() && bytes <= self.shared.plan.object_bytes_max => bytes,
             _ => return,
         };
-        // To read it would be to wait for the disk.
+        // Reading a body that is not in memory would wait for the disk.
         if ttl_s == 0 || body.fetch(0, bytes).is_some() {
             return;
         }
@@ -307,7 +307,7 @@ impl Ticket {
         }
     }
 
-    /// What is written for an object; `None`: it cannot be.
+    /// The fields to write for an object; `None`: it cannot be written.
     fn records(&self, object: &Object) -> Option<Vec<(Field, Vec<u8>)>> {
         let total = usize::try_from(object.body().total_bytes()?).ok()?;
         let mut body = vec![0; total];
@@ -338,7 +338,7 @@ impl Ticket {
     }
 }
 
-/// Seconds for which it can be of use: fresh, or out of date where that is allowed.
+/// For how many seconds a response can be used: fresh, or stale where that is allowed.
 fn lasts_s(meta: &carrick_logic::cache::Meta, now: UnixTime) -> u32 {
     if meta.always_validate {
         return 0;
@@ -354,7 +354,7 @@ impl State {
             counters: Default::default(),
             queued_bytes: AtomicU64::new(0),
             health: Mutex::new(Health {
-                // It costs its time-out once, and then only at trials.
+                // A silent server costs its time-out once, and then only at trials.
                 passive: PassiveHealth::new(1),
                 is_left_out: false,
             }),
@@ -368,7 +368,7 @@ impl State {
         self.counters[did as usize].load(Relaxed)
     }
 
-    /// Whether the server is left out at present, since it failed.
+    /// Whether the server failed, and is left out at present.
     #[must_use]
     pub fn is_left_out(&self) -> bool {
         self.lock().is_left_out
@@ -378,7 +378,7 @@ impl State {
         self.counters[did as usize].fetch_add(1, Relaxed);
     }
 
-    /// Whether it may be asked; if it was left out, this is its trial.
+    /// Whether the server may be asked. If it was left out, this is a trial.
     fn may_be_asked(&self, now: Instant) -> bool {
         let mut health = self.lock();
         let is_up = health.passive.is_up(now);
@@ -388,7 +388,7 @@ impl State {
         is_up
     }
 
-    /// It did not answer.
+    /// Notes that the server did not answer.
     fn failed(&self, why: &str) {
         self.count(Did::Failed);
         self.leave_out(why);
@@ -402,7 +402,7 @@ impl State {
         }
     }
 
-    /// It answered.
+    /// Notes that the server answered.
     #[cfg(feature = "shared-cache")]
     fn succeeded(&self) {
         let mut health = self.lock();
@@ -413,7 +413,7 @@ impl State {
     }
 
     fn lock(&self) -> MutexGuard<'_, Health> {
-        // Nothing that is done under the lock can leave the state half changed.
+        // No code under the lock can leave the state half changed.
         self.health.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

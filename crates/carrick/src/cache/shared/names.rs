@@ -1,23 +1,23 @@
-//! Under which names a response is kept in the second level.
+//! The names of a response in the shared cache.
 use super::order::Field;
 use carrick_logic::cache::Variant;
 use sha2::{Digest, Sha256};
 use std::fmt::Write;
 
-/// Fields of a kind that a URL has at most: so many keys (by what else is in them) and variants are kept of it.
+/// Fields of a kind that a URL has, at most: so many keys, which differ in what else they contain, and so many variants are stored.
 const FIELDS: u8 = 64;
 
 /// The names of a response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Names {
     url: Box<str>,
-    /// The whole key, as all processes have it.
+    /// The whole key, which is the same in all processes.
     key: Box<[u8]>,
 }
 
 impl Names {
-    /// Of a key of this process. `port` is that of a listener which all processes are taken to have in common, and which has
-    /// one address in each; the key then has no address.
+    /// The names for a key of this process. `port` is that of a listener that all processes have, each on one address: the key then
+    /// has no address.
     #[must_use]
     pub fn new(prefix: &str, key: &[u8], port: Option<u16>) -> Self {
         let url = crate::cache::purge::url_of(key).unwrap_or(key);
@@ -35,7 +35,7 @@ impl Names {
         }
     }
 
-    /// The name of all that there is for a URL, as keys have it.
+    /// The name of what is stored for a URL, as keys have it.
     #[must_use]
     pub fn of_url(prefix: &str, url: &[u8]) -> Box<str> {
         let mut name = format!("{prefix}:");
@@ -54,7 +54,7 @@ impl Names {
         &self.key
     }
 
-    /// The field with the response, or with what responses vary with.
+    /// The field with the response, or with the names of fields that responses vary with.
     pub(super) fn main(&self) -> Field {
         Field(b'm', place(Sha256::new().chain_update(&self.key)))
     }

@@ -1,54 +1,53 @@
-//! What is asked of the thread that talks with the server.
+//! Orders to the thread that talks to the server.
 use tokio::sync::oneshot;
 
-/// A field of a URL's hash: its kind and number.
+/// A field of a URL's hash: its kind and its number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Field(pub u8, pub u8);
 
 impl Field {
-    /// As the server has it.
+    /// Its name on the server.
     #[cfg(any(test, feature = "shared-cache"))]
     pub fn text(self) -> String {
         format!("{}{:02x}", char::from(self.0), self.1)
     }
 }
 
-/// What there is.
+/// What the server has.
 #[derive(Debug)]
 pub struct Got {
     /// The present generation.
     pub generation: u64,
-    /// What the field has.
+    /// The value of the field.
     pub value: Option<Vec<u8>>,
 }
 
-/// One thing to do.
+/// An order.
 #[derive(Debug)]
 #[cfg_attr(
     not(feature = "shared-cache"),
-    expect(dead_code, reason = "without the feature nobody reads them")
+    expect(dead_code, reason = "without the feature, no thread reads them")
 )]
 pub enum Order {
-    /// The field of a URL, and the generation. The reply is dropped if the server fails.
+    /// Read a field of a URL, and the generation. If the server fails, the reply is dropped.
     Get {
         key: Box<str>,
         field: Field,
         reply: oneshot::Sender<Got>,
     },
-    /// These fields of a URL are written, and kept for so long at least. `bytes` are those that it is charged with while it
-    /// waits.
+    /// Write fields of a URL, to be kept for at least `ttl_s`. `bytes` counts as queued.
     Put {
         key: Box<str>,
         fields: Vec<(Field, Vec<u8>)>,
         ttl_s: u32,
         bytes: u64,
     },
-    /// A URL is deleted.
+    /// Delete a URL.
     Forget {
         key: Box<str>,
         reply: Option<oneshot::Sender<Result<(), String>>>,
     },
-    /// A new generation is drawn.
+    /// Draw a new generation.
     Renew {
         reply: oneshot::Sender<Result<(), String>>,
     },

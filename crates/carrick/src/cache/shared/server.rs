@@ -1,4 +1,4 @@
-//! A Redis or Valkey, or a cluster of them: connecting, and the commands that are used.
+//! Connecting to a Redis or Valkey, or a cluster of them, and the commands that are used.
 use super::order::{Field, Got};
 use crate::config::plan::{ServerAddress, SharedPlan};
 use redis::aio::{ConnectionLike, MultiplexedConnection};
@@ -12,27 +12,27 @@ use std::cell::RefCell;
 use std::time::Duration;
 use tokio::sync::Mutex;
 
-/// Connecting, and writing, may take longer than a request would wait: at least so long.
+/// How long connecting and writing may take, at least: longer than a request would wait.
 const PATIENCE_MIN: Duration = Duration::from_secs(1);
 
-/// Writes fields, and has the whole kept for so many seconds at least. The key has no end before that is set: both are one
-/// command.
+/// Writes fields, and extends the life of their key to at least so many seconds. One command does both, so that the key never lacks an
+/// end.
 const PUT: &str = "redis.call('HSET', KEYS[1], unpack(ARGV, 2)) \
     if redis.call('TTL', KEYS[1]) < tonumber(ARGV[1]) then redis.call('EXPIRE', KEYS[1], ARGV[1]) end \
     return 1";
 
-/// Why something was not done.
+/// Why a command failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
-    /// There is no connection, or no answer.
+    /// There is no connection, or the server does not answer.
     #[error("{0}")]
     Silent(String),
-    /// The answer is an error.
+    /// The server answered with an error.
     #[error("{0}")]
     Refused(String),
 }
 
-/// The server, connected to when it is needed.
+/// The server. The first command connects to it.
 pub struct Server {
     plan: SharedPlan,
     patience: Duration,
@@ -48,7 +48,7 @@ enum Connection {
 }
 
 impl Server {
-    /// Nothing is connected yet.
+    /// A server without a connection.
     pub fn new(plan: SharedPlan) -> Self {
         Self {
             generation_key: format!("{}:generation", plan.prefix),
@@ -59,20 +59,20 @@ impl Server {
         }
     }
 
-    /// A field of a key, and the generation, which is drawn if there is none.
+    /// Reads a field of a key, and the generation. If there is no generation, one is drawn.
     pub async fn get(&self, key: &str, field: Field) -> Result<Got, Failure> {
         let mut of_generation = redis::cmd("GET");
         of_generation.arg(&self.generation_key);
         let mut of_field = redis::cmd("HGET");
         of_field.arg(key).arg(field.text());
         let limit = self.plan.timeout;
-        // Both go out at once.
+        // Both commands are sent at once.
         let (generation, value) = tokio::join!(
             self.ask::<Option<Vec<u8>>>(&of_generation, limit),
             self.ask::<Option<Vec<u8>>>(&of_field, limit)
         );
         let value = match value {
-            // Something else has the key.
+            // The key has another type.
             Err(Failure::Refused(_)) => None,
             value => value?,
         };
@@ -122,7 +122,7 @@ impl Server {
         self.ask(&draw, self.patience).await
     }
 
-    /// A command, within `limit`. A connection that did not answer is given up.
+    /// Sends a command, and waits for the answer until `limit`. A connection that does not answer is dropped.
     async fn ask<T: FromRedisValue>(&self, command: &Cmd, limit: Duration) -> Result<T, Failure> {
         let mut connection = self.connection().await?;
         let answer = tokio::time::timeout(limit, connection.query(command)).await;
@@ -137,7 +137,7 @@ impl Server {
         Err(failure)
     }
 
-    /// The connection; there is one for all.
+    /// The connection, which all commands share.
     async fn connection(&self) -> Result<Connection, Failure> {
         if let Some(connection) = self.connection.borrow().clone() {
             return Ok(connection);
@@ -147,7 +147,7 @@ impl Server {
             return Ok(connection);
         }
         let connection = match tokio::time::timeout(self.patience, self.connect()).await {
-            // Also a refusal, of the password for example: without a connection there is nothing to ask.
+            // Even a refused password: without a connection, no command can be sent.
             Ok(Err(error)) => return Err(Failure::Silent(error.to_string())),
             Err(_) => return Err(Failure::Silent("connecting took too long".to_owned())),
             Ok(Ok(connection)) => connection,
@@ -180,7 +180,7 @@ impl Server {
         connection.await.map(Connection::Single)
     }
 
-    /// Where a server is, and how to log in there.
+    /// The address of a server, and the login.
     fn login(&self, server: &ServerAddress) -> RedisResult<ConnectionInfo> {
         let address = match server {
             ServerAddress::Ip(address) => {
@@ -223,10 +223,10 @@ fn failure(error: &RedisError) -> Failure {
     }
 }
 
-/// Nobody draws the same again.
+/// Draws a generation that was never used before.
 fn draw_generation() -> [u8; 8] {
     let mut bytes = [0; 8];
-    // Where there is none, the kernel is older than what carrick runs on.
+    // It fails only on kernels that are too old for carrick.
     let _ = getrandom::fill(&mut bytes);
     bytes
 }

@@ -1,6 +1,7 @@
-//! Tests of what is asked of the thread, and what is not, with nobody who obeys.
+//! Tests of which orders the thread gets, without a thread.
 use super::*;
-use crate::cache::memory::{Limits, Store};
+use crate::cache::ledger::Limits;
+use crate::cache::memory::Store;
 use crate::config::plan::ServerAddress;
 use carrick_logic::cache::{LifetimeFrom, Meta, Validator, Variant};
 

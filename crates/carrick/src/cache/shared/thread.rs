@@ -1,4 +1,4 @@
-//! The thread that talks with the server.
+//! The thread that talks to the server.
 use super::order::{Got, Order};
 use super::server::{Failure, Server};
 use super::{Did, State};
@@ -11,10 +11,10 @@ use tokio::sync::mpsc::Receiver;
 use tokio::sync::{Semaphore, oneshot};
 use tokio::task::LocalSet;
 
-/// Orders that are under way at the same time at most.
+/// Orders that are under way at the same time, at most.
 const UNDER_WAY_MAX: usize = 128;
 
-/// Starts it. It ends when nobody can give it orders any more, and those that it has are done.
+/// Starts the thread. It ends when all senders of orders are dropped, and all orders are done.
 pub(super) fn start(
     plan: SharedPlan,
     orders: Receiver<Order>,
@@ -31,28 +31,28 @@ pub(super) fn start(
 
 async fn serve(plan: SharedPlan, mut orders: Receiver<Order>, state: Arc<State>) {
     let server = Rc::new(Server::new(plan));
-    let places = Arc::new(Semaphore::new(UNDER_WAY_MAX));
+    let permits = Arc::new(Semaphore::new(UNDER_WAY_MAX));
     while let Some(order) = orders.recv().await {
-        // It is never closed.
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else {
+        // The semaphore is never closed.
+        let Ok(permit) = Arc::clone(&permits).acquire_owned().await else {
             return;
         };
         let (server, state) = (Rc::clone(&server), Arc::clone(&state));
         tokio::task::spawn_local(async move {
-            Box::pin(obey(&server, &state, order)).await;
-            drop(place);
+            Box::pin(execute(&server, &state, order)).await;
+            drop(permit);
         });
     }
-    // Those under way end within their time-outs.
-    let _ = places
+    // Orders under way end within their time-outs.
+    let _ = permits
         .acquire_many(u32::try_from(UNDER_WAY_MAX).unwrap_or(u32::MAX))
         .await;
 }
 
-async fn obey(server: &Server, state: &State, order: Order) {
+async fn execute(server: &Server, state: &State, order: Order) {
     match order {
         Order::Get { key, field, reply } => {
-            // Nobody waits any more.
+            // The request does not wait any more.
             if reply.is_closed() {
                 return;
             }
@@ -82,7 +82,7 @@ async fn obey(server: &Server, state: &State, order: Order) {
     }
 }
 
-/// One that does not answer is left out; an answer that is an error says nothing about the next one.
+/// A server that does not answer is left out. One that answers with an error may answer the next command.
 fn failed(state: &State, failure: &Failure, did: Did) {
     state.count(did);
     match failure {

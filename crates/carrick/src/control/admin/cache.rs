@@ -2,9 +2,8 @@
 use super::{JSON, TEXT, answer, text};
 use crate::cache::Cache;
 use crate::cache::disk::Disk;
-use crate::cache::memory::Purge;
 use crate::cache::peers::{CachePeer, Said};
-use crate::cache::purge::{Chosen, Wrong};
+use crate::cache::purge::{Pattern, Purge, Wrong};
 use crate::cache::shared::{Did, Shared};
 use crate::control::ControlState;
 use crate::net::clock::Clock;
@@ -225,12 +224,12 @@ pub(super) fn list(request: &Request<Incoming>, state: &ControlState) -> Respons
     let limit = parameters
         .first("limit")
         .map_or(Ok(LISTED_MAX), |limit| limit.parse());
-    let (Ok(limit), Ok(chosen)) = (limit, parameters.chosen(true)) else {
+    let (Ok(limit), Ok(which)) = (limit, parameters.chosen(true)) else {
         return text(StatusCode::BAD_REQUEST, USAGE);
     };
     let now = Clock::default().now();
     let in_memory = (cache.store.objects())
-        .filter(|object| chosen.has(object))
+        .filter(|object| object.matches(&which))
         .map(|object| Listed {
             key: String::from_utf8_lossy(object.key().bytes()).into_owned(),
             status: Some(object.meta().status),
@@ -252,7 +251,7 @@ pub(super) fn list(request: &Request<Incoming>, state: &ControlState) -> Respons
             hits: object.hits(),
         });
     let only_there = (cache.store.only_on_disk())
-        .filter(|entry| chosen.has_entry(entry))
+        .filter(|entry| entry.matches(&which))
         .map(|entry| Listed {
             key: String::from_utf8_lossy(entry.key_bytes()).into_owned(),
             status: None,
@@ -285,16 +284,16 @@ pub(super) async fn purge(
         Some("outdate") => Purge::Outdate,
         Some(_) => return text(StatusCode::BAD_REQUEST, USAGE),
     };
-    let Ok(chosen) = parameters.chosen(false) else {
+    let Ok(which) = parameters.chosen(false) else {
         return text(StatusCode::BAD_REQUEST, USAGE);
     };
     // The second level first: what is taken out here must not come back from there.
     let shared = cache.shared.load_full();
     let told = match &shared {
-        Some(shared) => shared.purge(chosen.one_url()).await,
+        Some(shared) => shared.purge(which.one_url()).await,
         None => Ok(()),
     };
-    let (count, over) = cache.purge(&chosen, how);
+    let (count, over) = cache.purge(&which, how);
     tracing::info!("admin purged {count} objects from the cache");
     if let Err(why) = told {
         return answer(
@@ -345,21 +344,21 @@ impl Parameters {
         found.next().map(|(_, value)| value.as_str())
     }
 
-    fn chosen(&self, without_is_all: bool) -> Result<Chosen, Wrong> {
+    fn chosen(&self, without_is_all: bool) -> Result<Pattern, Wrong> {
         let mut chosen = Vec::new();
         for (name, value) in &self.0 {
             match name.as_str() {
-                "url" => chosen.push(Chosen::url(value)?),
-                "prefix" => chosen.push(Chosen::prefix(value)?),
-                "tag" => chosen.push(Chosen::tag(value)),
-                "all" if value == "yes" => chosen.push(Chosen::all()),
+                "url" => chosen.push(Pattern::url(value)?),
+                "prefix" => chosen.push(Pattern::url_prefix(value)?),
+                "tag" => chosen.push(Pattern::tag(value)),
+                "all" if value == "yes" => chosen.push(Pattern::All),
                 "how" | "limit" => {}
                 _ => return Err(Wrong),
             }
         }
         match (chosen.pop(), chosen.is_empty()) {
             (Some(only), true) => Ok(only),
-            (None, _) if without_is_all => Ok(Chosen::all()),
+            (None, _) if without_is_all => Ok(Pattern::All),
             _ => Err(Wrong),
         }
     }

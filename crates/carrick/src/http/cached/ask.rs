@@ -2,7 +2,8 @@
 use super::parts::Completion;
 use crate::cache::Cache;
 use crate::cache::flights::Lead;
-use crate::cache::memory::{Key, Object};
+use crate::cache::key::Key;
+use crate::cache::memory::Object;
 use crate::cache::purges::Moment;
 use crate::cache::shared::Ticket;
 use crate::config::plan::RouteCache;

@@ -2,8 +2,8 @@
 use super::ask::{Asking, realm, stored_of};
 use super::parts::{Keep, answers};
 use super::tee::Tee;
-use crate::cache::memory::{Filling, Object, Purge};
-use crate::cache::purge::Chosen;
+use crate::cache::memory::{Filling, Object};
+use crate::cache::purge::{Pattern, Purge};
 use crate::context::client::Client;
 use crate::context::destination::Destination;
 use crate::http::cached::shared;
@@ -220,7 +220,7 @@ fn invalidate(
             exchange.request.fields,
             &asking.route.key,
         );
-        let chosen = Chosen::key(&key);
+        let chosen = Pattern::key(&key);
         let (removed, _) = asking.cache.purge(&chosen, Purge::Remove);
         shared::forget(client, &asking.cache, &key);
         client.worker.metrics.cache.invalidated.add(removed);

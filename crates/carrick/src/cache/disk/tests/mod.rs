@@ -7,9 +7,11 @@ mod promises;
 mod streams;
 mod threads;
 
-use super::{Disk, Pattern};
+use super::{Disk, PurgeTicket};
+use crate::cache::ledger::Limits;
 use crate::cache::memory::tests::{content as slow_content, meta, nothing, read};
-use crate::cache::memory::{Found, Limits, Object, Purge, Store};
+use crate::cache::memory::{Found, Object, Store};
+use crate::cache::purge::{Pattern, Purge};
 use crate::config::plan::DiskPlan;
 use carrick_logic::cache::{UnixTime, Variant};
 use rustix::io::Errno;
@@ -168,7 +170,7 @@ impl Bed {
 
     /// Ends as a process does that is killed, or that has nothing more to do.
     fn end(self) {
-        self.disk.left.remove(&self.disk.folder);
+        self.disk.unremoved.remove(&self.disk.folder);
         self.disk.pool.work();
         drop(self.store);
         self.disk.pool.work();
@@ -246,8 +248,8 @@ impl Bed {
 
     /// Whether all of it was done.
     fn purge(&self, which: &Pattern, how: Purge) -> u64 {
-        let (ticket, mut over) = self.disk.ticket();
-        let count = self.store.purge_with(which, how, Some(&ticket));
+        let (ticket, mut over) = PurgeTicket::new(&self.disk);
+        let count = self.store.purge(which, how, Some(&ticket));
         drop(ticket);
         self.disk.pool.work();
         assert_eq!(over.try_recv(), Ok(()), "the purge is over");

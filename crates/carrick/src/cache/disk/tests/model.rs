@@ -66,7 +66,7 @@ fn nothing_but_the_newest_is_ever_found() {
                     *one = None;
                 }
                 94 => {
-                    bed.purge(&Pattern::Tag((*b"all").into()), Purge::Remove);
+                    bed.purge(&Pattern::tag("all"), Purge::Remove);
                     last.fill(None);
                 }
                 95..97 => bed.disk.folder.fuse.one_of.store(random.below(20), Relaxed),

@@ -3,8 +3,9 @@
 use super::{
     Bed, Disk, Pattern, Purge, assert_right, content, fields, files, folder, fresh, plan, says,
 };
+use crate::cache::ledger::Limits;
 use crate::cache::memory::tests::nothing;
-use crate::cache::memory::{Limits, Object, Store};
+use crate::cache::memory::{Object, Store};
 use crate::config::plan::DiskPlan;
 use carrick_logic::cache::UnixTime;
 use rustix::io::Errno;
@@ -49,15 +50,15 @@ fn open_files(path: &Path) -> (usize, usize) {
 fn open_files_are_bounded() {
     let folder = folder();
     let plan = plan(&folder);
-    let mut disk = Disk::open(&plan).unwrap();
-    disk.open_max = 3;
-    let disk = Arc::new(disk);
+    let disk = Arc::new(Disk::open(&plan).unwrap());
     let limits = Limits {
         bytes: 16 << 20,
         objects: 100,
         object_bytes_max: 512 << 10,
     };
-    let store = Arc::new(Store::with_disk(limits, Some(Arc::clone(&disk))));
+    let mut store = Store::with_disk(limits, Some(Arc::clone(&disk)));
+    store.limit_open_files(3);
+    let store = Arc::new(store);
     let bed = Bed { store, disk };
     bed.disk.index_all();
     for version in 0..6 {
@@ -182,7 +183,7 @@ fn a_purge_closes_what_is_open() {
         let plan = plan(&folder);
         let (bed, object) = opened(&plan);
         assert_eq!(open_files(&plan.path), (1, 0));
-        assert_eq!(bed.purge(&Pattern::Key((*b"a").into()), how), 1);
+        assert_eq!(bed.purge(&Pattern::key(b"a"), how), 1);
         assert!(bed.store.stands(&object, later(1)));
         assert_right(&object);
         drop(object);

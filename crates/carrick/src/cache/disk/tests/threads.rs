@@ -35,7 +35,7 @@ fn who_changes_something_never_finds_what_was_before() {
         });
         all_found += found;
         assert!(bed.disk.pool.finish(Duration::from_secs(60)));
-        bed.store.purge_with(&Pattern::All, Purge::Remove, None);
+        bed.store.purge(&Pattern::All, Purge::Remove, None);
         assert!(bed.disk.pool.finish(Duration::from_secs(60)));
         let (store, disk) = (bed.store.stats(), bed.disk.stats());
         assert_eq!(
@@ -96,7 +96,7 @@ fn play(bed: &Bed, number: u64, seed: u64) -> u64 {
             }
             2 if is_own => {
                 bed.store
-                    .purge_with(&Pattern::Key(text.as_bytes().into()), Purge::Remove, None);
+                    .purge(&Pattern::Key(text.as_bytes().into()), Purge::Remove, None);
                 *one = None;
             }
             3 if is_own => {
@@ -112,7 +112,7 @@ fn play(bed: &Bed, number: u64, seed: u64) -> u64 {
                     } else {
                         // It has left memory, and the disk may have the new head or not.
                         bed.store
-                            .purge_with(&Pattern::Key(text_key.clone()), Purge::Remove, None);
+                            .purge(&Pattern::Key(text_key.clone()), Purge::Remove, None);
                         *one = None;
                     }
                 }

@@ -1,5 +1,5 @@
 //! Limits hold, and what is given up is given back.
-use super::super::{NotTaken, OVERHEAD_BYTES, Purge, Which};
+use super::super::{NotTaken, OVERHEAD_BYTES};
 use super::*;
 
 #[test]
@@ -18,7 +18,7 @@ fn bytes_and_objects_are_never_above_their_limits() {
             stats.puts,
             stats.objects + stats.evicted_small + stats.evicted_main
         );
-        store.purge(Which::All, Purge::Remove);
+        store.purge(&Pattern::All, Purge::Remove, None);
         assert_nothing_leaks(&store);
         for number in 0..3000 {
             put(&store, &number.to_string(), number, 10).unwrap();
@@ -67,7 +67,7 @@ fn bodies_that_are_filled_are_not_evicted() {
         put(&store, &number.to_string(), number, 30_000).unwrap();
     }
     assert!((0..7).all(|number| get(&store, &format!("open{number}")).is_some()));
-    store.purge(Which::Prefix(b""), Purge::Outdate);
+    store.purge(&Pattern::All, Purge::Outdate, None);
     under_way.push(begun(&store, "open7", Some(100_000)));
     assert_eq!(store.fill(Some(1 << 17)).err(), Some(NotTaken::Full));
     // What has been filled can be evicted.
@@ -77,7 +77,7 @@ fn bodies_that_are_filled_are_not_evicted() {
     drop(object);
     store.fill(Some(1 << 16)).unwrap();
     drop(under_way);
-    store.purge(Which::All, Purge::Remove);
+    store.purge(&Pattern::All, Purge::Remove, None);
     assert_nothing_leaks(&store);
 }
 
@@ -101,7 +101,7 @@ fn a_body_that_is_filled_when_it_was_purged_goes_on_for_its_readers() {
     let store = store(SMALL);
     let (mut filling, object) = begun(&store, "page", None);
     filling.append(&content(1, 0, 30_000)).unwrap();
-    store.purge(Which::All, Purge::Remove);
+    store.purge(&Pattern::All, Purge::Remove, None);
     assert_eq!(store.stats().bytes, 0);
     filling.append(&content(1, 30_000, 60_000)).unwrap();
     assert!(filling.finish());
@@ -114,7 +114,7 @@ fn a_body_that_is_filled_when_it_was_purged_goes_on_for_its_readers() {
     let stats = store.stats();
     assert_eq!(stats.bytes_held_by_readers, 0);
     assert!((90_000..100_000).contains(&stats.bytes), "{stats:?}");
-    store.purge(Which::All, Purge::Remove);
+    store.purge(&Pattern::All, Purge::Remove, None);
     assert_nothing_leaks(&store);
 }
 
@@ -168,7 +168,7 @@ fn what_an_object_is_charged_with_is_what_it_takes() {
     let counts = 16;
     let slot = (1 + size_of::<u32>()) * 16 / 7;
     let ghosts = 4 * 2 + 1;
-    let node = super::super::index::NODE_BYTES;
+    let node = crate::cache::index::NODE_BYTES;
     let all = counts
         + size_of::<Object>()
         + counts

@@ -1,5 +1,4 @@
 //! Taking things out by hand.
-use super::super::{Purge, Which};
 use super::*;
 
 fn tagged(store: &Arc<Store>, name: &str, head: &str) {
@@ -22,19 +21,32 @@ fn names(store: &Store) -> Vec<String> {
 #[test]
 fn by_key_by_prefix_and_by_tag() {
     let store = store(SMALL);
-    tagged(&store, "a/1", "Surrogate-Key: red green\r\n");
-    tagged(&store, "a/2", "Cache-Tag: green\r\n");
-    tagged(&store, "a/3", "X: green\r\n");
-    tagged(&store, "b/1", "Cache-Tag: greenish\r\n");
-    tagged(&store, "b/2", "");
-    assert_eq!(store.purge(Which::Tag(b"gre"), Purge::Remove), 0);
-    assert_eq!(store.purge(Which::Tag(b"green"), Purge::Remove), 2);
-    assert_eq!(names(&store), ["a/3", "b/1", "b/2"]);
-    assert_eq!(store.purge(Which::Key(b"b"), Purge::Remove), 0);
-    assert_eq!(store.purge(Which::Key(b"b/1"), Purge::Remove), 1);
-    assert_eq!(store.purge(Which::Prefix(b"a/"), Purge::Remove), 1);
-    assert_eq!(names(&store), ["b/2"]);
-    assert_eq!(store.purge(Which::All, Purge::Remove), 1);
+    tagged(&store, "x http://a/1", "Surrogate-Key: red green\r\n");
+    tagged(&store, "x http://a/2", "Cache-Tag: green\r\n");
+    tagged(&store, "x http://a/3", "X: green\r\n");
+    tagged(&store, "x http://b/1", "Cache-Tag: greenish\r\n");
+    tagged(&store, "x http://b/2", "");
+    assert_eq!(store.purge(&Pattern::tag("gre"), Purge::Remove, None), 0);
+    assert_eq!(store.purge(&Pattern::tag("green"), Purge::Remove, None), 2);
+    assert_eq!(
+        names(&store),
+        ["x http://a/3", "x http://b/1", "x http://b/2"]
+    );
+    assert_eq!(store.purge(&Pattern::key(b"b"), Purge::Remove, None), 0);
+    assert_eq!(
+        store.purge(&Pattern::key(b"x http://b/1"), Purge::Remove, None),
+        1
+    );
+    assert_eq!(
+        store.purge(
+            &Pattern::UrlPrefix((*b"http://a/").into()),
+            Purge::Remove,
+            None
+        ),
+        1
+    );
+    assert_eq!(names(&store), ["x http://b/2"]);
+    assert_eq!(store.purge(&Pattern::All, Purge::Remove, None), 1);
     assert_eq!(store.stats().removed, 5);
     assert_nothing_leaks(&store);
 }
@@ -47,7 +59,7 @@ fn what_is_outdated_stays_to_be_validated() {
     let now = UnixTime(1050);
     let is_fresh = |name| get(&store, name).unwrap().meta().is_fresh(now);
     assert!(is_fresh("a") && is_fresh("b"));
-    assert_eq!(store.purge(Which::Tag(b"one"), Purge::Outdate), 1);
+    assert_eq!(store.purge(&Pattern::tag("one"), Purge::Outdate, None), 1);
     assert!(!is_fresh("a") && is_fresh("b"));
     assert_eq!(read(&get(&store, "a").unwrap()), content(1, 0, 100));
     assert!(get(&store, "a").unwrap().has_tag(b"one"));
@@ -63,7 +75,7 @@ fn a_full_store_can_be_outdated() {
     tagged(&store, "a", "");
     tagged(&store, "b", "");
     tagged(&store, "c", "");
-    store.purge(Which::All, Purge::Outdate);
+    store.purge(&Pattern::All, Purge::Outdate, None);
     assert!(
         store
             .objects()
@@ -83,8 +95,9 @@ fn the_list_has_everything_once() {
     }
     for number in 0..500 {
         let removed = store.purge(
-            Which::Key(format!("{:04}", number * 10).as_bytes()),
+            &Pattern::key(format!("{:04}", number * 10).as_bytes()),
             Purge::Remove,
+            None,
         );
         assert_eq!(removed, 1);
     }

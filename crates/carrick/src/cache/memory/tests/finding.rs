@@ -1,6 +1,7 @@
 //! What is put is found, and nothing else.
-use super::super::{Found, NotTaken, Purge, State, VARIANTS_MAX, Which};
+use super::super::{Found, NotTaken, State};
 use super::*;
+use crate::cache::index::VARIANTS_MAX;
 
 #[test]
 fn what_was_put_is_found_wherever_it_is() {
@@ -39,7 +40,7 @@ fn what_was_put_is_found_wherever_it_is() {
         }
         assert!(get(&store, "unknown").is_none());
         assert_eq!(store.stats().objects, 14);
-        assert_eq!(store.purge(Which::All, Purge::Remove), 14);
+        assert_eq!(store.purge(&Pattern::All, Purge::Remove, None), 14);
         assert_nothing_leaks(&store);
     }
 }
@@ -78,7 +79,7 @@ fn variants_of_a_key_are_told_apart() {
         Found::Object(object) => assert_eq!(read(&object), content(99, 0, 10)),
         other => panic!("{other:?}"),
     }
-    assert_eq!(store.purge(Which::Key(b"page"), Purge::Remove), 16);
+    assert_eq!(store.purge(&Pattern::key(b"page"), Purge::Remove, None), 16);
     assert!(matches!(store.find(key, nothing()), Found::Nothing));
     drop(body);
     assert_nothing_leaks(&store);

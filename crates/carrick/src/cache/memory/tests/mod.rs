@@ -5,11 +5,14 @@ mod finding;
 mod hit_ratio;
 mod model;
 mod parts;
+mod queues;
 mod threads;
 mod wire;
 mod workload;
 
-use super::{Filling, Found, Limits, NotTaken, Object, Store};
+use super::{Filling, Found, NotTaken, Object, Store};
+use crate::cache::ledger::Limits;
+use crate::cache::purge::{Pattern, Purge};
 use carrick_logic::cache::{Fields, Meta, UnixTime, Variant};
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
 //! Random operations on the store and on a simple model of it: what is found is what was put last, bounds hold, and nothing
 //! is left over.
-use super::super::{Purge, State, Which};
+use super::super::State;
 use super::*;
 use proptest::prelude::*;
 use proptest::sample::Index;
@@ -249,12 +249,15 @@ impl Pair {
             Group::All => true,
         };
         match group {
-            Group::Key(key) => self.store.purge(Which::Key(&key_bytes(*key)), how),
-            Group::Even => self.store.purge(Which::Prefix(b"even/"), how),
+            Group::Key(key) => self.store.purge(&Pattern::key(&key_bytes(*key)), how, None),
+            Group::Even => {
+                self.store
+                    .purge(&Pattern::UrlPrefix((*b"http://even/").into()), how, None)
+            }
             Group::Tag(tag) => self
                 .store
-                .purge(Which::Tag(format!("t{tag}").as_bytes()), how),
-            Group::All => self.store.purge(Which::All, how),
+                .purge(&Pattern::tag(&format!("t{tag}")), how, None),
+            Group::All => self.store.purge(&Pattern::All, how, None),
         };
         if !outdates {
             self.model.retain(|name, _| !belongs(name));
@@ -293,8 +296,8 @@ impl Pair {
 }
 
 fn key_bytes(key: u8) -> Vec<u8> {
-    let kind = if key.is_multiple_of(2) { "even" } else { "odd" };
-    format!("{kind}/{key}").into_bytes()
+    let host = if key.is_multiple_of(2) { "even" } else { "odd" };
+    format!("x http://{host}/{key}").into_bytes()
 }
 
 fn request((_, variant): Name) -> Vec<u8> {
@@ -320,7 +323,7 @@ fn play(operations: Vec<Operation>, limits: Limits) {
         pair.held.clear();
         pair
     };
-    store.purge(Which::All, Purge::Remove);
+    store.purge(&Pattern::All, Purge::Remove, None);
     assert_nothing_leaks(&store);
 }
 

@@ -1,6 +1,7 @@
 //! Responses that are stored in parts: every byte is of the right place, and nothing leaks.
 use super::{Limits, Store, assert_nothing_leaks, content, get, meta, read, store as new_store};
-use crate::cache::memory::{Body, NotTaken, Object, PIECES_MAX, Part, Purge, State, Which};
+use crate::cache::memory::{Body, NotTaken, Object, PIECES_MAX, Part, State};
+use crate::cache::purge::{Pattern, Purge};
 use carrick_logic::cache::Variant;
 use proptest::prelude::*;
 use std::ops::Range;
@@ -88,7 +89,7 @@ fn parts_become_a_whole() {
     assert_eq!(read(&whole), content(SEED, 0, total as usize));
     assert_eq!(store.stats().objects, 1);
     drop(whole);
-    assert_eq!(store.purge(Which::All, Purge::Remove), 1);
+    assert_eq!(store.purge(&Pattern::All, Purge::Remove, None), 1);
     assert_nothing_leaks(&store);
 }
 
@@ -112,7 +113,7 @@ fn what_contradicts_is_not_taken() {
     assert_eq!(late, Err(NotTaken::Gone));
     drop((held, first, second, body, inside));
     check(&get(&store, NAME).unwrap(), 100);
-    store.purge(Which::All, Purge::Remove);
+    store.purge(&Pattern::All, Purge::Remove, None);
     assert_nothing_leaks(&store);
 }
 
@@ -127,13 +128,13 @@ fn pieces_are_bounded() {
     assert_eq!(more.unwrap_err(), NotTaken::TooLarge);
     check(&get(&store, NAME).unwrap(), total + 10);
     // As many ranges that do not touch are too many earlier.
-    store.purge(Which::All, Purge::Remove);
+    store.purge(&Pattern::All, Purge::Remove, None);
     let mut taken = 0;
     while add(&store, 20 * taken..20 * taken + 10, 20_000).is_ok() {
         taken += 1;
     }
     assert_eq!(taken as usize, carrick_logic::cache::EXTENTS_MAX);
-    store.purge(Which::All, Purge::Remove);
+    store.purge(&Pattern::All, Purge::Remove, None);
     assert_nothing_leaks(&store);
 }
 
@@ -162,7 +163,7 @@ fn a_part_under_way_is_read_along() {
     check(&object, 300_000);
     assert!(object.extents().has(&(0..250_000)) && !object.extents().has(&(0..250_001)));
     drop((held, object, came));
-    store.purge(Which::All, Purge::Remove);
+    store.purge(&Pattern::All, Purge::Remove, None);
     assert_nothing_leaks(&store);
 }
 
@@ -200,7 +201,7 @@ proptest! {
             }
             prop_assert!(store.stats().bytes <= bytes);
         }
-        store.purge(Which::All, Purge::Remove);
+        store.purge(&Pattern::All, Purge::Remove, None);
         assert_nothing_leaks(&store);
     }
 }

@@ -1,5 +1,5 @@
 //! Many threads at once: who fills, who reads along, who evicts.
-use super::super::{FillError, Purge, State, Which};
+use super::super::{FillError, State};
 use super::workload::Random;
 use super::*;
 use std::future::poll_fn;
@@ -133,10 +133,10 @@ fn under_load_nobody_reads_what_is_not_right() {
                     let name = seed.to_string();
                     match random.next() % 40 {
                         0 => {
-                            store.purge(Which::Key(name.as_bytes()), Purge::Remove);
+                            store.purge(&Pattern::key(name.as_bytes()), Purge::Remove, None);
                         }
                         1 => {
-                            store.purge(Which::Prefix(&name.as_bytes()[..1]), Purge::Outdate);
+                            store.purge(&Pattern::All, Purge::Outdate, None);
                         }
                         2..20 => fill_one(store, &mut random, seed),
                         _ => {
@@ -153,7 +153,7 @@ fn under_load_nobody_reads_what_is_not_right() {
         }
     });
     assert!(found.load(Ordering::Relaxed) > 100, "{found:?}");
-    store.purge(Which::All, Purge::Remove);
+    store.purge(&Pattern::All, Purge::Remove, None);
     assert_nothing_leaks(&store);
 }
 

@@ -1,5 +1,5 @@
 //! What goes over the wire is what was stored, also when it is given up while it is under way.
-use super::super::{Body, Purge, State, Which};
+use super::super::{Body, State};
 use super::*;
 use std::future::poll_fn;
 use std::io::ErrorKind;
@@ -160,7 +160,7 @@ async fn what_is_in_a_queue_outlives_its_body() {
             }
         }
         assert!(sent > 100_000, "{sent}");
-        store.purge(Which::All, Purge::Remove);
+        store.purge(&Pattern::All, Purge::Remove, None);
         clients.push((seed, server, client, sent));
     }
     assert_nothing_leaks(&store);

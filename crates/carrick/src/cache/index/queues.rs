@@ -1,12 +1,11 @@
 //! The two queues of S3-FIFO (Yang and others, "FIFO queues are all you need for cache eviction", SOSP 2023), by bytes.
 //!
-//! New objects enter the *small* queue, a tenth of the bytes. What is asked for again while it passes through there goes
-//! on to the *main* queue, the rest leaves, but is remembered for a while ([`Ghost`](super::super::ghost::Ghost)): who comes back
-//! then enters the main queue at once. There, what was asked for since it entered goes round again. A hit is a plain store
-//! into the object; nothing is moved.
+//! New objects enter the *small* queue, a tenth of the bytes. At its end, objects that were hit go to the *main* queue, and the others
+//! are evicted, but remembered for a while ([`Ghost`](super::ghost::Ghost)): if they return, they enter the main queue at once. At its
+//! end, objects that were hit go round again. A hit is a plain store into the object; nothing is moved.
 use super::nodes::{NONE, Nodes};
 
-/// A queue: places in [`Nodes`], doubly linked. New ones come in at the head.
+/// A queue of [`Nodes`], doubly linked. New ones enter at the head.
 #[derive(Debug)]
 pub(super) struct Queue {
     head: u32,
@@ -29,7 +28,7 @@ impl Queue {
         self.bytes
     }
 
-    /// The one that came first.
+    /// The node that entered first.
     pub(super) fn oldest(&self) -> Option<u32> {
         (self.tail != NONE).then_some(self.tail)
     }
@@ -62,7 +61,7 @@ impl Queue {
         }
     }
 
-    /// The object weighs something else now.
+    /// Counts the bytes of a node again.
     pub(super) fn weigh_again<T>(&mut self, nodes: &mut Nodes<T>, place: u32, bytes: u64) {
         let node = nodes.get_mut(place);
         self.bytes -= node.weight();

@@ -1,19 +1,19 @@
-//! The books of the store: how many bytes and objects it may keep, has, and what readers hold of what it gave up.
+//! How many bytes and objects a store may have and has, and how many bytes of removed objects readers still hold.
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// How much a store may keep.
+/// How much a store may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of bodies, heads, keys and what each object takes besides.
+    /// Bytes of bodies, heads, keys and the overhead of each object.
     pub bytes: u64,
-    /// Objects: stored responses, each variant counted.
+    /// Stored responses. Each variant counts.
     pub objects: u64,
-    /// The longest body that is taken; an eighth of `bytes` is the most in any case.
+    /// Bytes of a body; an eighth of `bytes` is another limit.
     pub object_bytes_max: u64,
 }
 
-/// Counts what is taken and given back. Never more than the limits, but for `loose`, which no limit can hold: it is what
-/// readers hold of objects that are not stored any more.
+/// Counts what is taken and given back. It never exceeds the limits, except that `loose` has none: that is what readers hold of objects
+/// that are not stored any more.
 #[derive(Debug)]
 pub(in crate::cache) struct Ledger {
     bytes_max: AtomicU64,
@@ -38,15 +38,15 @@ impl Ledger {
         ledger
     }
 
-    /// Other limits from now on; what is above them has to be evicted by the caller.
-    pub(super) fn limit(&self, limits: Limits) {
+    /// Changes the limits. The caller evicts what exceeds them.
+    pub(in crate::cache) fn limit(&self, limits: Limits) {
         let body_max = limits.object_bytes_max.min(limits.bytes / 8);
         self.bytes_max.store(limits.bytes, Relaxed);
         self.objects_max.store(limits.objects, Relaxed);
         self.object_bytes_max.store(body_max, Relaxed);
     }
 
-    /// The same for bytes alone.
+    /// Changes the limit of bytes.
     pub(in crate::cache) fn limit_bytes(&self, bytes: u64) {
         self.bytes_max.store(bytes, Relaxed);
     }
@@ -56,12 +56,12 @@ impl Ledger {
             || self.objects() > self.objects_max.load(Relaxed)
     }
 
-    /// Most bytes at present.
+    /// The limit of bytes.
     pub(in crate::cache) fn bytes_max(&self) -> u64 {
         self.bytes_max.load(Relaxed)
     }
 
-    /// The longest body that is taken.
+    /// The longest body.
     pub(in crate::cache) fn object_bytes_max(&self) -> u64 {
         self.object_bytes_max.load(Relaxed)
     }
@@ -70,7 +70,7 @@ impl Ledger {
         self.used.load(Relaxed)
     }
 
-    pub(super) fn loose(&self) -> u64 {
+    pub(in crate::cache) fn loose(&self) -> u64 {
         self.loose.load(Relaxed)
     }
 
@@ -78,27 +78,27 @@ impl Ledger {
         self.objects.load(Relaxed)
     }
 
-    /// Whether there would be room for `bytes` if nothing else were there.
+    /// Whether an empty store would have room for `bytes`.
     pub(in crate::cache) fn could_take(&self, bytes: u64) -> bool {
         bytes <= self.bytes_max.load(Relaxed)
     }
 
-    /// Takes `bytes` if there is room for them.
+    /// Takes `bytes`, if there is room.
     pub(in crate::cache) fn try_take(&self, bytes: u64) -> bool {
         take(&self.used, bytes, self.bytes_max.load(Relaxed))
     }
 
-    /// Takes `bytes` whether or not there is room.
+    /// Takes `bytes`, even if there is no room.
     fn take_anyway(&self, bytes: u64) {
         self.used.fetch_add(bytes, Relaxed);
     }
 
-    /// Takes the place of one object.
+    /// Counts one more object, if that is allowed.
     pub(in crate::cache) fn try_take_object(&self) -> bool {
         take(&self.objects, 1, self.objects_max.load(Relaxed))
     }
 
-    /// Gives back what was taken.
+    /// Gives `bytes` back.
     pub(in crate::cache) fn give_back(&self, bytes: u64) {
         let before = self.used.fetch_sub(bytes, Relaxed);
         debug_assert!(before >= bytes, "gave back more than was taken");
@@ -109,14 +109,14 @@ impl Ledger {
         debug_assert!(before >= 1, "gave back an object too many");
     }
 
-    /// What was stored is only held by readers now.
-    pub(super) fn loosen(&self, bytes: u64) {
+    /// Counts stored bytes as held by readers only.
+    pub(in crate::cache) fn loosen(&self, bytes: u64) {
         self.loose.fetch_add(bytes, Relaxed);
         self.give_back(bytes);
     }
 
-    /// What only readers held is gone, or has been taken again.
-    pub(super) fn forget_loose(&self, bytes: u64) {
+    /// Stops counting bytes that only readers held.
+    pub(in crate::cache) fn forget_loose(&self, bytes: u64) {
         let before = self.loose.fetch_sub(bytes, Relaxed);
         debug_assert!(before >= bytes, "forgot more than was loose");
     }
@@ -130,41 +130,41 @@ fn take(counter: &AtomicU64, amount: u64, most: u64) -> bool {
         .is_ok()
 }
 
-/// What one body or object has taken, and whether it is stored or *loose*: one word, so that growing and loosening at the
-/// same time cannot disagree.
+/// What one body or object has taken, and whether it is stored, or *loose*: held by readers only. All is in one word, so that threads
+/// that let it grow and loosen it at the same time agree.
 #[derive(Debug, Default)]
-pub(super) struct Charge(AtomicU64);
+pub(in crate::cache) struct Charge(AtomicU64);
 
 const LOOSE: u64 = 1;
 const STORED: u64 = 2;
 const BYTES_SHIFT: u32 = 2;
 
 impl Charge {
-    /// Something that took `bytes`.
-    pub(super) fn new(bytes: u64) -> Self {
+    /// The charge of something that took `bytes`.
+    pub(in crate::cache) fn new(bytes: u64) -> Self {
         Self(AtomicU64::new(bytes << BYTES_SHIFT))
     }
 
-    pub(super) fn bytes(&self) -> u64 {
+    pub(in crate::cache) fn bytes(&self) -> u64 {
         self.0.load(Relaxed) >> BYTES_SHIFT
     }
 
-    /// Marks it as stored. `false`: it was already, by somebody else.
-    pub(super) fn mark_stored(&self) -> bool {
+    /// Marks it as stored; `false`: it was stored before.
+    pub(in crate::cache) fn mark_stored(&self) -> bool {
         self.0.fetch_or(STORED, Relaxed) & STORED == 0
     }
 
-    /// It is not stored after all.
-    pub(super) fn unmark_stored(&self) {
+    /// Takes the mark away, as it was not stored.
+    pub(in crate::cache) fn unmark_stored(&self) {
         self.0.fetch_and(!STORED, Relaxed);
     }
 
-    pub(super) fn is_loose(&self) -> bool {
+    pub(in crate::cache) fn is_loose(&self) -> bool {
         self.0.load(Relaxed) & LOOSE != 0
     }
 
-    /// It is stored no more; who holds it may go on.
-    pub(super) fn loosen(&self, ledger: &Ledger) {
+    /// Marks it as loose.
+    pub(in crate::cache) fn loosen(&self, ledger: &Ledger) {
         let before = self
             .0
             .update(Relaxed, Relaxed, |word| (word | LOOSE) & !STORED);
@@ -173,8 +173,8 @@ impl Charge {
         }
     }
 
-    /// The reverse, for what the ledger has given room again. It has given `taken`; what has grown since then is added.
-    pub(super) fn tighten(&self, ledger: &Ledger, taken: u64) {
+    /// Marks it as not loose. `taken` was taken for that; what it has grown by since is taken as well.
+    pub(in crate::cache) fn tighten(&self, ledger: &Ledger, taken: u64) {
         let before = self.0.fetch_and(!LOOSE, Relaxed);
         if before & LOOSE != 0 {
             ledger.forget_loose(before >> BYTES_SHIFT);
@@ -183,15 +183,15 @@ impl Charge {
         ledger.give_back(taken);
     }
 
-    /// Adds what the ledger has given.
-    pub(super) fn grow(&self, ledger: &Ledger, bytes: u64) {
+    /// Adds bytes that were taken from the ledger.
+    pub(in crate::cache) fn grow(&self, ledger: &Ledger, bytes: u64) {
         if self.0.fetch_add(bytes << BYTES_SHIFT, Relaxed) & LOOSE != 0 {
             ledger.loosen(bytes);
         }
     }
 
-    /// Gives a part back.
-    pub(super) fn shrink(&self, ledger: &Ledger, bytes: u64) {
+    /// Gives some bytes back.
+    pub(in crate::cache) fn shrink(&self, ledger: &Ledger, bytes: u64) {
         if self.0.fetch_sub(bytes << BYTES_SHIFT, Relaxed) & LOOSE == 0 {
             ledger.give_back(bytes);
         } else {
@@ -199,8 +199,8 @@ impl Charge {
         }
     }
 
-    /// Gives all back.
-    pub(super) fn settle(&self, ledger: &Ledger) {
+    /// Gives all bytes back.
+    pub(in crate::cache) fn settle(&self, ledger: &Ledger) {
         self.shrink(ledger, self.bytes());
     }
 }

@@ -1,31 +1,31 @@
-//! All shards of an index: which of them has a key, from which of them is evicted next, and what is counted of each.
-use super::super::stats::{Counters, count};
+//! All shards of an index: which one has a key, and from which one is evicted next.
+use super::counters::{Counters, count};
 use super::{Item, Shard, Step};
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Most shards of the index.
+/// Shards of an index, at most.
 const SHARDS_MAX: u64 = 64;
 
-/// Objects that a shard should have place for: with few, its queues say little.
+/// Objects of a shard, at least: with fewer, its queues say little.
 const SHARD_OBJECTS_MIN: u64 = 1024;
 
-/// Objects that are looked at for eviction while one lock is held.
+/// Objects that eviction looks at while it holds one lock.
 const STEPS_MAX: usize = 16;
 
-/// Objects that are listed while one lock is held.
+/// Objects that are listed under one lock.
 const BATCH: usize = 32;
 
 /// The index.
 pub(in crate::cache) struct Index<T> {
     shards: Box<[(Mutex<Shard<T>>, Counters)]>,
-    /// Which shard is the next to evict from.
+    /// The next shard to evict from.
     hand: AtomicUsize,
 }
 
 impl<T: Item> Index<T> {
-    /// For about so many objects.
+    /// An index for about so many objects.
     pub(in crate::cache) fn new(objects: u64) -> Self {
         let shards = (objects / SHARD_OBJECTS_MIN).clamp(1, SHARDS_MAX);
         let shards = 1_usize << shards.ilog2();
@@ -37,11 +37,11 @@ impl<T: Item> Index<T> {
         }
     }
 
-    /// Takes the least wanted out, if `objects` are in it; `None` if all that there is, is under way.
+    /// Evicts an object, of `objects` in all; `None`: all are under way.
     pub(in crate::cache) fn evict_one(&self, objects: u64) -> Option<Arc<T>> {
-        // Each object is looked at four times before it leaves, at most: after its first and its three further chances.
+        // An object is evicted at the fifth look at the latest.
         let looks = 5 * objects / STEPS_MAX as u64;
-        // Where bodies that are being filled make up a queue, the other one has to give.
+        // If a queue consists of objects under way, the other one is taken.
         let mut other = false;
         for _ in 0..looks + 4 * self.shards.len() as u64 {
             let number = self.hand.fetch_add(1, Relaxed) & (self.shards.len() - 1);
@@ -73,17 +73,17 @@ impl<T: Item> Index<T> {
         locked(&self.shards[self.number(hash)].0)
     }
 
-    /// What is counted of it.
+    /// The counters of the shard of a hash.
     pub(in crate::cache) fn counters(&self, hash: u64) -> &Counters {
         &self.shards[self.number(hash)].1
     }
 
-    /// What is counted of each.
+    /// The counters of all shards.
     pub(in crate::cache) fn all_counters(&self) -> impl Iterator<Item = &Counters> {
         self.shards.iter().map(|(_, counters)| counters)
     }
 
-    /// All objects, in no order. No lock is held between two; what comes and goes meanwhile may be seen or not.
+    /// All objects, in no order. No lock is held between two: those that are added or removed meanwhile may be left out.
     pub(in crate::cache) fn items(&self) -> Items<'_, T> {
         Items {
             index: self,
@@ -92,7 +92,7 @@ impl<T: Item> Index<T> {
         }
     }
 
-    /// By other bits of the hash than those that the tables use.
+    /// The tables use other bits of the hash.
     fn number(&self, hash: u64) -> usize {
         (hash >> 32) as usize & (self.shards.len() - 1)
     }
@@ -109,7 +109,7 @@ impl<T> fmt::Debug for Index<T> {
 pub(in crate::cache) struct Items<'i, T> {
     index: &'i Index<T>,
     batch: Vec<Arc<T>>,
-    /// Shard and place.
+    /// Shard and node.
     next: Option<(usize, u32)>,
 }
 

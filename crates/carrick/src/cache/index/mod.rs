@@ -1,78 +1,81 @@
-//! One shard of the index: which objects there are under which key, and which is evicted next. Behind a lock that is held
-//! for nanoseconds: no system call, no object is dropped, no field of a request is read under it.
+//! The index of a store: which objects are under which key, and which is evicted next.
+//!
+//! Each shard has a lock, which is held for nanoseconds: under it, there are no system calls, no object is dropped, and no field of a
+//! request is read.
+mod counters;
+mod ghost;
 mod nodes;
 mod queues;
 mod shards;
-#[cfg(test)]
-mod tests;
 
-use super::ghost::{Ghost, MOMENTS};
+pub(in crate::cache) use counters::{Counters, count};
+
 use super::key::Key;
 use carrick_logic::cache::Variant;
+use ghost::{Ghost, MOMENTS};
 use hashbrown::HashTable;
 use nodes::{NONE, Nodes};
 use queues::Queue;
-pub(in crate::cache) use shards::{Index, Items};
+pub(in crate::cache) use shards::Index;
 use std::sync::Arc;
 
-/// What an object's place takes.
+/// What a node takes.
 #[cfg(test)]
-pub(super) const NODE_BYTES: usize = size_of::<nodes::Node<super::Object>>();
+pub(in crate::cache) const NODE_BYTES: usize = size_of::<nodes::Node<()>>();
 
-/// Most variants of one key; the oldest makes room.
+/// Variants of one key, at most. A new one replaces the oldest.
 pub const VARIANTS_MAX: usize = 16;
 
-/// The small queue's part of the bytes, in parts of 65,536: a tenth at least, which is where it begins, and nine tenths at
-/// most.
+/// The small queue's share of the bytes, in parts of 65,536: from a tenth, with which it begins, to nine tenths.
 const SMALL_SHARE_MIN: u64 = 6_554;
 const SMALL_SHARE_MAX: u64 = 58_982;
 
-/// A tenth of the objects, in moments of the ghost: who comes back within that time would have been found if its queue
-/// were a little longer.
+/// The time in which an eighth of the objects is evicted: a key that returns within it would have been found if its queue were a little
+/// longer.
 const JUST_MISSED: u16 = MOMENTS / 8;
 
-/// Looks at an object in the small queue from which on it goes to the main queue.
+/// Hits in the small queue with which an object goes to the main queue.
 const LOOKS_FOR_MAIN: u8 = 1;
 
-/// The variants of a key, the one that came last first.
+/// The variants of a key, the newest first.
 pub(in crate::cache) type Variants<T> = [Option<Arc<T>>; VARIANTS_MAX];
 
 /// What one step of eviction did.
 #[derive(Debug)]
 enum Step<T> {
-    /// An object was taken out of the small queue (`false`) or the main queue (`true`).
+    /// An object was evicted from the small queue (`false`) or the main queue (`true`).
     Evicted(Arc<T>, bool),
-    /// An object was asked for, and stays for another round.
+    /// An object was hit, and stays for another round.
     Stays,
-    /// An object is being filled: memory that who fills it holds anyway, to evict it would give nothing back.
+    /// An object is being filled. Its filler holds the memory, so evicting it frees nothing.
     UnderWay,
-    /// There are none.
+    /// There are no objects.
     Empty,
 }
 
-/// What an index has: something under a key, of which there may be several variants.
+/// An item of an index: it has a key, under which there may be several variants.
 pub(in crate::cache) trait Item {
     fn key(&self) -> Key<'_>;
     fn variant(&self) -> &Variant;
-    /// Bytes that it takes of what is limited.
+    /// Bytes that it takes.
     fn charged_bytes(&self) -> u64;
-    /// Whether it cannot be evicted yet, as that would give nothing back.
+    /// Whether evicting it would free nothing yet.
     fn is_under_way(&self) -> bool;
-    /// How often it was asked for since it was looked at last, a few at most.
+    /// How often it was hit since eviction looked at it, up to a small maximum.
     fn frequency(&self) -> u8;
     fn set_frequency(&self, frequency: u8);
 }
 
-/// The shard.
+/// A shard.
 #[derive(Debug)]
 pub(in crate::cache) struct Shard<T> {
     table: HashTable<u32>,
     nodes: Nodes<T>,
     small: Queue,
     main: Queue,
-    /// Who left the small queue.
+    /// Keys that were evicted from the small queue.
     ghost: Ghost,
-    /// Who left the main queue a short while ago.
+    /// Keys that were evicted from the main queue.
     main_ghost: Ghost,
     small_share: u64,
 }
@@ -104,8 +107,8 @@ impl<T: Item> Shard<T> {
         found
     }
 
-    /// Takes an object in. What has to leave for it: the same variant, and one above [`VARIANTS_MAX`]. If there is no place
-    /// for it, it is handed back itself.
+    /// Adds an object. Returns what it replaces: the same variant, or one above [`VARIANTS_MAX`]. If there is no node for it, it is
+    /// returned itself.
     pub(in crate::cache) fn put(&mut self, object: Arc<T>) -> [Option<Arc<T>>; 2] {
         let mut same = NONE;
         let mut last = NONE;
@@ -129,7 +132,7 @@ impl<T: Item> Shard<T> {
             .flatten();
         let remembered = self.remembers(object.key().hash());
         let (hash, bytes) = (object.key().hash(), object.charged_bytes());
-        // What replaces another has shown already that it is asked for again.
+        // A replaced object that was hit shows that this one will be.
         let to_main = remembered
             || replaced
                 .as_ref()
@@ -149,14 +152,14 @@ impl<T: Item> Shard<T> {
         [replaced, pushed_out]
     }
 
-    /// Takes an object in if there is none of its variant. What has to leave for it; `None`: nothing was done.
+    /// Adds an object if there is none of its variant. Returns what it replaces; `None`: it was not added.
     pub(in crate::cache) fn put_new(&mut self, object: &Arc<T>) -> Option<[Option<Arc<T>>; 2]> {
         let variants = self.find(object.key());
         let is_there = |held: &Arc<T>| held.variant() == object.variant();
         (!variants.iter().flatten().any(is_there)).then(|| self.put(Arc::clone(object)))
     }
 
-    /// Puts an object in the place of another, if that is still there; returns that.
+    /// Replaces an object that is still there; returns it.
     pub(in crate::cache) fn replace(&mut self, old: &Arc<T>, new: &Arc<T>) -> Option<Arc<T>> {
         let place = self.place_of(old)?;
         new.set_frequency(old.frequency());
@@ -165,25 +168,25 @@ impl<T: Item> Shard<T> {
         replaced
     }
 
-    /// The object has become longer or shorter.
+    /// Counts the bytes of an object again, as they have changed.
     pub(in crate::cache) fn weigh_again(&mut self, object: &Arc<T>) {
         if let Some(place) = self.place_of(object) {
             self.weigh_at(place, object);
         }
     }
 
-    /// Takes an object out, if it is there.
+    /// Removes an object, if it is there.
     pub(in crate::cache) fn remove(&mut self, object: &Arc<T>) -> Option<Arc<T>> {
         let place = self.place_of(object)?;
         self.take_out(place)
     }
 
-    /// Up to `count` objects from a place on, and the place that comes next.
+    /// Adds up to `count` objects from a node on to `found`; returns the next node.
     fn some_from(&self, place: u32, count: usize, found: &mut Vec<Arc<T>>) -> Option<u32> {
         self.nodes.some_from(place, count, found)
     }
 
-    /// Looks at one object and evicts it, or lets it go on. `other`: of the queue whose turn it would not be.
+    /// Looks at one object and evicts it, or keeps it for another round. With `other`, it takes the queue whose turn it is not.
     fn evict(&mut self, other: bool) -> Step<T> {
         let all = self.small.bytes() + self.main.bytes();
         let small_is_full = self.small.bytes() * 65_536 > all * self.small_share;
@@ -197,7 +200,7 @@ impl<T: Item> Shard<T> {
         };
         let is_main = self.nodes.get(place).is_main();
         let Some(object) = self.nodes.object(place).cloned() else {
-            debug_assert!(false, "what is in a queue has an object");
+            debug_assert!(false, "a queued node has an object");
             return Step::Empty;
         };
         let frequency = object.frequency();
@@ -239,7 +242,7 @@ impl<T: Item> Shard<T> {
         }
     }
 
-    /// Whether a key was evicted a short while ago. The queue that it would have needed more of gets more.
+    /// Whether a key was evicted a short while ago. Then its queue gets a larger share.
     fn remembers(&mut self, hash: u64) -> bool {
         let from_small = self.ghost.take(hash);
         let from_main = self.main_ghost.take(hash);
@@ -265,7 +268,7 @@ impl<T: Item> Shard<T> {
         queue.weigh_again(&mut self.nodes, place, bytes);
     }
 
-    /// The place of the newest object under a key.
+    /// The node of the newest object under a key.
     fn first(&self, key: Key<'_>) -> u32 {
         self.table
             .find(key.hash(), |&place| {
@@ -277,7 +280,7 @@ impl<T: Item> Shard<T> {
             .unwrap_or(NONE)
     }
 
-    /// Has a key's list begin with `place` instead of `before`, one of which may be [`NONE`].
+    /// Lets a key's list begin with `place` instead of `before`. One of them may be [`NONE`].
     fn set_first(&mut self, hash: u64, before: u32, place: u32) {
         let nodes = &self.nodes;
         if before == NONE {
@@ -305,7 +308,7 @@ impl<T: Item> Shard<T> {
         None
     }
 
-    /// Takes the object at a place out of everything.
+    /// Removes the object of a node from list, queue and nodes.
     fn take_out(&mut self, place: u32) -> Option<Arc<T>> {
         let (hash, first) = {
             let key = self.nodes.object(place)?.key();

@@ -1,15 +1,15 @@
 //! Reading a body while it comes.
-use super::waiting::Ticket;
+use super::waiting::Registration;
 use super::{Body, Have, State};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-/// One who reads a body, and may wait for more of it. Dropped, it is woken no more.
+/// Reads a body, and can wait for more of it. Once dropped, it is not woken any more.
 #[derive(Debug)]
 pub struct Reader {
     body: Arc<Body>,
-    ticket: Option<Ticket>,
-    /// Who reads the piece that was waited for last.
+    registration: Option<Registration>,
+    /// The reader of the piece that was waited for last.
     of_piece: Option<Box<Reader>>,
 }
 
@@ -17,7 +17,7 @@ impl Reader {
     pub(super) fn of(body: Arc<Body>) -> Self {
         Self {
             body,
-            ticket: None,
+            registration: None,
             of_piece: None,
         }
     }
@@ -30,7 +30,7 @@ impl Reader {
 
     /// Ready when there are more than `from` bytes, or when no more will come.
     ///
-    /// A reader has one waker: the last that it polled with. It may be polled in one thread and woken by another.
+    /// A reader has one waker, the last one that it was polled with. It can be polled by one thread and woken by another.
     pub fn poll_more(&mut self, cx: &mut Context<'_>, from: u64) -> Poll<Have> {
         if !self.body.pieces().is_empty() {
             return self.poll_piece(cx, from);
@@ -41,17 +41,16 @@ impl Reader {
             return Poll::Ready(have);
         }
         let mut under_way = self.body.under_way();
-        // Who fills publishes first and takes the lock to wake afterwards: what was not seen here wakes what is
-        // registered here.
+        // The filler publishes under the lock: what is not seen here wakes the waker that is registered here.
         let have = self.body.have();
         if is_ready(&have) {
             return Poll::Ready(have);
         }
         let Some(under_way) = under_way.as_mut() else {
-            debug_assert!(false, "a body that is being filled has what that needs");
+            debug_assert!(false, "a body that is being filled is under way");
             return Poll::Ready(have);
         };
-        self.ticket = Some(under_way.waiting.register(self.ticket, cx.waker()));
+        self.registration = Some(under_way.waiting.register(self.registration, cx.waker()));
         Poll::Pending
     }
 
@@ -77,13 +76,15 @@ impl Reader {
 
 impl Drop for Reader {
     fn drop(&mut self) {
-        let Some(ticket) = self.ticket else { return };
+        let Some(registration) = self.registration else {
+            return;
+        };
         let waker = self
             .body
             .under_way()
             .as_mut()
-            .and_then(|under_way| under_way.waiting.remove(ticket));
-        // Dropped here: a waker's own code is not run under the lock.
+            .and_then(|under_way| under_way.waiting.remove(registration));
+        // Here, so that the waker's code does not run under the lock.
         drop(waker);
     }
 }

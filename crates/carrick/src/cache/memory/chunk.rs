@@ -1,4 +1,4 @@
-//! Memory that one writes once, from the first byte to the last, while others read what is written already.
+//! Memory that one thread writes, once, from the first byte to the last, while others read what is written.
 use rustix::io::retry_on_intr;
 use rustix::net::RecvFlags;
 use std::cell::UnsafeCell;
@@ -10,37 +10,37 @@ use std::slice;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Most bytes of a chunk. All of a body but the last have so many.
+/// The length of a body's chunks, except the last, which may be shorter.
 pub(super) const CHUNK_BYTES: usize = 64 * 1024;
 
-/// What a chunk takes besides: its description, the allocator's words, its place in the list.
+/// What a chunk takes besides its bytes: its description, the allocator's overhead, its entry in the list.
 pub(super) const OVERHEAD_BYTES: u64 = 96;
 
-/// Who reads. Copies are of the same memory.
+/// The readers' side. Clones share the memory.
 #[derive(Clone)]
-pub(in crate::cache::memory) struct Chunk(Arc<Shared>);
+pub(super) struct Chunk(Arc<Shared>);
 
 struct Shared {
-    /// So many of the first cells are written, and never change again.
+    /// How many cells are written, from the first on. They never change again.
     written_bytes: AtomicUsize,
     cells: Box<[UnsafeCell<MaybeUninit<u8>>]>,
 }
 
 #[expect(
     unsafe_code,
-    reason = "the cells would forbid it: what of them is shared, and when, is said below"
+    reason = "the cells forbid it: the comment below says which are shared, and when"
 )]
-// SAFETY: cells below `written_bytes` are only read; the others are only touched by the one `Writer` that there is, which counts
-// them (`Release`) when it does not touch them any more. Who reads looks at that count first (`Acquire`).
+// SAFETY: cells below `written_bytes` are only read. The others are only touched by the one `Writer`, which counts them (`Release`)
+// when it does not touch them any more. Readers read that count first (`Acquire`).
 unsafe impl Sync for Shared {}
 
 impl Chunk {
-    /// What is written.
+    /// The written bytes.
     pub(super) fn bytes(&self) -> &[u8] {
         let written_bytes = self.0.written_bytes.load(Ordering::Acquire);
         let cells = &self.0.cells[..written_bytes];
         #[expect(unsafe_code, reason = "no safe type has bytes that are shared in part")]
-        // SAFETY: these cells are initialised, and nobody writes to them any more; `UnsafeCell<MaybeUninit<u8>>` is laid out as `u8`.
+        // SAFETY: these cells are initialised, and are not written any more; `UnsafeCell<MaybeUninit<u8>>` is laid out as `u8`.
         unsafe {
             slice::from_raw_parts(cells.as_ptr().cast(), cells.len())
         }
@@ -58,7 +58,7 @@ impl fmt::Debug for Chunk {
     }
 }
 
-/// Who writes: one for each chunk.
+/// The writer's side: one for each chunk.
 #[derive(Debug)]
 pub(super) struct Writer {
     chunk: Chunk,
@@ -66,15 +66,15 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    /// An empty chunk with room for so many bytes; `None`: there is no memory.
+    /// Makes an empty chunk with room for so many bytes; `None`: there is no memory.
     pub(super) fn begin(bytes: usize) -> Option<Self> {
         let mut cells = Vec::new();
         cells.try_reserve_exact(bytes).ok()?;
         #[expect(
             unsafe_code,
-            reason = "to write them all would cost as much as to receive them"
+            reason = "writing them all would cost as much as receiving them"
         )]
-        // SAFETY: there is room for them, and `MaybeUninit` needs no value.
+        // SAFETY: they are allocated, and `MaybeUninit` needs no value.
         unsafe {
             cells.set_len(bytes);
         }
@@ -87,12 +87,12 @@ impl Writer {
         })
     }
 
-    /// For who reads.
+    /// The readers' side.
     pub(super) fn chunk(&self) -> &Chunk {
         &self.chunk
     }
 
-    /// How much more there is room for.
+    /// How many more bytes it has room for.
     pub(super) fn left_bytes(&self) -> usize {
         self.chunk.room_bytes() - self.written_bytes
     }
@@ -105,7 +105,7 @@ impl Writer {
         count
     }
 
-    /// Receives as many bytes as are there, at most as many as there is room for; 0: the connection's end.
+    /// Receives bytes, at most as many as it has room for; returns how many, 0 at the connection's end.
     ///
     /// # Errors
     /// Those of `recv(2)`.
@@ -118,17 +118,17 @@ impl Writer {
         Ok(count)
     }
 
-    /// What is not written yet.
+    /// The cells that are not written yet.
     fn rest(&mut self) -> &mut [MaybeUninit<u8>] {
         let rest = &self.chunk.0.cells[self.written_bytes..];
         #[expect(unsafe_code, reason = "no safe type has bytes that are shared in part")]
-        // SAFETY: nobody but this writer touches these cells, and it is borrowed as long as the slice is.
+        // SAFETY: only this writer touches these cells, and it is borrowed as long as the slice is.
         unsafe {
             slice::from_raw_parts_mut(UnsafeCell::raw_get(rest.as_ptr()), rest.len())
         }
     }
 
-    /// Makes known that so many of the rest are initialised.
+    /// Shows the next `count` cells, which are initialised, to readers.
     fn advance(&mut self, count: usize) {
         self.written_bytes += count;
         self.chunk

@@ -1,26 +1,25 @@
-//! Filling a body.
-use super::super::object::Object;
-use super::super::{NotTaken, Store};
+//! Filling a body: in memory, or on the disk if it is too long for that.
+mod receiving;
+mod stream;
+
 use super::chunk::{self, CHUNK_BYTES, Writer};
-use super::place::Place;
-use super::{Body, HEAP_BYTES_MAX, Have, State};
-use crate::cache::disk::Stream;
+use super::object::{Body, HEAP_BYTES_MAX, State, Storage};
+use super::{NotTaken, Store};
 use std::io;
-use std::mem::take;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
+use stream::Stream;
 
-/// The first piece of heap of a body whose length is not known, in bytes.
+/// The first allocation for a body of unknown length, in bytes.
 const HEAP_BYTES_MIN: u64 = 1024;
 
-/// Why no more is taken. The body is broken then.
+/// Why a body takes no more bytes. It is broken then.
 #[derive(Debug, thiserror::Error)]
 pub enum FillError {
-    /// More bytes than were announced.
+    /// There are more bytes than were announced.
     #[error("the body is longer than announced")]
     TooLong,
-    /// The body is longer than those that are stored, or there is no room.
+    /// The body is too long to be stored, or there is no room.
     #[error("the cache cannot store more of it: {0}")]
     NotTaken(#[from] NotTaken),
     /// The connection that it comes from broke off.
@@ -28,22 +27,21 @@ pub enum FillError {
     Connection(#[source] io::Error),
 }
 
-/// Who fills a body. Dropped before [`finish`](Self::finish), it leaves the body *broken*, and the object that has it is
-/// taken out of the store.
+/// Fills a body. If it is dropped before [`finish`](Self::finish), the body is *broken*, and its object is removed from the store.
 #[derive(Debug)]
 pub struct Filling {
     store: Arc<Store>,
-    pub(super) body: Arc<Body>,
-    pub(super) announced_bytes: Option<u64>,
-    pub(super) written_bytes: u64,
-    pub(super) ended: bool,
-    /// Where the next bytes go, but for short bodies, and for those whose length is not known and that are short as yet.
+    body: Arc<Body>,
+    announced_bytes: Option<u64>,
+    written_bytes: u64,
+    ended: bool,
+    /// The chunk for the next bytes. Short bodies have none, nor have those of unknown length while they are short.
     writer: Option<Writer>,
-    /// Where it goes if it is too long for memory.
-    pub(super) stream: Option<Stream>,
+    /// The way to the disk, if it is too long for memory.
+    stream: Option<Stream>,
 }
 
-/// What a body of so many bytes takes.
+/// What a body of this length takes.
 fn charge_of(bytes: u64) -> u64 {
     if bytes <= HEAP_BYTES_MAX {
         return bytes;
@@ -52,11 +50,8 @@ fn charge_of(bytes: u64) -> u64 {
 }
 
 impl Filling {
-    /// Takes the memory for a body of known length, and for the beginning of another.
-    pub(in super::super) fn begin(
-        store: Arc<Store>,
-        announced_bytes: Option<u64>,
-    ) -> Result<Self, NotTaken> {
+    /// Takes the memory for a body of known length, and nothing yet for another.
+    pub(super) fn begin(store: Arc<Store>, announced_bytes: Option<u64>) -> Result<Self, NotTaken> {
         let memory = Arc::clone(store.memory());
         if announced_bytes.is_some_and(|bytes| bytes > memory.ledger.object_bytes_max()) {
             let (stream, body) = stream_for(&store, announced_bytes).ok_or(NotTaken::TooLarge)?;
@@ -99,22 +94,22 @@ impl Filling {
         })
     }
 
-    /// The body, to be put into the store, or read, at any time.
+    /// The body. It can be stored and read at any time.
     #[must_use]
     pub fn body(&self) -> &Arc<Body> {
         &self.body
     }
 
-    /// Bytes that were appended.
+    /// How many bytes were appended.
     #[must_use]
     pub fn written_bytes(&self) -> u64 {
         self.written_bytes
     }
 
-    /// Appends bytes, and wakes who waits for them.
+    /// Appends bytes, and wakes readers that wait for them.
     ///
     /// # Errors
-    /// The body is broken then, and all further bytes are refused.
+    /// The body is broken then, and takes no more bytes.
     pub fn append(&mut self, bytes: &[u8]) -> Result<(), FillError> {
         if bytes.is_empty() {
             return Ok(());
@@ -123,7 +118,7 @@ impl Filling {
         match result {
             Ok(()) => {
                 self.written_bytes += bytes.len() as u64;
-                // What goes to the disk is made known when it is there.
+                // Bytes for the disk are published when they are written.
                 if self.stream.is_none() {
                     self.body.publish(self.written_bytes, State::Filling);
                 }
@@ -133,7 +128,7 @@ impl Filling {
         result
     }
 
-    /// Ready when more should be appended: a body that goes to the disk is not to be appended to faster than it is written.
+    /// Ready when more should be appended: not before the disk has written most of what it was given.
     pub fn poll_room(&self, cx: &mut Context<'_>) -> Poll<()> {
         match &self.stream {
             Some(stream) => stream.poll_room(cx),
@@ -141,7 +136,7 @@ impl Filling {
         }
     }
 
-    /// All bytes have been appended: its length is known from now on, though it is not finished.
+    /// Notes that all bytes were appended: the length is known from now on, though the body is not finished.
     pub fn announce_end(&mut self) {
         if let Some(under_way) = self.body.under_way().as_mut() {
             under_way.announced_bytes = Some(self.written_bytes);
@@ -149,7 +144,7 @@ impl Filling {
         self.announced_bytes = Some(self.written_bytes);
     }
 
-    /// Ends the body; `false`, and it is broken, if another length was announced.
+    /// Ends the body. If another length was announced, it is broken, and the result is `false`.
     pub fn finish(mut self) -> bool {
         let is_whole = !self.ended
             && self
@@ -163,12 +158,11 @@ impl Filling {
         is_whole
     }
 
-    /// Ends the body where it is. It is broken for those who know it as a whole one. What came is given as a body of its
-    /// own, which is whole as the part that it is: for an object with the `Meta` that
-    /// [`truncated`](carrick_logic::cache::truncated) makes.
+    /// Ends the body where it is: as a whole one, it is broken. Returns what came as a body of its own, which is a whole part: for an
+    /// object with the `Meta` that [`truncated`](carrick_logic::cache::truncated) makes.
     #[must_use]
     pub fn cut(mut self) -> Arc<Body> {
-        // What the disk has is not kept then.
+        // The disk does not keep parts.
         let bytes = match self.stream {
             Some(_) => 0,
             None => self.written_bytes,
@@ -190,7 +184,7 @@ impl Filling {
             self.leave_memory()?;
         }
         if let Some(stream) = &mut self.stream {
-            return stream.append(bytes).map_err(|()| NotTaken::Full.into());
+            return stream.append(bytes).map_err(|_| NotTaken::Full.into());
         }
         if self.is_in_chunks() {
             self.keep_in_chunks(bytes)
@@ -202,13 +196,13 @@ impl Filling {
         }
     }
 
-    /// Whether the next bytes go to a chunk. A short body is in one piece, and so is what may become one.
-    pub(super) fn is_in_chunks(&self) -> bool {
+    /// Whether the next bytes go to a chunk. Bodies that are short, or may be, are in one allocation.
+    fn is_in_chunks(&self) -> bool {
         let is_long = |announced| announced > HEAP_BYTES_MAX;
         self.writer.is_some() || self.announced_bytes.is_some_and(is_long)
     }
 
-    /// Goes on on the disk, as it becomes more than is kept in memory. Nobody may have the body yet.
+    /// Moves the body to the disk, as it becomes too long for memory. It must not have an object yet.
     fn leave_memory(&mut self) -> Result<(), FillError> {
         if self.announced_bytes.is_some() || self.body.object().is_some() {
             return Err(NotTaken::TooLarge.into());
@@ -219,7 +213,7 @@ impl Filling {
         self.store.memory().fill_ends(true);
         let appended = stream.append_body(begun);
         self.stream = Some(stream);
-        appended.map_err(|()| NotTaken::Full.into())
+        appended.map_err(|_| NotTaken::Full.into())
     }
 
     fn keep_on_heap(&mut self, bytes: &[u8], end: u64) -> Result<(), FillError> {
@@ -240,7 +234,7 @@ impl Filling {
         Ok(())
     }
 
-    /// Moves what there is to a chunk, as it becomes more than is kept in one piece.
+    /// Moves the bytes to a chunk, as they become too many for one allocation.
     fn leave_heap(&mut self) -> Result<(), FillError> {
         let on_heap = self.body.charge.bytes();
         let mut writer = self.next_chunk(CHUNK_BYTES)?;
@@ -264,8 +258,8 @@ impl Filling {
         Ok(())
     }
 
-    /// The chunk that the next bytes go to, where there are `kept_bytes` already.
-    pub(super) fn writer(&mut self, kept_bytes: u64) -> Result<&mut Writer, FillError> {
+    /// The chunk for the bytes after the first `kept_bytes`.
+    fn writer(&mut self, kept_bytes: u64) -> Result<&mut Writer, FillError> {
         if !self.has_room() {
             let left = self.announced_bytes.map(|bytes| bytes - kept_bytes);
             let left = left.and_then(|left| usize::try_from(left).ok());
@@ -282,7 +276,7 @@ impl Filling {
         (self.writer.as_ref()).is_some_and(|writer| writer.left_bytes() > 0)
     }
 
-    /// Memory of a known length is taken already.
+    /// For a body of known length, memory is taken already.
     fn next_chunk(&self, bytes: usize) -> Result<Writer, NotTaken> {
         if self.announced_bytes.is_none() {
             self.take(bytes as u64 + chunk::OVERHEAD_BYTES)?;
@@ -297,13 +291,13 @@ impl Filling {
         Ok(())
     }
 
-    pub(super) fn end(&mut self, state: State) {
+    fn end(&mut self, state: State) {
         if self.ended {
             return;
         }
         self.ended = true;
         if let Some(stream) = self.stream.take() {
-            // That it is whole is told when it is written; that it is not, at once.
+            // A broken body is published at once, a whole one when it is written.
             if state != State::Whole
                 && let Some(object) = self.body.publish(self.body.have().bytes, state)
             {
@@ -325,7 +319,7 @@ impl Filling {
         }
     }
 
-    /// The last chunk gets as long as what is in it.
+    /// Shortens the last chunk to what is in it.
     fn trim(&mut self) {
         let Some(writer) = self.writer.take_if(|writer| writer.left_bytes() > 0) else {
             return;
@@ -341,11 +335,11 @@ impl Filling {
         }
     }
 
-    /// What was taken for bytes that did not come.
+    /// Gives back what was taken for bytes that did not come.
     fn give_rest_back(&self) {
-        let kept = match self.body.place.get() {
-            Some(Place::Heap(bytes)) => bytes.len() as u64,
-            Some(Place::Chunks(chunks)) => (chunks.iter())
+        let kept = match self.body.storage.get() {
+            Some(Storage::Heap(bytes)) => bytes.len() as u64,
+            Some(Storage::Chunks(chunks)) => (chunks.iter())
                 .map(|chunk| chunk.room_bytes() as u64 + chunk::OVERHEAD_BYTES)
                 .sum(),
             _ => return,
@@ -361,59 +355,11 @@ impl Drop for Filling {
     }
 }
 
-/// A body that goes to the disk at once, if that takes it.
+/// A body that goes to the disk at once; `None`: the disk does not take it.
 fn stream_for(store: &Arc<Store>, announced_bytes: Option<u64>) -> Option<(Stream, Arc<Body>)> {
-    Stream::begin(store.disk()?, store, announced_bytes, |file| {
-        let place = OnceLock::from(Place::File(file));
+    Stream::begin(store, announced_bytes, |file| {
+        let storage = OnceLock::from(Storage::File(file));
         let memory = Arc::clone(store.memory());
-        Arc::new(Body::begin(memory, announced_bytes, 0, place, Vec::new()))
+        Arc::new(Body::begin(memory, announced_bytes, 0, storage, Vec::new()))
     })
-}
-
-impl Body {
-    /// Tells readers what there is. Returns the object that has the body, if that has ended.
-    pub(in crate::cache) fn publish(&self, bytes: u64, state: State) -> Option<Arc<Object>> {
-        let have = Have { bytes, state };
-        let mut under_way = self.under_way();
-        if under_way.is_none() {
-            // It has ended already.
-            return None;
-        }
-        if state != State::Filling && self.place.get().is_none() {
-            let (heap, chunks) = (under_way.as_mut())
-                .map(|under_way| (take(&mut under_way.heap), take(&mut under_way.chunks)))
-                .unwrap_or_default();
-            let _ = self.place.set(if chunks.is_empty() {
-                Place::Heap(heap.into_boxed_slice())
-            } else {
-                Place::Chunks(chunks.into_boxed_slice())
-            });
-        }
-        self.have.store(have.word(), Ordering::Release);
-        let waiting = under_way.as_mut().map(|under_way| under_way.waiting.take());
-        let ended = match state {
-            State::Filling => None,
-            _ => under_way.take(),
-        };
-        drop(under_way);
-        for (_, waker) in waiting.into_iter().flatten() {
-            waker.wake();
-        }
-        ended.and_then(|under_way| under_way.object.upgrade())
-    }
-
-    /// The object that has it, if it is still being filled.
-    pub(in crate::cache) fn object(&self) -> Option<Arc<Object>> {
-        self.under_way().as_ref()?.object.upgrade()
-    }
-
-    /// What came of a body that ended early.
-    fn beginning_of(of: &Arc<Body>, bytes: u64) -> Self {
-        Self::loaded(
-            Arc::clone(&of.memory),
-            bytes,
-            0,
-            Place::Beginning(Arc::clone(of)),
-        )
-    }
 }

@@ -1,9 +1,9 @@
-//! The name under which responses are stored, with its hash.
+//! The key of stored responses, with its hash.
 use std::hash::{BuildHasher, Hasher, RandomState};
 
-/// The bytes that name a resource, and their hash.
+/// The bytes of a key, and their hash.
 ///
-/// The hash has a seed of the process's own ([`RandomState`]: SipHash): nobody outside can choose names that collide.
+/// The hash is SipHash with a random seed ([`RandomState`]), so that clients cannot choose keys that collide.
 #[derive(Debug, Clone, Copy)]
 pub struct Key<'k> {
     bytes: &'k [u8],
@@ -20,7 +20,7 @@ impl<'k> Key<'k> {
         }
     }
 
-    /// A name of which the hash is known.
+    /// A key whose hash is known.
     pub(in crate::cache) fn hashed(bytes: &'k [u8], hash: u64) -> Self {
         Self { bytes, hash }
     }

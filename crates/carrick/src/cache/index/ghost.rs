@@ -1,15 +1,15 @@
-//! Which objects were evicted a short while ago: a few bits of each.
+//! Which keys were evicted a short while ago.
 //!
-//! It remembers about as many as are stored, four bytes each: half of them of the key's hash, half of the moment. Buckets of
-//! eight; the oldest makes room. That a key is taken for another (once in some thousands) does no harm: the object goes to
-//! the wrong queue.
+//! It remembers about as many keys as there are objects, with four bytes each: two of the key's hash, two of the time. They are in
+//! buckets of eight, where a new one replaces the oldest. Once in some thousand times, one key is taken for another: then an object
+//! enters the wrong queue, which does no harm.
 
 const BUCKET: usize = 8;
 
-/// So many moments pass while as many objects are evicted as are remembered.
+/// The time in which as many objects are evicted as are remembered has so many moments.
 pub(super) const MOMENTS: u16 = 256;
 
-/// The list of one shard.
+/// The evicted keys of one queue.
 #[derive(Debug, Default)]
 pub(super) struct Ghost {
     entries: Box<[Entry]>,
@@ -23,7 +23,7 @@ struct Entry {
 }
 
 impl Ghost {
-    /// Remembers a key, for as long as about `capacity` others are evicted.
+    /// Remembers a key until about `capacity` others are evicted.
     pub(super) fn insert(&mut self, hash: u64, capacity: usize) {
         let wanted = capacity.next_power_of_two().max(BUCKET);
         if self.entries.len() < wanted {
@@ -43,7 +43,7 @@ impl Ghost {
         }
     }
 
-    /// How long the key has been remembered, in parts of [`MOMENTS`]; it is forgotten with that.
+    /// Forgets a key; returns how long it was remembered, of [`MOMENTS`].
     pub(super) fn take(&mut self, hash: u64) -> Option<u16> {
         if self.entries.is_empty() {
             return None;

@@ -1,5 +1,6 @@
-//! Receiving a body's bytes from a connection, as far as possible to where they are kept.
-use super::{FillError, Filling, State};
+//! Receiving a body's bytes from a connection, where possible without a copy.
+use super::{FillError, Filling};
+use crate::cache::memory::object::State;
 use crate::net::io::{Stream, forget_readable, read_at_most};
 use std::future::poll_fn;
 use std::io;
@@ -7,15 +8,15 @@ use std::task::{Context, Poll, ready};
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 
-/// So much is read at once of what cannot be received where it is kept.
+/// Bytes that are read at once if they have to be copied.
 const BURST_BYTES: usize = 128 << 10;
 
 impl Filling {
-    /// Appends some of what was announced, which comes from a connection; returns how much, 0 at the connection's end. Waits until
-    /// there is something. `buffer` is for what has to be copied. Dropped before it is ready, it has taken nothing.
+    /// Waits for bytes from a connection and appends them, at most what was announced; returns how many, 0 at the connection's end.
+    /// `buffer` is for bytes that have to be copied. Dropped before it is ready, it has taken nothing.
     ///
     /// # Errors
-    /// Those of the connection, which change nothing; else those of [`append`](Self::append).
+    /// Those of the connection, which leave the body as it is; else those of [`append`](Self::append).
     pub async fn receive<S: Stream>(
         &mut self,
         from: &S,

@@ -1,26 +1,26 @@
 //! Sending a body's bytes to a connection.
 use super::Body;
-use super::chunk::{CHUNK_BYTES, Chunk};
-use super::place::{Place, windows};
+use super::storage::{Storage, windows};
 use crate::cache::disk::File;
+use crate::cache::memory::chunk::{CHUNK_BYTES, Chunk};
 use crate::net::io::Stream;
 use rustix::io::retry_on_intr;
 use std::io::{self, ErrorKind, IoSlice};
 use tokio::io::Interest;
 
-/// Most bytes of a body under way that are copied, under its lock, for one `send(2)`.
+/// Bytes of a body under way that are copied under its lock for one `send(2)`, at most.
 const COPIED_BYTES_MAX: u64 = 16 * 1024;
 
-/// Pieces that one `sendmsg(2)` is given: a megabyte, wherever it begins, and what is before it.
+/// Buffers of one `sendmsg(2)`: a megabyte at any offset, and the prefix.
 const PIECES_MAX: usize = 18;
 
 impl Body {
-    /// Sends `prefix`, then bytes from `from` on, at most `bytes_max` of those that are there; returns how many bytes
-    /// went, those of `prefix` counted. Does not wait for more to come. With `more`, the kernel keeps the last segment back if it is
-    /// not full, for what is sent next.
+    /// Sends `prefix`, then the bytes that are there from offset `from` on, at most `bytes_max`; returns how many bytes were sent, with
+    /// those of `prefix`. Does not wait for more to come. With `more`, the kernel holds back a last segment that is not full, to fill it
+    /// with what is sent next.
     ///
     /// # Errors
-    /// `WouldBlock` if the connection takes none, of which the runtime takes note; else those of `sendmsg(2)` and
+    /// `WouldBlock` if the connection takes none: the runtime then waits for it to be writable. Else those of `sendmsg(2)` and
     /// `sendfile(2)`.
     pub fn send<S: Stream>(
         &self,
@@ -36,7 +36,7 @@ impl Body {
         }
         let mut copied = Vec::new();
         let mut held: Vec<Chunk> = Vec::new();
-        let place = self.place_or(|under_way| {
+        let storage = self.storage_or(|under_way| {
             if under_way.chunks.is_empty() {
                 let bytes = there.min(COPIED_BYTES_MAX);
                 copied.extend_from_slice(window(&under_way.heap, from, bytes));
@@ -46,19 +46,21 @@ impl Body {
                 held.extend(chunks.take(PIECES_MAX).cloned());
             }
         });
-        match place {
+        match storage {
             None if held.is_empty() => send_pieces(to, prefix, [copied.as_slice()], more),
             None => {
                 let from = from % CHUNK_BYTES as u64;
                 send_pieces(to, prefix, windows(&held, from, there), more)
             }
-            Some(Place::Heap(bytes)) => send_pieces(to, prefix, [window(bytes, from, there)], more),
-            Some(Place::Chunks(chunks)) => {
+            Some(Storage::Heap(bytes)) => {
+                send_pieces(to, prefix, [window(bytes, from, there)], more)
+            }
+            Some(Storage::Chunks(chunks)) => {
                 send_pieces(to, prefix, windows(chunks, from, there), more)
             }
-            Some(Place::Beginning(of)) => of.send(to, from, there, prefix, more),
-            Some(Place::File(file)) => send_file(to, file, from, there, prefix),
-            Some(Place::Pieces(_)) => {
+            Some(Storage::Beginning(of)) => of.send(to, from, there, prefix, more),
+            Some(Storage::File(file)) => send_file(to, file, from, there, prefix),
+            Some(Storage::Pieces(_)) => {
                 let piece = self.piece(from).ok_or(ErrorKind::UnexpectedEof)?;
                 let bytes_max = there.min(piece.range.end - from);
                 piece
@@ -99,8 +101,7 @@ fn send_file<S: Stream>(
     while bytes > 0 {
         // `sendfile(2)` moves at most 0x7ffff000 bytes.
         let count = usize::try_from(bytes).unwrap_or(usize::MAX);
-        // That less went than was offered does not say that the connection is full: the readiness stays until a call
-        // says that it is gone.
+        // A short count does not mean that the connection is full: it counts as writable until a call says `WouldBlock`.
         let result = tcp.try_io(Interest::WRITABLE, || {
             let mut at = at;
             Ok(retry_on_intr(|| {
@@ -130,15 +131,15 @@ fn send_file<S: Stream>(
     Ok(sent)
 }
 
-/// `bytes` of `all` from `from` on, which are there.
+/// `bytes` bytes of `all` from `from` on, or as many as there are.
 fn window(all: &[u8], from: u64, bytes: u64) -> &[u8] {
     let from = usize::try_from(from).unwrap_or(usize::MAX).min(all.len());
     let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
     &all[from..from.saturating_add(bytes).min(all.len())]
 }
 
-/// Sends `prefix` and `rest` as one, or as much of them as one call takes. A connection that takes less is full: the readiness is
-/// taken back at once.
+/// Sends `prefix` and `rest`, or as much of them as one call takes. A connection that takes less is full, and counts as not writable
+/// from then on.
 fn send_pieces<'b, S: Stream>(
     to: &S,
     prefix: &'b [u8],

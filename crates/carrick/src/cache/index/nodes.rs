@@ -1,25 +1,25 @@
-//! The places of a shard's objects: 24 bytes each, in pieces that never move.
+//! The nodes of a shard's objects: 24 bytes each, in pieces that never move.
 use std::sync::Arc;
 
-/// No place.
+/// No node.
 pub(super) const NONE: u32 = u32::MAX;
 
-/// Places in one piece.
+/// Nodes in one piece.
 const PIECE: usize = 256;
 
-/// Weights are kept in multiples of this, so that 31 bits are enough.
+/// Weights are multiples of this, so that 31 bits are enough.
 const WEIGHT_UNIT_BYTES: u64 = 64;
 
 const IS_MAIN: u32 = 1 << 31;
 
-/// An object's place in its queue and among the variants of its key.
+/// Links an object into its queue, and into the list of the variants of its key.
 #[derive(Debug)]
 pub(super) struct Node<T> {
     object: Option<Arc<T>>,
     pub(super) newer: u32,
-    /// Also the next free place, of a free one.
+    /// In a free node: the next free one.
     pub(super) older: u32,
-    /// The next variant of the same key, which came before.
+    /// The next older variant of the same key.
     pub(super) next_variant: u32,
     weight: u32,
 }
@@ -31,7 +31,7 @@ impl<T> Node<T> {
         self.weight = units | if is_main { IS_MAIN } else { 0 };
     }
 
-    /// What it weighed when it came into its queue, in bytes.
+    /// Bytes that are counted in its queue.
     pub(super) fn weight(&self) -> u64 {
         u64::from(self.weight & !IS_MAIN) * WEIGHT_UNIT_BYTES
     }
@@ -49,7 +49,7 @@ impl<T> Node<T> {
     }
 }
 
-/// All of them.
+/// All nodes of a shard.
 #[derive(Debug)]
 pub(super) struct Nodes<T> {
     pieces: Vec<Vec<Node<T>>>,
@@ -72,12 +72,12 @@ impl<T> Nodes<T> {
         &mut self.pieces[place as usize / PIECE][place as usize % PIECE]
     }
 
-    /// The object at a place that is in use.
+    /// The object of a node.
     pub(super) fn object(&self, place: u32) -> Option<&Arc<T>> {
         self.get(place).object.as_ref()
     }
 
-    /// Gives an object a place; `None` if there are four thousand millions.
+    /// Makes a node for an object; `None` if there are four thousand million.
     pub(super) fn insert(&mut self, object: Arc<T>) -> Option<u32> {
         let node = Node {
             object: Some(object),
@@ -105,7 +105,7 @@ impl<T> Nodes<T> {
         Some(place)
     }
 
-    /// Takes an object away; its place is free.
+    /// Removes an object, and frees its node.
     pub(super) fn remove(&mut self, place: u32) -> Option<Arc<T>> {
         let free = self.free;
         let node = self.get_mut(place);
@@ -115,7 +115,7 @@ impl<T> Nodes<T> {
         object
     }
 
-    /// Up to `count` objects from a place on, and the place that comes next, if there is one.
+    /// Adds up to `count` objects from a node on to `found`; returns the next node, if there is one.
     pub(super) fn some_from(
         &self,
         place: u32,

@@ -1,24 +1,30 @@
-//! A stored response.
-use super::body::{Body, State};
-use super::index::Item;
-use super::key::Key;
-use super::ledger::Charge;
+//! A stored response, with its body.
+mod body;
+
+pub use body::{Body, HEAP_BYTES_MAX, Have, Piece, Reader, State};
+pub(super) use body::{PIECE_BYTES, Storage, joined};
+
+use crate::cache::disk::{NewHead, Response};
+use crate::cache::index::Item;
+use crate::cache::key::Key;
+use crate::cache::ledger::Charge;
+use crate::cache::purge::Pattern;
 use carrick_logic::cache::{Fields, Meta, Variant, tags};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, LazyLock};
 
-/// What an object takes besides its key, head, variant and body: itself, its body's description, its place in the index
-/// and in the list of those that were evicted, and what the allocator adds. A test checks it.
+/// What an object takes besides its key, head, variant and body: itself, its body's description, its entries in the index and in the
+/// list of evicted objects, and the allocator's overhead. A test checks it.
 pub const OVERHEAD_BYTES: u64 = 300;
 
-/// Most looks at an object that are remembered for eviction.
+/// Hits of an object that are counted for eviction, at most.
 const FREQUENCY_MAX: u8 = 3;
 
 static NO_VARIANT: LazyLock<Variant> = LazyLock::new(Variant::default);
 
-/// A stored response: decisions, head and body. Nothing in it changes but its counters; another head for the same body
-/// is another object ([`Store::replace`](super::Store::replace)).
+/// A stored response: decisions, head and body. Only its counters change. A new head for the same body makes a new object
+/// ([`Store::replace`](super::Store::replace)).
 #[derive(Debug)]
 pub struct Object {
     meta: Meta,
@@ -36,7 +42,7 @@ pub struct Object {
 }
 
 impl Object {
-    /// An object of which the ledger has taken [`charge_of`](Self::charge_of). `None` if key or head are longer than 4 GB.
+    /// An object, for which the ledger has taken [`charge_of`](Self::charge_of). `None` if the key is longer than 4 GB.
     pub(super) fn new(
         key: Key<'_>,
         variant: &Variant,
@@ -54,7 +60,7 @@ impl Object {
             key_hash: key.hash(),
             text: [key.bytes(), origin, head].concat().into(),
             key_bytes,
-            // It has 16 at most.
+            // At most 16.
             origin_bytes: origin.len() as u8,
             hits: AtomicU32::new(0),
             charge: Charge::new(charge),
@@ -65,7 +71,7 @@ impl Object {
         })
     }
 
-    /// Bytes that an object is charged with, its body not counted.
+    /// Bytes that an object is charged with, without its body.
     pub(super) fn charge_of(
         key: Key<'_>,
         variant: &Variant,
@@ -79,7 +85,7 @@ impl Object {
         OVERHEAD_BYTES + (key.bytes().len() + of_origin + head.len() + of_variant) as u64
     }
 
-    /// What was decided when it was stored.
+    /// The decisions that were made when it was stored.
     #[must_use]
     pub fn meta(&self) -> &Meta {
         &self.meta
@@ -91,19 +97,19 @@ impl Object {
         &self.text[self.key_bytes as usize + usize::from(self.origin_bytes)..]
     }
 
-    /// The same, to be read.
+    /// The field lines, parsed.
     #[must_use]
     pub fn fields(&self) -> Fields<'_> {
         Fields::of_text(self.head())
     }
 
-    /// For which requests it is.
+    /// The requests that it answers.
     #[must_use]
     pub fn variant(&self) -> &Variant {
         self.variant.as_deref().unwrap_or(&NO_VARIANT)
     }
 
-    /// Whether it is on the disk, too, or will be soon.
+    /// Whether it is also on the disk, or will be soon.
     #[must_use]
     pub fn is_on_disk(&self) -> bool {
         self.body
@@ -112,19 +118,19 @@ impl Object {
             .is_some_and(|entry| entry.is_kept())
     }
 
-    /// Its body, which may still be filled.
+    /// The body, which may still be filled.
     #[must_use]
     pub fn body(&self) -> &Arc<Body> {
         &self.body
     }
 
-    /// The name under which it is stored.
+    /// The key under which it is stored.
     #[must_use]
     pub fn key(&self) -> Key<'_> {
         Key::hashed(&self.text[..self.key_bytes as usize], self.key_hash)
     }
 
-    /// How often it was found, about: threads that find it at the same moment may count as one.
+    /// How often it was found, about: threads that find it at the same time may count as one.
     #[must_use]
     pub fn hits(&self) -> u32 {
         self.hits.load(Relaxed)
@@ -136,7 +142,13 @@ impl Object {
         self.has_tags && tags(self.fields()).contains(&tag)
     }
 
-    /// The address of the server that it came from, if rules for addresses are about it.
+    /// Whether a purge of this pattern is about it.
+    #[must_use]
+    pub fn matches(&self, which: &Pattern) -> bool {
+        which.matches(self.key().bytes(), |tag| self.has_tag(tag))
+    }
+
+    /// The address of the server that sent it, if a rule about addresses applies to it.
     #[must_use]
     pub fn origin(&self) -> Option<IpAddr> {
         let start = self.key_bytes as usize;
@@ -145,12 +157,33 @@ impl Object {
         v4().or_else(|| Some(IpAddr::from(<[u8; 16]>::try_from(bytes).ok()?)))
     }
 
-    /// Goes on counting from `hits`.
+    /// What the disk stores of it, if its body has this length.
+    pub(super) fn for_disk(&self, body_bytes: u64) -> Response<'_> {
+        Response {
+            key: self.key(),
+            variant: self.variant(),
+            meta: &self.meta,
+            fields: self.head(),
+            origin: self.origin(),
+            body_bytes,
+        }
+    }
+
+    /// A copy of its head for the disk.
+    pub(super) fn new_head(&self) -> NewHead {
+        NewHead {
+            meta: self.meta.clone(),
+            origin: self.origin(),
+            fields: self.head().into(),
+        }
+    }
+
+    /// Continues counting from `hits`.
     pub(super) fn set_hits(&mut self, hits: u32) {
         *self.hits.get_mut() = hits;
     }
 
-    /// Notes a look, by plain stores.
+    /// Counts a hit, with plain stores.
     pub(super) fn note_hit(&self) {
         let frequency = self.frequency.load(Relaxed);
         if frequency < FREQUENCY_MAX {
@@ -160,13 +193,13 @@ impl Object {
             .store(self.hits.load(Relaxed).wrapping_add(1), Relaxed);
     }
 
-    /// Bytes that it takes, with its body.
+    /// Bytes that it takes, including its body.
     #[must_use]
     pub fn stored_bytes(&self) -> u64 {
         self.charge.bytes() + self.body.charged_bytes()
     }
 
-    /// It is in the index no more. The body goes with it, unless another object has it now.
+    /// Counts it as held by readers only, and with `with_body` its body as well.
     pub(super) fn loosen(&self, with_body: bool) {
         let ledger = self.body.ledger();
         self.charge.loosen(ledger);

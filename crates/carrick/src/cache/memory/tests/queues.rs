@@ -1,6 +1,5 @@
 //! A shard's queues: who goes where.
-use super::super::tests::{get, put, store};
-use super::super::{Limits, Store};
+use super::{Limits, Store, get, put, store};
 use std::sync::Arc;
 
 /// Room for ten objects of 100 bytes in one shard.
