@@ -1,5 +1,6 @@
 //! Passing a response on: the rewritten head, and the body by the splice service, up to its last byte and not one further.
 use super::cached::Tee;
+use super::outcome::Passed;
 use super::request_body::{Means, Pace, SPLICED_CHUNK_BYTES_MIN};
 use crate::context::request_log::IDLE_TIMEOUT;
 use crate::context::request_log::STALLED;
@@ -22,21 +23,6 @@ const READ_BYTES_MIN: usize = 16 * 1024;
 
 /// A body of up to so many bytes is put behind the head: copying it costs less than `writev(2)` does more than `send(2)`.
 const COPIED_BODY_BYTES_MAX: usize = 4 * 1024;
-
-/// How the passing on ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Passed {
-    /// Whole, and the upstream's connection is at rest.
-    Whole,
-    /// Whole, but the upstream's connection is of no further use (it ended, or sent more than it should).
-    WholeAndDone,
-    /// The client closed, reset, or stopped reading.
-    ClientGone(&'static str),
-    /// The upstream closed, reset, stalled, or broke the framing. The client has a part of the response.
-    UpstreamBroke(&'static str),
-    /// The framing is broken in what came with the head: the client has nothing of the response.
-    Refused(Refusal),
-}
 
 /// Whether there is more of a body than what is in the buffer: it may be spliced.
 pub fn is_to_come(head: &ResponseHead, buffer: &[u8]) -> bool {

@@ -1,20 +1,20 @@
 //! A client's HTTP/1 connection: request after request, answered in order, until one side is done.
 //!
 //! Life cycle: *idle* (no buffer held) - *head* - *decided* - *relayed* or *replied* - idle again, or closed; or a tunnel.
-use super::cached::{self, Asking, Begun, Source};
+use super::background;
+use super::cached::{self, Asking, Begun};
 use super::decide::{Decision, decide};
 use super::head::{self, NoHead};
 use super::relay::{Outcome, relay, relay_for_cache};
-use super::response_body::Passed;
 use super::sender;
 use crate::cache::memory::Object;
 use crate::context::client::Client;
 use crate::context::client::Next;
 use crate::context::destination::Destination;
 use crate::context::request_log::RequestLog;
-use crate::http::failure::Failure;
 use crate::http::kernel_forward;
 use crate::http::kernel_forward::{Lost, Offered, Unsettled, Waited};
+use crate::http::outcome::{Failure, Passed};
 use crate::net::io::{Stream, is_readable, read_some, try_read_some};
 use crate::net::scratch::{Lent, Scratch};
 use crate::reply;
@@ -297,22 +297,14 @@ async fn relay_decided(
     let mut asking = None;
     if destination.cache.is_some() {
         // Boxed: what is not cached should not make every session larger.
-        let answered = match Box::pin(cached::begin(client, &mut scratch, destination, log)).await {
-            Begun::PassBy => None,
-            Begun::Ask(ask) => {
-                asking = Some(ask);
-                None
+        match Box::pin(ask_cache(client, &mut scratch, log, destination)).await {
+            Ok(next) => {
+                if let Some(checkout) = at_hand {
+                    checkout.give_back(client, &destination.place);
+                }
+                return over(client, scratch, log, next);
             }
-            Begun::Answered { passed, keep_alive } => {
-                Some(after_response(client, &scratch, passed, keep_alive))
-            }
-            Begun::Reply(reply) => Some(Box::pin(send_reply(client, &scratch, log, &reply)).await),
-        };
-        if let Some(next) = answered {
-            if let Some(checkout) = at_hand {
-                checkout.give_back(client, &destination.place);
-            }
-            return over(client, scratch, log, next);
+            Err(to_ask) => asking = to_ask,
         }
     }
     client.push_held();
@@ -373,7 +365,7 @@ async fn relay_decided(
                     .and_then(|asking| Some((asking, cached::stale(client, &scratch, asking)?)));
                 match stale {
                     Some((asking, (object, reuse))) => {
-                        let stored = (asking, &object, reuse);
+                        let stored = (asking, object, reuse);
                         Box::pin(send_stale(client, &mut scratch, stored, log)).await
                     }
                     None => Box::pin(failed(client, &scratch, log, failure)).await,
@@ -384,24 +376,42 @@ async fn relay_decided(
     over(client, scratch, log, next)
 }
 
+/// Answers from the cache. `Err`: the origin has to be asked; what it is to be asked for the cache.
+async fn ask_cache(
+    client: &mut Client,
+    scratch: &mut Scratch,
+    log: &mut RequestLog,
+    destination: &Destination,
+) -> Result<Next, Option<Box<Asking>>> {
+    Ok(
+        match cached::begin(client, scratch, destination, background::fetch, log).await {
+            Begun::PassBy => return Err(None),
+            Begun::Ask(asking) => return Err(Some(asking)),
+            Begun::Stored {
+                source,
+                revalidation,
+            } => {
+                if let Some(asking) = revalidation {
+                    background::revalidate(client, scratch, destination, asking);
+                }
+                let (passed, keep_alive) = cached::send(client, scratch, &source, log).await;
+                after_response(client, scratch, passed, keep_alive)
+            }
+            Begun::ClientGone => Next::Reset,
+            Begun::Reply(reply) => Box::pin(send_reply(client, scratch, log, &reply)).await,
+        },
+    )
+}
+
 /// The origin cannot be asked, and the client gets what is stored.
 async fn send_stale(
     client: &mut Client,
     scratch: &mut Scratch,
-    (asking, object, reuse): (&Asking, &Arc<Object>, Reuse),
+    (asking, object, reuse): (&Asking, Arc<Object>, Reuse),
     log: &mut RequestLog,
 ) -> Next {
     log.cache = Some(CacheResult::Stale);
-    let source = Source {
-        route: asking.route(),
-        object,
-        reuse,
-        status: asking.status(),
-        is_aged: asking.is_aged(),
-        says_status: asking.says_status(),
-        now: client.worker.clock.now(),
-        pace: None,
-    };
+    let source = asking.source(object, reuse, client.worker.clock.now(), None);
     let (passed, keep_alive) = cached::send(client, scratch, &source, log).await;
     after_response(client, scratch, passed, keep_alive)
 }

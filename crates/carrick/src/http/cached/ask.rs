@@ -1,5 +1,5 @@
 //! What is asked of the origin for a request that the cache cannot answer by itself.
-use super::parts::Completion;
+use super::parts::{Completion, Keep, stored_of};
 use crate::cache::Cache;
 use crate::cache::flights::Lead;
 use crate::cache::memory::{Key, Object};
@@ -8,14 +8,58 @@ use crate::cache::shared::Ticket;
 use crate::config::plan::RouteCache;
 use crate::context::client::Client;
 use crate::context::destination::NextHop;
-use crate::http::prefetch::Fetching;
+use crate::http::prefetch::{Fetch, Fetching};
 use crate::net::scratch::Scratch;
 use carrick_logic::cache::{
-    CONDITION_FIELDS, CacheStatus, Conditions, NotFilled, Realm, Request, Stored, UnixTime,
+    CONDITION_FIELDS, CacheStatus, Conditions, NotFilled, Realm, Request, UnixTime,
     write_conditions, write_range_conditions,
 };
 use std::net::IpAddr;
 use std::sync::Arc;
+
+/// A request for which the cache is asked.
+pub(super) struct Wanted {
+    pub(super) cache: Arc<Cache>,
+    pub(super) route: Arc<RouteCache>,
+    pub(super) key: Box<[u8]>,
+    pub(super) not_filled: Option<NotFilled>,
+    pub(super) says_status: bool,
+    pub(super) fetch: Fetch,
+}
+
+impl Wanted {
+    /// What the origin is to be asked.
+    pub(super) fn ask(
+        &self,
+        stored: Option<Arc<Object>>,
+        status: CacheStatus<'static>,
+        now: UnixTime,
+    ) -> Asking {
+        Asking {
+            cache: Arc::clone(&self.cache),
+            route: Arc::clone(&self.route),
+            key: self.key.clone(),
+            not_filled: self.not_filled,
+            stored,
+            completion: None,
+            conditions: NO_CONDITIONS,
+            asked_at: now,
+            asked: self.cache.purges.now(),
+            origin: None,
+            status,
+            is_aged: false,
+            says_status: self.says_status,
+            fetch: self.fetch,
+            lead: None,
+            is_errand: false,
+            ahead: None,
+            is_bypassed: false,
+            wants_only_stored: false,
+            is_cache_peer_asked: false,
+            ticket: None,
+        }
+    }
+}
 
 /// A request on its way to the origin, as the cache sees it.
 pub struct Asking {
@@ -45,6 +89,8 @@ pub struct Asking {
     pub(super) is_aged: bool,
     /// Whether the answer says what the cache did.
     pub(super) says_status: bool,
+    /// Fetches what a page embeds.
+    pub(super) fetch: Fetch,
     /// Others wait for the answer.
     pub(super) lead: Option<Lead>,
     /// Whatever the answer is, the store has nothing to do with it.
@@ -98,38 +144,10 @@ pub fn request_lines(
     }
 }
 
-/// A stored object as the policy sees it.
-pub(super) fn stored_of(object: &Object) -> Stored<'_> {
-    Stored {
-        meta: object.meta(),
-        fields: object.fields(),
-    }
-}
-
 impl Asking {
-    /// How the route wants it.
-    pub fn route(&self) -> &Arc<RouteCache> {
-        &self.route
-    }
-
-    /// What `Cache-Status` says.
-    pub fn status(&self) -> CacheStatus<'static> {
-        self.status
-    }
-
     /// The name of what is asked for, as the store has it.
     pub(super) fn store_key(&self) -> Key<'_> {
         self.cache.store.key(&self.key)
-    }
-
-    /// Whether the answer says what the cache did.
-    pub fn says_status(&self) -> bool {
-        self.says_status
-    }
-
-    /// Whether a cache nearer to the origin had the answer for a while.
-    pub fn is_aged(&self) -> bool {
-        self.is_aged
     }
 
     /// Whether nobody waits for the answer.
@@ -171,6 +189,18 @@ impl Asking {
         self.ticket.take()
     }
 
+    /// Fetches what a page embeds.
+    pub fn fetch(&self) -> Fetch {
+        self.fetch
+    }
+
+    /// Those who wait for a part's answer wait for its end: it cannot be found before.
+    pub fn leave_lead_to(&mut self, keep: &mut Keep) {
+        if keep.is_part() {
+            keep.take_lead(self.lead.take());
+        }
+    }
+
     /// Those who wait for the answer go on.
     pub fn release(&mut self) {
         self.lead = None;
@@ -190,7 +220,7 @@ impl Asking {
 }
 
 /// Nothing was sent along.
-pub(super) const NO_CONDITIONS: Conditions = Conditions {
+const NO_CONDITIONS: Conditions = Conditions {
     any: false,
     with_clients_tags: false,
 };

@@ -1,9 +1,7 @@
 //! Looking for a stored answer to a request, and waiting for one that somebody else is getting.
-use super::ask::{Asking, NO_CONDITIONS, realm};
+use super::ask::{Asking, Wanted, realm};
 use super::parts::{Completion, answers};
-use super::refresh;
-use super::send::{Source, send};
-use crate::cache::Cache;
+use super::send::Source;
 use crate::cache::flights::{Flight, Follow};
 use crate::cache::memory;
 use crate::cache::memory::Object;
@@ -12,7 +10,7 @@ use crate::context::client::Client;
 use crate::context::destination::{Destination, NextHop};
 use crate::context::request_log::{CLIENT_CLOSED_REQUEST, RequestLog};
 use crate::http::cached::shared::SecondLevel;
-use crate::http::response_body::Passed;
+use crate::http::prefetch::Fetch;
 use crate::net::io::poll_reset;
 use crate::net::scratch::Scratch;
 use crate::reply::Reply;
@@ -31,33 +29,23 @@ use std::time::{Duration, Instant};
 /// So long a request waits for another one's answer at most. Then it asks, too.
 const WAIT_MAX: Duration = Duration::from_secs(10);
 
-/// How a request ended whose client has gone.
-const CLIENT_RESET: &str = "client_reset";
-
 /// What the cache has done with a request.
 pub enum Begun {
     /// Nothing: it is none of its business.
     PassBy,
     /// The origin has to be asked.
     Ask(Box<Asking>),
-    /// It was answered from the store.
-    Answered {
-        /// How far the answer came.
-        passed: Passed,
-        /// Whether the client was told that its connection stays open.
-        keep_alive: bool,
+    /// It is answered from the store.
+    Stored {
+        /// The answer.
+        source: Source,
+        /// What the origin is to be asked meanwhile, in the background (RFC 5861 section 3).
+        revalidation: Option<Box<Asking>>,
     },
+    /// Its client has gone.
+    ClientGone,
     /// carrick answers itself.
     Reply(Reply),
-}
-
-/// A request for which the cache is asked.
-pub(super) struct Wanted {
-    pub(super) cache: Arc<Cache>,
-    route: Arc<RouteCache>,
-    pub(super) key: Box<[u8]>,
-    pub(super) not_filled: Option<NotFilled>,
-    says_status: bool,
 }
 
 /// Answers the request in `scratch` from the store, if it can be, or says what the origin is to be asked.
@@ -65,6 +53,7 @@ pub async fn begin(
     client: &mut Client,
     scratch: &mut Scratch,
     destination: &Destination,
+    fetch: Fetch,
     log: &mut RequestLog,
 ) -> Begun {
     let (Some(cache), Some(route)) = (client.worker.cache.clone(), destination.cache.clone())
@@ -84,6 +73,7 @@ pub async fn begin(
         key,
         not_filled,
         says_status: plan.is_some_and(|plan| plan.status),
+        fetch,
     };
     if is_bypassed {
         log.cache = Some(CacheResult::Bypass);
@@ -116,18 +106,18 @@ pub async fn begin(
         let mut status = CacheStatus::of(lookup);
         status.collapsed = !waits;
         level.tell(&mut status);
-        if let Some((object, reuse)) = stored.as_ref().zip(reuse(lookup)) {
+        if let Some((object, reuse)) = stored.clone().zip(reuse(lookup)) {
+            let mut revalidation = None;
             if matches!(lookup, Lookup::StaleWhileRevalidate(_))
                 && let Flight::Lead(lead) = wanted.cache.flights.board(&wanted.key)
             {
-                let stored = Some(Arc::clone(object));
                 let mut asking = wanted.ask(stored, status, now);
                 (asking.lead, asking.is_errand) = (Some(lead), true);
-                refresh::begin(client, scratch, destination, asking);
+                revalidation = Some(Box::new(asking));
             }
             wanted.note_use(client, now);
             let source = Source {
-                route: &wanted.route,
+                route: wanted.route,
                 object,
                 reuse,
                 status,
@@ -135,13 +125,18 @@ pub async fn begin(
                 says_status: wanted.says_status,
                 now,
                 pace: destination.pace,
+                fetch,
             };
             log.cache = Some(match level.result(source.result()) {
-                CacheResult::Hit if is_from_disk || object.body().is_file() => CacheResult::HitDisk,
+                CacheResult::Hit if is_from_disk || source.object.body().is_file() => {
+                    CacheResult::HitDisk
+                }
                 result => result,
             });
-            let (passed, keep_alive) = send(client, scratch, &source, log).await;
-            return Begun::Answered { passed, keep_alive };
+            return Begun::Stored {
+                source,
+                revalidation,
+            };
         }
         if lookup == Lookup::GatewayTimeout {
             log.cache = Some(CacheResult::Refused);
@@ -158,12 +153,8 @@ pub async fn begin(
                 Flight::Follow(follow) => {
                     waits = false;
                     if wait(client, follow).await.is_err() {
-                        let passed = Passed::ClientGone(CLIENT_RESET);
-                        (log.ended, log.status) = (CLIENT_RESET, CLIENT_CLOSED_REQUEST);
-                        return Begun::Answered {
-                            passed,
-                            keep_alive: false,
-                        };
+                        (log.ended, log.status) = ("client_reset", CLIENT_CLOSED_REQUEST);
+                        return Begun::ClientGone;
                     }
                     asks_disk = true;
                     continue;
@@ -203,6 +194,7 @@ pub async fn begin_ahead(
     client: &mut Client,
     scratch: &Scratch,
     destination: &Destination,
+    fetch: Fetch,
 ) -> Result<Box<Asking>, Ahead> {
     let cache = client.worker.cache.clone().ok_or(Ahead::Denied)?;
     let route = destination.cache.clone().ok_or(Ahead::Denied)?;
@@ -213,6 +205,7 @@ pub async fn begin_ahead(
         key,
         not_filled,
         says_status: false,
+        fetch,
     };
     let (mut asks_disk, mut level) = (true, SecondLevel::default());
     loop {
@@ -390,37 +383,6 @@ impl Wanted {
             && !request.directives.no_store;
         let hash = self.cache.store.key(&self.key).hash();
         is_usual && !self.cache.passes.has(hash, now)
-    }
-
-    /// What the origin is to be asked.
-    fn ask(
-        &self,
-        stored: Option<Arc<Object>>,
-        status: CacheStatus<'static>,
-        now: UnixTime,
-    ) -> Asking {
-        Asking {
-            cache: Arc::clone(&self.cache),
-            route: Arc::clone(&self.route),
-            key: self.key.clone(),
-            not_filled: self.not_filled,
-            stored,
-            completion: None,
-            conditions: NO_CONDITIONS,
-            asked_at: now,
-            asked: self.cache.purges.now(),
-            origin: None,
-            status,
-            is_aged: false,
-            says_status: self.says_status,
-            lead: None,
-            is_errand: false,
-            ahead: None,
-            is_bypassed: false,
-            wants_only_stored: false,
-            is_cache_peer_asked: false,
-            ticket: None,
-        }
     }
 }
 

@@ -1,42 +1,19 @@
 //! What an origin's answer does to the store, and what becomes of it.
-use super::ask::{Asking, realm, stored_of};
-use super::parts::{Keep, answers};
-use super::tee::Tee;
-use crate::cache::memory::{Filling, Object, Purge};
+use super::ask::{Asking, realm};
+use super::parts::{answers, reuse_of, stored_of};
+use super::store::{Exchange, Verdict, try_store};
+use crate::cache::memory::{Object, Purge};
 use crate::cache::purge::Chosen;
 use crate::context::client::Client;
 use crate::context::destination::Destination;
 use crate::http::cached::shared;
 use crate::net::scratch::Scratch;
 use carrick_logic::cache::{
-    Freshened, HeadEffect, NotStored, Request, Response, Reuse, Storing, Times, UnixTime, Uri,
-    Validated, Variant, after_validation, decide_storing, freshen, head_effect, invalidated,
-    invalidates, target_uri, write_key, write_stored_fields,
+    HeadEffect, Request, Response, Times, Uri, Validated, after_validation, head_effect,
+    invalidated, invalidates, target_uri, write_key,
 };
-use carrick_logic::http1::{Method, ResponseBody};
+use carrick_logic::http1::Method;
 use std::sync::Arc;
-
-/// What is done with the answer whose head is in `scratch`.
-pub enum Verdict {
-    /// It is passed on, as if there were no cache.
-    PassOn,
-    /// It is passed on, and what passes is kept: its length is not known.
-    Keep(Box<Tee>),
-    /// It goes into the store, and the client reads it from there.
-    Fill(Filling, Arc<Object>, Box<Keep>),
-    /// It is not wanted any further: the client gets what is stored.
-    Use(Arc<Object>, Reuse),
-    /// It is about nothing that anybody has: the origin is asked again, without conditions.
-    AskAgain,
-}
-
-/// An answer, and the request that it answers.
-pub(super) struct Exchange<'a> {
-    pub(super) request: Request<'a>,
-    pub(super) uri: Uri<'a>,
-    pub(super) response: Response<'a>,
-    pub(super) times: Times,
-}
 
 /// Judges the answer whose head is in `scratch`, and does to the store what follows from it.
 pub fn judge(
@@ -263,103 +240,5 @@ fn store(
             }
             Verdict::PassOn
         }
-    }
-}
-
-/// Why it is not, in a word.
-fn try_store(
-    scratch: &Scratch,
-    exchange: &Exchange<'_>,
-    asking: &mut Asking,
-) -> Result<Verdict, &'static str> {
-    let Exchange {
-        request,
-        uri,
-        response,
-        times,
-    } = exchange;
-    if let Some(why) = asking.not_filled {
-        return Err(why.label());
-    }
-    let meta = match decide_storing(request, uri, response, *times, &asking.route.policy) {
-        Storing::Yes(meta) => meta,
-        Storing::No(why) => return Err(why.label()),
-    };
-    let variant = Variant::of(response.fields, request.fields)
-        .ok_or_else(|| NotStored::VaryEverything.label())?;
-    let mut head = Vec::with_capacity(scratch.response_head.head_bytes);
-    write_stored_fields(&mut head, response);
-    if !response.fields.has(b"date") {
-        // RFC 9110 section 6.6.1: who stores a response without one adds when it came.
-        head.extend_from_slice(b"Date: ");
-        times.response.write_http_date(&mut head);
-        head.extend_from_slice(b"\r\n");
-    }
-    let length = match scratch.response_head.body {
-        // Its client gets it from the server, as the request that it has sent has it.
-        _ if request.method == Method::Post => None,
-        ResponseBody::Bytes(length) => Some(length),
-        ResponseBody::None => Some(0),
-        ResponseBody::Chunked | ResponseBody::UntilClose | ResponseBody::Tunnel => None,
-    };
-    if meta.status == 206 {
-        return exchange.store_part(asking, length, (&variant, meta, head));
-    }
-    let cache = &asking.cache;
-    let key = cache.store.key(&asking.key);
-    let filling = cache.store.fill(length).map_err(|why| why.label())?;
-    let verdict = if let Some(length) = length {
-        let object = (cache.store)
-            .put_from(asking.origin, key, (&variant, meta, &head), filling.body())
-            .map_err(|why| why.label())?;
-        cache.catch_up(asking.asked, &object);
-        let keep = Keep::whole(asking, length);
-        Verdict::Fill(filling, object, Box::new(keep))
-    } else {
-        let tee = Tee::new(
-            Arc::clone(cache),
-            (asking.key.clone(), asking.asked, asking.origin),
-            (variant, meta, head),
-            filling,
-            (asking.lead.take(), asking.ticket.take()),
-        );
-        Verdict::Keep(Box::new(tee))
-    };
-    cache.passes.forget(key.hash());
-    Ok(verdict)
-}
-
-impl Exchange<'_> {
-    /// Brings the fields of what is stored up to date; the object that has them, or why it is not stored any more.
-    fn freshen(&self, asking: &Asking, stored: &Arc<Object>) -> Result<Arc<Object>, &'static str> {
-        let store = &asking.cache.store;
-        let mut head = Vec::with_capacity(stored.head().len() + 128);
-        let freshened = freshen(
-            &mut head,
-            &self.request,
-            &self.uri,
-            &stored_of(stored),
-            &self.response,
-            self.times,
-            &asking.route.policy,
-        );
-        match freshened {
-            Freshened::Updated(meta) => store
-                .freshen(stored, meta, &head, asking.origin)
-                .map_err(|why| why.label()),
-            Freshened::Unchanged => Ok(Arc::clone(stored)),
-            Freshened::Remove(why) => {
-                store.remove(stored);
-                Err(why.label())
-            }
-        }
-    }
-}
-
-/// What is stored, as it is sent at this moment.
-pub fn reuse_of(object: &Object, now: UnixTime) -> Reuse {
-    Reuse {
-        age_s: object.meta().age_s(now),
-        ttl_s: object.meta().ttl_s(now),
     }
 }

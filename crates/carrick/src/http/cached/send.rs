@@ -1,14 +1,15 @@
 //! Sending what is stored: whole, in ranges, or as 304; also while it is still coming.
-use super::ask::{Asking, status_value, stored_of};
+use super::ask::{Asking, status_value};
+use super::parts::stored_of;
 use crate::cache::memory::{Body, Object, Reader};
 use crate::config::plan::RouteCache;
 use crate::context::client::Client;
 use crate::context::request_log::RequestLog;
 use crate::context::request_log::{IDLE_TIMEOUT, TOO_SLOW};
 use crate::http::head::has_tunnel_bytes;
-use crate::http::prefetch::Page;
+use crate::http::outcome::Passed;
+use crate::http::prefetch::{Fetch, Page};
 use crate::http::request_body::Pace;
-use crate::http::response_body::Passed;
 use crate::net::io::Stream;
 use crate::net::scratch::Scratch;
 use crate::net::transport::Transport;
@@ -30,11 +31,11 @@ use std::sync::Arc;
 use std::time::Instant;
 
 /// A stored answer, as it is to be sent.
-pub struct Source<'a> {
+pub struct Source {
     /// How the route wants it.
-    pub route: &'a Arc<RouteCache>,
+    pub route: Arc<RouteCache>,
     /// What is sent.
-    pub object: &'a Arc<Object>,
+    pub object: Arc<Object>,
     /// How old it is.
     pub reuse: Reuse,
     /// How it came to be sent.
@@ -47,9 +48,11 @@ pub struct Source<'a> {
     pub now: UnixTime,
     /// By which class it is paced, if it has to come from the origin yet.
     pub pace: Option<usize>,
+    /// Fetches what it embeds, if it is a page.
+    pub fetch: Fetch,
 }
 
-impl Source<'_> {
+impl Source {
     /// The value of `Age`. What the origin has just made or validated has none.
     fn age_s(&self) -> Option<u32> {
         let is_new = matches!(self.result(), CacheResult::Miss | CacheResult::Revalidated);
@@ -80,10 +83,10 @@ enum Part {
 pub async fn send(
     client: &mut Client,
     scratch: &mut Scratch,
-    source: &Source<'_>,
+    source: &Source,
     log: &mut RequestLog,
 ) -> (Passed, bool) {
-    let object = source.object;
+    let object = &source.object;
     let reader = object.body().reader();
     let is_whole = object.body().is_whole() && !object.body().is_file();
     if !is_whole {
@@ -119,9 +122,13 @@ pub async fn send(
     log.status = status;
     let parts = if is_head { Vec::new() } else { parts };
     let page = match parts.first() {
-        Some(Part::Stored(_)) if status == 200 => {
-            Page::of_stored(client, scratch, object, source.route, source.now)
-        }
+        Some(Part::Stored(_)) if status == 200 => Page::of_stored(
+            client,
+            scratch,
+            (object, &source.route),
+            source.now,
+            source.fetch,
+        ),
         _ => None,
     };
     let is_at_hand = source.status.forward_status.is_none()
@@ -197,16 +204,39 @@ pub fn stale(client: &Client, scratch: &Scratch, asking: &Asking) -> Option<(Arc
     Some((Arc::clone(object), reuse))
 }
 
+impl Asking {
+    /// What is stored, as it is sent once the origin was asked.
+    pub fn source(
+        &self,
+        object: Arc<Object>,
+        reuse: Reuse,
+        now: UnixTime,
+        pace: Option<usize>,
+    ) -> Source {
+        Source {
+            route: Arc::clone(&self.route),
+            object,
+            reuse,
+            status: self.status,
+            is_aged: self.is_aged,
+            says_status: self.says_status,
+            now,
+            pace,
+            fetch: self.fetch,
+        }
+    }
+}
+
 /// Writes the head of an answer; its status, and what follows the head.
 fn write_head(
     out: &mut Vec<u8>,
-    source: &Source<'_>,
+    source: &Source,
     answer: Answer,
     total_bytes: Option<u64>,
     (version, keep_alive): (Version, bool),
     via: &str,
 ) -> (u16, Vec<Part>) {
-    let stored = stored_of(source.object);
+    let stored = stored_of(&source.object);
     let status = match &answer {
         Answer::NotModified => 304,
         Answer::Whole if source.object.meta().part().is_some() => 200,

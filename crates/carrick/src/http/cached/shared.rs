@@ -1,5 +1,5 @@
 //! The store that several processes share: what of it comes into this one's own.
-use super::find::Wanted;
+use super::ask::Wanted;
 use crate::cache::Cache;
 use crate::cache::memory::{Object, Store};
 use crate::cache::shared::{Names, Shared, Ticket};

@@ -9,7 +9,7 @@ use crate::context::client::Next;
 use crate::context::kernel_forward::{Bound, Pending};
 use crate::context::request_log::RequestLog;
 use crate::context::request_log::{IDLE_TIMEOUT, TOO_SLOW};
-use crate::http::failure::Failure;
+use crate::http::outcome::Failure;
 use crate::net::io::{Stream, try_peek};
 use crate::telemetry::metrics::Limit;
 use carrick_logic::http1::ResponseBody;

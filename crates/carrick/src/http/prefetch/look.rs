@@ -1,5 +1,5 @@
 //! Reading pages beside their way to a client: it never waits for this.
-use super::page::Page;
+use super::page::{Fetch, Page};
 use crate::cache::memory::{Object, State};
 use crate::config::plan::RouteCache;
 use crate::context::client::Client;
@@ -32,9 +32,10 @@ impl Look {
         client: &Client,
         scratch: &Scratch,
         destination: &Destination,
+        fetch: Fetch,
     ) -> Option<Box<Self>> {
         let route = destination.cache.as_ref()?;
-        let page = Page::of(client, scratch, route)?;
+        let page = Page::of(client, scratch, route, fetch)?;
         let head = &scratch.response_head;
         let coding = coding(head.status, Fields::of_response(head, &scratch.response))?;
         let (page, hosts) = (
@@ -110,9 +111,9 @@ impl Page {
     pub fn of_stored(
         client: &Client,
         scratch: &Scratch,
-        object: &Arc<Object>,
-        route: &Arc<RouteCache>,
+        (object, route): (&Arc<Object>, &Arc<RouteCache>),
         now: UnixTime,
+        fetch: Fetch,
     ) -> Option<Rc<Self>> {
         let cache = client.worker.cache.as_ref()?;
         // Asked first: it is so for nearly all that is stored.
@@ -122,7 +123,7 @@ impl Page {
         if cache.pages.has(hash, now) {
             return None;
         }
-        let page = Rc::new(Self::of(client, scratch, route)?);
+        let page = Rc::new(Self::of(client, scratch, route, fetch)?);
         cache.pages.note(hash, now);
         let hosts = hosts(client, route, None);
         let reading = Reading::begin(Rc::clone(&page), coding, hosts);
@@ -221,7 +222,7 @@ impl Reading {
         for piece in bytes.chunks(PIECE_BYTES) {
             let (embedded, page) = (&mut self.embedded, &self.page);
             self.decoder
-                .take(piece, |bytes| page.fetch(embedded.take(bytes)));
+                .take(piece, |bytes| page.add(embedded.take(bytes)));
             tokio::task::yield_now().await;
         }
     }
@@ -231,6 +232,6 @@ impl Reading {
     }
 
     fn end(self) {
-        self.page.fetch(self.embedded.end());
+        self.page.add(self.embedded.end());
     }
 }

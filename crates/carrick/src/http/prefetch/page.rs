@@ -1,15 +1,8 @@
 //! A page whose objects are fetched: who asked for it, what waits, and what of its limits is left.
 use crate::config::plan::{PrefetchPlan, RouteCache};
 use crate::context::client::Client;
-use crate::context::request_log::RequestLog;
-use crate::http::cached;
-use crate::http::decide::{Decision, decide_for};
-use crate::http::failure::Failure;
-use crate::http::head;
-use crate::http::relay::{Outcome, relay_for_cache};
 use crate::net::scratch::Scratch;
 use crate::telemetry::metrics::Ahead;
-use crate::upstream::Unreachable;
 use carrick_logic::cache::Fields;
 use carrick_logic::embedded::{Found, Object, page_url, write_request};
 use carrick_logic::http1::{BodyLength, Method, RequestHead};
@@ -19,12 +12,16 @@ use std::rc::Rc;
 use std::sync::Arc;
 use url::Url;
 
+/// Fetches an object of a page into the store.
+pub type Fetch = fn(Fetching, Object);
+
 /// A page whose objects are fetched.
 pub struct Page {
     /// In whose name.
     pub(super) client: Client,
     route: Arc<RouteCache>,
     pub(super) plan: PrefetchPlan,
+    fetch: Fetch,
     /// The head of the request for it.
     request: Vec<u8>,
     request_head: RequestHead,
@@ -40,7 +37,12 @@ pub struct Page {
 
 impl Page {
     /// The page that the request in `scratch` asks for; `None`: its objects are not fetched.
-    pub(super) fn of(client: &Client, scratch: &Scratch, route: &Arc<RouteCache>) -> Option<Self> {
+    pub(super) fn of(
+        client: &Client,
+        scratch: &Scratch,
+        route: &Arc<RouteCache>,
+        fetch: Fetch,
+    ) -> Option<Self> {
         let plan = route.prefetch.as_ref()?;
         let (head, bytes) = (&scratch.request_head, scratch.request.as_slice());
         let is_plain = head.method == Method::Get && head.body == BodyLength::None;
@@ -53,6 +55,7 @@ impl Page {
             client: client.errand(),
             route: Arc::clone(route),
             plan: plan.clone(),
+            fetch,
             request: bytes.get(..head.head_bytes)?.to_vec(),
             request_head: head.clone(),
             url: page_url(head, bytes)?,
@@ -65,7 +68,7 @@ impl Page {
     }
 
     /// Fetches what was found, or puts it behind what is being fetched.
-    pub(super) fn fetch(self: &Rc<Self>, found: Found) {
+    pub(super) fn add(self: &Rc<Self>, found: Found) {
         if self.is_aborted.get() {
             return;
         }
@@ -104,7 +107,7 @@ impl Page {
                 self.count(Ahead::TooMany, 1);
                 continue;
             }
-            tokio::task::spawn_local(fetch(Fetching::begin(self), object));
+            (self.fetch)(Fetching::begin(self), object);
         }
     }
 
@@ -157,6 +160,21 @@ impl Fetching {
         }
     }
 
+    /// Who asks for it.
+    pub fn errand(&self) -> Client {
+        self.page.client.errand()
+    }
+
+    /// Writes the request for it.
+    pub fn write_request(&self, out: &mut Vec<u8>, object: &Object) {
+        self.page.write_request(out, object);
+    }
+
+    /// It is asked for.
+    pub fn begins(&self) {
+        self.page.count(Ahead::Asked, 1);
+    }
+
     /// So many more bytes of its body come; whether that is within the limits.
     pub fn takes(&mut self, bytes: u64) -> bool {
         self.bytes = self.bytes.saturating_add(bytes);
@@ -178,45 +196,5 @@ impl Drop for Fetching {
         self.page.count(self.ended, 1);
         self.page.is_under_way(false);
         self.page.go_on();
-    }
-}
-
-/// Asks for the object, if it is to be asked for.
-async fn fetch(fetching: Fetching, object: Object) {
-    let page = Rc::clone(&fetching.page);
-    let mut errand = page.client.errand();
-    let mut scratch = errand.worker.scratch.take();
-    page.write_request(&mut scratch.request, &object);
-    if !head::read_again(&errand, &mut scratch) {
-        return fetching.ends(Ahead::Denied);
-    }
-    let Decision::Relay(destination) = decide_for(&errand, &scratch) else {
-        return fetching.ends(Ahead::Denied);
-    };
-    let mut asking = match cached::begin_ahead(&mut errand, &scratch, &destination).await {
-        Ok(asking) => asking,
-        Err(why) => return fetching.ends(why),
-    };
-    page.count(Ahead::Asked, 1);
-    asking.fetch_ahead(fetching);
-    let mut asking = Some(asking);
-    let outcome = relay_for_cache(
-        &mut errand,
-        &mut scratch,
-        &destination,
-        &mut RequestLog::begin(),
-        None,
-        false,
-        &mut asking,
-    )
-    .await;
-    let is_denied = matches!(
-        outcome,
-        Outcome::Failed(Failure::Unreachable(Unreachable::Denied(_)))
-    );
-    if let Some(fetching) = asking.as_mut().and_then(|asking| asking.take_ahead())
-        && is_denied
-    {
-        fetching.ends(Ahead::Denied);
     }
 }

@@ -5,14 +5,13 @@ use crate::context::client::Client;
 use crate::context::destination::Destination;
 use crate::context::request_log::RequestLog;
 use crate::context::request_log::{IDLE_TIMEOUT, TOO_SLOW};
-use crate::http::cached;
-use crate::http::cached::{Asking, Tee, Verdict};
-use crate::http::failure::Failure;
+use crate::http::cached::{self, Asking, Tee, Verdict};
 use crate::http::head::has_tunnel_bytes;
 use crate::http::kernel_forward;
+use crate::http::outcome::{Failure, Passed};
 use crate::http::prefetch::Look;
 use crate::http::request_body::Means;
-use crate::http::response_body::{Passed, Response, is_to_come};
+use crate::http::response_body::{Response, is_to_come};
 use crate::net::clock::Clock;
 use crate::net::deadline::Timer;
 use crate::net::scratch::Scratch;
@@ -75,7 +74,9 @@ impl Attempt<'_> {
             }
             asking.release();
         }
-        let mut look = Look::at_answer(self.client, self.scratch, self.destination);
+        let mut look = self.asking.as_deref().and_then(|asking| {
+            Look::at_answer(self.client, self.scratch, self.destination, asking.fetch())
+        });
         let worker = Rc::clone(&self.client.worker);
         let (head, here) = (&self.scratch.response_head, &self.scratch.response);
         // What is here already is not spliced.

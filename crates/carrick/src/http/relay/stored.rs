@@ -1,8 +1,7 @@
 //! Answers that the client gets from the store: those that are just being put there, and those that were there before.
 use super::{Attempt, Outcome};
 use crate::cache::memory::{Filling, Object};
-use crate::http::cached;
-use crate::http::cached::{Asking, Fill, Keep, Source, Tee, reuse_of};
+use crate::http::cached::{self, Asking, Fill, Keep, Tee, reuse_of};
 use crate::net::io::read_some;
 use crate::telemetry::metrics::Ahead;
 use crate::upstream::checkout::Checkout;
@@ -23,7 +22,7 @@ impl Attempt<'_> {
     ) -> Outcome {
         checkout.upstream.limit_unread_if_near();
         if let Some(asking) = self.asking.as_deref_mut() {
-            keep.take_lead(asking);
+            asking.leave_lead_to(&mut keep);
         }
         checkout.count(&self.client.worker.metrics, self.log.received, 0);
         let response = &self.scratch.response_head;
@@ -139,16 +138,8 @@ impl Attempt<'_> {
             }
             return Outcome::Kept;
         }
-        let source = Source {
-            route: asking.route(),
-            object: &object,
-            reuse,
-            status: asking.status(),
-            is_aged: asking.is_aged(),
-            says_status: asking.says_status(),
-            now: self.client.worker.clock.now(),
-            pace: self.destination.pace,
-        };
+        let now = self.client.worker.clock.now();
+        let source = asking.source(object, reuse, now, self.destination.pace);
         self.log.cache = Some(source.result());
         let (passed, keep_alive) = cached::send(self.client, self.scratch, &source, self.log).await;
         Outcome::Answered { passed, keep_alive }

@@ -14,25 +14,6 @@ const KNOWN: &[(&str, &str, &[&str])] = &[
     ("carrick", "cache::memory::body", &["pieces", "place"]),
     (
         "carrick",
-        "http",
-        &[
-            "cached",
-            "kernel_forward",
-            "prefetch",
-            "relay",
-            "request_out",
-            "response_body",
-        ],
-    ),
-    (
-        "carrick",
-        "http::cached",
-        &[
-            "ask", "find", "judge", "parts", "refresh", "send", "shared", "tee",
-        ],
-    ),
-    (
-        "carrick",
         "http::kernel_forward",
         &["body", "send", "settle", "wait"],
     ),
