@@ -39,12 +39,12 @@ pub struct Wanted<'a> {
 /// The last reason. Nothing of the request has been sent.
 pub async fn checkout(
     client: &Client,
-    place: &NextHop,
+    next_hop: &NextHop,
     wanted: Wanted<'_>,
     tried: &mut Vec<usize>,
     log: &mut RequestLog,
 ) -> Result<Checkout, Unreachable> {
-    match place {
+    match next_hop {
         NextHop::Origin {
             server,
             key,
@@ -153,8 +153,8 @@ impl Checkout {
     }
 
     /// Something is asked of the server again.
-    pub fn resume(&mut self, place: &NextHop) {
-        if let (NextHop::Group { group, .. }, Some(server)) = (place, self.server) {
+    pub fn resume(&mut self, next_hop: &NextHop) {
+        if let (NextHop::Group { group, .. }, Some(server)) = (next_hop, self.server) {
             self.active = group.state.servers.get(server).map(Active::on);
         }
     }
@@ -179,12 +179,12 @@ impl Checkout {
     }
 
     /// Keeps the connection for another request after a response that the process has passed on, to an end that its head told.
-    pub fn give_back(mut self, client: &Client, place: &NextHop) {
+    pub fn give_back(mut self, client: &Client, next_hop: &NextHop) {
         // First the kernel gives it back, with nothing on its way that this process does not know of.
         let splice = self.splice.take();
         let disarmed = splice.map_or(Disarmed::Done, |mut splice| splice.disarm().into());
         if self.at_rest(disarmed).may_be_reused() {
-            self.put_back(client, place);
+            self.put_back(client, next_hop);
         }
     }
 
@@ -202,13 +202,13 @@ impl Checkout {
     }
 
     /// Puts the connection, which [may be reused](AtRest), to those that are idle, if there is room.
-    pub fn put_back(self, client: &Client, place: &NextHop) {
+    pub fn put_back(self, client: &Client, next_hop: &NextHop) {
         if client.worker.admission.upstreams_waited_for() > 0 {
             // Its descriptor is for somebody who waits.
             return;
         }
         let now = now();
-        match (place, self.server) {
+        match (next_hop, self.server) {
             (NextHop::Group { group, .. }, Some(server)) => {
                 let own = client.source().and(group.state.servers.get(server));
                 match own {
@@ -226,18 +226,18 @@ impl Checkout {
     }
 
     /// Notes that the server answered.
-    pub fn answered(&self, place: &NextHop) {
-        if let (NextHop::Group { group, .. }, Some(server)) = (place, self.server) {
+    pub fn answered(&self, next_hop: &NextHop) {
+        if let (NextHop::Group { group, .. }, Some(server)) = (next_hop, self.server) {
             group.succeeded(server);
         }
     }
 
     /// Notes that the server did not answer; a connection that had been idle proves nothing.
-    pub fn failed(&self, place: &NextHop) {
+    pub fn failed(&self, next_hop: &NextHop) {
         if self.upstream.reused {
             return;
         }
-        if let (NextHop::Group { group, .. }, Some(server)) = (place, self.server) {
+        if let (NextHop::Group { group, .. }, Some(server)) = (next_hop, self.server) {
             group.failed(server, now());
         }
     }

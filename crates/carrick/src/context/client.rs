@@ -1,5 +1,5 @@
 //! A client, as those see it who serve it.
-use super::kernel_forward::Binding;
+use super::kernel_forward::KernelForward;
 use super::live::WorkerLive;
 use super::worker::Worker;
 use crate::config::plan::{ListenerPlan, Mode};
@@ -36,7 +36,7 @@ pub struct Client {
     /// The connection's timer.
     pub timer: Timer,
     /// The server's connection whose responses the kernel forwards to it.
-    pub binding: Binding,
+    pub kernel_forward: KernelForward,
     /// What it has of the class by which it is paced; see [`paced`](Client::paced).
     pub kept_pace: KeptPace,
     /// Whether the kernel may keep the end of an answer back, for the next one to go with it; see [`push_held`](Client::push_held).
@@ -52,7 +52,7 @@ pub struct Client {
 impl Client {
     /// For what is fetched while this client is served, or has gone.
     #[must_use]
-    pub fn errand(&self) -> Self {
+    pub fn background(&self) -> Self {
         let (worker, live) = (Rc::clone(&self.worker), Rc::clone(&self.live));
         let listener = Arc::clone(&self.listener);
         Self {
@@ -104,7 +104,7 @@ impl Client {
             admitted: None,
             original: None,
             timer: Timer::default(),
-            binding: Binding::default(),
+            kernel_forward: KernelForward::default(),
             kept_pace: KeptPace::default(),
             holds: Cell::new(false),
             is_last: false,

@@ -31,7 +31,7 @@ pub fn is_one_of<'s>(
 ///
 /// # Errors
 /// The name, or what it stands for, is on the listener's deny list. The address is checked when it is used.
-pub fn place(
+pub fn next_hop(
     client: &Client,
     destination: SocketAddr,
     name: Option<&[u8]>,

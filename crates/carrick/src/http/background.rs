@@ -29,14 +29,14 @@ pub fn revalidate(
     if !head::read_again(client, &mut own) {
         return;
     }
-    let (mut errand, destination) = (client.errand(), destination.clone());
+    let (mut background, destination) = (client.background(), destination.clone());
     client.worker.metrics.cache.refreshes.add(1);
     tokio::task::spawn_local(async move {
         let mut asking = Some(asking);
         let log = &mut RequestLog::begin();
         // If it fails, the next one who gets an old answer tries again.
         let _ = relay(
-            &mut errand,
+            &mut background,
             &mut own,
             &destination,
             log,
@@ -54,16 +54,16 @@ pub fn fetch(fetching: Fetching, object: Object) {
 }
 
 async fn fetch_object(fetching: Fetching, object: Object) {
-    let mut errand = fetching.errand();
-    let mut scratch = errand.worker.scratch.take();
+    let mut background = fetching.background();
+    let mut scratch = background.worker.scratch.take();
     fetching.write_request(&mut scratch.request, &object);
-    if !head::read_again(&errand, &mut scratch) {
+    if !head::read_again(&background, &mut scratch) {
         return fetching.ends(Ahead::Denied);
     }
-    let Decision::Relay(destination) = decide_for(&errand, &scratch) else {
+    let Decision::Relay(destination) = decide_for(&background, &scratch) else {
         return fetching.ends(Ahead::Denied);
     };
-    let begun = cached::begin_ahead(&mut errand, &scratch, &destination, fetch).await;
+    let begun = cached::begin_ahead(&mut background, &scratch, &destination, fetch).await;
     let mut asking = match begun {
         Ok(asking) => asking,
         Err(why) => return fetching.ends(why),
@@ -72,7 +72,7 @@ async fn fetch_object(fetching: Fetching, object: Object) {
     asking.fetch_ahead(fetching);
     let mut asking = Some(asking);
     let outcome = relay_for_cache(
-        &mut errand,
+        &mut background,
         &mut scratch,
         &destination,
         &mut RequestLog::begin(),

@@ -95,7 +95,7 @@ fn switch(client: &Client, routes: &[RoutePlan], bytes: &[u8], head: &RequestHea
         return to_original(client, How::of(route), bytes, head);
     }
     Decision::Relay(Destination {
-        place: NextHop::Group {
+        next_hop: NextHop::Group {
             group: Rc::clone(group),
             index,
         },
@@ -145,9 +145,9 @@ fn to_original(client: &Client, how: How<'_>, bytes: &[u8], head: &RequestHead) 
             "this connection was not intercepted",
         ));
     };
-    match original::place(client, destination, Some(head.host.of(bytes))) {
-        Ok(place) => Decision::Relay(Destination {
-            place,
+    match original::next_hop(client, destination, Some(head.host.of(bytes))) {
+        Ok(next_hop) => Decision::Relay(Destination {
+            next_hop,
             engine: how.engine,
             responses: how.responses,
             cache: how.cache.clone(),
@@ -267,7 +267,7 @@ fn forward(client: &Client, plan: &ForwardPlan, bytes: &[u8], head: &RequestHead
         },
     };
     let destination = Destination {
-        place: NextHop::Origin {
+        next_hop: NextHop::Origin {
             key: server.to_string().into_bytes().into(),
             server,
             parent: false,
@@ -300,7 +300,7 @@ fn parent_for<'p>(plan: &'p ForwardPlan, host: &[u8]) -> Option<&'p ParentPlan> 
 fn through(client: &Client, parent: &ParentPlan, plan: &ForwardPlan) -> Destination {
     let server = parent.proxy.clone();
     Destination {
-        place: NextHop::Origin {
+        next_hop: NextHop::Origin {
             key: original::idle_key(client, &format!("parent {server}")),
             server,
             parent: true,

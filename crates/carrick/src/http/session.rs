@@ -13,7 +13,7 @@ use crate::context::client::Next;
 use crate::context::destination::Destination;
 use crate::context::request_log::RequestLog;
 use crate::http::kernel_forward;
-use crate::http::kernel_forward::{Lost, Offered, Unsettled, Waited};
+use crate::http::kernel_forward::{Interrupted, Offered, Unanswered, Waited};
 use crate::http::outcome::{Failure, Passed};
 use crate::net::io::{Stream, is_readable, read_some, try_read_some};
 use crate::net::scratch::{Lent, Scratch};
@@ -34,12 +34,12 @@ use std::time::Duration;
 /// The session is over.
 struct Ended;
 
-/// What ends a wait, but for the connection's end.
-enum Came {
+/// What ends a wait, besides the end of the connection.
+enum Woken {
     /// There is something to read.
     Request,
-    /// The request before has to be served otherwise.
-    Back(Box<Lost>),
+    /// The request before was not answered, and has to be served otherwise.
+    Unanswered(Box<Unanswered>),
 }
 
 /// Serves the connection; `first` came with it already.
@@ -56,9 +56,9 @@ pub async fn run(mut client: Client, mut first: Vec<u8>) {
         if scratch.request.is_empty() {
             drop(scratch);
             match wait_for_request(&mut client, limit).await {
-                Some(Came::Request) => {}
-                Some(Came::Back(lost)) => {
-                    let next = Box::pin(serve_lost(&mut client, lost)).await;
+                Some(Woken::Request) => {}
+                Some(Woken::Unanswered(unanswered)) => {
+                    let next = Box::pin(serve_unanswered(&mut client, unanswered)).await;
                     let Ok(kept) = end_or_go_on(&mut client, next).await else {
                         return;
                     };
@@ -100,7 +100,7 @@ async fn end_or_go_on(
 ) -> Result<Lent, Ended> {
     match next {
         Next::Request => {
-            client.binding.is_persistent = true;
+            client.kernel_forward.is_persistent = true;
             return Ok(kept.unwrap_or_else(|| client.worker.scratch.take()));
         }
         Next::Close => {}
@@ -129,18 +129,18 @@ pub async fn refuse(client: &mut Client, reply: &Reply) {
 }
 
 /// Waits without a buffer until there is something to do; `None`: the connection is to be closed.
-async fn wait_for_request(client: &mut Client, mut limit: Duration) -> Option<Came> {
+async fn wait_for_request(client: &mut Client, mut limit: Duration) -> Option<Woken> {
     if let Some(admitted) = &client.admitted
         && client.stated.is_some()
     {
         // Whose the next request is, the proxy has yet to say. Nobody's count is never full.
         let _ = admitted.count_for(None);
     }
-    if client.binding.bound.is_some() {
+    if client.kernel_forward.pair.is_some() {
         match kernel_forward::wait(client, limit).await {
-            Waited::Request => return Some(Came::Request),
-            Waited::Parted(left) => limit = left,
-            Waited::Lost(lost) => return Some(Came::Back(lost)),
+            Waited::Request => return Some(Woken::Request),
+            Waited::Detached(left) => limit = left,
+            Waited::Unanswered(unanswered) => return Some(Woken::Unanswered(unanswered)),
             Waited::End(next) => {
                 let _ = end_or_go_on(client, (next, None)).await;
                 return None;
@@ -160,7 +160,7 @@ async fn wait_for_request(client: &mut Client, mut limit: Duration) -> Option<Ca
         .within(limit, poll_fn(|cx| waiting.as_mut().poll(cx)))
         .await
     {
-        Ok(Some(Ok(()))) => Some(Came::Request),
+        Ok(Some(Ok(()))) => Some(Woken::Request),
         Ok(Some(Err(_)) | None) => None,
         Err(_) => {
             worker.metrics.limits.reached(Limit::IdleTimeout);
@@ -177,7 +177,7 @@ async fn follow_configuration(client: &mut Client) -> Result<Option<Reply>, Next
         return Ok(None);
     }
     Box::pin(kernel_forward::leave(client)).await?;
-    client.binding.start_afresh();
+    client.kernel_forward.start_afresh();
     client.forget_pace();
     client.stated = None;
     match live.listener(client.listener.address) {
@@ -218,13 +218,14 @@ async fn serve_request(client: &mut Client, mut scratch: Lent) -> (Next, Option<
         Some(reply) => Decision::Reply(reply),
     };
     let mut at_hand = None;
-    let mut binds = false;
+    let mut may_forward = false;
     if !matches!(&decision, Decision::Relay(destination) if destination.cache.is_some()) {
         client.push_held();
     }
     if let Decision::Relay(destination) = &decision {
-        binds = kernel_forward::is_eligible(client, &scratch, destination);
-        match kernel_forward::offer(client, &mut scratch, destination, binds, &mut log).await {
+        may_forward = kernel_forward::is_eligible(client, &scratch, destination);
+        match kernel_forward::offer(client, &mut scratch, destination, may_forward, &mut log).await
+        {
             Offered::Sent => return sent(scratch),
             Offered::Relay(checkout) => at_hand = checkout,
             Offered::End(next) => return (next, None),
@@ -232,7 +233,7 @@ async fn serve_request(client: &mut Client, mut scratch: Lent) -> (Next, Option<
     } else if let Err(next) = Box::pin(kernel_forward::leave(client)).await {
         return (next, None);
     }
-    answer_decided(client, scratch, &mut log, &decision, (at_hand, binds)).await
+    answer_decided(client, scratch, &mut log, &decision, (at_hand, may_forward)).await
 }
 
 /// The kernel forwards the response to the request in `scratch`.
@@ -242,14 +243,17 @@ fn sent(mut scratch: Lent) -> (Next, Option<Lent>) {
 }
 
 /// Serves a request that was sent already and not answered, and that came alone.
-async fn serve_lost(client: &mut Client, lost: Box<Lost>) -> (Next, Option<Lent>) {
+async fn serve_unanswered(
+    client: &mut Client,
+    unanswered: Box<Unanswered>,
+) -> (Next, Option<Lent>) {
     let mut scratch = client.worker.scratch.take();
-    let mut log = lost.log;
-    scratch.request.extend_from_slice(&lost.request);
+    let mut log = unanswered.log;
+    scratch.request.extend_from_slice(&unanswered.request);
     if !head::read_again(client, &mut scratch) {
         return (Next::Reset, None);
     }
-    if let Some(failure) = lost.failure {
+    if let Some(failure) = unanswered.failure {
         let next = failed(client, &scratch, &mut log, failure).await;
         return over(client, scratch, &log, next);
     }
@@ -257,13 +261,13 @@ async fn serve_lost(client: &mut Client, lost: Box<Lost>) -> (Next, Option<Lent>
     answer_decided(client, scratch, &mut log, &decision, (None, false)).await
 }
 
-/// Does what was decided. `at_hand` is a connection to use first; `binds`: the kernel may forward the response.
+/// Does what was decided. `at_hand` is a connection to use first; `may_forward`: the kernel may forward the response.
 async fn answer_decided(
     client: &mut Client,
     scratch: Lent,
     log: &mut RequestLog,
     decision: &Decision,
-    (at_hand, binds): (Option<Box<Checkout>>, bool),
+    (at_hand, may_forward): (Option<Box<Checkout>>, bool),
 ) -> (Next, Option<Lent>) {
     let next = match decision {
         Decision::Reply(reply) => Box::pin(send_reply(client, &scratch, log, reply)).await,
@@ -280,7 +284,7 @@ async fn answer_decided(
             );
         }
         Decision::Relay(destination) => {
-            return relay_decided(client, scratch, log, destination, (at_hand, binds)).await;
+            return relay_decided(client, scratch, log, destination, (at_hand, may_forward)).await;
         }
     };
     over(client, scratch, log, next)
@@ -292,7 +296,7 @@ async fn relay_decided(
     mut scratch: Lent,
     log: &mut RequestLog,
     destination: &Destination,
-    (mut at_hand, mut binds): (Option<Box<Checkout>>, bool),
+    (mut at_hand, mut may_forward): (Option<Box<Checkout>>, bool),
 ) -> (Next, Option<Lent>) {
     let mut asking = None;
     if destination.cache.is_some() {
@@ -300,7 +304,7 @@ async fn relay_decided(
         match Box::pin(ask_cache(client, &mut scratch, log, destination)).await {
             Ok(next) => {
                 if let Some(checkout) = at_hand {
-                    checkout.give_back(client, &destination.place);
+                    checkout.give_back(client, &destination.next_hop);
                 }
                 return over(client, scratch, log, next);
             }
@@ -318,7 +322,7 @@ async fn relay_decided(
                 destination,
                 log,
                 at_hand,
-                binds,
+                may_forward,
                 &mut asking,
             );
             Box::pin(relayed).await
@@ -329,22 +333,22 @@ async fn relay_decided(
                 destination,
                 log,
                 at_hand,
-                binds,
+                may_forward,
                 &mut asking,
             )
             .await
         };
         break match outcome {
-            Outcome::Bound(checkout) => {
-                let place = &destination.place;
-                match kernel_forward::start(client, &mut scratch, checkout, place, log).await {
+            Outcome::Forward(checkout) => {
+                let next_hop = &destination.next_hop;
+                match kernel_forward::start(client, &mut scratch, checkout, next_hop, log).await {
                     Offered::Sent => return sent(scratch),
-                    Offered::Relay(_) => binds = false,
+                    Offered::Relay(_) => may_forward = false,
                     Offered::End(next) => return (next, None),
                 }
                 continue;
             }
-            Outcome::Left => return sent(scratch),
+            Outcome::LeftToKernel => return sent(scratch),
             Outcome::Tunnel(checkout) => {
                 let tunnel = tunnel::run_upgraded(
                     client,
@@ -449,21 +453,23 @@ async fn refuse_head(
     mut log: RequestLog,
     no_head: NoHead,
 ) -> Next {
-    let parted = match no_head {
+    let detached = match no_head {
         NoHead::Closed { is_reset, .. } => {
             match kernel_forward::serve_to_end(client, is_reset).await {
                 Ok(()) => Ok(()),
-                Err(Unsettled::End(next)) => Err(next),
+                Err(Interrupted::End(next)) => Err(next),
                 // It was the client's last request: nothing has to wait for it.
-                Err(Unsettled::Lost(lost)) => match Box::pin(serve_lost(client, lost)).await.0 {
-                    Next::Request => Ok(()),
-                    next => Err(next),
-                },
+                Err(Interrupted::Unanswered(unanswered)) => {
+                    match Box::pin(serve_unanswered(client, unanswered)).await.0 {
+                        Next::Request => Ok(()),
+                        next => Err(next),
+                    }
+                }
             }
         }
         NoHead::TimedOut | NoHead::Refused(_) => kernel_forward::leave(client).await,
     };
-    if let Err(next) = parted {
+    if let Err(next) = detached {
         return next;
     }
     let reply = match no_head {

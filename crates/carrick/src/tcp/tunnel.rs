@@ -54,7 +54,7 @@ pub async fn run_connect(
     };
     let checkout = match checkout(
         client,
-        &destination.place,
+        &destination.next_hop,
         wanted,
         &mut Vec::new(),
         &mut log,
@@ -375,12 +375,12 @@ async fn tunnel_to(
     first: Vec<u8>,
     log: &mut RequestLog,
 ) -> Next {
-    let place = match place(client, route, sni) {
-        Ok(place) => place,
+    let next_hop = match next_hop(client, route, sni) {
+        Ok(next_hop) => next_hop,
         Err(unreachable) => return notes::not_reached(client, None, &unreachable, log),
     };
     let mut address = [0; 16];
-    let plan = match &place {
+    let plan = match &next_hop {
         NextHop::Group { group, .. } => Some(Arc::clone(&group.state.plan)),
         NextHop::Origin { .. } => None,
     };
@@ -394,7 +394,7 @@ async fn tunnel_to(
         }
     });
     let destination = Destination {
-        place,
+        next_hop,
         engine: split::engine(client, route),
         responses: route.responses,
         cache: None,
@@ -404,7 +404,7 @@ async fn tunnel_to(
     if let Some(link) = route.link {
         let wish = link::Wish {
             link,
-            place: &destination.place,
+            next_hop: &destination.next_hop,
             key,
             target,
             first: &first,
@@ -420,14 +420,14 @@ async fn tunnel_to(
         segment_bytes: segment_bytes(client, destination.engine),
     };
     let mut checkout =
-        match checkout(client, &destination.place, wanted, &mut Vec::new(), log).await {
+        match checkout(client, &destination.next_hop, wanted, &mut Vec::new(), log).await {
             Ok(checkout) => checkout,
             Err(unreachable) => {
                 let name = plan.as_ref().map(|plan| plan.name.as_str());
                 return notes::not_reached(client, name, &unreachable, log);
             }
         };
-    checkout.answered(&destination.place);
+    checkout.answered(&destination.next_hop);
     log.status = 200;
     let mut preamble = checkout.preamble.clone();
     preamble.extend_from_slice(&first);
@@ -454,7 +454,11 @@ fn segment_bytes(client: &Client, engine: Choice) -> Option<u32> {
 }
 
 /// Where a route leads.
-fn place(client: &Client, route: &RoutePlan, sni: Option<&[u8]>) -> Result<NextHop, Unreachable> {
+fn next_hop(
+    client: &Client,
+    route: &RoutePlan,
+    sni: Option<&[u8]>,
+) -> Result<NextHop, Unreachable> {
     if let Some(index) = route.upstream {
         let group = client.live.groups.get(index);
         let group = group.ok_or(Unreachable::NoServer)?;
@@ -466,7 +470,7 @@ fn place(client: &Client, route: &RoutePlan, sni: Option<&[u8]>) -> Result<NextH
         }
     }
     let destination = client.original.ok_or(Unreachable::NoServer)?;
-    Ok(original::place(client, destination, sni)?)
+    Ok(original::next_hop(client, destination, sni)?)
 }
 
 /// Reads the ClientHello; its server name, and what the connection seems to speak. What was read stays in `buffer`.

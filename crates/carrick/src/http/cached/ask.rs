@@ -51,7 +51,7 @@ impl Wanted {
             says_status: self.says_status,
             fetch: self.fetch,
             lead: None,
-            is_errand: false,
+            is_background: false,
             ahead: None,
             is_bypassed: false,
             wants_only_stored: false,
@@ -96,7 +96,7 @@ pub struct Asking {
     /// Whatever the answer is, the store has nothing to do with it.
     pub(super) is_bypassed: bool,
     /// Nobody waits for it: it is for the store alone.
-    pub(super) is_errand: bool,
+    pub(super) is_background: bool,
     /// It is an object that a page embeds, fetched ahead.
     pub(super) ahead: Option<Fetching>,
     /// Another cache is asked, for what it has stored.
@@ -151,13 +151,13 @@ impl Asking {
     }
 
     /// Whether nobody waits for the answer.
-    pub fn is_errand(&self) -> bool {
-        self.is_errand
+    pub fn is_background(&self) -> bool {
+        self.is_background
     }
 
     /// The answer comes from there. Who fetched what another cache has is not known.
-    pub fn comes_from(&mut self, place: &NextHop, address: IpAddr) {
-        let is_origin = matches!(place, NextHop::Origin { parent: false, .. });
+    pub fn comes_from(&mut self, next_hop: &NextHop, address: IpAddr) {
+        let is_origin = matches!(next_hop, NextHop::Origin { parent: false, .. });
         self.origin = (is_origin && !self.wants_only_stored).then_some(address);
     }
 
@@ -234,8 +234,8 @@ pub(super) fn status_value(status: &CacheStatus<'_>) -> String {
 }
 
 /// Who answers requests for this place.
-pub(super) fn realm<'a>(client: &Client, place: &'a NextHop) -> Realm<'a> {
-    match (place, client.original) {
+pub(super) fn realm<'a>(client: &Client, next_hop: &'a NextHop) -> Realm<'a> {
+    match (next_hop, client.original) {
         (NextHop::Group { group, .. }, _) => Realm::Upstream(&group.state.plan.name),
         (NextHop::Origin { .. }, Some(original)) => Realm::Original(original),
         (NextHop::Origin { .. }, None) => Realm::Listener(client.listener.address),

@@ -112,7 +112,7 @@ pub async fn begin(
                 && let Flight::Lead(lead) = wanted.cache.flights.board(&wanted.key)
             {
                 let mut asking = wanted.ask(stored, status, now);
-                (asking.lead, asking.is_errand) = (Some(lead), true);
+                (asking.lead, asking.is_background) = (Some(lead), true);
                 revalidation = Some(Box::new(asking));
             }
             wanted.note_use(client, now);
@@ -237,14 +237,14 @@ pub async fn begin_ahead(
         let stored = stored.filter(|_| matches!(lookup, Lookup::Revalidate(_)));
         let mut asking = wanted.ask(stored, status, now);
         (asking.lead, asking.ticket) = (Some(lead), level.ticket);
-        asking.is_errand = true;
+        asking.is_background = true;
         return Ok(Box::new(asking));
     }
 }
 
 /// Whether the address that an object came from is one that the client may not have anything from.
 fn is_denied(client: &Client, destination: &Destination, object: &Object) -> bool {
-    let NextHop::Origin { parent: false, .. } = destination.place else {
+    let NextHop::Origin { parent: false, .. } = destination.next_hop else {
         return false;
     };
     let access = &client.listener.access;
@@ -283,7 +283,7 @@ fn name(
     let mut key = Vec::with_capacity(128);
     write_key(
         &mut key,
-        realm(client, &destination.place),
+        realm(client, &destination.next_hop),
         &uri,
         fields,
         &route.key,

@@ -192,7 +192,7 @@ fn invalidate(
         key.clear();
         write_key(
             &mut key,
-            realm(client, &destination.place),
+            realm(client, &destination.next_hop),
             &uri,
             exchange.request.fields,
             &asking.route.key,

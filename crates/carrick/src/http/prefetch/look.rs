@@ -40,7 +40,7 @@ impl Look {
         let coding = coding(head.status, Fields::of_response(head, &scratch.response))?;
         let (page, hosts) = (
             Rc::new(page),
-            hosts(client, route, Some(&destination.place)),
+            hosts(client, route, Some(&destination.next_hop)),
         );
         let (pieces, come) = unbounded_channel();
         let look = Self {
@@ -146,8 +146,8 @@ fn coding(status: u16, fields: Fields<'_>) -> Option<Coding> {
 
 /// Whose objects are fetched. Of a client that was intercepted on its way to an origin it is not known which address it would find
 /// for another name.
-fn hosts(client: &Client, route: &RouteCache, place: Option<&NextHop>) -> Hosts {
-    let is_group = matches!(place, Some(NextHop::Group { .. }));
+fn hosts(client: &Client, route: &RouteCache, next_hop: Option<&NextHop>) -> Hosts {
+    let is_group = matches!(next_hop, Some(NextHop::Group { .. }));
     match &route.prefetch {
         Some(plan) if client.original.is_none() || is_group => plan.hosts,
         _ => Hosts::Same,

@@ -52,7 +52,7 @@ impl Page {
             return None;
         }
         Some(Self {
-            client: client.errand(),
+            client: client.background(),
             route: Arc::clone(route),
             plan: plan.clone(),
             fetch,
@@ -161,8 +161,8 @@ impl Fetching {
     }
 
     /// Who asks for it.
-    pub fn errand(&self) -> Client {
-        self.page.client.errand()
+    pub fn background(&self) -> Client {
+        self.page.client.background()
     }
 
     /// Writes the request for it.

@@ -25,10 +25,10 @@ use std::rc::Rc;
 impl Attempt<'_> {
     /// Passes the response on whose head is in `scratch`.
     pub(super) async fn answer(mut self, mut checkout: Checkout, body_sent: bool) -> Outcome {
-        checkout.answered(&self.destination.place);
+        checkout.answered(&self.destination.next_hop);
         let response_head = &self.scratch.response_head;
         self.log.status = response_head.status;
-        self.client.binding.note_status(response_head.status);
+        self.client.kernel_forward.note_status(response_head.status);
         if response_head.status == 101 && !self.scratch.request_head.wants_upgrade {
             let reason = "the upstream switched protocols without being asked";
             return Outcome::Failed(Failure::BadResponse(Refusal {
@@ -41,7 +41,7 @@ impl Attempt<'_> {
         let mut tee = None;
         if let Some(asking) = self.asking.as_deref_mut() {
             let address = checkout.upstream.address.ip();
-            asking.comes_from(&self.destination.place, address);
+            asking.comes_from(&self.destination.next_hop, address);
             if let (Some(ahead), ResponseBody::Bytes(length)) =
                 (asking.ahead(), self.scratch.response_head.body)
                 && !ahead.takes(length)
@@ -61,7 +61,7 @@ impl Attempt<'_> {
                 }
                 Verdict::AskAgain => return Outcome::AskAgain,
             }
-            if asking.is_errand() {
+            if asking.is_background() {
                 return match tee {
                     Some(tee) => Box::pin(self.fetch(checkout, tee)).await,
                     None => {
@@ -146,7 +146,7 @@ impl Attempt<'_> {
             asking,
         } = self;
         match kernel_forward::begin_body(client, scratch, checkout, destination, log).await {
-            Ok(()) => Outcome::Left,
+            Ok(()) => Outcome::LeftToKernel,
             Err((checkout, how)) => {
                 let attempt = Attempt {
                     client,
@@ -176,14 +176,14 @@ impl Attempt<'_> {
         match passed {
             Passed::Whole if self.scratch.response_head.keep_alive && body_sent => {
                 checkout.upstream.expect_like(self.log.sent);
-                let place = &self.destination.place;
+                let next_hop = &self.destination.next_hop;
                 let parted = if keep_alive {
-                    kernel_forward::keep(self.client, checkout, place)
+                    kernel_forward::keep(self.client, checkout, next_hop)
                 } else {
                     Some(checkout)
                 };
                 if let Some(checkout) = parted {
-                    checkout.give_back(self.client, place);
+                    checkout.give_back(self.client, next_hop);
                 }
             }
             Passed::Whole | Passed::WholeAndDone => {}
@@ -194,10 +194,10 @@ impl Attempt<'_> {
             Passed::UpstreamBroke(how) => {
                 self.log.ended = how;
                 self.count_limit(how);
-                checkout.failed(&self.destination.place);
+                checkout.failed(&self.destination.next_hop);
             }
             Passed::Refused(refusal) => {
-                checkout.failed(&self.destination.place);
+                checkout.failed(&self.destination.next_hop);
                 return Outcome::Failed(Failure::BadResponse(refusal));
             }
         }

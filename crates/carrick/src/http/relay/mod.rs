@@ -40,9 +40,9 @@ pub enum Outcome {
         keep_alive: bool,
     },
     /// Nothing was sent yet: the request is in `scratch.out`, and the kernel forwards what comes back over this connection.
-    Bound(Checkout),
-    /// The head was sent, and the kernel has the rest of the response, or will have: the client's connection is bound.
-    Left,
+    Forward(Checkout),
+    /// The head was sent, and the kernel has the rest of the response, or will have: the client has a pair.
+    LeftToKernel,
     /// The connections are a tunnel from here on; the head was sent to the client.
     Tunnel(Checkout),
     /// The answer was for the store alone.
@@ -72,7 +72,7 @@ struct Again {
     server: Option<usize>,
 }
 
-/// Passes the request in `scratch` on, and its response back. `at_hand` is a connection to use first; `binds`: the kernel may
+/// Passes the request in `scratch` on, and its response back. `at_hand` is a connection to use first; `may_forward`: the kernel may
 /// forward the response, or those to come; `asking`: what the cache wants to know.
 pub async fn relay(
     client: &mut Client,
@@ -80,7 +80,7 @@ pub async fn relay(
     destination: &Destination,
     log: &mut RequestLog,
     mut at_hand: Option<Box<Checkout>>,
-    binds: bool,
+    may_forward: bool,
     asking: &mut Option<Box<Asking>>,
 ) -> Outcome {
     wait_for_leave(client, destination).await;
@@ -94,7 +94,7 @@ pub async fn relay(
         // The last attempt goes over a fresh connection: several idle ones may have died together.
         let reuse = attempt < attempts.max(2);
         let mut address = [0; 16];
-        let key = match &destination.place {
+        let key = match &destination.next_hop {
             NextHop::Group { group, .. } => hash_key(
                 client,
                 group,
@@ -112,7 +112,7 @@ pub async fn relay(
         let at_hand = at_hand.take().filter(|checkout| checkout.is_silent());
         let found = match at_hand {
             Some(checkout) => Ok(note_use(client, destination, log, *checkout)),
-            None => checkout(client, &destination.place, wanted, &mut tried, log).await,
+            None => checkout(client, &destination.next_hop, wanted, &mut tried, log).await,
         };
         let found = match found {
             Ok(found) => found,
@@ -124,9 +124,9 @@ pub async fn relay(
                 });
             }
         };
-        let (checkout, is_bound) = bind(client, found, destination, binds);
-        if is_bound {
-            return Outcome::Bound(checkout);
+        let (checkout, is_attached) = attach(client, found, destination, may_forward);
+        if is_attached {
+            return Outcome::Forward(checkout);
         }
         let has_body = scratch.request_head.body != BodyLength::None;
         let under_way = Attempt {
@@ -184,16 +184,16 @@ async fn wait_for_leave(client: &mut Client, destination: &Destination) {
     }
 }
 
-/// Binds the two connections, if the route allows it and the engine can. The connection goes in and out by value: what an async function has lent keeps
+/// Has the kernel forward between the two connections, if the route allows it and the engine can. The connection goes in and out by value: what an async function has lent keeps
 /// its room in every session's future, even when it has been given away.
-fn bind(
+fn attach(
     client: &mut Client,
     mut checkout: Checkout,
     destination: &Destination,
-    binds: bool,
+    may_forward: bool,
 ) -> (Checkout, bool) {
-    let is_bound = binds && kernel_forward::bind(client, &mut checkout, destination);
-    (checkout, is_bound)
+    let is_attached = may_forward && kernel_forward::attach(client, &mut checkout, destination);
+    (checkout, is_attached)
 }
 
 /// A connection that the client had already is used once more.
@@ -203,7 +203,7 @@ fn note_use(
     log: &mut RequestLog,
     checkout: Checkout,
 ) -> Checkout {
-    if let NextHop::Group { index, .. } = destination.place {
+    if let NextHop::Group { index, .. } = destination.next_hop {
         log.upstream = Some(index);
     }
     log.took(&checkout.upstream);
@@ -218,8 +218,8 @@ fn is_replayable(scratch: &Scratch) -> bool {
 }
 
 impl Again {
-    fn new(checkout: &Checkout, place: &NextHop, nothing_sent: bool, failure: Failure) -> Self {
-        checkout.failed(place);
+    fn new(checkout: &Checkout, next_hop: &NextHop, nothing_sent: bool, failure: Failure) -> Self {
+        checkout.failed(next_hop);
         let server = if checkout.upstream.reused {
             None
         } else {

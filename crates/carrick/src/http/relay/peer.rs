@@ -41,17 +41,28 @@ pub async fn relay_for_cache(
     destination: &Destination,
     log: &mut RequestLog,
     at_hand: Option<Box<Checkout>>,
-    binds: bool,
+    may_forward: bool,
     asking: &mut Option<Box<Asking>>,
 ) -> Outcome {
     match ask_cache_peer(client, scratch, destination, log, asking).await {
         Some(outcome) => {
             if let Some(checkout) = at_hand {
-                checkout.give_back(client, &destination.place);
+                checkout.give_back(client, &destination.next_hop);
             }
             outcome
         }
-        None => relay(client, scratch, destination, log, at_hand, binds, asking).await,
+        None => {
+            relay(
+                client,
+                scratch,
+                destination,
+                log,
+                at_hand,
+                may_forward,
+                asking,
+            )
+            .await
+        }
     }
 }
 
@@ -127,7 +138,7 @@ async fn ask_cache_peer(
 /// The cache peer as a place to send the request to. Its idle connections are nobody else's.
 fn to(cache_peer: &CachePeer, destination: &Destination) -> Destination {
     Destination {
-        place: NextHop::Origin {
+        next_hop: NextHop::Origin {
             server: cache_peer.address.clone(),
             key: format!("cache_peer {}", cache_peer.label)
                 .into_bytes()
@@ -152,7 +163,7 @@ async fn head(
     there: &Destination,
     log: &mut RequestLog,
 ) -> Result<Checkout, Turned> {
-    let NextHop::Origin { server, key, .. } = &there.place else {
+    let NextHop::Origin { server, key, .. } = &there.next_hop else {
         return Err(Turned::Short);
     };
     let idle = client.worker.origins.take(key).map(Checkout::alone);
@@ -257,6 +268,6 @@ async fn read_away(
         }
     }
     if head.keep_alive && scratch.response.len() == whole {
-        checkout.give_back(client, &there.place);
+        checkout.give_back(client, &there.next_hop);
     }
 }

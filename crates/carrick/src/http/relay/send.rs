@@ -240,7 +240,7 @@ impl Attempt<'_> {
         match met {
             Met::Head => Ok(self.answer(checkout, body_sent).await),
             Met::Passed(passed, keep_alive) => {
-                checkout.answered(&self.destination.place);
+                checkout.answered(&self.destination.next_hop);
                 self.log.status = self.scratch.response_head.status;
                 if let Some(asking) = self.asking.as_deref_mut() {
                     // A request with a body leaves nothing in the store, but may take something out of it.
@@ -285,7 +285,7 @@ impl Attempt<'_> {
     fn again(&self, checkout: &Checkout, nothing_sent: bool, how: &'static str) -> Again {
         Again::new(
             checkout,
-            &self.destination.place,
+            &self.destination.next_hop,
             nothing_sent,
             Failure::NoResponse(how),
         )
@@ -295,7 +295,7 @@ impl Attempt<'_> {
         if matches!(no_head, NoHead::ClientGone) {
             return Failure::ClientGone("client_reset");
         }
-        checkout.failed(&self.destination.place);
+        checkout.failed(&self.destination.next_hop);
         match no_head {
             NoHead::ClientGone | NoHead::Closed { .. } => Failure::NoResponse("upstream_closed"),
             NoHead::TimedOut => {

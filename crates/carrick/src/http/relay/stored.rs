@@ -35,7 +35,7 @@ impl Attempt<'_> {
             object: Arc::clone(&object),
             keep,
             checkout,
-            place: self.destination.place.clone(),
+            next_hop: self.destination.next_hop.clone(),
             length,
             is_kept: response.keep_alive && body_sent,
             ticket: self.asking.as_deref_mut().and_then(Asking::take_ticket),
@@ -121,7 +121,7 @@ impl Attempt<'_> {
             && self.scratch.response.len() == response.head_bytes;
         if is_at_rest {
             checkout.upstream.expect_like(0);
-            checkout.give_back(self.client, &self.destination.place);
+            checkout.give_back(self.client, &self.destination.next_hop);
         }
     }
 
@@ -132,7 +132,7 @@ impl Attempt<'_> {
         };
         // Those who wait find it.
         asking.release();
-        if asking.is_errand() {
+        if asking.is_background() {
             if let Some(ahead) = asking.take_ahead() {
                 ahead.ends(Ahead::Stored);
             }

@@ -23,7 +23,7 @@ pub struct Wish<'a> {
     /// The link's index in the plan.
     pub link: usize,
     /// Where to.
-    pub place: &'a NextHop,
+    pub next_hop: &'a NextHop,
     /// What is hashed to choose a server.
     pub key: Option<&'a [u8]>,
     /// What was asked for, for the list of tunnels.
@@ -105,7 +105,7 @@ struct Chosen {
 }
 
 fn choose(client: &Client, wish: &Wish<'_>, log: &mut RequestLog) -> Result<Chosen, Unreachable> {
-    match wish.place {
+    match wish.next_hop {
         NextHop::Origin { server, .. } => {
             if let ServerAddress::Ip(address) = server {
                 client.listener.access.check_address(address.ip())?;
@@ -214,7 +214,7 @@ fn ended(
     log: &mut RequestLog,
 ) -> Next {
     let metrics = &client.worker.metrics;
-    if let (NextHop::Group { group, .. }, Some((server, _))) = (wish.place, &chosen.in_group) {
+    if let (NextHop::Group { group, .. }, Some((server, _))) = (wish.next_hop, &chosen.in_group) {
         match outcome {
             Outcome::Refused(Why::Denied | Why::Failed) => {}
             Outcome::Refused(_) => group.failed(*server, Instant::now()),

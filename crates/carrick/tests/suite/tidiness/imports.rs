@@ -12,11 +12,6 @@ const KNOWN: &[(&str, &str, &[&str])] = &[
     ),
     ("carrick", "cache::memory", &["body", "object"]),
     ("carrick", "cache::memory::body", &["pieces", "place"]),
-    (
-        "carrick",
-        "http::kernel_forward",
-        &["body", "send", "settle", "wait"],
-    ),
 ];
 
 /// Where `carrick-splice` knows HTTP; the last one plays the classifier in tests.
