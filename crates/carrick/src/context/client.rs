@@ -8,6 +8,7 @@ use crate::net::deadline::Timer;
 use crate::net::transport::Transport;
 use crate::net::unread::Unread;
 use crate::syn_defer::Kept;
+use crate::telemetry::metrics::WorkerMetrics;
 use carrick_splice::Paced;
 use carrick_splice::tcp::UnreadLimit;
 use std::cell::Cell;
@@ -23,9 +24,9 @@ pub struct Client {
     pub live: Rc<WorkerLive>,
     /// The listener that it came in by.
     pub listener: Arc<ListenerPlan>,
-    /// The connection; [`Nobody`](Transport::Absent): something is fetched for the store in the client's name, or its SYN is held.
+    /// The connection; [`Absent`](Transport::Absent): something is fetched for the store on the client's behalf, or its SYN is deferred.
     pub transport: Transport,
-    /// The address of whoever sends requests: of the connection, or of the PROXY header.
+    /// The address of the sender of requests: of the connection, or of the PROXY header.
     pub address: SocketAddr,
     /// The client of the present request, if a trusted proxy has named it; see [`who`](Client::who).
     pub stated: Option<SocketAddr>,
@@ -113,6 +114,12 @@ impl Client {
         }
     }
 
+    /// Its worker's counters.
+    #[must_use]
+    pub fn metrics(&self) -> &Arc<WorkerMetrics> {
+        &self.worker.telemetry.metrics
+    }
+
     /// Limits what the kernel holds of bytes of the client that nobody has read: once for a connection, before much of it is relayed.
     pub fn limit_unread(&self) -> UnreadLimit {
         let mut unread = self.unread.get();
@@ -128,7 +135,7 @@ impl Client {
         }
     }
 
-    /// Whom the present request is from, as far as that is known: for access, limits, balancing, pacing and the log.
+    /// The client of the present request, as far as it is known: for access, limits, balancing, pacing and the log.
     #[must_use]
     pub fn who(&self) -> SocketAddr {
         self.stated.unwrap_or(self.address)
@@ -155,7 +162,7 @@ impl Client {
     #[must_use]
     pub fn source_port(&self) -> Option<u16> {
         let is_alone = match self.listener.mode {
-            Mode::Split(_) | Mode::Tunnel(_) => !self.worker.tracking.is_on(),
+            Mode::Split(_) | Mode::Tunnel(_) => !self.worker.connector.tracking.is_on(),
             Mode::Link(_) => true,
             _ => false,
         };

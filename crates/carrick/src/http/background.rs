@@ -30,7 +30,7 @@ pub fn revalidate(
         return;
     }
     let (mut background, destination) = (client.background(), destination.clone());
-    client.worker.metrics.cache.refreshes.add(1);
+    client.metrics().cache.refreshes.add(1);
     tokio::task::spawn_local(async move {
         let mut asking = Some(asking);
         let log = &mut RequestLog::begin();

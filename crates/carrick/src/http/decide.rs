@@ -15,7 +15,7 @@ use carrick_logic::credentials;
 use carrick_logic::http1::{Method, RequestHead, Target, TargetForm};
 use carrick_logic::route::pick_request;
 use carrick_splice::Choice;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -221,7 +221,7 @@ fn forward(client: &Client, plan: &ForwardPlan, bytes: &[u8], head: &RequestHead
             .filter(|parent| !host.is_empty() && !original::is_one_of(client, [&parent.proxy]));
         return match parent {
             Some(parent) => match client.listener.access.check_name(host, 0, false) {
-                Ok(()) => Decision::Relay(through(client, parent, plan)),
+                Ok(()) => Decision::Relay(through(client.source(), parent, plan)),
                 Err(denied) => Decision::Reply(refused(denied)),
             },
             None => {
@@ -257,7 +257,7 @@ fn forward(client: &Client, plan: &ForwardPlan, bytes: &[u8], head: &RequestHead
     }
     // Through a parent, CONNECT is an ordinary request whose 2xx makes a tunnel.
     if let Some(parent) = parent_for(plan, host) {
-        return Decision::Relay(through(client, parent, plan));
+        return Decision::Relay(through(client.source(), parent, plan));
     }
     let server = match parse_ip_literal(host) {
         Literal::Ip(ip) => ServerAddress::Ip(SocketAddr::new(ip, port)),
@@ -297,11 +297,11 @@ fn parent_for<'p>(plan: &'p ForwardPlan, host: &[u8]) -> Option<&'p ParentPlan> 
 }
 
 /// Through the parent. Its idle connections have a key of their own, since they were opened without regard to the destination rules.
-fn through(client: &Client, parent: &ParentPlan, plan: &ForwardPlan) -> Destination {
+fn through(source: Option<IpAddr>, parent: &ParentPlan, plan: &ForwardPlan) -> Destination {
     let server = parent.proxy.clone();
     Destination {
         next_hop: NextHop::Origin {
-            key: original::idle_key(client, &format!("parent {server}")),
+            key: original::idle_key(source, &format!("parent {server}")),
             server,
             parent: true,
         },

@@ -35,7 +35,8 @@ pub fn write_request(
         form: destination.form,
         default_host,
         via: &client.listener.via,
-        mark: marks(client, destination).then(|| circle::mark(client, &scratch.request, head)),
+        mark: marks(&client.listener.via, &destination.next_hop)
+            .then(|| circle::mark(client.listener.address, &scratch.request, head)),
         client: client.address.ip(),
         forwarded: client.listener.forwarded,
         stated_in: client.listener.trusted.stated_in,
@@ -52,7 +53,7 @@ pub fn write_request(
 }
 
 /// Whether the request is to be known if it comes back. Strangers' servers lead nowhere else, and without `Via` need not know of a proxy.
-fn marks(client: &Client, destination: &Destination) -> bool {
-    let is_strangers = matches!(destination.next_hop, NextHop::Origin { parent: false, .. });
-    !client.listener.via.is_empty() || !is_strangers
+fn marks(via: &str, next_hop: &NextHop) -> bool {
+    let is_strangers = matches!(next_hop, NextHop::Origin { parent: false, .. });
+    !via.is_empty() || !is_strangers
 }

@@ -114,7 +114,7 @@ async fn end_or_go_on(
 
 /// Answers a client that may not use the listener.
 pub async fn refuse_client(client: &mut Client) {
-    let reply = sender::not_allowed(client);
+    let reply = sender::not_allowed(client.who().ip());
     refuse(client, &reply).await;
 }
 
@@ -133,7 +133,7 @@ async fn wait_for_request(client: &mut Client, mut limit: Duration) -> Option<Wo
     if let Some(admitted) = &client.admitted
         && client.stated.is_some()
     {
-        // Whose the next request is, the proxy has yet to say. Nobody's count is never full.
+        // The proxy has yet to name the next request's client. The count without a client is never full.
         let _ = admitted.count_for(None);
     }
     if client.kernel_forward.pair.is_some() {
@@ -154,7 +154,7 @@ async fn wait_for_request(client: &mut Client, mut limit: Duration) -> Option<Wo
         ..
     } = client;
     let readable = poll_fn(|cx| transport.poll_read_ready(cx));
-    let waiting = worker.idle.wait(readable, || worker.dismisses_idle());
+    let waiting = worker.sessions.wait_idle(readable);
     let mut waiting = std::pin::pin!(waiting);
     match timer
         .within(limit, poll_fn(|cx| waiting.as_mut().poll(cx)))
@@ -163,7 +163,7 @@ async fn wait_for_request(client: &mut Client, mut limit: Duration) -> Option<Wo
         Ok(Some(Ok(()))) => Some(Woken::Request),
         Ok(Some(Err(_)) | None) => None,
         Err(_) => {
-            worker.metrics.limits.reached(Limit::IdleTimeout);
+            worker.telemetry.metrics.limits.reached(Limit::IdleTimeout);
             None
         }
     }
@@ -191,13 +191,13 @@ async fn follow_configuration(client: &mut Client) -> Result<Option<Reply>, Next
         // The listener is gone or has another job: what came is answered under the old plan, and that is all.
         _ => client.is_last = true,
     }
-    // Whom a trusted proxy has a request from is still to be read.
+    // The client that a trusted proxy names is still to be read.
     let allows = |address: SocketAddr| client.listener.access.allows_client(address.ip());
     if client.is_trusted_proxy() || allows(client.address) {
         return Ok(None);
     }
     client.is_last = true;
-    Ok(Some(sender::not_allowed(client)))
+    Ok(Some(sender::not_allowed(client.who().ip())))
 }
 
 /// Serves one request; what follows, and the buffers with what has come of the next request.
@@ -304,7 +304,11 @@ async fn relay_decided(
         match Box::pin(ask_cache(client, &mut scratch, log, destination)).await {
             Ok(next) => {
                 if let Some(checkout) = at_hand {
-                    checkout.give_back(client, &destination.next_hop);
+                    checkout.give_back(
+                        &client.worker.connector,
+                        client.source(),
+                        &destination.next_hop,
+                    );
                 }
                 return over(client, scratch, log, next);
             }
@@ -362,11 +366,13 @@ async fn relay_decided(
             Outcome::Answered { passed, keep_alive } => {
                 after_response(client, &scratch, passed, keep_alive)
             }
-            // Only who asks for the store alone gets these.
+            // Only requests for the store alone end so.
             Outcome::Kept | Outcome::AskAgain => Next::Reset,
             Outcome::Failed(failure) => {
-                let stale = (asking.as_deref())
-                    .and_then(|asking| Some((asking, cached::stale(client, &scratch, asking)?)));
+                let stale = (asking.as_deref()).and_then(|asking| {
+                    let now = client.worker.clock.now();
+                    Some((asking, cached::stale(&scratch, asking, now)?))
+                });
                 match stale {
                     Some((asking, (object, reuse))) => {
                         let stored = (asking, object, reuse);
@@ -492,7 +498,7 @@ async fn refuse_head(
                 "The request's head did not arrive in time.",
             )
         }
-        NoHead::Refused(refusal) => sender::refused(client, refusal),
+        NoHead::Refused(refusal) => sender::refused(client.metrics(), refusal),
     };
     let sent = reply::send(client, &reply, Asked::NOTHING, &mut log).await;
     log.finish(client, &scratch.request, None);
@@ -507,7 +513,7 @@ async fn send_reply(
     reply: &Reply,
 ) -> Next {
     let head = &scratch.request_head;
-    // A body that nobody reads would be taken for the next request.
+    // An unread body would be taken for the next request.
     // What comes after a refused CONNECT may be meant for the tunnel; only credentials are asked for on the same connection.
     let may_be_tunnel =
         head::has_tunnel_bytes(scratch) || (head.method == Method::Connect && reply.status != 407);
@@ -515,7 +521,7 @@ async fn send_reply(
         && head.body == BodyLength::None
         && !may_be_tunnel
         && !client.is_last
-        && !client.worker.is_draining();
+        && !client.worker.sessions.is_draining();
     let asked = Asked {
         method: head.method,
         version: head.version,
@@ -528,56 +534,15 @@ async fn send_reply(
     }
 }
 
+/// Answers a request that got no response.
 async fn failed(
     client: &mut Client,
     scratch: &Scratch,
     log: &mut RequestLog,
     failure: Failure,
 ) -> Next {
-    let reply = match failure {
-        Failure::ClientGone(how) => {
-            log.ended = how;
-            log.status = crate::context::request_log::CLIENT_CLOSED_REQUEST;
-            return Next::Close;
-        }
-        Failure::ClientSlow(limit) => {
-            client.worker.metrics.limits.reached(limit);
-            Reply::new(408, "slow_body", "The request's body came too slowly.")
-        }
-        Failure::BadRequest(refusal) => sender::refused(client, refusal),
-        Failure::Unreachable(unreachable) => reply::unreachable_reply(&unreachable),
-        Failure::NoResponse(how) => {
-            log.ended = how;
-            Reply::new(
-                502,
-                "no_response",
-                "The upstream closed the connection without a response.",
-            )
-        }
-        Failure::TimedOut => {
-            log.ended = "upstream_timeout";
-            Reply::new(
-                504,
-                "upstream_timeout",
-                "The upstream did not answer in time.",
-            )
-        }
-        Failure::BadResponse(refusal) => {
-            log.ended = "bad_response";
-            tracing::warn!(
-                "response of {} refused: {}",
-                log.server_name(),
-                refusal.reason
-            );
-            Reply::new(
-                502,
-                refusal.label,
-                format!(
-                    "The upstream's response is not valid HTTP: {}.",
-                    refusal.reason
-                ),
-            )
-        }
-    };
-    send_reply(client, scratch, log, &reply).await
+    match failure.reply(client.metrics(), log) {
+        Some(reply) => send_reply(client, scratch, log, &reply).await,
+        None => Next::Close,
+    }
 }

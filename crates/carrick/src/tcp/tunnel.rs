@@ -131,7 +131,7 @@ async fn relay(
         .unwrap_or_default()
         .to_vec();
     // An idle tunnel keeps the fields of the log line, not the buffers.
-    let story: Option<(Box<[u8]>, RequestHead)> = client.worker.log.is_on().then(|| {
+    let story: Option<(Box<[u8]>, RequestHead)> = client.worker.telemetry.log.is_on().then(|| {
         (
             scratch.request.get(..head_bytes).unwrap_or_default().into(),
             scratch.request_head.clone(),
@@ -169,7 +169,11 @@ async fn exchange(
 ) -> Next {
     let unread = [client.limit_unread(), checkout.upstream.limit_unread()];
     let pace = client.paced(class);
-    let counters = client.worker.metrics.job(Job::from(&client.listener.mode));
+    let counters = client
+        .worker
+        .telemetry
+        .metrics
+        .job(Job::from(&client.listener.mode));
     let begun = Instant::now();
     counters.tunnels_opened.add(1);
     let listed = notes::list(client, checkout.upstream.address, target, begun, log);
@@ -203,7 +207,13 @@ async fn exchange(
             (client.transport, checkout.upstream.transport) = (near, far);
             let legs = [&client.transport, &checkout.upstream.transport];
             // Boxed: few tunnels need it.
-            Box::pin(copied::both_ways(&client.worker, legs, order, &listed)).await
+            Box::pin(copied::both_ways(
+                &client.worker.sessions,
+                legs,
+                order,
+                &listed,
+            ))
+            .await
         }
     };
     log.received += bytes[0];
@@ -216,7 +226,7 @@ async fn exchange(
     let bytes = [log.received, log.sent];
     let ended_well = matches!(end, Some(ExchangeEnd::Closed));
     split::settle(client, checkout, watched, bytes, ended_well);
-    checkout.count(&client.worker.metrics, log.received, log.sent);
+    checkout.count(client.metrics(), log.received, log.sent);
     counters.tunnels_closed.add(1);
     counters.tunnel_seconds.observe(begun.elapsed());
     let Some(end) = end else {
@@ -228,11 +238,7 @@ async fn exchange(
         ExchangeEnd::Closed => Next::Close,
         ExchangeEnd::Idle => {
             log.ended = "tunnel_idle_timeout";
-            client
-                .worker
-                .metrics
-                .limits
-                .reached(Limit::TunnelIdleTimeout);
+            client.metrics().limits.reached(Limit::TunnelIdleTimeout);
             Next::Close
         }
         ExchangeEnd::Stalled => {
@@ -269,7 +275,7 @@ async fn spliced(
         leg(far, &mut shared_far),
         order,
     );
-    let mut cut_off = pin!(worker.wait_for_cut_off());
+    let mut cut_off = pin!(worker.sessions.wait_for_cut_off());
     let end = poll_fn(|cx| {
         // First, so that everything is counted even if the tunnel is cut off.
         let end = exchange.poll_run(cx).map(Some);
@@ -286,7 +292,7 @@ async fn spliced(
                 reason.name()
             );
             if watched.is_some() {
-                worker.metrics.split.refused.add(1);
+                worker.telemetry.metrics.split.refused.add(1);
             }
         }
         if end.is_pending() && cut_off.as_mut().poll(cx).is_ready() {
@@ -356,7 +362,7 @@ pub async fn run_listener(mut client: Client, mut first: Vec<u8>) {
         .iter()
         .find(|route| route.conditions.match_tunnel(sni.as_deref()))
     else {
-        client.worker.metrics.refusals.count("no_route");
+        client.metrics().refusals.count("no_route");
         (log.status, log.ended) = (404, "no_route");
         return log.finish_tunnel(&client, &target, version);
     };
@@ -377,7 +383,9 @@ async fn tunnel_to(
 ) -> Next {
     let next_hop = match next_hop(client, route, sni) {
         Ok(next_hop) => next_hop,
-        Err(unreachable) => return notes::not_reached(client, None, &unreachable, log),
+        Err(unreachable) => {
+            return notes::not_reached(client.metrics(), None, &unreachable, log);
+        }
     };
     let mut address = [0; 16];
     let plan = match &next_hop {
@@ -395,7 +403,7 @@ async fn tunnel_to(
     });
     let destination = Destination {
         next_hop,
-        engine: split::engine(client, route),
+        engine: split::engine(&client.listener.mode, route),
         responses: route.responses,
         cache: None,
         pace: route.pace,
@@ -424,7 +432,7 @@ async fn tunnel_to(
             Ok(checkout) => checkout,
             Err(unreachable) => {
                 let name = plan.as_ref().map(|plan| plan.name.as_str());
-                return notes::not_reached(client, name, &unreachable, log);
+                return notes::not_reached(client.metrics(), name, &unreachable, log);
             }
         };
     checkout.answered(&destination.next_hop);
@@ -502,7 +510,7 @@ async fn read_server_name(
                 if buffer.is_empty() {
                     return Ok((None, "TCP"));
                 }
-                client.worker.metrics.limits.reached(Limit::HeadTimeout);
+                client.metrics().limits.reached(Limit::HeadTimeout);
                 return Err("head_timeout");
             }
         }

@@ -6,7 +6,6 @@ use crate::cache::memory::{Key, Object};
 use crate::cache::purges::Moment;
 use crate::cache::shared::Ticket;
 use crate::config::plan::RouteCache;
-use crate::context::client::Client;
 use crate::context::destination::NextHop;
 use crate::http::prefetch::{Fetch, Fetching};
 use crate::net::scratch::Scratch;
@@ -14,7 +13,7 @@ use carrick_logic::cache::{
     CONDITION_FIELDS, CacheStatus, Conditions, NotFilled, Realm, Request, UnixTime,
     write_conditions, write_range_conditions,
 };
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 /// A request for which the cache is asked.
@@ -91,13 +90,13 @@ pub struct Asking {
     pub(super) says_status: bool,
     /// Fetches what a page embeds.
     pub(super) fetch: Fetch,
-    /// Others wait for the answer.
+    /// Other requests wait for the answer.
     pub(super) lead: Option<Lead>,
     /// Whatever the answer is, the store has nothing to do with it.
     pub(super) is_bypassed: bool,
-    /// Nobody waits for it: it is for the store alone.
+    /// No client waits for it: it is for the store alone.
     pub(super) is_background: bool,
-    /// It is an object that a page embeds, fetched ahead.
+    /// It is an object that a page embeds: a prefetch.
     pub(super) ahead: Option<Fetching>,
     /// Another cache is asked, for what it has stored.
     pub(super) wants_only_stored: bool,
@@ -150,7 +149,7 @@ impl Asking {
         self.cache.store.key(&self.key)
     }
 
-    /// Whether nobody waits for the answer.
+    /// Whether no client waits for the answer.
     pub fn is_background(&self) -> bool {
         self.is_background
     }
@@ -161,22 +160,22 @@ impl Asking {
         self.origin = (is_origin && !self.wants_only_stored).then_some(address);
     }
 
-    /// That it is fetched ahead, if it is.
+    /// The prefetch, if it is one.
     pub fn ahead(&mut self) -> Option<&mut Fetching> {
         self.ahead.as_mut()
     }
 
-    /// The same, for who fetches the rest.
+    /// Takes it out, for the rest of the body.
     pub fn take_ahead(&mut self) -> Option<Fetching> {
         self.ahead.take()
     }
 
-    /// It is fetched ahead.
+    /// It is a prefetch.
     pub fn fetch_ahead(&mut self, fetching: Fetching) {
         self.ahead = Some(fetching);
     }
 
-    /// What is fetched ahead can be sent from now on: who asks for it next is counted.
+    /// What is prefetched can be sent from now on: its next use is counted.
     pub fn note_ahead(&self) {
         if self.ahead.is_some() {
             let hash = self.store_key().hash();
@@ -194,14 +193,14 @@ impl Asking {
         self.fetch
     }
 
-    /// Those who wait for a part's answer wait for its end: it cannot be found before.
+    /// Requests that wait for a part wait for its end: it cannot be found before.
     pub fn leave_lead_to(&mut self, keep: &mut Keep) {
         if keep.is_part() {
             keep.take_lead(self.lead.take());
         }
     }
 
-    /// Those who wait for the answer go on.
+    /// The requests that wait for the answer go on.
     pub fn release(&mut self) {
         self.lead = None;
     }
@@ -233,12 +232,16 @@ pub(super) fn status_value(status: &CacheStatus<'_>) -> String {
     String::from_utf8(value).unwrap_or_default()
 }
 
-/// Who answers requests for this place.
-pub(super) fn realm<'a>(client: &Client, next_hop: &'a NextHop) -> Realm<'a> {
-    match (next_hop, client.original) {
+/// Who answers requests that go to this next hop. `original`: where the client was intercepted on its way to.
+pub(super) fn realm(
+    listener: SocketAddr,
+    original: Option<SocketAddr>,
+    next_hop: &NextHop,
+) -> Realm<'_> {
+    match (next_hop, original) {
         (NextHop::Group { group, .. }, _) => Realm::Upstream(&group.state.plan.name),
         (NextHop::Origin { .. }, Some(original)) => Realm::Original(original),
-        (NextHop::Origin { .. }, None) => Realm::Listener(client.listener.address),
+        (NextHop::Origin { .. }, None) => Realm::Listener(listener),
     }
 }
 

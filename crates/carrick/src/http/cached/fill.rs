@@ -2,6 +2,7 @@
 use super::parts::Keep;
 use crate::cache::memory::{Filling, Object};
 use crate::cache::shared::Ticket;
+use crate::config::plan::CachePlan;
 use crate::context::client::Client;
 use crate::context::destination::NextHop;
 use crate::http::prefetch::Fetching;
@@ -30,7 +31,7 @@ pub struct Fill {
     pub is_kept: bool,
     /// The right to write it to the second level.
     pub ticket: Option<Ticket>,
-    /// It is fetched ahead: it is worth fetching although nobody reads.
+    /// It is a prefetch, which goes on without readers.
     pub ahead: Option<Fetching>,
 }
 
@@ -42,7 +43,7 @@ impl Fill {
         let bytes = here
             .len()
             .min(usize::try_from(self.length).unwrap_or(usize::MAX));
-        // Nobody has asked for what is behind the body.
+        // No request asked for what follows the body.
         self.is_kept &= bytes == here.len();
         if self
             .filling
@@ -64,7 +65,7 @@ impl Fill {
             } else {
                 self.checkout.failed(&self.next_hop);
                 let received_bytes = self.filling.written_bytes();
-                (self.checkout).count(&background.worker.metrics, 0, received_bytes);
+                (self.checkout).count(background.metrics(), 0, received_bytes);
                 self.keep.cut(self.filling, &self.object).await;
             }
         });
@@ -90,17 +91,17 @@ impl Fill {
                 return false;
             }
             let is_wanted = self.ahead.is_some() || self.object.body().is_read();
-            if !is_wanted && self.is_too_far(background, left_bytes) {
-                background.worker.metrics.cache.fills_given_up.add(1);
+            if !is_wanted && self.is_too_far(background.live.plan().cache.as_ref(), left_bytes) {
+                background.metrics().cache.fills_given_up.add(1);
                 return false;
             }
         }
         true
     }
 
-    /// Whether so much is missing that it is not worth fetching for nobody.
-    fn is_too_far(&self, background: &Client, left_bytes: u64) -> bool {
-        let Some(plan) = background.live.plan().cache.as_ref() else {
+    /// Whether too much is missing to fetch it without readers.
+    fn is_too_far(&self, plan: Option<&CachePlan>, left_bytes: u64) -> bool {
+        let Some(plan) = plan else {
             return true;
         };
         let have = self.length - left_bytes;
@@ -127,10 +128,10 @@ impl Fill {
                 ahead.ends(Ahead::Stored);
             }
         }
-        checkout.count(&client.worker.metrics, 0, length);
+        checkout.count(client.metrics(), 0, length);
         if is_kept {
             checkout.upstream.expect_like(length);
-            checkout.give_back(client, &next_hop);
+            checkout.give_back(&client.worker.connector, client.source(), &next_hop);
         }
         (keep, object)
     }

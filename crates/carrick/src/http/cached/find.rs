@@ -1,4 +1,4 @@
-//! Looking for a stored answer to a request, and waiting for one that somebody else is getting.
+//! Looking up a stored answer to a request, and waiting for one that another request is fetching.
 use super::ask::{Asking, Wanted, realm};
 use super::parts::{Completion, answers};
 use super::send::Source;
@@ -14,7 +14,8 @@ use crate::http::prefetch::Fetch;
 use crate::net::io::poll_reset;
 use crate::net::scratch::Scratch;
 use crate::reply::Reply;
-use crate::telemetry::metrics::{Ahead, CacheResult};
+use crate::telemetry::metrics::{Ahead, CacheResult, WorkerMetrics};
+use carrick_logic::access::Access;
 use carrick_logic::cache::{
     CacheStatus, Fields, Forward, Found, Lookup, Miss, NotFilled, Request, Reuse, UnixTime,
     look_up, may_fill, target_uri, write_key,
@@ -26,7 +27,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-/// So long a request waits for another one's answer at most. Then it asks, too.
+/// The longest that a request waits for another one's answer. Then it asks, too.
 const WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// What the cache has done with a request.
@@ -56,14 +57,14 @@ pub async fn begin(
     fetch: Fetch,
     log: &mut RequestLog,
 ) -> Begun {
-    let (Some(cache), Some(route)) = (client.worker.cache.clone(), destination.cache.clone())
+    let (Some(cache), Some(route)) = (client.worker.store.cache.clone(), destination.cache.clone())
     else {
         return Begun::PassBy;
     };
     if scratch.request_head.wants_upgrade {
         return Begun::PassBy;
     }
-    let named = name(client, scratch, destination, &route);
+    let named = name(client, destination, scratch, &route);
     let is_bypassed = named.is_none();
     let (key, not_filled) = named.unwrap_or_default();
     let plan = client.live.plan().cache.as_ref();
@@ -90,9 +91,9 @@ pub async fn begin(
     loop {
         let now = client.worker.clock.now();
         let begun = Instant::now();
-        let (stored, lookup) = wanted.find(client, scratch, destination, now);
+        let (stored, lookup) = wanted.find(&client.listener.access, scratch, destination, now);
         let took = begun.elapsed();
-        client.worker.metrics.cache.find_seconds.observe(took);
+        client.metrics().cache.find_seconds.observe(took);
         if stored.is_none() || reuse(lookup).is_none() {
             client.push_held();
         }
@@ -115,7 +116,7 @@ pub async fn begin(
                 (asking.lead, asking.is_background) = (Some(lead), true);
                 revalidation = Some(Box::new(asking));
             }
-            wanted.note_use(client, now);
+            wanted.note_use(client.metrics(), now);
             let source = Source {
                 route: wanted.route,
                 object,
@@ -186,7 +187,7 @@ pub async fn begin(
     }
 }
 
-/// What the origin is to be asked for the request in `scratch`, of which nobody has asked for the answer yet.
+/// What the origin is to be asked for the request in `scratch`, unless another request is asking already.
 ///
 /// # Errors
 /// Says why it is not to be asked.
@@ -196,9 +197,9 @@ pub async fn begin_ahead(
     destination: &Destination,
     fetch: Fetch,
 ) -> Result<Box<Asking>, Ahead> {
-    let cache = client.worker.cache.clone().ok_or(Ahead::Denied)?;
+    let cache = client.worker.store.cache.clone().ok_or(Ahead::Denied)?;
     let route = destination.cache.clone().ok_or(Ahead::Denied)?;
-    let (key, not_filled) = name(client, scratch, destination, &route).ok_or(Ahead::Denied)?;
+    let (key, not_filled) = name(client, destination, scratch, &route).ok_or(Ahead::Denied)?;
     let wanted = Wanted {
         cache,
         route,
@@ -214,7 +215,7 @@ pub async fn begin_ahead(
         if !wanted.may_wait(scratch, now) {
             return Err(Ahead::NotStored);
         }
-        let (stored, lookup) = wanted.find(client, scratch, destination, now);
+        let (stored, lookup) = wanted.find(&client.listener.access, scratch, destination, now);
         if reuse(lookup).is_some() {
             return Err(Ahead::Fresh);
         }
@@ -243,11 +244,10 @@ pub async fn begin_ahead(
 }
 
 /// Whether the address that an object came from is one that the client may not have anything from.
-fn is_denied(client: &Client, destination: &Destination, object: &Object) -> bool {
+fn is_denied(access: &Access, destination: &Destination, object: &Object) -> bool {
     let NextHop::Origin { parent: false, .. } = destination.next_hop else {
         return false;
     };
-    let access = &client.listener.access;
     (object.origin()).is_some_and(|address| access.check_address(address).is_err())
 }
 
@@ -269,25 +269,24 @@ fn is_answerable(method: Method) -> bool {
 /// The name under which the answer to the request in `scratch` is stored, and whether it may not be; `None`: the cache is not for it.
 fn name(
     client: &Client,
-    scratch: &Scratch,
     destination: &Destination,
+    scratch: &Scratch,
     route: &RouteCache,
 ) -> Option<(Box<[u8]>, Option<NotFilled>)> {
     let (head, bytes) = (&scratch.request_head, scratch.request.as_slice());
-    // Whoever changes something changes it for all, however he has come.
+    // An unsafe method changes the resource for all clients, on whatever route.
     if is_answerable(head.method) && route.is_bypassed(bytes, head) {
         return None;
     }
     let uri = target_uri(head, bytes).ok()?;
     let fields = Fields::of_request(head, bytes);
     let mut key = Vec::with_capacity(128);
-    write_key(
-        &mut key,
-        realm(client, &destination.next_hop),
-        &uri,
-        fields,
-        &route.key,
+    let realm = realm(
+        client.listener.address,
+        client.original,
+        &destination.next_hop,
     );
+    write_key(&mut key, realm, &uri, fields, &route.key);
     let not_filled = may_fill(&uri, fields, &route.key).err();
     Some((key.into(), not_filled))
 }
@@ -296,7 +295,7 @@ impl Wanted {
     /// What is stored for the request in `scratch`, and what is to be done with it.
     fn find(
         &self,
-        client: &Client,
+        access: &Access,
         scratch: &Scratch,
         destination: &Destination,
         now: UnixTime,
@@ -312,7 +311,7 @@ impl Wanted {
             memory::Found::Nothing => (None, Found::Nothing),
             memory::Found::OtherVariant => (None, Found::OtherVariant),
             // By rules that came later. The origin is asked, and that is refused.
-            memory::Found::Object(object) if is_denied(client, destination, object) => {
+            memory::Found::Object(object) if is_denied(access, destination, object) => {
                 (None, Found::Nothing)
             }
             memory::Found::Object(object) if !self.cache.store.stands(object, now) => {
@@ -344,12 +343,7 @@ impl Wanted {
         match client.timer.within(limit, bringing).await {
             Ok(is_there) => {
                 if is_there {
-                    client
-                        .worker
-                        .metrics
-                        .cache
-                        .disk_seconds
-                        .observe(begun.elapsed());
+                    client.metrics().cache.disk_seconds.observe(begun.elapsed());
                 }
                 is_there
             }
@@ -359,11 +353,11 @@ impl Wanted {
     }
 
     /// A client gets what is stored, which may have been fetched ahead.
-    fn note_use(&self, client: &Client, now: UnixTime) {
+    fn note_use(&self, metrics: &WorkerMetrics, now: UnixTime) {
         let hash = self.cache.store.key(&self.key).hash();
         if self.cache.ahead.has(hash, now) {
             self.cache.ahead.forget(hash);
-            client.worker.metrics.cache.ahead(Ahead::Used).add(1);
+            metrics.cache.ahead(Ahead::Used).add(1);
         }
     }
 
@@ -386,12 +380,12 @@ impl Wanted {
     }
 }
 
-/// The client has gone.
-struct Gone;
+/// The client has reset its connection.
+struct ClientReset;
 
-/// Waits for somebody else's answer, with an eye on the client.
-async fn wait(client: &mut Client, mut follow: Follow) -> Result<(), Gone> {
-    client.worker.metrics.cache.waited.add(1);
+/// Waits for another request's answer, and for a reset of the client.
+async fn wait(client: &mut Client, mut follow: Follow) -> Result<(), ClientReset> {
+    client.metrics().cache.waited.add(1);
     let limit = WAIT_MAX.min(client.live.plan().timeouts.idle);
     let mut over = pin!(follow.over());
     let (stream, mut watches) = (&client.transport, true);
@@ -400,7 +394,7 @@ async fn wait(client: &mut Client, mut follow: Follow) -> Result<(), Gone> {
             return Poll::Ready(Ok(()));
         }
         if watches && poll_reset(stream, &mut watches, cx) {
-            return Poll::Ready(Err(Gone));
+            return Poll::Ready(Err(ClientReset));
         }
         Poll::Pending
     });

@@ -8,6 +8,7 @@ use crate::context::client::Client;
 use crate::context::destination::Destination;
 use crate::http::cached::shared;
 use crate::net::scratch::Scratch;
+use crate::telemetry::metrics::WorkerMetrics;
 use carrick_logic::cache::{
     HeadEffect, Request, Response, Times, Uri, Validated, after_validation, head_effect,
     invalidated, invalidates, target_uri, write_key,
@@ -57,7 +58,7 @@ pub fn judge(
         if head.method == Method::Post && begun == asking.asked {
             // What this answer has purged was there before it.
             asking.asked = begun.after(purges);
-            return keep_answer_to_post(client, scratch, &exchange, asking);
+            return keep_answer_to_post(client.metrics(), scratch, &exchange, asking);
         }
         return Verdict::PassOn;
     }
@@ -66,7 +67,7 @@ pub fn judge(
         return Verdict::AskAgain;
     }
     let Some(stored) = asking.stored.clone() else {
-        return replace(client, scratch, &exchange, asking);
+        return replace(client.metrics(), scratch, &exchange, asking);
     };
     let meaning = after_validation(
         &exchange.request,
@@ -84,14 +85,14 @@ pub fn judge(
             Verdict::Use(stored, reuse)
         }
         Validated::AskAgain => Verdict::AskAgain,
-        Validated::Replace => replace(client, scratch, &exchange, asking),
+        Validated::Replace => replace(client.metrics(), scratch, &exchange, asking),
     }
 }
 
 /// The answer to POST may say that it is what GET would get (RFC 9110 section 9.3.3). Where others have purged something meanwhile it is not
 /// stored: which of both was first cannot be known.
 fn keep_answer_to_post(
-    client: &Client,
+    metrics: &WorkerMetrics,
     scratch: &Scratch,
     exchange: &Exchange<'_>,
     asking: &mut Asking,
@@ -102,16 +103,16 @@ fn keep_answer_to_post(
     match try_store(scratch, exchange, asking) {
         Ok(verdict) => {
             asking.status.stored = true;
-            client.worker.metrics.cache.stored.add(1);
+            metrics.cache.stored.add(1);
             verdict
         }
         Err(_) => Verdict::PassOn,
     }
 }
 
-/// Not a word on what is stored, but an answer of its own.
+/// The answer does not validate what is stored: it replaces it.
 fn replace(
-    client: &Client,
+    metrics: &WorkerMetrics,
     scratch: &Scratch,
     exchange: &Exchange<'_>,
     asking: &mut Asking,
@@ -120,10 +121,10 @@ fn replace(
         note_head(exchange, asking);
         return Verdict::PassOn;
     }
-    store(client, scratch, exchange, asking)
+    store(metrics, scratch, exchange, asking)
 }
 
-/// A 304: what is stored is as good as new.
+/// A 304: what is stored is fresh again.
 fn refreshed(exchange: &Exchange<'_>, asking: &mut Asking, stored: &Arc<Object>) -> Verdict {
     asking.status.forward_status = Some(304);
     let object = match exchange.freshen(asking, stored) {
@@ -192,7 +193,11 @@ fn invalidate(
         key.clear();
         write_key(
             &mut key,
-            realm(client, &destination.next_hop),
+            realm(
+                client.listener.address,
+                client.original,
+                &destination.next_hop,
+            ),
             &uri,
             exchange.request.fields,
             &asking.route.key,
@@ -200,7 +205,7 @@ fn invalidate(
         let chosen = Chosen::key(&key);
         let (removed, _) = asking.cache.purge(&chosen, Purge::Remove);
         shared::forget(client, &asking.cache, &key);
-        client.worker.metrics.cache.invalidated.add(removed);
+        client.metrics().cache.invalidated.add(removed);
         purges += 1;
     }
     purges
@@ -208,7 +213,7 @@ fn invalidate(
 
 /// A whole answer: it is stored, if it may be.
 fn store(
-    client: &Client,
+    metrics: &WorkerMetrics,
     scratch: &Scratch,
     exchange: &Exchange<'_>,
     asking: &mut Asking,
@@ -216,11 +221,11 @@ fn store(
     match try_store(scratch, exchange, asking) {
         Ok(verdict) => {
             asking.status.stored = true;
-            client.worker.metrics.cache.stored.add(1);
+            metrics.cache.stored.add(1);
             verdict
         }
         Err(why) => {
-            client.worker.metrics.cache.not_stored.add(1);
+            metrics.cache.not_stored.add(1);
             let completion = asking.completion.take().map(|completion| completion.object);
             if completion.is_some() && exchange.response.status == 206 {
                 return Verdict::AskAgain;

@@ -13,10 +13,10 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// How often parts are put together anew when somebody else has changed what they are added to.
+/// How often parts are joined again when another request has changed what they are added to.
 const TRIES_MAX: usize = 4;
 
-/// So much of two parts is compared at once.
+/// How much of two parts is compared at once.
 const COMPARED_BYTES: usize = 64 << 10;
 
 /// A stored object as the policy sees it.
@@ -139,7 +139,7 @@ impl Keep {
         self.is_part
     }
 
-    /// Those who wait for the answer wait for its end.
+    /// Has the requests that wait for the answer wait for its end.
     pub(super) fn take_lead(&mut self, lead: Option<Lead>) {
         self.lead = lead;
     }

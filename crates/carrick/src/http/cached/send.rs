@@ -15,7 +15,7 @@ use crate::net::scratch::Scratch;
 use crate::net::transport::Transport;
 use crate::reply;
 use crate::reply::{Asked, Reply};
-use crate::telemetry::metrics::{CacheResult, Limit};
+use crate::telemetry::metrics::{CacheResult, Limit, WorkerMetrics};
 use carrick_logic::cache::{
     Answer, CacheStatus, ContentRange, Multipart, Request, Reuse, UnixTime, multipart, plan_answer,
     stale_on_error, write_answer_fields,
@@ -107,7 +107,7 @@ pub async fn send(
     );
     let keep_alive = scratch.request_head.keep_alive
         && !client.is_last
-        && !client.worker.is_draining()
+        && !client.worker.sessions.is_draining()
         && !has_tunnel_bytes(scratch);
     let is_head = scratch.request_head.method == Method::Head;
     scratch.out.clear();
@@ -162,7 +162,7 @@ pub async fn send(
     }
     if let Passed::ClientGone(how) | Passed::UpstreamBroke(how) = passed {
         log.ended = how;
-        let limits = &client.worker.metrics.limits;
+        let limits = &client.metrics().limits;
         match how {
             TOO_SLOW => limits.reached(Limit::RateMin),
             IDLE_TIMEOUT => limits.reached(Limit::IdleTimeout),
@@ -196,10 +196,9 @@ async fn broken_off(
 }
 
 /// Whether what is stored may be sent, since the origin cannot be asked (RFC 5861 section 4).
-pub fn stale(client: &Client, scratch: &Scratch, asking: &Asking) -> Option<(Arc<Object>, Reuse)> {
+pub fn stale(scratch: &Scratch, asking: &Asking, now: UnixTime) -> Option<(Arc<Object>, Reuse)> {
     let object = asking.stored.as_ref()?;
     let request = Request::of_head(&scratch.request_head, &scratch.request);
-    let now = client.worker.clock.now();
     let reuse = stale_on_error(&request, object.meta(), now, &asking.route.policy)?;
     Some((Arc::clone(object), reuse))
 }
@@ -298,7 +297,7 @@ fn write_head(
             Vec::new()
         }
     };
-    // RFC 9110 section 7.8: whoever sends `Upgrade` says that it is for the next hop. Only a 426 is stored with it.
+    // RFC 9110 section 7.8: a sender of `Upgrade` lists it in `Connection`. Only a 426 is stored with it.
     let has_upgrade = status == 426 && stored.fields.has(b"upgrade");
     let options: &[u8] = match (keep_alive, version, has_upgrade) {
         (false, _, false) => b"Connection: close\r\n",
@@ -324,7 +323,7 @@ fn write_head(
     (status, parts)
 }
 
-/// Nobody can guess it, and put it into a body.
+/// A separator of parts. It cannot be guessed, and so not be put into a body.
 fn boundary() -> u128 {
     let mut bytes = [0; 16];
     // Where there is none, the kernel is older than what carrick runs on.
@@ -342,7 +341,7 @@ fn parts_of(laid_out: Multipart) -> Vec<Part> {
     parts
 }
 
-/// So much is given to the kernel with one call at most, so that others get their turn.
+/// The most that is given to the kernel with one call, so that other sessions get their turn.
 const BURST_BYTES_MAX: u64 = 1 << 20;
 
 /// The least that is worth a call, where many read the same body.
@@ -352,7 +351,7 @@ const BURST_BYTES_MIN: u64 = 64 << 10;
 /// is to be done long before the others.
 const ROUND_BYTES: u64 = 16 << 20;
 
-/// How much of a body with so many readers is given to the kernel with one call.
+/// How much of a body with this many readers is given to the kernel with one call.
 fn burst_bytes(readers: usize) -> u64 {
     let share = ROUND_BYTES / u64::try_from(readers.max(1)).unwrap_or(u64::MAX);
     share.clamp(BURST_BYTES_MIN, BURST_BYTES_MAX)
@@ -379,10 +378,9 @@ fn has_next(scratch: &Scratch) -> bool {
 
 impl Sending {
     /// Some bytes were sent.
-    fn count(&mut self, client: &Client) {
+    fn count(&mut self, metrics: &WorkerMetrics) {
         if let Some(begun) = self.first_byte.take() {
-            let metrics = &client.worker.metrics.cache;
-            metrics.first_byte_seconds.observe(begun.elapsed());
+            metrics.cache.first_byte_seconds.observe(begun.elapsed());
         }
     }
 }
@@ -442,7 +440,7 @@ async fn send_parts(
                 client.timer.within(timeouts.idle, pin!(burst)).await
             };
             match sent {
-                Ok(Ok(())) => sending.count(client),
+                Ok(Ok(())) => sending.count(client.metrics()),
                 // The file has become shorter than it was.
                 Ok(Err(error)) if error.kind() == io::ErrorKind::UnexpectedEof => {
                     sending.reader.body().spoil();
@@ -476,7 +474,7 @@ async fn send_parts(
     };
     match sent {
         Ok(Ok(())) => {
-            sending.count(client);
+            sending.count(client.metrics());
             client.holds.set(sending.more);
             Passed::Whole
         }
@@ -485,7 +483,7 @@ async fn send_parts(
     }
 }
 
-/// Sends `out`, and so many stored bytes from `at` on.
+/// Sends `out`, and `bytes` stored bytes from `at` on.
 async fn send_burst(
     stream: &Transport,
     mut out: &[u8],

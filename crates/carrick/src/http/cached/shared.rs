@@ -46,7 +46,7 @@ impl SecondLevel {
         let Some(mut found) = Box::pin(shared.find(names)).await else {
             return false;
         };
-        // Who reloads wants it from the origin; what comes from there may be written.
+        // A reload has to get it from the origin; what comes from there may be written.
         let wants_stored = matches!(
             status.forward,
             Some(Forward::UriMiss | Forward::VaryMiss | Forward::Stale)

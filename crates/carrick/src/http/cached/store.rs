@@ -36,7 +36,7 @@ pub(super) struct Exchange<'a> {
 /// Stores the answer, if it may be stored.
 ///
 /// # Errors
-/// Why it is not, in a word.
+/// Why it was not stored, in one word.
 pub(super) fn try_store(
     scratch: &Scratch,
     exchange: &Exchange<'_>,

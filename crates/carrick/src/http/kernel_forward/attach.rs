@@ -2,7 +2,7 @@
 use super::classified::classifying;
 use crate::context::client::Client;
 use crate::context::destination::{Destination, NextHop};
-use crate::context::kernel_forward::{Pair, PastResponses};
+use crate::context::kernel_forward::{KernelForward, Pair, PastResponses};
 use crate::net::transport::Transport;
 use crate::upstream::checkout::Checkout;
 use carrick_logic::http1::{BodyLength, RequestHead, Version};
@@ -84,14 +84,18 @@ pub(super) fn refused(client: &mut Client, checkout: &Checkout, reason: Reason) 
 }
 
 /// Keeps a connection that is at rest after a response that the process has relayed, if the kernel knows it; otherwise returns it.
-pub fn keep(client: &mut Client, mut checkout: Checkout, next_hop: &NextHop) -> Option<Checkout> {
+pub fn keep(
+    client: &mut KernelForward,
+    mut checkout: Checkout,
+    next_hop: &NextHop,
+) -> Option<Checkout> {
     let Some(splice) = checkout.splice.take() else {
         return Some(checkout);
     };
     checkout.rest();
     checkout.upstream.reused = true;
     checkout.preamble.clear();
-    client.kernel_forward.pair = Some(Box::new(Pair::new(checkout, splice, next_hop.clone())));
+    client.pair = Some(Box::new(Pair::new(checkout, splice, next_hop.clone())));
     None
 }
 

@@ -4,12 +4,12 @@ use super::attach::{ask_kernel, is_plain, may_be_kept, refused};
 use super::note_path_statistics;
 use crate::context::client::Client;
 use crate::context::destination::Destination;
-use crate::context::kernel_forward::KnownHead;
-use crate::context::kernel_forward::{Pair, Pending};
+use crate::context::kernel_forward::{KernelForward, KnownHead, Pair, Pending};
 use crate::context::request_log::IDLE_TIMEOUT;
 use crate::context::request_log::RequestLog;
 use crate::net::io::{read_at_most, write_all, write_both};
 use crate::net::scratch::Scratch;
+use crate::net::transport::Transport;
 use crate::upstream::checkout::Checkout;
 use carrick_logic::http1::ResponseBody;
 use carrick_splice::tcp::UnreadWindow;
@@ -71,7 +71,7 @@ pub fn arm(
     }) = rest
     else {
         if is_auto {
-            detach_short(client, checkout);
+            detach_short(&client.transport, checkout);
         }
         return false;
     };
@@ -93,7 +93,7 @@ pub fn arm(
 fn may_arm_by_auto(client: &mut Client, checkout: &mut Checkout, rest_bytes: u64) -> bool {
     if let Err(reason) = client.worker.splicer.may_choose_packets() {
         refused(client, checkout, reason);
-        detach_short(client, checkout);
+        detach_short(&client.transport, checkout);
         return false;
     }
     let is_unheld = checkout.upstream.reused && !checkout.expects_long;
@@ -141,7 +141,7 @@ impl ByAuto {
 }
 
 /// With `auto`, connections stay together only while responses are long: others may need the server's.
-fn detach_short(client: &Client, checkout: &mut Checkout) {
+fn detach_short(client: &Transport, checkout: &mut Checkout) {
     if !std::mem::take(&mut checkout.expects_long) {
         return;
     }
@@ -353,15 +353,15 @@ impl Pair {
     }
 
     /// A response is whole: if the kernel was to get the rest of it, whether it has.
-    pub(super) fn note_body(&self, client: &Client) {
+    pub(super) fn note_body(&self, client: &KernelForward) {
         if !self.splice.is_body() || self.pending.is_none() {
             return;
         }
         if self.splice.has_begun() {
-            client.kernel_forward.start_afresh();
+            client.start_afresh();
         } else if self.splice.why_not_begun().is_some() || self.checkout.expects_long {
             // The process has copied what a pipe would have moved for less.
-            client.kernel_forward.refused();
+            client.refused();
         }
     }
 

@@ -51,7 +51,7 @@ impl Pair {
         if self.named.is_some() || classifying(client, &self.next_hop).is_none() {
             return;
         }
-        let named = client.worker.forwarded.name(Guest {
+        let named = client.worker.telemetry.forwarded.name(Guest {
             client: client.address,
             job: Job::from(&client.listener.mode),
             upstream: Some(group.state.plan.name.clone()),

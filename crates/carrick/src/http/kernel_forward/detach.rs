@@ -103,7 +103,7 @@ pub async fn await_end(
         if client.transport.has_failed() {
             pair.conclude(client, "client_reset");
             pair.reset_server();
-            pair.disarm_for_good(client);
+            pair.disarm_for_good(&client.transport);
             return Err(Next::Reset.into());
         }
         let event = match next_event(client, &pair, wait_for, poll_again).await {
@@ -208,7 +208,7 @@ pub enum Detached {
 /// A server's connection gets to others only here and by [`Pair::into_checkout`](super::send), and only if both hold in the step in which
 /// the kernel gives it back: every request that went to the server is known here, and the response to the last of them is known to be whole.
 pub fn detach(client: &Client, mut pair: Box<Pair>) -> Detached {
-    match pair.disarm_for_good(client) {
+    match pair.disarm_for_good(&client.transport) {
         disarmed @ Disarmed::Done => pair.give_back(client, disarmed),
         Disarmed::Behind => {
             pair.catch_up(client);
@@ -262,7 +262,7 @@ pub async fn serve_to_end(client: &mut Client, is_reset: bool) -> Result<(), Int
         _ => {
             pair.conclude(client, "client_reset");
             pair.reset_server();
-            pair.disarm_for_good(client);
+            pair.disarm_for_good(&client.transport);
         }
     }
     Ok(())

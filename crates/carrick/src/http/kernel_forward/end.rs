@@ -8,7 +8,7 @@ use crate::context::kernel_forward::{Pair, Pending};
 use crate::context::request_log::RequestLog;
 use crate::context::request_log::{IDLE_TIMEOUT, TOO_SLOW};
 use crate::http::outcome::Failure;
-use crate::telemetry::metrics::Limit;
+use crate::telemetry::metrics::{Limit, WorkerMetrics};
 use carrick_logic::http1::ResponseBody;
 use carrick_splice::ResponseProgress;
 use std::time::{Duration, Instant};
@@ -26,11 +26,11 @@ pub struct Unanswered {
 /// The client takes no more of its response.
 pub(super) fn client_gone(client: &Client, mut pair: Box<Pair>, ended: &'static str) -> Next {
     if ended == IDLE_TIMEOUT {
-        client.worker.metrics.limits.reached(Limit::IdleTimeout);
+        client.metrics().limits.reached(Limit::IdleTimeout);
     }
     pair.conclude(client, ended);
     pair.reset_server();
-    pair.disarm_for_good(client);
+    pair.disarm_for_good(&client.transport);
     Next::Reset
 }
 
@@ -192,7 +192,7 @@ pub(super) async fn server_gone(
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     let state = pair.state(client);
-    if pair.disarm_for_good(client) != Disarmed::Done {
+    if pair.disarm_for_good(&client.transport) != Disarmed::Done {
         // What the kernel has forwarded since is not answered any more.
         pair.catch_up(client);
         pair.conclude(client, how);
@@ -218,7 +218,8 @@ pub(super) async fn server_gone(
             };
         }
         ResponseEnd::Unanswered => {
-            return unanswered(client, pair).map_or(ServerEnd::Over, ServerEnd::Unanswered);
+            return unanswered(client.metrics(), pair)
+                .map_or(ServerEnd::Over, ServerEnd::Unanswered);
         }
         ResponseEnd::Closed { .. } | ResponseEnd::Cut { .. } => {}
     }
@@ -244,9 +245,9 @@ fn end(client: &Client, pair: &mut Pair, response_end: ResponseEnd, how: &'stati
 }
 
 /// Not a byte of the response has come, and none will.
-pub(super) fn unanswered(client: &Client, mut pair: Box<Pair>) -> Option<Box<Unanswered>> {
+pub(super) fn unanswered(metrics: &WorkerMetrics, mut pair: Box<Pair>) -> Option<Box<Unanswered>> {
     let pending = pair.pending.take()?;
-    client.worker.metrics.retries.add(1);
+    metrics.retries.add(1);
     Some(Box::new(Unanswered {
         log: pending.log,
         request: std::mem::take(&mut pair.request),
@@ -258,7 +259,7 @@ pub(super) fn unanswered(client: &Client, mut pair: Box<Pair>) -> Option<Box<Una
 pub(super) fn too_long(client: &Client, mut pair: Box<Pair>) -> Next {
     pair.conclude(client, "bad_response");
     pair.reset_server();
-    pair.disarm_for_good(client);
+    pair.disarm_for_good(&client.transport);
     Next::Reset
 }
 
@@ -269,7 +270,7 @@ pub(super) fn stalled(
     state: ResponseState,
     ended: &'static str,
 ) -> Next {
-    client.worker.metrics.limits.reached(if ended == TOO_SLOW {
+    client.metrics().limits.reached(if ended == TOO_SLOW {
         Limit::RateMin
     } else {
         Limit::IdleTimeout
@@ -277,7 +278,7 @@ pub(super) fn stalled(
     let response_end = end_of_stalled(state, ended, || pair.splice.client_has_room());
     let next = end(client, &mut pair, response_end, ended);
     pair.reset_server();
-    match pair.disarm_for_good(client) {
+    match pair.disarm_for_good(&client.transport) {
         Disarmed::Done => next,
         Disarmed::Behind | Disarmed::Lost => Next::Reset,
     }

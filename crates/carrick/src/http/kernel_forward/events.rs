@@ -75,7 +75,7 @@ pub(super) async fn next_event(
     if !wait_for.dismissal {
         return timer.within(limit, listening).await.unwrap_or(Event::Tick);
     }
-    let mut waiting = pin!(worker.idle.wait(&mut listening, || worker.dismisses_idle()));
+    let mut waiting = pin!(worker.sessions.wait_idle(&mut listening));
     match timer
         .within(limit, poll_fn(|cx| waiting.as_mut().poll(cx)))
         .await

@@ -118,10 +118,10 @@ impl Pair {
             log.engine = Some(engine);
         }
         log.ended = ended;
-        self.checkout.count(&client.worker.metrics, 0, log.sent);
+        self.checkout.count(client.metrics(), 0, log.sent);
         self.checkout.rest();
         let mut head = RequestHead::new();
-        let is_read = client.worker.log.is_on()
+        let is_read = client.worker.telemetry.log.is_on()
             && matches!(
                 head.parse(&self.request, &client.live.plan().limits.head()),
                 Ok(Progress::Complete)
@@ -131,7 +131,7 @@ impl Pair {
 
     /// The response under way is over, or as good as: see [`ResponseState`].
     fn is_over(&mut self, client: &Client, is_exact: bool) {
-        self.note_body(client);
+        self.note_body(&client.kernel_forward);
         let head = self.pending.as_ref().and_then(Pending::final_head);
         if let Some(known) = head {
             client.kernel_forward.note_status(known.status);
@@ -141,12 +141,12 @@ impl Pair {
     }
 
     /// [`Pair::disarm`] for good: the engine hears how both connections have fared.
-    fn disarm_for_good(&mut self, client: &Client) -> Disarmed {
+    fn disarm_for_good(&mut self, client: &Transport) -> Disarmed {
         self.note_path_statistics(client);
         self.disarm()
     }
 
-    fn note_path_statistics(&mut self, client: &Client) {
+    fn note_path_statistics(&mut self, client: &Transport) {
         note_path_statistics(&mut self.splice, client, &self.checkout);
     }
 
@@ -197,13 +197,13 @@ impl Pair {
         // Its drop reads the splice's record, which gets another owner once the splice is dropped.
         drop(named);
         drop(splice);
-        checkout.put_back(client, &next_hop);
+        checkout.put_back(&client.worker.connector, client.source(), &next_hop);
     }
 }
 
 /// The engine hears how both connections have fared.
-fn note_path_statistics(splice: &mut ResponseSplice, client: &Client, checkout: &Checkout) {
-    let legs = Transport::both_tcp(&client.transport, &checkout.upstream.transport);
+fn note_path_statistics(splice: &mut ResponseSplice, client: &Transport, checkout: &Checkout) {
+    let legs = Transport::both_tcp(client, &checkout.upstream.transport);
     if let Some([client, server]) = legs {
         splice.note_path_statistics(client, server);
     }

@@ -42,7 +42,7 @@ pub fn is_eligible(client: &Client, scratch: &Scratch, destination: &Destination
         && may_be_kept(&destination.next_hop, client.original.is_some())
         && may_be_sent(&scratch.request_head, &scratch.request)
         && !client.is_last
-        && !client.worker.is_draining()
+        && !client.worker.sessions.is_draining()
 }
 
 /// Whether nothing has to be done to responses from there.
@@ -228,9 +228,9 @@ async fn send(
         };
         tracing::debug!("send to {}: {why}", pair.checkout.upstream.address);
         pair.reset_server();
-        let disarmed = pair.disarm_for_good(client);
+        let disarmed = pair.disarm_for_good(&client.transport);
         let is_clean = may_be_asked_again(disarmed, pair.past.is_exact, pair.has_sent_nothing());
-        client.worker.metrics.retries.add(1);
+        client.metrics().retries.add(1);
         return Err((!is_clean).then_some(Next::Reset));
     }
     pair.request.clear();
@@ -243,7 +243,7 @@ async fn send(
         NextHop::Origin { .. } => None,
     };
     pair.checkout.resume(&pair.next_hop);
-    client.worker.metrics.upstream_connections_reused.add(1);
+    client.metrics().upstream_connections_reused.add(1);
     let method = scratch.request_head.method;
     pair.pending = Some(Pending::new(log.hand_over(), method, pair.past.is_exact));
     pair.note_request(client, head_bytes);

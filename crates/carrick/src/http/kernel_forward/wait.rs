@@ -79,7 +79,7 @@ pub async fn wait(client: &mut Client, limit: Duration) -> Waited {
                 Detached::End(next) => return Waited::End(next),
             },
             // A response that takes so long may show what its legs are like.
-            Event::Tick => pair.note_path_statistics(client),
+            Event::Tick => pair.note_path_statistics(&client.transport),
             Event::Body => {}
         }
         match pair.state(client) {
@@ -122,15 +122,18 @@ fn quiet_max(is_pending: bool, idle: Duration, limit: Duration) -> Duration {
 
 /// The server has not answered in time.
 fn timed_out(client: &Client, mut pair: Box<Pair>) -> Waited {
-    client.worker.metrics.limits.reached(Limit::IdleTimeout);
+    client.metrics().limits.reached(Limit::IdleTimeout);
     pair.reset_server();
     let is_trusted = (pair.pending.as_ref()).is_some_and(|pending| pending.is_trusted);
-    let disarmed = pair.disarm_for_good(client);
+    let disarmed = pair.disarm_for_good(&client.transport);
     if may_be_asked_again(disarmed, is_trusted, pair.has_sent_nothing()) {
-        return unanswered(client, pair).map_or(Waited::End(Next::Reset), |mut unanswered| {
-            unanswered.failure = Some(Failure::TimedOut);
-            Waited::Unanswered(unanswered)
-        });
+        return unanswered(client.metrics(), pair).map_or(
+            Waited::End(Next::Reset),
+            |mut unanswered| {
+                unanswered.failure = Some(Failure::TimedOut);
+                Waited::Unanswered(unanswered)
+            },
+        );
     }
     pair.catch_up(client);
     pair.conclude(client, "upstream_timeout");

@@ -3,7 +3,7 @@
 //!
 //! | module | what it does |
 //! |---|---|
-//! | `look` | pages on their way to a client, and those in the store, and who reads them beside that |
+//! | `look` | reading pages on their way to a client, and those in the store |
 //! | `page` | one page: what it embeds and is not fetched yet, within its limits |
 //!
 //! What is found in a page is decided by [`carrick_logic::embedded`]; [`super::background`] fetches it.

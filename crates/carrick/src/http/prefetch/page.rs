@@ -27,9 +27,9 @@ pub struct Page {
     request_head: RequestHead,
     pub(super) url: Url,
     waiting: RefCell<VecDeque<Object>>,
-    /// So many more objects are taken from it.
+    /// How many more objects are taken from it.
     left_objects: Cell<usize>,
-    /// So many more bytes of their bodies.
+    /// How many more bytes of their bodies are fetched.
     left_bytes: Cell<u64>,
     under_way: Cell<usize>,
     is_aborted: Cell<bool>,
@@ -46,7 +46,7 @@ impl Page {
         let plan = route.prefetch.as_ref()?;
         let (head, bytes) = (&scratch.request_head, scratch.request.as_slice());
         let is_plain = head.method == Method::Get && head.body == BodyLength::None;
-        // What a page embeds for a user who has logged in so is for him alone, too.
+        // What a page embeds for an authenticated user is for that user alone, too.
         let is_personal = Fields::of_request(head, bytes).has(b"authorization");
         if !client.transport.is_connected() || !is_plain || is_personal {
             return None;
@@ -86,7 +86,7 @@ impl Page {
         self.is_aborted.get() || self.left_objects.get() == 0
     }
 
-    /// Its client has gone: what is not asked for yet is of no use to him.
+    /// Its client has gone, and has no use for what is not requested yet.
     pub fn abort(&self) {
         self.is_aborted.set(true);
         let waiting = self.waiting.take();
@@ -96,14 +96,14 @@ impl Page {
     /// Begins with as many as there may be at a time.
     fn go_on(self: &Rc<Self>) {
         let worker = &self.client.worker;
-        if worker.is_draining() {
+        if worker.sessions.is_draining() {
             self.abort();
         }
         while self.under_way.get() < self.plan.at_once {
             let Some(object) = self.waiting.borrow_mut().pop_front() else {
                 return;
             };
-            if worker.fetching_ahead.get() >= self.plan.worker_at_once {
+            if worker.store.prefetches.get() >= self.plan.worker_at_once {
                 self.count(Ahead::TooMany, 1);
                 continue;
             }
@@ -113,7 +113,7 @@ impl Page {
 
     /// One more, or one less, is under way.
     fn is_under_way(&self, word: bool) {
-        for count in [&self.under_way, &self.client.worker.fetching_ahead] {
+        for count in [&self.under_way, &self.client.worker.store.prefetches] {
             count.set(if word {
                 count.get() + 1
             } else {
@@ -122,7 +122,7 @@ impl Page {
         }
     }
 
-    /// Takes so many bytes of those that are left for its objects; whether there were so many.
+    /// Takes bytes from those that are left for its objects; whether there were enough.
     fn spend(&self, bytes: u64) -> bool {
         let left = self.left_bytes.get().checked_sub(bytes);
         self.left_bytes.set(left.unwrap_or(self.left_bytes.get()));
@@ -137,7 +137,7 @@ impl Page {
 
     /// Counts what became of some of its objects.
     fn count(&self, what: Ahead, objects: usize) {
-        let metrics = &self.client.worker.metrics.cache;
+        let metrics = &self.client.metrics().cache;
         metrics.ahead(what).add(objects as u64);
     }
 }
@@ -160,7 +160,7 @@ impl Fetching {
         }
     }
 
-    /// Who asks for it.
+    /// The client that asks for it.
     pub fn background(&self) -> Client {
         self.page.client.background()
     }
@@ -175,7 +175,7 @@ impl Fetching {
         self.page.count(Ahead::Asked, 1);
     }
 
-    /// So many more bytes of its body come; whether that is within the limits.
+    /// Counts bytes of its body that come; whether they are within the limits.
     pub fn takes(&mut self, bytes: u64) -> bool {
         self.bytes = self.bytes.saturating_add(bytes);
         let is_within = self.bytes <= self.page.plan.object_bytes_max && self.page.spend(bytes);

@@ -86,10 +86,10 @@ impl Attempt<'_> {
         } else {
             Default::default()
         };
-        let mut means = means(self.client, &worker, self.destination, pace);
+        let mut means = means(self.client, &worker.splicer, self.destination, pace);
         let may_keep = body_sent
             && !self.client.is_last
-            && !worker.is_draining()
+            && !worker.sessions.is_draining()
             && !has_tunnel_bytes(self.scratch);
         let client = &mut *self.client;
         let keep_alive = write_head(&client.listener, &worker.clock, self.scratch, may_keep);
@@ -168,22 +168,22 @@ impl Attempt<'_> {
         keep_alive: bool,
         body_sent: bool,
     ) -> Outcome {
-        checkout.count(
-            &self.client.worker.metrics,
-            self.log.received,
-            self.log.sent,
-        );
+        checkout.count(self.client.metrics(), self.log.received, self.log.sent);
         match passed {
             Passed::Whole if self.scratch.response_head.keep_alive && body_sent => {
                 checkout.upstream.expect_like(self.log.sent);
                 let next_hop = &self.destination.next_hop;
                 let parted = if keep_alive {
-                    kernel_forward::keep(self.client, checkout, next_hop)
+                    kernel_forward::keep(&mut self.client.kernel_forward, checkout, next_hop)
                 } else {
                     Some(checkout)
                 };
                 if let Some(checkout) = parted {
-                    checkout.give_back(self.client, next_hop);
+                    checkout.give_back(
+                        &self.client.worker.connector,
+                        self.client.source(),
+                        next_hop,
+                    );
                 }
             }
             Passed::Whole | Passed::WholeAndDone => {}
@@ -205,7 +205,7 @@ impl Attempt<'_> {
     }
 
     fn count_limit(&self, how: &str) {
-        let limits = &self.client.worker.metrics.limits;
+        let limits = &self.client.metrics().limits;
         match how {
             TOO_SLOW => limits.reached(Limit::RateMin),
             IDLE_TIMEOUT => limits.reached(Limit::IdleTimeout),

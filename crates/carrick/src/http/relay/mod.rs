@@ -17,17 +17,16 @@ use crate::connect::checkout::{Wanted, checkout};
 use crate::context::client::Client;
 use crate::context::destination::{Destination, NextHop};
 use crate::context::request_log::RequestLog;
-use crate::context::worker::Worker;
 use crate::http::kernel_forward;
 use crate::http::outcome::{Failure, Passed};
 use crate::http::request_out::write_request;
 use crate::net::scratch::Scratch;
-use crate::telemetry::metrics::Limit;
+use crate::telemetry::metrics::{Limit, WorkerMetrics};
 use crate::upstream::Unreachable;
 use crate::upstream::checkout::Checkout;
 use carrick_logic::http1::BodyLength;
 use carrick_splice::tcp::UnreadLimit;
-use carrick_splice::{PaceHandle, Policy, RateMin};
+use carrick_splice::{PaceHandle, Policy, RateMin, Splicer};
 use std::rc::Rc;
 
 /// How a request ended.
@@ -73,7 +72,7 @@ struct Again {
 }
 
 /// Passes the request in `scratch` on, and its response back. `at_hand` is a connection to use first; `may_forward`: the kernel may
-/// forward the response, or those to come; `asking`: what the cache wants to know.
+/// forward the response, or those to come; `asking`: what the cache asks.
 pub async fn relay(
     client: &mut Client,
     scratch: &mut Scratch,
@@ -111,13 +110,13 @@ pub async fn relay(
         };
         let at_hand = at_hand.take().filter(|checkout| checkout.is_silent());
         let found = match at_hand {
-            Some(checkout) => Ok(note_use(client, destination, log, *checkout)),
+            Some(checkout) => Ok(note_use(client.metrics(), destination, log, *checkout)),
             None => checkout(client, &destination.next_hop, wanted, &mut tried, log).await,
         };
         let found = match found {
             Ok(found) => found,
             Err(unreachable) => {
-                // Where nobody else is left to ask, what the last one did says more.
+                // Without another server, the last one's failure says more.
                 return Outcome::Failed(match (last, unreachable) {
                     (Some(failure), Unreachable::NoServer) => failure,
                     (_, unreachable) => Failure::Unreachable(unreachable),
@@ -157,14 +156,14 @@ pub async fn relay(
         let may = again.nothing_sent || replayable;
         if !may || attempt >= attempts {
             if may {
-                client.worker.metrics.limits.reached(Limit::Attempts);
+                client.metrics().limits.reached(Limit::Attempts);
             }
             return Outcome::Failed(again.failure);
         }
         tried.extend(again.server);
         last = Some(again.failure);
         attempt += 1;
-        client.worker.metrics.retries.add(1);
+        client.metrics().retries.add(1);
     }
 }
 
@@ -198,7 +197,7 @@ fn attach(
 
 /// A connection that the client had already is used once more.
 fn note_use(
-    client: &Client,
+    metrics: &WorkerMetrics,
     destination: &Destination,
     log: &mut RequestLog,
     checkout: Checkout,
@@ -207,7 +206,7 @@ fn note_use(
         log.upstream = Some(index);
     }
     log.took(&checkout.upstream);
-    client.worker.metrics.upstream_connections_reused.add(1);
+    metrics.upstream_connections_reused.add(1);
     checkout
 }
 
@@ -236,7 +235,7 @@ impl Again {
 /// How the bodies of a request and its response are moved.
 fn means<'a>(
     client: &Client,
-    worker: &'a Worker,
+    splicer: &'a Splicer,
     destination: &Destination,
     pace: [PaceHandle; 2],
 ) -> Means<'a> {
@@ -247,7 +246,7 @@ fn means<'a>(
         grace,
     });
     Means {
-        splicer: &worker.splicer,
+        splicer,
         engine: destination.engine,
         idle: plan.timeouts.idle,
         rate_min,

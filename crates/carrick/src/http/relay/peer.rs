@@ -8,6 +8,7 @@ use crate::connect::dial::{Terms, dial};
 use crate::context::client::Client;
 use crate::context::destination::{Destination, NextHop};
 use crate::context::request_log::RequestLog;
+use crate::context::worker::Connector;
 use crate::http::cached::{Asking, meaning};
 use crate::http::outcome::{Failure, Passed};
 use crate::http::request_out::write_request;
@@ -21,7 +22,7 @@ use carrick_logic::http1::{ResponseBody, TargetForm};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// So much of an answer that is not wanted is read, so that its connection can be used again.
+/// How much of an unwanted answer is read, so that its connection can be used again.
 const UNWANTED_BYTES_MAX: u64 = 64 * 1024;
 
 /// Why the request goes on to the origin.
@@ -34,7 +35,7 @@ enum Turned {
     ClientGone,
 }
 
-/// As [`relay`], for a request whose answer the cache wants: the cache peer that owns what it asks for is asked first.
+/// As [`relay`], for a request whose answer the cache may store: the cache peer that owns its URL is asked first.
 pub async fn relay_for_cache(
     client: &mut Client,
     scratch: &mut Scratch,
@@ -47,7 +48,11 @@ pub async fn relay_for_cache(
     match ask_cache_peer(client, scratch, destination, log, asking).await {
         Some(outcome) => {
             if let Some(checkout) = at_hand {
-                checkout.give_back(client, &destination.next_hop);
+                checkout.give_back(
+                    &client.worker.connector,
+                    client.source(),
+                    &destination.next_hop,
+                );
             }
             outcome
         }
@@ -66,7 +71,7 @@ pub async fn relay_for_cache(
     }
 }
 
-/// Asks a cache peer; `None`: nobody has it, and the origin is to be asked.
+/// Asks a cache peer; `None`: the origin has to be asked.
 async fn ask_cache_peer(
     client: &mut Client,
     scratch: &mut Scratch,
@@ -135,7 +140,7 @@ async fn ask_cache_peer(
     None
 }
 
-/// The cache peer as a place to send the request to. Its idle connections are nobody else's.
+/// The cache peer as a destination, with idle connections of its own.
 fn to(cache_peer: &CachePeer, destination: &Destination) -> Destination {
     Destination {
         next_hop: NextHop::Origin {
@@ -166,16 +171,22 @@ async fn head(
     let NextHop::Origin { server, key, .. } = &there.next_hop else {
         return Err(Turned::Short);
     };
-    let idle = client.worker.origins.take(key).map(Checkout::alone);
+    let idle = client
+        .worker
+        .connector
+        .origins
+        .take(key)
+        .map(Checkout::alone);
     if let Some(checkout) = idle.filter(Checkout::is_silent) {
-        client.worker.metrics.upstream_connections_reused.add(1);
+        client.metrics().upstream_connections_reused.add(1);
         match one_head(client, scratch, &checkout, &cache_peers.plan, log).await {
             Ok(()) => return Ok(checkout),
             Err(NoHead::Closed { started: false }) => {}
             Err(no_head) => return Err(turned(no_head)),
         }
     }
-    let checkout = Checkout::alone(connect(client, server, &cache_peers.plan).await?);
+    let checkout =
+        Checkout::alone(connect(&client.worker.connector, server, &cache_peers.plan).await?);
     match one_head(client, scratch, &checkout, &cache_peers.plan, log).await {
         Ok(()) => Ok(checkout),
         Err(no_head) => Err(turned(no_head)),
@@ -183,13 +194,13 @@ async fn head(
 }
 
 async fn connect(
-    client: &Client,
+    connector: &Connector,
     server: &ServerAddress,
     plan: &CachePeersPlan,
 ) -> Result<Upstream, Turned> {
     // By this machine's own address, whatever the listener keeps of its clients.
     let terms = Terms::default();
-    Box::pin(dial(&client.worker, server, None, terms, plan.connect))
+    Box::pin(dial(connector, server, None, terms, plan.connect))
         .await
         .map_err(|unreachable| match unreachable {
             Unreachable::Shortage(_) => Turned::Short,
@@ -268,6 +279,6 @@ async fn read_away(
         }
     }
     if head.keep_alive && scratch.response.len() == whole {
-        checkout.give_back(client, &there.next_hop);
+        checkout.give_back(&client.worker.connector, client.source(), &there.next_hop);
     }
 }

@@ -116,7 +116,7 @@ impl Attempt<'_> {
     pub(super) async fn with_body(mut self, mut checkout: Checkout) -> Result<Outcome, Again> {
         let worker = Rc::clone(&self.client.worker);
         let pace = self.client.paced(self.destination.pace);
-        let mut means = means(self.client, &worker, self.destination, pace);
+        let mut means = means(self.client, &worker.splicer, self.destination, pace);
         if self.has_much_to_come() {
             means.unread = self.client.limit_unread();
         }
@@ -299,11 +299,7 @@ impl Attempt<'_> {
         match no_head {
             NoHead::ClientGone | NoHead::Closed { .. } => Failure::NoResponse("upstream_closed"),
             NoHead::TimedOut => {
-                self.client
-                    .worker
-                    .metrics
-                    .limits
-                    .reached(Limit::IdleTimeout);
+                self.client.metrics().limits.reached(Limit::IdleTimeout);
                 Failure::TimedOut
             }
             NoHead::Refused(refusal) => Failure::BadResponse(refusal),
@@ -311,7 +307,7 @@ impl Attempt<'_> {
     }
 }
 
-/// Whether the rest of a body is wanted although its response is over. An upstream that wants no more of it says that it
+/// Whether the rest of a body is to be sent although its response is over. An upstream that does not read it says that it
 /// closes, or refuses a client that has asked first; a body that is cut otherwise would be lost behind a good answer.
 /// Clients of HTTP/1.0 may be waiting for our close, which is the end of their response.
 fn still_reads(scratch: &Scratch) -> bool {

@@ -24,7 +24,7 @@ impl Attempt<'_> {
         if let Some(asking) = self.asking.as_deref_mut() {
             asking.leave_lead_to(&mut keep);
         }
-        checkout.count(&self.client.worker.metrics, self.log.received, 0);
+        checkout.count(self.client.metrics(), self.log.received, 0);
         let response = &self.scratch.response_head;
         let length = match response.body {
             ResponseBody::Bytes(length) => length,
@@ -41,7 +41,7 @@ impl Attempt<'_> {
             ticket: self.asking.as_deref_mut().and_then(Asking::take_ticket),
             ahead: self.asking.as_deref_mut().and_then(Asking::take_ahead),
         };
-        // Before it is looked at by somebody whether anybody reads.
+        // First the reader: a body without readers may be given up.
         let reader = object.body().reader();
         fill.begin(self.client, self.scratch);
         let reuse = reuse_of(&object, self.client.worker.clock.now());
@@ -50,7 +50,7 @@ impl Attempt<'_> {
         outcome
     }
 
-    /// A body of unknown length for nobody but the store.
+    /// Fetches a body of unknown length for the store alone.
     pub(super) async fn fetch(self, mut checkout: Checkout, mut tee: Box<Tee>) -> Outcome {
         checkout.upstream.limit_unread_if_near();
         let idle = self.client.live.plan().timeouts.idle;
@@ -102,7 +102,7 @@ impl Attempt<'_> {
         }
     }
 
-    /// A body of unknown length has come for nobody but the store.
+    /// A body of unknown length is stored.
     fn fetched(self) -> Outcome {
         let asking = self.asking.as_deref_mut();
         if let Some(ahead) = asking.and_then(Asking::take_ahead) {
@@ -113,7 +113,7 @@ impl Attempt<'_> {
 
     /// The server's connection is not needed any more.
     pub(super) fn leave(&self, mut checkout: Checkout, body_sent: bool) {
-        checkout.count(&self.client.worker.metrics, self.log.received, 0);
+        checkout.count(self.client.metrics(), self.log.received, 0);
         let response = &self.scratch.response_head;
         let is_at_rest = response.body == ResponseBody::None
             && response.keep_alive
@@ -121,7 +121,11 @@ impl Attempt<'_> {
             && self.scratch.response.len() == response.head_bytes;
         if is_at_rest {
             checkout.upstream.expect_like(0);
-            checkout.give_back(self.client, &self.destination.next_hop);
+            checkout.give_back(
+                &self.client.worker.connector,
+                self.client.source(),
+                &self.destination.next_hop,
+            );
         }
     }
 
