@@ -60,7 +60,7 @@ impl Asked {
 
 /// Sends a reply and notes it in `log`; `false`: it could not be sent.
 pub async fn send(client: &mut Client, reply: &Reply, asked: Asked, log: &mut RequestLog) -> bool {
-    client.worker.metrics.refusals.count(reply.label);
+    client.metrics().refusals.count(reply.label);
     let mut out = Vec::with_capacity(512);
     let date = client.worker.clock.with_date(str::to_owned);
     let response = ErrorResponse {

@@ -54,14 +54,14 @@ pub async fn serve(
         }
         let client_ip = (!client.is_trusted_proxy()).then(|| client.address.ip());
         if admitted.count_for(client_ip).is_err() {
-            let limits = &client.worker.metrics.limits;
+            let limits = &client.metrics().limits;
             return limits.reached(Limit::ConnectionsPerClient);
         }
     }
     // Whom a trusted proxy has its requests from is known with each of them.
     let is_known = !client.is_trusted_proxy();
     if is_known && !client.listener.access.allows_client(client.address.ip()) {
-        client.worker.metrics.refusals.count("client_not_allowed");
+        client.metrics().refusals.count("client_not_allowed");
         // An HTTP client is told why; others see the connection closed.
         if !client.listener.mode.is_blind() {
             session::refuse_client(&mut client).await;
@@ -72,7 +72,7 @@ pub async fn serve(
     if client.listener.interception.is_some() && !is_far {
         match original::destination(&client) {
             Some(destination) => {
-                client.worker.metrics.intercepted.add(1);
+                client.metrics().intercepted.add(1);
                 client.original = Some(destination);
             }
             None => return refuse_not_intercepted(client).await,
@@ -100,7 +100,7 @@ async fn read_proxy_header(client: &mut Client) -> Option<(SocketAddr, Vec<u8>)>
             Ok(Ok(count)) if count > 0 => {}
             Ok(_) => return None,
             Err(_) => {
-                client.worker.metrics.limits.reached(Limit::HeadTimeout);
+                client.metrics().limits.reached(Limit::HeadTimeout);
                 return None;
             }
         }
@@ -123,7 +123,7 @@ async fn read_proxy_header(client: &mut Client) -> Option<(SocketAddr, Vec<u8>)>
 }
 
 fn refuse_header(client: &Client, reason: &str) {
-    client.worker.metrics.refusals.count("proxy_protocol");
+    client.metrics().refusals.count("proxy_protocol");
     tracing::debug!(
         "{}: PROXY header from {}: {reason}",
         client.listener.address,
@@ -142,7 +142,7 @@ async fn refuse_not_intercepted(mut client: Client) {
         client.address
     );
     if client.listener.mode.is_blind() {
-        client.worker.metrics.refusals.count(LABEL);
+        client.metrics().refusals.count(LABEL);
         let mut log = RequestLog::begin();
         (log.status, log.ended) = (403, LABEL);
         let target = client.listener.address.to_string();

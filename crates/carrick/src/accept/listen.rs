@@ -2,10 +2,10 @@
 use crate::accept::arrival;
 use crate::config::plan::{Interception, ListenerPlan, Plan};
 use crate::context::live::Live;
-use crate::context::worker::{SessionGuard, Worker};
+use crate::context::worker::{Connector, SessionGuard, Worker};
 use crate::net::admission::Full;
 use crate::net::bind::{FREE_WAIT, bind_when_free};
-use crate::syn_defer::Kept;
+use crate::syn_defer::{Handshakes, Kept};
 use crate::telemetry::metrics::Limit;
 use socket2::{Domain, Protocol, SockFilter, SockRef, Socket, Type};
 use std::collections::HashMap;
@@ -180,7 +180,11 @@ pub fn adjust(
         let address = listener.address;
         if let Some(known) = accepting.get(&address) {
             limit_unsent(&*known.socket, live);
-            crate::connect::tcp_profile::listening(&worker.legs, listener, &*known.socket);
+            crate::connect::tcp_profile::listening(
+                &worker.connector.legs,
+                listener,
+                &*known.socket,
+            );
             continue;
         }
         let socket = match bound.remove(&address) {
@@ -193,7 +197,7 @@ pub fn adjust(
             let _ = carrick_splice::tcp::defer_accept(&socket, DEFER_SECONDS);
         }
         limit_unsent(&socket, live);
-        crate::connect::tcp_profile::listening(&worker.legs, listener, &socket);
+        crate::connect::tcp_profile::listening(&worker.connector.legs, listener, &socket);
         let socket = Rc::new(TcpListener::from_std(socket)?);
         let (stop, stopped) = oneshot::channel();
         let accept = accept_until(Rc::clone(worker), Rc::clone(&socket), address, stopped);
@@ -283,7 +287,7 @@ async fn accept_all(
     is_closing: bool,
 ) {
     loop {
-        wait_for_room(worker).await;
+        wait_for_room(&worker.connector).await;
         match socket.accept().await {
             Ok((client, peer)) => {
                 if is_closing {
@@ -293,8 +297,8 @@ async fn accept_all(
                 admit(worker, client, peer, address).await;
             }
             Err(error) if is_shortage(&error) => {
-                worker.metrics.limits.reached(Limit::Descriptors);
-                if worker.admission.tells_shortage(Instant::now()) {
+                worker.telemetry.metrics.limits.reached(Limit::Descriptors);
+                if worker.connector.admission.tells_shortage(Instant::now()) {
                     tracing::error!(
                         "accept on {address}: {error}: new clients wait until descriptors are free; raise the limit (`LimitNOFILE=`, `ulimit -n`) or lower [limits] connections"
                     );
@@ -308,12 +312,16 @@ async fn accept_all(
 }
 
 /// Waits while `limits.connections` are open.
-async fn wait_for_room(worker: &Worker) {
-    if worker.admission.has_room() {
+async fn wait_for_room(
+    Connector {
+        admission, metrics, ..
+    }: &Connector,
+) {
+    if admission.has_room() {
         return;
     }
-    worker.metrics.limits.reached(Limit::Connections);
-    while !worker.admission.has_room() {
+    metrics.limits.reached(Limit::Connections);
+    while !admission.has_room() {
         tokio::time::sleep(PAUSE).await;
     }
 }
@@ -328,7 +336,7 @@ fn is_shortage(error: &io::Error) -> bool {
 async fn admit(worker: &Rc<Worker>, client: TcpStream, peer: SocketAddr, address: SocketAddr) {
     // A client that came by IPv4 to `[::]` is an IPv4 client.
     let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
-    let mut kept = kept_for(worker, &client, peer);
+    let mut kept = kept_for(&worker.connector.handshakes, &client, peer);
     // Whoever waited for its server has a place already.
     let mut admitted = kept.as_mut().and_then(|kept| kept.admitted.take());
     // Of whom a balancer or a trusted proxy is there is only known when it has said so.
@@ -340,12 +348,16 @@ async fn admit(worker: &Rc<Worker>, client: TcpStream, peer: SocketAddr, address
         if let Some(admitted) = admitted.take() {
             break admitted;
         }
-        match worker.admission.admit(known.then(|| peer.ip())) {
+        match worker.connector.admission.admit(known.then(|| peer.ip())) {
             Ok(admitted) => break admitted,
             // Another worker took the last place since: the client waits here instead of in the kernel.
-            Err(Full::Connections) => wait_for_room(worker).await,
+            Err(Full::Connections) => wait_for_room(&worker.connector).await,
             Err(Full::PerClient) => {
-                worker.metrics.limits.reached(Limit::ConnectionsPerClient);
+                worker
+                    .telemetry
+                    .metrics
+                    .limits
+                    .reached(Limit::ConnectionsPerClient);
                 return;
             }
         }
@@ -363,12 +375,12 @@ async fn admit(worker: &Rc<Worker>, client: TcpStream, peer: SocketAddr, address
 }
 
 /// The server's connection that was kept for a client, if its handshake has waited for that.
-fn kept_for(worker: &Worker, client: &TcpStream, peer: SocketAddr) -> Option<Kept> {
-    if !worker.handshakes.are_held() {
+fn kept_for(handshakes: &Handshakes, client: &TcpStream, peer: SocketAddr) -> Option<Kept> {
+    if !handshakes.are_held() {
         return None;
     }
     // It fails for nothing but a connection that is gone.
     let local = client.local_addr().ok()?;
     let server = SocketAddr::new(local.ip().to_canonical(), local.port());
-    worker.handshakes.take(peer, server)
+    handshakes.take(peer, server)
 }

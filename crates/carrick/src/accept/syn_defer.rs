@@ -7,7 +7,7 @@ use crate::context::request_log::RequestLog;
 use crate::context::worker::Worker;
 use crate::net::admission::{Admitted, Full};
 use crate::reply::unreachable_reply;
-use crate::syn_defer::{Done, Kept, Place};
+use crate::syn_defer::{Done, Handshakes, Kept, Place};
 use crate::tcp::split;
 use crate::telemetry::metrics::Limit;
 use crate::upstream::{Unreachable, Upstream};
@@ -33,33 +33,41 @@ pub async fn run(worker: Rc<Worker>, mut reader: Reader) {
                     return;
                 }
             },
-            now = ticks.tick() => worker.handshakes.expire(now.into_std()),
+            now = ticks.tick() => worker.connector.handshakes.expire(now.into_std()),
         }
     }
 }
 
 /// Lets a client in as far as limits allow, and begins to ask its server.
 fn receive(worker: &Rc<Worker>, held: DeferredSyn) {
-    let live = worker.live();
+    let (live, handshakes) = (worker.live(), &worker.connector.handshakes);
     let Some(listener) = live.listener_of(held.mark()) else {
         // It is not for us to decide.
-        return pass(worker, held);
+        return pass(handshakes, held);
     };
     let client = held.client().ip();
     if !listener.access.allows_client(client) {
-        worker.metrics.refusals.count("client_not_allowed");
-        return refuse(worker, held);
+        worker
+            .telemetry
+            .metrics
+            .refusals
+            .count("client_not_allowed");
+        return refuse(handshakes, held);
     }
-    let Some(place) = worker.handshakes.place(worker.admission.limit()) else {
-        return pass(worker, held);
+    let Some(place) = handshakes.place(worker.connector.admission.limit()) else {
+        return pass(handshakes, held);
     };
-    let admitted = match worker.admission.admit(Some(client)) {
+    let admitted = match worker.connector.admission.admit(Some(client)) {
         Ok(admitted) => admitted,
         // It waits in the kernel's queue, as all others do.
-        Err(Full::Connections) => return pass(worker, held),
+        Err(Full::Connections) => return pass(handshakes, held),
         Err(Full::PerClient) => {
-            worker.metrics.limits.reached(Limit::ConnectionsPerClient);
-            return refuse(worker, held);
+            worker
+                .telemetry
+                .metrics
+                .limits
+                .reached(Limit::ConnectionsPerClient);
+            return refuse(handshakes, held);
         }
     };
     let client = Client::waiting(worker, live, listener, [held.client(), held.server()]);
@@ -69,42 +77,47 @@ fn receive(worker: &Rc<Worker>, held: DeferredSyn) {
 /// Asks the server, and answers the client, or leaves that to the listener.
 async fn ask(client: Client, held: DeferredSyn, admitted: Admitted, place: Place) {
     let worker = &client.worker;
+    let handshakes = &worker.connector.handshakes;
     let mut log = RequestLog::begin();
     let terms = Terms {
         source: client.source(),
         source_port: client.source_port(),
         itself: None,
         segment_bytes: segment_bytes(&client, &held),
-        legs: ServerLegs::of(&client),
+        legs: ServerLegs::of(&worker.connector.legs, &client.listener),
     };
     let server = ServerAddress::Ip(held.server());
     let begun = Instant::now();
     let limit = client.live.plan().timeouts.connect;
     let access = Some(&client.listener.access);
-    let dialled = try_dial(worker, &server, access, terms, limit).await;
+    let dialled = try_dial(&worker.connector, &server, access, terms, limit).await;
     let stream = match dialled.map(alone) {
         Ok(Ok(stream)) => stream,
         Ok(Err(error)) => {
             tracing::debug!("{}: {error}", held.server());
-            return pass(worker, held);
+            return pass(handshakes, held);
         }
-        Err(Unreachable::Shortage(_)) => return pass(worker, held),
+        Err(Unreachable::Shortage(_)) => return pass(handshakes, held),
         Err(why) => {
             if matches!(why, Unreachable::TimedOut) {
-                worker.metrics.limits.reached(Limit::ConnectTimeout);
+                worker
+                    .telemetry
+                    .metrics
+                    .limits
+                    .reached(Limit::ConnectTimeout);
             }
             let reply = unreachable_reply(&why);
-            worker.metrics.refusals.count(reply.label);
+            worker.telemetry.metrics.refusals.count(reply.label);
             (log.status, log.ended) = (reply.status, reply.label);
             log.finish_tunnel(&client, held.server().to_string().as_bytes(), "TCP");
-            return tell(worker, held, &why);
+            return tell(handshakes, held, &why);
         }
     };
     let kept = Kept::new(stream, begun.elapsed(), admitted, place);
     // First this: the client may be very near.
-    worker.handshakes.keep(held.client(), held.server(), kept);
+    handshakes.keep(held.client(), held.server(), kept);
     match held.release() {
-        Ok(_) => worker.handshakes.count(Done::Released),
+        Ok(_) => handshakes.count(Done::Released),
         // Nobody will come, and it expires.
         Err(error) => tracing::debug!("a SYN that was held cannot be sent again: {error}"),
     }
@@ -121,7 +134,7 @@ fn alone(upstream: Upstream) -> io::Result<std::net::TcpStream> {
 /// What the client takes, for a server whose packets the kernel is to forward.
 fn segment_bytes(client: &Client, held: &DeferredSyn) -> Option<u32> {
     let route = client.listener.mode.routes().first()?;
-    let is_forwarded = split::engine(client, route) == Choice::Packet;
+    let is_forwarded = split::engine(&client.listener.mode, route) == Choice::Packet;
     if !is_forwarded || !client.worker.splicer.has_packet_engine() {
         return None;
     }
@@ -129,7 +142,7 @@ fn segment_bytes(client: &Client, held: &DeferredSyn) -> Option<u32> {
 }
 
 /// Answers a client whose server was not reached as the server, or the way to it, has answered.
-fn tell(worker: &Worker, held: DeferredSyn, why: &Unreachable) {
+fn tell(handshakes: &Handshakes, held: DeferredSyn, why: &Unreachable) {
     tracing::debug!(client = %held.client(), "not let in: {why}");
     let number = match why {
         Unreachable::Connect { error, .. } => error.raw_os_error(),
@@ -139,26 +152,26 @@ fn tell(worker: &Worker, held: DeferredSyn, why: &Unreachable) {
     let told = match number {
         // Nobody has said anything, and so do we. Should the client ask once more, so will we.
         Some(libc::ETIMEDOUT) => {
-            worker.handshakes.count(Done::Unanswered);
+            handshakes.count(Done::Unanswered);
             return drop(held);
         }
         Some(libc::EHOSTUNREACH) => Told::Host,
         Some(libc::ENETUNREACH) => Told::Network,
         Some(libc::EACCES | libc::EPERM) => Told::Prohibited,
-        _ => return refuse(worker, held),
+        _ => return refuse(handshakes, held),
     };
-    worker.handshakes.count(Done::Unreachable);
+    handshakes.count(Done::Unreachable);
     note(held.unreachable(told));
 }
 
 /// Lets the listener answer at once.
-fn pass(worker: &Worker, held: DeferredSyn) {
-    worker.handshakes.count(Done::Crowded);
+fn pass(handshakes: &Handshakes, held: DeferredSyn) {
+    handshakes.count(Done::Crowded);
     note(held.release());
 }
 
-fn refuse(worker: &Worker, held: DeferredSyn) {
-    worker.handshakes.count(Done::Refused);
+fn refuse(handshakes: &Handshakes, held: DeferredSyn) {
+    handshakes.count(Done::Refused);
     note(held.refuse());
 }
 

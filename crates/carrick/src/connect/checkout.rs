@@ -6,6 +6,7 @@ use crate::context::client::Client;
 use crate::context::destination::NextHop;
 use crate::context::original;
 use crate::context::request_log::RequestLog;
+use crate::context::worker::{Connector, Worker};
 use crate::net::deadline::now;
 use crate::net::shortage::Shortage;
 use crate::telemetry::metrics::WorkerMetrics;
@@ -17,7 +18,7 @@ use crate::upstream::state::ServerState;
 use crate::upstream::{Counted, Unreachable, Upstream};
 use carrick_logic::access::Access;
 use carrick_logic::proxy_protocol::{self, Endpoints};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 use tokio::net::TcpStream;
 
@@ -28,8 +29,8 @@ pub struct Wanted<'a> {
     pub key: Option<&'a [u8]>,
     /// Whether an idle connection will do.
     pub reuse: bool,
-    /// The longest segments that the server may send, in bytes as TCP's option MSS counts them: for connections that are nobody
-    /// else's later.
+    /// The longest segments that the server may send, in bytes as TCP's option MSS counts them: for connections that are not
+    /// reused.
     pub segment_bytes: Option<u32>,
 }
 
@@ -39,12 +40,18 @@ pub struct Wanted<'a> {
 /// The last reason. Nothing of the request has been sent.
 pub async fn checkout(
     client: &Client,
-    place: &NextHop,
+    next_hop: &NextHop,
     wanted: Wanted<'_>,
     tried: &mut Vec<usize>,
     log: &mut RequestLog,
 ) -> Result<Checkout, Unreachable> {
-    match place {
+    let Worker {
+        connector,
+        telemetry,
+        ..
+    } = &*client.worker;
+    let metrics = &*telemetry.metrics;
+    match next_hop {
         NextHop::Origin {
             server,
             key,
@@ -52,7 +59,7 @@ pub async fn checkout(
         } => {
             let access = (!parent).then_some(&client.listener.access);
             let idle = if wanted.reuse {
-                client.worker.origins.take(key)
+                connector.origins.take(key)
             } else {
                 None
             };
@@ -61,7 +68,7 @@ pub async fn checkout(
                 access.is_none_or(|access| access.check_address(upstream.address.ip()).is_ok())
             });
             let upstream = match idle {
-                Some(upstream) => reused(client, upstream),
+                Some(upstream) => reused(metrics, upstream),
                 None => match take_kept(client, server, access, log) {
                     Some(upstream) => upstream,
                     None => timed_dial(client, server, access, &wanted, log).await?,
@@ -84,11 +91,11 @@ pub async fn checkout(
                 let idle = match (wanted.reuse, client.source()) {
                     (true, None) => group.take_idle(server),
                     // Those with a client's address are that client's alone.
-                    (true, Some(_)) => client.worker.origins.take(&own_key(client, state)),
+                    (true, Some(_)) => connector.origins.take(&own_key(client.source(), state)),
                     (false, _) => None,
                 };
                 let upstream = match idle {
-                    Some(upstream) => Ok(reused(client, upstream)),
+                    Some(upstream) => Ok(reused(metrics, upstream)),
                     None => timed_dial(client, &state.address, None, &wanted, log).await,
                 };
                 match upstream {
@@ -124,7 +131,7 @@ pub async fn checkout(
                         if tried.len() >= attempts {
                             return Err(unreachable);
                         }
-                        client.worker.metrics.retries.add(1);
+                        metrics.retries.add(1);
                         last = unreachable;
                     }
                 }
@@ -153,8 +160,8 @@ impl Checkout {
     }
 
     /// Something is asked of the server again.
-    pub fn resume(&mut self, place: &NextHop) {
-        if let (NextHop::Group { group, .. }, Some(server)) = (place, self.server) {
+    pub fn resume(&mut self, next_hop: &NextHop) {
+        if let (NextHop::Group { group, .. }, Some(server)) = (next_hop, self.server) {
             self.active = group.state.servers.get(server).map(Active::on);
         }
     }
@@ -178,13 +185,14 @@ impl Checkout {
         }
     }
 
-    /// Keeps the connection for another request after a response that the process has passed on, to an end that its head told.
-    pub fn give_back(mut self, client: &Client, place: &NextHop) {
+    /// Keeps the connection for another request after a response that the process has relayed to the end that its head announced. `source`:
+    /// the client's address, if the connection has it.
+    pub fn give_back(mut self, connector: &Connector, source: Option<IpAddr>, next_hop: &NextHop) {
         // First the kernel gives it back, with nothing on its way that this process does not know of.
         let splice = self.splice.take();
         let disarmed = splice.map_or(Disarmed::Done, |mut splice| splice.disarm().into());
         if self.at_rest(disarmed).may_be_reused() {
-            self.put_back(client, place);
+            self.put_back(connector, source, next_hop);
         }
     }
 
@@ -202,54 +210,54 @@ impl Checkout {
     }
 
     /// Puts the connection, which [may be reused](AtRest), to those that are idle, if there is room.
-    pub fn put_back(self, client: &Client, place: &NextHop) {
-        if client.worker.admission.upstreams_waited_for() > 0 {
-            // Its descriptor is for somebody who waits.
+    pub fn put_back(self, connector: &Connector, source: Option<IpAddr>, next_hop: &NextHop) {
+        if connector.admission.upstreams_waited_for() > 0 {
+            // Its descriptor is for a connection that waits for one.
             return;
         }
         let now = now();
-        match (place, self.server) {
+        match (next_hop, self.server) {
             (NextHop::Group { group, .. }, Some(server)) => {
-                let own = client.source().and(group.state.servers.get(server));
+                let own = source.and(group.state.servers.get(server));
                 match own {
                     Some(state) if group.state.plan.keepalive > 0 => {
-                        let key = own_key(client, state);
-                        client.worker.origins.put(&key, self.upstream, now);
+                        let key = own_key(source, state);
+                        connector.origins.put(&key, self.upstream, now);
                     }
                     Some(_) => {}
                     None => group.put_idle(server, self.upstream, now),
                 }
             }
-            (NextHop::Origin { key, .. }, _) => client.worker.origins.put(key, self.upstream, now),
+            (NextHop::Origin { key, .. }, _) => connector.origins.put(key, self.upstream, now),
             (NextHop::Group { .. }, None) => {}
         }
     }
 
     /// Notes that the server answered.
-    pub fn answered(&self, place: &NextHop) {
-        if let (NextHop::Group { group, .. }, Some(server)) = (place, self.server) {
+    pub fn answered(&self, next_hop: &NextHop) {
+        if let (NextHop::Group { group, .. }, Some(server)) = (next_hop, self.server) {
             group.succeeded(server);
         }
     }
 
     /// Notes that the server did not answer; a connection that had been idle proves nothing.
-    pub fn failed(&self, place: &NextHop) {
+    pub fn failed(&self, next_hop: &NextHop) {
         if self.upstream.reused {
             return;
         }
-        if let (NextHop::Group { group, .. }, Some(server)) = (place, self.server) {
+        if let (NextHop::Group { group, .. }, Some(server)) = (next_hop, self.server) {
             group.failed(server, now());
         }
     }
 }
 
 /// The key of idle connections to a server that have the client's address.
-fn own_key(client: &Client, server: &ServerState) -> Box<[u8]> {
-    original::idle_key(client, &format!("server {}", server.address))
+fn own_key(source: Option<IpAddr>, server: &ServerState) -> Box<[u8]> {
+    original::idle_key(source, &format!("server {}", server.address))
 }
 
-fn reused(client: &Client, upstream: Upstream) -> Upstream {
-    client.worker.metrics.upstream_connections_reused.add(1);
+fn reused(metrics: &WorkerMetrics, upstream: Upstream) -> Upstream {
+    metrics.upstream_connections_reused.add(1);
     upstream
 }
 
@@ -270,8 +278,8 @@ fn take_kept(
     let stream = TcpStream::from_std(kept.into_stream()?).ok()?;
     let unread_bytes = client.live.plan().limits.unread;
     let mut upstream = Upstream::new(stream, address, unread_bytes);
-    upstream.counted = Some(Counted::on(&client.worker.metrics));
-    upstream.place = Some(client.worker.admission.have_upstream());
+    upstream.counted = Some(Counted::on(client.metrics()));
+    upstream.place = Some(client.worker.connector.admission.have_upstream());
     Some(upstream)
 }
 
@@ -289,14 +297,13 @@ async fn timed_dial(
         source_port: client.source_port(),
         segment_bytes: wanted.segment_bytes,
         itself: itself(client, access),
-        legs: ServerLegs::of(client),
+        legs: ServerLegs::of(&client.worker.connector.legs, &client.listener),
     };
     // Boxed: most requests find a connection that is open already.
-    let result = Box::pin(dial(&client.worker, server, access, terms, limit)).await;
+    let result = Box::pin(dial(&client.worker.connector, server, access, terms, limit)).await;
     if matches!(result, Err(Unreachable::TimedOut)) {
         client
-            .worker
-            .metrics
+            .metrics()
             .limits
             .reached(crate::telemetry::metrics::Limit::ConnectTimeout);
     }

@@ -1,7 +1,7 @@
 //! Connecting: several addresses of a name raced as RFC 8305 has it ("happy eyeballs").
 use crate::config::plan::ServerAddress;
 use crate::connect::tcp_profile::ServerLegs;
-use crate::context::worker::Worker;
+use crate::context::worker::Connector;
 use crate::net::admission::UpstreamPlace;
 use crate::net::shortage::Shortage;
 use crate::net::transport::Network;
@@ -59,14 +59,14 @@ struct AllTerms {
 /// # Errors
 /// See [`Unreachable`]. `access`, where given, is asked for each address before it is tried.
 pub async fn dial(
-    worker: &Worker,
+    connector: &Connector,
     server: &ServerAddress,
     access: Option<&Access>,
     terms: Terms,
     limit: Duration,
 ) -> Result<Upstream, Unreachable> {
-    let mut upstream = try_dial(worker, server, access, terms, limit).await?;
-    upstream.counted = Some(Counted::on(&worker.metrics));
+    let mut upstream = try_dial(connector, server, access, terms, limit).await?;
+    upstream.counted = Some(Counted::on(&connector.metrics));
     Ok(upstream)
 }
 
@@ -75,13 +75,13 @@ pub async fn dial(
 /// # Errors
 /// As of [`dial`].
 pub async fn try_dial(
-    worker: &Worker,
+    connector: &Connector,
     server: &ServerAddress,
     access: Option<&Access>,
     terms: Terms,
     limit: Duration,
 ) -> Result<Upstream, Unreachable> {
-    let live = worker.live();
+    let live = connector.live();
     let plan = live.plan();
     let terms = AllTerms {
         of_one: terms,
@@ -97,18 +97,18 @@ pub async fn try_dial(
                 check(access, *address, &terms)?;
                 None
             }
-            ServerAddress::Name { host, .. } => Some(worker.resolver.resolve(host).await?),
+            ServerAddress::Name { host, .. } => Some(connector.resolver.resolve(host).await?),
         };
         stage.set(Stage::Waiting);
-        let place = descriptor(worker).await;
+        let place = descriptor(connector).await;
         stage.set(Stage::Connecting);
         let mut upstream = match server {
-            ServerAddress::Ip(address) => connect(&worker.network, *address, &terms)
+            ServerAddress::Ip(address) => connect(&connector.network, *address, &terms)
                 .await
                 .map_err(|error| refused(*address, error)),
             ServerAddress::Name { port, .. } => {
                 race(
-                    &worker.network,
+                    &connector.network,
                     addresses.as_deref().unwrap_or_default(),
                     *port,
                     access,
@@ -131,10 +131,10 @@ pub async fn try_dial(
     match &result {
         Ok(_) => {}
         Err(Unreachable::Shortage(shortage)) => {
-            worker.metrics.limits.reached(Limit::from(*shortage));
-            worker.metrics.upstream_connections_failed.add(1);
+            connector.metrics.limits.reached(Limit::from(*shortage));
+            connector.metrics.upstream_connections_failed.add(1);
         }
-        Err(_) => worker.metrics.upstream_connections_failed.add(1),
+        Err(_) => connector.metrics.upstream_connections_failed.add(1),
     }
     result
 }
@@ -147,14 +147,14 @@ enum Stage {
     Connecting,
 }
 
-/// A descriptor for a connection to a server. Where there is none, idle connections are closed, of this worker at once, of others when
-/// they look after their house, and no more are kept: so many clients are let in that there is one for each.
-async fn descriptor(worker: &Worker) -> UpstreamPlace {
-    match worker.admission.take_upstream() {
+/// A descriptor for a connection to a server. If there is none, idle connections are closed, of this worker at once, of others in their
+/// periodic work, and no more are kept. Admission leaves one for each client.
+async fn descriptor(connector: &Connector) -> UpstreamPlace {
+    match connector.admission.take_upstream() {
         Some(place) => place,
         None => {
-            let make_room = || worker.close_idle_upstreams(1);
-            worker.admission.upstream(make_room).await
+            let make_room = || connector.close_idle(1);
+            connector.admission.upstream(make_room).await
         }
     }
 }
@@ -296,7 +296,7 @@ async fn connect_from(address: SocketAddr, terms: &AllTerms, port: u16) -> io::R
     Ok(Upstream::new(stream, address, terms.unread))
 }
 
-/// Connects, and tells the server that segments may be so long at most. What this host may send is not limited by that, unless the
+/// Connects, and announces the longest segments that the server may send. What this host may send is not limited by that, unless the
 /// server is so near that its answer is there before the first call of `connect(2)` has returned.
 async fn connect_for(socket: TcpSocket, address: SocketAddr, bytes: u32) -> io::Result<TcpStream> {
     let same = socket.as_fd().try_clone_to_owned()?;

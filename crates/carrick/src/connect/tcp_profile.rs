@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
-/// Segments of an initial window that nobody has made another (RFC 6928).
+/// Segments of the default initial window (RFC 6928).
 const SEGMENTS_AT_FIRST: u32 = 10;
 
 /// Gives a listening socket the profile that all of its clients have, if there is one: what the handshake needs, they inherit.
@@ -35,7 +35,7 @@ pub fn accepted(client: &Client) {
         return;
     };
     if let Some(leg) = rules.choose(&facts) {
-        let service = &client.worker.legs;
+        let service = &client.worker.connector.legs;
         set(service, stream, leg, Moment::Connected);
     }
 }
@@ -56,7 +56,7 @@ pub fn as_end_to_end(client: &Client) {
         initial_window_bytes: Some(SEGMENTS_AT_FIRST * segment_bytes),
         ..Profile::default()
     };
-    let service = &client.worker.legs;
+    let service = &client.worker.connector.legs;
     for refused in service.set(stream, &profile, Moment::Connected).refused {
         tracing::debug!("a client's initial window stays: {refused}");
     }
@@ -79,11 +79,11 @@ enum Chosen {
 }
 
 impl ServerLegs {
-    /// Those for what is done for a client; `None`: its listener has none.
-    pub fn of(client: &Client) -> Option<Self> {
-        client.listener.legs.as_ref().map(|_| Self {
-            service: client.worker.legs.clone(),
-            chosen: Chosen::By(Arc::clone(&client.listener)),
+    /// Those for what is done for clients of this listener; `None`: it has none.
+    pub fn of(service: &LegService, listener: &Arc<ListenerPlan>) -> Option<Self> {
+        listener.legs.as_ref().map(|_| Self {
+            service: service.clone(),
+            chosen: Chosen::By(Arc::clone(listener)),
         })
     }
 
@@ -144,7 +144,7 @@ impl ServerLegs {
     }
 }
 
-/// What is refused was told at the start; here it is for whoever looks closely.
+/// What is refused was reported at the start; here it is for debugging.
 fn set(service: &LegService, socket: &impl AsFd, leg: &LegPlan, moment: Moment) {
     for refused in service.set(socket, &leg.profile, moment).refused {
         tracing::debug!("leg profile \"{}\": {refused}", leg.name);

@@ -1,5 +1,5 @@
 //! A client, as those see it who serve it.
-use super::kernel_forward::Binding;
+use super::kernel_forward::KernelForward;
 use super::live::WorkerLive;
 use super::worker::Worker;
 use crate::config::plan::{ListenerPlan, Mode};
@@ -8,6 +8,7 @@ use crate::net::deadline::Timer;
 use crate::net::transport::Transport;
 use crate::net::unread::Unread;
 use crate::syn_defer::Kept;
+use crate::telemetry::metrics::WorkerMetrics;
 use carrick_splice::Paced;
 use carrick_splice::tcp::UnreadLimit;
 use std::cell::Cell;
@@ -23,9 +24,9 @@ pub struct Client {
     pub live: Rc<WorkerLive>,
     /// The listener that it came in by.
     pub listener: Arc<ListenerPlan>,
-    /// The connection; [`Nobody`](Transport::Absent): something is fetched for the store in the client's name, or its SYN is held.
+    /// The connection; [`Absent`](Transport::Absent): something is fetched for the store on the client's behalf, or its SYN is deferred.
     pub transport: Transport,
-    /// The address of whoever sends requests: of the connection, or of the PROXY header.
+    /// The address of the sender of requests: of the connection, or of the PROXY header.
     pub address: SocketAddr,
     /// The client of the present request, if a trusted proxy has named it; see [`who`](Client::who).
     pub stated: Option<SocketAddr>,
@@ -36,7 +37,7 @@ pub struct Client {
     /// The connection's timer.
     pub timer: Timer,
     /// The server's connection whose responses the kernel forwards to it.
-    pub binding: Binding,
+    pub kernel_forward: KernelForward,
     /// What it has of the class by which it is paced; see [`paced`](Client::paced).
     pub kept_pace: KeptPace,
     /// Whether the kernel may keep the end of an answer back, for the next one to go with it; see [`push_held`](Client::push_held).
@@ -52,7 +53,7 @@ pub struct Client {
 impl Client {
     /// For what is fetched while this client is served, or has gone.
     #[must_use]
-    pub fn errand(&self) -> Self {
+    pub fn background(&self) -> Self {
         let (worker, live) = (Rc::clone(&self.worker), Rc::clone(&self.live));
         let listener = Arc::clone(&self.listener);
         Self {
@@ -104,13 +105,19 @@ impl Client {
             admitted: None,
             original: None,
             timer: Timer::default(),
-            binding: Binding::default(),
+            kernel_forward: KernelForward::default(),
             kept_pace: KeptPace::default(),
             holds: Cell::new(false),
             is_last: false,
             kept: Cell::default(),
             unread: Cell::new(unread),
         }
+    }
+
+    /// Its worker's counters.
+    #[must_use]
+    pub fn metrics(&self) -> &Arc<WorkerMetrics> {
+        &self.worker.telemetry.metrics
     }
 
     /// Limits what the kernel holds of bytes of the client that nobody has read: once for a connection, before much of it is relayed.
@@ -128,7 +135,7 @@ impl Client {
         }
     }
 
-    /// Whom the present request is from, as far as that is known: for access, limits, balancing, pacing and the log.
+    /// The client of the present request, as far as it is known: for access, limits, balancing, pacing and the log.
     #[must_use]
     pub fn who(&self) -> SocketAddr {
         self.stated.unwrap_or(self.address)
@@ -155,7 +162,7 @@ impl Client {
     #[must_use]
     pub fn source_port(&self) -> Option<u16> {
         let is_alone = match self.listener.mode {
-            Mode::Split(_) | Mode::Tunnel(_) => !self.worker.tracking.is_on(),
+            Mode::Split(_) | Mode::Tunnel(_) => !self.worker.connector.tracking.is_on(),
             Mode::Link(_) => true,
             _ => false,
         };

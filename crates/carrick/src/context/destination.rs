@@ -11,7 +11,7 @@ use std::sync::Arc;
 #[derive(Clone)]
 pub struct Destination {
     /// The place.
-    pub place: NextHop,
+    pub next_hop: NextHop,
     /// The engine for bodies and tunnels.
     pub engine: Choice,
     /// Whether the process reads responses that the packet engine moves.

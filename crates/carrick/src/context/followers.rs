@@ -1,4 +1,4 @@
-//! Who of the workers has taken up a new plan, so that a reload counts as done when it is.
+//! Which workers have taken up a new plan: a reload is done when all have.
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
@@ -18,7 +18,7 @@ struct Known {
 }
 
 impl Followers {
-    /// So many workers, none of which has followed.
+    /// For this many workers, none of which has followed.
     #[must_use]
     pub fn new(workers: usize) -> Self {
         let known = Known {

@@ -1,4 +1,4 @@
-//! A client whose responses the kernel forwards, and the server's connection that it has for this.
+//! A client whose responses the kernel forwards, and the server's connection that they come from.
 use super::destination::NextHop;
 use super::request_log::RequestLog;
 use crate::telemetry::forwarded::Named;
@@ -8,31 +8,31 @@ use carrick_splice::ResponseSplice;
 use carrick_splice::tcp::UnreadWindow;
 use std::cell::Cell;
 
-/// After so many refusals in a row a client is left to the process: each costs some system calls.
+/// After this many refusals in a row a client is left to the process: each costs some system calls.
 pub const REFUSALS_MAX: u32 = 3;
 
-/// A server's connection that belongs to one client for a while.
-pub struct Bound {
-    /// Under whose name requests are told that the kernel forwards. In this order: it goes before the splice.
+/// A client's connection and a server's between which the kernel forwards: the server's serves this client alone for a while.
+pub struct Pair {
+    /// The name under which the kernel records the requests that it forwards. Declared before the splice, so that it is dropped first.
     pub(crate) named: Option<Named>,
     pub(crate) checkout: Checkout,
     pub(crate) splice: Box<ResponseSplice>,
-    pub(crate) place: NextHop,
+    pub(crate) next_hop: NextHop,
     /// The response under way.
     pub(crate) pending: Option<Pending>,
-    /// The latest request's head as the client has written it: for the log, and to ask somebody else.
+    /// The latest request's head as the client has written it: for the log, and to ask another server.
     pub(crate) request: Vec<u8>,
-    pub(crate) past: Past,
+    pub(crate) past: PastResponses,
     /// What of the server may wait to be read, once a client has not taken at once what the process passes on.
     pub(crate) unread: Option<UnreadWindow>,
 }
 
-/// What a client's connection has to do with servers' connections.
+/// What a client's connection has to do with forwarding in the kernel.
 #[derive(Default)]
-pub struct Binding {
-    /// The one that it is bound to.
-    pub bound: Option<Box<Bound>>,
-    /// Whether a request of it was answered: clients that have only one are not worth being bound.
+pub struct KernelForward {
+    /// The pair that it is part of.
+    pub pair: Option<Box<Pair>>,
+    /// Whether a request of it was answered: for clients that send only one, a pair does not pay.
     pub is_persistent: bool,
     /// How often the engine has refused it since it took it last.
     pub(crate) refusals: Cell<u32>,
@@ -45,8 +45,8 @@ pub struct Binding {
 /// What says that a request has come back (RFC 5842 section 7.2).
 const LOOP_DETECTED: u16 = 508;
 
-impl Binding {
-    /// The engine has refused it, and another server's connection: it may have ended just then, or be unlike this one.
+impl KernelForward {
+    /// The engine has refused it with a server's connection. It may accept another one.
     pub fn refused(&self) {
         self.refusals.set(self.refusals.get() + 1);
     }
@@ -81,17 +81,17 @@ pub struct Pending {
     pub(crate) method: Method,
     /// Whether the connection was exactly at rest when the request was sent: what comes is its response.
     pub(crate) is_trusted: bool,
-    /// Whether the kernel has forwarded the request, and tells of it.
-    pub(crate) is_judged: bool,
+    /// Whether the kernel has forwarded the request, and records it.
+    pub(crate) is_classified: bool,
     /// The response's head, as soon as it is known.
-    pub(crate) known: Option<Known>,
+    pub(crate) known: Option<KnownHead>,
     /// Bytes of the response that went through the process.
     pub(crate) relayed_bytes: u64,
 }
 
 /// What a response's head says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Known {
+pub struct KnownHead {
     /// Those of all heads, interim ones included.
     pub head_bytes: u64,
     /// Its status.
@@ -106,7 +106,7 @@ pub struct Known {
 
 /// What is known of the responses so far on a server's connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Past {
+pub struct PastResponses {
     /// Whether each is known to be whole by its length: then the next bytes are the next response's head.
     pub is_exact: bool,
     /// The length of the latest one was known, so that its end is certain.

@@ -15,22 +15,30 @@ impl RequestLog {
     pub fn finish(&self, client: &Client, bytes: &[u8], head: Option<&RequestHead>) {
         let worker = &client.worker;
         let job = Job::from(&client.listener.mode);
-        let counters = worker.metrics.job(job);
+        let counters = worker.telemetry.metrics.job(job);
         let total = (now() - self.begun).saturating_sub(self.over_for);
         counters.requests.count(self.status);
         counters.request_seconds.observe(total);
         if let Some(connect) = self.connect {
-            worker.metrics.connect_seconds.observe(connect);
+            worker.telemetry.metrics.connect_seconds.observe(connect);
         }
         if let Some(first_byte) = self.first_byte {
-            worker.metrics.first_byte_seconds.observe(first_byte);
+            worker
+                .telemetry
+                .metrics
+                .first_byte_seconds
+                .observe(first_byte);
         }
-        worker.metrics.client_bytes_received.add(self.received);
-        worker.metrics.client_bytes_sent.add(self.sent);
+        worker
+            .telemetry
+            .metrics
+            .client_bytes_received
+            .add(self.received);
+        worker.telemetry.metrics.client_bytes_sent.add(self.sent);
         if let Some(result) = self.cache {
-            worker.metrics.cache.count(result, self.sent);
+            worker.telemetry.metrics.cache.count(result, self.sent);
         }
-        if !worker.log.is_on() {
+        if !worker.telemetry.log.is_on() {
             return;
         }
         let field = |name| {
@@ -62,19 +70,15 @@ impl RequestLog {
     /// Writes the log line of a tunnel without HTTP and counts it.
     pub fn finish_tunnel(&self, client: &Client, target: &[u8], version: &'static str) {
         let job = Job::from(&client.listener.mode);
-        let counters = client.worker.metrics.job(job);
+        let counters = client.metrics().job(job);
         let total = now() - self.begun;
         counters.requests.count(self.status);
         if let Some(connect) = self.connect {
-            client.worker.metrics.connect_seconds.observe(connect);
+            client.metrics().connect_seconds.observe(connect);
         }
-        client
-            .worker
-            .metrics
-            .client_bytes_received
-            .add(self.received);
-        client.worker.metrics.client_bytes_sent.add(self.sent);
-        if client.worker.log.is_on() {
+        client.metrics().client_bytes_received.add(self.received);
+        client.metrics().client_bytes_sent.add(self.sent);
+        if client.worker.telemetry.log.is_on() {
             let words = RequestWords {
                 method: b"TUNNEL",
                 target,
@@ -89,7 +93,7 @@ impl RequestLog {
     fn write(&self, client: &Client, job: Job, total: Duration, words: RequestWords<'_>) {
         let plan = client.live.plan();
         let who = self.client.unwrap_or(client.address);
-        client.worker.log.write(&Record {
+        client.worker.telemetry.log.write(&Record {
             client: who.ip(),
             client_port: who.port(),
             user: self.user.as_deref(),
@@ -115,7 +119,7 @@ impl RequestLog {
             reused: self.reused,
             paths: self.paths,
             cache: self.cache.map(CacheResult::name),
-            ended: if client.worker.has_cut_off() && self.ended != "complete" {
+            ended: if client.worker.sessions.has_cut_off() && self.ended != "complete" {
                 "drain"
             } else {
                 self.ended

@@ -3,7 +3,7 @@ use crate::config::plan::ServerAddress;
 use crate::context::client::Client;
 use crate::context::destination::NextHop;
 use carrick_logic::access::Denied;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 /// The port of URLs that name none.
 const HTTP_PORT: u16 = 80;
@@ -31,7 +31,7 @@ pub fn is_one_of<'s>(
 ///
 /// # Errors
 /// The name, or what it stands for, is on the listener's deny list. The address is checked when it is used.
-pub fn place(
+pub fn next_hop(
     client: &Client,
     destination: SocketAddr,
     name: Option<&[u8]>,
@@ -42,15 +42,15 @@ pub fn place(
     }
     let server = ServerAddress::Ip(destination);
     Ok(NextHop::Origin {
-        key: idle_key(client, &server.to_string()),
+        key: idle_key(client.source(), &server.to_string()),
         server,
         parent: false,
     })
 }
 
 /// The key of idle connections: those with a client's address are for that client alone.
-pub fn idle_key(client: &Client, key: &str) -> Box<[u8]> {
-    match client.source() {
+pub fn idle_key(source: Option<IpAddr>, key: &str) -> Box<[u8]> {
+    match source {
         Some(source) => format!("from {source} {key}").into_bytes().into(),
         None => key.as_bytes().into(),
     }

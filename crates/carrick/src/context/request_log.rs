@@ -84,7 +84,7 @@ impl RequestLog {
         }
     }
 
-    /// The log so far, for whoever goes on with it; what stays here has only its beginning.
+    /// The log so far, to be continued elsewhere; what stays here has only its beginning.
     pub fn hand_over(&mut self) -> Self {
         let begun = self.begun;
         std::mem::replace(self, Self::beginning(begun))

@@ -14,6 +14,7 @@ use crate::syn_defer::Handshakes;
 use crate::telemetry::access_log::AccessLog;
 use crate::telemetry::forwarded::Forwarded;
 use crate::telemetry::metrics::WorkerMetrics;
+use crate::upstream::origins::Origins;
 use carrick_splice::tcp_tuning::LegService;
 use carrick_splice::{Drain, Pacer, Splicer};
 use slab::Slab;
@@ -24,58 +25,85 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 
-/// So long a worker serves its own requests before it lets go some of what has waited since it began to.
+/// After serving its own requests for this long, a worker forwards some of what has waited since it began.
 const FORWARD_AFTER: Duration = Duration::from_millis(20);
 
-/// A running worker, shared by its sessions.
+/// A running worker, shared by its sessions. What a function needs of it is in one of its parts.
 pub struct Worker {
     /// Its number, from 0.
     pub number: usize,
     /// The splice service of this thread.
     pub splicer: Splicer,
-    /// Asks leg profiles of connections.
-    pub legs: LegService,
     /// Its part in pacing what it splices.
     pub pacer: Pacer,
-    /// Counters.
-    pub metrics: Arc<WorkerMetrics>,
-    /// Clients whose requests the kernel may forward.
-    pub forwarded: Arc<Forwarded>,
-    /// Whether to split connections.
-    pub learned: Arc<Learned>,
-    /// Cloned for each connection whose acknowledgement is awaited.
-    pub settling: Rc<()>,
-    /// Access log.
-    pub log: AccessLog,
-    /// Where connections to servers are opened.
-    pub network: Network,
-    /// Name resolution.
-    pub resolver: WorkerResolver,
-    /// What all workers have stored, if there is a cache.
-    pub cache: Option<Arc<Cache>>,
+    /// Connections to servers.
+    pub connector: Connector,
+    /// What is stored.
+    pub store: WorkerStore,
+    /// What is counted and logged.
+    pub telemetry: Telemetry,
+    /// Its sessions, and their end.
+    pub sessions: Sessions,
+    /// Its tunnels.
+    pub tunnels: Rc<TunnelList>,
     /// Buffers for requests under way.
     pub scratch: Rc<ScratchPool>,
     /// The time of day.
     pub clock: Clock,
-    /// Its tunnels.
-    pub tunnels: Rc<TunnelList>,
-    /// Idle sessions.
-    pub idle: IdleSessions,
-    /// Idle connections of the forward jobs, by destination.
-    pub origins: crate::upstream::origins::Origins,
+}
+
+/// What connections to servers are opened with, and which of them are idle.
+pub struct Connector {
+    /// Where they are opened.
+    pub network: Network,
+    /// Name resolution.
+    pub resolver: WorkerResolver,
     /// Limits on connections.
     pub admission: Arc<Admission>,
-    /// Deferred SYNs.
+    /// Gives connections their TCP profiles.
+    pub legs: LegService,
+    /// Idle connections of the forward jobs, by destination.
+    pub origins: Origins,
+    /// Deferred SYNs, and the connections to servers that were opened for them.
     pub handshakes: Handshakes,
     /// Whether a firewall of this machine tracks connections.
     pub tracking: Tracking,
-    /// How many objects are being fetched ahead.
-    pub fetching_ahead: Cell<usize>,
+    /// Counts connections that are opened, fail, and are closed.
+    pub metrics: Arc<WorkerMetrics>,
     pub(crate) live: RefCell<Rc<WorkerLive>>,
+}
+
+/// The store, as a worker uses it.
+#[derive(Default)]
+pub struct WorkerStore {
+    /// What all workers have stored, if there is a cache.
+    pub cache: Option<Arc<Cache>>,
+    /// How many objects are being prefetched.
+    pub prefetches: Cell<usize>,
+}
+
+/// What is counted, logged and measured.
+pub struct Telemetry {
+    /// Counters.
+    pub metrics: Arc<WorkerMetrics>,
+    /// Access log.
+    pub log: AccessLog,
+    /// Clients whose requests the kernel may forward.
+    pub forwarded: Arc<Forwarded>,
+    /// Whether to split connections.
+    pub path_history: Arc<Learned>,
+    /// Cloned for each connection whose acknowledgement is awaited.
+    pub acknowledgements: Rc<()>,
+}
+
+/// The sessions of a worker, and how they are told to end.
+#[derive(Default)]
+pub struct Sessions {
+    pub(crate) idle: IdleSessions,
+    /// Their connections, so that the end of a drain reaches them.
+    pub(crate) clients: RefCell<Slab<Weak<TcpStream>>>,
     pub(crate) draining: Cell<bool>,
     pub(crate) dismiss_idle: Cell<bool>,
-    /// The connections of the sessions, so that the end of a drain reaches them.
-    pub(crate) clients: RefCell<Slab<Weak<TcpStream>>>,
     pub(crate) cut_off: Cell<bool>,
     pub(crate) cut_off_now: Notify,
     pub(crate) session_ended: Notify,
@@ -85,9 +113,38 @@ impl Worker {
     /// The plan in force.
     #[must_use]
     pub fn live(&self) -> Rc<WorkerLive> {
+        self.connector.live()
+    }
+
+    /// If the worker has had work of its own for long, what is spliced gets its turn: some of what waited when that began.
+    pub fn forward_if_late(&self) {
+        if self.pacer.is_waited_for() && self.pacer.holds_back_for() > FORWARD_AFTER {
+            self.pacer.forward(Drain::BeforeActive);
+        }
+    }
+}
+
+impl Connector {
+    /// The plan in force.
+    #[must_use]
+    pub fn live(&self) -> Rc<WorkerLive> {
         Rc::clone(&self.live.borrow())
     }
 
+    /// Closes at most `count` idle connections to servers.
+    pub fn close_idle(&self, count: usize) {
+        let live = self.live();
+        for _ in 0..count {
+            let is_closed =
+                self.origins.close_one() || live.groups.iter().any(|group| group.close_one());
+            if !is_closed {
+                return;
+            }
+        }
+    }
+}
+
+impl Sessions {
     /// Whether clients are to be told that their connection will be closed.
     #[must_use]
     pub fn is_draining(&self) -> bool {
@@ -108,29 +165,9 @@ impl Worker {
         }
     }
 
-    /// If the worker has had work of its own for long, what is spliced gets its turn: some of what waited when that began.
-    pub fn forward_if_late(&self) {
-        if self.pacer.is_waited_for() && self.pacer.holds_back_for() > FORWARD_AFTER {
-            self.pacer.forward(Drain::BeforeActive);
-        }
-    }
-
-    /// Closes so many idle connections to servers, if there are as many.
-    pub fn close_idle_upstreams(&self, count: usize) {
-        let live = self.live();
-        for _ in 0..count {
-            let is_closed =
-                self.origins.close_one() || live.groups.iter().any(|group| group.close_one());
-            if !is_closed {
-                return;
-            }
-        }
-    }
-
-    /// Whether idle clients are to be closed now.
-    #[must_use]
-    pub fn dismisses_idle(&self) -> bool {
-        self.dismiss_idle.get()
+    /// Waits for `ready` as an idle session; `None`: idle clients are to be closed now.
+    pub async fn wait_idle<F: Future + Unpin>(&self, ready: F) -> Option<F::Output> {
+        self.idle.wait(ready, || self.dismiss_idle.get()).await
     }
 }
 
@@ -144,18 +181,28 @@ impl SessionGuard {
     /// One that begins now.
     #[must_use]
     pub fn new(worker: &Rc<Worker>, client: &Rc<TcpStream>) -> Self {
-        worker.metrics.connections_accepted.add(1);
+        worker.telemetry.metrics.connections_accepted.add(1);
         Self {
             worker: Rc::clone(worker),
-            key: worker.clients.borrow_mut().insert(Rc::downgrade(client)),
+            key: worker
+                .sessions
+                .clients
+                .borrow_mut()
+                .insert(Rc::downgrade(client)),
         }
     }
 }
 
 impl Drop for SessionGuard {
     fn drop(&mut self) {
-        drop(self.worker.clients.borrow_mut().try_remove(self.key));
-        self.worker.metrics.connections_closed.add(1);
-        self.worker.session_ended.notify_one();
+        drop(
+            self.worker
+                .sessions
+                .clients
+                .borrow_mut()
+                .try_remove(self.key),
+        );
+        self.worker.telemetry.metrics.connections_closed.add(1);
+        self.worker.sessions.session_ended.notify_one();
     }
 }

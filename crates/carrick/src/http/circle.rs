@@ -1,13 +1,13 @@
 //! Requests that come back: to servers, or a parent, that lead to carrick again.
-use crate::context::client::Client;
 use crate::reply::Reply;
 use carrick_logic::http1::{Circle, Mark, RequestHead, Target};
 use std::hash::{BuildHasher, RandomState};
+use std::net::SocketAddr;
 use std::sync::OnceLock;
 
 /// What this listener knows the request by, should it come back: as long as the process lives, over reloads, too. Another request has
 /// another mark, since one that a server has made of it may come in here with the same `Via`.
-pub fn mark(client: &Client, bytes: &[u8], head: &RequestHead) -> Mark {
+pub fn mark(listener: SocketAddr, bytes: &[u8], head: &RequestHead) -> Mark {
     static SEED: OnceLock<RandomState> = OnceLock::new();
     let target = match head.target {
         Target::Origin { path_and_query } | Target::Absolute { path_and_query, .. } => {
@@ -18,7 +18,7 @@ pub fn mark(client: &Client, bytes: &[u8], head: &RequestHead) -> Mark {
     };
     let target = if target.is_empty() { b"/" } else { target };
     let what = (
-        client.listener.address,
+        listener,
         head.method_text.of(bytes),
         head.host.of(bytes),
         target,
@@ -27,11 +27,11 @@ pub fn mark(client: &Client, bytes: &[u8], head: &RequestHead) -> Mark {
 }
 
 /// The answer to a request that must not go round once more.
-pub fn refuse(client: &Client, bytes: &[u8], head: &RequestHead) -> Option<Reply> {
+pub fn refuse(listener: SocketAddr, bytes: &[u8], head: &RequestHead) -> Option<Reply> {
     if !head.has_come_through_proxies() {
         return None;
     }
-    let detail = match head.circle(bytes, &mark(client, bytes, head))? {
+    let detail = match head.circle(bytes, &mark(listener, bytes, head))? {
         Circle::Closed => {
             "This request was here before: a server, or the parent, of this proxy leads back to it."
         }
@@ -39,9 +39,6 @@ pub fn refuse(client: &Client, bytes: &[u8], head: &RequestHead) -> Option<Reply
             "This request has come through more than 20 proxies: some of them seem to lead to each other."
         }
     };
-    tracing::debug!(
-        "{}: a request comes back: {detail}",
-        client.listener.address
-    );
+    tracing::debug!("{listener}: a request comes back: {detail}");
     Some(Reply::new(508, "loop", detail))
 }

@@ -15,7 +15,7 @@ use carrick_logic::credentials;
 use carrick_logic::http1::{Method, RequestHead, Target, TargetForm};
 use carrick_logic::route::pick_request;
 use carrick_splice::Choice;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -95,7 +95,7 @@ fn switch(client: &Client, routes: &[RoutePlan], bytes: &[u8], head: &RequestHea
         return to_original(client, How::of(route), bytes, head);
     }
     Decision::Relay(Destination {
-        place: NextHop::Group {
+        next_hop: NextHop::Group {
             group: Rc::clone(group),
             index,
         },
@@ -145,9 +145,9 @@ fn to_original(client: &Client, how: How<'_>, bytes: &[u8], head: &RequestHead) 
             "this connection was not intercepted",
         ));
     };
-    match original::place(client, destination, Some(head.host.of(bytes))) {
-        Ok(place) => Decision::Relay(Destination {
-            place,
+    match original::next_hop(client, destination, Some(head.host.of(bytes))) {
+        Ok(next_hop) => Decision::Relay(Destination {
+            next_hop,
             engine: how.engine,
             responses: how.responses,
             cache: how.cache.clone(),
@@ -221,7 +221,7 @@ fn forward(client: &Client, plan: &ForwardPlan, bytes: &[u8], head: &RequestHead
             .filter(|parent| !host.is_empty() && !original::is_one_of(client, [&parent.proxy]));
         return match parent {
             Some(parent) => match client.listener.access.check_name(host, 0, false) {
-                Ok(()) => Decision::Relay(through(client, parent, plan)),
+                Ok(()) => Decision::Relay(through(client.source(), parent, plan)),
                 Err(denied) => Decision::Reply(refused(denied)),
             },
             None => {
@@ -257,7 +257,7 @@ fn forward(client: &Client, plan: &ForwardPlan, bytes: &[u8], head: &RequestHead
     }
     // Through a parent, CONNECT is an ordinary request whose 2xx makes a tunnel.
     if let Some(parent) = parent_for(plan, host) {
-        return Decision::Relay(through(client, parent, plan));
+        return Decision::Relay(through(client.source(), parent, plan));
     }
     let server = match parse_ip_literal(host) {
         Literal::Ip(ip) => ServerAddress::Ip(SocketAddr::new(ip, port)),
@@ -267,7 +267,7 @@ fn forward(client: &Client, plan: &ForwardPlan, bytes: &[u8], head: &RequestHead
         },
     };
     let destination = Destination {
-        place: NextHop::Origin {
+        next_hop: NextHop::Origin {
             key: server.to_string().into_bytes().into(),
             server,
             parent: false,
@@ -297,11 +297,11 @@ fn parent_for<'p>(plan: &'p ForwardPlan, host: &[u8]) -> Option<&'p ParentPlan> 
 }
 
 /// Through the parent. Its idle connections have a key of their own, since they were opened without regard to the destination rules.
-fn through(client: &Client, parent: &ParentPlan, plan: &ForwardPlan) -> Destination {
+fn through(source: Option<IpAddr>, parent: &ParentPlan, plan: &ForwardPlan) -> Destination {
     let server = parent.proxy.clone();
     Destination {
-        place: NextHop::Origin {
-            key: original::idle_key(client, &format!("parent {server}")),
+        next_hop: NextHop::Origin {
+            key: original::idle_key(source, &format!("parent {server}")),
             server,
             parent: true,
         },

@@ -70,7 +70,7 @@ pub async fn read(
             }
             Ok(Ok(_)) => {}
             Err(_) => {
-                client.worker.metrics.limits.reached(Limit::HeadTimeout);
+                client.metrics().limits.reached(Limit::HeadTimeout);
                 return Err(NoHead::TimedOut);
             }
         }
@@ -84,7 +84,13 @@ pub fn read_again(client: &Client, scratch: &mut Scratch) -> bool {
     matches!(
         head.parse(&scratch.request, &limits),
         Ok(Progress::Complete)
-    ) && sender::judge_fields(client, head, &scratch.request).is_ok()
+    ) && sender::judge_fields(
+        &client.listener,
+        client.is_trusted_proxy(),
+        head,
+        &scratch.request,
+    )
+    .is_ok()
 }
 
 /// Whether bytes came right behind a CONNECT. They are for the tunnel: where there is none, they must not be taken for a request.

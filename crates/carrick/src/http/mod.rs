@@ -6,17 +6,19 @@
 //! | `head`, `sender`, `circle` | reads the head; finds out who sent it; refuses what has been here before |
 //! | `decide` | where the request goes, or why it is refused |
 //! | `cached`, `prefetch` | what the cache answers and keeps; what is fetched before it is asked for |
+//! | `background` | requests that no client waits for |
 //! | `relay` | sends the request and passes the response on; tries again where that is safe |
 //! | `request_out` | the head as the next hop gets it |
 //! | `request_body`, `response_body` | relay bodies |
 //! | `kernel_forward` | responses and requests that the kernel forwards |
-//! | `failure` | why there is no response |
+//! | `outcome` | how passing a response on ended, and why there was none |
+pub mod background;
 pub mod cached;
 pub mod circle;
 pub mod decide;
-pub mod failure;
 pub mod head;
 pub mod kernel_forward;
+pub mod outcome;
 pub mod prefetch;
 pub mod relay;
 pub mod request_body;

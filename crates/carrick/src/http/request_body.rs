@@ -29,7 +29,7 @@ pub struct Means<'a> {
     pub rate_min: Option<RateMin>,
     /// How they are paced: to the server, and to the client.
     pub pace: [PaceHandle; 2],
-    /// What may wait unread of whoever sends.
+    /// How much of the sender may wait unread.
     pub unread: UnreadLimit,
     /// What becomes of trailers with odd names.
     pub odd_names: OddNames,

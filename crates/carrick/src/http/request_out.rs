@@ -23,7 +23,7 @@ pub fn write_request(
     scratch.out.clear();
     let original = client.original.filter(|_| head.host.is_empty());
     let original = original.map(original::host).unwrap_or_default();
-    let default_host = match &destination.place {
+    let default_host = match &destination.next_hop {
         NextHop::Group { group, .. } => group
             .state
             .servers
@@ -35,11 +35,15 @@ pub fn write_request(
         form: destination.form,
         default_host,
         via: &client.listener.via,
-        mark: marks(client, destination).then(|| circle::mark(client, &scratch.request, head)),
+        mark: marks(&client.listener.via, &destination.next_hop)
+            .then(|| circle::mark(client.listener.address, &scratch.request, head)),
         client: client.address.ip(),
         forwarded: client.listener.forwarded,
         stated_in: client.listener.trusted.stated_in,
-        pass_proxy_authorization: matches!(destination.place, NextHop::Origin { parent: true, .. }),
+        pass_proxy_authorization: matches!(
+            destination.next_hop,
+            NextHop::Origin { parent: true, .. }
+        ),
         pass_upgrade: head.wants_upgrade,
         drop_expect: false,
         omitted,
@@ -49,7 +53,7 @@ pub fn write_request(
 }
 
 /// Whether the request is to be known if it comes back. Strangers' servers lead nowhere else, and without `Via` need not know of a proxy.
-fn marks(client: &Client, destination: &Destination) -> bool {
-    let is_strangers = matches!(destination.place, NextHop::Origin { parent: false, .. });
-    !client.listener.via.is_empty() || !is_strangers
+fn marks(via: &str, next_hop: &NextHop) -> bool {
+    let is_strangers = matches!(next_hop, NextHop::Origin { parent: false, .. });
+    !via.is_empty() || !is_strangers
 }

@@ -1,5 +1,6 @@
 //! Passing a response on: the rewritten head, and the body by the splice service, up to its last byte and not one further.
 use super::cached::Tee;
+use super::outcome::Passed;
 use super::request_body::{Means, Pace, SPLICED_CHUNK_BYTES_MIN};
 use crate::context::request_log::IDLE_TIMEOUT;
 use crate::context::request_log::STALLED;
@@ -20,23 +21,8 @@ use tokio::net::TcpStream;
 /// Room that a read of a chunked body needs in its buffer.
 const READ_BYTES_MIN: usize = 16 * 1024;
 
-/// A body of up to so many bytes is put behind the head: copying it costs less than `writev(2)` does more than `send(2)`.
+/// A body of up to this many bytes is copied behind the head, which costs less than `writev(2)` costs more than `send(2)`.
 const COPIED_BODY_BYTES_MAX: usize = 4 * 1024;
-
-/// How the passing on ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Passed {
-    /// Whole, and the upstream's connection is at rest.
-    Whole,
-    /// Whole, but the upstream's connection is of no further use (it ended, or sent more than it should).
-    WholeAndDone,
-    /// The client closed, reset, or stopped reading.
-    ClientGone(&'static str),
-    /// The upstream closed, reset, stalled, or broke the framing. The client has a part of the response.
-    UpstreamBroke(&'static str),
-    /// The framing is broken in what came with the head: the client has nothing of the response.
-    Refused(Refusal),
-}
 
 /// Whether there is more of a body than what is in the buffer: it may be spliced.
 pub fn is_to_come(head: &ResponseHead, buffer: &[u8]) -> bool {
@@ -65,9 +51,9 @@ pub struct Response<'a> {
     pub engine: Engine,
     /// Whether a body that ends with the upstream's connection is sent in chunks (RFC 9112 section 7.1).
     pub is_framed: bool,
-    /// Who keeps what passes.
+    /// Stores what passes.
     pub tee: Option<&'a mut Tee>,
-    /// Who looks at the beginning of it.
+    /// Reads its beginning, if it is a page.
     pub look: Option<&'a mut Look>,
 }
 
@@ -85,7 +71,7 @@ impl Response<'_> {
                 if let Err(passed) = self.write(means, client, timer, 0).await {
                     return passed;
                 }
-                // After a tunnel's head the bytes belong to the tunnel; otherwise nobody asked for them.
+                // After a tunnel's head the bytes belong to the tunnel; otherwise they are surplus.
                 if self.head.body == ResponseBody::None && self.buffer.len() > self.head.head_bytes
                 {
                     Passed::WholeAndDone
@@ -150,7 +136,7 @@ impl Response<'_> {
         Box::pin(self.splice(means, legs, client, End::AfterBytes(left_bytes))).await
     }
 
-    /// So many bytes that are looked at, then others that are not.
+    /// Bytes that are read, then others that are not.
     async fn pass_shown(
         &mut self,
         means: Means<'_>,
@@ -190,7 +176,7 @@ impl Response<'_> {
         }
     }
 
-    /// The same, by the process: what passes is kept, or looked at, or given frames. With a length, so many bytes.
+    /// The same, by the process: what passes is stored, or read, or sent in chunks. `left_bytes`: a known length.
     async fn pass_and_keep(
         &mut self,
         means: Means<'_>,
@@ -306,7 +292,7 @@ impl Response<'_> {
         self.body_bytes += transfer.bytes();
         self.engine = transfer.engine();
         match (result, end) {
-            // Nobody asked for what may have come behind the body.
+            // What may have come behind the body is surplus.
             (Ok(Ended::Bytes), _) if transfer.has_surplus() => Passed::WholeAndDone,
             (Ok(Ended::Bytes), _) | (Ok(Ended::EndOfStream), End::EndOfStream) => Passed::Whole,
             (result, _) => cut_off(&result, client),

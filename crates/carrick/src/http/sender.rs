@@ -1,21 +1,29 @@
 //! Whose a request is, as far as the sender is believed, and whether it may be served at all.
 use super::circle;
+use crate::config::plan::ListenerPlan;
 use crate::context::client::Client;
 use crate::context::request_log::RequestLog;
 use crate::net::scratch::Scratch;
 use crate::reply::Reply;
-use crate::telemetry::metrics::Limit;
+use crate::telemetry::metrics::{Limit, WorkerMetrics};
 use carrick_logic::http1::{Refusal, RequestHead};
+use std::net::IpAddr;
 
 /// What the head alone says against a request; learns whose it is.
 pub fn refuse(client: &mut Client, scratch: &mut Scratch, log: &mut RequestLog) -> Option<Reply> {
     let stated = take_statement(client, scratch);
     log.client = client.stated;
     stated
-        .map_err(|refusal| refused(client, refusal))
+        .map_err(|refusal| refused(client.metrics(), refusal))
         .and_then(|()| may_ask(client))
         .err()
-        .or_else(|| circle::refuse(client, &scratch.request, &scratch.request_head))
+        .or_else(|| {
+            circle::refuse(
+                client.listener.address,
+                &scratch.request,
+                &scratch.request_head,
+            )
+        })
 }
 
 /// Whether the client that a trusted proxy has named may use the listener, and has room for one more connection.
@@ -24,7 +32,7 @@ fn may_ask(client: &Client) -> Result<(), Reply> {
         return Ok(());
     }
     if !client.listener.access.allows_client(client.who().ip()) {
-        return Err(not_allowed(client));
+        return Err(not_allowed(client.who().ip()));
     }
     let Some(admitted) = &client.admitted else {
         return Ok(());
@@ -32,7 +40,7 @@ fn may_ask(client: &Client) -> Result<(), Reply> {
     admitted
         .count_for(client.stated.map(|stated| stated.ip()))
         .map_err(|_| {
-            let limits = &client.worker.metrics.limits;
+            let limits = &client.metrics().limits;
             limits.reached(Limit::ConnectionsPerClient);
             Reply::new(
                 429,
@@ -43,15 +51,12 @@ fn may_ask(client: &Client) -> Result<(), Reply> {
 }
 
 /// The answer to a client that may not use the listener.
-pub fn not_allowed(client: &Client) -> Reply {
-    let detail = format!(
-        "Your address, {}, is not among those that may use this listener.",
-        client.who().ip()
-    );
+pub fn not_allowed(client: IpAddr) -> Reply {
+    let detail = format!("Your address, {client}, is not among those that may use this listener.");
     Reply::new(403, "client_not_allowed", detail)
 }
 
-/// Learns whose request it is, if a trusted proxy sends it, and forgets the fields that nobody is to believe; both by the configuration in
+/// Learns whose request it is, if a trusted proxy sends it, and drops the fields that are not to be trusted; both by the configuration in
 /// force for the request.
 ///
 /// # Errors
@@ -69,7 +74,7 @@ fn take_statement(client: &mut Client, scratch: &mut Scratch) -> Result<(), Refu
     if client.who().ip() != before.ip() {
         client.forget_pace();
     }
-    judge_fields(client, head, bytes)?;
+    judge_fields(&client.listener, client.is_trusted_proxy(), head, bytes)?;
     stated.map(|_| ())
 }
 
@@ -77,22 +82,26 @@ fn take_statement(client: &mut Client, scratch: &mut Scratch) -> Result<(), Refu
 ///
 /// # Errors
 /// The listener refuses one.
-pub fn judge_fields(client: &Client, head: &mut RequestHead, bytes: &[u8]) -> Result<(), Refusal> {
-    head.judge_names(client.listener.odd_names)?;
-    let is_trusted_proxy = client.is_trusted_proxy();
-    if !client.listener.believes(is_trusted_proxy) {
+pub fn judge_fields(
+    listener: &ListenerPlan,
+    is_trusted_proxy: bool,
+    head: &mut RequestHead,
+    bytes: &[u8],
+) -> Result<(), Refusal> {
+    head.judge_names(listener.odd_names)?;
+    if !listener.believes(is_trusted_proxy) {
         head.forget_claims(bytes);
     } else if is_trusted_proxy {
-        head.forget_other_form(client.listener.trusted.stated_in);
+        head.forget_other_form(listener.trusted.stated_in);
     }
     Ok(())
 }
 
 /// The answer to a request that must not be passed on.
-pub fn refused(client: &Client, refusal: Refusal) -> Reply {
+pub fn refused(metrics: &WorkerMetrics, refusal: Refusal) -> Reply {
     if refusal.status == 431 {
         let fields = refusal.label == "too_many_fields";
-        client.worker.metrics.limits.reached(if fields {
+        metrics.limits.reached(if fields {
             Limit::HeadFields
         } else {
             Limit::HeadBytes

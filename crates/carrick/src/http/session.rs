@@ -1,20 +1,20 @@
 //! A client's HTTP/1 connection: request after request, answered in order, until one side is done.
 //!
 //! Life cycle: *idle* (no buffer held) - *head* - *decided* - *relayed* or *replied* - idle again, or closed; or a tunnel.
-use super::cached::{self, Asking, Begun, Source};
+use super::background;
+use super::cached::{self, Asking, Begun};
 use super::decide::{Decision, decide};
 use super::head::{self, NoHead};
 use super::relay::{Outcome, relay, relay_for_cache};
-use super::response_body::Passed;
 use super::sender;
 use crate::cache::memory::Object;
 use crate::context::client::Client;
 use crate::context::client::Next;
 use crate::context::destination::Destination;
 use crate::context::request_log::RequestLog;
-use crate::http::failure::Failure;
 use crate::http::kernel_forward;
-use crate::http::kernel_forward::{Lost, Offered, Unsettled, Waited};
+use crate::http::kernel_forward::{Interrupted, Offered, Unanswered, Waited};
+use crate::http::outcome::{Failure, Passed};
 use crate::net::io::{Stream, is_readable, read_some, try_read_some};
 use crate::net::scratch::{Lent, Scratch};
 use crate::reply;
@@ -34,12 +34,12 @@ use std::time::Duration;
 /// The session is over.
 struct Ended;
 
-/// What ends a wait, but for the connection's end.
-enum Came {
+/// What ends a wait, besides the end of the connection.
+enum Woken {
     /// There is something to read.
     Request,
-    /// The request before has to be served otherwise.
-    Back(Box<Lost>),
+    /// The request before was not answered, and has to be served otherwise.
+    Unanswered(Box<Unanswered>),
 }
 
 /// Serves the connection; `first` came with it already.
@@ -56,9 +56,9 @@ pub async fn run(mut client: Client, mut first: Vec<u8>) {
         if scratch.request.is_empty() {
             drop(scratch);
             match wait_for_request(&mut client, limit).await {
-                Some(Came::Request) => {}
-                Some(Came::Back(lost)) => {
-                    let next = Box::pin(serve_lost(&mut client, lost)).await;
+                Some(Woken::Request) => {}
+                Some(Woken::Unanswered(unanswered)) => {
+                    let next = Box::pin(serve_unanswered(&mut client, unanswered)).await;
                     let Ok(kept) = end_or_go_on(&mut client, next).await else {
                         return;
                     };
@@ -100,7 +100,7 @@ async fn end_or_go_on(
 ) -> Result<Lent, Ended> {
     match next {
         Next::Request => {
-            client.binding.is_persistent = true;
+            client.kernel_forward.is_persistent = true;
             return Ok(kept.unwrap_or_else(|| client.worker.scratch.take()));
         }
         Next::Close => {}
@@ -114,7 +114,7 @@ async fn end_or_go_on(
 
 /// Answers a client that may not use the listener.
 pub async fn refuse_client(client: &mut Client) {
-    let reply = sender::not_allowed(client);
+    let reply = sender::not_allowed(client.who().ip());
     refuse(client, &reply).await;
 }
 
@@ -129,18 +129,18 @@ pub async fn refuse(client: &mut Client, reply: &Reply) {
 }
 
 /// Waits without a buffer until there is something to do; `None`: the connection is to be closed.
-async fn wait_for_request(client: &mut Client, mut limit: Duration) -> Option<Came> {
+async fn wait_for_request(client: &mut Client, mut limit: Duration) -> Option<Woken> {
     if let Some(admitted) = &client.admitted
         && client.stated.is_some()
     {
-        // Whose the next request is, the proxy has yet to say. Nobody's count is never full.
+        // The proxy has yet to name the next request's client. The count without a client is never full.
         let _ = admitted.count_for(None);
     }
-    if client.binding.bound.is_some() {
+    if client.kernel_forward.pair.is_some() {
         match kernel_forward::wait(client, limit).await {
-            Waited::Request => return Some(Came::Request),
-            Waited::Parted(left) => limit = left,
-            Waited::Lost(lost) => return Some(Came::Back(lost)),
+            Waited::Request => return Some(Woken::Request),
+            Waited::Detached(left) => limit = left,
+            Waited::Unanswered(unanswered) => return Some(Woken::Unanswered(unanswered)),
             Waited::End(next) => {
                 let _ = end_or_go_on(client, (next, None)).await;
                 return None;
@@ -154,16 +154,16 @@ async fn wait_for_request(client: &mut Client, mut limit: Duration) -> Option<Ca
         ..
     } = client;
     let readable = poll_fn(|cx| transport.poll_read_ready(cx));
-    let waiting = worker.idle.wait(readable, || worker.dismisses_idle());
+    let waiting = worker.sessions.wait_idle(readable);
     let mut waiting = std::pin::pin!(waiting);
     match timer
         .within(limit, poll_fn(|cx| waiting.as_mut().poll(cx)))
         .await
     {
-        Ok(Some(Ok(()))) => Some(Came::Request),
+        Ok(Some(Ok(()))) => Some(Woken::Request),
         Ok(Some(Err(_)) | None) => None,
         Err(_) => {
-            worker.metrics.limits.reached(Limit::IdleTimeout);
+            worker.telemetry.metrics.limits.reached(Limit::IdleTimeout);
             None
         }
     }
@@ -177,7 +177,7 @@ async fn follow_configuration(client: &mut Client) -> Result<Option<Reply>, Next
         return Ok(None);
     }
     Box::pin(kernel_forward::leave(client)).await?;
-    client.binding.start_afresh();
+    client.kernel_forward.start_afresh();
     client.forget_pace();
     client.stated = None;
     match live.listener(client.listener.address) {
@@ -191,13 +191,13 @@ async fn follow_configuration(client: &mut Client) -> Result<Option<Reply>, Next
         // The listener is gone or has another job: what came is answered under the old plan, and that is all.
         _ => client.is_last = true,
     }
-    // Whom a trusted proxy has a request from is still to be read.
+    // The client that a trusted proxy names is still to be read.
     let allows = |address: SocketAddr| client.listener.access.allows_client(address.ip());
     if client.is_trusted_proxy() || allows(client.address) {
         return Ok(None);
     }
     client.is_last = true;
-    Ok(Some(sender::not_allowed(client)))
+    Ok(Some(sender::not_allowed(client.who().ip())))
 }
 
 /// Serves one request; what follows, and the buffers with what has come of the next request.
@@ -218,13 +218,14 @@ async fn serve_request(client: &mut Client, mut scratch: Lent) -> (Next, Option<
         Some(reply) => Decision::Reply(reply),
     };
     let mut at_hand = None;
-    let mut binds = false;
+    let mut may_forward = false;
     if !matches!(&decision, Decision::Relay(destination) if destination.cache.is_some()) {
         client.push_held();
     }
     if let Decision::Relay(destination) = &decision {
-        binds = kernel_forward::is_eligible(client, &scratch, destination);
-        match kernel_forward::offer(client, &mut scratch, destination, binds, &mut log).await {
+        may_forward = kernel_forward::is_eligible(client, &scratch, destination);
+        match kernel_forward::offer(client, &mut scratch, destination, may_forward, &mut log).await
+        {
             Offered::Sent => return sent(scratch),
             Offered::Relay(checkout) => at_hand = checkout,
             Offered::End(next) => return (next, None),
@@ -232,7 +233,7 @@ async fn serve_request(client: &mut Client, mut scratch: Lent) -> (Next, Option<
     } else if let Err(next) = Box::pin(kernel_forward::leave(client)).await {
         return (next, None);
     }
-    answer_decided(client, scratch, &mut log, &decision, (at_hand, binds)).await
+    answer_decided(client, scratch, &mut log, &decision, (at_hand, may_forward)).await
 }
 
 /// The kernel forwards the response to the request in `scratch`.
@@ -242,14 +243,17 @@ fn sent(mut scratch: Lent) -> (Next, Option<Lent>) {
 }
 
 /// Serves a request that was sent already and not answered, and that came alone.
-async fn serve_lost(client: &mut Client, lost: Box<Lost>) -> (Next, Option<Lent>) {
+async fn serve_unanswered(
+    client: &mut Client,
+    unanswered: Box<Unanswered>,
+) -> (Next, Option<Lent>) {
     let mut scratch = client.worker.scratch.take();
-    let mut log = lost.log;
-    scratch.request.extend_from_slice(&lost.request);
+    let mut log = unanswered.log;
+    scratch.request.extend_from_slice(&unanswered.request);
     if !head::read_again(client, &mut scratch) {
         return (Next::Reset, None);
     }
-    if let Some(failure) = lost.failure {
+    if let Some(failure) = unanswered.failure {
         let next = failed(client, &scratch, &mut log, failure).await;
         return over(client, scratch, &log, next);
     }
@@ -257,13 +261,13 @@ async fn serve_lost(client: &mut Client, lost: Box<Lost>) -> (Next, Option<Lent>
     answer_decided(client, scratch, &mut log, &decision, (None, false)).await
 }
 
-/// Does what was decided. `at_hand` is a connection to use first; `binds`: the kernel may forward the response.
+/// Does what was decided. `at_hand` is a connection to use first; `may_forward`: the kernel may forward the response.
 async fn answer_decided(
     client: &mut Client,
     scratch: Lent,
     log: &mut RequestLog,
     decision: &Decision,
-    (at_hand, binds): (Option<Box<Checkout>>, bool),
+    (at_hand, may_forward): (Option<Box<Checkout>>, bool),
 ) -> (Next, Option<Lent>) {
     let next = match decision {
         Decision::Reply(reply) => Box::pin(send_reply(client, &scratch, log, reply)).await,
@@ -280,7 +284,7 @@ async fn answer_decided(
             );
         }
         Decision::Relay(destination) => {
-            return relay_decided(client, scratch, log, destination, (at_hand, binds)).await;
+            return relay_decided(client, scratch, log, destination, (at_hand, may_forward)).await;
         }
     };
     over(client, scratch, log, next)
@@ -292,27 +296,23 @@ async fn relay_decided(
     mut scratch: Lent,
     log: &mut RequestLog,
     destination: &Destination,
-    (mut at_hand, mut binds): (Option<Box<Checkout>>, bool),
+    (mut at_hand, mut may_forward): (Option<Box<Checkout>>, bool),
 ) -> (Next, Option<Lent>) {
     let mut asking = None;
     if destination.cache.is_some() {
         // Boxed: what is not cached should not make every session larger.
-        let answered = match Box::pin(cached::begin(client, &mut scratch, destination, log)).await {
-            Begun::PassBy => None,
-            Begun::Ask(ask) => {
-                asking = Some(ask);
-                None
+        match Box::pin(ask_cache(client, &mut scratch, log, destination)).await {
+            Ok(next) => {
+                if let Some(checkout) = at_hand {
+                    checkout.give_back(
+                        &client.worker.connector,
+                        client.source(),
+                        &destination.next_hop,
+                    );
+                }
+                return over(client, scratch, log, next);
             }
-            Begun::Answered { passed, keep_alive } => {
-                Some(after_response(client, &scratch, passed, keep_alive))
-            }
-            Begun::Reply(reply) => Some(Box::pin(send_reply(client, &scratch, log, &reply)).await),
-        };
-        if let Some(next) = answered {
-            if let Some(checkout) = at_hand {
-                checkout.give_back(client, &destination.place);
-            }
-            return over(client, scratch, log, next);
+            Err(to_ask) => asking = to_ask,
         }
     }
     client.push_held();
@@ -326,7 +326,7 @@ async fn relay_decided(
                 destination,
                 log,
                 at_hand,
-                binds,
+                may_forward,
                 &mut asking,
             );
             Box::pin(relayed).await
@@ -337,22 +337,22 @@ async fn relay_decided(
                 destination,
                 log,
                 at_hand,
-                binds,
+                may_forward,
                 &mut asking,
             )
             .await
         };
         break match outcome {
-            Outcome::Bound(checkout) => {
-                let place = &destination.place;
-                match kernel_forward::start(client, &mut scratch, checkout, place, log).await {
+            Outcome::Forward(checkout) => {
+                let next_hop = &destination.next_hop;
+                match kernel_forward::start(client, &mut scratch, checkout, next_hop, log).await {
                     Offered::Sent => return sent(scratch),
-                    Offered::Relay(_) => binds = false,
+                    Offered::Relay(_) => may_forward = false,
                     Offered::End(next) => return (next, None),
                 }
                 continue;
             }
-            Outcome::Left => return sent(scratch),
+            Outcome::LeftToKernel => return sent(scratch),
             Outcome::Tunnel(checkout) => {
                 let tunnel = tunnel::run_upgraded(
                     client,
@@ -366,14 +366,16 @@ async fn relay_decided(
             Outcome::Answered { passed, keep_alive } => {
                 after_response(client, &scratch, passed, keep_alive)
             }
-            // Only who asks for the store alone gets these.
+            // Only requests for the store alone end so.
             Outcome::Kept | Outcome::AskAgain => Next::Reset,
             Outcome::Failed(failure) => {
-                let stale = (asking.as_deref())
-                    .and_then(|asking| Some((asking, cached::stale(client, &scratch, asking)?)));
+                let stale = (asking.as_deref()).and_then(|asking| {
+                    let now = client.worker.clock.now();
+                    Some((asking, cached::stale(&scratch, asking, now)?))
+                });
                 match stale {
                     Some((asking, (object, reuse))) => {
-                        let stored = (asking, &object, reuse);
+                        let stored = (asking, object, reuse);
                         Box::pin(send_stale(client, &mut scratch, stored, log)).await
                     }
                     None => Box::pin(failed(client, &scratch, log, failure)).await,
@@ -384,24 +386,42 @@ async fn relay_decided(
     over(client, scratch, log, next)
 }
 
+/// Answers from the cache. `Err`: the origin has to be asked; what it is to be asked for the cache.
+async fn ask_cache(
+    client: &mut Client,
+    scratch: &mut Scratch,
+    log: &mut RequestLog,
+    destination: &Destination,
+) -> Result<Next, Option<Box<Asking>>> {
+    Ok(
+        match cached::begin(client, scratch, destination, background::fetch, log).await {
+            Begun::PassBy => return Err(None),
+            Begun::Ask(asking) => return Err(Some(asking)),
+            Begun::Stored {
+                source,
+                revalidation,
+            } => {
+                if let Some(asking) = revalidation {
+                    background::revalidate(client, scratch, destination, asking);
+                }
+                let (passed, keep_alive) = cached::send(client, scratch, &source, log).await;
+                after_response(client, scratch, passed, keep_alive)
+            }
+            Begun::ClientGone => Next::Reset,
+            Begun::Reply(reply) => Box::pin(send_reply(client, scratch, log, &reply)).await,
+        },
+    )
+}
+
 /// The origin cannot be asked, and the client gets what is stored.
 async fn send_stale(
     client: &mut Client,
     scratch: &mut Scratch,
-    (asking, object, reuse): (&Asking, &Arc<Object>, Reuse),
+    (asking, object, reuse): (&Asking, Arc<Object>, Reuse),
     log: &mut RequestLog,
 ) -> Next {
     log.cache = Some(CacheResult::Stale);
-    let source = Source {
-        route: asking.route(),
-        object,
-        reuse,
-        status: asking.status(),
-        is_aged: asking.is_aged(),
-        says_status: asking.says_status(),
-        now: client.worker.clock.now(),
-        pace: None,
-    };
+    let source = asking.source(object, reuse, client.worker.clock.now(), None);
     let (passed, keep_alive) = cached::send(client, scratch, &source, log).await;
     after_response(client, scratch, passed, keep_alive)
 }
@@ -439,21 +459,23 @@ async fn refuse_head(
     mut log: RequestLog,
     no_head: NoHead,
 ) -> Next {
-    let parted = match no_head {
+    let detached = match no_head {
         NoHead::Closed { is_reset, .. } => {
             match kernel_forward::serve_to_end(client, is_reset).await {
                 Ok(()) => Ok(()),
-                Err(Unsettled::End(next)) => Err(next),
+                Err(Interrupted::End(next)) => Err(next),
                 // It was the client's last request: nothing has to wait for it.
-                Err(Unsettled::Lost(lost)) => match Box::pin(serve_lost(client, lost)).await.0 {
-                    Next::Request => Ok(()),
-                    next => Err(next),
-                },
+                Err(Interrupted::Unanswered(unanswered)) => {
+                    match Box::pin(serve_unanswered(client, unanswered)).await.0 {
+                        Next::Request => Ok(()),
+                        next => Err(next),
+                    }
+                }
             }
         }
         NoHead::TimedOut | NoHead::Refused(_) => kernel_forward::leave(client).await,
     };
-    if let Err(next) = parted {
+    if let Err(next) = detached {
         return next;
     }
     let reply = match no_head {
@@ -476,7 +498,7 @@ async fn refuse_head(
                 "The request's head did not arrive in time.",
             )
         }
-        NoHead::Refused(refusal) => sender::refused(client, refusal),
+        NoHead::Refused(refusal) => sender::refused(client.metrics(), refusal),
     };
     let sent = reply::send(client, &reply, Asked::NOTHING, &mut log).await;
     log.finish(client, &scratch.request, None);
@@ -491,7 +513,7 @@ async fn send_reply(
     reply: &Reply,
 ) -> Next {
     let head = &scratch.request_head;
-    // A body that nobody reads would be taken for the next request.
+    // An unread body would be taken for the next request.
     // What comes after a refused CONNECT may be meant for the tunnel; only credentials are asked for on the same connection.
     let may_be_tunnel =
         head::has_tunnel_bytes(scratch) || (head.method == Method::Connect && reply.status != 407);
@@ -499,7 +521,7 @@ async fn send_reply(
         && head.body == BodyLength::None
         && !may_be_tunnel
         && !client.is_last
-        && !client.worker.is_draining();
+        && !client.worker.sessions.is_draining();
     let asked = Asked {
         method: head.method,
         version: head.version,
@@ -512,56 +534,15 @@ async fn send_reply(
     }
 }
 
+/// Answers a request that got no response.
 async fn failed(
     client: &mut Client,
     scratch: &Scratch,
     log: &mut RequestLog,
     failure: Failure,
 ) -> Next {
-    let reply = match failure {
-        Failure::ClientGone(how) => {
-            log.ended = how;
-            log.status = crate::context::request_log::CLIENT_CLOSED_REQUEST;
-            return Next::Close;
-        }
-        Failure::ClientSlow(limit) => {
-            client.worker.metrics.limits.reached(limit);
-            Reply::new(408, "slow_body", "The request's body came too slowly.")
-        }
-        Failure::BadRequest(refusal) => sender::refused(client, refusal),
-        Failure::Unreachable(unreachable) => reply::unreachable_reply(&unreachable),
-        Failure::NoResponse(how) => {
-            log.ended = how;
-            Reply::new(
-                502,
-                "no_response",
-                "The upstream closed the connection without a response.",
-            )
-        }
-        Failure::TimedOut => {
-            log.ended = "upstream_timeout";
-            Reply::new(
-                504,
-                "upstream_timeout",
-                "The upstream did not answer in time.",
-            )
-        }
-        Failure::BadResponse(refusal) => {
-            log.ended = "bad_response";
-            tracing::warn!(
-                "response of {} refused: {}",
-                log.server_name(),
-                refusal.reason
-            );
-            Reply::new(
-                502,
-                refusal.label,
-                format!(
-                    "The upstream's response is not valid HTTP: {}.",
-                    refusal.reason
-                ),
-            )
-        }
-    };
-    send_reply(client, scratch, log, &reply).await
+    match failure.reply(client.metrics(), log) {
+        Some(reply) => send_reply(client, scratch, log, &reply).await,
+        None => Next::Close,
+    }
 }

@@ -4,15 +4,13 @@
 //! clients after a grace period, and ends with its last session or when the drain time is over.
 
 use crate::cache::Cache;
-use crate::context::idle::IdleSessions;
 use crate::context::live::Orders;
 use crate::context::live::WorkerLive;
-use crate::context::worker::Worker;
+use crate::context::worker::{Connector, Sessions, Telemetry, Worker, WorkerStore};
 use crate::engines::Engines;
 use crate::net::admission::Admission;
 use crate::net::clock::Clock;
 use crate::net::memory;
-use crate::net::tracking::Tracking;
 use crate::net::transport::Network;
 use crate::resolver::WorkerResolver;
 use crate::tcp::link;
@@ -26,7 +24,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 
 use crate::accept::listen::{self, Accepting, Bound};
 
@@ -89,40 +87,44 @@ async fn serve(mut parts: WorkerParts, started: impl FnOnce()) -> std::io::Resul
             parts.engines.socket,
             parts.engines.packet,
         ),
-        legs: parts.engines.legs,
         pacer: Pacer::new(parts.engines.pacing, parts.number),
-        forwarded: parts.engines.forwarded,
-        learned: parts.engines.learned,
-        settling: Rc::default(),
-        metrics: parts.metrics,
-        log: parts.log,
-        network: Network::Kernel,
-        resolver: parts.resolver,
-        cache: parts.cache,
+        connector: Connector {
+            network: Network::Kernel,
+            resolver: parts.resolver,
+            admission: parts.admission,
+            legs: parts.engines.legs,
+            origins: Default::default(),
+            handshakes: parts.engines.handshakes,
+            tracking: Default::default(),
+            metrics: Arc::clone(&parts.metrics),
+            live: RefCell::new(Rc::new(WorkerLive::new(
+                Arc::clone(&first.live),
+                parts.number,
+                None,
+            ))),
+        },
+        store: WorkerStore {
+            cache: parts.cache,
+            ..WorkerStore::default()
+        },
+        telemetry: Telemetry {
+            metrics: parts.metrics,
+            log: parts.log,
+            forwarded: parts.engines.forwarded,
+            path_history: parts.engines.learned,
+            acknowledgements: Rc::default(),
+        },
+        sessions: Sessions {
+            draining: Cell::new(first.draining),
+            ..Sessions::default()
+        },
+        tunnels: Rc::default(),
         scratch: Rc::default(),
         clock: Clock::default(),
-        tunnels: Rc::default(),
-        idle: IdleSessions::default(),
-        origins: Default::default(),
-        admission: parts.admission,
-        handshakes: parts.engines.handshakes,
-        live: RefCell::new(Rc::new(WorkerLive::new(
-            Arc::clone(&first.live),
-            parts.number,
-            None,
-        ))),
-        draining: Cell::new(first.draining),
-        dismiss_idle: Cell::new(false),
-        clients: RefCell::default(),
-        tracking: Tracking::default(),
-        fetching_ahead: Cell::new(0),
-        cut_off: Cell::new(false),
-        cut_off_now: Notify::new(),
-        session_ended: Notify::new(),
     });
     // One reader serves all listeners.
     let forwarded = (parts.number == 0).then(|| {
-        let reader = Reader::new(packet, Arc::clone(&worker.forwarded));
+        let reader = Reader::new(packet, Arc::clone(&worker.telemetry.forwarded));
         Rc::new(RefCell::new(reader))
     });
     worker.splicer.set_pacer(worker.pacer.clone());
@@ -132,31 +134,31 @@ async fn serve(mut parts: WorkerParts, started: impl FnOnce()) -> std::io::Resul
     let housekeeping = tokio::task::spawn_local(keeping_house);
     let mut accepting = HashMap::new();
     listen::adjust(&worker, &mut accepting, &first.live, &mut parts.listeners)?;
-    let reader = worker.handshakes.reader(worker.number)?;
+    let reader = worker.connector.handshakes.reader(worker.number)?;
     let deciding = reader.map(|reader| {
         let deciding = crate::accept::syn_defer::run(Rc::clone(&worker), reader);
         tokio::task::spawn_local(deciding)
     });
     link::fill_all(&worker);
     started();
-    while !worker.draining.get() {
+    while !worker.sessions.draining.get() {
         if parts.orders.changed().await.is_err() {
             break;
         }
         let orders = parts.orders.borrow_and_update().clone();
-        worker.draining.set(orders.draining);
+        worker.sessions.draining.set(orders.draining);
         if orders.live.generation != worker.live().live.generation {
             let next = WorkerLive::new(
                 Arc::clone(&orders.live),
                 worker.number,
                 Some(&worker.live()),
             );
-            worker.live.replace(Rc::new(next));
-            worker.origins.clear();
+            worker.connector.live.replace(Rc::new(next));
+            worker.connector.origins.clear();
             link::fill_all(&worker);
             let result = listen::adjust(&worker, &mut accepting, &orders.live, &mut Bound::new());
             // The engine that reports them may be new.
-            read_forwarded(&worker, forwarded.as_deref());
+            read_forwarded(&worker.telemetry, forwarded.as_deref());
             let followers = &orders.live.followers;
             followers.has_followed(worker.number, result.map_err(|error| error.to_string()));
         }
@@ -169,9 +171,9 @@ async fn serve(mut parts: WorkerParts, started: impl FnOnce()) -> std::io::Resul
     housekeeping.abort();
     keeping_pace.abort();
     // Log lines of the last clients.
-    read_forwarded(&worker, forwarded.as_deref());
-    worker.log.flush();
-    worker.metrics.liveness.end();
+    read_forwarded(&worker.telemetry, forwarded.as_deref());
+    worker.telemetry.log.flush();
+    worker.telemetry.metrics.liveness.end();
     Ok(())
 }
 
@@ -193,14 +195,14 @@ async fn drain(
             // Fails only by a panic, which the runtime has reported.
             let _ = listener.await;
         }
-        while !worker.clients.borrow().is_empty() {
-            worker.session_ended.notified().await;
+        while !worker.sessions.clients.borrow().is_empty() {
+            worker.sessions.session_ended.notified().await;
         }
     };
     let dismissal = async {
         tokio::time::sleep(DRAIN_GRACE_MAX.min(limit / 2)).await;
-        worker.dismiss_idle.set(true);
-        worker.idle.wake_all();
+        worker.sessions.dismiss_idle.set(true);
+        worker.sessions.idle.wake_all();
         std::future::pending::<()>().await;
     };
     tokio::pin!(everybody_gone);
@@ -208,23 +210,23 @@ async fn drain(
         () = &mut everybody_gone => return,
         () = dismissal => {}
         () = tokio::time::sleep(limit) => {
-            let sessions = worker.clients.borrow().len();
-            worker.metrics.limits.reached(Limit::Drain);
+            let sessions = worker.sessions.clients.borrow().len();
+            worker.telemetry.metrics.limits.reached(Limit::Drain);
             tracing::warn!(worker = worker.number, sessions, "drain time is over: resetting the remaining connections (raise [timeouts] drain to give them longer)");
         }
         _ = orders.wait_for(|orders| orders.cut_off) => {}
     }
-    reset_clients(worker);
+    reset_clients(&worker.sessions);
     // Sessions see the reset as a client's, and write their log line.
     let _ = tokio::time::timeout(CUT_OFF_MAX, everybody_gone).await;
 }
 
 /// Resets the remaining clients, so that none takes a truncated response for a complete one.
-fn reset_clients(worker: &Worker) {
-    worker.cut_off.set(true);
+fn reset_clients(sessions: &Sessions) {
+    sessions.cut_off.set(true);
     // Tunnels keep their sockets elsewhere.
-    worker.cut_off_now.notify_waiters();
-    let clients = worker.clients.borrow();
+    sessions.cut_off_now.notify_waiters();
+    let clients = sessions.clients.borrow();
     for client in clients.iter().filter_map(|(_, client)| client.upgrade()) {
         // tcp_disconnect() in the kernel resets an established connection and wakes its waiters.
         if let Err(error) = rustix::net::connect_unspec(&*client) {
@@ -242,16 +244,18 @@ async fn keep_house(worker: Rc<Worker>, forwarded: Option<Rc<RefCell<Reader>>>) 
     let mut stalled_bytes = 0;
     loop {
         ticks.tick().await;
-        worker.metrics.liveness.show();
-        read_forwarded(&worker, forwarded.as_deref());
-        worker.log.flush();
-        worker.close_idle_upstreams(worker.admission.upstreams_waited_for());
+        worker.telemetry.metrics.liveness.show();
+        read_forwarded(&worker.telemetry, forwarded.as_deref());
+        worker.telemetry.log.flush();
+        worker
+            .connector
+            .close_idle(worker.connector.admission.upstreams_waited_for());
         count = count.wrapping_add(1);
         if count.is_multiple_of(4) {
             close_stale_upstreams(&worker);
             stalled_bytes = end_stalled(&worker, stalled_bytes);
             link::keep_up(&worker);
-            let sessions = worker.clients.borrow().len();
+            let sessions = worker.sessions.clients.borrow().len();
             if tide.has_ebbed(sessions) {
                 memory::give_back();
             }
@@ -259,9 +263,9 @@ async fn keep_house(worker: Rc<Worker>, forwarded: Option<Rc<RefCell<Reader>>>) 
     }
 }
 
-fn read_forwarded(worker: &Worker, reader: Option<&RefCell<Reader>>) {
+fn read_forwarded(telemetry: &Telemetry, reader: Option<&RefCell<Reader>>) {
     if let Some(reader) = reader {
-        reader.borrow_mut().read(&worker.metrics, &worker.log);
+        reader.borrow_mut().read(&telemetry.metrics, &telemetry.log);
     }
 }
 
@@ -269,13 +273,13 @@ fn read_forwarded(worker: &Worker, reader: Option<&RefCell<Reader>>) {
 fn end_stalled(worker: &Worker, before: u64) -> u64 {
     let stalled = worker.splicer.stalled(Instant::now());
     let limit = worker.live().plan().limits.stalled;
-    let excess = (worker.admission).note_stalled(before, stalled.bytes, limit);
+    let excess = (worker.connector.admission).note_stalled(before, stalled.bytes, limit);
     if excess > 0 {
         let ended = worker.splicer.end_stalled(excess);
         for _ in 0..ended {
-            worker.metrics.limits.reached(Limit::Stalled);
+            worker.telemetry.metrics.limits.reached(Limit::Stalled);
         }
-        if worker.admission.tells_stalled(Instant::now()) {
+        if worker.connector.admission.tells_stalled(Instant::now()) {
             tracing::warn!(
                 "peers that do not read hold more kernel memory than [limits] stalled = {limit} allows: ending the transfers that have stalled longest"
             );
@@ -287,19 +291,24 @@ fn end_stalled(worker: &Worker, before: u64) -> u64 {
 fn close_stale_upstreams(worker: &Worker) {
     let live = worker.live();
     let (now, age_max) = (Instant::now(), live.plan().timeouts.idle);
-    worker.origins.close_stale(now, age_max);
-    let mut idle = worker.origins.idle_count();
+    worker.connector.origins.close_stale(now, age_max);
+    let mut idle = worker.connector.origins.idle_count();
     for group in &live.groups {
         group.close_stale(now, age_max);
         idle += group.idle_count();
     }
     // Sampled: idle connections change with every request, and `unconnected` needs the exact number.
-    let (idle, known) = (idle as u64, worker.metrics.upstream_connections_idle());
+    let (idle, known) = (
+        idle as u64,
+        worker.telemetry.metrics.upstream_connections_idle(),
+    );
     worker
+        .telemetry
         .metrics
         .upstream_idle_added
         .add(idle.saturating_sub(known));
     worker
+        .telemetry
         .metrics
         .upstream_idle_removed
         .add(known.saturating_sub(idle));

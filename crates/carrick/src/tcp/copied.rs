@@ -1,6 +1,6 @@
 //! A tunnel by reading and writing, where the kernel cannot have both connections.
 use crate::context::tunnels::Listed;
-use crate::context::worker::Worker;
+use crate::context::worker::Sessions;
 use crate::net::deadline::now;
 use crate::net::io::{read_some, write_all};
 use crate::net::transport::Transport;
@@ -25,7 +25,7 @@ pub(super) struct Relayed {
 
 /// Relays until both ends have ended, one has failed, or nothing has moved for too long.
 pub(super) async fn both_ways(
-    worker: &Worker,
+    sessions: &Sessions,
     [near, far]: [&Transport; 2],
     order: ExchangeOrder<'_>,
     listed: &Listed,
@@ -61,7 +61,7 @@ pub(super) async fn both_ways(
     let end = tokio::select! {
         biased;
         end = both => Some(end),
-        () = worker.wait_for_cut_off() => None,
+        () = sessions.wait_for_cut_off() => None,
         () = silence => Some(ExchangeEnd::Idle),
     };
     Relayed {

@@ -6,6 +6,7 @@ use crate::context::tunnels::Listed;
 use crate::net::io::Stream;
 use crate::reply::unreachable_reply;
 use crate::telemetry::job::Job;
+use crate::telemetry::metrics::WorkerMetrics;
 use crate::telemetry::tunnels::About;
 use crate::telemetry::tunnels::TARGET_BYTES_MAX;
 use crate::upstream::Unreachable;
@@ -39,7 +40,7 @@ pub(super) fn list(
         class: client.class().map(Into::into),
         bytes_before: [log.received, log.sent],
     };
-    Listed::new(&worker.tunnels, &worker.metrics, about)
+    Listed::new(&worker.tunnels, &worker.telemetry.metrics, about)
 }
 
 /// What is kept of a target while the tunnel stands.
@@ -55,7 +56,7 @@ pub(super) fn note_paths(client: &Client, far: &TcpStream, log: &mut RequestLog)
         return;
     };
     let paths = [near, far];
-    let metrics = &client.worker.metrics;
+    let metrics = client.metrics();
     let counted = metrics
         .tunnel_rtt
         .iter()
@@ -70,13 +71,13 @@ pub(super) fn note_paths(client: &Client, far: &TcpStream, log: &mut RequestLog)
 }
 
 pub(super) fn not_reached(
-    client: &Client,
+    metrics: &WorkerMetrics,
     upstream: Option<&str>,
     unreachable: &Unreachable,
     log: &mut RequestLog,
 ) -> Next {
     let reply = unreachable_reply(unreachable);
-    client.worker.metrics.refusals.count(reply.label);
+    metrics.refusals.count(reply.label);
     tracing::debug!(upstream, "{unreachable}");
     (log.status, log.ended) = (reply.status, reply.label);
     Next::Reset

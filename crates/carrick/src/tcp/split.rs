@@ -50,8 +50,8 @@ impl Decided {
 /// The engine by which a connection may go, before its server is known: it can be joined only if both ends send segments that the other
 /// one takes.
 #[must_use]
-pub fn engine(client: &Client, route: &RoutePlan) -> Choice {
-    match &client.listener.mode {
+pub fn engine(mode: &Mode, route: &RoutePlan) -> Choice {
+    match mode {
         Mode::Split(plan) if plan.control_group > 0 || route.split != Splitting::Always => {
             Choice::Packet
         }
@@ -72,7 +72,7 @@ pub fn decide(client: &Client, route: &RoutePlan, checkout: &Checkout) -> Option
     let client_window_bytes = near.map_or(0, |leg| {
         u64::from(leg.congestion_window) * u64::from(leg.segment_bytes)
     });
-    let learned = &client.worker.learned;
+    let learned = &client.worker.telemetry.path_history;
     let share = f64::from(plan.control_group) / 100.0;
     let is_control = || is_chosen(address, server, Purpose::Control, share);
     let decision = match route.split {
@@ -102,7 +102,7 @@ pub fn decide(client: &Client, route: &RoutePlan, checkout: &Checkout) -> Option
         Way::LeaveOut => {
             let port = client.listener.address.port();
             match learned.leave_out(port, address, server) {
-                Ok(()) => client.worker.metrics.split.left_out.add(1),
+                Ok(()) => client.metrics().split.left_out.add(1),
                 Err(error) => tracing::debug!(
                     "cannot exclude {address} and {server} from interception: {error}"
                 ),
@@ -111,7 +111,7 @@ pub fn decide(client: &Client, route: &RoutePlan, checkout: &Checkout) -> Option
         Way::Join => tcp_profile::as_end_to_end(client),
         Way::Split => {}
     }
-    let metrics = &client.worker.metrics.split;
+    let metrics = &client.metrics().split;
     metrics.reasons(decision.reason).add(1);
     Some(Decided {
         client: address,

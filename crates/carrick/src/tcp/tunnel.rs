@@ -54,7 +54,7 @@ pub async fn run_connect(
     };
     let checkout = match checkout(
         client,
-        &destination.place,
+        &destination.next_hop,
         wanted,
         &mut Vec::new(),
         &mut log,
@@ -131,7 +131,7 @@ async fn relay(
         .unwrap_or_default()
         .to_vec();
     // An idle tunnel keeps the fields of the log line, not the buffers.
-    let story: Option<(Box<[u8]>, RequestHead)> = client.worker.log.is_on().then(|| {
+    let story: Option<(Box<[u8]>, RequestHead)> = client.worker.telemetry.log.is_on().then(|| {
         (
             scratch.request.get(..head_bytes).unwrap_or_default().into(),
             scratch.request_head.clone(),
@@ -169,7 +169,11 @@ async fn exchange(
 ) -> Next {
     let unread = [client.limit_unread(), checkout.upstream.limit_unread()];
     let pace = client.paced(class);
-    let counters = client.worker.metrics.job(Job::from(&client.listener.mode));
+    let counters = client
+        .worker
+        .telemetry
+        .metrics
+        .job(Job::from(&client.listener.mode));
     let begun = Instant::now();
     counters.tunnels_opened.add(1);
     let listed = notes::list(client, checkout.upstream.address, target, begun, log);
@@ -203,7 +207,13 @@ async fn exchange(
             (client.transport, checkout.upstream.transport) = (near, far);
             let legs = [&client.transport, &checkout.upstream.transport];
             // Boxed: few tunnels need it.
-            Box::pin(copied::both_ways(&client.worker, legs, order, &listed)).await
+            Box::pin(copied::both_ways(
+                &client.worker.sessions,
+                legs,
+                order,
+                &listed,
+            ))
+            .await
         }
     };
     log.received += bytes[0];
@@ -216,7 +226,7 @@ async fn exchange(
     let bytes = [log.received, log.sent];
     let ended_well = matches!(end, Some(ExchangeEnd::Closed));
     split::settle(client, checkout, watched, bytes, ended_well);
-    checkout.count(&client.worker.metrics, log.received, log.sent);
+    checkout.count(client.metrics(), log.received, log.sent);
     counters.tunnels_closed.add(1);
     counters.tunnel_seconds.observe(begun.elapsed());
     let Some(end) = end else {
@@ -228,11 +238,7 @@ async fn exchange(
         ExchangeEnd::Closed => Next::Close,
         ExchangeEnd::Idle => {
             log.ended = "tunnel_idle_timeout";
-            client
-                .worker
-                .metrics
-                .limits
-                .reached(Limit::TunnelIdleTimeout);
+            client.metrics().limits.reached(Limit::TunnelIdleTimeout);
             Next::Close
         }
         ExchangeEnd::Stalled => {
@@ -269,7 +275,7 @@ async fn spliced(
         leg(far, &mut shared_far),
         order,
     );
-    let mut cut_off = pin!(worker.wait_for_cut_off());
+    let mut cut_off = pin!(worker.sessions.wait_for_cut_off());
     let end = poll_fn(|cx| {
         // First, so that everything is counted even if the tunnel is cut off.
         let end = exchange.poll_run(cx).map(Some);
@@ -286,7 +292,7 @@ async fn spliced(
                 reason.name()
             );
             if watched.is_some() {
-                worker.metrics.split.refused.add(1);
+                worker.telemetry.metrics.split.refused.add(1);
             }
         }
         if end.is_pending() && cut_off.as_mut().poll(cx).is_ready() {
@@ -356,7 +362,7 @@ pub async fn run_listener(mut client: Client, mut first: Vec<u8>) {
         .iter()
         .find(|route| route.conditions.match_tunnel(sni.as_deref()))
     else {
-        client.worker.metrics.refusals.count("no_route");
+        client.metrics().refusals.count("no_route");
         (log.status, log.ended) = (404, "no_route");
         return log.finish_tunnel(&client, &target, version);
     };
@@ -375,12 +381,14 @@ async fn tunnel_to(
     first: Vec<u8>,
     log: &mut RequestLog,
 ) -> Next {
-    let place = match place(client, route, sni) {
-        Ok(place) => place,
-        Err(unreachable) => return notes::not_reached(client, None, &unreachable, log),
+    let next_hop = match next_hop(client, route, sni) {
+        Ok(next_hop) => next_hop,
+        Err(unreachable) => {
+            return notes::not_reached(client.metrics(), None, &unreachable, log);
+        }
     };
     let mut address = [0; 16];
-    let plan = match &place {
+    let plan = match &next_hop {
         NextHop::Group { group, .. } => Some(Arc::clone(&group.state.plan)),
         NextHop::Origin { .. } => None,
     };
@@ -394,8 +402,8 @@ async fn tunnel_to(
         }
     });
     let destination = Destination {
-        place,
-        engine: split::engine(client, route),
+        next_hop,
+        engine: split::engine(&client.listener.mode, route),
         responses: route.responses,
         cache: None,
         pace: route.pace,
@@ -404,7 +412,7 @@ async fn tunnel_to(
     if let Some(link) = route.link {
         let wish = link::Wish {
             link,
-            place: &destination.place,
+            next_hop: &destination.next_hop,
             key,
             target,
             first: &first,
@@ -420,14 +428,14 @@ async fn tunnel_to(
         segment_bytes: segment_bytes(client, destination.engine),
     };
     let mut checkout =
-        match checkout(client, &destination.place, wanted, &mut Vec::new(), log).await {
+        match checkout(client, &destination.next_hop, wanted, &mut Vec::new(), log).await {
             Ok(checkout) => checkout,
             Err(unreachable) => {
                 let name = plan.as_ref().map(|plan| plan.name.as_str());
-                return notes::not_reached(client, name, &unreachable, log);
+                return notes::not_reached(client.metrics(), name, &unreachable, log);
             }
         };
-    checkout.answered(&destination.place);
+    checkout.answered(&destination.next_hop);
     log.status = 200;
     let mut preamble = checkout.preamble.clone();
     preamble.extend_from_slice(&first);
@@ -454,7 +462,11 @@ fn segment_bytes(client: &Client, engine: Choice) -> Option<u32> {
 }
 
 /// Where a route leads.
-fn place(client: &Client, route: &RoutePlan, sni: Option<&[u8]>) -> Result<NextHop, Unreachable> {
+fn next_hop(
+    client: &Client,
+    route: &RoutePlan,
+    sni: Option<&[u8]>,
+) -> Result<NextHop, Unreachable> {
     if let Some(index) = route.upstream {
         let group = client.live.groups.get(index);
         let group = group.ok_or(Unreachable::NoServer)?;
@@ -466,7 +478,7 @@ fn place(client: &Client, route: &RoutePlan, sni: Option<&[u8]>) -> Result<NextH
         }
     }
     let destination = client.original.ok_or(Unreachable::NoServer)?;
-    Ok(original::place(client, destination, sni)?)
+    Ok(original::next_hop(client, destination, sni)?)
 }
 
 /// Reads the ClientHello; its server name, and what the connection seems to speak. What was read stays in `buffer`.
@@ -498,7 +510,7 @@ async fn read_server_name(
                 if buffer.is_empty() {
                     return Ok((None, "TCP"));
                 }
-                client.worker.metrics.limits.reached(Limit::HeadTimeout);
+                client.metrics().limits.reached(Limit::HeadTimeout);
                 return Err("head_timeout");
             }
         }

@@ -16,7 +16,7 @@ pub struct Group {
     balancer: RefCell<Balancer>,
     views: RefCell<Vec<ServerView>>,
     servers: Vec<RefCell<Server>>,
-    /// Another configuration is in force: what comes back is closed, since nobody would look after it.
+    /// Another configuration is in force: what comes back is closed.
     is_retired: Cell<bool>,
 }
 

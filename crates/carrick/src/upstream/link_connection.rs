@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use tokio::net::TcpStream;
 
-/// Bytes that nobody wants are read so many at a time.
+/// How many unwanted bytes are read at a time.
 const DISCARD_BYTES: usize = 16 * 1024;
 
 /// Why a connection over a link can be used no more.
@@ -123,7 +123,7 @@ impl Connection {
         write_all(&self.stream, &bytes).await
     }
 
-    /// Waits for the HELLO of the other end, and says which version it wants.
+    /// Waits for the HELLO of the other end; the version that it asks for.
     ///
     /// # Errors
     /// Something else came, or nothing.
@@ -186,7 +186,7 @@ impl Connection {
         }
     }
 
-    /// Reads so many bytes of DATA that nobody wants.
+    /// Reads and drops bytes of DATA.
     ///
     /// # Errors
     /// The connection broke.

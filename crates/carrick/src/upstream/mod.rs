@@ -89,7 +89,7 @@ impl Upstream {
         self.unread.begin_if_near(&self.transport);
     }
 
-    /// Expects the next response to be like one with a body of so many bytes. A wrong guess costs one more read.
+    /// Expects the next response to be like one with a body of this many bytes. A wrong guess costs one more read.
     pub fn expect_like(&mut self, body_bytes: u64) {
         self.first_read_bytes = if body_bytes >= LARGE_BODY_BYTES {
             HEAD_READ_BYTES

@@ -32,7 +32,7 @@ pub struct AtRest {
     pub is_over: bool,
     /// Whether each response has ended where its head said, and the server expects another request: no byte of one can follow.
     pub is_exact: bool,
-    /// Whether the kernel has seen the server's end, or bytes that nobody has asked for.
+    /// Whether the kernel has seen the server's end, or bytes that no request asked for.
     pub has_server_ended: bool,
     /// Bytes of requests that the server has not acknowledged; `None` after an error.
     pub unacknowledged_bytes: Option<u64>,

@@ -1,5 +1,5 @@
 //! What is asked of the origin for a request that the cache cannot answer by itself.
-use super::parts::Completion;
+use super::parts::{Completion, Keep, stored_of};
 use crate::cache::Cache;
 use crate::cache::flights::Lead;
 use crate::cache::key::Key;
@@ -7,16 +7,59 @@ use crate::cache::memory::Object;
 use crate::cache::purges::Moment;
 use crate::cache::shared::Ticket;
 use crate::config::plan::RouteCache;
-use crate::context::client::Client;
 use crate::context::destination::NextHop;
-use crate::http::prefetch::Fetching;
+use crate::http::prefetch::{Fetch, Fetching};
 use crate::net::scratch::Scratch;
 use carrick_logic::cache::{
-    CONDITION_FIELDS, CacheStatus, Conditions, NotFilled, Realm, Request, Stored, UnixTime,
+    CONDITION_FIELDS, CacheStatus, Conditions, NotFilled, Realm, Request, UnixTime,
     write_conditions, write_range_conditions,
 };
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+
+/// A request for which the cache is asked.
+pub(super) struct Wanted {
+    pub(super) cache: Arc<Cache>,
+    pub(super) route: Arc<RouteCache>,
+    pub(super) key: Box<[u8]>,
+    pub(super) not_filled: Option<NotFilled>,
+    pub(super) says_status: bool,
+    pub(super) fetch: Fetch,
+}
+
+impl Wanted {
+    /// What the origin is to be asked.
+    pub(super) fn ask(
+        &self,
+        stored: Option<Arc<Object>>,
+        status: CacheStatus<'static>,
+        now: UnixTime,
+    ) -> Asking {
+        Asking {
+            cache: Arc::clone(&self.cache),
+            route: Arc::clone(&self.route),
+            key: self.key.clone(),
+            not_filled: self.not_filled,
+            stored,
+            completion: None,
+            conditions: NO_CONDITIONS,
+            asked_at: now,
+            asked: self.cache.purges.now(),
+            origin: None,
+            status,
+            is_aged: false,
+            says_status: self.says_status,
+            fetch: self.fetch,
+            lead: None,
+            is_background: false,
+            ahead: None,
+            is_bypassed: false,
+            wants_only_stored: false,
+            is_cache_peer_asked: false,
+            ticket: None,
+        }
+    }
+}
 
 /// A request on its way to the origin, as the cache sees it.
 pub struct Asking {
@@ -46,13 +89,15 @@ pub struct Asking {
     pub(super) is_aged: bool,
     /// Whether the answer says what the cache did.
     pub(super) says_status: bool,
-    /// Others wait for the answer.
+    /// Fetches what a page embeds.
+    pub(super) fetch: Fetch,
+    /// Other requests wait for the answer.
     pub(super) lead: Option<Lead>,
     /// Whatever the answer is, the store has nothing to do with it.
     pub(super) is_bypassed: bool,
-    /// Nobody waits for it: it is for the store alone.
-    pub(super) is_errand: bool,
-    /// It is an object that a page embeds, fetched ahead.
+    /// No client waits for it: it is for the store alone.
+    pub(super) is_background: bool,
+    /// It is an object that a page embeds: a prefetch.
     pub(super) ahead: Option<Fetching>,
     /// Another cache is asked, for what it has stored.
     pub(super) wants_only_stored: bool,
@@ -99,67 +144,39 @@ pub fn request_lines(
     }
 }
 
-/// A stored object as the policy sees it.
-pub(super) fn stored_of(object: &Object) -> Stored<'_> {
-    Stored {
-        meta: object.meta(),
-        fields: object.fields(),
-    }
-}
-
 impl Asking {
-    /// How the route wants it.
-    pub fn route(&self) -> &Arc<RouteCache> {
-        &self.route
-    }
-
-    /// What `Cache-Status` says.
-    pub fn status(&self) -> CacheStatus<'static> {
-        self.status
-    }
-
     /// The name of what is asked for, as the store has it.
     pub(super) fn store_key(&self) -> Key<'_> {
         self.cache.store.key(&self.key)
     }
 
-    /// Whether the answer says what the cache did.
-    pub fn says_status(&self) -> bool {
-        self.says_status
-    }
-
-    /// Whether a cache nearer to the origin had the answer for a while.
-    pub fn is_aged(&self) -> bool {
-        self.is_aged
-    }
-
-    /// Whether nobody waits for the answer.
-    pub fn is_errand(&self) -> bool {
-        self.is_errand
+    /// Whether no client waits for the answer.
+    pub fn is_background(&self) -> bool {
+        self.is_background
     }
 
     /// The answer comes from there. Who fetched what another cache has is not known.
-    pub fn comes_from(&mut self, place: &NextHop, address: IpAddr) {
-        let is_origin = matches!(place, NextHop::Origin { parent: false, .. });
+    pub fn comes_from(&mut self, next_hop: &NextHop, address: IpAddr) {
+        let is_origin = matches!(next_hop, NextHop::Origin { parent: false, .. });
         self.origin = (is_origin && !self.wants_only_stored).then_some(address);
     }
 
-    /// That it is fetched ahead, if it is.
+    /// The prefetch, if it is one.
     pub fn ahead(&mut self) -> Option<&mut Fetching> {
         self.ahead.as_mut()
     }
 
-    /// The same, for who fetches the rest.
+    /// Takes it out, for the rest of the body.
     pub fn take_ahead(&mut self) -> Option<Fetching> {
         self.ahead.take()
     }
 
-    /// It is fetched ahead.
+    /// It is a prefetch.
     pub fn fetch_ahead(&mut self, fetching: Fetching) {
         self.ahead = Some(fetching);
     }
 
-    /// What is fetched ahead can be sent from now on: who asks for it next is counted.
+    /// What is prefetched can be sent from now on: its next use is counted.
     pub fn note_ahead(&self) {
         if self.ahead.is_some() {
             let hash = self.store_key().hash();
@@ -172,7 +189,19 @@ impl Asking {
         self.ticket.take()
     }
 
-    /// Those who wait for the answer go on.
+    /// Fetches what a page embeds.
+    pub fn fetch(&self) -> Fetch {
+        self.fetch
+    }
+
+    /// Requests that wait for a part wait for its end: it cannot be found before.
+    pub fn leave_lead_to(&mut self, keep: &mut Keep) {
+        if keep.is_part() {
+            keep.take_lead(self.lead.take());
+        }
+    }
+
+    /// The requests that wait for the answer go on.
     pub fn release(&mut self) {
         self.lead = None;
     }
@@ -191,7 +220,7 @@ impl Asking {
 }
 
 /// Nothing was sent along.
-pub(super) const NO_CONDITIONS: Conditions = Conditions {
+const NO_CONDITIONS: Conditions = Conditions {
     any: false,
     with_clients_tags: false,
 };
@@ -204,12 +233,16 @@ pub(super) fn status_value(status: &CacheStatus<'_>) -> String {
     String::from_utf8(value).unwrap_or_default()
 }
 
-/// Who answers requests for this place.
-pub(super) fn realm<'a>(client: &Client, place: &'a NextHop) -> Realm<'a> {
-    match (place, client.original) {
+/// Who answers requests that go to this next hop. `original`: where the client was intercepted on its way to.
+pub(super) fn realm(
+    listener: SocketAddr,
+    original: Option<SocketAddr>,
+    next_hop: &NextHop,
+) -> Realm<'_> {
+    match (next_hop, original) {
         (NextHop::Group { group, .. }, _) => Realm::Upstream(&group.state.plan.name),
         (NextHop::Origin { .. }, Some(original)) => Realm::Original(original),
-        (NextHop::Origin { .. }, None) => Realm::Listener(client.listener.address),
+        (NextHop::Origin { .. }, None) => Realm::Listener(listener),
     }
 }
 

@@ -2,6 +2,7 @@
 use super::parts::Keep;
 use crate::cache::memory::{Filling, Object};
 use crate::cache::shared::Ticket;
+use crate::config::plan::CachePlan;
 use crate::context::client::Client;
 use crate::context::destination::NextHop;
 use crate::http::prefetch::Fetching;
@@ -23,14 +24,14 @@ pub struct Fill {
     /// The origin's end.
     pub checkout: Checkout,
     /// Where that leads.
-    pub place: NextHop,
+    pub next_hop: NextHop,
     /// The length of the body.
     pub length: u64,
     /// Whether the connection can be used again behind the body.
     pub is_kept: bool,
     /// The right to write it to the second level.
     pub ticket: Option<Ticket>,
-    /// It is fetched ahead: it is worth fetching although nobody reads.
+    /// It is a prefetch, which goes on without readers.
     pub ahead: Option<Fetching>,
 }
 
@@ -42,7 +43,7 @@ impl Fill {
         let bytes = here
             .len()
             .min(usize::try_from(self.length).unwrap_or(usize::MAX));
-        // Nobody has asked for what is behind the body.
+        // No request asked for what follows the body.
         self.is_kept &= bytes == here.len();
         if self
             .filling
@@ -56,29 +57,29 @@ impl Fill {
             self.end(client);
             return;
         }
-        let mut errand = client.errand();
+        let mut background = client.background();
         tokio::task::spawn_local(async move {
-            if self.run(&mut errand, left_bytes).await {
-                let (keep, object) = self.end(&errand);
+            if self.run(&mut background, left_bytes).await {
+                let (keep, object) = self.end(&background);
                 keep.end(&object).await;
             } else {
-                self.checkout.failed(&self.place);
+                self.checkout.failed(&self.next_hop);
                 let received_bytes = self.filling.written_bytes();
-                (self.checkout).count(&errand.worker.metrics, 0, received_bytes);
+                (self.checkout).count(background.metrics(), 0, received_bytes);
                 self.keep.cut(self.filling, &self.object).await;
             }
         });
     }
 
     /// Whether the body came whole.
-    async fn run(&mut self, errand: &mut Client, mut left_bytes: u64) -> bool {
-        let idle = errand.live.plan().timeouts.idle;
+    async fn run(&mut self, background: &mut Client, mut left_bytes: u64) -> bool {
+        let idle = background.live.plan().timeouts.idle;
         let mut buffer = Vec::new();
         while left_bytes > 0 {
             let stream = &self.checkout.upstream.transport;
             let received = {
                 let receiving = pin!(self.filling.receive(stream, &mut buffer));
-                errand.timer.within(idle, receiving).await
+                background.timer.within(idle, receiving).await
             };
             let count = match received {
                 Ok(Ok(count)) if count > 0 => count,
@@ -86,21 +87,21 @@ impl Fill {
             };
             left_bytes -= count as u64;
             let room = poll_fn(|cx| self.filling.poll_room(cx));
-            if errand.timer.within(idle, room).await.is_err() {
+            if background.timer.within(idle, room).await.is_err() {
                 return false;
             }
             let is_wanted = self.ahead.is_some() || self.object.body().is_read();
-            if !is_wanted && self.is_too_far(errand, left_bytes) {
-                errand.worker.metrics.cache.fills_given_up.add(1);
+            if !is_wanted && self.is_too_far(background.live.plan().cache.as_ref(), left_bytes) {
+                background.metrics().cache.fills_given_up.add(1);
                 return false;
             }
         }
         true
     }
 
-    /// Whether so much is missing that it is not worth fetching for nobody.
-    fn is_too_far(&self, errand: &Client, left_bytes: u64) -> bool {
-        let Some(plan) = errand.live.plan().cache.as_ref() else {
+    /// Whether too much is missing to fetch it without readers.
+    fn is_too_far(&self, plan: Option<&CachePlan>, left_bytes: u64) -> bool {
+        let Some(plan) = plan else {
             return true;
         };
         let have = self.length - left_bytes;
@@ -113,7 +114,7 @@ impl Fill {
             object,
             keep,
             mut checkout,
-            place,
+            next_hop,
             length,
             is_kept,
             ticket,
@@ -127,10 +128,10 @@ impl Fill {
                 ahead.ends(Ahead::Stored);
             }
         }
-        checkout.count(&client.worker.metrics, 0, length);
+        checkout.count(client.metrics(), 0, length);
         if is_kept {
             checkout.upstream.expect_like(length);
-            checkout.give_back(client, &place);
+            checkout.give_back(&client.worker.connector, client.source(), &next_hop);
         }
         (keep, object)
     }

@@ -1,9 +1,7 @@
-//! Looking for a stored answer to a request, and waiting for one that somebody else is getting.
-use super::ask::{Asking, NO_CONDITIONS, realm};
+//! Looking up a stored answer to a request, and waiting for one that another request is fetching.
+use super::ask::{Asking, Wanted, realm};
 use super::parts::{Completion, answers};
-use super::refresh;
-use super::send::{Source, send};
-use crate::cache::Cache;
+use super::send::Source;
 use crate::cache::flights::{Flight, Follow};
 use crate::cache::memory;
 use crate::cache::memory::Object;
@@ -12,11 +10,12 @@ use crate::context::client::Client;
 use crate::context::destination::{Destination, NextHop};
 use crate::context::request_log::{CLIENT_CLOSED_REQUEST, RequestLog};
 use crate::http::cached::shared::SecondLevel;
-use crate::http::response_body::Passed;
+use crate::http::prefetch::Fetch;
 use crate::net::io::poll_reset;
 use crate::net::scratch::Scratch;
 use crate::reply::Reply;
-use crate::telemetry::metrics::{Ahead, CacheResult};
+use crate::telemetry::metrics::{Ahead, CacheResult, WorkerMetrics};
+use carrick_logic::access::Access;
 use carrick_logic::cache::{
     CacheStatus, Fields, Forward, Found, Lookup, Miss, NotFilled, Request, Reuse, UnixTime,
     look_up, may_fill, target_uri, write_key,
@@ -28,11 +27,8 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-/// So long a request waits for another one's answer at most. Then it asks, too.
+/// The longest that a request waits for another one's answer. Then it asks, too.
 const WAIT_MAX: Duration = Duration::from_secs(10);
-
-/// How a request ended whose client has gone.
-const CLIENT_RESET: &str = "client_reset";
 
 /// What the cache has done with a request.
 pub enum Begun {
@@ -40,24 +36,17 @@ pub enum Begun {
     PassBy,
     /// The origin has to be asked.
     Ask(Box<Asking>),
-    /// It was answered from the store.
-    Answered {
-        /// How far the answer came.
-        passed: Passed,
-        /// Whether the client was told that its connection stays open.
-        keep_alive: bool,
+    /// It is answered from the store.
+    Stored {
+        /// The answer.
+        source: Source,
+        /// What the origin is to be asked meanwhile, in the background (RFC 5861 section 3).
+        revalidation: Option<Box<Asking>>,
     },
+    /// Its client has gone.
+    ClientGone,
     /// carrick answers itself.
     Reply(Reply),
-}
-
-/// A request for which the cache is asked.
-pub(super) struct Wanted {
-    pub(super) cache: Arc<Cache>,
-    route: Arc<RouteCache>,
-    pub(super) key: Box<[u8]>,
-    pub(super) not_filled: Option<NotFilled>,
-    says_status: bool,
 }
 
 /// Answers the request in `scratch` from the store, if it can be, or says what the origin is to be asked.
@@ -65,16 +54,17 @@ pub async fn begin(
     client: &mut Client,
     scratch: &mut Scratch,
     destination: &Destination,
+    fetch: Fetch,
     log: &mut RequestLog,
 ) -> Begun {
-    let (Some(cache), Some(route)) = (client.worker.cache.clone(), destination.cache.clone())
+    let (Some(cache), Some(route)) = (client.worker.store.cache.clone(), destination.cache.clone())
     else {
         return Begun::PassBy;
     };
     if scratch.request_head.wants_upgrade {
         return Begun::PassBy;
     }
-    let named = name(client, scratch, destination, &route);
+    let named = name(client, destination, scratch, &route);
     let is_bypassed = named.is_none();
     let (key, not_filled) = named.unwrap_or_default();
     let plan = client.live.plan().cache.as_ref();
@@ -84,6 +74,7 @@ pub async fn begin(
         key,
         not_filled,
         says_status: plan.is_some_and(|plan| plan.status),
+        fetch,
     };
     if is_bypassed {
         log.cache = Some(CacheResult::Bypass);
@@ -100,9 +91,9 @@ pub async fn begin(
     loop {
         let now = client.worker.clock.now();
         let begun = Instant::now();
-        let (stored, lookup) = wanted.find(client, scratch, destination, now);
+        let (stored, lookup) = wanted.find(&client.listener.access, scratch, destination, now);
         let took = begun.elapsed();
-        client.worker.metrics.cache.find_seconds.observe(took);
+        client.metrics().cache.find_seconds.observe(took);
         if stored.is_none() || reuse(lookup).is_none() {
             client.push_held();
         }
@@ -116,18 +107,18 @@ pub async fn begin(
         let mut status = CacheStatus::of(lookup);
         status.collapsed = !waits;
         level.tell(&mut status);
-        if let Some((object, reuse)) = stored.as_ref().zip(reuse(lookup)) {
+        if let Some((object, reuse)) = stored.clone().zip(reuse(lookup)) {
+            let mut revalidation = None;
             if matches!(lookup, Lookup::StaleWhileRevalidate(_))
                 && let Flight::Lead(lead) = wanted.cache.flights.board(&wanted.key)
             {
-                let stored = Some(Arc::clone(object));
                 let mut asking = wanted.ask(stored, status, now);
-                (asking.lead, asking.is_errand) = (Some(lead), true);
-                refresh::begin(client, scratch, destination, asking);
+                (asking.lead, asking.is_background) = (Some(lead), true);
+                revalidation = Some(Box::new(asking));
             }
-            wanted.note_use(client, now);
+            wanted.note_use(client.metrics(), now);
             let source = Source {
-                route: &wanted.route,
+                route: wanted.route,
                 object,
                 reuse,
                 status,
@@ -135,13 +126,18 @@ pub async fn begin(
                 says_status: wanted.says_status,
                 now,
                 pace: destination.pace,
+                fetch,
             };
             log.cache = Some(match level.result(source.result()) {
-                CacheResult::Hit if is_from_disk || object.body().is_file() => CacheResult::HitDisk,
+                CacheResult::Hit if is_from_disk || source.object.body().is_file() => {
+                    CacheResult::HitDisk
+                }
                 result => result,
             });
-            let (passed, keep_alive) = send(client, scratch, &source, log).await;
-            return Begun::Answered { passed, keep_alive };
+            return Begun::Stored {
+                source,
+                revalidation,
+            };
         }
         if lookup == Lookup::GatewayTimeout {
             log.cache = Some(CacheResult::Refused);
@@ -158,12 +154,8 @@ pub async fn begin(
                 Flight::Follow(follow) => {
                     waits = false;
                     if wait(client, follow).await.is_err() {
-                        let passed = Passed::ClientGone(CLIENT_RESET);
-                        (log.ended, log.status) = (CLIENT_RESET, CLIENT_CLOSED_REQUEST);
-                        return Begun::Answered {
-                            passed,
-                            keep_alive: false,
-                        };
+                        (log.ended, log.status) = ("client_reset", CLIENT_CLOSED_REQUEST);
+                        return Begun::ClientGone;
                     }
                     asks_disk = true;
                     continue;
@@ -195,7 +187,7 @@ pub async fn begin(
     }
 }
 
-/// What the origin is to be asked for the request in `scratch`, of which nobody has asked for the answer yet.
+/// What the origin is to be asked for the request in `scratch`, unless another request is asking already.
 ///
 /// # Errors
 /// Says why it is not to be asked.
@@ -203,16 +195,18 @@ pub async fn begin_ahead(
     client: &mut Client,
     scratch: &Scratch,
     destination: &Destination,
+    fetch: Fetch,
 ) -> Result<Box<Asking>, Ahead> {
-    let cache = client.worker.cache.clone().ok_or(Ahead::Denied)?;
+    let cache = client.worker.store.cache.clone().ok_or(Ahead::Denied)?;
     let route = destination.cache.clone().ok_or(Ahead::Denied)?;
-    let (key, not_filled) = name(client, scratch, destination, &route).ok_or(Ahead::Denied)?;
+    let (key, not_filled) = name(client, destination, scratch, &route).ok_or(Ahead::Denied)?;
     let wanted = Wanted {
         cache,
         route,
         key,
         not_filled,
         says_status: false,
+        fetch,
     };
     let (mut asks_disk, mut level) = (true, SecondLevel::default());
     loop {
@@ -221,7 +215,7 @@ pub async fn begin_ahead(
         if !wanted.may_wait(scratch, now) {
             return Err(Ahead::NotStored);
         }
-        let (stored, lookup) = wanted.find(client, scratch, destination, now);
+        let (stored, lookup) = wanted.find(&client.listener.access, scratch, destination, now);
         if reuse(lookup).is_some() {
             return Err(Ahead::Fresh);
         }
@@ -244,17 +238,16 @@ pub async fn begin_ahead(
         let stored = stored.filter(|_| matches!(lookup, Lookup::Revalidate(_)));
         let mut asking = wanted.ask(stored, status, now);
         (asking.lead, asking.ticket) = (Some(lead), level.ticket);
-        asking.is_errand = true;
+        asking.is_background = true;
         return Ok(Box::new(asking));
     }
 }
 
 /// Whether the address that an object came from is one that the client may not have anything from.
-fn is_denied(client: &Client, destination: &Destination, object: &Object) -> bool {
-    let NextHop::Origin { parent: false, .. } = destination.place else {
+fn is_denied(access: &Access, destination: &Destination, object: &Object) -> bool {
+    let NextHop::Origin { parent: false, .. } = destination.next_hop else {
         return false;
     };
-    let access = &client.listener.access;
     (object.origin()).is_some_and(|address| access.check_address(address).is_err())
 }
 
@@ -276,25 +269,24 @@ fn is_answerable(method: Method) -> bool {
 /// The name under which the answer to the request in `scratch` is stored, and whether it may not be; `None`: the cache is not for it.
 fn name(
     client: &Client,
-    scratch: &Scratch,
     destination: &Destination,
+    scratch: &Scratch,
     route: &RouteCache,
 ) -> Option<(Box<[u8]>, Option<NotFilled>)> {
     let (head, bytes) = (&scratch.request_head, scratch.request.as_slice());
-    // Whoever changes something changes it for all, however he has come.
+    // An unsafe method changes the resource for all clients, on whatever route.
     if is_answerable(head.method) && route.is_bypassed(bytes, head) {
         return None;
     }
     let uri = target_uri(head, bytes).ok()?;
     let fields = Fields::of_request(head, bytes);
     let mut key = Vec::with_capacity(128);
-    write_key(
-        &mut key,
-        realm(client, &destination.place),
-        &uri,
-        fields,
-        &route.key,
+    let realm = realm(
+        client.listener.address,
+        client.original,
+        &destination.next_hop,
     );
+    write_key(&mut key, realm, &uri, fields, &route.key);
     let not_filled = may_fill(&uri, fields, &route.key).err();
     Some((key.into(), not_filled))
 }
@@ -303,7 +295,7 @@ impl Wanted {
     /// What is stored for the request in `scratch`, and what is to be done with it.
     fn find(
         &self,
-        client: &Client,
+        access: &Access,
         scratch: &Scratch,
         destination: &Destination,
         now: UnixTime,
@@ -319,7 +311,7 @@ impl Wanted {
             memory::Found::Nothing => (None, Found::Nothing),
             memory::Found::OtherVariant => (None, Found::OtherVariant),
             // By rules that came later. The origin is asked, and that is refused.
-            memory::Found::Object(object) if is_denied(client, destination, object) => {
+            memory::Found::Object(object) if is_denied(access, destination, object) => {
                 (None, Found::Nothing)
             }
             memory::Found::Object(object) if !self.cache.store.stands(object, now) => {
@@ -351,12 +343,7 @@ impl Wanted {
         match client.timer.within(limit, bringing).await {
             Ok(is_there) => {
                 if is_there {
-                    client
-                        .worker
-                        .metrics
-                        .cache
-                        .disk_seconds
-                        .observe(begun.elapsed());
+                    client.metrics().cache.disk_seconds.observe(begun.elapsed());
                 }
                 is_there
             }
@@ -366,11 +353,11 @@ impl Wanted {
     }
 
     /// A client gets what is stored, which may have been fetched ahead.
-    fn note_use(&self, client: &Client, now: UnixTime) {
+    fn note_use(&self, metrics: &WorkerMetrics, now: UnixTime) {
         let hash = self.cache.store.key(&self.key).hash();
         if self.cache.ahead.has(hash, now) {
             self.cache.ahead.forget(hash);
-            client.worker.metrics.cache.ahead(Ahead::Used).add(1);
+            metrics.cache.ahead(Ahead::Used).add(1);
         }
     }
 
@@ -391,45 +378,14 @@ impl Wanted {
         let hash = self.cache.store.key(&self.key).hash();
         is_usual && !self.cache.passes.has(hash, now)
     }
-
-    /// What the origin is to be asked.
-    fn ask(
-        &self,
-        stored: Option<Arc<Object>>,
-        status: CacheStatus<'static>,
-        now: UnixTime,
-    ) -> Asking {
-        Asking {
-            cache: Arc::clone(&self.cache),
-            route: Arc::clone(&self.route),
-            key: self.key.clone(),
-            not_filled: self.not_filled,
-            stored,
-            completion: None,
-            conditions: NO_CONDITIONS,
-            asked_at: now,
-            asked: self.cache.purges.now(),
-            origin: None,
-            status,
-            is_aged: false,
-            says_status: self.says_status,
-            lead: None,
-            is_errand: false,
-            ahead: None,
-            is_bypassed: false,
-            wants_only_stored: false,
-            is_cache_peer_asked: false,
-            ticket: None,
-        }
-    }
 }
 
-/// The client has gone.
-struct Gone;
+/// The client has reset its connection.
+struct ClientReset;
 
-/// Waits for somebody else's answer, with an eye on the client.
-async fn wait(client: &mut Client, mut follow: Follow) -> Result<(), Gone> {
-    client.worker.metrics.cache.waited.add(1);
+/// Waits for another request's answer, and for a reset of the client.
+async fn wait(client: &mut Client, mut follow: Follow) -> Result<(), ClientReset> {
+    client.metrics().cache.waited.add(1);
     let limit = WAIT_MAX.min(client.live.plan().timeouts.idle);
     let mut over = pin!(follow.over());
     let (stream, mut watches) = (&client.transport, true);
@@ -438,7 +394,7 @@ async fn wait(client: &mut Client, mut follow: Follow) -> Result<(), Gone> {
             return Poll::Ready(Ok(()));
         }
         if watches && poll_reset(stream, &mut watches, cx) {
-            return Poll::Ready(Err(Gone));
+            return Poll::Ready(Err(ClientReset));
         }
         Poll::Pending
     });

@@ -1,42 +1,20 @@
 //! What an origin's answer does to the store, and what becomes of it.
-use super::ask::{Asking, realm, stored_of};
-use super::parts::{Keep, answers};
-use super::tee::Tee;
-use crate::cache::memory::{Filling, Object};
+use super::ask::{Asking, realm};
+use super::parts::{answers, reuse_of, stored_of};
+use super::store::{Exchange, Verdict, try_store};
+use crate::cache::memory::Object;
 use crate::cache::purge::{Pattern, Purge};
 use crate::context::client::Client;
 use crate::context::destination::Destination;
 use crate::http::cached::shared;
 use crate::net::scratch::Scratch;
+use crate::telemetry::metrics::WorkerMetrics;
 use carrick_logic::cache::{
-    Freshened, HeadEffect, NotStored, Request, Response, Reuse, Storing, Times, UnixTime, Uri,
-    Validated, Variant, after_validation, decide_storing, freshen, head_effect, invalidated,
-    invalidates, target_uri, write_key, write_stored_fields,
+    HeadEffect, Request, Response, Times, Uri, Validated, after_validation, head_effect,
+    invalidated, invalidates, target_uri, write_key,
 };
-use carrick_logic::http1::{Method, ResponseBody};
+use carrick_logic::http1::Method;
 use std::sync::Arc;
-
-/// What is done with the answer whose head is in `scratch`.
-pub enum Verdict {
-    /// It is passed on, as if there were no cache.
-    PassOn,
-    /// It is passed on, and what passes is kept: its length is not known.
-    Keep(Box<Tee>),
-    /// It goes into the store, and the client reads it from there.
-    Fill(Filling, Arc<Object>, Box<Keep>),
-    /// It is not wanted any further: the client gets what is stored.
-    Use(Arc<Object>, Reuse),
-    /// It is about nothing that anybody has: the origin is asked again, without conditions.
-    AskAgain,
-}
-
-/// An answer, and the request that it answers.
-pub(super) struct Exchange<'a> {
-    pub(super) request: Request<'a>,
-    pub(super) uri: Uri<'a>,
-    pub(super) response: Response<'a>,
-    pub(super) times: Times,
-}
 
 /// Judges the answer whose head is in `scratch`, and does to the store what follows from it.
 pub fn judge(
@@ -80,7 +58,7 @@ pub fn judge(
         if head.method == Method::Post && begun == asking.asked {
             // What this answer has purged was there before it.
             asking.asked = begun.after(purges);
-            return keep_answer_to_post(client, scratch, &exchange, asking);
+            return keep_answer_to_post(client.metrics(), scratch, &exchange, asking);
         }
         return Verdict::PassOn;
     }
@@ -89,7 +67,7 @@ pub fn judge(
         return Verdict::AskAgain;
     }
     let Some(stored) = asking.stored.clone() else {
-        return replace(client, scratch, &exchange, asking);
+        return replace(client.metrics(), scratch, &exchange, asking);
     };
     let meaning = after_validation(
         &exchange.request,
@@ -107,14 +85,14 @@ pub fn judge(
             Verdict::Use(stored, reuse)
         }
         Validated::AskAgain => Verdict::AskAgain,
-        Validated::Replace => replace(client, scratch, &exchange, asking),
+        Validated::Replace => replace(client.metrics(), scratch, &exchange, asking),
     }
 }
 
 /// The answer to POST may say that it is what GET would get (RFC 9110 section 9.3.3). Where others have purged something meanwhile it is not
 /// stored: which of both was first cannot be known.
 fn keep_answer_to_post(
-    client: &Client,
+    metrics: &WorkerMetrics,
     scratch: &Scratch,
     exchange: &Exchange<'_>,
     asking: &mut Asking,
@@ -125,16 +103,16 @@ fn keep_answer_to_post(
     match try_store(scratch, exchange, asking) {
         Ok(verdict) => {
             asking.status.stored = true;
-            client.worker.metrics.cache.stored.add(1);
+            metrics.cache.stored.add(1);
             verdict
         }
         Err(_) => Verdict::PassOn,
     }
 }
 
-/// Not a word on what is stored, but an answer of its own.
+/// The answer does not validate what is stored: it replaces it.
 fn replace(
-    client: &Client,
+    metrics: &WorkerMetrics,
     scratch: &Scratch,
     exchange: &Exchange<'_>,
     asking: &mut Asking,
@@ -143,10 +121,10 @@ fn replace(
         note_head(exchange, asking);
         return Verdict::PassOn;
     }
-    store(client, scratch, exchange, asking)
+    store(metrics, scratch, exchange, asking)
 }
 
-/// A 304: what is stored is as good as new.
+/// A 304: what is stored is fresh again.
 fn refreshed(exchange: &Exchange<'_>, asking: &mut Asking, stored: &Arc<Object>) -> Verdict {
     asking.status.forward_status = Some(304);
     let object = match exchange.freshen(asking, stored) {
@@ -215,7 +193,11 @@ fn invalidate(
         key.clear();
         write_key(
             &mut key,
-            realm(client, &destination.place),
+            realm(
+                client.listener.address,
+                client.original,
+                &destination.next_hop,
+            ),
             &uri,
             exchange.request.fields,
             &asking.route.key,
@@ -223,7 +205,7 @@ fn invalidate(
         let chosen = Pattern::key(&key);
         let (removed, _) = asking.cache.purge(&chosen, Purge::Remove);
         shared::forget(client, &asking.cache, &key);
-        client.worker.metrics.cache.invalidated.add(removed);
+        client.metrics().cache.invalidated.add(removed);
         purges += 1;
     }
     purges
@@ -231,7 +213,7 @@ fn invalidate(
 
 /// A whole answer: it is stored, if it may be.
 fn store(
-    client: &Client,
+    metrics: &WorkerMetrics,
     scratch: &Scratch,
     exchange: &Exchange<'_>,
     asking: &mut Asking,
@@ -239,11 +221,11 @@ fn store(
     match try_store(scratch, exchange, asking) {
         Ok(verdict) => {
             asking.status.stored = true;
-            client.worker.metrics.cache.stored.add(1);
+            metrics.cache.stored.add(1);
             verdict
         }
         Err(why) => {
-            client.worker.metrics.cache.not_stored.add(1);
+            metrics.cache.not_stored.add(1);
             let completion = asking.completion.take().map(|completion| completion.object);
             if completion.is_some() && exchange.response.status == 206 {
                 return Verdict::AskAgain;
@@ -263,103 +245,5 @@ fn store(
             }
             Verdict::PassOn
         }
-    }
-}
-
-/// Why it is not, in a word.
-fn try_store(
-    scratch: &Scratch,
-    exchange: &Exchange<'_>,
-    asking: &mut Asking,
-) -> Result<Verdict, &'static str> {
-    let Exchange {
-        request,
-        uri,
-        response,
-        times,
-    } = exchange;
-    if let Some(why) = asking.not_filled {
-        return Err(why.label());
-    }
-    let meta = match decide_storing(request, uri, response, *times, &asking.route.policy) {
-        Storing::Yes(meta) => meta,
-        Storing::No(why) => return Err(why.label()),
-    };
-    let variant = Variant::of(response.fields, request.fields)
-        .ok_or_else(|| NotStored::VaryEverything.label())?;
-    let mut head = Vec::with_capacity(scratch.response_head.head_bytes);
-    write_stored_fields(&mut head, response);
-    if !response.fields.has(b"date") {
-        // RFC 9110 section 6.6.1: who stores a response without one adds when it came.
-        head.extend_from_slice(b"Date: ");
-        times.response.write_http_date(&mut head);
-        head.extend_from_slice(b"\r\n");
-    }
-    let length = match scratch.response_head.body {
-        // Its client gets it from the server, as the request that it has sent has it.
-        _ if request.method == Method::Post => None,
-        ResponseBody::Bytes(length) => Some(length),
-        ResponseBody::None => Some(0),
-        ResponseBody::Chunked | ResponseBody::UntilClose | ResponseBody::Tunnel => None,
-    };
-    if meta.status == 206 {
-        return exchange.store_part(asking, length, (&variant, meta, head));
-    }
-    let cache = &asking.cache;
-    let key = cache.store.key(&asking.key);
-    let filling = cache.store.fill(length).map_err(|why| why.label())?;
-    let verdict = if let Some(length) = length {
-        let object = (cache.store)
-            .put_from(asking.origin, key, (&variant, meta, &head), filling.body())
-            .map_err(|why| why.label())?;
-        cache.catch_up(asking.asked, &object);
-        let keep = Keep::whole(asking, length);
-        Verdict::Fill(filling, object, Box::new(keep))
-    } else {
-        let tee = Tee::new(
-            Arc::clone(cache),
-            (asking.key.clone(), asking.asked, asking.origin),
-            (variant, meta, head),
-            filling,
-            (asking.lead.take(), asking.ticket.take()),
-        );
-        Verdict::Keep(Box::new(tee))
-    };
-    cache.passes.forget(key.hash());
-    Ok(verdict)
-}
-
-impl Exchange<'_> {
-    /// Brings the fields of what is stored up to date; the object that has them, or why it is not stored any more.
-    fn freshen(&self, asking: &Asking, stored: &Arc<Object>) -> Result<Arc<Object>, &'static str> {
-        let store = &asking.cache.store;
-        let mut head = Vec::with_capacity(stored.head().len() + 128);
-        let freshened = freshen(
-            &mut head,
-            &self.request,
-            &self.uri,
-            &stored_of(stored),
-            &self.response,
-            self.times,
-            &asking.route.policy,
-        );
-        match freshened {
-            Freshened::Updated(meta) => store
-                .freshen(stored, meta, &head, asking.origin)
-                .map_err(|why| why.label()),
-            Freshened::Unchanged => Ok(Arc::clone(stored)),
-            Freshened::Remove(why) => {
-                store.remove(stored);
-                Err(why.label())
-            }
-        }
-    }
-}
-
-/// What is stored, as it is sent at this moment.
-pub fn reuse_of(object: &Object, now: UnixTime) -> Reuse {
-    Reuse {
-        age_s: object.meta().age_s(now),
-        ttl_s: object.meta().ttl_s(now),
     }
 }

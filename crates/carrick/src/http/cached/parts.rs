@@ -1,25 +1,39 @@
 //! Answers that have a part of what there is, and those that broke off: what is asked for besides, and how parts are put together (RFC 9111
 //! sections 3.3 and 3.4).
-use super::ask::{Asking, stored_of};
-use super::judge::{Exchange, Verdict};
 use crate::cache::Cache;
 use crate::cache::flights::Lead;
 use crate::cache::memory::{Body, Filling, NotTaken, Object, PIECES_MAX, Part, Store};
 use crate::cache::purges::Moment;
 use crate::net::scratch::Scratch;
 use carrick_logic::cache::{
-    ContentRange, Fields, Freshened, Meta, NotStored, Policy, Request, Stored, UnixTime, Variant,
-    freshen, has_all, is_same_version, may_combine, missing, truncated,
+    ContentRange, Fields, Meta, Policy, Request, Reuse, Stored, UnixTime, Variant, has_all,
+    is_same_version, missing, truncated,
 };
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// How often parts are put together anew when somebody else has changed what they are added to.
+/// How often parts are joined again when another request has changed what they are added to.
 const TRIES_MAX: usize = 4;
 
-/// So much of two parts is compared at once.
+/// How much of two parts is compared at once.
 const COMPARED_BYTES: usize = 64 << 10;
+
+/// A stored object as the policy sees it.
+pub(super) fn stored_of(object: &Object) -> Stored<'_> {
+    Stored {
+        meta: object.meta(),
+        fields: object.fields(),
+    }
+}
+
+/// What is stored, as it is sent at this moment.
+pub fn reuse_of(object: &Object, now: UnixTime) -> Reuse {
+    Reuse {
+        age_s: object.meta().age_s(now),
+        ttl_s: object.meta().ttl_s(now),
+    }
+}
 
 /// Whether what is stored has all that an answer to `request` needs.
 pub(super) fn answers(
@@ -69,89 +83,6 @@ impl Completion {
     }
 }
 
-impl Exchange<'_> {
-    /// A 206: it is added to what is there of the same version, or stored in its place.
-    pub(super) fn store_part(
-        &self,
-        asking: &mut Asking,
-        length: Option<u64>,
-        (variant, meta, head): (&Variant, Meta, Vec<u8>),
-    ) -> Result<Verdict, &'static str> {
-        let refused = NotStored::Part.label();
-        let part = meta.part().ok_or(refused)?;
-        if length != Some(part.bytes()) {
-            return Err(refused);
-        }
-        let cache = Arc::clone(&asking.cache);
-        let store = &cache.store;
-        let key = store.key(&asking.key);
-        let held = match &asking.completion {
-            Some(completion) => Some(Arc::clone(&completion.object)),
-            None => stored_like(&cache, &asking.key, variant),
-        };
-        let held = held.filter(|held| may_combine(&stored_of(held), &self.response, &meta));
-        let (meta, head) = match &held {
-            Some(held) if held.extents().has(&(part.start..part.end)) => {
-                // All of it is there already, and has just been validated.
-                let (meta, head) = self.joined_head(held, &asking.route.policy)?;
-                let _ = store.freshen(held, meta, &head, asking.origin);
-                return Err(refused);
-            }
-            Some(held) => self.joined_head(held, &asking.route.policy)?,
-            None => (meta, head),
-        };
-        let total_bytes = part
-            .total_bytes
-            .or(held.as_ref().and_then(|held| held.total_bytes()));
-        let filling = store.fill(length).map_err(NotTaken::label)?;
-        let addition = Part {
-            key,
-            variant,
-            meta,
-            head: &head,
-            origin: asking.origin,
-            start: part.start,
-            total_bytes,
-            body: filling.body(),
-        };
-        let object = store
-            .assemble(held.as_ref(), &addition)
-            .map_err(NotTaken::label)?;
-        let now = self.times.response;
-        if !answers(&self.request, &object, now, &asking.route.policy) {
-            return Err(refused);
-        }
-        let keep = Keep {
-            cache: Arc::clone(&cache),
-            asked: asking.asked,
-            start: part.start,
-            total_bytes,
-            is_part: true,
-            lead: None,
-        };
-        Ok(Verdict::Fill(filling, object, Box::new(keep)))
-    }
-
-    /// The fields of what is stored, with those of the new part (section 3.4).
-    fn joined_head(&self, held: &Object, policy: &Policy) -> Result<(Meta, Vec<u8>), &'static str> {
-        let mut head = Vec::with_capacity(held.head().len() + 64);
-        let freshened = freshen(
-            &mut head,
-            &self.request,
-            &self.uri,
-            &stored_of(held),
-            &self.response,
-            self.times,
-            policy,
-        );
-        match freshened {
-            Freshened::Updated(meta) => Ok((meta, head)),
-            Freshened::Unchanged => Err(NotStored::Authorization.label()),
-            Freshened::Remove(why) => Err(why.label()),
-        }
-    }
-}
-
 /// What becomes of a body on its way into the store when it has come, or has broken off.
 pub struct Keep {
     cache: Arc<Cache>,
@@ -170,27 +101,35 @@ pub struct Keep {
 pub(super) async fn keep_beginning(cache: Arc<Cache>, asked: Moment, part: Part<'_>) {
     let received_bytes = part.body.have().bytes;
     if truncated(&part.meta, received_bytes, None).is_some() {
-        let keep = Keep {
-            cache,
-            asked,
-            start: 0,
-            total_bytes: None,
-            is_part: true,
-            lead: None,
-        };
-        keep.grow(part).await;
+        Keep::part(&cache, asked, (0, None)).grow(part).await;
     }
 }
 
 impl Keep {
     /// Of a whole answer, which can be found already.
-    pub(super) fn whole(asking: &Asking, length: u64) -> Self {
+    pub(super) fn whole(cache: &Arc<Cache>, asked: Moment, length: u64) -> Self {
         Self {
-            cache: Arc::clone(&asking.cache),
-            asked: asking.asked,
+            cache: Arc::clone(cache),
+            asked,
             start: 0,
             total_bytes: Some(length),
             is_part: false,
+            lead: None,
+        }
+    }
+
+    /// Of a part that begins at `start`, which is stored when it has come.
+    pub(super) fn part(
+        cache: &Arc<Cache>,
+        asked: Moment,
+        (start, total_bytes): (u64, Option<u64>),
+    ) -> Self {
+        Self {
+            cache: Arc::clone(cache),
+            asked,
+            start,
+            total_bytes,
+            is_part: true,
             lead: None,
         }
     }
@@ -200,11 +139,9 @@ impl Keep {
         self.is_part
     }
 
-    /// Who waits for a part's answer waits for its end, as it cannot be found before.
-    pub fn take_lead(&mut self, asking: &mut Asking) {
-        if self.is_part {
-            self.lead = asking.lead.take();
-        }
+    /// Has the requests that wait for the answer wait for its end.
+    pub(super) fn take_lead(&mut self, lead: Option<Lead>) {
+        self.lead = lead;
     }
 
     /// The body of `object`, or of its newest part, has come.
@@ -212,7 +149,7 @@ impl Keep {
         let mut pieces = object.body().pieces().iter();
         let newest = pieces.find(|piece| self.is_part && piece.start == self.start);
         if let Some(piece) = newest {
-            self.grow(self.part(object, &piece.body)).await;
+            self.grow(self.addition(object, &piece.body)).await;
         }
     }
 
@@ -237,11 +174,11 @@ impl Keep {
             },
         };
         if truncated(&meta, received_bytes, announced_bytes).is_some() {
-            self.grow(self.part(object, &filling.cut())).await;
+            self.grow(self.addition(object, &filling.cut())).await;
         }
     }
 
-    fn part<'a>(&self, like: &'a Object, body: &'a Arc<Body>) -> Part<'a> {
+    fn addition<'a>(&self, like: &'a Object, body: &'a Arc<Body>) -> Part<'a> {
         Part {
             key: like.key(),
             variant: like.variant(),
@@ -302,7 +239,7 @@ fn is_of(held: &Object, part: &Part<'_>) -> bool {
 }
 
 /// What is stored for the same requests.
-fn stored_like(cache: &Cache, key: &[u8], variant: &Variant) -> Option<Arc<Object>> {
+pub(super) fn stored_like(cache: &Cache, key: &[u8], variant: &Variant) -> Option<Arc<Object>> {
     let variants = cache.store.variants(cache.store.key(key));
     variants
         .into_iter()

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 impl Asking {
-    /// The cache peers, and the one of them that is asked for the request in `scratch`. Nobody is asked about what a client
-    /// wants from the origin, what would not be stored, and what was asked for with credentials.
+    /// The cache peers, and the one of them that is asked for the request in `scratch`. None is asked for what has to come from the
+    /// origin, what would not be stored, and what was requested with credentials.
     pub fn cache_peer(
         &self,
         scratch: &Scratch,
@@ -20,7 +20,7 @@ impl Asking {
             self.status.forward,
             Some(Forward::UriMiss | Forward::VaryMiss | Forward::Partial | Forward::Stale)
         );
-        // Nobody but the origin can say that it may be sent.
+        // Only the origin can say that it may be sent.
         let stored = self.stored.as_ref();
         let is_wanted = is_wanted && !stored.is_some_and(|stored| stored.meta().always_validate);
         let passes = || (self.cache.passes).has(self.store_key().hash(), self.asked_at);
@@ -69,7 +69,7 @@ fn is_for_others(head: &RequestHead, bytes: &[u8]) -> bool {
         && !request.directives.only_if_cached
 }
 
-/// What a cache peer's answer means. One whose end nobody can know is no hit: a part of it would pass for the whole.
+/// What a cache peer's answer means. One without a length or chunks is no hit: a part of it would pass for the whole.
 pub fn meaning(head: &ResponseHead) -> Said {
     let is_delimited = !matches!(head.body, ResponseBody::UntilClose | ResponseBody::Tunnel);
     match head.status {

@@ -1,20 +1,21 @@
 //! Sending what is stored: whole, in ranges, or as 304; also while it is still coming.
-use super::ask::{Asking, status_value, stored_of};
+use super::ask::{Asking, status_value};
+use super::parts::stored_of;
 use crate::cache::memory::{Body, Object, Reader};
 use crate::config::plan::RouteCache;
 use crate::context::client::Client;
 use crate::context::request_log::RequestLog;
 use crate::context::request_log::{IDLE_TIMEOUT, TOO_SLOW};
 use crate::http::head::has_tunnel_bytes;
-use crate::http::prefetch::Page;
+use crate::http::outcome::Passed;
+use crate::http::prefetch::{Fetch, Page};
 use crate::http::request_body::Pace;
-use crate::http::response_body::Passed;
 use crate::net::io::Stream;
 use crate::net::scratch::Scratch;
 use crate::net::transport::Transport;
 use crate::reply;
 use crate::reply::{Asked, Reply};
-use crate::telemetry::metrics::{CacheResult, Limit};
+use crate::telemetry::metrics::{CacheResult, Limit, WorkerMetrics};
 use carrick_logic::cache::{
     Answer, CacheStatus, ContentRange, Multipart, Request, Reuse, UnixTime, multipart, plan_answer,
     stale_on_error, write_answer_fields,
@@ -30,11 +31,11 @@ use std::sync::Arc;
 use std::time::Instant;
 
 /// A stored answer, as it is to be sent.
-pub struct Source<'a> {
+pub struct Source {
     /// How the route wants it.
-    pub route: &'a Arc<RouteCache>,
+    pub route: Arc<RouteCache>,
     /// What is sent.
-    pub object: &'a Arc<Object>,
+    pub object: Arc<Object>,
     /// How old it is.
     pub reuse: Reuse,
     /// How it came to be sent.
@@ -47,9 +48,11 @@ pub struct Source<'a> {
     pub now: UnixTime,
     /// By which class it is paced, if it has to come from the origin yet.
     pub pace: Option<usize>,
+    /// Fetches what it embeds, if it is a page.
+    pub fetch: Fetch,
 }
 
-impl Source<'_> {
+impl Source {
     /// The value of `Age`. What the origin has just made or validated has none.
     fn age_s(&self) -> Option<u32> {
         let is_new = matches!(self.result(), CacheResult::Miss | CacheResult::Revalidated);
@@ -80,10 +83,10 @@ enum Part {
 pub async fn send(
     client: &mut Client,
     scratch: &mut Scratch,
-    source: &Source<'_>,
+    source: &Source,
     log: &mut RequestLog,
 ) -> (Passed, bool) {
-    let object = source.object;
+    let object = &source.object;
     let reader = object.body().reader();
     let is_whole = object.body().is_whole() && !object.body().is_file();
     if !is_whole {
@@ -104,7 +107,7 @@ pub async fn send(
     );
     let keep_alive = scratch.request_head.keep_alive
         && !client.is_last
-        && !client.worker.is_draining()
+        && !client.worker.sessions.is_draining()
         && !has_tunnel_bytes(scratch);
     let is_head = scratch.request_head.method == Method::Head;
     scratch.out.clear();
@@ -119,9 +122,13 @@ pub async fn send(
     log.status = status;
     let parts = if is_head { Vec::new() } else { parts };
     let page = match parts.first() {
-        Some(Part::Stored(_)) if status == 200 => {
-            Page::of_stored(client, scratch, object, source.route, source.now)
-        }
+        Some(Part::Stored(_)) if status == 200 => Page::of_stored(
+            client,
+            scratch,
+            (object, &source.route),
+            source.now,
+            source.fetch,
+        ),
         _ => None,
     };
     let is_at_hand = source.status.forward_status.is_none()
@@ -155,7 +162,7 @@ pub async fn send(
     }
     if let Passed::ClientGone(how) | Passed::UpstreamBroke(how) = passed {
         log.ended = how;
-        let limits = &client.worker.metrics.limits;
+        let limits = &client.metrics().limits;
         match how {
             TOO_SLOW => limits.reached(Limit::RateMin),
             IDLE_TIMEOUT => limits.reached(Limit::IdleTimeout),
@@ -189,24 +196,46 @@ async fn broken_off(
 }
 
 /// Whether what is stored may be sent, since the origin cannot be asked (RFC 5861 section 4).
-pub fn stale(client: &Client, scratch: &Scratch, asking: &Asking) -> Option<(Arc<Object>, Reuse)> {
+pub fn stale(scratch: &Scratch, asking: &Asking, now: UnixTime) -> Option<(Arc<Object>, Reuse)> {
     let object = asking.stored.as_ref()?;
     let request = Request::of_head(&scratch.request_head, &scratch.request);
-    let now = client.worker.clock.now();
     let reuse = stale_on_error(&request, object.meta(), now, &asking.route.policy)?;
     Some((Arc::clone(object), reuse))
+}
+
+impl Asking {
+    /// What is stored, as it is sent once the origin was asked.
+    pub fn source(
+        &self,
+        object: Arc<Object>,
+        reuse: Reuse,
+        now: UnixTime,
+        pace: Option<usize>,
+    ) -> Source {
+        Source {
+            route: Arc::clone(&self.route),
+            object,
+            reuse,
+            status: self.status,
+            is_aged: self.is_aged,
+            says_status: self.says_status,
+            now,
+            pace,
+            fetch: self.fetch,
+        }
+    }
 }
 
 /// Writes the head of an answer; its status, and what follows the head.
 fn write_head(
     out: &mut Vec<u8>,
-    source: &Source<'_>,
+    source: &Source,
     answer: Answer,
     total_bytes: Option<u64>,
     (version, keep_alive): (Version, bool),
     via: &str,
 ) -> (u16, Vec<Part>) {
-    let stored = stored_of(source.object);
+    let stored = stored_of(&source.object);
     let status = match &answer {
         Answer::NotModified => 304,
         Answer::Whole if source.object.meta().part().is_some() => 200,
@@ -268,7 +297,7 @@ fn write_head(
             Vec::new()
         }
     };
-    // RFC 9110 section 7.8: whoever sends `Upgrade` says that it is for the next hop. Only a 426 is stored with it.
+    // RFC 9110 section 7.8: a sender of `Upgrade` lists it in `Connection`. Only a 426 is stored with it.
     let has_upgrade = status == 426 && stored.fields.has(b"upgrade");
     let options: &[u8] = match (keep_alive, version, has_upgrade) {
         (false, _, false) => b"Connection: close\r\n",
@@ -294,7 +323,7 @@ fn write_head(
     (status, parts)
 }
 
-/// Nobody can guess it, and put it into a body.
+/// A separator of parts. It cannot be guessed, and so not be put into a body.
 fn boundary() -> u128 {
     let mut bytes = [0; 16];
     // Where there is none, the kernel is older than what carrick runs on.
@@ -312,7 +341,7 @@ fn parts_of(laid_out: Multipart) -> Vec<Part> {
     parts
 }
 
-/// So much is given to the kernel with one call at most, so that others get their turn.
+/// The most that is given to the kernel with one call, so that other sessions get their turn.
 const BURST_BYTES_MAX: u64 = 1 << 20;
 
 /// The least that is worth a call, where many read the same body.
@@ -322,7 +351,7 @@ const BURST_BYTES_MIN: u64 = 64 << 10;
 /// is to be done long before the others.
 const ROUND_BYTES: u64 = 16 << 20;
 
-/// How much of a body with so many readers is given to the kernel with one call.
+/// How much of a body with this many readers is given to the kernel with one call.
 fn burst_bytes(readers: usize) -> u64 {
     let share = ROUND_BYTES / u64::try_from(readers.max(1)).unwrap_or(u64::MAX);
     share.clamp(BURST_BYTES_MIN, BURST_BYTES_MAX)
@@ -349,10 +378,9 @@ fn has_next(scratch: &Scratch) -> bool {
 
 impl Sending {
     /// Some bytes were sent.
-    fn count(&mut self, client: &Client) {
+    fn count(&mut self, metrics: &WorkerMetrics) {
         if let Some(begun) = self.first_byte.take() {
-            let metrics = &client.worker.metrics.cache;
-            metrics.first_byte_seconds.observe(begun.elapsed());
+            metrics.cache.first_byte_seconds.observe(begun.elapsed());
         }
     }
 }
@@ -412,7 +440,7 @@ async fn send_parts(
                 client.timer.within(timeouts.idle, pin!(burst)).await
             };
             match sent {
-                Ok(Ok(())) => sending.count(client),
+                Ok(Ok(())) => sending.count(client.metrics()),
                 // The file has become shorter than it was.
                 Ok(Err(error)) if error.kind() == io::ErrorKind::UnexpectedEof => {
                     sending.reader.body().spoil();
@@ -446,7 +474,7 @@ async fn send_parts(
     };
     match sent {
         Ok(Ok(())) => {
-            sending.count(client);
+            sending.count(client.metrics());
             client.holds.set(sending.more);
             Passed::Whole
         }
@@ -455,7 +483,7 @@ async fn send_parts(
     }
 }
 
-/// Sends `out`, and so many stored bytes from `at` on.
+/// Sends `out`, and `bytes` stored bytes from `at` on.
 async fn send_burst(
     stream: &Transport,
     mut out: &[u8],

@@ -1,5 +1,5 @@
 //! The store that several processes share: what of it comes into this one's own.
-use super::find::Wanted;
+use super::ask::Wanted;
 use crate::cache::Cache;
 use crate::cache::memory::{Object, Store};
 use crate::cache::shared::{Names, Shared, Ticket};
@@ -46,7 +46,7 @@ impl SecondLevel {
         let Some(mut found) = Box::pin(shared.find(names)).await else {
             return false;
         };
-        // Who reloads wants it from the origin; what comes from there may be written.
+        // A reload has to get it from the origin; what comes from there may be written.
         let wants_stored = matches!(
             status.forward,
             Some(Forward::UriMiss | Forward::VaryMiss | Forward::Stale)

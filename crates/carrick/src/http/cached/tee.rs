@@ -1,5 +1,5 @@
-//! Keeping a body whose length nobody knows, while it is passed on. Nobody else gets it before it is whole; one that becomes too large is let
-//! go of, which its client does not notice.
+//! Keeping a body of unknown length while it is passed on. Other clients get it when it is whole; one that becomes too large is dropped,
+//! unnoticed by its client.
 use super::parts::keep_beginning;
 use crate::cache::Cache;
 use crate::cache::flights::Lead;
@@ -21,7 +21,7 @@ pub struct Tee {
     meta: Meta,
     head: Vec<u8>,
     filling: Option<Filling>,
-    /// Others wait for the whole.
+    /// Other requests wait for the whole.
     lead: Option<Lead>,
     ticket: Option<Ticket>,
     chunked: Chunked,
@@ -70,7 +70,7 @@ impl Tee {
                     self.keep(bytes.get(..count).unwrap_or_default());
                     count
                 }
-                // It was understood by somebody else: what is not understood here is not kept.
+                // The relay accepted this framing; if it is not understood here, the body is not kept.
                 Ok(Piece::NeedMore) | Err(_) => return self.let_go(),
             };
             bytes = bytes.get(used..).unwrap_or_default();
@@ -122,7 +122,7 @@ impl Tee {
         keep_beginning(Arc::clone(&self.cache), self.asked, part).await;
     }
 
-    /// It is not kept, and nobody needs to wait for it.
+    /// It is not kept, and requests that wait for it go on.
     fn let_go(&mut self) {
         self.filling = None;
         self.lead = None;

@@ -1,15 +1,15 @@
 //! The rest of a response whose head the process has read and written (`responses = "read"`, or long ones by `auto`): the kernel forwards it as
 //! soon as nothing of it is under way to the process any more, and the process passes on what comes until then.
+use super::attach::{ask_kernel, is_plain, may_be_kept, refused};
 use super::note_path_statistics;
-use super::send::{ask_kernel, is_plain, may_be_kept, refused};
 use crate::context::client::Client;
 use crate::context::destination::Destination;
-use crate::context::kernel_forward::Known;
-use crate::context::kernel_forward::{Bound, Pending};
+use crate::context::kernel_forward::{KernelForward, KnownHead, Pair, Pending};
 use crate::context::request_log::IDLE_TIMEOUT;
 use crate::context::request_log::RequestLog;
 use crate::net::io::{read_at_most, write_all, write_both};
 use crate::net::scratch::Scratch;
+use crate::net::transport::Transport;
 use crate::upstream::checkout::Checkout;
 use carrick_logic::http1::ResponseBody;
 use carrick_splice::tcp::UnreadWindow;
@@ -71,7 +71,7 @@ pub fn arm(
     }) = rest
     else {
         if is_auto {
-            part_short(client, checkout);
+            detach_short(&client.transport, checkout);
         }
         return false;
     };
@@ -93,7 +93,7 @@ pub fn arm(
 fn may_arm_by_auto(client: &mut Client, checkout: &mut Checkout, rest_bytes: u64) -> bool {
     if let Err(reason) = client.worker.splicer.may_choose_packets() {
         refused(client, checkout, reason);
-        part_short(client, checkout);
+        detach_short(&client.transport, checkout);
         return false;
     }
     let is_unheld = checkout.upstream.reused && !checkout.expects_long;
@@ -103,7 +103,7 @@ fn may_arm_by_auto(client: &mut Client, checkout: &mut Checkout, rest_bytes: u64
     match ByAuto::of(
         is_unheld,
         rest_bytes,
-        client.binding.is_persistent,
+        client.kernel_forward.is_persistent,
         are_together,
     ) {
         ByAuto::Arm => return true,
@@ -141,7 +141,7 @@ impl ByAuto {
 }
 
 /// With `auto`, connections stay together only while responses are long: others may need the server's.
-fn part_short(client: &Client, checkout: &mut Checkout) {
+fn detach_short(client: &Transport, checkout: &mut Checkout) {
     if !std::mem::take(&mut checkout.expects_long) {
         return;
     }
@@ -213,9 +213,9 @@ pub(super) fn may_hold(
 /// Whether the kernel may have the rest of the response to the request in `scratch`, if it is long.
 fn may_take_body(client: &Client, scratch: &Scratch, destination: &Destination) -> bool {
     takes_bodies(destination.engine, || client.worker.splicer.has_packet_engine())
-        && !client.binding.is_hopeless()
+        && !client.kernel_forward.is_hopeless()
         // It stays with the client until that has everything, and asks again.
-        && may_be_kept(&destination.place, true)
+        && may_be_kept(&destination.next_hop, true)
         && is_plain(&scratch.request_head, &scratch.request)
 }
 
@@ -227,8 +227,10 @@ fn takes_bodies(engine: Choice, has_packet_engine: impl FnOnce() -> bool) -> boo
     }
 }
 
-/// Sends the head, and what came with it; the rest is the kernel's, or is passed on while the client's next request is waited for. `Err`: the
-/// client is gone; the connection to the server and the reason, in one word.
+/// Sends the head, and what came with it. The kernel forwards the rest, or the process does while it waits for the client's next request.
+///
+/// # Errors
+/// The client is gone: the connection to the server, and the reason in one word.
 pub async fn begin(
     client: &mut Client,
     scratch: &mut Scratch,
@@ -255,7 +257,7 @@ pub async fn begin(
     let Some(splice) = checkout.splice.take() else {
         return Err((checkout, "internal"));
     };
-    let known = Known {
+    let known = KnownHead {
         head_bytes: scratch.out.len() as u64,
         status: response.status,
         body: response.body,
@@ -270,19 +272,19 @@ pub async fn begin(
         ..Pending::new(log.hand_over(), method, response.keep_alive)
     };
     checkout.preamble.clear();
-    let mut bound = Box::new(Bound::new(checkout, splice, destination.place.clone()));
-    bound.request.extend_from_slice(
+    let mut pair = Box::new(Pair::new(checkout, splice, destination.next_hop.clone()));
+    pair.request.extend_from_slice(
         scratch
             .request
             .get(..scratch.request_head.head_bytes)
             .unwrap_or_default(),
     );
-    bound.pending = Some(pending);
-    client.binding.bound = Some(bound);
+    pair.pending = Some(pending);
+    client.kernel_forward.pair = Some(pair);
     Ok(())
 }
 
-impl Bound {
+impl Pair {
     /// How far the response has come, by the process and by the kernel.
     pub(super) fn progress(&self) -> ResponseProgress {
         let progress = self.splice.progress();
@@ -351,15 +353,15 @@ impl Bound {
     }
 
     /// A response is whole: if the kernel was to get the rest of it, whether it has.
-    pub(super) fn note_body(&self, client: &Client) {
+    pub(super) fn note_body(&self, client: &KernelForward) {
         if !self.splice.is_body() || self.pending.is_none() {
             return;
         }
         if self.splice.has_begun() {
-            client.binding.start_afresh();
+            client.start_afresh();
         } else if self.splice.why_not_begun().is_some() || self.checkout.expects_long {
             // The process has copied what a pipe would have moved for less.
-            client.binding.refused();
+            client.refused();
         }
     }
 
@@ -382,7 +384,7 @@ impl Pending {
     /// What is left of a response with a length of which so much has come.
     fn left_bytes(&self, sent_bytes: u64) -> u64 {
         match self.known {
-            Some(Known {
+            Some(KnownHead {
                 head_bytes,
                 body: ResponseBody::Bytes(length),
                 ..

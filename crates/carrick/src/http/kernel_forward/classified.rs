@@ -1,27 +1,27 @@
-//! Requests that the kernel judges and forwards itself (`requests = "kernel"`): when it may, and what the process learns of them.
+//! Requests that the kernel classifies and forwards itself (`requests = "kernel"`): when it may, and what the process learns of them.
 use super::STATUS_UNKNOWN;
 use crate::context::client::Client;
 use crate::context::destination::NextHop;
-use crate::context::kernel_forward::{Bound, Pending};
+use crate::context::kernel_forward::{Pair, Pending};
 use crate::context::request_log::RequestLog;
 use crate::telemetry::forwarded::Guest;
 use crate::telemetry::job::Job;
 use carrick_logic::http1::Method;
 use carrick_splice::{CaughtUp, Judging};
 
-/// By which routes the kernel may judge further requests of a client whose connection leads to `place`.
-pub fn judging(client: &Client, place: &NextHop) -> Option<Judging> {
+/// By which routes the kernel may classify further requests of a client whose requests go to `next_hop`.
+pub fn classifying(client: &Client, next_hop: &NextHop) -> Option<Judging> {
     let table = (client.live.live.judged_by).get(&client.listener.address);
-    judging_by(place, client.is_trusted_proxy(), table.copied())
+    classifying_by(next_hop, client.is_trusted_proxy(), table.copied())
 }
 
-/// `table`: its place and its generation.
-fn judging_by(
-    place: &NextHop,
+/// `table`: its slot and its generation.
+fn classifying_by(
+    next_hop: &NextHop,
     is_trusted_proxy: bool,
     table: Option<(u32, u32)>,
 ) -> Option<Judging> {
-    let NextHop::Group { index, .. } = place else {
+    let NextHop::Group { index, .. } = next_hop else {
         return None;
     };
     // Each of its requests may be another client's.
@@ -36,22 +36,22 @@ fn judging_by(
     })
 }
 
-impl Bound {
-    /// A request of the client's is in the server's socket: the kernel may judge the next one.
-    pub(super) fn settle_request(&mut self, client: &Client, bytes: usize) {
+impl Pair {
+    /// A request of the client's is in the server's socket: the kernel may classify the next one.
+    pub(super) fn note_request(&mut self, client: &Client, bytes: usize) {
         self.name(client);
         self.splice.settle(bytes as u64);
     }
 
     /// Sees to it that requests which the kernel forwards are known to be the client's.
     fn name(&mut self, client: &Client) {
-        let NextHop::Group { group, .. } = &self.place else {
+        let NextHop::Group { group, .. } = &self.next_hop else {
             return;
         };
-        if self.named.is_some() || judging(client, &self.place).is_none() {
+        if self.named.is_some() || classifying(client, &self.next_hop).is_none() {
             return;
         }
-        let named = client.worker.forwarded.name(Guest {
+        let named = client.worker.telemetry.forwarded.name(Guest {
             client: client.address,
             job: Job::from(&client.listener.mode),
             upstream: Some(group.state.plan.name.clone()),
@@ -73,28 +73,28 @@ impl Bound {
         }
         // A client that does not wait for its responses may have asked in the midst of one.
         self.past.is_exact = false;
-        self.checkout.resume(&self.place);
-        self.pending = Some(Pending::judged(&caught_up));
+        self.checkout.resume(&self.next_hop);
+        self.pending = Some(Pending::classified(&caught_up));
     }
 }
 
-/// The end of a response behind which the kernel has forwarded another request, for the log, if nobody else writes it: bytes, status, and how
-/// many bytes of them are the head.
+/// The end of a response after which the kernel has forwarded another request, unless the kernel's own record is logged: bytes, status, and
+/// how many of the bytes are the head.
 fn passed(pending: Option<&Pending>, caught_up: &CaughtUp) -> Option<(u64, u16, u64)> {
-    pending.filter(|pending| !pending.is_judged)?;
+    pending.filter(|pending| !pending.is_classified)?;
     let status = caught_up.passed_status.unwrap_or(STATUS_UNKNOWN);
     Some((caught_up.passed_bytes, status, 0))
 }
 
 impl Pending {
     /// The response to the latest of requests that the kernel has forwarded.
-    fn judged(caught_up: &CaughtUp) -> Self {
+    fn classified(caught_up: &CaughtUp) -> Self {
         let method = match caught_up.method {
             Some("HEAD") => Method::Head,
             _ => Method::Get,
         };
         Self {
-            is_judged: true,
+            is_classified: true,
             ..Self::new(RequestLog::begin(), method, false)
         }
     }

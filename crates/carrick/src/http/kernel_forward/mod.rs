@@ -1,58 +1,65 @@
-//! Clients whose responses the kernel forwards (engine `packet`, switch): each is bound to one connection to a server.
+//! Clients whose responses the kernel forwards (engine `packet`, switch), each from one connection to a server: a [`Pair`].
 //!
-//! The process reads a request, judges it, and writes it to the bound connection; the response goes from server to client,
+//! The process reads a request, routes it, and writes it to the pair's connection; the response goes from server to client,
 //! packet by packet, and the process does nothing for it. What it has to know afterwards it learns from the kernel's notes.
 //!
 //! | module | what it does |
 //! |---|---|
+//! | `attach` | which connections are made known to the kernel, and asking it to forward |
 //! | `body` | the rest of responses whose heads the process has read |
-//! | `judged` | requests that the kernel judges and forwards, too |
+//! | `classified` | requests that the kernel classifies and forwards, too |
 //! | `response` | what is known of the response under way: whether it is whole |
+//! | `events`, `end` | what can happen meanwhile; how responses end |
+//! | `detach` | waiting for a response's end, and separating the two connections |
 //! | `send` | which requests go this way, and sending them |
 //! | `wait` | between two requests: for the client, for the server's end, for time |
-//! | `settle` | waiting for a response's end, and parting the two connections |
+mod attach;
 mod body;
 pub mod classified;
+mod detach;
+mod end;
+mod events;
 mod response;
 mod send;
-mod settle;
 mod wait;
 
+pub use attach::{attach, keep};
 pub use body::{arm as arm_body, begin as begin_body, hold as hold_body};
-pub use send::{Offered, bind, is_eligible, keep, offer, start};
-pub use settle::{Unsettled, leave, serve_to_end};
-pub use wait::{Lost, Waited, wait};
+pub use detach::{Interrupted, leave, serve_to_end};
+pub use end::Unanswered;
+pub use send::{Offered, is_eligible, offer, start};
+pub use wait::{Waited, wait};
 
 use crate::context::client::Client;
-use crate::context::kernel_forward::{Bound, Pending};
+use crate::context::kernel_forward::{Pair, Pending};
 use crate::net::transport::Transport;
 use crate::upstream::checkout::Checkout;
 use crate::upstream::reuse::{AtRest, Disarmed};
 use carrick_logic::http1::{Progress, RequestHead};
 use carrick_splice::{DisarmError, ResponseSplice};
-use response::Look;
+use response::ResponseState;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
 /// The status of a response whose head is not known. Metrics count it as `other`.
 const STATUS_UNKNOWN: u16 = 0;
 
-/// A client's connection is parted from its server's when nothing was asked for so long: others may need that one.
-const BOUND_IDLE_MAX: Duration = Duration::from_secs(10);
+/// A pair without a request is detached after this time: other clients may need the server's connection.
+const PAIR_IDLE_MAX: Duration = Duration::from_secs(10);
 
-/// How often it is looked whether a response that nobody has told of is over, and whether it still moves.
+/// How often a response is checked for its end and for progress, for lack of an event.
 const TICK: Duration = Duration::from_secs(1);
 
-impl Bound {
+impl Pair {
     /// What is known of the response under way.
-    fn look(&mut self, client: &Client) -> Look {
+    fn state(&mut self, client: &Client) -> ResponseState {
         self.catch_up(client);
         let progress = self.progress();
         match &mut self.pending {
-            None => Look::Whole {
+            None => ResponseState::Whole {
                 is_exact: self.past.is_exact,
             },
-            Some(pending) => pending.look(
+            Some(pending) => pending.state(
                 progress,
                 &client.live.plan().limits.head(),
                 || self.splice.head(),
@@ -81,7 +88,7 @@ impl Bound {
         self.conclude_as(client, ended, (sent_bytes, status, head_bytes));
     }
 
-    /// [`Bound::conclude`] with what is known: bytes, status, and how many bytes of them are the head.
+    /// [`Pair::conclude`] with what is known: bytes, status, and how many bytes of them are the head.
     fn conclude_as(
         &mut self,
         client: &Client,
@@ -94,11 +101,11 @@ impl Bound {
         };
         self.splice.count();
         if sent_bytes > 0 {
-            self.checkout.answered(&self.place);
+            self.checkout.answered(&self.next_hop);
         }
-        if pending.is_judged {
+        if pending.is_classified {
             self.checkout.rest();
-            // Its line is written by whoever reads what the kernel tells.
+            // Its line is written from the kernel's record (`telemetry::forwarded`).
             if let Some(named) = self.named.as_mut().filter(|_| ended != "complete") {
                 named.ended = Some(ended);
             }
@@ -111,10 +118,10 @@ impl Bound {
             log.engine = Some(engine);
         }
         log.ended = ended;
-        self.checkout.count(&client.worker.metrics, 0, log.sent);
+        self.checkout.count(client.metrics(), 0, log.sent);
         self.checkout.rest();
         let mut head = RequestHead::new();
-        let is_read = client.worker.log.is_on()
+        let is_read = client.worker.telemetry.log.is_on()
             && matches!(
                 head.parse(&self.request, &client.live.plan().limits.head()),
                 Ok(Progress::Complete)
@@ -122,24 +129,24 @@ impl Bound {
         log.finish(client, &self.request, is_read.then_some(&head));
     }
 
-    /// The response under way is over, or as good as: see [`Look`].
+    /// The response under way is over, or as good as: see [`ResponseState`].
     fn is_over(&mut self, client: &Client, is_exact: bool) {
-        self.note_body(client);
+        self.note_body(&client.kernel_forward);
         let head = self.pending.as_ref().and_then(Pending::final_head);
         if let Some(known) = head {
-            client.binding.note_status(known.status);
+            client.kernel_forward.note_status(known.status);
         }
         self.past.add(self.pending.as_ref(), is_exact);
         self.conclude(client, "complete");
     }
 
-    /// [`Bound::disarm`] for good: the engine hears how both connections have fared.
-    fn disarm_to_part(&mut self, client: &Client) -> Disarmed {
+    /// [`Pair::disarm`] for good: the engine hears how both connections have fared.
+    fn disarm_for_good(&mut self, client: &Transport) -> Disarmed {
         self.note_path_statistics(client);
         self.disarm()
     }
 
-    fn note_path_statistics(&mut self, client: &Client) {
+    fn note_path_statistics(&mut self, client: &Transport) {
         note_path_statistics(&mut self.splice, client, &self.checkout);
     }
 
@@ -184,19 +191,19 @@ impl Bound {
             named,
             checkout,
             splice,
-            place,
+            next_hop,
             ..
         } = *self;
-        // It tells what the record says, which is another one's once the splice is gone.
+        // Its drop reads the splice's record, which gets another owner once the splice is dropped.
         drop(named);
         drop(splice);
-        checkout.put_back(client, &place);
+        checkout.put_back(&client.worker.connector, client.source(), &next_hop);
     }
 }
 
 /// The engine hears how both connections have fared.
-fn note_path_statistics(splice: &mut ResponseSplice, client: &Client, checkout: &Checkout) {
-    let legs = Transport::both_tcp(&client.transport, &checkout.upstream.transport);
+fn note_path_statistics(splice: &mut ResponseSplice, client: &Transport, checkout: &Checkout) {
+    let legs = Transport::both_tcp(client, &checkout.upstream.transport);
     if let Some([client, server]) = legs {
         splice.note_path_statistics(client, server);
     }

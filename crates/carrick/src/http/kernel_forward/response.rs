@@ -1,6 +1,6 @@
 //! What is known of a response that the kernel forwards: from its first packet, from counts, and from its last bytes.
-use crate::context::kernel_forward::Known;
-use crate::context::kernel_forward::Past;
+use crate::context::kernel_forward::KnownHead;
+use crate::context::kernel_forward::PastResponses;
 use crate::context::kernel_forward::Pending;
 use crate::context::request_log::RequestLog;
 use carrick_logic::http1::{HeadLimits, Method, Progress, ResponseBody, ResponseHead};
@@ -9,14 +9,14 @@ use carrick_splice::ResponseProgress;
 /// The end of a chunked body without trailers (RFC 9112 section 7.1).
 const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 
-/// How far a response has come.
+/// How far a response has come, as far as it is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Look {
+pub enum ResponseState {
     /// Nothing of it has come.
-    Nothing,
+    NotBegun,
     /// More of it is to come, or the client has not acknowledged all.
     Partial,
-    /// The client has all that has come; whether that is all cannot be told.
+    /// The client has all that has come; it is unknown whether that is the whole response.
     Unknown,
     /// The client has more than its response.
     TooLong,
@@ -24,7 +24,7 @@ pub enum Look {
     Whole { is_exact: bool },
 }
 
-impl Past {
+impl PastResponses {
     /// Of a connection that was at rest when the kernel got it.
     pub const CLEAN: Self = Self {
         is_exact: true,
@@ -55,32 +55,32 @@ impl Pending {
             log,
             method,
             is_trusted,
-            is_judged: false,
+            is_classified: false,
             known: None,
             relayed_bytes: 0,
         }
     }
 
-    /// Looks at the kernel's notes: the response's first packet, and its last bytes. `progress` has what went through the process, too.
-    pub fn look(
+    /// Reads the kernel's notes: the response's first packet, and its last bytes. `progress` includes what went through the process.
+    pub fn state(
         &mut self,
         progress: ResponseProgress,
         limits: &HeadLimits,
         head: impl FnOnce() -> Vec<u8>,
         tail: impl FnOnce() -> Vec<u8>,
-    ) -> Look {
+    ) -> ResponseState {
         if progress.sent_bytes == 0 {
-            return Look::Nothing;
+            return ResponseState::NotBegun;
         }
         if self.known.is_none_or(|known| known.is_interim) {
             self.known = read_head(&head(), self.method, limits);
         }
         if progress.acked_bytes != progress.sent_bytes {
-            return Look::Partial;
+            return ResponseState::Partial;
         }
         match self.known {
-            Some(known) => known.look(progress.sent_bytes, self.is_trusted, tail),
-            None => Look::Unknown,
+            Some(known) => known.state(progress.sent_bytes, self.is_trusted, tail),
+            None => ResponseState::Unknown,
         }
     }
 
@@ -96,45 +96,52 @@ impl Pending {
     }
 
     /// The response's head, without those before it.
-    pub fn final_head(&self) -> Option<Known> {
+    pub fn final_head(&self) -> Option<KnownHead> {
         self.known.filter(|known| !known.is_interim)
     }
 }
 
-impl Known {
+impl KnownHead {
     /// What so many bytes are, all of which the client has acknowledged; the last of them are `tail`.
-    fn look(&self, sent_bytes: u64, is_trusted: bool, tail: impl FnOnce() -> Vec<u8>) -> Look {
+    fn state(
+        &self,
+        sent_bytes: u64,
+        is_trusted: bool,
+        tail: impl FnOnce() -> Vec<u8>,
+    ) -> ResponseState {
         if self.is_interim {
             // The head that follows was too long, or in pieces.
             return if sent_bytes <= self.head_bytes {
-                Look::Partial
+                ResponseState::Partial
             } else {
-                Look::Unknown
+                ResponseState::Unknown
             };
         }
         let total_bytes = match self.body {
             ResponseBody::None => self.head_bytes,
             ResponseBody::Bytes(bytes) => self.head_bytes.saturating_add(bytes),
-            ResponseBody::Chunked if sent_bytes <= self.head_bytes => return Look::Partial,
-            ResponseBody::Chunked => return look_at_tail(&tail()),
-            ResponseBody::UntilClose => return Look::Partial,
-            // Nobody asked for it.
-            ResponseBody::Tunnel => return Look::Unknown,
+            ResponseBody::Chunked if sent_bytes <= self.head_bytes => {
+                return ResponseState::Partial;
+            }
+            ResponseBody::Chunked => return state_by_tail(&tail()),
+            ResponseBody::UntilClose => return ResponseState::Partial,
+            // The request did not ask for one.
+            ResponseBody::Tunnel => return ResponseState::Unknown,
         };
         match sent_bytes {
-            sent_bytes if sent_bytes < total_bytes => Look::Partial,
-            sent_bytes if sent_bytes == total_bytes => Look::Whole {
+            sent_bytes if sent_bytes < total_bytes => ResponseState::Partial,
+            sent_bytes if sent_bytes == total_bytes => ResponseState::Whole {
                 is_exact: is_trusted && self.keep_alive,
             },
-            // What was nobody's would be taken for the next response.
-            _ => Look::TooLong,
+            // The surplus would be taken for the next response.
+            _ => ResponseState::TooLong,
         }
     }
 }
 
 /// The head, and those before it; only the latter if that is not known.
-fn read_head(bytes: &[u8], method: Method, limits: &HeadLimits) -> Option<Known> {
-    let mut known: Option<Known> = None;
+fn read_head(bytes: &[u8], method: Method, limits: &HeadLimits) -> Option<KnownHead> {
+    let mut known: Option<KnownHead> = None;
     let mut rest = bytes;
     while known.is_none_or(|known| known.is_interim) {
         let mut head = ResponseHead::new();
@@ -146,7 +153,7 @@ fn read_head(bytes: &[u8], method: Method, limits: &HeadLimits) -> Option<Known>
             break;
         }
         rest = rest.get(head.head_bytes..).unwrap_or_default();
-        known = Some(Known {
+        known = Some(KnownHead {
             head_bytes: (bytes.len() - rest.len()) as u64,
             status: head.status,
             body: head.body,
@@ -171,13 +178,13 @@ pub fn read_status(bytes: &[u8]) -> Option<u16> {
 }
 
 /// With trailers the last bytes say nothing: a chunk can end with an empty line, too.
-fn look_at_tail(tail: &[u8]) -> Look {
+fn state_by_tail(tail: &[u8]) -> ResponseState {
     if tail == LAST_CHUNK {
-        Look::Whole { is_exact: false }
+        ResponseState::Whole { is_exact: false }
     } else if tail.is_empty() || tail.ends_with(b"\r\n\r\n") {
-        Look::Unknown
+        ResponseState::Unknown
     } else {
-        Look::Partial
+        ResponseState::Partial
     }
 }
 

@@ -1,11 +1,11 @@
-//! What a client's connection and a server's are to each other: places and responses for the tables of this module, and what all of it comes to.
-use super::settle::{Step, Unclear, Waiting};
+//! Next hops and responses for this module's tables, and the rule that all of it serves.
+use super::detach::{Following, Step, Waiting};
 use super::*;
 use crate::config::plan::{ServerAddress, UpstreamPlan};
 use crate::context::destination::NextHop;
-use crate::context::kernel_forward::Binding;
-use crate::context::kernel_forward::Known;
-use crate::context::kernel_forward::Past;
+use crate::context::kernel_forward::KernelForward;
+use crate::context::kernel_forward::KnownHead;
+use crate::context::kernel_forward::PastResponses;
 use crate::context::kernel_forward::REFUSALS_MAX;
 use crate::context::request_log::RequestLog;
 use crate::control::testing::upstream;
@@ -45,8 +45,8 @@ pub(super) fn to_origin(name: &str) -> NextHop {
 }
 
 /// A response's head of 100 bytes.
-pub(super) fn head(body: ResponseBody) -> Known {
-    Known {
+pub(super) fn head(body: ResponseBody) -> KnownHead {
+    KnownHead {
         head_bytes: 100,
         status: 200,
         body,
@@ -55,7 +55,7 @@ pub(super) fn head(body: ResponseBody) -> Known {
     }
 }
 
-pub(super) fn pending(known: Option<Known>) -> Pending {
+pub(super) fn pending(known: Option<KnownHead>) -> Pending {
     Pending {
         known,
         ..Pending::new(RequestLog::begin(), Method::Get, true)
@@ -64,16 +64,16 @@ pub(super) fn pending(known: Option<Known>) -> Pending {
 
 #[test]
 fn a_client_that_is_refused_thrice_is_left_to_the_process_until_something_changes() {
-    let mut binding = Binding::default();
-    assert!(!binding.is_worth_it(), "it may ask only once");
-    binding.is_persistent = true;
+    let mut kernel_forward = KernelForward::default();
+    assert!(!kernel_forward.is_worth_it(), "it may ask only once");
+    kernel_forward.is_persistent = true;
     for refusals in 0..5 {
-        assert_eq!(binding.is_worth_it(), refusals < REFUSALS_MAX);
-        assert_eq!(binding.is_hopeless(), refusals >= REFUSALS_MAX);
-        binding.refused();
+        assert_eq!(kernel_forward.is_worth_it(), refusals < REFUSALS_MAX);
+        assert_eq!(kernel_forward.is_hopeless(), refusals >= REFUSALS_MAX);
+        kernel_forward.refused();
     }
-    binding.start_afresh();
-    assert!(binding.is_worth_it());
+    kernel_forward.start_afresh();
+    assert!(kernel_forward.is_worth_it());
 }
 
 /// Each way in which a response can have come, and in which its server's connection can be left.
@@ -124,20 +124,22 @@ fn another_client_gets_a_connection_only_if_nothing_of_the_last_response_can_fol
         for flags in 0..32 {
             let [is_trusted, is_last, is_told, has_pipelined, is_silent] =
                 [1, 2, 4, 8, 16].map(|flag| flags & flag != 0);
-            let mut past = Past::CLEAN;
+            let mut past = PastResponses::CLEAN;
             past.is_exact = is_trusted;
             let mut under_way = Some(Pending::new(RequestLog::begin(), Method::Get, is_trusted));
-            let look = under_way.as_mut().map_or(Look::Nothing, |pending| {
-                pending.look(progress, &LIMITS, || text.into(), || tail.into())
-            });
+            let state = under_way
+                .as_mut()
+                .map_or(ResponseState::NotBegun, |pending| {
+                    pending.state(progress, &LIMITS, || text.into(), || tail.into())
+                });
             let waiting = Waiting {
-                unclear: [Unclear::Goes, Unclear::MustEnd][usize::from(is_last)],
+                following: [Following::NextResponse, Following::Anything][usize::from(is_last)],
                 is_certain: past.is_certain(under_way.as_ref()),
                 is_told,
                 has_pipelined,
                 quiet: [Duration::ZERO, Duration::MAX][usize::from(is_silent)],
             };
-            if let Step::Over { is_exact } = waiting.step(look) {
+            if let Step::Over { is_exact } = waiting.step(state) {
                 past.add(under_way.take().as_ref(), is_exact);
             }
             let is_certain = is_whole && is_trusted && !is_told;

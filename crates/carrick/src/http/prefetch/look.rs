@@ -1,5 +1,5 @@
 //! Reading pages beside their way to a client: it never waits for this.
-use super::page::Page;
+use super::page::{Fetch, Page};
 use crate::cache::memory::{Object, State};
 use crate::config::plan::RouteCache;
 use crate::context::client::Client;
@@ -13,13 +13,13 @@ use std::rc::Rc;
 use std::sync::Arc;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-/// So much is read at one go, before others get their turn.
+/// How much is read at once, before other sessions get their turn.
 const PIECE_BYTES: usize = 16 * 1024;
 
-/// Who looks at a page that passes. Dropped before the page's end, it ends the fetching of what the page embeds.
+/// Copies a page that passes to its reader. Dropped before the page's end, it ends the prefetching of what the page embeds.
 pub struct Look {
     page: Rc<Page>,
-    /// To who reads: as many bytes as are wanted at most.
+    /// To the reader: at most as many bytes as it reads.
     pieces: UnboundedSender<Vec<u8>>,
     left_bytes: usize,
     chunked: Chunked,
@@ -32,14 +32,19 @@ impl Look {
         client: &Client,
         scratch: &Scratch,
         destination: &Destination,
+        fetch: Fetch,
     ) -> Option<Box<Self>> {
         let route = destination.cache.as_ref()?;
-        let page = Page::of(client, scratch, route)?;
+        let page = Page::of(client, scratch, route, fetch)?;
         let head = &scratch.response_head;
         let coding = coding(head.status, Fields::of_response(head, &scratch.response))?;
         let (page, hosts) = (
             Rc::new(page),
-            hosts(client, route, Some(&destination.place)),
+            hosts(
+                client.original.is_some(),
+                route,
+                Some(&destination.next_hop),
+            ),
         );
         let (pieces, come) = unbounded_channel();
         let look = Self {
@@ -54,7 +59,7 @@ impl Look {
         Some(Box::new(look))
     }
 
-    /// So many more bytes are wanted.
+    /// How many more bytes are wanted.
     pub fn wanted_bytes(&self) -> u64 {
         if self.pieces.is_closed() {
             0
@@ -68,7 +73,7 @@ impl Look {
         let bytes = bytes.get(..self.left_bytes).unwrap_or(bytes);
         self.left_bytes -= bytes.len();
         if !bytes.is_empty() {
-            // If nobody reads any more, nothing is wanted.
+            // The reader may have ended.
             let _ = self.pieces.send(bytes.to_vec());
         }
     }
@@ -110,11 +115,11 @@ impl Page {
     pub fn of_stored(
         client: &Client,
         scratch: &Scratch,
-        object: &Arc<Object>,
-        route: &Arc<RouteCache>,
+        (object, route): (&Arc<Object>, &Arc<RouteCache>),
         now: UnixTime,
+        fetch: Fetch,
     ) -> Option<Rc<Self>> {
-        let cache = client.worker.cache.as_ref()?;
+        let cache = client.worker.store.cache.as_ref()?;
         // Asked first: it is so for nearly all that is stored.
         route.prefetch.as_ref()?;
         let coding = coding(200, object.fields())?;
@@ -122,9 +127,9 @@ impl Page {
         if cache.pages.has(hash, now) {
             return None;
         }
-        let page = Rc::new(Self::of(client, scratch, route)?);
+        let page = Rc::new(Self::of(client, scratch, route, fetch)?);
         cache.pages.note(hash, now);
-        let hosts = hosts(client, route, None);
+        let hosts = hosts(client.original.is_some(), route, None);
         let reading = Reading::begin(Rc::clone(&page), coding, hosts);
         tokio::task::spawn_local(reading.stored(Arc::clone(object)));
         Some(page)
@@ -145,15 +150,15 @@ fn coding(status: u16, fields: Fields<'_>) -> Option<Coding> {
 
 /// Whose objects are fetched. Of a client that was intercepted on its way to an origin it is not known which address it would find
 /// for another name.
-fn hosts(client: &Client, route: &RouteCache, place: Option<&NextHop>) -> Hosts {
-    let is_group = matches!(place, Some(NextHop::Group { .. }));
+fn hosts(is_intercepted: bool, route: &RouteCache, next_hop: Option<&NextHop>) -> Hosts {
+    let is_group = matches!(next_hop, Some(NextHop::Group { .. }));
     match &route.prefetch {
-        Some(plan) if client.original.is_none() || is_group => plan.hosts,
+        Some(plan) if !is_intercepted || is_group => plan.hosts,
         _ => Hosts::Same,
     }
 }
 
-/// Who reads a page.
+/// Reads a page.
 struct Reading {
     page: Rc<Page>,
     decoder: Decoder,
@@ -162,7 +167,7 @@ struct Reading {
 
 impl Reading {
     fn begin(page: Rc<Page>, coding: Coding, hosts: Hosts) -> Self {
-        page.client.worker.metrics.cache.pages.add(1);
+        page.client.metrics().cache.pages.add(1);
         Self {
             decoder: Decoder::new(coding, page.plan.look_bytes),
             embedded: Embedded::new(page.url.clone(), hosts),
@@ -221,7 +226,7 @@ impl Reading {
         for piece in bytes.chunks(PIECE_BYTES) {
             let (embedded, page) = (&mut self.embedded, &self.page);
             self.decoder
-                .take(piece, |bytes| page.fetch(embedded.take(bytes)));
+                .take(piece, |bytes| page.add(embedded.take(bytes)));
             tokio::task::yield_now().await;
         }
     }
@@ -231,6 +236,6 @@ impl Reading {
     }
 
     fn end(self) {
-        self.page.fetch(self.embedded.end());
+        self.page.add(self.embedded.end());
     }
 }

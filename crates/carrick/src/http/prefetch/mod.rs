@@ -3,13 +3,12 @@
 //!
 //! | module | what it does |
 //! |---|---|
-//! | `look` | pages on their way to a client, and those in the store, and who reads them beside that |
-//! | `page` | one page: what it embeds and is not fetched yet, within its limits; and one of its objects, fetched as what is validated in the background is |
+//! | `look` | reading pages on their way to a client, and those in the store |
+//! | `page` | one page: what it embeds and is not fetched yet, within its limits |
 //!
-//! What is found in a page is decided by [`carrick_logic::embedded`]. What is fetched goes the way of any request: by the listener's
-//! rules and routes, once for all who ask, into the store if RFC 9111 lets it. Nothing of the client's own goes with it.
+//! What is found in a page is decided by [`carrick_logic::embedded`]; [`super::background`] fetches it.
 mod look;
 mod page;
 
 pub use look::Look;
-pub use page::{Fetching, Page};
+pub use page::{Fetch, Fetching, Page};

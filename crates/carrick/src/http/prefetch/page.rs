@@ -1,15 +1,8 @@
 //! A page whose objects are fetched: who asked for it, what waits, and what of its limits is left.
 use crate::config::plan::{PrefetchPlan, RouteCache};
 use crate::context::client::Client;
-use crate::context::request_log::RequestLog;
-use crate::http::cached;
-use crate::http::decide::{Decision, decide_for};
-use crate::http::failure::Failure;
-use crate::http::head;
-use crate::http::relay::{Outcome, relay_for_cache};
 use crate::net::scratch::Scratch;
 use crate::telemetry::metrics::Ahead;
-use crate::upstream::Unreachable;
 use carrick_logic::cache::Fields;
 use carrick_logic::embedded::{Found, Object, page_url, write_request};
 use carrick_logic::http1::{BodyLength, Method, RequestHead};
@@ -19,20 +12,24 @@ use std::rc::Rc;
 use std::sync::Arc;
 use url::Url;
 
+/// Fetches an object of a page into the store.
+pub type Fetch = fn(Fetching, Object);
+
 /// A page whose objects are fetched.
 pub struct Page {
     /// In whose name.
     pub(super) client: Client,
     route: Arc<RouteCache>,
     pub(super) plan: PrefetchPlan,
+    fetch: Fetch,
     /// The head of the request for it.
     request: Vec<u8>,
     request_head: RequestHead,
     pub(super) url: Url,
     waiting: RefCell<VecDeque<Object>>,
-    /// So many more objects are taken from it.
+    /// How many more objects are taken from it.
     left_objects: Cell<usize>,
-    /// So many more bytes of their bodies.
+    /// How many more bytes of their bodies are fetched.
     left_bytes: Cell<u64>,
     under_way: Cell<usize>,
     is_aborted: Cell<bool>,
@@ -40,19 +37,25 @@ pub struct Page {
 
 impl Page {
     /// The page that the request in `scratch` asks for; `None`: its objects are not fetched.
-    pub(super) fn of(client: &Client, scratch: &Scratch, route: &Arc<RouteCache>) -> Option<Self> {
+    pub(super) fn of(
+        client: &Client,
+        scratch: &Scratch,
+        route: &Arc<RouteCache>,
+        fetch: Fetch,
+    ) -> Option<Self> {
         let plan = route.prefetch.as_ref()?;
         let (head, bytes) = (&scratch.request_head, scratch.request.as_slice());
         let is_plain = head.method == Method::Get && head.body == BodyLength::None;
-        // What a page embeds for a user who has logged in so is for him alone, too.
+        // What a page embeds for an authenticated user is for that user alone, too.
         let is_personal = Fields::of_request(head, bytes).has(b"authorization");
         if !client.transport.is_connected() || !is_plain || is_personal {
             return None;
         }
         Some(Self {
-            client: client.errand(),
+            client: client.background(),
             route: Arc::clone(route),
             plan: plan.clone(),
+            fetch,
             request: bytes.get(..head.head_bytes)?.to_vec(),
             request_head: head.clone(),
             url: page_url(head, bytes)?,
@@ -65,7 +68,7 @@ impl Page {
     }
 
     /// Fetches what was found, or puts it behind what is being fetched.
-    pub(super) fn fetch(self: &Rc<Self>, found: Found) {
+    pub(super) fn add(self: &Rc<Self>, found: Found) {
         if self.is_aborted.get() {
             return;
         }
@@ -83,7 +86,7 @@ impl Page {
         self.is_aborted.get() || self.left_objects.get() == 0
     }
 
-    /// Its client has gone: what is not asked for yet is of no use to him.
+    /// Its client has gone, and has no use for what is not requested yet.
     pub fn abort(&self) {
         self.is_aborted.set(true);
         let waiting = self.waiting.take();
@@ -93,24 +96,24 @@ impl Page {
     /// Begins with as many as there may be at a time.
     fn go_on(self: &Rc<Self>) {
         let worker = &self.client.worker;
-        if worker.is_draining() {
+        if worker.sessions.is_draining() {
             self.abort();
         }
         while self.under_way.get() < self.plan.at_once {
             let Some(object) = self.waiting.borrow_mut().pop_front() else {
                 return;
             };
-            if worker.fetching_ahead.get() >= self.plan.worker_at_once {
+            if worker.store.prefetches.get() >= self.plan.worker_at_once {
                 self.count(Ahead::TooMany, 1);
                 continue;
             }
-            tokio::task::spawn_local(fetch(Fetching::begin(self), object));
+            (self.fetch)(Fetching::begin(self), object);
         }
     }
 
     /// One more, or one less, is under way.
     fn is_under_way(&self, word: bool) {
-        for count in [&self.under_way, &self.client.worker.fetching_ahead] {
+        for count in [&self.under_way, &self.client.worker.store.prefetches] {
             count.set(if word {
                 count.get() + 1
             } else {
@@ -119,7 +122,7 @@ impl Page {
         }
     }
 
-    /// Takes so many bytes of those that are left for its objects; whether there were so many.
+    /// Takes bytes from those that are left for its objects; whether there were enough.
     fn spend(&self, bytes: u64) -> bool {
         let left = self.left_bytes.get().checked_sub(bytes);
         self.left_bytes.set(left.unwrap_or(self.left_bytes.get()));
@@ -134,7 +137,7 @@ impl Page {
 
     /// Counts what became of some of its objects.
     fn count(&self, what: Ahead, objects: usize) {
-        let metrics = &self.client.worker.metrics.cache;
+        let metrics = &self.client.metrics().cache;
         metrics.ahead(what).add(objects as u64);
     }
 }
@@ -157,7 +160,22 @@ impl Fetching {
         }
     }
 
-    /// So many more bytes of its body come; whether that is within the limits.
+    /// The client that asks for it.
+    pub fn background(&self) -> Client {
+        self.page.client.background()
+    }
+
+    /// Writes the request for it.
+    pub fn write_request(&self, out: &mut Vec<u8>, object: &Object) {
+        self.page.write_request(out, object);
+    }
+
+    /// It is asked for.
+    pub fn begins(&self) {
+        self.page.count(Ahead::Asked, 1);
+    }
+
+    /// Counts bytes of its body that come; whether they are within the limits.
     pub fn takes(&mut self, bytes: u64) -> bool {
         self.bytes = self.bytes.saturating_add(bytes);
         let is_within = self.bytes <= self.page.plan.object_bytes_max && self.page.spend(bytes);
@@ -178,45 +196,5 @@ impl Drop for Fetching {
         self.page.count(self.ended, 1);
         self.page.is_under_way(false);
         self.page.go_on();
-    }
-}
-
-/// Asks for the object, if it is to be asked for.
-async fn fetch(fetching: Fetching, object: Object) {
-    let page = Rc::clone(&fetching.page);
-    let mut errand = page.client.errand();
-    let mut scratch = errand.worker.scratch.take();
-    page.write_request(&mut scratch.request, &object);
-    if !head::read_again(&errand, &mut scratch) {
-        return fetching.ends(Ahead::Denied);
-    }
-    let Decision::Relay(destination) = decide_for(&errand, &scratch) else {
-        return fetching.ends(Ahead::Denied);
-    };
-    let mut asking = match cached::begin_ahead(&mut errand, &scratch, &destination).await {
-        Ok(asking) => asking,
-        Err(why) => return fetching.ends(why),
-    };
-    page.count(Ahead::Asked, 1);
-    asking.fetch_ahead(fetching);
-    let mut asking = Some(asking);
-    let outcome = relay_for_cache(
-        &mut errand,
-        &mut scratch,
-        &destination,
-        &mut RequestLog::begin(),
-        None,
-        false,
-        &mut asking,
-    )
-    .await;
-    let is_denied = matches!(
-        outcome,
-        Outcome::Failed(Failure::Unreachable(Unreachable::Denied(_)))
-    );
-    if let Some(fetching) = asking.as_mut().and_then(|asking| asking.take_ahead())
-        && is_denied
-    {
-        fetching.ends(Ahead::Denied);
     }
 }

@@ -5,14 +5,13 @@ use crate::context::client::Client;
 use crate::context::destination::Destination;
 use crate::context::request_log::RequestLog;
 use crate::context::request_log::{IDLE_TIMEOUT, TOO_SLOW};
-use crate::http::cached;
-use crate::http::cached::{Asking, Tee, Verdict};
-use crate::http::failure::Failure;
+use crate::http::cached::{self, Asking, Tee, Verdict};
 use crate::http::head::has_tunnel_bytes;
 use crate::http::kernel_forward;
+use crate::http::outcome::{Failure, Passed};
 use crate::http::prefetch::Look;
 use crate::http::request_body::Means;
-use crate::http::response_body::{Passed, Response, is_to_come};
+use crate::http::response_body::{Response, is_to_come};
 use crate::net::clock::Clock;
 use crate::net::deadline::Timer;
 use crate::net::scratch::Scratch;
@@ -26,10 +25,10 @@ use std::rc::Rc;
 impl Attempt<'_> {
     /// Passes the response on whose head is in `scratch`.
     pub(super) async fn answer(mut self, mut checkout: Checkout, body_sent: bool) -> Outcome {
-        checkout.answered(&self.destination.place);
+        checkout.answered(&self.destination.next_hop);
         let response_head = &self.scratch.response_head;
         self.log.status = response_head.status;
-        self.client.binding.note_status(response_head.status);
+        self.client.kernel_forward.note_status(response_head.status);
         if response_head.status == 101 && !self.scratch.request_head.wants_upgrade {
             let reason = "the upstream switched protocols without being asked";
             return Outcome::Failed(Failure::BadResponse(Refusal {
@@ -42,7 +41,7 @@ impl Attempt<'_> {
         let mut tee = None;
         if let Some(asking) = self.asking.as_deref_mut() {
             let address = checkout.upstream.address.ip();
-            asking.comes_from(&self.destination.place, address);
+            asking.comes_from(&self.destination.next_hop, address);
             if let (Some(ahead), ResponseBody::Bytes(length)) =
                 (asking.ahead(), self.scratch.response_head.body)
                 && !ahead.takes(length)
@@ -62,7 +61,7 @@ impl Attempt<'_> {
                 }
                 Verdict::AskAgain => return Outcome::AskAgain,
             }
-            if asking.is_errand() {
+            if asking.is_background() {
                 return match tee {
                     Some(tee) => Box::pin(self.fetch(checkout, tee)).await,
                     None => {
@@ -75,7 +74,9 @@ impl Attempt<'_> {
             }
             asking.release();
         }
-        let mut look = Look::at_answer(self.client, self.scratch, self.destination);
+        let mut look = self.asking.as_deref().and_then(|asking| {
+            Look::at_answer(self.client, self.scratch, self.destination, asking.fetch())
+        });
         let worker = Rc::clone(&self.client.worker);
         let (head, here) = (&self.scratch.response_head, &self.scratch.response);
         // What is here already is not spliced.
@@ -85,10 +86,10 @@ impl Attempt<'_> {
         } else {
             Default::default()
         };
-        let mut means = means(self.client, &worker, self.destination, pace);
+        let mut means = means(self.client, &worker.splicer, self.destination, pace);
         let may_keep = body_sent
             && !self.client.is_last
-            && !worker.is_draining()
+            && !worker.sessions.is_draining()
             && !has_tunnel_bytes(self.scratch);
         let client = &mut *self.client;
         let keep_alive = write_head(&client.listener, &worker.clock, self.scratch, may_keep);
@@ -145,7 +146,7 @@ impl Attempt<'_> {
             asking,
         } = self;
         match kernel_forward::begin_body(client, scratch, checkout, destination, log).await {
-            Ok(()) => Outcome::Left,
+            Ok(()) => Outcome::LeftToKernel,
             Err((checkout, how)) => {
                 let attempt = Attempt {
                     client,
@@ -167,22 +168,22 @@ impl Attempt<'_> {
         keep_alive: bool,
         body_sent: bool,
     ) -> Outcome {
-        checkout.count(
-            &self.client.worker.metrics,
-            self.log.received,
-            self.log.sent,
-        );
+        checkout.count(self.client.metrics(), self.log.received, self.log.sent);
         match passed {
             Passed::Whole if self.scratch.response_head.keep_alive && body_sent => {
                 checkout.upstream.expect_like(self.log.sent);
-                let place = &self.destination.place;
+                let next_hop = &self.destination.next_hop;
                 let parted = if keep_alive {
-                    kernel_forward::keep(self.client, checkout, place)
+                    kernel_forward::keep(&mut self.client.kernel_forward, checkout, next_hop)
                 } else {
                     Some(checkout)
                 };
                 if let Some(checkout) = parted {
-                    checkout.give_back(self.client, place);
+                    checkout.give_back(
+                        &self.client.worker.connector,
+                        self.client.source(),
+                        next_hop,
+                    );
                 }
             }
             Passed::Whole | Passed::WholeAndDone => {}
@@ -193,10 +194,10 @@ impl Attempt<'_> {
             Passed::UpstreamBroke(how) => {
                 self.log.ended = how;
                 self.count_limit(how);
-                checkout.failed(&self.destination.place);
+                checkout.failed(&self.destination.next_hop);
             }
             Passed::Refused(refusal) => {
-                checkout.failed(&self.destination.place);
+                checkout.failed(&self.destination.next_hop);
                 return Outcome::Failed(Failure::BadResponse(refusal));
             }
         }
@@ -204,7 +205,7 @@ impl Attempt<'_> {
     }
 
     fn count_limit(&self, how: &str) {
-        let limits = &self.client.worker.metrics.limits;
+        let limits = &self.client.metrics().limits;
         match how {
             TOO_SLOW => limits.reached(Limit::RateMin),
             IDLE_TIMEOUT => limits.reached(Limit::IdleTimeout),

@@ -13,22 +13,20 @@ pub use peer::relay_for_cache;
 use super::cached::Asking;
 use super::decide::hash_key;
 use super::request_body::Means;
-use super::response_body::Passed;
 use crate::connect::checkout::{Wanted, checkout};
 use crate::context::client::Client;
 use crate::context::destination::{Destination, NextHop};
 use crate::context::request_log::RequestLog;
-use crate::context::worker::Worker;
-use crate::http::failure::Failure;
 use crate::http::kernel_forward;
+use crate::http::outcome::{Failure, Passed};
 use crate::http::request_out::write_request;
 use crate::net::scratch::Scratch;
-use crate::telemetry::metrics::Limit;
+use crate::telemetry::metrics::{Limit, WorkerMetrics};
 use crate::upstream::Unreachable;
 use crate::upstream::checkout::Checkout;
 use carrick_logic::http1::BodyLength;
 use carrick_splice::tcp::UnreadLimit;
-use carrick_splice::{PaceHandle, Policy, RateMin};
+use carrick_splice::{PaceHandle, Policy, RateMin, Splicer};
 use std::rc::Rc;
 
 /// How a request ended.
@@ -41,9 +39,9 @@ pub enum Outcome {
         keep_alive: bool,
     },
     /// Nothing was sent yet: the request is in `scratch.out`, and the kernel forwards what comes back over this connection.
-    Bound(Checkout),
-    /// The head was sent, and the kernel has the rest of the response, or will have: the client's connection is bound.
-    Left,
+    Forward(Checkout),
+    /// The head was sent, and the kernel has the rest of the response, or will have: the client has a pair.
+    LeftToKernel,
     /// The connections are a tunnel from here on; the head was sent to the client.
     Tunnel(Checkout),
     /// The answer was for the store alone.
@@ -73,15 +71,15 @@ struct Again {
     server: Option<usize>,
 }
 
-/// Passes the request in `scratch` on, and its response back. `at_hand` is a connection to use first; `binds`: the kernel may
-/// forward the response, or those to come; `asking`: what the cache wants to know.
+/// Passes the request in `scratch` on, and its response back. `at_hand` is a connection to use first; `may_forward`: the kernel may
+/// forward the response, or those to come; `asking`: what the cache asks.
 pub async fn relay(
     client: &mut Client,
     scratch: &mut Scratch,
     destination: &Destination,
     log: &mut RequestLog,
     mut at_hand: Option<Box<Checkout>>,
-    binds: bool,
+    may_forward: bool,
     asking: &mut Option<Box<Asking>>,
 ) -> Outcome {
     wait_for_leave(client, destination).await;
@@ -95,7 +93,7 @@ pub async fn relay(
         // The last attempt goes over a fresh connection: several idle ones may have died together.
         let reuse = attempt < attempts.max(2);
         let mut address = [0; 16];
-        let key = match &destination.place {
+        let key = match &destination.next_hop {
             NextHop::Group { group, .. } => hash_key(
                 client,
                 group,
@@ -112,22 +110,22 @@ pub async fn relay(
         };
         let at_hand = at_hand.take().filter(|checkout| checkout.is_silent());
         let found = match at_hand {
-            Some(checkout) => Ok(note_use(client, destination, log, *checkout)),
-            None => checkout(client, &destination.place, wanted, &mut tried, log).await,
+            Some(checkout) => Ok(note_use(client.metrics(), destination, log, *checkout)),
+            None => checkout(client, &destination.next_hop, wanted, &mut tried, log).await,
         };
         let found = match found {
             Ok(found) => found,
             Err(unreachable) => {
-                // Where nobody else is left to ask, what the last one did says more.
+                // Without another server, the last one's failure says more.
                 return Outcome::Failed(match (last, unreachable) {
                     (Some(failure), Unreachable::NoServer) => failure,
                     (_, unreachable) => Failure::Unreachable(unreachable),
                 });
             }
         };
-        let (checkout, is_bound) = bind(client, found, destination, binds);
-        if is_bound {
-            return Outcome::Bound(checkout);
+        let (checkout, is_attached) = attach(client, found, destination, may_forward);
+        if is_attached {
+            return Outcome::Forward(checkout);
         }
         let has_body = scratch.request_head.body != BodyLength::None;
         let under_way = Attempt {
@@ -158,14 +156,14 @@ pub async fn relay(
         let may = again.nothing_sent || replayable;
         if !may || attempt >= attempts {
             if may {
-                client.worker.metrics.limits.reached(Limit::Attempts);
+                client.metrics().limits.reached(Limit::Attempts);
             }
             return Outcome::Failed(again.failure);
         }
         tried.extend(again.server);
         last = Some(again.failure);
         attempt += 1;
-        client.worker.metrics.retries.add(1);
+        client.metrics().retries.add(1);
     }
 }
 
@@ -185,30 +183,30 @@ async fn wait_for_leave(client: &mut Client, destination: &Destination) {
     }
 }
 
-/// Binds the two connections, if the route allows it and the engine can. The connection goes in and out by value: what an async function has lent keeps
+/// Has the kernel forward between the two connections, if the route allows it and the engine can. The connection goes in and out by value: what an async function has lent keeps
 /// its room in every session's future, even when it has been given away.
-fn bind(
+fn attach(
     client: &mut Client,
     mut checkout: Checkout,
     destination: &Destination,
-    binds: bool,
+    may_forward: bool,
 ) -> (Checkout, bool) {
-    let is_bound = binds && kernel_forward::bind(client, &mut checkout, destination);
-    (checkout, is_bound)
+    let is_attached = may_forward && kernel_forward::attach(client, &mut checkout, destination);
+    (checkout, is_attached)
 }
 
 /// A connection that the client had already is used once more.
 fn note_use(
-    client: &Client,
+    metrics: &WorkerMetrics,
     destination: &Destination,
     log: &mut RequestLog,
     checkout: Checkout,
 ) -> Checkout {
-    if let NextHop::Group { index, .. } = destination.place {
+    if let NextHop::Group { index, .. } = destination.next_hop {
         log.upstream = Some(index);
     }
     log.took(&checkout.upstream);
-    client.worker.metrics.upstream_connections_reused.add(1);
+    metrics.upstream_connections_reused.add(1);
     checkout
 }
 
@@ -219,8 +217,8 @@ fn is_replayable(scratch: &Scratch) -> bool {
 }
 
 impl Again {
-    fn new(checkout: &Checkout, place: &NextHop, nothing_sent: bool, failure: Failure) -> Self {
-        checkout.failed(place);
+    fn new(checkout: &Checkout, next_hop: &NextHop, nothing_sent: bool, failure: Failure) -> Self {
+        checkout.failed(next_hop);
         let server = if checkout.upstream.reused {
             None
         } else {
@@ -237,7 +235,7 @@ impl Again {
 /// How the bodies of a request and its response are moved.
 fn means<'a>(
     client: &Client,
-    worker: &'a Worker,
+    splicer: &'a Splicer,
     destination: &Destination,
     pace: [PaceHandle; 2],
 ) -> Means<'a> {
@@ -248,7 +246,7 @@ fn means<'a>(
         grace,
     });
     Means {
-        splicer: &worker.splicer,
+        splicer,
         engine: destination.engine,
         idle: plan.timeouts.idle,
         rate_min,

@@ -8,10 +8,10 @@ use crate::connect::dial::{Terms, dial};
 use crate::context::client::Client;
 use crate::context::destination::{Destination, NextHop};
 use crate::context::request_log::RequestLog;
+use crate::context::worker::Connector;
 use crate::http::cached::{Asking, meaning};
-use crate::http::failure::Failure;
+use crate::http::outcome::{Failure, Passed};
 use crate::http::request_out::write_request;
-use crate::http::response_body::Passed;
 use crate::net::deadline::Deadline;
 use crate::net::io::{read_some, write_all};
 use crate::net::scratch::Scratch;
@@ -22,7 +22,7 @@ use carrick_logic::http1::{ResponseBody, TargetForm};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// So much of an answer that is not wanted is read, so that its connection can be used again.
+/// How much of an unwanted answer is read, so that its connection can be used again.
 const UNWANTED_BYTES_MAX: u64 = 64 * 1024;
 
 /// Why the request goes on to the origin.
@@ -35,28 +35,43 @@ enum Turned {
     ClientGone,
 }
 
-/// As [`relay`], for a request whose answer the cache wants: the cache peer that owns what it asks for is asked first.
+/// As [`relay`], for a request whose answer the cache may store: the cache peer that owns its URL is asked first.
 pub async fn relay_for_cache(
     client: &mut Client,
     scratch: &mut Scratch,
     destination: &Destination,
     log: &mut RequestLog,
     at_hand: Option<Box<Checkout>>,
-    binds: bool,
+    may_forward: bool,
     asking: &mut Option<Box<Asking>>,
 ) -> Outcome {
     match ask_cache_peer(client, scratch, destination, log, asking).await {
         Some(outcome) => {
             if let Some(checkout) = at_hand {
-                checkout.give_back(client, &destination.place);
+                checkout.give_back(
+                    &client.worker.connector,
+                    client.source(),
+                    &destination.next_hop,
+                );
             }
             outcome
         }
-        None => relay(client, scratch, destination, log, at_hand, binds, asking).await,
+        None => {
+            relay(
+                client,
+                scratch,
+                destination,
+                log,
+                at_hand,
+                may_forward,
+                asking,
+            )
+            .await
+        }
     }
 }
 
-/// Asks a cache peer; `None`: nobody has it, and the origin is to be asked.
+/// Asks a cache peer; `None`: the origin has to be asked.
 async fn ask_cache_peer(
     client: &mut Client,
     scratch: &mut Scratch,
@@ -125,10 +140,10 @@ async fn ask_cache_peer(
     None
 }
 
-/// The cache peer as a place to send the request to. Its idle connections are nobody else's.
+/// The cache peer as a destination, with idle connections of its own.
 fn to(cache_peer: &CachePeer, destination: &Destination) -> Destination {
     Destination {
-        place: NextHop::Origin {
+        next_hop: NextHop::Origin {
             server: cache_peer.address.clone(),
             key: format!("cache_peer {}", cache_peer.label)
                 .into_bytes()
@@ -153,19 +168,25 @@ async fn head(
     there: &Destination,
     log: &mut RequestLog,
 ) -> Result<Checkout, Turned> {
-    let NextHop::Origin { server, key, .. } = &there.place else {
+    let NextHop::Origin { server, key, .. } = &there.next_hop else {
         return Err(Turned::Short);
     };
-    let idle = client.worker.origins.take(key).map(Checkout::alone);
+    let idle = client
+        .worker
+        .connector
+        .origins
+        .take(key)
+        .map(Checkout::alone);
     if let Some(checkout) = idle.filter(Checkout::is_silent) {
-        client.worker.metrics.upstream_connections_reused.add(1);
+        client.metrics().upstream_connections_reused.add(1);
         match one_head(client, scratch, &checkout, &cache_peers.plan, log).await {
             Ok(()) => return Ok(checkout),
             Err(NoHead::Closed { started: false }) => {}
             Err(no_head) => return Err(turned(no_head)),
         }
     }
-    let checkout = Checkout::alone(connect(client, server, &cache_peers.plan).await?);
+    let checkout =
+        Checkout::alone(connect(&client.worker.connector, server, &cache_peers.plan).await?);
     match one_head(client, scratch, &checkout, &cache_peers.plan, log).await {
         Ok(()) => Ok(checkout),
         Err(no_head) => Err(turned(no_head)),
@@ -173,13 +194,13 @@ async fn head(
 }
 
 async fn connect(
-    client: &Client,
+    connector: &Connector,
     server: &ServerAddress,
     plan: &CachePeersPlan,
 ) -> Result<Upstream, Turned> {
     // By this machine's own address, whatever the listener keeps of its clients.
     let terms = Terms::default();
-    Box::pin(dial(&client.worker, server, None, terms, plan.connect))
+    Box::pin(dial(connector, server, None, terms, plan.connect))
         .await
         .map_err(|unreachable| match unreachable {
             Unreachable::Shortage(_) => Turned::Short,
@@ -258,6 +279,6 @@ async fn read_away(
         }
     }
     if head.keep_alive && scratch.response.len() == whole {
-        checkout.give_back(client, &there.place);
+        checkout.give_back(&client.worker.connector, client.source(), &there.next_hop);
     }
 }

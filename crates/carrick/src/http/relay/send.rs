@@ -3,11 +3,10 @@ use super::answer::{pass_response, write_head};
 use super::wait::{HeadWait, NoHead};
 use super::{Again, Attempt, Outcome, means};
 use crate::http::cached;
-use crate::http::failure::Failure;
 use crate::http::kernel_forward;
+use crate::http::outcome::{Failure, Passed};
 use crate::http::request_body;
 use crate::http::request_body::{Means, NotSent};
-use crate::http::response_body::Passed;
 use crate::net::deadline::{Deadline, TimedOut};
 use crate::net::io::{write_all, write_some};
 use crate::net::scratch::Scratch;
@@ -117,7 +116,7 @@ impl Attempt<'_> {
     pub(super) async fn with_body(mut self, mut checkout: Checkout) -> Result<Outcome, Again> {
         let worker = Rc::clone(&self.client.worker);
         let pace = self.client.paced(self.destination.pace);
-        let mut means = means(self.client, &worker, self.destination, pace);
+        let mut means = means(self.client, &worker.splicer, self.destination, pace);
         if self.has_much_to_come() {
             means.unread = self.client.limit_unread();
         }
@@ -241,7 +240,7 @@ impl Attempt<'_> {
         match met {
             Met::Head => Ok(self.answer(checkout, body_sent).await),
             Met::Passed(passed, keep_alive) => {
-                checkout.answered(&self.destination.place);
+                checkout.answered(&self.destination.next_hop);
                 self.log.status = self.scratch.response_head.status;
                 if let Some(asking) = self.asking.as_deref_mut() {
                     // A request with a body leaves nothing in the store, but may take something out of it.
@@ -286,7 +285,7 @@ impl Attempt<'_> {
     fn again(&self, checkout: &Checkout, nothing_sent: bool, how: &'static str) -> Again {
         Again::new(
             checkout,
-            &self.destination.place,
+            &self.destination.next_hop,
             nothing_sent,
             Failure::NoResponse(how),
         )
@@ -296,15 +295,11 @@ impl Attempt<'_> {
         if matches!(no_head, NoHead::ClientGone) {
             return Failure::ClientGone("client_reset");
         }
-        checkout.failed(&self.destination.place);
+        checkout.failed(&self.destination.next_hop);
         match no_head {
             NoHead::ClientGone | NoHead::Closed { .. } => Failure::NoResponse("upstream_closed"),
             NoHead::TimedOut => {
-                self.client
-                    .worker
-                    .metrics
-                    .limits
-                    .reached(Limit::IdleTimeout);
+                self.client.metrics().limits.reached(Limit::IdleTimeout);
                 Failure::TimedOut
             }
             NoHead::Refused(refusal) => Failure::BadResponse(refusal),
@@ -312,7 +307,7 @@ impl Attempt<'_> {
     }
 }
 
-/// Whether the rest of a body is wanted although its response is over. An upstream that wants no more of it says that it
+/// Whether the rest of a body is to be sent although its response is over. An upstream that does not read it says that it
 /// closes, or refuses a client that has asked first; a body that is cut otherwise would be lost behind a good answer.
 /// Clients of HTTP/1.0 may be waiting for our close, which is the end of their response.
 fn still_reads(scratch: &Scratch) -> bool {

@@ -1,8 +1,7 @@
 //! Answers that the client gets from the store: those that are just being put there, and those that were there before.
 use super::{Attempt, Outcome};
 use crate::cache::memory::{Filling, Object};
-use crate::http::cached;
-use crate::http::cached::{Asking, Fill, Keep, Source, Tee, reuse_of};
+use crate::http::cached::{self, Asking, Fill, Keep, Tee, reuse_of};
 use crate::net::io::read_some;
 use crate::telemetry::metrics::Ahead;
 use crate::upstream::checkout::Checkout;
@@ -23,9 +22,9 @@ impl Attempt<'_> {
     ) -> Outcome {
         checkout.upstream.limit_unread_if_near();
         if let Some(asking) = self.asking.as_deref_mut() {
-            keep.take_lead(asking);
+            asking.leave_lead_to(&mut keep);
         }
-        checkout.count(&self.client.worker.metrics, self.log.received, 0);
+        checkout.count(self.client.metrics(), self.log.received, 0);
         let response = &self.scratch.response_head;
         let length = match response.body {
             ResponseBody::Bytes(length) => length,
@@ -36,13 +35,13 @@ impl Attempt<'_> {
             object: Arc::clone(&object),
             keep,
             checkout,
-            place: self.destination.place.clone(),
+            next_hop: self.destination.next_hop.clone(),
             length,
             is_kept: response.keep_alive && body_sent,
             ticket: self.asking.as_deref_mut().and_then(Asking::take_ticket),
             ahead: self.asking.as_deref_mut().and_then(Asking::take_ahead),
         };
-        // Before it is looked at by somebody whether anybody reads.
+        // First the reader: a body without readers may be given up.
         let reader = object.body().reader();
         fill.begin(self.client, self.scratch);
         let reuse = reuse_of(&object, self.client.worker.clock.now());
@@ -51,7 +50,7 @@ impl Attempt<'_> {
         outcome
     }
 
-    /// A body of unknown length for nobody but the store.
+    /// Fetches a body of unknown length for the store alone.
     pub(super) async fn fetch(self, mut checkout: Checkout, mut tee: Box<Tee>) -> Outcome {
         checkout.upstream.limit_unread_if_near();
         let idle = self.client.live.plan().timeouts.idle;
@@ -103,7 +102,7 @@ impl Attempt<'_> {
         }
     }
 
-    /// A body of unknown length has come for nobody but the store.
+    /// A body of unknown length is stored.
     fn fetched(self) -> Outcome {
         let asking = self.asking.as_deref_mut();
         if let Some(ahead) = asking.and_then(Asking::take_ahead) {
@@ -114,7 +113,7 @@ impl Attempt<'_> {
 
     /// The server's connection is not needed any more.
     pub(super) fn leave(&self, mut checkout: Checkout, body_sent: bool) {
-        checkout.count(&self.client.worker.metrics, self.log.received, 0);
+        checkout.count(self.client.metrics(), self.log.received, 0);
         let response = &self.scratch.response_head;
         let is_at_rest = response.body == ResponseBody::None
             && response.keep_alive
@@ -122,7 +121,11 @@ impl Attempt<'_> {
             && self.scratch.response.len() == response.head_bytes;
         if is_at_rest {
             checkout.upstream.expect_like(0);
-            checkout.give_back(self.client, &self.destination.place);
+            checkout.give_back(
+                &self.client.worker.connector,
+                self.client.source(),
+                &self.destination.next_hop,
+            );
         }
     }
 
@@ -133,22 +136,14 @@ impl Attempt<'_> {
         };
         // Those who wait find it.
         asking.release();
-        if asking.is_errand() {
+        if asking.is_background() {
             if let Some(ahead) = asking.take_ahead() {
                 ahead.ends(Ahead::Stored);
             }
             return Outcome::Kept;
         }
-        let source = Source {
-            route: asking.route(),
-            object: &object,
-            reuse,
-            status: asking.status(),
-            is_aged: asking.is_aged(),
-            says_status: asking.says_status(),
-            now: self.client.worker.clock.now(),
-            pace: self.destination.pace,
-        };
+        let now = self.client.worker.clock.now();
+        let source = asking.source(object, reuse, now, self.destination.pace);
         self.log.cache = Some(source.result());
         let (passed, keep_alive) = cached::send(self.client, self.scratch, &source, self.log).await;
         Outcome::Answered { passed, keep_alive }

@@ -1,4 +1,4 @@
-//! Waiting for a response's head, with an eye on the client: when it resets, nobody wants the response any more.
+//! Waiting for a response's head, and for a reset of the client, which ends the wait.
 use crate::context::request_log::RequestLog;
 use crate::net::deadline::{Deadline, TimedOut, Timer, now};
 use crate::net::io::{poll_reset, read_at_most, write_all};
@@ -88,7 +88,7 @@ impl HeadWait<'_> {
                 Ok(None) => return Err(NoHead::ClientGone),
                 Ok(Some(Ok(0) | Err(_))) => return Err(NoHead::Closed { started }),
                 Ok(Some(Ok(_))) if started => {}
-                // No response to what its sender does not have: somebody else's would follow it.
+                // The server has not received the request: this is no response to it, and another client's would follow.
                 Ok(Some(Ok(_))) if self.is_unasked() => {
                     response.clear();
                     return Err(NoHead::Closed { started: false });

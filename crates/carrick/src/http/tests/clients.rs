@@ -139,7 +139,7 @@ fn a_drain_is_told_with_the_response() {
         client.say(GET).await;
         let connection = server.accept().await;
         connection.hear("\r\n\r\n").await;
-        stage.worker.draining.set(true);
+        stage.worker.sessions.draining.set(true);
         connection.say(OK).await;
         let (answer, seconds) = timed(client.hear_all()).await;
         assert!(answer.0.contains("Connection: close\r\n"), "{answer:?}");
@@ -152,8 +152,8 @@ fn idle_clients_are_dismissed() {
     play(SWITCH, async |stage| {
         let client = stage.client();
         tokio::task::yield_now().await;
-        stage.worker.dismiss_idle.set(true);
-        stage.worker.idle.wake_all();
+        stage.worker.sessions.dismiss_idle.set(true);
+        stage.worker.sessions.idle.wake_all();
         let (heard, seconds) = timed(client.hear_all()).await;
         assert_eq!((heard, seconds), ((String::new(), false), 0.0));
     });

@@ -4,9 +4,8 @@ use crate::config;
 use crate::config::plan::Plan;
 use crate::context::client::Client;
 use crate::context::followers::Followers;
-use crate::context::idle::IdleSessions;
 use crate::context::live::{Live, WorkerLive};
-use crate::context::worker::Worker;
+use crate::context::worker::{Connector, Sessions, Telemetry, Worker, WorkerStore};
 use crate::engines::Engines;
 use crate::http::session;
 use crate::net::transport::testing::{End, Servers, pair};
@@ -16,12 +15,12 @@ use crate::telemetry::access_log::{LogSender, LogThread};
 use crate::telemetry::metrics::WorkerMetrics;
 use crate::upstream::state::UpstreamState;
 use carrick_splice::{Pacer, PoolLimits, Splicer};
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
@@ -252,31 +251,32 @@ fn worker(plan: Plan, log: &LogSender, servers: Servers) -> Worker {
     Worker {
         number: 0,
         splicer,
-        legs: engines.legs,
         pacer,
-        forwarded: engines.forwarded,
-        learned: engines.learned,
-        settling: Rc::default(),
-        log: log.worker(Arc::clone(&metrics)),
-        network: Network::Memory(servers),
-        resolver: WorkerResolver::new(resolver, 10, Arc::clone(&metrics)),
-        metrics,
-        cache,
+        connector: Connector {
+            network: Network::Memory(servers),
+            resolver: WorkerResolver::new(resolver, 10, Arc::clone(&metrics)),
+            admission,
+            legs: engines.legs,
+            origins: Default::default(),
+            handshakes: engines.handshakes,
+            tracking: Default::default(),
+            metrics: Arc::clone(&metrics),
+            live: RefCell::new(Rc::new(WorkerLive::new(Arc::new(live), 0, None))),
+        },
+        store: WorkerStore {
+            cache,
+            ..WorkerStore::default()
+        },
+        telemetry: Telemetry {
+            log: log.worker(Arc::clone(&metrics)),
+            metrics,
+            forwarded: engines.forwarded,
+            path_history: engines.learned,
+            acknowledgements: Rc::default(),
+        },
+        sessions: Sessions::default(),
+        tunnels: Rc::default(),
         scratch: Rc::default(),
         clock: Default::default(),
-        tunnels: Rc::default(),
-        idle: IdleSessions::default(),
-        origins: Default::default(),
-        admission,
-        handshakes: engines.handshakes,
-        tracking: Default::default(),
-        fetching_ahead: Cell::new(0),
-        live: RefCell::new(Rc::new(WorkerLive::new(Arc::new(live), 0, None))),
-        draining: Cell::new(false),
-        dismiss_idle: Cell::new(false),
-        clients: RefCell::default(),
-        cut_off: Cell::new(false),
-        cut_off_now: Notify::new(),
-        session_ended: Notify::new(),
     }
 }

@@ -156,8 +156,8 @@ fn a_tunnel_is_cut_off_at_the_end_of_a_drain() {
         client.say(CONNECT).await;
         let _connection = server.accept().await;
         client.hear("\r\n\r\n").await;
-        stage.worker.cut_off.set(true);
-        stage.worker.cut_off_now.notify_waiters();
+        stage.worker.sessions.cut_off.set(true);
+        stage.worker.sessions.cut_off_now.notify_waiters();
         assert_eq!(client.hear_all().await, (String::new(), true));
     });
     assert_eq!(log[0].end(), (200, "drain"));

@@ -58,10 +58,10 @@ pub async fn serve(mut client: Client) {
         };
         client.address = address;
         if let Err(lost) = carry(&mut client, &connection, destination).await {
-            return is_lost(&client, &connection, &lost);
+            return is_lost(client.metrics(), &connection, &lost);
         }
         connection.has_carried.set(true);
-        if client.is_last || client.worker.is_draining() {
+        if client.is_last || client.worker.sessions.is_draining() {
             return;
         }
     }
@@ -73,7 +73,7 @@ async fn greet(client: &mut Client, connection: &Connection) -> Result<(), Lost>
     let mut hello = pin!(connection.expect_hello());
     let expected = poll_fn(|cx| hello.as_mut().poll(cx));
     let Ok(version) = client.timer.until(&mut deadline, expected).await else {
-        client.worker.metrics.limits.reached(Limit::HeadTimeout);
+        client.metrics().limits.reached(Limit::HeadTimeout);
         return Err(Lost::Malformed("HELLO did not arrive in time"));
     };
     let version = version?.min(VERSION);
@@ -93,10 +93,7 @@ async fn is_wanted(client: &mut Client, connection: &Connection) -> bool {
             }
         }
     });
-    let came = worker
-        .idle
-        .wait(something, || worker.dismisses_idle())
-        .await;
+    let came = worker.sessions.wait_idle(something).await;
     matches!(came, Some(Ok(true))) && follow_configuration(client, connection)
 }
 
@@ -134,7 +131,7 @@ async fn next(client: &mut Client, connection: &Connection) -> Result<Frame, Los
             _ => Err(Lost::Malformed("expected OPEN, got another frame")),
         },
         Err(_) => {
-            client.worker.metrics.limits.reached(Limit::HeadTimeout);
+            client.metrics().limits.reached(Limit::HeadTimeout);
             Err(Lost::Malformed("a frame did not arrive completely in time"))
         }
     }
@@ -181,14 +178,21 @@ async fn connect(
     let terms = Terms {
         source: client.source(),
         source_port: client.source_port(),
-        legs: ServerLegs::of(client),
+        legs: ServerLegs::of(&client.worker.connector.legs, &client.listener),
         ..Terms::default()
     };
     let limit = client.live.plan().timeouts.connect;
     let begun = Instant::now();
-    let result = Box::pin(dial(&client.worker, server, Some(access), terms, limit)).await;
+    let result = Box::pin(dial(
+        &client.worker.connector,
+        server,
+        Some(access),
+        terms,
+        limit,
+    ))
+    .await;
     if matches!(result, Err(Unreachable::TimedOut)) {
-        client.worker.metrics.limits.reached(Limit::ConnectTimeout);
+        client.metrics().limits.reached(Limit::ConnectTimeout);
     }
     log.connect = result.is_ok().then(|| begun.elapsed());
     result
@@ -202,7 +206,7 @@ async fn refuse(
     log: &mut RequestLog,
 ) -> Result<(), Lost> {
     let reply = unreachable_reply(unreachable);
-    client.worker.metrics.refusals.count(reply.label);
+    client.metrics().refusals.count(reply.label);
     tracing::debug!("for {}, over a link: {unreachable}", client.address);
     (log.status, log.ended) = (reply.status, reply.label);
     let why = match unreachable {
@@ -245,7 +249,7 @@ async fn relay(
     };
     let (engine, class): (Choice, _) = (plan.engine, plan.pace);
     let [to_server, to_client] = client.paced(class);
-    let metrics = Arc::clone(&client.worker.metrics);
+    let metrics = Arc::clone(client.metrics());
     let counters = metrics.job(Job::Link);
     let begun = Instant::now();
     counters.tunnels_opened.add(1);
@@ -308,14 +312,14 @@ fn list(client: &Client, upstream: &Upstream, target: &[u8], begun: Instant) -> 
         class: client.class().map(Into::into),
         bytes_before: [0; 2],
     };
-    Listed::new(&worker.tunnels, &worker.metrics, about)
+    Listed::new(&worker.tunnels, &worker.telemetry.metrics, about)
 }
 
 /// A connection on which nothing is relayed ends like this.
 fn report(client: &Client, connection: &Connection, lost: &Lost) {
     if let Lost::Malformed(reason) = lost {
-        client.worker.metrics.link.malformed.add(1);
-        client.worker.metrics.refusals.count("link_protocol");
+        client.metrics().link.malformed.add(1);
+        client.metrics().refusals.count("link_protocol");
         tracing::debug!(
             "{}: from {}: {reason}",
             client.listener.address,

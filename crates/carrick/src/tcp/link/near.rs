@@ -5,13 +5,15 @@ use crate::context::client::Client;
 use crate::context::client::Next;
 use crate::context::destination::NextHop;
 use crate::context::request_log::RequestLog;
+use crate::context::worker::Worker;
 use crate::tcp::notes;
 use crate::telemetry::job::Job;
-use crate::telemetry::metrics::Limit;
+use crate::telemetry::metrics::{Limit, WorkerMetrics};
 use crate::upstream::Unreachable;
 use crate::upstream::group::Active;
 use crate::upstream::link::Link;
 use crate::upstream::link_connection::{Connection, Lost};
+use carrick_logic::access::Access;
 use carrick_logic::link::{Destination, Frame, Why};
 use carrick_splice::Choice;
 use std::rc::Rc;
@@ -23,7 +25,7 @@ pub struct Wish<'a> {
     /// The link's index in the plan.
     pub link: usize,
     /// Where to.
-    pub place: &'a NextHop,
+    pub next_hop: &'a NextHop,
     /// What is hashed to choose a server.
     pub key: Option<&'a [u8]>,
     /// What was asked for, for the list of tunnels.
@@ -38,34 +40,46 @@ pub struct Wish<'a> {
 /// server directly.
 pub async fn relay(client: &mut Client, wish: Wish<'_>, log: &mut RequestLog) -> Option<Next> {
     let link = Rc::clone(client.live.links.get(wish.link)?);
-    let chosen = match choose(client, &wish, log) {
+    let chosen = match choose(&client.listener.access, &wish, log) {
         Ok(chosen) => chosen,
-        Err(unreachable) => return Some(notes::not_reached(client, None, &unreachable, log)),
+        Err(unreachable) => {
+            return Some(notes::not_reached(
+                client.metrics(),
+                None,
+                &unreachable,
+                log,
+            ));
+        }
     };
     let mut may_repeat = true;
     loop {
-        let connection = match take(client, &link, log).await {
+        let connection = match take(&client.worker, &link, log).await {
             Ok(connection) => connection,
             Err(unreachable) if link.plan.fallback == Fallback::Direct => {
                 tracing::debug!("link \"{}\": {unreachable}", link.plan.name);
-                client.worker.metrics.link.direct.add(1);
+                client.metrics().link.direct.add(1);
                 return None;
             }
             Err(unreachable) => {
-                return Some(notes::not_reached(client, None, &unreachable, log));
+                return Some(notes::not_reached(
+                    client.metrics(),
+                    None,
+                    &unreachable,
+                    log,
+                ));
             }
         };
         let carried = carry(client, (&connection, &chosen), &wish, log).await;
         match carried {
             Ok(outcome) => {
                 connection.has_carried.set(true);
-                link.put(&client.worker, connection);
-                return Some(ended(client, &wish, &chosen, outcome, log));
+                link.put(&client.worker.sessions, connection);
+                return Some(ended(client.metrics(), &wish, &chosen, outcome, log));
             }
             // The far end has closed it while OPEN was under way. Nothing of the client's was sent.
             Err((_, true)) if may_repeat => may_repeat = false,
             Err((lost, _)) => {
-                is_lost(client, &connection, &lost);
+                is_lost(client.metrics(), &connection, &lost);
                 log.status = if log.status == 200 { 200 } else { 502 };
                 log.ended = "link_lost";
                 return Some(Next::Reset);
@@ -76,18 +90,21 @@ pub async fn relay(client: &mut Client, wish: Wish<'_>, log: &mut RequestLog) ->
 
 /// A connection to the far end: one that waits, else a new one.
 async fn take(
-    client: &Client,
+    worker: &Rc<Worker>,
     link: &Rc<Link>,
     log: &mut RequestLog,
 ) -> Result<Connection, Unreachable> {
-    let worker = &client.worker;
     let result = match link.take() {
         Some(connection) => Ok(connection),
         None => {
             let begun = Instant::now();
-            let result = link.connect(worker).await;
+            let result = link.connect(&worker.connector).await;
             if matches!(result, Err(Unreachable::TimedOut)) {
-                worker.metrics.limits.reached(Limit::ConnectTimeout);
+                worker
+                    .telemetry
+                    .metrics
+                    .limits
+                    .reached(Limit::ConnectTimeout);
             }
             log.connect = result.is_ok().then(|| begun.elapsed());
             result
@@ -104,11 +121,11 @@ struct Chosen {
     in_group: Option<(usize, Active)>,
 }
 
-fn choose(client: &Client, wish: &Wish<'_>, log: &mut RequestLog) -> Result<Chosen, Unreachable> {
-    match wish.place {
+fn choose(access: &Access, wish: &Wish<'_>, log: &mut RequestLog) -> Result<Chosen, Unreachable> {
+    match wish.next_hop {
         NextHop::Origin { server, .. } => {
             if let ServerAddress::Ip(address) = server {
-                client.listener.access.check_address(address.ip())?;
+                access.check_address(address.ip())?;
             }
             Ok(Chosen {
                 address: server.clone(),
@@ -135,7 +152,7 @@ async fn carry(
     wish: &Wish<'_>,
     log: &mut RequestLog,
 ) -> Result<Outcome, (Lost, bool)> {
-    let metrics = Arc::clone(&client.worker.metrics);
+    let metrics = Arc::clone(client.metrics());
     let near = client.transport.shared_tcp().map(Rc::clone);
     let (Some(near), Some(number)) = (near, connection.talk(|talk| talk.open())) else {
         return Err((Lost::Ended, true));
@@ -207,14 +224,13 @@ async fn carry(
 
 /// What follows from how it ended, for the client, the log, and what is known of the server.
 fn ended(
-    client: &Client,
+    metrics: &WorkerMetrics,
     wish: &Wish<'_>,
     chosen: &Chosen,
     outcome: Outcome,
     log: &mut RequestLog,
 ) -> Next {
-    let metrics = &client.worker.metrics;
-    if let (NextHop::Group { group, .. }, Some((server, _))) = (wish.place, &chosen.in_group) {
+    if let (NextHop::Group { group, .. }, Some((server, _))) = (wish.next_hop, &chosen.in_group) {
         match outcome {
             Outcome::Refused(Why::Denied | Why::Failed) => {}
             Outcome::Refused(_) => group.failed(*server, Instant::now()),
@@ -254,8 +270,8 @@ fn ended(
 }
 
 /// A connection over a link that ends like this takes what was relayed with it.
-pub(super) fn is_lost(client: &Client, connection: &Connection, lost: &Lost) {
-    let metrics = &client.worker.metrics.link;
+pub(super) fn is_lost(metrics: &WorkerMetrics, connection: &Connection, lost: &Lost) {
+    let metrics = &metrics.link;
     metrics.lost.add(1);
     if matches!(lost, Lost::Malformed(_)) {
         metrics.malformed.add(1);

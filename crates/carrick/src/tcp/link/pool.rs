@@ -2,7 +2,8 @@
 use super::keep_alive;
 use crate::connect::dial::{Terms, dial};
 use crate::connect::tcp_profile::ServerLegs;
-use crate::context::worker::Worker;
+use crate::context::worker::{Connector, Sessions, Worker};
+use crate::telemetry::metrics::WorkerMetrics;
 use crate::upstream::Unreachable;
 use crate::upstream::link::Link;
 use crate::upstream::link_connection::{Connection, Lost};
@@ -15,9 +16,9 @@ const PAUSE_AFTER_FAILURE: Duration = Duration::from_secs(1);
 
 impl Link {
     /// Returns a connection to the pool; it must be idle.
-    pub fn put(&self, worker: &Worker, connection: Connection) {
+    pub fn put(&self, sessions: &Sessions, connection: Connection) {
         let mut idle = self.idle.borrow_mut();
-        if !self.is_retired.get() && !worker.is_draining() && idle.len() < self.plan.connections {
+        if !self.is_retired.get() && !sessions.is_draining() && idle.len() < self.plan.connections {
             idle.push_back(connection);
         }
     }
@@ -26,25 +27,25 @@ impl Link {
     ///
     /// # Errors
     /// See [`Unreachable`].
-    pub async fn connect(&self, worker: &Worker) -> Result<Connection, Unreachable> {
+    pub async fn connect(&self, connector: &Connector) -> Result<Connection, Unreachable> {
         let now = Instant::now();
         let rests = |failed| now.saturating_duration_since(failed) < PAUSE_AFTER_FAILURE;
         if self.failed.get().is_some_and(rests) {
             return Err(Unreachable::NoServer);
         }
         let terms = Terms {
-            legs: (self.plan.leg.as_ref()).map(|leg| ServerLegs::always(&worker.legs, leg)),
+            legs: (self.plan.leg.as_ref()).map(|leg| ServerLegs::always(&connector.legs, leg)),
             ..Terms::default()
         };
-        let limit = worker.live().plan().timeouts.connect;
-        let dialled = Box::pin(dial(worker, &self.plan.peer, None, terms, limit)).await;
+        let limit = connector.live().plan().timeouts.connect;
+        let dialled = Box::pin(dial(connector, &self.plan.peer, None, terms, limit)).await;
         let opened = dialled.and_then(|upstream| {
-            Connection::opened(upstream, &worker.metrics).ok_or(Unreachable::NoServer)
+            Connection::opened(upstream, &connector.metrics).ok_or(Unreachable::NoServer)
         });
         let connection = match opened {
             Ok(connection) => connection,
             Err(unreachable) => {
-                self.failed(worker, &unreachable);
+                self.failed(&connector.metrics, &unreachable);
                 return Err(unreachable);
             }
         };
@@ -58,7 +59,7 @@ impl Link {
                 address: connection.peer,
                 error,
             };
-            self.failed(worker, &unreachable);
+            self.failed(&connector.metrics, &unreachable);
             return Err(unreachable);
         }
         self.failed.set(None);
@@ -66,8 +67,8 @@ impl Link {
     }
 
     /// Records that the peer is unreachable or violates the protocol.
-    fn failed(&self, worker: &Worker, why: &dyn std::fmt::Display) {
-        worker.metrics.link.failed.add(1);
+    fn failed(&self, metrics: &WorkerMetrics, why: &dyn std::fmt::Display) {
+        metrics.link.failed.add(1);
         if self.failed.replace(Some(Instant::now())).is_none() {
             tracing::warn!("link \"{}\" to {}: {why}", self.plan.name, self.plan.peer);
         } else {
@@ -78,7 +79,7 @@ impl Link {
     /// Opens connections in advance.
     pub fn fill(self: &Rc<Self>, worker: &Rc<Worker>) {
         let there = self.idle_count() + self.opening.get();
-        if worker.is_draining() || self.is_retired.get() {
+        if worker.sessions.is_draining() || self.is_retired.get() {
             return;
         }
         for _ in there..self.plan.ahead {
@@ -92,22 +93,28 @@ impl Link {
     }
 
     async fn open_ahead(&self, worker: &Worker) {
-        let Ok(connection) = self.connect(worker).await else {
+        let Ok(connection) = self.connect(&worker.connector).await else {
             return;
         };
         // What carries something at once gets the answer with that of the far end.
         let limit = worker.live().plan().timeouts.connect;
         let greeted = tokio::time::timeout(limit, connection.expect_hello()).await;
         match greeted {
-            Ok(Ok(version)) if version <= VERSION => self.put(worker, connection),
-            Ok(Ok(_)) => self.failed(worker, &"it speaks another version of the link protocol"),
+            Ok(Ok(version)) if version <= VERSION => self.put(&worker.sessions, connection),
+            Ok(Ok(_)) => self.failed(
+                &worker.telemetry.metrics,
+                &"it speaks another version of the link protocol",
+            ),
             Ok(Err(lost)) => {
                 if matches!(lost, Lost::Malformed(_)) {
-                    worker.metrics.link.malformed.add(1);
+                    worker.telemetry.metrics.link.malformed.add(1);
                 }
-                self.failed(worker, &lost);
+                self.failed(&worker.telemetry.metrics, &lost);
             }
-            Err(_) => self.failed(worker, &"it did not answer HELLO in time"),
+            Err(_) => self.failed(
+                &worker.telemetry.metrics,
+                &"it did not answer HELLO in time",
+            ),
         }
     }
 }
@@ -129,7 +136,7 @@ pub fn keep_up(worker: &Rc<Worker>) {
         idle += link.idle_count() as u64;
     }
     // Sampled, as for other idle connections.
-    let metrics = &worker.metrics.link;
+    let metrics = &worker.telemetry.metrics.link;
     let known = metrics.idle();
     metrics.idle_added.add(idle.saturating_sub(known));
     metrics.idle_removed.add(known.saturating_sub(idle));

@@ -147,7 +147,7 @@ impl<'a> Relay<'a> {
     /// The connection of the link is lost, and with it what was relayed: both are to be reset.
     pub async fn run(&self, first: &[u8]) -> Result<Outcome, Lost> {
         let result = self.run_both(first).await;
-        let metrics = &self.worker.metrics.link;
+        let metrics = &self.worker.telemetry.metrics.link;
         let [sent, received] = self.moved();
         metrics.bytes_sent.add(sent);
         metrics.bytes_received.add(received);
@@ -159,7 +159,7 @@ impl<'a> Relay<'a> {
         let mut away = pin!(self.away_from_link());
         let mut local_error = pin!(self.local.ready(Interest::ERROR));
         let mut link_error = pin!(self.connection.stream.ready(Interest::ERROR));
-        let mut cut_off = pin!(self.worker.wait_for_cut_off());
+        let mut cut_off = pin!(self.worker.sessions.wait_for_cut_off());
         let mut quiet = pin!(self.look_for_quiet());
         let mut patience = None;
         let [mut towards_over, mut away_over] = [false; 2];

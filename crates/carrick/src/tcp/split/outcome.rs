@@ -1,7 +1,7 @@
 //! How a connection of a splitter went: measured at its end, and told to the table.
 use super::{Activity, Decided};
 use crate::context::client::Client;
-use crate::context::worker::Worker;
+use crate::context::worker::Telemetry;
 use crate::net::transport::Transport;
 use crate::telemetry::metrics::SplitEnd;
 use crate::upstream::checkout::Checkout;
@@ -86,7 +86,12 @@ pub fn settle(
     let is_down = bytes[1] >= bytes[0];
     let bytes = bytes[0].max(bytes[1]);
     if !ended_well || bytes == 0 {
-        return worker.metrics.split.ends(SplitEnd::Unmeasured).add(1);
+        return worker
+            .telemetry
+            .metrics
+            .split
+            .ends(SplitEnd::Unmeasured)
+            .add(1);
     }
     let legs = [near, far].map(|leg| seen(leg));
     let forwarded = watched.forwarded.bytes[usize::from(is_down)];
@@ -110,21 +115,28 @@ pub fn settle(
     };
     if forwarded > 0 {
         let active = watched.activity.active() + watched.forwarded.active;
-        return learn(worker, &outcome, Some(active));
+        return learn(&worker.telemetry, &outcome, Some(active));
     }
     let receiver = if is_down { near } else { far };
     if let Some(delivered) = delivered(receiver) {
-        return learn(worker, &outcome, watched.activity.until(delivered));
+        return learn(
+            &worker.telemetry,
+            &outcome,
+            watched.activity.until(delivered),
+        );
     }
-    if Rc::strong_count(&worker.settling) > SETTLING_MAX {
-        return learn(worker, &outcome, None);
+    if Rc::strong_count(&worker.telemetry.acknowledgements) > SETTLING_MAX {
+        return learn(&worker.telemetry, &outcome, None);
     }
-    let (receiver, place) = (Rc::clone(receiver), Rc::clone(&worker.settling));
+    let (receiver, place) = (
+        Rc::clone(receiver),
+        Rc::clone(&worker.telemetry.acknowledgements),
+    );
     let worker = Rc::clone(worker);
     tokio::task::spawn_local(async move {
         let active = wait(&receiver, &watched.activity).await;
         drop(place);
-        learn(&worker, &outcome, active);
+        learn(&worker.telemetry, &outcome, active);
     });
 }
 
@@ -148,8 +160,8 @@ fn delivered(receiver: &TcpStream) -> Option<Instant> {
     Instant::now().checked_sub(before)
 }
 
-fn learn(worker: &Worker, outcome: &Outcome, active: Option<Duration>) {
-    let metrics = &worker.metrics.split;
+fn learn(telemetry: &Telemetry, outcome: &Outcome, active: Option<Duration>) {
+    let metrics = &telemetry.metrics.split;
     let Some(active) = active else {
         return metrics.ends(SplitEnd::Unmeasured).add(1);
     };
@@ -160,7 +172,9 @@ fn learn(worker: &Worker, outcome: &Outcome, active: Option<Duration>) {
             None => SplitEnd::Mixed,
         })
         .add(1);
-    worker.learned.learn(&Outcome { active, ..*outcome });
+    telemetry
+        .path_history
+        .learn(&Outcome { active, ..*outcome });
 }
 
 /// What a leg has shown.

@@ -2,34 +2,6 @@
 use super::{assert_none, root, written};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Circles below the top level that are still there: crate, module, and whose children import each other. None is to be added.
-const KNOWN: &[(&str, &str, &[&str])] = &[
-    (
-        "carrick",
-        "http",
-        &[
-            "cached",
-            "kernel_forward",
-            "prefetch",
-            "relay",
-            "request_out",
-            "response_body",
-        ],
-    ),
-    (
-        "carrick",
-        "http::cached",
-        &[
-            "ask", "find", "judge", "parts", "refresh", "send", "shared", "tee",
-        ],
-    ),
-    (
-        "carrick",
-        "http::kernel_forward",
-        &["body", "send", "settle", "wait"],
-    ),
-];
-
 /// Where `carrick-splice` knows HTTP; the last one plays the classifier in tests.
 const KNOWS_HTTP: [&str; 3] = ["bpf/http/", "src/engine/tc/http", "bpf/tc/model.bpf.c"];
 
@@ -54,7 +26,6 @@ type Edges = BTreeMap<String, BTreeSet<String>>;
 #[test]
 fn no_two_modules_import_each_other() {
     let mut complaints = Vec::new();
-    let mut known: BTreeSet<_> = KNOWN.iter().copied().collect();
     for crate_name in [
         "carrick",
         "carrick-lab",
@@ -64,20 +35,10 @@ fn no_two_modules_import_each_other() {
     ] {
         for (parent, edges) in siblings(&imports(crate_name)) {
             for circle in circles(&edges) {
-                let names: Vec<&str> = circle.iter().map(String::as_str).collect();
-                let is_known = |entry: &(&str, &str, &[&str])| {
-                    entry.0 == crate_name && entry.1 == parent && entry.2 == names
-                };
-                let found = known.iter().find(|entry| is_known(entry)).copied();
-                if found.is_none_or(|entry| !known.remove(&entry)) {
-                    complaints.push(format!("{crate_name} {parent}: a circle of {names:?}"));
-                }
+                complaints.push(format!("{crate_name} {parent}: a circle of {circle:?}"));
             }
         }
     }
-    complaints.extend(
-        (known.iter()).map(|entry| format!("{entry:?} is no circle any more: take it out")),
-    );
     assert_none(&complaints);
 }
 

@@ -5,18 +5,18 @@ use super::*;
 #[test]
 fn the_kernel_judges_for_a_client_of_its_own_whose_listener_has_a_table() {
     let (group, origin) = (to_group(&group(1, |_| {})), to_origin("a"));
-    let judging = Judging {
+    let classifying = Judging {
         table: 3,
         generation: 5,
         upstream: 7,
     };
-    for (place, is_trusted_proxy, table, wanted) in [
-        (&group, false, Some((3, 5)), Some(judging)),
+    for (next_hop, is_trusted_proxy, table, wanted) in [
+        (&group, false, Some((3, 5)), Some(classifying)),
         (&group, true, Some((3, 5)), None),
         (&group, false, None, None),
         (&origin, false, Some((3, 5)), None),
     ] {
-        assert_eq!(judging_by(place, is_trusted_proxy, table), wanted);
+        assert_eq!(classifying_by(next_hop, is_trusted_proxy, table), wanted);
     }
 }
 
@@ -30,7 +30,7 @@ const CAUGHT_UP: CaughtUp = CaughtUp {
 /// The kernel tells of its own itself: a line of the process's would be a second one.
 #[test]
 fn only_a_request_of_the_process_gets_its_line_when_the_kernel_has_forwarded_others() {
-    let (own, judged) = (pending(None), Pending::judged(&CAUGHT_UP));
+    let (own, judged) = (pending(None), Pending::classified(&CAUGHT_UP));
     let unread = CaughtUp {
         passed_status: None,
         ..CAUGHT_UP
@@ -54,11 +54,11 @@ fn what_comes_behind_a_request_that_the_kernel_has_forwarded_is_not_trusted() {
         (Some("DELETE"), Method::Get),
         (None, Method::Get),
     ] {
-        let pending = Pending::judged(&CaughtUp {
+        let pending = Pending::classified(&CaughtUp {
             method,
             ..CAUGHT_UP
         });
         assert_eq!(pending.method, wanted);
-        assert!(pending.is_judged && !pending.is_trusted && pending.known.is_none());
+        assert!(pending.is_classified && !pending.is_trusted && pending.known.is_none());
     }
 }

@@ -1,14 +1,14 @@
 //! What is made of a response of which only the beginning, the end and the length were seen.
 use super::*;
-use crate::context::kernel_forward::Known;
-use crate::context::kernel_forward::Past;
+use crate::context::kernel_forward::KnownHead;
+use crate::context::kernel_forward::PastResponses;
 
 const LIMITS: HeadLimits = HeadLimits {
     head_bytes_max: 8192,
     fields_max: 100,
 };
 
-fn known(head: &str, method: Method) -> Option<Known> {
+fn known(head: &str, method: Method) -> Option<KnownHead> {
     read_head(head.as_bytes(), method, &LIMITS)
 }
 
@@ -60,16 +60,22 @@ fn the_status_is_known_where_the_head_is_not() {
 
 #[test]
 fn a_response_is_whole_by_its_length_or_by_its_last_chunk() {
-    let whole = |is_exact| Look::Whole { is_exact };
+    let whole = |is_exact| ResponseState::Whole { is_exact };
     let (get, head) = (Method::Get, Method::Head);
     // Its fields, bytes behind the head, the last of them, and what that is.
     for (method, fields, bytes, tail, wanted) in [
-        (get, "Content-Length: 5", 0, "", Look::Partial),
-        (get, "Content-Length: 5", 4, "hell", Look::Partial),
+        (get, "Content-Length: 5", 0, "", ResponseState::Partial),
+        (get, "Content-Length: 5", 4, "hell", ResponseState::Partial),
         (get, "Content-Length: 5", 5, "hello", whole(true)),
-        (get, "Content-Length: 5", 6, "ello!", Look::TooLong),
+        (get, "Content-Length: 5", 6, "ello!", ResponseState::TooLong),
         (head, "Content-Length: 5", 0, "", whole(true)),
-        (head, "Content-Length: 5", 5, "hello", Look::TooLong),
+        (
+            head,
+            "Content-Length: 5",
+            5,
+            "hello",
+            ResponseState::TooLong,
+        ),
         // Nobody else may have the connection.
         (
             get,
@@ -78,8 +84,20 @@ fn a_response_is_whole_by_its_length_or_by_its_last_chunk() {
             "hello",
             whole(false),
         ),
-        (get, "Transfer-Encoding: chunked", 0, "", Look::Partial),
-        (get, "Transfer-Encoding: chunked", 9, "hello", Look::Partial),
+        (
+            get,
+            "Transfer-Encoding: chunked",
+            0,
+            "",
+            ResponseState::Partial,
+        ),
+        (
+            get,
+            "Transfer-Encoding: chunked",
+            9,
+            "hello",
+            ResponseState::Partial,
+        ),
         (
             get,
             "Transfer-Encoding: chunked",
@@ -93,21 +111,27 @@ fn a_response_is_whole_by_its_length_or_by_its_last_chunk() {
             "Transfer-Encoding: chunked",
             9,
             "x\r\n\r\n",
-            Look::Unknown,
+            ResponseState::Unknown,
         ),
-        (get, "Transfer-Encoding: chunked", 9, "", Look::Unknown),
-        (get, "Server: s", 5, "hello", Look::Partial),
+        (
+            get,
+            "Transfer-Encoding: chunked",
+            9,
+            "",
+            ResponseState::Unknown,
+        ),
+        (get, "Server: s", 5, "hello", ResponseState::Partial),
     ] {
         let text = format!("HTTP/1.1 200 OK\r\n{fields}\r\n\r\n");
         let known = known(&text, method).expect("a head");
-        let look = |is_trusted| known.look(text.len() as u64 + bytes, is_trusted, || tail.into());
-        assert_eq!(look(true), wanted, "{fields} {bytes} {tail:?}");
+        let state = |is_trusted| known.state(text.len() as u64 + bytes, is_trusted, || tail.into());
+        assert_eq!(state(true), wanted, "{fields} {bytes} {tail:?}");
         // Behind a response that may not have been whole, none is certain.
         let untrusted = match wanted {
-            Look::Whole { .. } => whole(false),
-            look => look,
+            ResponseState::Whole { .. } => whole(false),
+            state => state,
         };
-        assert_eq!(look(false), untrusted, "{fields} {bytes} {tail:?}");
+        assert_eq!(state(false), untrusted, "{fields} {bytes} {tail:?}");
     }
 }
 
@@ -119,25 +143,25 @@ fn a_response_is_partial_until_the_client_has_all_of_it_and_its_head_is_looked_f
     let mut pending = Pending::new(RequestLog::begin(), Method::Get, true);
     // Bytes that were sent and acknowledged; the kernel's note of the first packet.
     for (sent_bytes, acked_bytes, noted, wanted) in [
-        (0, 0, "", Look::Nothing),
-        (head_bytes, 0, "", Look::Partial),
-        (head_bytes, head_bytes, "", Look::Unknown),
-        (head_bytes, head_bytes, text, Look::Partial),
+        (0, 0, "", ResponseState::NotBegun),
+        (head_bytes, 0, "", ResponseState::Partial),
+        (head_bytes, head_bytes, "", ResponseState::Unknown),
+        (head_bytes, head_bytes, text, ResponseState::Partial),
         // It is known by now.
-        (head_bytes + 5, head_bytes, "", Look::Partial),
+        (head_bytes + 5, head_bytes, "", ResponseState::Partial),
         (
             head_bytes + 5,
             head_bytes + 5,
             "",
-            Look::Whole { is_exact: true },
+            ResponseState::Whole { is_exact: true },
         ),
     ] {
         let progress = ResponseProgress {
             sent_bytes,
             acked_bytes,
         };
-        let look = pending.look(progress, &LIMITS, || noted.into(), Vec::new);
-        assert_eq!(look, wanted, "{progress:?} {noted:?}");
+        let state = pending.state(progress, &LIMITS, || noted.into(), Vec::new);
+        assert_eq!(state, wanted, "{progress:?} {noted:?}");
     }
 }
 
@@ -150,7 +174,7 @@ fn what_is_known_of_the_last_response_stays_until_the_next_one_is_over() {
     let with_length = "200 OK\r\nContent-Length: 5";
     let chunked = "200 OK\r\nTransfer-Encoding: chunked";
     let closing = "200 OK\r\nTransfer-Encoding: chunked\r\nConnection: close";
-    let mut past = Past::CLEAN;
+    let mut past = PastResponses::CLEAN;
     // Whether its end is certain while it is under way; afterwards; and whether the client's connection ends with it.
     for (text, is_exact, wanted) in [
         (Some(with_length), true, [true, true, false]),

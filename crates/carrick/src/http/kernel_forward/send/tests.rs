@@ -75,7 +75,7 @@ fn responses_that_something_is_to_be_done_to_do_not_go_unread() {
         (Choice::Socket, unread, None, false),
     ] {
         let destination = Destination {
-            place: to_origin("a"),
+            next_hop: to_origin("a"),
             engine,
             responses,
             cache,
@@ -92,13 +92,13 @@ fn responses_that_something_is_to_be_done_to_do_not_go_unread() {
 
 #[test]
 fn a_connection_may_be_kept_where_the_upstream_says_so_or_the_client_was_led_there() {
-    for (place, is_led, wanted) in [
+    for (next_hop, is_led, wanted) in [
         (to_group(&group(1, |plan| plan.keepalive = 0)), true, false),
         (to_group(&group(1, |plan| plan.keepalive = 1)), false, true),
         (to_origin("a"), false, false),
         (to_origin("a"), true, true),
     ] {
-        assert_eq!(may_be_kept(&place, is_led), wanted);
+        assert_eq!(may_be_kept(&next_hop, is_led), wanted);
     }
 }
 
@@ -111,7 +111,7 @@ fn a_bound_client_stays_with_its_server_unless_the_request_names_another() {
     let [one, other, hashed, sick] = [&one, &other, &hashed, &sick].map(to_group);
     let (a, b) = (to_origin("a"), to_origin("b"));
     // To where, which of the servers there; where the request goes, and whom it is hashed to.
-    for (index, (place, server, wanted_place, picked, wanted)) in [
+    for (index, (next_hop, server, wanted_place, picked, wanted)) in [
         (&one, Some(0), &one, None, true),
         (&one, Some(1), &one, Some(0), true),
         (&one, Some(0), &other, None, false),
@@ -131,7 +131,7 @@ fn a_bound_client_stays_with_its_server_unless_the_request_names_another() {
     .into_iter()
     .enumerate()
     {
-        let leads_there = leads_to(place, server, wanted_place, |_| picked);
+        let leads_there = leads_to(next_hop, server, wanted_place, |_| picked);
         assert_eq!(leads_there, wanted, "row {index}");
     }
 }

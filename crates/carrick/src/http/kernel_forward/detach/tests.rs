@@ -3,20 +3,21 @@ use super::*;
 
 #[test]
 fn only_what_is_certain_may_be_followed_by_anything() {
-    let whole = |is_exact| Look::Whole { is_exact };
-    for (look, is_certain, may_be_followed_by_anything, may_be_followed_by_the_next) in [
-        (Look::Nothing, true, false, false),
-        (Look::Partial, true, false, false),
-        (Look::TooLong, true, false, false),
-        (Look::Unknown, true, false, true),
+    let whole = |is_exact| ResponseState::Whole { is_exact };
+    for (state, is_certain, may_be_followed_by_anything, may_be_followed_by_the_next) in [
+        (ResponseState::NotBegun, true, false, false),
+        (ResponseState::Partial, true, false, false),
+        (ResponseState::TooLong, true, false, false),
+        (ResponseState::Unknown, true, false, true),
         (whole(false), false, false, true),
         (whole(false), true, true, true),
         (whole(true), false, true, true),
     ] {
         assert_eq!(
-            [Unclear::MustEnd, Unclear::Goes].map(|unclear| is_settled(look, unclear, is_certain)),
+            [Following::Anything, Following::NextResponse]
+                .map(|following| may_follow(state, following, is_certain)),
             [may_be_followed_by_anything, may_be_followed_by_the_next],
-            "{look:?} {is_certain}"
+            "{state:?} {is_certain}"
         );
     }
 }
@@ -24,16 +25,16 @@ fn only_what_is_certain_may_be_followed_by_anything() {
 /// A server that is told takes it for the end of the connection, or of the client.
 #[test]
 fn a_server_is_told_that_nothing_more_is_asked_only_where_its_response_is_unclear() {
-    let whole = |is_exact| Look::Whole { is_exact };
+    let whole = |is_exact| ResponseState::Whole { is_exact };
     let over = |is_exact| Step::Over { is_exact };
     let soon = Duration::ZERO;
     let (tell, wait) = (Step::Tell, Step::Wait);
     let just_before = |time: Duration| time - Duration::from_nanos(1);
     // How long nothing has moved; what is done before the server was told, behind that, and with a client that pipelines.
-    for (look, is_certain, quiet, wanted) in [
-        (Look::Nothing, true, SILENT, [wait, wait, wait]),
-        (Look::Partial, true, SILENT, [wait, wait, wait]),
-        (Look::TooLong, true, soon, [Step::TooLong; 3]),
+    for (state, is_certain, quiet, wanted) in [
+        (ResponseState::NotBegun, true, SILENT, [wait, wait, wait]),
+        (ResponseState::Partial, true, SILENT, [wait, wait, wait]),
+        (ResponseState::TooLong, true, soon, [Step::TooLong; 3]),
         (
             whole(true),
             false,
@@ -49,21 +50,26 @@ fn a_server_is_told_that_nothing_more_is_asked_only_where_its_response_is_unclea
             SILENT,
             [tell, over(false), over(false)],
         ),
-        (Look::Unknown, true, just_before(QUIET), [wait; 3]),
-        (Look::Unknown, true, QUIET, [tell, wait, wait]),
-        (Look::Unknown, true, SILENT, [tell, over(false), wait]),
+        (ResponseState::Unknown, true, just_before(QUIET), [wait; 3]),
+        (ResponseState::Unknown, true, QUIET, [tell, wait, wait]),
+        (
+            ResponseState::Unknown,
+            true,
+            SILENT,
+            [tell, over(false), wait],
+        ),
     ] {
         let steps =
             [(false, false), (true, false), (true, true)].map(|(is_told, has_pipelined)| {
                 let waiting = Waiting {
-                    unclear: Unclear::MustEnd,
+                    following: Following::Anything,
                     is_certain,
                     is_told,
                     has_pipelined,
                     quiet,
                 };
-                waiting.step(look)
+                waiting.step(state)
             });
-        assert_eq!(steps, wanted, "{look:?} {is_certain} {quiet:?}");
+        assert_eq!(steps, wanted, "{state:?} {is_certain} {quiet:?}");
     }
 }

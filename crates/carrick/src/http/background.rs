@@ -1,0 +1,93 @@
+//! Requests that no client waits for: validation in the background (RFC 5861 section 3), and objects that pages embed.
+//!
+//! They go the way of any request, by the listener's rules and routes, once for all who ask; into the store if RFC 9111 lets the answer.
+use super::cached::{self, Asking};
+use super::decide::{Decision, decide_for};
+use super::head;
+use super::outcome::Failure;
+use super::prefetch::Fetching;
+use super::relay::{Outcome, relay, relay_for_cache};
+use crate::context::client::Client;
+use crate::context::destination::Destination;
+use crate::context::request_log::RequestLog;
+use crate::net::scratch::Scratch;
+use crate::telemetry::metrics::Ahead;
+use crate::upstream::Unreachable;
+use carrick_logic::embedded::Object;
+
+/// Asks the origin for what the request in `scratch` asks for, while its client gets what is stored.
+pub fn revalidate(
+    client: &Client,
+    scratch: &Scratch,
+    destination: &Destination,
+    asking: Box<Asking>,
+) {
+    let mut own = client.worker.scratch.take();
+    let head_bytes = scratch.request_head.head_bytes;
+    own.request
+        .extend_from_slice(scratch.request.get(..head_bytes).unwrap_or_default());
+    if !head::read_again(client, &mut own) {
+        return;
+    }
+    let (mut background, destination) = (client.background(), destination.clone());
+    client.metrics().cache.refreshes.add(1);
+    tokio::task::spawn_local(async move {
+        let mut asking = Some(asking);
+        let log = &mut RequestLog::begin();
+        // If it fails, the next one who gets an old answer tries again.
+        let _ = relay(
+            &mut background,
+            &mut own,
+            &destination,
+            log,
+            None,
+            false,
+            &mut asking,
+        )
+        .await;
+    });
+}
+
+/// Fetches an object that a page embeds into the store, if it may be fetched. Nothing of the client's own goes with the request.
+pub fn fetch(fetching: Fetching, object: Object) {
+    tokio::task::spawn_local(fetch_object(fetching, object));
+}
+
+async fn fetch_object(fetching: Fetching, object: Object) {
+    let mut background = fetching.background();
+    let mut scratch = background.worker.scratch.take();
+    fetching.write_request(&mut scratch.request, &object);
+    if !head::read_again(&background, &mut scratch) {
+        return fetching.ends(Ahead::Denied);
+    }
+    let Decision::Relay(destination) = decide_for(&background, &scratch) else {
+        return fetching.ends(Ahead::Denied);
+    };
+    let begun = cached::begin_ahead(&mut background, &scratch, &destination, fetch).await;
+    let mut asking = match begun {
+        Ok(asking) => asking,
+        Err(why) => return fetching.ends(why),
+    };
+    fetching.begins();
+    asking.fetch_ahead(fetching);
+    let mut asking = Some(asking);
+    let outcome = relay_for_cache(
+        &mut background,
+        &mut scratch,
+        &destination,
+        &mut RequestLog::begin(),
+        None,
+        false,
+        &mut asking,
+    )
+    .await;
+    let is_denied = matches!(
+        outcome,
+        Outcome::Failed(Failure::Unreachable(Unreachable::Denied(_)))
+    );
+    if let Some(fetching) = asking.as_mut().and_then(|asking| asking.take_ahead())
+        && is_denied
+    {
+        fetching.ends(Ahead::Denied);
+    }
+}

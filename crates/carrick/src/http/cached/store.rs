@@ -1,0 +1,205 @@
+//! Storing an origin's answer: a whole one, a part that is added to others, or the fields of a validation.
+use super::ask::Asking;
+use super::parts::{Keep, answers, stored_like, stored_of};
+use super::tee::Tee;
+use crate::cache::memory::{Filling, NotTaken, Object, Part};
+use crate::net::scratch::Scratch;
+use carrick_logic::cache::{
+    Freshened, Meta, NotStored, Policy, Request, Response, Reuse, Storing, Times, Uri, Variant,
+    decide_storing, freshen, may_combine, write_stored_fields,
+};
+use carrick_logic::http1::{Method, ResponseBody};
+use std::sync::Arc;
+
+/// What is done with the answer whose head is in `scratch`.
+pub enum Verdict {
+    /// It is passed on, as if there were no cache.
+    PassOn,
+    /// It is passed on, and what passes is kept: its length is not known.
+    Keep(Box<Tee>),
+    /// It goes into the store, and the client reads it from there.
+    Fill(Filling, Arc<Object>, Box<Keep>),
+    /// It is not wanted any further: the client gets what is stored.
+    Use(Arc<Object>, Reuse),
+    /// It is about nothing that anybody has: the origin is asked again, without conditions.
+    AskAgain,
+}
+
+/// An answer, and the request that it answers.
+pub(super) struct Exchange<'a> {
+    pub(super) request: Request<'a>,
+    pub(super) uri: Uri<'a>,
+    pub(super) response: Response<'a>,
+    pub(super) times: Times,
+}
+
+/// Stores the answer, if it may be stored.
+///
+/// # Errors
+/// Why it was not stored, in one word.
+pub(super) fn try_store(
+    scratch: &Scratch,
+    exchange: &Exchange<'_>,
+    asking: &mut Asking,
+) -> Result<Verdict, &'static str> {
+    let Exchange {
+        request,
+        uri,
+        response,
+        times,
+    } = exchange;
+    if let Some(why) = asking.not_filled {
+        return Err(why.label());
+    }
+    let meta = match decide_storing(request, uri, response, *times, &asking.route.policy) {
+        Storing::Yes(meta) => meta,
+        Storing::No(why) => return Err(why.label()),
+    };
+    let variant = Variant::of(response.fields, request.fields)
+        .ok_or_else(|| NotStored::VaryEverything.label())?;
+    let mut head = Vec::with_capacity(scratch.response_head.head_bytes);
+    write_stored_fields(&mut head, response);
+    if !response.fields.has(b"date") {
+        // RFC 9110 section 6.6.1: who stores a response without one adds when it came.
+        head.extend_from_slice(b"Date: ");
+        times.response.write_http_date(&mut head);
+        head.extend_from_slice(b"\r\n");
+    }
+    let length = match scratch.response_head.body {
+        // Its client gets it from the server, as the request that it has sent has it.
+        _ if request.method == Method::Post => None,
+        ResponseBody::Bytes(length) => Some(length),
+        ResponseBody::None => Some(0),
+        ResponseBody::Chunked | ResponseBody::UntilClose | ResponseBody::Tunnel => None,
+    };
+    if meta.status == 206 {
+        return exchange.store_part(asking, length, (&variant, meta, head));
+    }
+    let cache = &asking.cache;
+    let key = cache.store.key(&asking.key);
+    let filling = cache.store.fill(length).map_err(|why| why.label())?;
+    let verdict = if let Some(length) = length {
+        let object = (cache.store)
+            .put_from(asking.origin, key, (&variant, meta, &head), filling.body())
+            .map_err(|why| why.label())?;
+        cache.catch_up(asking.asked, &object);
+        let keep = Keep::whole(cache, asking.asked, length);
+        Verdict::Fill(filling, object, Box::new(keep))
+    } else {
+        let tee = Tee::new(
+            Arc::clone(cache),
+            (asking.key.clone(), asking.asked, asking.origin),
+            (variant, meta, head),
+            filling,
+            (asking.lead.take(), asking.ticket.take()),
+        );
+        Verdict::Keep(Box::new(tee))
+    };
+    cache.passes.forget(key.hash());
+    Ok(verdict)
+}
+
+impl Exchange<'_> {
+    /// Brings the fields of what is stored up to date; the object that has them, or why it is not stored any more.
+    pub(super) fn freshen(
+        &self,
+        asking: &Asking,
+        stored: &Arc<Object>,
+    ) -> Result<Arc<Object>, &'static str> {
+        let store = &asking.cache.store;
+        let mut head = Vec::with_capacity(stored.head().len() + 128);
+        let freshened = freshen(
+            &mut head,
+            &self.request,
+            &self.uri,
+            &stored_of(stored),
+            &self.response,
+            self.times,
+            &asking.route.policy,
+        );
+        match freshened {
+            Freshened::Updated(meta) => store
+                .freshen(stored, meta, &head, asking.origin)
+                .map_err(|why| why.label()),
+            Freshened::Unchanged => Ok(Arc::clone(stored)),
+            Freshened::Remove(why) => {
+                store.remove(stored);
+                Err(why.label())
+            }
+        }
+    }
+
+    /// A 206: it is added to what is there of the same version, or stored in its place.
+    fn store_part(
+        &self,
+        asking: &mut Asking,
+        length: Option<u64>,
+        (variant, meta, head): (&Variant, Meta, Vec<u8>),
+    ) -> Result<Verdict, &'static str> {
+        let refused = NotStored::Part.label();
+        let part = meta.part().ok_or(refused)?;
+        if length != Some(part.bytes()) {
+            return Err(refused);
+        }
+        let cache = Arc::clone(&asking.cache);
+        let store = &cache.store;
+        let key = store.key(&asking.key);
+        let held = match &asking.completion {
+            Some(completion) => Some(Arc::clone(&completion.object)),
+            None => stored_like(&cache, &asking.key, variant),
+        };
+        let held = held.filter(|held| may_combine(&stored_of(held), &self.response, &meta));
+        let (meta, head) = match &held {
+            Some(held) if held.extents().has(&(part.start..part.end)) => {
+                // All of it is there already, and has just been validated.
+                let (meta, head) = self.joined_head(held, &asking.route.policy)?;
+                let _ = store.freshen(held, meta, &head, asking.origin);
+                return Err(refused);
+            }
+            Some(held) => self.joined_head(held, &asking.route.policy)?,
+            None => (meta, head),
+        };
+        let total_bytes = part
+            .total_bytes
+            .or(held.as_ref().and_then(|held| held.total_bytes()));
+        let filling = store.fill(length).map_err(NotTaken::label)?;
+        let addition = Part {
+            key,
+            variant,
+            meta,
+            head: &head,
+            origin: asking.origin,
+            start: part.start,
+            total_bytes,
+            body: filling.body(),
+        };
+        let object = store
+            .assemble(held.as_ref(), &addition)
+            .map_err(NotTaken::label)?;
+        let now = self.times.response;
+        if !answers(&self.request, &object, now, &asking.route.policy) {
+            return Err(refused);
+        }
+        let keep = Keep::part(&cache, asking.asked, (part.start, total_bytes));
+        Ok(Verdict::Fill(filling, object, Box::new(keep)))
+    }
+
+    /// The fields of what is stored, with those of the new part (section 3.4).
+    fn joined_head(&self, held: &Object, policy: &Policy) -> Result<(Meta, Vec<u8>), &'static str> {
+        let mut head = Vec::with_capacity(held.head().len() + 64);
+        let freshened = freshen(
+            &mut head,
+            &self.request,
+            &self.uri,
+            &stored_of(held),
+            &self.response,
+            self.times,
+            policy,
+        );
+        match freshened {
+            Freshened::Updated(meta) => Ok((meta, head)),
+            Freshened::Unchanged => Err(NotStored::Authorization.label()),
+            Freshened::Remove(why) => Err(why.label()),
+        }
+    }
+}

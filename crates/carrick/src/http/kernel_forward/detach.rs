@@ -1,0 +1,272 @@
+//! Awaiting the end of a response that something else is to follow on the client's connection, and detaching the two connections.
+use super::Disarmed;
+use super::body::PassedOn;
+use super::end::{ServerEnd, StallWatch, Unanswered, client_gone, server_gone, stalled, too_long};
+use super::events::{Event, WaitFor, next_event};
+use super::response::ResponseState;
+use crate::context::client::Client;
+use crate::context::client::Next;
+use crate::context::kernel_forward::Pair;
+use std::time::{Duration, Instant};
+
+/// A response is checked again after this time, then after twice that, up to [`POLL_MAX`].
+const POLL_FIRST: Duration = Duration::from_millis(1);
+
+/// See [`POLL_FIRST`].
+const POLL_MAX: Duration = Duration::from_millis(50);
+
+/// The server's connection is half-closed only after this much silence: some servers abort their response when they see the FIN.
+const QUIET: Duration = Duration::from_millis(20);
+
+/// A client that never pipelines asks only when it has its response: then this much silence after the half-close suffices.
+const SILENT: Duration = Duration::from_secs(1);
+
+/// What is to follow on the client's connection after a response of which it may be unknown whether it is whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Following {
+    /// The same server's next response: one connection keeps the order.
+    NextResponse,
+    /// Anything else. The server's connection is half-closed; the response ends with the server's end, or after [`SILENT`].
+    Anything,
+}
+
+/// Why a response did not come to its end.
+pub enum Interrupted {
+    /// The client's connection has to end so.
+    End(Next),
+    /// The server has closed, without a byte of it.
+    Unanswered(Box<Unanswered>),
+}
+
+impl Interrupted {
+    /// Where the request cannot be served once more: what the client has sent since would have to wait for that.
+    pub fn give_up(self, client: &Client) -> Next {
+        match self {
+            Self::End(next) => next,
+            Self::Unanswered(mut unanswered) => {
+                unanswered.log.ended = "upstream_closed";
+                unanswered.log.finish(client, &unanswered.request, None);
+                Next::Reset
+            }
+        }
+    }
+}
+
+impl From<Next> for Interrupted {
+    fn from(next: Next) -> Self {
+        Self::End(next)
+    }
+}
+
+/// Waits until the response under way is over. `None`: the server's connection has ended.
+pub async fn await_end(
+    client: &mut Client,
+    mut pair: Box<Pair>,
+    following: Following,
+) -> Result<Option<Box<Pair>>, Interrupted> {
+    let wait_for = WaitFor {
+        client: false,
+        dismissal: false,
+    };
+    let (mut poll_again, mut is_told) = (POLL_FIRST, false);
+    let begun = pair.progress();
+    let mut stalls = StallWatch::new(begun, Instant::now());
+    loop {
+        let state = pair.state(client);
+        let (now, progress) = (Instant::now(), pair.progress());
+        // What comes after the next request was not waited for.
+        client.kernel_forward.has_pipelined |= progress.sent_bytes != begun.sent_bytes;
+        let waiting = Waiting {
+            following,
+            is_certain: pair.past.is_certain(pair.pending.as_ref()),
+            is_told,
+            has_pipelined: client.kernel_forward.has_pipelined,
+            quiet: stalls.quiet(progress, now),
+        };
+        match waiting.step(state) {
+            Step::Over { is_exact } => {
+                pair.is_over(client, is_exact);
+                return Ok(Some(pair));
+            }
+            Step::TooLong => return Err(too_long(client, pair).into()),
+            Step::Tell => {
+                is_told = true;
+                // A failure of the connection shows in the next event.
+                let _ = pair.checkout.upstream.transport.end();
+            }
+            Step::Wait => {}
+        }
+        let has_room = || pair.splice.client_has_room();
+        if let Some(ended) = stalls.check(client.live.plan(), progress, now, has_room) {
+            return Err(stalled(client, pair, state, ended).into());
+        }
+        if client.transport.has_failed() {
+            pair.conclude(client, "client_reset");
+            pair.reset_server();
+            pair.disarm_for_good(&client.transport);
+            return Err(Next::Reset.into());
+        }
+        let event = match next_event(client, &pair, wait_for, poll_again).await {
+            Event::Body => match pair.pass_on(client).await {
+                PassedOn::Some => {
+                    poll_again = POLL_FIRST;
+                    continue;
+                }
+                PassedOn::Nothing => Event::Tick,
+                PassedOn::ServerGone { is_reset } => Event::Server { is_reset },
+                PassedOn::ClientGone(ended) => {
+                    return Err(client_gone(client, pair, ended).into());
+                }
+            },
+            event => event,
+        };
+        match event {
+            Event::Server { is_reset } => {
+                let has_response = !client.kernel_forward.has_pipelined;
+                return match server_gone(client, pair, is_reset, has_response).await {
+                    ServerEnd::Over => Ok(None),
+                    ServerEnd::End(next) => Err(next.into()),
+                    ServerEnd::Unanswered(unanswered) => Err(Interrupted::Unanswered(unanswered)),
+                };
+            }
+            Event::Client | Event::Body | Event::Dismissed | Event::Tick => {}
+        }
+        poll_again = (2 * poll_again).min(POLL_MAX);
+    }
+}
+
+/// `is_certain`: where all has come that the head announces, nothing can follow on the client's connection but the next response.
+pub(super) fn may_follow(state: ResponseState, following: Following, is_certain: bool) -> bool {
+    match state {
+        ResponseState::Whole { is_exact } => {
+            is_exact || is_certain || following == Following::NextResponse
+        }
+        ResponseState::Unknown => following == Following::NextResponse,
+        ResponseState::NotBegun | ResponseState::Partial | ResponseState::TooLong => false,
+    }
+}
+
+/// What is known while a response is waited for.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Waiting {
+    pub following: Following,
+    /// See [`may_follow`].
+    pub is_certain: bool,
+    /// Whether the server's connection was half-closed.
+    pub is_told: bool,
+    pub has_pipelined: bool,
+    /// How long nothing has moved.
+    pub quiet: Duration,
+}
+
+/// What is done about a response that is waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Step {
+    /// `is_exact`: the server's connection can be used again.
+    Over {
+        is_exact: bool,
+    },
+    TooLong,
+    /// The server's connection is half-closed.
+    Tell,
+    Wait,
+}
+
+impl Waiting {
+    pub(super) fn step(&self, state: ResponseState) -> Step {
+        match state {
+            state if may_follow(state, self.following, self.is_certain) => Step::Over {
+                is_exact: state == ResponseState::Whole { is_exact: true } && !self.is_told,
+            },
+            ResponseState::TooLong => Step::TooLong,
+            ResponseState::NotBegun | ResponseState::Partial => Step::Wait,
+            ResponseState::Unknown | ResponseState::Whole { .. } if self.is_told => {
+                let may_be_over = state != ResponseState::Unknown || !self.has_pipelined;
+                if self.quiet >= SILENT && may_be_over {
+                    Step::Over { is_exact: false }
+                } else {
+                    Step::Wait
+                }
+            }
+            ResponseState::Unknown if self.quiet < QUIET => Step::Wait,
+            ResponseState::Unknown | ResponseState::Whole { .. } => Step::Tell,
+        }
+    }
+}
+
+/// What came of an attempt to detach a client from its server's connection.
+pub enum Detached {
+    Done,
+    /// The kernel has forwarded another request, whose response has to be awaited.
+    NotYet(Box<Pair>),
+    /// The client's connection has to end so.
+    End(Next),
+}
+
+/// Detaches a client from its server's connection, which returns to the pool if it is at rest.
+///
+/// A server's connection gets to others only here and by [`Pair::into_checkout`](super::send), and only if both hold in the step in which
+/// the kernel gives it back: every request that went to the server is known here, and the response to the last of them is known to be whole.
+pub fn detach(client: &Client, mut pair: Box<Pair>) -> Detached {
+    match pair.disarm_for_good(&client.transport) {
+        disarmed @ Disarmed::Done => pair.give_back(client, disarmed),
+        Disarmed::Behind => {
+            pair.catch_up(client);
+            return Detached::NotYet(pair);
+        }
+        Disarmed::Lost => return Detached::End(Next::Reset),
+    }
+    Detached::Done
+}
+
+/// Waits until the client has its response, and detaches it from the server's connection.
+pub async fn await_end_and_detach(
+    client: &mut Client,
+    mut pair: Box<Pair>,
+    following: Following,
+) -> Result<(), Interrupted> {
+    while let Some(ended_pair) = await_end(client, pair, following).await? {
+        match detach(client, ended_pair) {
+            Detached::Done => break,
+            Detached::NotYet(again) => pair = again,
+            Detached::End(next) => return Err(next.into()),
+        }
+    }
+    Ok(())
+}
+
+/// For the process to send something: waits until the client has its response, and detaches it from the server's connection.
+pub async fn leave(client: &mut Client) -> Result<(), Next> {
+    let Some(pair) = client.kernel_forward.pair.take() else {
+        return Ok(());
+    };
+    let detached = await_end_and_detach(client, pair, Following::Anything).await;
+    detached.map_err(|interrupted| interrupted.give_up(client))
+}
+
+/// The client has ended its stream, or was reset; in the former case it still gets its response (RFC 9112 section 9.6).
+pub async fn serve_to_end(client: &mut Client, is_reset: bool) -> Result<(), Interrupted> {
+    let Some(mut pair) = client.kernel_forward.pair.take() else {
+        return Ok(());
+    };
+    if !is_reset {
+        return await_end_and_detach(client, pair, Following::Anything).await;
+    }
+    match pair.state(client) {
+        ResponseState::Whole { is_exact } => {
+            pair.is_over(client, is_exact);
+            if let Detached::NotYet(pair) = detach(client, pair) {
+                pair.reset_server();
+            }
+        }
+        _ => {
+            pair.conclude(client, "client_reset");
+            pair.reset_server();
+            pair.disarm_for_good(&client.transport);
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,92 @@
+//! How passing a response on ended, and why there was none to pass on.
+use super::sender;
+use crate::context::request_log::{CLIENT_CLOSED_REQUEST, RequestLog};
+use crate::reply::{self, Reply};
+use crate::telemetry::metrics::{Limit, WorkerMetrics};
+use crate::upstream::Unreachable;
+use carrick_logic::http1::Refusal;
+
+/// How the passing on ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Passed {
+    /// Whole, and the upstream's connection is at rest.
+    Whole,
+    /// Whole, but the upstream's connection is of no further use (it ended, or sent more than it should).
+    WholeAndDone,
+    /// The client closed, reset, or stopped reading.
+    ClientGone(&'static str),
+    /// The upstream closed, reset, stalled, or broke the framing. The client has a part of the response.
+    UpstreamBroke(&'static str),
+    /// The framing is broken in what came with the head: the client has nothing of the response.
+    Refused(Refusal),
+}
+
+/// Why there is no response to pass on.
+#[derive(Debug)]
+pub enum Failure {
+    /// The client went away.
+    ClientGone(&'static str),
+    /// The client was too slow with its body, as this limit has it.
+    ClientSlow(Limit),
+    /// The request's body must not be passed on.
+    BadRequest(Refusal),
+    /// No connection.
+    Unreachable(Unreachable),
+    /// The upstream closed before its response's head was whole, or reset.
+    NoResponse(&'static str),
+    /// The upstream took too long.
+    TimedOut,
+    /// The response must not be passed on.
+    BadResponse(Refusal),
+}
+
+impl Failure {
+    /// What the client is answered, which `log` notes; `None`: it has gone.
+    pub fn reply(self, metrics: &WorkerMetrics, log: &mut RequestLog) -> Option<Reply> {
+        Some(match self {
+            Self::ClientGone(how) => {
+                log.ended = how;
+                log.status = CLIENT_CLOSED_REQUEST;
+                return None;
+            }
+            Self::ClientSlow(limit) => {
+                metrics.limits.reached(limit);
+                Reply::new(408, "slow_body", "The request's body came too slowly.")
+            }
+            Self::BadRequest(refusal) => sender::refused(metrics, refusal),
+            Self::Unreachable(unreachable) => reply::unreachable_reply(&unreachable),
+            Self::NoResponse(how) => {
+                log.ended = how;
+                Reply::new(
+                    502,
+                    "no_response",
+                    "The upstream closed the connection without a response.",
+                )
+            }
+            Self::TimedOut => {
+                log.ended = "upstream_timeout";
+                Reply::new(
+                    504,
+                    "upstream_timeout",
+                    "The upstream did not answer in time.",
+                )
+            }
+            Self::BadResponse(refusal) => {
+                log.ended = "bad_response";
+                tracing::warn!(
+                    "response of {} refused: {}",
+                    log.server_name(),
+                    refusal.reason
+                );
+                Reply::new(
+                    502,
+                    refusal.label,
+                    format!(
+                        "The upstream's response is not valid HTTP: {}.",
+                        refusal.reason
+                    ),
+                )
+            }
+        })
+    }
+}
