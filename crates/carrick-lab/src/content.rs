@@ -4,6 +4,8 @@
 //! A body is a window into one endless repetition of a table. The seed says where the window begins. The table's length
 //! is a prime, so that a body that lost, gained or repeated a piece of any common size no longer fits.
 
+pub mod framing;
+
 use std::sync::OnceLock;
 
 /// Length of the table: the largest prime below 2^20.

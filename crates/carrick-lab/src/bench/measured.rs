@@ -51,10 +51,6 @@ pub struct Latency {
 impl Measured {
     /// Requests per second.
     #[must_use]
-    #[expect(
-        clippy::cast_precision_loss,
-        reason = "a run has far fewer than 2^52 requests"
-    )]
     pub fn requests_per_second(&self) -> f64 {
         if self.duration_us == 0 {
             0.0
@@ -65,10 +61,6 @@ impl Measured {
 
     /// Bytes per second, in billions of bits.
     #[must_use]
-    #[expect(
-        clippy::cast_precision_loss,
-        reason = "a run has far fewer than 2^52 bytes"
-    )]
     pub fn gigabits_per_second(&self) -> f64 {
         if self.duration_us == 0 {
             0.0

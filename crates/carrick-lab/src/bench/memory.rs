@@ -71,7 +71,6 @@ pub struct MemoryRun {
 impl MemoryRun {
     /// Growth of PSS for each connection, or for each object beyond what it consists of.
     #[must_use]
-    #[expect(clippy::cast_precision_loss, reason = "bytes of memory")]
     pub fn bytes_each(&self) -> f64 {
         let growth = self.after.pss as f64 - self.before.pss as f64;
         (growth - self.content_bytes as f64) / self.connections as f64

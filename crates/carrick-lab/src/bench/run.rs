@@ -219,10 +219,6 @@ impl<'a> Readings<'a> {
 
 /// The metrics of a load: of requests, or of a stream's bytes; a gigabyte has 10^9. What the core does without a proxy is in its CPU: rows are
 /// compared, and all have it.
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "a run has far fewer than 2^52 requests or bytes"
-)]
 fn metrics_of(work: &Work, measured: &Measured, cpu: Option<&ProxyCpu>) -> BTreeMap<String, f64> {
     let mut sample = BTreeMap::new();
     let mut add = |name: &str, value: f64| sample.extend([(name.to_owned(), value)]);
@@ -301,10 +297,6 @@ async fn talk_for(
 }
 
 /// A peer that kept its client's connection would have an easier job than asked.
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "a run has far fewer than 2^52 requests"
-)]
 fn connection_fault(work: &Work, requests: u64, accepted: u64) -> Option<String> {
     let enough = accepted as f64 >= requests as f64 * NEW_CONNECTIONS_SHARE_MIN;
     (work.close && !enough)

@@ -63,14 +63,10 @@ pub fn check(namespace: &Namespace, requests: u64) -> Result<()> {
     Ok(())
 }
 
-/// `carrick_cache_requests_total{result="…"}` in an exposition of metrics.
+/// Requests that the cache has answered.
 fn answered(metrics: &str) -> u64 {
-    metrics
-        .lines()
-        .filter_map(|line| line.strip_prefix("carrick_cache_requests_total{"))
-        .filter(|rest| ANSWERED.iter().any(|label| rest.contains(label)))
-        .filter_map(|rest| rest.rsplit_once(' ')?.1.parse::<f64>().ok())
-        .sum::<f64>() as u64
+    let count = |label: &&str| engine_use::sum(metrics, "carrick_cache_requests_total", label);
+    ANSWERED.iter().filter_map(count).sum::<f64>() as u64
 }
 
 #[cfg(test)]

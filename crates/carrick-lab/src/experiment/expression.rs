@@ -150,10 +150,6 @@ fn parameter<'a>(name: &str, point: &'a Point) -> Result<&'a Value> {
 }
 
 /// Whole numbers stay whole, so that they fit where a count is wanted.
-#[expect(
-    clippy::cast_possible_truncation,
-    reason = "only taken where the number is whole and below 2^53"
-)]
 fn toml_number(number: f64) -> toml::Value {
     if number.fract() == 0.0 && number.abs() < 9e15 {
         toml::Value::Integer(number as i64)

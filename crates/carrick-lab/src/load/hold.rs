@@ -4,14 +4,15 @@ use std::mem::MaybeUninit;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 use socket2::SockRef;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
-/// Longest response head that is read.
-const HEAD_BYTES_MAX: usize = 64 * 1024;
+use crate::load::fault::Fault;
+use crate::load::response::{Expected, Response};
+
 /// For one connection's connect and exchange together.
 const EXCHANGE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Pause before a refused connection is tried again.
@@ -137,56 +138,23 @@ async fn open_one(address: SocketAddr, exchange: &Exchange) -> Result<TcpStream>
 }
 
 async fn read_response(stream: &mut TcpStream, body_bytes: usize) -> Result<()> {
-    let mut response = Vec::with_capacity(2048);
-    let mut head_bytes = None;
-    loop {
-        if head_bytes.is_none() {
-            head_bytes = find_head_end(&response);
-            if head_bytes.is_some() {
-                check_status(&response)?;
-            } else if response.len() > HEAD_BYTES_MAX {
-                bail!("the response's head is longer than {HEAD_BYTES_MAX} bytes");
-            }
+    let expected = Expected {
+        body_bytes: Some(body_bytes as u64),
+        ..Expected::default()
+    };
+    let mut response = Response::default();
+    let mut input = Vec::with_capacity(2048);
+    while !response.is_done() {
+        input.clear();
+        let read = stream.read_buf(&mut input).await;
+        let read = read.context("cannot read the response")?;
+        if read == 0 {
+            response.end(&expected)?;
         }
-        if let Some(head_bytes) = head_bytes {
-            let have = response.len() - head_bytes;
-            if have == body_bytes {
-                return Ok(());
-            }
-            if have > body_bytes {
-                bail!("the body has at least {have} bytes instead of {body_bytes}");
-            }
-        }
-        if stream
-            .read_buf(&mut response)
-            .await
-            .context("cannot read the response")?
-            == 0
-        {
-            bail!(
-                "the connection was closed within the response, after {} bytes",
-                response.len()
-            );
-        }
-    }
-}
-
-fn check_status(response: &[u8]) -> Result<()> {
-    if !response.starts_with(b"HTTP/1.1 200") && !response.starts_with(b"HTTP/1.0 200") {
-        let line = response
-            .split(|byte| *byte == b'\r')
-            .next()
-            .unwrap_or_default();
-        bail!("the answer was `{}`", String::from_utf8_lossy(line));
+        let taken = response.take(&input, &expected)?;
+        ensure!(taken == read, Fault::Surplus((read - taken) as u64));
     }
     Ok(())
-}
-
-fn find_head_end(response: &[u8]) -> Option<usize> {
-    response
-        .windows(4)
-        .position(|window| window == b"\r\n\r\n")
-        .map(|position| position + 4)
 }
 
 #[cfg(test)]

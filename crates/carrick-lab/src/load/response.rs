@@ -1,20 +1,8 @@
 //! One response, read in whatever pieces it comes, and checked: head, framing, length, and every byte of the body.
-//!
-//! Not carrick's own parser on purpose: who judges does not share the mistakes of whom it judges.
-
-pub(crate) mod chunks;
-
-use std::mem::MaybeUninit;
 
 use crate::content::Body;
+use crate::content::framing::{self, Decoder, Fields, Garbled};
 use crate::load::fault::{Fault, Progress};
-
-use chunks::Chunks;
-
-/// Longest head, and longest trailers, in bytes.
-pub const HEAD_BYTES_MAX: usize = 64 * 1024;
-/// Most fields of a head.
-const FIELDS_MAX: usize = 128;
 
 /// What is asked for, as far as the response has to show it.
 #[derive(Clone, Copy, Debug, Default)]
@@ -30,29 +18,18 @@ pub struct Expected {
 /// A response as far as it has come. To be used again by [`Response::begin`].
 #[derive(Debug, Default)]
 pub struct Response {
-    state: State,
+    /// Of the body, as soon as there is a head.
+    decoder: Option<Decoder>,
     /// The beginning of a head that came in pieces.
     head: Vec<u8>,
     body_bytes: u64,
     keeps_alive: bool,
 }
 
-#[derive(Debug, Default)]
-enum State {
-    #[default]
-    Head,
-    Length {
-        missing: u64,
-    },
-    Chunked(Chunks),
-    UntilClose,
-    Done,
-}
-
 impl Response {
     /// Forgets what was, for the next response.
     pub fn begin(&mut self) {
-        self.state = State::Head;
+        self.decoder = None;
         self.head.clear();
         self.body_bytes = 0;
         self.keeps_alive = false;
@@ -64,40 +41,22 @@ impl Response {
     /// At the first thing that is not as expected.
     pub fn take(&mut self, input: &[u8], expected: &Expected) -> Result<usize, Fault> {
         let mut taken = 0;
-        while matches!(self.state, State::Head) {
+        loop {
+            if let Some(decoder) = &mut self.decoder {
+                let body_bytes = &mut self.body_bytes;
+                taken += decoder.take(&input[taken..], |piece| {
+                    take_body(body_bytes, piece, expected)
+                })?;
+                if decoder.is_done() {
+                    self.check_length(expected)?;
+                }
+                return Ok(taken);
+            }
             if taken == input.len() {
                 return Ok(taken);
             }
             taken += self.take_head(&input[taken..], expected)?;
         }
-        let input = &input[taken..];
-        match &mut self.state {
-            State::Head | State::Done => {}
-            State::Length { missing } => {
-                let most = usize::try_from(*missing).unwrap_or(usize::MAX);
-                let now = &input[..input.len().min(most)];
-                *missing -= now.len() as u64;
-                let is_done = *missing == 0;
-                take_body(&mut self.body_bytes, now, expected)?;
-                taken += now.len();
-                if is_done {
-                    self.state = State::Done;
-                }
-            }
-            State::UntilClose => {
-                take_body(&mut self.body_bytes, input, expected)?;
-                taken += input.len();
-            }
-            State::Chunked(chunks) => {
-                let body_bytes = &mut self.body_bytes;
-                taken += chunks.take(input, |piece| take_body(body_bytes, piece, expected))?;
-                if chunks.is_done() {
-                    self.check_length(expected)?;
-                    self.state = State::Done;
-                }
-            }
-        }
-        Ok(taken)
     }
 
     /// The connection has ended.
@@ -105,13 +64,13 @@ impl Response {
     /// # Errors
     /// When that is not the response's proper end.
     pub fn end(&mut self, expected: &Expected) -> Result<(), Fault> {
-        match self.state {
-            State::Done => Ok(()),
-            State::UntilClose => {
+        match &self.decoder {
+            Some(Decoder::UntilClose) => {
                 self.check_length(expected)?;
-                self.state = State::Done;
+                self.decoder = Some(Decoder::Length(0));
                 Ok(())
             }
+            Some(decoder) if decoder.is_done() => Ok(()),
             _ => Err(Fault::ClosedEarly(self.progress())),
         }
     }
@@ -119,13 +78,13 @@ impl Response {
     /// Whether all has come.
     #[must_use]
     pub fn is_done(&self) -> bool {
-        matches!(self.state, State::Done)
+        self.decoder.as_ref().is_some_and(Decoder::is_done)
     }
 
     /// Whether the head has come.
     #[must_use]
     pub fn has_head(&self) -> bool {
-        !matches!(self.state, State::Head)
+        self.decoder.is_some()
     }
 
     /// Whether the connection may carry another request (RFC 9112, section 9.3).
@@ -168,26 +127,12 @@ impl Response {
                 return Ok(bytes - before);
             }
         }
-        if self.head.len() > HEAD_BYTES_MAX {
-            return Err(Fault::Garbled(format!(
-                "the head is longer than {HEAD_BYTES_MAX} bytes"
-            )));
-        }
         Ok(input.len())
     }
 
     fn enter(&mut self, head: Head) {
-        self.keeps_alive = head.keeps_alive;
-        self.state = match head.framing {
-            Framing::Interim => State::Head,
-            Framing::Length(0) => State::Done,
-            Framing::Length(missing) => State::Length { missing },
-            Framing::Chunked => State::Chunked(Chunks::default()),
-            Framing::UntilClose => {
-                self.keeps_alive = false;
-                State::UntilClose
-            }
-        };
+        self.keeps_alive = head.keeps_alive && head.decoder != Some(Decoder::UntilClose);
+        self.decoder = head.decoder;
     }
 
     fn check_length(&self, expected: &Expected) -> Result<(), Fault> {
@@ -232,134 +177,50 @@ fn take_body(body_bytes: &mut u64, piece: &[u8], expected: &Expected) -> Result<
 /// What a head says.
 struct Head {
     keeps_alive: bool,
-    framing: Framing,
-}
-
-enum Framing {
-    /// A 1xx: another head follows (RFC 9110, section 15.2).
-    Interim,
-    Length(u64),
-    Chunked,
-    UntilClose,
+    /// None for a 1xx: another head follows (RFC 9110, section 15.2).
+    decoder: Option<Decoder>,
 }
 
 /// The head at the beginning of `input` and its length; `None` if it is not whole yet.
 fn parse_head(input: &[u8], expected: &Expected) -> Result<Option<(usize, Head)>, Fault> {
-    let mut fields = [const { MaybeUninit::uninit() }; FIELDS_MAX];
-    let mut head = httparse::Response::new(&mut []);
-    let config = httparse::ParserConfig::default();
-    let parsed = config.parse_response_with_uninit_headers(&mut head, input, &mut fields);
-    let bytes = match parsed {
-        Ok(httparse::Status::Complete(bytes)) => bytes,
-        Ok(httparse::Status::Partial) => return Ok(None),
-        Err(error) => {
-            return Err(Fault::Garbled(format!(
-                "{error}, in a head that begins with `{}`",
-                input[..input.len().min(40)].escape_ascii()
-            )));
-        }
-    };
-    let status = head.code.unwrap_or(0);
-    if (100..200).contains(&status) && status != 101 {
-        let head = Head {
-            keeps_alive: true,
-            framing: Framing::Interim,
-        };
-        return Ok(Some((bytes, head)));
-    }
-    let fields = Fields::read(head.headers)?;
-    let keeps_alive = if head.version == Some(1) {
-        !fields.close
-    } else {
-        fields.keep_alive && !fields.close
-    };
-    let framing = if expected.to_connect {
-        if !(200..300).contains(&status) {
-            return Err(Fault::Status(status));
-        }
-        Framing::Length(0)
-    } else if status != 200 {
-        return Err(Fault::Status(status));
-    } else if fields.chunked {
-        Framing::Chunked
-    } else if let Some(received) = fields.length {
-        if let Some(bytes) = expected.body_bytes
-            && bytes != received
-        {
-            return Err(Fault::WrongLength {
-                received,
-                expected: bytes,
-                announced: true,
+    framing::response(input, |head| {
+        let status = head.code.unwrap_or(0);
+        if (100..200).contains(&status) && status != 101 {
+            return Ok(Head {
+                keeps_alive: true,
+                decoder: None,
             });
         }
-        Framing::Length(received)
-    } else {
-        Framing::UntilClose
-    };
-    let head = Head {
-        keeps_alive,
-        framing,
-    };
-    Ok(Some((bytes, head)))
-}
-
-/// The fields that say where a message ends (RFC 9112, section 6).
-#[derive(Default)]
-struct Fields {
-    length: Option<u64>,
-    chunked: bool,
-    close: bool,
-    keep_alive: bool,
-}
-
-impl Fields {
-    fn read(headers: &[httparse::Header<'_>]) -> Result<Self, Fault> {
-        let mut fields = Self::default();
-        for header in headers {
-            let name = header.name;
-            if name.eq_ignore_ascii_case("content-length") {
-                let length = parse_length(header.value)?;
-                if fields.length.is_some() {
-                    return Err(Fault::Garbled(String::from("Content-Length comes twice")));
-                }
-                fields.length = Some(length);
-            } else if name.eq_ignore_ascii_case("transfer-encoding") {
-                if fields.chunked || !header.value.trim_ascii().eq_ignore_ascii_case(b"chunked") {
-                    return Err(Fault::Garbled(format!(
-                        "Transfer-Encoding is `{}` instead of `chunked`",
-                        header.value.escape_ascii()
-                    )));
-                }
-                fields.chunked = true;
-            } else if name.eq_ignore_ascii_case("connection") {
-                for option in header.value.split(|byte| *byte == b',') {
-                    let option = option.trim_ascii();
-                    fields.close |= option.eq_ignore_ascii_case(b"close");
-                    fields.keep_alive |= option.eq_ignore_ascii_case(b"keep-alive");
-                }
+        let fields = Fields::read(head.headers)?;
+        let is_right = if expected.to_connect {
+            (200..300).contains(&status)
+        } else {
+            status == 200
+        };
+        if !is_right {
+            return Err(Fault::Status(status));
+        }
+        let decoder = Decoder::of(&fields, !expected.to_connect);
+        match (&decoder, expected.body_bytes) {
+            (&Decoder::Length(received), Some(expected)) if received != expected => {
+                Err(Fault::WrongLength {
+                    received,
+                    expected,
+                    announced: true,
+                })
             }
+            _ => Ok(Head {
+                keeps_alive: fields.goes_on(head.version == Some(1)),
+                decoder: Some(decoder),
+            }),
         }
-        if fields.chunked && fields.length.is_some() {
-            return Err(Fault::Garbled(String::from(
-                "both Content-Length and Transfer-Encoding",
-            )));
-        }
-        Ok(fields)
-    }
+    })
 }
 
-fn parse_length(value: &[u8]) -> Result<u64, Fault> {
-    let digits = value.trim_ascii();
-    std::str::from_utf8(digits)
-        .ok()
-        .filter(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()))
-        .and_then(|digits| digits.parse().ok())
-        .ok_or_else(|| {
-            Fault::Garbled(format!(
-                "Content-Length is `{}` instead of a number",
-                value.escape_ascii()
-            ))
-        })
+impl From<Garbled> for Fault {
+    fn from(Garbled(why): Garbled) -> Self {
+        Self::Garbled(why)
+    }
 }
 
 #[cfg(test)]

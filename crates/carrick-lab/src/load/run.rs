@@ -172,11 +172,6 @@ fn share(plan: &LoadPlan, thread: usize, threads: usize) -> LoadPlan {
 }
 
 /// Seconds of a checked plan.
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "the plan's check keeps them far below 2^53 nanoseconds, and not negative"
-)]
 fn nanoseconds(seconds: f64) -> u64 {
     (seconds * 1e9) as u64
 }

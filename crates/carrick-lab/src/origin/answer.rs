@@ -1,11 +1,12 @@
 //! From a request to its answer: the head, written whole, and a plan of the body.
 
 use crate::content::Body;
+use crate::content::framing::Decoder;
 
 use super::conditions::{Validators, Verdict, judge};
 use super::date::Date;
 use super::faults::{Fault, FaultKind};
-use super::request::{Head, Refusal, Upload};
+use super::request::{Head, Refusal};
 use super::resource::{Resource, Source, find};
 use super::upload::Received;
 use super::wishes::{Framing, Wishes};
@@ -91,7 +92,7 @@ pub fn refuse(refusal: &Refusal, date: &Date, head: &mut Vec<u8>) -> Answer {
         keeps_alive: false,
         expects_continue: false,
         is_conditional: false,
-        upload: Upload::Length(0),
+        upload: Decoder::Length(0),
         wishes: Ok(Wishes::default()),
         fields: &[],
     };

@@ -43,8 +43,8 @@ pub async fn serve(mut stream: TcpStream, quota: u64, counters: &Counters) {
             fate: Fate::IsReset,
             ..
         }) => {
-            // With a linger time of zero, close(2) sends RST (socket(7)). Without it there would be a FIN: nothing to do.
-            let _ = socket2::SockRef::from(&stream).set_linger(Some(Duration::ZERO));
+            // Without it there would be a FIN: nothing to do.
+            let _ = stream.set_zero_linger();
         }
         Ok(end) if end.lingers => linger(stream).await,
         Ok(_) => {}

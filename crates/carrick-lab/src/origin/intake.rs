@@ -5,7 +5,7 @@
 use super::answer::{Answer, answer, refuse};
 use super::date::Date;
 use super::handshake::{Beginning, Handshake, recognise};
-use super::request::{self, FIELDS_MAX, FieldStorage, HEAD_BYTES_MAX, Refusal, Upload};
+use super::request::{self, FIELDS_MAX, FieldStorage, HEAD_BYTES_MAX, Refusal};
 use super::upload::{Decoder, Received};
 
 /// Room for the first read of a connection: more than most heads need, and little for a connection that idles.
@@ -140,7 +140,7 @@ impl Intake {
         else {
             return Ok(Next::More);
         };
-        if request.upload == Upload::Length(0) {
+        if request.upload.is_done() {
             let received = Received::new(false);
             let answer = answer(&request, received, date, is_last, head);
             drop(request);
@@ -148,7 +148,7 @@ impl Intake {
             return Ok(Next::Answer(answer));
         }
         let wants_checksum = request.wishes.as_ref().is_ok_and(|wishes| wishes.echo);
-        let decoder = Box::new(Decoder::new(request.upload, wants_checksum));
+        let decoder = Box::new(Decoder::new(request.upload.clone(), wants_checksum));
         // A server may leave 100 out when some of the body is here already; always sending it is right too (RFC 9110,
         // section 10.1.1), and does not depend on how the stream was split.
         let expects_continue = request.expects_continue;

@@ -1,9 +1,9 @@
 //! Pages with embedded objects, and the 49 files of the satellite paper's Table A1.
 
+use crate::content::framing::digits;
 use crate::content::{Body, PIECE_BYTES_MAX};
 
 use super::body_seed;
-use super::wishes::digits;
 
 /// Most embedded objects of a page.
 pub const EMBEDDED_MAX: u64 = 1000;

@@ -4,7 +4,9 @@ use std::mem::MaybeUninit;
 
 use httparse::{Header, Status};
 
-use super::wishes::{Wishes, digits};
+use crate::content::framing::{Decoder, Fields, Garbled};
+
+use super::wishes::Wishes;
 
 /// Most fields of a head.
 pub const FIELDS_MAX: usize = 100;
@@ -32,13 +34,10 @@ impl Refusal {
     }
 }
 
-/// How the body of a request ends (RFC 9112, section 6.3).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Upload {
-    /// After so many bytes.
-    Length(u64),
-    /// With the last chunk.
-    Chunked,
+impl From<Garbled> for Refusal {
+    fn from(Garbled(why): Garbled) -> Self {
+        Self::new(400, why)
+    }
 }
 
 /// A head that keeps the rules.
@@ -56,8 +55,8 @@ pub struct Head<'a> {
     pub expects_continue: bool,
     /// Whether there is a condition or a range among the fields.
     pub is_conditional: bool,
-    /// How the body ends.
-    pub upload: Upload,
+    /// Takes the body out of its framing.
+    pub upload: Decoder,
     /// What the answer is to be. An error of the caller's, not of the protocol's: the connection can go on.
     pub wishes: Result<Wishes<'a>, String>,
     /// All fields.
@@ -122,7 +121,7 @@ pub fn parse<'a>(
         method,
         path,
         is_1_1,
-        keeps_alive: !seen.close && (is_1_1 || seen.keep_alive),
+        keeps_alive: seen.framing.goes_on(is_1_1),
         expects_continue: is_1_1 && seen.expects_continue,
         is_conditional: seen.conditional,
         upload: seen.upload(is_1_1)?,
@@ -151,73 +150,42 @@ fn split_target(target: &str) -> (&str, Option<&str>) {
 /// What the fields say about connection and framing.
 #[derive(Default)]
 struct Seen {
+    framing: Fields,
     hosts: usize,
-    close: bool,
-    keep_alive: bool,
     expects_continue: bool,
     conditional: bool,
-    chunked: bool,
-    length: Option<u64>,
 }
 
 impl Seen {
     fn note(&mut self, field: &Header<'_>) -> Result<(), Refusal> {
         let is = |name: &str| field.name.eq_ignore_ascii_case(name);
-        // By length first: this is done for each field of each request.
+        let taken = self.framing.take(field).map_err(|Garbled(why)| {
+            let is_coding = is("Transfer-Encoding");
+            Refusal::new(if is_coding { 501 } else { 400 }, why)
+        })?;
         match field.name.len() {
+            _ if taken => {}
             4 if is("Host") => self.hosts += 1,
             5 if is("Range") => self.conditional = true,
             6 if is("Expect") => {
                 self.expects_continue |= field.value.eq_ignore_ascii_case(b"100-continue");
             }
             8 if is("If-Match") || is("If-Range") => self.conditional = true,
-            10 if is("Connection") => {
-                for option in field.value.split(|&byte| byte == b',') {
-                    let option = option.trim_ascii();
-                    self.close |= option.eq_ignore_ascii_case(b"close");
-                    self.keep_alive |= option.eq_ignore_ascii_case(b"keep-alive");
-                }
-            }
             13 if is("If-None-Match") => self.conditional = true,
-            14 if is("Content-Length") => self.note_length(field.value)?,
             17 if is("If-Modified-Since") => self.conditional = true,
-            17 if is("Transfer-Encoding") => {
-                if self.chunked || !field.value.trim_ascii().eq_ignore_ascii_case(b"chunked") {
-                    return Err(Refusal::new(
-                        501,
-                        "Transfer-Encoding: only `chunked` is known",
-                    ));
-                }
-                self.chunked = true;
-            }
             19 if is("If-Unmodified-Since") => self.conditional = true,
             _ => {}
         }
         Ok(())
     }
 
-    fn note_length(&mut self, value: &[u8]) -> Result<(), Refusal> {
-        let length = str::from_utf8(value)
-            .ok()
-            .and_then(|value| digits(value.trim_ascii()))
-            .ok_or_else(|| Refusal::new(400, "Content-Length is not a number"))?;
-        if self.length.is_some_and(|other| other != length) {
-            return Err(Refusal::new(400, "two Content-Length fields that differ"));
+    fn upload(&self, is_1_1: bool) -> Result<Decoder, Refusal> {
+        self.framing.check()?;
+        if self.framing.is_chunked && !is_1_1 {
+            return Err(Refusal::new(400, "Transfer-Encoding in HTTP/1.0"));
         }
-        self.length = Some(length);
-        Ok(())
-    }
-
-    fn upload(&self, is_1_1: bool) -> Result<Upload, Refusal> {
-        match (self.chunked, self.length) {
-            (true, Some(_)) => Err(Refusal::new(
-                400,
-                "both Transfer-Encoding and Content-Length",
-            )),
-            (true, None) if !is_1_1 => Err(Refusal::new(400, "Transfer-Encoding in HTTP/1.0")),
-            (true, None) => Ok(Upload::Chunked),
-            (false, length) => Ok(Upload::Length(length.unwrap_or(0))),
-        }
+        let has_body = self.framing.is_chunked || self.framing.length.is_some();
+        Ok(Decoder::of(&self.framing, has_body))
     }
 }
 

@@ -1,10 +1,11 @@
 //! What a path and the wishes name: a body, a page, or an object of one.
 
+use crate::content::framing::digits;
 use crate::content::{Body, mix};
 
 use super::page::{self, Part};
 use super::request::{Head, Refusal};
-use super::wishes::{BODY_BYTES_MAX, Wishes, digits};
+use super::wishes::{BODY_BYTES_MAX, Wishes};
 use super::{body_seed, fnv1a};
 
 const HELP: &str = "carrick-lab origin. /b/BYTES: a body; /page/OBJECTS/BYTES: a page; /a1/NUMBER: a file of Table A1.\n";

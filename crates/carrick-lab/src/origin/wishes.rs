@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use crate::content::framing::digits;
+
 use super::faults::FaultKind;
 
 /// Longest body in bytes that can be asked for: 2^50.
@@ -291,14 +293,6 @@ fn number(
 fn number_or_zero(place: &mut u64, value: &str, max: u64) -> Option<()> {
     *place = digits(value).filter(|&number| number <= max)?;
     Some(())
-}
-
-/// A number of digits only: `parse` would take a sign too.
-pub(super) fn digits(value: &str) -> Option<u64> {
-    value
-        .bytes()
-        .all(|byte| byte.is_ascii_digit())
-        .then(|| value.parse().ok())?
 }
 
 fn flag(place: &mut bool, value: &str) -> Option<()> {

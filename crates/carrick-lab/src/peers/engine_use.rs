@@ -13,6 +13,8 @@ use crate::testbed::namespace::Namespace;
 
 /// Where the carrick that is measured has its admin interface (`peers/carrick*.toml`).
 const ADMIN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 3129);
+/// Bytes that each engine has moved.
+const MOVED: &str = "carrick_splice_bytes_total";
 /// For one question.
 const TIMEOUT: Duration = Duration::from_secs(2);
 /// Connections that end with the load are counted when they have ended.
@@ -81,25 +83,25 @@ pub(crate) fn ask() -> Result<String> {
     Ok(String::from_utf8_lossy(&answer).into_owned())
 }
 
-/// `carrick_splice_bytes_total{engine="…"}` in an exposition of metrics.
+/// The sum of a metric over all series whose labels contain `label`; `None` if there is none.
+#[must_use]
+pub fn sum(metrics: &str, name: &str, label: &str) -> Option<f64> {
+    let values = metrics.lines().filter_map(|line| {
+        let (labels, value) = line.strip_prefix(name)?.rsplit_once(' ')?;
+        let is_whole_name = labels.is_empty() || labels.starts_with('{');
+        (is_whole_name && labels.contains(label)).then(|| value.parse::<f64>().ok())?
+    });
+    values.reduce(|sum, value| sum + value)
+}
+
+/// Bytes that an engine has moved.
 fn moved_bytes(metrics: &str, engine: &str) -> Option<f64> {
-    let label = format!("engine=\"{engine}\"");
-    moved(metrics).find_map(|(labels, bytes)| labels.contains(&label).then_some(bytes))
+    sum(metrics, MOVED, &format!("engine=\"{engine}\""))
 }
 
+/// Bytes that all engines have moved.
 fn all_moved_bytes(metrics: &str) -> f64 {
-    moved(metrics).map(|(_, bytes)| bytes).sum()
-}
-
-/// The labels and the bytes of each engine.
-fn moved(metrics: &str) -> impl Iterator<Item = (&str, f64)> {
-    metrics
-        .lines()
-        .filter_map(|line| line.strip_prefix("carrick_splice_bytes_total{"))
-        .filter_map(|rest| {
-            let (labels, value) = rest.rsplit_once(' ')?;
-            Some((labels, value.parse().ok()?))
-        })
+    sum(metrics, MOVED, "").unwrap_or(0.0)
 }
 
 #[cfg(test)]

@@ -143,7 +143,6 @@ impl Places {
         }
     }
 
-    #[expect(clippy::cast_precision_loss, reason = "a handful of words")]
     fn place(&self, x: &Value) -> f64 {
         match x {
             Value::Number(number) if self.words.is_empty() => number / self.divide_by,

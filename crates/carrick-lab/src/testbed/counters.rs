@@ -151,7 +151,6 @@ impl TcpCounters {
     }
 }
 
-#[expect(clippy::cast_precision_loss, reason = "counts of packets")]
 fn ratio(count: u64, per: u64) -> Option<f64> {
     (per > 0).then(|| count as f64 / per as f64)
 }

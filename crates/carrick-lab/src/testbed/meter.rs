@@ -135,7 +135,6 @@ impl ProxyCpu {
 
     /// Microseconds of CPU for each of so many requests; `None` if there were none.
     #[must_use]
-    #[expect(clippy::cast_precision_loss, reason = "counts of requests")]
     pub fn us_per(&self, requests: u64) -> Option<f64> {
         (requests > 0).then(|| self.busy_seconds * 1e6 / requests as f64)
     }

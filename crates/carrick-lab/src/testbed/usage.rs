@@ -17,7 +17,6 @@ const KTHREADD: u32 = 2;
 ///
 /// # Errors
 /// When `/proc` cannot be read.
-#[expect(clippy::cast_precision_loss, reason = "clock ticks since boot")]
 pub fn foreign_cpu_seconds(testbed: &Testbed) -> Result<f64> {
     let own = std::process::id();
     let mut inside = vec![own];
@@ -56,10 +55,6 @@ pub fn foreign_cpu_seconds(testbed: &Testbed) -> Result<f64> {
 ///
 /// # Errors
 /// When the namespace is gone.
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "nanoseconds since the process was started"
-)]
 pub fn process_cpu_seconds(namespace: &Namespace) -> Result<f64> {
     let seconds = |pid| match scheduled_nanoseconds(pid) {
         Some(nanoseconds) => Some(nanoseconds as f64 / 1e9),

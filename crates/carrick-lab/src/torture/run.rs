@@ -118,7 +118,6 @@ pub struct Played {
 impl Played {
     /// Of carrick: which share of the bytes its engine `socket` moved. None of other relays.
     #[must_use]
-    #[expect(clippy::cast_precision_loss, reason = "a share of bytes")]
     pub fn kernel_share(&self) -> Option<f64> {
         let (start, end) = (self.start?.carrick?, self.end?.carrick?);
         let by_kernel = end.kernel_bytes - start.kernel_bytes;
@@ -310,8 +309,7 @@ impl Bench<'_> {
                 _ => server,
             },
             server,
-            client: self.testbed.client.clone(),
-            server_namespace: self.testbed.server.clone(),
+            testbed: self.testbed,
             processes: service.is_some().then(|| self.testbed.proxy.clone()),
             scale: self.plan.scale,
             // Each case has chances of its own, the same for each relay.
@@ -333,20 +331,20 @@ impl Bench<'_> {
         relay: &Peer,
         case: Case,
         mut service: Option<&mut Service>,
-        act: &Act,
+        act: &Act<'_>,
     ) -> Result<Played> {
         let is_carrick = relay.family == Family::Carrick;
         let holdings = || Holdings::read(&self.testbed.proxy, is_carrick);
         let mut start = None;
         if let Some(service) = &mut service {
             // What is made with the first connections and kept is not what is looked for.
-            act.clone().perform(None).await?;
+            act.perform(None).await?;
             service.check()?;
             start = Some(settled(holdings).await?);
         }
         let began = Instant::now();
         let peaks = PeakWatch::start(self.testbed.proxy.clone())?;
-        let tally = act.clone().perform(Some(case)).await?;
+        let tally = act.perform(Some(case)).await?;
         let peak = peaks.stop();
         let seconds = began.elapsed().as_secs_f64();
         let mut end = None;
@@ -397,60 +395,75 @@ async fn settled(holdings: impl Fn() -> Result<Holdings>) -> Result<Holdings> {
     }
 }
 
-/// One case, ready to be played in a thread inside the client's namespace.
+/// One case, ready to be played.
 #[derive(Clone)]
-struct Act {
+struct Act<'a> {
+    testbed: &'a Testbed,
     relay: SocketAddr,
     server: SocketAddr,
-    client: Namespace,
-    server_namespace: Namespace,
     processes: Option<Namespace>,
     scale: Scale,
     seed: u64,
     connections: u64,
 }
 
-impl Act {
+impl Act<'_> {
     /// Plays the case, or warms the relay up. Dropping the future ends it.
-    async fn perform(self, case: Option<Case>) -> Result<Tally> {
-        let (alive, stopped) = oneshot::channel::<()>();
-        let limit = self
-            .scale
-            .of(Duration::from_secs(120), Duration::from_secs(900));
-        let played = tokio::task::spawn_blocking(move || {
-            let client = self.client.clone();
-            client.inside(|| {
-                let listener = self.server_namespace.inside(|| listen(self.server))?;
-                let runtime = crate::program::runtime()?;
-                LocalSet::new().block_on(&runtime, async {
-                    let stage = Stage::new(self.relay, listener, self.processes, self.seed)?;
-                    let stage = Rc::new(stage);
-                    let play = async {
-                        match case {
-                            Some(case) => play(case, &stage, self.scale, self.connections).await,
-                            None => warm_up(&stage).await,
-                        }
-                    };
-                    tokio::select! {
-                        () = play => {}
-                        () = tokio::time::sleep(limit) => {
-                            bail!("it did not end within {} s", limit.as_secs());
-                        }
-                        _ = stopped => bail!("it was stopped"),
-                    }
-                    let stage = Rc::into_inner(stage).context("somebody is still on the stage")?;
-                    Ok(stage.finish())
-                })
-            })
+    async fn perform(&self, case: Option<Case>) -> Result<Tally> {
+        let Self {
+            testbed,
+            relay,
+            server,
+            processes,
+            scale,
+            seed,
+            connections,
+        } = self.clone();
+        let limit = scale.of(Duration::from_secs(120), Duration::from_secs(900));
+        perform(testbed, server, limit, move |listener| async move {
+            let stage = Rc::new(Stage::new(relay, listener, processes, seed)?);
+            match case {
+                Some(case) => play(case, &stage, scale, connections).await,
+                None => warm_up(&stage).await,
+            }
+            let stage = Rc::into_inner(stage).context("the stage is still in use")?;
+            Ok(stage.finish())
         })
         .await
-        .context("the play failed")?;
-        drop(alive);
-        played
     }
 }
 
-pub(crate) fn listen(address: SocketAddr) -> Result<std::net::TcpListener> {
+/// Plays in a thread inside the clients' namespace, within `limit`, with a listener at `server` in the servers' namespace.
+/// Dropping the future ends it.
+pub(crate) async fn perform<T, P>(
+    testbed: &Testbed,
+    server: SocketAddr,
+    limit: Duration,
+    play: impl FnOnce(std::net::TcpListener) -> P + Send + 'static,
+) -> Result<T>
+where
+    T: Send + 'static,
+    P: Future<Output = Result<T>>,
+{
+    let (client, servers) = (testbed.client.clone(), testbed.server.clone());
+    let (alive, stopped) = oneshot::channel::<()>();
+    let in_namespace = move || {
+        let listener = servers.inside(|| listen(server))?;
+        let runtime = crate::program::runtime()?;
+        LocalSet::new().block_on(&runtime, async {
+            tokio::select! {
+                played = play(listener) => played,
+                () = tokio::time::sleep(limit) => bail!("it did not end within {} s", limit.as_secs()),
+                _ = stopped => bail!("it was stopped"),
+            }
+        })
+    };
+    let played = tokio::task::spawn_blocking(move || client.inside(in_namespace)).await;
+    drop(alive);
+    played.context("the play failed")?
+}
+
+fn listen(address: SocketAddr) -> Result<std::net::TcpListener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)
         .context("cannot create a socket")?;
     socket

@@ -108,7 +108,7 @@ impl Lane {
             match socket.note(socket.stream.try_write(piece)) {
                 Ok(written) => self.offered.set(self.offered() + written as u64),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    patiently(socket.stream.writable()).await?;
+                    within(PATIENCE, socket.stream.writable()).await?;
                 }
                 Err(error) => return Err(error),
             }
@@ -159,7 +159,7 @@ impl Lane {
             });
             match read {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    patiently(socket.stream.readable()).await?;
+                    within(PATIENCE, socket.stream.readable()).await?;
                 }
                 read => return read,
             }
@@ -231,8 +231,7 @@ impl Socket {
 
     /// Closes by RST.
     pub fn reset(self) {
-        // Linger of no time: the close sends RST (tcp(7)).
-        let _ = SockRef::from(&self.stream).set_linger(Some(Duration::ZERO));
+        let _ = self.stream.set_zero_linger();
     }
 
     /// Lets the kernel take so many bytes from this end at once, whatever the relay takes. Without the right to do so
@@ -252,14 +251,21 @@ impl Socket {
     }
 }
 
-async fn patiently(ready: impl Future<Output = io::Result<()>>) -> io::Result<()> {
-    tokio::time::timeout(PATIENCE, ready)
+/// Waits until a socket is ready, for so long at most.
+///
+/// # Errors
+/// `TimedOut` behind the limit.
+pub async fn within(
+    limit: Duration,
+    ready: impl Future<Output = io::Result<()>>,
+) -> io::Result<()> {
+    tokio::time::timeout(limit, ready)
         .await
         .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }
 
-/// A socket that is always ready would keep the thread for itself.
-async fn take_turns(calls: &mut u32) {
+/// Lets other tasks run after some calls: a socket that is always ready would keep the thread for itself.
+pub async fn take_turns(calls: &mut u32) {
     *calls += 1;
     if calls.is_multiple_of(TURN) {
         tokio::task::yield_now().await;

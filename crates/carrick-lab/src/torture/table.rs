@@ -232,7 +232,6 @@ fn process_megabytes(played: &Played) -> String {
     })
 }
 
-#[expect(clippy::cast_precision_loss, reason = "bytes of memory")]
 fn megabytes(bytes: u64) -> String {
     format!("{:.1}", bytes as f64 / 1e6)
 }

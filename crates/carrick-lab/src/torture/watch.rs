@@ -157,18 +157,7 @@ impl Holdings {
 
 impl Carrick {
     fn parse(metrics: &str) -> Option<Self> {
-        let sum = |name: &str, label: &str| {
-            let values = metrics.lines().filter_map(|line| {
-                let rest = line.strip_prefix(name)?;
-                let is_it =
-                    rest.starts_with(' ') || (rest.starts_with('{') && rest.contains(label));
-                let value: f64 = is_it.then(|| rest.rsplit(' ').next()?.parse().ok())??;
-                // Counts, far below 2^53.
-                #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-                Some(value.max(0.0) as u64)
-            });
-            values.reduce(|sum, value| sum + value)
-        };
+        let sum = |name, label| Some(engine_use::sum(metrics, name, label)? as u64);
         let engine_bytes = |engine| sum("carrick_splice_bytes_total", engine);
         Some(Self {
             tunnels: sum("carrick_tunnels_open", "")?,

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Instant;
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
 use hdrhistogram::Histogram;
 use rustix::net::{RecvFlags, recv};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, Interest};
@@ -15,11 +15,10 @@ use tokio::task::{JoinSet, LocalSet};
 
 use crate::bench::fetch::{Fetched, Wish};
 use crate::bench::measured::{Errors, Latency, Measured};
+use crate::content::framing::{self, Fields};
 
-/// Longest response head that is read.
-const HEAD_BYTES_MAX: usize = 16 << 10;
-/// Most fields of a head.
-const FIELDS_MAX: usize = 64;
+/// Room for a head and what comes with it.
+const HEAD_BYTES: usize = 16 << 10;
 /// For one read of a body.
 const READ_BYTES: usize = 1 << 20;
 /// The longest latency that is told apart.
@@ -165,7 +164,7 @@ async fn ask(stream: &mut TcpStream, shared: &Shared, target: &str) -> Result<()
 
 /// The lengths of the head, and of what has come of the body.
 async fn read_head(stream: &mut TcpStream, body_bytes: usize) -> Result<(usize, usize)> {
-    let mut response = Vec::with_capacity(HEAD_BYTES_MAX);
+    let mut response = Vec::with_capacity(HEAD_BYTES);
     loop {
         let read = stream
             .read_buf(&mut response)
@@ -177,37 +176,22 @@ async fn read_head(stream: &mut TcpStream, body_bytes: usize) -> Result<(usize, 
             ensure!(have <= body_bytes, "the body has {have} bytes and more");
             return Ok((head_bytes, have));
         }
-        ensure!(
-            response.len() < HEAD_BYTES_MAX,
-            "the head is longer than {HEAD_BYTES_MAX} bytes"
-        );
     }
 }
 
 /// The length of a head that is there as a whole, and right.
 fn head_of(response: &[u8], body_bytes: usize) -> Result<Option<usize>> {
-    let mut fields = [httparse::EMPTY_HEADER; FIELDS_MAX];
-    let mut head = httparse::Response::new(&mut fields);
-    let httparse::Status::Complete(head_bytes) = head.parse(response).context("no HTTP")? else {
-        return Ok(None);
-    };
-    if head.code != Some(200) {
-        bail!(
-            "the answer was {} {}",
-            head.code.unwrap_or_default(),
-            head.reason.unwrap_or_default()
+    let head = framing::response(response, |head| {
+        let status = head.code.unwrap_or_default();
+        ensure!(status == 200, "the answer was {status}");
+        let length = Fields::read(head.headers)?.length;
+        ensure!(
+            length == Some(body_bytes as u64),
+            "the body's length is {length:?} instead of {body_bytes}"
         );
-    }
-    let length = head
-        .headers
-        .iter()
-        .find(|field| field.name.eq_ignore_ascii_case("content-length"))
-        .map(|field| String::from_utf8_lossy(field.value).into_owned());
-    ensure!(
-        length.as_deref() == Some(&body_bytes.to_string()),
-        "the body's length is {length:?} instead of {body_bytes}"
-    );
-    Ok(Some(head_bytes))
+        Ok(())
+    })?;
+    Ok(head.map(|(head_bytes, ())| head_bytes))
 }
 
 /// Takes at most so many bytes out of the socket without copying them (tcp(7), `MSG_TRUNC`).

@@ -87,7 +87,7 @@ async fn wrong_answers_are_told() {
             b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello, world",
             "and more",
         ),
-        (b"220 mail.example ESMTP\r\n", "no HTTP"),
+        (b"220 mail.example ESMTP\r\n", "no head"),
     ] {
         let (address, _) = serve(answer).await;
         let error = fetch(address, WISH).await.unwrap_err();

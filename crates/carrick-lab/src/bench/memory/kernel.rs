@@ -54,7 +54,6 @@ impl KernelMemory {
 impl KernelGrowth {
     /// For each of so many connections: in the slabs for the proxy's sockets, and queued in these, of which a part is in the slabs as well.
     #[must_use]
-    #[expect(clippy::cast_precision_loss, reason = "bytes of memory")]
     pub fn bytes_each(&self, connections: usize) -> (f64, f64) {
         let each = |bytes: i64| bytes as f64 / connections as f64;
         (

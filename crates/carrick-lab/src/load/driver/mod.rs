@@ -100,11 +100,6 @@ pub fn driver(plan: &LoadPlan, thread: usize, threads: usize) -> Box<dyn Driver>
 }
 
 /// Milliseconds as nanoseconds.
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "the cast saturates, and the plan's check refuses what is negative"
-)]
 fn nanoseconds(ms: f64) -> u64 {
     (ms * 1e6) as u64
 }

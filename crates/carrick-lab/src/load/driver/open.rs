@@ -37,21 +37,11 @@ impl Open {
     }
 
     /// When a request should be made, counted from 0. From its number, so that no error adds up.
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "runs are far shorter than 2^53 nanoseconds"
-    )]
     fn due_ns(&self, number: u64) -> u64 {
         self.started_ns + ((number as f64 + self.phase) * self.period_ns) as u64
     }
 
     /// How many are due before `time_ns`.
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "the cast saturates at 0"
-    )]
     fn due_before(&self, time_ns: u64) -> u64 {
         let periods = time_ns.saturating_sub(self.started_ns) as f64 / self.period_ns - self.phase;
         periods.ceil() as u64

@@ -59,8 +59,14 @@ async fn a_right_response_is_held() {
 async fn wrong_answers_are_named() {
     for (answer, part) in [
         (&b"HTTP/1.1 503 Busy\r\n\r\n"[..], "503"),
-        (b"HTTP/1.1 200 OK\r\n\r\nhello, too long", "instead of 5"),
-        (b"HTTP/1.1 200 OK\r\n\r\nhi!", "closed within"),
+        (
+            b"HTTP/1.1 200 OK\r\nContent-Length: 15\r\n\r\nhello, too long",
+            "instead of 5",
+        ),
+        (
+            b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhi!",
+            "closed after 3",
+        ),
     ] {
         let address = serve_once(answer).await;
         let error = open(address, &get_five_bytes(), 1, 1, PATIENCE)
@@ -72,7 +78,7 @@ async fn wrong_answers_are_named() {
 
 #[tokio::test(flavor = "current_thread")]
 async fn connections_closed_while_idle_are_noticed() {
-    let address = serve_once(b"HTTP/1.1 200 OK\r\n\r\nhell!").await;
+    let address = serve_once(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhell!").await;
     let held = open(address, &get_five_bytes(), 2, 2, PATIENCE)
         .await
         .unwrap();

@@ -1,6 +1,7 @@
 //! Tests of responses: tables of right and wrong ones, and that how they are cut into pieces does not matter.
 
 use super::*;
+use crate::content::framing::HEAD_BYTES_MAX;
 use crate::load::chance::Chance;
 use crate::load::fault::Kind;
 

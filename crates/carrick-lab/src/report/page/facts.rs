@@ -12,7 +12,6 @@ pub(super) type Fact = (String, String);
 pub(super) fn of(results: &ExperimentResults) -> Vec<Fact> {
     const KIB_PER_GIB: f64 = 1024.0 * 1024.0;
     let machine = &results.machine;
-    #[expect(clippy::cast_precision_loss, reason = "to one decimal")]
     let memory = machine.memory_kib as f64 / KIB_PER_GIB;
     let mut facts = vec![
         fact(

@@ -83,7 +83,6 @@ pub struct Dot {
 
 impl Chart {
     pub(super) fn horizontal(&self) -> Scale {
-        #[expect(clippy::cast_precision_loss, reason = "a handful of words")]
         let values: Vec<f64> = if self.x.words.is_empty() {
             let lines = self.panels.iter().flat_map(|panel| &panel.lines);
             lines.flat_map(|line| &line.dots).map(|dot| dot.x).collect()
@@ -130,7 +129,6 @@ impl Chart {
 
     /// Ticks of the horizontal axis: at the measured values, where they have room, else at round ones.
     pub(super) fn x_ticks(&self, scale: &Scale, width: f64) -> Vec<(f64, String)> {
-        #[expect(clippy::cast_precision_loss, reason = "a handful of words")]
         if !self.x.words.is_empty() {
             let places = self.x.words.iter().enumerate();
             return places

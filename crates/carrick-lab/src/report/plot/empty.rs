@@ -11,7 +11,6 @@ pub fn empty(heading: &Heading, reason: &str, look: Look) -> String {
     let (left, top, width) = (sheet.left(), sheet.bottom, sheet.inner_width());
     svg::rectangle(&mut sheet.body, "box", left, top, width, HEIGHT);
     let lines = svg::wrap(reason, width - 40.0);
-    #[expect(clippy::cast_precision_loss, reason = "a handful of lines")]
     let mut y = top + HEIGHT / 2.0 + 4.0 - (lines.len() as f64 - 1.0) * 8.0;
     for line in &lines {
         let middle = left + width / 2.0;

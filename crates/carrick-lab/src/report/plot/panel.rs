@@ -154,7 +154,6 @@ fn horizontal_axis(body: &mut String, frame: &Frame<'_>, chart: &Chart) -> f64 {
     }
     let width = frame.right - frame.left - 2.0 * INSET;
     let ticks = chart.x_ticks(frame.x, width);
-    #[expect(clippy::cast_precision_loss, reason = "a handful of ticks")]
     let room = width / (ticks.len() as f64).max(1.0);
     let mut lines_max = 1.0_f64;
     for (value, label) in &ticks {
@@ -170,7 +169,6 @@ fn horizontal_axis(body: &mut String, frame: &Frame<'_>, chart: &Chart) -> f64 {
             svg::anchored_text(body, "soft", Anchor::Middle, x, y, line);
             y += 13.0;
         }
-        #[expect(clippy::cast_precision_loss, reason = "a handful of lines")]
         let count = lines.len() as f64;
         lines_max = lines_max.max(count);
     }

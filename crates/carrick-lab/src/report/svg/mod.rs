@@ -85,7 +85,6 @@ pub fn whisker(svg: &mut String, from: f64, to: f64, y: f64) {
 
 /// About how wide a text of 12 pixels is; the reader's font is not known here.
 #[must_use]
-#[expect(clippy::cast_precision_loss, reason = "a few letters")]
 pub fn text_width(content: &str) -> f64 {
     const LETTER_WIDTH: f64 = 7.0;
     content.chars().count() as f64 * LETTER_WIDTH

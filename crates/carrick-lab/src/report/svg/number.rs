@@ -83,11 +83,6 @@ pub fn exact(value: f64) -> String {
 }
 
 /// Decimals that show so many significant digits.
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "bounded"
-)]
 fn decimals_of(value: f64, digits: u32) -> usize {
     const DECIMALS_MAX: f64 = 9.0;
     let before = value.abs().log10().floor() + 1.0;

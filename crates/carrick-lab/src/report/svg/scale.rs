@@ -251,7 +251,6 @@ impl Scale {
 }
 
 /// Neither infinite nor so large that a computer loses it on the way to the paper.
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "for filters")]
 fn is_usable(value: &f64) -> bool {
     const LARGEST: f64 = 1e300;
     value.abs() < LARGEST

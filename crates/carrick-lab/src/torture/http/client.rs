@@ -9,19 +9,19 @@ use socket2::SockRef;
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;
 
+use crate::content::framing::Decoder;
 use crate::load::fault::Fault;
-use crate::torture::http::decode::{Decoder, Head};
+use crate::torture::http::decode::Head;
 use crate::torture::http::exchange::{Exchange, Framing, Kind};
 use crate::torture::http::scenario::{Conversation, Farewell};
 use crate::torture::http::shared::{Play, read_within, write_all};
 use crate::torture::http::{PATIENCE, PATIENCE_FOR_RESETS, Way};
+use crate::torture::stream::take_turns;
 
 /// Between two pieces of a head.
 const SPLIT_PAUSE: Duration = Duration::from_millis(5);
 /// What is sent of a request's body at once.
 const UPLOAD_PIECE_BYTES: usize = 16 * 1024;
-/// Reads in a row, after which it is the turn of others.
-const TURN: u32 = 16;
 
 /// Plays a conversation to its end.
 pub async fn converse(play: Rc<Play>, number: usize) {
@@ -193,13 +193,13 @@ impl Client<'_> {
             self.play.complain(exchange, &what);
             return Next::Over;
         }
-        let mut decoder = Decoder::of(&head, exchange.has_body());
+        let mut decoder = Decoder::of(&head.fields, exchange.has_body());
         let mut received = 0;
         let ended = self.body(exchange, &mut decoder, &mut received).await;
         self.play.tally.borrow_mut().body_bytes += received;
         match ended {
             Ok(ending) => {
-                let closes = head.closes || exchange.client_closes;
+                let closes = head.fields.closes || exchange.client_closes;
                 self.judge(exchange, ending, received, closes).await
             }
             Err(fault) => {
@@ -242,7 +242,7 @@ impl Client<'_> {
     fn reset_behind(&self, exchange: &Exchange) {
         if self.may_lose_its_end(exchange) {
             self.play.tally.borrow_mut().resets += 1;
-            let _ = SockRef::from(&self.stream).set_linger(Some(Duration::ZERO));
+            let _ = self.stream.set_zero_linger();
         }
     }
 
@@ -274,15 +274,19 @@ impl Client<'_> {
             Some(format!("status {}: {different:?}", head.status))
         } else if different.is_some() {
             different
-        } else if head.length != exchange.announced_bytes() {
+        } else if head.fields.length != exchange.announced_bytes() {
             let planned = exchange.announced_bytes();
             Some(format!(
                 "Content-Length is {:?}, not {planned:?}",
-                head.length
+                head.fields.length
             ))
-        } else if head.is_chunked != is_chunked {
-            Some(format!("chunked: {}, not {is_chunked}", head.is_chunked))
-        } else if exchange.client_closes && self.play.scenario.way.reads_heads() && !head.closes {
+        } else if head.fields.is_chunked != is_chunked {
+            let came = head.fields.is_chunked;
+            Some(format!("chunked: {came}, not {is_chunked}"))
+        } else if exchange.client_closes
+            && self.play.scenario.way.reads_heads()
+            && !head.fields.closes
+        {
             Some(String::from("it does not say that the connection ends"))
         } else {
             None
@@ -363,8 +367,8 @@ impl Client<'_> {
     /// The next head that is none of a 1xx.
     async fn head(&mut self) -> Result<Head, NoHead> {
         loop {
-            match Head::parse(&self.input).map_err(NoHead::Garbled)? {
-                Some((head, bytes)) => {
+            match Head::parse(&self.input).map_err(|garbled| NoHead::Garbled(garbled.0))? {
+                Some((bytes, head)) => {
                     self.input.drain(..bytes);
                     if head.status >= 200 {
                         return Ok(head);
@@ -381,10 +385,7 @@ impl Client<'_> {
 
     /// Reads more; 0 at the end.
     async fn fill(&mut self) -> io::Result<usize> {
-        self.calls += 1;
-        if self.calls.is_multiple_of(TURN) {
-            tokio::task::yield_now().await;
-        }
+        take_turns(&mut self.calls).await;
         let before = self.input.len();
         self.input.resize(before + self.conversation.read_bytes, 0);
         let read = read_within(self.patience, &self.stream, &mut self.input[before..]).await;
@@ -421,7 +422,7 @@ impl Client<'_> {
                 // With something unread, a close is a reset, too.
                 self.play.tally.borrow_mut().resets += 1;
                 if cut.is_reset {
-                    let _ = SockRef::from(&self.stream).set_linger(Some(Duration::ZERO));
+                    let _ = self.stream.set_zero_linger();
                 }
                 return Ok(Ending::GivenUp);
             }
@@ -463,7 +464,7 @@ impl Client<'_> {
             Farewell::Close => {}
             Farewell::Reset => {
                 self.play.tally.borrow_mut().resets += 1;
-                let _ = SockRef::from(&self.stream).set_linger(Some(Duration::ZERO));
+                let _ = self.stream.set_zero_linger();
             }
             Farewell::HalfClose => {
                 self.expect_end(&format!("connection {number}, half closed"))

@@ -2,7 +2,6 @@
 
 use std::io;
 use std::rc::Rc;
-use std::time::Duration;
 
 use socket2::SockRef;
 use tokio::net::TcpStream;
@@ -10,11 +9,10 @@ use tokio::net::TcpStream;
 use crate::torture::http::exchange::{Exchange, Framing, Kind};
 use crate::torture::http::request::Request;
 use crate::torture::http::shared::{Play, read_some, write_all};
+use crate::torture::stream::take_turns;
 
 /// What is read at once.
 const READ_BYTES: usize = 32 * 1024;
-/// Writes in a row, after which it is the turn of others.
-const TURN: u32 = 16;
 
 /// How a response went.
 enum Done {
@@ -58,8 +56,7 @@ pub async fn serve(play: Rc<Play>, stream: TcpStream) {
                 return;
             }
             Ok(Done::Resets) => {
-                // Linger of no time: the close sends RST (tcp(7)).
-                let _ = SockRef::from(&stream).set_linger(Some(Duration::ZERO));
+                let _ = stream.set_zero_linger();
                 return;
             }
             Err(error) => {
@@ -218,10 +215,7 @@ impl Output<'_> {
     }
 
     async fn flush(&mut self) -> io::Result<()> {
-        self.calls += 1;
-        if self.calls.is_multiple_of(TURN) {
-            tokio::task::yield_now().await;
-        }
+        take_turns(&mut self.calls).await;
         for piece in self.waiting.chunks(self.piece_bytes.max(1)) {
             write_all(self.stream, piece).await?;
         }

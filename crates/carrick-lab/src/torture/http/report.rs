@@ -99,7 +99,6 @@ pub fn markdown(results: &Results) -> String {
     text
 }
 
-#[expect(clippy::cast_precision_loss, reason = "bytes of bodies")]
 fn megabytes(bytes: u64) -> f64 {
     bytes as f64 / 1e6
 }

@@ -7,13 +7,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
-use tokio::sync::oneshot;
-use tokio::task::LocalSet;
 
 use crate::peers::Job;
 use crate::peers::engine_use;
 use crate::peers::template::render;
-use crate::testbed::namespace::Namespace;
 use crate::testbed::netem::NetemPaths;
 use crate::testbed::service::Service;
 use crate::testbed::{Layout, Testbed, TestbedPlan, cores, files};
@@ -23,7 +20,7 @@ use crate::torture::http::network::Wire;
 use crate::torture::http::play::play;
 use crate::torture::http::scenario::Scenario;
 use crate::torture::http::tally::Tally;
-use crate::torture::run::listen;
+use crate::torture::run::perform;
 use crate::torture::watch::Holdings;
 use crate::wan::spec::Subnet;
 
@@ -445,15 +442,10 @@ impl Bench<'_> {
             Way::Routed => origin,
             _ => addresses.proxy_for(Job::Switch),
         };
-        let (client, server) = (self.testbed.client.clone(), self.testbed.server.clone());
-        let (alive, stopped) = oneshot::channel::<()>();
-        let played = tokio::task::spawn_blocking(move || {
-            client.inside(|| perform(scenario, proxy, origin, &server, stopped))
+        perform(self.testbed, origin, RUN_LIMIT, move |listener| {
+            play(scenario, proxy, client_address, listener)
         })
         .await
-        .context("the play failed")?;
-        drop(alive);
-        played
     }
 }
 
@@ -462,28 +454,7 @@ fn complain(run: &mut Run, what: &str) {
         .complain(format!("seed {} {}: {what}", run.seed, run.way.name()));
 }
 
-fn perform(
-    scenario: Scenario,
-    proxy: SocketAddr,
-    origin: SocketAddr,
-    server: &Namespace,
-    stopped: oneshot::Receiver<()>,
-) -> Result<Tally> {
-    let listener = server.inside(|| listen(origin))?;
-    let runtime = crate::program::runtime()?;
-    LocalSet::new().block_on(&runtime, async {
-        tokio::select! {
-            played = play(scenario, proxy, client_address, listener) => played,
-            _ = stopped => bail!("it was stopped"),
-        }
-    })
-}
-
 /// The sum of a gauge over its labels, or of one that has these.
 fn gauge(metrics: &str, name: &str) -> u64 {
-    let lines = metrics.lines().filter_map(|line| line.strip_prefix(name));
-    let values = lines.filter(|rest| rest.starts_with([' ', '{']));
-    values
-        .filter_map(|rest| rest.rsplit(' ').next()?.parse::<u64>().ok())
-        .sum()
+    engine_use::sum(metrics, name, "").unwrap_or(0.0) as u64
 }

@@ -7,12 +7,12 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use tokio::net::TcpStream;
-use tokio::time::timeout;
 
 use crate::torture::http::PATIENCE;
 use crate::torture::http::exchange::Exchange;
 use crate::torture::http::scenario::Scenario;
 use crate::torture::http::tally::Tally;
+use crate::torture::stream::within;
 
 /// What clients and origin share.
 pub struct Play {
@@ -82,7 +82,7 @@ pub async fn write_all(stream: &TcpStream, mut bytes: &[u8]) -> io::Result<()> {
         match stream.try_write(bytes) {
             Ok(written) => bytes = &bytes[written..],
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                patiently(PATIENCE, stream.writable()).await?;
+                within(PATIENCE, stream.writable()).await?;
             }
             Err(error) => return Err(error),
         }
@@ -110,15 +110,9 @@ pub async fn read_within(
     loop {
         match stream.try_read(buffer) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                patiently(limit, stream.readable()).await?;
+                within(limit, stream.readable()).await?;
             }
             read => return read,
         }
     }
-}
-
-async fn patiently(limit: Duration, ready: impl Future<Output = io::Result<()>>) -> io::Result<()> {
-    timeout(limit, ready)
-        .await
-        .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }

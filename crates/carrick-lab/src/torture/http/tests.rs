@@ -233,11 +233,11 @@ fn heads_say_what_their_exchange_is() {
         "GET /torture/0/3 HTTP/1.1\r\nHost: origin.test\r\nUser-Agent: torture\r\nRange: bytes=10-\r\n\r\n"
     );
     let text = exchange.response_head();
-    let (head, bytes) = super::decode::Head::parse(text.as_bytes())
+    let (bytes, head) = super::decode::Head::parse(text.as_bytes())
         .unwrap()
         .unwrap();
     assert_eq!(
-        (bytes, head.status, head.length),
+        (bytes, head.status, head.fields.length),
         (text.len(), 206, Some(1_990))
     );
     assert_eq!(head.content_range.as_deref(), Some("bytes 10-1999/2000"));

@@ -4,9 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::mpsc;
 use std::thread;
-use std::time::Duration;
 
-use socket2::SockRef;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::tcp::{ReadHalf, WriteHalf};
 use tokio::net::{TcpListener, TcpStream};
@@ -126,7 +124,7 @@ async fn relay(
     let makes_a_reset = done.is_err() && manner != Manner::EndsAfterAReset;
     if makes_a_reset || manner == Manner::ResetsAtTheEnd {
         for stream in [&client, &server] {
-            let _ = SockRef::from(stream).set_linger(Some(Duration::ZERO));
+            let _ = stream.set_zero_linger();
         }
     }
 }

@@ -1,12 +1,10 @@
 //! The chunked coding (RFC 9112, section 7.1), read in whatever pieces it comes.
 
-use crate::load::fault::Fault;
-
-use super::HEAD_BYTES_MAX;
+use super::{Garbled, HEAD_BYTES_MAX};
 
 /// Where in the coding the input is.
-#[derive(Debug, Default)]
-pub(crate) struct Chunks {
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Chunks {
     place: Place,
     /// Of the chunk whose size is being read, or that is being received: what is missing.
     bytes: u64,
@@ -34,11 +32,11 @@ enum Place {
 
 impl Chunks {
     /// Takes `input`, gives the pieces of the body to `body`, and says how much of the input belonged to the coding.
-    pub(crate) fn take(
+    pub(super) fn take<E: From<Garbled>>(
         &mut self,
         input: &[u8],
-        mut body: impl FnMut(&[u8]) -> Result<(), Fault>,
-    ) -> Result<usize, Fault> {
+        mut body: impl FnMut(&[u8]) -> Result<(), E>,
+    ) -> Result<usize, E> {
         let mut at = 0;
         while at < input.len() && self.place != Place::Done {
             if self.place == Place::Data {
@@ -58,12 +56,12 @@ impl Chunks {
         Ok(at)
     }
 
-    pub(crate) fn is_done(&self) -> bool {
+    pub(super) fn is_done(&self) -> bool {
         self.place == Place::Done
     }
 
     /// The place after one byte of the coding itself.
-    fn step(&mut self, byte: u8) -> Result<Place, Fault> {
+    fn step(&mut self, byte: u8) -> Result<Place, Garbled> {
         let next = match (self.place, byte) {
             (Place::Size, b'\r') if self.digits > 0 => Place::SizeEnd,
             (Place::Size, b';' | b' ' | b'\t') if self.digits > 0 => Place::Extension,
@@ -72,7 +70,7 @@ impl Chunks {
                     .to_digit(16)
                     .ok_or_else(|| wrong("a chunk's size", byte))?;
                 if self.digits == 15 {
-                    return Err(Fault::Garbled(String::from(
+                    return Err(Garbled(String::from(
                         "a chunk's size has more than 15 digits",
                     )));
                 }
@@ -114,10 +112,10 @@ impl Chunks {
         Ok(next)
     }
 
-    fn more(&mut self, place: Place) -> Result<Place, Fault> {
+    fn more(&mut self, place: Place) -> Result<Place, Garbled> {
         self.extra_bytes += 1;
         if self.extra_bytes > HEAD_BYTES_MAX {
-            return Err(Fault::Garbled(format!(
+            return Err(Garbled(format!(
                 "extensions and trailers are longer than {HEAD_BYTES_MAX} bytes"
             )));
         }
@@ -125,6 +123,6 @@ impl Chunks {
     }
 }
 
-fn wrong(place: &str, byte: u8) -> Fault {
-    Fault::Garbled(format!("the byte {byte:#04x} cannot stand in {place}"))
+fn wrong(place: &str, byte: u8) -> Garbled {
+    Garbled(format!("the byte {byte:#04x} cannot stand in {place}"))
 }
