@@ -1,4 +1,4 @@
-//! What name servers answer: families, aliases, long answers, failures, and how long each is kept.
+//! Answers of name servers: families, aliases, long answers, failures, and how long each is kept.
 use super::super::name_servers::{
     Found, KEEP_FAILURE, KEEP_MAX, KEEP_MIN, KEEP_NEGATIVE, NameServers, OTHER_FAMILY_WAIT, join,
 };
@@ -13,7 +13,7 @@ async fn both_families_are_asked_for_and_joined() {
         sorted(&found.addresses.unwrap()),
         addresses(&["192.0.2.1", "192.0.2.2", "2001:db8::1"])
     );
-    // Absolute: no domain of this machine was tried.
+    // Absolute: no search domain was tried.
     let asked = [
         ("www.example.org.".into(), RecordType::A),
         ("www.example.org.".into(), RecordType::AAAA),

@@ -1,4 +1,4 @@
-//! Lines: golden ones in both formats, hostile bytes, dates.
+//! Lines: expected ones in both formats, hostile bytes, dates.
 use super::*;
 use jiff::tz::{TimeZone, offset};
 
