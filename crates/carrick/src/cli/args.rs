@@ -157,7 +157,7 @@ pub enum Command {
 /// `carrick lab`
 #[derive(Debug, Clone, Args)]
 pub struct LabArgs {
-    /// What carrick-lab is given
+    /// The arguments of carrick-lab
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     pub arguments: Vec<std::ffi::OsString>,
 }
@@ -377,7 +377,7 @@ pub enum Generate {
     },
     /// Print the completions of a shell.
     Completions {
-        /// Which shell.
+        /// The shell.
         shell: Shell,
     },
     /// Print the tables of all configuration keys, in Markdown.

@@ -38,7 +38,7 @@ async fn one_family_is_enough() {
 }
 
 #[tokio::test]
-async fn a_family_that_does_not_answer_holds_nobody_up() {
+async fn a_family_that_does_not_answer_delays_no_look_up() {
     let table: [(Behaviour, &str); 3] = [
         (
             |_, kind| {
@@ -177,12 +177,12 @@ async fn failures_are_told_apart() {
         );
         assert_eq!(error.status(), status);
     }
-    let nobody = DnsOptions {
+    let closed = DnsOptions {
         servers: vec![closed_port().await],
         timeout: Duration::from_millis(600),
         ..DnsOptions::system(10)
     };
-    let found = NameServers::new(&nobody)
+    let found = NameServers::new(&closed)
         .unwrap()
         .look_up("www.example.org")
         .await;

@@ -58,7 +58,7 @@ async fn identical_questions_at_one_time_are_one_look_up() {
 }
 
 #[tokio::test]
-async fn a_client_that_gives_up_harms_nobody() {
+async fn a_client_that_gives_up_does_not_affect_others() {
     let server =
         NameServer::start(|_, _| Reply::Late(Duration::from_millis(100), "192.0.2.1")).await;
     let (resolver, metrics) = server.resolver();
@@ -126,7 +126,7 @@ async fn a_change_of_options_begins_anew() {
 }
 
 #[test]
-fn a_workers_own_cache_asks_nobody() {
+fn a_workers_own_cache_answers_without_the_control_thread() {
     // The service in one thread, the worker in another, as in the program.
     let (worker_done, control_ends) = oneshot::channel::<()>();
     let (ready, is_ready) = std::sync::mpsc::channel();

@@ -118,7 +118,7 @@ fn a_list_has_places_until_it_is_full() {
 }
 
 #[test]
-fn somebody_may_look_while_tunnels_come_and_go() {
+fn tunnels_can_be_read_while_they_come_and_go() {
     let tunnels = Arc::new(Tunnels::default());
     let looker = {
         let tunnels = Arc::clone(&tunnels);

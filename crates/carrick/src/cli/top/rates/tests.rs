@@ -109,7 +109,7 @@ fn counters_become_rates() {
 }
 
 #[test]
-fn a_cache_that_nobody_asked_has_no_ratio() {
+fn an_unused_cache_has_no_ratio() {
     let page = || status(json!({ "cache": { "hits": 5, "misses": 5 } }));
     let rates = Rates::between(
         &look(0, page(), nothing(), nothing()),
@@ -274,6 +274,6 @@ fn what_goes_back_a_little_has_not_moved() {
 }
 
 #[test]
-fn whoever_is_no_carrick_is_refused() {
+fn answers_of_other_programs_are_refused() {
     assert!(serde_json::from_value::<Status>(json!({ "pid": 1 })).is_err());
 }
