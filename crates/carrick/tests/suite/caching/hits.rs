@@ -1,4 +1,4 @@
-//! Answers from the store.
+//! Responses from the store.
 use super::{Play, age, get, ok, status};
 use crate::support::message::field;
 
@@ -15,7 +15,7 @@ fn what_is_fresh_is_not_asked_for_again() {
         "{}",
         first.head
     );
-    assert_eq!(first.field("age"), None, "the server has just made it");
+    assert_eq!(first.field("age"), None, "it is new");
     let second = play.find("/a");
     assert_eq!((second.status, second.text()), (200, "hello".into()));
     assert_eq!(second.field("x-is").as_deref(), Some("kept"));
@@ -55,7 +55,7 @@ fn one_connection_gets_one_answer_after_the_other_from_the_store() {
         &ok("Cache-Control: max-age=60\r\n", &"b".repeat(100_000)),
     );
     let mut client = play.carrick.connect();
-    // The second request comes before the first is answered.
+    // The second request arrives before the first is answered.
     client.send(format!("{}{}", get("/a", ""), get("/b", "")));
     assert_eq!(client.read_response("GET").text(), "a");
     assert_eq!(client.read_response("GET").text(), "b".repeat(100_000));

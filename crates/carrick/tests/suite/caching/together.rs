@@ -1,4 +1,4 @@
-//! Many who ask for the same at the same time; those who leave; those who come late.
+//! Concurrent requests for the same object; clients that disconnect; clients that come late.
 use super::{Play, get, ok, status};
 use crate::support::random::{Random, hash};
 use crate::support::{Peer, wait_for};
@@ -35,7 +35,7 @@ fn an_answer_that_is_not_stored_lets_the_others_ask_at_once() {
         .for_each(|client| client.send(get("/a", "")));
     play.carrick
         .wait_for_metric("carrick_cache_waited_total", &[], 3.0);
-    // Only the head: that is enough to know it.
+    // The head alone decides that.
     first.send("HTTP/1.1 200 OK\r\nCache-Control: no-store\r\nContent-Length: 5\r\nConnection: close\r\n\r\n");
     let mut others: Vec<Peer> = (0..3).map(|_| play.server.accept()).collect();
     for upstream in &mut others {
@@ -47,7 +47,7 @@ fn an_answer_that_is_not_stored_lets_the_others_ask_at_once() {
     }
     first.send("first");
     assert_eq!(clients[0].read_response("GET").text(), "first");
-    // From now on nobody waits for anybody.
+    // From now on requests do not wait for each other.
     let mut more: Vec<Peer> = (0..2).map(|_| play.carrick.connect()).collect();
     more.iter_mut()
         .for_each(|client| client.send(get("/a", "")));
@@ -135,7 +135,7 @@ fn what_is_far_from_its_end_is_given_up_with_its_last_client() {
     upstream.send(vec![b'x'; 100_000]);
     client.read_exact(50_000);
     client.reset();
-    // What comes next is not wanted, which the server notices.
+    // carrick stops reading, which the server notices.
     let mut given_up = false;
     for _ in 0..400 {
         given_up |= upstream.try_send(vec![b'x'; 100_000]).is_err();

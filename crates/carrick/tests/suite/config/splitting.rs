@@ -1,4 +1,4 @@
-//! Splitters: what is so when nothing is said, and what cannot be.
+//! Splitters: defaults, and impossible settings.
 use super::{parse, parse_right};
 use carrick::config::plan::{Handshake, ListenerPlan, Mode, SplitPlan, Splitting};
 use carrick::config::problem::render;
@@ -112,7 +112,7 @@ fn buffers_are_what_is_under_way_unless_they_are_named() {
     let legs = plan.listeners[0].legs.as_ref().expect("rules");
     let of_all = legs.of_all_clients.as_ref().expect("a profile");
     assert_eq!(of_all.name, "b");
-    // The first one that clients can meet has a condition.
+    // The first one that matches clients has a condition.
     let some = text.replace("side = \"server\"", "subnet = \"10.0.0.0/8\"");
     let plan = parse_right(&some).plan;
     let legs = plan.listeners[0].legs.as_ref().expect("rules");

@@ -1,4 +1,4 @@
-//! `CONNECT`: tunnels to where the client wants, and the ports that it may name.
+//! `CONNECT`: tunnels to the client's destination, and the allowed ports.
 use crate::support::carrick::FORWARD_TEXT;
 use crate::support::{Carrick, Ending, Place, Server};
 
@@ -117,7 +117,7 @@ fn only_the_listed_ports_can_be_connected_to() {
             expected
         );
     }
-    // By default: 443 alone.
+    // By default: only 443.
     let place = Place::claim();
     let carrick = Carrick::start(
         &place,
@@ -130,7 +130,7 @@ fn only_the_listed_ports_can_be_connected_to() {
     other.expect_nobody();
 }
 
-/// What a client sends behind a CONNECT was meant for the tunnel. When there is none it must not be taken for requests.
+/// Bytes behind a CONNECT are meant for the tunnel. If it is refused, they must not be taken for requests.
 #[test]
 fn bytes_behind_a_refused_connect_are_no_requests() {
     let place = Place::claim();
@@ -152,7 +152,7 @@ fn bytes_behind_a_refused_connect_are_no_requests() {
         client.expect_end();
         server.expect_nobody();
     }
-    // What comes later may have been on its way already: the connection ends all the same, but for a question of credentials.
+    // Later bytes may have been in flight: the connection ends anyway, except after 407.
     let mut client = carrick.connect_forward();
     let response = client.ask(&format!(
         "CONNECT {refusing} HTTP/1.1\r\nHost: {refusing}\r\n\r\n"

@@ -1,4 +1,5 @@
-//! Fields: end-to-end ones stay, hop-by-hop ones go (RFC 9110 section 7.6.1), `Via` and the client's address come.
+//! Fields: end-to-end ones stay, hop-by-hop ones are removed (RFC 9110 section 7.6.1), `Via` and the client's address
+//! are added.
 use crate::support::carrick::switch_text;
 use crate::support::message::{field, via};
 use crate::support::{Carrick, Peer, Place, Server};
@@ -10,7 +11,7 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// With further keys of the listener.
+    /// With additional keys of the listener.
     pub fn with(keys: &str) -> Self {
         let place = Place::claim();
         let server = Server::listen(&place);
@@ -31,7 +32,7 @@ impl Stage {
         self.exchange_with(self.carrick.connect(), request, response)
     }
 
-    /// The same with a client that is connected.
+    /// The same with a connected client.
     pub fn exchange_with(
         &self,
         mut client: Peer,
@@ -43,7 +44,7 @@ impl Stage {
         let request = upstream.read_head();
         upstream.send(response);
         let response = client.read_head();
-        // The next round has connections of its own.
+        // The next round has its own connections.
         drop(client);
         upstream.half_close();
         upstream.read_ending();
@@ -109,7 +110,7 @@ fn hop_by_hop_fields_go_in_both_directions_with_those_that_connection_names() {
     assert_eq!(field(&response, "x-stays").as_deref(), Some("3"));
 }
 
-/// A client must not make the proxy strip what the server relies on.
+/// A client must not make the proxy remove fields that the server relies on.
 #[test]
 fn connection_cannot_name_fields_that_are_for_all_recipients() {
     let stage = Stage::with("");
@@ -243,7 +244,7 @@ fn max_forwards_counts_down_and_ends_here() {
     assert_eq!(
         field(&request, "max-forwards").as_deref(),
         Some("0"),
-        "it means nothing for GET"
+        "it has no effect on GET"
     );
     let mut client = stage.carrick.connect();
     assert_eq!(

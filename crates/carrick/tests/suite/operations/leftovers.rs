@@ -1,8 +1,9 @@
-//! What one client or server leaves half written has no influence on the next, and pieces none on the whole: buffers and parsers are used again.
+//! A partial message from one client or server does not affect the next one, nor do its segments: buffers and parsers
+//! are reused.
 use crate::support::carrick::{switch_text, upstream_text};
 use crate::support::{Carrick, Place, Server};
 
-/// One worker, so that everybody gets the same buffers.
+/// One worker, so that all clients get the same buffers.
 fn carrick(place: &Place, server: &Server) -> Carrick {
     let text = switch_text(&[server.address()]);
     Carrick::start(place, &format!("[workers]\ncount = 1\n{text}"))

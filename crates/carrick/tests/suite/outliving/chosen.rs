@@ -2,12 +2,12 @@
 use super::bed::{Bed, inside, say};
 use carrick_lab::testbed::namespace::Namespace;
 
-/// A carrick whose tunnels have this engine, with this in `[process]`, and nothing in the way.
+/// A carrick whose tunnels have this engine, with these keys in `[process]`, and no obstacles.
 fn configuration(engine: &str, packet: &str) -> String {
     format!("[splice]\nengine = \"{engine}\"\n[process]\npins = \"\"\npacket = \"{packet}\"\n")
 }
 
-/// Sets a variable of the kernel there.
+/// Sets a kernel variable on a host.
 fn set(namespace: &Namespace, what: &str) {
     namespace.run("sysctl", &["-qw", what]).expect("sysctl");
 }

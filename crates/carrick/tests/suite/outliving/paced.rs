@@ -1,4 +1,4 @@
-//! Tunnels with a rate, and carricks that die or hang: nobody stays slow for want of one who lets him go.
+//! Paced tunnels, and carricks that die or hang: no tunnel stays slow without a process that paces it.
 use super::bed::inside;
 use crate::support::random::{Random, hash};
 use rustix::process::Signal;
@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::time::Duration;
 
-/// Two and a half minutes' worth of it.
+/// Two and a half minutes' worth of data.
 const LIMITED: &str = "[pace]\ndefault = \"all\"\n[pace.classes.all]\nceiling = \"20 KB\"\n";
 const BYTES: usize = 3 << 20;
 
