@@ -124,7 +124,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_reload_is_told_from_one_a_moment_before() {
+    fn a_reload_is_distinguished_from_one_a_moment_before() {
         let begun: Timestamp = "2026-01-02T03:04:05.5Z".parse().unwrap();
         let table = [
             (None, "2026-01-02T03:04:05.499999999Z", false),

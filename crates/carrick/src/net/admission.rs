@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_for_a_descriptor_is_woken_by_the_one_that_is_given_back() {
+    fn a_waiter_for_a_descriptor_is_woken_when_one_is_returned() {
         let admission = Arc::new(Admission::default());
         admission.set_limits(9, 0, 2);
         let (one, other) = (admission.take_upstream(), admission.take_upstream());
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_for_a_descriptor_gets_one_that_was_idle_or_that_a_reload_allows() {
+    fn a_waiter_for_a_descriptor_gets_an_idle_one_or_one_that_a_reload_allows() {
         let admission = Arc::new(Admission::default());
         admission.set_limits(9, 0, 1);
         let idle = Cell::new(admission.take_upstream());
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shortage_is_told_once_in_a_while() {
+    fn a_shortage_is_logged_once_in_a_while() {
         let admission = Admission::default();
         let now = Instant::now();
         assert!(admission.tells_shortage(now));

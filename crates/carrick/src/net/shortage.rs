@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_missing_is_told_from_what_the_server_did() {
+    fn a_local_shortage_is_distinguished_from_a_server_error() {
         for (code, shortage) in [
             (libc::EMFILE, Some(Shortage::Descriptors)),
             (libc::ENFILE, Some(Shortage::Descriptors)),

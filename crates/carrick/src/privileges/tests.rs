@@ -47,7 +47,7 @@ fn a_refusal_says_what_is_gone_only_where_something_is() {
 }
 
 #[test]
-fn who_had_the_engines_privileges_is_known() {
+fn dropped_engine_privileges_are_remembered() {
     assert!(given_up(ENGINE, false).has_engine());
     let before_linux_5_8 = CapabilitySet::SYS_ADMIN | CapabilitySet::NET_ADMIN;
     assert!(given_up(before_linux_5_8, false).has_engine());

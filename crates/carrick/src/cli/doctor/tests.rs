@@ -53,7 +53,7 @@ fn features_are_usable_or_not_and_why() {
 }
 
 #[test]
-fn interfaces_are_told_with_their_reasons_and_what_is_in_the_way_with_what_to_do() {
+fn interfaces_are_listed_with_reasons_and_obstacles_with_remedies() {
     let fact = |name: &str, usable: Result<_, &str>, notes: &[&str]| InterfaceFact {
         name: name.to_owned(),
         usable: usable.map_err(str::to_owned),

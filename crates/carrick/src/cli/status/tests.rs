@@ -40,7 +40,7 @@ fn pairs_and_gains_are_shown() {
 }
 
 #[test]
-fn a_page_without_pairs_is_told() {
+fn a_page_without_pairs_says_so() {
     let text = tables(&json!({"pairs": [], "gain": []})).ok();
     assert_eq!(
         text.as_deref(),

@@ -354,7 +354,7 @@ fn keep_alive_works() {
 }
 
 #[test]
-fn half_a_head_from_everybody_does_not_keep_others_from_asking() {
+fn partial_heads_on_all_connections_do_not_block_others() {
     let (handle, address) = start();
     let mut held: Vec<_> = (0..CONNECTIONS_MAX + 16)
         .map(|_| {
@@ -400,7 +400,7 @@ fn a_request_with_a_huge_head_is_refused() {
 }
 
 #[test]
-fn a_taken_address_is_told_with_what_to_do() {
+fn a_taken_address_is_reported_with_advice() {
     let taken = std::net::TcpListener::bind(LOOPBACK_ANY_PORT).unwrap();
     let address = taken.local_addr().unwrap();
     let error = start_control(state(plan(Some(address), Vec::new()))).unwrap_err();

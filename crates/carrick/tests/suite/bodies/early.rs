@@ -26,7 +26,7 @@ fn an_early_refusal_reaches_a_client_that_is_still_sending() {
         // carrick may discard or refuse what the client still sends, but never takes it for a request.
         let _ = client.try_send("GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n");
         drop(client);
-        stage.server.expect_nobody();
+        stage.server.expect_no_connection();
     }
 }
 
@@ -181,7 +181,7 @@ fn a_half_written_request_is_forgotten() {
             }
         }
     }
-    stage.server.expect_nobody();
+    stage.server.expect_no_connection();
     wait_for("all clients to be gone", || {
         (stage.carrick.clients_open() == 0.0).then_some(())
     });

@@ -120,7 +120,7 @@ fn responses_without_a_body_whatever_they_announce() {
             "{method} {status} {field}"
         );
     }
-    stage.server.expect_nobody();
+    stage.server.expect_no_connection();
 }
 
 /// Content may follow a 204 that announces it: the connection is not reused, and the client sees no length.

@@ -73,7 +73,7 @@ fn a_long_chunk_behind_a_lax_size_line_is_spliced_and_ends_where_it_should() {
 }
 
 #[test]
-fn lengths_that_differ_are_nobodys_length() {
+fn differing_lengths_are_refused() {
     let stage = Stage::new();
     for lengths in [
         "Content-Length: 5\r\nContent-Length: 6",

@@ -30,7 +30,7 @@ fn a_server_lost_before_or_in_the_head_is_502() {
                 response.interim.len(),
                 usize::from(part.contains(" 100 ") && !response.interim.is_empty())
             );
-            stage.server.expect_nobody();
+            stage.server.expect_no_connection();
         }
     }
     let lines = stage.carrick.access_log(12);

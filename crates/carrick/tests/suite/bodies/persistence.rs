@@ -17,7 +17,7 @@ fn connections_are_kept_on_both_sides_for_many_requests() {
         ));
         assert_eq!(client.read_response("GET").text(), format!("{number:03}"));
     }
-    stage.server.expect_nobody();
+    stage.server.expect_no_connection();
 }
 
 #[test]

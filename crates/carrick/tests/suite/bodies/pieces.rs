@@ -47,7 +47,7 @@ fn every_split_of_a_response_gives_the_same_response() {
         }
         assert_eq!(seen.len(), 1, "{seen:?}");
     }
-    stage.server.expect_nobody();
+    stage.server.expect_no_connection();
 }
 
 /// `recv(2)` would omit the byte: carrick would wait for it, or relay a different request.

@@ -122,7 +122,7 @@ fn clients_of_http_1_0_get_it_too() {
             kept.ask("GET /a HTTP/1.0\r\nHost: a.example\r\nConnection: keep-alive\r\n\r\n");
         assert_eq!(response.field("connection").as_deref(), Some("keep-alive"));
     }
-    play.server.expect_nobody();
+    play.server.expect_no_connection();
 }
 
 /// The content is stored, whatever its framing was; the next client gets it with a length.

@@ -114,7 +114,7 @@ fn what_is_outdated_is_validated_before_it_is_sent_again() {
 }
 
 #[test]
-fn what_is_wrong_is_said() {
+fn mistakes_are_reported() {
     let play = Play::begin("");
     for arguments in [&["purge"][..], &["purge", "--all", "--tag", "x"]] {
         let output = carrick(&play, arguments);
@@ -213,7 +213,7 @@ fn what_is_under_way_is_outdated_too() {
 }
 
 #[test]
-fn times_and_ages_are_told() {
+fn times_and_ages_are_reported() {
     let play = Play::begin("");
     assert!(play.carrick.status()["cache"]["age_max_s"].is_null());
     play.fetch("/a", &ok(&format!("{FRESH}Age: 20\r\n"), "a"));

@@ -83,7 +83,7 @@ impl Play {
     /// Requests `path`, which must be answered without the server.
     fn find(&self, path: &str, lines: &str) -> Response {
         let response = self.carrick().connect().ask(&get(path, lines));
-        self.server.expect_nobody();
+        self.server.expect_no_connection();
         response
     }
 
@@ -112,10 +112,10 @@ impl Play {
     fn files(&self) -> Vec<PathBuf> {
         let folders = std::fs::read_dir(path(&self.place)).expect("the folder");
         folders
-            .map(|folder| folder.expect("it is there").path())
+            .map(|folder| folder.expect("it exists").path())
             .filter(|folder| folder.is_dir() && !folder.ends_with("unfinished"))
             .flat_map(|folder| std::fs::read_dir(folder).expect("a folder"))
-            .map(|file| file.expect("it is there").path())
+            .map(|file| file.expect("it exists").path())
             .collect()
     }
 }
@@ -208,7 +208,7 @@ fn what_memory_had_no_more_room_for_needs_no_thread() {
                 assert_eq!(hash(&found.body), hash(&body(bytes + number)), "{name}");
             }
         }
-        play.server.expect_nobody();
+        play.server.expect_no_connection();
         let after = loads();
         let [all, at_once] = [after[0] - before[0], after[1] - before[1]];
         assert!(all > 10.0 && at_once > all / 2.0, "{at_once} of {all}");
@@ -239,7 +239,7 @@ fn conditions_ranges_and_head_are_answered_from_the_disk() {
     client.send(get("/a", "").replace("GET", "HEAD"));
     let found = client.read_response("HEAD");
     assert_eq!(found.field("content-length").as_deref(), Some("120000"));
-    play.server.expect_nobody();
+    play.server.expect_no_connection();
 }
 
 #[test]
@@ -260,7 +260,7 @@ fn what_is_larger_than_memory_goes_to_the_disk_and_late_ones_read_along() {
     late.send(get("/a", "Range: bytes=5000000-5000009\r\n"));
     let mut other = play.carrick().connect();
     other.send(get("/a", ""));
-    play.server.expect_nobody();
+    play.server.expect_no_connection();
     upstream.send(&sent[3_000_000..]);
     assert_eq!(hash(&first.read_response("GET").body), hash(&all));
     assert_eq!(hash(&other.read_response("GET").body), hash(&all));
@@ -354,7 +354,7 @@ fn a_file_that_becomes_shorter_is_not_passed_for_whole() {
         .write(true)
         .open(&play.files()[0])
         .expect("the file");
-    file.set_len(3_500_000).expect("it is cut");
+    file.set_len(3_500_000).expect("truncated");
     let Ending::Reset(got) = client.read_ending() else {
         panic!("it looks complete");
     };
@@ -394,7 +394,7 @@ fn damage_is_found_before_the_first_byte() {
 }
 
 #[test]
-fn a_folder_that_cannot_be_used_is_told() {
+fn an_unusable_directory_is_reported() {
     let play = Play::begin();
     let place = Place::claim();
     let says = |disk: &Path| {
@@ -452,7 +452,7 @@ fn a_small_file_system_is_filled_up_to_its_reserve_and_what_is_old_makes_room() 
 }
 
 #[test]
-fn a_full_disk_is_told_and_hurts_nobody() {
+fn a_full_disk_is_reported_and_fails_no_request() {
     let play = Play::begin_by(small_file_system());
     let fetch_twice = |number: usize| {
         let (name, all) = (format!("/{number}"), body(100_000 + number));
@@ -484,9 +484,9 @@ fn a_full_disk_is_told_and_hurts_nobody() {
     play.carrick()
         .standard_error()
         .wait_for("make room on the file system")
-        .expect("it is told");
+        .expect("a message");
     // Writing resumes when there is room.
-    std::fs::remove_file(&filler).expect("it is there");
+    std::fs::remove_file(&filler).expect("it exists");
     drop(file);
     wait_for("room", || {
         fetch_twice(number);

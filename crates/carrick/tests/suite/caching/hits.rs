@@ -43,7 +43,7 @@ fn a_426_from_the_store_tells_a_client_what_to_upgrade_to() {
     let last = client.ask(&get("/a", "Connection: close\r\n"));
     assert_eq!(last.field("connection").as_deref(), Some("close, Upgrade"));
     client.expect_end();
-    play.server.expect_nobody();
+    play.server.expect_no_connection();
 }
 
 #[test]
@@ -64,7 +64,7 @@ fn one_connection_gets_one_answer_after_the_other_from_the_store() {
     assert!(head.body.is_empty());
     assert_eq!(client.ask(&get("/a", "Connection: close\r\n")).text(), "a");
     client.expect_end();
-    play.server.expect_nobody();
+    play.server.expect_no_connection();
 }
 
 #[test]
@@ -131,7 +131,7 @@ fn variants_are_told_apart() {
 }
 
 #[test]
-fn who_wants_only_what_is_stored_gets_504_for_the_rest() {
+fn only_if_cached_gets_504_for_what_is_not_stored() {
     let play = Play::begin("");
     let none = play.find_with("/a", "Cache-Control: only-if-cached\r\n");
     assert_eq!(none.status, 504);

@@ -77,7 +77,7 @@ impl Play {
     /// Like [`find`](Self::find), with additional lines in the request.
     fn find_with(&self, path: &str, lines: &str) -> Response {
         let response = self.carrick.connect().ask(&get(path, lines));
-        self.server.expect_nobody();
+        self.server.expect_no_connection();
         response
     }
 }

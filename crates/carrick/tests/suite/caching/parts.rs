@@ -33,7 +33,7 @@ fn stored(play: &Play, path: &str, lines: &str) -> Response {
         let response = play.carrick.connect().ask(&get(path, &lines));
         (response.status != 504).then_some(response)
     });
-    play.server.expect_nobody();
+    play.server.expect_no_connection();
     found
 }
 
@@ -132,7 +132,7 @@ fn what_is_missing_is_asked_for_until_the_whole_is_there() {
         .connect()
         .ask("HEAD /a HTTP/1.1\r\nHost: a.example\r\n\r\n");
     assert_eq!(head.field("content-length").as_deref(), Some("300000"));
-    play.server.expect_nobody();
+    play.server.expect_no_connection();
 }
 
 /// The server sends a part of a response, and breaks off.
@@ -360,11 +360,11 @@ fn a_part_that_may_be_stale_is_sent_and_replaced_in_the_background() {
     wait_for("the new version", || {
         (client.ask(&get("/a", asked)).body == new[100..200]).then_some(())
     });
-    play.server.expect_nobody();
+    play.server.expect_no_connection();
 }
 
 #[test]
-fn of_many_who_want_the_whole_one_asks_for_the_rest() {
+fn of_many_clients_of_the_whole_one_requests_the_rest() {
     let play = Play::begin("");
     let body = Random::new(14).bytes(100_000);
     let answer = whole(&body, LINES);
@@ -384,7 +384,7 @@ fn of_many_who_want_the_whole_one_asks_for_the_rest() {
     for client in &mut clients {
         assert_eq!(hash(&client.read_response("GET").body), hash(&body));
     }
-    play.server.expect_nobody();
+    play.server.expect_no_connection();
 }
 
 #[test]

@@ -131,11 +131,11 @@ fn what_is_denied_by_rules_that_came_later_is_not_sent_from_the_store() {
         assert_eq!(carrick.connect_forward().ask(request).status, 403);
         assert_eq!(early.ask(request).status, 403);
     }
-    server.expect_nobody();
+    server.expect_no_connection();
     // Once allowed again, it is served again.
     reload("", 2.0);
     for request in &requests {
         assert_eq!(carrick.connect_forward().ask(request).text(), "secret");
     }
-    server.expect_nobody();
+    server.expect_no_connection();
 }

@@ -4,7 +4,7 @@ use crate::support::random::{Random, hash};
 use crate::support::{Peer, wait_for};
 
 #[test]
-fn one_asks_for_all_who_come_before_the_answer() {
+fn one_request_goes_out_for_all_that_arrive_before_the_answer() {
     let play = Play::begin("");
     let mut clients: Vec<Peer> = (0..20).map(|_| play.carrick.connect()).collect();
     clients[0].send(get("/a", ""));
@@ -15,12 +15,12 @@ fn one_asks_for_all_who_come_before_the_answer() {
         .for_each(|client| client.send(get("/a", "")));
     play.carrick
         .wait_for_metric("carrick_cache_waited_total", &[], 19.0);
-    play.server.expect_nobody();
+    play.server.expect_no_connection();
     upstream.send(ok("Cache-Control: max-age=60\r\n", "for all"));
     for client in &mut clients {
         assert_eq!(client.read_response("GET").text(), "for all");
     }
-    play.server.expect_nobody();
+    play.server.expect_no_connection();
 }
 
 #[test]
@@ -88,7 +88,7 @@ fn late_ones_read_along_whole_and_in_ranges() {
         hash(&part.read_exact(500_000)),
         hash(&body[500_000..1_000_000])
     );
-    play.server.expect_nobody();
+    play.server.expect_no_connection();
     upstream.send(&body[1_000_000..]);
     assert_eq!(hash(&first.read_exact(2_000_000)), hash(&body[1_000_000..]));
     assert_eq!(hash(&late.read_exact(2_000_000)), hash(&body[1_000_000..]));
@@ -120,7 +120,7 @@ fn what_was_nearly_there_when_its_client_left_is_fetched_to_the_end() {
         status(&found).contains("hit").then_some(found)
     });
     assert_eq!(hash(&found.body), hash(&body));
-    play.server.expect_nobody();
+    play.server.expect_no_connection();
 }
 
 #[test]
@@ -150,7 +150,7 @@ fn what_is_far_from_its_end_is_given_up_with_its_last_client() {
 }
 
 #[test]
-fn who_leaves_while_waiting_is_noticed_at_once() {
+fn a_client_that_disconnects_while_waiting_is_noticed_at_once() {
     let play = Play::begin("");
     let mut first = play.carrick.connect();
     first.send(get("/a", ""));
@@ -178,11 +178,11 @@ fn who_leaves_while_waiting_is_noticed_at_once() {
     upstream.send(ok("Cache-Control: max-age=60\r\n", "for both"));
     assert_eq!(first.read_response("GET").text(), "for both");
     assert_eq!(stays.read_response("GET").text(), "for both");
-    play.server.expect_nobody();
+    play.server.expect_no_connection();
 }
 
 #[test]
-fn who_leaves_while_it_is_sent_is_in_the_log() {
+fn a_client_that_disconnects_while_it_is_sent_is_in_the_log() {
     let play = Play::begin("");
     let body = "x".repeat(8_000_000);
     play.fetch("/a", &ok("Cache-Control: max-age=60\r\n", &body));

@@ -124,12 +124,12 @@ fn what_is_stale_is_sent_while_a_new_one_is_fetched() {
     assert!(upstream.read_head().starts_with("GET /a "));
     // Meanwhile others get the old one, and no second request goes out.
     assert_eq!(client.ask(&get("/a", "")).text(), "old");
-    play.server.expect_nobody();
+    play.server.expect_no_connection();
     upstream.send(ok("Cache-Control: max-age=60\r\nETag: \"w\"\r\n", "new"));
     wait_for("the new answer", || {
         (client.ask(&get("/a", "")).text() == "new").then_some(())
     });
-    play.server.expect_nobody();
+    play.server.expect_no_connection();
 }
 
 #[test]
@@ -202,7 +202,7 @@ fn head_is_answered_from_what_is_still_right() {
 }
 
 #[test]
-fn who_passes_the_cache_by_changes_what_is_stored_nevertheless() {
+fn requests_that_bypass_the_cache_still_invalidate_stored_objects() {
     let play = Play::begin_with("", "cache_bypass = { cookie = \"session\" }");
     let fresh = ok("Cache-Control: max-age=60\r\n", "old");
     play.fetch("/a", &fresh);

@@ -37,7 +37,7 @@ type Asked = Arc<Mutex<HashMap<String, usize>>>;
 fn wait_for_all(asked: &Asked) {
     let deadline = Instant::now() + PATIENCE;
     let pictures = || {
-        let asked = asked.lock().expect("nobody panicked");
+        let asked = asked.lock().expect("no thread panicked");
         asked.keys().filter(|path| path.contains("picture")).count()
     };
     while pictures() < PICTURES && Instant::now() < deadline {
@@ -78,7 +78,7 @@ fn pictures_are_on_their_way_before_a_browser_can_ask_for_them() {
             let path = head.split(' ').nth(1).unwrap_or_default();
             *seen
                 .lock()
-                .expect("nobody panicked")
+                .expect("no thread panicked")
                 .entry(path.to_owned())
                 .or_default() += 1;
             if path.contains("picture") {
@@ -100,7 +100,11 @@ fn pictures_are_on_their_way_before_a_browser_can_ask_for_them() {
     assert!(shown.contains(&widths), "{widths}: {shown}");
     for picture in 0..PICTURES {
         let path = format!("/picture-{picture}.svg");
-        let times = asked.lock().expect("nobody panicked").get(&path).copied();
+        let times = asked
+            .lock()
+            .expect("no thread panicked")
+            .get(&path)
+            .copied();
         assert_eq!(times, Some(1), "{path}");
     }
     let lines = wait_for("the pictures in the log", || {

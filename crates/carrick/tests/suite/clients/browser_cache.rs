@@ -92,7 +92,7 @@ impl Origin {
     }
 
     fn seen(&self) -> std::sync::MutexGuard<'_, Seen> {
-        self.0.lock().expect("nobody panicked")
+        self.0.lock().expect("no thread panicked")
     }
 
     fn serve(&self, mut peer: Peer) {

@@ -107,7 +107,7 @@ fn into_a_closed_pipe(arguments: &[&str]) -> Output {
 }
 
 #[test]
-fn a_pipe_that_nobody_reads_is_no_failure() {
+fn a_closed_standard_output_is_not_a_failure() {
     for arguments in [
         &["lab", "list"][..],
         &["generate", "configuration"],

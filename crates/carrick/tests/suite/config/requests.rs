@@ -112,7 +112,7 @@ const MISTAKES: &[(&str, &str, &str, &str, &str)] = &[
 ];
 
 #[test]
-fn where_it_is_not_possible_the_reason_is_said() {
+fn the_reason_is_reported_where_it_is_impossible() {
     for (listener, upstream, route, message, help) in MISTAKES {
         let text = switch(listener, upstream, route);
         let rejected = parse(&text).expect_err(&text);

@@ -120,7 +120,7 @@ fn buffers_are_what_is_under_way_unless_they_are_named() {
 }
 
 #[test]
-fn what_cannot_be_is_said() {
+fn impossible_settings_are_reported() {
     let forward = "[[listener]]\nlisten = \"127.0.0.1:1\"\nmode = \"forward\"\n";
     for (text, message, help) in [
         (

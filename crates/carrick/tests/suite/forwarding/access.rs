@@ -70,7 +70,7 @@ fn destinations_are_denied_by_network_name_and_suffix_however_they_are_written()
             assert_eq!(response.status, 403, "{request:?}: {}", response.text());
         }
     }
-    local.expect_nobody();
+    local.expect_no_connection();
     // What is not denied is allowed.
     let mut client = carrick.connect_forward();
     client.send(format!(
@@ -103,7 +103,7 @@ fn clients_beyond_allow_are_refused() {
     client.send(&request);
     assert_eq!(client.read_response("GET").status, 403);
     client.expect_end();
-    server.expect_nobody();
+    server.expect_no_connection();
     let mut client = Peer::connect_from([127, 0, 5, 9].into(), carrick.forward_address());
     client.send(&request);
     let mut upstream = server.accept();

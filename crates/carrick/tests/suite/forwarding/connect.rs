@@ -127,7 +127,7 @@ fn only_the_listed_ports_can_be_connected_to() {
         carrick.connect_forward().ask(&connect_to(&allowed)).status,
         403
     );
-    other.expect_nobody();
+    other.expect_no_connection();
 }
 
 /// Bytes behind a CONNECT are meant for the tunnel. If it is refused, they must not be taken for requests.
@@ -150,7 +150,7 @@ fn bytes_behind_a_refused_connect_are_no_requests() {
         ));
         assert_eq!(client.read_response("CONNECT").status, status);
         client.expect_end();
-        server.expect_nobody();
+        server.expect_no_connection();
     }
     // Later bytes may have been in flight: the connection ends anyway, except after 407.
     let mut client = carrick.connect_forward();

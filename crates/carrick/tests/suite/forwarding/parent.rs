@@ -116,7 +116,7 @@ fn bytes_behind_a_connect_that_the_parent_refuses_are_no_requests() {
     assert_eq!(client.read_response("CONNECT").status, 403);
     client.expect_end();
     assert!(!upstream.has_more() || upstream.read_ending().bytes().is_empty());
-    parent.expect_nobody();
+    parent.expect_no_connection();
 }
 
 #[test]
@@ -190,7 +190,7 @@ fn rules_on_destinations_hold_before_the_parent_is_asked() {
             "{target}"
         );
     }
-    parent.expect_nobody();
+    parent.expect_no_connection();
 }
 
 #[test]

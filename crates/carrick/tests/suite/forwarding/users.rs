@@ -78,7 +78,7 @@ fn without_a_right_password_the_answer_is_407_and_nothing_goes_out() {
             assert_eq!(response.field("connection"), None);
         }
     }
-    server.expect_nobody();
+    server.expect_no_connection();
     let right = basic("ali:open sesame");
     client.send(format!("GET {url} HTTP/1.1\r\nHost: x\r\n{right}\r\n"));
     let mut upstream = server.accept();

@@ -181,7 +181,7 @@ fn via_is_added_in_both_directions_behind_those_that_are_there() {
 }
 
 #[test]
-fn the_clients_address_is_told_as_the_option_says() {
+fn the_clients_address_is_forwarded_as_configured() {
     let sent = "GET / HTTP/1.1\r\nHost: a.example:81\r\nX-Forwarded-For: 192.0.2.1\r\nX-Forwarded-Proto: https\r\nX-Forwarded-Host: evil\r\nForwarded: for=192.0.2.2\r\n\r\n";
     let names = [
         "x-forwarded-for",
@@ -256,11 +256,11 @@ fn max_forwards_counts_down_and_ends_here() {
     let response =
         client.ask("TRACE / HTTP/1.1\r\nHost: a\r\nMax-Forwards: 0\r\nCookie: secret\r\n\r\n");
     assert!(!response.text().contains("secret"), "{}", response.text());
-    stage.server.expect_nobody();
+    stage.server.expect_no_connection();
 }
 
 #[test]
-fn clients_beyond_allow_are_told_so_and_closed() {
+fn clients_outside_allow_get_403_and_are_closed() {
     let stage = Stage::with("allow = [\"127.0.0.77\", \"192.0.2.0/24\"]");
     let mut client = stage.carrick.connect();
     client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -274,5 +274,5 @@ fn clients_beyond_allow_are_told_so_and_closed() {
     upstream.read_head();
     upstream.send(NOTHING);
     assert_eq!(client.read_response("GET").status, 204);
-    stage.server.expect_nobody();
+    stage.server.expect_no_connection();
 }

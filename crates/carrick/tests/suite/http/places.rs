@@ -22,7 +22,7 @@ fn more_clients_than_allowed_wait_for_a_place() {
         &["limit=\"connections\""],
         1.0,
     );
-    server.expect_nobody();
+    server.expect_no_connection();
     assert!(!late.has_more());
     drop(first);
     let mut upstream = server.accept();

@@ -213,7 +213,7 @@ fn the_client_that_a_trusted_proxy_names_is_let_in_and_logged() {
     let mut other = stage.carrick.connect();
     other.send("GET / HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 192.0.2.7\r\n\r\n");
     assert_eq!(other.read_response("GET").status, 403);
-    stage.server.expect_nobody();
+    stage.server.expect_no_connection();
 }
 
 #[test]
@@ -321,7 +321,7 @@ fn headers_that_gateways_take_for_others_do_not_reach_servers() {
         "{}",
         response.text()
     );
-    stage.server.expect_nobody();
+    stage.server.expect_no_connection();
 }
 
 /// CGI turns it into `HTTP_PROXY`, by which programs choose their own proxy (CVE-2016-5385 and others).

@@ -33,7 +33,7 @@ fn a_head_that_trickles_is_answered_408_and_closed() {
     assert_eq!(carrick.limit_reached("head_timeout"), 1.0);
     let line = &carrick.access_log(1)[0];
     assert_eq!((line.status(), line.text("ended")), (408, "head_timeout"));
-    server.expect_nobody();
+    server.expect_no_connection();
 }
 
 /// The time begins with the request, also for the second one on a connection.
@@ -111,7 +111,7 @@ fn a_server_that_is_silent_too_long_is_504_and_its_connection_is_closed() {
                 upstream.read_ending(),
                 Ending::Closed(_) | Ending::Reset(_)
             ));
-            server.expect_nobody();
+            server.expect_no_connection();
         }
     }
     assert_eq!(carrick.limit_reached("idle_timeout"), 4.0);

@@ -58,7 +58,7 @@ fn a_reset_after_a_half_close_goes_through() {
 
 /// A client that disconnects in the middle of a transfer costs the link only the bytes in flight.
 #[test]
-fn who_goes_in_the_middle_of_much_data_leaves_the_connection_usable() {
+fn a_client_that_disconnects_in_mid_transfer_leaves_the_link_usable() {
     let stage = Stage::plain();
     let bytes = Random::new(2).bytes(20_000_000);
     for client_first in [true, false] {
@@ -77,7 +77,7 @@ fn who_goes_in_the_middle_of_much_data_leaves_the_connection_usable() {
 }
 
 #[test]
-fn a_server_that_refuses_is_told_to_the_client() {
+fn a_servers_refusal_reaches_the_client() {
     let (near_place, far_place) = (Place::claim(), Place::claim());
     let (refusing, _socket) = far_place.refusing();
     let far = Carrick::start(&far_place, &far_text(ONE_WORKER, "deny_to = []"));
@@ -110,11 +110,11 @@ fn what_the_far_end_may_not_connect_to_is_refused() {
     assert_eq!(client.read_ending(), Ending::Reset(Vec::new()));
     let line = stage.near.access_log(1).remove(0);
     assert_eq!((line.status(), line.text("ended")), (403, "denied_address"));
-    stage.server.expect_nobody();
+    stage.server.expect_no_connection();
 }
 
 #[test]
-fn a_connection_on_which_nothing_is_said_ends_at_both_ends() {
+fn an_idle_connection_ends_at_both_ends() {
     let stage = Stage::with(
         &format!("[timeouts]\ntunnel_idle = \"300ms\"\n{ONE_WORKER}"),
         "ahead = 0",

@@ -110,9 +110,12 @@ fn without_a_far_end_clients_are_refused_or_go_directly() {
     for (fallback, is_served) in [("refuse", false), ("direct", true)] {
         let (near_place, far_place) = (Place::claim(), Place::claim());
         let server = crate::support::Server::listen(&far_place);
-        let (nobody, _socket) = far_place.refusing();
+        let (refusing, _socket) = far_place.refusing();
         let link = format!("fallback = \"{fallback}\"");
-        let near = Carrick::start(&near_place, &near_text("", &link, nobody, server.address()));
+        let near = Carrick::start(
+            &near_place,
+            &near_text("", &link, refusing, server.address()),
+        );
         for _ in 0..3 {
             let mut client = near.connect_tunnel();
             if is_served {
@@ -121,7 +124,7 @@ fn without_a_far_end_clients_are_refused_or_go_directly() {
                 upstream.expect("directly");
             } else {
                 assert_eq!(client.read_ending(), Ending::Reset(Vec::new()));
-                server.expect_nobody();
+                server.expect_no_connection();
             }
         }
         let direct = near.metric("carrick_link_direct_total", &[]);

@@ -98,7 +98,7 @@ fn garbage_in_the_middle_resets_the_server() {
 }
 
 #[test]
-fn who_does_not_say_hello_in_time_is_sent_away() {
+fn a_peer_without_a_timely_hello_is_closed() {
     let (place, far) = far("deny_to = []");
     let slow = [&hello()[..0], &hello()[..7]].map(|beginning| {
         let mut slow = Peer::connect(place.at(LINK_PORT));
@@ -118,7 +118,7 @@ fn who_does_not_say_hello_in_time_is_sent_away() {
 }
 
 #[test]
-fn who_is_not_allowed_is_not_answered() {
+fn a_peer_that_is_not_allowed_gets_no_answer() {
     let (place, far) = far("deny_to = []\nallow = [\"127.0.0.3\"]");
     let door = place.at(LINK_PORT);
     let mut stranger = Peer::connect(door);

@@ -168,7 +168,7 @@ fn status_and_metrics_agree_with_what_happened() {
 }
 
 #[test]
-fn health_says_ok_and_only_to_those_who_ask_by_address() {
+fn health_is_served_only_to_requests_by_address() {
     let place = Place::claim();
     let server = echo_server(&place);
     let carrick = Carrick::switch(&place, &[server.address()]);

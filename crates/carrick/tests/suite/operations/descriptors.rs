@@ -98,7 +98,7 @@ fn an_upstream_connection_without_a_descriptor_is_answered_with_503() {
 }
 
 #[test]
-fn a_low_limit_is_said_at_the_start_and_lets_in_as_many_as_it_can() {
+fn a_low_limit_is_reported_at_start_and_admits_as_many_as_possible() {
     let place = Place::claim();
     let server = echo_server(&place);
     // Admitted clients without a request must not be rejected.
@@ -133,7 +133,7 @@ fn a_low_limit_is_said_at_the_start_and_lets_in_as_many_as_it_can() {
 }
 
 #[test]
-fn even_a_very_low_limit_serves_somebody() {
+fn even_a_very_low_limit_serves_a_client() {
     for limit in [64, 100, 128] {
         let place = Place::claim();
         let server = echo_server(&place);
@@ -169,7 +169,7 @@ fn a_shortage_that_goes_on_is_not_repeated_in_the_log() {
 }
 
 #[test]
-fn everybody_is_served_in_turn_where_descriptors_are_few() {
+fn all_clients_are_served_in_turn_with_few_descriptors() {
     let place = Place::claim();
     let servers: Vec<_> = (0..4).map(|_| echo_server(&place)).collect();
     let listener = format!(

@@ -194,7 +194,7 @@ fn a_cut_response_without_a_length_does_not_look_complete() {
 }
 
 #[test]
-fn control_c_ends_it_and_nobody_is_let_in_any_more() {
+fn control_c_ends_it_and_no_client_is_admitted_afterwards() {
     let place = Place::claim();
     let server = Server::listen(&place);
     let mut carrick = switch_with_drain(&place, &server, "20s");

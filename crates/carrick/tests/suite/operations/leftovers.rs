@@ -54,7 +54,7 @@ fn half_a_request_does_not_make_a_refused_one_right() {
         client.send("GET /a\tb HTTP/1.1\r\nHost: a.example\r\n\r\n");
         assert_eq!(client.read_response("GET").status, 400, "after {cut} bytes");
     }
-    server.expect_nobody();
+    server.expect_no_connection();
 }
 
 #[test]
@@ -110,7 +110,7 @@ fn empty_lines_before_a_request_are_counted_in_whatever_pieces_they_come() {
             400,
             "in pieces of {piece_bytes}"
         );
-        server.expect_nobody();
+        server.expect_no_connection();
         let mut client = carrick.connect();
         client.send_in_pieces("\r\n".repeat(4) + ask, &[piece_bytes]);
         let mut upstream = server.accept();

@@ -54,7 +54,7 @@ fn purging_the_package_leaves_neither_cache_nor_logs() {
         fs::create_dir_all(path).expect("a folder");
         fs::write(path.join("file"), "").expect("a file");
     }
-    fs::remove_file(root.join("var/lib/dpkg/file")).expect("it is there");
+    fs::remove_file(root.join("var/lib/dpkg/file")).expect("it exists");
     fs::create_dir_all(root.join("var/lib/dpkg/info")).expect("a folder");
     fs::create_dir_all(root.join("var/lib/dpkg/updates")).expect("a folder");
     fs::write(root.join("var/lib/dpkg/status"), "").expect("a file");

@@ -153,7 +153,7 @@ fn files_elsewhere_are_out_of_reach_and_a_reload_that_names_one_says_so() {
 }
 
 #[test]
-fn whoever_requires_the_sandbox_has_it_or_no_carrick() {
+fn a_required_sandbox_is_in_force_or_carrick_does_not_start() {
     let place = Place::claim();
     let server = Server::listen(&place);
     let text = format!(

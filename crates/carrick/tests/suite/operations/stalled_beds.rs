@@ -194,7 +194,7 @@ fn part(memory: &str, name: &str) -> u64 {
 }
 
 /// Other clients must get their responses, and servers must be up.
-pub fn nobody_else_notices(bed: &Bed, carrick: &Carrick, port: u16) {
+pub fn expect_others_unaffected(bed: &Bed, carrick: &Carrick, port: u16) {
     for _ in 0..20 {
         let mut client = bed.connect(port);
         let small = client.ask("GET /small HTTP/1.1\r\nHost: a.example\r\n\r\n");

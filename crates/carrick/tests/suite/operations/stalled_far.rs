@@ -1,7 +1,9 @@
 //! Clients and servers that stop reading, while the other side is far away, or there are many: the kernel memory they
 //! hold; others are not affected.
 use super::stalled::{MUCH, big_server};
-use super::stalled_beds::{Bed, Line, far_receive_buffer_bytes, nobody_else_notices, on_the_proxy};
+use super::stalled_beds::{
+    Bed, Line, expect_others_unaffected, far_receive_buffer_bytes, on_the_proxy,
+};
 use crate::support::carrick::upstream_text;
 use crate::support::place::{LISTENER_PORT, TUNNEL_PORT};
 use crate::support::{Carrick, Peer, Place, server};
@@ -137,7 +139,7 @@ fn what_a_far_server_may_send_grows_while_its_client_takes() {
 }
 
 #[test]
-fn nobody_notices_three_hundred_clients_that_read_nothing() {
+fn three_hundred_clients_that_read_nothing_do_not_affect_others() {
     for way in WAYS {
         on_the_proxy(None, |bed, place| {
             let server = big_server(bed.server());
@@ -150,10 +152,10 @@ fn nobody_notices_three_hundred_clients_that_read_nothing() {
                     client
                 })
                 .collect();
-            nobody_else_notices(bed, &carrick, LISTENER_PORT);
+            expect_others_unaffected(bed, &carrick, LISTENER_PORT);
             let held = bed.held_bytes();
             assert!(held <= 300 * HELD_MAX, "{way}: {held} bytes");
-            nobody_else_notices(bed, &carrick, LISTENER_PORT);
+            expect_others_unaffected(bed, &carrick, LISTENER_PORT);
             drop(clients);
         });
     }

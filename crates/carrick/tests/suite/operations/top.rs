@@ -140,7 +140,7 @@ fn a_report_tells_what_a_tunnel_moves() {
 }
 
 #[test]
-fn nobody_to_look_at_is_an_error() {
+fn an_unreachable_admin_is_an_error() {
     let place = Place::claim();
     let output = top(&["--once", "--admin", &format!("{}:1", place.ip())]);
     assert_eq!(output.status.code(), Some(1));
@@ -224,7 +224,7 @@ impl OnTerminal {
     fn signal(&self, signal: rustix::process::Signal) {
         let pid = std::fs::read_to_string(&self.pid_file).expect("its number");
         let pid = rustix::process::Pid::from_raw(pid.trim().parse().expect("a number"));
-        rustix::process::kill_process(pid.expect("a process"), signal).expect("it is there");
+        rustix::process::kill_process(pid.expect("a process"), signal).expect("it exists");
     }
 
     /// Waits for its exit, after which the terminal must be as before; returns its exit code.

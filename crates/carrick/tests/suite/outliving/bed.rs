@@ -328,7 +328,7 @@ pub struct Running {
 
 impl Running {
     pub fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_child(&self.child), signal).expect("it is there");
+        kill_process(Pid::from_child(&self.child), signal).expect("it exists");
     }
 
     /// Kills it; no handler and no destructor runs.

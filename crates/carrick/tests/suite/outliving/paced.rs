@@ -11,7 +11,7 @@ const LIMITED: &str = "[pace]\ndefault = \"all\"\n[pace.classes.all]\nceiling = 
 const BYTES: usize = 3 << 20;
 
 #[test]
-fn a_tunnel_is_held_back_no_more_when_its_carrick_is_killed_or_hangs() {
+fn a_tunnel_is_no_longer_paced_when_its_carrick_is_killed_or_hangs() {
     inside(|bed| {
         for signal in [Signal::KILL, Signal::STOP] {
             let carrick = bed.start(0, LIMITED);

@@ -82,7 +82,7 @@ fn every_malformed_chunked_body_is_refused_and_never_whole_upstream() {
             }
         }
     }
-    server.expect_nobody();
+    server.expect_no_connection();
 }
 
 #[test]

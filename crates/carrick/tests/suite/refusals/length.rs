@@ -95,5 +95,5 @@ fn a_line_without_end_is_refused_without_waiting_for_its_end() {
         let response = client.read_response("GET");
         assert_eq!(response.status, status, "{start}: {}", response.head);
     }
-    server.expect_nobody();
+    server.expect_no_connection();
 }

@@ -469,7 +469,7 @@ fn play(rows: &[Row]) {
             send_what_it_takes(&mut client, bytes, sizes);
             expect_refusal(&mut client, *status, what);
         }
-        server.expect_nobody();
+        server.expect_no_connection();
     }
     expect_healthy(&carrick, &server);
 }
@@ -507,5 +507,5 @@ fn a_switch_refuses_connect_and_says_what_it_takes() {
             .field("allow")
             .is_some_and(|methods| methods.contains("GET"))
     );
-    server.expect_nobody();
+    server.expect_no_connection();
 }

@@ -128,7 +128,7 @@ fn a_malformed_chunk_that_comes_with_the_head_becomes_502_and_the_log_says_so() 
     for line in carrick.access_log(2 * BODIES.len()) {
         assert_eq!((line.status(), line.text("ended")), (502, "bad_response"));
     }
-    server.expect_nobody();
+    server.expect_no_connection();
 }
 
 /// The same while the request's body is still being sent.
@@ -185,7 +185,7 @@ fn every_malformed_response_becomes_502_and_its_connection_is_closed() {
             }
         }
     }
-    server.expect_nobody();
+    server.expect_no_connection();
 }
 
 #[test]

@@ -177,7 +177,7 @@ fn a_client_that_ends_its_side_gets_its_response() {
 }
 
 #[test]
-fn a_client_that_goes_away_in_a_response_harms_nobody() {
+fn a_client_that_disconnects_in_a_response_does_not_affect_others() {
     let Some(play) = Play::begin("") else { return };
     let server = play.server(0);
     for is_reset in [true, false] {

@@ -214,7 +214,7 @@ fn a_server_that_ends_between_requests_costs_the_client_nothing() {
 
 /// The client would take it for the response to its next request.
 #[test]
-fn a_response_that_nobody_has_asked_for_reaches_no_client() {
+fn an_unsolicited_response_reaches_no_client() {
     let Some(play) = Play::begin_with("", &judging()) else {
         return;
     };
@@ -308,7 +308,7 @@ fn a_judged_response_that_is_cut_is_not_logged_as_complete() {
     }
 }
 
-/// From now on requests to servers on this port are lost, until the table `lossy` is deleted; and asks for one.
+/// Drops requests to servers on this port until the table `lossy` is deleted, and sends one.
 fn ask_in_vain(play: &Play, port: &str, client: &mut Peer, target: &str) {
     nft(
         play,
@@ -331,7 +331,8 @@ fn nft(play: &Play, command: &str) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// By the kernel, and by the process. Whoever got the connection next received that request's response.
+/// Once by the kernel, and once by the process. Regression test: the next client of the connection got that request's
+/// response.
 #[test]
 fn a_server_that_speaks_before_it_has_the_request_is_not_heard() {
     for (path, number) in [("/s", 0), ("/other", 1)] {
@@ -380,7 +381,8 @@ fn a_reload_gives_the_kernel_other_routes() {
     }
 }
 
-/// A server that leads back, as another proxy may. The kernel's requests have no mark of this carrick, so each made the circle longer by a connection.
+/// A server that leads back, as another proxy may. The kernel's requests have no mark of carrick's, so each one made
+/// the loop one connection longer.
 #[test]
 fn a_circle_does_not_grow_with_each_request_that_the_kernel_forwards() {
     let Some(play) = Play::begin_with("", &judging()) else {
@@ -399,12 +401,12 @@ fn a_circle_does_not_grow_with_each_request_that_the_kernel_forwards() {
         let response = client.ask(&get(&format!("/s/{number}")));
         assert_eq!(response.status, 508, "{}", response.head);
     }
-    // Each was here twice: once from the client, once from the server.
+    // Each arrived twice: once from the client, once from the server.
     assert_eq!(play.carrick.access_log(24).len(), 24);
     assert_eq!(server.accepted(), 1);
 }
 
-/// Sends a request to the listener, over a connection for each thread.
+/// Sends a request to the listener, on a connection for each thread.
 fn lead_back(head: &str) -> Vec<u8> {
     thread_local! {
         static BACK: RefCell<Option<Peer>> = const { RefCell::new(None) };
@@ -416,7 +418,7 @@ fn lead_back(head: &str) -> Vec<u8> {
     })
 }
 
-/// Whether a client that comes now is refused.
+/// Whether a new client is refused.
 fn is_refused(play: &Play) -> Option<()> {
     (play.connect().ask(&get("/other/x")).status == 403).then_some(())
 }

@@ -86,7 +86,7 @@ fn every_order_comes_by_and_by() {
 }
 
 #[test]
-fn what_goes_away_and_comes_back_is_told() {
+fn a_carrick_that_disappears_and_returns_is_shown() {
     let order = order();
     let mut screen = screen(&order);
     let page = |pid: u32, second| look(second, status(json!({ "pid": pid })), json!({}), json!({}));

@@ -175,7 +175,7 @@ fn wide_rooms_have_targets_and_narrow_ones_cut() {
 }
 
 #[test]
-fn trouble_and_pauses_are_told() {
+fn trouble_and_pauses_are_shown() {
     let rates = rates(1, 1, 1);
     let away = View {
         trouble: Some("refused\u{1b}[2J"),

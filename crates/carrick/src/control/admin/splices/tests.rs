@@ -46,7 +46,7 @@ fn the_largest_come_first_and_the_rest_is_counted() {
 }
 
 #[test]
-fn an_entry_says_who_and_where_to() {
+fn an_entry_has_client_and_destination() {
     let json = read(&Splices::of(&state_with([0, 5]), 1));
     let entry = &json["list"][0];
     assert_eq!(entry["id"], "2");

@@ -188,7 +188,7 @@ fn nothing_more_is_asked_for_once_the_pages_client_has_gone() {
     carrick.wait_for_metric("carrick_cache_ahead_total", &["result=\"aborted\""], 9.0);
     first.send(answer(FRESH, "object"));
     carrick.wait_for_metric("carrick_cache_ahead_total", &["result=\"stored\""], 1.0);
-    server.expect_nobody();
+    server.expect_no_connection();
 }
 
 /// Behind a forward proxy: which hosts are asked, and what the listener's rules deny.

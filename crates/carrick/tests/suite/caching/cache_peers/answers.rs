@@ -87,7 +87,7 @@ fn what_a_cache_peer_has_not_is_asked_of_the_origin_at_once() {
             response.head
         );
     }
-    cache_peer.expect_nobody();
+    cache_peer.expect_no_connection();
     wait_for_answers(&carrick, "miss", 5.0);
 }
 
@@ -116,7 +116,7 @@ fn what_is_out_of_date_here_may_be_fresh_there() {
     let third = client.ask(&ask);
     assert!(status(&third).contains("hit"), "{}", third.head);
     assert!(age(&third).is_some_and(|age| (20..60).contains(&age)));
-    server.expect_nobody();
+    server.expect_no_connection();
 }
 
 #[test]

@@ -111,7 +111,7 @@ fn what_is_out_of_date_is_written_again_when_it_was_validated() {
     let found = client.ask(&ask);
     assert_eq!(found.text(), "a");
     assert!(is_from_second_level(&found), "{}", found.head);
-    origin.expect_nobody();
+    origin.expect_no_connection();
 }
 
 #[test]

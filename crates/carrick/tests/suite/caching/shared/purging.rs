@@ -47,7 +47,7 @@ fn a_purge_reaches_what_others_would_find() {
 }
 
 #[test]
-fn who_purges_is_told_that_it_could_not_be_done() {
+fn a_failed_purge_is_reported() {
     let (server, far) = server();
     let origin = origin(&far, TAGGED);
     let play = Play::begin(server.address());

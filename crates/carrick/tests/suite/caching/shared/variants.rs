@@ -3,7 +3,7 @@ use super::{Play, is_from_second_level, origin, server};
 use crate::caching::status;
 
 #[test]
-fn each_variant_is_found_by_those_whom_it_is_for() {
+fn each_variant_is_found_by_matching_requests() {
     let (server, far) = server();
     let origin = origin(
         &far,

@@ -237,7 +237,7 @@ fn a_problem_is_shown_with_file_line_text_and_advice() {
 }
 
 #[test]
-fn a_file_that_cannot_be_read_is_said_so() {
+fn an_unreadable_file_is_reported() {
     for (path, part) in [
         ("/nonexistent/carrick.toml", "No such file"),
         ("/", "directory"),

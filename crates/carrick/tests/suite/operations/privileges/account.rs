@@ -41,7 +41,7 @@ fn a_user_that_is_not_there_is_shown_with_its_line() {
 }
 
 #[test]
-fn check_says_whom_it_becomes() {
+fn check_reports_the_user() {
     let place = Place::claim();
     place.write(
         "carrick.toml",
@@ -78,7 +78,7 @@ fn a_group_and_numbers_do_as_well() {
         return;
     }
     let place = Place::claim();
-    open_to_everybody(&place);
+    open_to_all_users(&place);
     let server = Server::listen(&place);
     // A number without an account, so that the group comes from the configuration.
     let text = "[process]\nuser = \"54321\"\ngroup = \"54322\"\n".to_owned()
@@ -114,7 +114,7 @@ fn root_without_the_privilege_to_lock_its_capabilities_loses_them_all_the_same()
         return;
     }
     let place = Place::claim();
-    open_to_everybody(&place);
+    open_to_all_users(&place);
     let server = Server::listen(&place);
     // As in a container with the required capabilities only. The one capability must survive the change of user.
     let mut command = Command::new("setpriv");

@@ -31,7 +31,7 @@ fn a_low_port_at_a_reload_waits_for_a_restart() {
         return;
     }
     let place = Place::claim();
-    open_to_everybody(&place);
+    open_to_all_users(&place);
     let server = Server::listen(&place);
     let text = AS_NOBODY.to_owned() + &tunnel_text(&[server.address()]);
     let carrick = Carrick::start(&place, &text);
@@ -171,7 +171,7 @@ fn a_log_that_cannot_be_opened_again_goes_on_in_the_old_file() {
         return;
     }
     let place = Place::claim();
-    open_to_everybody(&place);
+    open_to_all_users(&place);
     let server = Server::listen(&place);
     let text = AS_NOBODY.to_owned() + &tunnel_text(&[server.address()]);
     let carrick = Carrick::start(&place, &text);
@@ -203,12 +203,12 @@ fn a_log_that_cannot_be_opened_again_goes_on_in_the_old_file() {
 }
 
 #[test]
-fn a_configuration_that_only_root_can_read_is_told_at_the_start() {
+fn a_configuration_that_only_root_can_read_is_reported_at_start() {
     if !is_root() {
         return;
     }
     let place = Place::claim();
-    open_to_everybody(&place);
+    open_to_all_users(&place);
     place.write("carrick.toml", "");
     close(&place.directory().join("carrick.toml"), 0o600);
     let server = Server::listen(&place);

@@ -59,7 +59,7 @@ fn nobody() -> User {
 }
 
 /// Makes the test's directory accessible to all users.
-fn open_to_everybody(place: &Place) {
+fn open_to_all_users(place: &Place) {
     let everybody = std::fs::Permissions::from_mode(0o777);
     std::fs::set_permissions(place.directory(), everybody).expect("permissions");
 }
@@ -67,7 +67,7 @@ fn open_to_everybody(place: &Place) {
 /// A command that executes carrick as `nobody`, with the privileges added by `privileges`; all users may write to the
 /// test's directory.
 fn by_nobody(place: &Place, privileges: &[&str]) -> Command {
-    open_to_everybody(place);
+    open_to_all_users(place);
     // Other users may not have access to the build directory. Another process makes the copy: programs that other tests
     // start meanwhile would inherit a descriptor open for writing, and the copy could not be executed (ETXTBSY).
     let program = place.directory().join("carrick");

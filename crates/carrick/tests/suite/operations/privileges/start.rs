@@ -4,7 +4,7 @@ use crate::support::carrick::{ACCESS_LOG, FORWARD_TEXT, switch_text};
 use rustix::process::Signal;
 
 /// Every thread must run as `nobody`, with that user's groups.
-fn expect_nobody_everywhere(carrick: &Carrick) {
+fn expect_every_thread_as_nobody(carrick: &Carrick) {
     let user = nobody();
     for thread in threads(carrick) {
         assert_eq!(thread.numbers("Uid"), [user.uid.as_raw(); 4]);
@@ -19,11 +19,11 @@ fn root_becomes_the_user_with_nothing_left_and_the_engine_goes_on() {
         return;
     }
     let place = Place::claim();
-    open_to_everybody(&place);
+    open_to_all_users(&place);
     let server = Server::listen(&place);
     let text = AS_NOBODY.to_owned() + &socket_tunnel(server.address());
     let carrick = Carrick::start(&place, &text);
-    expect_nobody_everywhere(&carrick);
+    expect_every_thread_as_nobody(&carrick);
     expect_capabilities_of_root(&carrick, 0);
     let ends = chat(&carrick, &server);
     // The kernel's report on a connection that it carries.
@@ -104,12 +104,12 @@ fn a_low_port_keeps_its_one_capability_for_further_ones() {
         return;
     }
     let place = Place::claim();
-    open_to_everybody(&place);
+    open_to_all_users(&place);
     let server = Server::listen(&place);
     let text =
         AS_NOBODY.to_owned() + &tunnel_text(&[server.address()]) + &second_listener(LOW_PORT);
     let carrick = Carrick::start(&place, &text);
-    expect_nobody_everywhere(&carrick);
+    expect_every_thread_as_nobody(&carrick);
     expect_capabilities_of_root(&carrick, 1 << NET_BIND_SERVICE);
     assert_eq!(
         carrick.status()["process"]["capabilities"],
