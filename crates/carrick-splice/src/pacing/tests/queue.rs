@@ -1,8 +1,8 @@
-//! Who goes first.
+//! The order of the queue.
 
 use super::super::queue::{Had, Queue};
 
-/// Lets everybody wait again and again, and counts bytes: each has a priority, a weight, and the size of its bursts.
+/// Lets all wait repeatedly, and counts bytes: each has a priority, a weight, and a burst size.
 fn serve(kinds: &[(u8, u32, u64)], turns: usize) -> Vec<u64> {
     let mut queue = Queue::default();
     let mut had = vec![Had::default(); kinds.len()];

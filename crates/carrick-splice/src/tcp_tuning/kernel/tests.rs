@@ -1,4 +1,4 @@
-//! Tests of what is asked of the programs.
+//! Requests to the programs.
 
 use super::*;
 
@@ -10,7 +10,7 @@ fn times_are_told_in_ticks_rounded_up() {
     assert_eq!(ticks(ms(4), tick), 1);
     assert_eq!(ticks(ms(5), tick), 2);
     assert_eq!(ticks(ms(3000), tick), 750);
-    // The kernel ticks 100 to 1000 times a second.
+    // The kernel ticks 100 to 1000 times per second.
     assert!(
         (ms(1)..=ms(10)).contains(&super::tick()),
         "{:?}",

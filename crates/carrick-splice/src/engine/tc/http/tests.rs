@@ -1,4 +1,4 @@
-//! Tables that take each other's place, and what is told of requests.
+//! Tables that replace each other, and reports on requests.
 use super::*;
 use std::time::Duration;
 
@@ -126,7 +126,7 @@ fn each_so_many_requests_one_is_told_and_all_are_counted() {
         let after = judge.counts().unwrap();
         assert_eq!(after.judged - before.judged, 200);
         let events = events.take().unwrap();
-        // Each CPU counts to ten for itself.
+        // Each CPU counts to ten separately.
         let cpus = libbpf_rs::num_possible_cpus().unwrap();
         assert!(
             events.len().abs_diff(told) <= cpus,

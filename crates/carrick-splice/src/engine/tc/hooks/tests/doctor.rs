@@ -1,4 +1,4 @@
-//! What is told of the interfaces and of what is in the way.
+//! Reports on interfaces and obstacles.
 
 use super::support::*;
 use crate::engine::tc::hooks::doctor::{InterfaceFact, Obstacle, interface_facts, obstacles};
@@ -9,14 +9,14 @@ use std::process::Command;
 fn fact(name: &str) -> InterfaceFact {
     let facts = interface_facts().expect("the interfaces");
     let fact = facts.into_iter().find(|fact| fact.name == name);
-    fact.unwrap_or_else(|| panic!("{name} is not told"))
+    fact.unwrap_or_else(|| panic!("{name} is missing"))
 }
 
 fn named<'o>(obstacles: &'o [Obstacle], name: &str) -> Vec<&'o Obstacle> {
     obstacles.iter().filter(|one| one.name == name).collect()
 }
 
-/// Puts everything aside that the namespace may have from the machine.
+/// Removes everything that the namespace may have from the machine.
 fn clean() {
     std::fs::write("/proc/sys/net/ipv4/conf/all/rp_filter", "0").expect("written");
     for name in ["v0", "v1"] {
@@ -28,7 +28,7 @@ fn clean() {
     }
 }
 
-/// Whether there is a tool; where there is not, the test says so.
+/// Whether a tool is installed; otherwise prints a message.
 fn has(tool: &str) -> bool {
     let is_there = Command::new(tool).arg("--version").output().is_ok();
     if !is_there {
@@ -152,7 +152,7 @@ fn a_missing_file_system_and_strict_reverse_paths_are_told() {
                     .contains("mount -t bpf")
             );
             assert_eq!(named(&told, "rp_filter")[0].found, "strict (1) on v1");
-            // The larger value holds.
+            // The larger value applies.
             std::fs::write("/proc/sys/net/ipv4/conf/all/rp_filter", "2").expect("written");
             assert!(named(&obstacles(), "rp_filter").is_empty());
         },
