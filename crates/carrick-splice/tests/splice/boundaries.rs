@@ -471,7 +471,7 @@ fn auto_takes_the_engine_that_fits_the_length() {
     });
 }
 
-/// Urgent data stands in the way of both recv(2) and splice(2); what comes after it must not wait for ever.
+/// Urgent data interrupts both recv(2) and splice(2); the data behind it must not wait forever.
 #[test]
 fn urgent_data_does_not_stop_a_transfer() {
     on_worker(async {
@@ -499,7 +499,7 @@ fn urgent_data_does_not_stop_a_transfer() {
                 tokio::join!(transfer.run(), talk, receive(&mut legs.receiver, 60_000));
             assert_eq!(ended.unwrap(), Ended::Bytes);
             let body = if choice == Choice::Socket && arrived[20_000] == b'!' {
-                // The kernel hands the urgent byte on in line.
+                // The kernel delivers the urgent byte in line.
                 [&body[..20_000], b"!", &body[20_000..59_999]].concat()
             } else {
                 body

@@ -1,4 +1,4 @@
-//! The example `splice_cost`: that each engine goes through its cycles, and every message arrives.
+//! The example `splice_cost`: each engine goes through its cycles, and every message arrives.
 
 use crate::support::{on_worker, socket_service};
 
