@@ -209,7 +209,7 @@ fn old_and_odd_versions_are_still_hellos() {
 }
 
 #[test]
-fn what_is_not_tls_is_told_by_its_first_bytes() {
+fn what_is_not_tls_is_recognized_by_its_first_bytes() {
     let rows: [&[u8]; 13] = [
         b"GET / HTTP/1.1\r\n",
         b"S",

@@ -248,7 +248,7 @@ fn a_bomb_ends_at_the_limit() {
 }
 
 #[test]
-fn codings_are_told_by_their_names() {
+fn codings_are_recognized_by_their_names() {
     let of = |value: &str| Coding::of(value.as_bytes());
     assert_eq!([of(""), of("identity")], [Some(Coding::Identity); 2]);
     assert_eq!([of("GZIP"), of(" x-gzip ")], [Some(Coding::Gzip); 2]);

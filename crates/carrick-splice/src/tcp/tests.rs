@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream as BlockingStream};
 const SHORT: Duration = Duration::from_millis(300);
 
 #[test]
-fn a_listener_that_wants_255_hops_lets_nobody_begin_and_is_open_again_without() {
+fn a_listener_that_requires_255_hops_accepts_no_handshake_until_it_is_reset() {
     for (listen, ask) in [
         ("127.0.0.1:0", "127.0.0.1"),
         ("[::1]:0", "::1"),

@@ -129,7 +129,7 @@ fn the_program_sets_timers_of_kernels_that_have_no_option_for_them() {
 }
 
 #[test]
-fn without_programs_all_is_set_that_everybody_may_and_the_rest_says_why_not() {
+fn without_programs_unprivileged_settings_apply_and_others_report_why_not() {
     let (service, applied, rehearsed) = without_privileges(|| {
         let service = LegService::load();
         let (_near, far) = connection(|_| ());

@@ -96,7 +96,7 @@ fn first_flight_after(
 #[derive(Debug)]
 struct FirstFlight {
     bytes: u64,
-    /// In the SYN's window.
+    /// The initial window that was set, in segments.
     segments: Option<u32>,
     segment_bytes: u64,
     /// The client's window before any data.

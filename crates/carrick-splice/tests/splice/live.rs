@@ -55,7 +55,7 @@ async fn until_seen(label: u64, holds: impl Fn(&LiveSplice) -> bool) -> LiveSpli
 
 /// Both directions, both ends, and nothing in flight: the report is exact.
 #[test]
-fn bytes_are_told_to_the_byte() {
+fn byte_counts_are_exact() {
     if !can_look() {
         return;
     }
@@ -192,7 +192,7 @@ fn a_leg_that_has_left_is_none() {
 }
 
 #[test]
-fn a_transfer_one_way_is_told_of_as_well() {
+fn a_transfer_one_way_is_reported_too() {
     if !can_look() {
         return;
     }
@@ -417,14 +417,14 @@ fn a_live_splice_never_has_another_ones_label() {
 }
 
 #[test]
-fn thousands_are_told_of_while_they_move_bytes() {
+fn thousands_are_reported_while_they_move_bytes() {
     if can_look() {
         in_a_process_of_its_own("live::thousands");
     }
 }
 
 #[test]
-#[ignore = "uses 8,000 descriptors: run by thousands_are_told_of_while_they_move_bytes"]
+#[ignore = "uses 8,000 descriptors: run by thousands_are_reported_while_they_move_bytes"]
 fn thousands() {
     const SPLICES: u64 = 2000;
     const ROUNDS: u64 = 5;

@@ -481,7 +481,7 @@ fn what_is_not_spliced_keeps_to_the_rate_too() {
 }
 
 #[test]
-fn who_is_held_back_is_neither_idle_nor_slow() {
+fn a_delayed_splice_is_neither_idle_nor_slow() {
     let classes = [ClassSettings {
         ceiling: Some(20_000),
         ..class("a")

@@ -211,7 +211,7 @@ fn a_reset_is_passed_on_and_told() {
 }
 
 #[test]
-fn a_server_that_is_not_there_is_told_and_the_next_client_is_served() {
+fn an_absent_server_is_reported_and_the_next_client_is_served() {
     // A port that no other program gets, without a listener so far.
     let port = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
     let anywhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));

@@ -77,7 +77,7 @@ proptest! {
 
     /// When a member leaves or is skipped, only its own keys move; when it returns, they return to it.
     #[test]
-    fn only_the_keys_of_who_leaves_move(count in 2..12_usize, gone in any::<prop::sample::Index>(), key in any::<[u8; 8]>()) {
+    fn only_the_keys_of_a_leaving_member_move(count in 2..12_usize, gone in any::<prop::sample::Index>(), key in any::<[u8; 8]>()) {
         let names = names(count);
         let gone = gone.index(count);
         let all = cache_peers(&names, None);

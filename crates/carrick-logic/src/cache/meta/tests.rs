@@ -200,7 +200,7 @@ fn rfc_9213_2_2_a_targeted_field_hides_expires() {
 }
 
 #[test]
-fn rfc_9111_4_2_4_who_may_send_it_stale() {
+fn rfc_9111_4_2_4_when_it_may_be_sent_stale() {
     let policy = Policy {
         stale_if_error_s: 7,
         stale_while_revalidate_s: 3,

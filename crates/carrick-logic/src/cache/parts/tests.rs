@@ -85,7 +85,7 @@ fn what_is_missing_is_asked_for() {
 }
 
 #[test]
-fn versions_are_told_apart() {
+fn versions_are_distinguished() {
     for (one, other, expected) in [
         ("ETag: \"a\"", "ETag: \"a\"", true),
         ("ETag: \"a\"", "ETag: \"b\"", false),

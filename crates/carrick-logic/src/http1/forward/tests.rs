@@ -219,7 +219,7 @@ fn options_of_the_rewriting() {
 }
 
 #[test]
-fn what_is_told_of_the_client() {
+fn forwarded_fields_of_the_client() {
     let with = |forwarded, client: &str| RequestRewrite {
         forwarded,
         client: client.parse().unwrap(),
@@ -265,7 +265,7 @@ fn what_is_told_of_the_client() {
 }
 
 #[test]
-fn what_trusted_proxies_say_in_one_form_is_said_in_the_other_too() {
+fn the_claims_of_trusted_proxies_are_written_in_both_forms() {
     let how = |forwarded, stated_in| RequestRewrite {
         forwarded,
         stated_in,

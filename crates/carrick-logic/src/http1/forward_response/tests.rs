@@ -91,7 +91,7 @@ fn responses_to_get() {
 }
 
 #[test]
-fn responses_to_head_tell_what_get_would_have() {
+fn responses_to_head_have_the_fields_of_get() {
     let text = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
     assert_eq!(rewritten(text, Method::Head, &KEPT), text);
     let old = "HTTP/1.1 200 OK\r\nConnection: keep-alive\r\n\r\n";

@@ -132,7 +132,7 @@ fn several_routes_cover_one_together() {
 }
 
 #[test]
-fn what_can_never_match_is_told() {
+fn conditions_that_never_match_are_reported() {
     let rows = [
         (with_path("images/"), "\"/images/\""),
         (with_path("/a?b"), "cgi = true"),

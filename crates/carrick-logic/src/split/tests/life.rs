@@ -186,7 +186,7 @@ fn at_first_sight_the_handshakes_decide() {
 }
 
 #[test]
-fn who_cannot_be_joined_is_left_out_and_looked_at_again() {
+fn pairs_that_cannot_be_joined_are_excluded_and_measured_again() {
     let mut world = World::new(5, SHORT);
     world.joins_hold = false;
     let ways: Vec<_> = (0..200).map(|_| world.step(-0.2, 0.2).way).collect();

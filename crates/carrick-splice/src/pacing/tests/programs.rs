@@ -104,7 +104,7 @@ fn a_rate_is_the_same_for_programs_and_process() {
 }
 
 #[test]
-fn who_is_urgent_is_so_for_programs_too() {
+fn urgency_counts_for_programs_too() {
     let of_line = |name, priority| ClassSettings {
         parent: Some("line".into()),
         priority,

@@ -27,7 +27,7 @@ fn the_group_is_below_the_mount() {
 }
 
 #[test]
-fn where_there_is_none_it_is_said_why() {
+fn without_a_group_the_reason_is_reported() {
     let why = |mounts, groups| find(mounts, groups).unwrap_err();
     assert!(why(UNIFIED, "1:cpu:/\n").contains("in no control group"));
     assert!(why("", GROUPS).contains("no cgroup2 is mounted"));

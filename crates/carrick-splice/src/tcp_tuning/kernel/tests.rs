@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn times_are_told_in_ticks_rounded_up() {
+fn times_are_passed_in_ticks_rounded_up() {
     let (ms, tick) = (Duration::from_millis, Duration::from_millis(4));
     assert_eq!(ticks(Duration::ZERO, tick), 0);
     assert_eq!(ticks(ms(1), tick), 1);

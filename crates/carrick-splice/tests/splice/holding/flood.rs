@@ -11,7 +11,7 @@ const SYNS: u32 = 100_000;
 const WAITING_MAX: usize = 5_000;
 
 #[test]
-fn a_flood_passes_and_who_comes_behind_it_is_served() {
+fn a_flood_passes_and_a_client_behind_it_is_served() {
     let Some(bed) = bed() else {
         return;
     };

@@ -130,7 +130,7 @@ fn end_after_a_while() {
 /// What an unrelated process sees.
 #[test]
 #[ignore = "it is run in a process of its own"]
-fn somebody_else() {
+fn an_unrelated_process() {
     end_after_a_while();
     let (mut near, far) = connection();
     let before = measure(&near).unwrap().congestion_window;
@@ -171,7 +171,7 @@ fn somebody_else() {
 }
 
 #[test]
-fn who_is_not_the_process_sees_nothing_of_it() {
+fn other_processes_see_no_effect() {
     let Some(_bed) = bed() else {
         return;
     };
@@ -180,7 +180,7 @@ fn who_is_not_the_process_sees_nothing_of_it() {
     let service = LegService::load();
     service.handshake().unwrap();
     for folder in [&group.0, &own_group()] {
-        let mut other = start(folder, "legs::alone::somebody_else");
+        let mut other = start(folder, "legs::alone::an_unrelated_process");
         wait_for(&mut other, "unaffected");
         assert!(other.wait().unwrap().success());
     }
@@ -193,7 +193,7 @@ fn who_is_not_the_process_sees_nothing_of_it() {
 /// Uses the programs, reports that, and waits for its end.
 #[test]
 #[ignore = "it is run in a process of its own"]
-fn somebody_who_uses_them() {
+fn a_process_that_uses_the_programs() {
     end_after_a_while();
     let service = LegService::load();
     service.handshake().unwrap();
@@ -219,7 +219,7 @@ fn the_programs_go_with_the_service_and_with_the_process() {
     let group = Group::new();
     assert_eq!(group.programs(), 0);
     for is_killed in [true, false] {
-        let mut user = start(&group.0, "legs::alone::somebody_who_uses_them");
+        let mut user = start(&group.0, "legs::alone::a_process_that_uses_the_programs");
         wait_for(&mut user, "using the programs");
         assert_eq!(group.programs(), 2);
         if is_killed {

@@ -74,7 +74,7 @@ fn under_way(lab: &Lab) -> packet_splice {
 }
 
 #[test]
-fn the_sender_of_a_packet_that_is_too_long_is_told() {
+fn the_sender_of_a_packet_that_is_too_long_gets_the_message() {
     for (lab, router) in labs() {
         let (own, peer) = lab.addresses[CLIENT];
         let least = if own.is_ipv4() { 28 } else { 48 };
@@ -142,7 +142,7 @@ fn a_message_about_anything_else_is_for_the_local_socket() {
 }
 
 #[test]
-fn the_server_is_told_of_its_responses_and_the_client_of_its_requests() {
+fn messages_about_responses_go_to_the_server_and_about_requests_to_the_client() {
     for (lab, router) in labs() {
         let mut splice = spliced(&lab);
         splice.state = packet_state::PACKET_RESPONSES.0;

@@ -107,9 +107,9 @@ fn one_that_goes_down_keeps_them_and_one_that_becomes_a_port_loses_them() {
 }
 
 #[test]
-fn changes_of_links_addresses_routes_and_filters_are_told() {
+fn changes_of_links_addresses_routes_and_filters_are_reported() {
     inside(
-        "coming_and_going::changes_of_links_addresses_routes_and_filters_are_told",
+        "coming_and_going::changes_of_links_addresses_routes_and_filters_are_reported",
         || {
             let changes = Changes::open().expect("a socket");
             assert!(!changes.wait(NOT).expect("nothing").is_any());

@@ -274,7 +274,7 @@ fn folders_that_cannot_be_used_are_refused_with_what_to_do() {
             for way in WAYS {
                 drop(programs.attach(pinned(&folder, way)));
                 let output = myself(
-                    "pinning::another_namespace_is_told_apart",
+                    "pinning::another_namespace_is_distinguished",
                     &["unshare", "--net", "--"],
                 )
                 .env(HOLDER, format!("{}|{way}", folder.display()))
@@ -320,7 +320,7 @@ fn what_a_process_was_just_about_to_record_when_it_was_killed_is_removed() {
 
 /// The second process of the previous test.
 #[test]
-fn another_namespace_is_told_apart() {
+fn another_namespace_is_distinguished() {
     let Some((folder, way)) = holder() else {
         return;
     };

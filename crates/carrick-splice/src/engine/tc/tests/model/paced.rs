@@ -83,7 +83,7 @@ fn acknowledge(
 }
 
 #[test]
-fn a_sender_is_told_of_what_its_rate_has_left() {
+fn a_senders_window_is_what_its_rate_allows() {
     let (Some(lab), Some(programs)) = (Lab::v4(), Programs::load()) else {
         return;
     };
