@@ -7,8 +7,7 @@ use crate::upstream::Unreachable;
 use carrick_logic::http1::{self, ErrorResponse, Method, Version};
 use std::time::Duration;
 
-/// How long the rest of a refused request is read, so that a reset does not destroy the response (RFC 9112 section
-/// 9.6).
+/// How long the rest of a refused request is read, so that a reset does not destroy the response (RFC 9112 section 9.6).
 const LINGER: Duration = Duration::from_secs(2);
 
 /// Most bytes of it that are read.

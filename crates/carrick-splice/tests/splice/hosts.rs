@@ -34,8 +34,7 @@ impl Hosts {
         Hosts::with(interfaces, number, Vec::new())
     }
 
-    /// The same with interfaces of the machine, of which the first two and the last two are linked; they are returned
-    /// when this is dropped.
+    /// The same with interfaces of the machine, of which the first two and the last two are linked; they are returned when this is dropped.
     pub fn with(interfaces: [Interface; 4], number: u8, lent: Vec<String>) -> Hosts {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -69,8 +68,7 @@ impl Hosts {
         hosts
     }
 
-    /// Gives each interface an address: the client 2 of network 1, the server 2 of network 2, the host between them 1
-    /// of both.
+    /// Gives each interface an address: the client 2 of network 1, the server 2 of network 2, the host between them 1 of both.
     pub fn give_addresses(&self) {
         let addresses = [(1, 2), (1, 1), (2, 1), (2, 2)];
         for ((host, interface), (network, own)) in self.interfaces.into_iter().zip(addresses) {

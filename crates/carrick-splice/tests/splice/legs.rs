@@ -193,8 +193,7 @@ fn silence_takes_a_first_flight_away_unless_the_namespace_or_the_congestion_cont
     }
 }
 
-/// Pacing congestion controls compute their rate at the start. Later data must not be paced at ten segments per round
-/// trip.
+/// Pacing congestion controls compute their rate at the start. Later data must not be paced at ten segments per round trip.
 #[test]
 fn the_first_flight_leaves_within_a_round_trip() {
     let Some(bed) = bed() else {

@@ -1,5 +1,4 @@
-//! The example `many_flows`: two hundred thousand connections fit into the packet engine's maps, and tunnels work
-//! beside a crowd.
+//! The example `many_flows`: two hundred thousand connections fit into the packet engine's maps, and tunnels work beside a crowd.
 
 use crate::support::on_worker;
 use carrick_splice::PacketService;

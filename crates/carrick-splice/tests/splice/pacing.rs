@@ -353,8 +353,7 @@ fn the_application_lets_go_what_waits_when_it_likes() {
                 }
             }
         };
-        // It became ready after the worker had become runnable, since this has not blocked meanwhile: not what was
-        // asked for.
+        // It became ready after the worker had become runnable, since this has not blocked meanwhile: not what was asked for.
         tokio::select! {
             _ = transfer.run() => panic!("it did not wait"),
             count = moves(Drain::BeforeActive) => assert_eq!(count, 1),

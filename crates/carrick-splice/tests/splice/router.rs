@@ -96,8 +96,7 @@ impl Bed {
         }
     }
 
-    /// Whether client and server leave checksums and segmentation to the router's interfaces, which then do them in
-    /// software.
+    /// Whether client and server leave checksums and segmentation to the router's interfaces, which then do them in software.
     pub fn offload(&self, is_on: bool) {
         let state = if is_on { "on" } else { "off" };
         for (host, device) in [(Host::Client, "c"), (Host::Server, "s")] {

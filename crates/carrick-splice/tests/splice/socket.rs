@@ -1,5 +1,4 @@
-//! The socket engine: the kernel does the work, memory stays bounded, and no byte is lost in hand-overs between kernel
-//! and process.
+//! The socket engine: the kernel does the work, memory stays bounded, and no byte is lost in hand-overs between kernel and process.
 
 use crate::support::*;
 use carrick_splice::{

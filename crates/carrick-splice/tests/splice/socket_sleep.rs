@@ -1,5 +1,4 @@
-//! The socket engine with connections of its own: the process sleeps while the kernel works, and wakes for what the
-//! kernel does not do.
+//! The socket engine with connections of its own: the process sleeps while the kernel works, and wakes for what the kernel does not do.
 
 use crate::socket::{is_here, order, until_in_kernel};
 use crate::support::*;

@@ -15,9 +15,8 @@ use tokio::sync::Notify;
 const SEEDS: u64 = 100;
 const SEEDS_VARIABLE: &str = "CARRICK_TORTURE_SEEDS";
 
-/// Of this many connections in the kernel, at most one may be broken when it is taken back
-/// (docs/internals/socket-engine.md, "Taking a socket out"). That is detected and both sides are reset; it is never
-/// silent.
+/// Of this many connections in the kernel, at most one may be broken when it is taken back (docs/internals/socket-engine.md, "Taking a
+/// socket out"). That is detected and both sides are reset; it is never silent.
 const WHOLE_PER_BROKEN_MIN: u64 = 100;
 
 /// How many seeds a test runs with each engine.
@@ -154,8 +153,7 @@ async fn relay_by_hand(
     }
 }
 
-/// An end that an earlier splice on the same connections has already passed on cannot be passed on again when both
-/// sides have closed.
+/// An end that an earlier splice on the same connections has already passed on cannot be passed on again when both sides have closed.
 fn is_closed(end: &ExchangeEnd) -> bool {
     match end {
         ExchangeEnd::Closed => true,

@@ -1,5 +1,4 @@
-//! Admits an accepted connection: reads the PROXY header if one is expected, checks access, and starts the listener's
-//! job.
+//! Admits an accepted connection: reads the PROXY header if one is expected, checks access, and starts the listener's job.
 use crate::config::plan::Mode;
 use crate::connect::tcp_profile;
 use crate::context::client::Client;

@@ -24,8 +24,7 @@ const BACKLOG: i32 = 65_535;
 /// How long accepting pauses when a limit is reached.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// How long the kernel keeps a connection without a request in the queue; then it is accepted anyway
-/// (`TCP_DEFER_ACCEPT`, tcp(7)).
+/// How long the kernel keeps a connection without a request in the queue; then it is accepted anyway (`TCP_DEFER_ACCEPT`, tcp(7)).
 const DEFER_SECONDS: i32 = 1;
 
 /// How long handshakes in progress may take to complete when a listener closes: a round trip to distant clients.

@@ -1,5 +1,4 @@
-//! From a SYN to an admitted client: listening sockets, PROXY header, access, deferred SYNs, and the start of the
-//! listener's job.
+//! From a SYN to an admitted client: listening sockets, PROXY header, access, deferred SYNs, and the start of the listener's job.
 pub mod arrival;
 pub mod listen;
 pub mod syn_defer;

@@ -1,5 +1,4 @@
-//! Decides about deferred SYNs: whether the client is admitted, whether its server accepts, and what the client is
-//! told.
+//! Decides about deferred SYNs: whether the client is admitted, whether its server accepts, and what the client is told.
 use crate::config::plan::ServerAddress;
 use crate::connect::dial::{Terms, try_dial};
 use crate::connect::tcp_profile::ServerLegs;

@@ -142,8 +142,7 @@ pub enum Command {
             carrick top -n 60 --admin 127.0.0.1:3129 > minute.txt"
     )]
     Top(TopArgs),
-    /// Start carrick-lab, a separate program: test bed, emulated network and origin, load, the papers' experiments,
-    /// their report.
+    /// Start carrick-lab, a separate program: test bed, emulated network and origin, load, the papers' experiments, their report.
     #[command(disable_help_flag = true)]
     Lab(LabArgs),
     /// Write the man pages, the shell completions, or the reference of the configuration.

@@ -28,8 +28,7 @@ pub struct Wanted<'a> {
     pub key: Option<&'a [u8]>,
     /// Whether an idle connection is acceptable.
     pub reuse: bool,
-    /// The largest segments that the server may send, in bytes as in TCP's option MSS; only for connections that are
-    /// not reused.
+    /// The largest segments that the server may send, in bytes as in TCP's option MSS; only for connections that are not reused.
     pub segment_bytes: Option<u32>,
 }
 
@@ -178,8 +177,7 @@ impl Checkout {
         }
     }
 
-    /// Keeps the connection for another request, after a response that the process has relayed to the end stated in its
-    /// head.
+    /// Keeps the connection for another request, after a response that the process has relayed to the end stated in its head.
     pub fn give_back(mut self, client: &Client, place: &NextHop) {
         // First the kernel returns the connection, with no bytes in flight that the process does not know of.
         let splice = self.splice.take();
@@ -254,8 +252,7 @@ fn reused(client: &Client, upstream: Upstream) -> Upstream {
     upstream
 }
 
-/// The connection that was opened before the client was accepted, if it leads to this server and access still allows
-/// it.
+/// The connection that was opened before the client was accepted, if it leads to this server and access still allows it.
 fn take_kept(
     client: &Client,
     server: &ServerAddress,

@@ -173,8 +173,7 @@ fn check(
         .map_err(Unreachable::from)
 }
 
-/// Tries the addresses in RFC 8305's order, a new one every 250 ms or as soon as one has failed; the first that answers
-/// wins.
+/// Tries the addresses in RFC 8305's order, a new one every 250 ms or as soon as one has failed; the first that answers wins.
 async fn race(
     network: &Network,
     addresses: &[IpAddr],

@@ -10,8 +10,7 @@ use std::sync::Arc;
 /// The kernel's initial window in segments (RFC 6928).
 const SEGMENTS_AT_FIRST: u32 = 10;
 
-/// Gives a listening socket the profile that all of its clients have, if there is one: they inherit the settings that
-/// the handshake needs.
+/// Gives a listening socket the profile that all of its clients have, if there is one: they inherit the settings that the handshake needs.
 pub fn listening(service: &LegService, listener: &ListenerPlan, socket: &impl AsFd) {
     let legs = listener.legs.as_ref();
     if let Some(leg) = legs.and_then(|legs| legs.of_all_clients.as_ref()) {

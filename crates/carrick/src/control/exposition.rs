@@ -210,8 +210,7 @@ impl Writer<'_, '_> {
                     .map(|server| (upstream.plan.name.as_str(), &**server)),
             );
         }
-        // A server that an upstream names twice would yield a duplicate time series, for which Prometheus rejects the
-        // whole page.
+        // A server that an upstream names twice would yield a duplicate time series, for which Prometheus rejects the whole page.
         servers.sort_by(|a, b| (a.0, &a.1.label).cmp(&(b.0, &b.1.label)));
         servers.dedup_by(|a, b| (a.0, &a.1.label) == (b.0, &b.1.label));
         let labels = |upstream, server| [("upstream", upstream), ("server", server)];

@@ -35,8 +35,7 @@ pub struct EngineStatus {
 }
 
 impl EngineStatus {
-    /// The engine's name in labels of metrics and in the configuration; `None` if this is not an engine but something
-    /// that an engine uses.
+    /// The engine's name in labels of metrics and in the configuration; `None` if this is not an engine but something that an engine uses.
     #[must_use]
     pub fn engine(&self) -> Option<&'static str> {
         self.name.strip_prefix("engine ")

@@ -1,5 +1,4 @@
-//! One timer per session, armed as seldom as possible: a request that is answered in time never touches the timer
-//! wheel.
+//! One timer per session, armed as seldom as possible: a request that is answered in time never touches the timer wheel.
 use std::borrow::BorrowMut;
 use std::future::Future;
 use std::pin::Pin;

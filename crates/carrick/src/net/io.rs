@@ -348,8 +348,7 @@ fn poll_write<S: Stream>(
     Poll::Ready(Ok(()))
 }
 
-/// Writes all of `first`, then all of `second`, in one call if the socket accepts it; `left` is what is not yet
-/// written.
+/// Writes all of `first`, then all of `second`, in one call if the socket accepts it; `left` is what is not yet written.
 ///
 /// # Errors
 /// Those of `writev(2)`.

@@ -6,8 +6,7 @@ use std::cell::OnceCell;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-/// Number of tracked connections in this network namespace. It is zero unless some rule requires tracking, and then
-/// hardly ever.
+/// Number of tracked connections in this network namespace. It is zero unless some rule requires tracking, and then hardly ever.
 const COUNT: &str = "/proc/sys/net/netfilter/nf_conntrack_count";
 
 /// The file with the count; opened once it exists.

@@ -22,8 +22,7 @@ impl Unread {
         }
     }
 
-    /// Sets it, unless it is set. For callers that report reads to an
-    /// [`UnreadWindow`](carrick_splice::tcp::UnreadWindow).
+    /// Sets it, unless it is set. For callers that report reads to an [`UnreadWindow`](carrick_splice::tcp::UnreadWindow).
     pub fn begin(&mut self, transport: &Transport) -> UnreadLimit {
         match (*self, transport.tcp()) {
             (Self::Set(limit), _) => limit,

@@ -47,8 +47,7 @@ impl Decided {
     }
 }
 
-/// The engine for a connection before its server is known: it can be joined only if each end sends segments that the
-/// other accepts.
+/// The engine for a connection before its server is known: it can be joined only if each end sends segments that the other accepts.
 #[must_use]
 pub fn engine(client: &Client, route: &RoutePlan) -> Choice {
     match &client.listener.mode {

@@ -37,8 +37,7 @@ pub struct Record<'a> {
     pub user: Option<&'a str>,
     /// The method; empty if no request could be read; `TUNNEL` for connections without HTTP.
     pub method: &'a [u8],
-    /// The request target as received, without user information; for connections without HTTP the server name, else the
-    /// listener's address.
+    /// The request target as received, without user information; for connections without HTTP the server name, else the listener's address.
     pub target: &'a [u8],
     /// `HTTP/1.1`, `HTTP/1.0`; `TLS` or `TCP` for connections without HTTP.
     pub version: &'static str,

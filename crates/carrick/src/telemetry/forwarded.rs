@@ -1,5 +1,4 @@
-//! Counts and logs requests that the kernel forwards without the process (`requests = "kernel"`), from the kernel's
-//! reports.
+//! Counts and logs requests that the kernel forwards without the process (`requests = "kernel"`), from the kernel's reports.
 //!
 //! The kernel reports a request when it arrives. The request is counted when its response is known: when the next
 //! request arrives, when the response is complete and nothing has moved for a while, or when the connections are
@@ -158,11 +157,10 @@ impl Reader {
         }
     }
 
-    /// The order matters. Response states first: a state belongs to the open request unless an event of that client
-    /// follows. Then ended clients, all of whose events the kernel has already reported. Then events, then names: a
-    /// client is named before the kernel reports on it, so every event finds its name.
-    /// then events; a state without a later event of the same client belongs to that client's open request. Clients
-    /// that ended before the events were read have no further events.
+    /// The order matters. Response states first: a state belongs to the open request unless an event of that client follows. Then ended
+    /// clients, all of whose events the kernel has already reported. Then events, then names: a client is named before the kernel reports
+    /// on it, so every event finds its name. then events; a state without a later event of the same client belongs to that client's open
+    /// request. Clients that ended before the events were read have no further events.
     pub fn read(&mut self, metrics: &WorkerMetrics, log: &AccessLog) {
         for stay in self.stays.values_mut() {
             stay.told = stay.open.as_ref().map(|_| stay.guest.watch.told());

@@ -362,8 +362,7 @@ impl LimitCounters {
     }
 }
 
-/// Counters by labels that are not known in advance: the first [`LabelCounters::LABELS_MAX`] get a counter each, later
-/// ones share one.
+/// Counters by labels that are not known in advance: the first [`LabelCounters::LABELS_MAX`] get a counter each, later ones share one.
 #[derive(Debug)]
 pub struct LabelCounters {
     labels: [(OnceLock<&'static str>, Counter); Self::LABELS_MAX],

@@ -33,8 +33,7 @@ pub struct About {
     pub listener: SocketAddr,
     /// The client's address, as in the access log.
     pub client: SocketAddr,
-    /// The target as in the access log: of the request, the server name, or the listener's address. Cut after
-    /// [`TARGET_BYTES_MAX`].
+    /// The target as in the access log: of the request, the server name, or the listener's address. Cut after [`TARGET_BYTES_MAX`].
     pub target: Box<[u8]>,
     /// The upstream, if it is a configured one.
     pub upstream: Option<Arc<UpstreamPlan>>,

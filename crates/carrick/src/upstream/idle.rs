@@ -82,8 +82,7 @@ pub fn is_quiet<S: Stream>(stream: &S) -> bool {
     try_peek(stream).is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
 }
 
-/// Like [`is_quiet`], but always asks the kernel: bytes that arrive before a request would be taken for its response.
-/// One system call.
+/// Like [`is_quiet`], but always asks the kernel: bytes that arrive before a request would be taken for its response. One system call.
 pub fn is_silent<S: Stream>(stream: &S) -> bool {
     peek(stream) == Err(Errno::AGAIN)
 }

@@ -1,5 +1,4 @@
-//! Frames on a link connection. Heads are read to the byte, so that relayed bytes stay in the socket for the splice
-//! service.
+//! Frames on a link connection. Heads are read to the byte, so that relayed bytes stay in the socket for the splice service.
 use crate::net::io::write_all;
 use crate::telemetry::metrics::WorkerMetrics;
 use crate::upstream::Upstream;

@@ -77,10 +77,9 @@ impl Upstream {
         }
     }
 
-    /// Limits unread bytes in the kernel: before the process relays bytes from the server, once per connection. Not
-    /// sooner, since the limit also makes the buffer that large from the start: the server could send all of it before
-    /// a response's head is read. Without the limit a new connection has a small window, and the packet engine can soon
-    /// take over the rest of a response.
+    /// Limits unread bytes in the kernel: before the process relays bytes from the server, once per connection. Not sooner, since the limit
+    /// also makes the buffer that large from the start: the server could send all of it before a response's head is read. Without the limit
+    /// a new connection has a small window, and the packet engine can soon take over the rest of a response.
     pub fn limit_unread(&mut self) -> UnreadLimit {
         self.unread.begin(&self.transport)
     }

@@ -30,8 +30,7 @@ pub struct AtRest {
     pub disarmed: Disarmed,
     /// Whether no response is in progress.
     pub is_over: bool,
-    /// Whether each response ended where its head said, and the server expects another request: no further byte can
-    /// follow.
+    /// Whether each response ended where its head said, and the server expects another request: no further byte can follow.
     pub is_exact: bool,
     /// Whether the kernel has seen the server's end, or unsolicited bytes.
     pub has_server_ended: bool,
@@ -49,8 +48,7 @@ impl AtRest {
             && self.is_over
             && self.is_exact
             && !self.has_server_ended
-            // Bytes that answered a request before the server received it could also answer the next one, which is
-            // another client's.
+            // Bytes that answered a request before the server received it could also answer the next one, which is another client's.
             && self.unacknowledged_bytes == Some(0)
             && self.is_quiet
     }

@@ -68,8 +68,7 @@ const BUSY: [&str; 3] = [
     "Resource temporarily unavailable",
 ];
 
-/// Runs an experiment to its end, and repeats it while the machine is too busy; returns its results, and the process
-/// ID.
+/// Runs an experiment to its end, and repeats it while the machine is too busy; returns its results, and the process ID.
 fn run_unless_busy(name: &str) -> (tempfile::TempDir, u32) {
     for _ in 0..5 {
         let out = tempfile::tempdir().unwrap();
@@ -95,8 +94,7 @@ fn run_unless_busy(name: &str) -> (tempfile::TempDir, u32) {
     panic!("{name}: the machine was too busy five times");
 }
 
-/// Runs an experiment and draws its report: every series that does not wait for something has been measured, and every
-/// figure has its data.
+/// Runs an experiment and draws its report: every series that does not wait for something has been measured, and every figure has its data.
 fn smoke(name: &str) {
     if !can_run() {
         return;

@@ -1,5 +1,4 @@
-//! Every block of the registries, and every cloud's metadata address, is denied by default or has a reason why it is
-//! not.
+//! Every block of the registries, and every cloud's metadata address, is denied by default or has a reason why it is not.
 use super::inner_networks;
 use crate::access::{Access, Denied};
 use ipnet::IpNet;

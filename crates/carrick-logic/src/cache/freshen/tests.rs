@@ -108,8 +108,7 @@ fn rfc_9111_4_3_4_a_304_gives_a_new_lifetime() {
             LifetimeFrom::Expires,
             1,
         ),
-        // A 304 without a date counts from its arrival: otherwise a server without a clock could never refresh
-        // anything.
+        // A 304 without a date counts from its arrival: otherwise a server without a clock could never refresh anything.
         (
             "Cache-Control: max-age=60|Date: @0",
             "",

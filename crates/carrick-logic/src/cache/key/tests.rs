@@ -447,8 +447,7 @@ impl Asked {
             port: self.port,
             path_and_query: path_and_query.as_bytes(),
         };
-        // Values with line ends cannot come from a head; the key's lengths protect against them anyway, so they are
-        // tested separately here.
+        // Values with line ends cannot come from a head; the key's lengths protect against them anyway, so they are tested separately here.
         let text: String = self
             .headers
             .iter()

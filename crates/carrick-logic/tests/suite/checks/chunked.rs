@@ -40,8 +40,7 @@ fn tidied(body: &[u8], step: usize) -> Result<(Vec<u8>, bool), Refusal> {
     Ok((out, false))
 }
 
-/// A chunked response: reads may end anywhere; the forwarded form is strict; if the original is strict, its content is
-/// the same.
+/// A chunked response: reads may end anywhere; the forwarded form is strict; if the original is strict, its content is the same.
 fn chunked_response(body: &[u8]) {
     let whole = tidied(body, usize::MAX);
     for step in [1, 2, 3, 7, 64] {

@@ -21,8 +21,7 @@ pub enum Difference {
     Useless,
     /// RFC 9111 section 5.2: names of directives are case-insensitive.
     Letters,
-    /// RFC 9111 section 4.2.1: the first of repeated directives counts. The other treats differing ones like
-    /// `must-revalidate`.
+    /// RFC 9111 section 4.2.1: the first of repeated directives counts. The other treats differing ones like `must-revalidate`.
     Repeated,
     /// RFC 9111 section 4.2.3: the other ignores `Date` for the age.
     ApparentAge,
@@ -44,8 +43,7 @@ pub enum Difference {
     HeadFromGet,
     /// RFC 5861 section 3: the other does not know `stale-while-revalidate`.
     StaleWhileRevalidate,
-    /// RFC 8246 section 2: `max-age` in a request does not cause validation of an immutable response. The other does
-    /// not know that.
+    /// RFC 8246 section 2: `max-age` in a request does not cause validation of an immutable response. The other does not know that.
     Immutable,
     /// RFC 9111 section 5.4: `Pragma` counts only without `Cache-Control`; in the other, always.
     PragmaBesideDirectives,
@@ -53,18 +51,15 @@ pub enum Difference {
     NormalValues,
     /// RFC 9111 section 5.2.1.2: up to and including this many seconds; in the other, fewer.
     MaxStaleItself,
-    /// RFC 9111 section 4.2.4: `no-cache` and `s-maxage` forbid sending a stale response. The other obeys only
-    /// `must-revalidate`.
+    /// RFC 9111 section 4.2.4: `no-cache` and `s-maxage` forbid sending a stale response. The other obeys only `must-revalidate`.
     StaleForbidden,
-    /// RFC 9111 section 5.2.1.3: `min-fresh=0` requires a fresh response, even with `max-stale`; in the other, it has
-    /// no effect.
+    /// RFC 9111 section 5.2.1.3: `min-fresh=0` requires a fresh response, even with `max-stale`; in the other, it has no effect.
     MinFreshZero,
     /// RFC 9111 section 4.2.1: an invalid number in a request is read strictly here. The other ignores it.
     NoNumber,
     /// RFC 9111 section 4.3.1: only the stored date is sent as a condition here. The other keeps the client's.
     ClientsDate,
-    /// RFC 9111 section 4.3.1: without a stored tag the request is unconditional here. The other keeps the client's
-    /// tags.
+    /// RFC 9111 section 4.3.1: without a stored tag the request is unconditional here. The other keeps the client's tags.
     ClientsTags,
     /// RFC 9111 section 4.3.4: here a 304 without validators refers to the only response in question.
     NoValidator,

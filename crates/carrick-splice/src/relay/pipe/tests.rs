@@ -3,8 +3,7 @@
 use super::*;
 use std::net::TcpListener;
 
-/// splice(2) may return early, as after a signal that stops and continues the process. No event would follow, since
-/// there is still room.
+/// splice(2) may return early, as after a signal that stops and continues the process. No event would follow, since there is still room.
 #[tokio::test(flavor = "current_thread")]
 async fn a_socket_that_took_less_than_it_was_offered_is_offered_more() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -1,5 +1,4 @@
-//! SYNs that pass instead of being deferred: the reader hangs, they are not understood, the process has ended; and
-//! invalid ones.
+//! SYNs that pass instead of being deferred: the reader hangs, they are not understood, the process has ended; and invalid ones.
 
 use super::*;
 

@@ -186,8 +186,7 @@ fn hits_of_a_worker_that_never_blocks_wait_for_its_rounds() {
         let pacer = splicer.pacer().unwrap().clone();
         let busy = Busy::new();
         let mut p99 = Duration::MAX;
-        // Counted from the last time it was blocked, nearly all hits would have waited for longer than a second from
-        // then on.
+        // Counted from the last time it was blocked, nearly all hits would have waited for longer than a second from then on.
         while p99 > Duration::from_secs(1) {
             std::thread::sleep(Duration::from_millis(1));
             pacer.served(1000, true);

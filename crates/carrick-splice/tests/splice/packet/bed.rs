@@ -525,8 +525,7 @@ pub fn ask_and_close_on(mut stream: TcpStream, rounds: usize) -> (u64, u64) {
     sum
 }
 
-/// Asks little, with pauses, until the kernel has the packets, or will not get them. Returns the bytes in each
-/// direction.
+/// Asks little, with pauses, until the kernel has the packets, or will not get them. Returns the bytes in each direction.
 pub fn ask_until_decided(stream: &mut TcpStream) -> (u64, u64) {
     let mut sum = (0, 0);
     wait_until("it is decided", || {

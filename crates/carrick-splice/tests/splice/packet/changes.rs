@@ -59,8 +59,7 @@ fn changed_routes_do_not_disturb_splices() {
     told[0].assert_closed(bytes);
 }
 
-/// Another pair of interfaces between the proxy and another host, which takes over the route between their old
-/// addresses.
+/// Another pair of interfaces between the proxy and another host, which takes over the route between their old addresses.
 fn build_other_road(bed: &Bed, host: Host, network: u8, own: u8) {
     bed.ip(
         Host::Middle,

@@ -13,8 +13,7 @@ struct Segment {
 }
 
 impl Segment {
-    /// The next segment to the proxy, observed by a raw socket on the client: with the tunnel's next number, which
-    /// `ask` makes it send.
+    /// The next segment to the proxy, observed by a raw socket on the client: with the tunnel's next number, which `ask` makes it send.
     fn next(raw: &mut Socket, ask: impl FnOnce(), is_v4: bool) -> Segment {
         ask();
         loop {
@@ -38,8 +37,7 @@ impl Segment {
         }
     }
 
-    /// With a byte of payload, from the client to the proxy, and a checksum that is neither right nor left to the
-    /// hardware.
+    /// With a byte of payload, from the client to the proxy, and a checksum that is neither right nor left to the hardware.
     fn broken(&self, proxy: IpAddr) -> Vec<u8> {
         let mut tcp = Vec::new();
         tcp.extend(self.ports[0].to_be_bytes());

@@ -86,8 +86,7 @@ fn answer_requests(mut stream: TcpStream) -> u64 {
     count
 }
 
-/// Relays what the kernel leaves to the process; returns how many requests those were, and how many the kernel
-/// forwarded.
+/// Relays what the kernel leaves to the process; returns how many requests those were, and how many the kernel forwarded.
 async fn pass_requests(
     splicer: Splicer,
     mut client: tokio::net::TcpStream,
@@ -300,8 +299,7 @@ fn a_client_that_does_not_wait_is_answered_though_its_first_request_is_lost() {
     assert!(judged > CLIENTS, "{judged}");
 }
 
-/// A container's or a virtual machine's client: it may say where the checksum is to be written, and so change the
-/// classified request.
+/// A container's or a virtual machine's client: it may say where the checksum is to be written, and so change the classified request.
 #[test]
 fn a_request_whose_checksum_is_to_be_written_elsewhere_does_not_reach_the_server() {
     let Some(bed) = Bed::new() else { return };
@@ -390,8 +388,7 @@ impl Wire {
         frames
     }
 
-    /// Finds the IPv4 frame with this end, and sends it again with TOS 0; its checksum is to be written behind byte
-    /// `checksum_at`.
+    /// Finds the IPv4 frame with this end, and sends it again with TOS 0; its checksum is to be written behind byte `checksum_at`.
     fn send_again(&self, end: &[u8], checksum_at: u16) {
         const NEEDS_CHECKSUM: u8 = 1;
         let mut buffer = vec![0; 4096];

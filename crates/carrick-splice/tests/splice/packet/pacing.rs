@@ -232,8 +232,7 @@ fn nothing_is_paced_without_its_worker() {
     assert!(took < Duration::from_secs(390), "{took:?}");
 }
 
-/// A client that asks again as soon as it has its answer is idle for a moment only; delayed from the first byte on,
-/// never.
+/// A client that asks again as soon as it has its answer is idle for a moment only; delayed from the first byte on, never.
 #[test]
 fn an_exchange_held_back_from_the_first_byte_reaches_the_kernel() {
     const ANSWER: usize = 30_000;

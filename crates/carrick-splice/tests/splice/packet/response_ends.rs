@@ -17,8 +17,7 @@ use tokio::net::TcpStream;
 /// More than the buffers of both peers hold.
 pub const LONG: usize = 20_000_000;
 
-/// Relays a byte as a question and the byte of the answer back, some times; then one question whose answer the kernel
-/// forwards.
+/// Relays a byte as a question and the byte of the answer back, some times; then one question whose answer the kernel forwards.
 pub async fn bind(
     splicer: &Splicer,
     client: &mut TcpStream,

@@ -159,8 +159,7 @@ fn by_a_bond() {
     tunnel_on(&bed);
 }
 
-/// Clients are in their own routing table, the server is not. The kernel does not find their sockets for a program in a
-/// test run.
+/// Clients are in their own routing table, the server is not. The kernel does not find their sockets for a program in a test run.
 #[test]
 fn from_a_vrf() {
     let Some(bed) = Bed::bare() else {

@@ -129,8 +129,7 @@ fn both_sides_take_shorter_segments() {
     });
 }
 
-/// Signs packets to a peer from now on, and accepts only signed ones (`TCP_MD5SIG`, tcp(7)). False if this kernel does
-/// not support it.
+/// Signs packets to a peer from now on, and accepts only signed ones (`TCP_MD5SIG`, tcp(7)). False if this kernel does not support it.
 #[expect(unsafe_code, reason = "no library has this option")]
 fn sign(stream: &impl AsRawFd, peer: Ipv4Addr) -> bool {
     const KEY: &[u8] = b"key";

@@ -159,8 +159,7 @@ fn others_have_their_turn_while_a_connection_does_not_come_to_rest() {
     serving.join().unwrap();
 }
 
-/// The kernel has the packets; one side closes, or both do; then the connections return. The next reader finds the
-/// ends.
+/// The kernel has the packets; one side closes, or both do; then the connections return. The next reader finds the ends.
 #[test]
 fn forwarded_ends_are_seen_by_the_next_reader() {
     const BYTES: usize = 300_000;
@@ -263,8 +262,7 @@ fn is_closed(end: &ExchangeEnd) -> bool {
     }
 }
 
-/// One seed: what both sides send, while the proxy takes the connections back at random moments and continues with any
-/// engine.
+/// One seed: what both sides send, while the proxy takes the connections back at random moments and continues with any engine.
 async fn join_and_take_back(
     splicer: carrick_splice::Splicer,
     mut client: tokio::net::TcpStream,

@@ -1,5 +1,4 @@
-//! One sample of a running carrick: the fields of admin's pages that `carrick top` uses. docs/operations.md explains
-//! them.
+//! One sample of a running carrick: the fields of admin's pages that `carrick top` uses. docs/operations.md explains them.
 use crate::cli::admin::{Failed, ask_at, parsed};
 use serde::{Deserialize, Deserializer};
 use std::collections::BTreeMap;

@@ -1,5 +1,4 @@
-//! Limits the connections to admin, and chooses which one is closed when the limit is reached, so that admin stays
-//! reachable.
+//! Limits the connections to admin, and chooses which one is closed when the limit is reached, so that admin stays reachable.
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -79,8 +78,7 @@ impl Places {
 }
 
 impl Place {
-    /// Waits for its turn to generate a page. Between two pages the thread does its other work; `/health` needs no
-    /// turn.
+    /// Waits for its turn to generate a page. Between two pages the thread does its other work; `/health` needs no turn.
     pub async fn turn(&self) {
         let _turn = self.places.turn.lock().await;
         tokio::task::yield_now().await;

@@ -357,8 +357,7 @@ struct Reloads {
 
 #[derive(Serialize)]
 struct LastReload {
-    /// In UTC, with the clock's full precision, so that a client that requested a reload can tell it from one just
-    /// before.
+    /// In UTC, with the clock's full precision, so that a client that requested a reload can tell it from one just before.
     at: String,
     error: Option<String>,
 }

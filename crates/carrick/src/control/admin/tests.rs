@@ -29,8 +29,7 @@ fn health_says_when_the_end_is_near() {
     handle.shutdown();
 }
 
-/// Regression test: a client that sent many requests at once had all of its pages generated before other clients were
-/// served.
+/// Regression test: a client that sent many requests at once had all of its pages generated before other clients were served.
 #[test]
 fn health_does_not_wait_for_all_the_pages_that_others_have_asked_for() {
     let (handle, ..) = start();

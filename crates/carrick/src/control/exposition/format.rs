@@ -120,8 +120,7 @@ fn quality(text: &str) -> Option<u16> {
     }
 }
 
-/// Converts OpenMetrics text to the plain format: families have their samples' names, `info` becomes `gauge`, and there
-/// is no end mark.
+/// Converts OpenMetrics text to the plain format: families have their samples' names, `info` becomes `gauge`, and there is no end mark.
 pub(super) fn plain(openmetrics: &str) -> String {
     let mut text = String::with_capacity(openmetrics.len() + 4096);
     for line in openmetrics.lines() {

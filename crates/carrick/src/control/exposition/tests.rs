@@ -353,8 +353,7 @@ fn the_plain_format_has_the_same_samples_under_names_that_its_readers_know() {
     ] {
         assert!(plain.contains(lines), "{lines}\n{plain}");
     }
-    // As readers of the format do: a sample belongs to the family that has its name, or its name without a histogram
-    // suffix.
+    // As readers of the format do: a sample belongs to the family that has its name, or its name without a histogram suffix.
     let mut family = (String::new(), String::new());
     for line in plain.lines() {
         if let Some(described) = line.strip_prefix("# TYPE ") {

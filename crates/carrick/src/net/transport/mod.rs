@@ -127,8 +127,7 @@ impl Transport {
     /// Sends what the kernel has delayed.
     pub fn push(&self) {
         if let Some(stream) = self.tcp() {
-            // Setting it again pushes (tcp_sock_set_nodelay()). Fails only if the connection is broken, which the next
-            // operation reports.
+            // Setting it again pushes (tcp_sock_set_nodelay()). Fails only if the connection is broken, which the next operation reports.
             let _ = carrick_splice::tcp::set_nodelay(stream);
         }
     }

@@ -110,8 +110,7 @@ impl End {
         self.to.room() > 0 || self.to.is_reset.get()
     }
 
-    /// Bytes that the other end has not read count as unacknowledged, so a test can model a server that has not
-    /// received a request.
+    /// Bytes that the other end has not read count as unacknowledged, so a test can model a server that has not received a request.
     pub(crate) fn unacknowledged_bytes(&self) -> u64 {
         self.to.bytes.borrow().len() as u64
     }
@@ -171,8 +170,7 @@ impl End {
 
 impl Drop for End {
     fn drop(&mut self) {
-        // As in the kernel: closing with unread bytes sends a reset, which can overtake sent data (RFC 9112 section
-        // 9.6).
+        // As in the kernel: closing with unread bytes sends a reset, which can overtake sent data (RFC 9112 section 9.6).
         if !self.from.bytes.take().is_empty() {
             self.to.bytes.take();
             return self.reset();

@@ -23,8 +23,7 @@ use socket2::{SockRef, TcpKeepalive};
 use std::time::Duration;
 use tokio::net::TcpStream;
 
-/// TCP keepalive of link connections: idle time before the first probe, and between probes. A TCP profile may override
-/// it.
+/// TCP keepalive of link connections: idle time before the first probe, and between probes. A TCP profile may override it.
 const KEEPALIVE: Duration = Duration::from_secs(30);
 /// Unanswered probes that end a connection.
 const KEEPALIVE_PROBES: u32 = 3;

@@ -1,8 +1,7 @@
 //! Relays one connection, the client's at the near end or the server's at the far end, over a link connection.
 //!
-//! Both directions at once: incoming bytes are sent in DATA frames, each as long as what waits in the socket; received
-//! DATA is written out. The splice service moves the contents. An end is reproduced at the other end: END is a
-//! half-close, RESET a reset.
+//! Both directions at once: incoming bytes are sent in DATA frames, each as long as what waits in the socket; received DATA is written out.
+//! The splice service moves the contents. An end is reproduced at the other end: END is a half-close, RESET a reset.
 use super::GIVEN_UP_MAX;
 use crate::context::worker::Worker;
 use crate::net::io::{peek, write_both};

@@ -16,8 +16,7 @@ use tokio::net::TcpStream;
 /// A connection counts as joined if this share of its bytes went end to end.
 const JOINED_PART: f64 = 0.9;
 
-/// Waiting for the receiver's last acknowledgement: for how long, for how many connections of a worker, and how often
-/// it is checked.
+/// Waiting for the receiver's last acknowledgement: for how long, for how many connections of a worker, and how often it is checked.
 const SETTLE_MAX: Duration = Duration::from_secs(60);
 const SETTLING_MAX: usize = 1024;
 const LOOK_MIN: Duration = Duration::from_millis(10);

@@ -1,5 +1,4 @@
-//! Servers that answer before they have read the whole request, and clients that close before they have the whole
-//! response.
+//! Servers that answer before they have read the whole request, and clients that close before they have the whole response.
 use super::{Stage, expect_reusable};
 use crate::support::{Ending, wait_for};
 
@@ -71,8 +70,7 @@ fn a_response_that_is_whole_before_the_body_is_does_not_cut_the_body() {
     upstream.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
     let response = client.read_response("POST");
     assert_eq!(response.text(), "ok");
-    // The response ended first, and said that the connection closes; but the server has not refused the rest of the
-    // body.
+    // The response ended first, and said that the connection closes; but the server has not refused the rest of the body.
     assert_eq!(response.field("connection").as_deref(), Some("close"));
     client.send("secon");
     upstream.expect("secon");

@@ -1,5 +1,4 @@
-//! Ranges from a server that changes, answers ranges arbitrarily, and breaks off: every byte that a client gets is of
-//! one version.
+//! Ranges from a server that changes, answers ranges arbitrarily, and breaks off: every byte that a client gets is of one version.
 use super::parts::{part, whole};
 use super::{cached_switch, get};
 use crate::support::message::field;

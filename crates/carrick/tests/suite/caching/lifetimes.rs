@@ -104,8 +104,7 @@ fn a_route_has_lifetimes_of_its_own() {
     }
 }
 
-/// RFC 9213: a cache that works for the server obeys its own field; an invalid field counts as absent. It is relayed
-/// all the same.
+/// RFC 9213: a cache that works for the server obeys its own field; an invalid field counts as absent. It is relayed all the same.
 #[test]
 fn cdn_cache_control_goes_before_cache_control_and_expires() {
     let play = Play::begin("");

@@ -97,8 +97,7 @@ fn an_answer_does_not_wait_for_the_next_one() {
         client.send(get("/a", "") + &next);
         let begun = std::time::Instant::now();
         assert_eq!(client.read_response("GET").text(), "a");
-        // The kernel sends a delayed segment after 200 ms by itself; see tcp_sendmsg(). Not a speed test: it must not
-        // come to that.
+        // The kernel sends a delayed segment after 200 ms by itself; see tcp_sendmsg(). Not a speed test: it must not come to that.
         let took = begun.elapsed();
         eprintln!("{next:?}: {took:?}");
         assert_eq!(segments(&client), 1);

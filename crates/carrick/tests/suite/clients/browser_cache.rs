@@ -1,5 +1,4 @@
-//! A headless browser behind carrick's cache: a second visit with a fresh profile does not fetch again what the first
-//! one fetched.
+//! A headless browser behind carrick's cache: a second visit with a fresh profile does not fetch again what the first one fetched.
 use super::browser::chromium;
 use super::tool::{Running, has_all};
 use crate::support::carrick::FORWARD_TEXT;

@@ -1,5 +1,4 @@
-//! Files that were truncated or damaged anywhere: they are refused or parsed, with problems that can be shown, and
-//! without a panic.
+//! Files that were truncated or damaged anywhere: they are refused or parsed, with problems that can be shown, and without a panic.
 use super::{examples, parse};
 use carrick::config::problem::render;
 

@@ -364,8 +364,7 @@ fn a_transparent_listener_has_defaults_that_are_safe() {
     let interception = listener.interception.as_ref().expect("it is transparent");
     assert_eq!((interception.mark, interception.table), (108_080, 108_080));
     assert!(!interception.keeps_client);
-    // This machine's own networks are denied as destinations, servers learn nothing about the client, and no route is
-    // needed.
+    // This machine's own networks are denied as destinations, servers learn nothing about the client, and no route is needed.
     for address in ["127.0.0.1", "169.254.169.254"] {
         let address = address.parse().expect("an address");
         assert!(listener.access.check_address(address).is_err(), "{address}");

@@ -25,8 +25,7 @@ impl Manner {
     }
 }
 
-/// Sends bytes derived from `seed`, closes its side, reads until the other end closes; returns the hash of what it
-/// read.
+/// Sends bytes derived from `seed`, closes its side, reads until the other end closes; returns the hash of what it read.
 fn converse(mut peer: Peer, seed: u64, manner: Manner) -> [u8; 32] {
     let mut sender = peer.second();
     let sending = std::thread::spawn(move || {

@@ -199,8 +199,7 @@ fn a_rate_that_is_changed_holds_for_tunnels_that_stand() {
     }
 }
 
-/// Two classes with the same parent, both of which could use all of its rate. (How they share it is tested in virtual
-/// time.)
+/// Two classes with the same parent, both of which could use all of its rate. (How they share it is tested in virtual time.)
 #[test]
 fn classes_of_different_priority_keep_to_the_rate_of_their_parent() {
     const LATER_PORT: u16 = 15_555;

@@ -1,5 +1,4 @@
-//! Connections that are lost at any moment: received bytes are a prefix of the sent ones, the other side notices, and
-//! nothing leaks.
+//! Connections that are lost at any moment: received bytes are a prefix of the sent ones, the other side notices, and nothing leaks.
 use super::{ENGINES, switch, tunnel};
 use crate::support::random::Random;
 use crate::support::{Ending, Peer, Place, Server, wait_for};

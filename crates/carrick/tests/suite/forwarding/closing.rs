@@ -1,5 +1,4 @@
-//! Origins that close after each response: behind a forward proxy, with and without a cache, the client's connection
-//! stays open.
+//! Origins that close after each response: behind a forward proxy, with and without a cache, the client's connection stays open.
 use crate::support::carrick::FORWARD_TEXT;
 use crate::support::{Carrick, Ending, Peer, Place, Server};
 

@@ -1,5 +1,4 @@
-//! Fields: end-to-end ones stay, hop-by-hop ones are removed (RFC 9110 section 7.6.1), `Via` and the client's address
-//! are added.
+//! Fields: end-to-end ones stay, hop-by-hop ones are removed (RFC 9110 section 7.6.1), `Via` and the client's address are added.
 use crate::support::carrick::switch_text;
 use crate::support::message::{field, via};
 use crate::support::{Carrick, Peer, Place, Server};

@@ -1,5 +1,4 @@
-//! Forwarding fields: a client's claims about itself do not reach servers; a trusted proxy's claims do, and determine
-//! the client.
+//! Forwarding fields: a client's claims about itself do not reach servers; a trusted proxy's claims do, and determine the client.
 use super::fields::{NOTHING, Stage};
 use crate::support::carrick::switch_text;
 use crate::support::message::field;

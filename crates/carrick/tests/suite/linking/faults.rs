@@ -1,5 +1,4 @@
-//! A far end that is not carrick, or that disappears at a bad moment: clients notice, and nothing truncated looks
-//! complete.
+//! A far end that is not carrick, or that disappears at a bad moment: clients notice, and nothing truncated looks complete.
 use super::{ONE_WORKER, near_text};
 use crate::support::{Carrick, Ending, Peer, Place, Server, wait_for};
 use carrick_logic::link::{CONTROL_BYTES_MAX, Frame, Read, VERSION, read};

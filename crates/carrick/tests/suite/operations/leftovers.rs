@@ -1,5 +1,4 @@
-//! A partial message from one client or server does not affect the next one, nor do its segments: buffers and parsers
-//! are reused.
+//! A partial message from one client or server does not affect the next one, nor do its segments: buffers and parsers are reused.
 use crate::support::carrick::{switch_text, upstream_text};
 use crate::support::{Carrick, Place, Server};
 

@@ -153,8 +153,7 @@ impl Bed {
         self.far.inside(connect).expect("a connection")
     }
 
-    /// Bytes in the kernel of all the proxy's connections to other hosts, received and unsent, once the number is
-    /// stable.
+    /// Bytes in the kernel of all the proxy's connections to other hosts, received and unsent, once the number is stable.
     pub fn held_bytes(&self) -> u64 {
         let (mut held, mut since) = (held_now(), Instant::now());
         wait_for("the number to be stable", || {

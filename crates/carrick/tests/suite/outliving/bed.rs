@@ -1,5 +1,4 @@
-//! The test bed: a client, a proxy and a server in their own namespaces, with a BPF file system that lasts as long as
-//! the test.
+//! The test bed: a client, a proxy and a server in their own namespaces, with a BPF file system that lasts as long as the test.
 use crate::support::carrick::PROGRAM;
 use crate::support::output::Output;
 use crate::support::random::Random;

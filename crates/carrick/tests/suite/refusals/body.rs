@@ -1,5 +1,4 @@
-//! Bodies with invalid framing: the upstream must not get a complete request, and the bytes behind it must not become
-//! one.
+//! Bodies with invalid framing: the upstream must not get a complete request, and the bytes behind it must not become one.
 use super::expect_refusal;
 use crate::support::{Carrick, Ending, Place, Server};
 
@@ -72,8 +71,7 @@ fn every_malformed_chunked_body_is_refused_and_never_whole_upstream() {
                 .chunks(piece_bytes)
                 .try_for_each(|piece| client.try_send(piece));
             expect_refusal(&mut client, 400, what);
-            // What came before the mistake may have been sent, but not the body's end, and the connection is not
-            // reused.
+            // What came before the mistake may have been sent, but not the body's end, and the connection is not reused.
             if let Some(mut upstream) = server.try_accept() {
                 let ending = upstream.read_ending();
                 let text = String::from_utf8_lossy(ending.bytes()).into_owned();

@@ -1,5 +1,4 @@
-//! Messages that must not be relayed: each row is sent to a real carrick; no part may reach the upstream, and the
-//! connection ends.
+//! Messages that must not be relayed: each row is sent to a real carrick; no part may reach the upstream, and the connection ends.
 mod body;
 mod length;
 mod request;

@@ -331,8 +331,7 @@ fn nft(play: &Play, command: &str) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Once by the kernel, and once by the process. Regression test: the next client of the connection got that request's
-/// response.
+/// Once by the kernel, and once by the process. Regression test: the next client of the connection got that request's response.
 #[test]
 fn a_server_that_speaks_before_it_has_the_request_is_not_heard() {
     for (path, number) in [("/s", 0), ("/other", 1)] {

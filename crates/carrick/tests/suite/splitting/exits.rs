@@ -43,8 +43,7 @@ fn new_connections_go_end_to_end_after_every_kind_of_exit_and_rules_are_as_befor
     goes_past(&bed);
     without_keepers();
     assert_eq!(bed.rules(), before);
-    // The supervisor is killed, and carrick continues; after its end the rules lead to no listener until they are
-    // removed.
+    // The supervisor is killed, and carrick continues; after its end the rules lead to no listener until they are removed.
     let carrick = bed.carrick(SPLIT);
     kill_process(bed.supervisors()[0], Signal::KILL).expect("it exists");
     goes_through(&bed);

@@ -1,5 +1,4 @@
-//! The adaptive splitter: what it measures of a long link and of a short one, how it reports that, and the control
-//! group.
+//! The adaptive splitter: what it measures of a long link and of a short one, how it reports that, and the control group.
 use super::*;
 use crate::support::carrick::PROGRAM;
 use crate::transparent::bed::{inside, lines};
@@ -103,8 +102,7 @@ fn serve(listener: TcpListener) {
     });
 }
 
-/// Requests between pauses: a connection is joined while idle, and on a busy machine the next request often comes too
-/// early.
+/// Requests between pauses: a connection is joined while idle, and on a busy machine the next request often comes too early.
 const REST_AFTER: usize = 5;
 const REST: Duration = Duration::from_millis(20);
 

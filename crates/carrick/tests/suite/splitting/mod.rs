@@ -52,8 +52,7 @@ fn pair(bed: &Bed, listener: &TcpListener) -> (TcpStream, TcpStream) {
     (client, server)
 }
 
-/// Whether carrick is in between: then the router has a socket with the client's address and port, which the server
-/// sees in either case.
+/// Whether carrick is in between: then the router has a socket with the client's address and port, which the server sees in either case.
 fn is_split(bed: &Bed, client: &TcpStream, server: &TcpStream) -> bool {
     let client = client.local_addr().unwrap();
     assert_eq!(client, server.peer_addr().unwrap(), "the client's ends");

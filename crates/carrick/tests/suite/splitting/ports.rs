@@ -72,8 +72,7 @@ fn a_client_with_a_privileged_port_keeps_it_where_carrick_may_have_it() {
     }
 }
 
-/// A firewall identifies a connection by its addresses and ports: if both halves had the same ones, it would confuse
-/// them.
+/// A firewall identifies a connection by its addresses and ports: if both halves had the same ones, it would confuse them.
 #[test]
 fn firewalls_that_track_connections_tell_the_halves_apart() {
     let Some(bed) = Bed::build() else { return };

@@ -1,5 +1,4 @@
-//! Descriptors for tests with thousands of connections: one such test at a time, since all tests share one process and
-//! its limit.
+//! Descriptors for tests with thousands of connections: one such test at a time, since all tests share one process and its limit.
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

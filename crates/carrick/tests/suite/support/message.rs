@@ -1,5 +1,4 @@
-//! Responses as a client sees them. Deliberately simple and separate from carrick's own parser, as an independent
-//! check.
+//! Responses as a client sees them. Deliberately simple and separate from carrick's own parser, as an independent check.
 use super::Peer;
 
 /// A response.

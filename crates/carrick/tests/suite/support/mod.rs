@@ -1,5 +1,4 @@
-//! Shared by all tests: a carrick of the test's own at an address of its own, scripted clients and servers, and ways to
-//! wait for events.
+//! Shared by all tests: a carrick of the test's own at an address of its own, scripted clients and servers, and ways to wait for events.
 //!
 //! A test is written in chronological order, in one thread:
 //!
@@ -48,8 +47,7 @@ use std::time::{Duration, Instant};
 /// Time limit for an event before a test fails. Not a speed test: machines are slow and busy at times.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Polls `condition` until it has an answer; fails with `what` after [`PATIENCE`]. For events that cannot be awaited
-/// otherwise.
+/// Polls `condition` until it has an answer; fails with `what` after [`PATIENCE`]. For events that cannot be awaited otherwise.
 pub fn wait_for<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + PATIENCE;
     loop {

@@ -1,5 +1,4 @@
-//! One end of a TCP connection, driven by a script: every step waits for its event, and on failure shows what arrived
-//! instead.
+//! One end of a TCP connection, driven by a script: every step waits for its event, and on failure shows what arrived instead.
 use super::PATIENCE;
 use super::message::{Response, head_end, read_response};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
@@ -94,8 +93,7 @@ impl Peer {
         self.stream.local_addr().expect("an address")
     }
 
-    /// A second handle for another thread, so that one reads while the other writes; bytes that were read ahead stay
-    /// here.
+    /// A second handle for another thread, so that one reads while the other writes; bytes that were read ahead stay here.
     pub fn second(&self) -> Self {
         Self {
             stream: self.stream.try_clone().expect("a second descriptor"),

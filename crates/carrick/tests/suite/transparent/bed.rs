@@ -11,8 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// nginx returns its address, the client's, and the request. `/slow` takes some seconds, `/embeds` is a page,
-/// `/until-close` has no length.
+/// nginx returns its address, the client's, and the request. `/slow` takes some seconds, `/embeds` is a page, `/until-close` has no length.
 const NGINX: &str = r#"
 daemon off; user root; worker_processes 1; pid DIR/nginx.pid; error_log DIR/nginx.log;
 events {}
@@ -191,8 +190,7 @@ impl Bed {
             .unwrap_or_else(|said| panic!("carrick did not start: {said}"))
     }
 
-    /// Like [`carrick`](Self::carrick), for one that may fail to start, by a command that executes carrick; `Err`: its
-    /// output.
+    /// Like [`carrick`](Self::carrick), for one that may fail to start, by a command that executes carrick; `Err`: its output.
     pub fn try_carrick(&self, command: &[&str], text: &str) -> Result<Running, String> {
         let mut number = 0;
         let file = loop {

@@ -188,8 +188,7 @@ fn without_a_route_for_the_name_the_connection_is_reset() {
     assert_eq!(carrick.access_log(3).len(), 3);
 }
 
-/// A real client and a real server: the handshake is between the two, and the client verifies the certificate for the
-/// name.
+/// A real client and a real server: the handshake is between the two, and the client verifies the certificate for the name.
 #[test]
 fn a_real_handshake_goes_through_to_the_server_of_its_name() {
     let stage = Stage::with("");

@@ -92,8 +92,7 @@ fn a_broken_packet_changes_nothing_and_is_not_forwarded() {
             let (packet, _) = up(&lab, |packet| packet.payload = payload(bytes));
             let right = packet.bytes();
             let tcp = tcp_at(&right);
-            // Sequence number, acknowledgement, flags, window, checksum, urgent pointer; the payload's first and last
-            // byte.
+            // Sequence number, acknowledgement, flags, window, checksum, urgent pointer; the payload's first and last byte.
             let mut places = vec![4, 7, 8, 11, 14, 15, 16, 17, 18];
             if bytes > 0 {
                 places.extend([20, 20 + bytes / 2, 20 + bytes - 1]);
@@ -150,8 +149,7 @@ fn the_sum_of_the_pseudo_header_alone_is_an_error() {
     }
 }
 
-/// Aggregated segments (GSO) were verified or created by the host: their checksum is that of one of the segments to be
-/// sent.
+/// Aggregated segments (GSO) were verified or created by the host: their checksum is that of one of the segments to be sent.
 #[test]
 fn what_was_put_together_is_not_summed_up_again() {
     for lab in [Lab::v4(), Lab::v6()].into_iter().flatten() {

@@ -187,8 +187,7 @@ impl Lab {
         run_on(self.programs[hook as usize].as_fd(), frame, context, flags)
     }
 
-    /// Runs a program on a packet, with the splice in state `before`; checks that exactly the expected fields of the
-    /// splice change.
+    /// Runs a program on a packet, with the splice in state `before`; checks that exactly the expected fields of the splice change.
     #[track_caller]
     pub fn check(
         &self,

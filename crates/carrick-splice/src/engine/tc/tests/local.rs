@@ -237,8 +237,7 @@ fn before_the_splice_a_leaving_packet_shows_the_interface() {
 #[test]
 fn what_the_local_socket_has_acknowledged_stays_acknowledged() {
     let Some(lab) = Lab::v4() else { return };
-    // The client has not acknowledged the last 5000 bytes of the local socket; the server knows that this host has
-    // them.
+    // The client has not acknowledged the last 5000 bytes of the local socket; the server knows that this host has them.
     let mut before = spliced(&lab);
     before.ways[SERVER].acked = S - 5000;
     before.legs[CLIENT].local_acked = before.legs[CLIENT].local_end.wrapping_sub(5000);
@@ -279,8 +278,7 @@ fn what_the_local_socket_has_acknowledged_stays_acknowledged() {
     }
 }
 
-/// Both ends of a connection on loopback, in a namespace of this thread only, so that no other program sees its
-/// packets.
+/// Both ends of a connection on loopback, in a namespace of this thread only, so that no other program sees its packets.
 fn connection(v6: bool) -> (TcpStream, TcpStream) {
     let listener = TcpListener::bind(if v6 { "[::1]:0" } else { "127.0.0.1:0" }).unwrap();
     let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();

@@ -44,8 +44,7 @@ fn quoted_for_sender(quoted: &[u8], packet: &Packet) -> Vec<u8> {
     turned
 }
 
-/// The fate of a message: a verdict, and these bytes, whatever its interface reports about the checksum; the splice
-/// stays unchanged.
+/// The fate of a message: a verdict, and these bytes, whatever its interface reports about the checksum; the splice stays unchanged.
 #[track_caller]
 fn check(lab: &Lab, what: &str, splice: &packet_splice, frame: &[u8], wanted: (u32, &[u8])) {
     lab.set(splice);

@@ -36,8 +36,7 @@ pub fn spliced_at(lab: &Lab, client: u32, server: u32) -> packet_splice {
     splice
 }
 
-/// A packet of the client, and its form for the server, when the client is at `C` and has received everything up to
-/// `S`.
+/// A packet of the client, and its form for the server, when the client is at `C` and has received everything up to `S`.
 pub fn up(lab: &Lab, change: impl Fn(&mut Packet)) -> (Packet, Packet) {
     let (packet, forwarded) = lab.peer_packet(CLIENT);
     let place = |packet: &mut Packet, seq, ack| {

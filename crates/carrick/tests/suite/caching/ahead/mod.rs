@@ -165,8 +165,7 @@ fn chunked(lines: &str, body: &str) -> Vec<u8> {
 const GZIP: &[u8] = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x02\xff\xb3\xc9\xcc\x4d\x57\x28\x2e\x4a\
 \xb6\xd5\x37\xb0\xb3\x81\xb3\x0d\xed\x00\xb4\x82\xf5\x4c\x18\x00\x00\x00";
 
-/// However a page arrives, and whether it is stored or not, its client gets it unchanged; then all embedded objects are
-/// stored.
+/// However a page arrives, and whether it is stored or not, its client gets it unchanged; then all embedded objects are stored.
 #[test]
 fn what_pages_embed_is_there_before_it_is_asked_for() {
     const HTML: &str = "Content-Type: text/html\r\n";

@@ -19,8 +19,7 @@ fn asking(place: &Place, cache_peer: SocketAddr) -> Carrick {
     forward(place, &cache_peers(&[cache_peer], ""))
 }
 
-/// The key `peers`, with additional keys. The time-outs are long, so that a busy machine does not make a live peer look
-/// dead.
+/// The key `peers`, with additional keys. The time-outs are long, so that a busy machine does not make a live peer look dead.
 fn cache_peers(members: &[SocketAddr], more: &str) -> String {
     let members: Vec<String> = members.iter().map(ToString::to_string).collect();
     let patience = if more.contains("answer") {

@@ -10,8 +10,7 @@ fn each_variant_is_found_by_matching_requests() {
         "Cache-Control: max-age=60\r\nVary: Accept-Language\r\n",
     );
     let (one, two) = (Play::begin(server.address()), Play::begin(server.address()));
-    // Variants are distinguished by a hash of 64 values that depends on the URL: choose a URL whose three variants do
-    // not collide.
+    // Variants are distinguished by a hash of 64 values that depends on the URL: choose a URL whose three variants do not collide.
     let mut written = 0;
     let path = ["/a", "/b", "/c", "/d", "/e", "/f", "/g", "/h"]
         .into_iter()

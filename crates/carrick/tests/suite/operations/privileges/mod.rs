@@ -64,8 +64,7 @@ fn open_to_all_users(place: &Place) {
     std::fs::set_permissions(place.directory(), everybody).expect("permissions");
 }
 
-/// A command that executes carrick as `nobody`, with the privileges added by `privileges`; all users may write to the
-/// test's directory.
+/// A command that executes carrick as `nobody`, with the privileges added by `privileges`; all users may write to the test's directory.
 fn by_nobody(place: &Place, privileges: &[&str]) -> Command {
     open_to_all_users(place);
     // Other users may not have access to the build directory. Another process makes the copy: programs that other tests

@@ -65,8 +65,7 @@ fn the_frame_has_nothing_new_but_the_acknowledgement() {
     }
 }
 
-/// Neither local socket has an acknowledgement for its last 100 bytes. Either the peer has not sent one, or it is on
-/// its way from the hook.
+/// Neither local socket has an acknowledgement for its last 100 bytes. Either the peer has not sent one, or it is on its way from the hook.
 #[test]
 fn the_connections_come_back_though_something_is_not_acknowledged() {
     let (Some(lab), Some(programs)) = (Lab::v4(), Programs::load()) else {

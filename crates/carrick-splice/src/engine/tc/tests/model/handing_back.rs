@@ -74,8 +74,7 @@ struct Course<'a> {
     answered: u32,
     /// The server has sent something that is not a response.
     is_spoiled: bool,
-    /// The process's view: known requests, whether the response to them is to come, and whether it has decided to
-    /// separate the connections.
+    /// The process's view: known requests, whether the response to them is to come, and whether it has decided to separate the connections.
     known: u32,
     is_pending: bool,
     is_parting: bool,

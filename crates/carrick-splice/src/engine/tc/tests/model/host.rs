@@ -40,8 +40,7 @@ pub struct Tally {
     /// Times that the kernel took over; of these, with data of the local sockets in flight.
     pub armed: u64,
     pub armed_in_flight: u64,
-    /// Times that it returned the connections; of these, with a peer that had, or may have had, more than was
-    /// acknowledged.
+    /// Times that it returned the connections; of these, with a peer that had, or may have had, more than was acknowledged.
     pub disarmed: u64,
     pub disarmed_ahead: u64,
     /// They could not be returned, and were reset (docs: Disarming).

@@ -1,5 +1,4 @@
-//! The real programs of the engine, run packet by packet. Their kernel calls are answered from maps
-//! (bpf/tc/model.bpf.c).
+//! The real programs of the engine, run packet by packet. Their kernel calls are answered from maps (bpf/tc/model.bpf.c).
 
 use super::super::lab::{COPY_MARK, as_bytes, from_bytes};
 use super::endpoint::{Life, Tcp};

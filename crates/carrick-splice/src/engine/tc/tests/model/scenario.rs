@@ -1,5 +1,4 @@
-//! The meaning of a seed: the connections, the networks, both peers' actions, and when the process takes the
-//! connections back.
+//! The meaning of a seed: the connections, the networks, both peers' actions, and when the process takes the connections back.
 
 mod responses;
 

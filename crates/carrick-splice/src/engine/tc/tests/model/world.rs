@@ -477,8 +477,7 @@ impl<'a> World<'a> {
         let all = self.peers.iter_mut().chain(&mut self.host.locals);
         for (at, tcp) in all.enumerate() {
             for fault in std::mem::take(&mut tcp.faults) {
-                // The sender uses the window that the local socket gave, whatever the receiver allows (docs: Arming,
-                // Windows).
+                // The sender uses the window that the local socket gave, whatever the receiver allows (docs: Arming, Windows).
                 if fault.end.is_some_and(|end| end <= self.allowed[1 - at % 2]) {
                     self.host.tally.behind_windows += 1;
                     continue;
