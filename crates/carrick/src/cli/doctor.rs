@@ -167,7 +167,7 @@ fn render_pinned(folder: &Path, pinned: Result<Vec<Pinned>, Unavailable>) -> Str
     }
     for one in generations {
         let whose = if one.is_in_use {
-            "of a carrick that runs, or looked after by one"
+            "of a running carrick, or adopted by one"
         } else {
             "left by a carrick that has exited; the next one takes it over, `carrick clean` removes it"
         };

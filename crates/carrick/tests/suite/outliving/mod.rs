@@ -206,7 +206,7 @@ fn clean_removes_what_is_pinned_but_not_of_a_carrick_that_runs() {
         say(&mut ends, 0, b"still here");
         let doctor = ["doctor", "-c", &file.display().to_string()];
         let (_, said) = bed.carrick(&doctor);
-        let part = "1 tunnels that outlive the process; 4 programs at network interfaces; of a carrick that runs";
+        let part = "1 tunnels that outlive the process; 4 programs at network interfaces; of a running carrick";
         assert!(said.contains(part), "{said}");
         carrick.kill();
         say(&mut ends, 0, b"even now");
