@@ -1,4 +1,4 @@
-//! Measurements.
+//! Measurements of TCP connections.
 
 use super::*;
 use std::io::{Read, Write};
