@@ -20,8 +20,8 @@ pub const WRONG: u8 = 2;
     version,
     arg_required_else_help = true,
     long_about = "A web proxy for Linux that joins client and server connections inside the kernel.\n\n\
-        It is a forward proxy (HTTP and CONNECT), a layer-7 switch, a TCP tunnel (by SNI, if wanted), a splitter of TCP connections, \
-        or an end of a link between two of its kind. \
+        It is a forward proxy (HTTP and CONNECT), a layer-7 switch, a TCP tunnel (optionally by SNI), a splitter of TCP connections, \
+        or an end of a link between two carricks. \
         Without a configuration file it is a forward proxy on 127.0.0.1:3128, with metrics on 127.0.0.1:3129.",
     after_help = EXAMPLES,
 )]
@@ -34,10 +34,10 @@ pub struct Cli {
 const EXAMPLES: &str = "Examples:\n  \
     carrick run                              a forward proxy on 127.0.0.1:3128\n  \
     curl -x http://127.0.0.1:3128 http://example.org/\n  \
-    carrick check -c carrick.toml            everything that is wrong with a configuration\n  \
-    carrick run -c carrick.toml              the proxy that it describes\n  \
-    carrick doctor                           what this machine can do\n\n\
-    Exit codes: 0 fine, 1 a failure while running, 2 wrong usage or configuration.";
+    carrick check -c carrick.toml            show all problems of a configuration\n  \
+    carrick run -c carrick.toml              run the proxy that it describes\n  \
+    carrick doctor                           show what this machine supports\n\n\
+    Exit codes: 0 success, 1 a failure at run time, 2 wrong usage or configuration.";
 
 /// The subcommands.
 #[derive(Debug, Subcommand)]
@@ -48,18 +48,18 @@ pub enum Command {
             SIGTERM and SIGINT: stop listening, let open connections finish (up to `timeouts.drain`), exit.\n\
             SIGHUP: reload the configuration; if it is invalid, log why and keep the old one.\n\
             SIGUSR1: reopen the access log.\n\n\
-            Messages go to standard error. The environment variable CARRICK_LOG chooses which: error, warn, info (the default), debug, trace, \
-            or by part of the program, such as carrick=debug,info.\n\n\
-            Once it listens it becomes the user of [process], if root started it and the configuration names one, and drops \
+            Messages go to standard error. The environment variable CARRICK_LOG sets the level: error, warn, info (the default), debug, trace, \
+            or levels by part of the program, such as carrick=debug,info.\n\n\
+            Once it listens it switches to the user in [process], if there is one and root started it, and drops \
             every capability that it no longer needs.",
         after_help = "Examples:\n  \
             carrick run\n  \
             carrick run -c /etc/carrick/carrick.toml"
     )]
     Run(RunArgs),
-    /// Check a configuration file, and show everything that is wrong with it.
+    /// Check a configuration file, and show all of its problems.
     #[command(
-        long_about = "Check a configuration file, and show everything that is wrong with it, each with file, line, the offending text, and a correction.\n\n\
+        long_about = "Check a configuration file, and show all of its problems, each with file, line, the offending text, and a correction.\n\n\
             Errors keep carrick from running. Warnings (a route that can never match, an upstream that nothing uses) do not; they fail the check \
             only with --strict. Notes are for information.",
         after_help = "Exit codes: 0 valid, 2 invalid; with --strict also 2 for warnings.\n\n\
@@ -83,20 +83,20 @@ pub enum Command {
     Reload(ReloadArgs),
     /// Remove what a killed carrick has left in the kernel.
     #[command(
-        long_about = "Remove what a carrick that was killed has left in the kernel.\n\n\
+        long_about = "Remove what a killed carrick has left in the kernel.\n\n\
             These are the rules of transparent listeners (nft tables, routing rules and routes), and the programs and maps of the \
             engine `packet`, with the tunnels that they forward; all in this network namespace. \
             Rules of a running carrick and of other programs are kept. Requires root, or CAP_NET_ADMIN and CAP_BPF.",
         after_help = "Exit codes: 0 nothing is left over, 1 something could not be removed, 2 the configuration is invalid.\n\n\
             Examples:\n  \
             carrick clean\n  \
-            carrick clean -c /etc/carrick/carrick.toml   if it says [process] pins"
+            carrick clean -c /etc/carrick/carrick.toml   if it sets [process] pins"
     )]
     Clean(PinsArgs),
     /// Show the cache of a running carrick.
     #[command(
         subcommand,
-        after_help = "Exit codes: 0 fine, 1 admin does not answer or there is no cache, 2 the configuration is wrong.\n\n\
+        after_help = "Exit codes: 0 success, 1 admin does not answer or there is no cache, 2 the configuration is invalid.\n\n\
             Examples:\n  \
             carrick cache stat\n  \
             carrick cache ls --prefix http://example.org/"
@@ -104,7 +104,7 @@ pub enum Command {
     Cache(CacheCommand),
     /// Remove responses from the cache of a running carrick, or have them validated before they are sent again.
     #[command(
-        after_help = "Exit codes: 0 fine, also if nothing was there, 1 admin does not answer or there is no cache, 2 the configuration is wrong.\n\n\
+        after_help = "Exit codes: 0 success, even without matching objects, 1 admin does not answer or there is no cache, 2 the configuration is invalid.\n\n\
             Examples:\n  \
             carrick purge --url 'http://example.org/page?x=1'\n  \
             carrick purge --prefix http://example.org/images/\n  \
@@ -114,11 +114,11 @@ pub enum Command {
     Purge(PurgeArgs),
     /// Show the pacing of a running carrick, or change a class until the next reload.
     #[command(
-        long_about = "Show how a running carrick paces what it relays, or change a class until the next reload.\n\n\
-            Without arguments: all classes and workers. With the name of a class: all that is known of it. With keys and values, too: the \
-            class is changed, wholly or not at all. Keys and values are those of [pace.classes.NAME] in the configuration; `none` takes a \
-            rate or a parent away.",
-        after_help = "Exit codes: 0 fine, 1 admin does not answer, or the class does not exist or the change is invalid, 2 the configuration is invalid.\n\n\
+        long_about = "Show the pacing of a running carrick, or change a class until the next reload.\n\n\
+            Without arguments, shows all classes and workers. With the name of a class, shows all of its fields. With keys and values, \
+            changes the class, wholly or not at all. Keys and values are those of [pace.classes.NAME] in the configuration; `none` \
+            removes a rate or a parent.",
+        after_help = "Exit codes: 0 success, 1 admin does not answer, the class does not exist, or the change is invalid, 2 the configuration is invalid.\n\n\
             Examples:\n  \
             carrick pace\n  \
             carrick pace downloads\n  \
@@ -131,10 +131,10 @@ pub enum Command {
     /// Watch a running carrick: rates of connections, engines, classes, workers, the cache, and the busiest tunnels.
     #[command(
         long_about = "Watch a running carrick: rates of connections, engines, classes, workers, the cache, and the busiest tunnels.\n\n\
-            Everything is asked of admin, and each rate is the difference of two samples. On a terminal it is redrawn until q is typed; \
-            h shows all keys. With -n or --once, and if standard output is no terminal, it is plain text, for scripts.",
-        after_help = "Exit codes: 0 fine, 1 admin does not answer (in plain text also: not the last time), 2 the configuration is wrong, \
-            128 and more ended by a signal.\n\n\
+            All values come from admin; rates are differences of two samples. On a terminal, the display is updated until you press q; \
+            h shows all keys. With -n or --once, or if standard output is not a terminal, the output is plain text.",
+        after_help = "Exit codes: 0 success, 1 admin does not answer (with plain text, at the last report), 2 the configuration is invalid, \
+            128 or more ended by a signal.\n\n\
             Examples:\n  \
             carrick top\n  \
             carrick top --interval 5 --sort down\n  \

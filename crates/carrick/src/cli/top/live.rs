@@ -18,7 +18,8 @@ use std::time::{Duration, Instant};
 /// Most queued events; a sender waits when the queue is full.
 const EVENTS_MAX: usize = 64;
 
-/// The time between samples is at least this multiple of admin's time to answer.
+/// The pause between samples is at least this multiple of admin's time to answer, which keeps admin busy for at most a
+/// quarter of the time.
 const REST_PER_WORK: u32 = 3;
 
 /// An event.

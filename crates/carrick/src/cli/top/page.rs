@@ -94,21 +94,21 @@ pub fn help(room: Room, is_utf8: bool) -> Vec<Line> {
 const HELP: &str = "\
 carrick top: keys
 
-  q, Esc, Ctrl-C  end
-  p, space        pause, and go on
-  s               sort tunnels by the next of these:
-  r               by bytes per second, both ways
-  u, d            by those from the client (up), to the client (down)
-  b               by all bytes since the tunnel began
+  q, Esc, Ctrl-C  quit
+  p, space        pause or continue
+  s               sort tunnels by the next key of these:
+  r               by bytes per second, both directions
+  u, d            by bytes per second from (up) or to (down) the client
+  b               by total bytes
   a, c            by age, by the client's address
-  Ctrl-L          draw everything anew
+  Ctrl-L          redraw
   Ctrl-Z          suspend
-  h, ?            this page; any key leaves it
+  h, ?            this page; any key closes it
 
-Bytes are in steps of 1024, counts in steps of 1000, all for each second.
-runnable: the part of the time for which a worker had work of its own.
-held: how many splices waited, in the mean, for the worker or for a rate.
-Bodies of HTTP count with their engine; only tunnels have a line of their own.";
+Units are powers of 1024 for bytes, of 1000 for counts; rates are per second.
+runnable: share of the time in which a worker had work of its own.
+held: mean number of splices that waited for the worker or for a rate.
+HTTP bodies count with their engine; only tunnels are listed.";
 
 fn line(look: Look, text: String) -> Line {
     Line { look, text }

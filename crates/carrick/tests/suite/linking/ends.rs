@@ -49,7 +49,7 @@ fn a_reset_after_a_half_close_goes_through() {
         one.half_close();
         other.expect_end();
         one.reset();
-        // A side that has closed cannot see the reset directly; but its data is no longer accepted.
+        // The closed side has no more to report, so only a failing write shows the reset.
         wait_for("the reset", || other.try_send("x").is_err().then_some(()));
     }
     stage.near.access_log(2);

@@ -1,4 +1,4 @@
-//! Paced tunnels, and carricks that die or hang: no tunnel stays slow without a process that paces it.
+//! Paced tunnels, and carricks that die or hang: pacing ends when no process grants bytes.
 use super::bed::inside;
 use crate::support::random::{Random, hash};
 use rustix::process::Signal;

@@ -104,7 +104,7 @@ fn the_first_response_over_a_new_connection_is_the_kernels() {
     assert_eq!(engines(&play, &[LONG]), ["packet"]);
 }
 
-/// A long response over a used connection announces that the next one may be long; the server's window is not limited for less.
+/// A long response over a used connection predicts another one; only then is the server's window limited.
 #[test]
 fn over_a_used_connection_later_long_responses_are_the_kernels() {
     let Some(play) = Play::begin_with("", AUTO) else {
