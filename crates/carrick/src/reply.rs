@@ -1,4 +1,4 @@
-//! carrick's own answers: refusals and errors, in words that help.
+//! carrick's own responses: refusals and errors, with advice.
 use crate::context::client::Client;
 use crate::context::request_log::RequestLog;
 use crate::net::deadline::Deadline;
@@ -7,13 +7,13 @@ use crate::upstream::Unreachable;
 use carrick_logic::http1::{self, ErrorResponse, Method, Version};
 use std::time::Duration;
 
-/// How long the rest of a refused request is read, so that the answer is not lost to a reset (RFC 9112 section 9.6).
+/// How long the rest of a refused request is read, so that a reset does not destroy the response (RFC 9112 section 9.6).
 const LINGER: Duration = Duration::from_secs(2);
 
-/// Most bytes that are read for that.
+/// Most bytes of it that are read.
 const LINGER_BYTES_MAX: usize = 1024 * 1024;
 
-/// An answer of the proxy's own.
+/// A response of carrick's own.
 #[derive(Debug, Clone)]
 pub struct Reply {
     /// The status.
@@ -22,12 +22,12 @@ pub struct Reply {
     pub detail: String,
     /// A further field line, such as `Proxy-Authenticate`.
     pub field: Option<(&'static str, &'static str)>,
-    /// The stable word for metrics and the log.
+    /// The stable label for metrics and the log.
     pub label: &'static str,
 }
 
 impl Reply {
-    /// An answer with this status.
+    /// A response with this status.
     pub fn new(status: u16, label: &'static str, detail: impl Into<String>) -> Self {
         Self {
             status,
@@ -38,7 +38,7 @@ impl Reply {
     }
 }
 
-/// What a reply must know of the request that it answers.
+/// What a reply depends on in its request.
 #[derive(Debug, Clone, Copy)]
 pub struct Asked {
     /// The method; `Other` if no request could be read.
@@ -50,7 +50,7 @@ pub struct Asked {
 }
 
 impl Asked {
-    /// No request could be read: the connection ends.
+    /// No request could be read, so the connection ends.
     pub const NOTHING: Self = Self {
         method: Method::Other,
         version: Version::Http11,
@@ -58,7 +58,7 @@ impl Asked {
     };
 }
 
-/// Sends a reply and notes it in `log`; `false`: it could not be sent.
+/// Sends a reply and notes it in `log`; `false` if it could not be sent.
 pub async fn send(client: &mut Client, reply: &Reply, asked: Asked, log: &mut RequestLog) -> bool {
     client.metrics().refusals.count(reply.label);
     let mut out = Vec::with_capacity(512);
@@ -90,8 +90,8 @@ pub async fn send(client: &mut Client, reply: &Reply, asked: Asked, log: &mut Re
     is_sent
 }
 
-/// Closes after a refusal: ends our side, and reads what the client was still sending for a moment, so that the kernel
-/// does not answer it with a reset that would take our reply away.
+/// Closes after a refusal: ends the sending direction and reads for a moment what the client still sends, since the
+/// kernel's reset would destroy the reply.
 pub async fn close_gently(client: &mut Client) {
     if client.transport.end().is_err() {
         return;
@@ -112,7 +112,7 @@ pub async fn close_gently(client: &mut Client) {
     }
 }
 
-/// What a client is told when there is no connection to the upstream.
+/// The reply when there is no connection to the upstream.
 pub fn unreachable_reply(unreachable: &Unreachable) -> Reply {
     let label = match unreachable {
         Unreachable::NoServer => "no_server",

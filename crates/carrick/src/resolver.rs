@@ -1,6 +1,6 @@
-//! Names to addresses: workers ask, the control thread answers from its cache, the hosts file, or the name servers.
+//! Resolves names: workers ask, the control thread answers from its cache, the hosts file, or the name servers.
 //!
-//! A worker's [`WorkerResolver`] keeps answers in a cache of its own, so that a name in use costs no lock and no message.
+//! A worker's [`WorkerResolver`] has a cache of its own, so that a name in use costs no lock and no message.
 mod cache;
 mod name;
 mod name_servers;
@@ -25,7 +25,7 @@ use tokio::sync::{mpsc, oneshot};
 pub struct DnsOptions {
     /// Name servers; empty: those of `/etc/resolv.conf`, and its search domains for names of one label.
     pub servers: Vec<SocketAddr>,
-    /// Whether `/etc/hosts` is asked first.
+    /// Whether `/etc/hosts` is consulted first.
     pub hosts: bool,
     /// Limit on a whole look-up.
     pub timeout: Duration,
@@ -49,7 +49,7 @@ impl DnsOptions {
 /// Why a name has no address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ResolveError {
-    /// It is no name at all.
+    /// It is not a valid name.
     #[error("this is not a host name")]
     Invalid,
     /// The name servers say that it does not exist.
@@ -64,13 +64,13 @@ pub enum ResolveError {
     /// No answer came.
     #[error("the name servers did not answer in time")]
     Timeout,
-    /// A limit on look-ups is reached, or carrick is about to end.
+    /// A limit on look-ups is reached, or carrick is ending.
     #[error("too many names are being resolved")]
     Busy,
 }
 
 impl ResolveError {
-    /// The status for a client whose request needed the name.
+    /// The status of the response to a client whose request needed the name.
     #[must_use]
     pub const fn status(self) -> u16 {
         match self {
@@ -106,7 +106,7 @@ pub struct Resolver {
 }
 
 impl Resolver {
-    /// The addresses of `name`, at least one. Address literals answer themselves.
+    /// The addresses of `name`, at least one. An address literal yields itself.
     ///
     /// # Errors
     /// See [`ResolveError`].
@@ -117,7 +117,7 @@ impl Resolver {
         }
     }
 
-    /// `name` is in its normal form.
+    /// `name` must be in normal form.
     async fn ask(&self, name: &str) -> Result<Answer, ResolveError> {
         let (reply, answer) = oneshot::channel();
         if self
@@ -135,7 +135,7 @@ impl Resolver {
     }
 }
 
-/// A worker's own resolver: answers from a cache that nobody else touches, else asks the control thread.
+/// A worker's own resolver: answers from a cache that no other thread uses, else asks the control thread.
 #[derive(Debug)]
 pub struct WorkerResolver {
     resolver: Resolver,
@@ -154,7 +154,7 @@ impl WorkerResolver {
         }
     }
 
-    /// The addresses of `name`, at least one. Address literals answer themselves.
+    /// See [`Resolver::resolve`].
     ///
     /// # Errors
     /// See [`ResolveError`].

@@ -1,4 +1,4 @@
-//! Rules hold however a host or an address is written.
+//! Rules apply however a host or an address is written.
 use super::{Access, Denied, NamePattern};
 use ipnet::IpNet;
 use proptest::prelude::*;
@@ -38,7 +38,7 @@ fn clients_are_allowed_by_network() {
     for client in allowed {
         assert!(access.allows_client(address(client)), "{client}");
     }
-    // A client is where it is: embedding an allowed address somewhere gives it no rights.
+    // A client's own address counts: embedding an allowed address gives it no rights.
     let refused = [
         "10.2.0.1",
         "::1",
@@ -85,7 +85,7 @@ fn every_way_to_a_denied_ipv4_address_is_denied() {
         "64:ff9b::169.254.169.254",
         "64:ff9b:1::169.254.169.254",
         "64:ff9b:1:fffe::169.254.169.254",
-        // The three other layouts of RFC 6052 section 2.2, with something in the octets that translators ignore.
+        // The other three layouts of RFC 6052 section 2.2, with data in the octets that translators ignore.
         "64:ff9b:1:a9fe:a9:fe00::",
         "64:ff9b:1:a9fe:ffa9:feff:ffff:ffff",
         "64:ff9b:1:12a9:fe:a9fe::",

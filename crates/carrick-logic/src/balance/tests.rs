@@ -1,4 +1,4 @@
-//! How choices spread, and which keys move when servers come and go.
+//! Distribution of choices, and which keys move when servers come and go.
 use super::{Balancer, Method, ServerView};
 use proptest::prelude::*;
 
@@ -110,7 +110,7 @@ fn least_connections_takes_the_least_for_its_weight() {
 fn equals_take_turns_by_weight() {
     let mut balancer = Balancer::new(Method::LeastConnections, 3);
     assert_eq!(counts(&mut balancer, &servers(&[3, 1]), 400), [300, 100]);
-    // The busy one stays out of the rotation.
+    // The busy one is not in the rotation.
     let mut three = servers(&[1, 1, 1]);
     three[1].active = 1;
     assert_eq!(counts(&mut balancer, &three, 100), [50, 0, 50]);
@@ -121,7 +121,7 @@ fn two_choices_spreads_by_weight_and_avoids_the_busiest() {
     let weights = [1, 2, 3];
     let mut balancer = Balancer::new(Method::TwoChoices, 7);
     let mut three = servers(&weights);
-    // With connections that stay, what is under way follows the weights closely: that is the point of two choices.
+    // With lasting connections, active counts follow the weights closely: that is the point of two choices.
     for _ in 0..6000 {
         let chosen = balancer.pick(&three, None).unwrap();
         three[chosen].active += 1;
@@ -155,7 +155,7 @@ fn hash_is_the_same_for_all_workers() {
     for key in keys(500) {
         let chosen = one.pick(&four, Some(&key));
         assert_eq!(chosen, other.pick(&four, Some(&key)));
-        // What is under way does not matter.
+        // Active requests do not matter.
         let busy: Vec<_> = four
             .iter()
             .map(|server| ServerView {
@@ -167,7 +167,7 @@ fn hash_is_the_same_for_all_workers() {
     }
 }
 
-/// The choices of this version; a later one must make the same, or caches behind a half-updated fleet go cold.
+/// The choices of this version; a later one must make the same, or caches behind a half-updated fleet become useless.
 #[test]
 fn hash_does_not_change_between_versions() {
     let four = servers(&[1, 1, 1, 1]);
@@ -198,7 +198,7 @@ fn a_server_that_leaves_moves_only_its_own_keys() {
             assert_eq!(now, *before);
         }
     }
-    // Its keys are shared out by weight.
+    // Its keys are distributed by weight.
     assert_near(&[heirs[0], heirs[2], heirs[3]], &[1, 1, 3], 0.2);
     four[1].eligible = true;
     let again: Vec<_> = keys(5000)
@@ -229,7 +229,7 @@ fn with_names_keys_stay_with_their_server_over_a_reload() {
         let was = names[before.pick(&four, Some(&key)).unwrap()];
         let is = reloaded[after.pick(&four, Some(&key)).unwrap()];
         if was != is {
-            // Only from the server that left, and to the one that came.
+            // Only from the removed server, and to the added one.
             assert!(was == names[2] || is == reloaded[0]);
             moved += 1;
         }
@@ -293,7 +293,7 @@ proptest! {
         }
     }
 
-    /// Over each whole cycle, from wherever the seed has put it, every server has exactly its share.
+    /// Over each whole cycle, wherever the seed starts it, every server has exactly its share.
     #[test]
     fn round_robin_is_exact(weights in prop::collection::vec(1..9_u32, 1..6), seed in any::<u64>()) {
         let cycle = weights.iter().sum();

@@ -1,11 +1,11 @@
-//! Heads for the tests of this module, written short.
+//! Heads for the tests of this module, in a short notation.
 use super::{Fields, Policy, Request, Response, Times, UnixTime, Uri};
 use crate::http1::Method;
 
-/// When the tests play: Tue, 14 Nov 2023 22:13:20 GMT.
+/// The time of the tests: Tue, 14 Nov 2023 22:13:20 GMT.
 pub(super) const NOW: UnixTime = UnixTime(1_700_000_000);
 
-/// What the tests ask for.
+/// The requested URI.
 pub(super) const URI: Uri<'_> = Uri {
     scheme: b"http",
     host: b"h",
@@ -13,18 +13,18 @@ pub(super) const URI: Uri<'_> = Uri {
     path_and_query: b"/x",
 };
 
-/// Asked for and answered at once.
+/// Requested and answered at the same moment.
 pub(super) const AT_ONCE: Times = Times {
     request: NOW,
     response: NOW,
 };
 
-/// `NOW` and some seconds.
+/// `NOW` plus some seconds.
 pub(super) fn at(seconds: i64) -> UnixTime {
     UnixTime(NOW.0.checked_add_signed(seconds).unwrap())
 }
 
-/// Field lines of a text in which `|` ends a line, and `@-10` is the date ten seconds before `NOW`.
+/// The field lines of a text in which `|` ends a line, and `@-10` is the date ten seconds before `NOW`.
 pub(super) fn lines(text: &str) -> String {
     let mut out = Vec::new();
     let mut rest = text;

@@ -1,30 +1,30 @@
-//! Plays of a client, this cache and an origin: what the public `cache-tests` suite checks (its names are in the rows),
-//! played on the decisions alone.
+//! A client, this cache and an origin: the checks of the public `cache-tests` suite (its names are in the rows),
+//! applied to the decisions alone.
 use super::test_heads::{AT_ONCE, URI, answer, at, get, lines};
 use super::{
     Extents, Found, Lookup, Meta, Policy, Request, Storing, Variant, decide_storing, look_up,
     select, write_stored_fields,
 };
 
-/// Who is asked for the second request.
+/// How the second request is answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Second {
     /// The stored response is sent.
     Cached,
-    /// It is sent, and validated behind the client's back.
+    /// From the store, with validation in the background.
     Background,
-    /// The origin, with conditions.
+    /// By the origin, after a conditional request.
     Validated,
-    /// The origin, for a whole response.
+    /// By the origin, with a whole response.
     NotCached,
-    /// No server: 504.
+    /// With 504, without a request to the origin.
     Refused,
 }
 mod selection;
 
 use Second::{Background, Cached, NotCached, Refused, Validated};
 
-/// A client asks with `first`, the origin answers, and some seconds later a client asks with `second`.
+/// A client sends `first`, the origin answers, and some seconds later a client sends `second`.
 fn play(
     first: &str,
     status: u16,

@@ -1,4 +1,4 @@
-//! Hellos of real clients, hellos made by hand, and every way to send them in pieces.
+//! ClientHellos of real clients and synthetic ones, in pieces of every size.
 use super::{CLIENT_HELLO_BYTES_MAX, Hello, read};
 use proptest::prelude::*;
 
@@ -29,7 +29,7 @@ fn server_names(names: &[(u8, &[u8])]) -> Vec<u8> {
     extension(0, &block(&list))
 }
 
-/// What is in front of the extensions.
+/// The part before the extensions.
 fn hello_start() -> Vec<u8> {
     let session = [7; 32];
     [
@@ -52,7 +52,7 @@ fn message(body: &[u8]) -> Vec<u8> {
     [&[1], &length[1..], body].concat()
 }
 
-/// A message in records of at most so many bytes.
+/// A message in records of at most this many bytes.
 fn records(message: &[u8], fragment_bytes_max: usize) -> Vec<u8> {
     let record = |fragment: &[u8]| [vec![22, 3, 1], block(fragment)].concat();
     message
@@ -69,7 +69,7 @@ fn hello_for(name: &[u8]) -> Vec<u8> {
     one_record(&hello_with(&server_names(&[(0, name)])))
 }
 
-/// Whatever is there at a time, the answer is "more" until it is what it will be; and it never changes after that.
+/// For every prefix, the answer is either "more" or final; once final, it never changes.
 #[track_caller]
 fn assert_same_for_every_prefix(bytes: &[u8]) {
     let whole = read(bytes);
@@ -92,7 +92,7 @@ fn reads_what_browsers_and_openssl_send() {
     for hello in [CHROMIUM, OPENSSL] {
         assert_same_for_every_prefix(hello);
         assert_eq!(read(&hello[..hello.len() - 1]), Hello::Partial);
-        // The same in many records, as some clients do to get past middleboxes.
+        // The same in many records, as some clients send it to pass middleboxes.
         for fragment_bytes_max in [1, 2, 3, 4, 5, 100, 1000] {
             let split = records(&hello[5..], fragment_bytes_max);
             assert_eq!(read(&split), read(hello), "{fragment_bytes_max}");
@@ -113,7 +113,7 @@ fn what_follows_the_hello_is_not_looked_at() {
     ] {
         assert_eq!(read(&[&hello, after].concat()), named("a.example"));
     }
-    // Within the last record, too.
+    // Also within the last record.
     let message = [
         hello_with(&server_names(&[(0, b"a.example")])),
         vec![11, 0, 0, 0],
@@ -209,7 +209,7 @@ fn old_and_odd_versions_are_still_hellos() {
 }
 
 #[test]
-fn what_is_not_tls_is_told_by_its_first_bytes() {
+fn what_is_not_tls_is_recognized_by_its_first_bytes() {
     let rows: [&[u8]; 13] = [
         b"GET / HTTP/1.1\r\n",
         b"S",
@@ -352,13 +352,13 @@ fn no_more_than_the_limit_is_waited_for() {
     assert_eq!(fits.len(), CLIENT_HELLO_BYTES_MAX);
     assert_eq!(read(&fits), named("a.example"));
     assert_eq!(read(&fits[..fits.len() - 1]), Hello::Partial);
-    // A byte more is refused as soon as its length is known.
+    // One more byte is refused as soon as the length is known.
     let too_long = one_record(&hello_with(
         &[name, extension(21, &vec![0; rest + 1])].concat(),
     ));
     assert_eq!(read(&too_long), Hello::NotTls);
     assert_eq!(read(&too_long[..9]), Hello::NotTls);
-    // In records of one byte each it takes six times as much.
+    // In records of one byte each it needs six times as much.
     let tiny = records(&fits[5..], 1);
     assert_eq!(read(&tiny[..CLIENT_HELLO_BYTES_MAX - 1]), Hello::Partial);
     assert_eq!(read(&tiny), Hello::NotTls);
@@ -375,7 +375,7 @@ proptest! {
         let _ = read(&one_record(&hello_with(&extension(0, &body))));
     }
 
-    /// Real hellos with bytes changed, cut into records anywhere, given in any pieces.
+    /// Real ClientHellos with changed bytes, cut into records anywhere, in arbitrary pieces.
     #[test]
     fn any_pieces_give_the_same_answer(changes in prop::collection::vec((0..517_usize, any::<u8>()), 0..4), fragment_bytes_max in 1..600_usize, cut in 0..2000_usize) {
         let mut message = OPENSSL[5..].to_vec();

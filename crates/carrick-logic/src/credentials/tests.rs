@@ -1,4 +1,4 @@
-//! Basic credentials, right and wrong.
+//! Basic credentials, valid and invalid.
 use super::{Credentials, read_basic};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -70,7 +70,7 @@ fn refuses_what_is_not_basic_or_malformed() {
         b"Basic YTpi====",
         b"Basic =",
         b"Basic YTpi\0",
-        // URL alphabet, bits set that padding cuts off, quoted, parameters.
+        // URL alphabet, non-zero padding bits, quotes, parameters.
         b"Basic _-8=",
         b"Basic YTp=",
         b"Basic \"YTpi\"",

@@ -1,4 +1,4 @@
-//! What is found in pages, however they come, and what is asked for it.
+//! Objects found in pages, in whatever pieces, and the requests for them.
 use super::{Coding, Decoder, Embedded, Found, Hosts, Kind, Object, page_url, write_request};
 use crate::http1::{HeadLimits, Progress, RequestHead};
 use flate2::Compression;
@@ -104,7 +104,7 @@ fn a_base_of_another_host_makes_all_references_foreign() {
 
 #[test]
 fn what_has_no_end_costs_no_more_than_a_few_times_its_length() {
-    // By itself, a quadratic reader would need minutes for these.
+    // A quadratic reader would need minutes for these.
     let attributes: String = (0..40_000).map(|n| format!(" a{n}=>")).collect();
     let pages = [
         format!("<img {attributes}"),
@@ -248,7 +248,7 @@ fn a_bomb_ends_at_the_limit() {
 }
 
 #[test]
-fn codings_are_told_by_their_names() {
+fn codings_are_recognized_by_their_names() {
     let of = |value: &str| Coding::of(value.as_bytes());
     assert_eq!([of(""), of("identity")], [Some(Coding::Identity); 2]);
     assert_eq!([of("GZIP"), of(" x-gzip ")], [Some(Coding::Gzip); 2]);

@@ -108,7 +108,7 @@ proptest! {
         let once: std::collections::HashSet<_> = ordered.iter().copied().collect();
         prop_assert_eq!(once.len(), ordered.len());
         prop_assert!(once.is_subset(&distinct));
-        // Either family is tried at the second attempt at the latest.
+        // Either family is tried by the second attempt.
         for is_v4 in [true, false] {
             if distinct.iter().any(|address| address.is_ipv4() == is_v4) {
                 prop_assert!(ordered.iter().take(2).any(|address| address.is_ipv4() == is_v4));
@@ -116,7 +116,7 @@ proptest! {
         }
     }
 
-    /// Whatever fails whenever: every address is started once, never sooner than it may, and the end comes.
+    /// Whatever fails at whatever time: every address is tried once, never too early, and the race ends.
     #[test]
     fn every_race_ends(given in prop::collection::vec(some_address(), 0..10), lifetimes_ms in prop::collection::vec(0..900_u64, ATTEMPTS_MAX)) {
         let begin = Instant::now();

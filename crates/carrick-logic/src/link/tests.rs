@@ -1,4 +1,4 @@
-//! Frames right and wrong, whole and in pieces; and two ends that talk in whatever order.
+//! Frames, valid and invalid, whole and in pieces; and two ends that exchange them in any order.
 use super::talk::{Event, Talk};
 use super::{CONTROL_BYTES_MAX, DATA_BYTES_MAX, Destination, Frame, HEAD_BYTES, Read, Why, read};
 use proptest::collection::vec;
@@ -49,7 +49,7 @@ fn any_frame() -> impl Strategy<Value = Frame> {
     ]
 }
 
-/// The answer for every beginning of `bytes`: undecided at first, then the same for ever, and never asking for what comes after it.
+/// The result for every prefix of `bytes`: first undecided, then final; it never asks for bytes beyond the frame.
 #[track_caller]
 fn assert_same_for_every_prefix(bytes: &[u8]) {
     let whole = read(bytes);
@@ -104,8 +104,8 @@ proptest! {
         }
     }
 
-    /// Two ends that send whatever they may, frames under way in both directions: neither is ever told what must not come, both are at
-    /// rest in the end, and what is over for one is over for the other.
+    /// Two ends that send any allowed frames, with frames in flight in both directions: neither receives a forbidden
+    /// frame, both are idle in the end, and they agree on what has ended.
     #[test]
     fn two_ends_understand_each_other(choices in vec((any::<bool>(), any::<u8>()), 0..300)) {
         let mut line = Line::new();
@@ -116,7 +116,7 @@ proptest! {
     }
 }
 
-/// Two ends, and what is under way to each.
+/// Two ends, and the frames in flight to each.
 struct Line {
     ends: [Talk; 2],
     under_way: [VecDeque<Frame>; 2],
@@ -134,7 +134,7 @@ impl Line {
         self.under_way[1 - end].push_back(frame);
     }
 
-    /// One end gets a frame, or sends one.
+    /// One end receives a frame, or sends one.
     fn step(&mut self, end: usize, choice: u8) -> Result<(), TestCaseError> {
         if choice < 100 {
             return self.deliver(end);
@@ -175,7 +175,7 @@ impl Line {
         Ok(())
     }
 
-    /// Everything arrives; who is still open gives up.
+    /// Everything arrives; an end that is still open gives up.
     fn finish(&mut self) -> Result<(), TestCaseError> {
         for _ in 0..4 {
             for end in [0, 1] {
@@ -261,7 +261,7 @@ fn addresses_have_one_form_and_names_are_names() {
         open(&v4, &[&v4[..], &[0]].concat()),
         Err("a frame is longer than what it says")
     );
-    // What was IPv4 in the clothes of IPv6 is written as IPv4.
+    // An IPv4-mapped IPv6 address is written as IPv4.
     let frame = Frame::Opened {
         number: 1,
         server: "[::ffff:192.0.2.1]:80".parse().unwrap(),

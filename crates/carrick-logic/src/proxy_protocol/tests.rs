@@ -1,4 +1,4 @@
-//! Headers of both versions, right and wrong, whole and in pieces.
+//! Headers of both versions, valid and invalid, whole and in pieces.
 use super::{Endpoints, HEADER_BYTES_MAX, Header, read, write, write_local};
 use proptest::prelude::*;
 use std::net::{IpAddr, SocketAddr};
@@ -168,7 +168,7 @@ fn version_2_headers() {
         (version_2(0x20, 0x00, b""), None),
         (version_2(0x20, 0x00, b"anything at all"), None),
         (version_2(0x20, 0x11, V4), None),
-        // The family of LOCAL is to be ignored.
+        // The family of LOCAL must be ignored.
         (version_2(0x20, 0xee, b"x"), None),
         (version_2(0x21, 0x00, b""), None),
         (version_2(0x21, 0x00, b"xyz"), None),
@@ -223,12 +223,12 @@ fn version_2_mistakes() {
             assert_same_for_every_prefix(&bytes);
         }
     }
-    // Refused as soon as the length is there, before the rest is awaited.
+    // Refused as soon as the length is known, before the rest arrives.
     assert!(read(&version_2(0x21, 0x11, &[0; 5000])[..16]).is_err());
     assert!(read(&version_2(0x21, 0x11, &V4[..3])[..16]).is_err());
 }
 
-/// Bit by bit, as RFC 3720 appendix B.4 has it; not the library that is being tested.
+/// Bit by bit, as in RFC 3720 appendix B.4; not the library under test.
 fn crc32c(bytes: &[u8]) -> u32 {
     let mut crc = u32::MAX;
     for byte in bytes {
@@ -292,7 +292,7 @@ fn writes_what_the_specification_shows() {
         b"PROXY TCP4 192.0.2.1 198.51.100.2 4660 443\r\n"
     );
     assert_eq!(written(&v4(), false), version_2(0x21, 0x11, V4));
-    // A listener for both families tells IPv4 clients by IPv4-mapped addresses.
+    // A listener for both families reports IPv4 clients by IPv4-mapped addresses.
     let mapped = endpoints("[::ffff:192.0.2.1]:4660", "[::ffff:198.51.100.2]:443");
     assert_eq!(written(&mapped, true), written(&v4(), true));
     assert_eq!(written(&mapped, false), written(&v4(), false));

@@ -1,4 +1,4 @@
-//! Conditions against requests as they are parsed.
+//! Conditions applied to parsed requests.
 use super::{Conditions, CookieRule, pick_request, pick_tunnel};
 use crate::access::NamePattern;
 use crate::http1::{HeadLimits, Progress, RequestHead};
@@ -340,7 +340,7 @@ fn every_condition_must_hold() {
         header: header("x-beta", "1"),
         method: strings(&["GET", "HEAD"]),
         cgi: Some(false),
-        // Not looked at in requests.
+        // Ignored for requests.
         sni: host("other.example"),
     };
     let right = "GET /images/a.gif HTTP/1.1\r\nHost: www.example.org\r\nX-Beta: 1\r\n\r\n";

@@ -1,4 +1,4 @@
-//! What is known of legs, sizes and gains; the rule's life is in `life`, the paper's cells in `cells`.
+//! Measurements of legs, sizes and gains; `life` has the rule over time, `cells` the paper's cells.
 mod cells;
 mod life;
 
@@ -68,12 +68,12 @@ fn what_a_leg_has_shown_is_kept_and_fades() {
     };
     leg.learn(&longer, 1.0);
     assert_eq!(leg.rtt(), Some(Duration::from_millis(110)));
-    // A new route shows in the least time after a while.
+    // A new route shows in the minimum after a while.
     for _ in 0..1000 {
         leg.learn(&longer, 1.0);
     }
     assert!(leg.rtt_min().unwrap() > Duration::from_millis(175));
-    // What was lost long ago counts no more.
+    // Old losses no longer count.
     let fine = LegSeen { again: 0, ..seen };
     leg.learn(&fine, 0.001);
     assert!(leg.loss() < 0.01, "{}", leg.loss());
@@ -112,14 +112,14 @@ fn the_model_gains_where_one_leg_is_long_and_sizes_are_beyond_the_first_window()
     // It rises and falls, as in Figure 4.
     assert!(gain(satellite, 60_000) > gain(satellite, 20_000));
     assert!(gain(satellite, 60_000) > gain(satellite, 30_000_000));
-    // Legs of a data center: what relaying costs is more than what it gains.
+    // Legs in a data center: relaying costs more than it gains.
     for bytes in [1_000, 10_000, 60_000] {
         assert!(gain([leg(1, 0), leg(1, 0)], bytes) < -0.02, "{bytes}");
     }
     // Loss on one leg hurts more over both.
     let lossy = [leg(300, 100), leg(30, 0)];
     assert!(gain(lossy, 30_000_000) > 0.05);
-    // The more, the more the other leg is part of what each loss costs.
+    // The longer the other leg, the more each loss costs.
     assert!(gain([leg(300, 0), leg(30, 100)], 30_000_000) > 1.0);
 }
 
@@ -150,12 +150,12 @@ fn a_gain_is_shown_with_its_interval_once_there_is_enough() {
 #[test]
 fn nineteen_of_twenty_intervals_hold_the_truth() {
     let mut random = fastrand::Rng::with_seed(11);
-    // Twelve uniform ones make a normal one.
+    // The sum of twelve uniform values is nearly normal.
     let mut normal = || (0..12).map(|_| random.f64()).sum::<f64>() - 6.0;
     let (runs, truth) = (2000, 0.1);
     let held = (0..runs).filter(|_| {
         let mut total = Total::default();
-        // Pairs whose throughputs have nothing in common.
+        // Pairs with unrelated throughputs.
         for pair in 0..4 {
             let mut evidence = Evidence::default();
             for _ in 0..20 {
@@ -194,7 +194,7 @@ fn a_share_of_connections_is_chosen_always_the_same() {
     // Four standard deviations.
     assert!(count(Purpose::Control, 0.01).abs_diff(1000) < 126);
     assert_eq!(count(Purpose::Control, 0.05), count(Purpose::Control, 0.05));
-    // Who is in the control group does not explore more often than others.
+    // Connections in the control group do not explore more often than others.
     let both = clients.iter().filter(|client| {
         is_chosen(**client, server, Purpose::Control, 0.1)
             && is_chosen(**client, server, Purpose::Explore, 0.1)

@@ -1,4 +1,4 @@
-//! The seeds of the fuzz targets, replayed: what was found once stays found.
+//! Replays the seeds of the fuzz targets, so that what was found once stays found.
 use crate::checks;
 use std::path::Path;
 
@@ -13,7 +13,7 @@ fn replay(target: &str, check: fn(&[u8])) {
     assert!(files.len() >= 12, "{target} has too few seeds");
     for file in files {
         let bytes = std::fs::read(&file).unwrap();
-        // The name goes first, so that a failed assertion is preceded by the file that it is about.
+        // The file's name, printed before a possible failure.
         println!("{}", file.display());
         check(&bytes);
         for cut in 0..bytes.len() {

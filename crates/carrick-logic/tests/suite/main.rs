@@ -1,4 +1,4 @@
-//! Tests of the crate from outside: properties, and the fuzz corpus replayed.
+//! Tests of the crate from outside: properties, and the replayed fuzz corpus.
 // `cfg(test)` tells clippy that helpers in these modules may panic, as tests may.
 
 #[cfg(test)]

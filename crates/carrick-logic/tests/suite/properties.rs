@@ -1,4 +1,4 @@
-//! Properties of whole streams: made-up messages, cut anywhere, come out as they went in.
+//! Properties of whole streams: random messages, cut anywhere, come out unchanged.
 use crate::checks;
 use carrick_logic::http1::{
     BodyLength, Chunked, HeadLimits, Method, Piece, Progress, RequestHead, ResponseBody,
@@ -33,7 +33,7 @@ impl Body {
         }
     }
 
-    /// The framing field and the body as it is sent.
+    /// The framing field, and the body as sent.
     fn written(&self) -> (String, Vec<u8>) {
         match self {
             Self::None => (String::new(), Vec::new()),
@@ -87,7 +87,7 @@ fn fields() -> impl Strategy<Value = String> {
     .prop_map(|lines| lines.concat())
 }
 
-/// A connection's bytes, as reads of the given sizes make them known: `bytes()` is what has come and was not consumed.
+/// A connection's bytes, revealed by reads of the given sizes: `bytes()` is what has arrived and was not consumed.
 struct Reader<'a> {
     stream: &'a [u8],
     position: usize,
@@ -238,7 +238,7 @@ proptest! {
     }
 }
 
-/// Pieces that heads are made of, good and bad, so that random sequences come near to what matters.
+/// Pieces of heads, valid and invalid, so that random sequences come close to interesting cases.
 fn head_piece() -> impl Strategy<Value = String> {
     let known = [
         "GET ",
@@ -375,7 +375,7 @@ proptest! {
     }
 }
 
-/// Pieces of what matters to caches, in an order that makes sense only sometimes.
+/// Pieces that matter to caches, in an order that makes sense only sometimes.
 fn cache_word() -> impl Strategy<Value = String> {
     let words = [
         "A0",

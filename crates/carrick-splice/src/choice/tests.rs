@@ -1,4 +1,4 @@
-//! Tests of the choice of an engine.
+//! The choice of an engine.
 
 use super::*;
 use proptest::prelude::*;
@@ -68,7 +68,7 @@ fn a_tunnel_goes_to_a_pipe_at_the_first_large_burst_and_stays() {
     for _ in 0..100 {
         assert_eq!(chooser.engine(ANY), Engine::Pipe);
         assert_eq!(chooser.observe(64 << 10, false), None);
-        // A few small ones in between, such as the end of a response, do not matter.
+        // A few small bursts in between, such as the end of a response, do not matter.
         for _ in 1..SMALL_BURSTS {
             assert_eq!(chooser.observe(100, false), None);
         }
@@ -117,7 +117,7 @@ fn every_reason_has_its_own_number_and_name() {
 }
 
 proptest! {
-    /// Whatever came before: a large burst means a pipe next, and enough small ones in a row mean copying.
+    /// Whatever came before: a large burst is followed by a pipe, and enough small ones in a row by copying.
     #[test]
     fn the_latest_bursts_decide(bursts in prop::collection::vec((1_usize..100_000, any::<bool>()), 0..50)) {
         let (mut chooser, _) = Chooser::new(Choice::Auto, None, false);

@@ -1,9 +1,9 @@
-//! The moves between states.
+//! The transitions between states.
 
 use super::State::{self, Attaching, Detaching, Ended, InKernel, Parked, Relaying};
 use super::*;
 
-/// All of them, as in LIFECYCLE.md.
+/// All transitions, as in LIFECYCLE.md.
 const EDGES: [(State, &[State]); 6] = [
     (Relaying, &[Attaching, Ended]),
     (Attaching, &[Relaying, InKernel, Ended]),

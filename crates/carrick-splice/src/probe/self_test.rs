@@ -17,8 +17,8 @@ const QUESTION_BYTES: usize = 1 << 20;
 const ANSWER_BYTES: usize = 100_000;
 /// The receiver's buffer.
 const SMALL_BUFFER_BYTES: usize = 64 << 10;
-/// How long the receiver waits before it reads. On a busy machine the first time may be too short for the
-/// kernel to get the connections before the bytes arrive.
+/// How long the receiver waits before it reads. On a busy machine the first time may be too short for the kernel to get
+/// the connections before the bytes arrive.
 const PAUSES: [Duration; 3] = [
     Duration::from_millis(20),
     Duration::from_millis(100),
@@ -59,7 +59,7 @@ fn run(service: &SocketService) -> io::Result<()> {
     Err(io::Error::other("the kernel handed nothing on"))
 }
 
-/// Whether the kernel forwarded something. Whatever arrived was right.
+/// Whether the kernel forwarded anything. All received bytes were correct.
 fn run_once(service: &SocketService, pause: Duration) -> io::Result<bool> {
     let (client, near) = connection(None)?;
     let (server, far) = connection(Some(SMALL_BUFFER_BYTES))?;
@@ -115,7 +115,7 @@ fn relay(service: &SocketService, near: TcpStream, far: TcpStream) -> io::Result
 /// Sends the request and closes; then expects the response.
 fn ask(mut client: TcpStream, pause: Duration) -> io::Result<()> {
     client.write_all(b"hello")?;
-    // The first words go alone: both connections are in the kernel when the rest arrives.
+    // The first bytes go alone: both connections are in the kernel when the rest arrives.
     thread::sleep(pause / 4);
     client.write_all(&sample(QUESTION_BYTES)[5..])?;
     client.shutdown(std::net::Shutdown::Write)?;

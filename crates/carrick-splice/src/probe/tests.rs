@@ -1,4 +1,4 @@
-//! Tests of the probe.
+//! The probe.
 
 use super::*;
 

@@ -31,7 +31,7 @@ fn tcp(flags: u8) -> Vec<u8> {
 }
 
 #[test]
-fn packets_that_are_no_held_syn_and_no_answer_to_one_are_not_sent() {
+fn only_deferred_syns_and_answers_to_them_are_sent() {
     let Some([decide, send]) = programs() else {
         return;
     };

@@ -1,12 +1,12 @@
-//! Options whose effect is seen on loopback only.
+//! Options whose effect is visible on loopback only.
 use super::*;
 use std::net::{SocketAddr, TcpListener, TcpStream as BlockingStream};
 
-/// Long enough for loopback, and shorter than a second try of the client's (1 s).
+/// Long enough for loopback, and shorter than the client's first retransmission (1 s).
 const SHORT: Duration = Duration::from_millis(300);
 
 #[test]
-fn a_listener_that_wants_255_hops_lets_nobody_begin_and_is_open_again_without() {
+fn a_listener_that_requires_255_hops_accepts_no_handshake_until_it_is_reset() {
     for (listen, ask) in [
         ("127.0.0.1:0", "127.0.0.1"),
         ("[::1]:0", "::1"),
@@ -20,7 +20,7 @@ fn a_listener_that_wants_255_hops_lets_nobody_begin_and_is_open_again_without() 
         let to = SocketAddr::new(ask.parse().unwrap(), port);
         set_hops_min(&listener, 255).unwrap();
         let error = BlockingStream::connect_timeout(&to, SHORT).unwrap_err();
-        // Dropped, not refused: the client tries again.
+        // Dropped, not refused: the client retransmits.
         assert_eq!(error.kind(), io::ErrorKind::TimedOut, "{listen}: {error}");
         set_hops_min(&listener, 0).unwrap();
         BlockingStream::connect_timeout(&to, 10 * SHORT).unwrap();

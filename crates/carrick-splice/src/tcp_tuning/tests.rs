@@ -1,4 +1,4 @@
-//! Tests of the service on loopback, with privileges and without.
+//! The service on loopback, with and without privileges.
 
 use super::*;
 use crate::sys::sockopt;
@@ -31,7 +31,7 @@ fn without_privileges<T: Send>(what: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|threads| threads.spawn(run).join().unwrap())
 }
 
-/// A connection: the connecting end, and the accepted end of a listener that `prepare` has seen.
+/// A connection: the connecting end, and the accepted end, whose listener was prepared by `prepare`.
 fn connection(prepare: impl Fn(&TcpListener)) -> (TcpStream, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     prepare(&listener);
@@ -129,7 +129,7 @@ fn the_program_sets_timers_of_kernels_that_have_no_option_for_them() {
 }
 
 #[test]
-fn without_programs_all_is_set_that_everybody_may_and_the_rest_says_why_not() {
+fn without_programs_unprivileged_settings_apply_and_others_report_why_not() {
     let (service, applied, rehearsed) = without_privileges(|| {
         let service = LegService::load();
         let (_near, far) = connection(|_| ());
@@ -193,7 +193,7 @@ fn a_congestion_control_that_is_not_there_is_refused_with_those_that_are() {
         .unwrap()
         .to_string();
     assert!(why.contains("\"nosuch\"") && why.contains("reno"), "{why}");
-    // The rest was set.
+    // The other settings were applied.
     assert_eq!(applied.refused.len(), 1);
     let timeout = sockopt::get(near.as_fd(), libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT);
     assert_eq!(timeout.unwrap(), 5000);

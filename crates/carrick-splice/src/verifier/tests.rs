@@ -1,4 +1,4 @@
-//! What the kernel writes, in its own words.
+//! Parses the kernel's log.
 use super::*;
 
 /// Linux 6.18; earlier ones write the same lines.

@@ -1,4 +1,4 @@
-//! The example `body_cost`: that bodies of each size arrive by each engine.
+//! The example `body_cost`: bodies of each size arrive with each engine.
 
 use crate::support::on_worker;
 

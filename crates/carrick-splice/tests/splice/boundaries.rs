@@ -1,4 +1,4 @@
-//! A transfer stops exactly where it was asked to, and passes on exactly what it was asked to.
+//! A transfer stops exactly at its boundary, and passes on exactly what it was told to.
 
 use crate::support::*;
 use carrick_splice::{Choice, End, Ended, Engine, Order, Reason, tcp};
@@ -62,7 +62,7 @@ fn the_byte_after_the_last_one_stays_in_the_socket() {
     });
 }
 
-/// On a keep-alive connection nothing comes behind a response, and nothing else tells that it is whole.
+/// On a keep-alive connection nothing follows a response, and nothing else marks its end.
 #[test]
 fn the_last_byte_is_the_end_although_nothing_follows() {
     on_worker(async {
@@ -71,7 +71,7 @@ fn the_last_byte_is_the_end_although_nothing_follows() {
                 let mut random = Random::new(seed);
                 let legs = Legs::new().await;
                 let body = sample(seed, 1 + random.magnitude(200_000));
-                // On threads of their own: they wake nobody here.
+                // On separate threads: they wake no task here.
                 let sending = std::thread::spawn({
                     let (mut sender, body) = (blocking(legs.sender), body.clone());
                     move || {
@@ -108,14 +108,14 @@ fn the_last_byte_is_the_end_although_nothing_follows() {
     });
 }
 
-/// The same connection for a thread that waits.
+/// The same connection for a blocking thread.
 fn blocking(stream: TcpStream) -> std::net::TcpStream {
     let stream = stream.into_std().unwrap();
     stream.set_nonblocking(false).unwrap();
     stream
 }
 
-/// Sends all in random pieces, with pauses in between.
+/// Sends everything in random pieces, with pauses in between.
 fn send_and_pause(stream: &mut std::net::TcpStream, bytes: &[u8], random: &mut Random) {
     let mut rest = bytes;
     while !rest.is_empty() {
@@ -199,7 +199,7 @@ fn single_bytes_through_tiny_buffers() {
 #[test]
 fn many_small_segments_fill_the_buffers_of_a_pipe() {
     on_worker(async {
-        // 3,000 segments that the receiver's queue keeps apart are far more than a pipe has buffers.
+        // The receiver's queue keeps 3,000 segments separate: far more than a pipe has buffers.
         let mut legs = Legs::new().await;
         let sent = sample(10, 3000 * 7);
         for piece in sent.chunks(7) {
@@ -272,7 +272,7 @@ fn a_body_that_ends_early_is_not_passed_off_as_whole() {
             assert_eq!(transfer.bytes(), 50_000);
             assert!(!transfer.unsplice().await.copy_complete);
             receive(&mut legs.receiver, 50_000).await;
-            assert_eq!(tcp_state(&legs.to), ESTABLISHED, "it has said an end");
+            assert_eq!(tcp_state(&legs.to), ESTABLISHED, "it has sent an end");
         }
     });
 }
@@ -471,7 +471,7 @@ fn auto_takes_the_engine_that_fits_the_length() {
     });
 }
 
-/// Urgent data stands in the way of both recv(2) and splice(2); what comes after it must not wait for ever.
+/// Urgent data interrupts both recv(2) and splice(2); the data behind it must not wait forever.
 #[test]
 fn urgent_data_does_not_stop_a_transfer() {
     on_worker(async {
@@ -499,7 +499,7 @@ fn urgent_data_does_not_stop_a_transfer() {
                 tokio::join!(transfer.run(), talk, receive(&mut legs.receiver, 60_000));
             assert_eq!(ended.unwrap(), Ended::Bytes);
             let body = if choice == Choice::Socket && arrived[20_000] == b'!' {
-                // The kernel hands the urgent byte on in line.
+                // The kernel delivers the urgent byte in line.
                 [&body[..20_000], b"!", &body[20_000..59_999]].concat()
             } else {
                 body

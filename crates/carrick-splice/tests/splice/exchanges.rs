@@ -1,4 +1,4 @@
-//! Both ways at once: half-closes, resets, idle ends, and hundreds side by side.
+//! Both directions at once: half-closes, resets, idle ends, and hundreds in parallel.
 
 use crate::support::*;
 use carrick_splice::{Choice, Engine, ExchangeEnd, ExchangeOrder, Reason, Side, tcp};
@@ -133,7 +133,7 @@ fn resets_at_every_moment_reach_the_caller() {
             let cut = random.magnitude(100_000);
             let splicer = splicer();
             let mut exchange = splicer.exchange(&legs.from, &legs.to, order(choice));
-            // The other side sends and receives as it likes; one receives a while, then resets.
+            // The other side sends and receives freely; one side receives for a while, then resets.
             let (mut other_read, mut other_write) = other.split();
             let flood = async {
                 let _ = other_write.write_all(&sent).await;
@@ -173,7 +173,7 @@ fn the_rest_of_a_dead_senders_queue_still_arrives() {
             let mut legs = Legs::new().await;
             let splicer = splicer();
             let mut exchange = splicer.exchange(&legs.from, &legs.to, order(choice));
-            // The server answers early and closes with the upload unread: its kernel sends RST behind the answer.
+            // The server answers early and closes with the upload unread: its kernel sends RST after the answer.
             let answer = sample(3, 100_000);
             let upload = sample(4, 8_000_000);
             let (mut read, mut write) = legs.sender.split();
@@ -254,7 +254,7 @@ fn a_reset_reported_elsewhere_is_no_clean_end() {
             let splicer = splicer();
             let mut exchange = splicer.exchange(&legs.from, &legs.to, order(choice));
             let flood = sample(2, 1_000_000);
-            // The client takes nothing, so that something is held for it.
+            // The client reads nothing, so that data is held for it.
             let flooding = async {
                 fill(&mut legs.receiver, &legs.to, &flood).await;
                 legs.sender.write_all(b"half of it").await.unwrap();
@@ -265,7 +265,7 @@ fn a_reset_reported_elsewhere_is_no_clean_end() {
                 () = flooding => {}
             }
             reset(legs.sender);
-            // What splice(2) does that has written a part already.
+            // As splice(2) does when it has already written a part.
             until(|| legs.from.take_error().unwrap().is_some()).await;
             let end = exchange.run().await;
             assert!(matches!(end, ExchangeEnd::Fault { .. }), "{end:?}");
@@ -326,13 +326,13 @@ fn nothing_moves_and_the_exchange_ends_idle_even_half_open() {
                 legs.sender.shutdown().await.unwrap();
             }
             let talk = async {
-                // Bytes one way keep both ways alive.
+                // Bytes in one direction keep both alive.
                 for _ in 0..6 {
                     pass(idle / 4).await;
                     legs.receiver.write_all(b".").await.unwrap();
                     receive(&mut legs.sender, 1).await;
                 }
-                // The end of a quiet time is noticed a quarter of it late.
+                // An idle end is detected up to a quarter of the time-out late.
                 for _ in 0..6 {
                     pass(idle / 4).await;
                 }

@@ -1,4 +1,4 @@
-//! Connections that break: at every moment, on either side, noticed at once and told apart.
+//! Connections that break at any moment, on either side: detected at once and attributed to the right side.
 
 use crate::support::*;
 use carrick_splice::{Choice, End, Ended, Order, Side};
@@ -132,14 +132,14 @@ fn a_receiver_that_resets_while_the_sender_is_silent_is_noticed_at_once() {
                         legs.receiver.shutdown().await.unwrap();
                     }
                     if sends {
-                        // A pipelined request makes the connection readable, and is not looked at here.
+                        // A pipelined request makes the connection readable, and is not read here.
                         legs.receiver
                             .write_all(b"GET / HTTP/1.1\r\n")
                             .await
                             .unwrap();
                     }
                     until(|| is_all_acknowledged(&legs.receiver)).await;
-                    // The runtime takes note of it.
+                    // The runtime sees the event.
                     tokio::task::yield_now().await;
                     reset(legs.receiver);
                 };

@@ -1,4 +1,4 @@
-//! SYNs that are held between network namespaces: a client, a router on which they are held, and a server behind it.
+//! Deferred SYNs between network namespaces: a client, a router that defers them, and a server behind it.
 
 mod doubts;
 mod flood;
@@ -14,13 +14,13 @@ use std::net::TcpStream;
 use std::sync::mpsc;
 use std::time::Duration;
 
-/// What does not come at once does not come.
+/// Time limit for what must not arrive.
 const SHORT: Duration = Duration::from_millis(300);
 
 /// The mark of SYNs to port 80.
 const MARK: u32 = 7;
 
-/// Runs `what` on the router with one reader of what is held, and waits until it reads.
+/// Runs `what` on the router with one reader of deferred SYNs, and waits until it reads.
 fn hold<T: Send + 'static>(
     bed: &Bed,
     what: impl AsyncFnOnce(SynDefer, Reader) -> T + Send + 'static,
@@ -47,7 +47,7 @@ fn hold<T: Send + 'static>(
     holding
 }
 
-/// The router routes, and marks what goes to port 80.
+/// The router routes, and marks packets to port 80.
 fn mark(bed: &Bed) {
     bed.route();
     for line in [
@@ -64,7 +64,7 @@ async fn next(reader: &mut Reader) -> DeferredSyn {
     held.expect("a SYN").unwrap()
 }
 
-/// A connection to port 80 of the server, with a word that it says.
+/// A connection to port 80 of the server, through which the server sends a word.
 fn connects(bed: &Bed, family: Family) {
     let listener = bed.at(Host::Server, move || listen(address(family.server, 80)));
     let server = std::thread::spawn(move || {
@@ -135,7 +135,7 @@ fn a_client_that_is_refused_hears_it_at_once() {
     holding.join().unwrap();
 }
 
-/// A SYN by hand to port 80 of the server, from this port.
+/// A handmade SYN to port 80 of the server, from this port.
 fn by_hand(family: &Family, port: u16, sequence: u32, data: &[u8]) -> Vec<u8> {
     let ip = |text: &str| text.parse().unwrap();
     let (from, to) = ((ip(family.client), port), (ip(family.server), 80));
@@ -147,7 +147,7 @@ fn goes_to_80(packet: &[u8]) -> bool {
     tcp(packet).is_some_and(|tcp| tcp[2..4] == 80_u16.to_be_bytes())
 }
 
-/// The frame has an Ethernet header of this host's in front.
+/// Sends a packet in a frame with an Ethernet header of this host.
 fn send(bed: &Bed, family: &Family, packet: &[u8]) {
     let frame = [&header(bed, "rc", family.client.contains(':'))[..], packet].concat();
     bed.at(Host::Client, move || send_frame("c", &frame));
@@ -217,7 +217,7 @@ fn a_syn_that_is_repeated_is_asked_for_once_and_passes_when_it_was_released() {
         for _ in 0..3 {
             send(&bed, &family, &packet);
         }
-        // Asked for once.
+        // Reported once.
         told.recv_timeout(HANG).unwrap();
         assert!(told.recv_timeout(SHORT).is_err());
         assert!(tap.next(SHORT, goes_to_80).is_none());
@@ -228,7 +228,7 @@ fn a_syn_that_is_repeated_is_asked_for_once_and_passes_when_it_was_released() {
     send(&bed, &family, &packet);
     tap.next(HANG, goes_to_80).expect("its repetition");
     assert!(told.recv_timeout(SHORT).is_err());
-    // The same addresses and ports begin anew.
+    // The same addresses and ports, with a new SYN.
     send(&bed, &family, &by_hand(&family, 4000, 78, &[]));
     told.recv_timeout(HANG).unwrap();
     to_router.send("end").unwrap();

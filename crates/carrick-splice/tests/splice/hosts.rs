@@ -1,4 +1,4 @@
-//! Three hosts in a row, each a network namespace: what the beds of the packet engine and of the rules have in common.
+//! Three hosts in a row, each a network namespace: shared by the test beds of the packet engine and of the rules.
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use std::os::fd::AsFd;
@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::JoinHandle;
 
-/// The host that is meant.
+/// A host.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Host {
     Client,
@@ -15,26 +15,26 @@ pub enum Host {
     Server,
 }
 
-/// An interface, and whose it is.
+/// An interface and its host.
 pub type Interface = (Host, &'static str);
 
-/// The hosts, which go when this is dropped.
+/// The hosts, removed when this is dropped.
 pub struct Hosts {
     names: [String; 3],
     interfaces: [Interface; 4],
     number: u8,
-    /// The machine's own interfaces in their place.
+    /// The machine's own interfaces that are used instead.
     lent: Vec<String>,
 }
 
 impl Hosts {
-    /// Hosts with two links, and no addresses. `interfaces`: the client's, the one towards it, the one towards the server, the server's.
-    /// `number` is that of their networks.
+    /// Hosts with two links, without addresses. `interfaces`: the client's, the one towards it, the one towards the
+    /// server, the server's. `number` is part of their networks' addresses.
     pub fn new(interfaces: [Interface; 4], number: u8) -> Hosts {
         Hosts::with(interfaces, number, Vec::new())
     }
 
-    /// The same with interfaces of the machine, of which the first two and the last two are linked, until this is dropped.
+    /// The same with interfaces of the machine, of which the first two and the last two are linked; they are returned when this is dropped.
     pub fn with(interfaces: [Interface; 4], number: u8, lent: Vec<String>) -> Hosts {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -116,13 +116,13 @@ impl Hosts {
         self.line(host, line).output().unwrap().status.success()
     }
 
-    /// What a file says there.
+    /// The contents of a file there.
     pub fn read(&self, host: Host, path: &str) -> String {
         let output = succeed(&mut self.command(host, &["cat", path]));
         String::from_utf8(output.stdout).unwrap().trim().to_owned()
     }
 
-    /// Runs `what` in a thread of its own on this host.
+    /// Runs `what` in a separate thread on this host.
     pub fn on<T: Send + 'static>(
         &self,
         host: Host,

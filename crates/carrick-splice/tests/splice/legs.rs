@@ -1,4 +1,4 @@
-//! Leg profiles between network namespaces: what leaves the socket, not only what its options say.
+//! TCP profiles between network namespaces: the packets that leave the socket, not only its options.
 
 mod alone;
 mod bed;
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 const KB_64: u32 = 64 << 10;
 
-/// More than any first flight here.
+/// More than any initial flight here.
 const PLENTY: usize = 400_000;
 
 fn profile(congestion_control: &str, initial_window_bytes: Option<u32>) -> Profile {
@@ -26,7 +26,7 @@ fn profile(congestion_control: &str, initial_window_bytes: Option<u32>) -> Profi
     }
 }
 
-/// Who begins the connection between client and gateway.
+/// Which side opens the connection between client and gateway.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Begins {
     Client,
@@ -49,12 +49,12 @@ fn connection(bed: &Bed, family: usize, begins: Begins) -> (TcpStream, TcpStream
     }
 }
 
-/// Sends plenty to a client whose acknowledgements do not come, and says how many bytes of that the client gets: the first flight.
+/// Sends plenty to a client whose acknowledgements are dropped; returns how many bytes arrive: the initial flight.
 fn first_flight(bed: &Bed, family: usize, begins: Begins, profile: &Profile) -> FirstFlight {
     first_flight_after(Duration::ZERO, bed, family, begins, profile)
 }
 
-/// The same, after nothing was said for a while.
+/// The same after an idle period.
 fn first_flight_after(
     silence: Duration,
     bed: &Bed,
@@ -73,7 +73,7 @@ fn first_flight_after(
     let written = gateway.write(&vec![7; PLENTY]).unwrap();
     let measured = measure(&gateway).unwrap();
     let segment_bytes = u64::from(measured.segment_bytes);
-    // Nothing more may be under way, and all of that has come.
+    // Nothing more may be in flight, and everything sent has arrived.
     wait_until("the first flight has arrived", || {
         let under_way = bed::unacknowledged(&gateway);
         let may_be = u64::from(measure(&gateway).unwrap().congestion_window);
@@ -81,7 +81,7 @@ fn first_flight_after(
             && bed::received_bytes(&client) == under_way * segment_bytes
     });
     let arrived = bed::received_bytes(&client);
-    // SYN alone was acknowledged.
+    // Only the SYN was acknowledged.
     assert!(acked_bytes(&gateway) <= 1, "an acknowledgement came");
     bed.mute_client(family, false);
     assert!(written as u64 > arrived, "{written} bytes were too few");
@@ -96,10 +96,10 @@ fn first_flight_after(
 #[derive(Debug)]
 struct FirstFlight {
     bytes: u64,
-    /// That were promised.
+    /// The initial window that was set, in segments.
     segments: Option<u32>,
     segment_bytes: u64,
-    /// What the client took before it had said anything of data.
+    /// The client's window before any data.
     window_bytes: u64,
 }
 
@@ -122,7 +122,7 @@ fn the_first_flight_is_64_kb() {
             let flight = first_flight(&bed, family, begins, &profile(name, Some(KB_64)));
             let segments = flight.segments.unwrap();
             assert_eq!(u64::from(segments), u64::from(KB_64) / flight.segment_bytes);
-            // What begins a connection on Linux takes 64240 bytes at first, a little less than 64 KB.
+            // Linux's initial receive window is 64240 bytes, a little less than 64 KB.
             assert!(
                 flight.window_bytes > 64_000,
                 "{name}, {begins:?}: {flight:?}"
@@ -162,7 +162,7 @@ fn the_first_flight_of_others_is_as_ever() {
     assert_eq!(flight.bytes, 10 * flight.segment_bytes);
 }
 
-/// What `docs/internals/tcp-tuning.md` says of slow start after idleness.
+/// The statement of `docs/internals/tcp-tuning.md` on slow start after idleness.
 #[test]
 fn silence_takes_a_first_flight_away_unless_the_namespace_or_the_congestion_control_says_otherwise()
 {
@@ -193,7 +193,7 @@ fn silence_takes_a_first_flight_away_unless_the_namespace_or_the_congestion_cont
     }
 }
 
-/// Congestion controls that pace reckon the pace when they begin. What comes later must not wait for a pace of ten segments a round trip.
+/// Pacing congestion controls compute their rate at the start. Later data must not be paced at ten segments per round trip.
 #[test]
 fn the_first_flight_leaves_within_a_round_trip() {
     let Some(bed) = bed() else {
@@ -210,7 +210,7 @@ fn the_first_flight_leaves_within_a_round_trip() {
         return;
     }
     let service = LegService::load();
-    // From what it begins with, to what the profile wants.
+    // From the initial congestion control, to the profile's.
     for (from, to) in [("bbr", "bbr"), ("bbr", "reno"), ("reno", "bbr")] {
         let applied = service.set(&listener, &profile(from, None), Moment::Listening);
         assert_eq!(applied.refused, []);
@@ -241,7 +241,7 @@ fn a_smaller_least_time_out_is_used() {
         rto_min: Some(Duration::from_millis(20)),
         ..Profile::default()
     };
-    // Beyond the round trip; it has four times how much that varies, too, which on a busy machine is a lot.
+    // On top of the round trip; it also has four times its variation, which is large on a busy machine.
     let timeout = |profile: &Profile| {
         let applied = service.set(&listener, profile, Moment::Listening);
         assert_eq!(applied.refused, []);
@@ -284,7 +284,7 @@ fn a_pace_is_kept() {
         let mut client = &client;
         std::io::Read::read_exact(&mut client, &mut vec![0; BYTES]).unwrap();
     });
-    // A first burst goes at once.
+    // An initial burst is not paced.
     let least = Duration::from_secs_f64((BYTES as f64 - 100_000.0) / RATE as f64);
     let took = began.elapsed();
     assert!(took > least, "{took:?} instead of {least:?}");

@@ -1,5 +1,4 @@
-//! What is told of splices while they are in the kernel: that it is true, that it needs no privileges, and that telling
-//! does not disturb them.
+//! The report on splices in the kernel is correct, needs no privileges, and does not disturb them.
 
 use crate::socket::{is_here, order};
 use crate::support::*;
@@ -14,13 +13,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-/// A label that no other test has.
+/// A label that no other test uses.
 fn label() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     NEXT.fetch_add(1, Relaxed)
 }
 
-/// Whether there is something to look at here, and the kernel lets it be seen.
+/// Whether there is something to report here, and the kernel allows it.
 fn can_look() -> bool {
     if !is_here() {
         return false;
@@ -44,7 +43,7 @@ fn seen(label: u64) -> Option<LiveSplice> {
     splice
 }
 
-/// Waits until something is seen of a splice.
+/// Waits for a splice's report to meet a condition.
 async fn until_seen(label: u64, holds: impl Fn(&LiveSplice) -> bool) -> LiveSplice {
     loop {
         if let Some(splice) = seen(label).filter(&holds) {
@@ -54,9 +53,9 @@ async fn until_seen(label: u64, holds: impl Fn(&LiveSplice) -> bool) -> LiveSpli
     }
 }
 
-/// Both ways, both ends, and nothing on its way: what is told is exact.
+/// Both directions, both ends, and nothing in flight: the report is exact.
 #[test]
-fn bytes_are_told_to_the_byte() {
+fn byte_counts_are_exact() {
     if !can_look() {
         return;
     }
@@ -106,7 +105,7 @@ fn a_transfer_that_stands_still_shows_where_its_bytes_are() {
         return;
     }
     on_worker(async {
-        /// What the kernel may hold for a receiver: the limit of the engine, and one piece.
+        /// Most bytes that the kernel holds for a receiver: the engine's limit, and one piece.
         const BACKLOG_MAX: u64 = (1 << 20) + (64 << 10);
         let mut legs = Legs::new().await;
         let (splicer, label) = (splicer(), label());
@@ -126,7 +125,7 @@ fn a_transfer_that_stands_still_shows_where_its_bytes_are() {
                     assert!(backlog <= BACKLOG_MAX, "{splice:?}");
                 }
             }
-            // Nobody reads: nothing moves any more, and every byte is somewhere.
+            // The receiver does not read: nothing moves any more, and every byte is somewhere.
             let splice = seen(label).unwrap();
             let [there, back] = splice.directions;
             let [from, to] = splice.legs.map(Option::unwrap);
@@ -143,7 +142,7 @@ fn a_transfer_that_stands_still_shows_where_its_bytes_are() {
                 (0, 0, 0)
             );
             assert!(from.rtt.is_some() && to.rtt.is_some());
-            // And while everything is taken, what is told only grows.
+            // While everything is read, the counts only grow.
             let mut arrived = 0;
             let mut buffer = vec![0; 256 << 10];
             let mut moved_before = moved;
@@ -166,7 +165,7 @@ fn a_transfer_that_stands_still_shows_where_its_bytes_are() {
     });
 }
 
-/// After a half-close one connection has left the kernel, and the other is still told of.
+/// After a half-close one connection has left the kernel, and the other is still reported.
 #[test]
 fn a_leg_that_has_left_is_none() {
     if !can_look() {
@@ -193,13 +192,13 @@ fn a_leg_that_has_left_is_none() {
 }
 
 #[test]
-fn a_transfer_one_way_is_told_of_as_well() {
+fn a_transfer_one_way_is_reported_too() {
     if !can_look() {
         return;
     }
     on_worker(async {
         const BYTES: usize = 30_000;
-        // In a place in which bytes went both ways before.
+        // In a slot that was used in both directions before.
         let service = carrick_splice::SocketService::default();
         service.load(1, None).unwrap();
         let splicer = carrick_splice::Splicer::with_socket(
@@ -255,7 +254,7 @@ fn a_transfer_one_way_is_told_of_as_well() {
     });
 }
 
-/// With `Auto`, the kernel gets an exchange and gives it back again and again; nothing is forgotten, and nothing counts twice.
+/// With `Auto`, an exchange repeatedly enters and leaves the kernel; no byte is forgotten or counted twice.
 #[test]
 fn stays_in_the_kernel_add_up() {
     if !can_look() {
@@ -303,7 +302,7 @@ fn stays_in_the_kernel_add_up() {
                     times_in_kernel += u32::from(is_in_kernel && !was_in_kernel);
                     was_in_kernel = is_in_kernel;
                 }
-                // What was received is noted a moment later.
+                // Received bytes are noted a moment later.
                 let mut known = 0;
                 until(|| {
                     known = match (noted.get(), seen(label)) {
@@ -337,7 +336,7 @@ fn reading_live_splices_needs_no_privileges() {
         let mut exchange = splicer.exchange(&legs.from, &legs.to, labelled(label));
         let talk = async {
             until_seen(label, |_| true).await;
-            // Capabilities belong to threads.
+            // Capabilities are per thread.
             let without = std::thread::spawn(move || {
                 let none = CapabilitySets {
                     effective: CapabilitySet::empty(),
@@ -357,13 +356,13 @@ fn reading_live_splices_needs_no_privileges() {
     });
 }
 
-/// Places change hands all the time: what is told of one splice is never another's.
+/// Slots are reused all the time: a splice's report is never another one's.
 #[test]
 fn a_live_splice_never_has_another_ones_label() {
     if !can_look() {
         return;
     }
-    // Few places, so that each is taken again at once. The label says how many bytes the splice moves.
+    // Few slots, so that each is reused at once. The label is the number of bytes that the splice moves.
     let service = carrick_splice::SocketService::default();
     service.load(2, None).unwrap();
     let done = Arc::new(AtomicBool::new(false));
@@ -418,14 +417,14 @@ fn a_live_splice_never_has_another_ones_label() {
 }
 
 #[test]
-fn thousands_are_told_of_while_they_move_bytes() {
+fn thousands_are_reported_while_they_move_bytes() {
     if can_look() {
         in_a_process_of_its_own("live::thousands");
     }
 }
 
 #[test]
-#[ignore = "uses 8,000 descriptors: run by thousands_are_told_of_while_they_move_bytes"]
+#[ignore = "uses 8,000 descriptors: run by thousands_are_reported_while_they_move_bytes"]
 fn thousands() {
     const SPLICES: u64 = 2000;
     const ROUNDS: u64 = 5;
@@ -508,7 +507,7 @@ fn thousands() {
     assert_eq!(looker.join().unwrap(), SPLICES as usize);
 }
 
-/// In a network of its own, in which what one socket sends can be lost.
+/// In a separate network namespace, in which one socket's packets can be dropped.
 #[test]
 #[expect(unsafe_code, reason = "unshare(2)")]
 fn what_was_lost_and_sent_again_is_counted() {
@@ -516,7 +515,7 @@ fn what_was_lost_and_sent_again_is_counted() {
         return;
     }
     let play = || {
-        // SAFETY: the network belongs to this thread and to what it starts; no descriptors change hands.
+        // SAFETY: the namespace belongs to this thread and to what it starts; no descriptors change hands.
         unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNET) }.unwrap();
         tool("ip link set lo up");
         tool("tc qdisc add dev lo root handle 1: htb");

@@ -1,4 +1,4 @@
-//! The local copy: the same bytes as the receiver gets, and more than that if the receiver goes away.
+//! The local copy: the same bytes as the receiver gets, and more if the receiver closes.
 
 use crate::support::*;
 use carrick_splice::{Choice, End, Ended, LocalCopy, Order, PoolLimits, Side, Splicer};
@@ -7,7 +7,7 @@ use std::io::{Read, Seek};
 use std::os::fd::AsFd;
 use tokio::io::AsyncWriteExt;
 
-/// Sends `sent` through a transfer with a copy to a function; gives what arrived and what was copied.
+/// Sends `sent` through a transfer with a copy to a function; returns what arrived and what was copied.
 async fn through_a_function(
     splicer: &Splicer,
     choice: Choice,
@@ -229,7 +229,7 @@ fn no_more_is_read_for_the_copy_than_allowed() {
                 receive(&mut legs.receiver, 1000).await;
                 reset(legs.receiver);
                 until(|| tcp_state(&legs.to) == CLOSED).await;
-                // The runtime takes note of it.
+                // The runtime sees the event.
                 tokio::task::yield_now().await;
                 legs.sender.write_all(&sent[1000..]).await.unwrap();
             };

@@ -1,4 +1,4 @@
-//! The example `many_flows`: that two hundred thousand connections fit into the packet engine's maps, and tunnels beside a crowd work.
+//! The example `many_flows`: two hundred thousand connections fit into the packet engine's maps, and tunnels work beside a crowd.
 
 use crate::support::on_worker;
 use carrick_splice::PacketService;
@@ -23,7 +23,7 @@ fn two_hundred_thousand_flows_take_less_than_a_kilobyte_each() {
     };
     let (bytes, added) = (report.bytes_per_flow, report.added_bytes_per_flow);
     assert!(bytes < 1024.0, "{bytes} bytes");
-    // At least the addresses of a connection, and where it belongs.
+    // At least the addresses of a connection, and its destination.
     assert!((40.0..bytes).contains(&added), "{added} bytes");
 }
 

@@ -1,4 +1,4 @@
-//! Splices that keep to a pace: rates, waiting for a worker that has work of its own, and changes at any moment.
+//! Paced splices: rates, waiting for a worker that has work of its own, and changes at any moment.
 
 mod leave;
 
@@ -20,14 +20,14 @@ const MB: u64 = 1_000_000;
 /// Longer than any of these should take.
 const HANG: Duration = Duration::from_secs(120);
 
-/// The engines that keep to a pace here. (The packet engine has no peers on loopback; it has tests of its own.)
+/// The engines that pace here. (The packet engine has no peers on loopback; it has its own tests.)
 const CHOICES: [Choice; 4] = [Choice::Copy, Choice::Pipe, Choice::Auto, Choice::Socket];
 
 fn class(name: &str) -> ClassSettings {
     ClassSettings::new(name)
 }
 
-/// Runs a test on a thread of its own, whose runtime tells its pacer when it waits.
+/// Runs a test on a separate thread, whose runtime tells its pacer when it waits.
 fn on_paced_worker<F: Future<Output = ()>>(
     classes: &[ClassSettings],
     test: impl FnOnce(Splicer, Pacing) -> F + Send,
@@ -69,14 +69,14 @@ fn client() -> IpAddr {
     "192.0.2.1".parse().unwrap()
 }
 
-/// A connection's end for a thread that blocks.
+/// A connection's end for a blocking thread.
 fn blocking(stream: TcpStream) -> std::net::TcpStream {
     let stream = stream.into_std().unwrap();
     stream.set_nonblocking(false).unwrap();
     stream
 }
 
-/// Sends `bytes`, and hears them, on two threads. The sum of both is joined.
+/// Sends and receives `bytes` on two threads. Joining yields both results.
 fn send(mut sender: std::net::TcpStream, mut receiver: std::net::TcpStream, bytes: u64) -> Sending {
     let body = sample(5, bytes as usize);
     let sent = body.clone();
@@ -100,7 +100,7 @@ async fn joined(sending: Vec<Sending>) {
     assert!(ended.iter().all(Result::is_ok));
 }
 
-/// Splices `bytes` to each of these clients. How long it took.
+/// Splices `bytes` to each of these clients. Returns the time.
 async fn carry(
     splicer: &Splicer,
     pacing: &Pacing,
@@ -128,8 +128,8 @@ async fn carry(
     begun.elapsed()
 }
 
-/// So many bytes cannot pass sooner at this rate: only a burst of 40 ms and what is given in advance go at once. (That they need not be later is for
-/// the tests in virtual time and for the laboratory.)
+/// This many bytes need at least this time at this rate: only a burst of 40 ms and what is granted in advance go at
+/// once. (Upper bounds are for tests in virtual time and for the laboratory.)
 #[track_caller]
 fn assert_kept(took: Duration, bytes: u64, rate: u64, what: &str) {
     let least = Duration::from_secs_f64(bytes as f64 / rate as f64 - 0.12);
@@ -238,7 +238,7 @@ fn both_directions_have_a_rate_each() {
     });
 }
 
-/// The worker has something to do all the time, which is not splicing, until this is dropped.
+/// Keeps the worker busy with other work until dropped.
 struct Busy(tokio::task::JoinHandle<()>);
 
 impl Busy {
@@ -293,7 +293,7 @@ fn a_conservative_class_waits_for_the_worker_but_not_for_ever() {
             pacing.configure(&[held(LONGEST)], INTERVAL).unwrap();
             while transfer.bytes() == 0 {
                 let run = tokio::time::timeout(Duration::from_millis(20), transfer.run());
-                assert!(run.await.is_err(), "{choice:?}: it did not wait any more");
+                assert!(run.await.is_err(), "{choice:?}: it no longer waited");
             }
             let pacer = splicer.pacer().unwrap();
             assert!(pacer.runnable_for() > LONGEST);
@@ -310,7 +310,7 @@ fn a_conservative_class_waits_for_the_worker_but_not_for_ever() {
     });
 }
 
-/// Runs a transfer that has more to wait for until it has moved so many bytes, and then waits.
+/// Runs a transfer until it has moved this many bytes and waits for more.
 async fn run_until(transfer: &mut Transfer<'_>, bytes: u64) {
     let mut is_done = false;
     while !is_done {
@@ -353,7 +353,7 @@ fn the_application_lets_go_what_waits_when_it_likes() {
                 }
             }
         };
-        // It came after the worker had become runnable, as this has not blocked since: not what was asked for.
+        // It became ready after the worker had become runnable, since this has not blocked meanwhile: not what was asked for.
         tokio::select! {
             _ = transfer.run() => panic!("it did not wait"),
             count = moves(Drain::BeforeActive) => assert_eq!(count, 1),
@@ -400,7 +400,7 @@ fn every_byte_arrives_whatever_changes_and_when() {
                 tokio::time::sleep(Duration::from_millis(millis)).await;
                 let interval = Duration::from_millis(100);
                 changing.configure(&[kinds(&mut random)], interval).unwrap();
-                // Work of its own, of any length.
+                // Other work, of any length.
                 let until = Instant::now() + Duration::from_micros(random.below(3000) as u64);
                 while Instant::now() < until {
                     tokio::task::yield_now().await;
@@ -480,7 +480,7 @@ fn what_is_not_spliced_keeps_to_the_rate_too() {
 }
 
 #[test]
-fn who_is_held_back_is_neither_idle_nor_slow() {
+fn a_delayed_splice_is_neither_idle_nor_slow() {
     let classes = [ClassSettings {
         ceiling: Some(20_000),
         ..class("a")

@@ -1,4 +1,4 @@
-//! What a splicer holds is bounded, given back, and never leaks; without pipes everything is copied.
+//! A splicer's resources are bounded, returned, and never leak; without pipes everything is copied.
 
 use crate::support::*;
 use carrick_splice::{
@@ -7,7 +7,7 @@ use carrick_splice::{
 use std::sync::Arc;
 use tokio::io::AsyncWriteExt;
 
-/// One transfer of `length` bytes that must arrive whole.
+/// One transfer of `length` bytes that must arrive completely.
 async fn transfer_whole(splicer: &Splicer, choice: Choice, length: usize) {
     let mut legs = Legs::new().await;
     let sent = sample(length as u64, length);
@@ -55,7 +55,7 @@ fn idle_connections_hold_neither_buffer_nor_pipe() {
                     );
                     written.unwrap();
                     assert_same(&arrived, &sent, "sent");
-                    // What was received is noted a moment later.
+                    // Received bytes are noted a moment later.
                     let counters = splicer.counters();
                     until(|| counters.buffers_in_use.get() == 0).await;
                     until(|| counters.pipes_open.get() == counters.pipes_pooled.get()).await;
@@ -242,7 +242,7 @@ fn alone_without_descriptors() {
         assert!(
             counters.pipes_refused.get() > 0 && counters.reason(Reason::PipesExhausted).get() > 0
         );
-        // When there are descriptors again, there are pipes again.
+        // Once there are descriptors again, there are pipes again.
         drop(hoard);
         for _ in 0..100 {
             transfer_whole(&splicer, Choice::Pipe, 100_000).await;

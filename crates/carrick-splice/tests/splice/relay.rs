@@ -1,4 +1,4 @@
-//! The example `relay`, as a process of its own: bytes, half-closes and resets pass, and what goes wrong is told.
+//! The example `relay`, as a separate process: bytes, half-closes and resets pass, and errors are reported.
 
 use crate::support::{HANG, assert_same, sample, socket_service};
 use socket2::{Domain, SockRef, Socket, Type};
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 #[path = "../../examples/relay.rs"]
 mod example;
 
-/// The relay's words on the command line, in the process that is one.
+/// The relay's arguments, in the process that runs it.
 const WORDS: &str = "CARRICK_SPLICE_RELAY";
 
 const ENGINES: [&str; 4] = ["auto", "copy", "pipe", "socket"];
@@ -28,7 +28,7 @@ fn the_relay_itself() {
     eprintln!("Error: {}", outcome.unwrap_err());
 }
 
-/// A relay that runs.
+/// A running relay.
 struct Relay {
     process: Child,
     said: Receiver<String>,
@@ -78,7 +78,7 @@ impl Relay {
         patient(TcpStream::connect(self.address).unwrap())
     }
 
-    /// Waits until it tells this of the client.
+    /// Waits until it reports this about the client.
     fn says_of(&self, client: SocketAddr, what: &str) {
         let line = self.said.recv_timeout(HANG).unwrap();
         let is_right = line.starts_with(&client.to_string()) && line.contains(what);
@@ -93,7 +93,7 @@ impl Drop for Relay {
     }
 }
 
-/// What hangs fails.
+/// With time limits, so that a hang fails.
 fn patient(stream: TcpStream) -> TcpStream {
     stream.set_read_timeout(Some(HANG)).unwrap();
     stream.set_write_timeout(Some(HANG)).unwrap();
@@ -116,7 +116,7 @@ fn accept(listener: &TcpListener) -> TcpStream {
                 return patient(stream);
             }
             Err(_) if begun.elapsed() < HANG => std::thread::sleep(Duration::from_millis(1)),
-            Err(error) => panic!("nobody connects: {error}"),
+            Err(error) => panic!("no connection: {error}"),
         }
     }
 }
@@ -128,7 +128,7 @@ fn reset(stream: TcpStream) {
         .unwrap();
 }
 
-/// Sends everything and the end of the stream.
+/// Sends everything and closes.
 fn finish(stream: &mut TcpStream, bytes: &[u8]) {
     stream.write_all(bytes).unwrap();
     stream.shutdown(Shutdown::Write).unwrap();
@@ -175,7 +175,7 @@ fn bytes_pass_both_ways_and_each_side_may_close_first() {
                 talk(server, client, &what);
             }
         }
-        // Where the engine can be had, nothing is said of it; nor of connections that closed.
+        // If the engine is available, it is not mentioned; nor are connections that closed.
         let is_without = engine == "socket" && !socket_service().is_loaded();
         assert_eq!(relay.before.is_empty(), !is_without, "{:?}", relay.before);
         assert!(relay.said.try_recv().is_err(), "{engine}");
@@ -211,8 +211,8 @@ fn a_reset_is_passed_on_and_told() {
 }
 
 #[test]
-fn a_server_that_is_not_there_is_told_and_the_next_client_is_served() {
-    // A port that nobody else gets, and nobody listens on yet.
+fn an_absent_server_is_reported_and_the_next_client_is_served() {
+    // A port that no other program gets, without a listener so far.
     let port = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
     let anywhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     port.bind(&anywhere.into()).unwrap();

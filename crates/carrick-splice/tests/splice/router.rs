@@ -1,4 +1,4 @@
-//! A client, a router, and a server, each in a network namespace of its own. Packet rules are tested there, too.
+//! A client, a router, and a server, each in its own network namespace. Packet rules are tested there, too.
 
 use crate::hosts::{Hosts, Interface, succeed};
 use crate::support::{HANG, link_address};
@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 pub use crate::hosts::Host;
 pub use carrick_test::listen;
 
-/// A client, a router and a server. The router has the interfaces `rc`, towards the client, and `rs`, towards the server, and is the way
-/// to everywhere. It puts checksums into what it sends, which whoever receives checks.
+/// A client, a router and a server. The router has the interfaces `rc`, towards the client, and `rs`, towards the
+/// server, and is the default route. It sends checksums, which receivers verify.
 pub struct Bed(Hosts);
 
 const INTERFACES: [Interface; 4] = [
@@ -29,14 +29,14 @@ impl Deref for Bed {
     }
 }
 
-/// Addresses of the hosts in one family; 80 is the port of clients' wishes, 8080 the one of those who fulfil them.
+/// Addresses of the hosts in one family; clients connect to port 80, servers listen on 8080.
 #[derive(Clone, Copy)]
 #[allow(dead_code, reason = "the tests of packet rules use all of it")]
 pub struct Family {
     pub client: &'static str,
     pub router: &'static str,
     pub server: &'static str,
-    /// An address that nobody has, and everybody reaches by the router.
+    /// An unused address that is reached by the router.
     pub elsewhere: &'static str,
     pub clients: &'static str,
     pub all: &'static str,
@@ -61,7 +61,7 @@ pub const FAMILIES: [Family; 2] = [
     },
 ];
 
-/// The bed, or a word about why there is none.
+/// The bed, or a message why there is none.
 pub fn bed() -> Option<Bed> {
     if !carrick_test::is_root() {
         return None;
@@ -78,7 +78,7 @@ impl Bed {
         let bed = Bed(Hosts::new(INTERFACES, 79));
         bed.give_addresses();
         for (host, device) in INTERFACES {
-            // What it sends then has its checksums, which are otherwise left out between such interfaces.
+            // Its packets then have checksums, which are otherwise omitted between such interfaces.
             bed.run(host, &format!("ethtool -K {device} tx off"));
             bed.wait_for(host, device);
         }
@@ -89,14 +89,14 @@ impl Bed {
         bed
     }
 
-    /// Lets the router route.
+    /// Enables routing.
     pub fn route(&self) {
         for key in ["ipv4.ip_forward", "ipv6.conf.all.forwarding"] {
             self.run(Host::Middle, &format!("sysctl -q -w net.{key}=1"));
         }
     }
 
-    /// Whether client and server leave checksums and segments to the router's interfaces, which have to make them in software then.
+    /// Whether client and server leave checksums and segmentation to the router's interfaces, which then do them in software.
     pub fn offload(&self, is_on: bool) {
         let state = if is_on { "on" } else { "off" };
         for (host, device) in [(Host::Client, "c"), (Host::Server, "s")] {
@@ -105,7 +105,7 @@ impl Bed {
         }
     }
 
-    /// Waits until an interface sends: what it is given before, the kernel drops.
+    /// Waits until an interface sends: before that, the kernel drops packets.
     fn wait_for(&self, host: Host, device: &str) {
         let begin = Instant::now();
         while begin.elapsed() < HANG {
@@ -132,7 +132,7 @@ pub fn address(ip: &str, port: u16) -> SocketAddr {
     SocketAddr::new(ip.parse::<IpAddr>().unwrap(), port)
 }
 
-/// Sends a whole Ethernet frame by an interface of this thread's namespace.
+/// Sends a whole Ethernet frame on an interface of this thread's namespace.
 pub fn send_frame(device: &str, frame: &[u8]) {
     send_frames(device, [frame]);
 }

@@ -1,5 +1,4 @@
-//! The socket engine: that the kernel does the work, that memory stays bounded, and that nothing is lost while it changes
-//! hands with the process.
+//! The socket engine: the kernel does the work, memory stays bounded, and no byte is lost in hand-overs between kernel and process.
 
 use crate::support::*;
 use carrick_splice::{
@@ -22,7 +21,7 @@ pub async fn until_in_kernel(splicer: &Splicer) {
     until(|| splicer.counters().socket_stays.get() > 0).await;
 }
 
-/// Whether the engine is here; where it is not, the test says so.
+/// Whether the engine is usable here; otherwise prints a message.
 pub fn is_here() -> bool {
     let loaded = socket_service().is_loaded();
     if !loaded {
@@ -31,7 +30,7 @@ pub fn is_here() -> bool {
     loaded
 }
 
-/// Bytes at a place of an endless stream in which every loss, doubling and move shows.
+/// Bytes at a position of an endless stream in which every loss, duplication and displacement shows.
 fn stream_bytes(start: u64, length: usize) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(length + 8);
     let mut word = start / 8;
@@ -53,7 +52,7 @@ fn chatter_never_reaches_the_process() {
         let splicer = splicer();
         let mut exchange = splicer.exchange(&legs.from, &legs.to, order());
         let talk = async {
-            // In the kernel's hands from here on.
+            // In the kernel from here on.
             legs.sender.write_all(b"hello").await.unwrap();
             assert_eq!(receive(&mut legs.receiver, 5).await, b"hello");
             until_in_kernel(&splicer).await;
@@ -137,7 +136,7 @@ fn what_is_queued_before_the_start_goes_first() {
             let sent = sample(seed, 1 + random.magnitude(200_000));
             let early = random.below(sent.len());
             legs.sender.write_all(&sent[..early]).await.unwrap();
-            // A part of it was read by the caller, in the middle of what came as one.
+            // The caller has read a part of it, in the middle of one message.
             let read = random.below(early.max(1));
             let prefix = receive(&mut legs.from, read).await;
             let splicer = splicer();
@@ -206,7 +205,7 @@ fn segments_of_every_size_arrive_in_order() {
                 &sent,
                 &format!("{pieces} pieces of {piece}, slow: {slow}"),
             );
-            // A piece that is larger than the send buffer is never the kernel's.
+            // A piece larger than the send buffer never goes through the kernel.
             assert!(slow || splicer.counters().socket_bytes.get() > 0);
         }
     });
@@ -226,7 +225,7 @@ fn a_receiver_that_never_reads_holds_the_sender_back() {
         let mut offered = 0;
         let talk = async {
             until_in_kernel(&splicer).await;
-            // Until nothing more is taken.
+            // Until nothing more is accepted.
             while offered < OFFERED {
                 let piece = stream_bytes(offered, 256 << 10);
                 match tokio::time::timeout(SHORT, legs.sender.write(&piece)).await {
@@ -236,7 +235,7 @@ fn a_receiver_that_never_reads_holds_the_sender_back() {
                 }
             }
             assert!(offered < HELD_MAX, "{offered} bytes went in, none came out");
-            // The receiver wakes up, and the sender goes on to its end.
+            // The receiver begins to read, and the sender continues to its end.
             let rest = async {
                 let end = offered + (16 << 20);
                 while offered < end {
@@ -295,7 +294,7 @@ fn after_a_slow_receiver_the_kernel_goes_on() {
             written.unwrap();
             assert_same(&arrived, &sent, "all of it");
             let mut by_kernel = 0;
-            // Some of them may yet go by the process.
+            // Some of them may still go through the process.
             while by_kernel < 100 {
                 let before = splicer.counters().copy_bytes.get();
                 legs.sender.write_all(b"a question").await.unwrap();

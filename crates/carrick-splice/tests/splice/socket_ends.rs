@@ -43,8 +43,8 @@ async fn talk(stream: TcpStream, bytes: Vec<u8>, seed: u64) -> Vec<u8> {
     arrived
 }
 
-/// Whether all is over. An end that an earlier splice on the same connections has passed on already cannot be passed on
-/// again when both sides have closed.
+/// Whether everything has ended. An end that an earlier splice on the same connections has already passed on cannot be
+/// passed on again when both sides have closed.
 fn is_closed(end: &ExchangeEnd) -> bool {
     match end {
         ExchangeEnd::Closed => true,
@@ -74,7 +74,7 @@ fn taken_back_at_any_moment_nothing_is_lost() {
             let (a, b) = (legs.from, legs.to);
             let up = sample(seed, 1 + random.magnitude(600_000));
             let down = sample(seed + 1000, 1 + random.magnitude(600_000));
-            // On a thread of their own, so that bytes arrive while the connections are taken back.
+            // On separate threads, so that bytes arrive while the connections are taken back.
             let (client, server) = (
                 legs.sender.into_std().unwrap(),
                 legs.receiver.into_std().unwrap(),
@@ -89,7 +89,7 @@ fn taken_back_at_any_moment_nothing_is_lost() {
                 })
             });
             let splicer = splicer();
-            // Several splices one after the other on the same connections, each taken back at some moment.
+            // Several splices one after another on the same connections, each taken back at some moment.
             let (mut up_carried, mut down_carried) = (Vec::new(), Vec::new());
             let mut closed = false;
             for _ in 0..4 {
@@ -138,7 +138,7 @@ fn taken_back_at_any_moment_nothing_is_lost() {
             }
             drop((a, b));
             if is_broken() {
-                // The talkers see a reset, or a stream that does not end as agreed.
+                // The talkers see a reset, or an irregular end.
                 let _ = talking.join();
                 eprintln!("seed {seed} was broken");
                 broken += 1;
@@ -175,7 +175,7 @@ fn an_end_of_stream_behind_a_full_backlog_comes_last() {
             let talk = async {
                 until_in_kernel(&splicer).await;
                 write.write_all(&bytes).await.unwrap();
-                // Gone at once, with everything behind it on its way.
+                // Closed at once, with everything before it in flight.
                 drop(write);
                 has_gone.set(true);
             };
@@ -207,7 +207,7 @@ fn a_half_closed_client_gets_a_long_answer_whole() {
             } else {
                 Legs::new().await
             };
-            // The small receiver is the one who waits for the answer.
+            // The small receiver waits for the answer.
             let answer = sample(seed, 200_000 + random.magnitude(2_000_000));
             let asked = 1 + random.magnitude(10_000);
             let splicer = splicer();
@@ -260,7 +260,7 @@ fn thousands_of_short_splices_leave_nothing_behind() {
 fn leave_nothing_behind() {
     on_worker(async {
         let service: &SocketService = socket_service();
-        // Its thread has descriptors of its own.
+        // Its thread has its own descriptors.
         service.start_notifier();
         let splicer = splicer();
         let descriptors = || std::fs::read_dir("/proc/self/fd").unwrap().count();

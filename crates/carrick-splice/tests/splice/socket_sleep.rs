@@ -1,5 +1,4 @@
-//! The socket engine with connections of its own: the process sleeps while the kernel does the work, and wakes up for
-//! whatever the kernel does not do.
+//! The socket engine with connections of its own: the process sleeps while the kernel works, and wakes for what the kernel does not do.
 
 use crate::socket::{is_here, order, until_in_kernel};
 use crate::support::*;
@@ -8,10 +7,10 @@ use std::future::poll_fn;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// So many messages back and forth; a process that is woken for each piece is polled four times as often.
+/// Messages back and forth; a process that is woken for each piece is polled four times as often.
 const ROUNDS: u64 = 500;
 
-/// Small messages back and forth, from the second one on by the kernel, if this splicer is to give it the connections.
+/// Small messages back and forth, from the second one on by the kernel, if this splicer gives it the connections.
 async fn chat(
     client: &mut TcpStream,
     server: &mut TcpStream,
@@ -40,7 +39,7 @@ fn chatter_does_not_wake_the_process() {
         let splicer = splicer();
         let mut exchange = splicer.exchange(legs.from, legs.to, order());
         assert_eq!(exchange.state(), SpliceState::Attaching);
-        // In a task of its own, so that it is polled for its own sake only.
+        // In a task of its own, so that other events do not poll it.
         let relay = tokio::task::spawn_local(async move {
             let (mut polls, mut was_parked) = (0, false);
             let end = poll_fn(|cx| {
@@ -141,7 +140,7 @@ fn ends_resets_and_silence_wake_the_process() {
                     let mut last = Vec::new();
                     other.read_to_end(&mut last).await.unwrap();
                     assert_eq!(last, b"last");
-                    // The other way goes on.
+                    // The other direction continues.
                     other.write_all(b"answer").await.unwrap();
                     other.shutdown().await.unwrap();
                     let mut answer = Vec::new();
@@ -186,7 +185,7 @@ fn taken_back_from_its_sleep_both_connections_are_whole() {
                 end = exchange.run() => panic!("{end:?}"),
                 () = chat(&mut legs.sender, &mut legs.receiver, rounds, Some(&splicer)) => {}
             }
-            // Something is under way.
+            // Data is in flight.
             legs.sender.write_all(b"and so on").await.unwrap();
             let (a_to_b, _, connections) = exchange.unsplice_own().await;
             let [mut a, mut b] = connections.map(Option::unwrap);
@@ -197,7 +196,7 @@ fn taken_back_from_its_sleep_both_connections_are_whole() {
             b.write_all(&left).await.unwrap();
             assert_eq!(receive(&mut legs.receiver, 9).await, b"and so on");
             assert_eq!(tcp::pending_input(&a).unwrap(), 0);
-            // They are as good as ever.
+            // They work as before.
             b.write_all(b"x").await.unwrap();
             assert_eq!(receive(&mut legs.receiver, 1).await, b"x");
         }

@@ -1,4 +1,4 @@
-//! The example `splice_cost`: that each engine goes through its cycles, and every message arrives.
+//! The example `splice_cost`: each engine goes through its cycles, and every message arrives.
 
 use crate::support::{on_worker, socket_service};
 
@@ -21,7 +21,7 @@ fn each_engine_is_set_up_and_taken_down_again_and_again() {
 }
 
 #[test]
-fn mistakes_are_told() {
+fn mistakes_are_reported() {
     for (words, part) in [
         (["ten", "copy", "idle"], "invalid digit"),
         (["10", "fast", "idle"], "unknown engine `fast`"),

@@ -13,20 +13,20 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-/// Every way to ask for an engine.
+/// Every way to request an engine.
 pub const CHOICES: [Choice; 4] = [Choice::Copy, Choice::Pipe, Choice::Auto, Choice::Socket];
 
-/// Every way to ask for an engine that works both ways.
+/// Every way to request an engine that works in both directions.
 pub const EXCHANGE_CHOICES: [Choice; 4] =
     [Choice::Copy, Choice::Pipe, Choice::Auto, Choice::Socket];
 
-/// Longer than anything here should ever wait: what waits longer hangs.
+/// Longer than anything here should ever wait: a longer wait is a hang.
 pub const HANG: Duration = Duration::from_secs(120);
 
 /// The size of segments between small buffers.
 const SEGMENT_BYTES: u32 = 536;
 
-/// For so long it is seen that nothing comes.
+/// How long to watch that nothing arrives.
 pub const SHORT: Duration = Duration::from_millis(30);
 
 /// The states of connections (`net/tcp_states.h`).
@@ -46,7 +46,7 @@ pub fn on_worker<T>(test: impl Future<Output = T>) -> T {
     })
 }
 
-/// Waits until it is so; the limit is the test's.
+/// Waits for a condition; the limit is the test's.
 pub async fn until(mut is_so: impl FnMut() -> bool) {
     while !is_so() {
         tokio::time::sleep(Duration::from_millis(1)).await;
@@ -63,7 +63,7 @@ pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Lets so much time pass at once, as timers see it.
+/// Lets this much time pass at once for timers.
 pub async fn pass(time: Duration) {
     struct Stopped;
     impl Drop for Stopped {
@@ -76,7 +76,7 @@ pub async fn pass(time: Duration) {
     tokio::time::advance(time).await;
 }
 
-/// Connects from an address and port of its own, as soon as the kernel has forgotten who had them before.
+/// Connects from a given address and port, as soon as the kernel has released them.
 pub fn connect_from(own: SocketAddr, to: SocketAddr) -> std::net::TcpStream {
     let mut connected = None;
     wait_until("the port is free", || {
@@ -94,7 +94,7 @@ pub fn connect_from(own: SocketAddr, to: SocketAddr) -> std::net::TcpStream {
     connected.unwrap()
 }
 
-/// Writes of a flood what is taken, until what has come to the other end, from which somebody reads, stays there. How many bytes.
+/// Writes a flood until the other end, which is being read, accepts no more. Returns the number of bytes.
 pub async fn fill(sender: &mut TcpStream, from: &TcpStream, flood: &[u8]) -> usize {
     let mut sent = 0;
     loop {
@@ -107,7 +107,7 @@ pub async fn fill(sender: &mut TcpStream, from: &TcpStream, flood: &[u8]) -> usi
     }
 }
 
-/// A splicer with counters of its own.
+/// A splicer with its own counters.
 pub fn splicer() -> Splicer {
     Splicer::with_socket(
         PoolLimits::default(),
@@ -116,7 +116,7 @@ pub fn splicer() -> Splicer {
     )
 }
 
-/// The socket engine of this process; if it cannot be loaded, what asks for it goes through the process.
+/// The socket engine of this process; if it cannot be loaded, splices that request it go through the process.
 pub fn socket_service() -> &'static SocketService {
     static SERVICE: OnceLock<SocketService> = OnceLock::new();
     SERVICE.get_or_init(|| {
@@ -149,7 +149,7 @@ impl Legs {
     }
 
     /// With small segments and socket buffers of a few of them. (Buffers smaller than a segment would test the kernel's
-    /// persist timer, at 200 ms a piece.)
+    /// persist timer, at 200 ms each.)
     pub async fn tiny() -> Legs {
         let (sender, from) = connection(Some(2048)).await;
         let (receiver, to) = connection(Some(2048)).await;
@@ -161,7 +161,7 @@ impl Legs {
         }
     }
 
-    /// With a receiver's connection as by [`tiny`](Legs::tiny), so that no body fits into its buffers.
+    /// With the receiver's connection as in [`tiny`](Legs::tiny), so that no body fits into its buffers.
     pub async fn to_a_tiny_receiver() -> Legs {
         let (sender, from) = connection(None).await;
         let (receiver, to) = connection(Some(2048)).await;
@@ -175,7 +175,7 @@ impl Legs {
 }
 
 impl Legs {
-    /// With little room on the way out to the receiver, whereas what comes in has as much as ever.
+    /// With little room towards the receiver, and the usual room for incoming data.
     pub async fn to_a_slow_receiver() -> Legs {
         let (sender, from) = connection(None).await;
         let (receiver, to) = connection_of(None, Some(16 << 10), SEGMENT_BYTES).await;
@@ -199,7 +199,7 @@ pub async fn connection(buffer_bytes: Option<usize>) -> (TcpStream, TcpStream) {
     connection_of(buffer_bytes, buffer_bytes, segment_bytes).await
 }
 
-/// The same, with the buffers of the accepted end and of the connecting end.
+/// The same, with the buffer sizes of the accepted end and of the connecting end.
 async fn connection_of(
     accepted_bytes: Option<usize>,
     connecting_bytes: Option<usize>,
@@ -245,7 +245,7 @@ pub fn reset(stream: TcpStream) {
     drop(stream);
 }
 
-/// How many segments with data this connection has sent: `tcpi_data_segs_out` (linux/tcp.h).
+/// Number of segments with data that this connection has sent: `tcpi_data_segs_out` (linux/tcp.h).
 pub fn data_segments_sent(stream: &TcpStream) -> u32 {
     u32::from_ne_bytes(tcp_info(stream, 156))
 }
@@ -255,14 +255,14 @@ pub fn tcp_state(stream: &impl AsFd) -> u8 {
     tcp_info::<1>(stream, 0)[0]
 }
 
-/// Whether the peer has acknowledged all that was said: `tcpi_unacked` and `tcpi_notsent_bytes`.
+/// Whether the peer has acknowledged everything sent: `tcpi_unacked` and `tcpi_notsent_bytes`.
 pub fn is_all_acknowledged(stream: &impl AsFd) -> bool {
     [24, 144]
         .map(|offset| u32::from_ne_bytes(tcp_info(stream, offset)))
         .eq(&[0, 0])
 }
 
-/// Whether the peer has no room for what is to be said: nothing is under way, though there is something.
+/// Whether the peer's window is closed: nothing is in flight, though there is data to send.
 pub fn is_window_shut(stream: &impl AsFd) -> bool {
     let [unacked, unsent] = [24, 144].map(|offset| u32::from_ne_bytes(tcp_info(stream, offset)));
     unacked == 0 && unsent > 0
@@ -295,7 +295,7 @@ pub fn seeds(variable: &str, usual: u64) -> u64 {
     std::env::var(variable).map_or(usual, |text| text.parse().unwrap())
 }
 
-/// A small generator of numbers (SplitMix64), so that every run of a seed is the same.
+/// A small random number generator (SplitMix64), so that every run with a seed is the same.
 pub struct Random(u64);
 
 impl Random {
@@ -323,7 +323,7 @@ impl Random {
     }
 }
 
-/// Bytes in which every loss, doubling and move shows.
+/// Bytes in which every loss, duplication and displacement shows.
 pub fn sample(seed: u64, length: usize) -> Vec<u8> {
     let mut random = Random::new(seed);
     let mut bytes = Vec::with_capacity(length + 8);
@@ -341,7 +341,7 @@ pub fn hash(bytes: &[u8]) -> u64 {
     })
 }
 
-/// Says where two byte strings part, instead of printing them.
+/// Reports where two byte strings differ, instead of printing them.
 #[track_caller]
 pub fn assert_same(arrived: &[u8], sent: &[u8], what: &str) {
     if hash(arrived) != hash(sent) || arrived.len() != sent.len() {
@@ -357,7 +357,7 @@ pub fn assert_same(arrived: &[u8], sent: &[u8], what: &str) {
     }
 }
 
-/// Writes in pieces of random sizes, with a pause now and then.
+/// Writes in pieces of random sizes, with occasional pauses.
 pub async fn send_in_pieces(stream: &mut TcpStream, bytes: &[u8], random: &mut Random) {
     let mut rest = bytes;
     while !rest.is_empty() {
@@ -368,14 +368,14 @@ pub async fn send_in_pieces(stream: &mut TcpStream, bytes: &[u8], random: &mut R
     }
 }
 
-/// Reads to the end in pieces of random sizes, with a pause now and then.
+/// Reads to the end in pieces of random sizes, with occasional pauses.
 pub async fn receive_in_pieces(stream: &mut TcpStream, random: &mut Random) -> Vec<u8> {
     let mut arrived = Vec::new();
     receive_in_pieces_into(&mut arrived, stream, random).await;
     arrived
 }
 
-/// The same, for those who may be cut short.
+/// The same, keeping the bytes if it is aborted.
 pub async fn receive_in_pieces_into(
     arrived: &mut Vec<u8>,
     stream: &mut TcpStream,
@@ -400,7 +400,7 @@ async fn pause(random: &mut Random) {
     }
 }
 
-/// Reads exactly so many bytes.
+/// Reads exactly this many bytes.
 pub async fn receive(stream: &mut TcpStream, length: usize) -> Vec<u8> {
     let mut arrived = vec![0; length];
     stream.read_exact(&mut arrived).await.unwrap();
@@ -414,7 +414,7 @@ pub async fn receive_until_it_breaks(stream: &mut TcpStream) -> (Vec<u8>, std::i
     (arrived, outcome)
 }
 
-/// Polls a future so many times at most, and gives up then.
+/// Polls a future at most this many times, and gives up then.
 pub async fn poll_times<F: Future>(future: F, times: usize) -> Option<F::Output> {
     let mut future = Box::pin(future);
     let mut left = times;
@@ -432,7 +432,7 @@ pub async fn poll_times<F: Future>(future: F, times: usize) -> Option<F::Output>
     .await
 }
 
-/// Runs one ignored test of this binary in a process of its own, where it may count or use up descriptors.
+/// Runs one ignored test of this binary in a separate process, where it may count or use up descriptors.
 pub fn in_a_process_of_its_own(test: &str) {
     let output = std::process::Command::new(std::env::current_exe().unwrap())
         .args([
@@ -452,7 +452,7 @@ pub fn in_a_process_of_its_own(test: &str) {
     );
 }
 
-/// Where frames come and go, all kinds of them: an interface of this thread's namespace.
+/// The address for frames of all kinds: an interface of this thread's namespace.
 #[expect(unsafe_code, reason = "socket2 has no addresses of frames")]
 pub fn link_address(socket: &socket2::Socket, device: &str) -> socket2::SockAddr {
     let index = rustix::net::netdevice::name_to_index(socket, device).unwrap();

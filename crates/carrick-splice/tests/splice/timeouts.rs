@@ -1,5 +1,5 @@
-//! Too slow and too quiet. Most of the time passes at once ([`pass`]), and a pause of the machine is no silence if it is shorter than
-//! ten seconds.
+//! Time-outs for slow and silent peers. Most of the time passes at once ([`pass`]), and a pause of the machine of less
+//! than ten seconds does not count as silence.
 
 use crate::support::*;
 use carrick_splice::{End, Ended, Order, RateMin};
@@ -28,7 +28,7 @@ fn a_silent_sender_ends_idle_and_not_before() {
                     legs.sender.write_all(b"still here").await.unwrap();
                     receive(&mut legs.receiver, 10).await;
                 }
-                // The end of a quiet time is noticed a quarter of it late.
+                // An idle end is detected up to a quarter of the time-out late.
                 for _ in 0..6 {
                     pass(idle / 4).await;
                 }
@@ -111,7 +111,7 @@ fn a_trickle_is_too_slow_and_a_stream_is_not() {
                 }
             );
             if too_slow {
-                assert!(started.elapsed() >= grace, "there is a time of grace");
+                assert!(started.elapsed() >= grace, "there is a grace period");
                 assert_eq!(splicer.counters().slow_ends.get(), 1);
             }
         }

@@ -1,5 +1,5 @@
-//! The client goes away while a local copy is made, at any moment and in any way, with every engine: the copy is whole, and the
-//! sender's connection stands behind the body.
+//! The client closes while a local copy is made, at any moment and in any way, with every engine: the copy is complete,
+//! and the sender's connection is at the end of the body.
 
 use crate::support::*;
 use crate::torture_unsplicing::seeds;
@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
-/// How the client goes.
+/// Ways for the client to leave.
 async fn leave(mut receiver: TcpStream, manner: usize, cut: usize) {
     receive(&mut receiver, cut).await;
     match manner {
@@ -21,7 +21,7 @@ async fn leave(mut receiver: TcpStream, manner: usize, cut: usize) {
             reset(receiver);
         }
         _ => {
-            // It says that it will say nothing more, and breaks then.
+            // It closes its side, and breaks then.
             let _ = receiver.shutdown().await;
             tokio::time::sleep(Duration::from_millis(1)).await;
             reset(receiver);
@@ -64,7 +64,7 @@ async fn abort(seed: u64, choice: Choice, aborted: &mut u64) {
         send_in_pieces(&mut legs.sender, &sent, &mut random)
     );
     match outcome {
-        // The last bytes were on their way when the client went.
+        // The last bytes were in flight when the client left.
         Ok(ended) => assert_eq!(ended, Ended::Bytes, "{what}"),
         Err(fault) => {
             assert_eq!(fault.side, Side::To, "{fault:?}, {what}");
@@ -96,7 +96,7 @@ fn the_copy_is_whole_however_the_client_goes() {
     }
 }
 
-/// The copy may keep the sender's connection no longer than it is allowed to.
+/// The copy may occupy the sender's connection only within its limit.
 async fn abort_with_a_limit(seed: u64, choice: Choice) {
     let what = format!("{choice:?}, seed {seed}");
     let mut random = Random::new(seed);
@@ -122,7 +122,7 @@ async fn abort_with_a_limit(seed: u64, choice: Choice) {
     };
     let outcome = tokio::select! {
         outcome = gone => outcome,
-        // Whatever is not read any more stays in the sockets.
+        // Unread data stays in the sockets.
         () = send => unreachable!("it waits for ever"),
     };
     let hand_over = transfer.unsplice().await;

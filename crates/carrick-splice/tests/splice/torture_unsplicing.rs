@@ -1,5 +1,5 @@
-//! Connections spliced and taken back at random byte counts, again and again, by every engine and by all of them in turn; in
-//! between, bytes are relayed by hand, as whoever got the connections back would do it.
+//! Connections spliced and taken back repeatedly at random byte counts, by every engine and by all of them in turn; in
+//! between, bytes are relayed by hand, like a user of the returned connections would.
 
 use crate::support::*;
 use carrick_splice::{Choice, End, Ended, ExchangeEnd, ExchangeOrder, HandOver, Order};
@@ -11,12 +11,12 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 
-/// Seeds for each engine, so that a test takes seconds. The variable asks for more: thousands take minutes.
+/// Seeds for each engine, so that a test takes seconds. The variable sets more: thousands take minutes.
 const SEEDS: u64 = 100;
 const SEEDS_VARIABLE: &str = "CARRICK_TORTURE_SEEDS";
 
-/// Of so many connections in the kernel's hands, one may be broken by it when it is taken back
-/// (docs/internals/socket-engine.md, "Taking a socket out"). That is noticed and both sides are reset; it is never silent.
+/// Of this many connections in the kernel, at most one may be broken when it is taken back (docs/internals/socket-engine.md, "Taking a
+/// socket out"). That is detected and both sides are reset; it is never silent.
 const WHOLE_PER_BROKEN_MIN: u64 = 100;
 
 /// How many seeds a test runs with each engine.
@@ -25,7 +25,7 @@ pub fn seeds() -> u64 {
     wanted.map_or(SEEDS, |text| text.parse().expect(SEEDS_VARIABLE))
 }
 
-/// How many bytes one side has read, for others to wait for.
+/// How many bytes one side has read; others can wait for it.
 #[derive(Default)]
 struct Progress {
     bytes: AtomicU64,
@@ -83,7 +83,7 @@ async fn talk(stream: TcpStream, bytes: Vec<u8>, seed: u64, progress: Arc<Progre
     tokio::join!(send, receive).1
 }
 
-/// Both outer ends, on a thread of their own, so that bytes arrive while connections are taken back.
+/// Both outer ends, on a separate thread, so that bytes arrive while connections are taken back.
 struct Talkers {
     up: Vec<u8>,
     down: Vec<u8>,
@@ -119,7 +119,7 @@ impl Talkers {
         }
     }
 
-    /// Until one side has read some more, up to what it is to read in all.
+    /// Until one side has read some more, up to its total.
     async fn some_more(&self, random: &mut Random) {
         let side = random.below(2);
         let all = [&self.up, &self.down][side].len() as u64;
@@ -130,14 +130,14 @@ impl Talkers {
     }
 }
 
-/// What an exchange did not write belongs before whatever comes next.
+/// Bytes that an exchange did not write precede all later ones.
 fn carry(carried: &mut Vec<u8>, hand_over: HandOver) {
     let start = carried.len() - hand_over.prefix_unsent;
     let unsent_prefix = carried[start..].to_vec();
     *carried = [unsent_prefix, hand_over.unsent].concat();
 }
 
-/// Relays by hand: what is carried, and some bytes of what is there.
+/// Relays by hand: carried bytes, and some of the available ones.
 async fn relay_by_hand(
     from: &mut TcpStream,
     to: &mut TcpStream,
@@ -147,14 +147,13 @@ async fn relay_by_hand(
     to.write_all(carried).await.unwrap();
     carried.clear();
     let mut buffer = vec![0; bytes.max(1)];
-    // An end is still there for the next splice.
+    // An end is left for the next splice.
     if let Ok(read) = from.try_read(&mut buffer) {
         to.write_all(&buffer[..read]).await.unwrap();
     }
 }
 
-/// An end that an earlier splice on the same connections has passed on already cannot be passed on again when both sides
-/// have closed.
+/// An end that an earlier splice on the same connections has already passed on cannot be passed on again when both sides have closed.
 fn is_closed(end: &ExchangeEnd) -> bool {
     match end {
         ExchangeEnd::Closed => true,
@@ -165,7 +164,7 @@ fn is_closed(end: &ExchangeEnd) -> bool {
     }
 }
 
-/// What came of the seeds of one engine.
+/// The results of one engine's seeds.
 #[derive(Debug, Default)]
 struct Sum {
     taken_back: u64,
@@ -173,7 +172,7 @@ struct Sum {
     by_kernel_bytes: u64,
 }
 
-/// One pair of connections, taken back a few times. `engine`: this one always, or else any.
+/// One pair of connections, taken back a few times. `engine`: always this one, or else any.
 async fn exchange_and_take_back(seed: u64, engine: Option<Choice>, sum: &mut Sum) {
     let what = format!("{engine:?}, seed {seed}");
     let mut random = Random::new(seed);
@@ -326,13 +325,13 @@ async fn transfer_exact_counts(seed: u64) {
             (length as u64, 0)
         );
         at += length;
-        // What the kernel had of the next bytes comes back.
+        // Bytes that the kernel had already read are returned.
         let surplus = &hand_over.surplus;
         assert!(surplus.is_empty() || choice == Choice::Socket);
         assert_same(surplus, &sent[at..at + surplus.len()], "surplus");
         legs.to.write_all(surplus).await.unwrap();
         at += surplus.len();
-        // The next byte is in the sender's socket: as much as is read by hand is what comes next.
+        // The next byte is in the sender's socket: what is read by hand comes next.
         let by_hand = random.magnitude(3000).min(sent.len() - at);
         let read = receive(&mut legs.from, by_hand).await;
         assert_same(

@@ -1,4 +1,4 @@
-//! Both connections come back exactly where they stand, at whatever moment they are asked for.
+//! Both connections are returned exactly where they are, at whatever moment.
 
 use crate::support::*;
 use carrick_splice::{Choice, End, ExchangeOrder, HandOver, LocalCopy, Order};

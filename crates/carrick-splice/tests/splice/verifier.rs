@@ -1,32 +1,32 @@
-//! What the verifier looks at stays near to what is known of the programs, and every program is known.
+//! The verifier's cost of every program is recorded, and stays near the record.
 
 use carrick_splice::verifier;
 use std::collections::BTreeSet;
 use std::io;
 
-/// With the same kernel and compiler the work is the same, but for what changes in either without a new number.
+/// With the same kernel and compiler the cost is the same, except for changes in either without a new version.
 const TIMES_MAX: f64 = 1.5;
 
-/// Kernels and compilers differ by less: one prunes more, the other makes other code. A program that needs ten times as much has
-/// a loop or a branch that doubles the ways through it with each turn.
+/// Kernels and compilers differ by less: one prunes more, another generates other code. A program that costs ten times
+/// as much has a loop or a branch that doubles the paths with each turn.
 const TIMES_MAX_ELSEWHERE: f64 = 10.0;
 
-/// Of which the kernels' rows are checked in.
+/// Kernels whose rows are checked in.
 const KERNELS: [&str; 4] = ["6.1", "6.12", "6.18", "newest"];
 
-/// The compilers with which the programs are known to load, by what they call themselves.
+/// The compilers with which the programs are known to load, by their version strings.
 const COMPILERS: [&str; 3] = [
     "clang version 14.",
     "clang version 16.",
     "clang version 19.",
 ];
 
-/// All that the repository has.
+/// All programs of the repository.
 fn objects() -> Vec<(&'static str, &'static [u8])> {
     [verifier::OBJECTS, carrick_packet_rules::OBJECTS].concat()
 }
 
-/// What a program costs a kernel, as a compiler makes it.
+/// A program's cost on a kernel, as a compiler generates it.
 struct Row {
     program: String,
     processed: u64,
@@ -96,7 +96,7 @@ fn no_program_costs_the_verifier_much_more_than_is_known() {
         let cost = match verdict {
             Ok(cost) => cost,
             Err(_) if is_lacked(&program, &here) => continue,
-            // So the kernel refuses programs as well.
+            // The kernel refuses programs with this error, too.
             Err(error)
                 if error.kind() == io::ErrorKind::PermissionDenied
                     && !rustix::process::geteuid().is_root() =>
@@ -104,7 +104,7 @@ fn no_program_costs_the_verifier_much_more_than_is_known() {
                 carrick_test::skip!("loading BPF programs needs root: {error}");
                 return;
             }
-            // Not the verifier's word, but that of somebody who watches over bpf(2).
+            // Not the verifier's refusal, but that of a policy on bpf(2).
             Err(error) if error.to_string().contains("(os error 1)") => {
                 carrick_test::lacks!("{program} may not be loaded here: {error}");
                 continue;
@@ -127,7 +127,7 @@ fn no_program_costs_the_verifier_much_more_than_is_known() {
         };
         assert!(
             cost.processed as f64 <= times * known as f64,
-            "{cost:?}: {known} were known; is there a way to say it to the verifier with fewer branches?"
+            "{cost:?}: {known} were known; can it be written with fewer branches?"
         );
     }
 }

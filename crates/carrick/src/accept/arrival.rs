@@ -1,4 +1,4 @@
-//! A client's arrival: the PROXY header where one is expected, who may come in, and which job the connection gets.
+//! Admits an accepted connection: reads the PROXY header if one is expected, checks access, and starts the listener's job.
 use crate::config::plan::Mode;
 use crate::connect::tcp_profile;
 use crate::context::client::Client;
@@ -40,7 +40,7 @@ pub async fn serve(
     if is_far {
         link::keep_alive(&stream);
     }
-    // The session has it alone, so that a tunnel can take it.
+    // The session becomes the only owner, so that a tunnel can take the connection.
     drop(stream);
     tcp_profile::accepted(&client);
     let mut first = Vec::new();
@@ -58,17 +58,17 @@ pub async fn serve(
             return limits.reached(Limit::ConnectionsPerClient);
         }
     }
-    // Whom a trusted proxy has its requests from is known with each of them.
+    // The clients behind a trusted proxy are checked request by request.
     let is_known = !client.is_trusted_proxy();
     if is_known && !client.listener.access.allows_client(client.address.ip()) {
         client.metrics().refusals.count("client_not_allowed");
-        // An HTTP client is told why; others see the connection closed.
+        // An HTTP client gets the reason; other connections are closed.
         if !client.listener.mode.is_blind() {
             session::refuse_client(&mut client).await;
         }
         return;
     }
-    // Nothing is led to the far end of a link.
+    // Connections at the far end of a link are never intercepted.
     if client.listener.interception.is_some() && !is_far {
         match original::destination(&client) {
             Some(destination) => {
@@ -81,12 +81,12 @@ pub async fn serve(
     match client.listener.mode {
         Mode::Forward(_) | Mode::Switch(_) => session::run(client, first).await,
         Mode::Tunnel(_) | Mode::Split(_) => tunnel::run_listener(client, first).await,
-        // Boxed: few connections are those of a link.
+        // Boxed: few connections are link connections.
         Mode::Link(_) => Box::pin(link::serve(client)).await,
     }
 }
 
-/// Reads the PROXY header; the client's address, and what came after the header.
+/// Reads the PROXY header. Returns the client's address, and the bytes after the header.
 async fn read_proxy_header(client: &mut Client) -> Option<(SocketAddr, Vec<u8>)> {
     let mut buffer = Vec::with_capacity(proxy_protocol::HEADER_BYTES_MAX);
     let limit = client.live.plan().timeouts.head;
@@ -131,13 +131,13 @@ fn refuse_header(client: &Client, reason: &str) {
     );
 }
 
-/// Refuses a client that has connected to the listener itself: passed on to its destination, it would come back without end.
+/// Refuses a client that connected to the listener itself: carrick would connect to itself in a loop.
 async fn refuse_not_intercepted(mut client: Client) {
     const LABEL: &str = "not_intercepted";
-    const WHY: &str = "This is a transparent proxy: it serves connections to others that are led to it, and none to its own address. \
+    const WHY: &str = "This is a transparent proxy: it serves intercepted connections to other addresses, and none to its own. \
         Connect to the server itself.";
     tracing::debug!(
-        "{}: {} was not intercepted, but has connected to the listener itself",
+        "{}: {} was not intercepted, but connected to the listener itself",
         client.listener.address,
         client.address
     );

@@ -1,4 +1,4 @@
-//! Listening: binding, accepting, and following the configuration when it changes.
+//! Listening sockets: binding, accepting, and following changes of the configuration.
 use crate::accept::arrival;
 use crate::config::plan::{Interception, ListenerPlan, Plan};
 use crate::context::live::Live;
@@ -18,16 +18,16 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-/// Connections that the kernel keeps for us; it cuts this to `net.core.somaxconn`.
+/// Length of the accept queue; the kernel caps it at `net.core.somaxconn`.
 const BACKLOG: i32 = 65_535;
 
 /// How long accepting pauses when a limit is reached.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// How long the kernel holds a connection back that sends no request; then it is accepted all the same (`TCP_DEFER_ACCEPT`, tcp(7)).
+/// How long the kernel keeps a connection without a request in the queue; then it is accepted anyway (`TCP_DEFER_ACCEPT`, tcp(7)).
 const DEFER_SECONDS: i32 = 1;
 
-/// How long handshakes that have begun may take to their end when a listener closes: a round trip to clients far away.
+/// How long handshakes in progress may take to complete when a listener closes: a round trip to distant clients.
 pub const HANDSHAKE_MAX: Duration = Duration::from_millis(250);
 
 /// A listener that a worker accepts on.
@@ -35,29 +35,30 @@ pub struct Accepting {
     stop: oneshot::Sender<Duration>,
     task: JoinHandle<()>,
     deferred: bool,
-    /// For what a reload changes.
+    /// For changes by a reload.
     socket: Rc<TcpListener>,
 }
 
 impl Accepting {
-    /// Stops it; whoever began a handshake may finish it within `handshakes`, and is let in. The task ends when the socket is closed.
+    /// Stops accepting. Clients whose handshake is in progress may complete it within `handshakes`, and are admitted.
+    /// The task ends when the socket is closed.
     pub fn stop(self, handshakes: Duration) -> JoinHandle<()> {
-        // A task that has ended already need not be told.
+        // Fails if the task has already ended.
         let _ = self.stop.send(handshakes);
         self.task
     }
 }
 
-/// Binds a listening socket that the workers share by `SO_REUSEPORT`; accepted sockets inherit `TCP_NODELAY` and `SO_OOBINLINE`
-/// from it, and the right to other machines' addresses if it is transparent.
+/// Binds a listening socket that the workers share by `SO_REUSEPORT`. Accepted sockets inherit `TCP_NODELAY` and
+/// `SO_OOBINLINE`, and, if the listener is transparent, `IP_TRANSPARENT`.
 ///
 /// # Errors
-/// Says which call failed on which address, and what can be done.
+/// Names the failed call and the address, and gives advice.
 pub fn bind(listener: &ListenerPlan) -> io::Result<std::net::TcpListener> {
     bind_at(listener, listener.address)
 }
 
-/// As [`bind`], at `address` in the place of the listener's, which leaves the port to the kernel.
+/// Like [`bind`], at `address` instead of the listener's, whose port may be 0.
 fn bind_at(listener: &ListenerPlan, address: SocketAddr) -> io::Result<std::net::TcpListener> {
     let socket = bind_socket(address, Sharing::Workers)?;
     let takes = |interception: &Interception| !interception.ports.is_empty();
@@ -80,13 +81,13 @@ fn bind_at(listener: &ListenerPlan, address: SocketAddr) -> io::Result<std::net:
     Ok(socket)
 }
 
-/// With whom a listening socket may share its address.
+/// Which other sockets may have the same address.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Sharing {
-    /// With every socket of this user that asks for it, too: the other workers', but also another carrick's.
+    /// Every socket of this user with `SO_REUSEPORT`: other workers', but also another carrick's.
     Workers,
-    /// With nobody.
-    Nobody,
+    /// None.
+    Exclusive,
 }
 
 fn bind_socket(address: SocketAddr, sharing: Sharing) -> io::Result<std::net::TcpListener> {
@@ -98,7 +99,7 @@ fn bind_socket(address: SocketAddr, sharing: Sharing) -> io::Result<std::net::Tc
         )
         .map_err(|e| ("socket", e))?;
         if address.is_ipv6() {
-            // `[::]` takes IPv4, too, whatever `net.ipv6.bindv6only` says.
+            // `[::]` includes IPv4, whatever `net.ipv6.bindv6only` is.
             socket
                 .set_only_v6(!address.ip().is_unspecified())
                 .map_err(|e| ("setsockopt IPV6_V6ONLY", e))?;
@@ -112,7 +113,7 @@ fn bind_socket(address: SocketAddr, sharing: Sharing) -> io::Result<std::net::Tc
         socket
             .set_tcp_nodelay(true)
             .map_err(|e| ("setsockopt TCP_NODELAY", e))?;
-        // An urgent byte is one like the others (RFC 6093); otherwise `recv(2)` would leave it out.
+        // Urgent bytes are read like others (RFC 6093); otherwise `recv(2)` would skip them.
         socket
             .set_out_of_band_inline(true)
             .map_err(|e| ("setsockopt SO_OOBINLINE", e))?;
@@ -134,10 +135,10 @@ fn bind_socket(address: SocketAddr, sharing: Sharing) -> io::Result<std::net::Tc
     })
 }
 
-/// Listening sockets of one worker, by the address in the configuration.
+/// One worker's listening sockets, by the address in the configuration.
 pub type Bound = HashMap<SocketAddr, std::net::TcpListener>;
 
-/// Binds every listener of a plan once per worker. Port 0 is the same free port for all of them.
+/// Binds every listener of a plan once per worker. Port 0 becomes the same free port for all workers.
 ///
 /// # Errors
 /// See [`bind`].
@@ -146,10 +147,10 @@ pub fn bind_all(plan: &Plan) -> io::Result<Vec<Bound>> {
     let give_up_at = Instant::now() + FREE_WAIT;
     for listener in &plan.listeners {
         let mut address = listener.address;
-        // `SO_REUSEPORT` would let two carricks share the clients without a word: the address must be free before. One that drains
-        // keeps it for `HANDSHAKE_MAX`.
+        // `SO_REUSEPORT` would silently share the clients between two carricks, so the address must be free first. A
+        // draining carrick keeps it for `HANDSHAKE_MAX`.
         drop(bind_when_free(give_up_at, || {
-            bind_socket(address, Sharing::Nobody)
+            bind_socket(address, Sharing::Exclusive)
         })?);
         for bound in &mut workers {
             let socket = bind_at(listener, address)?;
@@ -160,7 +161,7 @@ pub fn bind_all(plan: &Plan) -> io::Result<Vec<Bound>> {
     Ok(workers)
 }
 
-/// Starts accepting on listeners that are new, stops on those that are gone.
+/// Starts accepting on new listeners and stops on removed ones.
 pub fn adjust(
     worker: &Rc<Worker>,
     accepting: &mut HashMap<SocketAddr, Accepting>,
@@ -193,7 +194,7 @@ pub fn adjust(
         };
         let deferred = client_speaks_first(listener);
         if deferred {
-            // Only a saving: without it the first request costs one more wake-up.
+            // An optimization: without it the first request costs one more wake-up.
             let _ = carrick_splice::tcp::defer_accept(&socket, DEFER_SECONDS);
         }
         limit_unsent(&socket, live);
@@ -212,7 +213,7 @@ pub fn adjust(
     Ok(())
 }
 
-/// Clients' connections inherit it.
+/// Clients' connections inherit the limit.
 fn limit_unsent(socket: &impl AsFd, live: &Live) {
     let bytes = live.plan.limits.unsent;
     if let Err(error) = carrick_splice::tcp::limit_unsent(socket, bytes) {
@@ -220,13 +221,14 @@ fn limit_unsent(socket: &impl AsFd, live: &Live) {
     }
 }
 
-/// HTTP clients speak first, so a connection without a request need not be accepted yet. In a tunnel, split or not, the server may speak first.
+/// HTTP clients speak first, so a connection without a request need not be accepted yet. In a tunnel or a split
+/// connection, the server may speak first.
 fn client_speaks_first(listener: &ListenerPlan) -> bool {
     !listener.mode.is_blind()
 }
 
-/// Accepts until told to stop. Closing a listening socket resets whoever is connected but not accepted, or about to be: so
-/// no new handshake is let begin, and those that have begun are waited for.
+/// Accepts until told to stop. Closing a listening socket resets connections that are in the queue or in the handshake,
+/// so new handshakes are refused first, and those in progress are awaited.
 async fn accept_until(
     worker: Rc<Worker>,
     socket: Rc<TcpListener>,
@@ -247,21 +249,21 @@ async fn accept_until(
     let _ = tokio::time::timeout(handshakes, accept_all(&worker, &socket, address, true)).await;
 }
 
-/// From now on no handshake begins. A filter is exact, but newer kernels want `CAP_NET_ADMIN` for one on a TCP socket.
+/// Refuses new handshakes. A filter is exact, but newer kernels require `CAP_NET_ADMIN` for a filter on a TCP socket.
 fn refuse_handshakes(socket: &TcpListener) -> io::Result<()> {
     match SockRef::from(socket).attach_filter(&WITHOUT_SYN) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            carrick_splice::tcp::set_hops_min(socket, HOPS_OF_NOBODY)
+            carrick_splice::tcp::set_hops_min(socket, HOPS_MIN_UNMET)
         }
         result => result,
     }
 }
 
-/// No usual system begins with as many hops, and each router takes one.
-const HOPS_OF_NOBODY: u8 = 255;
+/// No common system starts with as many hops, and each router decrements it.
+const HOPS_MIN_UNMET: u8 = 255;
 
-/// A classic BPF program over TCP segments: drops those with SYN and without ACK, passes all others. A client whose SYN is
-/// dropped sends it again a second later: to whoever listens then, or to be refused.
+/// A classic BPF program over TCP segments: drops those with SYN and without ACK, passes all others. A client whose SYN
+/// is dropped retransmits it a second later; then another listener answers, or it is refused.
 const WITHOUT_SYN: [SockFilter; 5] = {
     const FLAGS_AT: u32 = 13;
     const SYN: u32 = 0x02;
@@ -279,7 +281,7 @@ const WITHOUT_SYN: [SockFilter; 5] = {
     ]
 };
 
-/// Accepts, without end; also those whose handshake had begun when the listener was closed.
+/// Accepts forever, including connections whose handshake was in progress when the listener was closed.
 async fn accept_all(
     worker: &Rc<Worker>,
     socket: &TcpListener,
@@ -291,7 +293,7 @@ async fn accept_all(
         match socket.accept().await {
             Ok((client, peer)) => {
                 if is_closing {
-                    // It has this from the listening socket. Where that fails it is not heard, and times out.
+                    // Inherited from the listening socket. If this fails, the connection times out.
                     let _ = carrick_splice::tcp::set_hops_min(&client, 0);
                 }
                 admit(worker, client, peer, address).await;
@@ -305,13 +307,13 @@ async fn accept_all(
                 }
                 tokio::time::sleep(PAUSE).await;
             }
-            // Errors of the connection that was to be accepted, not of the listener (accept(2), "Error handling").
+            // Errors of the new connection, not of the listener (accept(2), "Error handling").
             Err(error) => tracing::debug!("accept on {address}: {error}"),
         }
     }
 }
 
-/// Waits while `limits.connections` are open.
+/// Waits while the limit of `limits.connections` is reached.
 async fn wait_for_room(
     Connector {
         admission, metrics, ..
@@ -334,12 +336,12 @@ fn is_shortage(error: &io::Error) -> bool {
 }
 
 async fn admit(worker: &Rc<Worker>, client: TcpStream, peer: SocketAddr, address: SocketAddr) {
-    // A client that came by IPv4 to `[::]` is an IPv4 client.
+    // A client that connected by IPv4 to `[::]` is an IPv4 client.
     let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
     let mut kept = kept_for(&worker.connector.handshakes, &client, peer);
-    // Whoever waited for its server has a place already.
+    // A client whose SYN was deferred is admitted already.
     let mut admitted = kept.as_mut().and_then(|kept| kept.admitted.take());
-    // Of whom a balancer or a trusted proxy is there is only known when it has said so.
+    // Behind a balancer or a trusted proxy, the client is known only after the header.
     let live = worker.live();
     let known = live
         .listener(address)
@@ -350,7 +352,7 @@ async fn admit(worker: &Rc<Worker>, client: TcpStream, peer: SocketAddr, address
         }
         match worker.connector.admission.admit(known.then(|| peer.ip())) {
             Ok(admitted) => break admitted,
-            // Another worker took the last place since: the client waits here instead of in the kernel.
+            // Another worker has since taken the last slot: the client waits here instead of in the kernel.
             Err(Full::Connections) => wait_for_room(&worker.connector).await,
             Err(Full::PerClient) => {
                 worker
@@ -366,7 +368,7 @@ async fn admit(worker: &Rc<Worker>, client: TcpStream, peer: SocketAddr, address
     let guard = SessionGuard::new(worker, &client);
     let worker = Rc::clone(worker);
     tokio::task::spawn_local(async move {
-        // Boxed: with what it holds for a splitter it is large.
+        // Boxed: with a splitter's state it is large.
         let counted = Rc::clone(&admitted);
         Box::pin(arrival::serve(worker, client, peer, address, kept, counted)).await;
         drop(admitted);
@@ -374,12 +376,12 @@ async fn admit(worker: &Rc<Worker>, client: TcpStream, peer: SocketAddr, address
     });
 }
 
-/// The server's connection that was kept for a client, if its handshake has waited for that.
+/// The server connection that was kept for a client whose SYN was deferred.
 fn kept_for(handshakes: &Handshakes, client: &TcpStream, peer: SocketAddr) -> Option<Kept> {
     if !handshakes.are_held() {
         return None;
     }
-    // It fails for nothing but a connection that is gone.
+    // Fails only if the connection is gone.
     let local = client.local_addr().ok()?;
     let server = SocketAddr::new(local.ip().to_canonical(), local.port());
     handshakes.take(peer, server)

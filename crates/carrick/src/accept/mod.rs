@@ -1,4 +1,4 @@
-//! From a SYN to a client who is served: listening sockets, the PROXY header, who may come in, deferred SYNs, and which job a connection gets.
+//! From a SYN to an admitted client: listening sockets, PROXY header, access, deferred SYNs, and the start of the listener's job.
 pub mod arrival;
 pub mod listen;
 pub mod syn_defer;

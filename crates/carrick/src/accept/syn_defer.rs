@@ -1,4 +1,4 @@
-//! Clients whose SYN is held: may they come in, does their server accept, and what are they told.
+//! Decides about deferred SYNs: whether the client is admitted, whether its server accepts, and what the client is told.
 use crate::config::plan::ServerAddress;
 use crate::connect::dial::{Terms, try_dial};
 use crate::connect::tcp_profile::ServerLegs;
@@ -17,10 +17,10 @@ use std::io;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// How often it is looked for clients that did not come.
+/// How often expired server connections are removed.
 const EXPIRE_EVERY: Duration = Duration::from_secs(1);
 
-/// Decides about what is held, for as long as the worker lets clients in. Without it, SYNs pass.
+/// Decides about deferred SYNs while the worker accepts clients. Without it, SYNs pass.
 pub async fn run(worker: Rc<Worker>, mut reader: Reader) {
     let mut ticks = tokio::time::interval(EXPIRE_EVERY);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -29,7 +29,7 @@ pub async fn run(worker: Rc<Worker>, mut reader: Reader) {
             held = reader.next() => match held {
                 Ok(held) => receive(&worker, held),
                 Err(error) => {
-                    tracing::error!(worker = worker.number, "SYNs are not held any more: {error}");
+                    tracing::error!(worker = worker.number, "SYNs are no longer deferred: {error}");
                     return;
                 }
             },
@@ -38,11 +38,11 @@ pub async fn run(worker: Rc<Worker>, mut reader: Reader) {
     }
 }
 
-/// Lets a client in as far as limits allow, and begins to ask its server.
+/// Admits a client within the limits, and connects to its server.
 fn receive(worker: &Rc<Worker>, held: DeferredSyn) {
     let (live, handshakes) = (worker.live(), &worker.connector.handshakes);
     let Some(listener) = live.listener_of(held.mark()) else {
-        // It is not for us to decide.
+        // The mark is none of this configuration's listeners.
         return pass(handshakes, held);
     };
     let client = held.client().ip();
@@ -59,7 +59,7 @@ fn receive(worker: &Rc<Worker>, held: DeferredSyn) {
     };
     let admitted = match worker.connector.admission.admit(Some(client)) {
         Ok(admitted) => admitted,
-        // It waits in the kernel's queue, as all others do.
+        // It waits in the accept queue like all others.
         Err(Full::Connections) => return pass(handshakes, held),
         Err(Full::PerClient) => {
             worker
@@ -74,7 +74,7 @@ fn receive(worker: &Rc<Worker>, held: DeferredSyn) {
     tokio::task::spawn_local(async move { ask(client, held, admitted, place).await });
 }
 
-/// Asks the server, and answers the client, or leaves that to the listener.
+/// Connects to the server; then answers the client, or lets the listener answer it.
 async fn ask(client: Client, held: DeferredSyn, admitted: Admitted, place: Place) {
     let worker = &client.worker;
     let handshakes = &worker.connector.handshakes;
@@ -114,24 +114,24 @@ async fn ask(client: Client, held: DeferredSyn, admitted: Admitted, place: Place
         }
     };
     let kept = Kept::new(stream, begun.elapsed(), admitted, place);
-    // First this: the client may be very near.
+    // Before the release: a nearby client may connect at once.
     handshakes.keep(held.client(), held.server(), kept);
     match held.release() {
         Ok(_) => handshakes.count(Done::Released),
-        // Nobody will come, and it expires.
+        // No client will arrive, so the connection expires.
         Err(error) => tracing::debug!("a SYN that was held cannot be sent again: {error}"),
     }
 }
 
-/// The connection as whatever thread can have it.
+/// The connection in a form that any thread can use.
 fn alone(upstream: Upstream) -> io::Result<std::net::TcpStream> {
     match upstream.transport.into_tcp() {
         Some(stream) => stream.into_std(),
-        None => Err(io::Error::other("somebody else has the connection")),
+        None => Err(io::Error::other("the connection is in use elsewhere")),
     }
 }
 
-/// What the client takes, for a server whose packets the kernel is to forward.
+/// The client's maximum segment size, if the kernel is to forward the server's packets.
 fn segment_bytes(client: &Client, held: &DeferredSyn) -> Option<u32> {
     let route = client.listener.mode.routes().first()?;
     let is_forwarded = split::engine(&client.listener.mode, route) == Choice::Packet;
@@ -141,7 +141,7 @@ fn segment_bytes(client: &Client, held: &DeferredSyn) -> Option<u32> {
     held.segment_bytes().map(u32::from)
 }
 
-/// Answers a client whose server was not reached as the server, or the way to it, has answered.
+/// Gives the client the same answer that carrick got from the server or the network.
 fn tell(handshakes: &Handshakes, held: DeferredSyn, why: &Unreachable) {
     tracing::debug!(client = %held.client(), "not let in: {why}");
     let number = match why {
@@ -150,7 +150,7 @@ fn tell(handshakes: &Handshakes, held: DeferredSyn, why: &Unreachable) {
         _ => None,
     };
     let told = match number {
-        // Nobody has said anything, and so do we. Should the client ask once more, so will we.
+        // No answer came, so none is sent. If the client retries, carrick does, too.
         Some(libc::ETIMEDOUT) => {
             handshakes.count(Done::Unanswered);
             return drop(held);
@@ -177,6 +177,6 @@ fn refuse(handshakes: &Handshakes, held: DeferredSyn) {
 
 fn note(sent: io::Result<bool>) {
     if let Err(error) = sent {
-        tracing::debug!("a SYN that was held cannot be answered: {error}");
+        tracing::debug!("a deferred SYN cannot be answered: {error}");
     }
 }

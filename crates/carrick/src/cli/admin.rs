@@ -8,14 +8,14 @@ use std::net::{SocketAddr, TcpStream};
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// How long admin may take for an answer. It looks at every object of the cache, if need be.
+/// How long admin may take to answer. Some answers visit every object of the cache.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Why there is nothing to show.
+/// Why there is no result.
 pub enum Failed {
-    /// The configuration is wrong, and it was said why.
+    /// The configuration is wrong; its problems have been reported.
     Configuration,
-    /// In words.
+    /// The reason in words.
     Because(String),
 }
 
@@ -23,7 +23,7 @@ pub enum Failed {
 pub fn finish(result: Result<String, Failed>) -> ExitCode {
     match result {
         Ok(text) => {
-            // A closed standard output is no error.
+            // A closed standard output is not an error.
             let _ = anstream::stdout().lock().write_all(text.as_bytes());
             ExitCode::from(FINE)
         }
@@ -35,18 +35,18 @@ pub fn finish(result: Result<String, Failed>) -> ExitCode {
     }
 }
 
-/// Asks admin with a method and a target; the body of its answer.
+/// Sends admin a request (method and target); returns the body of its answer.
 ///
 /// # Errors
-/// Why there is none: admin does not answer, or refuses, and then says why.
+/// Admin does not answer, or refuses and says why.
 pub fn ask(arguments: &AdminArgs, request: &str) -> Result<String, Failed> {
     ask_at(address(arguments)?, request, PATIENCE)
 }
 
-/// The same of admin at an address, which may take so long to connect, and for each part of its answer.
+/// Like [`ask`], with an address, and a time limit for connecting and for each part of the answer.
 ///
 /// # Errors
-/// As [`ask`].
+/// See [`ask`].
 pub fn ask_at(address: SocketAddr, request: &str, patience: Duration) -> Result<String, Failed> {
     let answer = exchange(address, request, patience).map_err(|error| {
         Failed::Because(format!(
@@ -74,7 +74,7 @@ fn exchange(address: SocketAddr, request: &str, patience: Duration) -> io::Resul
     Ok(String::from_utf8_lossy(&answer).into_owned())
 }
 
-/// Where to ask.
+/// The address of admin.
 ///
 /// # Errors
 /// The configuration is wrong, or has no admin.
@@ -97,16 +97,16 @@ pub fn address(arguments: &AdminArgs) -> Result<SocketAddr, Failed> {
     })
 }
 
-/// What admin answers in JSON.
+/// Parses admin's JSON answer.
 ///
 /// # Errors
-/// It is something else.
+/// It is not the expected JSON.
 pub fn parsed<T: serde::de::DeserializeOwned>(json: &str) -> Result<T, Failed> {
     serde_json::from_str(json)
         .map_err(|error| Failed::Because(format!("cannot parse admin's answer: {error}")))
 }
 
-/// As a value in a query.
+/// Encodes a value for a query.
 #[must_use]
 pub fn encoded(text: &str) -> String {
     form_urlencoded::byte_serialize(text.as_bytes()).collect()

@@ -1,4 +1,4 @@
-//! The command line's words and their help.
+//! The command line's syntax and help.
 use crate::config::values;
 use crate::transparent::KEEP_RULES;
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -6,9 +6,9 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Everything went well.
+/// Success.
 pub const FINE: u8 = 0;
-/// Something failed while running.
+/// Something failed at run time.
 pub const FAILED: u8 = 1;
 /// The command line or the configuration is wrong.
 pub const WRONG: u8 = 2;
@@ -20,8 +20,8 @@ pub const WRONG: u8 = 2;
     version,
     arg_required_else_help = true,
     long_about = "A web proxy for Linux that joins client and server connections inside the kernel.\n\n\
-        It is a forward proxy (HTTP and CONNECT), a layer-7 switch, a TCP tunnel (by SNI, if wanted), a splitter of TCP connections, \
-        or an end of a link between two of its kind. \
+        It is a forward proxy (HTTP and CONNECT), a layer-7 switch, a TCP tunnel (optionally by SNI), a splitter of TCP connections, \
+        or an end of a link between two carricks. \
         Without a configuration file it is a forward proxy on 127.0.0.1:3128, with metrics on 127.0.0.1:3129.",
     after_help = EXAMPLES,
 )]
@@ -34,12 +34,12 @@ pub struct Cli {
 const EXAMPLES: &str = "Examples:\n  \
     carrick run                              a forward proxy on 127.0.0.1:3128\n  \
     curl -x http://127.0.0.1:3128 http://example.org/\n  \
-    carrick check -c carrick.toml            everything that is wrong with a configuration\n  \
-    carrick run -c carrick.toml              the proxy that it describes\n  \
-    carrick doctor                           what this machine can do\n\n\
-    Exit codes: 0 fine, 1 a failure while running, 2 wrong usage or configuration.";
+    carrick check -c carrick.toml            show all problems of a configuration\n  \
+    carrick run -c carrick.toml              run the proxy that it describes\n  \
+    carrick doctor                           show what this machine supports\n\n\
+    Exit codes: 0 success, 1 a failure at run time, 2 wrong usage or configuration.";
 
-/// What carrick can do.
+/// The subcommands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Run the proxy, until SIGINT or SIGTERM.
@@ -48,18 +48,18 @@ pub enum Command {
             SIGTERM and SIGINT: stop listening, let open connections finish (up to `timeouts.drain`), exit.\n\
             SIGHUP: reload the configuration; if it is invalid, log why and keep the old one.\n\
             SIGUSR1: reopen the access log.\n\n\
-            Messages go to standard error. The environment variable CARRICK_LOG chooses which: error, warn, info (the default), debug, trace, \
-            or by part of the program, such as carrick=debug,info.\n\n\
-            Once it listens it becomes the user of [process], if root started it and the configuration names one, and drops \
+            Messages go to standard error. The environment variable CARRICK_LOG sets the level: error, warn, info (the default), debug, trace, \
+            or levels by part of the program, such as carrick=debug,info.\n\n\
+            Once it listens it switches to the user in [process], if there is one and root started it, and drops \
             every capability that it no longer needs.",
         after_help = "Examples:\n  \
             carrick run\n  \
             carrick run -c /etc/carrick/carrick.toml"
     )]
     Run(RunArgs),
-    /// Check a configuration file, and show everything that is wrong with it.
+    /// Check a configuration file, and show all of its problems.
     #[command(
-        long_about = "Check a configuration file, and show everything that is wrong with it, each with file, line, the offending text, and a correction.\n\n\
+        long_about = "Check a configuration file, and show all of its problems, each with file, line, the offending text, and a correction.\n\n\
             Errors keep carrick from running. Warnings (a route that can never match, an upstream that nothing uses) do not; they fail the check \
             only with --strict. Notes are for information.",
         after_help = "Exit codes: 0 valid, 2 invalid; with --strict also 2 for warnings.\n\n\
@@ -68,7 +68,7 @@ pub enum Command {
             carrick check --strict -c carrick.toml   before a change is accepted"
     )]
     Check(CheckArgs),
-    /// Show what this machine can do: engines, kernel features, limits.
+    /// Show what this machine supports: engines, kernel features, limits.
     Doctor(PinsArgs),
     /// Have a running carrick reload its configuration, and report the result.
     #[command(
@@ -81,30 +81,30 @@ pub enum Command {
             carrick reload -c /etc/carrick/carrick.toml --pid $MAINPID"
     )]
     Reload(ReloadArgs),
-    /// Remove what a carrick that was killed has left in the kernel.
+    /// Remove what a killed carrick has left in the kernel.
     #[command(
-        long_about = "Remove what a carrick that was killed has left in the kernel.\n\n\
+        long_about = "Remove what a killed carrick has left in the kernel.\n\n\
             These are the rules of transparent listeners (nft tables, routing rules and routes), and the programs and maps of the \
             engine `packet`, with the tunnels that they forward; all in this network namespace. \
             Rules of a running carrick and of other programs are kept. Requires root, or CAP_NET_ADMIN and CAP_BPF.",
         after_help = "Exit codes: 0 nothing is left over, 1 something could not be removed, 2 the configuration is invalid.\n\n\
             Examples:\n  \
             carrick clean\n  \
-            carrick clean -c /etc/carrick/carrick.toml   if it says [process] pins"
+            carrick clean -c /etc/carrick/carrick.toml   if it sets [process] pins"
     )]
     Clean(PinsArgs),
-    /// Show what a running carrick has in its cache.
+    /// Show the cache of a running carrick.
     #[command(
         subcommand,
-        after_help = "Exit codes: 0 fine, 1 admin does not answer or there is no cache, 2 the configuration is wrong.\n\n\
+        after_help = "Exit codes: 0 success, 1 admin does not answer or there is no cache, 2 the configuration is invalid.\n\n\
             Examples:\n  \
             carrick cache stat\n  \
             carrick cache ls --prefix http://example.org/"
     )]
     Cache(CacheCommand),
-    /// Take answers out of the cache of a running carrick, or have them validated before they are sent again.
+    /// Remove responses from the cache of a running carrick, or have them validated before they are sent again.
     #[command(
-        after_help = "Exit codes: 0 fine, also if nothing was there, 1 admin does not answer or there is no cache, 2 the configuration is wrong.\n\n\
+        after_help = "Exit codes: 0 success, even without matching objects, 1 admin does not answer or there is no cache, 2 the configuration is invalid.\n\n\
             Examples:\n  \
             carrick purge --url 'http://example.org/page?x=1'\n  \
             carrick purge --prefix http://example.org/images/\n  \
@@ -112,13 +112,13 @@ pub enum Command {
             carrick purge --all"
     )]
     Purge(PurgeArgs),
-    /// Show how a running carrick paces what it relays, or change a class until the next reload.
+    /// Show the pacing of a running carrick, or change a class until the next reload.
     #[command(
-        long_about = "Show how a running carrick paces what it relays, or change a class until the next reload.\n\n\
-            Without arguments: all classes and workers. With the name of a class: all that is known of it. With keys and values, too: the \
-            class is changed, wholly or not at all. Keys and values are those of [pace.classes.NAME] in the configuration; `none` takes a \
-            rate or a parent away.",
-        after_help = "Exit codes: 0 fine, 1 admin does not answer, or the class does not exist or the change is invalid, 2 the configuration is invalid.\n\n\
+        long_about = "Show the pacing of a running carrick, or change a class until the next reload.\n\n\
+            Without arguments, shows all classes and workers. With the name of a class, shows all of its fields. With keys and values, \
+            changes the class, wholly or not at all. Keys and values are those of [pace.classes.NAME] in the configuration; `none` \
+            removes a rate or a parent.",
+        after_help = "Exit codes: 0 success, 1 admin does not answer, the class does not exist, or the change is invalid, 2 the configuration is invalid.\n\n\
             Examples:\n  \
             carrick pace\n  \
             carrick pace downloads\n  \
@@ -126,15 +126,15 @@ pub enum Command {
             carrick pace downloads policy=deadline target=2ms"
     )]
     Pace(PaceArgs),
-    /// Show what a running carrick has learned.
+    /// Show the path history of a running carrick.
     Status(StatusArgs),
     /// Watch a running carrick: rates of connections, engines, classes, workers, the cache, and the busiest tunnels.
     #[command(
         long_about = "Watch a running carrick: rates of connections, engines, classes, workers, the cache, and the busiest tunnels.\n\n\
-            Everything is asked of admin, and each rate is the difference of two samples. On a terminal it is redrawn until q is typed; \
-            h shows all keys. With -n or --once, and if standard output is no terminal, it is plain text, for scripts.",
-        after_help = "Exit codes: 0 fine, 1 admin does not answer (in plain text also: not the last time), 2 the configuration is wrong, \
-            128 and more ended by a signal.\n\n\
+            All values come from admin; rates are differences of two samples. On a terminal, the display is updated until you press q; \
+            h shows all keys. With -n or --once, or if standard output is not a terminal, the output is plain text.",
+        after_help = "Exit codes: 0 success, 1 admin does not answer (with plain text, at the last report), 2 the configuration is invalid, \
+            128 or more ended by a signal.\n\n\
             Examples:\n  \
             carrick top\n  \
             carrick top --interval 5 --sort down\n  \
@@ -142,13 +142,13 @@ pub enum Command {
             carrick top -n 60 --admin 127.0.0.1:3129 > minute.txt"
     )]
     Top(TopArgs),
-    /// Start carrick-lab, a program of its own: test bed, emulators of network and origin, load, the papers' experiments, their report.
+    /// Start carrick-lab, a separate program: test bed, emulated network and origin, load, the papers' experiments, their report.
     #[command(disable_help_flag = true)]
     Lab(LabArgs),
     /// Write the man pages, the shell completions, or the reference of the configuration.
     #[command(hide = true, subcommand)]
     Generate(Generate),
-    /// Keep the rules of transparent listeners; carrick starts this itself.
+    /// Supervise the rules of transparent listeners; carrick starts this itself.
     #[command(name = KEEP_RULES, hide = true)]
     KeepRules,
 }
@@ -156,7 +156,7 @@ pub enum Command {
 /// `carrick lab`
 #[derive(Debug, Clone, Args)]
 pub struct LabArgs {
-    /// What carrick-lab is given
+    /// The arguments of carrick-lab
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     pub arguments: Vec<std::ffi::OsString>,
 }
@@ -172,7 +172,7 @@ pub struct RunArgs {
 /// `carrick clean`, `carrick doctor`
 #[derive(Debug, Clone, Args)]
 pub struct PinsArgs {
-    /// The configuration file, for `pins` in it, and what its splitter asks of this machine; without it: /sys/fs/bpf/carrick.
+    /// The configuration file, for its `pins`, and for its splitter's requirements; without it: /sys/fs/bpf/carrick.
     #[arg(short, long, value_name = "FILE")]
     pub config: Option<PathBuf>,
 }
@@ -183,12 +183,12 @@ pub struct ReloadArgs {
     /// The configuration file that it runs with.
     #[arg(short, long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Its process; without it: the one whose admin answers.
+    /// Its process ID; without it: the process whose admin answers.
     #[arg(long, value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
     pub pid: Option<i32>,
 }
 
-/// Where to ask.
+/// How to reach admin.
 #[derive(Debug, Clone, Args)]
 pub struct AdminArgs {
     /// The address of admin; without it: that of the configuration.
@@ -202,21 +202,21 @@ pub struct AdminArgs {
 /// `carrick cache`
 #[derive(Debug, Clone, Subcommand)]
 pub enum CacheCommand {
-    /// List objects, in no order.
+    /// List objects, in no particular order.
     Ls {
-        /// Only those whose URLs begin so.
+        /// Only objects whose URLs have this prefix.
         #[arg(long, value_name = "URL")]
         prefix: Option<String>,
-        /// At most so many.
+        /// At most this many.
         #[arg(long, value_name = "NUMBER", default_value_t = 1000)]
         limit: usize,
-        /// Where to ask.
+        /// How to reach admin.
         #[command(flatten)]
         admin: AdminArgs,
     },
-    /// Show how much there is, and how often it was of use.
+    /// Show the cache's size and hit ratio.
     Stat {
-        /// Where to ask.
+        /// How to reach admin.
         #[command(flatten)]
         admin: AdminArgs,
     },
@@ -228,10 +228,10 @@ pub struct PurgeArgs {
     /// Which objects.
     #[command(flatten)]
     pub which: PurgeWhich,
-    /// Leave them there, but have them validated before they are sent again.
+    /// Keep them, but have them validated before they are sent again.
     #[arg(long)]
     pub outdate: bool,
-    /// Where to ask.
+    /// How to reach admin.
     #[command(flatten)]
     pub admin: AdminArgs,
 }
@@ -240,16 +240,16 @@ pub struct PurgeArgs {
 #[derive(Debug, Clone, Args)]
 #[group(required = true, multiple = false)]
 pub struct PurgeWhich {
-    /// Those for this URL, all variants of them.
+    /// The object with this URL, in all variants.
     #[arg(long, value_name = "URL")]
     pub url: Option<String>,
-    /// Those whose URLs begin so; the host must be whole.
+    /// Objects whose URLs have this prefix, which must include the whole host.
     #[arg(long, value_name = "URL")]
     pub prefix: Option<String>,
-    /// Those with this tag (`Surrogate-Key`, `Cache-Tag`).
+    /// Objects with this tag (`Surrogate-Key`, `Cache-Tag`).
     #[arg(long, value_name = "TAG")]
     pub tag: Option<String>,
-    /// All.
+    /// All objects.
     #[arg(long)]
     pub all: bool,
 }
@@ -260,10 +260,10 @@ pub struct PaceArgs {
     /// A class.
     #[arg(value_name = "NAME")]
     pub class: Option<String>,
-    /// What it is to be from now on.
+    /// New settings.
     #[arg(value_name = "KEY=VALUE", value_parser = key_and_value)]
     pub changes: Vec<(String, String)>,
-    /// Where to ask.
+    /// How to reach admin.
     #[command(flatten)]
     pub admin: AdminArgs,
 }
@@ -277,7 +277,7 @@ fn key_and_value(text: &str) -> Result<(String, String), String> {
 /// `carrick status`
 #[derive(Debug, Clone, Args)]
 pub struct StatusArgs {
-    /// Of what.
+    /// The page.
     #[command(subcommand)]
     pub page: StatusPage,
 }
@@ -285,17 +285,17 @@ pub struct StatusArgs {
 /// What `carrick status` shows.
 #[derive(Debug, Clone, Subcommand)]
 pub enum StatusPage {
-    /// Pairs of networks as splitters know them: both legs, whether connections are split and why, and what that gains.
+    /// Pairs of networks in splitters' path history: both legs, whether connections are split and why, and the gain.
     Legs(LegsArgs),
 }
 
 /// `carrick status legs`
 #[derive(Debug, Clone, Args)]
 pub struct LegsArgs {
-    /// Print JSON, as admin gives it.
+    /// Print admin's JSON.
     #[arg(long)]
     pub json: bool,
-    /// Where to ask.
+    /// How to reach admin.
     #[command(flatten)]
     pub admin: AdminArgs,
 }
@@ -303,41 +303,41 @@ pub struct LegsArgs {
 /// `carrick top`
 #[derive(Debug, Clone, Args)]
 pub struct TopArgs {
-    /// Time between two looks: seconds, or with a unit, such as 500ms; at least 100ms.
+    /// Time between two samples: seconds, or with a unit, such as 500ms; at least 100ms.
     #[arg(short, long, value_name = "TIME", default_value = "1s", value_parser = interval)]
     pub interval: Duration,
-    /// Print so many reports as plain text, and end.
+    /// Print this many reports as plain text, then exit.
     #[arg(short = 'n', long = "reports", value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
     pub reports: Option<u64>,
-    /// Print one report as plain text, and end: as -n 1.
+    /// Print one report as plain text, then exit; the same as -n 1.
     #[arg(long, conflicts_with = "reports")]
     pub once: bool,
-    /// Which tunnels come first.
+    /// Order of tunnels.
     #[arg(short, long, value_name = "KEY", default_value = "rate")]
     pub sort: Sort,
-    /// Where to ask.
+    /// How to reach admin.
     #[command(flatten)]
     pub admin: AdminArgs,
 }
 
-/// Which tunnels come first.
+/// Order of tunnels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Sort {
-    /// Those with the most bytes per second, both ways together.
+    /// Most bytes per second first, both directions together.
     Rate,
-    /// Likewise, from the client.
+    /// Most bytes per second from the client first.
     Up,
-    /// Likewise, to the client.
+    /// Most bytes per second to the client first.
     Down,
-    /// Those with the most bytes since they began.
+    /// Most bytes in total first.
     Bytes,
-    /// The oldest.
+    /// Oldest first.
     Age,
     /// By the client's address.
     Client,
 }
 
-/// The shortest time between two looks.
+/// The shortest time between two samples.
 const INTERVAL_MIN: Duration = Duration::from_millis(100);
 /// The longest.
 const INTERVAL_MAX: Duration = Duration::from_secs(3600);
@@ -369,21 +369,21 @@ pub struct CheckArgs {
 /// `carrick generate`
 #[derive(Debug, Clone, Subcommand)]
 pub enum Generate {
-    /// Write the man pages, one for each command, into a directory that exists.
+    /// Write the man pages, one for each command, into an existing directory.
     Man {
-        /// Where to.
+        /// The directory.
         directory: PathBuf,
     },
     /// Print the completions of a shell.
     Completions {
-        /// Which shell.
+        /// The shell.
         shell: Shell,
     },
     /// Print the tables of all configuration keys, in Markdown.
     Configuration,
 }
 
-/// Shells that there are completions for.
+/// Shells with completions.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 #[expect(missing_docs, reason = "the names say it")]
 pub enum Shell {

@@ -1,10 +1,10 @@
-//! `carrick cache` and `carrick purge`: what a running carrick has stored, asked of its admin.
+//! `carrick cache` and `carrick purge`: show and change the cache of a running carrick through admin.
 use super::admin::{Failed, ask, encoded, finish, parsed};
 use crate::cli::args::{CacheCommand, PurgeArgs};
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
-/// Shows what is stored.
+/// Shows the cache.
 #[must_use]
 pub fn run(command: &CacheCommand) -> ExitCode {
     match command {
@@ -26,7 +26,7 @@ pub fn run(command: &CacheCommand) -> ExitCode {
     }
 }
 
-/// Takes objects out of the cache.
+/// Removes objects from the cache.
 #[must_use]
 pub fn purge(arguments: &PurgeArgs) -> ExitCode {
     let which = &arguments.which;
@@ -45,7 +45,7 @@ pub fn purge(arguments: &PurgeArgs) -> ExitCode {
     )
 }
 
-/// The objects as a table.
+/// The list of objects as a table.
 fn listed(json: &str) -> Result<String, Failed> {
     let objects: Vec<serde_json::Value> = parsed(json)?;
     let mut text = format!(
@@ -72,7 +72,7 @@ fn listed(json: &str) -> Result<String, Failed> {
     Ok(text)
 }
 
-/// The part of `/status` that is about the cache.
+/// The cache's part of `/status`.
 fn cache_of(json: &str) -> Result<String, Failed> {
     let status: serde_json::Value = parsed(json)?;
     let cache = &status["cache"];

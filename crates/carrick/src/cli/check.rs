@@ -1,4 +1,4 @@
-//! `carrick check`: everything that is wrong with a configuration, and what it would do.
+//! `carrick check`: lists all problems of a configuration, and what it would do.
 use crate::cache::disk::misfit;
 use crate::cli::args::{CheckArgs, FINE, WRONG};
 use crate::config::problem::{self, Problem, Severity};
@@ -6,7 +6,7 @@ use crate::config::{self, summary};
 use std::io::Write;
 use std::process::ExitCode;
 
-/// Checks a configuration file: problems go to standard error, what it would do to standard output.
+/// Checks a configuration file: problems go to standard error, a summary of its effect to standard output.
 pub fn run(arguments: &CheckArgs) -> ExitCode {
     let name = match &arguments.config {
         Some(path) => path.display().to_string(),
@@ -19,7 +19,7 @@ pub fn run(arguments: &CheckArgs) -> ExitCode {
     report(&problems);
     let is_warned = problem::worst(&problems).is_some_and(|worst| worst > Severity::Note);
     let plan = plan.filter(|_| !(is_warned && arguments.strict));
-    // A closed standard output is no error.
+    // A closed standard output is not an error.
     let _ = match &plan {
         Some(plan) if is_warned => {
             say_what_it_does(&format!("{name}: no errors, {}", count(&problems)), plan)

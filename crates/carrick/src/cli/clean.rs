@@ -53,7 +53,7 @@ pub fn run(arguments: &PinsArgs) -> ExitCode {
     ExitCode::from(if failures.is_empty() { FINE } else { FAILED })
 }
 
-/// The plan of the file that is named, else that of a start without one.
+/// The plan of the given file, or of a start without one.
 pub(super) fn plan(arguments: &PinsArgs) -> Result<Plan, config::Rejected> {
     match &arguments.config {
         None => Ok(Plan::built_in()),

@@ -1,4 +1,4 @@
-//! `carrick doctor`: what this machine can do, and why not.
+//! `carrick doctor`: what this machine supports, and why not.
 mod machine;
 mod splitter;
 
@@ -21,7 +21,7 @@ use std::time::Duration;
 /// The engine that all others fall back to.
 const LAST_RESORT: &str = "engine copy";
 
-/// How long a carrick that runs may take for its answer.
+/// How long a running carrick may take to answer.
 const ADMIN_WAIT: Duration = Duration::from_secs(1);
 
 /// Prints the table. Fails if not even copying is possible.
@@ -93,7 +93,7 @@ fn rows_of(facts: &[Fact]) -> Vec<[String; 3]> {
     facts.iter().map(row).collect()
 }
 
-/// What the splitter of the configuration asks of this machine.
+/// The splitter's requirements on this machine's settings.
 fn render_splitter(facts: &[Fact]) -> String {
     if facts.is_empty() {
         return String::new();
@@ -103,7 +103,7 @@ fn render_splitter(facts: &[Fact]) -> String {
     text
 }
 
-/// What the engine `packet` finds on this machine.
+/// The interfaces and obstacles for engine `packet`.
 fn render_packet(interfaces: &io::Result<Vec<InterfaceFact>>, obstacles: &[Obstacle]) -> String {
     let mut text = String::from("\n");
     let rows: Vec<[String; 3]> = match interfaces {
@@ -130,7 +130,7 @@ fn render_packet(interfaces: &io::Result<Vec<InterfaceFact>>, obstacles: &[Obsta
     text
 }
 
-/// What the carrick that runs says of its sandbox.
+/// The sandbox of the running carrick, as it reports it.
 fn render_sandbox(plan: &Plan) -> String {
     let said = plan.admin.and_then(|admin| {
         let status = ask_at(admin, "GET /status", ADMIN_WAIT).ok()?;
@@ -152,10 +152,10 @@ fn render_sandbox(plan: &Plan) -> String {
         ))
     });
     let said = said.unwrap_or_else(|| "no running carrick answers at the admin address".to_owned());
-    format!("\nsandbox of the carrick that runs\n- {said}\n")
+    format!("\nsandbox of the running carrick\n- {said}\n")
 }
 
-/// What outlives its process.
+/// Pinned objects of carrick processes.
 fn render_pinned(folder: &Path, pinned: Result<Vec<Pinned>, Unavailable>) -> String {
     let mut text = format!("\npinned in {}\n", folder.display());
     let generations = match pinned {
@@ -167,7 +167,7 @@ fn render_pinned(folder: &Path, pinned: Result<Vec<Pinned>, Unavailable>) -> Str
     }
     for one in generations {
         let whose = if one.is_in_use {
-            "of a carrick that runs, or looked after by one"
+            "of a running carrick, or adopted by one"
         } else {
             "left by a carrick that has exited; the next one takes it over, `carrick clean` removes it"
         };

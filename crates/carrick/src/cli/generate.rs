@@ -1,4 +1,5 @@
-//! `carrick generate`: man pages, shell completions, the reference of the configuration; for packages and for the documentation.
+//! `carrick generate`: man pages, shell completions, the configuration reference; for packages and for the
+//! documentation.
 use crate::cli::args::{Cli, FAILED, FINE, Generate, Shell};
 use crate::config;
 use clap::CommandFactory;
@@ -6,7 +7,7 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
-/// Writes what is asked for.
+/// Writes the requested files.
 pub fn run(what: &Generate) -> ExitCode {
     let done = match what {
         Generate::Man { directory } => man(directory),
@@ -17,7 +18,7 @@ pub fn run(what: &Generate) -> ExitCode {
     };
     match done {
         Ok(()) => ExitCode::from(FINE),
-        // A closed standard output is no error.
+        // A closed standard output is not an error.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::from(FINE),
         Err(error) => {
             let _ = writeln!(anstream::stderr().lock(), "carrick: {error}");

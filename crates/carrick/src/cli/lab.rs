@@ -1,4 +1,4 @@
-//! `carrick lab`: becomes `carrick-lab`, which is not linked into a program that may run with privileges.
+//! `carrick lab`: executes `carrick-lab`, which is not linked into a program that may run with privileges.
 use crate::cli::args::LabArgs;
 use std::io::{ErrorKind, Write};
 use std::os::unix::process::CommandExt;
@@ -8,10 +8,10 @@ use std::process::{Command, ExitCode};
 /// The laboratory's program.
 const PROGRAM: &str = "carrick-lab";
 
-/// As a shell has it for a command that is not found.
+/// The exit code of shells for a command that is not found.
 const NOT_FOUND: u8 = 127;
 
-/// Becomes the program beside this one, or else the one in `PATH`.
+/// Executes the program beside this one, or the one in `PATH`.
 pub fn run(given: &LabArgs) -> ExitCode {
     let beside = std::env::current_exe().map(|own| own.with_file_name(PROGRAM));
     let program = beside.ok().filter(|program| program.exists());
@@ -19,7 +19,7 @@ pub fn run(given: &LabArgs) -> ExitCode {
     let error = Command::new(&program).args(&given.arguments).exec();
     let why = if error.kind() == ErrorKind::NotFound {
         format!(
-            "{PROGRAM} is a program of its own, and not installed beside carrick or in PATH: `make build-lab` builds it into target/release"
+            "{PROGRAM} is a separate program, and not installed beside carrick or in PATH: `make build-lab` builds it into target/release"
         )
     } else {
         format!("{}: {error}", program.display())

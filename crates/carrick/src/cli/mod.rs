@@ -1,5 +1,5 @@
-//! The command line: its words (`args`), and each subcommand in a file of its name. Exit codes: 0 fine, 1 a failure while running,
-//! 2 wrong usage or configuration.
+//! The command line: its syntax (`args`), and a file for each subcommand. Exit codes: 0 success, 1 a failure at run
+//! time, 2 wrong usage or configuration.
 pub mod admin;
 pub mod args;
 pub mod cache;
@@ -18,7 +18,7 @@ use args::{Cli, Command, WRONG};
 use clap::Parser;
 use std::process::ExitCode;
 
-/// Does what the command line says.
+/// Runs the command line.
 #[must_use]
 pub fn main() -> ExitCode {
     match Cli::try_parse() {
@@ -38,7 +38,7 @@ pub fn main() -> ExitCode {
             Command::Generate(what) => generate::run(&what),
         },
         Err(error) => {
-            // `--help` and `--version` come as errors, too, with exit code 0.
+            // `--help` and `--version` arrive as errors, too, with exit code 0.
             let _ = error.print();
             ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(WRONG))
         }

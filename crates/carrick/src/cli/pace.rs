@@ -1,4 +1,4 @@
-//! `carrick pace`: how a running carrick paces what it relays, asked of its admin, and changing it.
+//! `carrick pace`: shows and changes the pacing of a running carrick through admin.
 use super::admin::{Failed, ask, encoded, finish, parsed};
 use crate::cli::args::PaceArgs;
 use crate::config::file::PaceClass;
@@ -98,7 +98,7 @@ fn tables(page: &Value) -> Result<String, Failed> {
     Ok(text)
 }
 
-/// All that is known of one class.
+/// All fields of one class.
 fn one(page: &Value, name: &str) -> Result<String, Failed> {
     let classes = list(page, "classes")?;
     match classes.iter().find(|class| class["name"] == name) {
@@ -113,7 +113,7 @@ fn one(page: &Value, name: &str) -> Result<String, Failed> {
     }
 }
 
-/// What admin says of a class besides its settings.
+/// The fields of a class that are not settings.
 const DONE: [&str; 11] = [
     "splices",
     "networks",
@@ -128,7 +128,7 @@ const DONE: [&str; 11] = [
     "credit_bytes",
 ];
 
-/// The settings as `carrick pace NAME KEY=VALUE` takes them, then what was done.
+/// The settings in the syntax of `carrick pace NAME KEY=VALUE`, then the counters.
 fn fields(class: &Value) -> String {
     let mut text = format!("{:<18} {}\n", "name", word(&class["name"]));
     for key in PaceClass::TABLE.keys {
@@ -142,7 +142,7 @@ fn fields(class: &Value) -> String {
     text
 }
 
-/// The value of a key of `[pace.classes.NAME]`; `None`: it means nothing as the others are.
+/// The value of a key of `[pace.classes.NAME]`; `None` if the other settings make it meaningless.
 fn setting(class: &Value, key: &str) -> Option<String> {
     let network = &class["network"];
     match key {

@@ -1,5 +1,5 @@
-//! `carrick reload`: checks the file, has a running carrick read it, and reports the result, so that `systemctl reload` fails where the
-//! reload does.
+//! `carrick reload`: checks the file, has a running carrick read it, and reports the result, so that `systemctl reload`
+//! fails if the reload does.
 use super::admin::{Failed, ask_at, finish, parsed};
 use super::check::report;
 use crate::cli::args::ReloadArgs;
@@ -14,12 +14,12 @@ use std::time::{Duration, Instant};
 /// How long a reload may take.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// How long one answer of admin may take.
+/// How long admin may take for one answer.
 const ANSWER_WAIT: Duration = Duration::from_secs(5);
 
 const ASK_EVERY: Duration = Duration::from_millis(20);
 
-/// Does it.
+/// Runs the subcommand.
 #[must_use]
 pub fn run(arguments: &ReloadArgs) -> ExitCode {
     finish(reload(arguments))
@@ -36,7 +36,7 @@ fn reload(arguments: &ReloadArgs) -> Result<String, Failed> {
             return Err(Failed::Configuration);
         }
     };
-    // If the file gives admin another address, nobody answers there yet.
+    // If the file changes admin's address, admin does not answer there yet.
     let before = plan.admin.and_then(|admin| Reloads::ask(admin).ok());
     let pid = arguments
         .pid
@@ -74,12 +74,12 @@ fn reload(arguments: &ReloadArgs) -> Result<String, Failed> {
     }
 }
 
-/// What admin says of reloads.
+/// Admin's report on reloads.
 struct Reloads {
     pid: i32,
-    /// How many there were.
+    /// Their number.
     count: u64,
-    /// When the last one was.
+    /// Time of the last one.
     at: Timestamp,
     /// Why it failed.
     error: Option<String>,
@@ -105,7 +105,7 @@ impl Reloads {
         }
     }
 
-    /// Whether the last one is later than what was known before: by the count, or by the clock where admin did not answer then.
+    /// Whether the last one is newer than before: by the count, or by the clock if admin did not answer then.
     fn is_after(&self, count_before: Option<u64>, begun: Timestamp) -> bool {
         count_before.map_or(self.at >= begun, |before| self.count > before)
     }
@@ -124,7 +124,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_reload_is_told_from_one_a_moment_before() {
+    fn a_reload_is_distinguished_from_one_a_moment_before() {
         let begun: Timestamp = "2026-01-02T03:04:05.5Z".parse().unwrap();
         let table = [
             (None, "2026-01-02T03:04:05.499999999Z", false),

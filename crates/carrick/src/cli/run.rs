@@ -1,4 +1,4 @@
-//! `carrick run`: reports what is wrong with the configuration or the system, and how the run ended.
+//! `carrick run`: reports problems of the configuration or the system, and how the run ended.
 use super::check::report;
 use crate::cli::args::{FAILED, FINE, RunArgs, WRONG};
 use crate::run::{RunError, run as run_program};
@@ -24,10 +24,10 @@ pub fn run(arguments: &RunArgs) -> ExitCode {
     }
 }
 
-/// The environment variable that chooses which messages are shown.
+/// The environment variable that selects messages.
 const VARIABLE: &str = "CARRICK_LOG";
 
-/// Messages of the program go to standard error.
+/// Sends the program's messages to standard error.
 fn start_messages() {
     let wanted = std::env::var(VARIABLE).unwrap_or_default();
     let (filter, trouble) = match filter(&wanted) {
@@ -48,15 +48,15 @@ fn start_messages() {
     }
 }
 
-/// What is shown unless somebody says otherwise.
+/// The default level.
 const LEVEL: &str = "info";
 
-/// What a list of levels, and of parts of the program with levels, shows.
+/// Parses a list of levels, with or without parts of the program.
 fn filter(wanted: &str) -> Result<EnvFilter, String> {
     if wanted.is_empty() {
         return Ok(EnvFilter::new(LEVEL));
     }
-    // A word alone that is no level would be taken for a part of the program, and nothing else be shown.
+    // A single word that is not a level would be taken for a part of the program, and hide everything else.
     let mut words = wanted.split(',').filter(|part| !part.contains('='));
     let wrong = words.find(|word| word.trim().parse::<LevelFilter>().is_err());
     if let Some(word) = wrong {

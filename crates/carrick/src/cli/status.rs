@@ -1,4 +1,4 @@
-//! `carrick status legs`: what a running splitter has learned, asked of its admin.
+//! `carrick status legs`: shows the path history of a running splitter through admin.
 use super::admin::{Failed, ask, finish, parsed};
 use crate::cli::args::{StatusArgs, StatusPage};
 use crate::config::values::show_size;
@@ -6,7 +6,7 @@ use serde_json::Value;
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
-/// Shows a page.
+/// Shows the page.
 #[must_use]
 pub fn run(arguments: &StatusArgs) -> ExitCode {
     let StatusPage::Legs(legs) = &arguments.page;
@@ -18,7 +18,7 @@ pub fn run(arguments: &StatusArgs) -> ExitCode {
     })
 }
 
-/// All pairs, and the gain for each class of sizes.
+/// All pairs, and the gain for each size class.
 fn tables(page: &Value) -> Result<String, Failed> {
     let list = |of: &str| {
         let list = page[of].as_array();
@@ -91,7 +91,7 @@ fn rate(value: &Value) -> String {
     )
 }
 
-/// With its interval.
+/// The gain with its interval.
 fn gain(value: &Value) -> String {
     let number = |of: &str| value[of].as_f64();
     match (number("gos"), number("low"), number("high")) {

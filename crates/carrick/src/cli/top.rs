@@ -1,4 +1,4 @@
-//! `carrick top`: what a running carrick does just now, asked of its admin, on a terminal or as plain text.
+//! `carrick top`: shows the activity of a running carrick through admin, on a terminal or as plain text.
 mod line;
 mod live;
 mod look;
@@ -18,7 +18,7 @@ use std::io::{self, Write as _};
 use std::process::ExitCode;
 use std::time::Instant;
 
-/// The room of a report in plain text: as wide as it gets, and not every tunnel.
+/// The size of a plain-text report: unlimited width, limited number of tunnels.
 const REPORT: Room = Room {
     width: usize::MAX,
     height: usize::MAX,
@@ -47,7 +47,7 @@ fn watch(arguments: &TopArgs) -> Result<ExitCode, Failed> {
     Ok(print(&order, first, reports.unwrap_or(u64::MAX)))
 }
 
-/// Reports in plain text, with an empty line between them; so many, or until nobody reads them.
+/// Prints reports in plain text, separated by empty lines: `reports` of them, or until standard output closes.
 fn print(order: &Order, mut last: Look, reports: u64) -> ExitCode {
     let mut code = FINE;
     for number in 0..reports {
@@ -86,7 +86,7 @@ fn report(order: &Order, rates: Option<&Rates>) -> String {
         is_paused: false,
         sort: order.sort,
         interval: order.interval,
-        // Scripts have the same in every locale.
+        // The same output for scripts in every locale.
         is_utf8: false,
         has_keys: false,
     };

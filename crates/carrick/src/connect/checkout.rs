@@ -1,4 +1,4 @@
-//! A connection for one request: an idle one, or a new one to a server that has not been tried yet.
+//! Gets a connection for one request: an idle one, or a new one to a server that has not been tried yet.
 use super::dial::{Terms, dial};
 use crate::config::plan::{ProxyVersion, ServerAddress};
 use crate::connect::tcp_profile::ServerLegs;
@@ -22,22 +22,21 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 use tokio::net::TcpStream;
 
-/// What a checkout is to satisfy.
+/// Requirements for a checkout.
 #[derive(Debug, Clone, Copy)]
 pub struct Wanted<'a> {
-    /// What is hashed to choose a server.
+    /// The bytes that are hashed to choose a server.
     pub key: Option<&'a [u8]>,
-    /// Whether an idle connection will do.
+    /// Whether an idle connection is acceptable.
     pub reuse: bool,
-    /// The longest segments that the server may send, in bytes as TCP's option MSS counts them: for connections that are not
-    /// reused.
+    /// The largest segments that the server may send, in bytes as in TCP's option MSS; only for connections that are not reused.
     pub segment_bytes: Option<u32>,
 }
 
-/// Gets a connection. Servers that cannot be reached are added to `tried`, and another one is asked, `attempts` at most.
+/// Gets a connection. Unreachable servers are added to `tried`, and another one is tried, at most `attempts`.
 ///
 /// # Errors
-/// The last reason. Nothing of the request has been sent.
+/// The last reason. No byte of the request has been sent.
 pub async fn checkout(
     client: &Client,
     next_hop: &NextHop,
@@ -64,7 +63,7 @@ pub async fn checkout(
                 None
             };
             let idle = idle.filter(|upstream| {
-                // Another listener may have opened it, by other rules.
+                // Another listener, with other rules, may have opened it.
                 access.is_none_or(|access| access.check_address(upstream.address.ip()).is_ok())
             });
             let upstream = match idle {
@@ -90,7 +89,7 @@ pub async fn checkout(
                 };
                 let idle = match (wanted.reuse, client.source()) {
                     (true, None) => group.take_idle(server),
-                    // Those with a client's address are that client's alone.
+                    // Connections with a client's address belong to that client.
                     (true, Some(_)) => connector.origins.take(&own_key(client.source(), state)),
                     (false, _) => None,
                 };
@@ -116,13 +115,13 @@ pub async fn checkout(
                         });
                     }
                     Err(unreachable) => {
-                        // Another server can be reached from the same ports, but without the descriptor or the memory none can.
+                        // For lack of ports another server can be tried; for lack of descriptors or memory none can.
                         if let Unreachable::Shortage(Shortage::Descriptors | Shortage::Memory) =
                             unreachable
                         {
                             return Err(unreachable);
                         }
-                        // Our own shortage says nothing about the server.
+                        // A local shortage says nothing about the server.
                         if !unreachable.is_ours() {
                             group.failed(server, now());
                         }
@@ -141,7 +140,7 @@ pub async fn checkout(
 }
 
 impl Checkout {
-    /// A connection to a server that belongs to no group.
+    /// A connection to a server that is in no group.
     #[must_use]
     pub fn alone(upstream: Upstream) -> Self {
         Self {
@@ -154,24 +153,24 @@ impl Checkout {
         }
     }
 
-    /// Nothing is asked of the server for now: it does not count as in use.
+    /// The server has nothing to do for now: it does not count as in use.
     pub fn rest(&mut self) {
         self.active = None;
     }
 
-    /// Something is asked of the server again.
+    /// The server gets a request again.
     pub fn resume(&mut self, next_hop: &NextHop) {
         if let (NextHop::Group { group, .. }, Some(server)) = (next_hop, self.server) {
             self.active = group.state.servers.get(server).map(Active::on);
         }
     }
 
-    /// Whether nothing has come since the last response, neither data nor an end. One system call.
+    /// Whether neither data nor an end has arrived since the last response. One system call.
     pub fn is_silent(&self) -> bool {
         is_silent(&self.upstream.transport)
     }
 
-    /// Counts bytes that went to and came from the server.
+    /// Counts bytes sent to and received from the server.
     pub fn count(&self, metrics: &WorkerMetrics, sent_bytes: u64, received_bytes: u64) {
         use std::sync::atomic::Ordering::Relaxed;
         metrics.upstream_bytes_sent.add(sent_bytes);
@@ -185,10 +184,9 @@ impl Checkout {
         }
     }
 
-    /// Keeps the connection for another request after a response that the process has relayed to the end that its head announced. `source`:
-    /// the client's address, if the connection has it.
+    /// Keeps the connection for another request, after a response that the process has relayed to the end stated in its head.
     pub fn give_back(mut self, connector: &Connector, source: Option<IpAddr>, next_hop: &NextHop) {
-        // First the kernel gives it back, with nothing on its way that this process does not know of.
+        // First the kernel returns the connection, with no bytes in flight that the process does not know of.
         let splice = self.splice.take();
         let disarmed = splice.map_or(Disarmed::Done, |mut splice| splice.disarm().into());
         if self.at_rest(disarmed).may_be_reused() {
@@ -196,7 +194,7 @@ impl Checkout {
         }
     }
 
-    /// What is known of the connection after such a response.
+    /// The state of the connection after such a response.
     pub fn at_rest(&self, disarmed: Disarmed) -> AtRest {
         let stream = &self.upstream.transport;
         AtRest {
@@ -209,10 +207,10 @@ impl Checkout {
         }
     }
 
-    /// Puts the connection, which [may be reused](AtRest), to those that are idle, if there is room.
+    /// Puts a connection that [may be reused](AtRest) into the idle pool, if there is room.
     pub fn put_back(self, connector: &Connector, source: Option<IpAddr>, next_hop: &NextHop) {
         if connector.admission.upstreams_waited_for() > 0 {
-            // Its descriptor is for a connection that waits for one.
+            // Another request is waiting for its descriptor.
             return;
         }
         let now = now();
@@ -240,7 +238,7 @@ impl Checkout {
         }
     }
 
-    /// Notes that the server did not answer; a connection that had been idle proves nothing.
+    /// Notes that the server did not answer; a failure of a reused connection proves nothing.
     pub fn failed(&self, next_hop: &NextHop) {
         if self.upstream.reused {
             return;
@@ -251,7 +249,7 @@ impl Checkout {
     }
 }
 
-/// The key of idle connections to a server that have the client's address.
+/// The key of idle connections to a server that use the client's address.
 fn own_key(source: Option<IpAddr>, server: &ServerState) -> Box<[u8]> {
     original::idle_key(source, &format!("server {}", server.address))
 }
@@ -261,7 +259,7 @@ fn reused(metrics: &WorkerMetrics, upstream: Upstream) -> Upstream {
     upstream
 }
 
-/// The connection that stood before the client's did, if it leads there; and if that is (still) allowed.
+/// The connection that was opened before the client was accepted, if it leads to this server and access still allows it.
 fn take_kept(
     client: &Client,
     server: &ServerAddress,
@@ -299,7 +297,7 @@ async fn timed_dial(
         itself: itself(client, access),
         legs: ServerLegs::of(&client.worker.connector.legs, &client.listener),
     };
-    // Boxed: most requests find a connection that is open already.
+    // Boxed: most requests find an open connection.
     let result = Box::pin(dial(&client.worker.connector, server, access, terms, limit)).await;
     if matches!(result, Err(Unreachable::TimedOut)) {
         client
@@ -307,20 +305,20 @@ async fn timed_dial(
             .limits
             .reached(crate::telemetry::metrics::Limit::ConnectTimeout);
     }
-    // What failed opened no connection: then there is nothing whose opening took a time.
+    // Only successful attempts have a connect time.
     if result.is_ok() {
         log.connect = Some(log.connect.unwrap_or_default() + (now() - begun));
     }
     result
 }
 
-/// The address that the client has connected to: a server there would be carrick again, without end. An intercepted client has connected to
-/// its server; and where a client names its destination itself, it only asks for so many turns as it names.
+/// The address that the client connected to: a server there would be carrick itself, in a loop. Intercepted clients
+/// connected to their server; and a client that names its destination can cause only as many rounds as it names.
 fn itself(client: &Client, access: Option<&Access>) -> Option<SocketAddr> {
     if client.original.is_some() || access.is_some() {
         return None;
     }
-    // It fails for nothing but a connection that is gone.
+    // Fails only if the connection is gone.
     let own = client.transport.local_addr()?;
     Some(SocketAddr::new(own.ip().to_canonical(), own.port()))
 }

@@ -1,4 +1,4 @@
-//! Connecting: several addresses of a name raced as RFC 8305 has it ("happy eyeballs").
+//! Connecting: races several addresses of a name as in RFC 8305 ("happy eyeballs").
 use crate::config::plan::ServerAddress;
 use crate::connect::tcp_profile::ServerLegs;
 use crate::context::worker::Connector;
@@ -27,22 +27,22 @@ use std::time::Duration;
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::JoinSet;
 
-/// What a new connection is to be like.
+/// Requirements for a new connection.
 #[derive(Debug, Clone, Default)]
 pub struct Terms {
-    /// The address that the server sees, of whatever machine it is; an address of the other family cannot be reached from it.
+    /// The source address, which may be another machine's; an address of the other family cannot reach the server.
     pub source: Option<IpAddr>,
-    /// The port that goes with it, if it can be had; else, as without, one of the kernel's choice.
+    /// The source port that goes with it, if it is available; otherwise the kernel chooses one.
     pub source_port: Option<u16>,
-    /// The longest segments that the server may send, in bytes as TCP's option MSS counts them.
+    /// The largest segments that the server may send, in bytes as in TCP's option MSS.
     pub segment_bytes: Option<u32>,
-    /// An address that must not be connected to: carrick's own.
+    /// An address that must not be connected to: carrick itself.
     pub itself: Option<SocketAddr>,
-    /// How its TCP is to be.
+    /// Its TCP profiles.
     pub legs: Option<ServerLegs>,
 }
 
-/// [`Terms`], and what holds for every connection of carrick's.
+/// [`Terms`], and settings of all connections to servers.
 #[derive(Debug, Clone)]
 struct AllTerms {
     of_one: Terms,
@@ -57,7 +57,7 @@ struct AllTerms {
 /// Connects to a server by address or name, within `limit`, resolution included.
 ///
 /// # Errors
-/// See [`Unreachable`]. `access`, where given, is asked for each address before it is tried.
+/// See [`Unreachable`]. `access`, if given, is checked for each address before it is tried.
 pub async fn dial(
     connector: &Connector,
     server: &ServerAddress,
@@ -70,10 +70,10 @@ pub async fn dial(
     Ok(upstream)
 }
 
-/// As [`dial`]; the connection is not counted as open yet.
+/// Like [`dial`]; the connection is not counted as open yet.
 ///
 /// # Errors
-/// As of [`dial`].
+/// See [`dial`].
 pub async fn try_dial(
     connector: &Connector,
     server: &ServerAddress,
@@ -139,7 +139,7 @@ pub async fn try_dial(
     result
 }
 
-/// What is waited for.
+/// What the limit applies to at the moment.
 #[derive(Clone, Copy)]
 enum Stage {
     Resolving,
@@ -147,8 +147,8 @@ enum Stage {
     Connecting,
 }
 
-/// A descriptor for a connection to a server. If there is none, idle connections are closed, of this worker at once, of others in their
-/// periodic work, and no more are kept. Admission leaves one for each client.
+/// A descriptor for a connection to a server. If there is none, this worker closes an idle connection at once, others
+/// do at their next periodic check, and no more are kept. Admission leaves one descriptor per client.
 async fn descriptor(connector: &Connector) -> UpstreamPlace {
     match connector.admission.take_upstream() {
         Some(place) => place,
@@ -240,7 +240,7 @@ async fn connect(network: &Network, address: SocketAddr, terms: &AllTerms) -> io
     }
     if let Some(port) = terms.of_one.source_port {
         match connect_from(address, terms, port).await {
-            // An earlier connection to this server has it still; or it is for privileged ones, and this carrick is none.
+            // The port is in use by an earlier connection to this server, or privileged.
             Err(error) if cannot_be_had(&error) => {}
             connected => return connected,
         }
@@ -257,7 +257,7 @@ fn cannot_be_had(port_error: &io::Error) -> bool {
     )
 }
 
-/// Connects; `port` is that of the source, where it has one of its own; 0: whichever is free.
+/// Connects from `port`; 0: the kernel chooses.
 async fn connect_from(address: SocketAddr, terms: &AllTerms, port: u16) -> io::Result<Upstream> {
     let socket = if address.is_ipv4() {
         TcpSocket::new_v4()
@@ -265,10 +265,10 @@ async fn connect_from(address: SocketAddr, terms: &AllTerms, port: u16) -> io::R
         TcpSocket::new_v6()
     }?;
     socket.set_nodelay(true)?;
-    // As of clients (`accept::listen`).
+    // As for clients (`accept::listen`).
     SockRef::from(&socket).set_out_of_band_inline(true)?;
     if let Some(mark) = terms.mark {
-        // Without it, it would be intercepted like those of other programs of this machine.
+        // Without the mark it would be intercepted like connections of local programs.
         SockRef::from(&socket).set_mark(mark)?;
     }
     if terms.unsent > 0 {
@@ -296,11 +296,11 @@ async fn connect_from(address: SocketAddr, terms: &AllTerms, port: u16) -> io::R
     Ok(Upstream::new(stream, address, terms.unread))
 }
 
-/// Connects, and announces the longest segments that the server may send. What this host may send is not limited by that, unless the
-/// server is so near that its answer is there before the first call of `connect(2)` has returned.
+/// Connects, and limits the segments that the server may send. The limit does not apply to what this host sends, unless
+/// the server is so near that its answer arrives before the first call of `connect(2)` returns.
 async fn connect_for(socket: TcpSocket, address: SocketAddr, bytes: u32) -> io::Result<TcpStream> {
     let same = socket.as_fd().try_clone_to_owned()?;
-    // Without a limit it is a connection all the same.
+    // The connection works without the limit.
     let _ = limit_segments(&same, bytes);
     let mut connecting = pin!(socket.connect(address));
     let first = poll_fn(|cx| Poll::Ready(connecting.as_mut().poll(cx))).await;
@@ -312,8 +312,8 @@ async fn connect_for(socket: TcpSocket, address: SocketAddr, bytes: u32) -> io::
     }
 }
 
-/// Gives a socket the address of another machine (ip(7), `IP_TRANSPARENT`). Without a port, that is left to the kernel until it connects:
-/// so the ports of one client's connections need only differ for each server.
+/// Gives a socket the address of another machine (ip(7), `IP_TRANSPARENT`). Without a port, the kernel chooses one when
+/// it connects, so the ports of a client's connections must differ only per server.
 fn take_address(socket: &TcpSocket, server: SocketAddr, own: SocketAddr) -> io::Result<()> {
     let source = own.ip();
     let failed = |call: &str, error: io::Error| {
@@ -334,7 +334,7 @@ fn take_address(socket: &TcpSocket, server: SocketAddr, own: SocketAddr) -> io::
             return Err(io::Error::new(
                 io::ErrorKind::Unsupported,
                 format!(
-                    "keep_client_address: the client's address, {source}, is of another family"
+                    "keep_client_address: the client's address, {source}, is of the other family"
                 ),
             ));
         }
@@ -343,7 +343,7 @@ fn take_address(socket: &TcpSocket, server: SocketAddr, own: SocketAddr) -> io::
         setsockopt(socket, IpBindAddressNoPort, &true)
             .map_err(|error| failed("setsockopt IP_BIND_ADDRESS_NO_PORT", error.into()))?;
     } else {
-        // Its connections to other servers may have the same.
+        // Connections to other servers may have the same port.
         socket
             .set_reuseaddr(true)
             .map_err(|error| failed("setsockopt SO_REUSEADDR", error))?;

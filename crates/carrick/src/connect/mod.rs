@@ -1,4 +1,4 @@
-//! Getting a connection to a server: one that waits, or a new one.
+//! Getting a connection to a server: an idle one, or a new one.
 pub mod checkout;
 pub mod dial;
 pub mod tcp_profile;

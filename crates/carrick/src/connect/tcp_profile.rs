@@ -1,4 +1,4 @@
-//! Legs: the TCP of clients' connections, and of those to servers, as leg profiles say.
+//! Applies TCP profiles to connections of clients and to servers.
 use crate::config::plan::{LegPlan, LegRules, ListenerPlan};
 use crate::context::client::Client;
 use crate::net::io::Stream;
@@ -7,10 +7,10 @@ use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
-/// Segments of the default initial window (RFC 6928).
+/// The kernel's initial window in segments (RFC 6928).
 const SEGMENTS_AT_FIRST: u32 = 10;
 
-/// Gives a listening socket the profile that all of its clients have, if there is one: what the handshake needs, they inherit.
+/// Gives a listening socket the profile that all of its clients have, if there is one: they inherit the settings that the handshake needs.
 pub fn listening(service: &LegService, listener: &ListenerPlan, socket: &impl AsFd) {
     let legs = listener.legs.as_ref();
     if let Some(leg) = legs.and_then(|legs| legs.of_all_clients.as_ref()) {
@@ -18,7 +18,7 @@ pub fn listening(service: &LegService, listener: &ListenerPlan, socket: &impl As
     }
 }
 
-/// Gives the client's connection its profile. Nothing may have been sent on it.
+/// Gives the client's connection its profile. No byte may have been sent on it.
 pub fn accepted(client: &Client) {
     let Some(LegRules { rules, .. }) = &client.listener.legs else {
         return;
@@ -26,7 +26,7 @@ pub fn accepted(client: &Client) {
     let Some(stream) = client.transport.tcp() else {
         return;
     };
-    // By where its packets go, whatever a PROXY header says.
+    // The packets' destination counts, whatever a PROXY header says.
     let Ok(peer) = stream.peer_addr() else {
         return;
     };
@@ -40,8 +40,8 @@ pub fn accepted(client: &Client) {
     }
 }
 
-/// Takes the initial window of its profile from a client's connection that is to be joined to the server's: to the server, whose window
-/// counts then, the client's leg is one of many. Nothing may have been sent on it.
+/// Resets the initial window of a client's connection that will be joined end to end: the server's window applies then,
+/// as for any other client. No byte may have been sent on it.
 pub fn as_end_to_end(client: &Client) {
     if client.listener.legs.is_none() {
         return;
@@ -58,7 +58,7 @@ pub fn as_end_to_end(client: &Client) {
     };
     let service = &client.worker.connector.legs;
     for refused in service.set(stream, &profile, Moment::Connected).refused {
-        tracing::debug!("a client's initial window stays: {refused}");
+        tracing::debug!("cannot reset a client's initial window: {refused}");
     }
 }
 
@@ -69,17 +69,17 @@ pub struct ServerLegs {
     chosen: Chosen,
 }
 
-/// What says which profile a connection has.
+/// How a profile is chosen.
 #[derive(Debug, Clone)]
 enum Chosen {
-    /// The rules of the listener for which it is opened.
+    /// By the rules of the listener for which it is opened.
     By(Arc<ListenerPlan>),
-    /// It is this one.
+    /// This one.
     Is(Arc<LegPlan>),
 }
 
 impl ServerLegs {
-    /// Those for what is done for clients of this listener; `None`: it has none.
+    /// The profiles for a client's listener; `None` if it has none.
     pub fn of(service: &LegService, listener: &Arc<ListenerPlan>) -> Option<Self> {
         listener.legs.as_ref().map(|_| Self {
             service: service.clone(),
@@ -87,7 +87,7 @@ impl ServerLegs {
         })
     }
 
-    /// This profile, for whatever is connected to.
+    /// The given profile for every server.
     pub fn always(service: &LegService, leg: &Arc<LegPlan>) -> Self {
         Self {
             service: service.clone(),
@@ -102,7 +102,7 @@ impl ServerLegs {
         }
     }
 
-    /// Before the handshake: what is known without it decides, unless something else could.
+    /// Before the handshake: applies a profile if its choice needs no facts that are known only afterwards.
     pub fn connecting(&self, socket: &impl AsFd, server: SocketAddr) {
         if let Chosen::Is(leg) = &self.chosen {
             return set(&self.service, socket, leg, Moment::Connecting);
@@ -126,7 +126,7 @@ impl ServerLegs {
         }
     }
 
-    /// After it.
+    /// After the handshake.
     pub fn connected(&self, socket: &impl AsFd, server: SocketAddr) {
         if let Chosen::Is(leg) = &self.chosen {
             return set(&self.service, socket, leg, Moment::Connected);
@@ -144,7 +144,7 @@ impl ServerLegs {
     }
 }
 
-/// What is refused was reported at the start; here it is for debugging.
+/// Unsupported settings were logged at start; here they are for debugging.
 fn set(service: &LegService, socket: &impl AsFd, leg: &LegPlan, moment: Moment) {
     for refused in service.set(socket, &leg.profile, moment).refused {
         tracing::debug!("leg profile \"{}\": {refused}", leg.name);

@@ -1,5 +1,5 @@
-//! The admin server: metrics, health, status, and changes to the cache and to pacing. It reads what the workers count, and cannot make
-//! them wait.
+//! The admin server: metrics, health, status, and changes to the cache and to pacing. It reads the workers' counters
+//! and never makes a worker wait.
 mod cache;
 mod handover;
 mod host;
@@ -32,22 +32,22 @@ use tokio::task::JoinHandle;
 /// Most bytes of a request's head.
 const HEAD_BYTES_MAX: usize = 16 * 1024;
 
-/// For a request's head, and between two requests.
+/// Limit on reading a request's head, and on the pause between two requests.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// After this long a connection is closed, whatever it does.
+/// A connection is closed after this time, whatever it is doing.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// After `accept` failed for want of descriptors or memory.
+/// Pause after `accept` failed for lack of descriptors or memory.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 const TEXT: &str = "text/plain; charset=utf-8";
 const JSON: &str = "application/json";
 
-/// Binds the admin address, in whatever thread.
+/// Binds the admin address; needs no runtime.
 ///
 /// # Errors
-/// The message names the address, and what to do if it is taken.
+/// The message names the address, and the remedy if it is taken.
 pub(super) fn bind(address: SocketAddr) -> io::Result<std::net::TcpListener> {
     use socket2::{Domain, Protocol, Socket, Type};
     let try_bind = || {
@@ -73,10 +73,10 @@ pub(super) fn bind(address: SocketAddr) -> io::Result<std::net::TcpListener> {
     })
 }
 
-/// As [`bind`], for a start: where a carrick that drains has the address, it is asked to leave it.
+/// Like [`bind`], but at start: if a draining carrick has the address, it is asked to release it.
 ///
 /// # Errors
-/// As [`bind`].
+/// See [`bind`].
 pub(super) fn bind_or_take_over(address: SocketAddr) -> io::Result<std::net::TcpListener> {
     bind(address).or_else(|error| {
         if error.kind() == io::ErrorKind::AddrInUse && handover::ask(address) {
@@ -95,7 +95,7 @@ pub(super) struct Admin {
 }
 
 impl Admin {
-    /// Starts to serve. Must be called within a runtime.
+    /// Starts serving. Must be called within a runtime.
     ///
     /// # Errors
     /// The runtime cannot take the socket.
@@ -107,20 +107,20 @@ impl Admin {
         Ok(Self { task, address })
     }
 
-    /// Where it listens.
+    /// The address that it listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Closes the listening socket; connections that are open end by themselves.
+    /// Closes the listening socket; open connections continue until they end.
     pub async fn stop(self) {
         self.task.abort();
-        // The socket is closed when the task is gone; that it was aborted is no news.
+        // The task owns the socket: it is closed once the task has ended. The result is always "cancelled".
         let _ = self.task.await;
     }
 }
 
-/// How often it is told that nobody can be let in.
+/// The most often that a failing `accept` is logged.
 const TELL_EVERY: Duration = Duration::from_secs(60);
 
 async fn accept(listener: TcpListener, state: Arc<ControlState>) {
@@ -131,7 +131,7 @@ async fn accept(listener: TcpListener, state: Arc<ControlState>) {
             accepted = listener.accept() => accepted,
             () = state.admin_left.notified() => {
                 state.set_admin_address(None);
-                tracing::info!("admin's address is free for the next carrick; this one goes on without");
+                tracing::info!("admin's address is released for the next carrick; this process continues without admin");
                 return;
             }
         };
@@ -151,7 +151,7 @@ async fn accept(listener: TcpListener, state: Arc<ControlState>) {
                 });
             }
             Err(error) => {
-                // A shortage that goes on, or comes back, is not told each time.
+                // A shortage that lasts or recurs is logged once per interval.
                 if told.is_none_or(|before| before.elapsed() >= TELL_EVERY) {
                     told = Some(Instant::now());
                     tracing::warn!("admin cannot accept a connection: {error}");
@@ -176,7 +176,7 @@ async fn serve(stream: TcpStream, state: Arc<ControlState>, place: &Place) {
             } else {
                 text(
                     StatusCode::SERVICE_UNAVAILABLE,
-                    "Others are asking too much at the moment.\n",
+                    "Too many connections to admin at the moment.\n",
                 )
             };
             asking.waits();
@@ -188,13 +188,13 @@ async fn serve(stream: TcpStream, state: Arc<ControlState>, place: &Place) {
         .header_read_timeout(HEAD_TIMEOUT)
         .max_buf_size(HEAD_BYTES_MAX);
     let connection = http.serve_connection(TokioIo::new(stream), service);
-    // What goes wrong here is the client's affair.
+    // A failed connection is the client's problem.
     let _ = tokio::time::timeout(CONNECTION_TIMEOUT, connection).await;
 }
 
 async fn respond(request: &Request<Incoming>, state: &Arc<ControlState>) -> Response<Full<Bytes>> {
     if !host::is_ours(request) {
-        // A page of the web whose name was made to point here must not read this (DNS rebinding).
+        // A web page whose name was rebound to this address must not read this (DNS rebinding).
         return text(
             StatusCode::MISDIRECTED_REQUEST,
             "Ask by address: admin answers to IP addresses and localhost only.\n",
@@ -249,12 +249,12 @@ async fn respond(request: &Request<Incoming>, state: &Arc<ControlState>) -> Resp
         "/cache" => cache::list(request, state),
         _ => text(
             StatusCode::NOT_FOUND,
-            "There is no such page. / lists those that are.\n",
+            "There is no such page. / lists all pages.\n",
         ),
     }
 }
 
-/// `/metrics`, in the format that the client likes best.
+/// `/metrics`, in the format that the client prefers.
 fn metrics<B>(request: &Request<B>, state: &Arc<ControlState>) -> Response<Full<Bytes>> {
     let members = request.headers().get_all(ACCEPT).iter();
     let accept: Vec<&str> = members.filter_map(|value| value.to_str().ok()).collect();
@@ -274,14 +274,14 @@ fn metrics<B>(request: &Request<B>, state: &Arc<ControlState>) -> Response<Full<
 const INDEX: &str = concat!(
     "carrick ",
     env!("CARGO_PKG_VERSION"),
-    "\n\n/health   200 while serving, 503 while draining\n/metrics  for Prometheus\n/status   everything as JSON\n/splices  all tunnels as JSON\n/cache    stored objects as JSON; DELETE takes them out\n/pace     classes of what is relayed as JSON; POST /pace/NAME?key=value changes one\n/legs     pairs of networks as splitters know them, as JSON\n"
+    "\n\n/health   200 while serving, 503 while draining\n/metrics  for Prometheus\n/status   everything as JSON\n/splices  all tunnels as JSON\n/cache    stored objects as JSON; DELETE removes them\n/pace     pacing classes as JSON; POST /pace/NAME?key=value changes one\n/legs     path history of splitters, as JSON\n"
 );
 
 fn failure(error: &dyn std::error::Error) -> Response<Full<Bytes>> {
     tracing::error!("admin could not make a page: {error}");
     text(
         StatusCode::INTERNAL_SERVER_ERROR,
-        "This page could not be made; the log says why.\n",
+        "This page cannot be generated; the log says why.\n",
     )
 }
 

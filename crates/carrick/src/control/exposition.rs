@@ -27,7 +27,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::SystemTime;
 use writer::Writer;
 
-/// Statuses that are shown before they occur, so that the first occurrence is an increase to Prometheus.
+/// Statuses that are shown before they occur, so that Prometheus sees the first occurrence as an increase.
 const STATUSES_ALWAYS: [u16; 18] = [
     200, 304, 400, 403, 404, 407, 408, 413, 421, 429, 431, 499, 500, 501, 502, 503, 504, 505,
 ];
@@ -210,7 +210,7 @@ impl Writer<'_, '_> {
                     .map(|server| (upstream.plan.name.as_str(), &**server)),
             );
         }
-        // A server that an upstream names twice would be the same time series twice, for which Prometheus refuses everything.
+        // A server that an upstream names twice would yield a duplicate time series, for which Prometheus rejects the whole page.
         servers.sort_by(|a, b| (a.0, &a.1.label).cmp(&(b.0, &b.1.label)));
         servers.dedup_by(|a, b| (a.0, &a.1.label) == (b.0, &b.1.label));
         let labels = |upstream, server| [("upstream", upstream), ("server", server)];
@@ -470,7 +470,7 @@ const fn directions(received: u64, sent: u64) -> [([(&'static str, &'static str)
     ]
 }
 
-/// Status and number of a job's responses, over all workers.
+/// Number of a job's responses by status, over all workers.
 fn statuses(state: &ControlState, job: Job) -> Vec<(String, u64)> {
     let mut sums: BTreeMap<u16, u64> = STATUSES_ALWAYS.iter().map(|status| (*status, 0)).collect();
     for (status, count) in state

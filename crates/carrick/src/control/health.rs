@@ -24,8 +24,8 @@ pub(super) struct HealthChecks {
 }
 
 impl HealthChecks {
-    /// Starts a check for each server of each upstream that wants it; servers of the others are healthy from now on.
-    /// Must be called within a runtime.
+    /// Starts a check for each server of each upstream that has checks; the other servers are healthy from now on. Must
+    /// be called within a runtime.
     pub fn start(
         upstreams: &[Arc<UpstreamState>],
         resolver: &Resolver,
@@ -106,7 +106,7 @@ async fn watch(
     }
 }
 
-/// A random part of a duration.
+/// A random duration below `most`.
 fn below(most: Duration) -> Duration {
     // Each `RandomState` has its own keys: random enough for spreading.
     let random = RandomState::new().hash_one(0_u8);

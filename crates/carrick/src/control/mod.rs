@@ -1,7 +1,6 @@
 //! The control thread: resolves names, checks servers' health, serves admin.
 //!
-//! Invariant: a worker asks this thread only for names that are not in its own cache, and awaits the answer while it serves its other
-//! connections.
+//! Invariant: a worker asks this thread only for names that are not in its own cache, and serves its other connections while it waits.
 mod admin;
 mod exposition;
 mod health;

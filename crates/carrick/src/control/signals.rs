@@ -1,4 +1,4 @@
-//! Signals as orders to the program.
+//! Signals as commands to the program.
 use std::io;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -9,11 +9,11 @@ pub enum SignalOrder {
     Drain,
     /// SIGHUP: read the configuration again.
     Reload,
-    /// SIGUSR1: open the access log anew.
+    /// SIGUSR1: reopen the access log.
     ReopenLogs,
 }
 
-/// The signals that carrick obeys.
+/// The signals that carrick handles.
 #[derive(Debug)]
 pub struct Signals {
     terminate: Signal,
@@ -23,7 +23,7 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Starts to catch them; needs a tokio runtime.
+    /// Installs the handlers; needs a tokio runtime.
     ///
     /// # Errors
     /// The kernel refused a handler.
@@ -36,7 +36,7 @@ impl Signals {
         })
     }
 
-    /// The next one.
+    /// Waits for the next signal.
     pub async fn next(&mut self) -> SignalOrder {
         tokio::select! {
             _ = self.terminate.recv() => SignalOrder::Drain,

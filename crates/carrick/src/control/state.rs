@@ -1,4 +1,4 @@
-//! What the control thread knows of the program, and what it counts itself.
+//! The control thread's view of the program, and its own counters.
 use crate::cache::Cache;
 use crate::config::plan::Plan;
 use crate::engines::Engines;
@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime};
 use tokio::sync::Notify;
 
-/// The configuration in use and what belongs to it.
+/// The configuration in force and what belongs to it.
 #[derive(Debug, Clone)]
 pub struct Running {
     /// As configured.
@@ -35,40 +35,40 @@ pub struct EngineStatus {
 }
 
 impl EngineStatus {
-    /// The engine's name in labels of metrics, and in the configuration; `None`: this is what an engine can make use of.
+    /// The engine's name in labels of metrics and in the configuration; `None` if this is not an engine but something that an engine uses.
     #[must_use]
     pub fn engine(&self) -> Option<&'static str> {
         self.name.strip_prefix("engine ")
     }
 }
 
-/// How reloads went.
+/// Results of reloads.
 #[derive(Debug, Clone, Default)]
 pub struct Reloads {
     /// How many succeeded.
     pub ok: u64,
     /// How many failed.
     pub failed: u64,
-    /// How the last one went; `None`: there was none.
+    /// The last one; `None` if there was none.
     pub last: Option<ReloadResult>,
 }
 
-/// How the last reload went.
+/// The result of a reload.
 #[derive(Debug, Clone)]
 pub struct ReloadResult {
     /// When.
     pub at: SystemTime,
-    /// `None`: it succeeded.
+    /// `None` if it succeeded.
     pub error: Option<NotReloaded>,
 }
 
 /// Why a reload failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NotReloaded {
-    /// It changed nothing.
+    /// Nothing has changed.
     #[error("the new configuration was rejected and the previous one stays in force: {0}")]
     Refused(String),
-    /// It changed all but this.
+    /// Everything has changed but this.
     #[error("the new configuration is in force, but only in part: {0}")]
     InPart(String),
 }
@@ -84,17 +84,17 @@ pub struct ControlState {
     pub running: ArcSwap<Running>,
     /// One per worker thread.
     pub workers: Vec<Arc<WorkerMetrics>>,
-    /// What can be used here.
+    /// Which engines can be used here.
     pub engines: ArcSwap<Vec<EngineStatus>>,
-    /// Who the program is.
+    /// The program's user and privileges.
     pub standing: Standing,
-    /// The kernel's engines, which tell of the splices that they have.
+    /// The in-kernel engines, which report their splices.
     pub kernel: Engines,
-    /// What is stored, if there is a cache.
+    /// The cache, if there is one.
     pub cache: Option<Arc<Cache>>,
-    /// What the log thread counts.
+    /// The log thread's counters.
     pub log: Arc<LogState>,
-    /// What the control thread counts.
+    /// The control thread's counters.
     pub metrics: Arc<ControlMetrics>,
     /// Tells admin to close its listening socket: the next carrick has asked for the address.
     pub(super) admin_left: Notify,
@@ -104,7 +104,7 @@ pub struct ControlState {
 }
 
 impl ControlState {
-    /// A program that starts now.
+    /// The state of a program that starts now.
     #[must_use]
     pub fn new(
         running: Running,
@@ -144,7 +144,7 @@ impl ControlState {
         self.draining.load(Relaxed)
     }
 
-    /// Changes what is known of an engine.
+    /// Replaces the status of an engine.
     pub fn set_engine(&self, status: EngineStatus) {
         self.engines.rcu(|engines| {
             let mut engines = Vec::clone(engines);
@@ -158,7 +158,7 @@ impl ControlState {
         });
     }
 
-    /// Notes how a reload went.
+    /// Notes the result of a reload.
     pub fn reloaded(&self, result: Result<(), NotReloaded>) {
         let mut reloads = lock(&self.reloads);
         match result {
@@ -171,13 +171,13 @@ impl ControlState {
         });
     }
 
-    /// How reloads went: whoever sees one more in the counts sees how that one went.
+    /// Results of reloads. Counts and last result are consistent.
     #[must_use]
     pub fn reloads(&self) -> Reloads {
         lock(&self.reloads).clone()
     }
 
-    /// Where admin listens now; tells the port where the configuration leaves it to the kernel.
+    /// The address that admin listens on, with the port that the kernel chose if the configuration has port 0.
     #[must_use]
     pub fn admin_address(&self) -> Option<SocketAddr> {
         *lock(&self.admin_address)
@@ -202,7 +202,7 @@ impl ControlState {
     }
 }
 
-/// These locks guard plain values that are replaced whole, so a panic elsewhere cannot have left them half-changed.
+/// These locks guard values that are replaced as a whole, so a panic elsewhere cannot leave them half changed.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

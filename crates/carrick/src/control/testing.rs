@@ -1,4 +1,4 @@
-//! What the tests of this module and of telemetry share: a plan, a state, a client.
+//! Shared by the tests of this module and of telemetry: a plan, a state, a client.
 use super::{Control, ControlHandle, ControlState, EngineStatus, Running};
 use crate::config::plan::{
     HashOn, HealthPlan, Limits, LogFormat, LogPlan, LogTarget, PacePlan, PacketUse, Plan, Sandbox,
@@ -116,13 +116,13 @@ pub(crate) fn state(plan: Plan) -> Arc<ControlState> {
     ))
 }
 
-/// Starts the control thread with whatever admin address the plan has.
+/// Starts the control thread with the plan's admin address, if any.
 pub(crate) fn start_control(state: Arc<ControlState>) -> io::Result<ControlHandle> {
     let listener = Control::bind(&state.running.load().plan)?;
     Control::start(state, listener)
 }
 
-/// Sends bytes, reads until the end, returns what came. Panics when nothing comes for 5 s.
+/// Sends bytes, reads until the end, returns what was read. Panics after 5 s without data.
 pub(crate) fn exchange(address: SocketAddr, request: &[u8]) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     stream
@@ -143,11 +143,11 @@ pub(crate) fn get(address: SocketAddr, path: &str) -> (u16, String) {
     (status, body.into())
 }
 
-/// Waits until something holds, for at most 10 s.
+/// Waits for a condition for at most 10 s.
 pub(crate) fn eventually(what: &str, holds: impl Fn() -> bool) {
     let give_up = Instant::now() + Duration::from_secs(10);
     while !holds() {
-        assert!(Instant::now() < give_up, "this did not come true: {what}");
+        assert!(Instant::now() < give_up, "timed out: {what}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }

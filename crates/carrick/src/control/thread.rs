@@ -18,7 +18,7 @@ const ANSWER_WAIT: Duration = Duration::from_secs(5);
 /// How often tunnels of an earlier carrick are checked.
 const TEND_EVERY: Duration = Duration::from_secs(5);
 
-/// How often the thread shows the watchdog that it is alive.
+/// How often the thread reports to the watchdog.
 const SHOW_EVERY: Duration = Duration::from_secs(1);
 
 /// Starts the control thread.
@@ -26,15 +26,15 @@ const SHOW_EVERY: Duration = Duration::from_secs(1);
 pub struct Control;
 
 impl Control {
-    /// Binds the admin address, if there is one. An earlier carrick that drains gives it up.
+    /// Binds the admin address, if one is configured. A draining carrick releases it.
     ///
     /// # Errors
-    /// It cannot be bound; the message says which and what to do.
+    /// The address cannot be bound; the message says which one and gives a remedy.
     pub fn bind(plan: &Plan) -> io::Result<Option<TcpListener>> {
         plan.admin.map(admin::bind_or_take_over).transpose()
     }
 
-    /// Starts the thread with the result of [`Control::bind`]. Names are resolved with the system's configuration.
+    /// Starts the thread with the result of [`Control::bind`]. Names are resolved as the system is configured.
     ///
     /// # Errors
     /// The thread cannot be started.
@@ -46,7 +46,7 @@ impl Control {
         Self::start_with(state, listener, DnsOptions::system(names_max))
     }
 
-    /// The same, with explicit name servers.
+    /// Like [`Control::start`], with explicit name servers.
     ///
     /// # Errors
     /// See [`Control::start`].
@@ -55,7 +55,7 @@ impl Control {
         listener: Option<TcpListener>,
         dns: DnsOptions,
     ) -> io::Result<ControlHandle> {
-        // Known before the thread runs, so that the program can print it.
+        // Set before the thread runs, so that the program can print it.
         state.set_admin_address(listener.as_ref().map(TcpListener::local_addr).transpose()?);
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -130,7 +130,7 @@ impl ControlHandle {
         self.resolver.clone()
     }
 
-    /// The state that the thread shows and counts in.
+    /// The state that the thread shows and updates.
     #[must_use]
     pub fn state(&self) -> &Arc<ControlState> {
         &self.state
@@ -138,7 +138,7 @@ impl ControlHandle {
 
     /// Ends the thread: closes admin and aborts look-ups. Waits for at most 5 s.
     pub fn shutdown(self) {
-        // Sending fails if it has already ended.
+        // Fails if the thread has already ended.
         let _ = self.orders.send(Order::Stop);
         match self.done.recv_timeout(ANSWER_WAIT) {
             Err(blocking::RecvTimeoutError::Timeout) => {

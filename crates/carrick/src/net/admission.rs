@@ -1,4 +1,4 @@
-//! How many clients are let in: over all workers, and per client address.
+//! Limits clients, over all workers and per client address, and connections to servers.
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -9,10 +9,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
-/// How often a shortage that goes on, or comes back, is told.
+/// The most often that a lasting or recurring shortage is logged.
 const TELL_EVERY: Duration = Duration::from_secs(60);
 
-/// The counts, shared by all workers. Touched when a connection begins and ends, never while bytes move.
+/// Counts shared by all workers. Updated when a connection begins and ends, never while bytes move.
 #[derive(Debug, Default)]
 pub struct Admission {
     open: AtomicUsize,
@@ -26,76 +26,76 @@ pub struct Admission {
     upstreams: AtomicUsize,
     upstreams_limit: AtomicUsize,
     upstreams_waited_for: AtomicUsize,
-    /// Wakes them, one for each place that is free again, the one that has waited for the longest time first.
+    /// Wakes one waiter per free slot, the longest-waiting first.
     upstream_is_free: Notify,
 }
 
-/// Why a client is not let in.
+/// Why a client is not admitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Full {
     /// The limit over all clients is reached: leave the connection in the kernel's queue.
     Connections,
-    /// This client has as many connections as one may have.
+    /// This client has reached its limit.
     PerClient,
 }
 
-/// A client that was let in; its place is free again when this is dropped.
+/// An admitted client; dropping this frees its slot.
 #[derive(Debug)]
 pub struct Admitted {
     admission: Arc<Admission>,
-    /// Whom it is counted for.
+    /// The address that it is counted for.
     client: Cell<Option<IpAddr>>,
 }
 
-/// A connection to a server that has a descriptor of the process; another one may have it when this is dropped.
+/// A slot for a connection to a server, which needs a descriptor; dropping this frees it.
 #[derive(Debug)]
 pub struct UpstreamPlace(Arc<Admission>);
 
-/// Somebody who waits for an [`UpstreamPlace`].
+/// A waiter for an [`UpstreamPlace`].
 struct UpstreamWait<'a>(&'a Admission);
 
 impl Admission {
-    /// Sets the limits; 0 for `per_client`: none. What is open stays open. `upstreams` is for connections to servers.
+    /// Sets the limits; 0 for `per_client`: no limit. Open connections stay. `upstreams` limits connections to servers.
     pub fn set_limits(&self, connections: usize, per_client: usize, upstreams: usize) {
         self.limit.store(connections, Ordering::Relaxed);
         self.upstreams_limit.store(upstreams, Ordering::Relaxed);
         self.per_client_limit.store(per_client, Ordering::Relaxed);
-        // There may be places now.
+        // The limit may have risen.
         self.upstream_is_free.notify_waiters();
     }
 
-    /// Clients that are connected now.
+    /// Number of connected clients.
     #[must_use]
     pub fn open(&self) -> usize {
         self.open.load(Ordering::Relaxed)
     }
 
-    /// So many clients may be connected.
+    /// Limit on connected clients.
     #[must_use]
     pub fn limit(&self) -> usize {
         self.limit.load(Ordering::Relaxed)
     }
 
-    /// Whether there is room for one more.
+    /// Whether another client can be admitted.
     #[must_use]
     pub fn has_room(&self) -> bool {
         self.open() < self.limit()
     }
 
-    /// Whether the log is to hear of a shortage now: once for all workers, and not again for a while.
+    /// Whether to log a shortage now: once for all workers, then not for a while.
     #[must_use]
     pub fn tells_shortage(&self, now: Instant) -> bool {
         tells(&self.shortage_told, now)
     }
 
-    /// The same, for memory that stalled splices hold.
+    /// Like [`tells_shortage`](Self::tells_shortage), for memory held by stalled splices.
     #[must_use]
     pub fn tells_stalled(&self, now: Instant) -> bool {
         tells(&self.stalled_told, now)
     }
 
-    /// A worker's stalled splices held `before` bytes and hold `now`, of `limit` that all may hold. How many bytes of it are too many: its
-    /// share of what is over the limit.
+    /// Updates a worker's stalled bytes from `before` to `now`; `limit` is for all workers. Returns how many bytes this
+    /// worker must free: its share of the excess.
     #[must_use]
     pub fn note_stalled(&self, before: u64, now: u64, limit: u64) -> u64 {
         self.stalled_bytes.fetch_add(now, Ordering::Relaxed);
@@ -103,7 +103,7 @@ impl Admission {
         excess(all, now, limit)
     }
 
-    /// Takes a place for a connection to a server, if one is free.
+    /// Takes a slot for a connection to a server, if one is free.
     #[must_use]
     pub fn take_upstream(self: &Arc<Self>) -> Option<UpstreamPlace> {
         let limit = self.upstreams_limit.load(Ordering::Relaxed);
@@ -114,13 +114,13 @@ impl Admission {
             .map(|_| UpstreamPlace(Arc::clone(self)))
     }
 
-    /// Waits for such a place. Meanwhile all workers know that somebody does, and close connections that are idle; `make_room` closes one
-    /// now, if there is one.
+    /// Waits for such a slot. Meanwhile all workers see that there is a waiter, and close idle connections; `make_room`
+    /// closes one now, if there is one.
     pub async fn upstream(self: &Arc<Self>, make_room: impl Fn()) -> UpstreamPlace {
         self.upstreams_waited_for.fetch_add(1, Ordering::Relaxed);
         let _waiting = UpstreamWait(self);
         loop {
-            // From here on none that becomes free is missed.
+            // No slot that becomes free from here on is missed.
             let mut is_free = pin!(self.upstream_is_free.notified());
             is_free.as_mut().enable();
             make_room();
@@ -131,20 +131,20 @@ impl Admission {
         }
     }
 
-    /// A place for a connection to a server that is open already.
+    /// A slot for a connection to a server that is already open.
     #[must_use]
     pub fn have_upstream(self: &Arc<Self>) -> UpstreamPlace {
         self.upstreams.fetch_add(1, Ordering::Relaxed);
         UpstreamPlace(Arc::clone(self))
     }
 
-    /// How many wait for such a place.
+    /// Number of waiters for such a slot.
     #[must_use]
     pub fn upstreams_waited_for(&self) -> usize {
         self.upstreams_waited_for.load(Ordering::Relaxed)
     }
 
-    /// Takes a place, for `client` if it is known who that is.
+    /// Admits a client; `client` is its address, if known.
     ///
     /// # Errors
     /// [`Full`] says which limit is reached.
@@ -169,10 +169,10 @@ impl Admission {
 }
 
 impl Admitted {
-    /// Counts the connection for this client, and no longer for the one before; `None`: for nobody.
+    /// Counts the connection for this client instead of the previous one; `None`: for none.
     ///
     /// # Errors
-    /// [`Full::PerClient`]: this client has as many as one may have. The connection is counted for nobody then.
+    /// [`Full::PerClient`]: this client has reached its limit; the connection is counted for none.
     pub fn count_for(&self, client: Option<IpAddr>) -> Result<(), Full> {
         let client = client.map(|client| client.to_canonical());
         if self.client.get() == client {
@@ -215,7 +215,7 @@ fn tells(told: &Mutex<Option<Instant>>, now: Instant) -> bool {
     tells
 }
 
-/// What somebody who holds `own` of `all` has to give back, so that it is at most `limit`.
+/// How many bytes the holder of `own` out of `all` must free to bring `all` to `limit`.
 fn excess(all: u64, own: u64, limit: u64) -> u64 {
     let over = all.saturating_sub(limit);
     if over == 0 {
@@ -284,7 +284,7 @@ mod tests {
         assert!(admission.take_upstream().is_some());
     }
 
-    /// The place that somebody waits for, if he was woken and it is there.
+    /// The waiter's slot, if it was woken and the slot is free.
     fn place_of(
         waiting: &mut Pin<Box<impl Future<Output = UpstreamPlace>>>,
     ) -> Option<UpstreamPlace> {
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_for_a_descriptor_is_woken_by_the_one_that_is_given_back() {
+    fn a_waiter_for_a_descriptor_is_woken_when_one_is_returned() {
         let admission = Arc::new(Admission::default());
         admission.set_limits(9, 0, 2);
         let (one, other) = (admission.take_upstream(), admission.take_upstream());
@@ -307,12 +307,12 @@ mod tests {
         }
         assert_eq!(admission.upstreams_waited_for(), 3);
         drop(one);
-        // In turn.
+        // In order of arrival.
         assert!(place_of(&mut last).is_none());
         let first = place_of(&mut first).unwrap();
         drop(other);
         assert!(place_of(&mut last).is_none());
-        // Who was woken leaves: the next one is.
+        // A woken waiter leaves: the next one is woken.
         drop(gone);
         let last = place_of(&mut last).unwrap();
         assert_eq!(admission.upstreams_waited_for(), 0);
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_for_a_descriptor_gets_one_that_was_idle_or_that_a_reload_allows() {
+    fn a_waiter_for_a_descriptor_gets_an_idle_one_or_one_that_a_reload_allows() {
         let admission = Arc::new(Admission::default());
         admission.set_limits(9, 0, 1);
         let idle = Cell::new(admission.take_upstream());
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shortage_is_told_once_in_a_while() {
+    fn a_shortage_is_logged_once_in_a_while() {
         let admission = Admission::default();
         let now = Instant::now();
         assert!(admission.tells_shortage(now));

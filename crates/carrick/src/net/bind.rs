@@ -2,15 +2,15 @@
 use std::io;
 use std::time::{Duration, Instant};
 
-/// How long it may take until addresses are free that a carrick leaves when it begins to drain.
+/// How long to wait for addresses that a draining carrick is releasing.
 pub const FREE_WAIT: Duration = Duration::from_secs(1);
 
 const FREE_EVERY: Duration = Duration::from_millis(5);
 
-/// Binds as soon as the address is free, and gives up at that time.
+/// Binds as soon as the address is free; tries until `give_up_at`.
 ///
 /// # Errors
-/// What binding says then, or at once if it is not that somebody has the address.
+/// The last error; at once if it is not that the address is in use.
 pub fn bind_when_free<T>(
     give_up_at: Instant,
     mut bind: impl FnMut() -> io::Result<T>,

@@ -1,4 +1,4 @@
-//! The time of day as HTTP writes it, made once a second.
+//! The time of day as HTTP writes it, formatted once per second.
 use carrick_logic::cache::UnixTime;
 use std::cell::{Cell, RefCell};
 use std::time::{SystemTime, UNIX_EPOCH};

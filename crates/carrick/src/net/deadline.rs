@@ -6,17 +6,17 @@ use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 use tokio::time::Sleep;
 
-/// The present moment. In tests with a clock of their own, theirs.
+/// The present time. In tests with virtual time, the virtual one.
 #[must_use]
 pub fn now() -> Instant {
     tokio::time::Instant::now().into_std()
 }
 
-/// The time was over before the future was ready.
+/// The time ran out before the future was ready.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TimedOut;
 
-/// When something must be done. The clock is read at the first wait, so that what is ready at once does not read it at all.
+/// A point in time. The clock is read at the first wait, so a future that is ready at once does not read it at all.
 #[derive(Debug, Clone, Copy)]
 pub struct Deadline {
     limit: Duration,
@@ -24,13 +24,13 @@ pub struct Deadline {
 }
 
 impl Deadline {
-    /// So long after the first wait.
+    /// This long after the first wait.
     #[must_use]
     pub fn after(limit: Duration) -> Self {
         Self { limit, at: None }
     }
 
-    /// At this moment.
+    /// At this time.
     #[must_use]
     pub fn at(moment: Instant) -> Self {
         Self {
@@ -46,8 +46,8 @@ impl Deadline {
 
 /// A timer that is moved forward lazily.
 ///
-/// The armed timer may be earlier than the moment that counts; when it fires too early it is armed again. It is
-/// re-armed at once only when it stands too late.
+/// The armed timer may be earlier than the deadline; when it fires too early it is armed again. It is re-armed at once
+/// only if it is too late.
 #[derive(Debug, Default)]
 pub struct Timer {
     sleep: Option<Pin<Box<Sleep>>>,
@@ -136,7 +136,7 @@ mod tests {
     #[tokio::test]
     async fn a_deadline_is_shared_by_waits_and_kept() {
         let mut timer = Timer::default();
-        // Armed far ahead first: an earlier deadline must still be met.
+        // A far deadline first: an earlier one must still be met.
         let far = timer
             .within(
                 Duration::from_secs(3600),
@@ -154,12 +154,12 @@ mod tests {
         assert_eq!(
             timer.until(&mut deadline, pending::<()>()).await,
             Err(TimedOut),
-            "over is over"
+            "an expired deadline stays expired"
         );
         assert_eq!(
             timer.until(&mut deadline, ready(())).await,
             Ok(()),
-            "what is ready counts all the same"
+            "a ready future wins over the deadline"
         );
     }
 }

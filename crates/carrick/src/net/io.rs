@@ -1,8 +1,8 @@
 //! Reading from and writing to a shared connection with as few system calls as epoll allows.
 //!
-//! Readiness is edge-triggered. A read that brought less than there was room for has emptied the socket, so the
-//! readiness is taken back without the call that would only return `EAGAIN`. This is sound because the runtime has one
-//! thread: no event can be taken in between the read and the clearing; what arrives later makes a new event.
+//! Readiness is edge-triggered. A read that fills less than the offered room has emptied the socket, so the readiness
+//! is cleared without the call that would only return `EAGAIN`. This is sound because the runtime has one thread: it
+//! takes in no event between the read and the clearing, and later data raises a new event.
 use bytes::BufMut;
 use rustix::buffer::spare_capacity;
 use rustix::io::{Errno, retry_on_intr};
@@ -15,59 +15,59 @@ use std::task::{Context, Poll, Waker, ready};
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 
-/// What bytes come from and go to: a TCP connection, or what replaces one. Nothing here waits; readiness is as of a socket that the
-/// runtime watches, and edge-triggered.
+/// A source and sink of bytes: a TCP connection, or a replacement. No method waits; readiness is that of a socket
+/// watched by the runtime, edge-triggered.
 pub trait Stream {
-    /// The TCP connection, whose bytes the kernel can move by itself; `None`: they have to pass through the process.
+    /// The TCP connection, whose bytes the kernel can move; `None`: bytes have to pass through the process.
     fn tcp(&self) -> Option<&TcpStream>;
 
-    /// Ready when a read may bring something, the end, or an error.
+    /// Ready when a read may yield bytes, the end, or an error.
     fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
 
-    /// Ready when a write may take something.
+    /// Ready when a write may accept bytes.
     fn poll_write_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
 
-    /// Reads into `room` bytes of the spare room of `buffer`.
+    /// Reads up to `room` bytes into the spare room of `buffer`.
     ///
     /// # Errors
-    /// Those of `recv(2)`; `WouldBlock` takes the readiness back.
+    /// Those of `recv(2)`; `WouldBlock` clears the readiness.
     fn try_read(&self, buffer: &mut Vec<u8>, room: usize) -> io::Result<usize>;
 
-    /// Reads into the spare room of `buffer`, even if the runtime knows of nothing.
+    /// Reads into the spare room of `buffer`, whatever the readiness.
     ///
     /// # Errors
     /// Those of `recv(2)`.
     fn read_now(&self, buffer: &mut Vec<u8>) -> rustix::io::Result<usize>;
 
-    /// Whether a byte is there (true) or the end (false), without taking it, even if the runtime knows of nothing.
+    /// Whether a byte is available (true) or the end (false), without taking it, whatever the readiness.
     ///
     /// # Errors
     /// Those of `recv(2)`.
     fn peek(&self) -> rustix::io::Result<bool>;
 
-    /// The same, if the runtime knows of something.
+    /// Like [`peek`](Self::peek), if the stream is ready.
     ///
     /// # Errors
-    /// Those of `recv(2)`; `WouldBlock` takes the readiness back.
+    /// Those of `recv(2)`; `WouldBlock` clears the readiness.
     fn try_peek(&self) -> io::Result<bool>;
 
-    /// Takes the read readiness back without a system call.
+    /// Clears the read readiness without a system call.
     fn forget_readable(&self);
 
-    /// Writes some of `bytes`.
+    /// Writes a part of `bytes`.
     ///
     /// # Errors
-    /// Those of `send(2)`; `WouldBlock` takes the readiness back.
+    /// Those of `send(2)`; `WouldBlock` clears the readiness.
     fn try_write(&self, bytes: &[u8]) -> io::Result<usize>;
 
-    /// Writes some of `pieces`.
+    /// Writes a part of `pieces`.
     ///
     /// # Errors
-    /// Those of `writev(2)`; `WouldBlock` takes the readiness back.
+    /// Those of `writev(2)`; `WouldBlock` clears the readiness.
     fn try_write_vectored(&self, pieces: &[IoSlice<'_>]) -> io::Result<usize>;
 
-    /// The same, of pieces that are `offered` bytes together: that less was taken takes the readiness back, too. With `more`, the
-    /// kernel keeps the last segment back if it is not full, for what is sent next.
+    /// Writes a part of `pieces`, whose total is `offered` bytes; accepting fewer clears the readiness, too. With
+    /// `more`, the kernel delays a last segment that is not full, to send it with later bytes.
     ///
     /// # Errors
     /// Those of `sendmsg(2)`.
@@ -187,7 +187,7 @@ impl<S: Stream> Stream for Rc<S> {
     }
 }
 
-/// Reads what is there into the spare room of `buffer` (which must have some); 0 means end of stream.
+/// Reads available bytes into the spare room of `buffer` (which must have some); 0 means end of stream.
 ///
 /// # Errors
 /// Those of `recv(2)`.
@@ -198,7 +198,7 @@ pub fn read_some<S: Stream>(
     read_at_most(stream, buffer, usize::MAX)
 }
 
-/// The same, at most `bytes_max`.
+/// Like [`read_some`], at most `bytes_max`.
 ///
 /// # Errors
 /// Those of `recv(2)`.
@@ -218,8 +218,8 @@ pub fn read_at_most<S: Stream>(
     })
 }
 
-/// As [`read_some`], for the rest of a message of which something was read before: asks the kernel first, since a read stops at an urgent
-/// byte, without an event for what is behind.
+/// Like [`read_some`], for the rest of a message that was partly read: asks the kernel first, since a read stops at an
+/// urgent byte, and no event follows for the bytes after it.
 ///
 /// # Errors
 /// Those of `recv(2)`.
@@ -239,15 +239,15 @@ pub fn read_rest<S: Stream>(
     })
 }
 
-/// Whether a byte is there (true) or the end of the stream (false), without taking it.
+/// Whether a byte is available (true) or the end of the stream (false), without taking it.
 ///
 /// # Errors
-/// Those of `recv(2)`; `WouldBlock` when nothing is there, of which the runtime takes note.
+/// Those of `recv(2)`; `WouldBlock` if neither is, which clears the readiness.
 pub fn try_peek<S: Stream>(stream: &S) -> io::Result<bool> {
     stream.try_peek()
 }
 
-/// The same, asked of the kernel even if the runtime knows of nothing.
+/// Like [`try_peek`], but asks the kernel whatever the readiness.
 ///
 /// # Errors
 /// Those of `recv(2)`.
@@ -255,8 +255,8 @@ pub fn peek<S: Stream>(stream: &S) -> rustix::io::Result<bool> {
     stream.peek()
 }
 
-/// Whether the client has reset its connection. One that only ended its side still waits for its response (RFC 9112 section 9.6): it is
-/// watched no more, nor is one that has sent something.
+/// Whether the client has reset its connection. A client that sent something, or closed only its side and still waits
+/// for its response (RFC 9112 section 9.6), is no longer watched.
 pub fn poll_reset<S: Stream>(client: &S, watches: &mut bool, cx: &mut Context<'_>) -> bool {
     while client.poll_read_ready(cx).is_ready() {
         match try_peek(client) {
@@ -271,10 +271,10 @@ pub fn poll_reset<S: Stream>(client: &S, watches: &mut bool, cx: &mut Context<'_
     false
 }
 
-/// Reads what is there, without waiting.
+/// Reads available bytes, without waiting.
 ///
 /// # Errors
-/// Those of `recv(2)`; `WouldBlock` when nothing is there.
+/// Those of `recv(2)`; `WouldBlock` if there are none.
 pub fn try_read_some<S: Stream>(stream: &S, buffer: &mut Vec<u8>) -> io::Result<usize> {
     try_read_at_most(stream, buffer, usize::MAX)
 }
@@ -293,12 +293,12 @@ fn try_read_at_most<S: Stream>(
     Ok(count)
 }
 
-/// Takes the stream's read readiness back without a system call.
+/// Clears the stream's read readiness without a system call.
 pub fn forget_readable<S: Stream>(stream: &S) {
     stream.forget_readable();
 }
 
-/// Whether the runtime knows the stream to be readable (or closed); costs no system call.
+/// Whether the runtime considers the stream readable (or closed); costs no system call.
 pub fn is_readable<S: Stream>(stream: &S) -> bool {
     stream
         .poll_read_ready(&mut Context::from_waker(Waker::noop()))
@@ -308,7 +308,7 @@ pub fn is_readable<S: Stream>(stream: &S) -> bool {
 /// Writes all of `bytes`.
 ///
 /// # Errors
-/// Those of `send(2)`; how much was written before is not told.
+/// Those of `send(2)`; how much was written is unknown then.
 pub fn write_all<'a, S: Stream>(
     stream: &'a S,
     bytes: &'a [u8],
@@ -317,7 +317,7 @@ pub fn write_all<'a, S: Stream>(
     poll_fn(move |cx| poll_write(stream, bytes, &mut left, cx))
 }
 
-/// Writes all of `bytes`; `left` says how much has not been written.
+/// Writes all of `bytes`; `left` is the number of bytes not yet written.
 ///
 /// # Errors
 /// Those of `send(2)`.
@@ -348,7 +348,7 @@ fn poll_write<S: Stream>(
     Poll::Ready(Ok(()))
 }
 
-/// Writes all of `first`, then all of `second`, with one call where the socket takes it; `left` says what has not been written.
+/// Writes all of `first`, then all of `second`, in one call if the socket accepts it; `left` is what is not yet written.
 ///
 /// # Errors
 /// Those of `writev(2)`.

@@ -1,16 +1,16 @@
 //! Returns memory to the system after many sessions have ended; the allocator would keep it.
 
-/// How many sessions must have ended for it to be worth while: a few megabytes.
+/// Minimum number of ended sessions to make it worthwhile: a few megabytes.
 const SESSIONS_MIN: usize = 1000;
 
-/// Follows the number of sessions.
+/// Tracks the number of sessions.
 #[derive(Debug, Default)]
 pub struct Tide {
     sessions_max: usize,
 }
 
 impl Tide {
-    /// Whether at least half of the most sessions since the last time have gone, and they were many.
+    /// Whether at least half of the peak number of sessions since the last time have ended, and they were many.
     pub fn has_ebbed(&mut self, sessions: usize) -> bool {
         self.sessions_max = self.sessions_max.max(sessions);
         let has_ebbed =
@@ -22,7 +22,7 @@ impl Tide {
     }
 }
 
-/// Gives pages that the allocator does not use back to the system: malloc_trim(3). Takes a few milliseconds.
+/// Returns unused pages of the allocator to the system: malloc_trim(3). Takes a few milliseconds.
 pub fn give_back() {
     #[cfg(target_env = "gnu")]
     #[expect(unsafe_code, reason = "no library has this call")]

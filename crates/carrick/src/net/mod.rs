@@ -1,4 +1,4 @@
-//! What every layer does with sockets and time: reads and writes, deadlines, buffers that are lent, the clock, and what this machine is short of.
+//! Sockets and time, for all layers: reads and writes, deadlines, pooled buffers, the clock, and shortages.
 pub mod admission;
 pub mod bind;
 pub mod clock;

@@ -1,23 +1,23 @@
-//! Buffers that a request needs, owned by the worker and borrowed for the request, so that an idle client holds none.
+//! Buffers for a request, owned by the worker and borrowed for the request, so that an idle client has none.
 use carrick_logic::http1::{RequestHead, ResponseHead};
 use std::cell::RefCell;
 use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
 
-/// Room of the buffers at first, in bytes: a usual head, or a small response with its head, fits.
+/// Initial size of the buffers, in bytes: enough for a usual head, or a small response with its head.
 pub const BUFFER_BYTES: usize = 16 * 1024;
 
-/// Most sets that are kept for reuse.
+/// Most sets kept for reuse.
 const KEPT_MAX: usize = 128;
 
 /// Buffers and parsed heads of one request.
 #[derive(Debug)]
 pub struct Scratch {
-    /// From the client: the head, and what came with it.
+    /// From the client: the head, and bytes read with it.
     pub request: Vec<u8>,
-    /// From the upstream: the head, and what came with it.
+    /// From the upstream: the head, and bytes read with it.
     pub response: Vec<u8>,
-    /// A rewritten head on its way out.
+    /// A rewritten head to be sent.
     pub out: Vec<u8>,
     /// The request's head; its spans are into `request`.
     pub request_head: RequestHead,
@@ -36,7 +36,7 @@ impl Scratch {
         }
     }
 
-    /// Forgets the response before, of which perhaps only a part of the head came.
+    /// Clears the previous response, which may be partial.
     pub fn expect_response(&mut self) {
         self.response.clear();
         self.response_head.restart();
@@ -47,13 +47,13 @@ impl Scratch {
             buffer.clear();
             buffer.shrink_to(2 * BUFFER_BYTES);
         }
-        // A connection may have ended within a head: whoever borrows the set next begins at the beginning.
+        // The connection may have ended within a head; the next borrower starts with a clean parser.
         self.request_head.restart();
         self.response_head.restart();
     }
 }
 
-/// The sets that are not lent out.
+/// The sets that are not borrowed.
 #[derive(Debug, Default)]
 pub struct ScratchPool {
     #[expect(
@@ -64,7 +64,7 @@ pub struct ScratchPool {
 }
 
 impl ScratchPool {
-    /// Lends a clean set.
+    /// Borrows a clean set.
     pub fn take(self: &Rc<Self>) -> Lent {
         let scratch = self
             .kept
@@ -78,7 +78,7 @@ impl ScratchPool {
     }
 }
 
-/// A lent set; it goes back when dropped.
+/// A borrowed set; dropping it returns it.
 #[derive(Debug)]
 pub struct Lent {
     scratch: Option<Box<Scratch>>,

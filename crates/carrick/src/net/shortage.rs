@@ -1,11 +1,11 @@
 //! Detects that a connection failed because this machine lacks a resource, which says nothing about the server.
 use std::io;
 
-/// The memory of TCP is short when it is a sixteenth of the machine's (tcp_init_mem()), where `net.ipv4.tcp_mem` cannot be read: it is there
-/// in the first network namespace only.
+/// TCP is considered short of memory at a sixteenth of the machine's (tcp_init_mem()) if `net.ipv4.tcp_mem` cannot be
+/// read; only the initial network namespace has it.
 const TCP_SHARE: u64 = 16;
 
-/// What there is too little of.
+/// The resource that is lacking.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shortage {
     /// File descriptors, of this process or of all.
@@ -17,7 +17,7 @@ pub enum Shortage {
 }
 
 impl Shortage {
-    /// What is missing, if that is why a system call failed.
+    /// The lacking resource, if that is why a system call failed.
     #[must_use]
     pub fn of(error: &io::Error) -> Option<Self> {
         match error.raw_os_error()? {
@@ -28,7 +28,7 @@ impl Shortage {
         }
     }
 
-    /// What it is called in metrics and logs.
+    /// Its name in metrics and logs.
     #[must_use]
     pub const fn label(self) -> &'static str {
         match self {
@@ -49,14 +49,15 @@ impl std::fmt::Display for Shortage {
     }
 }
 
-/// The machine's memory.
+/// The size of the machine's memory.
 #[must_use]
 pub fn memory_bytes() -> u64 {
     let machine = rustix::system::sysinfo();
     (machine.totalram).saturating_mul(machine.mem_unit.max(1).into())
 }
 
-/// Whether TCP has so much memory on this machine that the kernel drops what comes. Then that nobody answers says nothing about the server.
+/// Whether TCP uses so much memory on this machine that the kernel drops incoming packets. Then a missing answer says
+/// nothing about the server.
 #[must_use]
 pub fn is_tcp_memory_short() -> bool {
     let read = |path| std::fs::read_to_string(path).unwrap_or_default();
@@ -68,7 +69,7 @@ pub fn is_tcp_memory_short() -> bool {
     )
 }
 
-/// The same, for what the two files say, and the number of pages that count without the second.
+/// Like [`is_tcp_memory_short`], from the contents of the two files; `pages_else` is the limit without the second one.
 fn is_short(sockstat: &str, tcp_mem: &str, pages_else: u64) -> bool {
     let used = sockstat
         .lines()
@@ -84,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_missing_is_told_from_what_the_server_did() {
+    fn a_local_shortage_is_distinguished_from_a_server_error() {
         for (code, shortage) in [
             (libc::EMFILE, Some(Shortage::Descriptors)),
             (libc::ENFILE, Some(Shortage::Descriptors)),

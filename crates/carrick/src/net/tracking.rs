@@ -1,4 +1,4 @@
-//! Whether the kernel tracks connections here (nf_conntrack), as it does for firewalls that ask for states, and for NAT.
+//! Whether the kernel tracks connections here (nf_conntrack), as stateful firewalls and NAT require.
 //!
 //! conntrack identifies a connection by its addresses and ports only. The two halves of a split connection must not share them, or NAT
 //! ignores the second one and treats its packets as invalid packets of the first.
@@ -6,16 +6,15 @@ use std::cell::OnceCell;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-/// How many connections are tracked in this network namespace. Nobody tracks only while there are rules that want it: where some are, there is
-/// hardly ever none.
+/// Number of tracked connections in this network namespace. It is zero unless some rule requires tracking, and then hardly ever.
 const COUNT: &str = "/proc/sys/net/netfilter/nf_conntrack_count";
 
-/// What tells it; opened once it is there.
+/// The file with the count; opened once it exists.
 #[derive(Debug, Default)]
 pub struct Tracking(OnceCell<File>);
 
 impl Tracking {
-    /// Whether connections are tracked now. A system call; several, as long as the kernel has no such thing.
+    /// Whether connections are tracked now. One system call; several while the kernel has no connection tracking.
     #[must_use]
     pub fn is_on(&self) -> bool {
         let file = match self.0.get() {

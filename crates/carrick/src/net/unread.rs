@@ -1,12 +1,12 @@
-//! What may wait unread at a connection (`limits.unread`): set once, before the process passes on what comes.
+//! The limit on unread bytes of a connection (`limits.unread`): set once, before the process relays incoming bytes.
 use super::io::Stream;
 use super::transport::Transport;
 use carrick_splice::tcp::UnreadLimit;
 
-/// What a connection has of it.
+/// The limit's state on a connection.
 #[derive(Debug, Clone, Copy)]
 pub enum Unread {
-    /// Nothing yet: it will be so many bytes; 0: never.
+    /// Not set yet; the value to set, 0 for none.
     ToCome(u32),
     /// It is set.
     Set(UnreadLimit),
@@ -22,13 +22,13 @@ impl Unread {
         }
     }
 
-    /// Sets it, unless it is set. For those who tell an [`UnreadWindow`](carrick_splice::tcp::UnreadWindow) what they read.
+    /// Sets it, unless it is set. For callers that report reads to an [`UnreadWindow`](carrick_splice::tcp::UnreadWindow).
     pub fn begin(&mut self, transport: &Transport) -> UnreadLimit {
         match (*self, transport.tcp()) {
             (Self::Set(limit), _) => limit,
             (Self::ToCome(_), None) => UnreadLimit::default(),
             (Self::ToCome(bytes), Some(stream)) => {
-                // Without it, it is a connection all the same.
+                // The connection works without the limit.
                 let limit = UnreadLimit::begin(stream, bytes).unwrap_or_default();
                 *self = Self::Set(limit);
                 limit
@@ -36,7 +36,7 @@ impl Unread {
         }
     }
 
-    /// For those who do not: only if the peer is near.
+    /// For other callers: sets it only if the peer is near.
     pub fn begin_if_near(&mut self, transport: &Transport) {
         let Some(stream) = transport.tcp() else {
             return;

@@ -32,7 +32,7 @@ fn what_one_thread_learns_all_know() {
                 for count in 0..50 {
                     for network in 0..8 {
                         let port = 1024 + thread * 100 + count;
-                        // Splitting loses a half.
+                        // Splitting halves the rate.
                         let (way, rate) = if count % 2 == 0 {
                             (Way::Split, 500)
                         } else {

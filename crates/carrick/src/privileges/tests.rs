@@ -41,13 +41,13 @@ fn a_refusal_says_what_is_gone_only_where_something_is() {
     assert!(said.contains("restart"), "{said}");
     assert_eq!(of_root.explain(&other), other.to_string());
     // A restart restores nothing to a process that had no privileges.
-    let of_nobody = given_up(CapabilitySet::empty(), false);
-    assert_eq!(of_nobody.explain(&refused), refused.to_string());
-    assert!(!of_nobody.is_something() && of_root.is_something());
+    let unprivileged = given_up(CapabilitySet::empty(), false);
+    assert_eq!(unprivileged.explain(&refused), refused.to_string());
+    assert!(!unprivileged.is_something() && of_root.is_something());
 }
 
 #[test]
-fn who_had_the_engines_privileges_is_known() {
+fn dropped_engine_privileges_are_remembered() {
     assert!(given_up(ENGINE, false).has_engine());
     let before_linux_5_8 = CapabilitySet::SYS_ADMIN | CapabilitySet::NET_ADMIN;
     assert!(given_up(before_linux_5_8, false).has_engine());
@@ -55,7 +55,7 @@ fn who_had_the_engines_privileges_is_known() {
 }
 
 #[test]
-fn this_process_is_somebody() {
+fn this_process_has_a_standing() {
     let standing = Standing::read().expect("read credentials");
     assert_eq!(standing.uid, rustix::process::geteuid().as_raw());
     let shown = standing.to_string();

@@ -1,12 +1,12 @@
-//! A cache with a limit, in which whatever is asked for stays.
+//! A cache of limited size that keeps what is in use.
 use std::collections::HashMap;
 use std::time::Instant;
 
-/// Values by name, each until a moment of its own.
+/// Values by name, each with its own expiry.
 ///
-/// There are two generations. New and used entries go to the younger one; when that holds half of what is allowed, it
-/// becomes the older one, and what is still in the older one goes. So every step is cheap, and what is in use is not lost
-/// to a flood of names that are asked for once.
+/// There are two generations. New and used entries go to the younger one; when that has half of the allowed entries, it
+/// becomes the older one, and the previous older one is dropped. So every step is cheap, and a flood of names that are
+/// asked for once does not evict names in use.
 #[derive(Debug)]
 pub(super) struct NameCache<V> {
     young: HashMap<Box<str>, Entry<V>>,
@@ -38,7 +38,7 @@ impl<V> NameCache<V> {
         self.young.len() + self.old.len()
     }
 
-    /// How many valid values had to go since this was last asked.
+    /// How many valid values were evicted since the last call.
     pub fn take_evicted(&mut self) -> u64 {
         std::mem::take(&mut self.evicted)
     }
@@ -61,7 +61,7 @@ impl<V> NameCache<V> {
         self.young.get(name).map(|entry| &entry.value)
     }
 
-    /// Keeps a value.
+    /// Stores a value.
     pub fn insert(&mut self, name: &str, value: V, valid_until: Instant, now: Instant) {
         self.old.remove(name);
         if !self.young.contains_key(name) {

@@ -1,4 +1,4 @@
-//! What a host is: an address literal, a name that must not be looked up, or a name in its normal form.
+//! Classifies a host: an address literal, a name with a fixed address, or a name in normal form.
 use super::ResolveError;
 use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -19,7 +19,7 @@ static LOOPBACK: LazyLock<Arc<[IpAddr]>> = LazyLock::new(|| {
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Host<'a> {
-    /// Known without asking anybody.
+    /// Known without a look-up.
     Addresses(Arc<[IpAddr]>),
     /// Lower case, without a final dot.
     Name(Cow<'a, str>),
@@ -43,7 +43,7 @@ impl<'a> Host<'a> {
         } else {
             Cow::Borrowed(name)
         };
-        // RFC 6761 section 6.3: never asked of name servers.
+        // RFC 6761 section 6.3: name servers are never asked for it.
         if name == "localhost" || name.ends_with(".localhost") {
             return Ok(Self::Addresses(Arc::clone(&LOOPBACK)));
         }
@@ -55,8 +55,8 @@ fn is_name(name: &str) -> bool {
     name.len() <= NAME_BYTES_MAX && name.split('.').all(is_label) && !ends_in_number(name)
 }
 
-/// Letters, digits, hyphens, and the underscores that are found in practice. No byte beyond ASCII: internationalized names
-/// travel as `xn--` labels (RFC 5890).
+/// Letters, digits, hyphens, and the underscores that are used in practice. No byte beyond ASCII: internationalized
+/// names are `xn--` labels (RFC 5890).
 fn is_label(label: &str) -> bool {
     let bytes = label.as_bytes();
     (1..=LABEL_BYTES_MAX).contains(&bytes.len())
@@ -65,8 +65,8 @@ fn is_label(label: &str) -> bool {
             .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
 }
 
-/// `127.1`, `2130706433`, `0x7f.0.0.1` are IPv4 addresses to some resolvers and names to others, which is what attackers
-/// of address rules live on. No top-level domain is a number.
+/// Some resolvers take `127.1`, `2130706433`, `0x7f.0.0.1` for IPv4 addresses and others for names, which attackers use
+/// against address rules. No top-level domain is a number.
 fn ends_in_number(name: &str) -> bool {
     let last = name.rsplit('.').next().unwrap_or(name);
     let is_hexadecimal = last

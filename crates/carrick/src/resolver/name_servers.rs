@@ -1,4 +1,4 @@
-//! One look-up: hosts file, then name servers, A and AAAA side by side.
+//! One look-up: hosts file, then name servers, A and AAAA in parallel.
 use super::{Addresses, DnsOptions, ResolveError};
 use hickory_resolver::config::{
     ConnectionConfig, NameServerConfig, ResolveHosts, ResolverConfig, ResolverOpts,
@@ -11,25 +11,25 @@ use hickory_resolver::{Hosts, TokioResolver, system_conf};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
-/// Answers are kept for at least this long, whatever their TTL: a name with TTL 0 would be asked for with every request.
+/// Answers are kept for at least this long, whatever their TTL: a name with TTL 0 would be looked up for every request.
 pub(super) const KEEP_MIN: Duration = Duration::from_secs(1);
-/// And for at most this long.
+/// Answers are kept for at most this long.
 pub(super) const KEEP_MAX: Duration = Duration::from_secs(3600);
 /// Bounds for names that do not exist or have no address (their TTL: RFC 2308 section 5).
 pub(super) const KEEP_NEGATIVE: (Duration, Duration) =
     (Duration::from_secs(5), Duration::from_secs(30));
-/// Failures of name servers are kept for so long only that a burst of requests does not become a burst of look-ups.
+/// Failures are kept only so that a burst of requests does not cause a burst of look-ups.
 pub(super) const KEEP_FAILURE: Duration = Duration::from_secs(1);
-/// The hosts file is read at start and at reload; workers are to see a change soon after that.
+/// The hosts file is read at start and at reload; workers notice a change within this time.
 const KEEP_HOSTS: Duration = Duration::from_secs(5);
-/// If one family's records do not come, the other's are used, and asked for again soon.
+/// If one family's look-up fails, the other's addresses are used for this time.
 const KEEP_PARTIAL: Duration = Duration::from_secs(10);
 /// How long one family waits for the other (RFC 8305 section 3).
 pub(super) const OTHER_FAMILY_WAIT: Duration = Duration::from_millis(300);
-/// How often a question is asked before a look-up has failed.
+/// Attempts per question.
 const TRIES: u32 = 3;
 
-/// What a look-up found, and for how long it holds.
+/// The result of a look-up, and how long it is valid.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Found {
     pub addresses: Addresses,
@@ -45,7 +45,7 @@ impl Found {
     }
 }
 
-/// The hosts file and name servers as they were configured at one moment.
+/// The hosts file and name servers as configured at one moment.
 pub(super) struct NameServers {
     resolver: TokioResolver,
     hosts: Option<Hosts>,
@@ -57,7 +57,7 @@ impl NameServers {
     /// Reads the system's files. Must be called within the runtime that will do the look-ups.
     ///
     /// # Errors
-    /// The resolver cannot be made of this configuration.
+    /// No resolver can be built from this configuration.
     pub fn new(options: &DnsOptions) -> Result<Self, NetError> {
         let (config, mut resolver_options) = if options.servers.is_empty() {
             system_config()
@@ -68,8 +68,8 @@ impl NameServers {
         if search.is_empty() {
             search.extend(config.domain().cloned());
         }
-        // The cache and the hosts file are used here, not there: it would ask name servers for the family that is missing
-        // in the hosts file, and could take the families of one name from two search domains.
+        // The cache and the hosts file of this module are used instead: the library would ask name servers for a family
+        // that is missing in the hosts file, and could take the two families of one name from two search domains.
         resolver_options.cache_size = 0;
         resolver_options.use_hosts_file = ResolveHosts::Never;
         resolver_options.timeout = resolver_options.timeout.min(options.timeout / TRIES);
@@ -91,7 +91,7 @@ impl NameServers {
         })
     }
 
-    /// With another hosts file and other search domains.
+    /// Replaces the hosts file and the search domains.
     #[cfg(test)]
     pub fn with(mut self, hosts: &str, search: &[&str]) -> Self {
         let mut read = Hosts::default();
@@ -104,7 +104,7 @@ impl NameServers {
         self
     }
 
-    /// Looks up a name in its normal form.
+    /// Looks up a name in normal form.
     pub async fn look_up(&self, name: &str) -> Found {
         match tokio::time::timeout(self.timeout, self.search(name)).await {
             Ok(found) => found,
@@ -146,7 +146,7 @@ impl NameServers {
         }
         let found = self.both_families(&name).await;
         match (&found.addresses, failure) {
-            // Whether the name exists is not known while one of its candidates could not be asked for.
+            // If a candidate's look-up failed, it is unknown whether the name exists.
             (Err(_), Some(failure)) => failure,
             _ => found,
         }
@@ -220,7 +220,7 @@ pub(super) async fn join(first: Found, second: impl Future<Output = Found>) -> F
     }
 }
 
-/// One answer of the two families'.
+/// Combines the answers of both families.
 fn combine(first: Found, second: Found) -> Found {
     use ResolveError::{NoAddress, NoSuchName};
     match (&first.addresses, &second.addresses) {
@@ -243,7 +243,7 @@ fn combine(first: Found, second: Found) -> Found {
         },
         (Err(NoSuchName), Err(_)) => first,
         (Err(_), Err(NoSuchName)) => second,
-        // A family's failure leaves open whether there are addresses.
+        // One family's failure leaves open whether there are addresses.
         (Err(NoAddress), Err(_)) => second,
         (Err(_), Err(_)) => first,
     }
@@ -282,7 +282,7 @@ fn config_for(servers: &[SocketAddr]) -> ResolverConfig {
     ResolverConfig::from_name_servers(servers.collect())
 }
 
-/// Without a usable `/etc/resolv.conf` the name server is the one on this machine, as resolv.conf(5) has it.
+/// Without a usable `/etc/resolv.conf` the name server is on this machine, as in resolv.conf(5).
 fn system_config() -> (ResolverConfig, ResolverOpts) {
     system_conf::read_system_conf().unwrap_or_else(|error| {
         tracing::warn!("cannot use /etc/resolv.conf: {error}; using the name server 127.0.0.1");

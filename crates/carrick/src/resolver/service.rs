@@ -1,4 +1,4 @@
-//! The control thread's end: answers workers' questions, looks each name up only once at a time.
+//! The control thread's side: answers workers' questions; concurrent questions for a name share one look-up.
 use super::cache::NameCache;
 use super::name_servers::{Found, NameServers};
 use super::{Answer, DnsOptions, Request, ResolveError, Resolver};
@@ -10,26 +10,26 @@ use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{Id, JoinError, JoinSet};
 
-/// Questions that wait for the control thread.
+/// Most questions waiting for the control thread.
 const QUEUE_MAX: usize = 1024;
 
-/// Look-ups under way at one time. Each holds two sockets.
+/// Most concurrent look-ups. Each uses two sockets.
 const LOOKUPS_MAX: usize = 256;
 
-/// Questions that wait for look-ups under way.
+/// Most questions waiting for look-ups.
 const WAITING_MAX: usize = 16 * 1024;
 
-/// A resolver, and the questions that it asks; to be answered by a [`Service`].
+/// A resolver, and the queue of its questions for a [`Service`].
 pub(crate) fn resolver(metrics: Arc<ControlMetrics>) -> (Resolver, Questions) {
     let (queue, requests) = mpsc::channel(QUEUE_MAX);
     (Resolver { queue, metrics }, Questions(requests))
 }
 
-/// What resolvers ask.
+/// Questions from resolvers.
 #[derive(Debug)]
 pub(crate) struct Questions(mpsc::Receiver<Request>);
 
-/// Answers questions until it is dropped.
+/// Answers questions until dropped.
 pub(crate) struct Service {
     name_servers: Option<Arc<NameServers>>,
     cache: NameCache<Answer>,
@@ -54,7 +54,7 @@ impl Service {
         }
     }
 
-    /// Answers; `changes` brings new options, with which the cache begins anew. Ends when all resolvers are gone.
+    /// Answers questions until all resolvers are gone; `changes` brings new options, which empty the cache.
     pub async fn run(
         mut self,
         questions: Questions,
@@ -88,7 +88,7 @@ impl Service {
         let Request { name, reply } = request;
         if let Some(answer) = self.cache.get(&name, Instant::now()) {
             self.metrics.dns_hits.add(1);
-            // Whoever asked may have given up, here and below.
+            // The requester may have given up, here and below.
             let _ = reply.send(answer.clone());
             return;
         }

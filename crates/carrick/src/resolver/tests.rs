@@ -1,4 +1,4 @@
-//! Resolution against a name server of our own on loopback, which answers as each test wants it.
+//! Resolution with a fake name server on loopback.
 mod answers;
 mod asking;
 mod cache;

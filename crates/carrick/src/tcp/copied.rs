@@ -1,4 +1,4 @@
-//! A tunnel by reading and writing, where the kernel cannot have both connections.
+//! Relays a tunnel by reading and writing, if the kernel cannot have both connections.
 use crate::context::tunnels::Listed;
 use crate::context::worker::Sessions;
 use crate::net::deadline::now;
@@ -8,22 +8,22 @@ use carrick_splice::{Engine, ExchangeEnd, ExchangeOrder, Fault, Side};
 use std::cell::Cell;
 use std::time::Instant;
 
-/// Room of each direction's buffer.
+/// Size of each direction's buffer.
 const BUFFER_BYTES: usize = 16 * 1024;
 
-/// What has come of relaying both directions.
+/// The result of relaying both directions.
 pub(super) struct Relayed {
-    /// From the client, and to it; what came with the heads is not in it.
+    /// From the client, and to it, without bytes that arrived with the heads.
     pub bytes: [u64; 2],
-    /// The engine that moved most.
+    /// The engine that moved most bytes.
     pub engine: Engine,
-    /// `None`: the drain's time was over.
+    /// `None` if the drain time is over.
     pub end: Option<ExchangeEnd>,
-    /// Whether the kernel goes on with what it has.
+    /// Whether the kernel continues with what it has.
     pub is_left: bool,
 }
 
-/// Relays until both ends have ended, one has failed, or nothing has moved for too long.
+/// Relays until both sides have ended, one has failed, or nothing has moved for too long.
 pub(super) async fn both_ways(
     sessions: &Sessions,
     [near, far]: [&Transport; 2],
@@ -72,7 +72,7 @@ pub(super) async fn both_ways(
     }
 }
 
-/// One direction, its end included.
+/// One direction, including its end.
 async fn one_way(
     [from, to]: [&Transport; 2],
     prefix: &[u8],

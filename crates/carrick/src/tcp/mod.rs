@@ -1,4 +1,4 @@
-//! Connections that are relayed as they are: CONNECT, upgrades, tunnels, the splitter, and links.
+//! Connections whose bytes are not interpreted: CONNECT, upgrades, tunnels, the splitter, and links.
 mod copied;
 pub mod link;
 mod notes;

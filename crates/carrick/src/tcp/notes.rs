@@ -1,4 +1,4 @@
-//! What is noted of a tunnel while it stands and when it ends, with or without a link.
+//! Bookkeeping of tunnels, with or without a link: the list of open ones, and the log.
 use crate::context::client::Client;
 use crate::context::client::Next;
 use crate::context::request_log::RequestLog;
@@ -10,7 +10,7 @@ use crate::telemetry::metrics::WorkerMetrics;
 use crate::telemetry::tunnels::About;
 use crate::telemetry::tunnels::TARGET_BYTES_MAX;
 use crate::upstream::Unreachable;
-/// Puts a tunnel to a server, or to the far end of a link, into the list of those that stand.
+/// Adds a tunnel to a server, or to the far end of a link, to the list of open tunnels.
 use carrick_splice::tcp::path_state;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -43,14 +43,14 @@ pub(super) fn list(
     Listed::new(&worker.tunnels, &worker.telemetry.metrics, about)
 }
 
-/// What is kept of a target while the tunnel stands.
+/// The part of a target that is kept while the tunnel is open.
 pub(super) fn kept_target(target: &[u8]) -> Box<[u8]> {
     target.get(..TARGET_BYTES_MAX).unwrap_or(target).into()
 }
 
-/// Takes note of how both connections have fared, before they are closed.
+/// Notes the TCP state of both connections before they are closed.
 pub(super) fn note_paths(client: &Client, far: &TcpStream, log: &mut RequestLog) {
-    // It fails for nothing but a closed descriptor.
+    // Fails only for a closed descriptor.
     let near = client.transport.tcp();
     let (Some(Ok(near)), Ok(far)) = (near.map(path_state), path_state(far)) else {
         return;

@@ -15,7 +15,7 @@ use carrick_splice::tcp_tuning::measure;
 use carrick_splice::{Choice, Joining};
 use std::net::SocketAddr;
 
-/// What is decided of one connection.
+/// The decision about one connection.
 #[derive(Debug, Clone, Copy)]
 pub struct Decided {
     client: SocketAddr,
@@ -26,12 +26,12 @@ pub struct Decided {
 }
 
 impl Decided {
-    /// The engine of this connection on a route.
+    /// The engine for this connection on a route.
     #[must_use]
     pub fn engine(&self, route: &RoutePlan) -> Choice {
         match (self.way, route.engine) {
             (Way::Join, _) => Choice::Packet,
-            // It may be there only for those that are joined.
+            // The configured engine may apply only to joined connections.
             (_, Choice::Packet) => Choice::Auto,
             (_, engine) => engine,
         }
@@ -47,8 +47,7 @@ impl Decided {
     }
 }
 
-/// The engine by which a connection may go, before its server is known: it can be joined only if both ends send segments that the other
-/// one takes.
+/// The engine for a connection before its server is known: it can be joined only if each end sends segments that the other accepts.
 #[must_use]
 pub fn engine(mode: &Mode, route: &RoutePlan) -> Choice {
     match mode {
@@ -59,14 +58,14 @@ pub fn engine(mode: &Mode, route: &RoutePlan) -> Choice {
     }
 }
 
-/// What is to become of a connection whose server has accepted; `None`: its listener does not split.
+/// Decides about a connection whose server has accepted; `None` if its listener does not split.
 #[must_use]
 pub fn decide(client: &Client, route: &RoutePlan, checkout: &Checkout) -> Option<Decided> {
     let Mode::Split(plan) = &client.listener.mode else {
         return None;
     };
     let (address, server) = (client.address, checkout.upstream.address);
-    // It fails for nothing but a closed descriptor.
+    // Fails only for a closed descriptor.
     let near = client.transport.tcp().and_then(|leg| measure(leg).ok());
     let far = (checkout.upstream.transport.tcp()).and_then(|leg| measure(leg).ok());
     let client_window_bytes = near.map_or(0, |leg| {

@@ -1,4 +1,5 @@
-//! Tunnels: `CONNECT`, upgraded connections, TCP, and TLS by its server name. Both directions, half-closes included, until both have ended.
+//! Tunnels: `CONNECT`, upgraded connections, TCP, and TLS by server name. Relays both directions, half-closes included,
+//! until both have ended.
 use super::copied::{self, Relayed};
 use super::link;
 use super::split::{self, Decided, Watched};
@@ -112,7 +113,7 @@ async fn relay(
     way: (Choice, Option<usize>),
     mut log: RequestLog,
 ) -> Next {
-    // The exchange has one of its own.
+    // The exchange makes a splice of its own.
     checkout.splice = None;
     let head_bytes = scratch.request_head.head_bytes;
     let from_client = scratch
@@ -260,7 +261,7 @@ async fn exchange(
     }
 }
 
-/// Both directions by the splice service; the connections come back to their places.
+/// Relays both directions with the splice service; the connections are returned to their owners.
 async fn spliced(
     worker: &Worker,
     [(near, near_place), (far, far_place)]: [(Rc<TcpStream>, &mut Transport); 2],
@@ -327,7 +328,7 @@ async fn spliced(
     }
 }
 
-/// A connection for an exchange: its own, or, if it is shared, lent out of `shared`.
+/// A connection for an exchange: owned, or, if it is shared, borrowed from `shared`.
 fn leg<'a>(
     connection: Result<TcpStream, Rc<TcpStream>>,
     shared: &'a mut Option<Rc<TcpStream>>,
@@ -338,7 +339,7 @@ fn leg<'a>(
     }
 }
 
-/// Serves a connection to a tunnel listener or a splitter; `first` came with it already.
+/// Serves a connection to a tunnel listener or a splitter; `first` has already been read.
 pub async fn run_listener(mut client: Client, mut first: Vec<u8>) {
     let mut log = RequestLog::begin();
     let listener = std::sync::Arc::clone(&client.listener);
@@ -453,7 +454,7 @@ async fn tunnel_to(
     .await
 }
 
-/// The server of a tunnel whose packets the kernel is to forward may send what the client takes, and its road.
+/// The largest segments for a server whose packets the kernel is to forward: what the client and the path accept.
 fn segment_bytes(client: &Client, engine: Choice) -> Option<u32> {
     if engine != Choice::Packet || !client.worker.splicer.has_packet_engine() {
         return None;
@@ -461,7 +462,7 @@ fn segment_bytes(client: &Client, engine: Choice) -> Option<u32> {
     carrick_splice::tcp::segment_bytes(client.transport.tcp()?).ok()
 }
 
-/// Where a route leads.
+/// A route's next hop.
 fn next_hop(
     client: &Client,
     route: &RoutePlan,
@@ -481,7 +482,7 @@ fn next_hop(
     Ok(original::next_hop(client, destination, sni)?)
 }
 
-/// Reads the ClientHello; its server name, and what the connection seems to speak. What was read stays in `buffer`.
+/// Reads the ClientHello; returns its server name, and the protocol. The bytes read stay in `buffer`.
 async fn read_server_name(
     client: &mut Client,
     buffer: &mut Vec<u8>,

@@ -1,7 +1,7 @@
-//! The access log: workers format lines into buffers of their own, one thread writes them.
+//! The access log: workers format lines into their own buffers, one thread writes them.
 //!
-//! Nothing here makes a worker wait: buffers go to the thread through a queue with a limit; what does not fit is dropped
-//! and counted. The queue's limit is in lines, and in bytes at [`BYTES_PER_LINE`] each.
+//! A worker never waits: buffers reach the thread through a bounded queue; lines that do not fit are dropped and
+//! counted. The queue is limited in lines, and in bytes at [`BYTES_PER_LINE`] each.
 mod clock;
 mod format;
 mod thread;
@@ -26,31 +26,31 @@ const BATCH_BYTES: usize = 16 * 1024;
 /// The queue's limit in bytes is its limit in lines times this.
 pub const BYTES_PER_LINE: usize = 1024;
 
-/// One request, or one tunnel, as the log tells it.
+/// One request or tunnel for the log.
 #[derive(Debug, Clone)]
 pub struct Record<'a> {
     /// The client.
     pub client: IpAddr,
     /// Its port.
     pub client_port: u16,
-    /// Who authenticated.
+    /// The user name that authenticated.
     pub user: Option<&'a str>,
     /// The method; empty if no request could be read; `TUNNEL` for connections without HTTP.
     pub method: &'a [u8],
-    /// The request target as it came, without user information; for connections without HTTP the server name, else the listener's address.
+    /// The request target as received, without user information; for connections without HTTP the server name, else the listener's address.
     pub target: &'a [u8],
     /// `HTTP/1.1`, `HTTP/1.0`; `TLS` or `TCP` for connections without HTTP.
     pub version: &'static str,
-    /// What the client was answered; 499: it went away before that. Without HTTP: 200, or what an HTTP client would have
-    /// been told.
+    /// The status that the client got; 499: it disconnected before that. Without HTTP: 200, or the status that an HTTP
+    /// client would have got.
     pub status: u16,
-    /// Bytes of the request's body; in a tunnel: from the client.
+    /// Bytes of the request's body; of a tunnel: from the client.
     pub bytes_received: u64,
-    /// Bytes of the response's body; in a tunnel: to the client.
+    /// Bytes of the response's body; of a tunnel: to the client.
     pub bytes_sent: u64,
-    /// The field, as it came but for user information; empty: absent.
+    /// The field as received, without user information; empty: absent.
     pub referer: &'a [u8],
-    /// The field, as it came; empty: absent.
+    /// The field as received; empty: absent.
     pub user_agent: &'a [u8],
     /// The listener's job.
     pub job: Job,
@@ -58,27 +58,27 @@ pub struct Record<'a> {
     pub upstream: Option<&'a str>,
     /// The address of the server that was used last.
     pub server: Option<SocketAddr>,
-    /// Where a client that was intercepted wanted to go.
+    /// The original destination of an intercepted client.
     pub destination: Option<SocketAddr>,
     /// The engine that moved the body.
     pub engine: Option<&'static str>,
-    /// How long connecting took; `None`: no connection was opened.
+    /// Time to connect; `None` if no connection was opened.
     pub connect: Option<Duration>,
-    /// From the request's being sent to the response's first byte.
+    /// From sending the request to the response's first byte.
     pub first_byte: Option<Duration>,
     /// From the request's first byte to the response's last.
     pub total: Duration,
     /// Whether the upstream connection had been used before.
     pub reused: bool,
-    /// How the client's and the upstream's connections of a tunnel have fared.
+    /// The TCP state of a tunnel's connections to the client and to the upstream.
     pub paths: Option<[PathState; 2]>,
-    /// What the cache did, one word: `hit`, `miss`, …; `None`: there is none for it.
+    /// The cache's result in one word: `hit`, `miss`, …; `None` if the cache was not asked.
     pub cache: Option<&'static str>,
-    /// How it ended, one word: `complete`, `client_reset`, `idle_timeout`, …
+    /// How it ended, in one word: `complete`, `client_reset`, `idle_timeout`, …
     pub ended: &'static str,
 }
 
-/// What the log's parts share.
+/// Shared by the workers' side and the thread.
 #[derive(Debug)]
 pub struct LogState {
     /// Lines that were written.
@@ -91,7 +91,7 @@ pub struct LogState {
     bytes_waiting: AtomicUsize,
 }
 
-/// What is to be written, and which target it is for: a change of the configuration begins a new generation.
+/// The format, and the target that it is for: each change of the configuration begins a new generation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Settings {
     generation: u32,
@@ -110,7 +110,7 @@ impl LogState {
         }
     }
 
-    /// Lines that were handed over and are not written yet.
+    /// Lines that were handed over and not yet written.
     #[must_use]
     pub fn lines_waiting(&self) -> u64 {
         self.lines_waiting.load(Relaxed) as u64
@@ -120,7 +120,7 @@ impl LogState {
         Settings::unpack(self.settings.load(Acquire))
     }
 
-    /// Takes up room in the queue; false where there is none.
+    /// Reserves room in the queue; false if there is none.
     fn reserve(&self, lines: usize, bytes: usize) -> bool {
         let lines_max = self.lines_max.load(Relaxed);
         let lines_waiting = self
@@ -131,7 +131,7 @@ impl LogState {
             .bytes_waiting
             .fetch_add(bytes, Relaxed)
             .saturating_add(bytes);
-        // A batch that is alone always fits, however small the limit.
+        // A single batch always fits, however small the limit.
         let fits =
             lines_waiting <= lines_max && bytes_waiting <= lines_max.saturating_mul(BYTES_PER_LINE);
         if !fits && lines_waiting != lines {
@@ -171,14 +171,14 @@ impl Settings {
         }
     }
 
-    /// What follows when the configuration changes.
+    /// The settings after a change of the configuration.
     fn next(self, format: Option<LogFormat>) -> Self {
         let generation = self.generation.wrapping_add(1) & (u32::MAX >> Self::FORMAT_BITS);
         Self { generation, format }
     }
 }
 
-/// Lines of one worker, on their way to the thread.
+/// Lines of one worker on their way to the thread.
 #[derive(Debug, Default)]
 struct Batch {
     generation: u32,
@@ -186,7 +186,7 @@ struct Batch {
     bytes: Vec<u8>,
 }
 
-/// Makes the workers' ends.
+/// Creates the workers' ends.
 #[derive(Debug, Clone)]
 pub struct LogSender {
     state: Arc<LogState>,
@@ -224,7 +224,7 @@ struct Local {
 }
 
 impl AccessLog {
-    /// Whether lines go anywhere; where not, a record need not be made.
+    /// Whether lines are written; if not, callers need not build a record.
     #[must_use]
     pub fn is_on(&self) -> bool {
         self.sender.state.settings().format.is_some()
@@ -259,23 +259,23 @@ impl AccessLog {
         }
         batch.lines += 1;
         if self.is_full(batch) {
-            // Where the queue is full the lines stay here, and the next line is what is dropped.
+            // If the queue is full, the lines stay here, and the next line is dropped.
             self.hand_over(batch);
         }
     }
 
-    /// Hands over what is in the buffer. To be called every 100 to 250 ms; dropping this does it, too.
+    /// Hands over the buffered lines. Call it every 100 to 250 ms; dropping this also does it.
     pub fn flush(&self) {
         self.hand_over(&mut self.local.borrow_mut().batch);
     }
 
-    /// A small queue is not to be filled by the first worker that comes with a large buffer.
+    /// Hands over early if the queue is small, so that the first worker with a large buffer does not fill it.
     fn is_full(&self, batch: &Batch) -> bool {
         batch.bytes.len() >= BATCH_BYTES
             || batch.lines > self.sender.state.lines_max.load(Relaxed) / 8
     }
 
-    /// False: the queue has no room, and the batch is as before.
+    /// Returns false, and leaves the batch as it is, if the queue has no room.
     fn hand_over(&self, batch: &mut Batch) -> bool {
         if batch.lines == 0 {
             return true;

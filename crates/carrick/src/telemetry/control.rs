@@ -1,9 +1,9 @@
-//! What the control thread counts.
+//! Counters of the control thread.
 use super::metrics::{Counter, Liveness};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-/// How a look-up ended.
+/// The result of a look-up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names say it")]
 pub enum LookupResult {
@@ -37,36 +37,36 @@ impl LookupResult {
     }
 }
 
-/// What the control thread counts; unless said otherwise it is the only writer.
+/// Counters of the control thread, which is the only writer unless noted.
 #[derive(Debug, Default)]
 pub struct ControlMetrics {
     /// Names answered from its cache.
     pub dns_hits: Counter,
-    /// Names that were being looked up already.
+    /// Questions that joined a look-up in progress.
     pub dns_joined: Counter,
-    /// Names that left its cache because it was full.
+    /// Names evicted from its full cache.
     pub dns_evicted: Counter,
-    /// Names in its cache now.
+    /// Names now in its cache.
     pub dns_names: AtomicU64,
-    /// Look-ups under way now.
+    /// Look-ups in progress.
     pub dns_under_way: AtomicU64,
-    /// Names that were not looked up because too many were asked for; workers count here, too.
+    /// Questions refused because there were too many; workers count here, too.
     pub dns_refused: AtomicU64,
-    /// Health checks that found a server good.
+    /// Health checks that succeeded.
     pub health_checks_good: Counter,
-    /// Health checks that did not.
+    /// Health checks that failed.
     pub health_checks_failed: Counter,
-    /// Health checks that could not be made for want of something on this machine.
+    /// Health checks that this machine lacked the resources for.
     pub health_checks_unmade: Counter,
-    /// Times at which admin had no room for one more connection.
+    /// Times that admin was at its limit of connections.
     pub admin_connections_full: Counter,
-    /// Whether the control thread goes on.
+    /// Whether the control thread makes progress.
     pub liveness: Arc<Liveness>,
     dns_lookups: [Counter; LookupResult::ALL.len()],
 }
 
 impl ControlMetrics {
-    /// Look-ups that ended in this way.
+    /// Look-ups with this result.
     #[must_use]
     pub fn dns_lookups(&self, result: LookupResult) -> &Counter {
         // As long as the enum: the index exists.

@@ -1,7 +1,8 @@
 //! Counts and logs requests that the kernel forwards without the process (`requests = "kernel"`), from the kernel's reports.
 //!
-//! The kernel reports a request when it arrives. The response is known when the next request arrives, when it is complete and nothing has
-//! moved for a while, or when the connections are separated: only then is the request counted. No time is longer than that to the next request.
+//! The kernel reports a request when it arrives. The request is counted when its response is known: when the next
+//! request arrives, when the response is complete and nothing has moved for a while, or when the connections are
+//! separated. Logged times end with the next request at the latest.
 use super::access_log::{AccessLog, Record};
 use super::metrics::WorkerMetrics;
 use crate::telemetry::job::Job;
@@ -15,13 +16,13 @@ use std::time::{Duration, Instant};
 /// A complete response is counted when nothing has moved for this long.
 const QUIET: Duration = Duration::from_secs(1);
 
-/// How an incomplete response ended, if the cause is unknown.
+/// How an incomplete response ended if the cause is unknown.
 const CLOSED: &str = "upstream_closed";
 
-/// The status of a response whose first line is not known.
+/// The status of a response whose status line is unknown.
 const STATUS_UNKNOWN: u16 = 0;
 
-/// Whose requests they are: known to the worker that has bound the connections.
+/// A client whose connection is kernel-forwarded, as its worker knows it.
 #[derive(Debug, Clone)]
 pub struct Guest {
     /// The client's address, as in the access log.
@@ -32,35 +33,35 @@ pub struct Guest {
     pub upstream: Option<String>,
     /// The server.
     pub server: SocketAddr,
-    /// Where an intercepted client wanted to go.
+    /// The original destination of an intercepted client.
     pub destination: Option<SocketAddr>,
-    /// What the kernel notes of its responses.
+    /// Where the kernel notes the client's responses.
     pub watch: ResponseWatch,
 }
 
-/// Clients whose requests the kernel may forward, on the way from the workers to the [`Reader`].
+/// Passes clients whose requests the kernel may forward from the workers to the [`Reader`].
 #[derive(Debug, Default)]
 pub struct Forwarded(Mutex<News>);
 
-/// What has happened since the reader has looked last.
+/// What has happened since the last read.
 #[derive(Debug, Default)]
 struct News {
     named: Vec<(u64, Guest)>,
-    /// With what is known of the response to the latest request of that name, and how it ended, if not well.
+    /// Ended names, with the state of the latest response, and how it ended unless complete.
     gone: Vec<(u64, ToldResponse, Option<&'static str>)>,
-    /// How many there have been.
+    /// Number of names given so far.
     names: u64,
-    /// There is no reader: nothing is kept.
+    /// There is no reader: discard everything.
     is_unread: bool,
 }
 
-/// As long as it exists, requests of a client are told of under its name.
+/// While this exists, the kernel reports a client's requests under its name.
 #[derive(Debug)]
 pub struct Named {
     forwarded: Arc<Forwarded>,
     name: u64,
     watch: ResponseWatch,
-    /// How the response to its latest request ended, if not well.
+    /// How the latest response ended, unless complete.
     pub ended: Option<&'static str>,
 }
 
@@ -69,7 +70,7 @@ impl Forwarded {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A name of its own for a client, as long as the kernel has its connections.
+    /// A unique name for a client, for as long as the kernel has its connections.
     #[must_use]
     pub fn name(self: &Arc<Self>, guest: Guest) -> Named {
         let watch = guest.watch.clone();
@@ -87,7 +88,7 @@ impl Forwarded {
         }
     }
 
-    /// Nobody will read any more.
+    /// Called when the reader ends.
     fn stop(&self) {
         let mut news = self.news();
         *news = News {
@@ -116,7 +117,7 @@ impl Drop for Named {
     }
 }
 
-/// Reads what the kernel tells. One for all workers.
+/// Reads the kernel's reports. One for all workers.
 #[derive(Debug)]
 pub struct Reader {
     packet: PacketService,
@@ -131,11 +132,11 @@ pub struct Reader {
 struct Stay {
     guest: Guest,
     open: Option<Open>,
-    /// What was known of the latest response before the latest events were read.
+    /// The state of the latest response before the latest events were read.
     told: Option<ToldResponse>,
 }
 
-/// A request whose response is not known to be whole.
+/// A request whose response may be incomplete.
 #[derive(Debug)]
 struct Open {
     event: RequestEvent,
@@ -145,7 +146,7 @@ struct Open {
 }
 
 impl Reader {
-    /// A reader of what is told of those that are in `forwarded`.
+    /// Reads reports about the clients in `forwarded`.
     #[must_use]
     pub fn new(packet: PacketService, forwarded: Arc<Forwarded>) -> Self {
         Self {
@@ -156,11 +157,10 @@ impl Reader {
         }
     }
 
-    /// Counts and logs what has come to an end. To be called several times a second.
-    ///
-    /// The order matters. What a record says belongs to a client that is not gone afterwards. If no event of it comes then, it is about the
-    /// request that is open. Whoever is gone before the events are taken has told of all. And a name is known before anything is told
-    /// of under it.
+    /// The order matters. Response states first: a state belongs to the open request unless an event of that client follows. Then ended
+    /// clients, all of whose events the kernel has already reported. Then events, then names: a client is named before the kernel reports
+    /// on it, so every event finds its name. then events; a state without a later event of the same client belongs to that client's open
+    /// request. Clients that ended before the events were read have no further events.
     pub fn read(&mut self, metrics: &WorkerMetrics, log: &AccessLog) {
         for stay in self.stays.values_mut() {
             stay.told = stay.open.as_ref().map(|_| stay.guest.watch.told());
@@ -232,7 +232,7 @@ impl Open {
         }
     }
 
-    /// Whether another request has followed, or the whole response has come and nothing has moved for a while.
+    /// Whether another request has followed, or the response is complete and nothing has moved for a while.
     fn is_over(&mut self, told: ToldResponse, now: Instant) -> bool {
         if self.end != told.end {
             (self.end, self.moved) = (told.end, now);
@@ -250,7 +250,7 @@ impl Stay {
         }
     }
 
-    /// The request that was told of last is answered, or is not going to be.
+    /// Ends the latest request: it is answered, or will not be.
     fn end(
         &mut self,
         (end, status): (u64, Option<u16>),
@@ -303,7 +303,7 @@ impl Stay {
             reused: true,
             paths: None,
             cache: None,
-            // Whoever went first has told nobody.
+            // The side that closed first is unknown.
             ended: ended.unwrap_or(if bytes == 0 { CLOSED } else { "complete" }),
         });
     }

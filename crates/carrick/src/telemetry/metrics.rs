@@ -1,4 +1,4 @@
-//! What a worker counts: plain loads and stores by one thread, read by the control thread whenever somebody asks.
+//! A worker's counters: plain loads and stores by one thread, read by the control thread on request.
 mod cache;
 mod link;
 mod split;
@@ -16,7 +16,7 @@ use std::time::Duration;
 
 pub use carrick_splice::{Counter, Counters};
 
-/// Whether a thread goes on: it shows itself from time to time, until it has ended.
+/// Whether a thread makes progress: it reports periodically until it ends.
 #[derive(Debug, Default)]
 pub struct Liveness {
     rounds: AtomicU64,
@@ -24,45 +24,45 @@ pub struct Liveness {
 }
 
 impl Liveness {
-    /// The thread lives.
+    /// Reports progress.
     pub fn show(&self) {
         self.rounds.fetch_add(1, Relaxed);
     }
 
-    /// The thread ends as it should.
+    /// Notes the thread's regular end.
     pub fn end(&self) {
         self.has_ended.store(true, Relaxed);
     }
 
-    /// How often it has shown itself.
+    /// Number of reports.
     #[must_use]
     pub fn rounds(&self) -> u64 {
         self.rounds.load(Relaxed)
     }
 
-    /// Whether it has ended as it should.
+    /// Whether the thread has ended regularly.
     #[must_use]
     pub fn has_ended(&self) -> bool {
         self.has_ended.load(Relaxed)
     }
 }
 
-/// What one worker counts. That worker is the only writer; it shares this as `Arc` with the control thread.
+/// One worker's counters. That worker is the only writer; the control thread reads them through an `Arc`.
 #[derive(Debug, Default)]
 pub struct WorkerMetrics {
     /// Client connections accepted.
     pub connections_accepted: Counter,
-    /// Whether it goes on.
+    /// Whether the worker makes progress.
     pub liveness: Arc<Liveness>,
     /// Client connections that were intercepted.
     pub intercepted: Counter,
     /// Client connections closed; accepted less closed are open.
     pub connections_closed: Counter,
-    /// What is counted for each job apart; see [`WorkerMetrics::job`].
+    /// Counters for each job; see [`WorkerMetrics::job`].
     pub jobs: [JobMetrics; 5],
-    /// From the start of connecting to an upstream until the connection stood (successful attempts).
+    /// Time to open a connection to an upstream (successful attempts).
     pub connect_seconds: Histogram,
-    /// From the request's being sent until the first byte of the response's head.
+    /// From sending the request to the first byte of the response's head.
     pub first_byte_seconds: Histogram,
     /// Body and tunnel bytes read from clients.
     pub client_bytes_received: Counter,
@@ -74,19 +74,19 @@ pub struct WorkerMetrics {
     pub upstream_bytes_sent: Counter,
     /// Connections to upstreams that were opened.
     pub upstream_connections_opened: Counter,
-    /// Requests that went over a connection that was open already.
+    /// Requests sent on a reused connection.
     pub upstream_connections_reused: Counter,
     /// Connections to upstreams that could not be opened.
     pub upstream_connections_failed: Counter,
     /// Connections to upstreams that were closed (opened less closed are open).
     pub upstream_connections_closed: Counter,
-    /// Connections put aside for reuse.
+    /// Connections put into the idle pool.
     pub upstream_idle_added: Counter,
-    /// Connections taken from the idle ones, to be used or closed; added less removed are idle.
+    /// Connections taken from the idle pool, for use or closing; added less removed are idle.
     pub upstream_idle_removed: Counter,
-    /// Requests that were sent again, to the same or another server.
+    /// Requests that were retried on the same or another server.
     pub retries: Counter,
-    /// Requests that were refused, by the label of the refusal.
+    /// Refused requests, by the label of the refusal.
     pub refusals: LabelCounters,
     /// How often each limit was reached.
     pub limits: LimitCounters,
@@ -94,21 +94,21 @@ pub struct WorkerMetrics {
     pub dns_hits: Counter,
     /// Names that the control thread was asked for.
     pub dns_misses: Counter,
-    /// Names that left the worker's own cache because it was full.
+    /// Names evicted from the worker's full cache.
     pub dns_evicted: Counter,
-    /// What the splice service counts.
+    /// The splice service's counters.
     pub splice: Arc<Counters>,
-    /// Round-trip times of tunnels' legs, the client's and the upstream's, as they were at the end.
+    /// Round-trip times of tunnels' connections to client and upstream, at the end.
     pub tunnel_rtt: [Histogram; 2],
-    /// Segments that were sent again to the clients, and to the upstreams, of tunnels; counted at the end.
+    /// Segments retransmitted to clients and to upstreams of tunnels; counted at the end.
     pub tunnel_retransmissions: [Counter; 2],
-    /// Connections that are split, or could be.
+    /// Connections of splitters.
     pub split: SplitMetrics,
-    /// What the cache did.
+    /// Cache counters.
     pub cache: CacheMetrics,
-    /// What went over links.
+    /// Link counters.
     pub link: LinkMetrics,
-    /// The tunnels that stand now.
+    /// The open tunnels.
     pub tunnels: Tunnels,
 }
 
@@ -157,7 +157,7 @@ impl WorkerMetrics {
     }
 }
 
-/// What is counted for each job apart.
+/// Counters of one job.
 #[derive(Debug, Default)]
 pub struct JobMetrics {
     /// Responses sent, by status.
@@ -168,20 +168,20 @@ pub struct JobMetrics {
     pub tunnels_opened: Counter,
     /// Tunnels ended.
     pub tunnels_closed: Counter,
-    /// How long tunnels stood.
+    /// Lifetime of tunnels.
     pub tunnel_seconds: Histogram,
 }
 
 impl JobMetrics {
-    /// Tunnels that stand now.
+    /// Open tunnels.
     #[must_use]
     pub fn tunnels_open(&self) -> u64 {
         difference(&self.tunnels_opened, &self.tunnels_closed)
     }
 }
 
-/// A gauge from two counters. The two are read one after the other while the worker goes on, so `ended` is read first and
-/// the result can be a little high, never negative.
+/// A gauge from two counters. They are read one after the other while the worker continues, so `ended` is read first:
+/// the result can be slightly too high, never negative.
 fn difference(begun: &Counter, ended: &Counter) -> u64 {
     let ended = ended.get();
     begun.get().saturating_sub(ended)
@@ -198,7 +198,7 @@ impl StatusCounters {
     const FIRST: u16 = 100;
     const COUNT: usize = 500;
 
-    /// Counts one response; a status outside of 100 to 599 counts as `other`.
+    /// Counts one response; a status outside 100 to 599 counts as `other`.
     #[inline]
     pub fn count(&self, status: u16) {
         self.counter(status).add(1);
@@ -210,13 +210,13 @@ impl StatusCounters {
         self.counter(status).get()
     }
 
-    /// Responses with a status that does not exist.
+    /// Responses with a status outside 100 to 599.
     #[must_use]
     pub fn other(&self) -> u64 {
         self.other.get()
     }
 
-    /// Responses of whatever status.
+    /// All responses.
     #[must_use]
     pub fn total(&self) -> u64 {
         let counted: u64 = self.statuses.iter().map(Counter::get).sum();
@@ -248,7 +248,7 @@ impl Default for StatusCounters {
     }
 }
 
-/// A limit that a worker can reach; each has a counter. (Those of pipes and names are counted where they are kept.)
+/// A limit that a worker can reach; each has a counter. (Limits on pipes and names are counted elsewhere.)
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Limit {
     /// `limits.connections`: accepting paused, clients waited.
@@ -259,17 +259,17 @@ pub enum Limit {
     HeadBytes,
     /// `limits.headers`: a head had too many fields.
     HeadFields,
-    /// `timeouts.head`: a head did not come in time.
+    /// `timeouts.head`: a head did not arrive in time.
     HeadTimeout,
-    /// `timeouts.idle`: nothing came, or nothing was taken, for too long.
+    /// `timeouts.idle`: nothing arrived, or nothing was accepted, for too long.
     IdleTimeout,
     /// `timeouts.connect`: an upstream did not answer in time.
     ConnectTimeout,
-    /// `timeouts.tunnel_idle`: a tunnel without a byte.
+    /// `timeouts.tunnel_idle`: a tunnel moved no bytes.
     TunnelIdleTimeout,
     /// `limits.rate_min`: a client or upstream was too slow.
     RateMin,
-    /// `limits.attempts`: a request could not be tried again.
+    /// `limits.attempts`: a request could not be retried.
     Attempts,
     /// `limits.log_queue`: an access log line was dropped.
     LogQueue,
@@ -281,7 +281,7 @@ pub enum Limit {
     KernelMemory,
     /// There was no local port for a connection to an upstream.
     Ports,
-    /// `limits.stalled`: a transfer or tunnel whose receiver took nothing was ended.
+    /// `limits.stalled`: a transfer or tunnel whose receiver accepted nothing was ended.
     Stalled,
 }
 
@@ -347,7 +347,7 @@ pub struct LimitCounters {
 }
 
 impl LimitCounters {
-    /// A limit was reached once more.
+    /// Counts one more occurrence.
     #[inline]
     pub fn reached(&self, limit: Limit) {
         if let Some(counter) = self.counters.get(limit as usize) {
@@ -362,7 +362,7 @@ impl LimitCounters {
     }
 }
 
-/// Counters by labels that are not known beforehand: the first [`LabelCounters::LABELS_MAX`] get a counter each, later ones share one.
+/// Counters by labels that are not known in advance: the first [`LabelCounters::LABELS_MAX`] get a counter each, later ones share one.
 #[derive(Debug)]
 pub struct LabelCounters {
     labels: [(OnceLock<&'static str>, Counter); Self::LABELS_MAX],
@@ -375,7 +375,7 @@ impl LabelCounters {
     /// The label of the shared counter.
     pub const OTHER: &'static str = "other";
 
-    /// Counts one more of `label`.
+    /// Counts one occurrence of `label`.
     pub fn count(&self, label: &'static str) {
         for (slot, counter) in &self.labels {
             if *slot.get_or_init(|| label) == label {
@@ -414,7 +414,7 @@ pub struct Histogram {
 }
 
 impl Histogram {
-    /// Upper bounds of the buckets in microseconds, each bound included; one more bucket holds what is longer.
+    /// Upper bounds of the buckets in microseconds, inclusive; one more bucket takes longer durations.
     pub const BOUNDS_US: [u64; 16] = [
         500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000,
         2_500_000, 5_000_000, 10_000_000, 30_000_000, 60_000_000,
@@ -435,7 +435,7 @@ impl Histogram {
         self.sum_ns.add(ns);
     }
 
-    /// Adds what was counted here to `total`.
+    /// Adds these counts to `total`.
     pub fn add_to(&self, total: &mut HistogramTotal) {
         for (sum, bucket) in total.buckets.iter_mut().zip(&self.buckets) {
             *sum += bucket.get();
@@ -453,7 +453,7 @@ impl Default for Histogram {
     }
 }
 
-/// Several workers' histograms added up.
+/// The sum of several workers' histograms.
 #[derive(Debug, Clone, Default)]
 pub struct HistogramTotal {
     /// Not cumulative.

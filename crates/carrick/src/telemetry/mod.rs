@@ -1,4 +1,4 @@
-//! What carrick tells about itself: counters, the access log.
+//! Counters, the access log, and the list of tunnels.
 use carrick_splice::Engine;
 pub mod access_log;
 pub mod control;

@@ -1,21 +1,21 @@
-//! What the kernel says of this process: memory, descriptors, processor time.
+//! The kernel's figures for this process: memory, descriptors, processor time.
 use std::fs;
 
-/// What could be read; each field on its own, as `/proc` may be restricted.
+/// Each field is read separately, because `/proc` may be restricted.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Process {
     /// Memory in RAM.
     pub resident_bytes: Option<u64>,
     /// Open file descriptors.
     pub open_fds: Option<u64>,
-    /// How many there may be.
+    /// Limit on open file descriptors.
     pub max_fds: Option<u64>,
     /// User and system time.
     pub cpu_seconds: Option<f64>,
 }
 
 impl Process {
-    /// Reads them now.
+    /// Reads the current figures.
     #[must_use]
     pub fn read() -> Self {
         Self {
@@ -39,8 +39,8 @@ fn resident_bytes(status: &str) -> Option<u64> {
     Some(kib * 1024)
 }
 
-/// Since 6.2 the kernel tells the number as the size of the directory (`proc_fd_getattr`); before, entries are counted,
-/// of which one is the directory itself.
+/// Since 6.2, the kernel reports the number as the size of the directory (`proc_fd_getattr`); before, entries are
+/// counted, one of which is the directory itself.
 fn open_fds() -> Option<u64> {
     let size = fs::metadata("/proc/self/fd").ok()?.len();
     if size > 0 {
@@ -50,8 +50,8 @@ fn open_fds() -> Option<u64> {
     u64::try_from(entries.saturating_sub(1)).ok()
 }
 
-/// Fields 14 and 15 of `/proc/self/stat` (proc_pid_stat(5)), in units of `USER_HZ`, which is 100 on every architecture that
-/// carrick runs on.
+/// Fields 14 and 15 of `/proc/self/stat` (proc_pid_stat(5)), in units of `USER_HZ`, which is 100 on every architecture
+/// that carrick supports.
 fn cpu_seconds(stat: &str) -> Option<f64> {
     const USER_HZ: f64 = 100.0;
     // The second field is the program's name in parentheses, and may contain anything.

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-/// Room in a worker's list is made for so many tunnels at a time.
+/// A worker's list grows by this many tunnels at a time.
 const CHUNK_TUNNELS: usize = 1024;
 const CHUNKS_MAX: usize = 64;
 
@@ -20,7 +20,7 @@ pub const LISTED_MAX: usize = CHUNK_TUNNELS * CHUNKS_MAX;
 /// Maximum number of bytes kept of a tunnel's target.
 pub const TARGET_BYTES_MAX: usize = 256;
 
-/// What is known about a tunnel from its beginning.
+/// Fixed properties of a tunnel.
 #[derive(Debug)]
 pub struct About {
     /// The number of its splice in the kernel; never 0, never reused.
@@ -33,43 +33,42 @@ pub struct About {
     pub listener: SocketAddr,
     /// The client's address, as in the access log.
     pub client: SocketAddr,
-    /// What was asked for, as in the access log: the target of the request, the server name, else the listener's address.
-    /// Cut after [`TARGET_BYTES_MAX`].
+    /// The target as in the access log: of the request, the server name, or the listener's address. Cut after [`TARGET_BYTES_MAX`].
     pub target: Box<[u8]>,
     /// The upstream, if it is a configured one.
     pub upstream: Option<Arc<UpstreamPlan>>,
     /// The address of the server.
     pub server: SocketAddr,
-    /// The class by which it is paced.
+    /// Its pacing class.
     pub class: Option<Box<str>>,
-    /// Bytes that had been relayed before, with the heads: from the client, and to it.
+    /// Bytes relayed earlier, with the heads: from the client, and to it.
     pub bytes_before: [u64; 2],
 }
 
 /// A tunnel. Its worker is the only writer.
 #[derive(Debug)]
 pub struct Tunnel {
-    /// What does not change.
+    /// The fixed properties.
     pub about: About,
-    /// As the worker knows it: from the client, and to it.
+    /// The worker's view: from the client, and to it.
     ways: [Way; 2],
 }
 
-/// What the worker knows of one direction.
+/// The worker's view of one direction.
 #[derive(Debug, Default)]
 struct Way {
     moved_bytes: AtomicU64,
-    /// While the kernel has the tunnel: bytes besides those that the kernel counts now.
+    /// While the kernel has the tunnel: bytes beyond those in the kernel's current count.
     beside_live_bytes: AtomicU64,
-    /// As a number: [`ENGINES`].
+    /// An index of [`ENGINES`].
     engine: AtomicU8,
 }
 
-/// The engines, by the number with which they are noted.
+/// The engines, by index.
 pub const ENGINES: [Engine; 4] = [Engine::Copy, Engine::Pipe, Engine::Socket, Engine::Packet];
 
 impl Tunnel {
-    /// A tunnel that begins.
+    /// A new tunnel.
     #[must_use]
     pub fn new(about: About) -> Self {
         Self {
@@ -78,7 +77,7 @@ impl Tunnel {
         }
     }
 
-    /// Notes how far its relay has come. Costs six plain stores at most.
+    /// Notes the progress of its relay. Costs at most six plain stores.
     pub fn note(&self, exchange: &Exchange<'_>) {
         let [up, down] = &self.ways;
         let engines = exchange.engines();
@@ -90,14 +89,14 @@ impl Tunnel {
         }
     }
 
-    /// Notes how far it has come, where nothing of it is in the kernel: from the client, and to it.
+    /// Notes the progress of a tunnel that is not in the kernel: from the client, and to it.
     pub fn note_bytes(&self, moved: [u64; 2], engines: [Engine; 2]) {
         for ((way, bytes), engine) in self.ways.iter().zip(moved).zip(engines) {
             way.note(bytes, engine);
         }
     }
 
-    /// The engine of the direction with more bytes, as the worker knows it.
+    /// The engine of the direction with more bytes, in the worker's view.
     fn engine(&self) -> Engine {
         let [up, down] = &self.ways;
         let way = if down.moved_bytes.load(Relaxed) >= up.moved_bytes.load(Relaxed) {
@@ -117,10 +116,10 @@ impl Way {
     }
 }
 
-/// A place in a list.
+/// An entry of a list.
 type Slot = ArcSwapOption<Tunnel>;
 
-/// A worker's tunnels. It never gives memory back: 8 bytes for each tunnel that ever stood at the same time.
+/// A worker's tunnels. Never shrinks: 8 bytes for the highest number of simultaneous tunnels.
 #[derive(Debug)]
 pub struct Tunnels {
     chunks: [OnceLock<Box<[Slot]>>; CHUNKS_MAX],
@@ -135,7 +134,7 @@ impl Default for Tunnels {
 }
 
 impl Tunnels {
-    /// Puts a tunnel at a place, or takes away what is there. Places from [`LISTED_MAX`] on do not exist: nothing is done.
+    /// Sets or clears a slot. Slots from [`LISTED_MAX`] on are ignored.
     pub fn set(&self, place: usize, tunnel: Option<Arc<Tunnel>>) {
         if let Some(chunk) = self.chunks.get(place / CHUNK_TUNNELS) {
             let chunk = chunk.get_or_init(|| (0..CHUNK_TUNNELS).map(|_| Slot::empty()).collect());
@@ -145,7 +144,7 @@ impl Tunnels {
         }
     }
 
-    /// The tunnels that are there.
+    /// The listed tunnels.
     pub fn iter(&self) -> impl Iterator<Item = Arc<Tunnel>> {
         let chunks = self.chunks.iter().map_while(OnceLock::get);
         chunks
@@ -154,24 +153,24 @@ impl Tunnels {
     }
 }
 
-/// A tunnel as it stands.
+/// A snapshot of a tunnel.
 #[derive(Debug)]
 pub struct Seen {
     /// The number of its worker.
     pub worker: usize,
-    /// What the worker knows.
+    /// The worker's view.
     pub tunnel: Arc<Tunnel>,
     /// Bytes from the client and to it.
     pub bytes: [u64; 2],
-    /// Of these, both directions together: those that the kernel has moved and the worker has not counted yet.
+    /// Of these, in both directions together: bytes that the kernel has moved and the worker has not counted yet.
     pub uncounted_bytes: u64,
     /// The engine that moves the bytes of the direction with more of them; `socket` while the kernel has the tunnel.
     pub engine: Engine,
-    /// What the kernel tells, while it has the tunnel.
+    /// The kernel's view, while it has the tunnel.
     pub splice: Option<LiveSplice>,
 }
 
-/// A tunnel that the kernel has not been asked about yet.
+/// A tunnel before the kernel is asked about it.
 struct Listed {
     worker: usize,
     tunnel: Arc<Tunnel>,
@@ -219,17 +218,17 @@ impl Listed {
     }
 }
 
-/// All tunnels as they stand.
+/// A snapshot of all tunnels.
 #[derive(Debug)]
 pub struct View {
-    /// In no order.
+    /// In no particular order.
     pub tunnels: Vec<Seen>,
-    /// Why nothing is known of those that are in the kernel.
+    /// Why the kernel's view is unavailable.
     pub unseen: Option<String>,
 }
 
 impl View {
-    /// Looks. Takes some milliseconds while splices are in the kernel, and some microseconds for each tunnel.
+    /// Takes the snapshot. Takes some milliseconds while splices are in the kernel, and some microseconds per tunnel.
     #[must_use]
     pub fn of<'t>(
         workers: impl Iterator<Item = &'t Tunnels>,
@@ -261,7 +260,7 @@ impl View {
         }
     }
 
-    /// How many tunnels each engine has, in the order of [`ENGINES`].
+    /// Tunnels of each engine, in the order of [`ENGINES`].
     #[must_use]
     pub fn count_by_engine(&self) -> [u64; ENGINES.len()] {
         ENGINES.map(|engine| {
@@ -270,14 +269,14 @@ impl View {
         })
     }
 
-    /// Bytes that an engine has moved in the kernel, and that no worker has counted yet.
+    /// Bytes that an engine moved in the kernel and that no worker has counted yet.
     #[must_use]
     pub fn uncounted_bytes(&self, engine: Engine) -> u64 {
         let has = self.tunnels.iter().filter(|seen| seen.engine == engine);
         has.map(|seen| seen.uncounted_bytes).sum()
     }
 
-    /// What the kernel tells.
+    /// The kernel's view of each tunnel that it has.
     pub fn splices(&self) -> impl Iterator<Item = &LiveSplice> {
         self.tunnels.iter().filter_map(|seen| seen.splice.as_ref())
     }

@@ -1,4 +1,4 @@
-//! A connection that has been checked out.
+//! A checked-out connection.
 use super::Upstream;
 use super::group::Active;
 use carrick_splice::ResponseSplice;
@@ -10,11 +10,11 @@ pub struct Checkout {
     pub upstream: Upstream,
     /// The server's index in its group.
     pub server: Option<usize>,
-    /// Bytes that must go before anything else: a PROXY header.
+    /// Bytes to send first: a PROXY header.
     pub preamble: Vec<u8>,
-    /// The client's connection and this one, if the kernel may forward responses from this one to it.
+    /// The splice of the client's connection with this one, if the kernel may forward responses.
     pub splice: Option<Box<ResponseSplice>>,
-    /// Whether that is so because `auto` has seen a long response to this client.
+    /// Whether `auto` made that splice because this client got a long response.
     pub expects_long: bool,
     pub(crate) active: Option<Active>,
 }

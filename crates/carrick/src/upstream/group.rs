@@ -1,4 +1,4 @@
-//! A configured upstream as one worker uses it: balancer, passive health, idle connections.
+//! One worker's view of a configured upstream: balancer, passive health, idle connections.
 use super::idle::IdleConnections;
 use crate::upstream::Upstream;
 use crate::upstream::state::{ServerState, UpstreamState};
@@ -16,7 +16,7 @@ pub struct Group {
     balancer: RefCell<Balancer>,
     views: RefCell<Vec<ServerView>>,
     servers: Vec<RefCell<Server>>,
-    /// Another configuration is in force: what comes back is closed.
+    /// Another configuration is in force: returned connections are closed, since this group is no longer tended.
     is_retired: Cell<bool>,
 }
 
@@ -26,7 +26,7 @@ struct Server {
     idle: IdleConnections,
 }
 
-/// Counts a request or tunnel on a server while it is under way.
+/// Counts a request or tunnel as active on a server until dropped.
 #[derive(Debug)]
 pub struct Active(Arc<ServerState>);
 
@@ -39,7 +39,7 @@ impl Active {
         Self(Arc::clone(server))
     }
 
-    /// The server that is counted on.
+    /// The server.
     #[must_use]
     pub fn server(&self) -> &ServerState {
         &self.0
@@ -53,7 +53,7 @@ impl Drop for Active {
 }
 
 impl Group {
-    /// A worker's side of `state`; idle connections and marks of servers that stay come from `previous`.
+    /// A worker's view of `state`; takes idle connections and marks of remaining servers from `previous`.
     #[must_use]
     pub fn new(state: Arc<UpstreamState>, seed: u64, previous: Option<&Self>) -> Self {
         let servers = state
@@ -100,8 +100,8 @@ impl Group {
         }
     }
 
-    /// Chooses a server that is not among `tried`. When passive marks leave none, they are ignored: a server that
-    /// failed a moment ago is better than no answer.
+    /// Chooses a server that is not in `tried`. If passive marks exclude all others, they are ignored: a server that
+    /// just failed is better than no answer.
     pub fn pick(&self, key: Option<&[u8]>, tried: &[usize], now: Instant) -> Option<usize> {
         if let ([only], true) = (self.state.servers.as_slice(), tried.is_empty()) {
             return only.is_healthy().then_some(0);
@@ -151,7 +151,7 @@ impl Group {
 
     /// Keeps a connection for the next request.
     pub fn put_idle(&self, server: usize, upstream: Upstream, now: Instant) {
-        // A connection that began with a PROXY header belongs to that client alone.
+        // A connection that began with a PROXY header belongs to that client.
         if self.is_retired.get() || self.state.plan.send_proxy_protocol.is_some() {
             return;
         }
@@ -180,20 +180,20 @@ impl Group {
         }
     }
 
-    /// Closes idle connections that are old or were closed by the server.
+    /// Closes idle connections that are too old or were closed by the server.
     pub fn close_stale(&self, now: Instant, age_max: Duration) {
         for server in &self.servers {
             server.borrow_mut().idle.close_stale(now, age_max);
         }
     }
 
-    /// Closes idle connections, also those that come back later.
+    /// Closes idle connections, including ones returned later.
     pub fn retire(&self) {
         self.is_retired.set(true);
         while self.close_one() {}
     }
 
-    /// Closes an idle connection. False: there is none.
+    /// Closes an idle connection; false if there is none.
     pub fn close_one(&self) -> bool {
         let mut servers = self.servers.iter();
         servers.any(|server| server.borrow_mut().idle.close_oldest())

@@ -1,4 +1,4 @@
-//! Idle connections to one destination, the last used first.
+//! Idle connections to one destination, the most recently used first.
 use crate::net::io::{Stream, is_readable, peek, try_peek};
 use crate::upstream::Upstream;
 use rustix::io::Errno;
@@ -12,14 +12,14 @@ struct Parked {
     since: Instant,
 }
 
-/// A bounded stack of connections that wait for their next request.
+/// A bounded stack of idle connections.
 #[derive(Debug, Default)]
 pub struct IdleConnections {
     parked: VecDeque<Parked>,
 }
 
 impl IdleConnections {
-    /// Takes the connection that was used last and is still good.
+    /// Takes the most recently used connection that is still usable.
     pub fn take(&mut self) -> Option<Upstream> {
         while let Some(parked) = self.parked.pop_back() {
             if is_silent(&parked.upstream.transport) {
@@ -29,7 +29,7 @@ impl IdleConnections {
         None
     }
 
-    /// Keeps a connection that [may be reused](super::reuse), at most `max` of them; the oldest goes first.
+    /// Keeps a connection that [may be reused](super::reuse), at most `max`; the oldest is dropped first.
     pub fn put(&mut self, upstream: Upstream, max: usize, now: Instant) {
         if max == 0 {
             return;
@@ -46,14 +46,14 @@ impl IdleConnections {
         });
     }
 
-    /// Closes what has been idle for longer than `age_max`, and what the other end has closed.
+    /// Closes connections that were idle for longer than `age_max` or that the other end has closed.
     pub fn close_stale(&mut self, now: Instant, age_max: Duration) {
         self.parked.retain(|parked| {
             now.duration_since(parked.since) < age_max && is_quiet(&parked.upstream.transport)
         });
     }
 
-    /// Closes the one that has been idle for the longest time. False: there is none.
+    /// Closes the longest-idle connection; false if there is none.
     pub fn close_oldest(&mut self) -> bool {
         self.parked.pop_front().is_some()
     }
@@ -71,10 +71,10 @@ impl IdleConnections {
     }
 }
 
-/// Neither data nor an end has come on an idle connection; both would make it unusable.
+/// Neither data nor an end has arrived on an idle connection; either would make it unusable.
 ///
-/// Mostly the runtime's knowledge is enough, which costs no system call. Only after a splice, which stops at the last
-/// byte without finding the socket empty, the kernel is asked. Before a request is sent, it always is: [`is_silent`].
+/// Usually the runtime knows this without a system call. Only after a splice, which stops at the last byte without
+/// finding the socket empty, the kernel is asked. Before a request is sent, it always is: [`is_silent`].
 pub fn is_quiet<S: Stream>(stream: &S) -> bool {
     if !is_readable(stream) {
         return true;
@@ -82,7 +82,7 @@ pub fn is_quiet<S: Stream>(stream: &S) -> bool {
     try_peek(stream).is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
 }
 
-/// The same as the kernel knows it now: what has come before a request would be taken for its response. One system call.
+/// Like [`is_quiet`], but always asks the kernel: bytes that arrive before a request would be taken for its response. One system call.
 pub fn is_silent<S: Stream>(stream: &S) -> bool {
     peek(stream) == Err(Errno::AGAIN)
 }

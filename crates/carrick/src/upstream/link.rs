@@ -1,4 +1,4 @@
-//! The connections of one worker to the other end of a link, as they are kept.
+//! One worker's idle connections to the other end of a link.
 use super::link_connection::Connection;
 use crate::config::plan::LinkPlan;
 use crate::net::io::peek;
@@ -8,20 +8,20 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// A link as one worker uses it.
+/// One worker's view of a link.
 #[derive(Debug)]
 pub struct Link {
-    /// What the configuration says.
+    /// The configuration.
     pub plan: Arc<LinkPlan>,
     pub(crate) idle: RefCell<VecDeque<Connection>>,
     pub(crate) opening: Cell<usize>,
     pub(crate) failed: Cell<Option<Instant>>,
-    /// A reload has changed it, or taken it away: nothing is kept any more.
+    /// A reload has changed or removed it: connections are no longer kept.
     pub(crate) is_retired: Cell<bool>,
 }
 
 impl Link {
-    /// Those of a plan; what is as it was is taken over from `previous`.
+    /// The links of a plan; unchanged ones are taken from `previous`.
     #[must_use]
     pub fn all(plans: &[Arc<LinkPlan>], previous: &[Rc<Self>]) -> Vec<Rc<Self>> {
         let links: Vec<Rc<Self>> = plans
@@ -34,7 +34,7 @@ impl Link {
         for old in previous {
             if !links.iter().any(|link| Rc::ptr_eq(link, old)) {
                 old.is_retired.set(true);
-                // Their drop counts them; those in use follow when they are given back.
+                // Dropping them counts them; those in use follow when they are returned.
                 old.idle.take();
             }
         }
@@ -51,24 +51,24 @@ impl Link {
         }
     }
 
-    /// How many connections wait for something to carry.
+    /// Number of idle connections.
     pub fn idle_count(&self) -> usize {
         self.idle.borrow().len()
     }
 
-    /// The connection that was used last, and is still good.
+    /// The most recently used connection that is still usable.
     pub fn take(&self) -> Option<Connection> {
         let mut idle = self.idle.borrow_mut();
         std::iter::from_fn(|| idle.pop_back()).find(is_quiet)
     }
 
-    /// Closes what the other end has closed.
+    /// Closes connections that the other end has closed.
     pub fn drop_dead(&self) {
         self.idle.borrow_mut().retain(is_quiet);
     }
 }
 
-/// Nothing has come on a connection that waits, neither data nor an end.
+/// Neither data nor an end has arrived on an idle connection.
 fn is_quiet(connection: &Connection) -> bool {
     peek(&connection.stream) == Err(rustix::io::Errno::AGAIN)
 }

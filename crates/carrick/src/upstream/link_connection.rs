@@ -1,4 +1,4 @@
-//! Frames on a connection over a link. Heads are read to the byte, so that what is relayed stays in the socket for the splice service.
+//! Frames on a link connection. Heads are read to the byte, so that relayed bytes stay in the socket for the splice service.
 use crate::net::io::write_all;
 use crate::telemetry::metrics::WorkerMetrics;
 use crate::upstream::Upstream;
@@ -13,46 +13,46 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use tokio::net::TcpStream;
 
-/// How many unwanted bytes are read at a time.
+/// Discarded bytes are read in pieces of this size.
 const DISCARD_BYTES: usize = 16 * 1024;
 
-/// Why a connection over a link can be used no more.
+/// Why a link connection can no longer be used.
 #[derive(Debug, thiserror::Error)]
 pub enum Lost {
     /// The other end has closed it.
     #[error("the other end has closed it")]
     Ended,
-    /// It broke.
+    /// It failed.
     #[error("{0}")]
     Io(#[from] io::Error),
-    /// What came must not come.
+    /// The other end violated the protocol.
     #[error("{0}")]
     Malformed(&'static str),
-    /// What was relayed broke in the middle of a frame, which cannot be made whole.
+    /// The relayed connection broke in the middle of a frame, which cannot be completed.
     #[error("the relayed connection broke in the middle of a frame")]
     Torn,
-    /// The other end goes on with what was given up.
-    #[error("the other end does not give up what was given up here")]
+    /// The other end keeps sending for a relayed connection that was given up.
+    #[error("the other end does not end a relayed connection that this end gave up")]
     Stuck,
-    /// This carrick ends.
-    #[error("the drain's time is over")]
+    /// This carrick is ending.
+    #[error("the drain time is over")]
     CutOff,
 }
 
-/// A connection over a link, at either end.
+/// A link connection, at either end.
 #[derive(Debug)]
 pub struct Connection {
     /// The connection.
     pub stream: Rc<TcpStream>,
     /// The other end.
     pub peer: SocketAddr,
-    /// Whether something was relayed over it before.
+    /// Whether it has relayed a connection before.
     pub has_carried: Cell<bool>,
     talk: RefCell<Talk>,
     /// The beginning of a frame.
     unread: RefCell<Vec<u8>>,
     awaits_hello: Cell<bool>,
-    /// Where it was opened, it is counted until dropped.
+    /// The end that opened it counts it until dropped.
     _opened: Option<Opened>,
 }
 
@@ -70,8 +70,7 @@ impl Drop for Opened {
 }
 
 impl Connection {
-    /// One that this end has opened. The answer to its HELLO has not come.
-    /// `None`: it is not TCP.
+    /// A connection that this end has opened; the answer to its HELLO has not arrived. `None` if it is not TCP.
     pub fn opened(mut upstream: Upstream, metrics: &Arc<WorkerMetrics>) -> Option<Self> {
         upstream.limit_unread_if_near();
         let stream = Rc::clone(upstream.transport.shared_tcp()?);
@@ -90,7 +89,7 @@ impl Connection {
         })
     }
 
-    /// One that the other end has opened. Its HELLO has come.
+    /// A connection that the other end has opened; its HELLO has arrived.
     pub fn accepted(stream: &Rc<TcpStream>, peer: SocketAddr) -> Self {
         Self {
             stream: Rc::clone(stream),
@@ -103,7 +102,7 @@ impl Connection {
         }
     }
 
-    /// Changes what is known of the talk, and hands on what that says.
+    /// Updates the protocol state, and returns the result of `change`.
     pub fn talk<T>(&self, change: impl FnOnce(&mut Talk) -> T) -> T {
         change(&mut self.talk.borrow_mut())
     }
@@ -123,10 +122,10 @@ impl Connection {
         write_all(&self.stream, &bytes).await
     }
 
-    /// Waits for the HELLO of the other end; the version that it asks for.
+    /// Waits for the HELLO of the other end, and returns the version that it requests.
     ///
     /// # Errors
-    /// Something else came, or nothing.
+    /// Another frame, or the end, arrived.
     pub async fn expect_hello(&self) -> Result<u16, Lost> {
         let frame = poll_fn(|cx| self.poll_frame(cx)).await?;
         self.take_hello(&frame)
@@ -139,11 +138,11 @@ impl Connection {
                 self.awaits_hello.set(false);
                 Ok(*version)
             }
-            _ => Err(Lost::Malformed("something comes before HELLO")),
+            _ => Err(Lost::Malformed("a frame arrived before HELLO")),
         }
     }
 
-    /// Waits for the next frame, and says what it means. Of DATA only the head is read. May be dropped at any moment.
+    /// Waits for the next frame, and returns its meaning. Of DATA only the head is read. Cancel-safe.
     ///
     /// # Errors
     /// See [`Lost`].
@@ -151,7 +150,7 @@ impl Connection {
         loop {
             let frame = poll_fn(|cx| self.poll_frame(cx)).await?;
             if self.awaits_hello.get() {
-                // Who has opened it asks for what it speaks, and may get less.
+                // The end that opened it requests its version; the answer may be lower.
                 if self.take_hello(&frame)? > link::VERSION {
                     return Err(Lost::Malformed("the answer to HELLO is another version"));
                 }
@@ -186,10 +185,10 @@ impl Connection {
         }
     }
 
-    /// Reads and drops bytes of DATA.
+    /// Reads and discards this many bytes of DATA.
     ///
     /// # Errors
-    /// The connection broke.
+    /// The connection failed.
     pub async fn discard(&self, bytes: u64) -> Result<(), Lost> {
         let mut left = usize::try_from(bytes).unwrap_or(usize::MAX);
         if left == 0 {
@@ -214,10 +213,10 @@ impl Connection {
         .await
     }
 
-    /// Reads what comes until the other end has given up, too, what was given up here.
+    /// Reads until the other end has also ended the relayed connection that this end gave up.
     ///
     /// # Errors
-    /// The connection broke, or what came must not come.
+    /// The connection failed, or the other end violated the protocol.
     pub async fn discard_until_rest(&self) -> Result<(), Lost> {
         while !self.is_at_rest() {
             if let (Event::Data(bytes) | Event::Unwanted(bytes), _) = self.event().await? {

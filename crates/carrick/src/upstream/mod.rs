@@ -1,4 +1,4 @@
-//! Connections to servers: what one is, those that wait to be used again, and the state of servers that all workers share.
+//! Connections to servers: the type, idle ones, and the servers' state that all workers share.
 pub mod checkout;
 pub mod group;
 pub mod idle;
@@ -31,13 +31,13 @@ pub struct Upstream {
     pub first_read_bytes: usize,
     /// Counts the connection as open while it is.
     pub counted: Option<Counted>,
-    /// Its part of the process's descriptors.
+    /// Its slot within the process's descriptors.
     pub place: Option<UpstreamPlace>,
-    /// What may wait to be read; see [`Upstream::limit_unread`].
+    /// The limit on unread bytes; see [`Upstream::limit_unread`].
     unread: Unread,
 }
 
-/// A connection that is counted as open, until dropped.
+/// Counts a connection as open until dropped.
 #[derive(Debug)]
 pub struct Counted(Arc<WorkerMetrics>);
 
@@ -56,14 +56,14 @@ impl Drop for Counted {
     }
 }
 
-/// A response body from which on the next one is taken to be spliced, too.
+/// After a response body of this size, the next one is expected to be spliced, too.
 const LARGE_BODY_BYTES: u64 = 32 * 1024;
 
-/// What is read first where a large body is expected: room for a usual head, and little that must be copied.
+/// Size of the first read if a large body is expected: enough for a usual head, with few body bytes to copy.
 const HEAD_READ_BYTES: usize = 2 * 1024;
 
 impl Upstream {
-    /// A connection that has not been used yet, with `limits.unread`.
+    /// An unused connection, with `limits.unread`.
     #[must_use]
     pub fn new(transport: impl Into<Transport>, address: SocketAddr, unread_bytes: u32) -> Self {
         Self {
@@ -77,19 +77,19 @@ impl Upstream {
         }
     }
 
-    /// Limits what the kernel holds of bytes that nobody has read: before the process passes on what comes from the server, and once for a
-    /// connection. Not sooner, since the limit is also a buffer of that size from the start: the server could send all of it before a response's
-    /// head is read. Without the limit a new connection has a small window, and the packet engine can take the rest of a response soon.
+    /// Limits unread bytes in the kernel: before the process relays bytes from the server, once per connection. Not sooner, since the limit
+    /// also makes the buffer that large from the start: the server could send all of it before a response's head is read. Without the limit
+    /// a new connection has a small window, and the packet engine can soon take over the rest of a response.
     pub fn limit_unread(&mut self) -> UnreadLimit {
         self.unread.begin(&self.transport)
     }
 
-    /// The same for those who do not see to it that the window grows as it should: only if the server is near.
+    /// The same for callers that do not grow the window: only if the server is near.
     pub fn limit_unread_if_near(&mut self) {
         self.unread.begin_if_near(&self.transport);
     }
 
-    /// Expects the next response to be like one with a body of this many bytes. A wrong guess costs one more read.
+    /// Expects the next response to have a body of about this size. A wrong guess costs one more read.
     pub fn expect_like(&mut self, body_bytes: u64) {
         self.first_read_bytes = if body_bytes >= LARGE_BODY_BYTES {
             HEAD_READ_BYTES
@@ -99,7 +99,7 @@ impl Upstream {
     }
 }
 
-/// Why there is no connection to an upstream. None of these has sent a byte of the request.
+/// Why there is no connection to an upstream. No byte of the request has been sent.
 #[derive(Debug, thiserror::Error)]
 pub enum Unreachable {
     /// All servers are down or were tried.
@@ -111,27 +111,27 @@ pub enum Unreachable {
     /// The address is on the listener's deny list.
     #[error("{0}")]
     Denied(#[from] carrick_logic::access::Denied),
-    /// No attempt succeeded; this is the last error.
+    /// All attempts failed; this is the last error.
     #[error("connect to {address}: {error}")]
     Connect {
         /// The address of the last attempt.
         address: SocketAddr,
-        /// What `connect(2)` said.
+        /// The error of `connect(2)`.
         error: io::Error,
     },
     /// It took longer than `[timeouts] connect`.
     #[error("connecting took longer than [timeouts] connect")]
     TimedOut,
-    /// The server is carrick, at the address that its client has connected to.
+    /// The server is carrick itself, at the address that the client connected to.
     #[error("{0} is this proxy itself")]
     Itself(SocketAddr),
-    /// This machine is short of something.
+    /// This machine lacks a resource.
     #[error("{0}")]
     Shortage(Shortage),
 }
 
 impl Unreachable {
-    /// Whether it says nothing about the server.
+    /// Whether the cause is on this machine and says nothing about the server.
     #[must_use]
     pub fn is_ours(&self) -> bool {
         match self {

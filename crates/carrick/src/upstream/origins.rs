@@ -1,4 +1,4 @@
-//! Idle connections of the forward job, by the host and port that clients asked for.
+//! Idle connections of the forward proxy, by the host and port that clients requested.
 use super::idle::IdleConnections;
 use crate::upstream::Upstream;
 use std::cell::RefCell;
@@ -46,7 +46,7 @@ impl Origins {
         }
     }
 
-    /// Closes idle connections that are old or were closed by the origin, and forgets origins without any.
+    /// Closes idle connections that are too old or were closed by the origin, and forgets origins without any.
     pub fn close_stale(&self, now: Instant, age_max: Duration) {
         self.by_authority.borrow_mut().retain(|_, idle| {
             idle.close_stale(now, age_max);
@@ -54,7 +54,7 @@ impl Origins {
         });
     }
 
-    /// Closes one. False: there is none.
+    /// Closes one; false if there is none.
     pub fn close_one(&self) -> bool {
         let mut by_authority = self.by_authority.borrow_mut();
         by_authority.values_mut().any(IdleConnections::close_oldest)

@@ -1,12 +1,12 @@
-//! Whether a server's connection may carry another client's request: the one place where that is decided.
+//! Decides whether a server's connection may carry another client's request; no other place does.
 use carrick_splice::DisarmError;
 
-/// What came of taking a client's and a server's connection back from the kernel.
+/// The result of taking a client's and a server's connection back from the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Disarmed {
-    /// The process has both, and knows of each request that went to the server.
+    /// The process has both, and knows every request that the server got.
     Done,
-    /// The kernel has them still, and has forwarded requests that the process does not know of yet.
+    /// The kernel still has them, and has forwarded requests that the process does not know yet.
     Behind,
     /// Neither can be used any more.
     Lost,
@@ -22,33 +22,33 @@ impl From<Result<(), DisarmError>> for Disarmed {
     }
 }
 
-/// What is known of a server's connection whose client needs it no longer. All of it has to be read after the kernel has given it back: until
-/// then another request may be forwarded.
+/// The state of a server's connection that its client no longer needs. Read all of it after the kernel has returned the
+/// connection: until then another request may be forwarded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AtRest {
-    /// Whether the process has the connection, and knows of each request.
+    /// Whether the process has the connection, and knows every request.
     pub disarmed: Disarmed,
-    /// Whether no response is under way.
+    /// Whether no response is in progress.
     pub is_over: bool,
-    /// Whether each response has ended where its head said, and the server expects another request: no byte of one can follow.
+    /// Whether each response ended where its head said, and the server expects another request: no further byte can follow.
     pub is_exact: bool,
-    /// Whether the kernel has seen the server's end, or bytes that no request asked for.
+    /// Whether the kernel has seen the server's end, or unsolicited bytes.
     pub has_server_ended: bool,
     /// Bytes of requests that the server has not acknowledged; `None` after an error.
     pub unacknowledged_bytes: Option<u64>,
-    /// Whether neither bytes nor an end wait in the socket.
+    /// Whether neither bytes nor an end are waiting in the socket.
     pub is_quiet: bool,
 }
 
 impl AtRest {
-    /// Whether the connection may go back to those that are idle. If not, it is closed.
+    /// Whether the connection may return to the idle pool. If not, it is closed.
     #[must_use]
     pub fn may_be_reused(&self) -> bool {
         self.disarmed == Disarmed::Done
             && self.is_over
             && self.is_exact
             && !self.has_server_ended
-            // Whatever has answered a request that the server does not have yet, may answer the next one, which is another client's.
+            // Bytes that answered a request before the server received it could also answer the next one, which is another client's.
             && self.unacknowledged_bytes == Some(0)
             && self.is_quiet
     }

@@ -1,5 +1,5 @@
-//! Upstreams as they are now: what is up, what is under way, what was counted. Shared by all workers and the control
-//! thread, and kept over a reload for servers that stay.
+//! Current state of upstreams: health, active requests, counters. Shared by all workers and the control thread; servers
+//! that stay keep it across a reload.
 use crate::config::plan::{ServerAddress, UpstreamPlan};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -16,26 +16,26 @@ pub struct UpstreamState {
 /// One server; the same for all workers.
 #[derive(Debug)]
 pub struct ServerState {
-    /// Where it is.
+    /// Its address.
     pub address: ServerAddress,
-    /// The same as text, `host:port`, for logs and metrics.
+    /// The address as text, `host:port`, for logs and metrics.
     pub label: Box<str>,
-    /// What the active health check says; true without checks.
+    /// The result of active health checks; true without checks.
     pub healthy: AtomicBool,
-    /// Requests and tunnels under way.
+    /// Active requests and tunnels.
     pub active: AtomicU32,
     /// Requests sent and tunnels opened.
     pub requests: AtomicU64,
-    /// Connections that failed, and responses that did not come.
+    /// Failed connections, and missing responses.
     pub failures: AtomicU64,
-    /// Body and tunnel bytes that came from it.
+    /// Body and tunnel bytes received from it.
     pub bytes_received: AtomicU64,
-    /// Body and tunnel bytes that went to it.
+    /// Body and tunnel bytes sent to it.
     pub bytes_sent: AtomicU64,
 }
 
 impl ServerState {
-    /// A server that nothing is known of, taken to be healthy.
+    /// A new server, considered healthy.
     #[must_use]
     pub fn new(address: ServerAddress) -> Self {
         let label = match &address {
@@ -54,7 +54,7 @@ impl ServerState {
         }
     }
 
-    /// Whether the active health check lets it be used.
+    /// Whether the active health checks allow its use.
     #[must_use]
     pub fn is_healthy(&self) -> bool {
         self.healthy.load(Ordering::Relaxed)
@@ -62,7 +62,7 @@ impl ServerState {
 }
 
 impl UpstreamState {
-    /// Makes the states for a plan; servers that `previous` knows under the same upstream name and address keep theirs.
+    /// Builds the states for a plan; servers that `previous` has under the same upstream name and address keep theirs.
     #[must_use]
     pub fn for_plan(plans: &[Arc<UpstreamPlan>], previous: &[Arc<Self>]) -> Vec<Arc<Self>> {
         plans

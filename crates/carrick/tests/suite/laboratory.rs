@@ -1,5 +1,5 @@
-//! The experiments of the laboratory, each as short as can be, with this carrick. They need root, because they make network
-//! namespaces; without it they say so and are skipped.
+//! The laboratory's experiments, shortened, with this carrick. They need root for network namespaces; otherwise they
+//! are skipped with a message.
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -42,7 +42,7 @@ fn said(output: &Output) -> String {
     String::from_utf8_lossy(&[output.stdout.as_slice(), &output.stderr].concat()).into_owned()
 }
 
-/// Namespaces and files of a process' runs.
+/// Namespaces and files left by a process's runs.
 fn left_behind(pid: u32) -> Vec<PathBuf> {
     let beginning = format!("{PREFIX}{pid}x");
     [
@@ -61,14 +61,14 @@ fn left_behind(pid: u32) -> Vec<PathBuf> {
     .collect()
 }
 
-/// What a cell says that fails since other work has the machine, not for what the laboratory does.
+/// Messages of cells that fail because the machine is busy, not because the laboratory is wrong.
 const BUSY: [&str; 3] = [
     "a look at the clock takes",
     "no request was completed while it was measured",
     "Resource temporarily unavailable",
 ];
 
-/// Runs an experiment to its end, again as long as other work is all that was in its way; its results, and the process that it was.
+/// Runs an experiment to its end, and repeats it while the machine is too busy; returns its results, and the process ID.
 fn run_unless_busy(name: &str) -> (tempfile::TempDir, u32) {
     for _ in 0..5 {
         let out = tempfile::tempdir().unwrap();
@@ -94,8 +94,7 @@ fn run_unless_busy(name: &str) -> (tempfile::TempDir, u32) {
     panic!("{name}: the machine was too busy five times");
 }
 
-/// Runs an experiment and draws its report: every series that does not wait has been measured, and every figure has what
-/// it shows.
+/// Runs an experiment and draws its report: every series that does not wait for something has been measured, and every figure has its data.
 fn smoke(name: &str) {
     if !can_run() {
         return;
@@ -126,7 +125,7 @@ fn check_cells(results: &ExperimentResults) {
         match cell.waiting_for {
             Some(_) => assert!(
                 cell.samples.is_empty(),
-                "{place}: measured, though it waits"
+                "{place}: measured, though it waits for something"
             ),
             None => assert_eq!(cell.samples.len(), 1, "{place}"),
         }
@@ -154,7 +153,7 @@ fn check_figures(results: &ExperimentResults) {
             });
             assert!(
                 has_metric || measured.is_empty(),
-                "{}: nobody has the metric {}",
+                "{}: no cell has the metric {}",
                 figure.id,
                 axis.name
             );
@@ -193,7 +192,7 @@ fn a_proxy_that_dies_in_the_middle_fails_its_cell_and_the_run_goes_on() {
         return;
     }
     let out = tempfile::tempdir().unwrap();
-    // carrick, which is killed soon after it began to serve.
+    // carrick, killed soon after it begins to serve.
     let mortal = out.path().join("mortal-carrick");
     let script = format!(
         "#!/bin/sh\ncase $1 in run) exec timeout -s KILL 0.35 {CARRICK} \"$@\" ;; *) exec {CARRICK} \"$@\" ;; esac\n"

@@ -4,7 +4,7 @@
     clippy::expect_used,
     clippy::panic,
     clippy::print_stderr,
-    reason = "a panic in a test is the failure report, also in its helpers"
+    reason = "a panic is how a test and its helpers report failure"
 )]
 mod bodies;
 mod caching;

@@ -1,4 +1,4 @@
-//! What 9,000 idle clients and 9,000 idle tunnels cost, that they still work afterwards, and that the memory comes back.
+//! The cost of 9,000 idle clients and of 9,000 idle tunnels; they still work afterwards, and their memory is freed.
 use crate::support::descriptors::{MANY, turn};
 use crate::support::server::answer_requests;
 use crate::support::{Carrick, Peer, Place, Server, carrick, wait_for};
@@ -8,10 +8,10 @@ use std::net::TcpStream;
 const CLIENT_BYTES_MAX: u64 = 8 * 1024;
 const TUNNEL_BYTES_MAX: u64 = 16 * 1024;
 
-/// The share of the connections that ask again after the measurement.
+/// The number of connections that are used again after the measurement.
 const SAMPLE: usize = 100;
 
-/// A line of what the kernel says of a process's memory, in bytes.
+/// A line of the kernel's report on a process's memory, in bytes.
 fn memory(carrick: &Carrick, line: &str) -> u64 {
     let path = format!("/proc/{}/smaps_rollup", carrick.pid().as_raw_nonzero());
     let text = std::fs::read_to_string(path).expect("a process");
@@ -20,7 +20,7 @@ fn memory(carrick: &Carrick, line: &str) -> u64 {
     kilobytes.parse::<u64>().expect("a number") * 1024
 }
 
-/// Memory that is the process's own. Pages of the program's file are not: they come and go with other processes that run it.
+/// The process's own memory, without pages of the program's file, which depend on other processes that run it.
 fn own_bytes(carrick: &Carrick) -> u64 {
     memory(carrick, "Anonymous:")
 }
@@ -41,12 +41,12 @@ fn expect_cost(carrick: &Carrick, before: (u64, u64), what: &str, bytes_max: u64
     );
 }
 
-/// Waits until all are gone, and most of what they took is, too.
+/// Waits until all have ended, and most of their memory is freed.
 fn expect_return(carrick: &Carrick, before: u64, peak: u64) {
     wait_for("the clients to be gone", || {
         (carrick.clients_open() < 0.5).then_some(())
     });
-    // Tables of the runtime keep their size, and pages that hold anything stay.
+    // The runtime's tables keep their size, and pages with any live object stay.
     let most = before + (peak - before) / 2;
     let after = wait_for("the memory to come back", || {
         let now = own_bytes(carrick);
@@ -99,7 +99,7 @@ fn nine_thousand_idle_clients() {
     expect_return(&carrick, before.0, peak);
 }
 
-/// One exchange each way.
+/// One exchange in each direction.
 fn talk(client: &mut TcpStream, far_end: &mut TcpStream, number: usize) {
     use std::io::{Read, Write};
     let word = format!("{number:016}");
@@ -112,7 +112,7 @@ fn talk(client: &mut TcpStream, far_end: &mut TcpStream, number: usize) {
     assert_eq!(came, word.as_bytes());
 }
 
-/// Opens a tunnel and uses it once; both its ends.
+/// Opens a tunnel and uses it once; returns both its ends.
 fn open_tunnel(
     carrick: &Carrick,
     server: &Server,
@@ -130,7 +130,7 @@ fn open_tunnel(
     } else {
         carrick.connect_tunnel()
     };
-    // A second descriptor would be one too many.
+    // A second descriptor for it would exceed the limit.
     let mut client = client.into_stream();
     let mut far_end = server.accept().into_stream();
     talk(&mut client, &mut far_end, number);

@@ -1,5 +1,5 @@
-//! The torture suite of the laboratory, a little of each case, with each of this carrick's engines. It needs root, because it
-//! makes network namespaces; without it it says so and is skipped.
+//! The laboratory's torture suite, shortened, with each of this carrick's engines. It needs root for network
+//! namespaces; otherwise it is skipped with a message.
 use std::process::Command;
 
 use carrick_lab::command::find;
@@ -10,7 +10,7 @@ use carrick_test::RunInTime;
 
 const CARRICK: &str = env!("CARGO_BIN_EXE_carrick");
 
-/// Whether it can be run here.
+/// Whether it can run here.
 fn can_run() -> bool {
     if !carrick_test::is_root() {
         return false;
@@ -24,8 +24,8 @@ fn can_run() -> bool {
     missing.is_none()
 }
 
-/// Every case with one engine: no byte may be lost, every half-close must be honoured, every reset must stay one, nothing
-/// may be left. None if it is skipped.
+/// Every case with one engine: no byte may be lost, every half-close must be kept, every reset must stay one, nothing
+/// may be left behind. `None` if it is skipped.
 fn torture(engine: &str) -> Option<Vec<(Case, Played)>> {
     if !can_run() {
         return None;
@@ -70,22 +70,22 @@ fn torture(engine: &str) -> Option<Vec<(Case, Played)>> {
 }
 
 #[test]
-fn copy_stands_it() {
+fn copy_passes() {
     torture("copy");
 }
 
 #[test]
-fn pipe_stands_it() {
+fn pipe_passes() {
     torture("pipe");
 }
 
 #[test]
-fn auto_stands_it() {
+fn auto_passes() {
     torture("auto");
 }
 
 #[test]
-fn socket_stands_it() {
+fn socket_passes() {
     let Some(all) = torture("socket") else {
         return;
     };
@@ -93,7 +93,7 @@ fn socket_stands_it() {
         carrick_test::skip!("the kernel's share: the engine is not usable here");
         return;
     }
-    // Where both sides take turns, the kernel did some of the work; otherwise something else was tortured.
+    // With alternating senders, the kernel must have done some of the work; otherwise something else was tested.
     for wanted in [Case::Many, Case::Churn] {
         let found = all.iter().find(|(case, _)| *case == wanted);
         let share = found.and_then(|(_, played)| played.kernel_share());
@@ -101,7 +101,7 @@ fn socket_stands_it() {
     }
 }
 
-/// Whether `carrick doctor` says that the engine can be used.
+/// Whether `carrick doctor` says that the engine is usable.
 fn is_usable(engine: &str) -> bool {
     let doctor = Command::new(CARRICK)
         .arg("doctor")
@@ -114,8 +114,8 @@ fn is_usable(engine: &str) -> bool {
     })
 }
 
-/// HTTP with one way of carrick, two seeds. Responses that nobody has cut must be
-/// whole, nothing may be left, and where packets are forwarded, some must have been.
+/// HTTP with one of carrick's ways, two seeds. Responses that were not cut must be complete, nothing may be left
+/// behind, and if packets are forwarded, some must have been.
 fn torture_http(way: &str, seed: &str) {
     if !can_run() {
         return;
@@ -154,27 +154,27 @@ fn torture_http(way: &str, seed: &str) {
 }
 
 #[test]
-fn responses_by_packet_stand_it() {
+fn responses_by_packet_pass() {
     torture_http("unread", "3000");
 }
 
 #[test]
-fn bodies_by_packet_stand_it() {
+fn bodies_by_packet_pass() {
     torture_http("bodies", "2000");
 }
 
 #[test]
-fn requests_by_packet_stand_it() {
+fn requests_by_packet_pass() {
     torture_http("judged", "3000");
 }
 
 #[test]
-fn responses_through_the_process_stand_it() {
+fn responses_through_the_process_pass() {
     torture_http("auto", "3000");
 }
 
 #[test]
-fn names_that_do_not_exist_are_told_from_those_that_do() {
+fn unknown_names_are_reported() {
     for (arguments, part) in [
         (
             ["--relay", "varnish"],

@@ -1,21 +1,21 @@
-//! Every block of the registries, and every cloud's metadata, is denied by default or has a reason why it is not.
+//! Every block of the registries, and every cloud's metadata address, is denied by default or has a reason why it is not.
 use super::inner_networks;
 use crate::access::{Access, Denied};
 use ipnet::IpNet;
 use std::net::IpAddr;
 
-/// What is to happen with a block.
+/// The expected treatment of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fate {
     /// Denied.
     Inner,
-    /// Left out: networks use it for themselves, and a proxy may be there to reach it.
+    /// Not denied: networks use it internally, and a proxy may exist to reach it.
     TheirOwn,
-    /// Left out: it is part of the internet.
+    /// Not denied: part of the internet.
     Global,
-    /// Judged by the IPv4 address inside.
+    /// Decided by the embedded IPv4 address.
     Embeds,
-    /// Nothing of its own: blocks inside have rows of theirs.
+    /// Its sub-blocks have rows of their own.
     Parts,
 }
 use Fate::{Embeds, Global, Inner, Parts, TheirOwn};
@@ -82,7 +82,7 @@ const IPV6: [(&str, &str, Fate); 27] = [
     ("ff02::1/128", "all nodes of the link", Inner),
 ];
 
-/// Where machines ask their cloud for credentials and settings.
+/// Addresses where machines ask their cloud for credentials and settings.
 const CLOUDS: [(&str, &str); 25] = [
     (
         "169.254.169.254",
@@ -134,7 +134,7 @@ fn every_block_of_the_registries_is_denied_or_has_a_reason() {
             let expected = match fate {
                 Inner => Err(Denied::Address),
                 TheirOwn | Global => Ok(()),
-                // The zeros at the start of such a block, and the ones at its end, are addresses as these below.
+                // The first and last addresses of such a block are covered by the rows below.
                 Embeds | Parts => continue,
             };
             assert_eq!(

@@ -94,7 +94,7 @@ proptest! {
         let _ = parse_ip_literal(text.as_bytes());
     }
 
-    /// The resolver of the C library takes these for addresses; none may pass as a name.
+    /// The C library's resolver takes these for addresses; none may pass for a name.
     #[test]
     fn what_inet_aton_reads_is_never_a_name(parts in prop::collection::vec((any::<u32>(), 0..4_u8), 1..5), dot in any::<bool>()) {
         let forms = parts.iter().map(|(number, form)| match form {

@@ -155,7 +155,7 @@ fn patterns_cover_narrower_ones() {
     }
 }
 
-/// Names and patterns from few labels, so that they often meet.
+/// Names and patterns from few labels, so that they often match.
 fn some_name() -> impl Strategy<Value = String> {
     let label = prop_oneof!["a", "b", "A", "ab", "org"];
     prop::collection::vec(label, 1..5).prop_map(|labels| labels.join("."))

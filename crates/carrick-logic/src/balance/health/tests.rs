@@ -56,7 +56,7 @@ fn one_trial_at_a_time() {
     health.chosen(trial);
     assert!(!health.is_up(trial));
     assert!(!health.is_up(trial + Duration::from_millis(999)));
-    // No report: its client went away.
+    // No report: its client disconnected.
     assert!(health.is_up(trial + seconds(1)));
     health.chosen(trial + seconds(1));
     assert!(!health.is_up(trial + seconds(1)));

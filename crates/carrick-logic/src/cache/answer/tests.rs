@@ -127,7 +127,7 @@ fn rfc_9110_15_4_5_fields_of_each_answer() {
     }
 }
 
-/// RFC 9110 section 14.4: there it means nothing, which is no reason to take it away.
+/// RFC 9110 section 14.4: the field has no meaning there, but that is no reason to remove it.
 #[test]
 fn content_range_of_what_is_stored_whole_stays() {
     let policy = Policy::default();

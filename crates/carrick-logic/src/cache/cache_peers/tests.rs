@@ -1,4 +1,4 @@
-//! Tests of the owners of keys.
+//! Owners of keys.
 use super::{CachePeers, shared_part};
 use proptest::prelude::*;
 
@@ -68,16 +68,16 @@ proptest! {
         for (place, name) in names.iter().enumerate() {
             let asked = cache_peers(&names, Some(place)).owner(&key, |_| true);
             if name == owner {
-                prop_assert_eq!(asked, None, "the owner asks nobody");
+                prop_assert_eq!(asked, None, "the owner asks no peer");
             } else {
                 prop_assert_eq!(asked.map(|place| &names[place]), Some(owner));
             }
         }
     }
 
-    /// When a member leaves, or is left out, only its own keys go to others; when it comes back, to it alone.
+    /// When a member leaves or is skipped, only its own keys move; when it returns, they return to it.
     #[test]
-    fn only_the_keys_of_who_leaves_move(count in 2..12_usize, gone in any::<prop::sample::Index>(), key in any::<[u8; 8]>()) {
+    fn only_the_keys_of_a_leaving_member_move(count in 2..12_usize, gone in any::<prop::sample::Index>(), key in any::<[u8; 8]>()) {
         let names = names(count);
         let gone = gone.index(count);
         let all = cache_peers(&names, None);
@@ -90,6 +90,6 @@ proptest! {
         let mut fewer = names.clone();
         fewer.remove(gone);
         let left = cache_peers(&fewer, None).owner(&key, |_| true).unwrap();
-        prop_assert_eq!(&fewer[left], &names[without], "left out or taken off the list is the same");
+        prop_assert_eq!(&fewer[left], &names[without], "skipping a member equals removing it");
     }
 }

@@ -26,7 +26,7 @@ fn rfc_9111_1_2_2_numbers() {
         ("max-age=2147483648", Some(SECONDS_MAX)),
         ("max-age=2147483649", Some(SECONDS_MAX)),
         ("max-age=99999999999999999999999999", Some(SECONDS_MAX)),
-        // Section 4.2.1: unintelligible is stale.
+        // Section 4.2.1: unintelligible values mean stale.
         ("max-age", Some(0)),
         ("max-age=", Some(0)),
         ("max-age=-1", Some(0)),
@@ -39,12 +39,12 @@ fn rfc_9111_1_2_2_numbers() {
         ("max-age=1 00", Some(0)),
         ("max-age=\"36\\00\"", Some(0)),
         ("max-age=\"3600", Some(0)),
-        // Of several the first.
+        // The first of several counts.
         ("max-age=1800, max-age=1", Some(1800)),
         ("max-age=1, max-age=1800", Some(1)),
         ("max-age=1800|Cache-Control: max-age=1", Some(1800)),
         ("max-age=x, max-age=1800", Some(0)),
-        // What is within quotes, or another name, is none.
+        // Quoted text and other names do not count.
         ("extension=\"max-age=3600\", max-age=1", Some(1)),
         ("max-age=1, extension=\"max-age=3600\"", Some(1)),
         ("ext=\"a\\\", max-age=7\", max-age=1", Some(1)),
@@ -72,7 +72,7 @@ fn rfc_9111_5_2_2_restrictions_in_any_spelling() {
     }
     assert!(!of_response("x=\"no-store\"").no_store);
     assert!(!of_response("no-stores, xno-store").no_store);
-    // What allows must be right.
+    // Permissive directives must be well-formed.
     assert!(
         of_response("public").public
             && !of_response("public=x").public
@@ -247,7 +247,7 @@ fn rfc_9213_2_targeted_fields() {
             false,
             true,
         ),
-        // Wrong fields are ignored.
+        // Malformed fields are ignored.
         (
             "CDN-Cache-Control: max-age=5, &&&&&|Cache-Control: no-store",
             None,
@@ -320,7 +320,7 @@ fn rfc_9213_2_targeted_fields() {
         (Scope::Fields, Scope::Response)
     );
     assert_eq!(scoped.withheld, [b"set-cookie"]);
-    // Nobody's CDN does not look at it; of several targets the first that is valid counts.
+    // A policy without targets ignores it; of several targets the first valid one counts.
     let text =
         lines("CDN-Cache-Control: max-age=5|A-Cache-Control: max-age=6|Cache-Control: max-age=1");
     let read = |targets: &[&[u8]]| {

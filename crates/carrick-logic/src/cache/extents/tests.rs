@@ -1,4 +1,4 @@
-//! Stored parts, against a naive model; what is asked for, and what is left of a body that ended early.
+//! Stored parts, compared with a naive model; the request for the rest; bodies that ended early.
 use super::{EXTENTS_MAX, Extents, truncated, write_range_conditions};
 use crate::cache::test_heads::{AT_ONCE, answer, lines};
 use crate::cache::{ContentRange, Fields, Meta, Policy, Stored};
@@ -23,7 +23,7 @@ fn rfc_9111_3_4_parts_become_a_whole() {
     assert!(extents.add(part(2, 5, Some(10))) && extents.add(part(7, 10, None)));
     assert!(extents.is_whole() && extents.missing(0..10).is_empty());
     assert_eq!(extents, Extents::whole(10));
-    // What contradicts the length is not taken in.
+    // A part that contradicts the length is rejected.
     let before = extents.clone();
     for wrong in [
         part(0, 1, Some(11)),
@@ -34,7 +34,10 @@ fn rfc_9111_3_4_parts_become_a_whole() {
         assert_eq!(extents, before);
     }
     let mut open = Extents::part(part(5, 8, None));
-    assert!(!open.add(part(0, 2, Some(7))), "shorter than what is there");
+    assert!(
+        !open.add(part(0, 2, Some(7))),
+        "shorter than the stored bytes"
+    );
     assert!(Extents::whole(0).is_whole());
     let mut many = Extents::part(part(0, 1, None));
     for number in 1..EXTENTS_MAX as u64 {

@@ -108,7 +108,7 @@ fn rfc_9111_4_3_4_a_304_gives_a_new_lifetime() {
             LifetimeFrom::Expires,
             1,
         ),
-        // A 304 without a date is of when it came: a server without a clock could else make nothing fresh again.
+        // A 304 without a date counts from its arrival: otherwise a server without a clock could never refresh anything.
         (
             "Cache-Control: max-age=60|Date: @0",
             "",
@@ -168,7 +168,7 @@ fn an_update_that_forbids_storing_removes() {
             ),
         }
     }
-    // Fields that the update now keeps from being stored go.
+    // Fields that the update forbids to store are removed.
     let (text, _) = update(
         "",
         stored,

@@ -131,7 +131,7 @@ fn what_names_no_resource_has_no_key() {
     }
 }
 
-/// The target's host is in the key, and it is what servers get: a `Host` beside it reaches neither.
+/// The key has the target's host, and so does the forwarded request: a differing `Host` reaches neither.
 #[test]
 fn rfc_9112_3_2_2_a_host_that_disagrees_with_the_target_is_nowhere() {
     assert_eq!(
@@ -219,12 +219,12 @@ fn chosen_parameters_count_in_any_order_and_others_do_not() {
     ] {
         assert_ne!(these(target, &["a", "b"]), usual, "{target}");
     }
-    // The order of one parameter's values may mean something.
+    // The order of one parameter's values may matter.
     assert_ne!(these("/x?a=1&a=2", &["a"]), these("/x?a=2&a=1", &["a"]));
     assert_ne!(these("/x?a", &["a"]), these("/x?a=", &["a"]));
 }
 
-/// Parameters that a server could take for a chosen one, though they look otherwise, do not get lost.
+/// Parameters that a server could take for a chosen one, though they look different, stay in the key.
 #[test]
 fn a_query_that_parsers_read_differently_is_in_the_key_as_a_whole() {
     let usual = these("/x?a=1", &["a"]);
@@ -338,7 +338,7 @@ fn what_servers_may_heed_and_no_key_has_is_not_filled() {
     }
 }
 
-/// What `Connection` names is not sent on: a server would answer without the tenant that the key has.
+/// Fields named by `Connection` are not forwarded: the server would answer without the value that the key has.
 #[test]
 fn rfc_9110_7_6_1_a_field_that_is_taken_away_on_the_way_is_not_filled() {
     let fill = |lines: &str| {
@@ -371,7 +371,7 @@ fn rfc_9110_7_6_1_a_field_that_is_taken_away_on_the_way_is_not_filled() {
     }
 }
 
-/// Everything that the key has to tell apart, from small alphabets so that likenesses are frequent.
+/// Everything that the key must distinguish, from small alphabets so that equal values are frequent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Asked {
     realm: String,
@@ -410,7 +410,7 @@ impl Asked {
         format!("?{}", pieces.join("&"))
     }
 
-    /// What of it names the resource under `rules`, in a form of its own.
+    /// The parts that identify the resource under `rules`, in a separate representation.
     fn meaning(&self, rules: &KeyRules) -> impl PartialEq + std::fmt::Debug + use<> {
         let host = self.host.strip_suffix('.').unwrap_or(&self.host).to_owned();
         let query = match &rules.query {
@@ -447,7 +447,7 @@ impl Asked {
             port: self.port,
             path_and_query: path_and_query.as_bytes(),
         };
-        // Values with line ends cannot come from a head; lengths guard against them all the same, so they are set apart here.
+        // Values with line ends cannot come from a head; the key's lengths protect against them anyway, so they are tested separately here.
         let text: String = self
             .headers
             .iter()
@@ -488,7 +488,7 @@ proptest! {
             headers: if has_headers { vec![b"x".to_vec(), b"y".to_vec()] } else { Vec::new() },
             guarded: Vec::new(),
         };
-        // They differ in some parts only, or two that are drawn would hardly ever ask for the same.
+        // Requests differ in some parts only; two independent ones would hardly ever be equal.
         let pick = |index: usize| if parts[index] { &one } else { &other };
         let mut mixed = Asked {
             realm: pick(0).realm.clone(),

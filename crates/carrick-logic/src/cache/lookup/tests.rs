@@ -1,4 +1,4 @@
-//! What is done with requests, over what is stored.
+//! Decisions about requests, given what is stored.
 use super::{Found, Lookup, Miss, Reuse, Revalidate, is_origin_failure, look_up, stale_on_error};
 use crate::cache::test_heads::{AT_ONCE, NOW, URI, answer, at, get, lines};
 use crate::cache::{Meta, NotStored, Policy, Request, Response, Storing, decide_storing};
@@ -38,7 +38,7 @@ fn rfc_9111_4_reuse() {
     for (request, response, age_s, expected) in [
         ("", plain, 0, fresh(0)),
         ("", plain, 59, fresh(59)),
-        // Section 4.2: fresh while the lifetime is greater than the age.
+        // Section 4.2: fresh while the lifetime exceeds the age.
         ("", plain, 60, Lookup::Revalidate(R::Expired)),
         (
             "",
@@ -162,7 +162,7 @@ fn rfc_9111_4_reuse() {
             61,
             Lookup::Revalidate(R::RequestMaxAge),
         ),
-        // RFC 9110 section 13.1.1: for the origin to judge.
+        // RFC 9110 section 13.1.1: the origin must decide.
         ("If-Match: \"a\"", plain, 0, Lookup::Miss(Miss::Condition)),
         (
             "If-Unmodified-Since: @0",
@@ -376,7 +376,7 @@ fn rfc_9110_9_3_1_a_get_with_a_body_passes_the_cache_by() {
     let fresh = answer(200, "Cache-Control: max-age=60\r\n", &policy);
     let decision = decide_storing(&request, &URI, &fresh, AT_ONCE, &policy);
     assert_eq!(decision, Storing::No(NotStored::RequestBody));
-    // The answer of a real head, too.
+    // The response of a real head, too.
     let bytes = b"HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nContent-Length: 0\r\n\r\n";
     let mut head = ResponseHead::new();
     assert_eq!(

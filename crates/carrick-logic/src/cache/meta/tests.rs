@@ -1,4 +1,4 @@
-//! Age and freshness: the RFC's arithmetic as tables, and what holds for all numbers.
+//! Age and freshness: the RFC's arithmetic as tables, and properties for all numbers.
 use super::{LifetimeFrom as From, Meta, Validator};
 use crate::cache::test_heads::{AT_ONCE, NOW, answer, at, lines};
 use crate::cache::{Policy, SECONDS_MAX, Times, UnixTime};
@@ -10,7 +10,7 @@ fn meta(status: u16, text: &str, times: Times, policy: &Policy) -> Meta {
 
 #[test]
 fn rfc_9111_4_2_3_age() {
-    // Fields, seconds between request and response, age when it came.
+    // Fields, seconds between request and response, age on arrival.
     for (text, delay_s, expected) in [
         ("Date: @0", 0, 0),
         ("Date: @0", 5, 5),
@@ -18,13 +18,13 @@ fn rfc_9111_4_2_3_age() {
         ("Date: @-10", 5, 10),
         ("Date: @-10|Age: 7", 5, 12),
         ("Date: @-10|Age: 3", 2, 10),
-        // A clock that is ahead makes nothing younger than it is.
+        // A clock that is ahead does not make a response younger.
         ("Date: @100", 0, 0),
         ("Date: @100|Age: 4", 3, 7),
-        // Without a date it is as if it had been made when it came.
+        // Without a date, it counts as made on arrival.
         ("", 3, 3),
         ("Date: yesterday|Age: 4", 3, 7),
-        // Section 5.1: unintelligible is ignored, and of several the first counts.
+        // Section 5.1: unintelligible values are ignored, and the first of several counts.
         ("Date: @0|Age: abc", 0, 0),
         ("Date: @0|Age: -7200", 0, 0),
         ("Date: @0|Age: 7200.0", 0, 0),
@@ -85,7 +85,7 @@ fn rfc_9111_4_2_1_lifetime() {
         ("Expires: @3|Date: nonsense", 3, From::Expires),
         ("Expires: @-3|Date: @0", 0, From::Expires),
         ("Expires: @0|Date: @0", 0, From::Expires),
-        // Section 5.3: what is no date is the past.
+        // Section 5.3: an invalid date is in the past.
         (
             "Expires: 0|Date: @0|Last-Modified: @-1000",
             0,
@@ -200,7 +200,7 @@ fn rfc_9213_2_2_a_targeted_field_hides_expires() {
 }
 
 #[test]
-fn rfc_9111_4_2_4_who_may_send_it_stale() {
+fn rfc_9111_4_2_4_when_it_may_be_sent_stale() {
     let policy = Policy {
         stale_if_error_s: 7,
         stale_while_revalidate_s: 3,

@@ -1,4 +1,4 @@
-//! What parts are enough for, and what is asked for besides.
+//! Which requests stored parts can answer, and what is requested in addition.
 use super::{has_all, is_same_version, missing};
 use crate::cache::test_heads::{AT_ONCE, NOW, answer, get, lines};
 use crate::cache::{ContentRange, Extents, Fields, Meta, Policy, Stored};
@@ -18,7 +18,7 @@ fn extents(held: &[Range<u64>], total_bytes: Option<u64>) -> Extents {
     extents
 }
 
-/// What `missing` says to a request with these lines, or whether `held` has all.
+/// The result of `missing` for a request with these lines, or whether `held` has everything.
 fn ask(request: &str, fields: &str, held: &Extents) -> Result<(), Option<Range<u64>>> {
     let (request, fields) = (lines(request), lines(fields));
     let policy = Policy::default();
@@ -48,11 +48,11 @@ fn what_is_missing_is_asked_for() {
         ("Range: bytes=5-44", strong, &known, Err(Some(10..40))),
         ("Range: bytes=45-", strong, &known, Err(Some(50..100))),
         ("Range: bytes=0-4,60-69", strong, &known, Err(Some(10..70))),
-        // Nothing would be spared.
+        // A request for the rest would save nothing.
         ("Range: bytes=12-15", strong, &known, Err(None)),
         ("Range: bytes=15-35", strong, &known, Err(None)),
         ("Range: bytes=100-", strong, &known, Ok(())),
-        // The client has another version, so it gets the whole.
+        // The client has another version, so it gets the whole response.
         (
             "Range: bytes=0-9|If-Range: \"b\"",
             strong,
@@ -85,7 +85,7 @@ fn what_is_missing_is_asked_for() {
 }
 
 #[test]
-fn versions_are_told_apart() {
+fn versions_are_distinguished() {
     for (one, other, expected) in [
         ("ETag: \"a\"", "ETag: \"a\"", true),
         ("ETag: \"a\"", "ETag: \"b\"", false),

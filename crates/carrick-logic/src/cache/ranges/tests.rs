@@ -46,7 +46,7 @@ fn rfc_9110_14_1_2_byte_ranges() {
         ("bytes=1 -2", Ranges::Whole),
         ("lines=0-1", Ranges::Whole),
         ("", Ranges::Whole),
-        // More than are answered.
+        // Too many ranges.
         ("bytes=0-0,2-2,4-4,6-6,8-8", Ranges::Whole),
     ] {
         assert_eq!(resolve(value.as_bytes(), 10_000, 4), expected, "{value}");

@@ -1,4 +1,4 @@
-//! Tests of records: what was written is read again, and nothing else is.
+//! Records: what was written is read back, and nothing else is accepted.
 use super::*;
 use proptest::prelude::*;
 
@@ -67,7 +67,7 @@ proptest! {
         prop_assert_eq!(read_record(&bytes, &other, generation), None);
     }
 
-    /// A changed bit, a missing end, or more behind it is noticed.
+    /// A changed bit, a truncation, or trailing bytes are detected.
     #[test]
     fn what_was_changed_is_not_read(meta in some_meta(), pieces in some_pieces(), at in any::<prop::sample::Index>(), bit in 0..8, more in some_bytes(8)) {
         let bytes = written(meta, &pieces, 7);

@@ -1,4 +1,4 @@
-//! What may be stored, and which fields.
+//! What may be stored, and which fields of it.
 use super::{NotStored, Storing, decide_storing, write_stored_fields};
 use crate::cache::test_heads::{AT_ONCE, URI, answer, get, lines};
 use crate::cache::{Fields, Policy, Request};
@@ -125,7 +125,7 @@ fn rfc_9111_3_what_may_be_stored() {
         ),
         // RFC 6265 section 9.4: obsolete.
         ("", 200, "Cache-Control: max-age=60|Set-Cookie2: c", None),
-        // Nothing allows it, or nothing would come of it.
+        // Nothing allows it, or it would be useless.
         ("", 200, "", Some(N::NoLifetime)),
         ("", 200, "ETag: \"a\"", None),
         ("", 200, "Last-Modified: @-10", None),
@@ -153,7 +153,7 @@ fn rfc_9111_3_what_may_be_stored() {
             "Cache-Control: max-age=60, stale-if-error=60|Age: 60",
             None,
         ),
-        // About this request alone.
+        // Specific to this request.
         ("", 304, fresh, Some(N::Status)),
         ("", 103, fresh, Some(N::Status)),
         ("", 101, fresh, Some(N::Status)),
@@ -309,7 +309,7 @@ proptest! {
         before in "[a-z=\" ,0-9-]{0,20}", word in prop_oneof![Just("no-store"), Just("private"), Just("No-Store")],
         after in "(,[a-z=\" ,0-9-]{0,20})?", other in "[A-Za-z=, 0-9-]{0,20}", status in 100..600_u16,
     ) {
-        // Quotes that close around the word would make it no directive.
+        // Quotes around the word would make it something other than a directive.
         prop_assume!(before.matches('"').count() == 0 && !format!("{before}{after}").contains("must-understand"));
         let text = format!("Cache-Control: {other}\r\nCache-Control: {before},{word}{after}\r\nETag: \"x\"\r\n");
         let policy = Policy { negative_ttl_s: 60, default_ttl_s: 60, ..Policy::default() };

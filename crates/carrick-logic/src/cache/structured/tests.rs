@@ -1,4 +1,4 @@
-//! Dictionaries, right and wrong.
+//! Dictionaries, valid and invalid.
 use super::{Item, dictionary};
 use proptest::prelude::*;
 

@@ -1,4 +1,4 @@
-//! Plays on credentials, statuses, variants, parts, targeted fields and POST.
+//! Credentials, statuses, variants, parts, targeted fields and POST.
 use super::Second::{Cached, NotCached};
 use super::{play, shared};
 use crate::cache::test_heads::{AT_ONCE, URI, answer, lines};

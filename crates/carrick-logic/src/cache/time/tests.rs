@@ -1,4 +1,4 @@
-//! Dates in all their forms, right and wrong; agreement with the `httpdate` crate.
+//! Dates in all their forms, valid and invalid; agreement with the `httpdate` crate.
 use super::UnixTime;
 use proptest::prelude::*;
 use std::time::{Duration, UNIX_EPOCH};
@@ -23,7 +23,7 @@ fn rfc_9110_5_6_7_dates() {
         ("Sat, 31 Dec 2016 23:59:60 GMT", Some(1_483_228_799)),
         ("Sat, 31 Dec 2016 23:59:61 GMT", None),
         ("Sat, 31 Dec 2016 24:00:00 GMT", None),
-        // The wrong case, and the wrong day of the week, are no reason to call it no date.
+        // The wrong case or day of the week does not make a date invalid.
         ("SUN, 06 NOV 1994 08:49:37 gMT", Some(784_111_777)),
         ("Mon, 06 Nov 1994 08:49:37 GMT", Some(784_111_777)),
         ("Sun, 06 Nov 1994 08:49:37 UTC", None),

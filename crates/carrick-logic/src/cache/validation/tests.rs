@@ -1,4 +1,4 @@
-//! Conditions to the origin, conditions of the client, and what the origin's answers mean.
+//! Conditions to the origin, conditions of the client, and the meaning of the origin's responses.
 use super::{Conditions, Stored, Validated, after_validation, client_has_it, write_conditions};
 use crate::cache::test_heads::{AT_ONCE, NOW, answer, at, get, lines};
 use crate::cache::{Fields, Meta, Policy, Reuse};
@@ -124,7 +124,7 @@ fn rfc_9111_4_3_2_conditions_of_the_client() {
         (200, "ETag: \"a\"", "If-None-Match: \"b\"", false),
         (200, "ETag: \"a\"", "If-None-Match: a", false),
         (200, "ETag: \"a\"", "If-None-Match: *", true),
-        // RFC 9110 section 13.1.3: If-None-Match goes before.
+        // RFC 9110 section 13.1.3: If-None-Match takes precedence.
         (
             200,
             "ETag: \"a\"|Last-Modified: @-50",
@@ -146,7 +146,7 @@ fn rfc_9111_4_3_2_conditions_of_the_client() {
             "If-Modified-Since: whenever",
             false,
         ),
-        // Without Last-Modified: Date, else when it came.
+        // Without Last-Modified: Date, else the time of arrival.
         (200, "Date: @-20", "If-Modified-Since: @-20", true),
         (200, "Date: @-20", "If-Modified-Since: @-21", false),
         (200, "", "If-Modified-Since: @0", true),
@@ -234,7 +234,7 @@ fn rfc_9111_4_3_3_and_4_what_the_answer_means() {
             "Date: @0",
             V::AskAgain,
         ),
-        // The client asked about its own, too.
+        // The client's condition is relayed, too.
         (
             "If-None-Match: \"c\"",
             vec!["ETag: \"a\""],
@@ -263,7 +263,7 @@ fn rfc_9111_4_3_3_and_4_what_the_answer_means() {
             "",
             V::PassOn,
         ),
-        // Nothing of ours was asked about.
+        // The request had none of the cache's conditions.
         ("If-None-Match: \"c\"", vec![], 304, "", V::PassOn),
         ("", vec!["ETag: \"a\""], 200, "ETag: \"a\"", V::Replace),
         ("", vec!["ETag: \"a\""], 404, "", V::Replace),

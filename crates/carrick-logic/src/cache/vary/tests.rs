@@ -1,4 +1,4 @@
-//! Variants: which requests are the same to `Vary`, and which variant is chosen.
+//! Variants: which requests are equal with respect to `Vary`, and which variant is selected.
 use super::{Variant, select};
 use crate::cache::test_heads::{AT_ONCE, answer, lines};
 use crate::cache::{Fields, Meta, Policy};
@@ -29,7 +29,7 @@ fn rfc_9111_4_1_values_that_mean_the_same() {
         ("foo", "Foo: 1 ,\t2", "Foo: 1,2", true),
         ("foo", "Foo: \"1, 2\"", "Foo: \"1,2\"", false),
         ("foo", "Foo: a b", "Foo: a  b", false),
-        // Absent is not empty.
+        // An absent field differs from an empty one.
         ("foo", "", "Foo:", false),
         ("foo", "Foo:", "Foo:", true),
         ("foo", "Foo: 1", "", false),

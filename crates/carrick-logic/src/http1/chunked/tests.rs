@@ -1,7 +1,7 @@
-//! Tests of the chunked coding: grammar, limits, and that reads may end anywhere.
+//! The chunked coding: grammar, limits, and reads that end anywhere.
 use super::*;
 
-/// Reads `body` in pieces of at most `step` bytes: the content, and how many bytes the body had.
+/// Reads `body` in pieces of at most `step` bytes; returns the content, and the length of the body.
 fn read(body: &[u8], step: usize) -> Result<(Vec<u8>, Option<usize>), &'static str> {
     let mut chunked = Chunked::new();
     let (mut content, mut position) = (Vec::new(), 0);
@@ -20,7 +20,7 @@ fn read(body: &[u8], step: usize) -> Result<(Vec<u8>, Option<usize>), &'static s
     Ok((content, None))
 }
 
-/// Reads in pieces of every size, which must all say the same.
+/// Reads in pieces of every size, which must all give the same result.
 fn read_all_ways(body: &[u8]) -> Result<(Vec<u8>, Option<usize>), &'static str> {
     let whole = read(body, usize::MAX);
     for step in 1..=body.len().min(40) {
@@ -167,7 +167,7 @@ fn trailers_that_change_framing_or_routing_are_refused() {
     }
 }
 
-/// What becomes of a trailer with this name: "passed", "dropped", or why the body is refused; however the body is cut.
+/// The result for a trailer with this name: "passed", "dropped", or why the body is refused; however the body is cut.
 fn fate_of_trailer(chunked: &Chunked, name: &str) -> &'static str {
     let line = format!("{name}: b\r\n");
     let body = format!("3\r\nabc\r\n0\r\nx-good: a\r\n{line}x-last: c\r\n\r\n");
@@ -177,7 +177,7 @@ fn fate_of_trailer(chunked: &Chunked, name: &str) -> &'static str {
         let (mut buffer, mut out) = (b"HEAD".to_vec(), String::new());
         let mut pieces = body.as_bytes().chunks(piece_bytes);
         let now = loop {
-            buffer.extend_from_slice(pieces.next().expect("it is over"));
+            buffer.extend_from_slice(pieces.next().expect("it ends"));
             match chunked.tidy(&mut buffer, 4, &mut 0) {
                 Ok(Followed { bytes, is_over }) => {
                     out.push_str(std::str::from_utf8(&buffer[4..4 + bytes]).unwrap());
@@ -222,7 +222,7 @@ fn trailers_of_requests_that_proxies_write_or_gateways_take_for_others_do_not_pa
         ),
         ("X_Forwarded_For", "dropped", odd, "dropped", "passed"),
         (
-            "x-forwarded_some-thing-that-nobody-has-thought-of",
+            "x-forwarded_some-thing-that-is-not-known",
             "dropped",
             odd,
             "dropped",
@@ -256,7 +256,7 @@ fn trailers_of_requests_that_proxies_write_or_gateways_take_for_others_do_not_pa
         assert_eq!(fate(OddNames::Drop, name), by_default, "{name}");
         assert_eq!(fate(OddNames::Refuse, name), refusing, "{name}");
         assert_eq!(fate(OddNames::Pass, name), passing, "{name}");
-        // Servers have their own names, but for what carrick itself goes by.
+        // Servers' own field names pass, except those that carrick itself uses.
         assert_eq!(
             fate_of_trailer(&Chunked::lenient(), name),
             of_response,
@@ -319,7 +319,7 @@ fn sizes_that_are_written_are_read_again() {
     assert_eq!(chunked.next(b"\r\n"), Ok(Piece::End(2)));
 }
 
-/// What goes on of `body` when it comes in pieces of at most `step` bytes, and what is left when it is over.
+/// The forwarded form of `body` when it arrives in pieces of at most `step` bytes, and the bytes left at its end.
 fn tidied(body: &[u8], step: usize) -> Result<(Vec<u8>, Option<Vec<u8>>), &'static str> {
     let mut chunked = Chunked::lenient();
     let (mut out, mut buffer, mut content_bytes) = (Vec::new(), Vec::new(), 0);

@@ -1,4 +1,4 @@
-//! Tests of our own responses.
+//! carrick's own responses.
 use super::*;
 use crate::http1::{HeadLimits, Progress, ResponseBody, ResponseHead};
 

@@ -1,4 +1,4 @@
-//! Tests of request heads on their way to the next hop: bytes in, bytes out.
+//! Request heads on their way to the next hop: bytes in, bytes out.
 use super::*;
 use crate::http1::{HeadLimits, Progress};
 
@@ -37,7 +37,7 @@ fn rewritten(text: &str, how: &RequestRewrite<'_>) -> String {
         .to_owned()
 }
 
-/// The fields that are left of `fields` after `Host`, which come with `POST / HTTP/1.1`.
+/// The remaining fields after `Host`, for `fields` with `POST / HTTP/1.1`.
 fn fields_left(fields: &str, how: &RequestRewrite<'_>) -> String {
     let out = rewritten(&format!("POST / HTTP/1.1\r\nHost: a\r\n{fields}\r\n"), how);
     let left = out.strip_prefix("POST / HTTP/1.1\r\nHost: a\r\n").unwrap();
@@ -58,7 +58,7 @@ fn a_cache_asks_in_its_own_words() {
 
 #[test]
 fn targets_and_hosts() {
-    // Request line and host, what an origin gets, what a parent proxy gets.
+    // Request line and host, the form for an origin, the form for a parent proxy.
     #[rustfmt::skip]
     let table = [
         ("GET /a?b HTTP/1.1\r\nhost:h:1", "GET /a?b HTTP/1.1\r\nHost: h:1", "GET http://h:1/a?b HTTP/1.1\r\nHost: h:1"),
@@ -219,13 +219,13 @@ fn options_of_the_rewriting() {
 }
 
 #[test]
-fn what_is_told_of_the_client() {
+fn forwarded_fields_of_the_client() {
     let with = |forwarded, client: &str| RequestRewrite {
         forwarded,
         client: client.parse().unwrap(),
         ..ORIGIN
     };
-    // What is in the head is believed: see `RequestHead::forget_claims`.
+    // Fields in the head are believed: see `RequestHead::forget_claims`.
     let old = "X-Forwarded-For: 10.0.0.1, 10.0.0.2\r\nX-Forwarded-Proto: https\r\nForwarded: for=x\r\nX-Forwarded-Host: y\r\nX-Real-IP: z\r\nX-Forwarded-Port: 443\r\n";
     assert_eq!(
         fields_left(old, &with(Forwarded::Unchanged, "192.0.2.1")),
@@ -265,7 +265,7 @@ fn what_is_told_of_the_client() {
 }
 
 #[test]
-fn what_trusted_proxies_say_in_one_form_is_said_in_the_other_too() {
+fn the_claims_of_trusted_proxies_are_written_in_both_forms() {
     let how = |forwarded, stated_in| RequestRewrite {
         forwarded,
         stated_in,
@@ -280,7 +280,7 @@ fn what_trusted_proxies_say_in_one_form_is_said_in_the_other_too() {
         "X-Forwarded-For: 10.0.0.1, ::1, [2001:db8::1]:80\r\nX-Forwarded-For: unknown, x;y\r\nX-Forwarded-Proto: https\r\nX-Forwarded-Host: b:81\r\n\
          Forwarded: for=10.0.0.1, for=\"[::1]\", for=\"[2001:db8::1]\", for=unknown, for=unknown;host=\"b:81\";proto=https, for=192.0.2.1;host=\"a\";proto=http\r\n"
     );
-    // Nothing gets out of its quotes, and what is no word is left out.
+    // A value cannot escape its quotes, and invalid tokens are omitted.
     assert_eq!(
         fields_left(
             "X-Forwarded-For: 10.0.0.1\r\nX-Forwarded-Proto: a;b\r\nX-Forwarded-Host: b\"c\r\n",
@@ -297,7 +297,7 @@ fn what_trusted_proxies_say_in_one_form_is_said_in_the_other_too() {
         "Forwarded: for=10.0.0.1, for=\"[::1]:80\"\r\nForwarded: for=_x;proto=https;host=\"b:81\"\r\n\
          X-Forwarded-For: 10.0.0.1, ::1, unknown, 192.0.2.1\r\nX-Forwarded-Proto: https\r\nX-Forwarded-Host: b:81\r\n"
     );
-    // The trusted proxies state nothing in this field, so it is not theirs.
+    // Trusted proxies do not use this field, so its content is not theirs.
     let only_old = how(Forwarded::XForwarded, StatedIn::XForwardedFor);
     assert_eq!(
         fields_left("Forwarded: for=10.0.0.1;proto=https\r\n", &only_old),

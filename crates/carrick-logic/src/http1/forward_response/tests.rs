@@ -1,4 +1,4 @@
-//! Tests of response heads on their way to the client: bytes in, bytes out.
+//! Response heads on their way to the client: bytes in, bytes out.
 use super::*;
 use crate::http1::{HeadLimits, Method, Progress};
 
@@ -53,7 +53,7 @@ fn responses_to_get() {
     let chunked = "Transfer-Encoding: chunked\r\n";
     let close = "Connection: close\r\n";
     let keep = "Connection: keep-alive\r\n";
-    // Status line and fields in, how, status line and fields out.
+    // Status line and fields in, options, status line and fields out.
     #[rustfmt::skip]
     let table: [(&[&str], &ResponseRewrite<'_>, &[&str]); 27] = [
         (&[ok, "A: b\r\n", length, "B:c\r\n"], &KEPT, &[ok, "A: b\r\n", length, "B: c\r\n"]),
@@ -91,7 +91,7 @@ fn responses_to_get() {
 }
 
 #[test]
-fn responses_to_head_tell_what_get_would_have() {
+fn responses_to_head_have_the_fields_of_get() {
     let text = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
     assert_eq!(rewritten(text, Method::Head, &KEPT), text);
     let old = "HTTP/1.1 200 OK\r\nConnection: keep-alive\r\n\r\n";
@@ -166,7 +166,7 @@ fn what_deviates_is_put_into_the_usual_form() {
     );
 }
 
-/// RFC 9110 section 15.5.22: who has not asked for an upgrade is told which one is required.
+/// RFC 9110 section 15.5.22: clients that did not ask for an upgrade still learn which one is required.
 #[test]
 fn upgrade_required_names_the_protocol_to_every_client() {
     let fields = "Connection: upgrade\r\nUpgrade: websocket\r\nContent-Length: 0\r\n\r\n";

@@ -1,4 +1,4 @@
-//! Tests of request heads: what is refused and how, what is accepted and what it means.
+//! Request heads: which are refused and how, which are accepted and what they mean.
 use super::*;
 use crate::http1::Method as M;
 
@@ -9,7 +9,7 @@ const LIMITS: HeadLimits = HeadLimits {
     fields_max: 100,
 };
 
-/// Parses `text`, and checks on the way that every split into two reads, and single bytes, say the same.
+/// Parses `text`, and checks that every split into two reads, and single bytes, give the same result.
 fn parse(text: &[u8]) -> Result<(RequestHead, Progress), Refusal> {
     let mut head = RequestHead::new();
     let whole = head.parse(text, &LIMITS);
@@ -281,7 +281,7 @@ fn empty_lines_before_a_request() {
             bytes.escape_ascii()
         );
     }
-    // A lone CR may become an empty line.
+    // A lone CR may be the start of an empty line.
     let mut head = RequestHead::new();
     assert_eq!(head.parse(b"\r", &LIMITS), Ok(Progress::Partial));
     assert_eq!(
@@ -335,7 +335,7 @@ fn idempotent_methods() {
     assert!(!M::Post.is_idempotent() && !M::Patch.is_idempotent() && !M::Connect.is_idempotent());
 }
 
-/// The names that are left, comma-separated, or the label of the refusal.
+/// The remaining names, comma-separated, or the label of the refusal.
 fn names_left(fields: &str, policy: OddNames, is_believed: bool) -> String {
     let text = format!("GET / HTTP/1.1\r\nHost: a\r\n{fields}\r\n");
     let mut head = accepted(&text);

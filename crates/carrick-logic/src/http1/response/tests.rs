@@ -1,4 +1,4 @@
-//! Tests of response heads: what is refused, what is accepted, and where the body ends.
+//! Response heads: which are refused, which are accepted, and where the body ends.
 use super::*;
 use ResponseBody as B;
 
@@ -7,7 +7,7 @@ const LIMITS: HeadLimits = HeadLimits {
     fields_max: 100,
 };
 
-/// Parses `text`, and checks on the way that single bytes say the same.
+/// Parses `text`, and checks that single bytes give the same result.
 fn parse(text: &[u8], method: Method) -> Result<(ResponseHead, Progress), Refusal> {
     let mut head = ResponseHead::new();
     let whole = head.parse(text, method, &LIMITS);
@@ -88,7 +88,7 @@ fn responses_that_are_refused() {
     }
 }
 
-/// What is refused where the head goes on as it came, and what it is for who writes it anew.
+/// Deviations that are refused if the head is forwarded unchanged, and their meaning if it is rewritten.
 #[test]
 fn deviations_with_one_reading_are_read_where_the_head_is_written_anew() {
     #[rustfmt::skip]
@@ -174,7 +174,7 @@ fn deviations_with_one_reading_are_read_where_the_head_is_written_anew() {
 #[test]
 fn where_bodies_end() {
     const CHUNKED: &str = "Transfer-Encoding: chunked\r\n";
-    // Method, version, status, fields, body, whether the connection can be used again.
+    // Method, version, status, fields, body, whether the connection can be reused.
     #[rustfmt::skip]
     let table: [(Method, &str, u16, &str, B, bool); 31] = [
         (Method::Get, "1.1", 200, "Content-Length: 5\r\n", B::Bytes(5), true),

@@ -1,4 +1,4 @@
-//! Tests of the sender of a request as stated by trusted proxies.
+//! The sender of a request as stated by trusted proxies.
 use super::*;
 use crate::http1::{HeadLimits, Progress};
 
@@ -40,19 +40,19 @@ fn the_client_is_the_last_address_that_is_no_trusted_proxys() {
         ("198.51.100.1,203.0.113.9 ,\t10.0.0.1", "203.0.113.9:0"),
         (",, 203.0.113.9,, ,10.0.0.1, ,", "203.0.113.9:0"),
         (",", "sender"),
-        // All are trusted: the first of them asked.
+        // All are trusted: the first of them is the client.
         ("10.0.0.7, 10.0.0.1", "10.0.0.7:0"),
         ("2001:db8::1", "[2001:db8::1]:0"),
         ("[2001:db8::1]", "[2001:db8::1]:0"),
         ("[2001:DB8::1]:443, fd00::1", "[2001:db8::1]:443"),
         ("::ffff:203.0.113.9", "203.0.113.9:0"),
         ("203.0.113.9, ::ffff:10.0.0.1", "203.0.113.9:0"),
-        // Hidden by a trusted proxy: that is as much as is known.
+        // Hidden by a trusted proxy: nothing more is known.
         ("unknown", "sender"),
         ("203.0.113.9, unknown", "sender"),
         ("203.0.113.9, UNKNOWN, 10.0.0.1", "10.0.0.1:0"),
         ("203.0.113.9, _hidden, 10.0.0.1", "10.0.0.1:0"),
-        // What is in front of the client is the client's own word.
+        // Entries before the client are the client's own claims.
         ("10.0.0.9, garbage, \", 203.0.113.9, 10.0.0.1", "203.0.113.9:0"),
         ("garbage, 10.0.0.1", "bad_forwarded"),
         ("203.0.113.9:", "bad_forwarded"),
@@ -77,7 +77,7 @@ fn the_client_is_the_last_address_that_is_no_trusted_proxys() {
         let line = format!("X-Forwarded-For: {value}\r\nForwarded: for=192.0.2.66\r\n");
         let found = client(&line, StatedIn::XForwardedFor);
         assert_eq!(found, expected, "{value}");
-        // However the list is cut into lines.
+        // However the list is split into lines.
         if !value.contains('"') {
             let lines = value.replace(',', "\r\nX-FORWARDED-FOR: ");
             let lines = format!("x-forwarded-for: {lines}\r\n");
@@ -125,7 +125,7 @@ fn the_client_is_found_in_the_standard_field() {
         let line = format!("Forwarded: {value}\r\nX-Forwarded-For: 192.0.2.66\r\n");
         assert_eq!(client(&line, StatedIn::Forwarded), expected, "{value}");
     }
-    // A line that a client has left open does not swallow the one that the proxy has put behind it.
+    // An unterminated line from a client does not swallow the line that the proxy has added.
     let lines = "Forwarded: for=\"x\r\nForwarded: for=203.0.113.9\r\n";
     assert_eq!(client(lines, StatedIn::Forwarded), "203.0.113.9:0");
 }

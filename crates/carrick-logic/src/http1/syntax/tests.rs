@@ -1,4 +1,4 @@
-//! Tests of the character classes.
+//! Character classes.
 use super::*;
 
 #[test]

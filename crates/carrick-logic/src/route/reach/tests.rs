@@ -1,4 +1,4 @@
-//! What `carrick check` may say about routes, and that it never says "never" falsely.
+//! `carrick check`'s statements about routes: it never claims "never" wrongly.
 use super::{Conditions, CookieRule, is_unreachable};
 use crate::access::NamePattern;
 use crate::http1::RequestHead;
@@ -127,12 +127,12 @@ fn several_routes_cover_one_together() {
         &Conditions::default()
     ));
     assert!(!is_unreachable(&[], &Conditions::default()));
-    // No request meets this path, but a tunnel is not asked for one.
+    // No request has this path, but a tunnel has no path.
     assert!(!is_unreachable(&[&with_cgi(true)], &with_path("x")));
 }
 
 #[test]
-fn what_can_never_match_is_told() {
+fn conditions_that_never_match_are_reported() {
     let rows = [
         (with_path("images/"), "\"/images/\""),
         (with_path("/a?b"), "cgi = true"),
@@ -210,7 +210,7 @@ fn what_can_never_match_is_told() {
     }
 }
 
-/// Conditions and requests from the same few words, so that they often meet.
+/// Conditions and requests from the same few words, so that they often match.
 fn some_conditions() -> impl Strategy<Value = Conditions> {
     let host = prop::option::of(prop_oneof!["(\\*\\.|\\.)?(a\\.)?b", Just("*".to_owned())]);
     let path = prop::option::of(prop_oneof![
@@ -233,7 +233,7 @@ fn some_conditions() -> impl Strategy<Value = Conditions> {
     let method = prop::collection::vec("GET|HEAD|OPTIONS|CONNECT|G T", 0..3);
     let cgi = prop::option::of(any::<bool>());
     let sni = prop::option::of(prop_oneof!["(\\*\\.|\\.)?(a\\.)?b", Just("*".to_owned())]);
-    // Most conditions are left out, or hardly any route would cover another.
+    // Most conditions are omitted, or hardly any route would cover another.
     let kept = prop::collection::vec(prop::bool::weighted(0.3), 8);
     (
         host, path, extension, cookie, header, method, cgi, sni, kept,
@@ -255,7 +255,7 @@ fn some_conditions() -> impl Strategy<Value = Conditions> {
         )
 }
 
-/// Every mix of some targets, methods, hosts and fields.
+/// All combinations of some targets, methods, hosts and fields.
 static REQUESTS: LazyLock<Vec<(String, RequestHead)>> = LazyLock::new(|| {
     let targets = [
         "/",

@@ -1,8 +1,8 @@
-//! The paper's cells, by a TCP in virtual time: pages of 65 KB with embedded objects on one connection or on many (Tables II to V), and
-//! small files over loss (Table I). What the adaptive splitter does is compared with joining all of them.
+//! The paper's cells, with a TCP in virtual time: pages of 65 KB with embedded objects on one connection or on many
+//! (Tables II to V), and small files over loss (Table I). The adaptive splitter is compared with joining everything.
 //!
-//! Table VI compares one client's habits with another's, a connection for each object with one for all; a gateway changes neither. What it
-//! can do is in Tables IV and V: be no worse than end to end for each of them.
+//! Table VI compares the habits of two clients, a connection for each object and one for all; a gateway changes
+//! neither. What it can achieve is in Tables IV and V: not to be worse than end to end for either.
 use super::address;
 use crate::split::*;
 use std::net::SocketAddr;
@@ -10,17 +10,17 @@ use std::time::{Duration, Instant};
 
 const SEGMENT: f64 = 1448.0;
 
-/// The satellite of the paper: 250 ms one way, back by a telephone line; a gateway near the servers.
+/// The paper's satellite: 250 ms one way, back by a telephone line; a gateway near the servers.
 const CLIENT_RTT: f64 = 0.55;
 const SERVER_RTT: f64 = 0.05;
-/// What one client got at most, in bytes a second.
+/// The most that one client got, in bytes per second.
 const RATE: f64 = 350_000.0;
-/// Senders of the time, and the splitter towards the satellite, in segments.
+/// Initial windows of the time's senders, and of the splitter towards the satellite, in segments.
 const WINDOW: f64 = 2.0;
 const SPLIT_WINDOW: f64 = 45.0;
 
-/// Sends segments as they become available over one leg (or both as one); when each arrives, in order. `window` goes on with the
-/// connection's next object.
+/// Sends segments as they become available over one leg (or both as one); computes in-order arrival times. `window`
+/// carries over to the connection's next object.
 struct Sender {
     rtt: f64,
     loss: f64,
@@ -62,8 +62,8 @@ impl Sender {
                 }
             }
             let mut sent = at;
-            // Those behind it tell of a loss, in a window that has some; otherwise the timer does, and the window begins anew. The first
-            // one has none: so simple a model knows nothing of what follows.
+            // Later segments reveal a loss if the window has enough; otherwise the timer does, and the window restarts.
+            // The first window has too few: the model is that simple.
             let mut timeout = self.rtt + 0.2f64.max(self.rtt);
             while random.f64() < self.loss {
                 self.threshold = (self.window / 2.0).max(2.0);
@@ -81,7 +81,7 @@ impl Sender {
     }
 }
 
-/// A connection's way through the gateway.
+/// How a connection passes the gateway.
 enum Road {
     Joined(Sender),
     Split(Sender, Sender),
@@ -93,11 +93,11 @@ struct Cell {
     bytes: f64,
     objects: u32,
     is_persistent: bool,
-    /// Whether the turns of connections are counted.
+    /// Whether turns of connections are counted.
     counts_turns: bool,
     client_loss: f64,
     server_loss: f64,
-    /// What each object waits for at a splitter that is busy.
+    /// Delay of each object at a busy splitter.
     busy: f64,
 }
 
@@ -113,11 +113,11 @@ impl Cell {
         Road::Joined(Sender::new(rtt, loss, RATE, WINDOW))
     }
 
-    /// An object over a connection: seconds from the request's passing the gateway to the last acknowledgement's.
+    /// One object over a connection: seconds from the request's passing the gateway to the last acknowledgement's.
     fn object(&self, road: &mut Road, bytes: f64, random: &mut fastrand::Rng) -> f64 {
         let segments = (bytes / SEGMENT).ceil().max(1.0) as usize;
         let begin = vec![0.0; segments];
-        // What else is on the way: up to a tenth more, or less.
+        // Cross traffic: up to a tenth more, or less.
         let chance = 0.9 + 0.2 * random.f64();
         let half = SERVER_RTT / 2.0;
         let time = match road {
@@ -135,7 +135,7 @@ impl Cell {
     }
 }
 
-/// Pages one after the other; throughputs' mean in bytes a second.
+/// Pages one after another; the mean throughput in bytes per second.
 fn throughput(
     cell: &Cell,
     pages: u32,
@@ -171,7 +171,7 @@ fn forced(cell: &Cell, pages: u32, is_split: bool) -> f64 {
     throughput(cell, pages, 1, || is_split, |_, _, _| {})
 }
 
-/// The adaptive splitter, from its first connection on.
+/// The adaptive splitter from its first connection on.
 fn adaptive(cell: &Cell, pages: u32) -> f64 {
     let table = std::cell::RefCell::new(Table::new(Settings::default()));
     let mut now = Instant::now();
@@ -228,8 +228,8 @@ fn adaptive(cell: &Cell, pages: u32) -> f64 {
     )
 }
 
-/// A cell in which splitting gains as it did in the paper: the splitter is so busy that it does. Where the paper's gained more than
-/// this TCP can, it is not busy.
+/// A cell in which splitting gains as it did in the paper, by making the splitter busy. If the paper's gain exceeds
+/// what this TCP can reach, the splitter is not busy.
 fn like_the_paper(mut cell: Cell, gos: f64) -> Cell {
     let pages = 200;
     let seconds = |throughput: f64| cell.bytes / throughput;
@@ -249,7 +249,7 @@ fn check(name: &str, cell: &Cell, pages: u32, is_loss: bool) {
         cell.busy
     );
     assert!(gained >= -0.02, "{name}: {gained:.3}, split {split:.3}");
-    // It is not so by joining everything.
+    // The result must not come from joining everything.
     if split > 0.1 {
         assert!(gained > 0.8 * split, "{name}: {gained:.3} of {split:.3}");
     }
@@ -297,7 +297,7 @@ fn table_5_persistent_connections() {
     for (objects, gos) in OBJECTS.into_iter().zip(gos) {
         let cell = like_the_paper(page(objects, true), gos);
         check(&format!("Table V, {objects}"), &cell, 3000, gos < 0.0);
-        // The model is wrong then, and measuring puts it right.
+        // The model is wrong there, and measurements correct it.
         let cell = Cell {
             counts_turns: false,
             ..cell

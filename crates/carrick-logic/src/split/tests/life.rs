@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-/// A pair whose split connections are faster or slower than its joined ones by a factor, with chance.
+/// A pair whose split connections are faster or slower than its joined ones by a random factor.
 struct World {
     table: Table,
     random: fastrand::Rng,
@@ -14,7 +14,7 @@ struct World {
     rtt: [Duration; 2],
     can_join: bool,
     can_leave_out: bool,
-    /// Whether what is to be joined is.
+    /// Whether connections that should be joined are.
     joins_hold: bool,
 }
 
@@ -32,7 +32,7 @@ impl World {
         }
     }
 
-    /// One more connection; `gain` is the truth, as the logarithm of 1 + GoS.
+    /// One more connection; `gain` is the true value, as the logarithm of 1 + GoS.
     fn step(&mut self, gain: f64, deviation: f64) -> Decision {
         self.port = self.port.checked_add(1).unwrap_or(1024);
         let client = SocketAddr::new([10, 0, 0, self.random.u8(..)].into(), self.port);
@@ -82,7 +82,7 @@ impl World {
         self.table.view(self.now)[0].decision.way == Way::Split
     }
 
-    /// Changes of mind during so many connections.
+    /// Number of changed decisions over this many connections.
     fn changes(&mut self, count: usize, gain: f64, deviation: f64) -> usize {
         let mut changes = 0;
         let mut since = DWELL;
@@ -161,9 +161,9 @@ fn exploring_costs_little_and_never_ends() {
         .map(|_| world.step(1.0, 0.3))
         .filter(explores)
         .count();
-    // One in 64, four standard deviations.
+    // One in 64, within four standard deviations.
     assert!(count.abs_diff(156) < 50, "{count}");
-    // Where there is nothing to lose, more.
+    // If there is nothing to lose, more.
     let mut world = World::new(3, LONG);
     world.changes(3000, 0.0, 0.3);
     let count = (0..2000)
@@ -186,13 +186,13 @@ fn at_first_sight_the_handshakes_decide() {
 }
 
 #[test]
-fn who_cannot_be_joined_is_left_out_and_looked_at_again() {
+fn pairs_that_cannot_be_joined_are_excluded_and_measured_again() {
     let mut world = World::new(5, SHORT);
     world.joins_hold = false;
     let ways: Vec<_> = (0..200).map(|_| world.step(-0.2, 0.2).way).collect();
     assert!(ways[..8].contains(&Way::Join));
     let outs = ways.iter().filter(|way| **way == Way::LeaveOut).count();
-    // Each time some are looked at before.
+    // Each time, some are measured first.
     assert!((5..=13).contains(&outs), "{outs}");
     let first = ways.iter().position(|way| *way == Way::LeaveOut).unwrap();
     assert!(first >= 8, "{first}");
@@ -233,7 +233,7 @@ fn the_pair_that_was_used_least_lately_leaves() {
     };
     for number in 0..10_000 {
         learn(&mut table, 1 + number);
-        // This one is used all the time.
+        // This one is in constant use.
         learn(&mut table, 0);
         assert!(table.len() <= 100);
     }
@@ -305,7 +305,7 @@ proptest! {
         let mut table = Table::new(Settings::default());
         let mut now = Instant::now() + Duration::from_secs(1_000_000);
         for (outcome, pause_s) in all {
-            // Time may seem to go back: threads take it before they take the lock.
+            // Time may seem to go back: threads read it before they take the lock.
             now = if pause_s % 7 == 0 { now - Duration::from_secs(1) } else { now + Duration::from_secs(pause_s) };
             table.learn(&outcome, now);
             let known = FirstKnown { can_join: true, can_leave_out: true, ..FirstKnown::default() };

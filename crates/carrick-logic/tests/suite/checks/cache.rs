@@ -1,4 +1,4 @@
-//! Any two requests and any response: nothing panics, and the promises of the cache's decisions hold.
+//! For any two requests and any response: no panic, and the invariants of the cache's decisions hold.
 use carrick_logic::cache::{
     Answer, CacheStatus, ContentRange, Extents, Fields, Found, Freshened, Lookup, Meta, Policy,
     Request, Response, Stored, Storing, Times, UnixTime, Uri, Variant, after_validation,
@@ -10,11 +10,11 @@ use carrick_logic::http1::Method;
 
 const NOW: UnixTime = UnixTime(1_700_000_000);
 
-/// Bytes of the body that is taken to be stored.
+/// Assumed size of the stored body.
 const BODY_BYTES: u64 = 10;
 
-/// `bytes`: a letter for the status, a digit for the policy, then the field lines of a request, of its response, and of a later request,
-/// with an empty line between them. Lines may end as they like.
+/// `bytes`: a letter for the status, a digit for the policy, then the field lines of a request, of its response, and of
+/// a later request, separated by empty lines. Lines may end in any way.
 pub fn cache(bytes: &[u8]) {
     let (Some(&status), Some(&bits)) = (bytes.first(), bytes.get(1)) else {
         return;
@@ -139,7 +139,7 @@ fn use_stored(
     complete(stored, &extents, request, now, policy);
 }
 
-/// With what is said to be missing, all is there.
+/// With the missing parts, everything is there.
 fn complete(
     stored: &Stored<'_>,
     held: &Extents,

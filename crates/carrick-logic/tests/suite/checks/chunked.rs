@@ -2,7 +2,7 @@
 use super::heads::is_well_put;
 use carrick_logic::http1::{Chunked, LAST_CHUNK, Piece, Refusal, write_chunk_size};
 
-/// What a chunked body said, read in pieces of at most `step` bytes: its content, and its length if it ended.
+/// Reads a chunked body in pieces of at most `step` bytes; returns its content, and its length if it ended.
 fn read_chunked(body: &[u8], step: usize) -> Result<(Vec<u8>, Option<usize>), Refusal> {
     let mut chunked = Chunked::new();
     let (mut content, mut position) = (Vec::new(), 0);
@@ -25,7 +25,7 @@ fn read_chunked(body: &[u8], step: usize) -> Result<(Vec<u8>, Option<usize>), Re
     Ok((content, None))
 }
 
-/// What goes on of a response's body that comes in pieces of at most `step` bytes, and whether it is over.
+/// The forwarded form of a response's body that arrives in pieces of at most `step` bytes, and whether it has ended.
 fn tidied(body: &[u8], step: usize) -> Result<(Vec<u8>, bool), Refusal> {
     let mut chunked = Chunked::lenient();
     let (mut out, mut buffer, mut content_bytes) = (Vec::new(), Vec::new(), 0);
@@ -40,7 +40,7 @@ fn tidied(body: &[u8], step: usize) -> Result<(Vec<u8>, bool), Refusal> {
     Ok((out, false))
 }
 
-/// A chunked response: reads may end anywhere; what goes on is read strictly; what can be read strictly has the same content.
+/// A chunked response: reads may end anywhere; the forwarded form is strict; if the original is strict, its content is the same.
 fn chunked_response(body: &[u8]) {
     let whole = tidied(body, usize::MAX);
     for step in [1, 2, 3, 7, 64] {
@@ -51,7 +51,7 @@ fn chunked_response(body: &[u8]) {
         assert!(strict.is_err(), "the lenient reader is stricter");
         return;
     };
-    let (content, length) = read_chunked(&out, usize::MAX).expect("what goes on is right");
+    let (content, length) = read_chunked(&out, usize::MAX).expect("the forwarded form is valid");
     assert_eq!(length.is_some(), is_over);
     assert!(length.is_none_or(|length| length == out.len()));
     if let Ok((same, _)) = strict {
@@ -59,7 +59,7 @@ fn chunked_response(body: &[u8]) {
     }
 }
 
-/// A chunked body: reads may end anywhere; a laxer reader gets the same content; what we write is read again.
+/// A chunked body: reads may end anywhere; a laxer reader gets the same content; our own encoding can be read back.
 pub fn chunked(body: &[u8]) {
     chunked_response(body);
     let whole = read_chunked(body, usize::MAX);
@@ -90,7 +90,7 @@ pub fn chunked(body: &[u8]) {
     );
 }
 
-/// The content as a reader has it that takes LF for a line end, and ignores what follows the size.
+/// The content according to a reader that takes LF for a line end, and ignores what follows the size.
 fn lax_chunks(mut body: &[u8]) -> Vec<u8> {
     let mut content = Vec::new();
     loop {

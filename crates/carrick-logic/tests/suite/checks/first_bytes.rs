@@ -1,9 +1,9 @@
-//! What is read before any message: a ClientHello, a PROXY header.
+//! Bytes before any message: a ClientHello, a PROXY header.
 use super::cuts;
 use carrick_logic::{client_hello, proxy_protocol};
 use std::net::IpAddr;
 
-/// The first bytes of a TLS connection: more bytes never change what was said.
+/// The first bytes of a TLS connection: more bytes never change a final result.
 pub fn client_hello(bytes: &[u8]) {
     let mut said = None;
     for length in cuts(bytes.len()) {
@@ -24,7 +24,7 @@ pub fn client_hello(bytes: &[u8]) {
     }
 }
 
-/// A PROXY header: more bytes never change what was said, and what is read can be written.
+/// A PROXY header: more bytes never change a final result, and a header that was read can be written.
 pub fn proxy_protocol(bytes: &[u8]) {
     let mut said = None;
     for length in cuts(bytes.len()) {
@@ -59,7 +59,7 @@ pub fn proxy_protocol(bytes: &[u8]) {
     }
 }
 
-/// An IPv4-mapped address is the IPv4 address, and may be written so.
+/// An IPv4-mapped address is the IPv4 address, and may be written as such.
 fn canonical(endpoints: &proxy_protocol::Endpoints) -> [(IpAddr, u16); 2] {
     [endpoints.source, endpoints.destination]
         .map(|address| (address.ip().to_canonical(), address.port()))

@@ -1,11 +1,11 @@
-//! Heads: reads may end anywhere, and parsers that are laxer read the same.
+//! Heads: reads may end anywhere, and laxer parsers read the same.
 use super::{LIMITS, cuts};
 use carrick_logic::http1::{
     BodyLength, Field, Method, Progress, Refusal, RequestHead, ResponseBody, ResponseHead, Target,
     Version,
 };
 
-/// A request head: reads may end anywhere; whoever is laxer reads the same; its bytes are what they should be.
+/// A request head: reads may end anywhere; laxer parsers read the same; its bytes are well-formed.
 pub fn request_head(bytes: &[u8]) {
     let mut head = RequestHead::new();
     let whole = head.parse(bytes, &LIMITS);
@@ -17,7 +17,7 @@ pub fn request_head(bytes: &[u8]) {
             break;
         }
     }
-    assert_eq!(last, whole, "reads that end elsewhere say something else");
+    assert_eq!(last, whole, "the result depends on where reads end");
     match whole {
         Ok(Progress::Complete) => {
             assert_eq!(head, trickled);
@@ -38,7 +38,7 @@ pub fn request_head(bytes: &[u8]) {
     assert!(RequestHead::leading_empty_lines(bytes) <= bytes.len().min(8));
 }
 
-/// A response head, likewise. The first byte says what the request's method was.
+/// The same for a response head. The first byte selects the request's method.
 pub fn response_head(bytes: &[u8]) {
     let Some((method, bytes)) = bytes
         .split_first()
@@ -56,11 +56,11 @@ pub fn response_head(bytes: &[u8]) {
             break;
         }
     }
-    assert_eq!(last, whole, "reads that end elsewhere say something else");
+    assert_eq!(last, whole, "the result depends on where reads end");
     match whole {
         Ok(Progress::Complete) => {
             assert_eq!(head, trickled);
-            // What deviates is judged as it is written anew: `rewrite_response`.
+            // Deviations are checked in rewritten form: `rewrite_response`.
             let mut strict = ResponseHead::new();
             if strict.parse_strictly(bytes, method, &LIMITS) == Ok(Progress::Complete) {
                 assert_eq!(head, strict);
@@ -97,12 +97,12 @@ pub(super) fn is_well_put(refusal: &Refusal) {
     );
 }
 
-/// The head has the line ends, spaces and fields that we said, for us and for parsers that are laxer.
+/// The head has the line ends, spaces and fields that we reported, for us and for laxer parsers.
 pub(super) fn request_is_unambiguous(bytes: &[u8], head: &RequestHead) {
     let text = &bytes[..head.head_bytes];
     lines_are_clean(text, &head.fields);
     let mut text = text.to_vec();
-    // httparse knows only 1.0 and 1.1; the higher minor versions are 1.1 in every other respect.
+    // httparse knows only 1.0 and 1.1; higher minor versions are otherwise like 1.1.
     let minor = text.iter().position(|&byte| byte == b'\r').unwrap_or(1) - 1;
     text[minor] = if head.version == Version::Http10 {
         b'0'
@@ -224,7 +224,7 @@ fn same_fields(bytes: &[u8], fields: &[Field], lax: &[httparse::Header<'_>]) {
     );
 }
 
-/// One length at most, in the only spelling that all parsers read alike.
+/// At most one length, in the only spelling that all parsers read alike.
 fn framing_is_plain(headers: &[httparse::Header<'_>]) {
     let mut lengths = 0;
     for header in headers {
@@ -239,7 +239,7 @@ fn framing_is_plain(headers: &[httparse::Header<'_>]) {
     assert!(lengths <= 1);
 }
 
-/// A parser that is content with `chunked` anywhere.
+/// A parser that accepts `chunked` anywhere.
 fn lax_is_chunked(headers: &[httparse::Header<'_>]) -> bool {
     let mut codings = headers
         .iter()
@@ -251,7 +251,7 @@ fn lax_is_chunked(headers: &[httparse::Header<'_>]) -> bool {
     })
 }
 
-/// A parser that takes the last length that it sees, and the digits that it begins with.
+/// A parser that takes the last length, and its leading digits.
 fn lax_content_length(headers: &[httparse::Header<'_>]) -> Option<u64> {
     let header = headers
         .iter()

@@ -1,4 +1,4 @@
-//! What must hold for any bytes at all. The fuzz targets and the tests of this crate include these files, and so check the same.
+//! Properties that must hold for any bytes. The fuzz targets and the tests of this crate both include these files.
 use carrick_logic::http1::HeadLimits;
 
 mod cache;
@@ -18,7 +18,7 @@ const LIMITS: HeadLimits = HeadLimits {
     fields_max: 64,
 };
 
-/// Lengths at which a stream of this many bytes is cut: everywhere in short ones.
+/// Lengths at which a stream of this many bytes is cut: every one for short streams.
 fn cuts(length: usize) -> impl Iterator<Item = usize> {
     let step = 1 + length / 600;
     (0..length).step_by(step).chain([length])

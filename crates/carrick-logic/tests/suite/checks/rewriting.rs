@@ -1,4 +1,4 @@
-//! Rewritten heads: they mean what they meant, and nothing else can be read into them.
+//! Rewritten heads keep their meaning, and have no other reading.
 use super::LIMITS;
 use super::heads::{request_is_unambiguous, response_is_unambiguous};
 use carrick_logic::http1::{
@@ -8,7 +8,7 @@ use carrick_logic::http1::{
 };
 use std::net::IpAddr;
 
-/// A request as the next hop sees it means what it meant. The first byte chooses how it is rewritten.
+/// A rewritten request means the same to the next hop. The first byte selects the options.
 pub fn rewrite_request(bytes: &[u8]) {
     let Some((&options, bytes)) = bytes.split_first() else {
         return;
@@ -56,7 +56,7 @@ pub fn rewrite_request(bytes: &[u8]) {
     let mut next = RequestHead::new();
     let result = next.parse(&out, &limits);
     if head.host.is_empty() {
-        // An HTTP/1.0 request for nobody in particular: `Host` is empty, which the strict side of us refuses.
+        // An HTTP/1.0 request without a host: `Host` is empty, which our strict parser refuses.
         return assert_eq!(result.map_err(|refusal| refusal.label), Err("bad_host"));
     }
     assert_eq!(result, Ok(Progress::Complete), "{}", out.escape_ascii());
@@ -108,11 +108,11 @@ pub fn rewrite_request(bytes: &[u8]) {
     assert_eq!(
         sorted_lines(&again, true),
         sorted_lines(&out, true),
-        "rewriting what is rewritten changes nothing"
+        "rewriting is idempotent"
     );
 }
 
-/// Lines in any order; `Max-Forwards` counts down each time.
+/// Lines in any order; `Max-Forwards` is decremented each time.
 fn sorted_lines(text: &[u8], is_request: bool) -> Vec<&[u8]> {
     let is_count = |line: &[u8]| {
         line.get(..13)
@@ -147,7 +147,7 @@ fn hop_by_hop_fields_are_gone(bytes: &[u8], fields: &[Field], upgrades: bool) {
     }
 }
 
-/// A response as the client sees it ends where it ended. The first byte chooses method and rewriting.
+/// A rewritten response has the same end for the client. The first byte selects method and options.
 pub fn rewrite_response(bytes: &[u8]) {
     let Some((&options, bytes)) = bytes.split_first() else {
         return;
@@ -205,6 +205,6 @@ pub fn rewrite_response(bytes: &[u8]) {
     assert_eq!(
         sorted_lines(&again, false),
         sorted_lines(&out, false),
-        "rewriting what is rewritten changes nothing"
+        "rewriting is idempotent"
     );
 }

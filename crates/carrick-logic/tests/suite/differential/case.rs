@@ -1,4 +1,4 @@
-//! Exchanges that are made up: a request, its answer, a later request, and what the origin says to that.
+//! Random exchanges: a request, its response, a later request, and the origin's response to that.
 use carrick_logic::cache::{Fields, Request, UnixTime};
 use carrick_logic::http1::Method;
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use std::time::{Duration, SystemTime};
 
-/// When the first answer comes.
+/// Arrival of the first response.
 pub const NOW: UnixTime = UnixTime(1_700_000_000);
 
 /// Field lines, each name once.
@@ -28,15 +28,15 @@ pub struct Answered {
     pub lines: Lines,
 }
 
-/// All of it.
+/// A whole exchange.
 #[derive(Debug, Clone)]
 pub struct Case {
     pub first: Asked,
     pub answer: Answered,
-    /// Seconds from the first answer to the second request.
+    /// Seconds from the first response to the second request.
     pub later_s: u32,
     pub second: Asked,
-    /// What the origin says to the second request, if it is asked: a 304.
+    /// The origin's response to the second request, if it is asked: a 304.
     pub update: Answered,
 }
 
@@ -47,7 +47,7 @@ impl Lines {
         found.next().map(|(_, value)| value.as_str())
     }
 
-    /// The argument of a directive, whose name is written like this; empty if it has none.
+    /// The argument of a directive with exactly this name; empty if it has none.
     pub fn directive(&self, name: &str) -> Option<&str> {
         self.directives()
             .into_iter()
@@ -63,7 +63,7 @@ impl Lines {
             .collect()
     }
 
-    /// As carrick reads them.
+    /// The form that carrick reads.
     pub fn text(&self) -> String {
         let lines = self.0.iter();
         lines
@@ -71,7 +71,7 @@ impl Lines {
             .collect()
     }
 
-    /// As the other reads them.
+    /// The form that the other implementation reads.
     pub fn map(&self) -> HeaderMap {
         let lines = self.0.iter();
         lines
@@ -91,7 +91,7 @@ impl Lines {
 }
 
 impl Asked {
-    /// As the other reads it.
+    /// The form that the other implementation reads.
     pub fn request(&self) -> http::Request<()> {
         let method = match self.method {
             Method::Head => http::Method::HEAD,
@@ -109,7 +109,7 @@ impl Asked {
 }
 
 impl Answered {
-    /// As the other reads it.
+    /// The form that the other implementation reads.
     pub fn response(&self) -> http::Response<()> {
         let mut response = http::Response::builder()
             .status(self.status)
@@ -120,17 +120,17 @@ impl Answered {
     }
 }
 
-/// A request as carrick reads it, of its text.
+/// A request as carrick reads it, from its text.
 pub fn read(method: Method, text: &str) -> Request<'_> {
     Request::read(method, Fields::of_text(text.as_bytes()))
 }
 
-/// A moment as the other has it.
+/// A moment in the other implementation's form.
 pub fn system_time(time: UnixTime) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(time.0)
 }
 
-/// A moment near the first answer, written in the usual form.
+/// A moment near the first response, in the usual date format.
 fn date(offsets: &'static [i64]) -> impl Strategy<Value = String> {
     select(offsets).prop_map(|offset| {
         let time = UnixTime(NOW.0.checked_add_signed(offset).unwrap());
@@ -138,7 +138,7 @@ fn date(offsets: &'static [i64]) -> impl Strategy<Value = String> {
     })
 }
 
-/// The same, or in a form that nobody writes any more.
+/// The same, possibly in an obsolete date format.
 fn any_date(offsets: &'static [i64]) -> impl Strategy<Value = String> {
     (date(offsets), prop::bool::weighted(0.03)).prop_map(|(text, is_old)| match is_old {
         // Sun, 06 Nov 1994 08:49:37 GMT as Sun Nov  6 08:49:37 1994.
@@ -215,7 +215,7 @@ const OF_REQUESTS: [&str; 12] = [
 
 const TAGS: [&str; 4] = ["\"a\"", "W/\"a\"", "\"b\"", "W/\"b\""];
 
-/// Lines of what was made up, without those that were left out.
+/// The lines that are present.
 fn lines(all: Vec<(&'static str, Option<String>)>) -> Lines {
     let there = all.into_iter();
     Lines(
@@ -250,7 +250,7 @@ fn request(later: bool) -> impl Strategy<Value = Lines> {
         })
 }
 
-/// The lines of an answer, which came so many seconds after the first.
+/// The lines of a response that arrived this many seconds after the first.
 fn answer() -> impl Strategy<Value = Lines> {
     let about_time = (
         directives(&OF_RESPONSES, 3),

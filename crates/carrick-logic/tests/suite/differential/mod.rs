@@ -1,5 +1,5 @@
-//! Made-up exchanges, judged here and by the crate `http-cache-semantics`, which has other authors. What they do not
-//! agree about must belong to a known class of differences.
+//! Random exchanges, evaluated here and by the crate `http-cache-semantics`, which has other authors. Disagreements
+//! must belong to a known class of differences.
 mod case;
 mod differences;
 mod numbers;
@@ -17,10 +17,10 @@ use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRu
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 
-/// What one comparison says: the classes of the differences that were seen.
+/// The result of a comparison: the classes of differences that occurred.
 type Compared = Result<BTreeSet<Difference>, TestCaseError>;
 
-/// What was asked for.
+/// The requested URI.
 const URI: Uri<'_> = Uri {
     scheme: b"http",
     host: b"h",
@@ -28,13 +28,13 @@ const URI: Uri<'_> = Uri {
     path_and_query: b"/x",
 };
 
-/// Asked for and answered at once.
+/// Requested and answered at the same moment.
 const AT_ONCE: Times = Times {
     request: NOW,
     response: NOW,
 };
 
-/// The other's opinion of an exchange that was over at `at`.
+/// The other implementation's view of an exchange that ended at `at`.
 fn theirs(asked: &Asked, answered: &Answered, at: UnixTime) -> CachePolicy {
     let options = CacheOptions {
         shared: true,
@@ -48,13 +48,12 @@ fn theirs(asked: &Asked, answered: &Answered, at: UnixTime) -> CachePolicy {
     )
 }
 
-/// Fails the case, saying what each of the two thinks.
+/// Fails the case, with both results.
 fn unknown(what: &str, ours: impl std::fmt::Debug, theirs: impl std::fmt::Debug) -> TestCaseError {
     TestCaseError::fail(format!("{what}: here {ours:?}, there {theirs:?}"))
 }
 
-/// Judges a case from its storing to its update. What one step answers differently is the end of it: later steps follow
-/// from earlier ones.
+/// Compares a case from storing to update. It ends at the first difference, since later steps depend on earlier ones.
 fn compare(case: &Case) -> Compared {
     let policy = Policy::default();
     let (asked, answered) = (case.first.lines.text(), case.answer.lines.text());
@@ -94,7 +93,7 @@ fn compare(case: &Case) -> Compared {
     Ok(seen)
 }
 
-/// So many cases.
+/// This number of cases.
 fn config(cases: u32) -> Config {
     Config {
         cases,
@@ -103,7 +102,7 @@ fn config(cases: u32) -> Config {
     }
 }
 
-/// Judges cases; the classes of the differences that were seen.
+/// Compares cases; returns the classes of differences that occurred.
 fn judge(mut runner: TestRunner) -> BTreeSet<Difference> {
     let seen = RefCell::new(BTreeSet::new());
     let result = runner.run(&case(), |case| {
@@ -129,7 +128,7 @@ fn no_class_of_differences_is_there_for_nothing() {
     assert!(never.is_empty(), "{never:?}");
 }
 
-/// Whether a directive is written in letters that the other does not know.
+/// Whether a directive is spelled in letters that the other does not know.
 fn has_capitals(lines: &case::Lines) -> bool {
     let has = |(name, _): &(&str, &str)| name.bytes().any(|byte| byte.is_ascii_uppercase());
     lines.directives().iter().any(has)
@@ -145,14 +144,14 @@ fn repeats(lines: &case::Lines) -> bool {
     })
 }
 
-/// Whether the other takes the answer for one with `no-cache`, or `private`, that is about some fields only.
+/// Whether the other mistakes the response for one with an unqualified `no-cache` or `private`.
 fn names_fields(lines: &case::Lines, directive: &str) -> bool {
     lines
         .get("cache-control")
         .is_some_and(|list| list.contains(&format!("{directive}=\"")))
 }
 
-/// What was decided when the request was stored, and what it says, for messages.
+/// The decision when the request was stored, and its state, for messages.
 fn shown(request: &Request<'_>, meta: &Meta) -> String {
     format!("{:?} {meta:?}", request.directives)
 }

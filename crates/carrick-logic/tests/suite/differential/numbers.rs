@@ -1,4 +1,4 @@
-//! How old a response is, and how long it is fresh.
+//! The age of a response, and its lifetime.
 use super::differences::Difference;
 use super::{Answered, Asked, names_fields, system_time, theirs, unknown};
 use carrick_logic::cache::{LifetimeFrom, Meta, SECONDS_MAX, UnixTime};
@@ -26,7 +26,7 @@ pub fn compare(
         }
         seen.insert(Difference::ApparentAge);
     }
-    // Without an age, what is left is all there is.
+    // Without an age, the remaining time is the whole lifetime.
     let ageless = Answered {
         lines: lines.without("age"),
         ..answered.clone()
@@ -46,7 +46,7 @@ pub fn compare(
         seen.extend(difference);
     }
     if meta.always_validate {
-        // What is never sent without asking has no lifetime there.
+        // A response that must always be validated has no lifetime there.
         return match their_lifetime_s {
             0 => Ok(()),
             _ => Err(unknown("no-cache", meta, their_lifetime_s)),
@@ -65,13 +65,13 @@ pub fn compare(
     Ok(())
 }
 
-/// Why lifetimes differ; `Some(None)`: they do, but not what follows from them.
+/// Why lifetimes differ; `Some(None)`: they differ without consequences.
 fn lifetime(answered: &Answered, meta: &Meta, their_s: u64) -> Option<Option<Difference>> {
     let lines = &answered.lines;
     let our_s = u64::from(meta.lifetime_s);
     let is_named = |name| lines.directive(name).is_some();
     if their_s == 0 {
-        // Never without asking: the same here, and the lifetime means nothing.
+        // It must always be validated: the same here, and the lifetime has no meaning.
         if meta.always_validate {
             return Some(None);
         }

@@ -1,4 +1,4 @@
-//! Whether an answer is stored.
+//! Whether a response is stored.
 use super::case::Lines;
 use super::differences::Difference;
 use super::{AT_ONCE, Case, URI, has_capitals, names_fields, repeats, unknown};
@@ -9,7 +9,7 @@ use http_cache_semantics::CachePolicy;
 use proptest::test_runner::TestCaseError;
 use std::collections::BTreeSet;
 
-/// Statuses that the other knows.
+/// Statuses that the other implementation knows.
 const KNOWN: [u16; 14] = [
     200, 203, 204, 300, 301, 302, 303, 307, 308, 404, 405, 410, 414, 501,
 ];
@@ -61,7 +61,7 @@ fn more_is_stored_there(case: &Case, request: &Request<'_>, why: NotStored) -> O
     }
 }
 
-/// Why the other does not store an answer that is stored here.
+/// Why the other does not store a response that is stored here.
 pub fn more_is_stored_here(status: u16, lines: &Lines) -> Option<Difference> {
     if !KNOWN.contains(&status) {
         return Some(Difference::OtherStatus);

@@ -1,4 +1,4 @@
-//! What a 304 makes of a stored response.
+//! The effect of a 304 on a stored response.
 use super::case::{Answered, Lines};
 use super::differences::Difference;
 use super::{Case, NOW, URI, numbers, storing, system_time, unknown};
@@ -10,7 +10,7 @@ use http_cache_semantics::{AfterResponse, CachePolicy};
 use proptest::test_runner::TestCaseError;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Whether it is about what is stored, and what that is then.
+/// Whether it applies to the stored response, and the result.
 pub fn compare(
     case: &Case,
     request: &Request<'_>,
@@ -49,7 +49,7 @@ pub fn compare(
     let mut fields = Vec::new();
     let freshened = freshen(&mut fields, request, &URI, stored, &update, times, &policy);
     let Freshened::Updated(meta) = freshened else {
-        // Whether it may still be stored was compared before, for other answers.
+        // Whether it may still be stored was compared before, for other responses.
         return Ok(());
     };
     let their_age_s = policy_there.age(system_time(now)).as_secs();
@@ -64,7 +64,7 @@ pub fn compare(
         seen.insert(difference.ok_or_else(unexpected)?);
         return Ok(());
     }
-    // The numbers are compared as those of a first answer with the same fields.
+    // The numbers are compared as those of a first response with the same fields.
     let merged = Answered {
         status: case.answer.status,
         lines: lines_of(Fields::of_text(&fields), &case.update.lines),
@@ -91,7 +91,7 @@ fn selection(update: &Lines, stored: &Stored<'_>, is_updated: bool) -> Option<Di
     }
 }
 
-/// Fields that are made up, but for `Age`.
+/// Generated fields, except `Age`.
 const NAMES: [&str; 9] = [
     "cache-control",
     "date",
@@ -104,7 +104,7 @@ const NAMES: [&str; 9] = [
     "x-part",
 ];
 
-/// Fields that are about this answer alone, or made anew for each.
+/// Fields that belong to this response only, or are generated for each.
 const APART: [&str; 3] = ["age", "date", "warning"];
 
 fn compare_fields(
@@ -124,7 +124,7 @@ fn compare_fields(
     ours.retain(|name, _| !APART.contains(&name.as_str()));
     let update = &case.update.lines;
     let before = ours.len();
-    // What only the update has.
+    // Fields that only the update has.
     ours.retain(|name, value| {
         theirs.contains_key(name) || update.get(name) != Some(value.as_str())
     });
@@ -144,7 +144,7 @@ fn compare_fields(
     Ok(())
 }
 
-/// The lines of a stored response, as those of an answer that has just come with the age of the update.
+/// The lines of a stored response, as those of a new response with the update's age.
 fn lines_of(fields: Fields<'_>, update: &Lines) -> Lines {
     let value = |name: &str| fields.first(name.as_bytes());
     let stored = NAMES.into_iter().filter_map(|name| {

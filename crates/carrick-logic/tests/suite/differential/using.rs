@@ -1,4 +1,4 @@
-//! Whether a later request is answered without asking, and what is asked otherwise.
+//! Whether a later request is answered without the origin, and the request to it otherwise.
 use super::differences::Difference;
 use super::{Case, NOW, has_capitals, repeats, shown, system_time, unknown};
 use carrick_logic::cache::{
@@ -9,7 +9,7 @@ use http_cache_semantics::{BeforeRequest, CachePolicy};
 use proptest::test_runner::TestCaseError;
 use std::collections::BTreeSet;
 
-/// Whether both ask the origin about what is stored.
+/// Whether both ask the origin about the stored response.
 pub fn compare(
     case: &Case,
     first: &Request<'_>,
@@ -103,7 +103,7 @@ fn used_there(case: &Case, stored: &Stored<'_>) -> Option<Difference> {
     (asked.directive("max-stale").is_some() && is_forbidden).then_some(Difference::StaleForbidden)
 }
 
-/// What is asked when what is stored is validated.
+/// The conditions of a validation.
 fn compare_conditions(
     case: &Case,
     request: &Request<'_>,
@@ -129,7 +129,7 @@ fn compare_conditions(
         }
         seen.insert(Difference::ClientsDate);
     }
-    // The same tag, weak and strong, is once in the list here, and twice there.
+    // The same tag, weak and strong, is in the list once here, and twice there.
     let tags = |value: Option<Vec<u8>>| -> BTreeSet<String> {
         let text = String::from_utf8(value.unwrap_or_default()).unwrap();
         let each = text.split(", ").filter(|tag| !tag.is_empty());

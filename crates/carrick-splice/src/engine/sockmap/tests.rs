@@ -1,4 +1,4 @@
-//! Which kernels are trusted; and that one splice's end does not block another's.
+//! Which kernels are trusted; and one splice's end does not block another's.
 
 use super::SocketService;
 use super::repaired::{judge, upstream_release};
@@ -25,7 +25,7 @@ async fn talk(one: &mut TcpStream, other: &mut TcpStream) {
     }
 }
 
-/// A blocked end would delay its whole thread, and every splice that has to return.
+/// A blocked end would delay its whole thread, and every splice that has to be returned.
 #[test]
 fn others_are_served_while_a_connection_is_late_to_come_back() {
     if !carrick_test::is_root() {

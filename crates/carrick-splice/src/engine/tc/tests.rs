@@ -1,5 +1,5 @@
-//! The packet engine's programs, packet by packet (`BPF_PROG_TEST_RUN`): a packet and the state of a splice in; a verdict, a packet
-//! and a state out. What is expected is made from nothing each time, checksums included.
+//! The packet engine's programs, packet by packet (`BPF_PROG_TEST_RUN`): a packet and a splice's state in; a verdict, a
+//! packet and a state out. Expected values are built independently each time, checksums included.
 
 mod checksums;
 mod ends;

@@ -1,4 +1,4 @@
-//! Rates: what is taken over a time, by whom, in virtual time.
+//! Rates: how much is taken over a time, and by which bucket, in virtual time.
 
 use super::super::block::Block;
 use super::super::bucket::{give_back, lowest_rate, reserve};
@@ -28,20 +28,20 @@ fn block(kinds: &[Kind]) -> Block {
     block
 }
 
-/// Makes a bucket's bytes so urgent to its parent.
+/// Sets a bucket's urgency within its parent.
 fn make_urgent(block: &Block, bucket: u32, urgency: u64) {
     let of = block.bucket(bucket, offset_of!(pace_bucket, urgency));
     of.store(urgency, Relaxed);
 }
 
-/// What senders get in so many seconds, who always want more: each has a bucket, how much it sends at a time, and from when to when.
+/// Bytes that senders with unlimited data send within this many seconds: each has a bucket, a burst size, and a period.
 fn run(block: &Block, seconds: u64, senders: &[(u32, u64, std::ops::Range<u64>)]) -> Vec<u64> {
     let mut sent = vec![0; senders.len()];
     let mut events: BinaryHeap<Reverse<(u64, usize)>> = BinaryHeap::new();
     for (who, (_, _, when)) in senders.iter().enumerate() {
         events.push(Reverse((when.start * SECOND + SECOND, who)));
     }
-    // The clock begins at a second, so that nothing is before its beginning.
+    // The clock starts at one second, so that no time is before its start.
     while let Some(Reverse((now, who))) = events.pop() {
         let (bucket, bytes, when) = &senders[who];
         if now >= (when.end.min(seconds) + 1) * SECOND {
@@ -55,7 +55,7 @@ fn run(block: &Block, seconds: u64, senders: &[(u32, u64, std::ops::Range<u64>)]
     sent
 }
 
-/// Within so many percent.
+/// Within this many percent.
 fn is_near(bytes: u64, expected: u64, percent: u64) -> bool {
     bytes.abs_diff(expected) <= expected * percent / 100
 }
@@ -67,7 +67,7 @@ fn a_shared_ceiling_is_kept() {
         let who: Vec<_> = (0..senders).map(|_| (3, 65_536, 0..10)).collect();
         let sent = run(&block, 10, &who);
         let total: u64 = sent.iter().sum();
-        // What was reserved at the end, and not sent yet, and the first burst.
+        // Plus data reserved at the end and not yet sent, and the first burst.
         assert!(
             is_near(total, 100 * MB, 1 + 7 * senders / 100),
             "{senders}: {total}"
@@ -84,11 +84,11 @@ fn what_one_class_leaves_others_take() {
         (1, 6 * MB, 0, Some(0)),
         (2, 2 * MB, 0, Some(0)),
     ];
-    // Both want all, then only one does.
+    // Both use everything, then only one does.
     let sent = run(&block(&kinds), 10, &[(1, 16_384, 0..10), (2, 16_384, 0..5)]);
     let total: u64 = sent.iter().sum();
     assert!(is_near(total, 100 * MB, 3), "{sent:?}");
-    // The second has had its own for half of the time, at least; the first what that one left.
+    // The second one had its own share for at least half of the time; the first one the rest.
     assert!(sent[1] >= 9 * MB, "{sent:?}");
     assert!(sent[0] >= 80 * MB - 20 * MB, "{sent:?}");
     let alone = run(&block(&kinds), 10, &[(2, 16_384, 0..10)]);
@@ -116,7 +116,7 @@ fn the_urgent_go_first_and_leave_a_little() {
         (1, 0, 0, Some(0)),
         (2, 0, 0, Some(0)),
         (3, 0, 0, Some(0)),
-        // A splice of the first one, with a bucket of its own.
+        // A splice of the first one, with its own bucket.
         (4, 0, 100 * MB, Some(1)),
     ];
     let block = block(&kinds);
@@ -130,9 +130,9 @@ fn the_urgent_go_first_and_leave_a_little() {
     let last: u64 = sent[2..].iter().sum();
     // 63 of 64 parts of 30 MB.
     assert!(is_near(first, 29_500_000, 3), "{sent:?}");
-    // Of 60 MB what the first ones leave, and a burst.
+    // Of 60 MB, what the first ones leave, plus a burst.
     assert!(is_near(second, 30 * MB, 6), "{sent:?}");
-    // Four seconds alone; something, too, when the others have all.
+    // Four seconds alone; and a little while the others take everything.
     assert!(last > 36 * MB && last < 46 * MB, "{sent:?}");
     assert!(is_near(first + second + last, 100 * MB, 6), "{sent:?}");
 }

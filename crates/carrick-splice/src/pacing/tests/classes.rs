@@ -1,4 +1,4 @@
-//! Classes: what is refused, who has which bucket, and what becomes of those that are not asked for any more.
+//! Classes: which are refused, which bucket a splice gets, and what happens to removed classes.
 
 use super::super::block::BUCKETS;
 use super::super::skeleton::types::pace_class;
@@ -202,7 +202,7 @@ fn a_class_that_is_gone_stays_until_its_last_splice() {
         .unwrap();
     let paced = pacing.pace("a", address("192.0.2.1"), 0).unwrap();
     for round in 0..200 {
-        // Others come and go meanwhile; the place of the first is nobody else's.
+        // Others come and go meanwhile; no other class gets the slot of the first one.
         let name = format!("c{round}");
         pacing.configure(&[class(&name)], INTERVAL).unwrap();
         let other = pacing.pace(&name, address("192.0.2.1"), 0).unwrap();
@@ -249,7 +249,7 @@ fn a_class_in_a_place_that_was_another_s_begins_at_zero() {
     ] {
         count.store(7, Relaxed);
     }
-    // Whoever stays goes on counting.
+    // A class that stays keeps its counts.
     pacing.configure(&[class("old")], INTERVAL).unwrap();
     let report = pacing.classes().remove(0);
     assert_eq!((report.bytes, report.kernel_holds), (10, 3), "{report:?}");
@@ -286,7 +286,7 @@ fn more_splices_than_buckets_share() {
         .map(|_| pacing.pace("a", address("192.0.2.1"), 0).unwrap())
         .collect();
     assert_eq!(pacing.classes()[0].splices, 9000);
-    // Those that found no bucket are counted: a pair for each, after the pair of the class.
+    // Splices without a bucket are counted: one pair each, in addition to the class's pair.
     let pairs = (BUCKETS / DIRECTIONS) as u64 - 1;
     assert_eq!(pacing.classes()[0].unbounded, 9000 - pairs);
     drop(all);
@@ -317,7 +317,7 @@ fn a_network_without_a_bucket_is_counted_with_each_of_its_splices() {
     assert_eq!(pacing.classes()[0].unbounded, 0);
     let beyond = [of(pairs), of(pairs)];
     assert_eq!(pacing.classes()[0].unbounded, 2);
-    // One of a network that has its buckets needs no more.
+    // Another splice of a network with buckets needs no more.
     let joined = of(0);
     assert_eq!(joined.both(), all[0].both());
     assert_eq!(beyond[0].both(), beyond[1].both());

@@ -1,4 +1,4 @@
-//! The controls of the policies, against a worker that is made up.
+//! The controllers of the policies, with a simulated worker.
 
 use super::super::policy::{
     BURSTS_MAX, DeadlineControl, Interval, Latencies, Patience, Proportion,
@@ -6,11 +6,11 @@ use super::super::policy::{
 use super::super::queue::{Had, Queue};
 use std::time::Duration;
 
-/// A worker whose rounds take time for what is forwarded in them: a hit waits for that of its round, and for its own work.
+/// A worker whose rounds take longer the more they forward: a hit waits for that of its round, and for its own work.
 struct Worker {
     ns_per_byte: f64,
     hit: Duration,
-    /// What there is to be forwarded in a round.
+    /// Bytes offered for forwarding in a round.
     offered: u64,
 }
 
@@ -23,7 +23,7 @@ impl Worker {
 
 #[test]
 fn a_deadline_is_held_and_the_rest_is_given_away() {
-    // From a fast worker to a slow one; from work of a microsecond to that of a millisecond.
+    // From a fast worker to a slow one; from a microsecond of work to a millisecond.
     for ns_per_byte in [0.1, 0.5, 4.0] {
         for hit_us in [10, 100, 1000] {
             let target = Duration::from_millis(2);
@@ -44,7 +44,7 @@ fn a_deadline_is_held_and_the_rest_is_given_away() {
                 }
             }
             assert!(worst <= target, "{ns_per_byte} {hit_us}: {worst:?}");
-            // What would be possible: the budget that makes 99 of 100 exactly the target, if that can be given at all.
+            // The optimum: the budget with which 99 of 100 just meet the target, if it can be met at all.
             let room = (target - worker.hit).as_nanos() as f64 / ns_per_byte;
             let possible = room.min(16_777_216.0);
             let mean = sum as f64 / 1000.0;
@@ -55,7 +55,7 @@ fn a_deadline_is_held_and_the_rest_is_given_away() {
             );
             assert!(
                 best as f64 >= 0.3 * possible,
-                "it swings: {best} of {possible}"
+                "it oscillates: {best} of {possible}"
             );
         }
     }
@@ -114,13 +114,13 @@ fn bytes_are_in_proportion_to_requests() {
         });
         assert_eq!(proportion.credit(1000), credit);
     }
-    // A handful of requests says nothing.
+    // A handful of requests is not enough.
     proportion.end_interval(&Interval {
         local_requests: 1,
         ..Interval::default()
     });
     assert_eq!(proportion.credit(1000), 4000);
-    // However rare one kind is, it is not shut out.
+    // However rare one kind is, it is not blocked.
     proportion.end_interval(&Interval {
         local_requests: 1_000_000,
         ..Interval::default()
@@ -153,7 +153,7 @@ fn one_in_a_hundred_is_found() {
 
 #[test]
 fn a_worker_that_never_blocks_lets_some_bursts_go_and_its_own_requests_wait_for_no_more() {
-    // A slow worker with more to do than it can: 300 splices wait at any time, and between two requests of its own it looks whether it
+    // An overloaded slow worker: 300 splices wait at any time, and between two requests of its own it checks whether it
     // is late. Times in microseconds.
     const AFTER: Duration = Duration::from_millis(20);
     const HIT: u64 = 400;
@@ -183,7 +183,7 @@ fn a_worker_that_never_blocks_lets_some_bursts_go_and_its_own_requests_wait_for_
         longest_wait_us = longest_wait_us.max(now_us - before);
     }
     assert_eq!(longest_wait_us, BURSTS_MAX as u64 * BURST);
-    // Three quarters of the time are its own, and nobody who waits is left out.
+    // Three quarters of the time are its own, and every waiter is served.
     assert!(hits * HIT > 7_500_000, "{hits}");
     let (least, most) = (turns.iter().min().unwrap(), turns.iter().max().unwrap());
     assert!(*least >= 15 && most - least <= 1, "{least} {most}");

@@ -1,4 +1,4 @@
-//! What programs make of the control block (`BPF_PROG_TEST_RUN`), beside what the process makes of it.
+//! The programs' use of the control block (`BPF_PROG_TEST_RUN`), compared with the process's.
 
 use super::super::block::Block;
 use super::super::skeleton::types::{pace_bucket, pace_class, pace_credit, pace_worker};
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 const SECOND: u64 = 1_000_000_000;
 
-/// Runs a test with the programs on the block of `pacing`; not, visibly, where the kernel does not let us.
+/// Runs a test with the programs on the block of `pacing`; skipped with a message if the kernel refuses.
 fn with_programs(pacing: &Pacing, test: impl FnOnce(&PacingSkel<'_>)) {
     let Some(map) = pacing.map() else {
         carrick_test::skip!("the kernel does not share memory with us (root?)");
@@ -27,7 +27,7 @@ fn with_programs(pacing: &Pacing, test: impl FnOnce(&PacingSkel<'_>)) {
     test(&open.load().unwrap());
 }
 
-/// What a program finds that may go, and takes.
+/// Bytes that a program finds available, and takes.
 fn ask(programs: &PacingSkel<'_>, handle: PaceHandle, now: u64, bytes: u64) -> u64 {
     let mut packet = vec![0_u8; 14];
     for word in [handle.to_bits(), now, bytes, 0] {
@@ -81,7 +81,7 @@ fn a_rate_is_the_same_for_programs_and_process() {
             assert!(left <= 20_000, "{left}");
             let bytes = 1 + round * 37 % 3000;
             if left >= bytes {
-                // Turn by turn: what one has taken the other does not find any more.
+                // In turn: what one has taken is not available to the other.
                 if round % 2 == 0 {
                     ask(programs, handle, now, bytes);
                 } else {
@@ -104,7 +104,7 @@ fn a_rate_is_the_same_for_programs_and_process() {
 }
 
 #[test]
-fn who_is_urgent_is_so_for_programs_too() {
+fn urgency_counts_for_programs_too() {
     let of_line = |name, priority| ClassSettings {
         parent: Some("line".into()),
         priority,
@@ -130,12 +130,12 @@ fn who_is_urgent_is_so_for_programs_too() {
         let now = 10 * SECOND;
         set(block, offset_of!(pace_worker, beat_ns), now);
         let left = |handle| ask(programs, handle, now, 0);
-        // 40 ms of 1 MB/s; of the urgent, a 64th less.
+        // 40 ms of 1 MB/s; the urgent ones, a 64th less.
         assert_eq!([first, next, last].map(left), [39_375, 39_375, 40_000]);
-        // The last one takes all that there is, by the process: it waits for that, others do not.
+        // The last one takes everything through the process: only it waits for that.
         bucket::reserve(block, of(last), 40_000, now);
         assert_eq!([first, next, last].map(left), [39_375, 39_375, 0]);
-        // By a program: those behind it wait, too.
+        // Through a program: the less urgent ones wait, too.
         ask(programs, next, now, 39_375);
         assert_eq!([first, next, last].map(left), [39_375, 0, 0]);
         let go_at = [first, next, last].map(|handle| bucket::reserve(block, of(handle), 10, now));
@@ -144,7 +144,7 @@ fn who_is_urgent_is_so_for_programs_too() {
             "{go_at:?}"
         );
         assert!(go_at[2] > now + SECOND / 50, "{go_at:?}");
-        // Without priorities, all are alike.
+        // Without priorities, all are equal.
         let alike = classes.clone().map(|settings| ClassSettings {
             priority: 100,
             ..settings

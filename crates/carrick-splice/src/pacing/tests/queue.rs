@@ -1,8 +1,8 @@
-//! Who goes first.
+//! The order of the queue.
 
 use super::super::queue::{Had, Queue};
 
-/// Lets everybody wait again and again, and counts bytes: each has a priority, a weight, and the size of its bursts.
+/// Lets all wait repeatedly, and counts bytes: each has a priority, a weight, and a burst size.
 fn serve(kinds: &[(u8, u32, u64)], turns: usize) -> Vec<u64> {
     let mut queue = Queue::default();
     let mut had = vec![Had::default(); kinds.len()];
@@ -28,7 +28,7 @@ fn equals_get_the_same_whatever_their_bursts() {
 }
 
 #[test]
-fn who_weighs_more_gets_more() {
+fn a_larger_weight_gets_more() {
     let bytes = serve(&[(1, 1, 1000), (1, 5, 1000), (1, 10, 1000)], 16_000);
     assert!((bytes[1] / bytes[0]).abs_diff(5) <= 1, "{bytes:?}");
     assert!((bytes[2] / bytes[0]).abs_diff(10) <= 1, "{bytes:?}");
@@ -41,7 +41,7 @@ fn a_lower_number_goes_first() {
 }
 
 #[test]
-fn who_comes_late_is_not_owed_the_past() {
+fn a_late_arrival_has_no_claim_to_the_past() {
     let mut queue = Queue::default();
     let mut old = Had::default();
     for _ in 0..1000 {

@@ -1,9 +1,9 @@
-//! Pipes between sockets: what a short splice leaves open.
+//! Pipes between sockets: partial splices.
 
 use super::*;
 use std::net::TcpListener;
 
-/// splice(2) may stop early, as it does for a signal that only stops and continues the process. Nobody would ever tell that there is room again.
+/// splice(2) may return early, as after a signal that stops and continues the process. No event would follow, since there is still room.
 #[tokio::test(flavor = "current_thread")]
 async fn a_socket_that_took_less_than_it_was_offered_is_offered_more() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Wake;
 
-/// Counts how often it is woken.
+/// Counts wake-ups.
 #[derive(Default)]
 struct Woken(AtomicUsize);
 
@@ -14,7 +14,7 @@ impl Wake for Woken {
     }
 }
 
-/// Each holds as many bytes as its first descriptor says.
+/// Each holds as many bytes as its first descriptor's number.
 fn as_numbered([first, _]: [RawFd; 2]) -> u64 {
     first.unsigned_abs().into()
 }
@@ -47,17 +47,17 @@ fn the_oldest_stalled_splices_end_until_enough_is_free() {
     note(3, false, 10);
     assert_eq!(stalls.entries.borrow().len(), 3);
     assert_eq!(stalls.look(at(5), as_numbered), Stalled::default());
-    // The second one moves; the first one as good as not.
+    // The second one moves; the first one hardly.
     note(1, true, 10 + PROGRESS_BYTES);
     note(0, true, 11);
     let stalled = stalls.look(at(30), as_numbered);
     assert_eq!((stalled.splices, stalled.bytes), (2, 4000));
-    // The third one waits for its sender now.
+    // The third one now waits for its sender.
     note(2, false, 10);
     let stalled = stalls.look(at(60), as_numbered);
     assert_eq!((stalled.splices, stalled.bytes), (2, 3000));
     note(2, true, 10);
-    // The first one has waited for the longest time.
+    // The first one has waited longest.
     assert_eq!(stalls.end_oldest(0), 0);
     assert_eq!(stalls.end_oldest(1000), 1);
     let counts: Vec<usize> = (woken.iter())

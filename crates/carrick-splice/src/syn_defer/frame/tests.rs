@@ -1,4 +1,4 @@
-//! Tests of packets as bytes: checksums, options, and what is answered.
+//! Packets as bytes: checksums, options, and answers.
 
 use super::*;
 
@@ -9,7 +9,7 @@ const OPTIONS: [u8; 20] = [
 
 const ENDS: [[&str; 2]; 2] = [["10.0.0.1", "192.0.2.80"], ["2001:db8::1", "2001:db8::80"]];
 
-/// A SYN from port 4000 to port 80, number 7, without a checksum of TCP.
+/// A SYN from port 4000 to port 80, number 7, without a TCP checksum.
 fn packet([client, server]: [&str; 2], options: &[u8], data: &[u8]) -> Vec<u8> {
     let mut tcp = vec![15, 160, 0, 80, 0, 0, 0, 7, 0, 0, 0, 0];
     let words = (TCP_HEADER + options.len()) as u8 / 4;
@@ -36,7 +36,7 @@ fn packet([client, server]: [&str; 2], options: &[u8], data: &[u8]) -> Vec<u8> {
     packet
 }
 
-/// Puts something in the place of the checksum of TCP.
+/// Replaces the TCP checksum.
 fn put_checksum(packet: &mut [u8], sum: u16) {
     let at = Syn::read(packet).unwrap().tcp_at + CHECKSUM_AT;
     packet[at..at + 2].copy_from_slice(&sum.to_be_bytes());
@@ -153,7 +153,7 @@ fn answers_go_back_with_right_checksums() {
                 assert_eq!(content[..4], [0, 80, 15, 160]);
                 assert_eq!(content[4..12], [0, 0, 0, 0, 0, 0, 5, 28]);
             } else {
-                // No longer than every link takes it, with the beginning of what it is about.
+                // Short enough for every link, with the beginning of the original packet.
                 assert_eq!(answer.len(), if syn.is_ipv6() { 1280 } else { 576 });
                 assert_eq!(content[8..], syn.packet[..content.len() - 8]);
                 assert_eq!(content[..2], Unreachable::Host.numbers(syn.is_ipv6()));

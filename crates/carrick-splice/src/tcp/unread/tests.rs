@@ -1,4 +1,4 @@
-//! When a window grows, and that it does.
+//! When a window grows.
 use super::*;
 use socket2::SockRef;
 use tokio::net::TcpListener;
@@ -7,7 +7,7 @@ const LIMIT: UnreadLimit = UnreadLimit { window_bytes: 1000 };
 
 const RTT: Duration = Duration::from_millis(50);
 
-/// When, how much has come until then since the beginning, and how much of it was read since the last time.
+/// The time, the total bytes received so far, and the bytes read since the last time.
 type Read = (u64, u64, u64);
 
 #[test]
@@ -33,7 +33,7 @@ fn a_window_grows_while_half_of_it_comes_in_a_round_trip() {
             &[(50, 500, 500), (100, 1000, 500)],
             2000,
         ),
-        // A receiver that has taken nothing for long, and then takes what has waited.
+        // A receiver that has read nothing for long, and then reads the backlog.
         (
             "what had waited",
             &[(5000, 1000, 500), (5001, 1000, 500), (5051, 1400, 500)],
@@ -52,7 +52,7 @@ fn a_window_grows_while_half_of_it_comes_in_a_round_trip() {
                 })
             }
         };
-        // What is there at first may have come at any time.
+        // The initial backlog may have arrived at any time.
         assert_eq!(window.grown(1_000_000, look(0, 0)), None);
         for &(at_ms, come_bytes, read_bytes) in reads {
             window.grown(read_bytes, look(at_ms, come_bytes));
@@ -73,7 +73,7 @@ fn buffer_bytes(stream: &TcpStream) -> usize {
     SockRef::from(stream).recv_buffer_size().unwrap()
 }
 
-/// How long the window may become (`TCP_WINDOW_CLAMP`).
+/// Limit on the window (`TCP_WINDOW_CLAMP`).
 fn window_max(stream: &TcpStream) -> u32 {
     crate::tcp_tuning::window_max(stream).unwrap()
 }
@@ -103,7 +103,7 @@ async fn a_window_that_grows_needs_no_leave_of_rmem_max() {
     SockRef::from(&one).set_recv_buffer_size(100_000).unwrap();
     assert!(widen(&one, 300_000).unwrap());
     assert!(buffer_bytes(&one) >= 300_000 && is_fixed(&one));
-    // As large as the system has it, the kernel sees to it.
+    // At the system's maximum, the kernel manages it.
     assert!(!widen(&one, i32::MAX as u32).unwrap());
     assert!(!is_fixed(&one));
     assert_eq!(crate::sys::sockopt::receive_low_water(&one).unwrap(), 1);

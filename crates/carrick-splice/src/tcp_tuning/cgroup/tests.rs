@@ -1,4 +1,4 @@
-//! Tests of where a process' control group is found.
+//! How a process's control group is found.
 
 use super::*;
 
@@ -21,13 +21,13 @@ fn the_group_is_below_the_mount() {
         "/sys/fs/cgroup/unified/system.slice/carrick.service"
     );
     assert_eq!(found(HYBRID, "0::/\n"), "/sys/fs/cgroup/unified/");
-    // Only a part is mounted, as in a container, with a blank in its name.
+    // Only a part is mounted, as in a container, with a space in its name.
     let part = "9 1 0:26 /system.slice /a\\040b rw - cgroup2 none rw\n";
     assert_eq!(found(part, GROUPS), "/a b/carrick.service");
 }
 
 #[test]
-fn where_there_is_none_it_is_said_why() {
+fn without_a_group_the_reason_is_reported() {
     let why = |mounts, groups| find(mounts, groups).unwrap_err();
     assert!(why(UNIFIED, "1:cpu:/\n").contains("in no control group"));
     assert!(why("", GROUPS).contains("no cgroup2 is mounted"));
@@ -36,13 +36,13 @@ fn where_there_is_none_it_is_said_why() {
     assert!(why(UNIFIED, "0::/../other\n").contains("outside"));
 }
 
-/// What `ip netns exec` starts has a `/sys` of its own, with nothing mounted below it.
+/// Programs started by `ip netns exec` have their own `/sys`, with nothing mounted below it.
 #[test]
 fn it_is_found_where_none_is_mounted() {
     if !carrick_test::is_root() {
         return;
     }
-    // Of this thread alone.
+    // Of this thread only.
     let found = std::thread::spawn(|| {
         use rustix::mount::{MountPropagationFlags, UnmountFlags, mount_change, unmount};
         use rustix::thread::{UnshareFlags, unshare_unsafe};

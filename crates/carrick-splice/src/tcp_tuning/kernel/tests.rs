@@ -1,16 +1,16 @@
-//! Tests of what is asked of the programs.
+//! Requests to the programs.
 
 use super::*;
 
 #[test]
-fn times_are_told_in_ticks_rounded_up() {
+fn times_are_passed_in_ticks_rounded_up() {
     let (ms, tick) = (Duration::from_millis, Duration::from_millis(4));
     assert_eq!(ticks(Duration::ZERO, tick), 0);
     assert_eq!(ticks(ms(1), tick), 1);
     assert_eq!(ticks(ms(4), tick), 1);
     assert_eq!(ticks(ms(5), tick), 2);
     assert_eq!(ticks(ms(3000), tick), 750);
-    // The kernel ticks 100 to 1000 times a second.
+    // The kernel ticks 100 to 1000 times per second.
     assert!(
         (ms(1)..=ms(10)).contains(&super::tick()),
         "{:?}",

@@ -1,4 +1,4 @@
-//! Tests of what is read.
+//! Measurements of TCP connections.
 
 use super::*;
 use std::io::{Read, Write};
@@ -35,7 +35,7 @@ fn a_connection_is_measured_while_it_stands() {
     let bytes = vec![7; 1 << 20];
     std::thread::scope(|threads| {
         threads.spawn(|| near.write_all(&bytes).unwrap());
-        // Slow enough that the receiver's window is what holds it up.
+        // So slowly that the receiver's window is the limit.
         std::thread::sleep(Duration::from_millis(50));
         far.read_exact(&mut vec![0; 1 << 20]).unwrap();
     });
@@ -50,6 +50,6 @@ fn a_connection_is_measured_while_it_stands() {
         after.busy > Duration::ZERO && after.delivery_rate > 0,
         "{after:?}"
     );
-    // Probes of a window that is shut count as sent again.
+    // Probes of a closed window count as retransmissions.
     assert!(after.loss().is_some_and(|loss| loss < 1.0), "{after:?}");
 }

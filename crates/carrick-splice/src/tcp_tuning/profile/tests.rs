@@ -1,4 +1,4 @@
-//! Tests of what a profile may say.
+//! Valid and invalid profiles.
 
 use super::*;
 use crate::tcp_tuning::Setting;

@@ -1,4 +1,4 @@
-//! Tests of the choice.
+//! The choice of a profile.
 
 use super::*;
 use proptest::prelude::*;
@@ -91,7 +91,7 @@ fn nothing_is_asked_that_no_rule_needs() {
         let wanted = selector().wants(side, peer.parse().unwrap());
         (wanted.interface, wanted.rtt)
     };
-    // What is behind the network's rule is never reached.
+    // Rules behind the network's are never reached.
     assert_eq!(wants(LegSide::Client, "10.1.2.3"), (true, false));
     assert_eq!(wants(LegSide::Server, "10.1.2.3"), (true, true));
     let none = Selector::new(vec![rule("all", Conditions::default())]);
@@ -119,7 +119,7 @@ fn conditions() -> impl Strategy<Value = Conditions> {
 }
 
 proptest! {
-    /// What is not asked for, because nobody needs it, would not have changed the choice.
+    /// A property that is not needed would not have changed the choice.
     #[test]
     fn an_unneeded_property_changes_nothing(
         rules in prop::collection::vec(conditions(), 0..6),

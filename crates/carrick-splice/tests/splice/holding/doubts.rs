@@ -1,4 +1,4 @@
-//! When SYNs pass that could be held: nobody reads, they are not understood, the process has ended; and those that are no good.
+//! SYNs that pass instead of being deferred: the reader hangs, they are not understood, the process has ended; and invalid ones.
 
 use super::*;
 
@@ -21,7 +21,7 @@ fn while_the_reader_hangs_syns_pass_and_what_it_decides_later_is_too_late() {
     });
     let listener = bed.at(Host::Server, || listen(address(FAMILIES[0].server, 80)));
     told.recv_timeout(HANG).unwrap();
-    // What the client repeats after a second may still be dropped; what it repeats then is not.
+    // The client's retransmission after a second may still be dropped, the next one is not.
     client.join().unwrap().unwrap();
     drop(listener);
     connects(&bed, FAMILIES[1]);
@@ -38,7 +38,7 @@ fn what_was_held_passes_when_the_holder_is_gone() {
         return;
     };
     let holding = hold(&bed, async |_, mut reader| {
-        // As if it were killed: nothing is decided.
+        // As if it were killed, without a decision.
         std::mem::forget(next(&mut reader).await);
     });
     connects(&bed, FAMILIES[0]);
@@ -75,7 +75,7 @@ fn what_is_not_understood_passes() {
         send(&bed, &family, &by_hand(&family, 4000, 1, &[7; 1700]));
         tap.next(HANG, goes_to_80).expect("a long one");
     }
-    // With options for the destination (RFC 8200 section 4.6), six bytes of padding.
+    // With destination options (RFC 8200 section 4.6), six bytes of padding.
     let plain = by_hand(&FAMILIES[1], 4001, 1, &[]);
     let mut extended = plain[..40].to_vec();
     extended[5] += 8;

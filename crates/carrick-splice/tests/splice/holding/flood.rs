@@ -1,4 +1,4 @@
-//! More SYNs than anybody can look at.
+//! More SYNs than can be deferred.
 
 use super::*;
 use crate::router::send_frames;
@@ -7,11 +7,11 @@ use std::net::{IpAddr, Ipv4Addr};
 /// From as many addresses.
 const SYNS: u32 = 100_000;
 
-/// So many are looked at, and nothing is decided about them, for as long as the flood lasts.
+/// This many are deferred, without a decision for as long as the flood lasts.
 const WAITING_MAX: usize = 5_000;
 
 #[test]
-fn a_flood_passes_and_who_comes_behind_it_is_served() {
+fn a_flood_passes_and_a_client_behind_it_is_served() {
     let Some(bed) = bed() else {
         return;
     };
@@ -25,7 +25,7 @@ fn a_flood_passes_and_who_comes_behind_it_is_served() {
             };
             let held = held.unwrap();
             if held.client().ip() == honest || waiting.len() >= WAITING_MAX {
-                // Of so many, some are forgotten at once.
+                // With so many, some are evicted at once.
                 held.release().unwrap();
             } else {
                 waiting.push(held);
@@ -33,7 +33,7 @@ fn a_flood_passes_and_who_comes_behind_it_is_served() {
         }
         (holder.counts().unwrap(), waiting.len())
     });
-    // What is released, or passes, is for nobody: the server has no such address.
+    // Released SYNs, and those that pass, go nowhere: the server does not have that address.
     let server = address(FAMILIES[0].elsewhere, 0).ip();
     bed.ip(Host::Middle, &format!("route add blackhole {server}"));
     bed.run(Host::Middle, "sysctl -q -w net.ipv4.conf.all.rp_filter=0");
@@ -41,7 +41,7 @@ fn a_flood_passes_and_who_comes_behind_it_is_served() {
     let head = header(&bed, "rc", false);
     bed.at(Host::Client, move || {
         let frames = (0..SYNS).map(|number| {
-            // 11.0.0.0/8, in no order.
+            // 11.0.0.0/8, in no particular order.
             let host = number.wrapping_mul(0x9e37_79b1) >> 8;
             let from = IpAddr::from(Ipv4Addr::from(11 << 24 | host));
             let port = 1024 + (number >> 8) as u16;

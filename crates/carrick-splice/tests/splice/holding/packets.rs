@@ -1,4 +1,4 @@
-//! SYNs that no socket has sent, and packets as they are on the wire.
+//! SYNs that no socket has sent, and raw packets.
 
 use super::{Bed, Host};
 use crate::support::link_address;
@@ -14,7 +14,7 @@ pub const SYN: u8 = 0x02;
 pub const RST: u8 = 0x04;
 pub const ACK: u8 = 0x10;
 
-/// Where the flags are, from a TCP header's first byte on.
+/// Offset of the flags in a TCP header.
 pub const FLAGS_AT: usize = 13;
 
 /// MSS 1,400, selective acknowledgements, timestamps, window scale 7, and a cookie of TCP Fast Open (RFC 7413).
@@ -95,7 +95,7 @@ pub fn header(bed: &Bed, router: &str, is_ipv6: bool) -> Vec<u8> {
     .concat()
 }
 
-/// A socket that sees all that an interface of this thread's namespace receives and sends.
+/// A socket that sees everything that an interface of this thread's namespace receives and sends.
 pub struct Tap(Socket);
 
 impl Tap {
@@ -106,7 +106,7 @@ impl Tap {
         Tap(socket)
     }
 
-    /// The next packet for which `is_meant`, from the IP header on, within this time.
+    /// The next packet that matches, from the IP header on, within this time.
     pub fn next(&self, patience: Duration, is_meant: impl Fn(&[u8]) -> bool) -> Option<Vec<u8>> {
         let give_up_at = Instant::now() + patience;
         loop {

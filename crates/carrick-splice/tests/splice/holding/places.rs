@@ -4,7 +4,7 @@ use super::*;
 use std::fs::File;
 use std::os::fd::AsRawFd;
 
-/// Puts the router's interface towards the client into another one, with its addresses.
+/// Moves the addresses of the router's interface towards the client to another one.
 fn put_in(bed: &Bed, device: &str) {
     for address in ["10.79.1.1/24", "fd79:1::1/64"] {
         bed.ip(Host::Middle, &format!("addr del {address} dev rc"));
@@ -65,7 +65,7 @@ fn on_a_vlan() {
     is_served_and_refused(&bed);
 }
 
-/// Makes a tunnel that this process has the other end of, in this thread's namespace.
+/// Creates a tunnel in this thread's namespace; this process has its other end.
 #[expect(unsafe_code, reason = "there is no other way to a tunnel")]
 fn tunnel(name: &str) -> File {
     let file = File::options()

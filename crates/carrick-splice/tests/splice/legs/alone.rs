@@ -1,6 +1,6 @@
-//! Nobody but the process itself sees the programs, and they go with it.
+//! Only the process itself sees the effect of the programs, and they disappear with it.
 //!
-//! The part of another process is a test of this binary that is ignored unless this one asks for it.
+//! The other process runs a test of this binary that is ignored unless started here.
 
 use super::bed::bed;
 use crate::support::HANG;
@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 const LEVEL: i32 = 0x6361_726b;
 const OPTION: i32 = 1;
 
-/// A control group below that of this process, which goes when this is dropped.
+/// A control group below that of this process, removed when this is dropped.
 struct Group(PathBuf);
 
 impl Group {
@@ -32,7 +32,7 @@ impl Group {
         Group(folder)
     }
 
-    /// How many programs are attached to this group.
+    /// Number of programs attached to this group.
     fn programs(&self) -> usize {
         let own = fs::metadata(&self.0).unwrap().ino();
         LinkInfoIter::default()
@@ -45,7 +45,7 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // A process that was killed leaves its group a moment later.
+        // A killed process leaves its group a moment later.
         let began = Instant::now();
         while fs::remove_dir(&self.0).is_err() && began.elapsed() < HANG {
             std::thread::sleep(Duration::from_millis(10));
@@ -65,7 +65,7 @@ fn own_group() -> PathBuf {
     PathBuf::from(format!("{mount}{}", own.unwrap()))
 }
 
-/// Runs an ignored test of this binary in a process of a control group.
+/// Runs an ignored test of this binary in a process in a control group.
 fn start(group: &Path, test: &str) -> Child {
     Command::new("sh")
         .args(["-c", "echo $$ > $0/cgroup.procs && exec \"$@\""])
@@ -84,7 +84,7 @@ fn start(group: &Path, test: &str) -> Child {
         .unwrap()
 }
 
-/// Reads what a process says up to a line that ends so.
+/// Reads a process's output up to a line with this end.
 fn wait_for(child: &mut Child, end: &str) {
     let mut lines = BufReader::new(child.stdout.as_mut().unwrap()).lines();
     assert!(
@@ -99,7 +99,7 @@ fn connection() -> (TcpStream, TcpStream) {
     (near, listener.accept().unwrap().0)
 }
 
-/// Sets an option; the error's number.
+/// Sets an option; returns the error's number.
 #[expect(unsafe_code, reason = "no library has these options")]
 fn set(stream: &TcpStream, level: i32, name: i32, value: &[u8]) -> i32 {
     let length = value.len() as libc::socklen_t;
@@ -119,7 +119,7 @@ fn set(stream: &TcpStream, level: i32, name: i32, value: &[u8]) -> i32 {
     std::io::Error::last_os_error().raw_os_error().unwrap()
 }
 
-/// Nobody waits for this process for ever.
+/// Ends the process after a while, so that it does not outlive the test.
 fn end_after_a_while() {
     std::thread::spawn(|| {
         std::thread::sleep(HANG);
@@ -127,10 +127,10 @@ fn end_after_a_while() {
     });
 }
 
-/// What a process sees that has nothing to do with the programs.
+/// What an unrelated process sees.
 #[test]
 #[ignore = "it is run in a process of its own"]
-fn somebody_else() {
+fn an_unrelated_process() {
     end_after_a_while();
     let (mut near, far) = connection();
     let before = measure(&near).unwrap().congestion_window;
@@ -148,7 +148,7 @@ fn somebody_else() {
         }
     }
     assert_eq!(measure(&near).unwrap().congestion_window, before);
-    // A value that is longer than a page is as good as a short one.
+    // Values longer than a page behave like short ones.
     for bytes in [4, 100, 4096, 4097, 20_000] {
         let mut value = vec![0; bytes];
         value[..4].copy_from_slice(&1_i32.to_ne_bytes());
@@ -167,11 +167,11 @@ fn somebody_else() {
     let mut far = far;
     far.read_to_string(&mut arrived).unwrap();
     assert_eq!(arrived, "as ever");
-    println!("it is as ever");
+    println!("unaffected");
 }
 
 #[test]
-fn who_is_not_the_process_sees_nothing_of_it() {
+fn other_processes_see_no_effect() {
     let Some(_bed) = bed() else {
         return;
     };
@@ -180,20 +180,20 @@ fn who_is_not_the_process_sees_nothing_of_it() {
     let service = LegService::load();
     service.handshake().unwrap();
     for folder in [&group.0, &own_group()] {
-        let mut other = start(folder, "legs::alone::somebody_else");
-        wait_for(&mut other, "it is as ever");
+        let mut other = start(folder, "legs::alone::an_unrelated_process");
+        wait_for(&mut other, "unaffected");
         assert!(other.wait().unwrap().success());
     }
-    // A thread of the process that has no key is somebody else, too.
+    // A thread of the process without the key is unrelated, too.
     let (near, _far) = connection();
     assert_eq!(set(&near, LEVEL, OPTION, &[0; 64]), libc::ENOPROTOOPT);
     drop(service);
 }
 
-/// Uses the programs, says so, and waits for its end.
+/// Uses the programs, reports that, and waits for its end.
 #[test]
 #[ignore = "it is run in a process of its own"]
-fn somebody_who_uses_them() {
+fn a_process_that_uses_the_programs() {
     end_after_a_while();
     let service = LegService::load();
     service.handshake().unwrap();
@@ -204,10 +204,10 @@ fn somebody_who_uses_them() {
     };
     let applied = service.set(&near, &profile, Moment::Connected);
     assert_eq!(applied.refused, []);
-    println!("it uses them");
+    println!("using the programs");
     let _ = std::io::stdin().read(&mut [0; 1]);
     drop(service);
-    println!("it has done");
+    println!("finished with them");
     let _ = std::io::stdin().read(&mut [0; 1]);
 }
 
@@ -219,15 +219,15 @@ fn the_programs_go_with_the_service_and_with_the_process() {
     let group = Group::new();
     assert_eq!(group.programs(), 0);
     for is_killed in [true, false] {
-        let mut user = start(&group.0, "legs::alone::somebody_who_uses_them");
-        wait_for(&mut user, "it uses them");
+        let mut user = start(&group.0, "legs::alone::a_process_that_uses_the_programs");
+        wait_for(&mut user, "using the programs");
         assert_eq!(group.programs(), 2);
         if is_killed {
             user.kill().unwrap();
             user.wait().unwrap();
         } else {
             user.stdin.as_mut().unwrap().write_all(b"x").unwrap();
-            wait_for(&mut user, "it has done");
+            wait_for(&mut user, "finished with them");
         }
         let began = Instant::now();
         while group.programs() > 0 {

@@ -1,4 +1,4 @@
-//! A client, a gateway and a server, each in a network namespace of its own, and what their kernels say of connections.
+//! A client, a gateway and a server, each in its own network namespace, and their kernels' views of connections.
 
 use crate::hosts::{Hosts, Interface, succeed};
 use crate::support::tcp_info;
@@ -33,7 +33,7 @@ impl Deref for Bed {
     }
 }
 
-/// The bed, or a word about why there is none.
+/// The bed, or a message why there is none.
 pub fn bed() -> Option<Bed> {
     if !carrick_test::is_root() {
         return None;
@@ -44,11 +44,11 @@ pub fn bed() -> Option<Bed> {
     }
     let bed = Bed(Hosts::new(INTERFACES, 83));
     bed.give_addresses();
-    // Probes of a lost tail would send more than the first flight.
+    // Tail loss probes would send more than the initial flight.
     bed.sysctl(Host::Middle, "tcp_early_retrans", "0");
-    // Nor may a machine with other work to do lose it (`tcp_cwnd_restart`).
+    // A busy machine must not reset it after a pause (`tcp_cwnd_restart`).
     bed.sysctl(Host::Middle, "tcp_slow_start_after_idle", "0");
-    // Several segments at a time wait for an acknowledgement that makes them more (`tcp_tso_should_defer`).
+    // Otherwise several segments would wait for an acknowledgement that makes them more (`tcp_tso_should_defer`).
     bed.ip(Host::Middle, "link set sat gso_max_segs 1");
     Some(bed)
 }
@@ -69,7 +69,7 @@ impl Bed {
         succeed(&mut self.command(host, &words));
     }
 
-    /// A listener at the gateway's, client's or server's own address.
+    /// A listener at an address of the gateway, client or server.
     pub fn listen(&self, host: Host, family: usize) -> TcpListener {
         let address = match host {
             Host::Client => CLIENT[family],
@@ -80,7 +80,7 @@ impl Bed {
         self.at(host, move || carrick_test::listen(address))
     }
 
-    /// Lets what the client says to the gateway come to nothing, and go again.
+    /// Drops packets from the client to the gateway, or stops dropping them.
     pub fn mute_client(&self, family: usize, is_mute: bool) {
         let (verb, bits) = (["del", "add"][usize::from(is_mute)], ["32", "128"][family]);
         self.ip(
@@ -89,7 +89,7 @@ impl Bed {
         );
     }
 
-    /// Lets packets of the gateway for an address leave by an interface, though nobody has it.
+    /// Sends the gateway's packets for an unused address out of an interface.
     pub fn lead_nowhere(&self, interface: &str, address: &str) {
         self.ip(
             Host::Middle,
@@ -97,7 +97,7 @@ impl Bed {
         );
     }
 
-    /// How many segments of TCP a host has sent again, handshakes included.
+    /// Number of TCP segments that a host has retransmitted, including handshakes.
     pub fn sent_again(&self, host: Host) -> u64 {
         let snmp = self.read(host, "/proc/net/snmp");
         let mut lines = snmp.lines().filter(|line| line.starts_with("Tcp:"));
@@ -139,7 +139,7 @@ pub fn received_bytes(stream: &TcpStream) -> u64 {
     number::<8>(stream, 128)
 }
 
-/// `tcpi_snd_wnd`: what the peer lets this one have under way.
+/// `tcpi_snd_wnd`: the window that the peer gives this side.
 pub fn send_window(stream: &TcpStream) -> u64 {
     number::<4>(stream, 228)
 }

@@ -1,4 +1,4 @@
-//! What only handshakes show: initial time-outs and windows.
+//! Effects that only handshakes show: initial time-outs and windows.
 
 use super::bed::{self, Bed, Host, bed, retransmission_timeout, send_window};
 use crate::support::HANG;
@@ -7,14 +7,14 @@ use socket2::Socket;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-/// Addresses of the client's and of the server's network that nobody has.
+/// Unused addresses of the client's and of the server's network.
 const NO_CLIENT: [&str; 2] = ["10.83.1.77", "fd83:1::77"];
 const NO_SERVER: [&str; 2] = ["10.83.2.77", "fd83:2::77"];
 
-/// Linux' own (RFC 6298).
+/// Linux's default (RFC 6298).
 const USUAL: Duration = Duration::from_secs(1);
 
-/// Longer than any usual time-out after a few tries.
+/// Longer than any default time-out after a few attempts.
 const LONG: Duration = Duration::from_secs(30);
 const SHORT: Duration = Duration::from_millis(60);
 
@@ -39,11 +39,11 @@ fn begin(bed: &Bed, family: usize, service: &LegService, profile: &Profile) -> S
     })
 }
 
-/// Waits until a host has sent so many segments again.
+/// Waits until a host has retransmitted this many segments.
 fn wait_for_retries(bed: &Bed, host: Host, count: u64) {
     let began = Instant::now();
     while bed.sent_again(host) < count {
-        assert!(began.elapsed() < HANG, "nothing is sent again");
+        assert!(began.elapsed() < HANG, "no retransmission");
         std::thread::sleep(Duration::from_millis(20));
     }
 }
@@ -62,7 +62,7 @@ fn a_syn_is_sent_again_when_the_profile_says() {
         assert!(retransmission_timeout(&usual) >= USUAL);
         assert!(retransmission_timeout(&usual) < LONG);
         drop(usual);
-        // The long one has not sent anything again when the short one has done so several times.
+        // The long one has not retransmitted anything when the short one has done so several times.
         let before = bed.sent_again(Host::Middle);
         let short = begin(&bed, family, &service, &initial(SHORT));
         wait_for_retries(&bed, Host::Middle, before + 3);
@@ -99,8 +99,8 @@ fn a_syn_ack_is_sent_again_when_the_listeners_profile_says() {
     }
 }
 
-/// Begins to connect to a gateway's listener from an address at which no answer arrives. How long the gateway's answer still waits for
-/// one in turn.
+/// Begins to connect to a gateway's listener from an address that no answer reaches. Returns the remaining time-out of
+/// the gateway's answer.
 fn knock(bed: &Bed, family: usize, listener: &TcpListener) -> (Socket, Duration) {
     let address = listener.local_addr().unwrap();
     let own = SocketAddr::new(NO_CLIENT[family].parse().unwrap(), 0);
@@ -126,8 +126,8 @@ fn knock(bed: &Bed, family: usize, listener: &TcpListener) -> (Socket, Duration)
     }
 }
 
-/// How long the SYN-ACK of a handshake with a port of the gateway still waits: state 03 (SYN_RECV) of /proc/net/tcp, the second number
-/// of `tr tm->when`, in hundredths of a second.
+/// The remaining time-out of the SYN-ACK of a handshake with a port of the gateway: state 03 (SYN_RECV) of
+/// /proc/net/tcp, the second number of `tr tm->when`, in hundredths of a second.
 fn waiting_handshake(bed: &Bed, family: usize, port: u16) -> Option<Duration> {
     let table = bed.read(Host::Middle, ["/proc/net/tcp", "/proc/net/tcp6"][family]);
     let suffix = format!(":{port:04X}");
@@ -156,7 +156,7 @@ fn a_first_receive_window_is_as_small_as_the_profile_says() {
     for family in [0, 1] {
         let mut windows = Vec::new();
         for profile in [&small, &Profile::default()] {
-            // What the client sees of the gateway's window: as the gateway accepts, and as it connects.
+            // The gateway's window as the client sees it: as the gateway accepts, and as it connects.
             let listener = bed.listen(Host::Middle, family);
             let applied = service.set(&listener, profile, Moment::Listening);
             assert_eq!(applied.refused, []);
@@ -180,7 +180,7 @@ fn a_first_receive_window_is_as_small_as_the_profile_says() {
         let [small, usual] = windows[..] else {
             unreachable!()
         };
-        // A window that is scaled is rounded up.
+        // A scaled window is rounded up.
         let segments = 4 * 1460 + 16_384;
         assert!(small.0 <= segments && small.1 <= segments, "{windows:?}");
         assert!(usual.0 > segments && usual.1 > segments, "{windows:?}");

@@ -1,4 +1,4 @@
-//! By which interface a leg's packets leave.
+//! The interface by which a leg's packets leave.
 
 use super::bed::{self, CLIENT, GATEWAY, Host, SERVER, bed};
 use crate::support::HANG;
@@ -44,7 +44,7 @@ fn each_leg_has_the_interface_of_its_route() {
     }
 }
 
-/// A mark leads elsewhere; a socket that is bound to an interface stays there.
+/// A mark selects another route; a socket that is bound to an interface stays there.
 #[test]
 fn marks_and_bound_sockets_are_considered() {
     let Some(bed) = bed() else {
@@ -70,7 +70,7 @@ fn marks_and_bound_sockets_are_considered() {
     });
 }
 
-/// A client that was intercepted: the connection's own address is not this machine's.
+/// An intercepted client: the connection's local address is not this machine's.
 #[test]
 fn an_intercepted_client_has_the_interface_of_its_route() {
     let Some(bed) = bed() else {
@@ -81,7 +81,7 @@ fn an_intercepted_client_has_the_interface_of_its_route() {
         Host::Client,
         &format!("route add default via {}", GATEWAY[0]),
     );
-    // Whatever is for elsewhere is for the gateway, for as long as it takes to accept.
+    // Packets to other addresses are for the gateway, until it has accepted.
     bed.ip(Host::Middle, "route add local 192.0.2.9/32 dev lo");
     let accepted = bed.at(Host::Middle, move || {
         let listener = bed::socket(0);

@@ -1,4 +1,4 @@
-//! Who has leave to go on though the worker is busy, and for what.
+//! Which splices may continue although the worker is busy, and how far.
 
 use super::*;
 use crate::support::until;
@@ -13,7 +13,7 @@ fn a_worker_that_lets_go_what_waits_does_so_for_some_at_a_time() {
         ..class("a")
     }];
     on_paced_worker(&classes, |splicer, pacing| async move {
-        // The worker has to have been blocked once, or nobody would wait for it.
+        // The worker must have been blocked once, or no splice would wait for it.
         tokio::time::sleep(Duration::from_millis(1)).await;
         let busy = Busy::new();
         let pacer = splicer.pacer().unwrap().clone();
@@ -37,12 +37,12 @@ fn a_worker_that_lets_go_what_waits_does_so_for_some_at_a_time() {
         while pacing.classes()[0].yields < WAITING as u64 {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        // All of them came after the worker had become runnable; from the second time on they came before the first.
+        // All of them became ready after the worker had become runnable; from the second time on, before the first.
         assert_eq!(pacer.forward(Drain::BeforeActive), 0);
         assert_eq!(pacer.forward(Drain::BeforeActive), 16);
         assert_eq!(pacer.forward(Drain::BeforeActive), WAITING - 16);
         assert_eq!(pacer.forward(Drain::BeforeActive), 0);
-        // It has just let go what waited, and is still busy.
+        // It has just released the waiters, and is still busy.
         assert!(pacer.holds_back_for() < pacer.runnable_for());
         drop(busy);
     });
@@ -67,7 +67,7 @@ fn a_splice_that_has_moved_everything_has_no_leave_for_what_comes_next() {
                 ..Order::new(End::AfterBytes(60_000))
             };
             let mut transfer = splicer.transfer(&legs.from, &legs.to, order);
-            // The worker is blocked again and again.
+            // The worker is blocked repeatedly.
             sender.write_all(&[1; 20_000]).unwrap();
             run_until(&mut transfer, 20_000).await;
             let busy = Busy::new();
@@ -117,7 +117,10 @@ fn leave_that_cannot_be_used_yet_is_no_time_of_forwarding() {
         while moved != Some(transfer.bytes()) || transfer.bytes() == 0 {
             moved = Some(transfer.bytes());
             let run = tokio::time::timeout(Duration::from_millis(100), transfer.run());
-            assert!(run.await.is_err(), "20 MB went to who does not read");
+            assert!(
+                run.await.is_err(),
+                "20 MB went to a receiver that does not read"
+            );
         }
         let before = pacing.worker(0).forwarding;
         let stalled = tokio::time::timeout(STALL, transfer.run()).await;
@@ -153,11 +156,11 @@ fn a_request_to_be_relayed_waits_for_a_worker_that_is_busy() {
         pacer.admit(not_held.to_client()).await;
         pacer.admit(PaceHandle::default()).await;
         assert!(!pacer.is_waited_for() && pacing.classes()[0].yields == 0);
-        // Who gives up does not wait any more.
+        // A request that gives up no longer waits.
         let short = Duration::from_millis(10);
         let given_up = tokio::time::timeout(short, pacer.admit(paced.to_client()));
         assert!(given_up.await.is_err() && !pacer.is_waited_for());
-        // Nobody waits for ever.
+        // The wait is bounded.
         let asked = Instant::now();
         pacer.admit(paced.to_client()).await;
         assert!(asked.elapsed() >= Duration::from_millis(300));
@@ -183,7 +186,7 @@ fn hits_of_a_worker_that_never_blocks_wait_for_its_rounds() {
         let pacer = splicer.pacer().unwrap().clone();
         let busy = Busy::new();
         let mut p99 = Duration::MAX;
-        // Counted from when it has blocked last, nearly all hits would have waited for longer than a second from then on.
+        // Counted from the last time it was blocked, nearly all hits would have waited for longer than a second from then on.
         while p99 > Duration::from_secs(1) {
             std::thread::sleep(Duration::from_millis(1));
             pacer.served(1000, true);

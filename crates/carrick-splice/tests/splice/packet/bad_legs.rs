@@ -1,4 +1,4 @@
-//! Legs that lose so much that two connections do better than one.
+//! Lossy legs, for which two connections do better than one.
 
 use super::bed::*;
 use crate::support::on_worker;
@@ -8,11 +8,11 @@ use std::net::{IpAddr, Shutdown};
 use std::sync::mpsc;
 use std::thread::JoinHandle;
 
-/// So many small questions and answers are some more than a leg is judged by.
+/// More small questions and answers than are needed to assess a leg.
 const QUESTIONS: usize = 400;
 
-/// A proxy of one tunnel after the other, between these addresses and by these engines, with one packet engine. What is said of
-/// them, and which pairs of networks are bad afterwards.
+/// A proxy of one tunnel after another, between these addresses and by these engines, with one packet engine. Returns
+/// the reports, and the bad pairs of networks afterwards.
 fn relay_in_turn(
     bed: &Bed,
     turns: Vec<([IpAddr; 2], Choice)>,
@@ -61,10 +61,10 @@ fn converse(address: IpAddr, choice: Choice) {
     assert_eq!(stream.read(&mut [0]).unwrap(), 0);
 }
 
-/// The first tunnel goes by this engine, and loses.
+/// The first tunnel uses this engine, and suffers losses.
 fn after_losses(first: Choice) {
     let Some(bed) = Bed::new() else { return };
-    // IPv4 is lossy towards the client; so the pair of IPv6 is another one, with other networks and a good road.
+    // IPv4 is lossy towards the client; the pair of IPv6 has other networks and a good path.
     bed.nft(
         Host::Client,
         "table netdev lossy { chain c { type filter hook ingress device c priority -500; \
@@ -94,7 +94,7 @@ fn after_losses(first: Choice) {
     assert_eq!(bad.server.to_string(), "10.78.2.0/24");
     let [to_client, to_server] = bad.lost_percent;
     assert!(to_client > 2.0, "{bad:?}");
-    // A splice loses for both: the client sends again what the server's lost acknowledgements were for.
+    // A splice loses for both: the client retransmits data for which the server's acknowledgements were lost.
     assert!(first == Choice::Packet || to_server < 1.0, "{bad:?}");
 }
 

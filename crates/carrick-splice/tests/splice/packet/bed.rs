@@ -1,4 +1,4 @@
-//! A client, a proxy and a server in network namespaces of their own, and what they say.
+//! A client, a proxy and a server, each in its own network namespace, and their conversations.
 
 use crate::hosts::{Hosts, Interface, succeed};
 use crate::support::*;
@@ -31,24 +31,24 @@ pub const V6: [IpAddr; 2] = [
     IpAddr::V6(Ipv6Addr::new(0xfd78, 2, 0, 0, 0, 0, 0, 2)),
 ];
 
-/// So long is a rest in which the packets may go to the kernel.
+/// An idle time after which the kernel may get the packets.
 const REST: Duration = Duration::from_millis(100);
 
-/// So many bytes each way are a greeting. (The engine has to see packets of both connections both ways, and some acknowledgements
-/// come late.)
+/// Number of greetings in each direction. (The engine has to see packets of both connections in both directions, and
+/// some acknowledgements arrive late.)
 pub const GREETING: u64 = 3;
 
 /// A client, a proxy and a server.
 pub struct Bed {
     hosts: Hosts,
-    /// The proxy's interfaces on which the engine's programs are; empty: all.
+    /// The proxy's interfaces with the engine's programs; empty: all.
     pub hooked: Vec<String>,
     /// The classes by which the engine paces.
     pub pacing: Option<Pacing>,
     pub seen: Arc<Tunnels>,
 }
 
-/// What the other hosts see of the proxy's tunnels.
+/// The other hosts' view of the proxy's tunnels.
 #[derive(Default)]
 pub struct Tunnels {
     counters: Mutex<Vec<Arc<Counters>>>,
@@ -84,12 +84,12 @@ impl Bed {
         Some(bed)
     }
 
-    /// Interfaces without addresses.
+    /// Without addresses.
     pub fn bare() -> Option<Bed> {
         Bed::by(Vec::new())
     }
 
-    /// The same by four interfaces of the machine.
+    /// With four interfaces of the machine.
     pub fn by(lent: Vec<String>) -> Option<Bed> {
         if !carrick_test::is_root() {
             return None;
@@ -102,7 +102,7 @@ impl Bed {
         })
     }
 
-    /// Runs `what` in a thread of its own on this host.
+    /// Runs `what` in a separate thread on this host.
     pub fn on<T: Send + 'static>(
         &self,
         host: Host,
@@ -115,14 +115,14 @@ impl Bed {
         })
     }
 
-    /// From now on, so many of a hundred TCP packets are lost on their way to each host.
+    /// From now on, this percentage of TCP packets to each host is dropped.
     pub fn lose(&self, percent: u32) {
         for host in [Host::Client, Host::Middle, Host::Server] {
             self.lose_at(host, percent);
         }
     }
 
-    /// On their way to this one.
+    /// Packets to this host.
     pub fn lose_at(&self, host: Host, percent: u32) {
         let mut rules = String::from("add table netdev lossy; ");
         for (_, interface) in INTERFACES.iter().filter(|(at, _)| *at == host) {
@@ -153,7 +153,7 @@ impl Bed {
         self.run(host, &format!("sysctl -qw net.ipv4.{setting}={value}"));
     }
 
-    /// A server that does the same with each of `count` connections, one thread for each, and what comes of it.
+    /// A server that runs the same function for each of `count` connections, each in a thread; returns the results.
     pub fn serve<T: Send + 'static>(
         &self,
         address: IpAddr,
@@ -163,7 +163,7 @@ impl Bed {
         self.serve_at(Host::Server, address, count, what)
     }
 
-    /// The same, on this host.
+    /// The same on this host.
     pub fn serve_at<T: Send + 'static>(
         &self,
         host: Host,
@@ -199,7 +199,7 @@ impl Bed {
         serving
     }
 
-    /// A proxy that does the same with each of `count` pairs of connections, all at the same time.
+    /// A proxy that runs the same function for each of `count` pairs of connections, concurrently.
     pub fn proxy<T: Send + 'static, F: Future<Output = T> + 'static>(
         &self,
         addresses: [IpAddr; 2],
@@ -214,7 +214,7 @@ impl Bed {
         )
     }
 
-    /// The same, with what is made of the loaded engine.
+    /// The same, with a value derived from the loaded engine.
     pub fn proxy_with<S: Copy + 'static, T: Send + 'static, F: Future<Output = T> + 'static>(
         &self,
         [own, server]: [IpAddr; 2],
@@ -278,7 +278,7 @@ impl Bed {
         self.tunnels_of(addresses, (count, 128), Duration::from_secs(3600))
     }
 
-    /// Until they end, or are idle for so long.
+    /// Until they end, or are idle for this long.
     pub fn tunnels_of(
         &self,
         addresses: [IpAddr; 2],
@@ -302,25 +302,25 @@ impl Bed {
 }
 
 impl Tunnels {
-    /// The counters of one more.
+    /// The counters of another tunnel.
     pub fn another(&self) -> Arc<Counters> {
         let counters = Arc::<Counters>::default();
         self.counters.lock().unwrap().push(Arc::clone(&counters));
         counters
     }
 
-    /// The same, if those before do not matter any more.
+    /// The counters of the only tunnel that matters from now on.
     pub fn only(&self) -> Arc<Counters> {
         self.counters.lock().unwrap().clear();
         self.another()
     }
 
-    /// Whether this has decided on the engine of all of them.
+    /// Whether this reason decided about the engine of all of them.
     pub fn have(&self, reason: Reason) -> bool {
         self.all(|counters| counters.reason(reason).get() > 0)
     }
 
-    /// Whether this holds for all of them.
+    /// Whether the condition holds for all of them.
     fn all(&self, holds: impl Fn(&Counters) -> bool) -> bool {
         let counters = self.counters.lock().unwrap();
         assert!(!counters.is_empty(), "there is no tunnel yet");
@@ -333,26 +333,26 @@ pub fn tunnels() -> Arc<Tunnels> {
     TUNNELS.with_borrow(Arc::clone)
 }
 
-/// Why the packets were not given to the kernel, as far as it was decided.
+/// Why the packets were not given to the kernel, where that was decided.
 fn refusals(counters: &Counters) -> impl Iterator<Item = Reason> {
     let of_packets = |reason: &Reason| reason.name().starts_with("packet_");
     let refusals = Reason::ALL.into_iter().filter(of_packets);
     refusals.filter(|reason| *reason != Reason::PacketPays && counters.reason(*reason).get() > 0)
 }
 
-/// Whether the packets of all tunnels that there are have been given to the kernel, or will not be.
+/// Whether the packets of all present tunnels have been given to the kernel, or will not be.
 fn are_decided() -> bool {
     tunnels().all(|counters| counters.packet_stays.get() > 0 || refusals(counters).next().is_some())
 }
 
-/// Waits until the packets of all tunnels that there are have been given to the kernel so many times.
+/// Waits until the packets of all present tunnels have been given to the kernel this many times.
 pub fn until_given(times: u64) {
     wait_until("the kernel has the packets", || {
         tunnels().all(|counters| counters.packet_stays.get() >= times)
     });
 }
 
-/// Waits until no connection of this host has anything under way or unread.
+/// Waits until no connection of this host has unacknowledged or unread data.
 pub fn until_at_rest() {
     wait_until("everything is acknowledged", || {
         ["tcp", "tcp6"].into_iter().all(|kind| {
@@ -366,13 +366,13 @@ pub fn until_at_rest() {
     });
 }
 
-/// Waits until so many tunnels are over, and their sockets closed.
+/// Waits until this many tunnels have ended, and their sockets are closed.
 pub fn until_over(tunnels: &Tunnels, count: usize) {
     wait_until("tunnels end", || tunnels.over.load(SeqCst) >= count);
 }
 
-/// What the kernel has yet to say for sockets that are closed goes on being translated only as long as the engine is there. At most some
-/// seconds: some tests have peers that never answer.
+/// Waits until closed sockets are gone: packets that the kernel still sends for them are translated only while the
+/// engine exists. At most some seconds, since some tests have peers that never answer.
 async fn until_sockets_are_gone() {
     const TIME_WAIT: &str = "06";
     for _ in 0..300 {
@@ -403,15 +403,15 @@ pub async fn relay(
     Told::of(&splicer, &exchange, end)
 }
 
-/// What the proxy says of one exchange.
+/// The proxy's report on one exchange.
 #[derive(Debug)]
 pub struct Told {
     pub end: ExchangeEnd,
     pub bytes: (u64, u64),
     pub engines: (Engine, Engine),
-    /// Bytes that the kernel has forwarded.
+    /// Bytes that the kernel has forwarded as packets.
     pub by_kernel: u64,
-    /// Bytes that it has handed from socket to socket.
+    /// Bytes that it has redirected from socket to socket.
     pub by_sockets: u64,
     pub reasons: Vec<&'static str>,
 }
@@ -433,7 +433,7 @@ impl Told {
         }
     }
 
-    /// Both sides have closed; so many bytes went each way; and most of them in the kernel.
+    /// Checks that both sides have closed, these bytes went in each direction, and most of them in the kernel.
     #[track_caller]
     pub fn assert_closed(&self, bytes: (u64, u64)) {
         assert!(matches!(self.end, ExchangeEnd::Closed), "{self:?}");
@@ -452,7 +452,7 @@ pub fn connect(address: IpAddr) -> TcpStream {
     stream
 }
 
-/// Answers each question with as many bytes as it asks for, until the end. How many bytes came.
+/// Answers each question with as many bytes as it asks for, until the end. Returns the bytes received.
 pub fn answer(mut stream: TcpStream) -> u64 {
     let mut sum = 0;
     loop {
@@ -474,7 +474,7 @@ pub fn answer(mut stream: TcpStream) -> u64 {
     }
 }
 
-/// Asks, and checks the answer. The bytes that went each way.
+/// Asks, and checks the answer. Returns the bytes in each direction.
 pub fn ask(stream: &mut TcpStream, bytes: usize, answer_bytes: usize) -> (u64, u64) {
     let mut question = (bytes as u64).to_le_bytes().to_vec();
     question.extend((answer_bytes as u64).to_le_bytes());
@@ -490,7 +490,7 @@ pub fn ask(stream: &mut TcpStream, bytes: usize, answer_bytes: usize) -> (u64, u
     (16 + bytes as u64, answer_bytes as u64)
 }
 
-/// Says something and hears something, some times, and waits until the kernel has the packets.
+/// Exchanges some greetings, and waits until the kernel has the packets.
 pub fn greet(stream: &mut TcpStream) {
     for _ in 0..GREETING {
         stream.write_all(&[1]).unwrap();
@@ -508,12 +508,12 @@ pub fn greet_back(stream: &mut TcpStream) {
     until_given(1);
 }
 
-/// Asks until the kernel has the packets, or will not get them; then so many times more, and closes.
+/// Asks until the kernel has the packets, or will not get them; then `rounds` more times, and closes.
 pub fn ask_and_close(address: IpAddr, rounds: usize) -> (u64, u64) {
     ask_and_close_on(connect(address), rounds)
 }
 
-/// The same, on a connection that is there.
+/// The same on an existing connection.
 pub fn ask_and_close_on(mut stream: TcpStream, rounds: usize) -> (u64, u64) {
     let mut sum = ask_until_decided(&mut stream);
     for round in 0..rounds {
@@ -525,7 +525,7 @@ pub fn ask_and_close_on(mut stream: TcpStream, rounds: usize) -> (u64, u64) {
     sum
 }
 
-/// Asks little, with rests, until the kernel has the packets, or will not get them. The bytes that went each way.
+/// Asks little, with pauses, until the kernel has the packets, or will not get them. Returns the bytes in each direction.
 pub fn ask_until_decided(stream: &mut TcpStream) -> (u64, u64) {
     let mut sum = (0, 0);
     wait_until("it is decided", || {
@@ -540,7 +540,7 @@ pub fn ask_until_decided(stream: &mut TcpStream) -> (u64, u64) {
     sum
 }
 
-/// Reads until the other side ends or resets the connection; it must do one of them. What came, and whether it was a reset.
+/// Reads until the other side closes or resets the connection. Returns the bytes, and whether it was a reset.
 pub fn read_to_any_end(stream: &mut TcpStream) -> (Vec<u8>, bool) {
     let mut arrived = Vec::new();
     match stream.read_to_end(&mut arrived) {

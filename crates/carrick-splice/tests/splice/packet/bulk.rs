@@ -1,4 +1,4 @@
-//! Many bytes at once: windows, and numbers that wrap.
+//! Many bytes at once: windows, and wrapping numbers.
 
 use super::bed::*;
 use crate::support::*;
@@ -47,7 +47,7 @@ fn a_slow_reader_closes_and_opens_the_window() {
     proxying.join().unwrap()[0].assert_closed((GREETING + BYTES as u64, GREETING));
 }
 
-/// Sends so many bytes, whose values tell their place.
+/// Sends this many bytes, whose values depend on their position.
 fn send(stream: &mut TcpStream, bytes: u64) {
     let piece = pattern();
     let mut left = bytes;
@@ -58,7 +58,7 @@ fn send(stream: &mut TcpStream, bytes: u64) {
     }
 }
 
-/// Pieces whose length is no power of two, so that numbers that wrap show.
+/// Pieces whose length is not a power of two, so that wrapping errors show.
 fn pattern() -> Vec<u8> {
     sample(9, 1_000_003)
 }

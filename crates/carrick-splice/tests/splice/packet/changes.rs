@@ -1,4 +1,4 @@
-//! Interfaces and routes that change while the kernel forwards: the packets find their way.
+//! Interfaces and routes that change while the kernel forwards: the packets still arrive.
 
 use super::bed::*;
 use super::response_ends::{LONG, ask_shortly, bind, hear_question};
@@ -59,7 +59,7 @@ fn changed_routes_do_not_disturb_splices() {
     told[0].assert_closed(bytes);
 }
 
-/// Another pair of interfaces between the proxy and another host, and the roads between their old addresses go by it.
+/// Another pair of interfaces between the proxy and another host, which takes over the route between their old addresses.
 fn build_other_road(bed: &Bed, host: Host, network: u8, own: u8) {
     bed.ip(
         Host::Middle,
@@ -72,7 +72,7 @@ fn build_other_road(bed: &Bed, host: Host, network: u8, own: u8) {
     bed.ip(host, "link set its up");
     bed.ip(Host::Middle, "addr add 10.78.3.1/24 dev other");
     bed.ip(host, "addr add 10.78.3.2/24 dev its");
-    // The client is host 2 of its network, and the server, too; the proxy is host 1.
+    // The client is host 2 of its network, and so is the server; the proxy is host 1.
     let (there, here) = (
         format!("10.78.{network}.{own}"),
         format!("10.78.{network}.1"),
@@ -111,7 +111,7 @@ fn a_forwarded_answer_takes_the_road_that_there_is() {
         let mut heard = vec![0; LONG];
         stream.read_exact(&mut heard[..LONG / 8]).unwrap();
         build_other_road(&roads, Host::Client, 1, 2);
-        // Whatever still goes the old way is lost.
+        // Packets on the old path are lost.
         roads.ip(Host::Middle, "link set pc down");
         stream.read_exact(&mut heard[LONG / 8..]).unwrap();
         assert_same(&heard, &sample(1, LONG), "answer");

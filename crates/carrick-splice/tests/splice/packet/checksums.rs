@@ -1,11 +1,11 @@
-//! Packets that are broken on their way.
+//! Packets that were corrupted in transit.
 
 use super::bed::*;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use std::io::Read;
 use std::net::{IpAddr, SocketAddr};
 
-/// A TCP segment as the client's sockets send it, but for what it says.
+/// A TCP segment as the client's sockets send it, with another payload.
 struct Segment {
     ports: [u16; 2],
     seq: u32,
@@ -13,7 +13,7 @@ struct Segment {
 }
 
 impl Segment {
-    /// The next one to the proxy, from a socket that hears what comes to the client: with the next one of the tunnel, which asks for it.
+    /// The next segment to the proxy, observed by a raw socket on the client: with the tunnel's next number, which `ask` makes it send.
     fn next(raw: &mut Socket, ask: impl FnOnce(), is_v4: bool) -> Segment {
         ask();
         loop {
@@ -37,7 +37,7 @@ impl Segment {
         }
     }
 
-    /// With a byte of payload, from the client to the proxy, and a checksum that is neither right nor one that is left to the hardware.
+    /// With a byte of payload, from the client to the proxy, and a checksum that is neither right nor left to the hardware.
     fn broken(&self, proxy: IpAddr) -> Vec<u8> {
         let mut tcp = Vec::new();
         tcp.extend(self.ports[0].to_be_bytes());
@@ -72,7 +72,7 @@ fn sum(bytes: &[u8]) -> u16 {
     (sum % 0xffff) as u16
 }
 
-/// How many TCP packets with a wrong checksum have come to this host.
+/// Number of TCP packets with a wrong checksum that this host has received.
 fn broken(bed: &Bed, host: Host) -> u64 {
     let counters = bed.read(host, "/proc/net/snmp");
     let mut lines = counters.lines().filter(|line| line.starts_with("Tcp:"));

@@ -1,4 +1,4 @@
-//! Exchanges whose engine is chosen by what is seen, where the packet engine is loaded.
+//! Exchanges whose engine is chosen by observation, with the packet engine loaded.
 
 use super::bed::*;
 use crate::support::wait_until;
@@ -6,7 +6,7 @@ use carrick_splice::{Choice, Engine, PacketService, PoolLimits, Reason, SocketSe
 use std::io::Read;
 use std::net::{IpAddr, Shutdown, TcpStream};
 
-/// Nothing is in the way there.
+/// Without obstacles.
 fn bed() -> Option<Bed> {
     let bed = Bed::new()?;
     for interface in ["all", "default", "pc", "ps"] {
@@ -15,7 +15,7 @@ fn bed() -> Option<Bed> {
     Some(bed)
 }
 
-/// Small questions and answers, so many of them, which pay; they come after it was decided about the packets.
+/// This many small questions and answers, for which a splice pays; they begin after the decision about the packets.
 fn chat(stream: &mut TcpStream, rounds: usize) -> (u64, u64) {
     let decided = ask_until_decided(stream);
     let asked = chat_shortly(stream, rounds);
@@ -29,7 +29,7 @@ fn chat_shortly(stream: &mut TcpStream, rounds: usize) -> (u64, u64) {
     })
 }
 
-/// What comes of a chat by `auto`, with or without the socket engine.
+/// The result of a chat by `auto`, with or without the socket engine.
 fn chatted(
     bed: &Bed,
     addresses: [IpAddr; 2],
@@ -112,7 +112,7 @@ fn what_is_unlike_goes_by_sockets() {
     };
     bed.set(Host::Server, "tcp_timestamps", 0);
     let told = chatted(&bed, V4, true, |stream| chat(stream, 100));
-    // Where others keep the machine busy, what came meanwhile is bulk, and is taken back from the sockets.
+    // On a busy machine, data that accumulates looks like bulk, and is taken back from the sockets.
     for reason in ["chatter", "packet_timestamps", "packet_pays"] {
         assert!(told.reasons.contains(&reason), "{told:?}");
     }
@@ -125,7 +125,7 @@ fn sockets_wait_until_packets_are_given_up() {
     bed.hooked = vec!["pc".to_owned()];
     let told = chatted(&bed, V4, true, |stream| {
         let mut sum = (0, 0);
-        // The kernel is given two seconds to see the packets of both connections.
+        // The kernel has two seconds to see the packets of both connections.
         wait_until("packets are given up", || {
             let bytes = ask(stream, 10, 10);
             sum = (sum.0 + bytes.0, sum.1 + bytes.1);

@@ -1,4 +1,4 @@
-//! Ends that nobody agreed on: resets, silence, and owners that let go.
+//! Irregular ends: resets, silence, and dropped exchanges.
 
 use super::bed::*;
 use crate::support::*;
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Longer than a machine may pause, and than it takes to greet.
+/// Longer than a machine may pause, and than greetings take.
 const IDLE: Duration = Duration::from_secs(5);
 
 /// Closes by RST.
@@ -20,7 +20,7 @@ fn reset(stream: TcpStream) {
     drop(stream);
 }
 
-/// A client that greets, and then does this.
+/// A client that exchanges greetings, and then runs this.
 fn client<T: Send + 'static>(
     bed: &Bed,
     then: impl FnOnce(TcpStream) -> T + Send + 'static,
@@ -73,13 +73,13 @@ fn a_reset_in_the_midst_of_bulk_reaches_the_other_side() {
     };
     let serving = bed.serve(V4[1], 1, |mut stream| {
         greet_back(&mut stream);
-        // Until the client does not take any more.
+        // Until the client no longer accepts.
         while stream.write_all(&[7; 50_000]).is_ok() {}
     });
     let proxying = bed.tunnels(V4, 1);
     let client = client(&bed, |mut stream| {
         stream.read_exact(&mut vec![0; 3_000_000]).unwrap();
-        // With bytes that were not read: that is a reset.
+        // Closing with unread bytes is a reset.
         drop(stream);
     });
     client.join().unwrap();
@@ -99,7 +99,7 @@ fn a_quiet_tunnel_ends_when_it_is_idle() {
     });
     let proxying = bed.tunnels_of(V4, (1, 4), IDLE);
     let client = client(&bed, |mut stream| {
-        // It is not quiet while the kernel forwards.
+        // It is not idle while the kernel forwards.
         for _ in 0..12 {
             std::thread::sleep(IDLE / 10);
             stream.write_all(&[2]).unwrap();
@@ -121,7 +121,7 @@ fn a_client_that_vanishes_is_noticed_by_its_silence() {
     };
     let serving = bed.serve(V4[1], 1, |mut stream| {
         greet_back(&mut stream);
-        // Nobody acknowledges this.
+        // This is never acknowledged.
         stream.write_all(&[3; 1000]).unwrap();
         read_to_any_end(&mut stream).0
     });

@@ -1,4 +1,4 @@
-//! Requests that the kernel judges and forwards, in between those that the process passes on.
+//! Requests that the kernel classifies and forwards, among others that the process relays.
 
 use super::bed::*;
 use crate::support::*;
@@ -18,7 +18,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 const UPSTREAM: u32 = 3;
 
-/// A route to everything, or to what begins so.
+/// A route for everything, or for paths with this prefix.
 fn route(path: Option<&str>, in_kernel: bool) -> Route {
     Route {
         host: HostRule::Any,
@@ -58,18 +58,18 @@ fn read_head(stream: &mut TcpStream) -> Option<String> {
     Some(String::from_utf8(head).unwrap())
 }
 
-/// The head of a response of so many bytes.
+/// The head of a response with this many bytes.
 fn response_head(bytes: usize) -> String {
     format!("HTTP/1.1 200 OK\r\nContent-Length: {bytes}\r\n\r\n")
 }
 
-/// What such a head says.
+/// The length in such a head.
 fn content_bytes(head: &str) -> usize {
     let value = head.rsplit(": ").next().unwrap();
     value.trim_end().parse().unwrap()
 }
 
-/// Answers `GET /any/N/…` with N bytes; how many requests came.
+/// Answers `GET /any/N/…` with N bytes; returns the number of requests.
 fn answer_requests(mut stream: TcpStream) -> u64 {
     let mut count = 0;
     while let Some(head) = read_head(&mut stream) {
@@ -86,7 +86,7 @@ fn answer_requests(mut stream: TcpStream) -> u64 {
     count
 }
 
-/// Passes on what the kernel leaves to the process; how many requests those were, and how many the kernel forwarded.
+/// Relays what the kernel leaves to the process; returns how many requests those were, and how many the kernel forwarded.
 async fn pass_requests(
     splicer: Splicer,
     mut client: tokio::net::TcpStream,
@@ -140,7 +140,7 @@ fn is_whole(responses: &ResponseSplice) -> bool {
     })
 }
 
-/// Passes a response on.
+/// Relays a response.
 async fn relay_response(server: &mut tokio::net::TcpStream, client: &mut tokio::net::TcpStream) {
     let mut response = Vec::new();
     while !response.ends_with(b"\r\n\r\n") {
@@ -156,7 +156,7 @@ async fn relay_response(server: &mut tokio::net::TcpStream, client: &mut tokio::
     client.write_all(&response).await.unwrap();
 }
 
-/// Asks one after the other, as the seed has it; some so that the process has to pass them on.
+/// Sends requests in turn, determined by the seed; some of them must be relayed by the process.
 fn request(address: IpAddr, seed: u64, rounds: u64, process_every: usize) {
     let mut stream = connect(address);
     let mut random = Random::new(seed);
@@ -172,7 +172,7 @@ fn request(address: IpAddr, seed: u64, rounds: u64, process_every: usize) {
             "GET /{place}/{bytes}/{round} HTTP/1.1\r\nHost: a.example\r\nX-Rest: {rest}.\r\n\r\n"
         );
         if random.below(10) == 0 {
-            // In two pieces: nothing for the kernel.
+            // In two pieces: the kernel does not forward it.
             let (first, second) = head.as_bytes().split_at(random.below(head.len()));
             stream.write_all(first).unwrap();
             std::thread::sleep(Duration::from_millis(random.below(3) as u64));
@@ -245,13 +245,13 @@ fn requests_pass_though_packets_are_lost() {
     requests_pass(V4, (16, 40), |bed| bed.lose(3));
 }
 
-/// The client's TCP sends both again as one packet.
+/// The client's TCP retransmits both as one packet.
 #[test]
 fn a_client_that_does_not_wait_is_answered_though_its_first_request_is_lost() {
     let Some(bed) = Bed::new() else { return };
     const CLIENTS: u64 = 8;
     const REQUESTS: u64 = 5;
-    // Otherwise it tries the second one alone first.
+    // Otherwise it first tries the second one alone.
     bed.run(Host::Client, "sysctl -qw net.ipv4.tcp_early_retrans=0");
     bed.nft(
         Host::Server,
@@ -299,11 +299,11 @@ fn a_client_that_does_not_wait_is_answered_though_its_first_request_is_lost() {
     assert!(judged > CLIENTS, "{judged}");
 }
 
-/// A container's or a virtual machine's: it may say where the checksum is to be written, and so change the request that was judged.
+/// A container's or a virtual machine's client: it may say where the checksum is to be written, and so change the classified request.
 #[test]
 fn a_request_whose_checksum_is_to_be_written_elsewhere_does_not_reach_the_server() {
     let Some(bed) = Bed::new() else { return };
-    // What the client's TCP sends is lost at first; the last interface writes checksums.
+    // The client's packets are dropped at first; the last interface writes checksums.
     bed.nft(
         Host::Server,
         "table netdev lossy { chain c { type filter hook ingress device s priority -500; ip dscp cs1 drop; }; }",
@@ -351,7 +351,7 @@ fn ask_for(bytes: usize) -> String {
     format!("GET /kernel/{bytes}/ HTTP/1.1\r\nHost: a.example\r\n\r\n")
 }
 
-/// What passes an interface, and frames with a virtio-net header on to it (packet(7), `PACKET_VNET_HDR`).
+/// Captures packets of an interface, and sends frames with a virtio-net header on it (packet(7), `PACKET_VNET_HDR`).
 struct Wire(Socket);
 
 impl Wire {
@@ -377,7 +377,7 @@ impl Wire {
         Wire(socket)
     }
 
-    /// What has passed since then.
+    /// The packets captured since then.
     fn frames(&self) -> Vec<Vec<u8>> {
         self.0.set_nonblocking(true).unwrap();
         let mut buffer = vec![0; 4096];
@@ -388,7 +388,7 @@ impl Wire {
         frames
     }
 
-    /// Looks for the frame of IPv4 that ends so, and sends it once more with TOS 0; its checksum is to be written behind byte `checksum_at`.
+    /// Finds the IPv4 frame with this end, and sends it again with TOS 0; its checksum is to be written behind byte `checksum_at`.
     fn send_again(&self, end: &[u8], checksum_at: u16) {
         const NEEDS_CHECKSUM: u8 = 1;
         let mut buffer = vec![0; 4096];
@@ -409,7 +409,7 @@ impl Wire {
     }
 }
 
-/// Otherwise others would get that client's response over the server's connection, and it none.
+/// Otherwise other clients would get that client's response over the server's connection, and it none.
 #[test]
 fn the_server_s_connection_does_not_come_back_while_a_request_is_on_its_way_that_the_process_does_not_know()
  {
@@ -457,7 +457,8 @@ fn the_server_s_connection_does_not_come_back_while_a_request_is_on_its_way_that
     serving.join().unwrap();
 }
 
-/// Passes requests on until the kernel has both connections. Then it looks, sees that all is answered, is late, and wants them back.
+/// Relays requests until the kernel has both connections. Then it checks, sees that everything is answered, is delayed,
+/// and takes them back.
 async fn decide_late(
     splicer: Splicer,
     mut client: tokio::net::TcpStream,
@@ -487,7 +488,7 @@ async fn decide_late(
         }
         relay_response(&mut server, &mut client).await;
     }
-    // The client may ask behind that answer at once: the kernel forwards it.
+    // The client may send a request directly behind that answer: the kernel forwards it.
     arrived.recv_timeout(HANG).unwrap();
     assert!(matches!(responses.disarm(), Err(DisarmError::Behind)));
     assert!(responses.is_armed());
@@ -501,6 +502,6 @@ async fn decide_late(
         tokio::task::yield_now().await;
     }
     responses.disarm().unwrap();
-    // What is asked from now on comes to the process.
+    // Later requests reach the process.
     assert_eq!(client.read(&mut [0]).await.unwrap(), 0);
 }

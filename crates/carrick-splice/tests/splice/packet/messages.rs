@@ -1,4 +1,4 @@
-//! Routers that say that a packet was too long.
+//! Routers that report that a packet is too large.
 
 use super::bed::*;
 use crate::hosts::run;
@@ -12,15 +12,15 @@ use std::thread::JoinHandle;
 use tokio::sync::Notify;
 
 const BYTES: usize = 20_000_000;
-/// So many are there when the road becomes narrow.
+/// Bytes that have arrived when the path's MTU shrinks.
 const BEFORE: usize = 5_000_000;
-/// More than is ever under way at the same time.
+/// More than is ever in flight at once.
 const FIRST: usize = 16_000_000;
-/// So much the road takes then; and of that a segment may be, with the longest headers.
+/// The MTU of the path then; segments are smaller by the longest headers.
 const NARROW: u32 = 1400;
 const SEGMENT_MIN: u32 = NARROW - 40 - 20 - 12;
 
-/// A host between the proxy and the server. It goes when this is dropped.
+/// A host between the proxy and the server, removed when dropped.
 struct Router(String);
 
 impl Router {
@@ -64,7 +64,7 @@ impl Router {
         run(&format!("ip -n {} {arguments}", self.0));
     }
 
-    /// From now on, nothing longer goes to the server.
+    /// From now on, nothing larger goes to the server.
     fn narrow(&self) {
         let lock = format!("dev ps mtu lock {NARROW}");
         self.ip(&format!("route replace 10.78.2.0/24 {lock}"));
@@ -89,8 +89,8 @@ fn a_road_that_becomes_narrow_takes_shorter_segments() {
     }
 }
 
-/// A server that reads so many bytes and says so; and then waits in the midst of what it reads until its road has become narrow: who
-/// serves, when to make it so, and how to go on.
+/// A server that reads a first part, reports that, and then waits in the middle of its reading until its path's MTU has
+/// shrunk. Returns its thread, when to shrink it, and how to continue.
 fn serve_half_way(
     bed: &Bed,
     address: IpAddr,
@@ -141,11 +141,11 @@ fn become_narrow(bed: &Bed, router: &Router, addresses: [IpAddr; 2]) {
     serving.join().unwrap();
     let told = proxying.join().unwrap().remove(0);
     told.assert_closed((GREETING + BYTES as u64, GREETING + 1));
-    // All the time, the kernel has forwarded them.
+    // The kernel has forwarded all the time.
     assert!(told.by_kernel >= BYTES as u64, "{told:?}");
 }
 
-/// The local sockets have other numbers than their peers by then.
+/// The local sockets' numbers differ from their peers' by then.
 #[test]
 fn a_road_that_becomes_narrow_after_the_splice_is_for_the_local_socket() {
     for addresses in [V4, V6] {

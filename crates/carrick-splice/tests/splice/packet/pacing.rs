@@ -1,4 +1,4 @@
-//! Pacing by windows: rates are kept to, and nothing is lost, stops or comes out of order by it.
+//! Pacing by windows: rates are kept, and no data is lost, stalled or reordered.
 
 use super::bed::*;
 use crate::support::*;
@@ -16,7 +16,7 @@ const CEILING: u64 = 10_000_000;
 
 const CLIENT: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 78, 1, 2));
 
-/// A worker that lives, until this is dropped.
+/// A live worker, until dropped.
 struct Worker {
     is_alive: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -66,7 +66,7 @@ fn bed(settings: ClassSettings) -> Option<(Bed, Pacing, Worker)> {
     Some((bed, pacing, worker))
 }
 
-/// Tunnels that are paced by the class.
+/// Tunnels paced by the class.
 fn tunnels(bed: &Bed, pacing: &Pacing, count: usize) -> JoinHandle<Vec<Told>> {
     let pacing = pacing.clone();
     bed.proxy(V4, (count, 128), move |splicer, client, server| {
@@ -96,7 +96,7 @@ fn send(stream: &mut TcpStream, bytes: u64) {
     stream.shutdown(Shutdown::Write).unwrap();
 }
 
-/// Reads to the end, and sees to each byte being the right one at its place. How many there were.
+/// Reads to the end, and checks each byte's value by its position. Returns their number.
 fn receive(stream: &mut TcpStream) -> u64 {
     let piece = sample(9, PIECE);
     let mut buffer = vec![0; 256 * 1024];
@@ -120,7 +120,7 @@ fn receive(stream: &mut TcpStream) -> u64 {
     }
 }
 
-/// Sends so many bytes, and hears as many.
+/// Sends this many bytes, and receives as many.
 fn talk(stream: &mut TcpStream, bytes: u64) {
     let mut writer = stream.try_clone().unwrap();
     let sending = std::thread::spawn(move || send(&mut writer, bytes));
@@ -128,7 +128,7 @@ fn talk(stream: &mut TcpStream, bytes: u64) {
     sending.join().unwrap();
 }
 
-/// Both send so many bytes to each other, on so many connections at a time. How long it took.
+/// Both sides send this many bytes to each other, on each of these connections. Returns the time.
 fn both_ways(bed: &Bed, pacing: &Pacing, connections: usize, bytes: u64) -> Duration {
     let begun = Instant::now();
     let serving = bed.serve(V4[1], connections, move |mut stream| {
@@ -156,7 +156,7 @@ fn both_ways(bed: &Bed, pacing: &Pacing, connections: usize, bytes: u64) -> Dura
     took
 }
 
-/// The least time in which so many bytes can have passed at [`CEILING`]. What sockets had allowed before goes at once.
+/// The least time for this many bytes at [`CEILING`]. What sockets had allowed before goes at once.
 fn least(connections: usize, bytes: u64) -> Duration {
     let at_once = CEILING as f64 * 0.15 + (connections * (128 << 10)) as f64;
     Duration::from_secs_f64(((connections as u64 * bytes) as f64 - at_once) / CEILING as f64)
@@ -228,11 +228,11 @@ fn nothing_is_paced_without_its_worker() {
     });
     let took = both_ways(&bed, &pacing, 2, 20_000_000);
     dying.join().unwrap();
-    // Its rate is worth seven minutes.
+    // At its rate, it would take seven minutes.
     assert!(took < Duration::from_secs(390), "{took:?}");
 }
 
-/// Who asks again as soon as it has its answer is at rest for a moment only; held back from the first byte on, never.
+/// A client that asks again as soon as it has its answer is idle for a moment only; delayed from the first byte on, never.
 #[test]
 fn an_exchange_held_back_from_the_first_byte_reaches_the_kernel() {
     const ANSWER: usize = 30_000;
@@ -260,11 +260,11 @@ fn an_exchange_held_back_from_the_first_byte_reaches_the_kernel() {
     .unwrap();
     serving.join().unwrap();
     let told = &proxying.join().unwrap()[0];
-    // How soon depends on when both directions rest, which a busy machine delays.
+    // How soon depends on when both directions are idle, which a busy machine delays.
     assert!(told.by_kernel >= ANSWER as u64, "{told:?}");
 }
 
-/// A client that asks for one long answer after the other; responses go by the kernel, paced.
+/// A client that asks for one long answer after another; the kernel forwards paced responses.
 #[test]
 fn responses_keep_to_a_ceiling() {
     const ANSWERS: usize = 3;

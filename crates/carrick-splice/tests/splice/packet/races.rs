@@ -1,4 +1,4 @@
-//! Tunnels that are given to the kernel while bytes and ends come from both sides, at any moment.
+//! Tunnels that are given to the kernel while bytes and ends arrive from both sides, at any moment.
 
 use super::bed::*;
 use crate::support::*;
@@ -7,10 +7,10 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::Duration;
 
-/// So many at the same time.
+/// Number of concurrent tunnels.
 const AT_ONCE: u64 = 16;
 
-/// Speaks as the seed has it: short pieces, short pauses, as are those of the engine before it looks again. Then ends.
+/// Sends as determined by the seed: short pieces, and pauses as short as the engine's checks. Then closes.
 fn speak(mut stream: TcpStream, seed: u64, side: u64) {
     let mut random = Random::new(seed * 2 + side);
     let said = sample(seed * 2 + side, random.magnitude(40_000));
@@ -28,7 +28,7 @@ fn speak(mut stream: TcpStream, seed: u64, side: u64) {
     stream.shutdown(Shutdown::Write).unwrap();
 }
 
-/// Both ways at once; what is heard is compared.
+/// Both directions at once; compares the received bytes.
 fn converse(mut stream: TcpStream, seed: u64, side: u64) {
     let writer = stream.try_clone().unwrap();
     let mut heard = Vec::new();
@@ -45,7 +45,7 @@ fn converse(mut stream: TcpStream, seed: u64, side: u64) {
 fn short_tunnels_with_something_to_say_at_any_moment() {
     let seeds = seeds("CARRICK_TORTURE_SEEDS", 320);
     let mut by_kernel = 0;
-    // As many as the proxy may take in its time.
+    // As many as the proxy can handle in its time.
     for first in (0..seeds).step_by(320) {
         let Some(bed) = Bed::new() else {
             return;

@@ -1,4 +1,4 @@
-//! What may happen to a client and a server while the kernel forwards responses.
+//! Events at a client and a server while the kernel forwards responses.
 
 use super::bed::*;
 use crate::support::*;
@@ -14,10 +14,10 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// Longer than what the buffers of both peers take.
+/// More than the buffers of both peers hold.
 pub const LONG: usize = 20_000_000;
 
-/// Passes a byte on as a question and the byte of the answer back, some times; then one question to which the kernel passes the answer.
+/// Relays a byte as a question and the byte of the answer back, some times; then one question whose answer the kernel forwards.
 pub async fn bind(
     splicer: &Splicer,
     client: &mut TcpStream,
@@ -49,8 +49,8 @@ async fn until_server_has_ended(responses: &ResponseSplice) {
     .await;
 }
 
-/// A client that greets and asks: the other side's first byte. Its buffer does not grow: a kernel of today lets it grow
-/// to 32 MB, more than [`LONG`].
+/// A client that exchanges greetings and asks: the other side's first byte. Its buffer does not grow: current kernels
+/// let it grow to 32 MB, more than [`LONG`].
 pub fn ask_shortly(address: IpAddr) -> std::net::TcpStream {
     let mut stream = connect(address);
     SockRef::from(&stream)
@@ -94,11 +94,11 @@ fn a_server_that_ends_with_its_answer() {
         until_server_has_ended(&responses).await;
         assert_eq!(responses.progress().acked_bytes, 300_000);
         responses.disarm().unwrap();
-        // The client is still there, and hears from the process again.
+        // The client is still there, and gets data from the process again.
         client.write_all(b"more").await.unwrap();
         client.shutdown().await.unwrap();
         assert_eq!(client.read(&mut [0]).await.unwrap(), 0);
-        // The end comes to the server's socket after all.
+        // The end reaches the server's socket after all.
         assert_eq!(server.read(&mut [0]).await.unwrap(), 0);
     });
     let asking = bed.on(Host::Client, || {
@@ -131,7 +131,7 @@ fn a_server_that_ends_while_nothing_is_asked() {
         let ended = ended.clone();
         async move {
             let mut responses = bind(&splicer, &mut client, &mut server).await;
-            // It comes to the socket by itself.
+            // It reaches the socket by itself.
             assert_eq!(server.read(&mut [0]).await.unwrap(), 0);
             assert_eq!(responses.progress().acked_bytes, 3000);
             responses.disarm().unwrap();
@@ -189,7 +189,7 @@ fn a_server_that_resets_in_the_midst() {
     serving.join().unwrap();
 }
 
-/// A long answer, while something happens; what the client heard of it, and whether it was reset.
+/// A long answer, while an event happens; returns what the client received, and whether it was reset.
 fn a_long_answer<F: Future<Output = ()> + 'static>(
     proxy: impl Fn(Splicer, TcpStream, TcpStream) -> F + Send + 'static,
     client: impl FnOnce(std::net::TcpStream) -> (Vec<u8>, bool) + Send + 'static,
@@ -207,7 +207,7 @@ fn a_long_answer<F: Future<Output = ()> + 'static>(
         let (peers_done, proxy) = (Arc::clone(&peers_done), proxy(splicer, client, server));
         async move {
             proxy.await;
-            // What the sockets have to say yet is translated for as long as the engine is there.
+            // The sockets' last packets are translated only while the engine exists.
             while peers_done.load(Ordering::SeqCst) < 2 {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
@@ -233,7 +233,7 @@ fn a_client_that_reads_slowly() {
             assert_eq!(responses.progress().acked_bytes, LONG as u64);
         },
         |mut stream| {
-            // Its window is closed for longer than it takes to probe it.
+            // Its window is closed for longer than a probe takes.
             std::thread::sleep(Duration::from_secs(1));
             let mut heard = vec![0; LONG];
             for part in heard.chunks_mut(LONG / 4) {
@@ -288,7 +288,7 @@ fn a_client_that_resets() {
         },
         |mut stream| {
             stream.read_exact(&mut [0; 1000]).unwrap();
-            // With unread bytes it is closed by a reset.
+            // Closing with unread bytes is a reset.
             (Vec::new(), false)
         },
     );
@@ -357,7 +357,7 @@ fn questions_that_do_not_wait_for_answers() {
         }
         let mut question = [0];
         while stream.read(&mut question).unwrap() > 0 {
-            // Not at once: the next question may come before.
+            // Not at once: the next question may arrive before.
             std::thread::sleep(Duration::from_micros(u64::from(question[0]) * 23 % 500));
             stream
                 .write_all(&sample(question[0].into(), bytes(question[0])))

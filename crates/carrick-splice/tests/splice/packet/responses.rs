@@ -9,21 +9,21 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, mpsc};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-/// Of a question: how long it is, and how long the answer is to be.
+/// Of a question: its length, and the requested length of the answer.
 const QUESTION_HEAD_BYTES: usize = 16;
 
-/// What the proxy says of one client.
+/// The proxy's report on one client.
 #[derive(Debug, Default)]
 struct Served {
     /// Questions, and those whose answer it has not seen.
     questions: u64,
     unseen: u64,
-    /// Bytes of the latter, as the kernel has counted them when the next question came.
+    /// Bytes of the latter, as the kernel had counted them when the next question arrived.
     unseen_bytes: u64,
 }
 
-/// Passes questions on, one after the other; the answers go by themselves as soon as that is possible. Every `apart`-th answer
-/// goes through the process after all.
+/// Relays questions one after another; the kernel forwards the answers as soon as possible. Every `apart`-th answer
+/// goes through the process.
 async fn serve(
     splicer: Splicer,
     mut client: tokio::net::TcpStream,
@@ -76,7 +76,7 @@ async fn serve(
     told
 }
 
-/// A client that asks again has its answer: all of it went by, and its beginning and end are known.
+/// A client that asks again has its answer: all of it was forwarded, and its beginning and end are known.
 fn check_answer(responses: &ResponseSplice, bytes: u64) -> u64 {
     let whole = Progress {
         sent_bytes: bytes,
@@ -93,7 +93,7 @@ fn check_answer(responses: &ResponseSplice, bytes: u64) -> u64 {
     bytes
 }
 
-/// One question after the other with answers of many lengths. The bytes of the answers.
+/// One question after another with answers of many lengths. Returns the bytes of the answers.
 fn ask_often(address: IpAddr, rounds: usize, seed: u64) -> u64 {
     let mut stream = connect(address);
     let mut random = Random::new(seed);
@@ -124,7 +124,7 @@ fn answers_pass(addresses: [IpAddr; 2], apart: u64, prepare: impl FnOnce(&Bed)) 
     serving.join().unwrap();
     for told in proxying.join().unwrap() {
         assert_eq!(told.questions, rounds as u64);
-        // But for the first, and those that were not to.
+        // Except the first, and those that the process relayed.
         let apart = told.questions / apart;
         assert!(told.unseen + apart + 8 >= told.questions, "{told:?}");
     }
@@ -161,7 +161,7 @@ fn answers_pass_though_packets_are_lost() {
     });
 }
 
-/// Answers a greeting, and then with more than the client will take.
+/// Answers a greeting, and then sends more than the client will accept.
 fn answer_too_much(mut stream: std::net::TcpStream) {
     for _ in 0..GREETING {
         stream.read_exact(&mut [0]).unwrap();
@@ -225,7 +225,7 @@ fn what_a_client_never_took_does_not_count_for_the_next() {
         is_deaf.recv().unwrap();
         stream.write_all(&[2]).unwrap();
         is_deaf.recv().unwrap();
-        // Each answer is checked to be whole when the next question comes.
+        // Each answer is checked to be complete when the next question arrives.
         ask_often(V4[0], 20, 5)
     });
     is_ready.recv().unwrap();

@@ -1,4 +1,4 @@
-//! Interfaces of other kinds, and with less help by the hardware.
+//! Interfaces of other kinds, and with fewer hardware offloads.
 
 use super::bed::*;
 use std::io::Read;
@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 /// Four interfaces, of which the first two and the last two are linked: in virtual machines (scripts/kernels).
 const LENT: &str = "CARRICK_TEST_INTERFACES";
 
-/// One tunnel; the proxy listens at `own`. What it told, and the bytes that went each way.
+/// One tunnel; the proxy listens at `own`. Returns its report, and the bytes in each direction.
 fn told(bed: &Bed, own: IpAddr, addresses: [IpAddr; 2]) -> (Told, (u64, u64)) {
     let serving = bed.serve(addresses[1], 1, answer);
     let proxying = bed.tunnels([own, addresses[1]], 1);
@@ -41,7 +41,7 @@ fn has_ethtool() -> bool {
     is_there.is_ok()
 }
 
-/// Says that this machine lacks what a test is about; a virtual machine that was made for these tests must not.
+/// Reports that this machine lacks something; a virtual machine that was made for these tests must not.
 #[track_caller]
 fn lacks(what: &str) {
     assert!(std::env::var_os(LENT).is_none(), "{what}");
@@ -54,7 +54,7 @@ fn segments_are_cut_and_summed_up_by_hand() {
     if !has_ethtool() {
         return;
     }
-    // Every packet is a segment, and its checksum is looked at.
+    // Every packet is a segment, and its checksum is verified.
     features(&bed, "tso off gso off gro off tx off rx off");
     tunnel_on(&bed);
 }
@@ -101,7 +101,7 @@ fn by_a_vlan() {
     tunnel_on(&bed);
 }
 
-/// The server is reached by an interface whose packets pass another one of the same host, which could translate them as well.
+/// The server's interface is on top of another one of the same host, which could also translate the packets.
 #[test]
 fn by_a_macvlan() {
     let Some(bed) = Bed::bare() else {
@@ -159,7 +159,7 @@ fn by_a_bond() {
     tunnel_on(&bed);
 }
 
-/// Clients are in a routing table of their own, the server is not. The kernel does not find their sockets for a program that it runs by itself.
+/// Clients are in their own routing table, the server is not. The kernel does not find their sockets for a program in a test run.
 #[test]
 fn from_a_vrf() {
     let Some(bed) = Bed::bare() else {
@@ -182,7 +182,7 @@ fn from_a_vrf() {
     }
 }
 
-/// A firewall that follows connections, and sees less of those that are spliced.
+/// A stateful firewall, which sees fewer packets of spliced connections.
 #[test]
 fn with_what_does_not_belong_to_a_connection_dropped() {
     let Some(bed) = Bed::new() else { return };
@@ -200,7 +200,7 @@ fn with_what_does_not_belong_to_a_connection_dropped() {
     tunnel_on(&bed);
 }
 
-/// What is translated between a socket and the wire stays with the process.
+/// Connections that are translated between a socket and the wire stay with the process.
 #[test]
 fn behind_an_address_translation_on_the_same_host() {
     let Some(bed) = Bed::new() else { return };
@@ -215,7 +215,8 @@ fn behind_an_address_translation_on_the_same_host() {
     }
 }
 
-/// IPVS between the wire and the proxy's sockets, on both sides: the client knows a virtual address of the proxy, and the proxy one of the server.
+/// IPVS between the wire and the proxy's sockets, on both sides: the client knows a virtual address of the proxy, and
+/// the proxy one of the server.
 #[test]
 fn behind_virtual_services_on_the_same_host() {
     let Some(bed) = Bed::new() else { return };
@@ -246,7 +247,7 @@ fn behind_virtual_services_on_the_same_host() {
     assert_eq!((told.bytes, told.by_kernel), (sent, 0), "{told:?}");
 }
 
-/// The queue that keeps to the times of departure in packets: what is forwarded must not bring that of its arrival.
+/// A queue that obeys departure times in packets: forwarded packets must not carry that of their arrival.
 #[test]
 fn by_fair_queues() {
     let Some(bed) = Bed::new() else { return };

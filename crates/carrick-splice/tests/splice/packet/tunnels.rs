@@ -127,13 +127,13 @@ fn places_are_used_again() {
         return;
     };
     let serving = bed.serve(V4[1], COUNT, answer);
-    // Fewer places than tunnels, one after the other; the proxy goes on listening.
+    // Fewer slots than tunnels, one after another; the proxy keeps listening.
     let proxying = bed.tunnels_of(V4, (COUNT, 2), HANG);
     let asking = bed.on(Host::Client, || {
         (1..=COUNT)
             .map(|number| {
                 let sent = ask_and_close(V4[0], 3);
-                // So that the proxy has closed its sockets.
+                // Until the proxy has closed its sockets.
                 until_over(&tunnels(), number);
                 sent
             })

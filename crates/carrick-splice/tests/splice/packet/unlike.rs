@@ -1,4 +1,4 @@
-//! Connections that have other options than each other, and what is done about it.
+//! Connections with different TCP options: which the kernel forwards, and which the process relays.
 
 use super::bed::*;
 use crate::hosts::succeed;
@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use std::os::fd::AsRawFd;
 use std::sync::mpsc;
 
-/// What becomes of a tunnel, IPv4 and IPv6: does the kernel forward it, or does the process relay it, for this reason?
+/// A tunnel, IPv4 and IPv6: the kernel forwards it, or the process relays it for this reason.
 fn tunnel(refused: Option<&str>, prepare: impl Fn(&Bed)) {
     for addresses in [V4, V6] {
         let Some(bed) = Bed::new() else { return };
@@ -69,7 +69,7 @@ fn sack_on_neither_side() {
 
 #[test]
 fn ecn_on_one_side_only() {
-    // The client asks for it, and the proxy agrees; it does not ask by itself.
+    // The client requests it, and the proxy agrees; it does not request it itself.
     tunnel(Some("packet_ecn"), |bed| {
         bed.set(Host::Client, "tcp_ecn", 1);
     });
@@ -129,7 +129,7 @@ fn both_sides_take_shorter_segments() {
     });
 }
 
-/// Signs what is said to a peer from now on, and takes nothing else from it (`TCP_MD5SIG`, tcp(7)). False if this kernel cannot.
+/// Signs packets to a peer from now on, and accepts only signed ones (`TCP_MD5SIG`, tcp(7)). False if this kernel does not support it.
 #[expect(unsafe_code, reason = "no library has this option")]
 fn sign(stream: &impl AsRawFd, peer: Ipv4Addr) -> bool {
     const KEY: &[u8] = b"key";
@@ -185,7 +185,7 @@ fn one_side_is_signed() {
 #[test]
 fn data_with_the_syn() {
     let Some(bed) = Bed::new() else { return };
-    // Client and proxy do it without a cookie (net.ipv4.tcp_fastopen), and the proxy on all that listen.
+    // Client and proxy do it without a cookie (net.ipv4.tcp_fastopen), and the proxy on all listeners.
     bed.set(Host::Client, "tcp_fastopen", 1 | 4);
     bed.set(Host::Middle, "tcp_fastopen", 2 | 0x200 | 0x400);
     // For a while, nothing follows the SYN: the first question is relayed before the connection is established.
@@ -227,7 +227,7 @@ fn data_with_the_syn() {
     let sent = asking.join().unwrap();
     serving.join().unwrap();
     proxying.join().unwrap()[0].assert_closed(sent);
-    // Otherwise nothing has been tried.
+    // Otherwise the test proves nothing.
     let counted = bed.read(Host::Middle, "/proc/net/netstat");
     assert_eq!(extended(&counted, "TCPFastOpenPassive"), 1);
 }
@@ -249,7 +249,7 @@ fn extended(text: &str, name: &str) -> u64 {
 fn one_side_is_ipv4_and_the_other_ipv6() {
     for addresses in [[V4[0], V6[1]], [V6[0], V4[1]]] {
         let Some(bed) = Bed::new() else { return };
-        // The segments are of the same length.
+        // The segments have the same length.
         for (host, interface) in INTERFACES {
             let is_ipv6 = addresses[usize::from(["ps", "s"].contains(&interface))].is_ipv6();
             let mtu = if is_ipv6 { 1420 } else { 1400 };
@@ -280,7 +280,7 @@ fn to_this_host(server: IpAddr, refused: &str) {
 #[test]
 fn a_server_on_this_host() {
     to_this_host(IpAddr::V4(Ipv4Addr::LOCALHOST), "packet_loopback");
-    // Not the address from which it is connected to: only the route tells.
+    // Not the address that it is reached from: only the route tells.
     to_this_host(IpAddr::V4(Ipv4Addr::new(127, 7, 7, 7)), "packet_loopback");
 }
 
@@ -302,7 +302,7 @@ fn an_interface_without_the_programs() {
 #[test]
 fn translated_addresses() {
     let Some(bed) = Bed::new() else { return };
-    // The server is known by another address on the proxy's host.
+    // The server has another address on the proxy's host.
     let known = IpAddr::V4(Ipv4Addr::new(10, 78, 2, 9));
     bed.nft(
         Host::Middle,

@@ -1,4 +1,4 @@
-//! Connections that come back from the kernel, and go on: by hand, by another engine, or by the kernel again.
+//! Connections that return from the kernel, and continue: by hand, by another engine, or by the kernel again.
 
 use super::bed::*;
 use crate::support::*;
@@ -71,7 +71,7 @@ fn at_rest_they_come_back_and_go_on() {
                 until_given(given);
                 ask(&mut stream, 20_000 + round, 700_000 + round);
                 ask(&mut stream, 0, 1);
-                // So that nothing is on its way.
+                // Until nothing is in flight.
                 until_at_rest();
                 hosts.on(Host::Server, until_at_rest).join().unwrap();
                 asked.notify_one();
@@ -96,7 +96,7 @@ fn at_rest_they_come_back_and_go_on() {
     }
 }
 
-/// The thread slept in between, so that everybody else of it waited.
+/// Regression test: the thread slept in between, and delayed its other tasks.
 #[test]
 fn others_have_their_turn_while_a_connection_does_not_come_to_rest() {
     let Some(bed) = Bed::new() else {
@@ -122,7 +122,7 @@ fn others_have_their_turn_while_a_connection_does_not_come_to_rest() {
                 end = exchange.run() => panic!("{end:?}"),
                 () = quiet.notified() => {}
             }
-            // It is not at rest before others have had their turn.
+            // It becomes idle only after the others have had their turn.
             let cork = |is_corked| rustix::net::sockopt::set_tcp_cork(&client, is_corked).unwrap();
             cork(true);
             client.try_write(b"x").unwrap();
@@ -159,7 +159,7 @@ fn others_have_their_turn_while_a_connection_does_not_come_to_rest() {
     serving.join().unwrap();
 }
 
-/// The kernel has the packets; one side ends, or both do; then the connections come back. Whoever goes on with them finds that.
+/// The kernel has the packets; one side closes, or both do; then the connections return. The next reader finds the ends.
 #[test]
 fn forwarded_ends_are_seen_by_the_next_reader() {
     const BYTES: usize = 300_000;
@@ -193,7 +193,7 @@ fn forwarded_ends_are_seen_by_the_next_reader() {
                     end = exchange.run() => panic!("{end:?}"),
                     () = until(|| splicer.counters().packet_stays.get() > 0) => {}
                 }
-                // Nobody looks at the exchange while they end.
+                // The exchange is not polled while they end.
                 unseen.send(()).unwrap();
                 until(|| ends.load(SeqCst) == 1 + usize::from(both_end)).await;
                 let (up, down, [a, b]) = exchange.unsplice_own().await;
@@ -251,7 +251,7 @@ fn talk(stream: TcpStream, bytes: &[u8], seed: u64) -> Vec<u8> {
     })
 }
 
-/// An end that an earlier splice has passed on already cannot be passed on again when both sides have closed.
+/// An end that an earlier splice has already passed on cannot be passed on again when both sides have closed.
 fn is_closed(end: &ExchangeEnd) -> bool {
     match end {
         ExchangeEnd::Closed => true,
@@ -262,7 +262,7 @@ fn is_closed(end: &ExchangeEnd) -> bool {
     }
 }
 
-/// One seed: what both sides say, while the proxy takes the connections back at random moments and goes on by any engine.
+/// One seed: what both sides send, while the proxy takes the connections back at random moments and continues with any engine.
 async fn join_and_take_back(
     splicer: carrick_splice::Splicer,
     mut client: tokio::net::TcpStream,
@@ -325,7 +325,7 @@ fn in_the_midst_of_everything_they_come_back_whole() {
             sample(seed * 2 + side, bytes)
         };
         let serving = bed.serve(V4[1], AT_ONCE as usize, move |mut stream| {
-            // The proxy connects in the order in which clients come; this tells who it is.
+            // The proxy connects in the order in which clients arrive; this identifies the client.
             let mut name = [0; 8];
             stream.read_exact(&mut name).unwrap();
             let seed = u64::from_le_bytes(name);

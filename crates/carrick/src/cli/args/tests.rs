@@ -1,4 +1,4 @@
-//! The command line's own consistency, and what its words mean.
+//! The command line: its consistency, and how it is parsed.
 use super::*;
 use clap::CommandFactory;
 

@@ -1,4 +1,4 @@
-//! The limits and settings of this machine that a proxy feels, and what they mean for it.
+//! This machine's limits and settings that matter to a proxy, and what they mean for it.
 use crate::privileges::{ENGINE, Standing, may_load_engine, names};
 use rustix::process::{Resource, getrlimit};
 use rustix::thread::CapabilitySet;
@@ -7,24 +7,24 @@ use std::path::Path;
 /// A limit or setting.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fact {
-    /// What it is called.
+    /// Its name.
     pub name: &'static str,
-    /// What it is here.
+    /// Its value here.
     pub value: String,
-    /// What that means, or what to do about it; may be empty.
+    /// What that means, or advice; may be empty.
     pub meaning: String,
 }
 
 /// Descriptors of a relayed connection: client and server.
 const DESCRIPTORS_PER_RELAY: u64 = 2;
-/// A pipe of this size takes as much at a time as a large socket buffer.
+/// A pipe of this size holds as much as a large socket buffer.
 const PIPE_BYTES_WANTED: u64 = 1 << 20;
-/// Connections that come while a worker is busy wait in a queue of this length at most.
+/// Maximum accept queue; connections that arrive while a worker is busy wait there.
 const BACKLOG_WANTED: u64 = 4096;
 /// Ports for connections to one server address: fewer run out under load.
 const PORTS_WANTED: u64 = 20_000;
 
-/// What is kept where the configuration needs it.
+/// Capabilities that stay if the configuration needs them.
 const KEPT: [(CapabilitySet, &str); 2] = [
     (
         CapabilitySet::NET_BIND_SERVICE,
@@ -36,10 +36,10 @@ const KEPT: [(CapabilitySet, &str); 2] = [
     ),
 ];
 
-/// More capabilities are counted, not named.
+/// More capabilities are counted instead of named.
 const CAPABILITIES_SHOWN_MAX: usize = 4;
 
-/// Kernel and cores, in words.
+/// Kernel and cores in words.
 pub fn kernel() -> String {
     let name = rustix::system::uname();
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
@@ -56,7 +56,7 @@ pub fn kernel() -> String {
     )
 }
 
-/// Reads everything; `sysctl` is `/proc/sys`.
+/// Reads all facts; `sysctl` is `/proc/sys`.
 pub fn facts(sysctl: &Path) -> Vec<Fact> {
     let read = |key: &'static str| Setting {
         key,
@@ -119,7 +119,7 @@ fn user() -> Fact {
     }
 }
 
-/// What this process has; `carrick run` has the same where it is started in the same way.
+/// The capabilities of this process; `carrick run` has the same if started in the same way.
 pub fn capabilities(sets: Option<rustix::thread::CapabilitySets>) -> Fact {
     let name = "capabilities";
     let Some(has) = sets.map(|sets| sets.permitted) else {

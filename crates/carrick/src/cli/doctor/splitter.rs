@@ -1,15 +1,15 @@
-//! What a splitter asks of this machine's settings: told, never set.
+//! A splitter's requirements on this machine's settings: reported, never changed.
 use super::machine::Fact;
 use crate::config::plan::{Mode, Plan};
 use std::path::Path;
 
-/// Handshakes that wait for their third segment: a long link keeps each of them for its round trip.
+/// Handshakes that wait for their third segment: over a long link, each waits for a round trip.
 const HANDSHAKES_WANTED: u64 = 4096;
-/// Two halves, and a pipe for each direction while something is under way.
+/// Both halves, and a pipe for each direction while data is in flight.
 const DESCRIPTORS_EACH: u64 = 6;
 
-/// What is to be known about the settings; empty where the plan has neither a splitter nor leg profiles. `sysctl` is `/proc/sys`; `descriptors` is
-/// what this process may raise its limit to, `None` without a limit.
+/// Advice about the settings; empty if the plan has neither a splitter nor TCP profiles. `sysctl` is `/proc/sys`;
+/// `descriptors` is the hard limit of this process, `None` if unlimited.
 pub fn advice(plan: &Plan, sysctl: &Path, descriptors: Option<u64>) -> Vec<Fact> {
     let mut modes = plan.listeners.iter().map(|listener| &listener.mode);
     let splits = modes.any(|mode| matches!(mode, Mode::Split(_)));
@@ -18,7 +18,7 @@ pub fn advice(plan: &Plan, sysctl: &Path, descriptors: Option<u64>) -> Vec<Fact>
     }
     let read = |key: &str| {
         let text = std::fs::read_to_string(sysctl.join(key.replace('.', "/"))).ok()?;
-        // Of several numbers the last one is the most.
+        // Of several numbers, the last one is the maximum.
         text.split_whitespace().last()?.parse::<u64>().ok()
     };
     let mut facts = Vec::new();
@@ -46,14 +46,14 @@ pub fn advice(plan: &Plan, sysctl: &Path, descriptors: Option<u64>) -> Vec<Fact>
     }
     let connections = u64::try_from(plan.limits.connections).unwrap_or(u64::MAX);
     if let Some(most) = read("net.netfilter.nf_conntrack_max") {
-        // Where connections are tracked, each half is one.
+        // With connection tracking, each half is tracked.
         let name = "net.netfilter.nf_conntrack_max";
         let wanted = connections.saturating_mul(2);
         let why = "two for each of [limits] connections, as the firewall tracks them";
         facts.push(fact(name, Some(most), |value| value >= wanted, wanted, why));
     }
     let idle = "net.ipv4.tcp_slow_start_after_idle";
-    let why = "else a connection begins anew with a small window after each pause";
+    let why = "otherwise a connection restarts with a small window after each pause";
     facts.push(fact(idle, read(idle), |value| value == 0, 0, why));
     if plan.interceptions().any(|one| one.keeps_client) {
         let name = "net.ipv4.conf.all.rp_filter";

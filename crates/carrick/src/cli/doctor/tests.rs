@@ -1,4 +1,4 @@
-//! The table for machines that lack something.
+//! The tables for machines that lack something.
 use super::*;
 use carrick_splice::probe::Way;
 
@@ -16,7 +16,7 @@ fn fact<'f>(facts: &'f [Fact], name: &str) -> &'f Fact {
     facts
         .iter()
         .find(|fact| fact.name == name)
-        .unwrap_or_else(|| panic!("{name} is not told"))
+        .unwrap_or_else(|| panic!("{name} is missing"))
 }
 
 #[test]
@@ -35,7 +35,7 @@ fn features_are_usable_or_not_and_why() {
     let line = |name: &str| {
         text.lines()
             .find(|line| line.starts_with(name))
-            .unwrap_or_else(|| panic!("{name} is not in {text}"))
+            .unwrap_or_else(|| panic!("{name} is missing in {text}"))
     };
     assert!(
         line("engine copy").contains(" yes ")
@@ -48,12 +48,12 @@ fn features_are_usable_or_not_and_why() {
     assert_eq!(
         column("engine copy", "yes"),
         column("engine pipe", "no "),
-        "the columns are in line"
+        "the columns are aligned"
     );
 }
 
 #[test]
-fn interfaces_are_told_with_their_reasons_and_what_is_in_the_way_with_what_to_do() {
+fn interfaces_are_listed_with_reasons_and_obstacles_with_remedies() {
     let fact = |name: &str, usable: Result<_, &str>, notes: &[&str]| InterfaceFact {
         name: name.to_owned(),
         usable: usable.map_err(str::to_owned),

@@ -1,4 +1,4 @@
-//! What is shown of a page.
+//! How a page is shown.
 use super::tables;
 use crate::cli::admin::Failed;
 use serde_json::json;
@@ -18,7 +18,7 @@ fn pairs_and_gains_are_shown() {
         "gain": [{"size": "10-60KB", "gos": -0.01, "low": -0.05, "high": 0.03, "split": 40.4, "joined": 12.0}],
     });
     let Ok(text) = tables(&page) else {
-        panic!("it is not shown");
+        panic!("no table");
     };
     let lines: Vec<Vec<&str>> = text
         .lines()
@@ -40,7 +40,7 @@ fn pairs_and_gains_are_shown() {
 }
 
 #[test]
-fn a_page_without_pairs_is_told() {
+fn a_page_without_pairs_says_so() {
     let text = tables(&json!({"pairs": [], "gain": []})).ok();
     assert_eq!(
         text.as_deref(),

@@ -1,30 +1,30 @@
-//! A line of what `carrick top` shows, and how it looks.
+//! A line of `carrick top`, and its style.
 
-/// How a line looks.
+/// The style of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Look {
-    /// As it is.
+    /// Normal.
     Plain,
-    /// The names of columns.
+    /// Column headings.
     Heading,
     /// Something is wrong.
     Alarm,
-    /// What is worth less attention.
+    /// Less important.
     Faint,
 }
 
-/// A line; of its text each character takes one column.
+/// A line; each character of its text takes one column.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Line {
-    /// How it looks.
+    /// Its style.
     pub look: Look,
-    /// What it says.
+    /// Its text.
     pub text: String,
 }
 
-/// Cuts what is too long, so that one sees it.
+/// Cuts a text that is too long, and marks the cut.
 pub fn cut(text: &mut String, width: usize, is_utf8: bool) {
-    // Every character takes one column: what is shown is ASCII, or was written here.
+    // Every character takes one column: the text is ASCII, or written by carrick.
     if text.len() <= width || text.chars().count() <= width {
         return;
     }

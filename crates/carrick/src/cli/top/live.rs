@@ -1,4 +1,4 @@
-//! `carrick top` on a terminal: looks, keys and signals come from threads of their own; one draws.
+//! `carrick top` on a terminal: samples, keys and signals come from separate threads; this one draws.
 use super::look::Look;
 use super::page::{View, help, page};
 use super::rates::Rates;
@@ -15,19 +15,20 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
-/// Events that wait to be seen to; who has more waits.
+/// Most queued events; a sender waits when the queue is full.
 const EVENTS_MAX: usize = 64;
 
-/// Admin is not kept busy for more than a quarter of the time, whatever the interval.
+/// The pause between samples is at least this multiple of admin's time to answer, which keeps admin busy for at most a
+/// quarter of the time.
 const REST_PER_WORK: u32 = 3;
 
-/// What happens.
+/// An event.
 enum Event {
     Looked(Box<Result<Look, Failed>>),
     Key(KeyEvent),
     Resized,
     Signal(Signal),
-    /// A thread can tell nothing any more.
+    /// A thread can send no more events.
     Lost(io::Error),
 }
 
@@ -38,32 +39,32 @@ enum End {
     Lost(io::Error),
 }
 
-/// What `carrick top` is to do.
+/// The arguments of `carrick top`.
 #[derive(Debug, Clone, Copy)]
 pub struct Order {
-    /// Of admin.
+    /// Admin's address.
     pub address: SocketAddr,
-    /// Between two looks.
+    /// Time between two samples.
     pub interval: Duration,
-    /// Which tunnels come first, at the beginning.
+    /// The initial order of tunnels.
     pub sort: Sort,
     /// Whether characters beyond ASCII can be shown.
     pub is_utf8: bool,
-    /// What the times of looks are counted from.
+    /// Sample times are relative to this.
     pub since: Instant,
 }
 
-/// Shows what is seen until somebody ends it. `first` was seen already.
+/// Draws samples until the user quits; `first` is the first sample.
 ///
 /// # Errors
-/// The terminal cannot be had, or a thread.
+/// The terminal or a thread cannot be set up.
 pub fn run(order: &Order, first: Look) -> Result<ExitCode, Failed> {
     let refused = |error: io::Error| {
         Failed::Because(format!(
-            "cannot take the terminal: {error}; `carrick top -n 1` needs none"
+            "cannot set up the terminal: {error}; `carrick top -n 1` needs none"
         ))
     };
-    // Before there are other threads: they are to leave signals to the one that waits for them.
+    // Before starting threads, which must leave signals to the thread that waits for them.
     let signals: SigSet = [
         Signal::SIGTERM,
         Signal::SIGINT,
@@ -104,11 +105,11 @@ pub fn run(order: &Order, first: Look) -> Result<ExitCode, Failed> {
     match end {
         End::Asked => Ok(ExitCode::from(FINE)),
         End::Signal(signal) => Ok(ExitCode::from(128 + signal as u8)),
-        End::Lost(error) => Err(Failed::Because(format!("cannot go on: {error}"))),
+        End::Lost(error) => Err(Failed::Because(format!("cannot continue: {error}"))),
     }
 }
 
-/// Starts a thread; that it panics is told, too.
+/// Starts a thread; its end, even by a panic, is an event.
 fn start(
     name: &str,
     events: &SyncSender<Event>,
@@ -117,7 +118,7 @@ fn start(
     struct Telling(SyncSender<Event>);
     impl Drop for Telling {
         fn drop(&mut self) {
-            // If nobody listens any more, nobody misses it.
+            // Fails if the receiver is gone.
             let _ = self
                 .0
                 .send(Event::Lost(io::Error::other("a thread has ended")));
@@ -167,7 +168,7 @@ fn look(order: &Order, is_paused: &AtomicBool, events: &SyncSender<Event>) {
     }
 }
 
-/// What is on the screen.
+/// The screen's state.
 struct Screen<'o> {
     order: &'o Order,
     sort: Sort,
@@ -185,7 +186,7 @@ impl Screen<'_> {
                 return End::Lost(error);
             }
             let Ok(event) = happening.recv() else {
-                return End::Lost(io::Error::other("nothing happens any more"));
+                return End::Lost(io::Error::other("all threads have ended"));
             };
             match event {
                 Event::Looked(look) => self.looked(*look),
@@ -201,7 +202,7 @@ impl Screen<'_> {
                 },
                 Event::Resized => {}
                 Event::Signal(Signal::SIGTSTP) => suspend(terminal),
-                // Somebody else has had the terminal meanwhile.
+                // Another program may have used the terminal meanwhile.
                 Event::Signal(Signal::SIGCONT) => {
                     if let Err(error) = terminal.enter() {
                         return End::Lost(error);
@@ -237,7 +238,7 @@ impl Screen<'_> {
         }
     }
 
-    /// What was known is shown until there is something new.
+    /// The last sample is shown until there is a new one.
     fn looked(&mut self, looked: Result<Look, Failed>) {
         match looked {
             Ok(look) => {
@@ -249,7 +250,7 @@ impl Screen<'_> {
                 self.trouble = None;
             }
             Err(Failed::Because(why)) => self.trouble = Some(why),
-            // It was found right at the start, and is not read again.
+            // Impossible here: the configuration was read at start.
             Err(Failed::Configuration) => {}
         }
     }
@@ -284,7 +285,7 @@ impl Screen<'_> {
     }
 }
 
-/// What a key asks for that is not on the screen.
+/// What a key requests beyond a change of the screen.
 #[derive(Debug, PartialEq, Eq)]
 enum Done {
     Nothing,
@@ -304,10 +305,10 @@ fn next(sort: Sort) -> Sort {
     }
 }
 
-/// Gives the terminal back, and stops. Whoever lets it go on sends SIGCONT, with which it is taken again.
+/// Restores the terminal, and stops the process. SIGCONT takes the terminal again.
 fn suspend(terminal: &Terminal) {
     terminal.leave();
-    // One can always stop oneself.
+    // A process can always stop itself.
     let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::STOP);
 }
 

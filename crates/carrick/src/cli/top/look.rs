@@ -1,4 +1,4 @@
-//! One look at a running carrick: what `carrick top` takes of the pages of its admin. docs/operations.md says what each field is.
+//! One sample of a running carrick: the fields of admin's pages that `carrick top` uses. docs/operations.md explains them.
 use crate::cli::admin::{Failed, ask_at, parsed};
 use serde::{Deserialize, Deserializer};
 use std::collections::BTreeMap;
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 /// How long admin may take for a part of an answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What admin said, and when.
+/// Admin's answers.
 #[derive(Debug, Clone, Default)]
 pub struct Look {
     /// `/status`.
@@ -19,20 +19,20 @@ pub struct Look {
     pub pace: Timed<Pace>,
 }
 
-/// A page, with when it was had, since whatever moment all looks are counted from.
+/// A page, and when it was fetched, relative to a common start.
 #[derive(Debug, Clone, Default)]
 pub struct Timed<P> {
-    /// When.
+    /// The time.
     pub at: Duration,
-    /// What.
+    /// The page.
     pub page: P,
 }
 
 impl Look {
-    /// Asks for all pages.
+    /// Fetches all pages.
     ///
     /// # Errors
-    /// Admin does not answer, or says something else.
+    /// Admin does not answer, or answers something else.
     pub fn ask(address: SocketAddr, since: Instant) -> Result<Self, Failed> {
         Ok(Self {
             status: timed(address, "/status", since)?,
@@ -54,7 +54,7 @@ fn timed<P: serde::de::DeserializeOwned>(
     })
 }
 
-/// What is said by whoever, as printable ASCII: nothing of it moves a cursor, and each character takes one column.
+/// Text of unknown origin as printable ASCII: it cannot move the cursor, and each character takes one column.
 fn escaped<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
     String::deserialize(from).map(|text| escape(&text))
 }
@@ -64,7 +64,7 @@ fn escaped_option<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, 
     Ok(text.as_deref().map(escape))
 }
 
-/// As printable ASCII.
+/// Escapes everything but printable ASCII.
 pub fn escape(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for letter in text.chars() {
@@ -77,31 +77,31 @@ pub fn escape(text: &str) -> String {
     shown
 }
 
-/// What is wanted of `/status`.
+/// The used fields of `/status`.
 #[derive(Debug, Clone, Default, Deserialize)]
 pub struct Status {
-    /// Of carrick. Whoever does not say it is none.
+    /// carrick's version; required, so that another program's page is an error.
     #[serde(deserialize_with = "escaped")]
     pub version: String,
-    /// Of the process.
+    /// The process ID.
     pub pid: u32,
     /// `serving` or `draining`.
     #[serde(deserialize_with = "escaped")]
     pub state: String,
-    /// When the process began.
+    /// When the process started.
     pub started: String,
-    /// For how long it runs.
+    /// How long it has been running.
     pub uptime_seconds: u64,
-    /// Its threads.
+    /// Its worker threads.
     #[serde(default)]
     pub workers: Vec<Worker>,
-    /// Counters by name; what is no number is not in it.
+    /// Counters by name; other fields are omitted.
     #[serde(default, deserialize_with = "numbers")]
     pub splice: BTreeMap<String, u64>,
     /// The tunnels, without their list.
     #[serde(default)]
     pub splices: Kernel,
-    /// If there is one.
+    /// The cache, if there is one.
     #[serde(default)]
     pub cache: Option<Cache>,
 }
@@ -123,7 +123,7 @@ pub struct Worker {
     pub requests: u64,
 }
 
-/// What the kernel has, in `splices` of `/status`.
+/// `splices.kernel` of `/status`.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 pub struct Kernel {
@@ -156,7 +156,7 @@ pub struct Cache {
     pub bytes_saved: u64,
 }
 
-/// What is wanted of `/splices`.
+/// The used fields of `/splices`.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 pub struct Splices {
@@ -208,7 +208,7 @@ pub struct Adopted {
 }
 
 impl Adopted {
-    /// The addresses by which it is known: no two have the same.
+    /// Its addresses, which identify it.
     pub fn name(&self) -> [&str; 4] {
         [&self.client, &self.listener, &self.server, &self.own]
     }
@@ -226,7 +226,7 @@ pub struct Way {
     pub bytes: u64,
 }
 
-/// What is wanted of `/pace`.
+/// The used fields of `/pace`.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 pub struct Pace {

@@ -1,4 +1,4 @@
-//! What `carrick top` shows, as lines of text: drawn into nothing but memory.
+//! Lays out `carrick top` as lines of text, in memory.
 use super::line::{Line, Look, cut};
 use super::rates::{ClassRates, Rates, TunnelRates, WorkerRates};
 use super::table::{Column, Table};
@@ -8,39 +8,39 @@ use clap::ValueEnum;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// The room for a page.
+/// The size of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Room {
     /// Columns.
     pub width: usize,
     /// Lines.
     pub height: usize,
-    /// Tunnels, however much room there is.
+    /// Most tunnels, whatever the height.
     pub tunnels_max: usize,
 }
 
-/// What is to be shown.
+/// What to show.
 #[derive(Debug, Clone)]
 pub struct View<'v> {
-    /// Where was asked.
+    /// Admin's address.
     pub address: SocketAddr,
-    /// `None`: there have not been two looks yet.
+    /// `None` before the second sample.
     pub rates: Option<&'v Rates>,
     /// Why admin does not answer.
     pub trouble: Option<&'v str>,
-    /// Nobody looks for now.
+    /// Sampling is paused.
     pub is_paused: bool,
-    /// Which tunnels come first.
+    /// Order of tunnels.
     pub sort: Sort,
-    /// Between two looks.
+    /// Time between two samples.
     pub interval: Duration,
     /// Whether characters beyond ASCII can be shown.
     pub is_utf8: bool,
-    /// With keys: on a terminal. The last line tells of them.
+    /// Whether keys work (on a terminal); the last line explains them.
     pub has_keys: bool,
 }
 
-/// Draws a page: no line is wider than the room, and no more lines than there is room for.
+/// Lays out a page that fits the room.
 #[must_use]
 pub fn page(view: &View<'_>, room: Room) -> Vec<Line> {
     let mut lines = vec![title(view)];
@@ -60,12 +60,12 @@ pub fn page(view: &View<'_>, room: Room) -> Vec<Line> {
     } else if view.trouble.is_none() {
         lines.push(line(
             Look::Faint,
-            "no rates yet: they are between two looks".to_owned(),
+            "no rates yet: they need two samples".to_owned(),
         ));
     }
     if let Some(footer) = footer {
         lines.truncate(room.height.saturating_sub(1));
-        // At the bottom, wherever that is.
+        // At the bottom of the room.
         let blank = room.height.saturating_sub(1).saturating_sub(lines.len());
         lines.extend((0..blank).map(|_| line(Look::Plain, String::new())));
         lines.push(footer);
@@ -77,7 +77,7 @@ pub fn page(view: &View<'_>, room: Room) -> Vec<Line> {
     lines
 }
 
-/// What the keys do.
+/// The help page.
 #[must_use]
 pub fn help(room: Room, is_utf8: bool) -> Vec<Line> {
     let mut lines: Vec<Line> = HELP
@@ -94,21 +94,21 @@ pub fn help(room: Room, is_utf8: bool) -> Vec<Line> {
 const HELP: &str = "\
 carrick top: keys
 
-  q, Esc, Ctrl-C  end
-  p, space        pause, and go on
-  s               sort tunnels by the next of these:
-  r               by bytes per second, both ways
-  u, d            by those from the client (up), to the client (down)
-  b               by all bytes since the tunnel began
+  q, Esc, Ctrl-C  quit
+  p, space        pause or continue
+  s               sort tunnels by the next key of these:
+  r               by bytes per second, both directions
+  u, d            by bytes per second from (up) or to (down) the client
+  b               by total bytes
   a, c            by age, by the client's address
-  Ctrl-L          draw everything anew
+  Ctrl-L          redraw
   Ctrl-Z          suspend
-  h, ?            this page; any key leaves it
+  h, ?            this page; any key closes it
 
-Bytes are in steps of 1024, counts in steps of 1000, all for each second.
-runnable: the part of the time for which a worker had work of its own.
-held: how many splices waited, in the mean, for the worker or for a rate.
-Bodies of HTTP count with their engine; only tunnels have a line of their own.";
+Units are powers of 1024 for bytes, of 1000 for counts; rates are per second.
+runnable: share of the time in which a worker had work of its own.
+held: mean number of splices that waited for the worker or for a rate.
+HTTP bodies count with their engine; only tunnels are listed.";
 
 fn line(look: Look, text: String) -> Line {
     Line { look, text }
@@ -193,7 +193,7 @@ fn engines(rates: &Rates) -> Table {
     }
 }
 
-/// Classes, workers and tunnels, in so many lines.
+/// Classes, workers and tunnels, in `height` lines.
 fn tables(view: &View<'_>, rates: &Rates, room: Room, height: usize) -> Vec<Line> {
     let tunnels = rates.first_tunnels(view.sort, room.tunnels_max.min(room.height));
     let more = rates.tunnels.len() - tunnels.len();
@@ -209,8 +209,8 @@ fn tables(view: &View<'_>, rates: &Rates, room: Room, height: usize) -> Vec<Line
         .collect()
 }
 
-/// How many rows each of three tables has, in so many lines with their headings. Each may have a third; what one does not need goes to
-/// the others. The last is the most important: if there is not room for a heading and a row of each, it stays.
+/// Divides the lines among three tables, headings included. Each may have a third; what one does not need goes to the
+/// others. The last is the most important: it stays if there is not room for a heading and a row of each.
 fn share(wanted: [usize; 3], lines: usize) -> [usize; 3] {
     let mut left = lines;
     let mut given = [0; 3];
@@ -324,7 +324,7 @@ fn tunnels(view: &View<'_>, tunnels: &[&TunnelRates], more: usize, width: usize)
     if has_class {
         columns.push(Column::left("class", 9));
     }
-    // What is left of the line is for the two addresses, and beyond that for the target.
+    // The rest of the line is for the two addresses, then for the target.
     let fixed: usize = columns.iter().map(|column| column.width + 1).sum();
     let longest = |of: fn(&TunnelRates) -> &str, at_least: usize| {
         let lengths = tunnels.iter().map(|tunnel| of(tunnel).len());
@@ -366,7 +366,7 @@ fn tunnels(view: &View<'_>, tunnels: &[&TunnelRates], more: usize, width: usize)
     }
 }
 
-/// A target in less room says nothing.
+/// A narrower target would be useless.
 const TARGET_WIDTH_MIN: usize = 12;
 
 fn footer(view: &View<'_>) -> Line {

@@ -1,36 +1,36 @@
-//! Two looks become rates: the model of `carrick top`, without a clock, a connection or a terminal.
+//! Computes rates from two samples: the model of `carrick top`, without a clock, a connection or a terminal.
 use super::look::{Class, Look, Paced, Splices, Way};
 use crate::cli::args::Sort;
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::time::Duration;
 
-/// What a running carrick does. All rates are those between two looks, per second.
+/// What a running carrick does. Rates are per second, between two samples.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Rates {
-    /// Between the two looks.
+    /// Between the two samples.
     pub time: Duration,
-    /// What stands in no relation to time.
+    /// Values that are not rates.
     pub about: About,
-    /// Connections of clients that were accepted.
+    /// Connections accepted from clients.
     pub connections: f64,
-    /// Requests that were answered.
+    /// Requests answered.
     pub requests: f64,
-    /// Bytes that were relayed, by all engines.
+    /// Bytes relayed, by all engines.
     pub bytes: f64,
     /// In the order of the lexicon.
     pub engines: Vec<EngineRates>,
     /// In the order of the configuration.
     pub classes: Vec<ClassRates>,
-    /// By their numbers.
+    /// In numeric order.
     pub workers: Vec<WorkerRates>,
-    /// If there is one.
+    /// The cache, if there is one.
     pub cache: Option<CacheRates>,
-    /// In no order.
+    /// In no particular order.
     pub tunnels: Vec<TunnelRates>,
 }
 
-/// As it was at the second look.
+/// As of the second sample.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct About {
     pub version: String,
@@ -40,85 +40,85 @@ pub struct About {
     pub connections_open: u64,
     pub upstream_connections_open: u64,
     pub upstream_connections_idle: u64,
-    /// Splices in the kernel, by the engine `socket`, and how many there can be.
+    /// Splices of engine `socket` in the kernel, and their limit.
     pub in_kernel: (u64, u64),
     /// Pairs of connections whose packets the kernel may forward.
     pub packet_open: u64,
 }
 
-/// What one engine does.
+/// Rates of one engine.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EngineRates {
     /// Its name.
     pub name: &'static str,
-    /// Directions that have begun to move bytes by it.
+    /// Directions that began to use it.
     pub splices: f64,
-    /// Bytes; of tunnels as they move, of bodies as the process takes note of them.
+    /// Bytes; of tunnels as they move, of bodies as the process counts them.
     pub bytes: f64,
-    /// Tunnels that stand, and whose bytes it moves.
+    /// Open tunnels whose bytes it moves.
     pub tunnels: u64,
 }
 
-/// What a class of pacing does.
+/// Rates of a pacing class.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ClassRates {
     /// Its name.
     pub name: String,
-    /// When it waits; with `deadline`, microseconds.
+    /// Its policy; with `deadline`, the target in microseconds.
     pub policy: (String, Option<u64>),
-    /// Bytes per second that it never exceeds.
+    /// Its ceiling, in bytes per second.
     pub ceiling: Option<u64>,
-    /// Tunnels and connections that are paced by it now.
+    /// Tunnels and connections now in the class.
     pub splices: u64,
-    /// Bytes that were let pass.
+    /// Bytes passed.
     pub bytes: f64,
-    /// Waits for the worker.
+    /// Waits for the worker's own work.
     pub yields: f64,
     /// Waits because of a rate.
     pub rate_waits: f64,
-    /// Holds by programs in the kernel, for either.
+    /// Delays by kernel programs, for either reason.
     pub kernel_holds: f64,
-    /// Seconds for which something was held back, of all splices together: how many waited in the mean.
+    /// Seconds of delay per second, over all splices: the mean number of waiting splices.
     pub held: f64,
 }
 
-/// What a worker does.
+/// Rates of a worker.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WorkerRates {
     /// Its number.
     pub number: u64,
     /// Clients' connections.
     pub connections_open: u64,
-    /// The part of the time for which it had work of its own: 0 to 1.
+    /// Share of the time in which it had work of its own: 0 to 1.
     pub runnable: f64,
-    /// The part for which it forwarded what had waited.
+    /// Share of the time in which it forwarded delayed bytes.
     pub forwarding: f64,
-    /// Requests that it has answered itself.
+    /// Requests that it answered itself.
     pub local_requests: f64,
-    /// Requests whose responses it has relayed.
+    /// Requests whose responses it relayed.
     pub spliced_requests: f64,
-    /// 99 of 100 cache hits were answered within this, when it was last measured; microseconds.
+    /// 99th percentile of the time to answer a cache hit, at the last measurement; microseconds.
     pub hits_p99_us: Option<u64>,
 }
 
-/// What the cache does.
+/// Rates of the cache.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CacheRates {
-    /// Of the requests since the first look: the part that it answered, 0 to 1. `None`: there was none.
+    /// Its share of answers since the first sample, 0 to 1; `None` before the first request.
     pub hit_ratio: Option<f64>,
-    /// Requests that it was asked for.
+    /// Cacheable requests.
     pub requests: f64,
     /// Bytes that origins did not have to send.
     pub bytes_saved: f64,
-    /// What it has.
+    /// Number of objects.
     pub objects: u64,
-    /// What that takes.
+    /// Bytes used.
     pub bytes: u64,
-    /// The most of it.
+    /// Limit on bytes.
     pub bytes_max: u64,
 }
 
-/// What a tunnel does.
+/// Rates of a tunnel.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TunnelRates {
     pub client: String,
@@ -126,18 +126,18 @@ pub struct TunnelRates {
     pub target: String,
     pub engine: String,
     pub class: Option<String>,
-    /// `None`: it was begun by an earlier carrick.
+    /// `None` if an earlier carrick began it.
     pub age: Option<Duration>,
     /// Bytes per second from the client.
     pub up: f64,
-    /// Bytes per second to it.
+    /// Bytes per second to the client.
     pub down: f64,
-    /// Bytes since the beginning, both ways.
+    /// Bytes since the beginning, in both directions.
     pub bytes: u64,
 }
 
 impl Rates {
-    /// What has happened between two looks; `None` if they are not looks at one process, or at one moment.
+    /// The rates between two samples; `None` if they are of different processes or of the same time.
     #[must_use]
     pub fn between(before: &Look, now: &Look) -> Option<Self> {
         let (old, new) = (&before.status.page, &now.status.page);
@@ -189,17 +189,17 @@ impl Rates {
         })
     }
 
-    /// Tunnels that stand.
+    /// Open tunnels.
     #[must_use]
     pub fn tunnels_open(&self) -> u64 {
         self.engines.iter().map(|engine| engine.tunnels).sum()
     }
 
-    /// The first tunnels in an order, at most so many.
+    /// The first tunnels in an order, at most `at_most`.
     #[must_use]
     pub fn first_tunnels(&self, sort: Sort, at_most: usize) -> Vec<&TunnelRates> {
         let mut tunnels: Vec<&TunnelRates> = self.tunnels.iter().collect();
-        // Of those that are equal the one with more bytes, then the lower address: what stands still does not jump about.
+        // Ties: more bytes first, then the lower address, so that idle tunnels keep their positions.
         tunnels.sort_by(|one, other| (one.client.as_str()).cmp(&other.client));
         tunnels.sort_by_key(|tunnel| Reverse(tunnel.bytes));
         match sort {
@@ -207,7 +207,7 @@ impl Rates {
             Sort::Up => highest_first(&mut tunnels, |tunnel| tunnel.up),
             Sort::Down => highest_first(&mut tunnels, |tunnel| tunnel.down),
             Sort::Bytes => {}
-            // What is older than this carrick is the oldest.
+            // Tunnels of an earlier carrick are the oldest.
             Sort::Age => tunnels.sort_by_key(|tunnel| Reverse(tunnel.age.unwrap_or(Duration::MAX))),
             Sort::Client => tunnels.sort_by(|one, other| one.client.cmp(&other.client)),
         }
@@ -222,7 +222,7 @@ fn highest_first(tunnels: &mut [&TunnelRates], rate: fn(&TunnelRates) -> f64) {
 
 const PACKET: &str = "packet";
 
-/// The engines, as they are always listed.
+/// The engines, in the order of display.
 const ENGINES: [&str; 4] = ["copy", "pipe", "socket", PACKET];
 
 /// A time that is not zero.
@@ -236,12 +236,12 @@ impl Span {
         (seconds > 0.0).then_some(Self { seconds })
     }
 
-    /// Numbers that are read while they are written can seem to go back a little: then nothing happened.
+    /// Counters that are read while they are updated can seem to decrease slightly: that counts as zero.
     fn rate(&self, before: u64, now: u64) -> f64 {
         now.saturating_sub(before) as f64 / self.seconds
     }
 
-    /// The part of the time that was so, of two counts of milliseconds.
+    /// The share of the time, from two counts of milliseconds.
     fn share(&self, before_ms: u64, now_ms: u64) -> f64 {
         (self.rate(before_ms, now_ms) / 1000.0).min(1.0)
     }
@@ -251,7 +251,7 @@ fn splices_by(look: &Look, engine: &str) -> u64 {
     counter(look, engine, "splices")
 }
 
-/// What an engine has moved, what is counted only later included.
+/// Bytes that an engine has moved, including those not yet counted.
 fn bytes_by(look: &Look, engine: &str) -> u64 {
     let splices = &look.status.page.splices;
     let uncounted = splices.uncounted_bytes.get(engine).copied().unwrap_or(0);
@@ -272,7 +272,7 @@ fn classes(span: &Span, before: &Look, now: &Look) -> Vec<ClassRates> {
     let nothing = Class::default();
     let rates = now.pace.page.classes.iter().map(|class| {
         let known = before.pace.page.classes.iter();
-        // A new one begins at zero.
+        // A new class begins at zero.
         let old = known
             .clone()
             .find(|old| old.name == class.name)
@@ -338,7 +338,7 @@ fn tunnels(span: &Span, before: &Splices, now: &Splices) -> Vec<TunnelRates> {
         .collect();
     let ours = now.list.iter().map(|tunnel| {
         let ways = tunnel.ways();
-        // What was not there before has begun since, or nothing can be said of it.
+        // A tunnel that was not listed before is new, or its rate is unknown.
         let is_new = tunnel.seconds <= span.seconds + 1.0;
         let known = old.get(tunnel.id.as_str()).copied();
         let [up, down] = since(span, known.or(is_new.then(Default::default)), ways);
@@ -375,7 +375,7 @@ fn tunnels(span: &Span, before: &Splices, now: &Splices) -> Vec<TunnelRates> {
     ours.chain(adopted).collect()
 }
 
-/// The rates of both directions, if it is known what they were before.
+/// The rates of both directions, if the previous counts are known.
 fn since(span: &Span, before: Option<[Way; 2]>, now: [Way; 2]) -> [f64; 2] {
     before.map_or([0.0; 2], |before| {
         [0, 1].map(|side| span.rate(before[side].bytes, now[side].bytes))

@@ -1,4 +1,4 @@
-//! Tables of text, in columns of a fixed width.
+//! Text tables with columns of fixed width.
 use super::line::{Line, Look, cut};
 
 /// A column.
@@ -12,7 +12,7 @@ pub struct Column {
 }
 
 impl Column {
-    /// For words.
+    /// Left-aligned, for words.
     pub fn left(heading: impl Into<String>, width: usize) -> Self {
         Self {
             heading: heading.into(),
@@ -21,7 +21,7 @@ impl Column {
         }
     }
 
-    /// For numbers.
+    /// Right-aligned, for numbers.
     pub fn right(heading: impl Into<String>, width: usize) -> Self {
         Self {
             is_left: false,
@@ -35,14 +35,14 @@ impl Column {
 pub struct Table {
     /// From left to right.
     pub columns: Vec<Column>,
-    /// A cell for each column; what is missing at the end is empty.
+    /// A cell for each column; missing cells at the end are empty.
     pub rows: Vec<Vec<String>>,
-    /// Rows that were left out already.
+    /// Rows that were already omitted.
     pub more: usize,
 }
 
 impl Table {
-    /// The heading, as wide as there is room, and the first rows. The heading ends with how many more there are.
+    /// The heading, as wide as there is room, and the first rows. The heading ends with the number of omitted rows.
     pub fn lines(&self, width: usize, is_utf8: bool, rows_max: usize) -> Vec<Line> {
         let headings: Vec<&str> = (self.columns.iter())
             .map(|column| &*column.heading)

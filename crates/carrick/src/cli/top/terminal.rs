@@ -1,4 +1,4 @@
-//! The terminal: taken, drawn on, and given back as it was, however `carrick top` ends.
+//! The terminal: set up, drawn on, and restored, however `carrick top` ends.
 use super::line::{Line, Look};
 use super::page::Room;
 use crossterm::style::{Attribute, Color, Print, ResetColor, SetAttribute, SetForegroundColor};
@@ -11,22 +11,22 @@ use crossterm::{cursor, queue};
 use std::io::{self, IsTerminal as _, Write as _};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
-/// Whether it is taken: who panics, and who drops it, gives it back once.
+/// Whether it is set up, so that a panic or a drop restores it exactly once.
 static IS_TAKEN: AtomicBool = AtomicBool::new(false);
 
-/// Of a terminal that does not say.
+/// The size of a terminal that does not report one.
 const SIZE_DEFAULT: (u16, u16) = (80, 24);
 
-/// The terminal while it is ours.
+/// The terminal, set up for drawing.
 pub struct Terminal {
     has_colours: bool,
 }
 
 impl Terminal {
-    /// Takes it: raw, its other screen, no cursor. A panic gives it back before anything is said.
+    /// Sets it up: raw mode, alternate screen, no cursor. A panic restores it before printing.
     ///
     /// # Errors
-    /// There is none, or it refuses.
+    /// There is no terminal, or it refuses.
     pub fn take() -> io::Result<Self> {
         static HOOKED: AtomicBool = AtomicBool::new(false);
         if !HOOKED.swap(true, SeqCst) {
@@ -43,13 +43,13 @@ impl Terminal {
         Ok(terminal)
     }
 
-    /// Takes it again, after it was given back or somebody else has used it.
+    /// Sets it up again, after it was restored or used by another program.
     ///
     /// # Errors
     /// It refuses.
     pub fn enter(&self) -> io::Result<()> {
         IS_TAKEN.store(true, SeqCst);
-        // What crossterm remembers of the modes before is right only the first time.
+        // crossterm remembers the previous mode correctly only the first time.
         disable_raw_mode()?;
         enable_raw_mode()?;
         let mut bytes = Vec::new();
@@ -63,15 +63,15 @@ impl Terminal {
         write(&bytes)
     }
 
-    /// Gives it back for a while.
+    /// Restores it for a while.
     pub fn leave(&self) {
         give_back();
     }
 
-    /// How large it is now.
+    /// Its current size.
     pub fn room(&self) -> Room {
         let (width, height) = size().unwrap_or(SIZE_DEFAULT);
-        // Some know no size, and say zero.
+        // Some terminals do not know their size, and report zero.
         let or =
             |number: u16, default: u16| usize::from(if number == 0 { default } else { number });
         Room {
@@ -81,7 +81,7 @@ impl Terminal {
         }
     }
 
-    /// Shows a page for this room, and nothing else. Nothing, if the terminal was given back.
+    /// Shows a page for this size. Does nothing if the terminal was restored.
     ///
     /// # Errors
     /// The terminal is gone.
@@ -121,7 +121,7 @@ fn give_back() {
         return;
     }
     let mut bytes = Vec::new();
-    // Into memory, where nothing fails; and if the terminal is gone there is nothing to give back.
+    // Into memory, which cannot fail; if the terminal is gone there is nothing to restore.
     let _ = queue!(
         bytes,
         EndSynchronizedUpdate,
@@ -141,7 +141,7 @@ fn write(bytes: &[u8]) -> io::Result<()> {
     out.flush()
 }
 
-/// What draws a page.
+/// The bytes that draw a page.
 fn drawn(page: &[Line], room: Room, has_colours: bool) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     queue!(bytes, BeginSynchronizedUpdate)?;
@@ -161,9 +161,9 @@ fn drawn(page: &[Line], room: Room, has_colours: bool) -> io::Result<Vec<u8>> {
         if let Some(colour) = colour.filter(|_| has_colours) {
             queue!(bytes, SetForegroundColor(colour))?;
         }
-        // Also resets colours; without colours nothing else would be said of them.
+        // Also resets colours, if any.
         queue!(bytes, Print(&line.text), SetAttribute(Attribute::Reset))?;
-        // After the last column the cursor may still stand on it, and would clear it.
+        // After the last column the cursor may still be on it, and would clear it.
         if line.text.chars().count() < room.width {
             queue!(bytes, Clear(ClearType::UntilNewLine))?;
         }

@@ -1,12 +1,12 @@
-//! Numbers and times in few columns.
+//! Short forms of numbers and times.
 use std::time::Duration;
 
-/// Bytes, in steps of 1024 as everywhere in carrick: `0`, `1023`, `1.5K`, `10.0M`, `999M`. Six columns at most.
+/// Bytes, in steps of 1024 as everywhere in carrick: `0`, `1023`, `1.5K`, `10.0M`, `999M`. At most six columns.
 pub fn bytes(count: f64) -> String {
     scaled(count, 1024.0, &["K", "M", "G", "T", "P", "E"])
 }
 
-/// How often something happens: `0`, `0.5`, `12.0`, `999`, `1.5k`. Six columns at most.
+/// A rate: `0`, `0.5`, `12.0`, `999`, `1.5k`. At most six columns.
 pub fn count(count: f64) -> String {
     if count > 0.0 && count < 99.95 {
         return format!("{count:.1}");
@@ -16,7 +16,7 @@ pub fn count(count: f64) -> String {
 
 fn scaled(mut count: f64, step: f64, units: &[&str]) -> String {
     let mut shown = "";
-    // What would be rounded up to a step belongs to the next unit.
+    // A value that would be rounded up to a step belongs to the next unit.
     for unit in units {
         if count < step - 0.5 {
             break;
@@ -31,12 +31,12 @@ fn scaled(mut count: f64, step: f64, units: &[&str]) -> String {
     }
 }
 
-/// A part of a whole, 0 to 1.
+/// A share, 0 to 1.
 pub fn percent(part: f64) -> String {
     format!("{:.1}%", part * 100.0)
 }
 
-/// `0s` to `59s`, `1m00`, `1h00`, `1d00h`. Six columns at most, for 270 years.
+/// `0s` to `59s`, `1m00`, `1h00`, `1d00h`. At most six columns, for 270 years.
 pub fn age(age: Duration) -> String {
     let seconds = age.as_secs();
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);

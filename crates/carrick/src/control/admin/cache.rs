@@ -1,4 +1,4 @@
-//! `/cache`: what is stored, and taking it out.
+//! `/cache`: lists and removes stored objects.
 use super::{JSON, TEXT, answer, text};
 use crate::cache::Cache;
 use crate::cache::disk::Disk;
@@ -15,12 +15,12 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Objects that are listed at most, unless `limit` says otherwise.
+/// Most objects in a list, unless `limit` says otherwise.
 const LISTED_MAX: usize = 1000;
 
 /// How long a purge waits for the disk.
 const DISK_WAIT: Duration = Duration::from_secs(30);
-/// Objects whose ages are looked at for `/status`.
+/// Most objects that are sampled for the ages in `/status`.
 const AGES_MAX: usize = 10_000;
 
 /// The cache as a part of `/status`.
@@ -32,16 +32,16 @@ pub(super) struct CacheStatus {
     bytes_held_by_readers: u64,
     fills: u64,
     evictions: u64,
-    /// Requests that were answered without the origin's having sent the body, and those for which it was asked.
+    /// Requests answered without the body from the origin, and requests for which the origin sent it.
     hits: u64,
     misses: u64,
-    /// Of all requests that the cache was asked for: the share that it answered; `null` before the first.
+    /// The share of all cacheable requests that the cache answered; `null` before the first.
     hit_ratio: Option<f64>,
     bytes_saved: u64,
-    /// What became of the objects that pages embed.
+    /// Results of prefetching embedded objects.
     ahead: BTreeMap<&'static str, u64>,
-    /// Seconds since origins made or validated what is stored: the mean, and the most; `null` if there is nothing. Of a large store it
-    /// is a sample.
+    /// Seconds since origins made or validated the stored objects: mean and maximum; `null` if there are none. A sample
+    /// if the store is large.
     age_mean_s: Option<u64>,
     age_max_s: Option<u32>,
     disk: Option<DiskStatus>,
@@ -49,7 +49,7 @@ pub(super) struct CacheStatus {
     shared: Option<SharedStatus>,
 }
 
-/// The second level.
+/// The store on disk.
 #[derive(Debug, Serialize)]
 struct DiskStatus {
     path: String,
@@ -57,7 +57,7 @@ struct DiskStatus {
     objects_max: u64,
     bytes: u64,
     bytes_max: u64,
-    /// Whether all that was there at the start is in the index.
+    /// Whether everything found at start is in the index.
     indexed: bool,
     loads: u64,
     writes: u64,
@@ -68,7 +68,7 @@ struct DiskStatus {
     write_errors: u64,
     damaged: u64,
     foreign_files: u64,
-    /// Why nothing is written at present, if that is so.
+    /// Why nothing is written at present.
     fault: Option<String>,
 }
 
@@ -187,7 +187,7 @@ impl CacheStatus {
     }
 }
 
-/// The mean age and the highest of what is stored.
+/// Mean and highest age of stored objects.
 fn ages(cache: &Cache) -> Option<(u64, u32)> {
     let now = Clock::default().now();
     let (mut count, mut sum, mut max) = (0, 0, 0);
@@ -204,7 +204,8 @@ fn ages(cache: &Cache) -> Option<(u64, u32)> {
 #[derive(Debug, Serialize)]
 struct Listed {
     key: String,
-    /// `null`, like the times, of what is on the disk and was not asked for since the start: they are in its file.
+    /// `null`, like the times, for objects that are on disk only and not requested since start: the values are in their
+    /// files.
     status: Option<u16>,
     bytes: u64,
     state: &'static str,
@@ -215,7 +216,7 @@ struct Listed {
     hits: u32,
 }
 
-/// `GET /cache`: the first objects in no order; `prefix` and `limit` choose.
+/// `GET /cache`: the first objects in arbitrary order, selected by `prefix` and `limit`.
 pub(super) fn list(request: &Request<Incoming>, state: &ControlState) -> Response<Full<Bytes>> {
     let Some(cache) = &state.cache else {
         return none();
@@ -269,8 +270,8 @@ pub(super) fn list(request: &Request<Incoming>, state: &ControlState) -> Respons
     }
 }
 
-/// `DELETE /cache`: takes out what is chosen, or says that it is out of date. A web page cannot make a browser send this: a method other than
-/// GET, HEAD and POST needs a permission that is never given (Fetch, CORS-preflight).
+/// `DELETE /cache`: removes the chosen objects, or marks them as stale. A web page cannot make a browser send this:
+/// methods other than GET, HEAD and POST need a permission that admin never grants (Fetch, CORS-preflight).
 pub(super) async fn purge(
     request: &Request<Incoming>,
     state: &ControlState,
@@ -287,7 +288,7 @@ pub(super) async fn purge(
     let Ok(which) = parameters.chosen(false) else {
         return text(StatusCode::BAD_REQUEST, USAGE);
     };
-    // The second level first: what is taken out here must not come back from there.
+    // The shared cache first, so that purged objects do not come back from there.
     let shared = cache.shared.load_full();
     let told = match &shared {
         Some(shared) => shared.purge(which.one_url()).await,
@@ -304,7 +305,7 @@ pub(super) async fn purge(
             ),
         );
     }
-    // It is done when it is on the disk.
+    // The purge is complete when the disk has it.
     if let Some(over) = over
         && tokio::time::timeout(DISK_WAIT, over).await.is_err()
     {

@@ -1,5 +1,5 @@
-//! Hands admin's address from a draining carrick to its successor, which asks for it at start. Until then the draining one answers there,
-//! and its `/health` says 503 to load balancers.
+//! Hands admin's address from a draining carrick to its successor, which asks for it at start. Until then the draining
+//! one serves it, and its `/health` answers 503 to load balancers.
 use super::{ControlState, text};
 use http_body_util::Full;
 use hyper::body::Bytes;

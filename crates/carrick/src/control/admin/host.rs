@@ -9,7 +9,7 @@ use std::net::IpAddr;
 pub(super) fn is_ours<B>(request: &Request<B>) -> bool {
     let mut hosts = request.headers().get_all(HOST).iter();
     match (hosts.next(), hosts.next()) {
-        // Scripts that speak HTTP/1.0 without Host; no browser does.
+        // Scripts may speak HTTP/1.0 without Host; browsers do not.
         (None, _) => request.version() < Version::HTTP_11 && request.uri().authority().is_none(),
         (Some(host), None) => {
             let host = host

@@ -1,4 +1,4 @@
-//! `/legs`: what splitters have learned of pairs of networks, and what splitting gains.
+//! `/legs`: the path history of splitters, and the gain of splitting.
 use crate::control::ControlState;
 use crate::telemetry::metrics::SplitEnd;
 use carrick_logic::split::{Gain, LegState, PairView, Reason, SizeClass};
@@ -6,7 +6,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Most pairs on the page: those that were used last.
+/// Most pairs on the page; the most recently used ones are shown.
 const LISTED_MAX: usize = 1000;
 
 /// Splitting as a part of `/status`.
@@ -44,7 +44,7 @@ impl SplitStatus {
     }
 }
 
-/// The gain in one class of sizes. Classes in which too little was seen are not listed.
+/// The gain in one class of sizes. Classes with too few measurements are omitted.
 #[derive(Debug, Serialize)]
 struct ClassGain {
     size: &'static str,
@@ -55,10 +55,10 @@ struct ClassGain {
 #[derive(Debug, Serialize)]
 struct GainShown {
     gos: f64,
-    /// The interval in which it lies with a probability of 95 %.
+    /// The 95 % confidence interval.
     low: f64,
     high: f64,
-    /// Connections that count; old ones count less.
+    /// Weighted number of connections; older ones weigh less.
     split: f64,
     joined: f64,
 }
@@ -93,9 +93,9 @@ struct Pair {
     decision: &'static str,
     reason: &'static str,
     because: &'static str,
-    /// What is believed, by a model and by what was measured.
+    /// The estimate, from a model and from measurements.
     gos_believed: f64,
-    /// What was measured; `null`: too little.
+    /// From measurements only; `null` if there are too few.
     gos: Option<GainShown>,
     exploring_share: f64,
     connections: u64,
@@ -108,7 +108,7 @@ struct Leg {
     rtt_ms: Option<f64>,
     rtt_min_ms: Option<f64>,
     loss_percent: f64,
-    /// Bytes a second.
+    /// Bytes per second.
     rate: Option<u64>,
 }
 
@@ -164,7 +164,7 @@ pub(super) fn json(state: &ControlState) -> serde_json::Result<String> {
 
 fn gains(state: &ControlState) -> Vec<ClassGain> {
     let gains = state.kernel.learned.gains().into_iter();
-    // Of less than 1 KB, a gain says nothing.
+    // Below 1 KB, the gain says nothing.
     let shown = gains.filter(|(class, _)| *class != SizeClass::Tiny);
     shown
         .filter_map(|(class, gain)| {
@@ -176,7 +176,7 @@ fn gains(state: &ControlState) -> Vec<ClassGain> {
         .collect()
 }
 
-/// To four places: nothing is known better.
+/// To four decimals: nothing is known more precisely.
 fn rounded(number: f64) -> f64 {
     (number * 1e4).round() / 1e4
 }

@@ -2,7 +2,7 @@
 use crate::control::ControlState;
 use serde::Serialize;
 
-/// What the configuration says, and what all links together do.
+/// The configuration, and totals over all links.
 #[derive(Debug, Serialize)]
 pub(super) struct Links {
     peers: Vec<Peer>,

@@ -1,4 +1,4 @@
-//! `/pace`: how what is relayed is paced, and changing a class.
+//! `/pace`: shows pacing and changes classes.
 mod change;
 
 use super::{JSON, TEXT, answer};
@@ -17,7 +17,7 @@ use std::time::Duration;
 pub(super) struct PaceStatus {
     interval_ms: u64,
     classes: usize,
-    /// Of these: those that are not as the configuration has them, because admin has changed them.
+    /// Classes that differ from the configuration because admin changed them.
     changed: usize,
     splices: u64,
     bytes: u64,
@@ -130,7 +130,7 @@ struct Worker {
     worker: usize,
     is_runnable: bool,
     runnable_ms: u64,
-    /// Of the time since carrick started.
+    /// Share of the time since carrick started.
     runnable_share: f64,
     forwarding_ms: u64,
     local_requests: u64,
@@ -183,7 +183,8 @@ pub(super) fn json(state: &ControlState) -> serde_json::Result<String> {
     serde_json::to_string_pretty(&page).map(|json| json + "\n")
 }
 
-/// `POST /pace/NAME?key=value&…`: changes a class, wholly or not at all, until the next reload; the class as it then is.
+/// `POST /pace/NAME?key=value&…`: changes a class, wholly or not at all, until the next reload. Answers with the
+/// changed class.
 pub(super) fn change<B>(
     request: &Request<B>,
     name: &str,
@@ -213,7 +214,7 @@ pub(super) fn change<B>(
     match report.map(|report| serde_json::to_string_pretty(&Class::of(report))) {
         Some(Ok(json)) => answer(StatusCode::OK, JSON, json + "\n"),
         Some(Err(error)) => super::failure(&error),
-        // A reload has just taken it away.
+        // A reload has just removed it.
         None => none(name, state),
     }
 }

@@ -1,4 +1,4 @@
-//! Who is connected to admin, and who has to go when there is no room: asking must be possible whatever others do.
+//! Limits the connections to admin, and chooses which one is closed when the limit is reached, so that admin stays reachable.
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,14 +7,14 @@ use tokio::sync::Notify;
 /// Most connections at one time.
 pub(super) const CONNECTIONS_MAX: usize = 64;
 
-/// So many more, which get nothing but `/health`.
+/// Additional connections, which may request only `/health`.
 pub(super) const HEALTH_MAX: usize = 8;
 
-/// The connections, in the order in which they came.
+/// The connections, in order of arrival.
 #[derive(Debug, Default)]
 pub(super) struct Places {
     taken: Mutex<Taken>,
-    /// For pages, of which one is made at a time.
+    /// Held while a page is generated: one at a time.
     turn: tokio::sync::Mutex<()>,
 }
 
@@ -24,24 +24,24 @@ struct Taken {
     connections: BTreeMap<u64, Arc<Connection>>,
 }
 
-/// What is known of one.
+/// The state of one connection.
 #[derive(Debug, Default)]
 pub(super) struct Connection {
     /// Whether a request is being answered.
     is_asking: AtomicBool,
-    /// Whether it has asked anything yet.
+    /// Whether it has sent a request yet.
     has_asked: AtomicBool,
-    /// Whether it is one of those that get nothing but `/health`.
+    /// Whether it may request only `/health`.
     is_for_health: bool,
     dismissed: Notify,
 }
 
-/// A connection's place, given up when dropped.
+/// A connection's slot; dropping it frees the slot.
 #[derive(Debug)]
 pub(super) struct Place {
     places: Arc<Places>,
     key: u64,
-    /// Whose place it is.
+    /// The slot's connection.
     pub connection: Arc<Connection>,
 }
 
@@ -50,8 +50,8 @@ impl Places {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A place for a connection that has come. Where there is none, the oldest of those that wait makes room, first one that has not
-    /// asked anything; whether that was so.
+    /// Takes a slot for a new connection. At the limit, the oldest waiting connection is dismissed, preferably one that
+    /// has sent no request. Also returns whether the limit was reached.
     pub fn take(self: &Arc<Self>) -> (Place, bool) {
         let mut taken = self.taken();
         let mut is_full = false;
@@ -78,7 +78,7 @@ impl Places {
 }
 
 impl Place {
-    /// Waits for its turn to have a page made. Between two pages the thread does whatever else there is to do; `/health` has no turn.
+    /// Waits for its turn to generate a page. Between two pages the thread does its other work; `/health` needs no turn.
     pub async fn turn(&self) {
         let _turn = self.places.turn.lock().await;
         tokio::task::yield_now().await;
@@ -86,7 +86,7 @@ impl Place {
 }
 
 impl Taken {
-    /// Sends one away, if one waits, or if even the places for `/health` are taken.
+    /// Dismisses a waiting connection, or, if even the slots for `/health` are taken, one of those.
     fn dismiss(&mut self) {
         let oldest = |wanted: &dyn Fn(&Connection) -> bool| {
             let mut connections = self.connections.iter();
@@ -106,19 +106,19 @@ impl Taken {
 }
 
 impl Connection {
-    /// It has asked something; false: it gets no answer, but to `/health`.
+    /// Notes a request; false: the connection may request only `/health`, and this is another path.
     pub fn asks(&self, path: &str) -> bool {
         self.is_asking.store(true, Relaxed);
         self.has_asked.store(true, Relaxed);
         !self.is_for_health || path == "/health"
     }
 
-    /// The answer is made.
+    /// Notes that the answer is complete.
     pub fn waits(&self) {
         self.is_asking.store(false, Relaxed);
     }
 
-    /// Returns when it has to go.
+    /// Returns when the connection is to be closed.
     pub async fn is_dismissed(&self) {
         self.dismissed.notified().await;
     }
@@ -144,7 +144,7 @@ mod tests {
     fn the_oldest_that_waits_makes_room_and_first_one_that_has_asked_nothing() {
         let places = Arc::new(Places::default());
         let mut taken: Vec<Place> = (0..CONNECTIONS_MAX).map(|_| places.take().0).collect();
-        // The first has asked and waits for more; the second is being answered.
+        // The first has sent a request and waits for more; the second is being answered.
         for place in &taken[..2] {
             assert!(place.connection.asks("/status"));
         }
@@ -153,14 +153,14 @@ mod tests {
         assert!(is_full && !place.connection.is_for_health);
         taken.push(place);
         assert!(is_dismissed(&taken[2]) && !is_dismissed(&taken[0]));
-        // When all others are being answered, the one that waits goes.
+        // All others are being answered, so the waiting one is dismissed.
         for place in &taken[3..] {
             assert!(place.connection.asks("/metrics"));
         }
         let (place, _) = places.take();
         assert!(is_dismissed(&taken[0]) && place.connection.asks("/metrics"));
         taken.push(place);
-        // Then there is room for those who ask whether it is well.
+        // The remaining slots are for health checks.
         for _ in 0..HEALTH_MAX {
             let (place, _) = places.take();
             assert!(place.connection.asks("/health") && !place.connection.asks("/status"));

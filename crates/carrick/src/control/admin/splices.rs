@@ -1,4 +1,4 @@
-//! The part of `/status` that tells of tunnels while they stand, and the page `/splices` with all of them.
+//! Open tunnels: their part of `/status`, and the page `/splices` with all of them.
 use crate::control::ControlState;
 use crate::telemetry::engine_name;
 use crate::telemetry::tunnels::{ENGINES, Seen, View};
@@ -8,7 +8,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-/// How many tunnels `/status` lists: those that have moved the most bytes.
+/// Most tunnels in `/status`: those that moved the most bytes.
 pub(super) const LISTED_MAX: usize = 50;
 
 /// Writes all tunnels.
@@ -33,7 +33,7 @@ pub(super) struct Splices {
 }
 
 impl Splices {
-    /// At most `listed_max` of the tunnels are listed.
+    /// Lists at most `listed_max` tunnels.
     pub(super) fn of(state: &ControlState, listed_max: usize) -> Self {
         let (in_kernel, limit) = state.kernel.socket.splices();
         let view = View::of(
@@ -66,7 +66,7 @@ impl Splices {
     }
 }
 
-/// Two networks between which packets are not spliced for now.
+/// Two networks between which packets are not spliced at present.
 #[derive(Serialize)]
 struct BadLeg {
     client: String,
@@ -79,7 +79,7 @@ struct BadLeg {
 }
 
 impl BadLeg {
-    /// Those that stay longest first.
+    /// The ones that stay longest come first.
     fn of(state: &ControlState, listed_max: usize) -> Vec<Self> {
         let mut paths = state.kernel.packet.bad_paths();
         paths.sort_by_key(|path| Reverse(path.left));
@@ -101,7 +101,7 @@ impl BadLeg {
     }
 }
 
-/// Tunnels that outlive their process: whether those of this one do, and those of earlier ones.
+/// Tunnels that outlive their process: whether this process's tunnels do, and the adopted ones.
 #[derive(Serialize)]
 struct Outliving {
     pins: Option<String>,

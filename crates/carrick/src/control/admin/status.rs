@@ -1,4 +1,4 @@
-//! `/status`: everything that can be known of a running carrick, as one JSON object.
+//! `/status`: the state of a running carrick as one JSON object.
 use super::cache::CacheStatus;
 use super::legs::SplitStatus;
 use super::link::Links;
@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::SystemTime;
 
-/// Writes the state as it is now.
+/// Writes the current state.
 pub(super) fn json(state: &ControlState) -> serde_json::Result<String> {
     let running = state.running.load();
     let engines = state.engines.load();
@@ -118,7 +118,7 @@ impl Listener {
     }
 }
 
-/// SYNs that are held, or were.
+/// Deferred SYNs: at present, and in total.
 #[derive(Serialize)]
 struct HeldHandshakes {
     waiting: usize,
@@ -127,7 +127,7 @@ struct HeldHandshakes {
 }
 
 impl HeldHandshakes {
-    /// `None`: none are.
+    /// `None` if the listener does not defer SYNs.
     fn of(handshakes: &Handshakes) -> Option<Self> {
         handshakes.are_held().then(|| Self {
             waiting: handshakes.waiting(),
@@ -206,7 +206,7 @@ impl<'a> Server<'a> {
     }
 }
 
-/// A limit, where it has a number; what is in use of it, where something is held; how often it was reached.
+/// A limit, if it has a number; how much of it is in use; how often it was reached.
 #[derive(Serialize, Default)]
 struct LimitUse {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -357,7 +357,7 @@ struct Reloads {
 
 #[derive(Serialize)]
 struct LastReload {
-    /// In UTC, as exactly as the clock has it: whoever asks for a reload tells it from one just before.
+    /// In UTC, with the clock's full precision, so that a client that requested a reload can tell it from one just before.
     at: String,
     error: Option<String>,
 }

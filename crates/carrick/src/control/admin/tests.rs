@@ -1,4 +1,4 @@
-//! Admin over loopback, with requests as clients, browsers and attackers send them.
+//! Admin over loopback, with requests from clients, browsers and attackers.
 use super::super::ControlHandle;
 use super::super::testing::{
     LOOPBACK_ANY_PORT, exchange, get, plan, start_control, state, upstream,
@@ -29,7 +29,7 @@ fn health_says_when_the_end_is_near() {
     handle.shutdown();
 }
 
-/// Clients that sent many requests at once had all of their pages made before anybody else was heard.
+/// Regression test: a client that sent many requests at once had all of its pages generated before other clients were served.
 #[test]
 fn health_does_not_wait_for_all_the_pages_that_others_have_asked_for() {
     let (handle, ..) = start();
@@ -40,7 +40,7 @@ fn health_does_not_wait_for_all_the_pages_that_others_have_asked_for() {
     let _inside = runtime.enter();
     let listener = bind(LOOPBACK_ANY_PORT.parse().unwrap()).unwrap();
     let admin = Admin::start(listener, Arc::clone(handle.state())).unwrap();
-    // All of it is there before admin runs.
+    // All requests are sent before admin runs.
     let ask = |path: &str, times: usize| {
         let mut stream = BlockingStream::connect(admin.address()).unwrap();
         let request = format!("GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n");
@@ -101,7 +101,7 @@ fn metrics_are_plain_unless_openmetrics_is_asked_for() {
 #[test]
 fn status_is_json_with_everything_in_it() {
     let (handle, address) = start();
-    // Once admin answers, the health checks have set the servers' first state.
+    // Once admin answers, the health checks have set the servers' initial state.
     assert_eq!(get(address, "/health").0, 200);
     let state = handle.state();
     state.workers[1].connections_accepted.add(5);
@@ -151,7 +151,7 @@ fn status_is_json_with_everything_in_it() {
         json["reloads"]["last"]["error"],
         "the new configuration was rejected and the previous one stays in force: config/x.toml:3: no such upstream"
     );
-    // Exact: `carrick reload` tells the reload that it asks for from one a moment before.
+    // Full precision: `carrick reload` tells its own reload from one a moment earlier.
     let at = json["reloads"]["last"]["at"].as_str().unwrap();
     let reloaded: jiff::Timestamp = at.parse().unwrap();
     assert!(
@@ -192,7 +192,7 @@ fn the_documentation_names_every_field_of_status() {
     for field in fields {
         assert!(
             text.contains(&format!("`{field}`")),
-            "docs/operations.md does not tell what `{field}` is"
+            "docs/operations.md does not document `{field}`"
         );
     }
     handle.shutdown();
@@ -292,7 +292,7 @@ fn only_hosts_that_a_web_page_cannot_have_are_served() {
     handle.shutdown();
 }
 
-/// A page that a browser has from elsewhere, also one whose name was made to point here.
+/// A page from another site, or one whose name was rebound to this address.
 #[test]
 fn a_web_page_takes_nothing_out_of_the_cache() {
     let (handle, address) = start();
@@ -353,7 +353,7 @@ fn keep_alive_works() {
 }
 
 #[test]
-fn half_a_head_from_everybody_does_not_keep_others_from_asking() {
+fn partial_heads_on_all_connections_do_not_block_others() {
     let (handle, address) = start();
     let mut held: Vec<_> = (0..CONNECTIONS_MAX + 16)
         .map(|_| {
@@ -366,7 +366,7 @@ fn half_a_head_from_everybody_does_not_keep_others_from_asking() {
         assert_eq!(get(address, path).0, 200, "{path}");
     }
     assert!(handle.state().metrics.admin_connections_full.get() >= 17);
-    // The oldest ones were sent away; the latest one could still end its head.
+    // The oldest ones were dismissed; the latest one can still complete its head.
     assert_eq!(held[0].read(&mut [0; 10]).unwrap_or(0), 0);
     let last = held.last_mut().unwrap();
     last.write_all(b"TP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
@@ -385,7 +385,7 @@ fn a_request_with_a_huge_head_is_refused() {
         "GET /health HTTP/1.1\r\nHost: localhost\r\nX: {}\r\n\r\n",
         "a".repeat(2 * HEAD_BYTES_MAX)
     );
-    // The server may close before all of it is sent.
+    // The server may close before everything is sent.
     let _ = stream.write_all(request.as_bytes());
     let mut response = Vec::new();
     let _ = stream.read_to_end(&mut response);
@@ -399,7 +399,7 @@ fn a_request_with_a_huge_head_is_refused() {
 }
 
 #[test]
-fn a_taken_address_is_told_with_what_to_do() {
+fn a_taken_address_is_reported_with_advice() {
     let taken = std::net::TcpListener::bind(LOOPBACK_ANY_PORT).unwrap();
     let address = taken.local_addr().unwrap();
     let error = start_control(state(plan(Some(address), Vec::new()))).unwrap_err();

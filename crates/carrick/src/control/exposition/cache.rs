@@ -1,4 +1,4 @@
-//! What is told of the cache; zeros, if there is none.
+//! The cache's metrics; zeros without a cache.
 use super::writer::Writer;
 use crate::cache::peers::Said;
 use crate::cache::shared::Did;

@@ -1,4 +1,4 @@
-//! The two text formats of `/metrics`, and which of them a client asks for.
+//! The two text formats of `/metrics`, and the choice between them by `Accept`.
 #[cfg(test)]
 mod tests;
 
@@ -8,14 +8,14 @@ use std::fmt::Write;
 /// A text format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
-    /// The text format of Prometheus, which everything reads.
+    /// The text format of Prometheus, which every reader supports.
     Plain,
     /// OpenMetrics.
     OpenMetrics,
 }
 
 impl Format {
-    /// What is said of the text.
+    /// The value of `Content-Type`.
     #[must_use]
     pub const fn content_type(self) -> &'static str {
         match self {
@@ -24,14 +24,14 @@ impl Format {
         }
     }
 
-    /// What `Accept` asks for (RFC 9110 section 12.5.1): what it likes best; of what it likes as well, what it names more
-    /// exactly; else, and where it takes neither, the plain format.
+    /// Chooses by `Accept` (RFC 9110 section 12.5.1): the format with the higher quality; if equal, the one that is
+    /// named more exactly; otherwise, or if neither is accepted, the plain format.
     #[must_use]
     pub fn asked_for(accept: &str) -> Self {
         let likes = |format: Self| {
             let ranges = accept.split(',').filter_map(MediaRange::parse);
             let fitting = ranges.filter_map(|range| Some((range.fits(format)?, range.quality)));
-            // The most exact range holds for a format, whatever others say.
+            // The most exact range for a format overrides the others.
             let best = fitting.max_by_key(|(exactness, quality)| (*exactness, *quality));
             let taken = best.filter(|(_, quality)| *quality > 0);
             taken.map_or((0, 0), |(exactness, quality)| (quality, exactness))
@@ -43,7 +43,7 @@ impl Format {
         }
     }
 
-    /// The type, and the version that `Accept` may name.
+    /// Type, subtype, and the version that `Accept` may name.
     const fn media_type(self) -> (&'static str, &'static str, &'static str) {
         match self {
             Self::Plain => ("text", "plain", "0.0.4"),
@@ -84,7 +84,7 @@ impl<'a> MediaRange<'a> {
         Some(range)
     }
 
-    /// How exactly the range names the format, if it does.
+    /// How exactly the range matches the format; `None` if it does not.
     fn fits(&self, format: Format) -> Option<u8> {
         let (kind, subtype, version) = format.media_type();
         if self.kind == "*" {
@@ -120,7 +120,7 @@ fn quality(text: &str) -> Option<u16> {
     }
 }
 
-/// Makes OpenMetrics text plain: families have the names of their samples and no kind of information, and there is no end mark.
+/// Converts OpenMetrics text to the plain format: families have their samples' names, `info` becomes `gauge`, and there is no end mark.
 pub(super) fn plain(openmetrics: &str) -> String {
     let mut text = String::with_capacity(openmetrics.len() + 4096);
     for line in openmetrics.lines() {

@@ -1,4 +1,4 @@
-//! What links carry.
+//! Metrics of links.
 use super::writer::Writer;
 use crate::telemetry::declarations as declared;
 use std::fmt;

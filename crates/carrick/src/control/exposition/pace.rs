@@ -1,4 +1,4 @@
-//! What classes of relayed bytes and the workers have done for each other.
+//! Metrics of pacing: classes and workers.
 use super::writer::Writer;
 use crate::telemetry::declarations::{self as declared, MetricDeclaration};
 use carrick_splice::{ClassReport, WorkerReport};

@@ -1,4 +1,4 @@
-//! What splitters have decided, and what splitting has gained.
+//! Metrics of splitters: decisions and gain.
 use super::writer::Writer;
 use crate::telemetry::declarations as declared;
 use crate::telemetry::metrics::SplitEnd;

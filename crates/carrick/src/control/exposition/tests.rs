@@ -1,4 +1,4 @@
-//! `/metrics` against a strict reading of OpenMetrics text, against the declarations, and against the documentation.
+//! `/metrics` compared with a strict OpenMetrics parser, the declarations, and the documentation.
 use super::*;
 use crate::control::testing::{plan, state, upstream};
 use crate::telemetry::metrics::Histogram;
@@ -6,15 +6,15 @@ use crate::telemetry::{METRICS, MetricDeclaration, MetricKind};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// One family, as it was read.
+/// One parsed family.
 #[derive(Debug, Default)]
 struct Family {
     kind: String,
-    /// Sample name and labels as written, and value.
+    /// Sample name with labels as written, and value.
     samples: BTreeMap<String, f64>,
 }
 
-/// Reads OpenMetrics text 1.0 and panics at whatever a strict reader refuses.
+/// Parses OpenMetrics text 1.0 and panics on anything that a strict reader refuses.
 fn parse(text: &str) -> BTreeMap<String, Family> {
     let body = text
         .strip_suffix("# EOF\n")
@@ -50,7 +50,7 @@ fn parse(text: &str) -> BTreeMap<String, Family> {
             let family = families.get_mut(&current).expect("a family");
             let suffix = name
                 .strip_prefix(&current)
-                .unwrap_or_else(|| panic!("{line} is not of {current}"));
+                .unwrap_or_else(|| panic!("{line} does not belong to {current}"));
             let allowed: &[&str] = match &*family.kind {
                 "counter" => &["_total"],
                 "gauge" => &[""],
@@ -59,12 +59,12 @@ fn parse(text: &str) -> BTreeMap<String, Family> {
             };
             assert!(
                 allowed.contains(&suffix),
-                "{line} is no sample of a {}",
+                "{line} is not a sample of a {}",
                 family.kind
             );
             let value: f64 = value
                 .parse()
-                .unwrap_or_else(|_| panic!("no number: {line}"));
+                .unwrap_or_else(|_| panic!("not a number: {line}"));
             assert!(value >= 0.0, "{line}");
             assert!(
                 family.samples.insert(sample.into(), value).is_none(),
@@ -75,7 +75,7 @@ fn parse(text: &str) -> BTreeMap<String, Family> {
     families
 }
 
-/// `{name="value",…}` or nothing; in values only `\\`, `\"` and `\n` are escapes.
+/// `{name="value",…}` or nothing; in values, `\\`, `\"` and `\n` are the only escapes.
 fn check_labels(labels: &str) {
     let Some(mut rest) = labels.strip_prefix('{') else {
         assert!(labels.is_empty(), "{labels}");
@@ -353,7 +353,7 @@ fn the_plain_format_has_the_same_samples_under_names_that_its_readers_know() {
     ] {
         assert!(plain.contains(lines), "{lines}\n{plain}");
     }
-    // As the format's readers do it: a sample belongs to the family that has its name, or its name without a part of a histogram.
+    // As readers of the format do: a sample belongs to the family that has its name, or its name without a histogram suffix.
     let mut family = (String::new(), String::new());
     for line in plain.lines() {
         if let Some(described) = line.strip_prefix("# TYPE ") {
@@ -455,7 +455,7 @@ fn the_documentation_lists_the_metrics_as_they_are_declared() {
     assert_eq!(
         found,
         expected,
-        "docs/operations.md is to have these rows:\n{}\n",
+        "docs/operations.md must have these rows:\n{}\n",
         expected.join("\n")
     );
 }
@@ -470,7 +470,7 @@ fn the_documentation_names_every_limit_reason_and_result() {
     for word in limits.chain(elsewhere).chain(reasons).chain(results) {
         assert!(
             text.contains(&format!("`{word}`")),
-            "docs/operations.md does not tell what `{word}` means"
+            "docs/operations.md does not document `{word}`"
         );
     }
 }

@@ -1,4 +1,4 @@
-//! What is told of tunnels: how their connections fared at the end, and what can be seen of those that stand.
+//! Metrics of tunnels: how connections ended, and the state of open ones.
 use super::writer::Writer;
 use crate::telemetry::declarations as declared;
 use crate::telemetry::engine_name;
@@ -73,7 +73,7 @@ impl Writer<'_, '_> {
                 ([("result", "idle")], totals.idle),
             ],
         )?;
-        // What is not known is not told: zero would be a lie.
+        // Omit unknown values: zero would be wrong.
         if view.unseen.is_some() {
             return Ok(());
         }

@@ -1,6 +1,6 @@
-//! When checks change one's mind: several in a row must agree.
+//! Debounces check results: several in a row must agree before the state changes.
 
-/// What is thought of a server.
+/// The state of a server according to its checks.
 #[derive(Debug)]
 pub(super) struct Opinion {
     is_healthy: bool,
@@ -20,7 +20,7 @@ impl Opinion {
         }
     }
 
-    /// Notes a check. Returns the new state where it changed.
+    /// Notes a check. Returns the new state if it changed.
     pub fn note(&mut self, is_good: bool) -> Option<bool> {
         if is_good == self.is_healthy {
             self.contradictions = 0;

@@ -1,4 +1,4 @@
-//! One check of one server: a connection, and, where a path is configured, a GET.
+//! One check of one server: a connection and, if a path is configured, a GET.
 use crate::config::plan::{ProxyVersion, ServerAddress, UpstreamPlan};
 use crate::net::shortage::{Shortage, is_tcp_memory_short};
 use crate::resolver::{ResolveError, Resolver};
@@ -17,16 +17,16 @@ const HEAD_BYTES_MAX: usize = 16 * 1024;
 /// Most header fields of a response.
 const FIELDS_MAX: usize = 100;
 
-/// Most bytes of a body that are read so that the server can close in peace.
+/// Most bytes of a body that are read before closing.
 const BODY_BYTES_MAX: u64 = 64 * 1024;
 
-/// How long the rest of a response is waited for once its status is known.
+/// Limit on reading the rest of a response once its status is known.
 const BODY_WAIT: Duration = Duration::from_millis(200);
 
 /// PROXY protocol, version 2, command LOCAL: the proxy speaks for itself (proxy-protocol.txt, section 2.2).
 const PROXY_V2_LOCAL: [u8; 16] = *b"\r\n\r\n\0\r\nQUIT\n\x20\0\0\0";
 
-/// Version 1 has no such command; `UNKNOWN` is its word for connections without a client (section 2.1).
+/// Version 1 has no such command; `UNKNOWN` is for connections without a client (section 2.1).
 const PROXY_V1_UNKNOWN: &[u8] = b"PROXY UNKNOWN\r\n";
 
 /// Why a check failed.
@@ -49,7 +49,7 @@ pub(super) enum Illness {
 }
 
 impl Illness {
-    /// Whether the cause is on this machine, which says nothing about the server.
+    /// Whether the cause is on this machine, so that it says nothing about the server.
     pub fn is_ours(&self) -> bool {
         match self {
             Self::Connect(error) | Self::Lost(error) if Shortage::of(error).is_some() => true,
@@ -59,12 +59,12 @@ impl Illness {
     }
 }
 
-/// What is asked of a server.
+/// A check of one server.
 #[derive(Debug)]
 pub(super) struct Probe {
     address: ServerAddress,
     resolver: Resolver,
-    /// What is sent; empty: to connect is enough.
+    /// The bytes to send; empty if connecting is enough.
     request: Vec<u8>,
     wants_response: bool,
     /// See [`Plan::own_mark`](crate::config::plan::Plan::own_mark).
@@ -72,7 +72,7 @@ pub(super) struct Probe {
 }
 
 impl Probe {
-    /// `None` where the upstream has no active checks.
+    /// `None` if the upstream has no active checks.
     pub fn new(plan: &UpstreamPlan, server: &ServerState, resolver: &Resolver) -> Option<Self> {
         let health = plan.health.as_ref()?;
         let mut request = Vec::new();
@@ -100,12 +100,12 @@ impl Probe {
         })
     }
 
-    /// With carrick's mark, if it has one.
+    /// Sets carrick's own mark.
     pub fn marked(self, mark: Option<u32>) -> Self {
         Self { mark, ..self }
     }
 
-    /// Checks once.
+    /// Performs one check.
     pub async fn check(&self, limit: Duration) -> Result<(), Illness> {
         let answered = timeout(limit, self.ask(limit))
             .await
@@ -113,7 +113,7 @@ impl Probe {
         let Some((stream, status)) = answered else {
             return Ok(());
         };
-        // A server that answers in time and does not close is slow in nothing that counts.
+        // A server that answers in time but does not close passes.
         finish(stream).await;
         if (200..400).contains(&status) {
             Ok(())
@@ -122,7 +122,7 @@ impl Probe {
         }
     }
 
-    /// The status and the connection that it came by; `None` where to connect is enough.
+    /// The status and its connection; `None` if connecting is enough.
     async fn ask(&self, limit: Duration) -> Result<Option<(TcpStream, u16)>, Illness> {
         let mut stream = self.connect(limit).await?;
         stream
@@ -136,7 +136,7 @@ impl Probe {
         Ok(Some((stream, status)))
     }
 
-    /// Tries the server's addresses one after the other; each has its share of the time.
+    /// Tries the server's addresses in turn; each has an equal share of the time.
     async fn connect(&self, limit: Duration) -> Result<TcpStream, Illness> {
         let addresses: Vec<SocketAddr> = match &self.address {
             ServerAddress::Ip(address) => vec![*address],
@@ -207,10 +207,10 @@ fn parse_status(bytes: &[u8]) -> Result<Option<(u16, usize)>, Illness> {
     }
 }
 
-/// Reads a little more: closing with bytes unread is a reset to the server, and a line in its error log.
+/// Reads some of the rest: closing with unread bytes sends the server a reset, which it may log as an error.
 async fn finish(stream: TcpStream) {
     let mut body = stream.take(BODY_BYTES_MAX);
-    // Whether the end came does not change the verdict.
+    // The verdict does not depend on the end.
     let _ = timeout(
         BODY_WAIT,
         tokio::io::copy(&mut body, &mut tokio::io::sink()),

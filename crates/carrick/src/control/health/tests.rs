@@ -1,4 +1,4 @@
-//! Checks against servers that change their minds, and against servers that are not what they should be.
+//! Checks against servers whose state changes, and servers that misbehave.
 use super::super::testing::upstream;
 use super::opinion::Opinion;
 use super::probe::{Illness, Probe};
@@ -39,7 +39,7 @@ fn a_resolver() -> Resolver {
     resolver
 }
 
-/// A server that gives every connection the same answer, then closes; what it was asked comes through the channel.
+/// A server that gives every connection the same answer, then closes; requests arrive at the channel.
 async fn server(answer: &'static [u8]) -> (SocketAddr, mpsc::UnboundedReceiver<Vec<u8>>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -77,7 +77,7 @@ async fn check_answer(answer: &'static [u8]) -> Result<(), Illness> {
 
 #[test]
 fn opinions_change_after_enough_checks_in_a_row() {
-    // The checks, and after each what changed: `-` nothing, `U` up, `D` down.
+    // The checks, and after each the change: `-` none, `U` up, `D` down.
     let table = [
         (1, 1, "+-+--+", "-DU D-U".replace(' ', "")),
         (2, 3, "--+++", "-D--U".into()),
@@ -247,7 +247,7 @@ async fn without_a_path_a_connection_is_enough() {
 
 #[tokio::test]
 async fn a_servers_name_is_resolved_and_each_of_its_addresses_tried() {
-    // `localhost` is ::1, too, where nobody listens.
+    // `localhost` is also ::1, where nothing listens.
     let (address, _questions) = server(b"HTTP/1.1 200 OK\r\n\r\n").await;
     let mut plan = upstream("u", &[address], Some(health(Some("/"))));
     plan.servers[0].address = ServerAddress::Name {
@@ -295,7 +295,7 @@ async fn moody_server() -> (SocketAddr, Arc<AtomicUsize>) {
 async fn until(what: &str, holds: impl Fn() -> bool) {
     let give_up = Instant::now() + Duration::from_secs(60);
     while !holds() {
-        assert!(Instant::now() < give_up, "this did not come true: {what}");
+        assert!(Instant::now() < give_up, "timed out: {what}");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
@@ -304,7 +304,7 @@ async fn until(what: &str, holds: impl Fn() -> bool) {
 async fn servers_go_down_and_come_up_again() {
     let (good, _) = moody_server().await;
     let (moody, mood) = moody_server().await;
-    // A check may take as long as the time to the next: the good one is never late.
+    // A check may take as long as the interval, so the good server is never late.
     let plans = [(good, Duration::from_secs(20)), (moody, health(None).every)];
     let plans = plans.map(|(server, every)| {
         let health = HealthPlan {

@@ -1,4 +1,4 @@
-//! Reloads and ends of the control thread.
+//! Reloading and ending the control thread.
 use super::super::testing::{
     LOOPBACK_ANY_PORT, eventually, get, plan, running, start_control, state, upstream,
 };
@@ -82,7 +82,7 @@ fn an_address_that_cannot_be_bound_changes_nothing() {
 fn an_address_of_the_same_port_that_cannot_be_bound_gives_the_old_one_back() {
     let port = free_port();
     let handle = start_control(state(plan(local(port), Vec::new()))).unwrap();
-    // Somebody else has the port at another address, so that it cannot be had everywhere.
+    // Another socket has the port at another address, so the wildcard address cannot be bound.
     let _other = std::net::TcpListener::bind(("127.0.0.2", port)).unwrap();
     let everywhere = Some(SocketAddr::from(([0, 0, 0, 0], port)));
     handle
@@ -138,11 +138,11 @@ fn the_end_is_quick_and_final() {
     let handle = start_control(state(plan(any_port(), Vec::new()))).unwrap();
     let resolver = handle.resolver();
     let address = handle.state().admin_address().unwrap();
-    // An open connection does not hold it up.
+    // An open connection does not delay it.
     let _idle = TcpStream::connect(address).unwrap();
     let begun = Instant::now();
     handle.shutdown();
-    assert!(begun.elapsed() < ANSWER_WAIT, "it was left alone");
+    assert!(begun.elapsed() < ANSWER_WAIT, "the thread was abandoned");
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

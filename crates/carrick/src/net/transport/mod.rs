@@ -1,7 +1,7 @@
-//! What a client's and a server's HTTP run over: HTTP/1 is read from and written to a [`Transport`], and need not know more of the connection.
+//! The connection below HTTP, a client's or a server's: HTTP/1 uses a [`Transport`] and depends on nothing else of it.
 //!
-//! Its few operations are what HTTP needs. Code that can do more with TCP (splicing, forwarding packets, sending from the page cache) asks for
-//! [`tcp`](Stream::tcp), and copies if there is none.
+//! It has the few operations that HTTP needs. Code that can do more with TCP (splicing, forwarding packets, sending
+//! from the page cache) asks for [`tcp`](Stream::tcp), and copies if there is none.
 use super::io::Stream;
 use carrick_splice::Throttle;
 use carrick_splice::tcp::UnreadWindow;
@@ -81,25 +81,25 @@ impl Transport {
         }
     }
 
-    /// Two TCP connections, if both are: the kernel can join them.
+    /// Two TCP connections, if both are TCP: the kernel can join them.
     #[must_use]
     pub fn both_tcp<'a>(one: &'a Self, other: &'a Self) -> Option<[&'a Rc<TcpStream>; 2]> {
         Some([one.shared_tcp()?, other.shared_tcp()?])
     }
 
-    /// Takes the connection out and leaves [`Absent`](Self::Absent).
+    /// Takes the connection and leaves [`Absent`](Self::Absent).
     #[must_use]
     pub fn take(&mut self) -> Self {
         std::mem::replace(self, Self::Absent)
     }
 
-    /// The address of this end. `None`: it has none, or is gone.
+    /// The address of this end; `None` if it has none or is gone.
     #[must_use]
     pub fn local_addr(&self) -> Option<SocketAddr> {
         each!(self, stream => stream.local_addr().ok(), None)
     }
 
-    /// Says that nothing more will be sent.
+    /// Ends the sending direction.
     ///
     /// # Errors
     /// Those of `shutdown(2)`.
@@ -112,7 +112,7 @@ impl Transport {
         }
     }
 
-    /// To be called before the connection is dropped, if the other end must notice that not everything was sent.
+    /// Call before dropping the connection if the other end must notice that not everything was sent.
     pub fn reset_on_close(&self) {
         match self {
             Self::Tcp(stream) => {
@@ -124,22 +124,22 @@ impl Transport {
         }
     }
 
-    /// Sends what the kernel keeps back.
+    /// Sends what the kernel has delayed.
     pub fn push(&self) {
         if let Some(stream) = self.tcp() {
-            // To set it, though it is set, pushes (tcp_sock_set_nodelay()). If it fails, the connection is broken, which is seen soon.
+            // Setting it again pushes (tcp_sock_set_nodelay()). Fails only if the connection is broken, which the next operation reports.
             let _ = carrick_splice::tcp::set_nodelay(stream);
         }
     }
 
-    /// Whether the connection has broken off; takes the error, and nothing else.
+    /// Whether the connection has failed; consumes the error, and nothing else.
     #[must_use]
     pub fn has_failed(&self) -> bool {
         self.tcp()
             .is_none_or(|stream| !matches!(stream.take_error(), Ok(None)))
     }
 
-    /// Whether bytes would be taken now. Where none move this tells whose fault it is.
+    /// Whether a write would be accepted now. Tells which side is at fault when no bytes move.
     #[must_use]
     pub fn has_room(&self) -> bool {
         match self {
@@ -168,7 +168,7 @@ impl Transport {
         }
     }
 
-    /// Returns when so many bytes may be written, and how long that took. Only TCP is paced.
+    /// Waits until this many bytes may be written; returns the time waited. Only TCP is paced.
     pub async fn wait_for(&self, throttle: &mut Throttle, bytes: u64) -> Duration {
         match self.tcp() {
             Some(stream) => throttle.pass(stream, bytes).await,
@@ -176,7 +176,7 @@ impl Transport {
         }
     }
 
-    /// So many bytes were read, of which the kernel's window is to know.
+    /// Reports read bytes to the kernel's window.
     pub fn took(&self, window: &mut UnreadWindow, bytes: u64) {
         if let Some(stream) = self.tcp() {
             window.took(stream, bytes);

@@ -1,4 +1,4 @@
-//! Connections within a test: two ends that behave as those of TCP do, but have no socket, so that time can be virtual.
+//! Connections within a test: two ends that behave like TCP but have no socket, so that time can be virtual.
 use crate::net::io::{Stream, read_at_most, read_some, write_all};
 use rustix::io::Errno;
 use std::cell::{Cell, RefCell};
@@ -11,7 +11,7 @@ use std::task::{Context, Poll, Waker};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 
-/// So many bytes may be on their way in one direction.
+/// Capacity of one direction.
 const ROOM_BYTES: usize = 64 * 1024;
 
 /// One direction.
@@ -42,7 +42,7 @@ impl Way {
         ROOM_BYTES - self.bytes.borrow().len()
     }
 
-    /// What a read of it says without taking anything.
+    /// The result of a read, without taking anything.
     fn peek(&self) -> rustix::io::Result<bool> {
         if !self.bytes.borrow().is_empty() {
             Ok(true)
@@ -110,7 +110,7 @@ impl End {
         self.to.room() > 0 || self.to.is_reset.get()
     }
 
-    /// What the other end has not read counts as not acknowledged: a test can so say that a server has not seen a request.
+    /// Bytes that the other end has not read count as unacknowledged, so a test can model a server that has not received a request.
     pub(crate) fn unacknowledged_bytes(&self) -> u64 {
         self.to.bytes.borrow().len() as u64
     }
@@ -122,13 +122,13 @@ impl End {
             .expect("the other end takes it");
     }
 
-    /// Reads until what was read ends with `end`, and not one byte further; all of it.
+    /// Reads until the text ends with `end`, and not one byte further; returns all of it.
     pub(crate) async fn hear(&self, end: &str) -> String {
         let mut heard = Vec::new();
         while !heard.ends_with(end.as_bytes()) {
             poll_fn(|cx| self.poll_read_ready(cx))
                 .await
-                .expect("it never fails");
+                .expect("reads do not fail");
             if !matches!(Stream::peek(self), Ok(true)) {
                 let heard = String::from_utf8_lossy(&heard);
                 panic!("the connection is over instead of {end:?} after {heard:?}");
@@ -145,7 +145,7 @@ impl End {
         String::from_utf8(heard).expect("text")
     }
 
-    /// Reads at most so many bytes.
+    /// Reads at most `bytes_max` bytes.
     pub(crate) async fn hear_some(&self, bytes_max: usize) -> String {
         let mut heard = Vec::with_capacity(bytes_max);
         let count = read_at_most(self, &mut heard, bytes_max).await;
@@ -153,7 +153,7 @@ impl End {
         String::from_utf8(heard).expect("text")
     }
 
-    /// Reads to the end; what came, and whether it was a reset.
+    /// Reads to the end; returns the text, and whether the end was a reset.
     pub(crate) async fn hear_all(&self) -> (String, bool) {
         let mut heard = Vec::new();
         let is_reset = loop {
@@ -170,7 +170,7 @@ impl End {
 
 impl Drop for End {
     fn drop(&mut self) {
-        // As with the kernel: what nobody has read makes a reset of the close, which can overtake what was sent (RFC 9112 section 9.6).
+        // As in the kernel: closing with unread bytes sends a reset, which can overtake sent data (RFC 9112 section 9.6).
         if !self.from.bytes.take().is_empty() {
             self.to.bytes.take();
             return self.reset();
@@ -180,7 +180,7 @@ impl Drop for End {
         }
         self.to.is_ended.set(true);
         self.to.wake();
-        // Whatever is written to it from now on is answered with a reset.
+        // Later writes to it are answered with a reset.
         self.from.is_reset.set(true);
         self.from.wake();
     }
@@ -261,14 +261,14 @@ impl Stream for End {
     }
 }
 
-/// How a server answers to a connection.
+/// How a server treats new connections.
 enum Door {
     Open(mpsc::UnboundedSender<Rc<End>>),
-    /// It takes no notice: connecting never ends.
+    /// It does not react: connecting never completes.
     Silent,
 }
 
-/// Servers by their addresses; all others refuse.
+/// Servers by address; other addresses refuse.
 #[derive(Clone, Default)]
 pub struct Servers(Rc<RefCell<HashMap<SocketAddr, Door>>>);
 
@@ -279,14 +279,14 @@ impl std::fmt::Debug for Servers {
 }
 
 impl Servers {
-    /// Connections to this address come out here.
+    /// Connections to this address arrive at the receiver.
     pub(crate) fn listen(&self, address: SocketAddr) -> mpsc::UnboundedReceiver<Rc<End>> {
         let (door, connections) = mpsc::unbounded_channel();
         self.0.borrow_mut().insert(address, Door::Open(door));
         connections
     }
 
-    /// Nothing that goes to this address is answered.
+    /// Connections to this address are never answered.
     pub(crate) fn silence(&self, address: SocketAddr) {
         self.0.borrow_mut().insert(address, Door::Silent);
     }

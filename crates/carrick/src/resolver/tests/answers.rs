@@ -1,4 +1,4 @@
-//! What name servers answer: families, aliases, long answers, failures, and how long each is kept.
+//! Answers of name servers: families, aliases, long answers, failures, and how long each is kept.
 use super::super::name_servers::{
     Found, KEEP_FAILURE, KEEP_MAX, KEEP_MIN, KEEP_NEGATIVE, NameServers, OTHER_FAMILY_WAIT, join,
 };
@@ -13,7 +13,7 @@ async fn both_families_are_asked_for_and_joined() {
         sorted(&found.addresses.unwrap()),
         addresses(&["192.0.2.1", "192.0.2.2", "2001:db8::1"])
     );
-    // Absolute: no domain of this machine was tried.
+    // Absolute: no search domain was tried.
     let asked = [
         ("www.example.org.".into(), RecordType::A),
         ("www.example.org.".into(), RecordType::AAAA),
@@ -38,7 +38,7 @@ async fn one_family_is_enough() {
 }
 
 #[tokio::test]
-async fn a_family_that_does_not_answer_holds_nobody_up() {
+async fn a_family_that_does_not_answer_delays_no_look_up() {
     let table: [(Behaviour, &str); 3] = [
         (
             |_, kind| {
@@ -177,12 +177,12 @@ async fn failures_are_told_apart() {
         );
         assert_eq!(error.status(), status);
     }
-    let nobody = DnsOptions {
+    let closed = DnsOptions {
         servers: vec![closed_port().await],
         timeout: Duration::from_millis(600),
         ..DnsOptions::system(10)
     };
-    let found = NameServers::new(&nobody)
+    let found = NameServers::new(&closed)
         .unwrap()
         .look_up("www.example.org")
         .await;

@@ -1,9 +1,9 @@
-//! Who asks: what is asked once for several, what is refused, what workers know themselves.
+//! Questions: which ones share a look-up, which are refused, which are answered from a worker's cache.
 use super::super::name_servers::KEEP_MIN;
 use super::*;
 use crate::telemetry::LookupResult;
 
-/// Waits until the others in this runtime have come so far.
+/// Waits until the other tasks of this runtime have got so far.
 async fn until(mut is_so: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !is_so() {
@@ -52,13 +52,13 @@ async fn identical_questions_at_one_time_are_one_look_up() {
     while let Some(result) = tasks.join_next().await {
         assert!(result.unwrap().is_ok());
     }
-    // Whoever was late, on a busy machine, has found it in the cache.
+    // On a busy machine, late questions are answered from the cache.
     assert_eq!(metrics.dns_lookups(LookupResult::Found).get(), 1);
     assert_eq!(metrics.dns_joined.get() + metrics.dns_hits.get(), 49);
 }
 
 #[tokio::test]
-async fn a_client_that_gives_up_harms_nobody() {
+async fn a_client_that_gives_up_does_not_affect_others() {
     let server =
         NameServer::start(|_, _| Reply::Late(Duration::from_millis(100), "192.0.2.1")).await;
     let (resolver, metrics) = server.resolver();
@@ -126,7 +126,7 @@ async fn a_change_of_options_begins_anew() {
 }
 
 #[test]
-fn a_workers_own_cache_asks_nobody() {
+fn a_workers_own_cache_answers_without_the_control_thread() {
     // The service in one thread, the worker in another, as in the program.
     let (worker_done, control_ends) = oneshot::channel::<()>();
     let (ready, is_ready) = std::sync::mpsc::channel();

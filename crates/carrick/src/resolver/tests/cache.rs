@@ -1,4 +1,4 @@
-//! The cache of names: its moments and its limit.
+//! The cache of names: expiry and limit.
 use crate::resolver::cache::NameCache;
 use std::time::{Duration, Instant};
 

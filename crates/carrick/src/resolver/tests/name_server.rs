@@ -1,4 +1,4 @@
-//! A name server on loopback, which answers as each test wants it.
+//! A fake name server on loopback; each test sets its answers.
 use super::super::name_servers::{Found, NameServers};
 use super::*;
 use hickory_resolver::proto::op::{Message, MessageType, ResponseCode};
@@ -8,7 +8,7 @@ use std::sync::Mutex;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, UdpSocket};
 
-/// What the name server does with a question.
+/// The answer to a question.
 #[derive(Debug, Clone)]
 pub enum Reply {
     Addresses(u32, Vec<&'static str>),
@@ -25,8 +25,8 @@ pub enum Reply {
 
 pub type Behaviour = fn(&str, RecordType) -> Reply;
 
-/// A UDP and a TCP socket on the same port. A port that is free for one may be in use for the other, also by a connection in
-/// TIME_WAIT: then another is tried.
+/// A UDP and a TCP socket on the same port. A port that is free for one may be in use for the other, even by a
+/// connection in TIME_WAIT; then another port is tried.
 async fn bind_both() -> (Arc<UdpSocket>, TcpListener, SocketAddr) {
     for _ in 0..100 {
         let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
@@ -38,7 +38,7 @@ async fn bind_both() -> (Arc<UdpSocket>, TcpListener, SocketAddr) {
     panic!("no port is free for both UDP and TCP");
 }
 
-/// A name server, and the questions that it was asked.
+/// A name server, and the questions that it received.
 pub struct NameServer {
     address: SocketAddr,
     asked: Arc<Mutex<Vec<(String, RecordType)>>>,
@@ -47,7 +47,7 @@ pub struct NameServer {
 
 impl NameServer {
     pub async fn start(behaviour: Behaviour) -> Self {
-        // No answer may come too late, nor a question twice, for want of a processor.
+        // Generous limits, so that a busy machine neither times out nor retries.
         let is_silent = [RecordType::A, RecordType::AAAA]
             .into_iter()
             .all(|kind| matches!(behaviour("www.example.org.", kind), Reply::Silent));
@@ -113,7 +113,7 @@ impl NameServer {
         asked
     }
 
-    /// As if nothing had been asked.
+    /// Forgets the questions received so far.
     pub fn forget(&self) {
         self.asked.lock().unwrap().clear();
     }

@@ -1,4 +1,4 @@
-//! Names: which need no name server, which are searched for, their normal form, and what is none.
+//! Names: which need no name server, which use search domains, their normal form, and which are invalid.
 use super::super::name_servers::NameServers;
 use super::*;
 
@@ -17,7 +17,7 @@ async fn the_hosts_file_comes_first_and_stands_for_both_families() {
     assert_eq!(found.keep, Duration::from_secs(5));
     let found = name_servers.look_up("printer.example.org").await;
     assert_eq!(&*found.addresses.unwrap(), addresses(&["192.0.2.50"]));
-    // By the search domain, still without asking anybody.
+    // By the search domain, still without a question to a server.
     assert_eq!(
         &*name_servers.look_up("printer").await.addresses.unwrap(),
         addresses(&["192.0.2.50"])

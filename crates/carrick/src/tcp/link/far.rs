@@ -28,7 +28,7 @@ use std::sync::Arc;
 use std::task::{Poll, ready};
 use std::time::Instant;
 
-/// Serves a connection that the near end of a link has opened, until one of the two closes it.
+/// Serves a connection from the near end of a link, until one end closes it.
 pub async fn serve(mut client: Client) {
     let peer = client.address;
     let Some(stream) = client.transport.shared_tcp() else {
@@ -67,7 +67,7 @@ pub async fn serve(mut client: Client) {
     }
 }
 
-/// Waits for HELLO, and answers it with a version that both speak.
+/// Waits for HELLO, and answers with a version that both ends support.
 async fn greet(client: &mut Client, connection: &Connection) -> Result<(), Lost> {
     let mut deadline = Deadline::after(client.live.plan().timeouts.head);
     let mut hello = pin!(connection.expect_hello());
@@ -80,7 +80,7 @@ async fn greet(client: &mut Client, connection: &Connection) -> Result<(), Lost>
     Ok(connection.send(&Frame::Hello { version }).await?)
 }
 
-/// Waits without a buffer until something comes, for however long. False: the connection is to be closed.
+/// Waits without a buffer and without a limit for a frame. False: close the connection.
 async fn is_wanted(client: &mut Client, connection: &Connection) -> bool {
     let worker = Rc::clone(&client.worker);
     let stream = Rc::clone(&connection.stream);
@@ -97,7 +97,7 @@ async fn is_wanted(client: &mut Client, connection: &Connection) -> bool {
     matches!(came, Some(Ok(true))) && follow_configuration(client, connection)
 }
 
-/// A reload may have changed what the listener does, or who may come in. False: this one may not any more.
+/// Applies a reload, which may have changed the listener's mode or access. False: this connection is no longer allowed.
 fn follow_configuration(client: &mut Client, connection: &Connection) -> bool {
     let live = client.worker.live();
     if Rc::ptr_eq(&live, &client.live) {
@@ -120,7 +120,7 @@ fn follow_configuration(client: &mut Client, connection: &Connection) -> bool {
     }
 }
 
-/// The next frame between two relayed connections: OPEN, or one that means nothing.
+/// The next frame between two relayed connections: OPEN, or one without effect.
 async fn next(client: &mut Client, connection: &Connection) -> Result<Frame, Lost> {
     let mut deadline = Deadline::after(client.live.plan().timeouts.head);
     let mut event = pin!(connection.event());
@@ -198,7 +198,7 @@ async fn connect(
     result
 }
 
-/// Tells the near end that there is no connection, and waits until it has given up as well.
+/// Tells the near end that there is no connection, and waits until it has given up, too.
 async fn refuse(
     client: &Client,
     connection: &Connection,
@@ -259,7 +259,7 @@ async fn relay(
         pace: [to_client, to_server],
         idle: client.live.plan().timeouts.tunnel_idle,
     };
-    // Towards the link is from the server.
+    // Towards the link means from the server.
     let note = |[from, to]: [u64; 2], [of_from, of_to]: [_; 2]| {
         listed.tunnel().note_bytes([to, from], [of_to, of_from]);
     };
@@ -293,7 +293,7 @@ async fn relay(
     if outcome == Some(Outcome::Idle) {
         metrics.limits.reached(Limit::TunnelIdleTimeout);
     }
-    // Whoever is still there learns that the other end was lost, not that it ended.
+    // The surviving side must see that the other end was lost, not closed.
     upstream.transport.reset_on_close();
     result.map(|_| ())
 }
@@ -315,7 +315,7 @@ fn list(client: &Client, upstream: &Upstream, target: &[u8], begun: Instant) -> 
     Listed::new(&worker.tunnels, &worker.telemetry.metrics, about)
 }
 
-/// A connection on which nothing is relayed ends like this.
+/// Logs the end of a connection that relays nothing.
 fn report(client: &Client, connection: &Connection, lost: &Lost) {
     if let Lost::Malformed(reason) = lost {
         client.metrics().link.malformed.add(1);

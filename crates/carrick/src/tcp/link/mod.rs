@@ -1,15 +1,15 @@
-//! Links: connections that stand between this carrick and one at the other end of a long way, over which clients' connections are relayed
-//! one after the other. So the handshake and the slow start on that way are paid once.
+//! Links: lasting connections between this carrick and another over a long path, over which clients' connections are
+//! relayed one after the other. The handshake and the slow start on that path are paid once.
 //!
 //! | module | what it does |
 //! |---|---|
 //! | `pool` | the connections of a worker to the other end: opened ahead, kept, taken |
-//! | `near` | what a tunnel or splitter sends over a link |
+//! | `near` | sends a tunnel's or splitter's connection over a link |
 //! | `far` | the other end: connects to servers |
-//! | `relay` | one connection, relayed over one of the link |
-//! | `connection` | frames on a connection over the link |
+//! | `relay` | relays one connection over a link connection |
+//! | `upstream/link_connection` | frames on a link connection |
 //!
-//! What is said there is [`carrick_logic::link`]'s; `docs/internals/link-protocol.md` tells it.
+//! [`carrick_logic::link`] has the protocol; `docs/internals/link-protocol.md` describes it.
 mod far;
 mod near;
 mod pool;
@@ -23,22 +23,21 @@ use socket2::{SockRef, TcpKeepalive};
 use std::time::Duration;
 use tokio::net::TcpStream;
 
-/// Silence on a connection over a link after which the kernel asks whether the other end is there, and between two such questions. A
-/// leg profile may say otherwise.
+/// TCP keepalive of link connections: idle time before the first probe, and between probes. A TCP profile may override it.
 const KEEPALIVE: Duration = Duration::from_secs(30);
-/// So many questions without an answer end it.
+/// Unanswered probes that end a connection.
 const KEEPALIVE_PROBES: u32 = 3;
 
-/// How long an end that has given a relayed connection up waits for the other end to do so, too; and for what it is connected to
-/// already to take what was sent before. Then it ends the connection over the link as well.
+/// How long an end that has given up a relayed connection waits for the other end to do so, too, and for its local
+/// connection to accept earlier bytes. Then it also closes the link connection.
 const GIVEN_UP_MAX: Duration = Duration::from_secs(10);
 
-/// Asks the kernel to notice when the other end of a link is gone.
+/// Sets keepalive, so that the kernel notices when the other end of a link is gone.
 pub fn keep_alive(stream: &TcpStream) {
     let wanted = TcpKeepalive::new()
         .with_time(KEEPALIVE)
         .with_interval(KEEPALIVE)
         .with_retries(KEEPALIVE_PROBES);
-    // Without it, it is noticed when something is sent.
+    // Without it, the loss is noticed at the next write.
     let _ = SockRef::from(stream).set_tcp_keepalive(&wanted);
 }

@@ -1,4 +1,4 @@
-//! The near end of a link: what a tunnel or a splitter has for a server goes over a connection to the far end, which connects to it.
+//! The near end of a link: sends a tunnel's or splitter's connection to the far end, which connects to the server.
 use super::relay::{Asked, Outcome, Relay};
 use crate::config::plan::{Fallback, ServerAddress};
 use crate::context::client::Client;
@@ -20,24 +20,24 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// What is to go over a link.
+/// A connection to relay over a link.
 pub struct Wish<'a> {
     /// The link's index in the plan.
     pub link: usize,
-    /// Where to.
+    /// The next hop.
     pub next_hop: &'a NextHop,
-    /// What is hashed to choose a server.
+    /// The bytes that are hashed to choose a server.
     pub key: Option<&'a [u8]>,
-    /// What was asked for, for the list of tunnels.
+    /// The requested target, for the list of tunnels.
     pub target: &'a [u8],
-    /// What came with the client.
+    /// Bytes that the client has already sent.
     pub first: &'a [u8],
-    /// The engine, and the class of pacing.
+    /// The engine, and the pacing class.
     pub way: (Choice, Option<usize>),
 }
 
-/// Relays a client's connection over a link. `None`: there is no connection to the far end, and the client is to be connected to its
-/// server directly.
+/// Relays a client's connection over a link. `None`: there is no connection to the far end, so the caller must connect
+/// to the server directly.
 pub async fn relay(client: &mut Client, wish: Wish<'_>, log: &mut RequestLog) -> Option<Next> {
     let link = Rc::clone(client.live.links.get(wish.link)?);
     let chosen = match choose(&client.listener.access, &wish, log) {
@@ -76,7 +76,7 @@ pub async fn relay(client: &mut Client, wish: Wish<'_>, log: &mut RequestLog) ->
                 link.put(&client.worker.sessions, connection);
                 return Some(ended(client.metrics(), &wish, &chosen, outcome, log));
             }
-            // The far end has closed it while OPEN was under way. Nothing of the client's was sent.
+            // The far end closed it while OPEN was in flight. No byte of the client's was sent.
             Err((_, true)) if may_repeat => may_repeat = false,
             Err((lost, _)) => {
                 is_lost(client.metrics(), &connection, &lost);
@@ -88,7 +88,7 @@ pub async fn relay(client: &mut Client, wish: Wish<'_>, log: &mut RequestLog) ->
     }
 }
 
-/// A connection to the far end: one that waits, else a new one.
+/// A connection to the far end: an idle one, else a new one.
 async fn take(
     worker: &Rc<Worker>,
     link: &Rc<Link>,
@@ -114,10 +114,10 @@ async fn take(
     result
 }
 
-/// The server that is asked for.
+/// The requested server.
 struct Chosen {
     address: ServerAddress,
-    /// Its index in its group, where it counts as in use.
+    /// Its index in its group, where it counts as active.
     in_group: Option<(usize, Active)>,
 }
 
@@ -145,7 +145,7 @@ fn choose(access: &Access, wish: &Wish<'_>, log: &mut RequestLog) -> Result<Chos
     }
 }
 
-/// Asks for the server, and relays. `Err`: the connection to the far end is lost; and whether that could be tried again.
+/// Requests the server, and relays. `Err`: the connection to the far end is lost; and whether another one may be tried.
 async fn carry(
     client: &mut Client,
     (connection, chosen): (&Connection, &Chosen),
@@ -222,7 +222,7 @@ async fn carry(
     })
 }
 
-/// What follows from how it ended, for the client, the log, and what is known of the server.
+/// Applies the outcome to the client, the log, and the server's state.
 fn ended(
     metrics: &WorkerMetrics,
     wish: &Wish<'_>,
@@ -269,7 +269,7 @@ fn ended(
     }
 }
 
-/// A connection over a link that ends like this takes what was relayed with it.
+/// Logs that a link connection failed, and the relayed connection with it.
 pub(super) fn is_lost(metrics: &WorkerMetrics, connection: &Connection, lost: &Lost) {
     let metrics = &metrics.link;
     metrics.lost.add(1);

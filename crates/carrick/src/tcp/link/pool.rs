@@ -96,7 +96,7 @@ impl Link {
         let Ok(connection) = self.connect(&worker.connector).await else {
             return;
         };
-        // What carries something at once gets the answer with that of the far end.
+        // Here no client waits for the answer; otherwise it arrives with that to OPEN.
         let limit = worker.live().plan().timeouts.connect;
         let greeted = tokio::time::timeout(limit, connection.expect_hello()).await;
         match greeted {
@@ -119,14 +119,14 @@ impl Link {
     }
 }
 
-/// Opens what is to be there before it is needed, on all links of the plan in force.
+/// Opens connections in advance on all links of the plan in force.
 pub fn fill_all(worker: &Rc<Worker>) {
     for link in &worker.live().links {
         link.fill(worker);
     }
 }
 
-/// Sees to the links, about once a second: connections that have ended go, new ones come.
+/// Periodic work, about once a second: removes ended connections, opens new ones.
 pub fn keep_up(worker: &Rc<Worker>) {
     let live = worker.live();
     let mut idle = 0;

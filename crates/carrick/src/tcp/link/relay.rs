@@ -1,7 +1,7 @@
-//! One connection, the client's at the near end or the server's at the far end, relayed over a connection of the link.
+//! Relays one connection, the client's at the near end or the server's at the far end, over a link connection.
 //!
-//! Two ways at a time: what comes is sent in DATA frames, each of just what waits in the socket; DATA that comes is written out. The
-//! splice service moves what is in them. How an end came about here, it comes about there: END is a half-close, RESET a reset.
+//! Both directions at once: incoming bytes are sent in DATA frames, each as long as what waits in the socket; received DATA is written out.
+//! The splice service moves the contents. An end is reproduced at the other end: END is a half-close, RESET a reset.
 use super::GIVEN_UP_MAX;
 use crate::context::worker::Worker;
 use crate::net::io::{peek, write_both};
@@ -21,39 +21,39 @@ use tokio::io::Interest;
 use tokio::net::TcpStream;
 use tokio::time::sleep;
 
-/// The clock is looked at so many times for each time that is waited for.
+/// Idle checks per idle time.
 const LOOKS: u32 = 4;
 
 /// How a relayed connection ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// Both ways have ended by themselves.
+    /// Both directions have ended regularly.
     Complete,
-    /// The connection here was reset.
+    /// The local connection was reset.
     Reset,
     /// The other end has given it up.
     ByPeer(Why),
-    /// The other end has no connection to the server.
+    /// The other end cannot connect to the server.
     Refused(Why),
-    /// Nothing came either way for too long.
+    /// No bytes moved in either direction for too long.
     Idle,
 }
 
-/// What a relay is asked to do.
+/// How to relay.
 #[derive(Debug, Clone, Copy)]
 pub struct Asked {
     /// The engine.
     pub engine: Choice,
-    /// How it is paced: towards the link, and away from it.
+    /// Pacing towards the link, and away from it.
     pub pace: [PaceHandle; 2],
-    /// It ends after no byte moved for so long.
+    /// Ends the relay after this time without a byte.
     pub idle: Duration,
 }
 
-/// Who is told of progress: bytes towards the link and away from it, and the engines.
+/// Called on progress: bytes towards the link and away from it, and the engines.
 type Note<'a> = dyn Fn([u64; 2], [Engine; 2]) + 'a;
 
-/// A relay under way.
+/// A relay in progress.
 pub struct Relay<'a> {
     worker: &'a Worker,
     connection: &'a Connection,
@@ -62,34 +62,34 @@ pub struct Relay<'a> {
     /// Bytes towards the link, and away from it.
     moved: [Cell<u64>; 2],
     engines: [Cell<Engine>; 2],
-    /// Bytes of the connection here are not in its socket any more.
+    /// Bytes have been taken from the local socket.
     has_taken: Cell<bool>,
-    /// The server's address, once the other end has told it.
+    /// The server's address, once the other end has sent it.
     server: Cell<Option<SocketAddr>>,
     outcome: Cell<Option<Outcome>>,
-    /// RESET is to be sent, for this reason.
+    /// RESET must be sent, for this reason.
     owes_reset: Cell<Option<Why>>,
-    /// A frame is being sent which is no DATA.
+    /// A frame other than DATA is being sent.
     is_sending: Cell<bool>,
     has_local_failed: Cell<bool>,
     is_local_shut: Cell<bool>,
-    /// RESET was sent, or is to be.
+    /// RESET was sent, or must be.
     is_given_up: Cell<bool>,
     note: Cell<Option<&'a Note<'a>>>,
 }
 
-/// What the connection here has for the link.
+/// Input from the local connection.
 enum Input {
-    /// So many bytes, at least one.
+    /// This many bytes, at least one.
     Bytes(u32),
     /// Its end.
     End,
-    /// Nothing any more: the relayed connection is given up.
+    /// The relayed connection is given up.
     Reset(Why),
 }
 
 impl<'a> Relay<'a> {
-    /// OPEN has been sent, or OPENED.
+    /// To be called after OPEN or OPENED was sent.
     pub fn new(
         worker: &'a Worker,
         connection: &'a Connection,
@@ -115,7 +115,7 @@ impl<'a> Relay<'a> {
         }
     }
 
-    /// Tells of each progress: bytes towards the link and away from it, and the engines.
+    /// Sets the callback for progress.
     pub fn noting(&self, note: &'a Note<'a>) {
         self.note.set(Some(note));
     }
@@ -125,7 +125,7 @@ impl<'a> Relay<'a> {
         self.moved.each_ref().map(Cell::get)
     }
 
-    /// Whether bytes were taken from the connection here, sent or not: nobody else can relay it any more.
+    /// Whether bytes were taken from the local connection, sent or not: then no other path can relay it.
     pub fn has_taken(&self) -> bool {
         self.has_taken.get() || self.moved()[0] > 0
     }
@@ -135,16 +135,16 @@ impl<'a> Relay<'a> {
         self.engines.each_ref().map(Cell::get)
     }
 
-    /// The server's address, if the other end has told it.
+    /// The server's address, if the other end has sent it.
     pub fn server(&self) -> Option<SocketAddr> {
         self.server.get()
     }
 
-    /// Relays until both ends have said that nothing more comes; then the connection of the link can carry the next one. `first` goes
-    /// before what comes.
+    /// Relays until both ends have ended; then the link connection can carry the next one. `first` is sent before the
+    /// client's further bytes.
     ///
     /// # Errors
-    /// The connection of the link is lost, and with it what was relayed: both are to be reset.
+    /// The link connection failed, and the relayed connection with it: both must be reset.
     pub async fn run(&self, first: &[u8]) -> Result<Outcome, Lost> {
         let result = self.run_both(first).await;
         let metrics = &self.worker.telemetry.metrics.link;
@@ -171,7 +171,7 @@ impl<'a> Relay<'a> {
                     result?;
                     away_over = true;
                 }
-                // Each is told once.
+                // Each is polled to completion once.
                 if !local_heard && local_error.as_mut().poll(cx).is_ready() {
                     local_heard = true;
                     if is_hung_up(self.local) {
@@ -209,7 +209,7 @@ impl<'a> Relay<'a> {
         .await
     }
 
-    /// Sends what comes here.
+    /// Relays from the local connection to the link.
     async fn towards_link(&self, first: &[u8]) -> Result<(), Lost> {
         self.send_first(first).await?;
         loop {
@@ -249,13 +249,13 @@ impl<'a> Relay<'a> {
         Ok(())
     }
 
-    /// What there is to be sent.
+    /// Waits for input from the local connection.
     fn poll_input(&self, cx: &mut Context<'_>) -> Poll<Input> {
         if let Some(why) = self.owes_reset.get() {
             return Poll::Ready(Input::Reset(why));
         }
         if self.connection.talk(|talk| talk.has_ended()) {
-            // Whatever comes of the connection here is told by who watches it for errors.
+            // The task that watches the local connection reports its failure.
             return Poll::Pending;
         }
         loop {
@@ -272,9 +272,9 @@ impl<'a> Relay<'a> {
                 .local
                 .try_io(Interest::READABLE, || Ok(peek(self.local)?));
             match found {
-                // It has come just now; or it is behind a byte out of band, which is no part of the stream.
+                // It arrived just now; or it is behind an out-of-band byte, which is not part of the stream.
                 Ok(true) => return Poll::Ready(Input::Bytes(1)),
-                // What reads after a reset was told to somebody else takes it for an end.
+                // If another reader has consumed the error of a reset, a read returns 0 as at an end.
                 Ok(false) if !self.is_local_shut.get() && is_hung_up(self.local) => {}
                 Ok(false) => return Poll::Ready(Input::End),
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => continue,
@@ -285,7 +285,7 @@ impl<'a> Relay<'a> {
         }
     }
 
-    /// Sends so many bytes that wait here.
+    /// Sends this many bytes, which wait in the local socket.
     async fn send_data(&self, bytes: u32) -> Result<(), Lost> {
         let head = Frame::data_head(bytes);
         let order = Order {
@@ -297,7 +297,7 @@ impl<'a> Relay<'a> {
         match self.run_noting(&mut transfer, 0).await {
             Ok(Ended::Bytes) => Ok(()),
             Err(fault) if fault.side == Side::To => Err(fault.source.into()),
-            // They were there when they were promised.
+            // The bytes promised in the frame's head are missing.
             Ok(_) | Err(_) => {
                 self.local_failed();
                 Err(Lost::Torn)
@@ -305,7 +305,7 @@ impl<'a> Relay<'a> {
         }
     }
 
-    /// Writes out what comes over the link.
+    /// Relays from the link to the local connection.
     async fn away_from_link(&self) -> Result<(), Lost> {
         loop {
             let (event, _) = self.connection.event().await?;
@@ -319,7 +319,7 @@ impl<'a> Relay<'a> {
                 Event::Nothing => {}
                 Event::Open => return Err(Lost::Malformed("unexpected OPEN")),
             }
-            // What comes next is about the next one.
+            // The next frame belongs to the next relayed connection.
             if self.connection.is_at_rest() {
                 return Ok(());
             }
@@ -349,12 +349,12 @@ impl<'a> Relay<'a> {
     fn order<'o>(&self, bytes: u32, way: usize) -> Order<'o> {
         let [towards, away] = self.asked.pace;
         Order {
-            // The kernel's engines have connections whole, and here is only a piece.
+            // The kernel's engines need whole connections; this is a part of one.
             choice: match self.asked.engine {
                 Choice::Socket | Choice::Packet => Choice::Auto,
                 choice => choice,
             },
-            // Both ways are watched together.
+            // Both directions share one idle timer.
             idle: Duration::MAX,
             pace: if way == 0 { towards } else { away },
             ..Order::new(End::AfterBytes(bytes.into()))
@@ -395,17 +395,17 @@ impl<'a> Relay<'a> {
     /// The other end has half-closed.
     fn end_local(&self) {
         self.is_local_shut.set(true);
-        // Whose connection is gone is told by who reads from it, or watches it.
+        // A failure is reported by the task that reads from or watches the connection.
         let _ = SockRef::from(self.local).shutdown(Shutdown::Write);
     }
 
-    /// The connection here is gone.
+    /// The local connection failed.
     fn local_failed(&self) {
         self.has_local_failed.set(true);
         self.end_by(Outcome::Reset, Why::Reset);
     }
 
-    /// It is over; the other end is told, or waits to be.
+    /// Notes the end; the other end is told, now or later.
     fn end_by(&self, outcome: Outcome, why: Why) {
         if self.outcome.get().is_none() {
             self.outcome.set(Some(outcome));
@@ -416,7 +416,7 @@ impl<'a> Relay<'a> {
         self.is_given_up.set(true);
     }
 
-    /// Gives up what stands still.
+    /// Gives up a relay that has stalled.
     async fn look_for_quiet(&self) {
         let (mut seen, mut since) = (self.moved(), Instant::now());
         loop {

@@ -1,19 +1,19 @@
-//! For how long a connection was active, as its ends could see it, and in how many turns.
+//! How long a connection was active from its ends' point of view, and in how many turns.
 //!
-//! Split and joined connections are compared by this, so it is the same for both: from the first byte to the receiver's acknowledgement
-//! of the last one, without the pauses in which nobody waits for the network. Of a pause in which nothing was under way [`PAUSE`] counts at
-//! most: what a server needs for its answer belongs to what a user waits for, what the user needs for the next request does not, and
-//! nobody here can tell one from the other but by its length.
+//! Split and joined connections are compared by this, so it is measured alike for both: from the first byte to the
+//! receiver's acknowledgement of the last one, without pauses in which no end waits for the network. Of a pause with
+//! nothing in flight, at most [`PAUSE`] counts: a server's thinking time is part of what a user waits for, the user's
+//! own is not, and only the length tells them apart.
 //!
-//! While the kernel forwards packets, its program keeps the same account by them (`active_ns` of bpf/tc/tc.h). Otherwise the process sees
-//! when it relays bytes. What it has written may take long to arrive: in a longer pause, the kernel's own account of each
-//! leg says for how long something was to be sent, or unacknowledged (`tcpi_busy_time`).
+//! While the kernel forwards packets, its program measures this (`active_ns` of bpf/tc/tc.h). Otherwise the process
+//! measures it as it relays bytes. Written bytes may take long to arrive: in a longer pause, the kernel's accounting of
+//! each leg says how long data was unsent or unacknowledged (`tcpi_busy_time`).
 use std::time::{Duration, Instant};
 
 /// As in the packet engine (`PACKET_PAUSE_NS`).
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// So often the legs are asked, while bytes move.
+/// How often both legs are queried while bytes move.
 const ASK_EVERY: Duration = Duration::from_millis(100);
 
 /// One connection.
@@ -23,21 +23,21 @@ pub struct Activity {
     active: Duration,
     /// Bytes relayed by the process: from the client, and to it.
     relayed: [u64; 2],
-    /// Times at which bytes of that way followed others of the other way.
+    /// How often bytes in this direction followed bytes in the other one.
     turns: [u32; 2],
     is_down: bool,
-    /// How long both legs had been busy when they were asked last.
+    /// How long both legs had been busy at the last query.
     busy: [Duration; 2],
     asked: Option<Instant>,
 }
 
 impl Activity {
-    /// Of a connection whose first bytes have come.
+    /// Begins with the connection's first bytes.
     pub fn begin(&mut self, now: Instant) {
         self.last.get_or_insert(now);
     }
 
-    /// Takes note of the bytes that were relayed by now; `busy` asks both legs how long they have been busy.
+    /// Notes the bytes relayed so far; `busy` queries how long both legs have been busy.
     pub fn note(
         &mut self,
         now: Instant,
@@ -76,19 +76,19 @@ impl Activity {
         }
     }
 
-    /// For how long it was active, if the receiver acknowledged the last byte then; `None`: there was none.
+    /// How long it was active if the receiver acknowledged the last byte at `delivered`; `None` without bytes.
     #[must_use]
     pub fn until(&self, delivered: Instant) -> Option<Duration> {
         Some(self.active + delivered.saturating_duration_since(self.last?))
     }
 
-    /// For how long, with nothing more to come.
+    /// How long it was active so far.
     #[must_use]
     pub fn active(&self) -> Duration {
         self.active
     }
 
-    /// Turns of the way from the client, or to it.
+    /// Turns of the direction to the client (`is_down`) or from it.
     #[must_use]
     pub fn turns(&self, is_down: bool) -> u32 {
         self.turns[usize::from(is_down)]
@@ -106,7 +106,7 @@ impl Activity {
     }
 }
 
-/// What counts of a pause, for so long of which something was under way.
+/// The part of a pause that counts, if data was in flight for `waited` of it.
 fn counted(pause: Duration, waited: Duration) -> Duration {
     let waited = waited.min(pause);
     waited + (pause - waited).min(PAUSE)

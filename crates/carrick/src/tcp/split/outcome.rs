@@ -1,4 +1,4 @@
-//! How a connection of a splitter went: measured at its end, and told to the table.
+//! Measures a splitter's connection at its end, and records the result in the path history.
 use super::{Activity, Decided};
 use crate::context::client::Client;
 use crate::context::worker::Telemetry;
@@ -13,10 +13,10 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 use tokio::net::TcpStream;
 
-/// A connection is joined if so large a part of its bytes went from end to end.
+/// A connection counts as joined if this share of its bytes went end to end.
 const JOINED_PART: f64 = 0.9;
 
-/// What the receiver has not acknowledged yet is waited for: so long, by so many connections of a worker, and it is looked at so often.
+/// Waiting for the receiver's last acknowledgement: for how long, for how many connections of a worker, and how often it is checked.
 const SETTLE_MAX: Duration = Duration::from_secs(60);
 const SETTLING_MAX: usize = 1024;
 const LOOK_MIN: Duration = Duration::from_millis(10);
@@ -32,7 +32,7 @@ pub struct Watched {
 }
 
 impl Watched {
-    /// From its beginning; `has_begun`: bytes of it have come already.
+    /// From its beginning; `has_begun` if bytes have already arrived.
     #[must_use]
     pub fn new(decided: Decided, has_begun: bool) -> Self {
         let mut activity = Activity::default();
@@ -47,7 +47,7 @@ impl Watched {
         }
     }
 
-    /// Takes note of what has moved.
+    /// Notes progress.
     pub fn note(&mut self, exchange: &Exchange<'_>) {
         self.forwarded = exchange.forwarded();
         let [up, down] = self.forwarded.bytes;
@@ -68,7 +68,7 @@ impl Watched {
     }
 }
 
-/// Learns of a connection that has ended as it should; `bytes` went from the client and to it.
+/// Records a connection that ended regularly; `bytes` went from the client and to it.
 pub fn settle(
     client: &Client,
     checkout: &Checkout,
@@ -97,7 +97,7 @@ pub fn settle(
     let forwarded = watched.forwarded.bytes[usize::from(is_down)];
     let wanted = watched.decided.way;
     let was = match forwarded {
-        // It has not been joined in time, or at all: nothing else happened to it than to one that is split.
+        // It was not joined, or too late: it is like a split one.
         0 => Some(Way::Split),
         _ if forwarded as f64 >= JOINED_PART * bytes as f64 => Some(Way::Join),
         _ => None,
@@ -140,8 +140,8 @@ pub fn settle(
     });
 }
 
-/// Waits until the receiver has acknowledged everything; `None`: that took too long. The connection stays open meanwhile, which its
-/// peer does not see: both directions have ended.
+/// Waits until the receiver has acknowledged everything; `None` if that takes too long. The connection stays open
+/// meanwhile, which its peer does not notice: both directions have ended.
 async fn wait(receiver: &TcpStream, activity: &Activity) -> Option<Duration> {
     let give_up = Instant::now() + SETTLE_MAX;
     while Instant::now() < give_up {
@@ -177,9 +177,9 @@ fn learn(telemetry: &Telemetry, outcome: &Outcome, active: Option<Duration>) {
         .learn(&Outcome { active, ..*outcome });
 }
 
-/// What a leg has shown.
+/// Measurements of a leg.
 fn seen(leg: &TcpStream) -> LegSeen {
-    // It fails for nothing but a closed descriptor.
+    // Fails only for a closed descriptor.
     measure(leg).map_or_else(
         |_| LegSeen::default(),
         |leg| LegSeen {

@@ -1,4 +1,4 @@
-//! Time stamps: a date is formatted once a second, in the local time zone.
+//! Timestamps: a date is formatted once per second, in the local time zone.
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use std::time::SystemTime;
@@ -11,7 +11,7 @@ pub(super) struct Clock {
     stamp: Stamp,
 }
 
-/// A moment as the formats write it.
+/// A time in the notations that the formats use.
 #[derive(Debug, Default)]
 pub(super) struct Stamp {
     /// `10/Oct/2000:13:55:36 -0700`
@@ -20,12 +20,12 @@ pub(super) struct Stamp {
     pub date_time: String,
     /// `-07:00`
     pub offset: String,
-    /// Of the second.
+    /// Within the second.
     pub millisecond: u32,
 }
 
 impl Clock {
-    /// In the zone that `TZ` or the system says.
+    /// In the zone given by `TZ` or the system.
     pub fn new() -> Self {
         Self::in_zone(TimeZone::system())
     }

@@ -1,13 +1,13 @@
-//! How a line looks: `combined` as Apache and nginx write it with carrick's fields appended, or one JSON object.
+//! Formats lines: `combined` like Apache and nginx with carrick's fields appended, or one JSON object.
 //!
-//! Every byte that came from a client is escaped, so that no request can end a line or a quoted field, or reach the
-//! terminal of whoever reads the log.
+//! Every byte from a client is escaped, so that no request can end a line or a quoted field, or reach the terminal on
+//! which the log is read.
 use super::Record;
 use super::clock::Stamp;
 use std::io::Write;
 use std::time::Duration;
 
-/// What a client sent is cut after this many bytes in each field; `...` marks the cut.
+/// Fields from clients are cut after this many bytes; `...` marks the cut.
 pub(super) const FIELD_BYTES_MAX: usize = 4096;
 
 /// Appends a line in the combined format.
@@ -104,17 +104,17 @@ fn quoted_or_dash(out: &mut Vec<u8>, bytes: &[u8]) {
     }
 }
 
-/// Inside of quotes: as nginx does it, quote, backslash, control bytes and bytes above 126 become `\xHH`.
+/// Escapes for use within quotes: as in nginx, quotes, backslashes, control bytes and bytes above 126 become `\xHH`.
 fn quoted(out: &mut Vec<u8>, bytes: &[u8]) {
     escaped(out, bytes, |byte| {
         matches!(byte, b' '..=b'~') && byte != b'"' && byte != b'\\'
     });
 }
 
-/// Outside of quotes a space would end the field, too.
+/// Escapes for use outside quotes, where a space would end the field, too.
 fn token(out: &mut Vec<u8>, bytes: &[u8]) {
     if bytes.is_empty() {
-        // Apache's way of telling an empty name from none.
+        // As in Apache, distinguishes an empty name from a missing one.
         out.extend_from_slice(b"\"\"");
     }
     escaped(out, bytes, |byte| {
@@ -227,8 +227,7 @@ fn json_text(out: &mut Vec<u8>, key: &str, value: Option<&[u8]>) {
     }
 }
 
-/// A JSON string (RFC 8259 section 7) of ASCII only: characters beyond it are `\uXXXX`; bytes that are no UTF-8 appear as
-/// the text `\xHH`.
+/// A JSON string (RFC 8259 section 7) in ASCII: other characters become `\uXXXX`; bytes that are not UTF-8 become the text `\xHH`.
 fn json_string(out: &mut Vec<u8>, bytes: &[u8]) {
     let (bytes, is_cut) = cut(bytes);
     out.push(b'"');

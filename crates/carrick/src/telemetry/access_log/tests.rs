@@ -1,4 +1,4 @@
-//! The log from worker to file: golden lines, hostile bytes, full queues.
+//! The log from worker to file: expected lines, hostile bytes, full queues.
 mod formats;
 mod writing;
 

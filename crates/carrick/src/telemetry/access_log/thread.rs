@@ -1,4 +1,4 @@
-//! The thread that writes the access log: one file at a time, reopened and changed on request, full disks survived.
+//! The thread that writes the access log to one target at a time, reopens it on request, and survives full disks.
 use super::{Batch, LogSender, LogState, Settings};
 use crate::config::plan::{LogFormat, LogPlan, LogTarget};
 use std::fs::{File, OpenOptions};
@@ -10,10 +10,10 @@ use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// After a change, lines that workers had formatted before it still go to the old target for this long.
+/// After a change, lines that workers formatted before it still go to the old target for this long.
 const PREVIOUS_KEPT: Duration = Duration::from_secs(2);
 
-/// How long a target that takes no bytes (a pipe without a reader) may hold up the thread for one batch.
+/// How long a target that accepts no bytes (a pipe without a reader) may block the thread for one batch.
 const STALL_MAX: Duration = Duration::from_secs(2);
 
 /// How long the end of the program waits for the last lines.
@@ -73,13 +73,13 @@ impl LogThread {
         ))
     }
 
-    /// What it counts.
+    /// Its counters.
     #[must_use]
     pub fn state(&self) -> Arc<LogState> {
         Arc::clone(&self.sender.state)
     }
 
-    /// Opens the file anew, after it was moved away. Where that fails the old one goes on being written.
+    /// Reopens the file after it was renamed. If that fails, the old file stays in use.
     pub fn reopen(&self) {
         self.send(Message::Reopen);
     }
@@ -96,18 +96,18 @@ impl LogThread {
         })
     }
 
-    /// Takes up another target, format and limit.
+    /// Switches to another target, format and limit.
     pub fn change(&self, change: LogChange) {
         let state = &self.sender.state;
         let format = change.sink.is_some().then_some(change.format);
         let settings = state.settings().next(format);
         self.send(Message::Change(settings.generation, change.sink));
         state.lines_max.store(change.lines_max, Relaxed);
-        // Whoever sees the new settings sends behind the message above.
+        // A worker that sees the new settings sends after the message above.
         state.settings.store(settings.pack(), Release);
     }
 
-    /// Writes what workers have handed over, and ends the thread. Waits for at most 5 s.
+    /// Writes the lines that workers handed over, and ends the thread. Waits for at most 5 s.
     pub fn stop(self) {
         self.send(Message::Stop);
         match self.done.recv_timeout(STOP_WAIT) {
@@ -134,7 +134,7 @@ impl LogThread {
     }
 }
 
-/// What the log is to become; the new target is open already.
+/// New settings; the new target is already open.
 #[derive(Debug)]
 pub struct LogChange {
     sink: Option<Sink>,
@@ -169,7 +169,7 @@ impl Writer {
         }
     }
 
-    /// `None`: all senders are gone.
+    /// `None` if all senders are gone.
     fn next(&mut self) -> Option<Message> {
         if self.previous.is_some() {
             match self.messages.recv_timeout(PREVIOUS_KEPT) {
@@ -204,7 +204,7 @@ pub(super) struct Sink {
     target: LogTarget,
     name: String,
     file: File,
-    /// The last write ended inside of a line.
+    /// The last write ended within a line.
     torn: bool,
     /// Lines lost since writing began to fail.
     lost: Option<usize>,
@@ -284,12 +284,12 @@ impl Sink {
         lost
     }
 
-    /// How many of the bytes were written, and why not all.
+    /// How many bytes were written, and the error if not all.
     fn try_write(&mut self, bytes: &[u8]) -> (usize, io::Result<()>) {
         let give_up = Instant::now() + STALL_MAX;
         let mut written = 0;
         while let Some(rest) = bytes.get(written..).filter(|rest| !rest.is_empty()) {
-            // What follows a torn line must not be glued to it.
+            // What follows a torn line must start on a new line.
             match self.file.write(if self.torn { b"\n" } else { rest }) {
                 Ok(0) => return (written, Err(io::ErrorKind::WriteZero.into())),
                 Ok(_) if self.torn => self.torn = false,
@@ -307,7 +307,7 @@ impl Sink {
     }
 }
 
-/// Privileges are given up before the log is opened, so it is the user's own rights that count.
+/// Privileges are dropped before the log is opened, so the user's own rights apply.
 fn cannot_open(name: &str, error: &io::Error) -> io::Error {
     let advice = if error.kind() == io::ErrorKind::PermissionDenied {
         let uid = rustix::process::geteuid();
@@ -321,7 +321,7 @@ fn cannot_open(name: &str, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), text)
 }
 
-/// Returns when the file takes bytes again, after 100 ms, or on an error, which the next write will show.
+/// Returns when the file accepts bytes again, after 100 ms, or on an error, which the next write will report.
 fn wait_writable(file: &File) {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     let limit = Timespec {

@@ -1,4 +1,4 @@
-//! When a request that the kernel has forwarded is counted.
+//! When a request that the kernel forwarded is counted.
 use super::*;
 
 fn open() -> Open {
@@ -21,7 +21,7 @@ fn open() -> Open {
     })
 }
 
-/// A stream that paused for a second was taken to be whole, and what came later was not counted.
+/// Regression test: a stream that paused for a second was taken for complete, and later bytes were not counted.
 #[test]
 fn only_what_is_known_to_be_whole_is_over_by_itself() {
     for (is_whole, is_partial) in [(true, false), (false, false), (false, true)] {

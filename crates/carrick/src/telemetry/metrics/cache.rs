@@ -1,4 +1,4 @@
-//! Cache counters of a worker.
+//! A worker's cache counters.
 use super::{Counter, Histogram};
 
 /// How the cache answered a request.
@@ -140,12 +140,12 @@ impl Ahead {
     }
 }
 
-/// Requests by what the cache did for them, and what came of that.
+/// Requests by cache result, and related counters.
 #[derive(Debug, Default)]
 pub struct CacheMetrics {
     requests: [Counter; CacheResult::ALL.len()],
     ahead: [Counter; Ahead::ALL.len()],
-    /// Pages that were read for what they embed.
+    /// Pages scanned for embedded objects.
     pub pages: Counter,
     /// Requests that waited for another request's answer.
     pub waited: Counter,
@@ -159,13 +159,13 @@ pub struct CacheMetrics {
     pub invalidated: Counter,
     /// Validations in the background.
     pub refreshes: Counter,
-    /// How long it took to bring something from the disk.
+    /// Time to load an object from the disk.
     pub disk_seconds: Histogram,
     /// Bodies whose fetch was aborted because no client was waiting.
     pub fills_given_up: Counter,
-    /// Time to look for something in the store.
+    /// Time of a look-up in the store.
     pub find_seconds: Histogram,
-    /// Time from a request's first byte to the first of an answer that the origin was not asked for.
+    /// Time from a request's first byte to the first byte of an answer without the origin.
     pub first_byte_seconds: Histogram,
 }
 
@@ -176,7 +176,7 @@ impl CacheMetrics {
         &self.requests[result as usize]
     }
 
-    /// Objects of pages of which this became.
+    /// Embedded objects with this result.
     #[must_use]
     pub fn ahead(&self, what: Ahead) -> &Counter {
         &self.ahead[what as usize]

@@ -1,4 +1,4 @@
-//! What a worker counts of links: connections to other carricks, and what is relayed over them.
+//! A worker's link counters: connections to other carricks, and connections relayed over them.
 use carrick_splice::Counter;
 
 /// Counters of both ends of links.
@@ -6,29 +6,29 @@ use carrick_splice::Counter;
 pub struct LinkMetrics {
     /// Connections to peers that were opened.
     pub opened: Counter,
-    /// Connections to peers that could not be opened, or whose peer speaks something else.
+    /// Connections to peers that could not be opened, or whose peer speaks another protocol.
     pub failed: Counter,
-    /// Those that ended; opened less closed are open.
+    /// Connections that ended; opened less closed are open.
     pub closed: Counter,
-    /// Connections that began to wait for something to carry.
+    /// Connections that became idle.
     pub idle_added: Counter,
-    /// Those that carry something, or have ended, meanwhile; added less removed are idle.
+    /// Idle connections that were used or ended; added less removed are idle.
     pub idle_removed: Counter,
-    /// Relayed connections that were sent over a link.
+    /// Relayed connections sent over a link.
     pub relayed: Counter,
-    /// Of these, those over a connection that had carried others before.
+    /// Of these, those over a connection that had been used before.
     pub reused: Counter,
-    /// Of these, those that the far end has refused.
+    /// Of these, those that the far end refused.
     pub refused: Counter,
-    /// Relayed connections that ended because the connection over the link did; at both ends.
+    /// Relayed connections that ended because their link connection did; at both ends.
     pub lost: Counter,
-    /// Connections that went directly to their servers, because there was none over the link.
+    /// Connections that went directly to their servers, because there was no link connection.
     pub direct: Counter,
-    /// What peers sent and must not send; at both ends.
+    /// Protocol violations by peers; at both ends.
     pub malformed: Counter,
-    /// Relayed bytes that were sent to peers; at both ends.
+    /// Relayed bytes sent to peers; at both ends.
     pub bytes_sent: Counter,
-    /// Relayed bytes that came from peers; at both ends.
+    /// Relayed bytes received from peers; at both ends.
     pub bytes_received: Counter,
 }
 
@@ -39,7 +39,7 @@ impl LinkMetrics {
         super::difference(&self.opened, &self.closed)
     }
 
-    /// Connections to peers that wait for something to carry.
+    /// Idle connections to peers.
     #[must_use]
     pub fn idle(&self) -> u64 {
         super::difference(&self.idle_added, &self.idle_removed)

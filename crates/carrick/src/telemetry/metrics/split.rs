@@ -1,17 +1,17 @@
-//! What a worker counts of connections that are split, or could be.
+//! A worker's counters of connections of splitters.
 use super::Counter;
 use carrick_logic::split::Reason;
 
-/// What has become of a connection of a splitter.
+/// How a splitter's connection was carried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SplitEnd {
-    /// Both legs were apart to the end.
+    /// Split to the end.
     Split,
-    /// They were joined; nearly all bytes went from end to end.
+    /// Joined; nearly all bytes went end to end.
     Joined,
-    /// They were joined when much had been relayed already.
+    /// Joined after many bytes had been relayed.
     Mixed,
-    /// It ended too early, or badly: nothing was learned of it.
+    /// It ended too early or with an error: nothing was measured.
     Unmeasured,
 }
 
@@ -31,14 +31,14 @@ impl SplitEnd {
     }
 }
 
-/// Counts of one worker.
+/// One worker's counters.
 #[derive(Debug, Default)]
 pub struct SplitMetrics {
     ends: [Counter; SplitEnd::ALL.len()],
     reasons: [Counter; Reason::ALL.len()],
-    /// Connections that were to be joined, which the packet engine has refused.
+    /// Connections that the packet engine refused to join.
     pub refused: Counter,
-    /// Times at which a pair was left out.
+    /// Times that a pair was excluded from interception.
     pub left_out: Counter,
 }
 
@@ -50,7 +50,7 @@ impl SplitMetrics {
         &self.ends[end as usize]
     }
 
-    /// Connections that were decided for this reason.
+    /// Connections decided for this reason.
     #[must_use]
     pub fn reasons(&self, reason: Reason) -> &Counter {
         &self.reasons[reason as usize]

@@ -1,4 +1,4 @@
-//! Readings of `/proc`, with texts as the kernel writes them, and of this very process.
+//! Reads of `/proc`, from samples and from this process.
 use super::*;
 
 #[test]

@@ -1,4 +1,4 @@
-//! Numbers that come from two sides, the worker and the kernel.
+//! Byte counts from two sides, the worker and the kernel.
 use super::*;
 use carrick_splice::LiveDirection;
 use std::time::Duration;
@@ -52,7 +52,7 @@ fn engines_are_noted_by_their_numbers() {
 fn bytes_are_the_process_s_and_the_kernel_s() {
     let tunnel = Arc::new(Tunnel::new(about(1)));
     assert_eq!(seen(&tunnel, None).bytes, [10, 20]);
-    // The process has moved 5 and 7; the kernel 100 and 200, of which the worker took note of 60 and 0.
+    // The process has moved 5 and 7; the kernel 100 and 200, of which the worker has noted 60 and 0.
     noted(&tunnel, 0, 65, 5, Engine::Socket);
     noted(&tunnel, 1, 7, 7, Engine::Copy);
     let in_kernel = seen(&tunnel, Some(splice([100, 200])));
@@ -69,18 +69,18 @@ fn bytes_are_the_process_s_and_the_kernel_s() {
     noted(&tunnel, 1, 207, 7, Engine::Socket);
     assert_eq!(seen(&tunnel, None).bytes, [115, 227]);
     assert_eq!(seen(&tunnel, None).uncounted_bytes, 0);
-    // And it comes again: what was there before counts.
+    // It enters the kernel again: the earlier bytes count.
     noted(&tunnel, 0, 105, 105, Engine::Socket);
     assert_eq!(seen(&tunnel, Some(splice([1, 0]))).bytes, [116, 227]);
 }
 
-/// Whatever the moment at which a tunnel leaves the kernel or comes back, nothing counts twice.
+/// No byte is counted twice, whenever a tunnel leaves or enters the kernel.
 #[test]
 fn bytes_are_never_too_many() {
     let tunnel = Arc::new(Tunnel::new(about(1)));
     noted(&tunnel, 0, 5, 5, Engine::Copy);
     let before = Listed::new(0, Arc::clone(&tunnel));
-    // The kernel has moved 100; then the tunnel leaves it, another 10 go through the process, and it is there again.
+    // The kernel has moved 100; the tunnel leaves it, 10 bytes go through the process, and it enters the kernel again.
     let splice = splice([100, 0]);
     noted(&tunnel, 0, 115, 115, Engine::Socket);
     assert_eq!(before.with(Some(splice), None).bytes[0], 10 + 115);
@@ -109,7 +109,7 @@ fn a_list_has_places_until_it_is_full() {
     let labels = |tunnels: &Tunnels| -> Vec<u64> {
         tunnels.iter().map(|tunnel| tunnel.about.label).collect()
     };
-    // Places are taken from the lowest on, so that no chunk is ever missing in between.
+    // Slots are filled from the lowest on, so no chunk in between is missing.
     assert_eq!(labels(&tunnels), [1, 2, 3]);
     tunnels.set(CHUNK_TUNNELS - 1, None);
     assert_eq!(labels(&tunnels), [1, 3]);
@@ -118,7 +118,7 @@ fn a_list_has_places_until_it_is_full() {
 }
 
 #[test]
-fn somebody_may_look_while_tunnels_come_and_go() {
+fn tunnels_can_be_read_while_they_come_and_go() {
     let tunnels = Arc::new(Tunnels::default());
     let looker = {
         let tunnels = Arc::clone(&tunnels);

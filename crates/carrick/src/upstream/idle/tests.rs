@@ -1,11 +1,11 @@
-//! Idle connections: which of them may carry another request.
+//! Which idle connections may carry another request.
 
 use super::*;
 use std::io::Write;
 use std::net::TcpListener;
 use tokio::net::TcpStream;
 
-/// It would be taken for the response to the next request, which may be another client's.
+/// An early byte would be taken for the response to the next request, which may be another client's.
 #[tokio::test(flavor = "current_thread")]
 async fn a_connection_on_which_something_has_come_is_not_taken_though_the_runtime_does_not_know() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a listener");
@@ -20,6 +20,6 @@ async fn a_connection_on_which_something_has_come_is_not_taken_though_the_runtim
     server
         .write_all(b"HTTP/1.1 200 OK\r\n\r\n")
         .expect("a socket");
-    // On loopback it is there at once. The runtime hears of nothing before this test waits.
+    // On loopback it arrives at once. The runtime sees no event before this test waits.
     assert!(idle.take().is_none());
 }

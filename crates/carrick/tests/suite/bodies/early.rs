@@ -1,4 +1,4 @@
-//! Servers that answer before they have read all, and clients that end before they have all.
+//! Servers that answer before they have read the whole request, and clients that close before they have the whole response.
 use super::{Stage, expect_reusable};
 use crate::support::{Ending, wait_for};
 
@@ -13,7 +13,7 @@ fn an_early_refusal_reaches_a_client_that_is_still_sending() {
         upstream.expect("start");
         upstream.send("HTTP/1.1 413 Content Too Large\r\nContent-Length: 7\r\nConnection: close\r\n\r\ntoo big");
         if close {
-            // As servers do that do not want the rest: closing with bytes unread resets.
+            // Like a server that ignores the rest: closing with unread bytes resets.
             drop(upstream);
         }
         let response = client.read_response("POST");
@@ -22,14 +22,14 @@ fn an_early_refusal_reaches_a_client_that_is_still_sending() {
             (413, "too big")
         );
         assert_eq!(response.field("connection").as_deref(), Some("close"));
-        // What the client still sends is taken for a while or refused, never understood as a request.
+        // carrick may discard or refuse what the client still sends, but never takes it for a request.
         let _ = client.try_send("GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n");
         drop(client);
-        stage.server.expect_nobody();
+        stage.server.expect_no_connection();
     }
 }
 
-/// The answer is in the upstream's socket, and a reset behind it: it was sent before the reset, and must not be lost with it.
+/// The answer is in the upstream's socket, followed by a reset, which must not destroy it.
 #[test]
 fn an_early_refusal_of_a_server_that_resets_reaches_the_client() {
     let stage = Stage::new();
@@ -47,7 +47,7 @@ fn an_early_refusal_of_a_server_that_resets_reaches_the_client() {
         // Unread bytes are in the socket: close(2) resets at once.
         drop(upstream);
         let head = client.read_head();
-        // When the reset is first, the answer is lost in carrick's kernel; then the client is told that there was none.
+        // If the reset overtakes the answer, carrick's kernel discards it; then the client gets an error.
         assert!(
             head.starts_with("HTTP/1.1 413 ") || head.starts_with("HTTP/1.1 502 "),
             "{head}"
@@ -70,7 +70,7 @@ fn a_response_that_is_whole_before_the_body_is_does_not_cut_the_body() {
     upstream.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
     let response = client.read_response("POST");
     assert_eq!(response.text(), "ok");
-    // The response was over first, and the client was told that this is its last; but the server did not say that it wants no more.
+    // The response ended first, and said that the connection closes; but the server has not refused the rest of the body.
     assert_eq!(response.field("connection").as_deref(), Some("close"));
     client.send("secon");
     upstream.expect("secon");
@@ -101,7 +101,7 @@ fn a_client_that_has_ended_its_side_still_gets_its_response() {
     }
 }
 
-/// The server computes for a client that is gone: it must learn of that.
+/// The server computes for a client that is gone, and must notice that.
 #[test]
 fn a_client_reset_while_the_server_is_silent_closes_the_upstream_connection() {
     let stage = Stage::new();
@@ -116,7 +116,7 @@ fn a_client_reset_while_the_server_is_silent_closes_the_upstream_connection() {
         let body = request.split_once("\r\n\r\n").unwrap().1;
         upstream.expect(body);
         client.reset();
-        // `read_ending` fails after its patience, which is half of the idle time-out.
+        // `read_ending` times out after half of the idle time-out.
         match upstream.read_ending() {
             Ending::Closed(rest) | Ending::Reset(rest) => assert!(rest.is_empty()),
         }
@@ -179,7 +179,7 @@ fn a_half_written_request_is_forgotten() {
             }
         }
     }
-    stage.server.expect_nobody();
+    stage.server.expect_no_connection();
     wait_for("all clients to be gone", || {
         (stage.carrick.clients_open() == 0.0).then_some(())
     });

@@ -34,7 +34,7 @@ fn a_client_that_waits_for_100_may_be_refused_instead() {
     upstream.send("HTTP/1.1 413 Too Large\r\nContent-Length: 2\r\n\r\nno");
     let response = client.read_response("POST");
     assert_eq!((response.status, response.text().as_str()), (413, "no"));
-    // The body was never sent: where it would begin nobody can tell, so that the connections are not used again.
+    // The body was never sent, so it is unclear where the next request would begin: the connections are not reused.
     assert_eq!(response.field("connection").as_deref(), Some("close"));
     client.expect_end();
     assert!(upstream.read_ending().bytes().is_empty());
@@ -95,7 +95,7 @@ fn several_interim_responses_go_through_in_order_with_their_fields() {
     expect_reusable(&mut client, &mut upstream);
 }
 
-/// An interim response goes to the client when it comes, not with the final one.
+/// An interim response is relayed at once, not with the final one.
 #[test]
 fn an_interim_response_is_not_held_back() {
     let stage = Stage::new();
@@ -107,7 +107,7 @@ fn an_interim_response_is_not_held_back() {
     assert_eq!(client.read_response("GET").status, 204);
 }
 
-/// RFC 9110 section 15.2: not to a client of HTTP/1.0.
+/// RFC 9110 section 15.2: an HTTP/1.0 client must not get interim responses.
 #[test]
 fn a_client_of_http_1_0_gets_no_interim_responses() {
     let stage = Stage::new();

@@ -53,7 +53,7 @@ fn chunked_bodies_pass_both_ways_with_extensions_and_trailers() {
     assert_eq!(
         String::from_utf8_lossy(&response.raw_body),
         response_body,
-        "framing in the usual form goes through as it is"
+        "framing in the usual form is unchanged"
     );
     assert_eq!(response.field("trailer").as_deref(), Some("X-Check"));
     expect_reusable(&mut client, &mut upstream);
@@ -74,7 +74,7 @@ fn a_body_until_close_ends_the_clients_connection_too() {
     }
 }
 
-/// The length of the content that a GET would have had is passed on, and no content is waited for.
+/// The length that a GET would have is relayed, and no content is awaited.
 #[test]
 fn responses_without_a_body_whatever_they_announce() {
     let stage = Stage::new();
@@ -120,10 +120,10 @@ fn responses_without_a_body_whatever_they_announce() {
             "{method} {status} {field}"
         );
     }
-    stage.server.expect_nobody();
+    stage.server.expect_no_connection();
 }
 
-/// A 204 that announces content may be followed by it: the connection is not trusted, and the client is told nothing of a length.
+/// Content may follow a 204 that announces it: the connection is not reused, and the client sees no length.
 #[test]
 fn a_204_that_announces_content_does_not_poison_the_next_response() {
     let stage = Stage::new();
@@ -140,7 +140,7 @@ fn a_204_that_announces_content_does_not_poison_the_next_response() {
         fresh.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
         assert_eq!(client.read_response("GET").text(), "ok");
         upstream.expect_end();
-        // The next round wants a connection of its own.
+        // The next round needs its own connection.
         drop((client, fresh));
         stage
             .carrick
@@ -148,7 +148,7 @@ fn a_204_that_announces_content_does_not_poison_the_next_response() {
     }
 }
 
-/// What comes behind a response's end is nobody's.
+/// Bytes after a response's end belong to no request.
 #[test]
 fn excess_bytes_after_a_response_are_thrown_away_with_their_connection() {
     let stage = Stage::new();
@@ -163,7 +163,7 @@ fn excess_bytes_after_a_response_are_thrown_away_with_their_connection() {
         ("GET", "HTTP/1.1 204 No Content\r\n\r\n"),
         ("GET", "HTTP/1.1 304 Not Modified\r\n\r\n"),
     ] {
-        // Behind it at once, or a moment later, when the connection is idle already.
+        // Directly behind it, or a moment later, when the connection is idle.
         for at_once in [true, false] {
             let (mut client, mut upstream) =
                 stage.begin(&format!("{method} / HTTP/1.1\r\nHost: a\r\n\r\n"));
@@ -189,13 +189,13 @@ fn excess_bytes_after_a_response_are_thrown_away_with_their_connection() {
                 "good",
                 "{response:?} at once: {at_once}"
             );
-            // Nothing of the second request went there: whatever the way it ends.
+            // No byte of the second request went there, however the connection ends.
             assert!(upstream.read_ending().bytes().is_empty());
         }
     }
 }
 
-/// The body of the first is not the head of the second, and the other way round.
+/// The body of one request is never taken for the head of another, nor the reverse.
 #[test]
 fn a_longer_body_than_announced_is_the_next_request() {
     let stage = Stage::new();
@@ -205,7 +205,7 @@ fn a_longer_body_than_announced_is_the_next_request() {
     upstream.expect("abc");
     assert!(
         !upstream.has_more(),
-        "the second request before the first was answered"
+        "the second request came before the first response"
     );
     upstream.send("HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n1");
     assert_eq!(client.read_response("POST").text(), "1");

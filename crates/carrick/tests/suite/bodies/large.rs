@@ -1,11 +1,11 @@
-//! Bodies larger than any buffer, both ways at once, with every engine.
+//! Bodies larger than any buffer, in both directions at once, with every engine.
 use super::Stage;
 use crate::support::random::{Random, hash};
 use crate::support::{Carrick, Peer, Place, Server};
 
 const LARGE_BYTES: usize = 3 << 20;
 
-/// In chunks of odd sizes, some beyond what is spliced whole.
+/// In chunks of odd sizes, some large enough to be spliced.
 fn chunked(body: &[u8], random: &mut Random) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut rest = body;
@@ -81,7 +81,7 @@ fn large_bodies_go_up_and_down_at_the_same_time() {
             client_sends.join().expect("no panic");
             upstream_sends.join().expect("no panic");
             let mut upstream = reading.join().expect("no panic");
-            // The response's head went out before the request's body was whole: nobody waits for the next request here.
+            // The response's head went out before the request's body was complete, so the connection closes afterwards.
             client.half_close();
             client.expect_end();
             drop(client);
@@ -98,7 +98,7 @@ fn large_bodies_go_up_and_down_at_the_same_time() {
     }
 }
 
-/// An echo that answers while it reads: neither side may wait for the other to be done.
+/// An echo that answers while it reads: neither side may wait for the other to finish.
 #[test]
 fn a_full_duplex_echo_does_not_hang() {
     let stage = Stage::new();

@@ -1,4 +1,4 @@
-//! Responses that deviate in ways that have one reading: clients get them in the usual form, and nothing of the deviation.
+//! Responses with deviations that are unambiguous: clients get them in the usual form.
 use super::{Stage, expect_reusable};
 
 /// What a server sends, and what its client gets.
@@ -51,7 +51,7 @@ fn servers_with_old_habits_are_served_and_their_clients_see_none_of_them() {
             let expected = expected.replacen("\r\n\r\n", "\r\nVia: 1.1 carrick\r\n\r\n", 1);
             let seen = client.read_exact(expected.len());
             assert_eq!(String::from_utf8_lossy(&seen), expected, "{what} {sizes:?}");
-            // Both ends are where they should be, and nothing is left over.
+            // Both connections are in step, and no bytes are left over.
             expect_reusable(&mut client, &mut upstream);
         }
     }
@@ -73,7 +73,7 @@ fn a_long_chunk_behind_a_lax_size_line_is_spliced_and_ends_where_it_should() {
 }
 
 #[test]
-fn lengths_that_differ_are_nobodys_length() {
+fn differing_lengths_are_refused() {
     let stage = Stage::new();
     for lengths in [
         "Content-Length: 5\r\nContent-Length: 6",

@@ -1,4 +1,4 @@
-//! Upstreams that are lost on the way: the client learns of it, by a status or by a reset, and nothing leaks.
+//! Upstream connections that are lost midway: the client gets a status or a reset, and nothing leaks.
 use super::Stage;
 use crate::support::wait_for;
 
@@ -30,14 +30,14 @@ fn a_server_lost_before_or_in_the_head_is_502() {
                 response.interim.len(),
                 usize::from(part.contains(" 100 ") && !response.interim.is_empty())
             );
-            stage.server.expect_nobody();
+            stage.server.expect_no_connection();
         }
     }
     let lines = stage.carrick.access_log(12);
     assert!(lines.iter().all(|line| line.status() == 502), "{lines:?}");
 }
 
-/// After a 502 the client's connection may go on: its request was read whole.
+/// After a 502 the client's connection may continue: its request was read completely.
 #[test]
 fn a_client_goes_on_after_502() {
     let stage = Stage::new();
@@ -56,7 +56,7 @@ fn a_client_goes_on_after_502() {
 #[test]
 fn nothing_is_left_open_after_all_kinds_of_ends() {
     let stage = Stage::with("[workers]\ncount = 1");
-    // Warm: the first request opens what stays open.
+    // Warm up: the first request opens what stays open.
     let (mut client, mut upstream) =
         stage.begin("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
     upstream.read_head();
@@ -67,7 +67,7 @@ fn nothing_is_left_open_after_all_kinds_of_ends() {
     wait_for("the first client's end", || {
         (stage.carrick.clients_open() == 0.0).then_some(())
     });
-    // Its own connection to the admin interface may still be there for a moment.
+    // The test's own connection to admin may last a moment longer.
     let before = wait_for("a steady count", || {
         let count = stage.carrick.descriptors();
         std::thread::sleep(std::time::Duration::from_millis(100));
@@ -96,7 +96,7 @@ fn nothing_is_left_open_after_all_kinds_of_ends() {
     wait_for("all clients to be gone", || {
         (stage.carrick.clients_open() == 0.0).then_some(())
     });
-    // A few pipes stay in the pool: they are bounded, and counted.
+    // A few pipes stay in the pool: they are bounded and counted.
     let pooled = stage.carrick.metric("carrick_pipes_pooled", &[]) as usize;
     wait_for("the descriptors to be closed", || {
         (stage.carrick.descriptors() <= before + 2 * pooled).then_some(())

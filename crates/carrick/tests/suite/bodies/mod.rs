@@ -1,4 +1,4 @@
-//! Messages on their way: bodies of every framing, whatever the pieces they come in, in whatever order the two sides speak.
+//! Message bodies in every framing, whatever the segments, and whichever side speaks first.
 mod early;
 mod expect;
 mod framing;
@@ -23,7 +23,7 @@ impl Stage {
         Self::with("")
     }
 
-    /// With further tables in the configuration.
+    /// With additional tables in the configuration.
     fn with(tables: &str) -> Self {
         let place = Place::claim();
         let server = Server::listen(&place);
@@ -36,7 +36,7 @@ impl Stage {
         }
     }
 
-    /// A client that has sent `request`, and the upstream connection that it goes to.
+    /// A client that has sent `request`, and the upstream connection that carries it.
     fn begin(&self, request: &str) -> (Peer, Peer) {
         let mut client = self.carrick.connect();
         client.send(request);
@@ -44,7 +44,7 @@ impl Stage {
     }
 }
 
-/// Both sides are still good for another request.
+/// Both sides accept another request.
 fn expect_reusable(client: &mut Peer, upstream: &mut Peer) {
     client.send("GET /again HTTP/1.1\r\nHost: a\r\n\r\n");
     let head = upstream.read_head();

@@ -17,7 +17,7 @@ fn connections_are_kept_on_both_sides_for_many_requests() {
         ));
         assert_eq!(client.read_response("GET").text(), format!("{number:03}"));
     }
-    stage.server.expect_nobody();
+    stage.server.expect_no_connection();
 }
 
 #[test]
@@ -28,7 +28,7 @@ fn a_client_that_closes_is_closed_and_its_upstream_connection_serves_others() {
     let head = upstream.read_head();
     assert!(
         !head.to_lowercase().contains("connection: close"),
-        "close is for this hop: {head}"
+        "close applies to this hop only: {head}"
     );
     upstream.send("HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n1");
     let response = client.read_response("GET");
@@ -59,7 +59,7 @@ fn a_server_that_closes_does_not_close_the_client() {
     }
 }
 
-/// Requests of different kinds, and what the server is to answer with.
+/// Requests of different kinds, and the expected answers.
 fn pipeline() -> (String, Vec<(&'static str, String)>) {
     let mut requests = String::new();
     let mut expected = Vec::new();
@@ -98,7 +98,7 @@ fn pipeline() -> (String, Vec<(&'static str, String)>) {
     (requests, expected)
 }
 
-/// Answers with method, target and body; with a length, chunked, in turn.
+/// Answers with method, target and body; with a length and chunked in turn.
 fn echo_server(server: Server) -> crate::support::server::Serving {
     server.serve(|mut peer, _| {
         let mut count = 0;
@@ -109,7 +109,7 @@ fn echo_server(server: Server) -> crate::support::server::Serving {
             let body = if head.contains("Content-Length: 7") {
                 peer.read_exact(7)
             } else if head.contains("chunked") {
-                // Fixed, as the pipeline has it.
+                // Fixed, like the pipeline.
                 let raw = String::from_utf8(peer.read_exact(32)).unwrap();
                 assert!(raw.ends_with("0\r\nX-T: 1\r\n\r\n"), "{raw:?}");
                 format!("body: {}", &raw[16..17]).into_bytes()
@@ -154,7 +154,7 @@ fn ten_pipelined_requests_are_answered_in_order_whatever_the_pieces() {
     }
 }
 
-/// A client that sends without reading must not make carrick hold all of it.
+/// carrick must not buffer everything from a client that sends without reading.
 #[test]
 fn a_pipeline_is_not_read_ahead_without_bound() {
     let place = Place::claim();
@@ -167,7 +167,7 @@ fn a_pipeline_is_not_read_ahead_without_bound() {
         .unwrap();
     let request = "GET / HTTP/1.1\r\nHost: a\r\n\r\n".repeat(1000);
     let mut sent = 0;
-    // The server answers nothing: sending must come to a stop, by what the kernel's buffers hold.
+    // The server does not answer: sending must stall once the kernel's buffers are full.
     while client.try_send(&request).is_ok() {
         sent += request.len();
         assert!(sent < 64 << 20, "{sent} bytes were taken");
@@ -206,7 +206,7 @@ fn many_clients_at_once_get_their_own_answers() {
     });
     let reused = carrick.metric("carrick_upstream_connections_reused_total", &[]);
     assert!(reused > 0.0, "upstream connections are reused");
-    // Counted when the response is sent: the last may still be on its way into the count.
+    // Counted when the response is sent, which may be after the client has it.
     let labels = ["mode=\"switch\"", "status=\"200\""];
     let counted = carrick.wait_for_metric("carrick_requests_total", &labels, 1280.0);
     assert_eq!(counted, 1280.0);

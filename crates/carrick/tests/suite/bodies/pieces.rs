@@ -1,8 +1,8 @@
-//! Every split of a small exchange into two segments, on both sides, gives the same.
+//! Every split of a small exchange into two segments, on either side, has the same result.
 use super::Stage;
 
 const REQUEST: &str = "POST /p?q HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n4;e\r\nbody\r\n0\r\nT: 1\r\n\r\n";
-/// Said by the server: carrick would add the time of each response.
+/// Sent by the server; otherwise carrick would add the current time.
 const DATE: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
 const BODY: &str = "4;e\r\nbody\r\n0\r\nT: 1\r\n\r\n";
 
@@ -47,10 +47,10 @@ fn every_split_of_a_response_gives_the_same_response() {
         }
         assert_eq!(seen.len(), 1, "{seen:?}");
     }
-    stage.server.expect_nobody();
+    stage.server.expect_no_connection();
 }
 
-/// `recv(2)` would leave the byte out: carrick would wait for it, or pass on another request.
+/// `recv(2)` would omit the byte: carrick would wait for it, or relay a different request.
 #[test]
 fn an_urgent_byte_of_a_request_is_one_like_the_others() {
     let stage = Stage::new();

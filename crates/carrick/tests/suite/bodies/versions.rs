@@ -8,7 +8,7 @@ fn a_client_of_http_1_0_is_answered_and_closed() {
     let head = upstream.read_head();
     assert!(
         head.starts_with("GET /old HTTP/1.1\r\n"),
-        "the next hop gets our version: {head}"
+        "the next hop gets carrick's version: {head}"
     );
     upstream.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
     let response = client.read_response("GET");
@@ -40,7 +40,7 @@ fn a_client_of_http_1_0_needs_no_host() {
     let head = upstream.read_head();
     assert!(
         head.contains("\r\nHost:"),
-        "RFC 9112 section 3.2: an empty Host goes on: {head:?}"
+        "RFC 9112 section 3.2: an empty Host is allowed: {head:?}"
     );
     upstream.send("HTTP/1.1 204 No Content\r\n\r\n");
     assert_eq!(client.read_response("GET").status, 204);
@@ -91,7 +91,7 @@ fn a_server_of_http_1_0_is_understood() {
         (response.version.as_str(), response.text().as_str()),
         ("HTTP/1.1", "old")
     );
-    // With a length, without keep-alive: the client's connection goes on, the upstream's does not.
+    // With a length but without keep-alive, the client's connection continues and the upstream's does not.
     let (mut client, mut upstream) = stage.begin("GET /2 HTTP/1.1\r\nHost: a\r\n\r\n");
     upstream.read_head();
     upstream.send("HTTP/1.0 200 OK\r\nContent-Length: 3\r\n\r\ntwo");

@@ -122,10 +122,10 @@ fn clients_of_http_1_0_get_it_too() {
             kept.ask("GET /a HTTP/1.0\r\nHost: a.example\r\nConnection: keep-alive\r\n\r\n");
         assert_eq!(response.field("connection").as_deref(), Some("keep-alive"));
     }
-    play.server.expect_nobody();
+    play.server.expect_no_connection();
 }
 
-/// What is stored is the content, whatever the framing looked like; and the next client gets it with a length.
+/// The content is stored, whatever its framing was; the next client gets it with a length.
 #[test]
 fn a_stored_response_has_nothing_of_its_servers_old_habits() {
     let play = Play::begin("");
@@ -166,7 +166,7 @@ fn a_stored_response_has_nothing_of_its_servers_old_habits() {
             second.head
         );
     }
-    // A client of HTTP/1.0 gets the content alone, and it is stored all the same.
+    // A client of HTTP/1.0 gets only the content, and it is stored all the same.
     let mut client = play.carrick.connect();
     client.send("GET /old HTTP/1.0\r\nHost: a.example\r\n\r\n");
     let mut upstream = play.server.accept();
@@ -179,7 +179,7 @@ fn a_stored_response_has_nothing_of_its_servers_old_habits() {
     assert_eq!(play.find("/old").text(), "hello");
 }
 
-/// Nothing of it was sent, so the client can get the stored response instead.
+/// No byte was sent, so the client can get the stored response instead.
 #[test]
 fn a_malformed_first_chunk_leaves_a_client_with_what_is_stored() {
     let play = Play::begin("");
@@ -194,6 +194,6 @@ fn a_malformed_first_chunk_leaves_a_client_with_what_is_stored() {
     assert_eq!(
         play.fetch("/b", &ok("", "b")).text(),
         "b",
-        "nothing of it is stored"
+        "no part of it is stored"
     );
 }

@@ -1,4 +1,4 @@
-//! Looking at what is stored, and taking it out.
+//! Listing and purging.
 use super::{Play, get, ok};
 use crate::support::carrick::PROGRAM;
 use std::process::{Command, Output};
@@ -53,7 +53,7 @@ fn what_is_stored_is_listed_and_counted() {
     );
     let lines = play.carrick.access_log(3);
     let mut results: Vec<&str> = lines.iter().map(|line| line.text("cache")).collect();
-    // Two workers write them.
+    // Two workers write them in any order.
     results.sort_unstable();
     assert_eq!(results, ["hit", "miss", "miss"]);
 }
@@ -114,7 +114,7 @@ fn what_is_outdated_is_validated_before_it_is_sent_again() {
 }
 
 #[test]
-fn what_is_wrong_is_said() {
+fn mistakes_are_reported() {
     let play = Play::begin("");
     for arguments in [&["purge"][..], &["purge", "--all", "--tag", "x"]] {
         let output = carrick(&play, arguments);
@@ -126,7 +126,7 @@ fn what_is_wrong_is_said() {
         String::from_utf8_lossy(&output.stderr).contains("Choose one of ?url="),
         "{output:?}"
     );
-    // What a web page has a browser send takes nothing out.
+    // A web page cannot make a browser purge.
     play.fetch("/a", &ok(FRESH, "body"));
     for from in ["Origin: https://evil.example", "Sec-Fetch-Site: same-site"] {
         let mut page = crate::support::Peer::connect(play.carrick.admin());
@@ -136,7 +136,7 @@ fn what_is_wrong_is_said() {
         assert_eq!(page.read_response("DELETE").status, 403);
     }
     assert_eq!(play.find("/a").text(), "body");
-    // Without it a POST is none of the methods that there are.
+    // Without these fields, POST is still an unsupported method.
     let mut page = crate::support::Peer::connect(play.carrick.admin());
     page.send("POST /cache?all=yes HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 0\r\n\r\n");
     assert_eq!(page.read_response("POST").status, 405);
@@ -177,7 +177,7 @@ fn what_is_under_way_is_purged_too() {
                 upstream.send(format!("{head}{body}"));
             }
             drop(upstream);
-            // Who has asked before gets it.
+            // A client that asked before gets it.
             let came = if when == "before its end" { 500 } else { 0 };
             let whole = body.len() + came;
             assert!(
@@ -213,7 +213,7 @@ fn what_is_under_way_is_outdated_too() {
 }
 
 #[test]
-fn times_and_ages_are_told() {
+fn times_and_ages_are_reported() {
     let play = Play::begin("");
     assert!(play.carrick.status()["cache"]["age_max_s"].is_null());
     play.fetch("/a", &ok(&format!("{FRESH}Age: 20\r\n"), "a"));
@@ -230,7 +230,7 @@ fn times_and_ages_are_told() {
         (15..60).contains(&mean) && (20..60).contains(&max),
         "{cache}"
     );
-    // They are counted once the client has its answer.
+    // They are counted after the client has its response.
     let wait = |name: &str, count| {
         play.carrick
             .wait_for_metric(&format!("{name}_count"), &[], count)

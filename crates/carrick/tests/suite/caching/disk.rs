@@ -1,4 +1,4 @@
-//! The cache's second level: what is there after carrick has ended, was killed, or has less memory than it needs.
+//! The cache on disk: what survives an exit and a kill, and what memory has no room for.
 use super::{get, ok, status};
 use crate::support::carrick::{PROGRAM, switch_text};
 use crate::support::peer::Ending;
@@ -11,7 +11,7 @@ use std::process::Command;
 
 const FRESH: &str = "Cache-Control: max-age=600\r\nETag: \"e\"\r\nSurrogate-Key: tag\r\n";
 
-/// A switch with little memory and a disk, which can be started again.
+/// A switch with little memory and a disk, which can be restarted.
 struct Play {
     place: Place,
     server: Server,
@@ -24,7 +24,7 @@ impl Play {
         Self::begin_by(Command::new(PROGRAM))
     }
 
-    /// By a command that becomes carrick.
+    /// Started by a command that executes carrick.
     fn begin_by(command: Command) -> Self {
         let place = Place::claim();
         let server = Server::listen(&place);
@@ -51,7 +51,7 @@ impl Play {
         self.carrick.as_ref().expect("it runs")
     }
 
-    /// Ends it, or kills it, and starts it again.
+    /// Ends or kills it, and starts it again.
     fn again(&mut self, is_killed: bool) {
         let mut carrick = self.carrick.take().expect("it runs");
         if is_killed {
@@ -69,7 +69,7 @@ impl Play {
         self.carrick().wait_for_metric(&name, &[], least);
     }
 
-    /// Asks for `path`, and plays the server's part.
+    /// Requests `path`, and plays the server.
     fn fetch(&self, path: &str, answer: impl AsRef<[u8]>) -> Response {
         let mut client = self.carrick().connect();
         client.send(get(path, ""));
@@ -80,14 +80,14 @@ impl Play {
         client.read_response("GET")
     }
 
-    /// Asks for `path`, which must be answered without the server.
+    /// Requests `path`, which must be answered without the server.
     fn find(&self, path: &str, lines: &str) -> Response {
         let response = self.carrick().connect().ask(&get(path, lines));
-        self.server.expect_nobody();
+        self.server.expect_no_connection();
         response
     }
 
-    /// Has `path` stored and written.
+    /// Has `path` stored and written to disk.
     fn keep(&self, path: &str, body: &[u8]) {
         let before = self
             .carrick()
@@ -112,10 +112,10 @@ impl Play {
     fn files(&self) -> Vec<PathBuf> {
         let folders = std::fs::read_dir(path(&self.place)).expect("the folder");
         folders
-            .map(|folder| folder.expect("it is there").path())
+            .map(|folder| folder.expect("it exists").path())
             .filter(|folder| folder.is_dir() && !folder.ends_with("unfinished"))
             .flat_map(|folder| std::fs::read_dir(folder).expect("a folder"))
-            .map(|file| file.expect("it is there").path())
+            .map(|file| file.expect("it exists").path())
             .collect()
     }
 }
@@ -155,7 +155,7 @@ fn what_has_come_is_there_after_an_end_and_after_a_kill() {
         let disk = &play.carrick().status()["cache"]["disk"];
         assert_eq!(disk["objects"], 6, "{disk}");
         if !is_killed {
-            // Later ones lose the last lines of those before them.
+            // The previous process may lose its last log lines.
             let lines = play.carrick().access_log(11 + 5);
             let from_disk = lines.iter().filter(|line| line.text("cache") == "hit-disk");
             assert_eq!(from_disk.count(), 5);
@@ -208,7 +208,7 @@ fn what_memory_had_no_more_room_for_needs_no_thread() {
                 assert_eq!(hash(&found.body), hash(&body(bytes + number)), "{name}");
             }
         }
-        play.server.expect_nobody();
+        play.server.expect_no_connection();
         let after = loads();
         let [all, at_once] = [after[0] - before[0], after[1] - before[1]];
         assert!(all > 10.0 && at_once > all / 2.0, "{at_once} of {all}");
@@ -239,7 +239,7 @@ fn conditions_ranges_and_head_are_answered_from_the_disk() {
     client.send(get("/a", "").replace("GET", "HEAD"));
     let found = client.read_response("HEAD");
     assert_eq!(found.field("content-length").as_deref(), Some("120000"));
-    play.server.expect_nobody();
+    play.server.expect_no_connection();
 }
 
 #[test]
@@ -254,13 +254,13 @@ fn what_is_larger_than_memory_goes_to_the_disk_and_late_ones_read_along() {
     upstream.send(&sent[..3_000_000]);
     let mut late = play.carrick().connect();
     wait_for("the body on its way", || {
-        // The head comes with the first of the body.
+        // The head arrives with the first bytes of the body.
         (play.carrick().metric("carrick_cache_fills", &[]) == 1.0).then_some(())
     });
     late.send(get("/a", "Range: bytes=5000000-5000009\r\n"));
     let mut other = play.carrick().connect();
     other.send(get("/a", ""));
-    play.server.expect_nobody();
+    play.server.expect_no_connection();
     upstream.send(&sent[3_000_000..]);
     assert_eq!(hash(&first.read_response("GET").body), hash(&all));
     assert_eq!(hash(&other.read_response("GET").body), hash(&all));
@@ -300,7 +300,7 @@ fn purges_last() {
     for name in ["/a", "/b", "/c"] {
         play.keep(name, &body(100));
     }
-    // What is not in memory, too.
+    // Also for what is not in memory.
     play.again(true);
     assert_eq!(play.purge(&["--url", "http://a.example/a"]), "purged: 1\n");
     play.again(true);
@@ -354,16 +354,16 @@ fn a_file_that_becomes_shorter_is_not_passed_for_whole() {
         .write(true)
         .open(&play.files()[0])
         .expect("the file");
-    file.set_len(3_500_000).expect("it is cut");
+    file.set_len(3_500_000).expect("truncated");
     let Ending::Reset(got) = client.read_ending() else {
-        panic!("it passed for whole");
+        panic!("it looks complete");
     };
     assert!(
         got.len() < all.len() && all.starts_with(&got),
         "{}",
         got.len()
     );
-    // The next one gets it anew.
+    // The next client gets it from the server.
     let new = play.fetch("/a", answer(&all));
     assert_eq!(hash(&new.body), hash(&all));
 }
@@ -394,7 +394,7 @@ fn damage_is_found_before_the_first_byte() {
 }
 
 #[test]
-fn a_folder_that_cannot_be_used_is_told() {
+fn an_unusable_directory_is_reported() {
     let play = Play::begin();
     let place = Place::claim();
     let says = |disk: &Path| {
@@ -416,7 +416,7 @@ fn a_folder_that_cannot_be_used_is_told() {
     assert!(no_folder.contains("is not a directory"), "{no_folder}");
 }
 
-/// A file system of 20 MB of its own, in a namespace of mounts that ends with carrick.
+/// A 20 MB file system of its own, in a mount namespace that ends with carrick.
 fn small_file_system() -> Command {
     let mut command = Command::new("unshare");
     command.args([
@@ -442,7 +442,7 @@ fn a_small_file_system_is_filled_up_to_its_reserve_and_what_is_old_makes_room() 
         let (name, all) = (format!("/{number}"), body(100_000 + number));
         assert_eq!(hash(&play.fetch(&name, answer(&all)).body), hash(&all));
         assert_eq!(hash(&play.find(&name, "").body), hash(&all));
-        // As slowly as the disk takes it, so that none is left out.
+        // As slowly as the disk accepts it, so that no object is dropped.
         play.wait_for("writes_total", (number + 1) as f64);
     }
     let disk = play.carrick().status()["cache"]["disk"].clone();
@@ -452,7 +452,7 @@ fn a_small_file_system_is_filled_up_to_its_reserve_and_what_is_old_makes_room() 
 }
 
 #[test]
-fn a_full_disk_is_told_and_hurts_nobody() {
+fn a_full_disk_is_reported_and_fails_no_request() {
     let play = Play::begin_by(small_file_system());
     let fetch_twice = |number: usize| {
         let (name, all) = (format!("/{number}"), body(100_000 + number));
@@ -462,14 +462,14 @@ fn a_full_disk_is_told_and_hurts_nobody() {
     for number in 0..60 {
         fetch_twice(number);
     }
-    // Somebody else takes all the room that there is.
+    // Another program fills the disk.
     let pid = play.carrick().pid().as_raw_nonzero();
     let disk = path(&play.place);
     let filler = format!("/proc/{pid}/root{}/filler", disk.display());
     let mut file = std::fs::File::create(&filler).expect("as root");
     let mut number = 60;
     let disk = wait_for("the fault", || {
-        // Also what objects leave to it.
+        // Including the room that evicted objects free.
         while std::io::Write::write_all(&mut file, &[1; 10_000]).is_ok() {}
         fetch_twice(number);
         number += 1;
@@ -478,15 +478,15 @@ fn a_full_disk_is_told_and_hurts_nobody() {
         fault.contains("the file system is full").then_some(disk)
     });
     assert!(disk["writes"].as_u64().unwrap() > 5, "{disk}");
-    // Too long for memory, and there is no room on the disk: it is passed on.
+    // Too long for memory, and the disk has no room: it is relayed without being stored.
     let all = body(3_000_000);
     assert_eq!(hash(&play.fetch("/long", answer(&all)).body), hash(&all));
     play.carrick()
         .standard_error()
         .wait_for("make room on the file system")
-        .expect("it is told");
-    // It is taken up again when there is room.
-    std::fs::remove_file(&filler).expect("it is there");
+        .expect("a message");
+    // Writing resumes when there is room.
+    std::fs::remove_file(&filler).expect("it exists");
     drop(file);
     wait_for("room", || {
         fetch_twice(number);

@@ -1,4 +1,4 @@
-//! Parts from a server that changes, answers ranges as it likes, and breaks off: every byte that a client gets is of one version.
+//! Ranges from a server that changes, answers ranges arbitrarily, and breaks off: every byte that a client gets is of one version.
 use super::parts::{part, whole};
 use super::{cached_switch, get};
 use crate::support::message::field;
@@ -8,10 +8,10 @@ use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// How long each version is.
+/// Length of each version.
 const VERSION_BYTES: usize = 100_000;
 
-/// A server that changes now and then, answers ranges as it likes, and breaks off.
+/// A server that changes occasionally, answers ranges arbitrarily, and breaks off.
 struct Fickle {
     version: AtomicUsize,
     random: Mutex<Random>,
@@ -30,7 +30,7 @@ impl Fickle {
         self.random.lock().unwrap().below(end)
     }
 
-    /// What is answered, and whether all of it is sent.
+    /// The response, and whether all of it is sent.
     fn answer(&self, head: &str) -> (Vec<u8>, bool) {
         if self.chance(20) {
             self.version.fetch_add(1, Ordering::SeqCst);
@@ -94,7 +94,7 @@ fn range_of(value: &str) -> Option<Range<usize>> {
     Some(first.parse().ok()?..end)
 }
 
-/// Whether what a client got is right: all bytes are of the version that it says.
+/// Checks that all bytes are of the version that the response claims.
 fn check(response: &Response, asked: Option<&Range<usize>>) {
     let range = match response.status {
         200 => 0..VERSION_BYTES,
@@ -103,11 +103,7 @@ fn check(response: &Response, asked: Option<&Range<usize>>) {
             let said = said.trim_start_matches("bytes ");
             let (range, total) = said.split_once('/').expect("a total");
             assert_eq!(total, VERSION_BYTES.to_string());
-            assert!(
-                asked.is_some(),
-                "nobody has asked for a part: {}",
-                response.head
-            );
+            assert!(asked.is_some(), "no part was requested: {}", response.head);
             range_of(&format!("bytes={range}")).expect("a range")
         }
         other => {
@@ -122,7 +118,7 @@ fn check(response: &Response, asked: Option<&Range<usize>>) {
     let Some(wrong) = wrong else {
         return;
     };
-    // Whose bytes they are says where to look.
+    // The version of the wrong bytes hints at the cause.
     let came = response.body.get(wrong..range.len().min(wrong + 8));
     let came = came.unwrap_or_default();
     let others = (0..=version + 1).filter(|&other| {
@@ -183,7 +179,7 @@ fn whatever_the_server_does_every_byte_is_of_one_version() {
     assert!(stored > 10.0 && hits > 10.0, "seed {seed}: {stored} {hits}");
 }
 
-/// The response in `bytes`, unless it broke off.
+/// The response in `bytes`, unless it is truncated.
 fn whole_response(bytes: &[u8]) -> Option<Response> {
     let end = crate::support::message::head_end(bytes)?;
     let head = String::from_utf8_lossy(&bytes[..end]).into_owned();

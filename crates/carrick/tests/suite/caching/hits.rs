@@ -1,4 +1,4 @@
-//! Answers from the store.
+//! Responses from the store.
 use super::{Play, age, get, ok, status};
 use crate::support::message::field;
 
@@ -15,7 +15,7 @@ fn what_is_fresh_is_not_asked_for_again() {
         "{}",
         first.head
     );
-    assert_eq!(first.field("age"), None, "the server has just made it");
+    assert_eq!(first.field("age"), None, "it is new");
     let second = play.find("/a");
     assert_eq!((second.status, second.text()), (200, "hello".into()));
     assert_eq!(second.field("x-is").as_deref(), Some("kept"));
@@ -43,7 +43,7 @@ fn a_426_from_the_store_tells_a_client_what_to_upgrade_to() {
     let last = client.ask(&get("/a", "Connection: close\r\n"));
     assert_eq!(last.field("connection").as_deref(), Some("close, Upgrade"));
     client.expect_end();
-    play.server.expect_nobody();
+    play.server.expect_no_connection();
 }
 
 #[test]
@@ -55,7 +55,7 @@ fn one_connection_gets_one_answer_after_the_other_from_the_store() {
         &ok("Cache-Control: max-age=60\r\n", &"b".repeat(100_000)),
     );
     let mut client = play.carrick.connect();
-    // The second request comes before the first is answered.
+    // The second request arrives before the first is answered.
     client.send(format!("{}{}", get("/a", ""), get("/b", "")));
     assert_eq!(client.read_response("GET").text(), "a");
     assert_eq!(client.read_response("GET").text(), "b".repeat(100_000));
@@ -64,7 +64,7 @@ fn one_connection_gets_one_answer_after_the_other_from_the_store() {
     assert!(head.body.is_empty());
     assert_eq!(client.ask(&get("/a", "Connection: close\r\n")).text(), "a");
     client.expect_end();
-    play.server.expect_nobody();
+    play.server.expect_no_connection();
 }
 
 #[test]
@@ -131,7 +131,7 @@ fn variants_are_told_apart() {
 }
 
 #[test]
-fn who_wants_only_what_is_stored_gets_504_for_the_rest() {
+fn only_if_cached_gets_504_for_what_is_not_stored() {
     let play = Play::begin("");
     let none = play.find_with("/a", "Cache-Control: only-if-cached\r\n");
     assert_eq!(none.status, 504);

@@ -1,12 +1,12 @@
-//! Lifetimes that the configuration gives: of what says nothing of one, and of errors.
+//! Configured lifetimes: of responses without one, and of errors.
 use super::{Play, get, ok, status};
 
-/// An answer with this status that says nothing of a lifetime.
+/// A response with this status and no lifetime.
 fn silent(status: u16, lines: &str) -> String {
     format!("HTTP/1.1 {status} X\r\nContent-Length: 4\r\nConnection: close\r\n{lines}\r\nbody")
 }
 
-/// Whether it is kept: the second one who asks gets it from the store.
+/// Whether it is stored: the second request is answered from the store.
 fn is_kept(play: &Play, path: &str, answer: &str) -> bool {
     let first = play.fetch(path, answer);
     let lines = "Cache-Control: only-if-cached\r\n";
@@ -25,7 +25,7 @@ fn errors_are_kept_as_long_as_the_configuration_says() {
         let path = format!("/{status}");
         assert!(is_kept(&play, &path, &silent(status, "")), "{status}");
     }
-    // These are no errors of that kind, or the server has a word of its own.
+    // Other statuses, or the server sets a lifetime itself.
     for (status, lines) in [
         (200, ""),
         (302, ""),
@@ -55,7 +55,7 @@ fn errors_are_not_kept_by_default() {
             "{status}"
         );
     }
-    // The server may say so of any.
+    // The server may allow storing any of them.
     let lines = "Cache-Control: max-age=60\r\n";
     for status in [403, 404, 429, 500, 503] {
         assert!(
@@ -104,7 +104,7 @@ fn a_route_has_lifetimes_of_its_own() {
     }
 }
 
-/// RFC 9213: a cache that works for the server does as its own field says; what is no such field counts as absent. It is passed on all the same.
+/// RFC 9213: a cache that works for the server obeys its own field; an invalid field counts as absent. It is relayed all the same.
 #[test]
 fn cdn_cache_control_goes_before_cache_control_and_expires() {
     let play = Play::begin("");
@@ -130,7 +130,7 @@ fn cdn_cache_control_goes_before_cache_control_and_expires() {
             "CDN-Cache-Control: max-age=0\r\nCDN-Cache-Control: max-age=60\r\n",
             true,
         ),
-        // Not right, or empty: what else there is counts.
+        // Invalid or empty: the other fields count.
         (
             "CDN-Cache-Control: max-age=60, &\r\nCache-Control: no-store\r\n",
             false,

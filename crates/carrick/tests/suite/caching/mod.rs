@@ -1,4 +1,4 @@
-//! The cache: what a client gets that it does not get from the server, and what the server is asked.
+//! The cache: what clients get from it, and what the server is asked.
 mod ahead;
 mod bodies;
 mod cache_peers;
@@ -20,7 +20,7 @@ use crate::support::carrick::switch_text;
 use crate::support::{Carrick, Place, Response, Server};
 use std::net::SocketAddr;
 
-/// A switch whose only route is cached, with one server that is played by hand.
+/// A switch whose only route is cached, with one scripted server.
 struct Play {
     server: Server,
     carrick: Carrick,
@@ -28,12 +28,12 @@ struct Play {
 }
 
 impl Play {
-    /// With further lines of `[cache]`.
+    /// With additional lines in `[cache]`.
     fn begin(cache: &str) -> Self {
         Self::begin_with(cache, "")
     }
 
-    /// The same, and with further lines of the route.
+    /// Like [`begin`](Self::begin), with additional lines in the route.
     fn begin_with(cache: &str, route: &str) -> Self {
         let place = Place::claim();
         let server = Server::listen(&place);
@@ -45,12 +45,12 @@ impl Play {
         }
     }
 
-    /// Asks for `path` by a connection of its own, and plays the server's part with this answer.
+    /// Requests `path` on a connection of its own, and answers as the server.
     fn fetch(&self, path: &str, answer: &(impl AsRef<[u8]> + ?Sized)) -> Response {
         self.fetch_with(path, "", answer).0
     }
 
-    /// The same with further lines of the request; also what the server was asked.
+    /// Like [`fetch`](Self::fetch), with additional lines in the request; also returns the server's request.
     fn fetch_with(
         &self,
         path: &str,
@@ -64,25 +64,25 @@ impl Play {
         upstream.send(answer);
         upstream.half_close();
         let response = client.read_response("GET");
-        // The next request is to have a connection of its own, too.
+        // The next request must have its own connection, too.
         drop(upstream);
         (response, asked)
     }
 
-    /// Asks for `path`, which must be answered without the server.
+    /// Requests `path`, which must be answered without the server.
     fn find(&self, path: &str) -> Response {
         self.find_with(path, "")
     }
 
-    /// The same with further lines of the request.
+    /// Like [`find`](Self::find), with additional lines in the request.
     fn find_with(&self, path: &str, lines: &str) -> Response {
         let response = self.carrick.connect().ask(&get(path, lines));
-        self.server.expect_nobody();
+        self.server.expect_no_connection();
         response
     }
 }
 
-/// A switch whose only route is cached, with further lines of `[cache]` and of the route.
+/// A switch whose only route is cached, with additional lines in `[cache]` and the route.
 fn cached_switch(servers: &[SocketAddr], cache: &str, route: &str) -> String {
     let text = switch_text(servers).replace(
         "upstream = \"u\"\n[upstream",
@@ -96,7 +96,7 @@ fn get(path: &str, lines: &str) -> String {
     format!("GET {path} HTTP/1.1\r\nHost: a.example\r\n{lines}\r\n")
 }
 
-/// A response with these lines and this body; its connection ends with it.
+/// A response with these lines and this body, at the end of which the connection closes.
 fn ok(lines: &str, body: &str) -> String {
     let length = body.len();
     format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\nConnection: close\r\n{lines}\r\n{body}")

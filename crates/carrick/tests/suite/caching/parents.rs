@@ -54,6 +54,6 @@ fn a_parent_that_never_answers_costs_one_time_out() {
     let mut silent = parent.accept();
     silent.read_head();
     assert_eq!(client.read_response("GET").status, 504);
-    parent.expect_nobody();
+    parent.expect_no_connection();
     assert_eq!(carrick.metric("carrick_retries_total", &[]), 0.0);
 }

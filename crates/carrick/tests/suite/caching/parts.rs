@@ -1,4 +1,4 @@
-//! Answers in parts: those that the server sends, those that broke off, and what is made of them.
+//! Partial responses: 206 from the server, responses that broke off, and how they are completed.
 use super::{Play, get, status};
 use crate::support::message::field;
 use crate::support::random::{Random, hash};
@@ -19,25 +19,25 @@ pub fn part(body: &[u8], range: Range<usize>, lines: &str) -> Vec<u8> {
     [head.as_bytes(), &body[range]].concat()
 }
 
-/// A whole.
+/// A complete response.
 pub fn whole(body: &[u8], lines: &str) -> Vec<u8> {
     let length = body.len();
     let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n{lines}\r\n");
     [head.as_bytes(), body].concat()
 }
 
-/// What is stored, once it is.
+/// The stored response, once there is one.
 fn stored(play: &Play, path: &str, lines: &str) -> Response {
     let lines = format!("Cache-Control: only-if-cached\r\n{lines}");
     let found = wait_for("the part in the store", || {
         let response = play.carrick.connect().ask(&get(path, &lines));
         (response.status != 504).then_some(response)
     });
-    play.server.expect_nobody();
+    play.server.expect_no_connection();
     found
 }
 
-/// Nothing that answers this is stored.
+/// No stored response matches this request.
 fn is_not_stored(play: &Play, path: &str, lines: &str) {
     let lines = format!("Cache-Control: only-if-cached\r\n{lines}");
     assert_eq!(play.find_with(path, &lines).status, 504);
@@ -132,10 +132,10 @@ fn what_is_missing_is_asked_for_until_the_whole_is_there() {
         .connect()
         .ask("HEAD /a HTTP/1.1\r\nHost: a.example\r\n\r\n");
     assert_eq!(head.field("content-length").as_deref(), Some("300000"));
-    play.server.expect_nobody();
+    play.server.expect_no_connection();
 }
 
-/// The server sends so much of an answer, and breaks off.
+/// The server sends a part of a response, and breaks off.
 fn break_off(play: &Play, lines: &str, answer: &[u8]) {
     let mut client = play.carrick.connect();
     client.send(get("/a", lines));
@@ -164,7 +164,7 @@ fn what_broke_off_is_completed() {
         break_off(&play, "", &answer[..answer.len() - 50_000]);
         let beginning = stored(&play, "/a", "Range: bytes=0-99999\r\n");
         assert_eq!(hash(&beginning.body), hash(&body[..100_000]));
-        // It is never sent as if it were the whole.
+        // A part is never sent as a complete response.
         is_not_stored(&play, "/a", "");
         let (all, asked) = play.fetch_with("/a", "", &part(&body, 100_000..150_000, LINES));
         assert_eq!(field(&asked, "range"), Some(format!("bytes=100000-{end}")));
@@ -206,8 +206,8 @@ fn what_cannot_be_told_from_other_versions_is_not_kept() {
     }
 }
 
-/// Asks for something of which a part is stored, plays the server with several answers, one after the other; what it was
-/// asked for, and what the client got.
+/// Requests something of which a part is stored, and answers as the server with several responses in turn; returns the
+/// requested ranges, and the client's response.
 fn fetch_again(play: &Play, lines: &str, answers: &[Vec<u8>]) -> (Vec<Option<String>>, Response) {
     let mut client = play.carrick.connect();
     client.send(get("/a", lines));
@@ -266,7 +266,7 @@ fn what_does_not_fit_is_asked_for_anew() {
             "{name}"
         );
         assert_eq!(got.field("etag").as_deref(), Some("\"w\""), "{name}");
-        // From now on it is the new version's.
+        // From now on the new version is stored.
         let found = stored(&play, "/a", lines);
         assert_eq!(hash(&found.body), hash(&new[2_000..8_000]), "{name}");
         is_not_stored(&play, "/a", "Range: bytes=0-1999\r\n");
@@ -301,7 +301,7 @@ fn the_same_tag_with_other_bytes_is_trusted_no_more() {
         &part(&one, 0..5_000, LINES),
     );
     stored(&play, "/a", "Range: bytes=0-4999\r\n");
-    // Nothing would be spared by asking for the rest, and so this overlaps.
+    // Requesting only the rest would save nothing, so the ranges overlap.
     let lines = "Range: bytes=4000-8999\r\nIf-None-Match: \"x\"\r\n";
     play.fetch_with("/a", lines, &part(&other, 4_000..9_000, LINES));
     wait_for("the end of both", || {
@@ -360,11 +360,11 @@ fn a_part_that_may_be_stale_is_sent_and_replaced_in_the_background() {
     wait_for("the new version", || {
         (client.ask(&get("/a", asked)).body == new[100..200]).then_some(())
     });
-    play.server.expect_nobody();
+    play.server.expect_no_connection();
 }
 
 #[test]
-fn of_many_who_want_the_whole_one_asks_for_the_rest() {
+fn of_many_clients_of_the_whole_one_requests_the_rest() {
     let play = Play::begin("");
     let body = Random::new(14).bytes(100_000);
     let answer = whole(&body, LINES);
@@ -384,7 +384,7 @@ fn of_many_who_want_the_whole_one_asks_for_the_rest() {
     for client in &mut clients {
         assert_eq!(hash(&client.read_response("GET").body), hash(&body));
     }
-    play.server.expect_nobody();
+    play.server.expect_no_connection();
 }
 
 #[test]

@@ -1,9 +1,9 @@
-//! Several answers out of the store in as few segments as can be, and none that waits for another.
+//! Several responses from the store in as few segments as possible, without one waiting for another.
 use super::{Play, get, ok};
 use crate::support::Peer;
 use std::os::fd::AsRawFd;
 
-/// How many segments with data this connection has received: `tcpi_data_segs_in` (linux/tcp.h).
+/// Number of segments with data that this connection has received: `tcpi_data_segs_in` (linux/tcp.h).
 #[expect(unsafe_code, reason = "no library reads this field of TCP_INFO")]
 fn segments(peer: &Peer) -> u32 {
     const OFFSET: usize = 152;
@@ -41,11 +41,11 @@ fn pipelined_hits_share_segments() {
         assert_eq!(response.text(), *body);
         bytes += response.head.len() + response.raw_body.len();
     }
-    // Segments on loopback are of up to 64 KB.
+    // Segments on loopback have up to 64 KB.
     assert!(bytes < 60_000);
     let count = segments(&client);
     assert!(count <= 2, "{bytes} bytes in {count} segments");
-    // Also what has no body.
+    // The same for responses without a body.
     let requests: String = (0..10)
         .map(|n| get(&format!("/{n}"), "If-None-Match: \"v\"\r\n"))
         .collect();
@@ -81,7 +81,7 @@ fn one_small_answer_is_one_segment() {
     assert_eq!(segments(&client), 1, "what passes");
 }
 
-/// Nothing is held back while carrick waits: for the origin, for the rest of a head, or for another's answer.
+/// Responses are not delayed while carrick waits: for the origin, for the rest of a head, or for another response.
 #[test]
 fn an_answer_does_not_wait_for_the_next_one() {
     let play = Play::begin("");
@@ -97,7 +97,7 @@ fn an_answer_does_not_wait_for_the_next_one() {
         client.send(get("/a", "") + &next);
         let begun = std::time::Instant::now();
         assert_eq!(client.read_response("GET").text(), "a");
-        // The kernel itself lets go of what is held back after 200 ms; see tcp_sendmsg(). No test of speed: it must not come to that.
+        // The kernel sends a delayed segment after 200 ms by itself; see tcp_sendmsg(). Not a speed test: it must not come to that.
         let took = begun.elapsed();
         eprintln!("{next:?}: {took:?}");
         assert_eq!(segments(&client), 1);

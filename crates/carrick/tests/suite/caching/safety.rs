@@ -1,8 +1,8 @@
-//! What must not be stored, and what must not be found.
+//! What must not be stored, and what must not be served from the store.
 use super::{Play, get, ok};
 use crate::support::Ending;
 
-/// Asked twice, the server answers twice.
+/// The server answers both requests.
 fn is_not_kept(play: &Play, path: &str, lines: &str, answer: &str) {
     for _ in 0..2 {
         play.fetch_with(path, lines, answer);
@@ -119,7 +119,7 @@ fn what_is_denied_by_rules_that_came_later_is_not_sent_from_the_store() {
         let found = carrick.connect_forward().ask(request);
         assert!(super::status(&found).contains("hit"), "{}", found.head);
     }
-    // A client that was there before is treated as all others.
+    // A client that connected earlier is treated like all others.
     let mut early = carrick.connect_forward();
     assert_eq!(early.ask(&requests[0]).text(), "secret");
     let reload = |deny: &str, count: f64| {
@@ -131,11 +131,11 @@ fn what_is_denied_by_rules_that_came_later_is_not_sent_from_the_store() {
         assert_eq!(carrick.connect_forward().ask(request).status, 403);
         assert_eq!(early.ask(request).status, 403);
     }
-    server.expect_nobody();
-    // What is allowed again is there again.
+    server.expect_no_connection();
+    // Once allowed again, it is served again.
     reload("", 2.0);
     for request in &requests {
         assert_eq!(carrick.connect_forward().ask(request).text(), "secret");
     }
-    server.expect_nobody();
+    server.expect_no_connection();
 }

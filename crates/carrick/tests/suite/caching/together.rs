@@ -1,10 +1,10 @@
-//! Many who ask for the same at the same time; those who leave; those who come late.
+//! Concurrent requests for the same object; clients that disconnect; clients that come late.
 use super::{Play, get, ok, status};
 use crate::support::random::{Random, hash};
 use crate::support::{Peer, wait_for};
 
 #[test]
-fn one_asks_for_all_who_come_before_the_answer() {
+fn one_request_goes_out_for_all_that_arrive_before_the_answer() {
     let play = Play::begin("");
     let mut clients: Vec<Peer> = (0..20).map(|_| play.carrick.connect()).collect();
     clients[0].send(get("/a", ""));
@@ -15,12 +15,12 @@ fn one_asks_for_all_who_come_before_the_answer() {
         .for_each(|client| client.send(get("/a", "")));
     play.carrick
         .wait_for_metric("carrick_cache_waited_total", &[], 19.0);
-    play.server.expect_nobody();
+    play.server.expect_no_connection();
     upstream.send(ok("Cache-Control: max-age=60\r\n", "for all"));
     for client in &mut clients {
         assert_eq!(client.read_response("GET").text(), "for all");
     }
-    play.server.expect_nobody();
+    play.server.expect_no_connection();
 }
 
 #[test]
@@ -35,7 +35,7 @@ fn an_answer_that_is_not_stored_lets_the_others_ask_at_once() {
         .for_each(|client| client.send(get("/a", "")));
     play.carrick
         .wait_for_metric("carrick_cache_waited_total", &[], 3.0);
-    // Only the head: that is enough to know it.
+    // The head alone decides that.
     first.send("HTTP/1.1 200 OK\r\nCache-Control: no-store\r\nContent-Length: 5\r\nConnection: close\r\n\r\n");
     let mut others: Vec<Peer> = (0..3).map(|_| play.server.accept()).collect();
     for upstream in &mut others {
@@ -47,7 +47,7 @@ fn an_answer_that_is_not_stored_lets_the_others_ask_at_once() {
     }
     first.send("first");
     assert_eq!(clients[0].read_response("GET").text(), "first");
-    // From now on nobody waits for anybody.
+    // From now on requests do not wait for each other.
     let mut more: Vec<Peer> = (0..2).map(|_| play.carrick.connect()).collect();
     more.iter_mut()
         .for_each(|client| client.send(get("/a", "")));
@@ -88,7 +88,7 @@ fn late_ones_read_along_whole_and_in_ranges() {
         hash(&part.read_exact(500_000)),
         hash(&body[500_000..1_000_000])
     );
-    play.server.expect_nobody();
+    play.server.expect_no_connection();
     upstream.send(&body[1_000_000..]);
     assert_eq!(hash(&first.read_exact(2_000_000)), hash(&body[1_000_000..]));
     assert_eq!(hash(&late.read_exact(2_000_000)), hash(&body[1_000_000..]));
@@ -120,7 +120,7 @@ fn what_was_nearly_there_when_its_client_left_is_fetched_to_the_end() {
         status(&found).contains("hit").then_some(found)
     });
     assert_eq!(hash(&found.body), hash(&body));
-    play.server.expect_nobody();
+    play.server.expect_no_connection();
 }
 
 #[test]
@@ -135,7 +135,7 @@ fn what_is_far_from_its_end_is_given_up_with_its_last_client() {
     upstream.send(vec![b'x'; 100_000]);
     client.read_exact(50_000);
     client.reset();
-    // What comes next is not wanted, which the server notices.
+    // carrick stops reading, which the server notices.
     let mut given_up = false;
     for _ in 0..400 {
         given_up |= upstream.try_send(vec![b'x'; 100_000]).is_err();
@@ -150,7 +150,7 @@ fn what_is_far_from_its_end_is_given_up_with_its_last_client() {
 }
 
 #[test]
-fn who_leaves_while_waiting_is_noticed_at_once() {
+fn a_client_that_disconnects_while_waiting_is_noticed_at_once() {
     let play = Play::begin("");
     let mut first = play.carrick.connect();
     first.send(get("/a", ""));
@@ -178,11 +178,11 @@ fn who_leaves_while_waiting_is_noticed_at_once() {
     upstream.send(ok("Cache-Control: max-age=60\r\n", "for both"));
     assert_eq!(first.read_response("GET").text(), "for both");
     assert_eq!(stays.read_response("GET").text(), "for both");
-    play.server.expect_nobody();
+    play.server.expect_no_connection();
 }
 
 #[test]
-fn who_leaves_while_it_is_sent_is_in_the_log() {
+fn a_client_that_disconnects_while_it_is_sent_is_in_the_log() {
     let play = Play::begin("");
     let body = "x".repeat(8_000_000);
     play.fetch("/a", &ok("Cache-Control: max-age=60\r\n", &body));

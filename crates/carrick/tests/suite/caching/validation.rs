@@ -1,4 +1,4 @@
-//! Answers that are out of date: the server says whether they are still right, or cannot be asked.
+//! Stale responses: the server validates them, or cannot be asked.
 use super::{Play, get, ok, status};
 use crate::support::message::field;
 use crate::support::{Response, wait_for};
@@ -24,7 +24,7 @@ fn a_304_makes_what_is_stored_fresh() {
         "{}",
         again.head
     );
-    assert_eq!(again.field("age"), None, "the server has just validated it");
+    assert_eq!(again.field("age"), None, "it is newly validated");
     let found = play.find("/a");
     assert_eq!(
         (found.text(), found.field("x-is").as_deref()),
@@ -69,7 +69,7 @@ fn a_client_may_insist_on_a_new_answer() {
 #[test]
 fn a_clients_own_copy_is_validated_at_the_server() {
     let play = Play::begin("");
-    // Nothing is stored: the condition is the client's alone.
+    // Nothing is stored: the condition is only the client's.
     let (answer, asked) = play.fetch_with(
         "/a",
         "If-None-Match: \"mine\"\r\n",
@@ -95,7 +95,7 @@ fn what_is_stale_is_sent_where_the_server_fails() {
         "HTTP/1.1 503 No\r\nContent-Length: 2\r\nConnection: close\r\n\r\nno",
     );
     assert_eq!((failed.status, failed.text()), (200, "old".into()));
-    // Nobody listens any more.
+    // No server listens any more.
     let Play {
         server,
         carrick,
@@ -122,14 +122,14 @@ fn what_is_stale_is_sent_while_a_new_one_is_fetched() {
     assert_eq!(client.ask(&get("/a", "")).text(), "old");
     let mut upstream = play.server.accept();
     assert!(upstream.read_head().starts_with("GET /a "));
-    // Meanwhile others get the old one, and nobody asks twice.
+    // Meanwhile others get the old one, and no second request goes out.
     assert_eq!(client.ask(&get("/a", "")).text(), "old");
-    play.server.expect_nobody();
+    play.server.expect_no_connection();
     upstream.send(ok("Cache-Control: max-age=60\r\nETag: \"w\"\r\n", "new"));
     wait_for("the new answer", || {
         (client.ask(&get("/a", "")).text() == "new").then_some(())
     });
-    play.server.expect_nobody();
+    play.server.expect_no_connection();
 }
 
 #[test]
@@ -157,7 +157,7 @@ fn unsafe_methods_make_what_is_stored_invalid() {
     }
 }
 
-/// A HEAD that insists on the server's word, which is this.
+/// A HEAD that must be answered by the server, with this response.
 fn head(play: &Play, answer: &str) -> (Response, String) {
     let mut client = play.carrick.connect();
     client.send("HEAD /a HTTP/1.1\r\nHost: a.example\r\nCache-Control: no-cache\r\n\r\n");
@@ -193,7 +193,7 @@ fn head_is_answered_from_what_is_still_right() {
     );
     let (answer, asked) = head(&play, NOT_MODIFIED);
     assert_eq!(field(&asked, "if-none-match").as_deref(), Some("\"v\""));
-    // Its client has asked for no 304.
+    // The client did not ask for a 304.
     assert_eq!(
         (answer.status, answer.field("content-length").as_deref()),
         (200, Some("4"))
@@ -202,7 +202,7 @@ fn head_is_answered_from_what_is_still_right() {
 }
 
 #[test]
-fn who_passes_the_cache_by_changes_what_is_stored_nevertheless() {
+fn requests_that_bypass_the_cache_still_invalidate_stored_objects() {
     let play = Play::begin_with("", "cache_bypass = { cookie = \"session\" }");
     let fresh = ok("Cache-Control: max-age=60\r\n", "old");
     play.fetch("/a", &fresh);
@@ -244,15 +244,15 @@ fn an_answer_to_post_that_says_so_answers_later_gets() {
     let fresh = "Cache-Control: max-age=60\r\nETag: \"a\"\r\n";
     let long = "x".repeat(100_000);
     for (path, body) in [("/a1", "posted"), ("/a2", ""), ("/a3", &long)] {
-        // What was stored before is not what there is now.
+        // What was stored before is replaced.
         play.fetch(path, &ok(fresh, "old"));
         assert_eq!(play.find(path).text(), "old");
-        // Conditions and ranges of the POST were for the server to judge.
+        // Conditions and ranges of the POST were the server's business.
         let lines = "If-None-Match: \"a\"\r\nRange: bytes=0-0\r\n";
         let own = format!("{fresh}Content-Location: {path}\r\n");
         let posted = post(path, lines, &ok(&own, body));
         assert_eq!((posted.status, posted.text()), (200, body.into()));
-        // Its client may have all of it a moment before it is stored.
+        // The client may have the whole response a moment before it is stored.
         let found = wait_for("the answer to POST", || {
             let lines = "Cache-Control: only-if-cached\r\n";
             let found = play.carrick.connect().ask(&get(path, lines));
@@ -269,7 +269,7 @@ fn an_answer_to_post_that_says_so_answers_later_gets() {
         post("/b", "", &ok(&own, "posted"));
         assert_eq!(play.fetch("/b", &ok("", "got")).text(), "got", "{own}");
     }
-    // One that breaks off is not stored.
+    // A response that breaks off is not stored.
     let mut client = play.carrick.connect();
     client.send("POST /d HTTP/1.1\r\nHost: a.example\r\nContent-Length: 0\r\n\r\n");
     let mut upstream = play.server.accept();

@@ -7,7 +7,7 @@ use crate::support::{Carrick, Place, Server, wait_for};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A page whose script writes down what became of its parts.
+/// A page whose script reports on its parts.
 const PAGE: &str = "<!DOCTYPE html><title>play</title><link rel=stylesheet href=style.css><script src=script.js></script>\
 <body><p id=result>nothing</p><img id=image src=picture.svg></body>";
 
@@ -20,7 +20,7 @@ const SCRIPT: &str = "addEventListener('load', () => {
   document.getElementById('result').textContent = `style ${style}, picture ${width}, data ${JSON.parse(request.responseText).data}`;
 });";
 
-/// A headless browser that has carrick for its proxy, and keeps what it keeps in a folder of this name.
+/// A headless browser with carrick as its proxy, and a profile in this directory.
 pub fn chromium(place: &Place, carrick: &Carrick, profile: &str) -> Tool {
     Tool::new("chromium", place)
         .words("--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-dev-shm-usage")
@@ -80,7 +80,7 @@ fn a_browser_shows_pages_by_http_and_by_https() {
     );
 }
 
-/// A server that answers `/held` only after somebody has asked for `/release`.
+/// A server that answers `/held` only after a request for `/release`.
 fn holding_server(place: &Place) -> Serving {
     let released = Arc::new(AtomicBool::new(false));
     Server::listen(place).serve(move |peer, _| {
@@ -108,7 +108,7 @@ fn a_browser_keeps_a_websocket_through_a_tunnel() {
     };
     let echo = websocket::echo_server(&place);
     let holding = holding_server(&place);
-    // The browser shows the page once its picture has come, and that comes once the conversation is over.
+    // The browser prints the page once its picture has arrived, which is after the conversation.
     site.put(
         "index.html",
         format!(

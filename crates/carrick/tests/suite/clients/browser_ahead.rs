@@ -1,4 +1,4 @@
-//! A headless browser whose pictures carrick fetches ahead.
+//! A headless browser, and a carrick that prefetches its pictures.
 use super::browser::chromium;
 use super::tool::has_all;
 use crate::support::carrick::FORWARD_TEXT;
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 /// Twice as many as a browser has connections to one host.
 const PICTURES: usize = 12;
 
-/// So wide that each picture tells itself from the others.
+/// A different width for each picture.
 fn width(picture: usize) -> usize {
     20 + picture
 }
@@ -29,15 +29,15 @@ fn page() -> String {
     )
 }
 
-/// How often each path was asked for.
+/// Number of requests by path.
 type Asked = Arc<Mutex<HashMap<String, usize>>>;
 
-/// No picture comes before all of them have been asked for, as a browser with six connections never does; or before somebody has lost
-/// patience, so that the browser still ends.
+/// Delays all pictures until all have been requested, which a browser with six connections never does; or until a
+/// time-out, so that the browser still ends.
 fn wait_for_all(asked: &Asked) {
     let deadline = Instant::now() + PATIENCE;
     let pictures = || {
-        let asked = asked.lock().expect("nobody panicked");
+        let asked = asked.lock().expect("no thread panicked");
         asked.keys().filter(|path| path.contains("picture")).count()
     };
     while pictures() < PICTURES && Instant::now() < deadline {
@@ -78,7 +78,7 @@ fn pictures_are_on_their_way_before_a_browser_can_ask_for_them() {
             let path = head.split(' ').nth(1).unwrap_or_default();
             *seen
                 .lock()
-                .expect("nobody panicked")
+                .expect("no thread panicked")
                 .entry(path.to_owned())
                 .or_default() += 1;
             if path.contains("picture") {
@@ -100,7 +100,11 @@ fn pictures_are_on_their_way_before_a_browser_can_ask_for_them() {
     assert!(shown.contains(&widths), "{widths}: {shown}");
     for picture in 0..PICTURES {
         let path = format!("/picture-{picture}.svg");
-        let times = asked.lock().expect("nobody panicked").get(&path).copied();
+        let times = asked
+            .lock()
+            .expect("no thread panicked")
+            .get(&path)
+            .copied();
         assert_eq!(times, Some(1), "{path}");
     }
     let lines = wait_for("the pictures in the log", || {
@@ -109,6 +113,6 @@ fn pictures_are_on_their_way_before_a_browser_can_ask_for_them() {
         (lines.len() >= PICTURES).then_some(lines)
     });
     let ahead = lines.iter().filter(|line| line.text("cache") != "miss");
-    // Six of them it may have asked for before carrick did.
+    // The browser may have requested six of them before carrick did.
     assert!(ahead.count() >= PICTURES - 6, "{lines:#?}");
 }

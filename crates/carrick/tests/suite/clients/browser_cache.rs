@@ -1,4 +1,4 @@
-//! A headless browser behind carrick's cache: what its first visit has fetched, a second one from a fresh profile does not fetch again.
+//! A headless browser behind carrick's cache: a second visit with a fresh profile does not fetch again what the first one fetched.
 use super::browser::chromium;
 use super::tool::{Running, has_all};
 use crate::support::carrick::FORWARD_TEXT;
@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-/// The page. Its script tells the server what became of its parts, loads itself again, goes on to another page, back, and forth.
+/// The page. Its script reports on its parts, reloads it, goes to another page, back, and forward.
 const PAGE: &str = "<!DOCTYPE html><title>play</title><link rel=icon href=data:,><link rel=stylesheet href=style.css>\
 <body><p id=text>text</p><img id=one src=one.svg><img id=two src=two.svg><script src=script.js></script></body>";
 
@@ -18,8 +18,8 @@ const PRIVATE: &str = "<!DOCTYPE html><title>private</title><link rel=icon href=
 
 const STYLE: &str = "@font-face { font-family: played; src: url(font.woff2) } #text { display: inline-block; font-family: played }";
 
-/// One step after the other, over all loads of this tab. A navigation during the load would take its page's place in the history, and
-/// so each begins behind it.
+/// One step after another, over all loads of this tab. A navigation during the load would replace the page in the
+/// history, so each step begins after it.
 const SCRIPT: &str = "
 const report = (step, what) => fetch('report?' + step, { method: 'POST', body: JSON.stringify(what) });
 const text = () => document.getElementById('text');
@@ -49,17 +49,17 @@ addEventListener('pageshow', () => setTimeout(async () => {
 }, 0));
 ";
 
-/// What `data.json` says, and the same in the coding gzip.
+/// The body of `data.json`, also sent gzipped.
 const DATA: &str = "{\"data\": \"the same in every coding, the same in every coding\"}";
 const DATA_GZIP: &[u8] = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x02\xff\xab\x56\x4a\x49\x2c\x49\x54\xb2\x52\x50\x2a\xc9\x48\x55\x28\x4e\xcc\
 \x4d\x55\xc8\xcc\x53\x48\x2d\x4b\x2d\xaa\x54\x48\xce\x4f\xc9\xcc\x4b\xd7\x51\xc0\x25\xa3\x54\x0b\x00\xb1\x0b\xa1\x90\x3e\x00\x00\x00";
 
 const FONT_BYTES: usize = 30_000;
 
-/// What the server was asked, and told.
+/// Requests and reports that the server got.
 #[derive(Default)]
 struct Seen {
-    /// Requests by path, and how many of them had a condition.
+    /// Requests by path, and how many of them were conditional.
     asked: HashMap<String, (usize, usize)>,
     /// By step.
     reports: HashMap<String, String>,
@@ -69,7 +69,7 @@ struct Seen {
 struct Origin(Mutex<Seen>);
 
 impl Origin {
-    /// What the browser reports of a step.
+    /// The browser's report on a step.
     fn report(&self, step: &str) -> String {
         // Browsers start slowly.
         let deadline = Instant::now() + 4 * PATIENCE;
@@ -91,7 +91,7 @@ impl Origin {
     }
 
     fn seen(&self) -> std::sync::MutexGuard<'_, Seen> {
-        self.0.lock().expect("nobody panicked")
+        self.0.lock().expect("no thread panicked")
     }
 
     fn serve(&self, mut peer: Peer) {
@@ -120,7 +120,7 @@ impl Origin {
             asked.1 += usize::from(is_conditional);
             asked.0
         };
-        // Somewhat old already: to a browser that loads a page again, what is of this very second is new enough.
+        // Somewhat old: on a reload, a browser considers a response of the current second new enough.
         let kept = "Cache-Control: max-age=600\r\nETag: \"v\"\r\nAge: 7\r\n";
         if is_conditional {
             return format!("HTTP/1.1 304 Not Modified\r\n{kept}\r\n").into_bytes();
@@ -167,7 +167,7 @@ impl Origin {
     }
 }
 
-/// The parts of the page that anybody may have.
+/// The parts of the page that may be shared.
 const PARTS: [&str; 7] = [
     "/page.html",
     "/style.css",
@@ -186,7 +186,7 @@ struct Play {
 }
 
 impl Play {
-    /// `None`, with a visible message, where there is no browser.
+    /// `None`, with a visible message, if there is no browser.
     fn begin() -> Option<Self> {
         let place = Place::claim();
         if !has_all(&["chromium"]) {
@@ -204,7 +204,7 @@ impl Play {
         })
     }
 
-    /// A browser that knows nothing, on its way through all steps.
+    /// A browser with an empty profile, which goes through all steps.
     fn visit(&self, profile: &str) -> Running {
         self.origin.seen().reports.clear();
         let url = format!("http://{}/page.html", self.serving.address());
@@ -214,7 +214,7 @@ impl Play {
             .start()
     }
 
-    /// What the cache did for requests for a path, in order.
+    /// The cache's results for requests for a path, in order.
     fn results(&self, path: &str) -> Vec<String> {
         let lines = self.carrick.access_log(1);
         lines
@@ -243,7 +243,7 @@ fn a_second_browser_is_served_from_the_cache() {
         |play| serde_json::from_str(&play.origin.report("first")).expect("JSON");
     let browser = play.visit("one");
     assert_eq!(first(&play), parts("id=1"));
-    // To load a page again is to have it validated.
+    // Reloading a page validates it.
     assert_eq!(play.origin.report("reloaded"), "\"text\"");
     assert_eq!(play.origin.asked("/page.html"), (2, 1));
     crate::support::wait_for("both in the log", || {
@@ -252,7 +252,7 @@ fn a_second_browser_is_served_from_the_cache() {
         let has = |result| results.iter().any(|one| one == result);
         (has("miss") && has("revalidated")).then_some(())
     });
-    // What is not to be stored comes from the server.
+    // `no-store` responses come from the server.
     assert_eq!(play.origin.report("private"), "\"1\"");
     assert_eq!(play.origin.report("back"), "\"text\"");
     play.origin.report("forward");
@@ -269,7 +269,7 @@ fn a_second_browser_is_served_from_the_cache() {
     };
     let hits_before = PARTS.map(hits);
     let browser = play.visit("two");
-    // The cookie is its own.
+    // The cookie is this browser's.
     assert_eq!(first(&play), parts("id=2"));
     for (part, before) in PARTS.into_iter().zip(before) {
         assert_eq!(play.origin.asked(part), before, "{part}");
@@ -297,7 +297,7 @@ fn a_second_browser_is_served_from_the_cache() {
     the_other_coding_is_another_answer(&play);
 }
 
-/// Who takes no gzip gets none, though that is stored.
+/// A client that does not accept gzip gets an uncompressed response, although gzip is stored.
 fn the_other_coding_is_another_answer(play: &Play) {
     let address = play.serving.address();
     let (before, _) = play.origin.asked("/data.json");

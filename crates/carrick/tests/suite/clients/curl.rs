@@ -6,7 +6,7 @@ use crate::support::server::answer_requests;
 use crate::support::{Carrick, Place, Server, carrick, random};
 use std::process::{Child, Command, Stdio};
 
-/// curl by way of a proxy, without its own configuration.
+/// curl through a proxy, without its own configuration.
 fn curl(place: &Place, carrick: &Carrick) -> Tool {
     Tool::new("curl", place)
         .words("--disable --silent --show-error --fail --max-time 60 --noproxy")
@@ -242,13 +242,13 @@ fn wget_gets_files_by_http_and_by_https() {
             assert_eq!(std::fs::read_to_string(path).expect("a file"), name);
         }
     }
-    // wget asks for robots.txt, too, which is not there.
+    // wget also requests robots.txt, which does not exist.
     let lines = carrick.access_log(5);
     assert_eq!(count(&lines, "GET", ".html"), 2);
     assert!(count(&lines, "CONNECT", &site.https_address().to_string()) >= 1);
 }
 
-/// A server of another make, ended when dropped.
+/// A server of another vendor, ended when dropped.
 struct OpensslServer(Child);
 
 impl Drop for OpensslServer {

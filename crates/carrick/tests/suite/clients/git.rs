@@ -174,7 +174,7 @@ fn git_clones_and_pushes_over_the_smart_protocol() {
         .words(&format!("clone --quiet {url} clone"))
         .expect();
     same_file(&place, "clone");
-    // A push larger than the buffer goes in chunks.
+    // A push larger than the buffer is sent in chunks.
     let clone = place.directory().join("clone");
     std::fs::write(clone.join("more"), random::Random::new(6).bytes(1_000_000)).expect("a file");
     git(&place).at(&clone).words("add more").expect();
@@ -195,7 +195,7 @@ fn git_clones_and_pushes_over_the_smart_protocol() {
             ("POST", "/git-upload-pack"),
         ],
     );
-    // The push first tries whether it may, with a few bytes.
+    // git first probes with a small push.
     wait_for("the push in the log", || {
         let lines = expect_lines(&carrick, 1);
         let mut pushes = lines.iter().filter(|line| {

@@ -1,4 +1,4 @@
-//! Programs that people use, through carrick, against servers on loopback, with real TLS inside of `CONNECT`.
+//! Popular programs through carrick, against servers on loopback, with real TLS inside `CONNECT`.
 mod browser;
 mod browser_ahead;
 mod browser_cache;
@@ -12,7 +12,7 @@ mod websocket;
 
 use crate::support::{Carrick, Line, wait_for};
 
-/// A forward proxy's log: waits for `count` lines; they must all be about requests that went well.
+/// A forward proxy's log: waits for `count` lines; all of them must report success.
 fn expect_lines(carrick: &Carrick, count: usize) -> Vec<Line> {
     let lines = carrick.access_log(count);
     for line in &lines {
@@ -23,7 +23,7 @@ fn expect_lines(carrick: &Carrick, count: usize) -> Vec<Line> {
     lines
 }
 
-/// How many lines have this method, and a target that contains this.
+/// Number of lines with this method, and a target that contains this text.
 fn count(lines: &[Line], method: &str, target: &str) -> usize {
     lines
         .iter()
@@ -31,8 +31,8 @@ fn count(lines: &[Line], method: &str, target: &str) -> usize {
         .count()
 }
 
-/// Waits until the log has a line for each of these methods and parts of targets: workers write in turns, so that one connection's
-/// lines may come behind those of a later one.
+/// Waits until the log has a line for each of these methods and parts of targets: workers write in turns, so lines of
+/// one connection may follow those of a later one.
 fn lines_with(carrick: &Carrick, wanted: &[(&str, &str)]) -> Vec<Line> {
     wait_for(&format!("{wanted:?} in the log"), || {
         let lines = carrick.access_log(1);

@@ -9,7 +9,7 @@ use sha1::Sha1;
 use sha2::{Digest, Sha256, Sha512};
 use std::path::Path;
 
-/// A play with a site and a forward proxy, if all of these programs are there.
+/// A site and a forward proxy, if all of these programs are installed.
 fn scene(programs: &[&str]) -> Option<(Place, Site, Carrick)> {
     if !has_all(programs) {
         return None;
@@ -24,7 +24,7 @@ fn proxy(carrick: &Carrick) -> String {
     format!("http://{}", carrick.forward_address())
 }
 
-/// Waits until the log has a GET for each of these, and a tunnel to the site.
+/// Waits until the log has a GET for each of these files, and a tunnel to the site.
 fn expect_traffic(carrick: &Carrick, site: &Site, files: &[&str]) {
     let https = site.https_address().to_string();
     let urls: Vec<String> = files.iter().map(|file| site.http(file)).collect();
@@ -93,7 +93,7 @@ fn pip_installs_a_wheel() {
     expect_traffic(&carrick, &site, &["/simple/carrick-play/", &file]);
 }
 
-/// Packs a directory as `tar` does.
+/// Packs a directory with `tar`.
 fn pack(place: &Place, directory: &str, into: &str) -> Vec<u8> {
     Tool::new("tar", place)
         .words("--create --gzip --file")
@@ -232,7 +232,7 @@ fn cargo_fetches_and_builds_a_crate() {
     );
 }
 
-/// An apt of its own: lists, cache, status and sources in a directory of the play.
+/// apt with its own lists, cache, status and sources in a directory of the test.
 fn apt(place: &Place, carrick: &Carrick, directory: &Path, words: &str) {
     let option =
         |tool: Tool, key: &str, value: String| tool.word("-o").word(format!("{key}={value}"));
@@ -259,7 +259,7 @@ fn apt(place: &Place, carrick: &Carrick, directory: &Path, words: &str) {
         ("Acquire::Languages", "none".to_owned()),
         ("APT::Architecture", "amd64".to_owned()),
         ("APT::Architectures", "amd64".to_owned()),
-        // The directory of the play is closed to the user that apt would become.
+        // The user that apt would switch to cannot access the test's directory.
         ("APT::Sandbox::User", "root".to_owned()),
         ("APT::Update::Error-Mode", "any".to_owned()),
         ("Debug::NoLocking", "1".to_owned()),

@@ -4,7 +4,7 @@ use super::{count, site::make_certificate};
 use crate::support::{Carrick, Place, wait_for};
 use std::process::{Child, Command, Stdio};
 
-/// `http.server` over HTTP and over TLS; it answers HTTP/1.0, and sends uploads back.
+/// `http.server` over HTTP and over TLS; it answers with HTTP/1.0, and echoes uploads.
 const SERVER: &str = r#"
 import http.server, ssl, sys, threading
 class Echo(http.server.SimpleHTTPRequestHandler):
@@ -23,7 +23,7 @@ for server in servers:
     threading.Thread(target=server.serve_forever).start()
 "#;
 
-/// `urllib` by the usual variables, then `http.client` with a tunnel of its own, several requests each.
+/// `urllib` with the usual variables, then `http.client` with its own tunnel, several requests each.
 const CLIENT: &str = r#"
 import http.client, ssl, sys, urllib.request
 proxy, ip, plain, tls = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
@@ -101,7 +101,7 @@ fn python_talks_to_python() {
     assert_eq!(count(&lines, "CONNECT", &tls.to_string()), 4);
     assert_eq!(count(&lines, "POST", &plain.to_string()), 1);
     assert_eq!(lines.iter().filter(|line| line.status() == 404).count(), 1);
-    // A Python that ends with a tunnel open may reset it: the server's session tickets were not read.
+    // A Python that exits with an open tunnel may reset it: it has not read the server's session tickets.
     let mut requests = lines.iter().filter(|line| line.text("method") != "CONNECT");
     assert!(
         requests.all(|line| line.text("ended") == "complete"),

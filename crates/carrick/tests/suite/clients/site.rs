@@ -1,4 +1,4 @@
-//! A web site on loopback: nginx with files, over HTTP and over HTTPS with a certificate of an authority of the test's own.
+//! A web site on loopback: nginx with files, over HTTP and over HTTPS with a certificate of the test's own authority.
 use super::tool::{Tool, has_all};
 use crate::support::{Place, wait_for};
 use std::net::{SocketAddr, TcpStream};
@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 const HTTP_PORT: u16 = 18_180;
 const HTTPS_PORT: u16 = 18_543;
 
-/// Programs that a site is made of.
+/// Required programs.
 pub const NEEDED: [&str; 2] = ["nginx", "openssl"];
 
 /// A running nginx.
@@ -20,7 +20,7 @@ pub struct Site {
     https: SocketAddr,
 }
 
-/// Makes `ca.pem`, an authority, and `server.pem` with `server.key`, which it signed for the place's address and `localhost`.
+/// Creates `ca.pem`, an authority, and `server.pem` with `server.key`, signed for the test's address and `localhost`.
 pub fn make_certificate(place: &Place) {
     let new_key = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes";
     Tool::new("openssl", place)
@@ -47,7 +47,7 @@ pub fn make_certificate(place: &Place) {
 }
 
 impl Site {
-    /// Starts a site without files; `None`, with a visible message, where a program is missing.
+    /// Starts a site without files; `None`, with a visible message, if a program is missing.
     pub fn start(place: &Place) -> Option<Self> {
         if !has_all(&NEEDED) {
             return None;
@@ -99,7 +99,7 @@ impl Site {
         format!("https://{}{path}", self.https)
     }
 
-    /// Where HTTPS is served.
+    /// The address of HTTPS.
     pub fn https_address(&self) -> SocketAddr {
         self.https
     }
@@ -112,7 +112,7 @@ impl Drop for Site {
     }
 }
 
-/// One process that serves both, and takes uploads by PUT.
+/// One process that serves both, and accepts uploads by PUT.
 fn configuration(place: &Place) -> String {
     let ip = place.ip();
     let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]

@@ -1,4 +1,4 @@
-//! A program of the machine, run in surroundings of its own: no proxy settings, no configuration, no home of the user.
+//! A program of this machine, run in a clean environment: no proxy settings, no configuration, no home of the user.
 use crate::support::{PATIENCE, Place, output::Output};
 use std::ffi::OsStr;
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ pub struct Tool {
     command: Command,
 }
 
-/// What a program did.
+/// The result of a program.
 #[derive(Debug)]
 pub struct Done {
     /// Its exit status.
@@ -26,7 +26,7 @@ pub struct Done {
     pub error: String,
 }
 
-/// A program that runs. It ends with all that it has started when this goes out of scope.
+/// A running program. Dropping this ends it and its child processes.
 #[derive(Debug)]
 pub struct Running {
     child: Child,
@@ -45,7 +45,7 @@ impl Drop for Running {
     }
 }
 
-/// The path of a program; `None`, with a visible message, where it is not installed.
+/// The path of a program; `None`, with a visible message, if it is not installed.
 pub fn find(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     let found = std::env::split_paths(&path)
@@ -61,13 +61,13 @@ pub fn find(name: &str) -> Option<PathBuf> {
     found
 }
 
-/// Whether all of these programs are there; says which is not.
+/// Whether all of these programs are installed; reports the missing one.
 pub fn has_all(names: &[&str]) -> bool {
     names.iter().all(|name| find(name).is_some())
 }
 
 impl Tool {
-    /// A program that runs in the directory of a play, which is also its home.
+    /// A program whose working directory and home is the test's directory.
     pub fn new(name: &'static str, place: &Place) -> Self {
         let path = find(name).unwrap_or_else(|| panic!("{name} was looked for before"));
         let mut command = Command::new(path);
@@ -77,7 +77,7 @@ impl Tool {
             .env("LC_ALL", "C.UTF-8")
             .current_dir(place.directory())
             .stdin(Stdio::null());
-        // Programs that are found by way of version managers need these.
+        // Programs that are installed by version managers need these.
         for name in ["PATH", "PYENV_ROOT", "RUSTUP_HOME", "RUSTUP_TOOLCHAIN"] {
             if let Some(value) = std::env::var_os(name) {
                 command.env(name, value);
@@ -105,21 +105,21 @@ impl Tool {
         self
     }
 
-    /// Sets a variable of its surroundings.
+    /// Sets an environment variable.
     pub fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
         self.command.env(name, value);
         self
     }
 
-    /// Changes where it runs.
+    /// Changes its working directory.
     pub fn at(mut self, directory: impl AsRef<std::path::Path>) -> Self {
         self.command.current_dir(directory);
         self
     }
 
-    /// Runs it to its end, whatever that is.
+    /// Runs it until it exits, whatever its status.
     pub fn run(mut self) -> Done {
-        // A group of its own, so that a browser's helpers end with it.
+        // A process group of its own, so that a browser's helpers end with it.
         std::os::unix::process::CommandExt::process_group(&mut self.command, 0);
         let mut child = self
             .command
@@ -147,7 +147,7 @@ impl Tool {
             }
             std::thread::sleep(std::time::Duration::from_millis(10));
         };
-        // Helpers that outlive it would hold its output open.
+        // Helpers that outlive it would keep its output open.
         let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
         Done {
             status,
@@ -172,7 +172,7 @@ impl Tool {
         }
     }
 
-    /// Runs it; it must succeed. Its standard output.
+    /// Runs it; it must succeed. Returns its standard output.
     pub fn expect(self) -> String {
         let shown = format!("{:?}", self.command);
         let done = self.run();

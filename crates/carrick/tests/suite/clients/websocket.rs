@@ -18,7 +18,7 @@ fn accept_for(key: &str) -> String {
     STANDARD.encode(Sha1::digest(format!("{key}{GUID}")))
 }
 
-/// A server that sends every frame back, until it is told to close.
+/// A server that echoes every frame until it is told to close.
 pub fn echo_server(place: &Place) -> Serving {
     Server::listen(place).serve(|mut peer, _| {
         if !peer.waits_for_head() {
@@ -87,7 +87,7 @@ fn read_frame(peer: &mut Peer) -> (u8, Vec<u8>) {
     )
 }
 
-/// Upgrades, has frames of all sizes sent back, and closes.
+/// Upgrades, has frames of all sizes echoed, and closes.
 fn converse(client: &mut Peer, target: &str, host: &str) {
     client.send(format!(
         "GET {target} HTTP/1.1\r\nHost: {host}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
@@ -105,7 +105,7 @@ fn converse(client: &mut Peer, target: &str, host: &str) {
         let kind = if length % 2 == 0 { TEXT } else { BINARY };
         let payload = random.bytes(length);
         let bytes = frame(kind, &payload, Some([1, 2, 3, 4]));
-        // Both ways at once: the server answers while it still reads.
+        // Both directions at once: the server answers while it still reads.
         let mut second = client.second();
         let sending = std::thread::spawn(move || second.send(bytes));
         let (kind_back, back) = read_frame(client);

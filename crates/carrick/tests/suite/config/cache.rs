@@ -1,4 +1,4 @@
-//! What the cache's keys mean: defaults, what routes take from their listener, and which fields are guarded.
+//! Meaning of the cache's keys: defaults, inheritance from the listener, and guarded fields.
 use super::{parse, parse_right};
 use carrick::config::plan::{Mode, Plan, RouteCache};
 use carrick::config::problem::Severity;

@@ -94,7 +94,7 @@ fn a_warning_does_not_keep_a_reload_back_unless_check_is_strict() {
     }
 }
 
-/// Starts a command whose standard output nobody reads.
+/// Starts a command whose standard output is closed.
 fn into_a_closed_pipe(arguments: &[&str]) -> Output {
     let (reader, writer) = std::io::pipe().expect("a pipe");
     drop(reader);
@@ -107,7 +107,7 @@ fn into_a_closed_pipe(arguments: &[&str]) -> Output {
 }
 
 #[test]
-fn a_pipe_that_nobody_reads_is_no_failure() {
+fn a_closed_standard_output_is_not_a_failure() {
     for arguments in [
         &["lab", "list"][..],
         &["generate", "configuration"],
@@ -135,7 +135,7 @@ fn an_interface_is_known_where_sys_is_of_another_namespace() {
     let configuration = "[[listener]]\nlisten = \"0.0.0.0:8080\"\nmode = \"forward\"\ntransparent = true\n\
         intercept = { ports = [80], interfaces = [\"here0\", \"absent0\"] }\n";
     std::fs::write(&path, configuration).expect("a file");
-    // `unshare` leaves /sys as it is.
+    // `unshare` does not remount /sys.
     let output = Command::new("unshare")
         .args(["--net", "sh", "-c"])
         .arg("ip link add here0 type veth peer name there0 && exec \"$0\" check -c \"$1\"")
@@ -201,7 +201,7 @@ fn version_help_and_wrong_usage() {
     }
     assert!(
         !text(&help.stdout).contains("generate"),
-        "what packages need is not in the way of users"
+        "commands for packaging are hidden"
     );
     assert_eq!(carrick(&["rnu"]).status.code(), Some(2));
     assert_eq!(carrick(&[]).status.code(), Some(2));

@@ -1,4 +1,4 @@
-//! `docs/configuration.md` has every key, its limits and its default as the program has them, and no others.
+//! `docs/configuration.md` has exactly the program's keys, limits and defaults.
 use carrick::config::tables;
 
 #[test]

@@ -1,4 +1,4 @@
-//! Every file in `config/` is right, and the built-in plan is the one that its file describes.
+//! Every file in `config/` is valid, and the built-in plan is the one that its file describes.
 use super::{examples, shown};
 use carrick::config;
 use carrick::config::plan::Plan;

@@ -1,4 +1,4 @@
-//! Every key that is declared has an effect: without its line the plan is another one, or there is none.
+//! Every declared key has an effect: without its line the plan differs, or there is none.
 mod cache;
 mod legs;
 mod link;
@@ -15,7 +15,7 @@ const SPLIT: &str =
 const SWITCH: &str = "[upstream.u]\nservers = [\"10.0.0.1\"]\n[[listener]]\nlisten = \"127.0.0.1:8080\"\nmode = \"switch\"\n[[listener.route]]\n";
 const UPSTREAM: &str = "[[listener]]\nlisten = \"127.0.0.1:8080\"\nmode = \"switch\"\n[[listener.route]]\nupstream = \"u\"\n[upstream.u]\n";
 
-/// A table, one of its keys, a beginning, and the line with the key.
+/// A table, one of its keys, the text before it, and the line with the key.
 const KEYS: &[(&str, &str, &str, &str)] = &[
     (
         "[admin]",
@@ -469,7 +469,7 @@ fn every_key_has_an_effect() {
     assert_eq!(tried, declared);
 }
 
-/// The keys of the second level, if this carrick has one; else a test of its own sees that they are refused.
+/// The keys of the shared cache, if this carrick supports it; otherwise checks that they are refused.
 fn second_level() -> &'static [(&'static str, &'static str, &'static str, &'static str)] {
     if cfg!(feature = "shared-cache") {
         cache::OF_SECOND_LEVEL
@@ -523,7 +523,7 @@ fn an_unknown_key_is_refused_in_every_table() {
     }
 }
 
-/// RFC 9213, 3.1: it is for caches that work for the server.
+/// RFC 9213, 3.1: the field is for caches that work for the server.
 #[test]
 fn cdn_cache_control_is_for_routes_to_upstreams_unless_the_file_says_otherwise() {
     use carrick::config::plan::Mode;

@@ -1,4 +1,4 @@
-//! Links: which routes go over them, and what a far end is when nothing is said.
+//! Links: which routes use them, and the defaults of a far end.
 use super::parse_right;
 use carrick::config::plan::{Handshake, Mode};
 

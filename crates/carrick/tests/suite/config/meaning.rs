@@ -1,4 +1,4 @@
-//! What a right file means: defaults that protect, words that are near to others, paths.
+//! Meaning of a valid file: safe defaults, words that are close to others, paths.
 use super::mistakes::FORWARD;
 use super::{examples, parse_right};
 use carrick::config;
@@ -39,7 +39,7 @@ fn an_open_forward_proxy_does_not_reach_its_own_machine_and_link() {
         );
         assert!(
             with("deny_to = []").check_address(address).is_ok(),
-            "{address} is the user's choice"
+            "{address} is allowed by the user"
         );
     }
     let named_inner = with("deny_to = \"inner.\"");

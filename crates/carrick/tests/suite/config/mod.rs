@@ -1,4 +1,4 @@
-//! Configuration: the files that are shipped, every key, every mistake, the commands around it.
+//! Configuration: shipped files, every key, every mistake, and the commands.
 mod cache;
 mod command;
 mod documentation;
@@ -17,7 +17,7 @@ use carrick::config::problem::render;
 use carrick::config::{self, Loaded, Rejected};
 use std::path::{Path, PathBuf};
 
-/// The directory of the files that are shipped.
+/// The directory of the shipped files.
 fn examples() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../config")
 }
@@ -26,12 +26,12 @@ fn parse(text: &str) -> Result<Loaded, Rejected> {
     config::parse(text, "test.toml", &examples())
 }
 
-/// Parses what must be right.
+/// Parses a text that must be valid.
 fn parse_right(text: &str) -> Loaded {
     parse(text).unwrap_or_else(|rejected| panic!("{}\n{text}", render(&rejected.problems, false)))
 }
 
-/// A plan as text, to see whether two are the same.
+/// A plan as text, to compare two.
 fn shown(loaded: &Loaded) -> String {
     format!("{:#?}", loaded.plan)
 }

@@ -1,9 +1,9 @@
-//! `requests = "kernel"`: where it is possible, and what is said where it is not.
+//! `requests = "kernel"`: where it is possible, and the message where it is not.
 use super::{parse, parse_right};
 use carrick::config::plan::{Mode, Requests};
 use carrick::config::problem::Severity;
 
-/// A switch with one route, up to the route's keys; `«»` is what the listener has besides.
+/// A switch with one route, up to the route's keys; `«»` stands for additional keys of the listener.
 fn switch(listener: &str, upstream: &str, route: &str) -> String {
     format!(
         "[upstream.u]\nservers = [\"10.0.0.1\"]\n{upstream}\n[[listener]]\nlisten = \"127.0.0.1:8080\"\nmode = \"switch\"\n{listener}\n\
@@ -21,7 +21,7 @@ fn it_is_taken_from_the_route() {
         panic!("a switch");
     };
     assert_eq!(routes[0].requests, Requests::Kernel);
-    // The engine may be the listener's, and `process` is what is so without it.
+    // The engine may be the listener's, and `process` is the default.
     for requests in ["requests = \"process\"", ""] {
         let text = switch("", "", &format!("upstream = \"u\"\n{requests}"));
         let loaded = parse_right(&text);
@@ -112,7 +112,7 @@ const MISTAKES: &[(&str, &str, &str, &str, &str)] = &[
 ];
 
 #[test]
-fn where_it_is_not_possible_the_reason_is_said() {
+fn the_reason_is_reported_where_it_is_impossible() {
     for (listener, upstream, route, message, help) in MISTAKES {
         let text = switch(listener, upstream, route);
         let rejected = parse(&text).expect_err(&text);

@@ -1,8 +1,8 @@
-//! Every row of `complete.toml` has an effect: written otherwise, the plan is another one, in the way that the row says.
+//! Every row of `complete.toml` has an effect: changing it changes the plan as the row says.
 use super::{examples, parse_right, shown};
 use std::collections::BTreeSet;
 
-/// A row as it stands in the file (without its comment), the same row changed, and what the plan then has that it had not before.
+/// A row as in the file (without its comment), the changed row, and the text that appears in the plan.
 const ROWS: &[(&str, &str, &str)] = &[
     (
         r#"listen = "127.0.0.1:3129""#,
@@ -353,10 +353,10 @@ fn every_row_of_the_complete_example_has_an_effect() {
                 assert!(
                     after.matches(effect).count() > before.matches(effect).count()
                         || effect.is_empty(),
-                    "{other} does not make {effect}"
+                    "{other} does not cause {effect}"
                 );
             }
-            // Without its mode a listener is nothing; a rate needs a parent, and a target its policy.
+            // A listener needs its mode, a rate its parent, and a target its policy.
             Err(_) => assert!(
                 ["mode", "parent = \"line\"", "policy = \"deadline\""]
                     .iter()
@@ -369,7 +369,7 @@ fn every_row_of_the_complete_example_has_an_effect() {
         let is_row = !code(line).is_empty() && !code(line).starts_with('[');
         assert!(
             !is_row || changed.contains(&index) || code(line).starts_with("upstream = \"pages\""),
-            "line {} is not tried: {line}",
+            "line {} is untested: {line}",
             index + 1
         );
     }

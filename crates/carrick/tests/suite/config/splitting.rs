@@ -1,4 +1,4 @@
-//! Splitters: what is so when nothing is said, and what cannot be.
+//! Splitters: defaults, and impossible settings.
 use super::{parse, parse_right};
 use carrick::config::plan::{Handshake, ListenerPlan, Mode, SplitPlan, Splitting};
 use carrick::config::problem::render;
@@ -112,7 +112,7 @@ fn buffers_are_what_is_under_way_unless_they_are_named() {
     let legs = plan.listeners[0].legs.as_ref().expect("rules");
     let of_all = legs.of_all_clients.as_ref().expect("a profile");
     assert_eq!(of_all.name, "b");
-    // The first one that clients can meet has a condition.
+    // The first one that matches clients has a condition.
     let some = text.replace("side = \"server\"", "subnet = \"10.0.0.0/8\"");
     let plan = parse_right(&some).plan;
     let legs = plan.listeners[0].legs.as_ref().expect("rules");
@@ -120,7 +120,7 @@ fn buffers_are_what_is_under_way_unless_they_are_named() {
 }
 
 #[test]
-fn what_cannot_be_is_said() {
+fn impossible_settings_are_reported() {
     let forward = "[[listener]]\nlisten = \"127.0.0.1:1\"\nmode = \"forward\"\n";
     for (text, message, help) in [
         (

@@ -1,4 +1,4 @@
-//! Files that were cut off or damaged anywhere: they are refused or understood, with problems that can be shown, and nothing panics.
+//! Files that were truncated or damaged anywhere: they are refused or parsed, with problems that can be shown, and without a panic.
 use super::{examples, parse};
 use carrick::config::problem::render;
 
@@ -17,7 +17,7 @@ fn try_it(text: &str) {
                 if let Some(place) = &problem.place {
                     assert!(
                         place.source.text.get(place.span.clone()).is_some(),
-                        "{problem} points nowhere in {text}"
+                        "{problem} has no position in {text}"
                     );
                 }
             }

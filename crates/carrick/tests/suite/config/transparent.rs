@@ -1,13 +1,13 @@
-//! Transparent listeners: what can be wrong with them, and what they are when nothing more is said.
+//! Transparent listeners: mistakes, and defaults.
 use super::{parse, parse_right};
 use Severity::{Error, Note};
 use carrick::config::plan::Mode;
 use carrick::config::problem::{Problem, Severity, render};
 
-/// What `§` stands for: a transparent switch on port 8080, up to its further keys.
+/// The meaning of `§`: a transparent switch on port 8080, up to its further keys.
 const LISTENER: &str =
     "[[listener]]\nlisten = \"0.0.0.0:8080\"\nmode = \"switch\"\ntransparent = true\n";
-/// What `%` stands for: the same with what it intercepts.
+/// `%`: the same with `intercept`.
 const WHOLE: &str = "§intercept = { ports = [80], from = \"10.0.0.0/8\" }\n";
 
 /// A configuration, its worst problem, the text that it points to, and parts of its message and of its advice.
@@ -243,7 +243,7 @@ const MISTAKES: &[(&str, Severity, &str, &str, &str)] = &[
         "needs a port of its own",
         "8080",
     ),
-    // What is only for clients that know of the proxy, or only for those that do not.
+    // Keys for clients that know the proxy, or only for those that do not.
     (
         "[[listener]]\nlisten = \"0.0.0.0:3128\"\nmode = \"forward\"\ntransparent = true\nintercept = { ports = [80], from = \"10.0.0.0/8\" }\nusers = \"users.htpasswd\"",
         Error,
@@ -364,7 +364,7 @@ fn a_transparent_listener_has_defaults_that_are_safe() {
     let interception = listener.interception.as_ref().expect("it is transparent");
     assert_eq!((interception.mark, interception.table), (108_080, 108_080));
     assert!(!interception.keeps_client);
-    // This machine's own networks are not a destination, strangers are told nothing, and no route is needed.
+    // This machine's own networks are denied as destinations, servers learn nothing about the client, and no route is needed.
     for address in ["127.0.0.1", "169.254.169.254"] {
         let address = address.parse().expect("an address");
         assert!(listener.access.check_address(address).is_err(), "{address}");

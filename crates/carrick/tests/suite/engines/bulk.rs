@@ -1,4 +1,4 @@
-//! Many bytes, many connections, small buffers, slow readers: hashes of what was sent and of what arrived.
+//! Many bytes, many connections, small buffers, slow readers: compares hashes of sent and received bytes.
 use super::{ENGINES, forward, switch, tunnel};
 use crate::support::random::{Random, hash};
 use crate::support::{Carrick, Peer, Place, Server};
@@ -7,11 +7,11 @@ use std::time::Duration;
 /// How one end of a connection behaves.
 #[derive(Debug, Clone, Copy)]
 struct Manner {
-    /// Bytes that it sends in all.
+    /// Total bytes that it sends.
     bytes: usize,
     /// Most bytes sent or read at once.
     piece_bytes: usize,
-    /// Whether it pauses now and then.
+    /// Whether it pauses occasionally.
     is_slow: bool,
 }
 
@@ -25,7 +25,7 @@ impl Manner {
     }
 }
 
-/// Sends bytes that `seed` determines, ends its side; reads until the other's end; the hash of what came.
+/// Sends bytes derived from `seed`, closes its side, reads until the other end closes; returns the hash of what it read.
 fn converse(mut peer: Peer, seed: u64, manner: Manner) -> [u8; 32] {
     let mut sender = peer.second();
     let sending = std::thread::spawn(move || {
@@ -56,7 +56,8 @@ fn converse(mut peer: Peer, seed: u64, manner: Manner) -> [u8; 32] {
     hash(&came)
 }
 
-/// `count` connections at once, each side with a manner and bytes of its own. The client says which it is in four bytes.
+/// `count` connections at once, each side with its own manner and bytes. The client sends its number in four bytes
+/// first.
 fn play(server: Server, count: usize, seed: u64, connect: impl Fn(usize) -> Peer + Sync) {
     let manners: Vec<[Manner; 2]> = {
         let mut random = Random::new(seed);
@@ -145,7 +146,7 @@ fn connect_and_upgrades_carry_what_they_are_given() {
     }
 }
 
-/// Every tunnel's line in the log, and the bytes of all.
+/// Checks every tunnel's line in the log, and the total of bytes.
 fn expect_counted(carrick: &Carrick, count: usize) {
     let lines = carrick.access_log(count);
     assert_eq!(lines.len(), count);
@@ -156,7 +157,7 @@ fn expect_counted(carrick: &Carrick, count: usize) {
     assert_eq!(carrick.metric("carrick_tunnels_open", &[]), 0.0);
 }
 
-/// Bodies of all sizes around the limits at which a path changes, each on a kept connection.
+/// Bodies of all sizes around the limits at which the path changes, each on a kept connection.
 #[test]
 fn bodies_of_every_size_are_the_same_with_every_engine() {
     const KB: usize = 1024;
@@ -209,7 +210,7 @@ fn bodies_of_every_size_are_the_same_with_every_engine() {
     }
 }
 
-/// Until close, with all engines: the end is the body's end.
+/// Until close, with all engines: the end of the connection is the body's end.
 #[test]
 fn bodies_until_close_are_whole() {
     for engine in ENGINES {

@@ -1,4 +1,4 @@
-//! The same plays with every engine: what arrives must be the same, whatever moves it.
+//! The same tests with every engine: the result must not depend on it.
 mod bulk;
 mod pacing;
 mod resets;
@@ -7,7 +7,7 @@ use crate::support::carrick::{FORWARD_TEXT, switch_text, tunnel_text};
 use crate::support::{Carrick, Place};
 use std::net::SocketAddr;
 
-/// The engines that can be asked for here.
+/// The engines that can be configured here.
 const ENGINES: [&str; 4] = ["copy", "pipe", "auto", "socket"];
 
 /// A tunnel to `server`.

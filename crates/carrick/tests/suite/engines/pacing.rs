@@ -1,4 +1,4 @@
-//! Rates and policies through the program, with every engine: nobody gets more than he may, and everybody gets everything.
+//! Rates and policies through the whole program, with every engine: rates are kept, and all bytes arrive.
 use super::ENGINES;
 use crate::support::carrick::{FORWARD_TEXT, PROGRAM, switch_text, tunnel_text};
 use crate::support::random::{Random, hash};
@@ -10,13 +10,13 @@ use std::time::{Duration, Instant};
 
 const MB: usize = 1 << 20;
 
-/// Eight megabytes a second for each network.
+/// Eight megabytes per second for each network.
 const LIMITED: &str = "[pace]\ndefault = \"all\"\n[pace.classes.all]\nnetwork_ceiling = \"8 MB\"\nnetwork_prefix_v4 = 8\n";
 
-/// What comes first in a rest is not waited for, and a turn is taken in advance.
+/// An idle class may send a burst at once, and one turn in advance.
 const BURST_BYTES: usize = 800_000;
 
-/// So long so many bytes must take at eight megabytes a second; a little less, for clocks.
+/// The least time for this many bytes at eight megabytes per second, with a tolerance for clocks.
 fn at_least(bytes: usize) -> Duration {
     Duration::from_secs_f64((bytes - BURST_BYTES) as f64 / (8 * MB) as f64 * 0.98)
 }
@@ -25,7 +25,7 @@ fn with_engine(engine: &str, text: &str) -> String {
     format!("[splice]\nengine = \"{engine}\"\n{text}{LIMITED}")
 }
 
-/// Reads to the end; hash and length.
+/// Reads to the end; returns hash and length.
 fn read_all(mut peer: Peer) -> ([u8; 32], usize) {
     let bytes = peer.read_to_end();
     (hash(&bytes), bytes.len())
@@ -43,7 +43,7 @@ fn a_network_s_tunnels_share_its_rate_in_each_direction() {
         for seed in 0..3 {
             let client = carrick.connect_tunnel();
             let upstream = server.accept();
-            // Down and up at the same time, each at the whole rate.
+            // Down and up at the same time, each at the full rate.
             for (seed, from, to) in [(seed, &client, &upstream), (seed + 100, &upstream, &client)] {
                 let (mut sender, receiver) = (from.second(), to.second());
                 threads.push(std::thread::spawn(move || {
@@ -71,7 +71,7 @@ fn a_network_s_tunnels_share_its_rate_in_each_direction() {
     }
 }
 
-/// Answers by what is asked for: of known length, in large and in small chunks, or until the end.
+/// Answers according to the target: of known length, in large and in small chunks, or until close.
 fn bodies(place: &Place) -> Serving {
     Server::listen(place).serve(|peer, _| {
         answer_requests(peer, |head| {
@@ -186,7 +186,7 @@ fn a_rate_that_is_changed_holds_for_tunnels_that_stand() {
             upstream.read_to_end();
         });
         std::thread::sleep(Duration::from_millis(500));
-        // Some minutes' worth, if that had stayed.
+        // It would take minutes at the old rate.
         assert!(!receiving.is_finished(), "{engine}");
         let admin = carrick.admin().to_string();
         let change = Command::new(PROGRAM)
@@ -199,7 +199,7 @@ fn a_rate_that_is_changed_holds_for_tunnels_that_stand() {
     }
 }
 
-/// Two classes below one line, both of which want all of it. (How they share it is tested in virtual time.)
+/// Two classes with the same parent, both of which could use all of its rate. (How they share it is tested in virtual time.)
 #[test]
 fn classes_of_different_priority_keep_to_the_rate_of_their_parent() {
     const LATER_PORT: u16 = 15_555;
@@ -237,7 +237,7 @@ fn classes_of_different_priority_keep_to_the_rate_of_their_parent() {
         first.join().expect("first");
         later.join().expect("later");
         let took = begun.elapsed();
-        // A second's worth, but for what goes at once.
+        // One second's worth, minus the burst.
         assert!(took >= Duration::from_millis(700), "{engine}: {took:?}");
         for class in ["first", "later"] {
             let label = format!("class=\"{class}\"");

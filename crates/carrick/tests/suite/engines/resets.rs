@@ -1,4 +1,4 @@
-//! Connections that are lost at any moment: what has come is a part of what was sent, the other side learns of it, nothing is left.
+//! Connections that are lost at any moment: received bytes are a prefix of the sent ones, the other side notices, and nothing leaks.
 use super::{ENGINES, switch, tunnel};
 use crate::support::random::Random;
 use crate::support::{Ending, Peer, Place, Server, wait_for};
@@ -10,7 +10,7 @@ fn body() -> Vec<u8> {
     Random::new(99).bytes(BODY_BYTES)
 }
 
-/// One side sends, and one of the two resets after some bytes. Whatever came is the beginning of what was sent.
+/// One side sends, and one of the two resets after some bytes. The received bytes are a prefix of the sent ones.
 #[test]
 fn a_tunnel_that_is_reset_at_any_moment_delivers_a_beginning() {
     let expected = body();
@@ -36,7 +36,7 @@ fn a_tunnel_that_is_reset_at_any_moment_delivers_a_beginning() {
                     sender.reset();
                     return result.is_ok();
                 }
-                // The reader is gone: sending fails, or the connection is found to be over.
+                // The reader is gone: sending fails, or the connection has ended.
                 result.is_err()
                     || !matches!(sender.read_ending(), Ending::Closed(rest) if !rest.is_empty())
             });
@@ -68,7 +68,7 @@ fn a_tunnel_that_is_reset_at_any_moment_delivers_a_beginning() {
     }
 }
 
-/// Many at once, in both directions, each ended by somebody at some moment; afterwards one more must work.
+/// Many at once, in both directions, each ended by either side at some moment; afterwards another one must work.
 #[test]
 fn many_tunnels_that_are_reset_at_random_leave_nothing_behind() {
     for engine in ENGINES {
@@ -76,7 +76,7 @@ fn many_tunnels_that_are_reset_at_random_leave_nothing_behind() {
         let server = Server::listen(&place);
         let address = server.address();
         let carrick = tunnel(&place, engine, address);
-        // The workers have started when they have served somebody.
+        // A worker that has served a client has started.
         drop((carrick.connect_tunnel(), server.accept()));
         wait_for("the first client to be gone", || {
             (carrick.clients_open() == 0.0).then_some(())
@@ -117,7 +117,7 @@ fn many_tunnels_that_are_reset_at_random_leave_nothing_behind() {
     }
 }
 
-/// Sends and reads something, and ends in one of several ways, as `seed` has it.
+/// Sends and reads, and ends in one of several ways, according to `seed`.
 fn act(mut peer: Peer, seed: u64) {
     let mut random = Random::new(seed);
     let bytes = random.bytes(1 + random.clone().below(200_000));
@@ -159,7 +159,7 @@ fn a_response_that_is_cut_at_any_byte_is_seen_to_be_cut() {
         let mut random = Random::new(31);
         for round in 0..40 {
             let mut client = carrick.connect();
-            // Not to be tried again, wherever it is cut.
+            // A POST is not retried, wherever the response is cut.
             client.send("POST / HTTP/1.1\r\nHost: a\r\n\r\n");
             let mut upstream = server.accept();
             upstream.read_head();
@@ -193,13 +193,13 @@ fn a_response_that_is_cut_at_any_byte_is_seen_to_be_cut() {
                     upstream.reset();
                 }
             });
-            // The client ends its side, so that a 502 is followed by an end, too.
+            // The client closes its side, so that the connection also closes after a 502.
             let _ = client.stream().shutdown(std::net::Shutdown::Write);
             let ending = client.read_ending();
             sending.join().expect("no panic");
             let came = ending.bytes();
             if came.starts_with(b"HTTP/1.1 502 ") {
-                // No part of the response had been passed on.
+                // No part of the response was relayed.
                 continue;
             }
             let start = crate::support::message::head_end(came).unwrap_or(came.len());
@@ -207,7 +207,7 @@ fn a_response_that_is_cut_at_any_byte_is_seen_to_be_cut() {
                 || (!is_chunked && came.len() - start >= content.len());
             assert!(
                 !is_whole,
-                "{engine}, round {round}: cut at {cut}, and whole to the client"
+                "{engine}, round {round}: cut at {cut}, but complete for the client"
             );
         }
     }

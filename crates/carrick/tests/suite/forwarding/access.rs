@@ -1,4 +1,4 @@
-//! Who may ask, and for what.
+//! Access rules: which clients, and which destinations.
 use crate::support::carrick::FORWARD_TEXT;
 use crate::support::{Carrick, Peer, Place, Server};
 
@@ -54,7 +54,7 @@ fn destinations_are_denied_by_network_name_and_suffix_however_they_are_written()
         // By its address, after resolution.
         format!("localhost:{port}"),
         format!("LOCALHOST.:{port}"),
-        // Forms that some read as addresses and some as names.
+        // Forms that some resolvers read as addresses and others as names.
         format!("2130706433:{port}"),
         format!("0x7f000001:{port}"),
         format!("127.1:{port}"),
@@ -70,8 +70,8 @@ fn destinations_are_denied_by_network_name_and_suffix_however_they_are_written()
             assert_eq!(response.status, 403, "{request:?}: {}", response.text());
         }
     }
-    local.expect_nobody();
-    // What is not denied goes through.
+    local.expect_no_connection();
+    // What is not denied is allowed.
     let mut client = carrick.connect_forward();
     client.send(format!(
         "GET http://{}/ HTTP/1.1\r\nHost: x\r\n\r\n",
@@ -103,7 +103,7 @@ fn clients_beyond_allow_are_refused() {
     client.send(&request);
     assert_eq!(client.read_response("GET").status, 403);
     client.expect_end();
-    server.expect_nobody();
+    server.expect_no_connection();
     let mut client = Peer::connect_from([127, 0, 5, 9].into(), carrick.forward_address());
     client.send(&request);
     let mut upstream = server.accept();

@@ -1,8 +1,8 @@
-//! Origins that close after each answer: behind a forward proxy, with and without a cache, the client's connection stays.
+//! Origins that close after each response: behind a forward proxy, with and without a cache, the client's connection stays open.
 use crate::support::carrick::FORWARD_TEXT;
 use crate::support::{Carrick, Ending, Peer, Place, Server};
 
-/// What an origin answers, and what comes of it at the client.
+/// The origin's response, and the client's.
 const ANSWERS: [(&str, &str); 5] = [
     (
         "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 4\r\n\r\nbody",
@@ -46,7 +46,7 @@ fn the_clients_connection_stays_when_the_origin_closes() {
     }
 }
 
-/// A client that has asked for something, and the server's connection on which that has come.
+/// A client that has sent a request, and the server's connection with it.
 fn asked(carrick: &Carrick, server: &Server) -> (Peer, Peer) {
     let mut client = carrick.connect_forward();
     client.send(format!(
@@ -58,7 +58,7 @@ fn asked(carrick: &Carrick, server: &Server) -> (Peer, Peer) {
     (client, upstream)
 }
 
-/// A long body comes whole, and piece by piece; nothing of it is held until the next piece.
+/// A long body arrives completely, piece by piece; no piece waits for the next one.
 #[test]
 fn a_body_until_close_comes_in_chunks_as_it_comes() {
     let place = Place::claim();
@@ -103,7 +103,7 @@ fn a_client_of_http_1_0_and_one_that_closes_get_the_end_of_the_connection() {
     }
 }
 
-/// What breaks off has no last chunk.
+/// A body that breaks off has no last chunk.
 #[test]
 fn a_body_that_breaks_off_does_not_pass_for_whole() {
     let place = Place::claim();

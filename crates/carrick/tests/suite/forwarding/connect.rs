@@ -1,4 +1,4 @@
-//! `CONNECT`: tunnels to where the client wants, and the ports that it may name.
+//! `CONNECT`: tunnels to the client's destination, and the allowed ports.
 use crate::support::carrick::FORWARD_TEXT;
 use crate::support::{Carrick, Ending, Place, Server};
 
@@ -117,7 +117,7 @@ fn only_the_listed_ports_can_be_connected_to() {
             expected
         );
     }
-    // By default: 443 alone.
+    // By default: only 443.
     let place = Place::claim();
     let carrick = Carrick::start(
         &place,
@@ -127,10 +127,10 @@ fn only_the_listed_ports_can_be_connected_to() {
         carrick.connect_forward().ask(&connect_to(&allowed)).status,
         403
     );
-    other.expect_nobody();
+    other.expect_no_connection();
 }
 
-/// What a client sends behind a CONNECT was meant for the tunnel. When there is none it must not be taken for requests.
+/// Bytes behind a CONNECT are meant for the tunnel. If it is refused, they must not be taken for requests.
 #[test]
 fn bytes_behind_a_refused_connect_are_no_requests() {
     let place = Place::claim();
@@ -150,9 +150,9 @@ fn bytes_behind_a_refused_connect_are_no_requests() {
         ));
         assert_eq!(client.read_response("CONNECT").status, status);
         client.expect_end();
-        server.expect_nobody();
+        server.expect_no_connection();
     }
-    // What comes later may have been on its way already: the connection ends all the same, but for a question of credentials.
+    // Later bytes may have been in flight: the connection ends anyway, except after 407.
     let mut client = carrick.connect_forward();
     let response = client.ask(&format!(
         "CONNECT {refusing} HTTP/1.1\r\nHost: {refusing}\r\n\r\n"

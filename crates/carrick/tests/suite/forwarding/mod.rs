@@ -1,4 +1,4 @@
-//! The forward proxy: URLs, `CONNECT`, who may go where, users, parents.
+//! The forward proxy: URLs, `CONNECT`, access, users, parents.
 mod access;
 mod closing;
 mod connect;

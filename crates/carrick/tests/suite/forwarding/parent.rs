@@ -90,7 +90,7 @@ fn a_parent_gets_the_whole_url_and_the_clients_credentials() {
         response.field("proxy-authenticate").as_deref(),
         Some("Basic realm=\"parent\"")
     );
-    // CONNECT as it came, and its refusal goes back.
+    // CONNECT is relayed as it is, and so is its refusal.
     client.send("CONNECT www.corp.example:443 HTTP/1.1\r\nHost: www.corp.example:443\r\n\r\n");
     let head = upstream.read_head();
     assert!(
@@ -102,7 +102,7 @@ fn a_parent_gets_the_whole_url_and_the_clients_credentials() {
     assert_eq!((response.status, response.text().as_str()), (403, "no"));
 }
 
-/// As with a refusal of one's own: what came behind the CONNECT was for the tunnel.
+/// As with carrick's own refusal: bytes behind the CONNECT were for the tunnel.
 #[test]
 fn bytes_behind_a_connect_that_the_parent_refuses_are_no_requests() {
     let place = Place::claim();
@@ -116,7 +116,7 @@ fn bytes_behind_a_connect_that_the_parent_refuses_are_no_requests() {
     assert_eq!(client.read_response("CONNECT").status, 403);
     client.expect_end();
     assert!(!upstream.has_more() || upstream.read_ending().bytes().is_empty());
-    parent.expect_nobody();
+    parent.expect_no_connection();
 }
 
 #[test]
@@ -190,7 +190,7 @@ fn rules_on_destinations_hold_before_the_parent_is_asked() {
             "{target}"
         );
     }
-    parent.expect_nobody();
+    parent.expect_no_connection();
 }
 
 #[test]

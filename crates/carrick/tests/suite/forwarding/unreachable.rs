@@ -1,4 +1,4 @@
-//! Destinations that cannot be reached: the answer says why, in words.
+//! Unreachable destinations: the response says why.
 use crate::support::access_log::Line;
 use crate::support::carrick::{FORWARD_TEXT, PROGRAM};
 use crate::support::{Carrick, Place};
@@ -32,7 +32,7 @@ fn a_refused_connection_is_502_and_says_so() {
     }
 }
 
-/// `.invalid` is never a name (RFC 6761 section 6.4): no server needs to be asked.
+/// `.invalid` never exists (RFC 6761 section 6.4): no server is asked.
 #[test]
 fn a_name_that_does_not_exist_is_502_and_says_so() {
     let place = Place::claim();
@@ -59,7 +59,7 @@ fn has_no_time_to_connect(line: &Line) -> bool {
     line.0.get("connect").is_none_or(|value| value.is_null())
 }
 
-/// A carrick whose only name server is this address.
+/// A carrick whose only name server has this address.
 fn with_name_server(place: &Place, text: &str, server: &str) -> Carrick {
     place.write("resolv.conf", &format!("nameserver {server}\n"));
     let script =
@@ -75,7 +75,7 @@ fn a_name_server_that_says_nothing_is_not_taken_for_a_slow_connection() {
         return;
     }
     let place = Place::claim();
-    // It is there, and never answers. `/etc/resolv.conf` has no ports.
+    // It exists but never answers. `/etc/resolv.conf` cannot name a port.
     let address = format!("{}:53", place.at(0).ip());
     let _silent = UdpSocket::bind(&address).expect("the port of name servers");
     let text = format!("[timeouts]\nconnect = \"500ms\"\ndrain = \"2s\"\n{FORWARD_TEXT}");

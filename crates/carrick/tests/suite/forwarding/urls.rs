@@ -28,7 +28,7 @@ fn a_url_leads_to_its_origin_in_origin_form() {
     assert_eq!(
         field(&head, "x-forwarded-for").as_deref(),
         Some("192.0.2.1"),
-        "nothing is told about the client unless asked for"
+        "the client's address is not forwarded by default"
     );
     assert_eq!(via(&head).as_deref(), Some("1.1 carrick"));
     upstream.expect("hello");
@@ -93,7 +93,7 @@ fn a_request_for_the_proxy_itself_is_400_with_a_hint() {
 #[test]
 fn names_of_this_machine_are_resolved() {
     let place = Place::claim();
-    // localhost is 127.0.0.1, where ports belong to nobody: whichever is free.
+    // localhost is 127.0.0.1, outside the test's addresses: any free port.
     let server = Server::listen_at(([127, 0, 0, 1], 0).into());
     let carrick = Carrick::forward(&place);
     let port = server.address().port();
@@ -110,7 +110,7 @@ fn names_of_this_machine_are_resolved() {
     }
 }
 
-/// The address form of a name's neighbour: IPv6 in brackets.
+/// Address literals, too: IPv6 in brackets.
 #[test]
 fn ipv6_literals_are_connected_to() {
     let Ok(listener) = std::net::TcpListener::bind("[::1]:0") else {

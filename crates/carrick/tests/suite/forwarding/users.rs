@@ -5,7 +5,7 @@ use crate::support::{Carrick, Place, Server};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 
-/// Users with passwords of several kinds, as `htpasswd` and `openssl passwd` make them: `open sesame`, each.
+/// Users with passwords in several formats of `htpasswd` and `openssl passwd`: each is `open sesame`.
 const USERS: &str = "\
     sha:{SHA}mx7yYWgI4+pmNuQlsUS2oDCZ9hU=\n";
 
@@ -16,7 +16,7 @@ fn basic(text: &str) -> String {
     )
 }
 
-/// Makes the file with the tool that people use.
+/// Creates the file with the usual tool.
 fn users_file(place: &Place) {
     let made = std::process::Command::new("openssl")
         .args(["passwd", "-6", "-salt", "pepper", "open sesame"])
@@ -65,7 +65,7 @@ fn without_a_right_password_the_answer_is_407_and_nothing_goes_out() {
                 server.address()
             ),
         ] {
-            // The connection goes on: clients try without first, and answer on the same one.
+            // The connection stays open: clients try without credentials first, and retry on the same one.
             let response = client.ask(&request);
             assert_eq!(response.status, 407, "{request:?}");
             assert!(
@@ -78,7 +78,7 @@ fn without_a_right_password_the_answer_is_407_and_nothing_goes_out() {
             assert_eq!(response.field("connection"), None);
         }
     }
-    server.expect_nobody();
+    server.expect_no_connection();
     let right = basic("ali:open sesame");
     client.send(format!("GET {url} HTTP/1.1\r\nHost: x\r\n{right}\r\n"));
     let mut upstream = server.accept();

@@ -1,4 +1,4 @@
-//! Requests that come back: known by their mark, by the number of hops, or by the address that they would go to.
+//! Requests in a loop: detected by carrick's mark, by the number of hops, or by the address.
 use super::fields::{NOTHING, Stage};
 use crate::support::access_log::Line;
 use crate::support::carrick::{FORWARD_TEXT, switch_text, tunnel_text};
@@ -7,7 +7,7 @@ use crate::support::place::{FORWARD_PORT, LISTENER_PORT, TUNNEL_PORT};
 use crate::support::{Carrick, Peer, Place};
 use std::net::{SocketAddr, UdpSocket};
 
-/// Two carricks, each of which is the other one's server.
+/// Two carricks that are each other's server.
 fn each_others_server(keys: &str) -> [(Carrick, Place); 2] {
     let places = [Place::claim(), Place::claim()];
     let [one, other] = places.each_ref().map(|place| place.at(LISTENER_PORT));
@@ -50,7 +50,7 @@ fn a_request_that_comes_back_is_answered_508_at_once() {
     }
 }
 
-/// A parent that leads back, with whole URLs.
+/// A parent that leads back, with absolute URLs.
 #[test]
 fn a_circle_of_parents_ends() {
     let places = [Place::claim(), Place::claim()];
@@ -68,7 +68,7 @@ fn a_circle_of_parents_ends() {
     assert_eq!(carricks[0].connect_forward().ask(connect).status, 508);
 }
 
-/// What a server makes of a request, and sends to the same listener, may have its `Via`.
+/// A server may send a derived request with the same `Via` to the same listener.
 #[test]
 fn another_request_with_the_same_via_is_served() {
     let stage = Stage::with("");
@@ -77,7 +77,7 @@ fn another_request_with_the_same_via_is_served() {
     let with_via = |target: &str| format!("GET {target} HTTP/1.1\r\nHost: a\r\nVia: {via}\r\n\r\n");
     stage.exchange(&with_via("/two"), NOTHING);
     assert_eq!(stage.carrick.connect().ask(&with_via("/one")).status, 508);
-    // A reload changes nothing about that.
+    // A reload does not change that.
     let text = switch_text(&[stage.server.address()]);
     stage
         .carrick
@@ -105,11 +105,11 @@ fn a_request_that_has_come_through_too_many_proxies_is_answered_508() {
     }
 }
 
-/// A tunnel leaves no mark. That the address is this machine's is unknown to `carrick check`.
+/// A tunnel has no mark. `carrick check` does not know that the address is this machine's.
 #[test]
 fn a_tunnel_to_itself_takes_two_connections() {
     const PORT: u16 = 18444;
-    // Sends nothing; it only asks which address connections from here would have.
+    // Sends nothing; tells the source address of connections from here.
     let probe = UdpSocket::bind("0.0.0.0:0").unwrap();
     let own = probe
         .connect("192.0.2.1:9")
@@ -128,7 +128,7 @@ fn a_tunnel_to_itself_takes_two_connections() {
     Peer::connect(place.at(PORT)).read_ending();
     let lines = carrick.access_log(2);
     assert_eq!(lines.len(), 2);
-    // In either order: the two connections may have workers of their own.
+    // In either order: the two connections may have different workers.
     let is_loop = |line: &&Line| (line.status(), line.text("ended")) == (508, "loop");
     assert_eq!(lines.iter().filter(|line| is_loop(line)).count(), 1);
 }

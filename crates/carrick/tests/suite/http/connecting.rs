@@ -4,7 +4,8 @@ use crate::support::carrick::switch_text;
 use crate::support::{Carrick, End, Place, Server, wait_for};
 use std::time::{Duration, Instant};
 
-/// 192.0.2.0/24 is nobody's, but packets to it might leave the machine: a listener with a full queue does not answer either.
+/// 192.0.2.0/24 is unassigned, but packets to it might leave the machine; a listener with a full queue does not answer
+/// either.
 fn full_listener(place: &Place) -> (std::net::SocketAddr, socket2::Socket, Vec<socket2::Socket>) {
     let socket =
         socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).expect("a socket");
@@ -23,7 +24,7 @@ fn full_listener(place: &Place) -> (std::net::SocketAddr, socket2::Socket, Vec<s
         let _ = filler.connect(&address.into());
         fillers.push(filler);
     }
-    // One is in the queue, and fills it; the others wait.
+    // The first one fills the queue; the others wait.
     let listener = End {
         local: address,
         far: ([0; 4], 0).into(),

@@ -1,4 +1,4 @@
-//! Fields: end-to-end ones stay, hop-by-hop ones go (RFC 9110 section 7.6.1), `Via` and the client's address come.
+//! Fields: end-to-end ones stay, hop-by-hop ones are removed (RFC 9110 section 7.6.1), `Via` and the client's address are added.
 use crate::support::carrick::switch_text;
 use crate::support::message::{field, via};
 use crate::support::{Carrick, Peer, Place, Server};
@@ -10,7 +10,7 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// With further keys of the listener.
+    /// With additional keys of the listener.
     pub fn with(keys: &str) -> Self {
         let place = Place::claim();
         let server = Server::listen(&place);
@@ -31,7 +31,7 @@ impl Stage {
         self.exchange_with(self.carrick.connect(), request, response)
     }
 
-    /// The same with a client that is connected.
+    /// The same with a connected client.
     pub fn exchange_with(
         &self,
         mut client: Peer,
@@ -43,7 +43,7 @@ impl Stage {
         let request = upstream.read_head();
         upstream.send(response);
         let response = client.read_head();
-        // The next round has connections of its own.
+        // The next round has its own connections.
         drop(client);
         upstream.half_close();
         upstream.read_ending();
@@ -109,7 +109,7 @@ fn hop_by_hop_fields_go_in_both_directions_with_those_that_connection_names() {
     assert_eq!(field(&response, "x-stays").as_deref(), Some("3"));
 }
 
-/// A client must not make the proxy strip what the server relies on.
+/// A client must not make the proxy remove fields that the server relies on.
 #[test]
 fn connection_cannot_name_fields_that_are_for_all_recipients() {
     let stage = Stage::with("");
@@ -180,7 +180,7 @@ fn via_is_added_in_both_directions_behind_those_that_are_there() {
 }
 
 #[test]
-fn the_clients_address_is_told_as_the_option_says() {
+fn the_clients_address_is_forwarded_as_configured() {
     let sent = "GET / HTTP/1.1\r\nHost: a.example:81\r\nX-Forwarded-For: 192.0.2.1\r\nX-Forwarded-Proto: https\r\nX-Forwarded-Host: evil\r\nForwarded: for=192.0.2.2\r\n\r\n";
     let names = [
         "x-forwarded-for",
@@ -243,7 +243,7 @@ fn max_forwards_counts_down_and_ends_here() {
     assert_eq!(
         field(&request, "max-forwards").as_deref(),
         Some("0"),
-        "it means nothing for GET"
+        "it has no effect on GET"
     );
     let mut client = stage.carrick.connect();
     assert_eq!(
@@ -255,11 +255,11 @@ fn max_forwards_counts_down_and_ends_here() {
     let response =
         client.ask("TRACE / HTTP/1.1\r\nHost: a\r\nMax-Forwards: 0\r\nCookie: secret\r\n\r\n");
     assert!(!response.text().contains("secret"), "{}", response.text());
-    stage.server.expect_nobody();
+    stage.server.expect_no_connection();
 }
 
 #[test]
-fn clients_beyond_allow_are_told_so_and_closed() {
+fn clients_outside_allow_get_403_and_are_closed() {
     let stage = Stage::with("allow = [\"127.0.0.77\", \"192.0.2.0/24\"]");
     let mut client = stage.carrick.connect();
     client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -273,5 +273,5 @@ fn clients_beyond_allow_are_told_so_and_closed() {
     upstream.read_head();
     upstream.send(NOTHING);
     assert_eq!(client.read_response("GET").status, 204);
-    stage.server.expect_nobody();
+    stage.server.expect_no_connection();
 }

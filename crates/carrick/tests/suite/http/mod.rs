@@ -1,4 +1,4 @@
-//! The way of one request through the switch, and back: what of its head stays, goes and comes.
+//! One request through the switch and back: which fields stay, are removed or added.
 mod circles;
 mod connecting;
 mod fields;
@@ -12,7 +12,7 @@ use crate::support::{Carrick, Place, Server, wait_for};
 
 const GET: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
 
-/// A switch to `server` with further tables in its configuration.
+/// A switch to `server` with additional tables in its configuration.
 fn start(place: &Place, server: &Server, tables: &str) -> Carrick {
     Carrick::start(
         place,
@@ -83,7 +83,7 @@ fn the_access_log_goes_to_standard_output_in_the_combined_format() {
     drop(client);
     let output = carrick.stop().standard_output;
     let [line] = output.lines().collect::<Vec<_>>()[..] else {
-        panic!("one line was wanted: {output:?}")
+        panic!("expected one line: {output:?}")
     };
     assert!(line.starts_with("127.0.0.1 - - ["), "{line}");
     let request =

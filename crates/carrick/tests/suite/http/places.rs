@@ -3,7 +3,7 @@ use super::{GET, start};
 use crate::support::carrick::{switch_text, tunnel_text};
 use crate::support::{Carrick, Peer, Place, Server, wait_for};
 
-/// Whoever comes when all places are taken waits in the kernel's queue, and is served when one is free.
+/// A client beyond the limit waits in the accept queue, and is served when another one leaves.
 #[test]
 fn more_clients_than_allowed_wait_for_a_place() {
     let place = Place::claim();
@@ -22,7 +22,7 @@ fn more_clients_than_allowed_wait_for_a_place() {
         &["limit=\"connections\""],
         1.0,
     );
-    server.expect_nobody();
+    server.expect_no_connection();
     assert!(!late.has_more());
     drop(first);
     let mut upstream = server.accept();
@@ -61,12 +61,12 @@ fn one_client_may_not_take_all_places() {
             assert!(refused.read_ending().bytes().is_empty() || text.contains("switch"));
         }
         assert_eq!(carrick.limit_reached("connections_per_client"), 3.0);
-        // Others are not concerned, and a place that is given back counts.
+        // Other clients are not affected, and a freed slot counts.
         let _other = Peer::connect_from(modest, to);
         carrick.wait_for_metric("carrick_client_connections_open", &[], 3.0);
         drop(kept.pop());
         wait_for("the place to be free", || {
-            // The server of a tunnel must end its side, too.
+            // The server of a tunnel must close its side, too.
             while server.try_accept().is_some() {}
             (carrick.clients_open() == 2.0).then_some(())
         });

@@ -1,4 +1,4 @@
-//! The least rate of clients.
+//! The minimum rate of clients.
 use super::{GET, start};
 use crate::support::{Peer, Place, Server};
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ fn a_body_slower_than_rate_min_is_cut_off() {
         &server,
         "[limits]\nrate_min = \"10 KB\"\n[timeouts]\nhead = \"500ms\"\nidle = \"60s\"\ndrain = \"1s\"",
     );
-    // The bytes come steadily, so that no idle time-out is reached.
+    // The bytes arrive steadily, so that the idle time-out does not apply.
     for framing in [
         "Content-Length: 1000000\r\n\r\n",
         "Transfer-Encoding: chunked\r\n\r\nfffff\r\n",
@@ -57,7 +57,7 @@ fn a_body_faster_than_rate_min_is_not_cut_off() {
     client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 700000\r\n\r\n");
     let mut upstream = server.accept();
     upstream.read_head();
-    // For longer than the grace.
+    // For longer than the grace period.
     for _ in 0..70 {
         client.send([b'x'; 10_000]);
         upstream.expect([b'x'; 10_000]);
@@ -97,7 +97,7 @@ fn a_reader_slower_than_rate_min_is_cut_off() {
     assert_eq!(carrick.limit_reached("rate_min"), 1.0);
 }
 
-/// The least rate is asked of clients: a server that streams slowly is none.
+/// The minimum rate applies to clients, not to a server that streams slowly.
 #[test]
 fn a_slow_server_is_not_held_to_rate_min() {
     let place = Place::claim();

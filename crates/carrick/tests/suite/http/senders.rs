@@ -1,15 +1,15 @@
-//! Who sends a request: what a client says about itself does not reach servers, what a trusted proxy says does, and decides.
+//! Forwarding fields: a client's claims about itself do not reach servers; a trusted proxy's claims do, and determine the client.
 use super::fields::{NOTHING, Stage};
 use crate::support::carrick::switch_text;
 use crate::support::message::field;
 use crate::support::{Carrick, Peer, Place, Server};
 use std::net::IpAddr;
 
-/// The address of a proxy that is trusted; clients are at 127.0.0.1.
+/// The address of a trusted proxy; clients are at 127.0.0.1.
 const PROXY: [u8; 4] = [127, 0, 0, 77];
 const TRUSTING: &str = "trusted_proxies = [\"127.0.0.77\", \"10.0.0.0/8\", \"fd00::/8\"]";
 
-/// The family, without the fields that carrick writes.
+/// Forwarding fields that carrick does not write itself.
 const FAMILY: &[&str] = &[
     "Forwarded: for=192.0.2.66;proto=https",
     "X-Forwarded-For: 192.0.2.66",
@@ -66,7 +66,7 @@ fn nothing_that_a_client_says_about_itself_reaches_the_server() {
             }
         }
     }
-    // With trusted proxies, `unchanged` is for what they say.
+    // With trusted proxies, `unchanged` applies to their fields.
     let stage = Stage::with(&format!("forwarded = \"unchanged\"\n{TRUSTING}"));
     let (head, _) = stage.exchange(&request(FAMILY), NOTHING);
     assert!(
@@ -117,7 +117,7 @@ fn what_a_trusted_proxy_says_is_kept_and_extended() {
     );
 }
 
-/// A terminator that writes only one form passes on what its client says in the other.
+/// A terminator that writes only one form relays its client's fields in the other form.
 #[test]
 fn a_client_cannot_lie_by_a_trusted_proxy_in_the_form_that_it_does_not_write() {
     let standard = "Forwarded: for=192.0.2.1;proto=https;host=\"b\"";
@@ -189,7 +189,7 @@ fn the_client_that_a_trusted_proxy_names_is_let_in_and_logged() {
     ask("X-Forwarded-For: 192.0.2.7, 203.0.113.1\r\n");
     ask("x-forwarded-for: 2001:db8::7\r\nX-Forwarded-For: fd00::1\r\n");
     serve();
-    // Without a word of somebody else the proxy itself asks, which may not.
+    // Without such a field the proxy itself is the client, which is not allowed.
     ask("");
     ask("X-Forwarded-For: garbage\r\n");
     ask("X-Forwarded-For: unknown\r\n");
@@ -208,11 +208,11 @@ fn the_client_that_a_trusted_proxy_names_is_let_in_and_logged() {
             "127.0.0.77"
         ]
     );
-    // Who is no proxy cannot say that he is somebody who may ask.
+    // A client that is not a trusted proxy cannot claim to be an allowed one.
     let mut other = stage.carrick.connect();
     other.send("GET / HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 192.0.2.7\r\n\r\n");
     assert_eq!(other.read_response("GET").status, 403);
-    stage.server.expect_nobody();
+    stage.server.expect_no_connection();
 }
 
 #[test]
@@ -232,7 +232,7 @@ fn the_standard_field_is_read_where_the_listener_says_so() {
     }
 }
 
-/// A proxy's connections are shared by its clients: each request counts for its own, while it is under way.
+/// A proxy's connections are shared by its clients: each request counts for its own client while it is in progress.
 #[test]
 fn requests_by_a_trusted_proxy_count_for_the_clients_that_it_names() {
     let place = Place::claim();
@@ -262,7 +262,7 @@ fn requests_by_a_trusted_proxy_count_for_the_clients_that_it_names() {
     }
     assert_eq!(first.read_response("GET").status, 204);
     assert_eq!(third.read_response("GET").status, 204);
-    // The first connection stands, and counts for somebody else.
+    // The first connection is open, and counts for another client.
     ask(&mut first, "192.0.2.9");
     let mut one = server.accept();
     one.read_head();
@@ -320,10 +320,10 @@ fn headers_that_gateways_take_for_others_do_not_reach_servers() {
         "{}",
         response.text()
     );
-    stage.server.expect_nobody();
+    stage.server.expect_no_connection();
 }
 
-/// CGI makes `HTTP_PROXY` of it, by which programs choose their own proxy (CVE-2016-5385 and others).
+/// CGI turns it into `HTTP_PROXY`, by which programs choose their own proxy (CVE-2016-5385 and others).
 #[test]
 fn clients_cannot_choose_the_proxy_of_programs_behind_a_gateway() {
     for keys in [
@@ -351,7 +351,7 @@ fn trailers_that_gateways_take_for_headers_do_not_reach_servers() {
             "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n{name}: evil\r\n\r\n"
         )
     };
-    // Those that proxies write or take out.
+    // Fields that proxies write or remove.
     let of_proxies = [
         "X-Real-IP",
         "X-Forwarded-For",
@@ -451,7 +451,7 @@ fn a_password_in_a_url_does_not_stand_in_the_access_log() {
     assert_eq!(log[lines].text("referer"), "http://***@host/page");
 }
 
-/// Its message named the server as `Some(127.0.0.1:80)`.
+/// Regression test: the message named the server as `Some(127.0.0.1:80)`.
 #[test]
 fn messages_name_servers_by_their_addresses() {
     let stage = Stage::with("");

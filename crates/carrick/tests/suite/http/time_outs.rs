@@ -1,9 +1,9 @@
-//! Time-outs: clients and servers that are slow or silent.
+//! Time-outs: slow or silent clients and servers.
 use super::{GET, start};
 use crate::support::{Ending, Peer, Place, Server, wait_for};
 use std::time::{Duration, Instant};
 
-/// A head that comes byte by byte, each in time, is not in time as a whole.
+/// A head that arrives byte by byte must still be complete in time.
 #[test]
 fn a_head_that_trickles_is_answered_408_and_closed() {
     let place = Place::claim();
@@ -33,10 +33,10 @@ fn a_head_that_trickles_is_answered_408_and_closed() {
     assert_eq!(carrick.limit_reached("head_timeout"), 1.0);
     let line = &carrick.access_log(1)[0];
     assert_eq!((line.status(), line.text("ended")), (408, "head_timeout"));
-    server.expect_nobody();
+    server.expect_no_connection();
 }
 
-/// The time begins with the request, also with the second one on a connection.
+/// The time begins with the request, also for the second one on a connection.
 #[test]
 fn the_second_head_has_its_own_time() {
     let place = Place::claim();
@@ -52,7 +52,7 @@ fn the_second_head_has_its_own_time() {
     upstream.read_head();
     upstream.send("HTTP/1.1 204 No Content\r\n\r\n");
     assert_eq!(client.read_response("GET").status, 204);
-    // Longer than a head may take: between requests it is the idle time that counts.
+    // Longer than `head`: between requests the idle time-out applies.
     std::thread::sleep(Duration::from_millis(2200));
     client.send("GET / HT");
     std::thread::sleep(Duration::from_millis(200));
@@ -64,7 +64,7 @@ fn the_second_head_has_its_own_time() {
     assert_eq!(client.read_response("GET").status, 408);
 }
 
-/// Nobody asked anything: there is nothing to answer.
+/// Without a request there is nothing to answer.
 #[test]
 fn clients_that_send_nothing_are_closed_without_a_word() {
     let place = Place::claim();
@@ -111,7 +111,7 @@ fn a_server_that_is_silent_too_long_is_504_and_its_connection_is_closed() {
                 upstream.read_ending(),
                 Ending::Closed(_) | Ending::Reset(_)
             ));
-            server.expect_nobody();
+            server.expect_no_connection();
         }
     }
     assert_eq!(carrick.limit_reached("idle_timeout"), 4.0);
@@ -126,7 +126,7 @@ fn a_body_that_stalls_ends_with_the_idle_time_out() {
         &server,
         "[timeouts]\nidle = \"500ms\"\ndrain = \"1s\"",
     );
-    // Up: the client is told.
+    // Upload: the client gets a response.
     for body in [
         "Content-Length: 10\r\n\r\nhello",
         "Content-Length: 1000000\r\n\r\nhello",
@@ -145,7 +145,7 @@ fn a_body_that_stalls_ends_with_the_idle_time_out() {
         );
         let _ = upstream.read_ending();
     }
-    // Down: it notices that the rest is missing.
+    // Download: the client notices that the rest is missing.
     for body in [
         "Content-Length: 10\r\n\r\nhello",
         "Content-Length: 1000000\r\n\r\nhello",
@@ -165,7 +165,7 @@ fn a_body_that_stalls_ends_with_the_idle_time_out() {
     }
 }
 
-/// Whose fault it is decides the answer: here the client sends, and the server does not read.
+/// The status depends on the side at fault: here the client sends, and the server does not read.
 #[test]
 fn a_server_that_does_not_read_a_body_is_504_not_408() {
     let place = Place::claim();
@@ -223,7 +223,7 @@ fn a_client_that_does_not_read_its_response_is_reset_after_the_idle_time_out() {
     }
 }
 
-/// Whoever does not read must not make carrick think that the server is ill.
+/// A client that does not read must not make carrick consider the server unhealthy.
 #[test]
 fn a_client_that_does_not_read_does_not_mark_the_server() {
     let place = Place::claim();
@@ -247,7 +247,7 @@ fn a_client_that_does_not_read_does_not_mark_the_server() {
         wait_for("the upstream connection's end", || {
             upstream.try_send(&block).is_err().then_some(())
         });
-        // Reading on late must not look like a whole response.
+        // A late read must not look like a complete response.
         assert!(
             matches!(client.read_ending(), Ending::Reset(_)),
             "{framing:?}"

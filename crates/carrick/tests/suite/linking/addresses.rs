@@ -1,4 +1,4 @@
-//! A far end whose servers see the client's address, on a real router.
+//! A far end that keeps the client's address, on a real router.
 use super::LINK_PORT;
 use crate::support::carrick::PROGRAM;
 use crate::support::output::Output;
@@ -48,7 +48,7 @@ fn servers_see_the_clients_address_if_the_far_end_keeps_it() {
             "[process]\nuser = \"nobody\"\n[[listener]]\nlisten = \"10.1.0.1:{LINK_PORT}\"\nmode = \"link\"\nallow = \"10.1.0.0/24\"\nkeep_client_address = {keeps}\n"
         )
     };
-    bed.open_to_everybody();
+    bed.open_to_all_users();
     for (server, listener, [client, router]) in [
         ("10.2.0.2:80", "10.1.0.2", ["10.1.0.3", "10.2.0.1"]),
         ("[fd00:2::2]:80", "[fd00:1::2]", ["fd00:1::3", "fd00:2::1"]),
@@ -67,9 +67,9 @@ fn servers_see_the_clients_address_if_the_far_end_keeps_it() {
                 );
             }
             let line = &carrick.access_log(3)[0];
-            assert_eq!(line["client"], client, "the log has the client in any case");
+            assert_eq!(line["client"], client, "the log always has the client");
             carrick.stop();
         }
     }
-    assert_eq!(bed.rules(), before, "nothing is left");
+    assert_eq!(bed.rules(), before, "all rules are removed");
 }

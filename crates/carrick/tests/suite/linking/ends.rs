@@ -1,4 +1,4 @@
-//! How a relayed connection ends here is how it ends there; and the connection over the link stays.
+//! The end of a relayed connection is reproduced at the other end; the link connection stays.
 use super::{LINK_PORT, ONE_WORKER, Stage, far_text, near_text};
 use crate::support::random::Random;
 use crate::support::{Carrick, Ending, Place, wait_for};
@@ -40,7 +40,7 @@ fn resets_go_through_both_ways() {
     stage.expect_one_connection();
 }
 
-/// The far end has said END already when its server is reset, and so has the near end.
+/// The far end has already sent END when its server is reset, and so has the near end.
 #[test]
 fn a_reset_after_a_half_close_goes_through() {
     let stage = Stage::plain();
@@ -49,23 +49,23 @@ fn a_reset_after_a_half_close_goes_through() {
         one.half_close();
         other.expect_end();
         one.reset();
-        // What has said its end already says nothing more; but nobody takes anything there.
+        // The closed side has no more to report, so only a failing write shows the reset.
         wait_for("the reset", || other.try_send("x").is_err().then_some(()));
     }
     stage.near.access_log(2);
     stage.expect_one_connection();
 }
 
-/// Whoever goes away in the middle of much data costs the link nothing but what was under way.
+/// A client that disconnects in the middle of a transfer costs the link only the bytes in flight.
 #[test]
-fn who_goes_in_the_middle_of_much_data_leaves_the_connection_usable() {
+fn a_client_that_disconnects_in_mid_transfer_leaves_the_link_usable() {
     let stage = Stage::plain();
     let bytes = Random::new(2).bytes(20_000_000);
     for client_first in [true, false] {
         let (mut one, mut other) = stage.begin_from(client_first);
         let bytes = bytes.clone();
         let sending = std::thread::spawn(move || {
-            // Until it is told; the first ones may all fit into sockets.
+            // Until it fails; the first bytes may all fit into sockets.
             while other.try_send(&bytes).is_ok() {}
         });
         one.read_exact(100_000);
@@ -77,7 +77,7 @@ fn who_goes_in_the_middle_of_much_data_leaves_the_connection_usable() {
 }
 
 #[test]
-fn a_server_that_refuses_is_told_to_the_client() {
+fn a_servers_refusal_reaches_the_client() {
     let (near_place, far_place) = (Place::claim(), Place::claim());
     let (refusing, _socket) = far_place.refusing();
     let far = Carrick::start(&far_place, &far_text(ONE_WORKER, "deny_to = []"));
@@ -98,7 +98,7 @@ fn a_server_that_refuses_is_told_to_the_client() {
     );
 }
 
-/// The machine of the far end, and what only it can reach, is nobody's unless the configuration says so.
+/// The far end refuses its own machine, and its private networks, unless the configuration allows them.
 #[test]
 fn what_the_far_end_may_not_connect_to_is_refused() {
     let stage = Stage::with("", "", "");
@@ -110,11 +110,11 @@ fn what_the_far_end_may_not_connect_to_is_refused() {
     assert_eq!(client.read_ending(), Ending::Reset(Vec::new()));
     let line = stage.near.access_log(1).remove(0);
     assert_eq!((line.status(), line.text("ended")), (403, "denied_address"));
-    stage.server.expect_nobody();
+    stage.server.expect_no_connection();
 }
 
 #[test]
-fn a_connection_on_which_nothing_is_said_ends_at_both_ends() {
+fn an_idle_connection_ends_at_both_ends() {
     let stage = Stage::with(
         &format!("[timeouts]\ntunnel_idle = \"300ms\"\n{ONE_WORKER}"),
         "ahead = 0",
@@ -133,7 +133,7 @@ fn a_connection_on_which_nothing_is_said_ends_at_both_ends() {
     );
 }
 
-/// A server that takes nothing: what it is sent waits in sockets, and neither end holds more and more of it.
+/// A server that does not read: its data waits in sockets, and neither end holds ever more of it.
 #[test]
 fn a_receiver_that_does_not_read_holds_its_sender_back() {
     let stage = Stage::plain();
@@ -146,7 +146,7 @@ fn a_receiver_that_does_not_read_holds_its_sender_back() {
     let mut sent = 0_usize;
     while let Ok(count) = std::io::Write::write(&mut &stream, &piece) {
         sent += count;
-        assert!(sent < 256 << 20, "nobody holds the sender back");
+        assert!(sent < 256 << 20, "the sender is not held back");
     }
     let used = |end: &Carrick| {
         let pid = end.pid().as_raw_nonzero();
@@ -166,7 +166,7 @@ fn a_receiver_that_does_not_read_holds_its_sender_back() {
         .shutdown(std::net::Shutdown::Write)
         .expect("a half-close");
     assert_eq!(upstream.read_to_end().len(), sent);
-    wait_for("nothing to be held", || {
+    wait_for("the memory to be freed", || {
         (stage.near_metric("carrick_copy_buffers_in_use") == 0.0).then_some(())
     });
 }
@@ -180,11 +180,11 @@ fn a_client_of_a_link_that_reads_nothing_ends_when_too_much_is_held() {
         let piece = vec![b'x'; 1 << 20];
         while upstream.try_send(&piece).is_ok() {}
     });
-    wait_for("it to be ended", || {
+    wait_for("the connection to be ended", || {
         (stage.near.limit_reached("stalled") >= 1.0).then_some(())
     });
-    // What was ended does not look whole.
+    // An aborted transfer does not look complete.
     let ending = client.read_ending();
-    assert!(matches!(ending, Ending::Reset(_)), "it ended as if whole");
-    sending.join().expect("its server is told");
+    assert!(matches!(ending, Ending::Reset(_)), "it looks complete");
+    sending.join().expect("its server notices");
 }

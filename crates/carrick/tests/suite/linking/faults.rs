@@ -1,9 +1,9 @@
-//! A far end that is no carrick, or one that goes at a bad moment: clients are told, and nothing is passed off as whole.
+//! A far end that is not carrick, or that disappears at a bad moment: clients notice, and nothing truncated looks complete.
 use super::{ONE_WORKER, near_text};
 use crate::support::{Carrick, Ending, Peer, Place, Server, wait_for};
 use carrick_logic::link::{CONTROL_BYTES_MAX, Frame, Read, VERSION, read};
 
-/// The near end, and a script in the place of the far end.
+/// The near end, and a script as the far end.
 struct Script {
     near: Carrick,
     door: Server,
@@ -76,7 +76,7 @@ fn a_far_end_that_speaks_something_else_is_given_up() {
         let mut link = script.door.accept();
         link.send(answer);
         drop(link);
-        // A connection that is closed at once is tried once more; the second is the last.
+        // A connection that closes at once is retried once; the second one is the last.
         if let Some(mut second) = script.door.try_accept() {
             second.send(answer);
         }
@@ -91,7 +91,7 @@ fn a_far_end_that_speaks_something_else_is_given_up() {
     }
 }
 
-/// What breaks in the middle of a frame, or before END, is a reset for the client.
+/// A break in the middle of a frame, or before END, is a reset for the client.
 #[test]
 fn a_connection_that_breaks_is_a_reset_for_the_client() {
     for last in [&b""[..], &written(&Frame::Data(100)), b"\x05\0\0"] {
@@ -112,7 +112,7 @@ fn a_connection_that_breaks_is_a_reset_for_the_client() {
     }
 }
 
-/// A far end that has just begun to drain has closed the connection while OPEN was under way.
+/// A far end that has just begun to drain closed the connection while OPEN was in flight.
 #[test]
 fn what_was_closed_while_it_was_taken_is_asked_for_again() {
     let script = Script::new("ahead = 0");
@@ -132,7 +132,7 @@ fn what_was_closed_while_it_was_taken_is_asked_for_again() {
     client.expect("ok");
 }
 
-/// A far end that goes on with what was given up, for ever: the connection is given up as well.
+/// A far end that never ends a relayed connection that was given up: the link connection is given up as well.
 #[test]
 fn a_far_end_that_does_not_give_up_is_left() {
     let script = Script::new("ahead = 0");

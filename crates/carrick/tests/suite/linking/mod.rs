@@ -11,13 +11,13 @@ use crate::support::place::TUNNEL_PORT;
 use crate::support::{Carrick, Peer, Place, Server};
 use std::net::SocketAddr;
 
-/// Where the far end listens.
+/// The port of the far end.
 const LINK_PORT: u16 = 14140;
 
-/// One worker at each end, so that it is known which pool a connection is in.
+/// One worker at each end, so that it is known which pool has a connection.
 const ONE_WORKER: &str = "[workers]\ncount = 1\n";
 
-/// A client's side and a server's, with a link between them.
+/// A client's side and a server's side, with a link between them.
 struct Stage {
     server: Server,
     near: Carrick,
@@ -27,7 +27,8 @@ struct Stage {
 }
 
 impl Stage {
-    /// `near` and `link` are further keys at the near end: before its tables, and of its link. `far` is before the tables of the far end.
+    /// `near` and `link` are additional keys of the near end: before its tables, and of its link. `far` goes before the
+    /// tables of the far end.
     fn with(near: &str, link: &str, far: &str) -> Self {
         let (near_place, far_place) = (Place::claim(), Place::claim());
         let server = Server::listen(&far_place);
@@ -51,7 +52,7 @@ impl Stage {
         (self.near.connect_tunnel(), self.server.accept())
     }
 
-    /// The same pair; the client is the one or the other of them.
+    /// Like `begin`; the client is at either end.
     fn begin_from(&self, client_first: bool) -> (Peer, Peer) {
         let (client, upstream) = self.begin();
         if client_first {
@@ -65,7 +66,7 @@ impl Stage {
         self.near.metric(name, &[])
     }
 
-    /// The one idle connection has carried something before: nothing that happened has cost it.
+    /// The only idle connection has been used before: it survived everything.
     fn expect_one_connection(&self) {
         let (mut client, mut upstream) = self.begin();
         client.send("still there?");

@@ -1,4 +1,4 @@
-//! Connections over a link: opened ahead, used again, no more than wanted; and what reloads and ends do to them.
+//! The pool of link connections: opened in advance, reused, limited; and how reloads and exits affect it.
 use super::{LINK_PORT, ONE_WORKER, Stage, far_text, near_text};
 use crate::support::{Carrick, Ending, Peer, Place, wait_for};
 use rustix::process::Signal;
@@ -42,7 +42,7 @@ fn some_are_opened_ahead_and_no_more_are_kept_than_wanted() {
     stage.near.wait_for_metric(IDLE, &[], 2.0);
     assert_eq!(stage.near_metric(OPEN), 2.0);
     let pairs: Vec<(Peer, Peer)> = (0..8).map(|_| stage.begin()).collect();
-    // Those that were taken are replaced.
+    // Used ones are replaced.
     wait_for("eight in use and two idle", || {
         (stage.near_metric(OPEN) == 10.0).then_some(())
     });
@@ -75,7 +75,7 @@ fn without_a_pool_each_connection_carries_one() {
     });
 }
 
-/// What was cut off is reset at both ends, and what comes after the restart works.
+/// Interrupted connections are reset at both ends, and new ones work after the restart.
 #[test]
 fn a_far_end_that_is_killed_and_started_again_is_found_again() {
     let Stage {
@@ -110,9 +110,12 @@ fn without_a_far_end_clients_are_refused_or_go_directly() {
     for (fallback, is_served) in [("refuse", false), ("direct", true)] {
         let (near_place, far_place) = (Place::claim(), Place::claim());
         let server = crate::support::Server::listen(&far_place);
-        let (nobody, _socket) = far_place.refusing();
+        let (refusing, _socket) = far_place.refusing();
         let link = format!("fallback = \"{fallback}\"");
-        let near = Carrick::start(&near_place, &near_text("", &link, nobody, server.address()));
+        let near = Carrick::start(
+            &near_place,
+            &near_text("", &link, refusing, server.address()),
+        );
         for _ in 0..3 {
             let mut client = near.connect_tunnel();
             if is_served {
@@ -121,7 +124,7 @@ fn without_a_far_end_clients_are_refused_or_go_directly() {
                 upstream.expect("directly");
             } else {
                 assert_eq!(client.read_ending(), Ending::Reset(Vec::new()));
-                server.expect_nobody();
+                server.expect_no_connection();
             }
         }
         let direct = near.metric("carrick_link_direct_total", &[]);
@@ -148,9 +151,9 @@ fn a_reload_keeps_links_that_stay_and_closes_those_that_change() {
             .wait_for_metric(reloads, &["result=\"ok\""], count);
     };
     reload("ahead = 2", 1.0);
-    assert_eq!(stage.near_metric(OPENED), 3.0, "nothing has changed");
+    assert_eq!(stage.near_metric(OPENED), 3.0, "unchanged links stay");
     reload("ahead = 1", 2.0);
-    // Two are closed, one is opened; that in use goes on, and is closed at its end.
+    // Two are closed, one is opened; the one in use continues, and is closed at its end.
     wait_for("the new ones", || {
         (stage.near_metric(OPENED) == 4.0 && stage.near_metric(OPEN) == 2.0).then_some(())
     });
@@ -166,7 +169,7 @@ fn a_reload_keeps_links_that_stay_and_closes_those_that_change() {
     serve_once(&stage, "under the new plan");
 }
 
-/// A far end that drains lets what is under way end, and closes what is idle; the near end turns to the one that follows.
+/// A draining far end finishes active connections, and closes idle ones; the near end uses its successor.
 #[test]
 fn ends_that_drain_let_what_is_under_way_end() {
     let stage = Stage::with(ONE_WORKER, "ahead = 1", "[timeouts]\ndrain = \"20s\"");

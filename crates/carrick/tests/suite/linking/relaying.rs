@@ -1,4 +1,4 @@
-//! Bytes over a link: all of them, in order, both ways at a time; and what the two ends tell of it.
+//! Bytes over a link: complete, in order, in both directions at once; and what both ends report.
 use super::{ONE_WORKER, Stage, far_text, near_text};
 use crate::linking::LINK_PORT;
 use crate::support::carrick::upstream_text;
@@ -39,7 +39,7 @@ fn the_server_may_speak_first() {
     upstream.expect("EHLO a\r\n");
 }
 
-/// Megabytes both ways at the same time: frames of one way never wait for the other.
+/// Megabytes in both directions at the same time: frames of one direction never wait for the other.
 #[test]
 fn large_bodies_cross() {
     each_engine(|stage| {
@@ -119,7 +119,7 @@ fn both_ends_write_a_line_with_the_clients_address() {
     assert_eq!(links["bytes_received"], 7);
 }
 
-/// A name is the far end's to resolve.
+/// The far end resolves names.
 #[test]
 fn a_server_with_a_name_is_found_by_the_far_end() {
     let (near_place, far_place) = (Place::claim(), Place::claim());
@@ -134,7 +134,7 @@ fn a_server_with_a_name_is_found_by_the_far_end() {
     upstream.expect("by name");
 }
 
-/// What was read of a ClientHello goes first.
+/// The bytes of the ClientHello that were read are sent first.
 #[test]
 fn a_route_by_server_name_goes_over_the_link() {
     let (near_place, far_place) = (Place::claim(), Place::claim());

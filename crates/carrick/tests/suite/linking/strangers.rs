@@ -1,4 +1,4 @@
-//! Who comes to the far end's door without being a carrick, or without being let in.
+//! Clients of the far end that are not carrick, or not allowed.
 use super::{LINK_PORT, ONE_WORKER, Stage, far_text};
 use crate::support::{Carrick, Ending, Peer, Place};
 use carrick_logic::link::{Destination, Frame, Read, VERSION, Why, read};
@@ -34,7 +34,7 @@ fn next(peer: &mut Peer) -> Frame {
     }
 }
 
-/// The far end by itself, and a server.
+/// A far end without a near end, and a server.
 fn far(listener: &str) -> (Place, Carrick) {
     let place = Place::claim();
     let text = far_text(
@@ -74,7 +74,7 @@ fn garbage_is_answered_with_a_reset() {
     stage.expect_one_connection();
 }
 
-/// In the middle of a relayed connection: its server is reset, and nothing of what came is passed off as its end.
+/// In the middle of a relayed connection: its server is reset, and does not see a regular end.
 #[test]
 fn garbage_in_the_middle_resets_the_server() {
     let (place, far) = far("deny_to = []");
@@ -98,7 +98,7 @@ fn garbage_in_the_middle_resets_the_server() {
 }
 
 #[test]
-fn who_does_not_say_hello_in_time_is_sent_away() {
+fn a_peer_without_a_timely_hello_is_closed() {
     let (place, far) = far("deny_to = []");
     let slow = [&hello()[..0], &hello()[..7]].map(|beginning| {
         let mut slow = Peer::connect(place.at(LINK_PORT));
@@ -109,7 +109,7 @@ fn who_does_not_say_hello_in_time_is_sent_away() {
         assert!(matches!(slow.read_ending(), Ending::Reset(_)));
     }
     assert_eq!(far.limit_reached("head_timeout"), 2.0);
-    // Who has, may be silent for longer.
+    // A peer that has sent HELLO may be silent for longer.
     let mut quiet = Peer::connect(place.at(LINK_PORT));
     quiet.send(hello());
     assert_eq!(next(&mut quiet), Frame::Hello { version: VERSION });
@@ -118,7 +118,7 @@ fn who_does_not_say_hello_in_time_is_sent_away() {
 }
 
 #[test]
-fn who_is_not_allowed_is_not_answered() {
+fn a_peer_that_is_not_allowed_gets_no_answer() {
     let (place, far) = far("deny_to = []\nallow = [\"127.0.0.3\"]");
     let door = place.at(LINK_PORT);
     let mut stranger = Peer::connect(door);
@@ -133,7 +133,7 @@ fn who_is_not_allowed_is_not_answered() {
     assert_eq!(next(&mut friend), Frame::Hello { version: VERSION });
 }
 
-/// A later version of the near end gets what this one speaks.
+/// A newer near end gets the version that this carrick supports.
 #[test]
 fn the_far_end_answers_with_a_version_that_it_speaks() {
     let (place, _far) = far("deny_to = []");
@@ -142,7 +142,7 @@ fn the_far_end_answers_with_a_version_that_it_speaks() {
     assert_eq!(next(&mut near), Frame::Hello { version: VERSION });
 }
 
-/// What is said in which order, on one connection, as the protocol's page tells it.
+/// The order of frames on one connection, as the protocol's page documents it.
 #[test]
 fn a_conversation_as_it_is_documented() {
     let (place, far) = far("deny_to = []");
@@ -174,7 +174,7 @@ fn a_conversation_as_it_is_documented() {
     near.expect("pong!");
     upstream.half_close();
     assert_eq!(next(&mut near), Frame::End);
-    // RESET has crossed END: it means nothing any more.
+    // RESET has crossed END, and has no effect.
     let reset = Frame::Reset {
         number: 1,
         why: Why::Reset,

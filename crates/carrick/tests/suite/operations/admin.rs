@@ -1,4 +1,4 @@
-//! What admin says, against what is true.
+//! Admin's pages, compared with what happened.
 use super::echo_server;
 use crate::support::{Carrick, Peer, Place, Server, carrick, wait_for};
 use std::collections::{HashMap, HashSet};
@@ -31,7 +31,7 @@ fn metrics_are_well_formed() {
     }
 }
 
-/// Reads the text as strictly as its format can be read.
+/// Parses the text strictly.
 fn check_metrics(text: &str, is_open: bool) {
     let mut kinds = HashMap::new();
     let mut samples = HashSet::new();
@@ -105,7 +105,7 @@ fn status_and_metrics_agree_with_what_happened() {
     far_end.send("123");
     tunnel.expect("123");
 
-    // Counts follow the last byte of an answer by a moment.
+    // Counts follow the last byte of a response by a moment.
     wait_for("the requests to be over", || {
         let active = &carrick.status()["upstreams"][0]["servers"][0]["active"];
         (*active == 0).then_some(())
@@ -153,7 +153,7 @@ fn status_and_metrics_agree_with_what_happened() {
     assert!((carrick.metric("carrick_tunnels_open", &[]) - 1.0).abs() < 0.5);
 
     drop((tunnel, far_end, clients));
-    wait_for("everybody to be gone", || {
+    wait_for("all clients to be gone", || {
         (carrick.clients_open() < 0.5).then_some(())
     });
     let status = carrick.status();
@@ -168,7 +168,7 @@ fn status_and_metrics_agree_with_what_happened() {
 }
 
 #[test]
-fn health_says_ok_and_only_to_those_who_ask_by_address() {
+fn health_is_served_only_to_requests_by_address() {
     let place = Place::claim();
     let server = echo_server(&place);
     let carrick = Carrick::switch(&place, &[server.address()]);
@@ -185,7 +185,7 @@ fn all_workers_take_part() {
     let place = Place::claim();
     let server = echo_server(&place);
     let carrick = Carrick::switch(&place, &[server.address()]);
-    // The kernel spreads connections by a hash of their addresses: 64 on one side only is as good as impossible.
+    // The kernel distributes connections by a hash of their addresses: all 64 to one worker is practically impossible.
     let mut clients: Vec<Peer> = (0..64).map(|_| carrick.connect()).collect();
     for client in &mut clients {
         assert_eq!(client.ask(ASK).status, 200);

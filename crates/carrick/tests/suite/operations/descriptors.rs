@@ -1,4 +1,4 @@
-//! Out of file descriptors: one clear message, nobody is lost who can wait, and all is well again afterwards.
+//! Running out of file descriptors: one clear message, waiting clients are served later, and everything recovers.
 use super::echo_server;
 use crate::support::carrick::PROGRAM;
 use crate::support::place::LISTENER_PORT;
@@ -9,13 +9,13 @@ use std::process::Command;
 
 const ASK: &str = "GET /a HTTP/1.1\r\nHost: a.example\r\n\r\n";
 
-/// The connection ends with the answer, and its descriptor is free.
+/// The connection ends with the response, and frees its descriptor.
 const ASK_ONCE: &str = "GET /a HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n";
 
-/// What the log says of it.
+/// The log message.
 const MESSAGE: &str = "new clients wait until descriptors are free";
 
-/// Sets how many descriptors a running carrick may have.
+/// Sets the descriptor limit of a running carrick.
 fn set_descriptor_limit(carrick: &Carrick, limit: u64) {
     let limit = Rlimit {
         current: Some(limit),
@@ -24,7 +24,7 @@ fn set_descriptor_limit(carrick: &Carrick, limit: u64) {
     prlimit(Some(carrick.pid()), Resource::Nofile, limit).expect("a limit");
 }
 
-/// A carrick that started with this limit, hard and soft.
+/// A carrick started with this limit, hard and soft.
 fn start_with_limit(place: &Place, text: &str, limit: u64) -> Carrick {
     let mut command = Command::new("prlimit");
     command
@@ -38,7 +38,7 @@ fn clients_wait_while_descriptors_are_short_and_are_served_afterwards() {
     let place = Place::claim();
     let server = echo_server(&place);
     let carrick = Carrick::switch(&place, &[server.address()]);
-    // An upstream connection that is kept, and admin's own: what is there is what is used.
+    // An idle upstream connection, and admin's: the number in use is stable.
     assert_eq!(carrick.connect().ask(ASK).status, 200);
     let in_use = carrick.descriptors() as u64;
     set_descriptor_limit(&carrick, in_use + 10);
@@ -50,7 +50,7 @@ fn clients_wait_while_descriptors_are_short_and_are_served_afterwards() {
         .standard_error()
         .wait_for(MESSAGE)
         .expect("a message");
-    // As those who were answered go, the next come in: nobody is sent away without an answer.
+    // As answered clients leave, the next ones are admitted: none is rejected without a response.
     for client in &mut clients {
         let status = client.read_response("GET").status;
         assert!(matches!(status, 200 | 503), "{status}");
@@ -73,10 +73,10 @@ fn an_upstream_connection_without_a_descriptor_is_answered_with_503() {
     let server = echo_server(&place);
     let carrick = Carrick::switch(&place, &[server.address()]);
     let mut clients: Vec<Peer> = (0..4).map(|_| carrick.connect()).collect();
-    wait_for("the clients to be in", || {
+    wait_for("the clients to be admitted", || {
         (carrick.clients_open() > 3.5).then_some(())
     });
-    // Whatever is closed meanwhile, what is opened would have a higher number.
+    // A new descriptor would get a higher number, whatever is closed meanwhile.
     set_descriptor_limit(&carrick, 5);
     let response = clients[0].ask(ASK);
     assert_eq!(response.status, 503, "{}", response.text());
@@ -85,7 +85,7 @@ fn an_upstream_connection_without_a_descriptor_is_answered_with_503() {
         "{}",
         response.text()
     );
-    // Our own shortage is not held against the server.
+    // A local shortage does not count against the server.
     set_descriptor_limit(&carrick, 1000);
     for client in &mut clients {
         assert_eq!(client.ask(ASK).status, 200);
@@ -98,10 +98,10 @@ fn an_upstream_connection_without_a_descriptor_is_answered_with_503() {
 }
 
 #[test]
-fn a_low_limit_is_said_at_the_start_and_lets_in_as_many_as_it_can() {
+fn a_low_limit_is_reported_at_start_and_admits_as_many_as_possible() {
     let place = Place::claim();
     let server = echo_server(&place);
-    // Clients that were let in and are not asked yet are not to be sent away.
+    // Admitted clients without a request must not be rejected.
     let text = format!(
         "[timeouts]\nhead = \"5m\"\ndrain = \"2s\"\n{}",
         carrick::switch_text(&[server.address()])
@@ -112,20 +112,20 @@ fn a_low_limit_is_said_at_the_start_and_lets_in_as_many_as_it_can() {
         .wait_for("the limit of 256 file descriptors allows only 60 clients")
         .expect("a message");
     let mut clients: Vec<Peer> = (0..200).map(|_| carrick.connect()).collect();
-    wait_for("all places to be taken", || {
+    wait_for("all slots to be taken", || {
         (carrick.clients_open() > 59.5).then_some(())
     });
     assert!(carrick.limit_reached("connections") >= 1.0);
     for client in &mut clients {
         client.send(ASK_ONCE);
     }
-    // As those who were answered go, the others follow, and each finds a descriptor for a server.
+    // As answered clients leave, the others follow, and each gets a descriptor for its server connection.
     for client in &mut clients {
         assert_eq!(client.read_response("GET").status, 200);
     }
     assert!(carrick.limit_reached("descriptors") < 0.5);
     drop(clients);
-    wait_for("everybody to be gone", || {
+    wait_for("all clients to be gone", || {
         (carrick.clients_open() < 0.5).then_some(())
     });
     assert_eq!(carrick.connect().ask(ASK).status, 200);
@@ -133,7 +133,7 @@ fn a_low_limit_is_said_at_the_start_and_lets_in_as_many_as_it_can() {
 }
 
 #[test]
-fn even_a_very_low_limit_serves_somebody() {
+fn even_a_very_low_limit_serves_a_client() {
     for limit in [64, 100, 128] {
         let place = Place::claim();
         let server = echo_server(&place);
@@ -150,7 +150,7 @@ fn a_shortage_that_goes_on_is_not_repeated_in_the_log() {
     let carrick = Carrick::switch(&place, &[server.address()]);
     assert_eq!(carrick.connect().ask(ASK).status, 200);
     set_descriptor_limit(&carrick, carrick.descriptors() as u64 + 8);
-    // Clients come and go all the time, and some always wait.
+    // Clients come and go all the time, and some are always waiting.
     let mut waiting = VecDeque::new();
     for number in 0..200 {
         let mut client = carrick.connect();
@@ -169,7 +169,7 @@ fn a_shortage_that_goes_on_is_not_repeated_in_the_log() {
 }
 
 #[test]
-fn everybody_is_served_in_turn_where_descriptors_are_few() {
+fn all_clients_are_served_in_turn_with_few_descriptors() {
     let place = Place::claim();
     let servers: Vec<_> = (0..4).map(|_| echo_server(&place)).collect();
     let listener = format!(
@@ -185,7 +185,7 @@ fn everybody_is_served_in_turn_where_descriptors_are_few() {
         .map(|(number, server)| carrick::upstream_text(&format!("u{number}"), &[server.address()]))
         .collect();
     let carrick = start_with_limit(&place, &(listener + &routes + &upstreams), 200);
-    // Connections that are kept to one server make room for those to the others.
+    // Idle connections to one server make room for connections to the others.
     for round in 0..4 {
         let mut clients: Vec<Peer> = (0..150).map(|_| carrick.connect()).collect();
         for (number, client) in clients.iter_mut().enumerate() {

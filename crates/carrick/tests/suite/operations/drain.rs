@@ -1,17 +1,17 @@
-//! SIGTERM and SIGINT: what is under way is finished, up to a limit, and nothing new begins.
+//! SIGTERM and SIGINT: active work finishes, up to a limit, and nothing new begins.
 use super::echo_server;
 use super::load::{Asking, Load};
 use crate::support::{Carrick, Ending, PATIENCE, Peer, Place, Server, carrick, wait_for};
 use rustix::process::Signal;
 use std::time::{Duration, Instant};
 
-/// A switch with a time for its drain.
+/// A switch with a drain time.
 fn switch_with_drain(place: &Place, server: &Server, drain: &str) -> Carrick {
     let text = carrick::switch_text(&[server.address()]);
     Carrick::start(place, &format!("[timeouts]\ndrain = \"{drain}\"\n{text}"))
 }
 
-/// A download of which the head and the first half have come; both its ends.
+/// A download whose head and first half have arrived; both its ends.
 fn half_a_download(client: &mut Peer, server: &Server) -> Peer {
     client.send("GET /long HTTP/1.1\r\nHost: a.example\r\n\r\n");
     let mut upstream = server.accept();
@@ -56,7 +56,7 @@ fn a_drain_under_load_fails_no_request() {
     keep_alive.expect_no_failure(200);
     short.expect_no_failure(200);
 
-    // The transfers under way keep it alive, and it says so.
+    // The active transfers keep the process running, and `/health` says so.
     let health = carrick.ask_admin("/health");
     assert_eq!((health.status, health.text().as_str()), (503, "draining\n"));
     assert_eq!(carrick.status()["state"], "draining");
@@ -194,7 +194,7 @@ fn a_cut_response_without_a_length_does_not_look_complete() {
 }
 
 #[test]
-fn control_c_ends_it_and_nobody_is_let_in_any_more() {
+fn control_c_ends_it_and_no_client_is_admitted_afterwards() {
     let place = Place::claim();
     let server = Server::listen(&place);
     let mut carrick = switch_with_drain(&place, &server, "20s");
@@ -221,7 +221,7 @@ fn a_drain_of_no_time_ends_at_once() {
     assert!(client.read_ending().bytes().is_empty());
 }
 
-/// What the carrick says of itself whose admin this connection leads to.
+/// The status of the carrick whose admin this connection reaches.
 fn status_over(admin: &mut Peer) -> serde_json::Value {
     let status = admin.ask("GET /status HTTP/1.1\r\nHost: localhost\r\n\r\n");
     assert_eq!(status.status, 200, "{}", status.text());
@@ -237,7 +237,7 @@ fn the_next_process_has_all_addresses_as_soon_as_the_drain_begins() {
     let mut upstream = half_a_download(&mut client, &server);
     let mut admin = Peer::connect(old.admin());
     let old_pid = status_over(&mut admin)["pid"].clone();
-    // As long as it serves, it keeps its address, whoever asks.
+    // While it serves, it keeps its address, whoever asks for it.
     let keeps =
         Peer::connect(old.admin()).ask("POST /handover HTTP/1.1\r\nHost: localhost\r\n\r\n");
     assert_eq!(keeps.status, 409, "{}", keeps.text());
@@ -245,7 +245,7 @@ fn the_next_process_has_all_addresses_as_soon_as_the_drain_begins() {
     old.standard_error()
         .wait_for("draining")
         .expect("a message");
-    // Until there is another, load balancers are told.
+    // Until there is a successor, load balancers get 503.
     assert_eq!(old.ask_admin("/health").status, 503);
     let of_page = Peer::connect(old.admin())
         .ask("POST /handover HTTP/1.1\r\nHost: localhost\r\nOrigin: http://a.example\r\n\r\n");
@@ -258,7 +258,7 @@ fn the_next_process_has_all_addresses_as_soon_as_the_drain_begins() {
     assert_eq!(status["state"], "serving");
     let mut second = new.connect();
     let mut second_upstream = half_a_download(&mut second, &server);
-    // Whoever asked the old one goes on asking it, and what is under way there goes on.
+    // Connections to the old admin keep working, and its transfers continue.
     let status = status_over(&mut admin);
     assert_eq!(
         (&status["pid"], &status["state"]),

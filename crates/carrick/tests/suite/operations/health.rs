@@ -1,10 +1,10 @@
-//! Active health checks take a server out and in again.
+//! Active health checks exclude a server and readmit it.
 use crate::support::server::{Serving, answer_requests};
 use crate::support::{Carrick, Place, Server, carrick, wait_for};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A server that says its name, and whose health is what the flag says.
+/// A server that returns its name, and whose health is the flag's value.
 fn server(place: &Place, name: &'static str, is_well: &Arc<AtomicBool>) -> Serving {
     let is_well = Arc::clone(is_well);
     Server::listen(place).serve(move |peer, _| {
@@ -45,7 +45,7 @@ fn a_sick_server_gets_no_requests_until_it_is_well_again() {
     let carrick = Carrick::start(&place, &text);
     let label = format!("server=\"{}\"", a.address());
     let is_up = |expected: bool| {
-        wait_for("the opinion to change", || {
+        wait_for("the state to change", || {
             let up = carrick.metric("carrick_server_up", &[&label]) > 0.5;
             (up == expected).then_some(())
         });
@@ -92,7 +92,7 @@ fn a_server_that_is_gone_is_found_by_connecting_alone() {
         + "health = { every = \"100ms\", fall = 1, rise = 1 }\n";
     let carrick = Carrick::start(&place, &text);
     let label = format!("server=\"{gone}\"");
-    wait_for("the server to be taken out", || {
+    wait_for("the server to be excluded", || {
         (carrick.metric("carrick_server_up", &[&label]) < 0.5).then_some(())
     });
     assert_eq!(answers(&carrick, 10), "a".repeat(10));

@@ -1,8 +1,8 @@
-//! What one client or server leaves half written has no influence on the next, and pieces none on the whole: buffers and parsers are used again.
+//! A partial message from one client or server does not affect the next one, nor do its segments: buffers and parsers are reused.
 use crate::support::carrick::{switch_text, upstream_text};
 use crate::support::{Carrick, Place, Server};
 
-/// One worker, so that everybody gets the same buffers.
+/// One worker, so that all clients get the same buffers.
 fn carrick(place: &Place, server: &Server) -> Carrick {
     let text = switch_text(&[server.address()]);
     Carrick::start(place, &format!("[workers]\ncount = 1\n{text}"))
@@ -53,7 +53,7 @@ fn half_a_request_does_not_make_a_refused_one_right() {
         client.send("GET /a\tb HTTP/1.1\r\nHost: a.example\r\n\r\n");
         assert_eq!(client.read_response("GET").status, 400, "after {cut} bytes");
     }
-    server.expect_nobody();
+    server.expect_no_connection();
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn empty_lines_before_a_request_are_counted_in_whatever_pieces_they_come() {
             400,
             "in pieces of {piece_bytes}"
         );
-        server.expect_nobody();
+        server.expect_no_connection();
         let mut client = carrick.connect();
         client.send_in_pieces("\r\n".repeat(4) + ask, &[piece_bytes]);
         let mut upstream = server.accept();

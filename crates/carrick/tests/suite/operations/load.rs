@@ -1,7 +1,7 @@
-//! Clients that ask again and again over keep-alive connections, and count every request that fails.
+//! Clients that send requests continuously over keep-alive connections, and count every failure.
 //!
-//! As HTTP allows (RFC 9112 section 9.3.1), a request is sent once more only when it went out on a connection that had
-//! carried others and that ended without a byte of its response: the server closed it in between.
+//! As HTTP allows (RFC 9112 section 9.3.1), a request is retried once, and only if it went out on a reused connection
+//! that ended without a byte of its response: the server had closed it in between.
 use crate::support::{PATIENCE, wait_for};
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -10,18 +10,18 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// What is asked, and how.
+/// The load.
 #[derive(Debug, Clone)]
 pub struct Asking {
-    /// Where.
+    /// The target.
     pub address: SocketAddr,
-    /// Clients at the same time.
+    /// Number of concurrent clients.
     pub clients: usize,
-    /// Requests on one connection before the client opens another.
+    /// Requests per connection before the client opens another.
     pub requests_per_connection: usize,
 }
 
-/// Clients at work.
+/// Running clients.
 #[derive(Debug)]
 pub struct Load {
     shared: Arc<Shared>,
@@ -35,12 +35,12 @@ struct Shared {
     failures: Mutex<Vec<String>>,
 }
 
-/// What came of it.
+/// The result.
 #[derive(Debug)]
 pub struct Result {
     /// Requests that were answered with 200 and the whole body.
     pub answered: usize,
-    /// What went wrong with the others.
+    /// Failures of other requests.
     pub failures: Vec<String>,
 }
 
@@ -67,7 +67,7 @@ impl Load {
         });
     }
 
-    /// Lets every client finish the request that it is at.
+    /// Lets every client finish its current request.
     pub fn stop(self) -> Result {
         self.shared.stop.store(true, Ordering::Relaxed);
         self.wait()
@@ -88,7 +88,7 @@ impl Load {
 }
 
 impl Result {
-    /// Nothing may have failed, and at least `least` requests were answered.
+    /// No request may have failed, and at least `least` were answered.
     pub fn expect_no_failure(&self, least: usize) {
         assert!(
             self.failures.is_empty(),
@@ -163,7 +163,7 @@ impl Connection {
         })
     }
 
-    /// One request, whose answer must be 200 with the target as its body; whether another may follow.
+    /// Sends one request, whose response must be 200 with the target as its body; returns whether another may follow.
     fn ask(&mut self, target: &str) -> std::result::Result<bool, Failed> {
         let request = format!("GET {target} HTTP/1.1\r\nHost: {}\r\n\r\n", self.host);
         let mut came = 0;
@@ -218,7 +218,7 @@ impl Connection {
     }
 }
 
-/// The answer that the load expects: 200 with the target as its body.
+/// The response that the load expects: 200 with the target as its body.
 pub fn echo_target(head: &str) -> Vec<u8> {
     let target = head.split(' ').nth(1).unwrap_or_default();
     // Requests of different clients overlap.

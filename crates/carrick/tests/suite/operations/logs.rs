@@ -1,4 +1,4 @@
-//! The access log: rotated under load without a lost line, and lost without harm when the disk is full.
+//! The access log: rotated under load without losing a line; a full disk loses lines but no requests.
 use super::echo_server;
 use super::load::{Asking, Load};
 use crate::support::carrick::ACCESS_LOG;
@@ -7,7 +7,7 @@ use rustix::process::Signal;
 use std::collections::HashSet;
 use std::path::Path;
 
-/// The targets of the whole lines of a log in JSON.
+/// The targets of the complete lines of a JSON log.
 fn targets(log: &Path) -> Vec<String> {
     let text = std::fs::read_to_string(log).unwrap_or_default();
     assert!(
@@ -135,7 +135,7 @@ fn a_log_on_standard_output_comes_while_it_runs_and_whole() {
         .standard_output()
         .wait_for("\"GET /first HTTP/1.1\" 200 6 \"-\" \"play\" mode=switch")
         .expect("a line");
-    // There is nothing to open anew, and nothing is lost by it.
+    // There is nothing to reopen, and no line is lost.
     carrick.signal(Signal::USR1);
     client.ask("GET /last HTTP/1.1\r\nHost: a.example\r\n\r\n");
     let ended = carrick.stop();

@@ -1,4 +1,4 @@
-//! What operators do to a running carrick: end it, reload it, rotate its logs, run it out of resources, and ask it how it is.
+//! Operating a running carrick: ending, reloading, log rotation, exhausted resources, and monitoring.
 mod admin;
 mod descriptors;
 mod drain;

@@ -1,4 +1,4 @@
-//! Pacing as an administrator has it: who is paced by which class, what is shown, what is changed, and what a reload makes of it.
+//! Pacing for administrators: which class paces what, how classes are shown and changed, and how a reload affects them.
 use crate::support::carrick::{PROGRAM, switch_text, tunnel_text};
 use crate::support::server::{Serving, answer_requests};
 use crate::support::{Carrick, Place, Server, wait_for};
@@ -191,7 +191,7 @@ fn the_command_shows_and_changes_classes_until_the_next_reload() {
         table.contains("worker") && table.contains("hits p99 us"),
         "{table}"
     );
-    // What stands below a heading is in its column.
+    // Cells are aligned with their headings.
     for part in table.split("\n\n") {
         let mut lines = part.lines().map(|line| line.chars().count());
         let heading = lines.next().expect("a heading");
@@ -240,7 +240,7 @@ fn the_command_shows_and_changes_classes_until_the_next_reload() {
     assert_eq!(
         settings(&said(&command(&carrick, &again))),
         shown,
-        "what is shown of a class can be said of it"
+        "a class accepts the settings that it shows"
     );
     assert!(said(&command(&carrick, &[])).contains("deadline 2ms"));
     assert_eq!(carrick.status()["pace"]["changed"], 1);
@@ -267,7 +267,7 @@ fn the_command_shows_and_changes_classes_until_the_next_reload() {
     }
     assert_eq!(settings(&said(&command(&carrick, &["slow"]))), shown);
 
-    // A reload that fails changes nothing, one that says the same has the configuration hold again.
+    // A failed reload changes nothing; one with the same file restores the configuration.
     reload(
         &carrick,
         &place,
@@ -307,12 +307,12 @@ fn a_reload_that_takes_a_class_away_is_followed_with_the_next_request() {
             .collect::<Vec<_>>()
     };
     assert_eq!(names(&carrick), ["b"]);
-    // The worker takes the new plan up in its own time.
+    // The worker applies the new plan at its own pace.
     wait_for("a request under the new plan", || {
         assert_eq!(client.ask(&request("/long")).status, 200);
         (class(&carrick, "b")["splices"] == 1).then_some(())
     });
-    // A class that stays has another rate for networks: a client has it from its next request on.
+    // A class gets another rate for networks: a client has it from its next request on.
     reload(
         &carrick,
         &place,

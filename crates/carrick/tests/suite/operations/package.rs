@@ -1,4 +1,4 @@
-//! What the Debian package does to a system, tried with the real `dpkg` on a folder that it takes for one.
+//! The effects of the Debian package on a system, tried with the real `dpkg` on a directory as its root.
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
@@ -10,7 +10,7 @@ fn succeeds(command: &mut Command) -> Output {
     output
 }
 
-/// A package with the maintainer scripts of ours, and nothing else.
+/// A package with only our maintainer scripts.
 fn scripts_alone(folder: &Path) -> std::path::PathBuf {
     let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/debian");
     let control = folder.join("tree/DEBIAN");
@@ -54,7 +54,7 @@ fn purging_the_package_leaves_neither_cache_nor_logs() {
         fs::create_dir_all(path).expect("a folder");
         fs::write(path.join("file"), "").expect("a file");
     }
-    fs::remove_file(root.join("var/lib/dpkg/file")).expect("it is there");
+    fs::remove_file(root.join("var/lib/dpkg/file")).expect("it exists");
     fs::create_dir_all(root.join("var/lib/dpkg/info")).expect("a folder");
     fs::create_dir_all(root.join("var/lib/dpkg/updates")).expect("a folder");
     fs::write(root.join("var/lib/dpkg/status"), "").expect("a file");
@@ -76,10 +76,10 @@ fn purging_the_package_leaves_neither_cache_nor_logs() {
     dpkg("--purge", Path::new("carrick"));
     assert!(
         !ours.iter().any(|path| path.exists()),
-        "purging leaves nothing of it"
+        "purging removes everything"
     );
     assert!(
         root.join("var/cache/other/file").exists(),
-        "it is somebody else's"
+        "another package's files stay"
     );
 }

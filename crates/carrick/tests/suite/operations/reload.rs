@@ -1,4 +1,4 @@
-//! SIGHUP: the whole file is read again under load, and a wrong one changes nothing.
+//! SIGHUP: the whole file is read again under load, and an invalid one changes nothing.
 use super::echo_server;
 use super::load::{Asking, Load};
 use crate::support::carrick::FORWARD_TEXT;
@@ -6,7 +6,7 @@ use crate::support::place::{FORWARD_PORT, LISTENER_PORT, TUNNEL_PORT};
 use crate::support::{Carrick, Peer, Place, carrick, wait_for};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 
-/// A listener that comes and goes.
+/// The port of a listener that is added and removed.
 const SECOND_PORT: u16 = LISTENER_PORT + 1;
 
 const ASK: &str = "GET /a HTTP/1.1\r\nHost: a.example\r\n\r\n";
@@ -15,7 +15,7 @@ fn reloads(carrick: &Carrick, result: &str) -> f64 {
     carrick.metric("carrick_reloads_total", &[&format!("result=\"{result}\"")])
 }
 
-/// Reloads and waits until it has been done, well or badly.
+/// Reloads and waits for the result.
 fn reload(carrick: &Carrick, place: &Place, text: &str, result: &str) {
     let before = reloads(carrick, result);
     carrick.reload(place, text);
@@ -101,7 +101,7 @@ fn a_transfer_under_way_outlives_its_listener_and_its_upstream() {
     client.send(ASK);
     let mut upstream = server.accept();
     upstream.read_head();
-    // The connection ends, so that only the other one is there to be used again.
+    // This connection closes, so that only the other one can be reused.
     upstream.send("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 4\r\n\r\nab");
     client.read_head();
     client.expect("ab");
@@ -120,7 +120,7 @@ fn a_transfer_under_way_outlives_its_listener_and_its_upstream() {
     });
     upstream.send("cd");
     client.expect("cd");
-    // What a kept connection asks now is answered as before, once.
+    // A request on an existing connection is answered as before, once.
     idle.send(ASK);
     if !second.waits_for_head() {
         second = server.accept();
@@ -134,7 +134,7 @@ fn a_transfer_under_way_outlives_its_listener_and_its_upstream() {
     assert_eq!(carrick.connect().ask(ASK).status, 200);
 }
 
-/// A reload of `text` must fail and say `why` everywhere, and what ran must go on running.
+/// A reload of `text` must fail with the reason `why` everywhere, and the old configuration must stay in force.
 fn expect_refusal(carrick: &Carrick, place: &Place, text: &str, why: &str) {
     let mut kept = carrick.connect();
     assert_eq!(kept.ask(ASK).status, 200);
@@ -164,14 +164,14 @@ fn a_wrong_file_keeps_the_old_one_and_says_why() {
     let wrong = right.replace("upstream = \"u\"", "upstream = \"nowhere\"");
     expect_refusal(&carrick, &place, &wrong, "there is no upstream \"nowhere\"");
     expect_refusal(&carrick, &place, "listen = [", "carrick.toml:");
-    // And the way back is open.
+    // A valid file still works.
     reload(&carrick, &place, &right, "ok");
     let status = carrick.status();
     assert_eq!(status["reloads"]["failed"], 2);
     assert_eq!(status["reloads"]["last"]["error"], serde_json::Value::Null);
 }
 
-/// Occupies a port of the play's address so that nobody else can listen there.
+/// Occupies a port of the test's address.
 fn occupy(address: SocketAddr) -> TcpListener {
     TcpListener::bind(address).expect("a free address")
 }
@@ -232,10 +232,10 @@ fn a_log_that_cannot_be_opened_keeps_the_old_configuration() {
     assert_eq!(carrick.access_log(3).len(), 3);
 }
 
-/// One worker, so that who is answered by the new plan knows that everybody is.
+/// One worker: if one client sees the new plan, all do.
 const ONE_WORKER: &str = "[workers]\ncount = 1\n";
 
-/// A switch, a forward proxy and a tunnel, whose listeners have these keys besides.
+/// A switch, a forward proxy and a tunnel, whose listeners have these additional keys.
 fn three_listeners(server: SocketAddr, keys: &str) -> String {
     let at = |port: u16, mode: &str| {
         format!("[[listener]]\nlisten = \"{{ip}}:{port}\"\nmode = \"{mode}\"\n{keys}")
@@ -271,7 +271,7 @@ fn a_standing_connection_of_a_client_that_may_not_come_any_more_is_refused() {
         assert_eq!(client.ask(ASK).status, 200);
     }
     let [switched, half_way] = &mut switched;
-    // A head that is whole only after the reload.
+    // The head is complete only after the reload.
     half_way.send(&ASK[..20]);
 
     let text = three_listeners(at, "allow = [\"192.0.2.0/24\"]\n");
@@ -292,7 +292,7 @@ fn a_standing_connection_of_a_client_that_may_not_come_any_more_is_refused() {
     for client in [switched, half_way, &mut forwarded] {
         client.expect_end();
     }
-    // What has become a tunnel goes on.
+    // Established tunnels continue.
     for client in [&mut connected, &mut tunnelled] {
         assert_eq!(client.ask(ASK).status, 200);
     }

@@ -1,4 +1,4 @@
-//! The sandbox: what it takes away from whoever has taken carrick over, and what goes on in it.
+//! The sandbox: what it denies to an attacker inside carrick, and what still works.
 use crate::support::carrick::{ACCESS_LOG, FORWARD_TEXT, PROGRAM};
 use crate::support::{Carrick, Place, Server, carrick, wait_for};
 use base64::Engine as _;
@@ -7,13 +7,13 @@ use std::process::Command;
 
 const ASK: &str = "GET /a HTTP/1.1\r\nHost: a.example\r\n\r\n";
 
-/// What carrick says of a part of its sandbox: whether it is in force.
+/// Whether a part of the sandbox is in force, according to carrick.
 fn in_force(carrick: &Carrick, part: &str) -> bool {
     let part = carrick.status()["process"]["sandbox"][part].clone();
     part["in_force"].as_bool().expect("a flag")
 }
 
-/// Whether this kernel has it, as `carrick doctor` tells.
+/// Whether this kernel supports it, according to `carrick doctor`.
 fn has_sandbox() -> bool {
     let output = Command::new(PROGRAM).arg("doctor").output();
     let text = String::from_utf8_lossy(&output.expect("the program").stdout).into_owned();
@@ -40,7 +40,7 @@ fn users(place: &Place, name: &str, user: &str) {
     );
 }
 
-/// How carrick answers whoever is this user.
+/// The status of a response to this user.
 fn status_of(carrick: &Carrick, user: &str) -> u16 {
     let secret = base64::engine::general_purpose::STANDARD.encode(format!("{user}:secret"));
     let request = format!(
@@ -71,7 +71,7 @@ fn every_thread_is_in_the_sandbox() {
         threads += 1;
     }
     assert!(threads >= 4, "{threads}");
-    // Who runs beside it, outside.
+    // A process outside the sandbox.
     let doctor = Command::new(PROGRAM)
         .args(["doctor", "-c"])
         .arg(carrick.directory().join("carrick.toml"))
@@ -90,7 +90,7 @@ fn reloads_replaced_files_rotation_and_names_go_on_in_the_sandbox() {
     let carrick = Carrick::start(&place, &text);
     assert_eq!(status_of(&carrick, "anna"), 502);
     assert_eq!(status_of(&carrick, "berta"), 407);
-    // Another file takes the name, as editors and configuration management do it.
+    // Another file gets the name, as with editors and configuration management.
     users(&place, "users.new", "berta");
     let at = |name: &str| carrick.directory().join(name);
     std::fs::rename(at("users.new"), at("users")).expect("a rename");
@@ -112,7 +112,7 @@ fn reloads_replaced_files_rotation_and_names_go_on_in_the_sandbox() {
         let lines = std::fs::read_to_string(at(ACCESS_LOG)).ok()?;
         lines.contains("berta").then_some(())
     });
-    // /etc/hosts is asked.
+    // /etc/hosts is consulted.
     let named = "GET http://localhost:1/ HTTP/1.1\r\nHost: localhost:1\r\nProxy-Authorization: Basic YmVydGE6c2VjcmV0\r\n\r\n";
     assert_eq!(carrick.connect_forward().ask(named).status, 502);
 }
@@ -153,7 +153,7 @@ fn files_elsewhere_are_out_of_reach_and_a_reload_that_names_one_says_so() {
 }
 
 #[test]
-fn whoever_requires_the_sandbox_has_it_or_no_carrick() {
+fn a_required_sandbox_is_in_force_or_carrick_does_not_start() {
     let place = Place::claim();
     let server = Server::listen(&place);
     let text = format!(

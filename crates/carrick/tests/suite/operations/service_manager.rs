@@ -1,4 +1,4 @@
-//! A socket that plays systemd: what carrick tells it, and what `systemctl reload` runs.
+//! A socket that plays systemd: carrick's notifications, and `systemctl reload`.
 use super::echo_server;
 use crate::support::carrick::{PROGRAM, upstream_text};
 use crate::support::place::LISTENER_PORT;
@@ -13,7 +13,7 @@ use std::process::{Command, Output};
 struct Manager(UnixDatagram);
 
 impl Manager {
-    /// At this address, which the kernel forgets with it.
+    /// At an abstract address, which disappears with the socket.
     fn abstract_socket(place: &Place) -> (Self, String) {
         let name = format!("carrick-test-{}-{}", std::process::id(), place.ip());
         let address = UnixAddress::from_abstract_name(&name).expect("a name");
@@ -65,7 +65,7 @@ fn start(place: &Place, text: &str, name: &str, further: &[(&str, &str)]) -> Car
     Carrick::try_start_by(place, text, command).expect("a carrick")
 }
 
-/// What the unit has as `ExecReload=`.
+/// The unit's `ExecReload=`.
 fn reload(carrick: &Carrick) -> Output {
     Command::new(PROGRAM)
         .args(["reload", "-c"])
@@ -114,7 +114,7 @@ fn the_service_manager_hears_when_clients_are_let_in_of_reloads_and_of_the_end()
 
     carrick.signal(Signal::TERM);
     let stopping = manager.next();
-    // Two seconds of drain, and some for what comes then.
+    // Two seconds of drain, and the margin for the rest.
     assert!(
         stopping.starts_with("STOPPING=1\nEXTEND_TIMEOUT_USEC=17000000\nSTATUS=Draining: "),
         "{stopping}"
@@ -170,14 +170,14 @@ fn a_reload_by_the_service_manager_fails_with_the_error() {
     let file = carrick.directory().join("carrick.toml");
     let written = std::fs::read_to_string(&file).expect("the file");
 
-    // A wrong file: nothing of it reaches the process.
+    // An invalid file: the process does not see it.
     std::fs::write(&file, written.replace("switch", "swish")).expect("the file");
     let wrong = reload(&carrick);
     assert_eq!(wrong.status.code(), Some(2), "{wrong:?}");
     assert!(said(&wrong).contains("swish"), "{wrong:?}");
     assert_eq!(carrick.status()["reloads"]["failed"], 0);
 
-    // A right one that this machine does not allow.
+    // A valid file that this machine does not allow.
     let taken = TcpListener::bind((place.ip(), 0)).expect("a port");
     let address = taken.local_addr().expect("an address");
     let own = format!("{}:{LISTENER_PORT}", place.ip());
@@ -210,7 +210,7 @@ fn the_unit_is_one_that_systemd_takes() {
         assert!(written.lines().any(|other| other == line), "{line}");
     }
     let place = Place::claim();
-    // It looks whether the program is there.
+    // It checks that the program exists.
     let here = place.directory().join("carrick.service");
     std::fs::write(&here, written.replace("/usr/bin/carrick", PROGRAM)).expect("a file");
     match Command::new("systemd-analyze")

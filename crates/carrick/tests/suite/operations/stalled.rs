@@ -1,18 +1,18 @@
-//! Clients that ask for much and read nothing: what they make the kernel hold, and what becomes of them.
+//! Clients that request much and read nothing: the kernel memory they hold, and how they are ended.
 use crate::support::carrick::upstream_text;
 use crate::support::place::{LISTENER_PORT, TUNNEL_PORT};
 use crate::support::{Carrick, Ending, Peer, Place, Server, server, wait_for};
 
-/// Bytes of a response that nobody reads to its end.
+/// Bytes of a response that is not read to the end.
 pub const MUCH: usize = 64 << 20;
 
 /// Bytes that clients read before they stop: until then, everything moves as fast as it can.
 const READ_FIRST: usize = 8 << 20;
 
-/// Most memory of the kernel's for each stalled client: 1.5 MB that the server has sent, and what the client has not been sent.
+/// Most kernel memory for each stalled client: 1.5 MB from the server, and what was not sent to the client.
 const HELD_MAX: f64 = 2.0 * 1024.0 * 1024.0;
 
-/// A server that answers `/big` with much.
+/// A server that answers `/big` with a large body.
 pub fn big_server(server: Server) -> server::Serving {
     server.serve(|mut peer, _| {
         let piece = vec![b'x'; 1 << 20];
@@ -44,7 +44,7 @@ fn text(place: &Place, server: &server::Serving, engine: &str, limits: &str) -> 
         + &upstream_text("u", &[server.address()])
 }
 
-/// A client that has asked for much, and stops reading after the first part of it.
+/// A client that requests much, and stops reading after the first part.
 fn stalled(mut client: Peer) -> Peer {
     client.send("GET /big HTTP/1.1\r\nHost: a.example\r\n\r\n");
     assert!(client.read_head().contains(" 200 "));
@@ -69,7 +69,7 @@ fn a_client_that_reads_no_more_holds_little_of_the_kernels_memory() {
         let held = carrick.metric("carrick_stalled_bytes", &[]) / count;
         assert!(held < HELD_MAX, "{engine}: {held} bytes each");
         drop(clients);
-        wait_for("them to be forgotten", || {
+        wait_for("the stalled ones to be gone", || {
             (carrick.metric("carrick_stalled_bytes", &[]) < 1.0).then_some(())
         });
     }
@@ -79,7 +79,7 @@ fn a_client_that_reads_no_more_holds_little_of_the_kernels_memory() {
 fn those_that_have_stood_still_for_longest_end_when_all_hold_too_much() {
     let place = Place::claim();
     let server = big_server(Server::listen(&place));
-    // One worker knows who has stood still for longest.
+    // One worker, which knows the longest-stalled client.
     let text = text(&place, &server, "auto", "stalled = \"1 MB\"") + "[workers]\ncount = 1\n";
     let carrick = Carrick::start(&place, &text);
     let clients: Vec<Peer> = (0..8)
@@ -95,16 +95,16 @@ fn those_that_have_stood_still_for_longest_end_when_all_hold_too_much() {
     });
     let said = carrick.standard_error().wait_for("have stalled longest");
     said.expect("a warning");
-    // Nobody else has noticed.
+    // Other clients are not affected.
     let small = carrick
         .connect()
         .ask("GET /small HTTP/1.1\r\nHost: a.example\r\n\r\n");
     assert_eq!((small.status, small.text().as_str()), (200, "ok"));
-    // What was ended does not look whole.
+    // An aborted response does not look complete.
     let first = clients.into_iter().next();
     let ending = first.map(|mut client| client.read_ending());
     assert!(matches!(ending, Some(Ending::Reset(_))), "{ending:?}");
-    wait_for("lines of those that were ended", || {
+    wait_for("log lines of the ended ones", || {
         let lines = carrick.access_log(0);
         let ended = lines.iter().filter(|line| line.text("ended") == "stalled");
         (ended.count() >= 4).then_some(())

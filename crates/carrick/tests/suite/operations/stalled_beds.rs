@@ -1,4 +1,5 @@
-//! Clients and servers that stop reading: each host has a network namespace of its own, and a delay can be put between proxy and server.
+//! A test bed for clients and servers that stop reading: each host has its own network namespace, and a delay can be
+//! put between proxy and server.
 use crate::support::carrick::PROGRAM;
 use crate::support::{Carrick, Peer, Place, Server, wait_for};
 use crate::transparent::bed::{inside as command_in, lines};
@@ -10,12 +11,12 @@ use std::net::SocketAddr;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-/// Where the proxy listens, for its client and for the server's host.
+/// The proxy's addresses, for its client and for the server's host.
 const FOR_CLIENTS: &str = "10.81.1.1";
 const FOR_THE_FAR: &str = "10.81.2.1";
 const FAR: &str = "10.81.3.1";
 
-/// Both of a splice's sockets hold the same for so long: whatever was on its way has come.
+/// When both sockets of a splice hold the same amount for this long, everything in flight has arrived.
 const STILL: Duration = Duration::from_millis(500);
 
 /// The hosts; removed when dropped.
@@ -27,14 +28,14 @@ pub struct Bed {
     emulator: Option<Child>,
 }
 
-/// A line: delay one way, and rate, for each connection.
+/// An emulated line: one-way delay, and rate, for each connection.
 #[derive(Debug, Clone, Copy)]
 pub struct Line {
     pub delay_ms: u32,
     pub rate_kbit: u32,
 }
 
-/// Does something on the proxy of such a bed. Without root it is skipped.
+/// Runs a test on the proxy of a new bed. Skipped without root.
 pub fn on_the_proxy(line: Option<Line>, play: impl FnOnce(&Bed, &Place) + Send) {
     if !carrick_test::is_root() {
         return;
@@ -105,7 +106,7 @@ impl Bed {
             delay_ms,
             rate_kbit,
         } = line;
-        // One for each connection: what waits in another one's queue is no distance.
+        // One queue per connection: waiting behind another connection would not model distance.
         let rule = |way: &str, ports: &str| {
             format!(
                 "[[rule]]\n{way} = \"10.81.3.0/24\"\n{ports} = [1024, 65535]\nfor_each_port = true\ndelay_ms = {delay_ms}\nrate_kbit = {rate_kbit}\n"
@@ -120,12 +121,12 @@ impl Bed {
         let mut emulator = command.stdout(Stdio::piped()).spawn().expect("a line");
         let mut ready = [0; 5];
         let output = emulator.stdout.as_mut().expect("a pipe");
-        output.read_exact(&mut ready).expect("it says something");
+        output.read_exact(&mut ready).expect("the line is ready");
         assert_eq!(&ready, b"ready");
         self.emulator = Some(emulator);
     }
 
-    /// A server there. Without a line it has small buffers: much is to be held, but not by it.
+    /// A server on the server's host. Without a line it has small buffers, so that the data is held elsewhere.
     pub fn server(&self) -> Server {
         let address: SocketAddr = format!("{FAR}:8000").parse().expect("an address");
         let is_far = self.emulator.is_some();
@@ -152,10 +153,10 @@ impl Bed {
         self.far.inside(connect).expect("a connection")
     }
 
-    /// What all connections of the proxy hold in the kernel with others than itself, received and to be sent, as soon as that has not changed for a while.
+    /// Bytes in the kernel of all the proxy's connections to other hosts, received and unsent, once the number is stable.
     pub fn held_bytes(&self) -> u64 {
         let (mut held, mut since) = (held_now(), Instant::now());
-        wait_for("nothing to move any more", || {
+        wait_for("the number to be stable", || {
             let now = held_now();
             if now != held {
                 (held, since) = (now, Instant::now());
@@ -173,13 +174,13 @@ fn held_now() -> u64 {
         .sum()
 }
 
-/// The largest receive buffer that the proxy has for a connection with the far host.
+/// The largest receive buffer of the proxy's connections to the far host.
 pub fn far_receive_buffer_bytes() -> u64 {
     let memory = memory(&["dst", FAR]);
     memory.iter().map(|one| part(one, "rb")).max().unwrap_or(0)
 }
 
-/// What `ss` tells of the memory of this namespace's connections.
+/// The output of `ss` on the memory of this namespace's connections.
 fn memory(which: &[&str]) -> Vec<String> {
     let text = run("ss", &[&["-tnmH", "state", "established"], which].concat()).expect("ss");
     text.split("skmem:(").skip(1).map(String::from).collect()
@@ -188,11 +189,11 @@ fn memory(which: &[&str]) -> Vec<String> {
 fn part(memory: &str, name: &str) -> u64 {
     let mut parts = memory.split([',', ')']);
     let found = parts.find_map(|part| part.strip_prefix(name)?.parse().ok());
-    found.unwrap_or_else(|| panic!("{name} in {memory}"))
+    found.unwrap_or_else(|| panic!("no {name} in {memory}"))
 }
 
-/// What must hold of others: they get their answers, and servers are up.
-pub fn nobody_else_notices(bed: &Bed, carrick: &Carrick, port: u16) {
+/// Other clients must get their responses, and servers must be up.
+pub fn expect_others_unaffected(bed: &Bed, carrick: &Carrick, port: u16) {
     for _ in 0..20 {
         let mut client = bed.connect(port);
         let small = client.ask("GET /small HTTP/1.1\r\nHost: a.example\r\n\r\n");

@@ -1,31 +1,33 @@
-//! Clients and servers that take nothing, while the other side is far away, or are many: what they make the kernel hold, and that nobody else
-//! notices.
+//! Clients and servers that stop reading, while the other side is far away, or there are many: the kernel memory they
+//! hold; others are not affected.
 use super::stalled::{MUCH, big_server};
-use super::stalled_beds::{Bed, Line, far_receive_buffer_bytes, nobody_else_notices, on_the_proxy};
+use super::stalled_beds::{
+    Bed, Line, expect_others_unaffected, far_receive_buffer_bytes, on_the_proxy,
+};
 use crate::support::carrick::upstream_text;
 use crate::support::place::{LISTENER_PORT, TUNNEL_PORT};
 use crate::support::{Carrick, Peer, Place, server};
 use std::net::SocketAddr;
 
-/// 150 KB fit in the line.
+/// The line holds 150 KB.
 const LONG: Line = Line {
     delay_ms: 40,
     rate_kbit: 15_000,
 };
 
-/// 2.5 MB fit in the line: more than the window that far servers begin with.
+/// The line holds 2.5 MB: more than the initial window of far servers.
 const WIDE: Line = Line {
     delay_ms: 100,
     rate_kbit: 100_000,
 };
 
-/// Bytes that are read before nothing is any more: a multiple of what fits in the line.
+/// Bytes that are read before reading stops: a multiple of what the line holds.
 const READ_FIRST: usize = 1 << 20;
 
-/// For each direction whose receiver takes nothing.
+/// Limit for each direction whose receiver does not read.
 const HELD_MAX: u64 = 2 << 20;
 
-/// Keys of the route for each way by which bytes can go.
+/// Keys of the route for each way to move bytes.
 const WAYS: [&str; 6] = [
     "engine = \"copy\"",
     "engine = \"pipe\"",
@@ -39,7 +41,7 @@ const WAYS: [&str; 6] = [
 fn text(server: SocketAddr, way: &str) -> String {
     let engine = way.lines().next().unwrap_or_default();
     let listener = |port: u16, mode: &str, route: &str| {
-        // The kernel sends requests on as they are.
+        // The kernel forwards requests unchanged.
         let keys = match mode {
             "switch" => "forwarded = \"off\"\nvia = \"\"\n",
             _ => "",
@@ -55,12 +57,12 @@ fn text(server: SocketAddr, way: &str) -> String {
         + "health = { path = \"/health\", every = \"1s\" }\n"
 }
 
-/// Starts carrick, whose only server this is.
+/// Starts carrick with this server only.
 fn carrick(place: &Place, server: &server::Serving, way: &str) -> Carrick {
     Carrick::start(place, &text(server.address(), way))
 }
 
-/// Clients that have asked for much, and stop reading after the first part of it.
+/// Clients that request much, and stop reading after the first part.
 fn stalled(bed: &Bed, port: u16) -> Peer {
     let mut client = bed.connect(port);
     client.send("GET /big HTTP/1.1\r\nHost: a.example\r\n\r\n");
@@ -137,7 +139,7 @@ fn what_a_far_server_may_send_grows_while_its_client_takes() {
 }
 
 #[test]
-fn nobody_notices_three_hundred_clients_that_read_nothing() {
+fn three_hundred_clients_that_read_nothing_do_not_affect_others() {
     for way in WAYS {
         on_the_proxy(None, |bed, place| {
             let server = big_server(bed.server());
@@ -150,10 +152,10 @@ fn nobody_notices_three_hundred_clients_that_read_nothing() {
                     client
                 })
                 .collect();
-            nobody_else_notices(bed, &carrick, LISTENER_PORT);
+            expect_others_unaffected(bed, &carrick, LISTENER_PORT);
             let held = bed.held_bytes();
             assert!(held <= 300 * HELD_MAX, "{way}: {held} bytes");
-            nobody_else_notices(bed, &carrick, LISTENER_PORT);
+            expect_others_unaffected(bed, &carrick, LISTENER_PORT);
             drop(clients);
         });
     }

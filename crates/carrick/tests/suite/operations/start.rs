@@ -1,4 +1,4 @@
-//! How a run begins, or does not.
+//! Start of a run, and reasons to refuse it.
 use super::echo_server;
 use crate::support::carrick::{Ended, PROGRAM};
 use crate::support::output::Output;
@@ -118,7 +118,7 @@ impl Drop for BuiltIn {
     }
 }
 
-/// What docs/start.md promises that a start without a configuration says, but for what depends on the machine.
+/// The output of a start without a configuration as in docs/start.md, except for lines that depend on the machine.
 fn banner_in_start_page() -> Vec<String> {
     let page = include_str!("../../../../../docs/start.md");
     let shown = page
@@ -168,7 +168,7 @@ fn without_a_configuration_it_is_a_forward_proxy_for_this_machine() {
     let banner = match standard_error.wait_for("/status\n") {
         Ok(banner) => banner,
         Err(said) if said.contains("cannot listen on") => {
-            carrick_test::lacks!("somebody took port 3128 or 3129");
+            carrick_test::lacks!("another program took port 3128 or 3129");
             return;
         }
         Err(said) => panic!("no start: {said}"),
@@ -212,7 +212,7 @@ fn without_a_configuration_it_is_a_forward_proxy_for_this_machine() {
 
 #[test]
 fn doctor_names_a_kernel_that_loses_bytes_and_carrick_runs_without_the_engine() {
-    // The kernel then says that it is of the 2.6 series (personality(2), UNAME26).
+    // The kernel then pretends to be of the 2.6 series (personality(2), UNAME26).
     let output = Command::new("setarch")
         .args(["--uname-2.6", PROGRAM, "doctor"])
         .output()
@@ -258,7 +258,7 @@ fn doctor_shows_engines_and_limits() {
     let words = |name: &str| row(name)[name.len()..].trim().to_owned();
     assert!(words("engine copy").starts_with("yes"), "{text}");
     assert!(words("engine pipe").starts_with("yes"), "{text}");
-    // Only root has it, on kernels without known losses; others are told why not.
+    // Only root has it, on kernels without known losses; others see the reason.
     let socket = words("engine socket");
     assert!(
         socket.starts_with("yes") || socket.len() > "no  because".len(),
@@ -270,7 +270,7 @@ fn doctor_shows_engines_and_limits() {
         "{text}"
     );
     assert!(row("user").len() > "user".len(), "{text}");
-    // Who has none is told what they are for, who has some that they are given up.
+    // Without capabilities, the table says what they are for; with some, that they are dropped.
     let capabilities = words("capabilities");
     let has_none = capabilities.starts_with("none ");
     assert_eq!(has_none, !capabilities.contains("given up"), "{text}");
@@ -284,7 +284,7 @@ fn too_few_descriptors_to_start_with_end_it_with_1_before_it_says_that_it_is_rea
     let place = Place::claim();
     let server = Server::listen(&place);
     let text = carrick::switch_text(&[server.address()]);
-    // At each step it starts whole or not at all. (With less than 12, the runtime itself cannot begin.)
+    // At each limit it starts completely or not at all. (With less than 12, the runtime itself cannot start.)
     let mut failures = 0;
     for limit in (12..80).step_by(2) {
         let mut command = Command::new("prlimit");
@@ -311,19 +311,19 @@ fn too_few_descriptors_to_start_with_end_it_with_1_before_it_says_that_it_is_rea
                 let code = ended.status.code();
                 assert!(matches!(code, Some(1 | 2)), "with {limit}: {ended:#?}");
                 assert!(!ended.standard_error.contains("panicked"), "{ended:#?}");
-                assert!(!ended.standard_error.is_empty(), "no word with {limit}");
+                assert!(!ended.standard_error.is_empty(), "no message with {limit}");
             }
         }
     }
     assert!(failures > 3, "only {failures} limits were too low");
 }
 
-/// A carrick that has programs to load, as soon as somebody can connect to it.
+/// A carrick that is still loading its programs, as soon as it accepts connections.
 fn just_listening(place: &Place, server: &Server) -> Carrick {
     let text = carrick::switch_text(&[server.address()])
         .replace("[[listener]]", "[[listener]]\nengine = \"packet\"");
     let carrick = Carrick::spawn(place, &text);
-    wait_for("somebody who listens", || {
+    wait_for("the listener", || {
         std::net::TcpStream::connect(place.at(LISTENER_PORT)).ok()
     });
     carrick

@@ -1,4 +1,5 @@
-//! `carrick top`: what it says of a tunnel that moves bytes, as plain text and on a terminal, and how it leaves the terminal.
+//! `carrick top`: its report on a busy tunnel, as plain text and on a terminal, and the state of the terminal
+//! afterwards.
 use crate::support::carrick::{PROGRAM, tunnel_text};
 use crate::support::output::Output as Said;
 use crate::support::{Carrick, Peer, Place, Server, wait_for};
@@ -9,10 +10,10 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// What goes to the client at a time.
+/// Bytes sent to the client at a time.
 const PIECE: usize = 64 * 1024;
 
-/// A tunnel, paced by a class, through which bytes go to the client until this is dropped.
+/// A paced tunnel that sends bytes to the client until this is dropped.
 struct Busy {
     carrick: Carrick,
     client: String,
@@ -34,7 +35,7 @@ impl Busy {
         let is_over = Arc::new(AtomicBool::new(false));
         let address = client.local_address().to_string();
         let over = Arc::clone(&is_over);
-        // It sends a piece when the one before was asked for: nothing waits anywhere when it is to end.
+        // It sends a piece when the previous one was requested: nothing is in flight when it ends.
         let sending = std::thread::spawn(move || {
             while !over.load(Relaxed) {
                 upstream.send(vec![7; PIECE]);
@@ -60,7 +61,7 @@ impl Busy {
 fn read(client: Peer) {
     let mut stream = client.into_stream();
     let mut piece = vec![0; PIECE];
-    // The server's end is the end of the play.
+    // The server's end ends the test.
     while stream.read_exact(&mut piece).is_ok() {
         if stream.write_all(b"more").is_err() {
             return;
@@ -92,14 +93,14 @@ fn said(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).expect("ASCII")
 }
 
-/// The words of the line that begins so.
+/// The words of the line with this prefix.
 fn words<'t>(text: &'t str, beginning: &str) -> Vec<&'t str> {
     let line = text.lines().find(|line| line.starts_with(beginning));
     let line = line.unwrap_or_else(|| panic!("no {beginning}: {text}"));
     line.split_whitespace().collect()
 }
 
-/// A number of bytes as it is shown.
+/// Parses a displayed number of bytes.
 fn bytes(shown: &str) -> f64 {
     let units = ["K", "M", "G"];
     let unit = units.iter().position(|unit| shown.ends_with(unit));
@@ -132,14 +133,14 @@ fn a_report_tells_what_a_tunnel_moves() {
     );
     assert_eq!(words(&text, "worker").len(), 9, "{text}");
 
-    // Without a terminal it is plain text of itself; with a number, so many reports.
+    // Without a terminal the output is plain text; with a number, that many reports.
     let text = said(&top(&["-n", "2", "-i", "100ms", "--admin", &busy.admin()]));
     assert_eq!(text.matches(" pid ").count(), 2, "{text}");
     assert_eq!(text.matches("\n\n").count(), 1, "{text}");
 }
 
 #[test]
-fn nobody_to_look_at_is_an_error() {
+fn an_unreachable_admin_is_an_error() {
     let place = Place::claim();
     let output = top(&["--once", "--admin", &format!("{}:1", place.ip())]);
     assert_eq!(output.status.code(), Some(1));
@@ -172,13 +173,13 @@ fn reports_go_on_when_carrick_is_gone_and_say_so() {
     let error = Said::collect(child.stderr.take().expect("a pipe"));
     out.wait_for(" pid ").expect("a report");
     carrick.stop();
-    error.wait_for("cannot ask admin").expect("a word about it");
+    error.wait_for("cannot ask admin").expect("a message");
     assert_eq!(child.wait().expect("its end").code(), Some(1));
     out.wait_for_end();
     error.wait_for_end();
 }
 
-/// `carrick top` in a shell on a terminal of its own, and what the terminal is like afterwards.
+/// `carrick top` in a shell on its own terminal, and the terminal's state afterwards.
 struct OnTerminal {
     child: Child,
     screen: Said,
@@ -191,7 +192,7 @@ const GIVEN_BACK: &str = "\u{1b}[?1049l";
 impl OnTerminal {
     fn start(place: &Place, admin: &str) -> Self {
         let pid_file = place.directory().join("top.pid");
-        // script(1) is part of every Debian; it makes the terminal.
+        // script(1) is part of every Debian; it creates the terminal.
         let command = format!(
             "stty rows 24 cols 80; sh -c 'echo $$ > {}; exec {PROGRAM} top -i 0.1 --admin {admin}'; echo CODE $?; stty -a",
             pid_file.display()
@@ -223,10 +224,10 @@ impl OnTerminal {
     fn signal(&self, signal: rustix::process::Signal) {
         let pid = std::fs::read_to_string(&self.pid_file).expect("its number");
         let pid = rustix::process::Pid::from_raw(pid.trim().parse().expect("a number"));
-        rustix::process::kill_process(pid.expect("a process"), signal).expect("it is there");
+        rustix::process::kill_process(pid.expect("a process"), signal).expect("it exists");
     }
 
-    /// Waits for its end, after which the terminal must be as before; its exit code.
+    /// Waits for its exit, after which the terminal must be as before; returns its exit code.
     fn ended(mut self) -> String {
         self.child.wait().expect("its end");
         let text = self.screen.wait_for_end();
@@ -281,7 +282,7 @@ fn a_carrick_that_goes_away_and_comes_back_is_shown() {
     terminal
         .screen
         .wait_for("carrick does not answer, asking again")
-        .expect("a word about it");
+        .expect("a message");
     let again = Carrick::tunnel(&place, &[server.address()]);
     let pid = format!("pid {}", again.pid().as_raw_nonzero());
     wait_for("the new one", || {

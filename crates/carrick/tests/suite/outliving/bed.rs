@@ -1,4 +1,4 @@
-//! The test bed: a client, a proxy and a server in namespaces of their own, with a BPF file system that goes with the test.
+//! The test bed: a client, a proxy and a server in their own namespaces, with a BPF file system that lasts as long as the test.
 use crate::support::carrick::PROGRAM;
 use crate::support::output::Output;
 use crate::support::random::Random;
@@ -22,25 +22,25 @@ const INSIDE: &str = "CARRICK_OUTLIVING_INSIDE";
 pub const PROXY: &str = "10.80.1.1:8080";
 pub const SERVER: &str = "10.80.2.2:8000";
 
-/// For what must come.
+/// Time limit for events.
 pub const HANG: Duration = Duration::from_secs(60);
 
-/// Greetings each way before anything else: the kernel has to see packets of both connections.
+/// Greetings in each direction before anything else: the kernel must see packets of both connections.
 const GREETINGS: usize = 3;
 
-/// Bytes in one piece of a stream, and how long after it comes the next.
+/// Bytes in one piece of a stream, and the interval between pieces.
 const PIECE_BYTES: usize = 16 << 10;
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Pieces of an exchange each way: 4 MB.
+/// Pieces of an exchange in each direction: 4 MB.
 pub const PIECES: usize = 256;
 
-/// Runs a test of this module in another process, with mounts of its own, which go with it. Without root it is skipped.
+/// Runs a test of this module in another process, with its own mounts, which disappear with it. Skipped without root.
 pub fn inside<F: FnOnce(&Bed)>(play: F) {
     if std::env::var_os(INSIDE).is_some() {
         return play(&Bed::build());
     }
-    // The test's path is that of what is played in it.
+    // The closure's path contains the test's path.
     let path = std::any::type_name::<F>().trim_end_matches("::{{closure}}");
     let test = path.split_once("::").expect("a crate").1;
     if !carrick_test::is_root() {
@@ -63,7 +63,7 @@ pub struct Bed {
     pub client: Namespace,
     pub proxy: Namespace,
     pub server: Namespace,
-    /// Where the server listens.
+    /// The server's socket.
     listener: TcpListener,
     directory: tempfile::TempDir,
 }
@@ -109,17 +109,17 @@ impl Bed {
         host.set_parameter(&path, value).expect("a parameter");
     }
 
-    /// The sockets of a process that is gone answer for it for a while: here, they are gone soon.
+    /// Sockets of a dead process answer for it for a while: here, only briefly.
     pub fn forget_orphans(&self) {
         self.set(&self.proxy, "tcp_orphan_retries", "1");
     }
 
-    /// Takes the interfaces of the proxy away, as when its namespace goes.
+    /// Removes the interfaces of the proxy, as when its namespace ends.
     pub fn remove_interfaces(&self) {
         lines(&self.proxy, &["link delete pc", "link delete ps"]);
     }
 
-    /// Where carrick's pins are, unless a configuration says otherwise.
+    /// The default directory of carrick's pins.
     pub fn pins(&self) -> PathBuf {
         self.directory.path().join("bpf/carrick")
     }
@@ -128,7 +128,7 @@ impl Bed {
         self.directory.path()
     }
 
-    /// The generations that are pinned.
+    /// The pinned generations.
     pub fn generations(&self) -> Vec<PathBuf> {
         let entries = std::fs::read_dir(self.pins()).into_iter().flatten();
         let mut paths: Vec<_> = entries
@@ -138,7 +138,7 @@ impl Bed {
         paths
     }
 
-    /// Runs carrick with other arguments on the proxy: whether it succeeds, and all that it says.
+    /// Runs carrick with other arguments on the proxy; returns whether it succeeds, and its output.
     pub fn carrick(&self, arguments: &[&str]) -> (bool, String) {
         let words = [&[PROGRAM], arguments].concat();
         let output = command_in(&self.proxy, &words)
@@ -151,7 +151,7 @@ impl Bed {
         )
     }
 
-    /// The configuration of carrick number `number`, in a file; `more` are tables and keys of `[timeouts]`.
+    /// The configuration file of carrick number `number`; `more` are tables and keys of `[timeouts]`.
     pub fn configuration(&self, number: u16, more: &str) -> PathBuf {
         let pins = self.pins();
         let process = if more.contains("[process]") {
@@ -182,7 +182,7 @@ impl Bed {
         self.start_by(number, &[], &file)
     }
 
-    /// Starts it on the proxy by another program, such as one that takes privileges away.
+    /// Starts it on the proxy through another program, such as one that drops privileges.
     pub fn start_by(&self, number: u16, by: &[&str], file: &Path) -> Running {
         let file = file.display().to_string();
         let words = [by, &[PROGRAM, "run", "-c", &file]].concat();
@@ -215,13 +215,13 @@ impl Bed {
         answer.split_once("\r\n\r\n").expect("a body").1.to_owned()
     }
 
-    /// What a carrick says of its tunnels.
+    /// A carrick's report on its tunnels.
     pub fn tunnels(&self, carrick: &Running) -> Value {
         let text = self.page(carrick, "/splices");
         serde_json::from_str(&text).expect("JSON")
     }
 
-    /// Waits until a carrick says so of its tunnels.
+    /// Waits until a carrick's report on its tunnels meets a condition.
     pub fn wait_until(
         &self,
         carrick: &Running,
@@ -243,7 +243,7 @@ impl Bed {
         }
     }
 
-    /// Waits until the kernel has these tunnels of a carrick, and no others, by saying something now and then.
+    /// Waits until the kernel has exactly these tunnels of a carrick, and sends something now and then.
     pub fn wait_for_kernel(&self, carrick: &Running, tunnels: &mut [[TcpStream; 2]]) {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -271,7 +271,7 @@ impl Bed {
         server
     }
 
-    /// A client and a server that have greeted each other by a tunnel.
+    /// A client and a server that have exchanged greetings through a tunnel.
     pub fn tunnel(&self) -> [TcpStream; 2] {
         let client = on(&self.client, || {
             TcpStream::connect(PROXY).expect("the proxy")
@@ -286,14 +286,14 @@ impl Bed {
         ends
     }
 
-    /// The same, by this carrick, which has no others; the kernel has it.
+    /// A tunnel of this carrick, which has no others; the kernel has it.
     pub fn kernel_tunnel(&self, carrick: &Running) -> [TcpStream; 2] {
         let mut ends = self.tunnel();
         self.wait_for_kernel(carrick, std::slice::from_mut(&mut ends));
         ends
     }
 
-    /// The same, and its carrick was killed.
+    /// The same, after its carrick was killed.
     pub fn orphan(&self) -> [TcpStream; 2] {
         let carrick = self.start(0, "");
         let ends = self.kernel_tunnel(&carrick);
@@ -308,12 +308,12 @@ impl Drop for Bed {
             host.remove();
         }
         let pins = self.directory.path().join("bpf").display().to_string();
-        // It goes with the mounts of this process in any case.
+        // It disappears with this process's mounts in any case.
         let _ = run("umount", &[&pins]);
     }
 }
 
-/// Does something on a host.
+/// Runs a closure on a host.
 pub fn on<T: Send>(host: &Namespace, what: impl FnOnce() -> T + Send) -> T {
     host.inside(|| Ok(what())).expect("an outcome")
 }
@@ -327,22 +327,22 @@ pub struct Running {
 
 impl Running {
     pub fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_child(&self.child), signal).expect("it is there");
+        kill_process(Pid::from_child(&self.child), signal).expect("it exists");
     }
 
-    /// Kills it; no handler, no destructor runs.
+    /// Kills it; no handler and no destructor runs.
     pub fn kill(mut self) {
         self.signal(Signal::KILL);
         self.child.wait_in_time().expect("its end");
     }
 
-    /// Tells it to end; it must, with success. All that it said.
+    /// Tells it to end; it must succeed. Returns its output.
     pub fn stop(self) -> String {
         self.signal(Signal::TERM);
         self.wait()
     }
 
-    /// Waits for its end, with success. All that it said.
+    /// Waits for its successful end. Returns its output.
     pub fn wait(mut self) -> String {
         let status = self.child.wait_in_time().expect("its end");
         let said = self.said.wait_for_end();
@@ -362,7 +362,7 @@ impl Drop for Running {
     }
 }
 
-/// One end says something, and the other one hears it.
+/// One end sends, and the other one receives.
 pub fn say(ends: &mut [TcpStream; 2], who: usize, words: &[u8]) {
     ends[who].write_all(words).expect("said");
     let mut heard = vec![0; words.len()];
@@ -370,23 +370,23 @@ pub fn say(ends: &mut [TcpStream; 2], who: usize, words: &[u8]) {
     assert_eq!(heard, words);
 }
 
-/// Neither end has its connection any more, which it learns when it says something.
+/// Both ends have lost their connection, and notice when they send.
 pub fn assert_reset(ends: &mut [TcpStream; 2]) {
     for end in ends {
         wait_for("a reset", || {
-            // The answer to the first is the reset.
-            end.write_all(b"anybody there?").is_err().then_some(())
+            // The first send is answered with the reset.
+            end.write_all(b"hello?").is_err().then_some(())
         });
     }
 }
 
-/// Tunnels in each of which both ends say much, slowly, both at the same time.
+/// Tunnels through which both ends send much, slowly, at the same time.
 pub struct Exchanges {
-    /// Open: the second half may be said.
+    /// Opened for the second half.
     gate: Arc<AtomicBool>,
-    /// Whether both ends have got exactly what was said.
+    /// Whether both ends have received exactly what was sent.
     outcomes: Vec<mpsc::Receiver<bool>>,
-    /// Bytes that the ends have heard.
+    /// Bytes received by the ends.
     heard: Vec<Arc<[AtomicUsize; 2]>>,
 }
 
@@ -409,7 +409,7 @@ impl Exchanges {
         }
     }
 
-    /// Waits until every end has heard ten more pieces, or the first half.
+    /// Waits until every end has received ten more pieces, or the first half.
     pub fn wait_for_more(&self) {
         let counts = || self.heard.iter().flat_map(|counts| counts.iter());
         let wanted = |count: &AtomicUsize| {
@@ -423,18 +423,18 @@ impl Exchanges {
         });
     }
 
-    /// Whether all are in the midst of it.
+    /// Whether all are in progress.
     pub fn are_under_way(&self) -> bool {
         let mut outcomes = self.outcomes.iter();
         outcomes.all(|outcome| outcome.try_recv().is_err())
     }
 
-    /// The second half may be said.
+    /// Allows the second half.
     pub fn go_on(&self) {
         self.gate.store(true, SeqCst);
     }
 
-    /// Waits for all ends: everybody has heard everything.
+    /// Waits for all ends: each has received everything.
     pub fn assert_whole(&self) {
         for (number, outcome) in self.outcomes.iter().enumerate() {
             assert_eq!(outcome.recv_timeout(HANG), Ok(true), "tunnel {number}");
@@ -442,7 +442,7 @@ impl Exchanges {
     }
 }
 
-/// Says [`PIECES`] of `words` each way, and ends. True if both have heard exactly that.
+/// Sends [`PIECES`] of `words` in each direction, and ends. True if both ends received exactly that.
 fn exchange(
     ends: [TcpStream; 2],
     number: usize,
@@ -479,7 +479,7 @@ fn exchange(
             });
             ways.map(|way| way.join().expect("received"))
         });
-        // Whoever does not ask has failed already.
+        // The receiver is gone if the test has failed.
         let _ = done.send(outcomes == [true, true]);
     });
     result

@@ -2,12 +2,12 @@
 use super::bed::{Bed, inside, say};
 use carrick_lab::testbed::namespace::Namespace;
 
-/// A carrick whose tunnels have this engine, with this in `[process]`, and nothing in the way.
+/// A carrick whose tunnels have this engine, with these keys in `[process]`, and no obstacles.
 fn configuration(engine: &str, packet: &str) -> String {
     format!("[splice]\nengine = \"{engine}\"\n[process]\npins = \"\"\npacket = \"{packet}\"\n")
 }
 
-/// Sets a variable of the kernel there.
+/// Sets a kernel variable on a host.
 fn set(namespace: &Namespace, what: &str) {
     namespace.run("sysctl", &["-qw", what]).expect("sysctl");
 }
@@ -38,7 +38,7 @@ fn tunnels_with_auto_use_it_where_it_is_loaded_for_them() {
 }
 
 #[test]
-fn what_is_in_the_way_is_said() {
+fn obstacles_are_logged() {
     inside(|bed| {
         remove_obstacles(bed);
         set(&bed.proxy, "net.ipv4.conf.ps.rp_filter=1");
@@ -111,7 +111,7 @@ fn why_a_tunnel_is_not_forwarded_stands_in_the_log_once() {
             "{said}"
         );
         let line = said.lines().find(|line| line.contains(wanted));
-        let line = line.expect("it was there");
+        let line = line.expect("a line");
         for address in ["10.80.1.2:", "10.80.2.2:8000"] {
             assert!(line.contains(address), "{line}");
         }

@@ -1,11 +1,11 @@
-//! Ends of connections that the network loses while carrick ends.
+//! Ends of connections that the network loses while carrick exits.
 use super::bed::{Bed, HANG, PROXY, Running, SERVER, inside, on};
 use crate::support::wait_for;
 use crate::transparent::bed::{inside as command_in, lines};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 
-/// A switch whose responses come by the kernel.
+/// A switch whose responses the kernel forwards.
 fn switch(bed: &Bed) -> Running {
     let text = format!(
         "[admin]\nlisten = \"127.0.0.1:3129\"\n[log]\naccess = \"\"\n[process]\npins = \"{}\"\n\

@@ -1,4 +1,4 @@
-//! Tunnels of the engine `packet` that outlive their carrick, and the carricks that look after them.
+//! Tunnels of the engine `packet` that outlive their carrick, and the carricks that adopt them.
 pub mod bed;
 mod chosen;
 mod ends;
@@ -49,7 +49,7 @@ fn twenty_tunnels_go_on_when_carrick_is_killed_in_mid_transfer() {
         bed.wait_until(&second, "more bytes", |told| {
             told["outliving"]["adopted"] != TUNNELS || bytes(told) > before
         });
-        // New ones go beside them.
+        // New ones coexist with them.
         let mut newer = bed.kernel_tunnel(&second);
         exchanges.assert_whole();
         say(&mut newer, 0, b"and on");
@@ -80,7 +80,7 @@ fn twenty_tunnels_go_on_when_carrick_is_killed_in_mid_transfer() {
 #[test]
 fn what_the_process_relayed_itself_ends_with_it() {
     inside(|bed| {
-        // Unlike connections.
+        // Incompatible connections.
         bed.set(&bed.server, "tcp_timestamps", "0");
         let carrick = bed.start(0, "");
         let mut ends = bed.tunnel();
@@ -109,7 +109,7 @@ fn a_reset_reaches_the_other_end_and_ends_an_adopted_tunnel() {
         drop(client);
         assert!(server.read(&mut [0; 8]).is_err());
         bed.wait_until(&second, "its end", |told| told["outliving"]["reset"] == 1);
-        // What the peers may send again is answered for a minute. Then the programs go.
+        // Retransmissions from the peers are answered for a minute. Then the programs are removed.
         assert_eq!(bed.generations().len(), 2);
         let deadline = Instant::now() + Duration::from_secs(60) + PATIENCE;
         while bed.generations().len() > 1 {
@@ -126,7 +126,7 @@ fn an_adopted_tunnel_that_is_idle_is_ended_and_its_programs_go() {
         let mut ends = bed.orphan();
         let second = bed.start(0, "[timeouts]\ntunnel_idle = \"1s\"");
         assert_eq!(bed.generations().len(), 2);
-        // By their names nobody gets more of the maps than the process has: to read them.
+        // Opening a map by its pin gives no more access than the process has: read only.
         for map in bed
             .generations()
             .iter()
@@ -138,7 +138,7 @@ fn an_adopted_tunnel_that_is_idle_is_ended_and_its_programs_go() {
         bed.wait_until(&second, "its end", |told| told["outliving"]["idle"] == 1);
         assert_reset(&mut ends);
         assert_eq!(bed.generations().len(), 1);
-        // Nothing is left of the second one, either.
+        // The second one leaves nothing, either.
         second.stop();
         assert_eq!(bed.generations().len(), 0);
         let shown = command_in(&bed.proxy, &["bpftool", "net"]).output();
@@ -157,13 +157,13 @@ fn an_upgrade_goes_beside_the_old_one_and_takes_over_when_that_has_ended() {
         bed.wait_for_kernel(&old, &mut tunnels);
         let mut idle = tunnels.pop().expect("four");
         let busy = Exchanges::begin(tunnels);
-        // It lets go of the listener at once, and of its tunnels in the end.
+        // It releases the listener at once, and its tunnels at its end.
         old.signal(Signal::TERM);
         wait_for("the listener", || {
             let is_free = || TcpListener::bind(PROXY).is_ok();
             on(&bed.proxy, is_free).then_some(())
         });
-        // By then it has no privileges, and may not even see the folder.
+        // By then it has no privileges, and may not even see the directory.
         let pins = bed.pins();
         let process = format!(
             "[process]\nuser = \"nobody\"\npins = \"{}\"",
@@ -182,7 +182,7 @@ fn an_upgrade_goes_beside_the_old_one_and_takes_over_when_that_has_ended() {
         busy.assert_whole();
         say(&mut idle, 1, b"still here");
         say(&mut idle, 0, b"me too");
-        // The next one gets them from this one, too.
+        // The next one adopts them from this one, too.
         new.stop();
         let third = bed.start(2, "");
         assert_eq!(bed.tunnels(&third)["outliving"]["adopted"], 1);
@@ -206,14 +206,14 @@ fn clean_removes_what_is_pinned_but_not_of_a_carrick_that_runs() {
         say(&mut ends, 0, b"still here");
         let doctor = ["doctor", "-c", &file.display().to_string()];
         let (_, said) = bed.carrick(&doctor);
-        let part = "1 tunnels that outlive the process; 4 programs at network interfaces; of a carrick that runs";
+        let part = "1 tunnels that outlive the process; 4 programs at network interfaces; of a running carrick";
         assert!(said.contains(part), "{said}");
         carrick.kill();
         say(&mut ends, 0, b"even now");
         let (_, said) = bed.carrick(&doctor);
         let part = "1 tunnels that outlive the process; 4 programs at network interfaces; left by a carrick that has exited";
         assert!(said.contains(part), "{said}");
-        // A file of somebody's.
+        // A foreign file.
         let others = bed.pins().join("others");
         std::fs::create_dir(&others).expect("a folder");
         let (is_fine, said) = bed.carrick(&clean);
@@ -294,7 +294,7 @@ fn pins_of_another_layout_go_on_unread_until_they_are_silent() {
 fn what_has_the_name_of_a_pin_and_is_none_is_left_alone() {
     inside(|bed| {
         let mut ends = bed.orphan();
-        // A map of another kind where one is expected.
+        // A map of another kind than expected.
         let own = bed.generations().pop().expect("one");
         std::fs::remove_file(own.join("flows")).expect("removed");
         std::fs::rename(own.join("pulse"), own.join("flows")).expect("renamed");
@@ -326,14 +326,14 @@ fn a_port_that_an_adopted_tunnel_has_is_not_given_to_another_connection() {
             socket.connect_timeout(&server.into(), Duration::from_secs(2))?;
             Ok::<TcpStream, std::io::Error>(socket.into())
         };
-        // Nobody looks after it: the port is free for the kernel, but its packets go nowhere.
+        // No carrick tends it: the port is free for the kernel, but its packets are lost.
         wait_for("the sockets to be gone", || {
             let error = on(&bed.proxy, connect).expect_err("it must not connect");
             (error.kind() == std::io::ErrorKind::TimedOut).then_some(())
         });
         say(&mut ends, 0, b"undisturbed");
         say(&mut ends, 1, b"so am I");
-        // Looked after, the port is taken.
+        // Once adopted, the port is taken.
         let second = bed.start(0, "");
         bed.wait_until(&second, "it", |told| told["outliving"]["adopted"] == 1);
         wait_for("the port to be taken", || {
@@ -356,7 +356,7 @@ fn what_is_pinned_for_a_network_namespace_that_is_gone_is_removed_from_another()
             String::from_utf8_lossy(&output.stdout).into_owned()
         };
         carrick.kill();
-        // Its interfaces are there yet.
+        // Its interfaces still exist.
         assert!(clean().contains("nothing was left over"));
         say(&mut ends, 0, b"untouched");
         bed.remove_interfaces();

@@ -1,4 +1,4 @@
-//! Tunnels with a rate, and carricks that die or hang: nobody stays slow for want of one who lets him go.
+//! Paced tunnels, and carricks that die or hang: pacing ends when no process grants bytes.
 use super::bed::inside;
 use crate::support::random::{Random, hash};
 use rustix::process::Signal;
@@ -6,12 +6,12 @@ use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::time::Duration;
 
-/// Two and a half minutes' worth of it.
+/// Two and a half minutes' worth of data.
 const LIMITED: &str = "[pace]\ndefault = \"all\"\n[pace.classes.all]\nceiling = \"20 KB\"\n";
 const BYTES: usize = 3 << 20;
 
 #[test]
-fn a_tunnel_is_held_back_no_more_when_its_carrick_is_killed_or_hangs() {
+fn a_tunnel_is_no_longer_paced_when_its_carrick_is_killed_or_hangs() {
     inside(|bed| {
         for signal in [Signal::KILL, Signal::STOP] {
             let carrick = bed.start(0, LIMITED);

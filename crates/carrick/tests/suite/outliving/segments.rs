@@ -1,10 +1,10 @@
-//! Tunnels between networks that take longer and shorter segments.
+//! Tunnels between networks with different maximum segments.
 use super::bed::{Bed, Running, inside, say};
 use crate::support::wait_for;
 use carrick_lab::testbed::namespace::Namespace;
 use std::net::TcpStream;
 
-/// In one piece, more than a segment.
+/// Sent in one piece, larger than a segment.
 const PIECE: &[u8] = &[7; 20_000];
 
 /// Sets the MTU of interfaces.
@@ -15,7 +15,7 @@ fn narrow(interfaces: &[(&Namespace, &str)], mtu: &str) {
     }
 }
 
-/// Lets the kernel have a tunnel, and says something both ways.
+/// Waits until the kernel has a tunnel, and sends something in both directions.
 fn go(bed: &Bed, carrick: &Running, ends: [TcpStream; 2]) {
     let mut ends = [ends];
     bed.wait_for_kernel(carrick, &mut ends);
@@ -27,7 +27,7 @@ fn go(bed: &Bed, carrick: &Running, ends: [TcpStream; 2]) {
     assert_eq!(bed.tunnels(carrick)["tunnels"]["packet"], 1);
 }
 
-/// Whether segments of two connections did not fit.
+/// Whether the segments of two connections did not fit.
 fn unfit(bed: &Bed, carrick: &Running) -> bool {
     let metrics = bed.page(carrick, "/metrics");
     let mut lines = metrics.lines();
@@ -48,7 +48,7 @@ fn the_server_sends_what_a_narrow_network_of_the_client_takes() {
     });
 }
 
-/// Makes the server's first answers get lost: it is not so near.
+/// Drops the server's first answers, so that it looks distant.
 fn delayed(bed: &Bed) -> [TcpStream; 2] {
     let rules = "add table inet slow; \
          add chain inet slow out { type filter hook output priority 0; }; \
@@ -66,7 +66,7 @@ fn delayed(bed: &Bed) -> [TcpStream; 2] {
     })
 }
 
-/// As behind most routers to a provider: the client takes and sends less than the proxy and the server.
+/// As behind most home routers: the client accepts and sends smaller segments than the proxy and the server.
 #[test]
 fn the_server_sends_what_a_narrow_client_takes() {
     inside(|bed| {

@@ -1,4 +1,4 @@
-//! Bodies whose framing is wrong: the upstream must not get a whole request, and whatever is behind must not become one.
+//! Bodies with invalid framing: the upstream must not get a complete request, and the bytes behind it must not become one.
 use super::expect_refusal;
 use crate::support::{Carrick, Ending, Place, Server};
 
@@ -71,7 +71,7 @@ fn every_malformed_chunked_body_is_refused_and_never_whole_upstream() {
                 .chunks(piece_bytes)
                 .try_for_each(|piece| client.try_send(piece));
             expect_refusal(&mut client, 400, what);
-            // What came before the mistake may have gone up already, but not the body's end, and the connection is not used again.
+            // What came before the mistake may have been sent, but not the body's end, and the connection is not reused.
             if let Some(mut upstream) = server.try_accept() {
                 let ending = upstream.read_ending();
                 let text = String::from_utf8_lossy(ending.bytes()).into_owned();
@@ -80,7 +80,7 @@ fn every_malformed_chunked_body_is_refused_and_never_whole_upstream() {
             }
         }
     }
-    server.expect_nobody();
+    server.expect_no_connection();
 }
 
 #[test]

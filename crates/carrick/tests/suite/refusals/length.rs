@@ -1,4 +1,4 @@
-//! Heads that are too long, as a whole or in a part.
+//! Heads that are too long, in total or in a part.
 use super::send_what_it_takes;
 use crate::support::carrick::switch_text;
 use crate::support::server::answer_requests;
@@ -26,7 +26,7 @@ fn heads_that_are_too_long_are_refused_as_what_they_are() {
             "X: 1\r\n".repeat(count - 1)
         )
     };
-    // The longest that is allowed passes: the limit counts the whole head.
+    // The longest allowed one passes: the limit applies to the whole head.
     let longest = line(4096 - line(0).len());
     assert_eq!(longest.len(), 4096);
     let most = fields(20);
@@ -54,7 +54,7 @@ fn heads_that_are_too_long_are_refused_as_what_they_are() {
             continue;
         }
         let response = client.read_response("GET");
-        // A line that fits but whose head does not is too long as a head.
+        // A line that fits within a head that does not: the head is too long.
         let wanted = if what == "a line one byte longer" {
             [414, 431]
         } else {
@@ -65,7 +65,7 @@ fn heads_that_are_too_long_are_refused_as_what_they_are() {
             "{what}: {}",
             response.head
         );
-        // A client that goes on sending more than is read may be reset, but not before it had the answer.
+        // A client that sends more than is read may be reset, but only after it got the response.
         assert!(client.read_ending().bytes().is_empty(), "{what}");
     }
     assert!(carrick.limit_reached("head_bytes") >= 2.0);
@@ -73,7 +73,7 @@ fn heads_that_are_too_long_are_refused_as_what_they_are() {
     assert_eq!(
         serving.accepted(),
         1,
-        "one connection served all that was right"
+        "one connection served all valid requests"
     );
 }
 
@@ -91,9 +91,9 @@ fn a_line_without_end_is_refused_without_waiting_for_its_end() {
         client.send(start);
         let filler = filler.repeat(70 * 1024);
         let _ = client.try_send(&filler);
-        // No line end has been sent.
+        // No line end was sent.
         let response = client.read_response("GET");
         assert_eq!(response.status, status, "{start}: {}", response.head);
     }
-    server.expect_nobody();
+    server.expect_no_connection();
 }

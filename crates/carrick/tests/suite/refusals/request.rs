@@ -1,8 +1,8 @@
-//! Requests that are refused before an upstream hears of them.
+//! Requests that are refused before they reach an upstream.
 use super::{expect_healthy, expect_refusal, send_what_it_takes};
 use crate::support::{Carrick, Place, Server};
 
-/// What it is, the status, and the bytes.
+/// Description, status, and bytes.
 type Row = (&'static str, u16, &'static [u8]);
 
 const REQUEST_LINES: &[Row] = &[
@@ -461,7 +461,7 @@ fn play(rows: &[Row]) {
     let server = Server::listen(&place);
     let carrick = Carrick::switch(&place, &[server.address()]);
     for (what, status, bytes) in rows {
-        // Alone; with a request behind it that must not be taken for a second one; and byte by byte.
+        // Alone; followed by a request that must not be processed; and byte by byte.
         let mut smuggled = bytes.to_vec();
         smuggled.extend_from_slice(b"\r\n\r\nGET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n");
         for (bytes, sizes) in [(*bytes, 4096), (smuggled.as_slice(), 4096), (*bytes, 1)] {
@@ -469,7 +469,7 @@ fn play(rows: &[Row]) {
             send_what_it_takes(&mut client, bytes, sizes);
             expect_refusal(&mut client, *status, what);
         }
-        server.expect_nobody();
+        server.expect_no_connection();
     }
     expect_healthy(&carrick, &server);
 }
@@ -490,7 +490,7 @@ fn the_request_before_a_refused_one_is_answered_first() {
     expect_refusal(&mut client, 400, "the second request");
     assert!(
         !upstream.has_more(),
-        "something came after the first request"
+        "bytes arrived after the first request"
     );
 }
 
@@ -507,5 +507,5 @@ fn a_switch_refuses_connect_and_says_what_it_takes() {
             .field("allow")
             .is_some_and(|methods| methods.contains("GET"))
     );
-    server.expect_nobody();
+    server.expect_no_connection();
 }

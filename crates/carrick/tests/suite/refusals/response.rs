@@ -1,4 +1,4 @@
-//! Responses that must not be passed on: the client gets 502, and the upstream's connection is closed.
+//! Responses that must not be relayed: the client gets 502, and the upstream's connection is closed.
 use crate::support::{Carrick, Ending, Place, Server};
 
 const RESPONSES: &[(&str, &[u8])] = &[
@@ -88,12 +88,12 @@ const RESPONSES: &[(&str, &[u8])] = &[
         b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nrubbish",
     ),
     (
-        "a 101 that nobody asked for",
+        "an unsolicited 101",
         b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n",
     ),
 ];
 
-/// Heads as good as in [`RESPONSES`], with bodies that are wrong where they begin.
+/// Valid heads, with bodies that are invalid from the start.
 const BODIES: &[&str] = &[
     "zz\r\n",
     "5\nhello\r\n0\r\n\r\n",
@@ -104,7 +104,7 @@ const BODIES: &[&str] = &[
     "0\r\nContent-Length: 1\r\n\r\n",
 ];
 
-/// As long as the client has nothing of the response, it can be told that there is none.
+/// As long as the client has got no byte of the response, it can get a 502.
 #[test]
 fn a_malformed_chunk_that_comes_with_the_head_becomes_502_and_the_log_says_so() {
     let place = Place::claim();
@@ -128,10 +128,10 @@ fn a_malformed_chunk_that_comes_with_the_head_becomes_502_and_the_log_says_so() 
     for line in carrick.access_log(2 * BODIES.len()) {
         assert_eq!((line.status(), line.text("ended")), (502, "bad_response"));
     }
-    server.expect_nobody();
+    server.expect_no_connection();
 }
 
-/// So it is while the request's body is still on its way.
+/// The same while the request's body is still being sent.
 #[test]
 fn a_malformed_chunk_of_an_early_response_becomes_502() {
     let place = Place::claim();
@@ -160,7 +160,7 @@ fn every_malformed_response_becomes_502_and_its_connection_is_closed() {
     for (what, bytes) in RESPONSES {
         for piece_bytes in [4096, 1] {
             let mut client = carrick.connect();
-            // A POST, so that nothing is tried again whatever happens.
+            // A POST, so that nothing is retried.
             client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi");
             let mut upstream = server.accept();
             upstream.read_head();
@@ -177,7 +177,7 @@ fn every_malformed_response_becomes_502_and_its_connection_is_closed() {
                 "{what}: {}",
                 response.text()
             );
-            // carrick has not read all that came, so that closing may be a reset.
+            // carrick has not read everything, so closing may be a reset.
             match upstream.read_ending() {
                 Ending::Closed(rest) | Ending::Reset(rest) => {
                     assert!(rest.is_empty(), "{what}: {rest:?}")
@@ -185,7 +185,7 @@ fn every_malformed_response_becomes_502_and_its_connection_is_closed() {
             }
         }
     }
-    server.expect_nobody();
+    server.expect_no_connection();
 }
 
 #[test]
@@ -237,7 +237,7 @@ fn interim_responses_without_end_do_not_hold_a_client_for_ever() {
     sending.join().expect("no panic");
 }
 
-/// The client has a part already: it must notice that the rest is missing.
+/// The client has already got a part: it must notice that the rest is missing.
 #[test]
 fn a_response_whose_body_breaks_is_not_whole_for_the_client() {
     let place = Place::claim();
@@ -280,7 +280,7 @@ fn a_response_whose_body_breaks_is_not_whole_for_the_client() {
                 upstream.read_head();
                 upstream.send(format!("HTTP/1.1 200 OK\r\n{head}\r\n\r\n{part}"));
                 client.read_head();
-                // What came has come before the connection breaks.
+                // The content arrives before the connection breaks.
                 let content = if part.contains('h') {
                     "hello"
                 } else {
@@ -298,8 +298,8 @@ fn a_response_whose_body_breaks_is_not_whole_for_the_client() {
                 }
                 match client.read_ending() {
                     Ending::Reset(rest) => assert!(rest.is_empty(), "{what}: {rest:?}"),
-                    // With a length or chunks the client sees that more should have come; a 1.0 client of a chunked
-                    // response has nothing but the reset to see it by.
+                    // With a length or chunks the client sees that more should have come; only the reset tells a 1.0
+                    // client of a chunked response.
                     Ending::Closed(rest) => {
                         assert!(rest.is_empty(), "{what}: {rest:?}");
                         assert!(

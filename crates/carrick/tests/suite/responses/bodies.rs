@@ -1,4 +1,4 @@
-//! What comes through is what the server has sent, whatever it is and whatever comes before and after.
+//! Clients get exactly the server's responses, whatever their form and whatever comes before and after.
 use super::*;
 
 /// Sizes of bodies.
@@ -117,11 +117,11 @@ fn responses_without_bodies_are_known_to_be_whole() {
         client.send(format!("{method} /s/n{number} HTTP/1.1\r\nHost: a\r\n\r\n"));
         assert!(upstream.read_head().starts_with(method));
         upstream.send(response);
-        // Byte by byte: nothing is added or left out.
+        // Byte by byte: nothing is added or omitted.
         client.expect(response);
         let _ = status;
     }
-    // The connection is at rest after the last one, so it is there for others.
+    // The connection is idle after the last one, so others can use it.
     drop(client);
     for (number, (method, _, status)) in table.iter().enumerate() {
         let line = play.line(&format!("/s/n{number}"));
@@ -166,14 +166,14 @@ fn ranges_chunks_trailers_and_long_heads_pass_as_they_are() {
     for (number, response) in all.into_iter().enumerate() {
         client.send(get(&format!("/s/p{number}")));
         assert!(upstream.read_head().contains(&format!("/s/p{number} ")));
-        // What is interim goes in packets of its own, as servers send it.
+        // Interim responses go in packets of their own, as servers send them.
         let interim = response.find("HTTP/1.1 200").unwrap_or(0);
         upstream.send(&response[..interim]);
         client.expect(&response[..interim]);
         upstream.send(&response[interim..]);
         client.expect(&response[interim..]);
     }
-    // Elsewhere, and back.
+    // A request to another server, and back.
     let _other = play.serve(1, |_| ok(b"elsewhere"));
     assert_eq!(client.ask(&get("/other/")).body, b"elsewhere");
     drop(client);
@@ -206,7 +206,7 @@ fn many_clients_at_once_get_what_is_theirs() {
                         assert!(client.ask(&get("/other/x")).body.starts_with(b"other"));
                         continue;
                     }
-                    // The number is the content's seed, too.
+                    // The number is also the content's seed.
                     let target = format!("/s/{}", random.below(200_000));
                     let response = client.ask(&get(&target));
                     assert!(hash(&response.body) == hash(&content(&target)), "{target}");
@@ -223,7 +223,7 @@ fn many_clients_at_once_get_what_is_theirs() {
     };
     assert!(refused("packet_refused") < 0.5);
     let lines = play.packet_lines(24 * 40);
-    // Where the machine is busy, segments come so late that they are sent again, and the leg looks like a bad one.
+    // On a busy machine, late segments are retransmitted, and the leg looks bad.
     let is_bad = refused("packet_bad_leg") > 0.5;
     assert!(is_bad || lines.len() > 24 * 20, "{}", lines.len());
     assert!(lines.iter().all(|line| line.text("ended") == "complete"));

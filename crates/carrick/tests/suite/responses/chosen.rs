@@ -1,8 +1,8 @@
-//! `engine = "auto"` where the packet engine is loaded: the rest of long bodies is the kernel's, and nothing else is.
+//! `engine = "auto"` with the packet engine loaded: the kernel forwards the rest of long bodies, and nothing else.
 use super::lasting::lose;
 use super::*;
 
-/// Both modes by `auto`.
+/// Both modes with `auto`.
 const AUTO: &str = r#"
 [process]
 packet = "auto"
@@ -15,7 +15,7 @@ upstream = "servers"
 servers = ["10.2.0.2:9000"]
 "#;
 
-/// Likewise, a forward proxy.
+/// The same for a forward proxy.
 const AUTO_FORWARD: &str = r#"
 [process]
 packet = "auto"
@@ -25,16 +25,16 @@ mode = "forward"
 allow = ["10.1.0.0/24"]
 "#;
 
-/// Long, and much longer than what comes to the process before the kernel begins.
+/// Long, and much longer than what reaches the process before the kernel takes over.
 const LONG: usize = 3_000_000;
 
-/// So long that it does not matter what the server may have been allowed before.
+/// So long that the server's earlier allowance does not matter.
 const HUGE: usize = 80_000_000;
 
 /// Just too short.
 const SHORT: usize = (256 << 10) - 1;
 
-/// A metric that an engine or a reason has.
+/// A metric by engine or reason.
 fn counted(play: &Play, what: &str) -> f64 {
     play.carrick
         .metric(&play.bed, &format!("carrick_splice_{what}"))
@@ -48,7 +48,7 @@ fn reason(play: &Play, reason: &str) -> f64 {
     counted(play, &format!("choices_total{{reason=\"{reason}\"}}"))
 }
 
-/// Asks for so many bytes, and compares.
+/// Requests this many bytes, and compares them.
 fn ask_for(client: &mut Peer, bytes: usize) {
     let target = format!("/s/{bytes}");
     let response = client.ask(&get(&target));
@@ -56,7 +56,7 @@ fn ask_for(client: &mut Peer, bytes: usize) {
     assert!(hash(&response.body) == hash(&content(&target)), "{target}");
 }
 
-/// The engines of the responses of these bodies, in order; each must be whole.
+/// The engines of the responses with these bodies, in order; each must be complete.
 fn engines(play: &Play, bodies: &[usize]) -> Vec<String> {
     let lines = wait_for("lines of the log", || {
         let lines = play.carrick.access_log(0);
@@ -104,7 +104,7 @@ fn the_first_response_over_a_new_connection_is_the_kernels() {
     assert_eq!(engines(&play, &[LONG]), ["packet"]);
 }
 
-/// A long response over a connection that was used before says that the next one may be; nobody holds the server back for less.
+/// A long response over a used connection predicts another one; only then is the server's window limited.
 #[test]
 fn over_a_used_connection_later_long_responses_are_the_kernels() {
     let Some(play) = Play::begin_with("", AUTO) else {
@@ -112,7 +112,7 @@ fn over_a_used_connection_later_long_responses_are_the_kernels() {
     };
     let server = play.serve(0, |head| ok(&content(target_of(head))));
     let mut client = play.connect();
-    // The server has yet to hear that it may send less at once.
+    // The server must first learn its smaller window.
     let bodies = [5, LONG, LONG, LONG, LONG, LONG, 5];
     for bytes in bodies {
         ask_for(&mut client, bytes);
@@ -148,7 +148,7 @@ fn the_rest_of_a_very_long_response_is_the_kernels_over_any_connection() {
     assert_eq!(reason(&play, "packet_pays"), 1.0);
 }
 
-/// After a short response the server's connection is there for everybody.
+/// After a short response, all clients can use the server's connection again.
 #[test]
 fn clients_share_a_connection_again_after_a_short_response() {
     let Some(play) = Play::begin_with("", AUTO) else {
@@ -190,7 +190,7 @@ fn long_bodies_through_a_forward_proxy_are_the_kernels() {
     }
 }
 
-/// What has no known length, or whose end is the connection's, is never the kernel's; a range is.
+/// Responses of unknown length, or until close, are never forwarded by the kernel; a range is.
 #[test]
 fn of_other_kinds_of_responses_only_those_with_a_length_are_the_kernels() {
     let Some(play) = Play::begin_with("", AUTO) else {
@@ -216,7 +216,7 @@ fn of_other_kinds_of_responses_only_those_with_a_length_are_the_kernels() {
         response.extend_from_slice(body);
         response
     });
-    // Each is asked for where a plain one would be the kernel's: after others that were. Their number, and how many more there are.
+    // Each follows others that the kernel forwarded. Returns their number, and how many more there are.
     let ask = |request: &str| {
         let (mut client, before) = wait_for("a long response by the kernel", || {
             let mut client = play.connect();
@@ -262,7 +262,7 @@ fn without_the_engine_auto_is_left_alone() {
             ask_for(&mut client, bytes);
         }
         drop(client);
-        // By pipe, or by copy where a slow machine's server sent little at a time.
+        // By pipe, or by copy if a slow server sent little at a time.
         let engines = engines(&play, &bodies);
         assert!(
             !engines.iter().any(|engine| engine == "packet"),
@@ -273,7 +273,7 @@ fn without_the_engine_auto_is_left_alone() {
     }
 }
 
-/// Where netfilter has to see each packet, the reason is counted, and a client is soon left alone.
+/// If netfilter must see each packet, the reason is counted, and the client is soon no longer tried.
 #[test]
 fn what_is_in_the_way_is_counted_and_a_client_is_left_alone() {
     let Some(bed) = Bed::build() else { return };
@@ -297,19 +297,19 @@ fn what_is_in_the_way_is_counted_and_a_client_is_left_alone() {
     assert_eq!(refused, 3.0);
 }
 
-/// A client whose leg loses much gets its responses by the process, after one that has shown it.
+/// A client with a lossy leg gets its responses from the process, after one that has shown the loss.
 #[test]
 fn a_bad_leg_is_noted_and_refused() {
     let Some(play) = Play::begin_with("", AUTO) else {
         return;
     };
-    // Each segment is a packet, as on most roads.
+    // Each segment is a packet, as on most paths.
     let words = ["link", "set", "eth0", "gso_max_segs", "1"];
     play.bed.server.run("ip", &words).expect("ip");
     lose(&play.bed.client, 30);
     let _server = play.serve(0, |head| ok(&content(target_of(head))));
-    // The kernel forwards the rest of the first one, and its legs are looked at when both are parted; unless so much was lost before that
-    // the process has seen it already, as happens where it is slow.
+    // The kernel forwards the rest of the first one, and its legs are assessed when the connections are separated;
+    // unless the process has already seen the loss, as happens on slow machines.
     ask_for(&mut play.connect(), LONG);
     wait_for("the bad leg", || {
         (play.carrick.metric(&play.bed, "carrick_packet_bad_legs") > 0.0).then_some(())
@@ -320,7 +320,7 @@ fn a_bad_leg_is_noted_and_refused() {
     for _ in 0..6 {
         ask_for(&mut client, LONG);
     }
-    // The first one, over a connection that was used before, was not for the kernel anyway; after three refusals nobody asks.
+    // The first one, over a used connection, was not for the kernel anyway; after three refusals it is no longer tried.
     assert_eq!(reason(&play, "packet_bad_leg") - refused, 3.0);
     assert_eq!(by_kernel(&play), before);
 }

@@ -1,4 +1,4 @@
-//! Clients that pipeline, end early, go away, or read late.
+//! Clients that pipeline, close early, disconnect, or read late.
 use super::*;
 use crate::support::Ending;
 use std::time::{Duration, Instant};
@@ -26,7 +26,7 @@ fn requests_that_come_at_once_are_answered_in_order() {
             match seed % 3 {
                 0 => client.send(&all),
                 1 => client.send_in_pieces(&all, &[33, 7, 200]),
-                // Each head comes alone, before the response to the one before.
+                // Each head arrives alone, before the previous response.
                 _ => targets.iter().for_each(|target| {
                     client.send(get(target));
                     std::thread::sleep(Duration::from_millis(1));
@@ -106,10 +106,10 @@ fn a_request_that_comes_too_early_never_cuts_a_response() {
                 client.expect(pieces[0]);
                 let begun = Instant::now();
                 client.send(get(next));
-                // By what has come until carrick sees this it is known that the client pipelines.
+                // By now carrick has seen that the client pipelines.
                 std::thread::sleep(Duration::from_millis(300));
                 let sent = upstream.try_send(pieces[1]);
-                // Once a server was silent for a second, carrick may take it that all has come.
+                // After a server was silent for a second, carrick may consider the response complete.
                 if begun.elapsed() > Duration::from_millis(900) {
                     return None;
                 }
@@ -118,7 +118,7 @@ fn a_request_that_comes_too_early_never_cuts_a_response() {
             };
             let (mut client, mut upstream) = wait_for("a round without a long pause", begin);
             for piece in &pieces[2..] {
-                // The client is known to pipeline: no silence counts as an end.
+                // The client is known to pipeline, so no silence counts as an end.
                 std::thread::sleep(Duration::from_millis(60));
                 upstream
                     .try_send(piece)
@@ -133,8 +133,8 @@ fn a_request_that_comes_too_early_never_cuts_a_response() {
             }
             let status = if next == "/nowhere" { 404 } else { 200 };
             if name == "unknown" {
-                // Whether that was all only the server's end says; the client asks once more, elsewhere. If the request was read
-                // late, it cannot be seen that it came early.
+                // Only the server's close tells the end; the client sends another request, to another server. If
+                // carrick read the request late, it cannot know that it was early.
                 client.half_close();
                 let rest = client.read_to_end();
                 let answer = format!("HTTP/1.1 {status} ");
@@ -168,7 +168,7 @@ fn a_client_that_ends_its_side_gets_its_response() {
     client.expect_end();
     sending.join().expect("a thread");
     play.complete_line("/s/half");
-    // The server's connection is at rest.
+    // The server's connection is idle.
     let mut next = play.connect();
     next.send(get("/s/next"));
     assert!(upstream.read_head().contains("/s/next"));
@@ -177,7 +177,7 @@ fn a_client_that_ends_its_side_gets_its_response() {
 }
 
 #[test]
-fn a_client_that_goes_away_in_a_response_harms_nobody() {
+fn a_client_that_disconnects_in_a_response_does_not_affect_others() {
     let Some(play) = Play::begin("") else { return };
     let server = play.server(0);
     for is_reset in [true, false] {
@@ -192,10 +192,10 @@ fn a_client_that_goes_away_in_a_response_harms_nobody() {
         sending
             .join()
             .expect("a thread")
-            .expect_err("nobody takes it");
+            .expect_err("the connection is gone");
         let line = play.line(&target);
         assert_eq!(line.text("ended"), "client_reset", "{line:?}");
-        // Others get theirs.
+        // Other clients get their responses.
         let (mut client, mut upstream) = play.pair(&server);
         answer(&mut client, &mut upstream, "/s/others", b"theirs");
     }
@@ -218,7 +218,7 @@ fn a_client_that_does_not_read_is_cut_off_in_the_end() {
     assert!(matches!(client.read_ending(), Ending::Reset(_)));
 }
 
-/// A packet of it ends as the last chunk would.
+/// One of its packets ends like the last chunk would.
 #[test]
 fn no_other_response_gets_into_the_midst_of_a_chunked_one() {
     let Some(play) = Play::begin("") else { return };
@@ -229,7 +229,7 @@ fn no_other_response_gets_into_the_midst_of_a_chunked_one() {
         ask(&mut client, &mut upstream, "/s/chunks");
         upstream.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n7\r\nab0\r\n\r\n");
         client.send(get(next));
-        // carrick asks for the end: nothing says where the response ends but its server.
+        // carrick asks for the end: only the server's close tells where the response ends.
         upstream.expect_end();
         upstream.send("\r\n3\r\nend\r\n0\r\n\r\n");
         drop(upstream);

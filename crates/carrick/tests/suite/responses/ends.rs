@@ -1,4 +1,4 @@
-//! Servers that end: before, in and after a response, and between two.
+//! Servers that close: before, in and after a response, and between two.
 use super::*;
 use crate::support::Ending;
 
@@ -70,7 +70,7 @@ fn a_post_behind_a_response_whose_end_is_not_certain_is_answered() {
         upstream.send(uncertain);
         client.expect(uncertain);
         client.send("POST /s/post HTTP/1.1\r\nHost: a.example\r\nContent-Length: 2\r\n\r\nhi");
-        // Nothing more is asked of it, and it closes, as servers do.
+        // No further request is sent on it, and it closes, as servers do.
         upstream.expect_end();
         drop(upstream);
         let mut upstream = server.accept();
@@ -159,7 +159,7 @@ fn a_response_that_breaks_off_is_never_taken_for_whole() {
             ask(&mut client, &mut upstream, &target);
             upstream.send(head);
             upstream.send(vec![b'x'; 50_000]);
-            // So that it is not the reset that takes it away.
+            // Received first, so that the reset does not destroy it.
             client.expect(head);
             client.expect(vec![b'x'; 50_000]);
             end(upstream, is_reset);
@@ -198,7 +198,7 @@ fn a_server_that_says_nothing_is_given_up_and_one_that_stops_is_too() {
         (line.status(), line.text("ended")),
         (504, "upstream_timeout")
     );
-    // The client goes on.
+    // The client continues.
     client.send(get("/s/on"));
     let mut fresh = server.accept();
     fresh.read_head();

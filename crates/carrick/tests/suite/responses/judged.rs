@@ -1,10 +1,10 @@
-//! Requests that the kernel judges and forwards (`requests = "kernel"`).
+//! Requests that the kernel classifies and forwards (`requests = "kernel"`).
 use super::*;
 use crate::transparent::bed::inside as command_in;
 use std::cell::RefCell;
 use std::time::Duration;
 
-/// As [`SWITCH`], and the kernel judges what goes to `/s/`.
+/// Like [`SWITCH`], but the kernel classifies requests to `/s/`.
 fn judging() -> String {
     let listener = "mode = \"switch\"\nforwarded = \"off\"\nvia = \"\"\n";
     SWITCH.replace("mode = \"switch\"\n", listener).replace(
@@ -13,7 +13,7 @@ fn judging() -> String {
     )
 }
 
-/// Times that a thread of the process was given a processor.
+/// Number of context switches of the process's threads.
 fn switches(play: &Play) -> u64 {
     let path = format!("/proc/{}/task", play.carrick.pid().as_raw_nonzero());
     let tasks = std::fs::read_dir(path).expect("tasks");
@@ -40,7 +40,7 @@ fn requests_do_not_visit_the_process() {
         let target = format!("/s/judged-{number}");
         client.send(get(&target));
         let head = upstream.read_head();
-        // As it was sent, but for the mark that the process leaves.
+        // Unchanged, except for carrick's mark.
         let marked = |line: &&str| !line.starts_with("CDN-Loop: ");
         let lines: String = head.split_inclusive('\n').filter(marked).collect();
         assert_eq!(lines, get(&target));
@@ -48,10 +48,10 @@ fn requests_do_not_visit_the_process() {
         upstream.send(ok(&body));
         assert!(hash(&client.read_response("GET").body) == hash(&body));
     }
-    // It has its regular work, and a request or two before it said that it has nothing to do.
+    // The process does its periodic work, and a request or two before it becomes idle.
     let after = switches(&play);
     assert!(after - before < 150, "{} for 300 requests", after - before);
-    // Another route is the process's, and so is this one again.
+    // The process handles another route, and then this one again.
     let _other = play.serve(1, |_| ok(b"other"));
     assert_eq!(client.ask(&get("/other/x")).body, b"other");
     for number in [0, 150, 299] {
@@ -118,8 +118,8 @@ fn what_the_kernel_cannot_judge_goes_through_the_process_in_between() {
 /// Writes a request for a target.
 type Asking = fn(&str) -> String;
 
-/// A client asks by one after the other, again and again, each time for another number of bytes. Looks for the lines; how many requests
-/// were judged.
+/// A client sends these requests in turn, repeatedly, each for another number of bytes. Checks the log lines; returns
+/// how many requests were classified.
 fn tally(play: &Play, name: &str, rounds: usize, kinds: &[Asking]) -> usize {
     let (mut client, mut asked) = (play.connect(), Vec::new());
     for number in 0..rounds * kinds.len() {
@@ -128,13 +128,13 @@ fn tally(play: &Play, name: &str, rounds: usize, kinds: &[Asking]) -> usize {
         assert!(hash(&response.body) == hash(&content(&target)));
         asked.push(target);
     }
-    // With it ends the last one.
+    // The last request ends with the connection.
     drop(client);
     let mut judged = 0;
     for target in asked {
         let (line, body) = (play.line(&target), content(&target));
         assert_eq!((line.text("ended"), line.status()), ("complete", 200));
-        // Of those that the kernel has forwarded, heads are counted, too.
+        // For requests that the kernel forwarded, heads are counted, too.
         let sent = line.number("sent");
         let is_judged = sent == ok(&body).len() as u64;
         assert!(is_judged || sent == body.len() as u64, "{line:?}");
@@ -143,7 +143,7 @@ fn tally(play: &Play, name: &str, rounds: usize, kinds: &[Asking]) -> usize {
     judged
 }
 
-/// The process passes it on, and the kernel forwards the response.
+/// The process relays it, and the kernel forwards the response.
 fn odd(target: &str) -> String {
     format!("GET {target} HTTP/1.1\r\nHost: a.example\r\nX_odd: 1\r\n\r\n")
 }
@@ -162,13 +162,13 @@ fn a_line_has_the_bytes_of_its_own_response() {
     let plays: [(&str, &[Asking]); 4] = [
         ("odd", &[get, odd]),
         ("several", &[get, odd, odd, get, get]),
-        // The connections are the kernel's again with the request behind it, which the process passes on.
+        // The kernel gets the connections again with the next request, which the process relays.
         ("parted", &[post, get, get, get]),
         ("both", &[get, post, get, odd, get, get]),
     ];
     for (name, kinds) in plays {
         let judged = tally(&play, name, 12, kinds);
-        // As many as the process was as quick as the client for.
+        // At least one, if the process keeps up with the client.
         assert!(judged > 0, "{name}: none was judged");
     }
 }
@@ -183,7 +183,7 @@ fn the_last_line_is_written_at_the_end() {
     for target in ["/s/one", "/s/last"] {
         answer(&mut client, &mut upstream, target, b"yes");
     }
-    // Sooner than anybody could say that the response was whole.
+    // Before the response can be known to be complete.
     play.carrick.signal(rustix::process::Signal::TERM);
     client.expect_end();
     play.carrick.wait();
@@ -212,9 +212,9 @@ fn a_server_that_ends_between_requests_costs_the_client_nothing() {
     assert_eq!(client.read_response("GET").body, b"again");
 }
 
-/// The client would take it for the response to what it asks next.
+/// The client would take it for the response to its next request.
 #[test]
-fn a_response_that_nobody_has_asked_for_reaches_no_client() {
+fn an_unsolicited_response_reaches_no_client() {
     let Some(play) = Play::begin_with("", &judging()) else {
         return;
     };
@@ -232,7 +232,7 @@ fn a_response_that_nobody_has_asked_for_reaches_no_client() {
             upstream.send(poison);
         }
         assert_eq!(client.read_response("GET").body, b"second");
-        // Nothing more is asked of this server.
+        // No further request is sent to this server.
         upstream.read_ending();
         client.send(get("/s/third"));
         let mut next = server.accept();
@@ -242,7 +242,7 @@ fn a_response_that_nobody_has_asked_for_reaches_no_client() {
     }
 }
 
-/// What comes behind the two heads was taken for the next one, and its length for the response's.
+/// Bytes behind the two heads were taken for the next response, and its length for this one's.
 #[test]
 fn a_body_that_begins_like_a_response_is_no_response() {
     for switch in [SWITCH.to_owned(), judging()] {
@@ -308,7 +308,7 @@ fn a_judged_response_that_is_cut_is_not_logged_as_complete() {
     }
 }
 
-/// From now on requests to servers on this port are lost, until the table `lossy` is deleted; and asks for one.
+/// Drops requests to servers on this port until the table `lossy` is deleted, and sends one.
 fn ask_in_vain(play: &Play, port: &str, client: &mut Peer, target: &str) {
     nft(
         play,
@@ -331,7 +331,7 @@ fn nft(play: &Play, command: &str) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// By the kernel, and by the process. Whoever got the connection next received that request's response.
+/// Once by the kernel, and once by the process. Regression test: the next client of the connection got that request's response.
 #[test]
 fn a_server_that_speaks_before_it_has_the_request_is_not_heard() {
     for (path, number) in [("/s", 0), ("/other", 1)] {
@@ -380,7 +380,8 @@ fn a_reload_gives_the_kernel_other_routes() {
     }
 }
 
-/// A server that leads back, as another proxy may. The kernel's requests have no mark of this carrick, so each made the circle longer by a connection.
+/// A server that leads back, as another proxy may. The kernel's requests have no mark of carrick's, so each one made
+/// the loop one connection longer.
 #[test]
 fn a_circle_does_not_grow_with_each_request_that_the_kernel_forwards() {
     let Some(play) = Play::begin_with("", &judging()) else {
@@ -399,12 +400,12 @@ fn a_circle_does_not_grow_with_each_request_that_the_kernel_forwards() {
         let response = client.ask(&get(&format!("/s/{number}")));
         assert_eq!(response.status, 508, "{}", response.head);
     }
-    // Each was here twice: once from the client, once from the server.
+    // Each arrived twice: once from the client, once from the server.
     assert_eq!(play.carrick.access_log(24).len(), 24);
     assert_eq!(server.accepted(), 1);
 }
 
-/// Sends a request to the listener, over a connection for each thread.
+/// Sends a request to the listener, on a connection for each thread.
 fn lead_back(head: &str) -> Vec<u8> {
     thread_local! {
         static BACK: RefCell<Option<Peer>> = const { RefCell::new(None) };
@@ -416,7 +417,7 @@ fn lead_back(head: &str) -> Vec<u8> {
     })
 }
 
-/// Whether a client that comes now is refused.
+/// Whether a new client is refused.
 fn is_refused(play: &Play) -> Option<()> {
     (play.connect().ask(&get("/other/x")).status == 403).then_some(())
 }

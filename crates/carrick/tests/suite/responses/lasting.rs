@@ -1,11 +1,11 @@
-//! What has to hold for long: real programs, loss, servers that close when they like, several servers.
+//! Longer runs: real programs, loss, servers that close at any moment, several servers.
 use super::*;
 use crate::transparent::bed::inside;
 use carrick_lab::command::find;
 use carrick_lab::testbed::namespace::Namespace;
 use std::time::Duration;
 
-/// The server of the bed, by the engine.
+/// The test bed's server, with the engine.
 const NGINX: &str = r#"
 [[listener]]
 listen = "10.1.0.1:8080"
@@ -71,10 +71,10 @@ fn wrk_finds_no_fault() {
     assert!(counted > 40.0, "{counted}");
 }
 
-/// So few that no leg is taken for a bad one: of a thousand.
+/// Packets lost of a thousand: too few to make a leg look bad.
 pub(super) const SOME: u32 = 6;
 
-/// Drops so many of a thousand TCP packets that come in.
+/// Drops this many of a thousand incoming TCP packets.
 pub(super) fn lose(namespace: &Namespace, per_thousand: u32) {
     for words in [
         "add table inet loss",
@@ -180,7 +180,7 @@ fn a_hash_goes_before_the_server_that_a_client_is_bound_to() {
     let mut client = play.connect();
     for round in 0..10 {
         for (number, expected) in fresh.iter().enumerate() {
-            // Each several times, so that the kernel has some.
+            // Several requests to each, so that the kernel forwards some.
             for _ in 0..1 + round % 3 {
                 let body = client.ask(&get(&format!("/s/{number}"))).body;
                 assert_eq!(&body, expected, "{number}");

@@ -18,13 +18,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 
-/// Where carrick listens.
+/// carrick's address.
 const LISTENER: &str = "10.1.0.1:8080";
 
-/// A scripted server; requests to `/other/` go to the second one, by the process.
+/// Scripted servers; requests to `/other/` go to the second one, through the process.
 const SERVERS: [&str; 2] = ["10.2.0.2:9000", "10.2.0.3:9001"];
 
-/// A switch with both servers; more of `[timeouts]` and `[limits]` can be put before it.
+/// A switch with both servers; `[timeouts]` and `[limits]` can be put before it.
 const SWITCH: &str = r#"
 [[listener]]
 listen = "10.1.0.1:8080"
@@ -48,18 +48,18 @@ servers = ["10.2.0.3:9001"]
 servers = ["10.2.0.3:9"]
 "#;
 
-/// For those who wait no longer.
+/// Short time-outs.
 const IMPATIENT: &str = "[timeouts]\nidle = \"2s\"\ndrain = \"2s\"\n";
 
 /// A carrick between a client and servers.
 struct Play {
-    // Ends before the namespaces do.
+    // Must end before the namespaces do.
     carrick: Running,
     bed: Bed,
 }
 
 impl Play {
-    /// `None`: it cannot be made here, which was said.
+    /// `None`, with a message, if it cannot be set up here.
     fn begin(before: &str) -> Option<Self> {
         Self::begin_with(before, SWITCH)
     }
@@ -67,7 +67,7 @@ impl Play {
     /// With another configuration.
     fn begin_with(before: &str, switch: &str) -> Option<Self> {
         let bed = Bed::build()?;
-        // One worker, so that whoever comes later can get a connection that another one has left.
+        // One worker, so that a later client can get a connection that an earlier one used.
         let carrick = bed.carrick(&format!("{before}[workers]\ncount = 1\n{switch}"));
         let said = carrick.said.wait_for("engine packet      usable");
         said.unwrap_or_else(|said| panic!("without the engine there is nothing to test: {said}"));
@@ -81,7 +81,7 @@ impl Play {
         self.bed.server.inside(listen).expect("a server")
     }
 
-    /// A server of [`SERVERS`] that answers by itself.
+    /// A server of [`SERVERS`] that answers automatically.
     fn serve(
         &self,
         number: usize,
@@ -97,7 +97,7 @@ impl Play {
         self.bed.client.inside(connect).expect("a connection")
     }
 
-    /// A client and its server's side, after two requests: the kernel has what follows.
+    /// A client and its server's side, after two requests: the kernel handles the following ones.
     fn pair(&self, server: &Server) -> (Peer, Peer) {
         let mut client = self.connect();
         client.send(get("/s/first"));
@@ -109,7 +109,7 @@ impl Play {
         (client, upstream)
     }
 
-    /// Waits until all that a client has sent has arrived.
+    /// Waits until everything that a client has sent has arrived.
     fn wait_until_arrived(&self, client: &Peer) {
         wait_for("the client's bytes", || {
             let shown = self.bed.client.inside(|| Ok(client.near_end().look()));
@@ -118,7 +118,7 @@ impl Play {
         });
     }
 
-    /// Waits until carrick's end of a connection knows that the other side has ended.
+    /// Waits until carrick's end of a connection has noticed that the other side has closed.
     fn wait_for_end(&self, carricks_end: End) {
         wait_for("an end", || {
             let knows = self.bed.router.inside(|| Ok(carricks_end.knows_of_end()));
@@ -126,7 +126,7 @@ impl Play {
         });
     }
 
-    /// The lines of the access log, as soon as there are so many; those of the engine `packet`.
+    /// Waits until the access log has `count` lines; returns those of the engine `packet`.
     fn packet_lines(&self, count: usize) -> Vec<Line> {
         let lines = self.carrick.access_log(count).into_iter().map(Line);
         lines
@@ -134,7 +134,7 @@ impl Play {
             .collect()
     }
 
-    /// The line of the access log for a target whose response was whole and came by the engine.
+    /// The log line for a target whose response was complete and came by the engine.
     fn complete_line(&self, target: &str) -> Line {
         let line = self.line(target);
         let how = (line.text("engine"), line.text("ended"));
@@ -142,7 +142,7 @@ impl Play {
         line
     }
 
-    /// The line of the access log for a target.
+    /// The log line for a target.
     fn line(&self, target: &str) -> Line {
         wait_for(&format!("a line for {target}"), || {
             let lines = self.carrick.access_log(0);
@@ -152,10 +152,10 @@ impl Play {
     }
 }
 
-/// Gives the whole response to a request's head.
+/// Returns the whole response to a request's head.
 type Answer = dyn Fn(&str) -> Vec<u8> + Send + Sync;
 
-/// A server that answers by itself, until dropped.
+/// A server that answers automatically, until dropped.
 struct Answering {
     stop: Arc<AtomicBool>,
     accepted: Arc<AtomicUsize>,
@@ -184,7 +184,7 @@ impl Answering {
         }
     }
 
-    /// Connections so far.
+    /// Number of connections so far.
     fn accepted(&self) -> usize {
         self.accepted.load(Ordering::SeqCst)
     }
@@ -198,7 +198,7 @@ impl Drop for Answering {
     }
 }
 
-/// Serves requests, with bodies of known length or none, until the client ends.
+/// Answers requests, with bodies of known length or none, until the client closes.
 fn answer_requests(mut peer: Peer, answer: &dyn Fn(&str) -> Vec<u8>) {
     while peer.waits_for_head() {
         let head = peer.read_head();
@@ -217,20 +217,20 @@ fn get(target: &str) -> String {
     format!("GET {target} HTTP/1.1\r\nHost: a.example\r\n\r\n")
 }
 
-/// A client asks for a target; its server's side has read the request.
+/// A client requests a target; its server's side reads the request.
 fn ask(client: &mut Peer, upstream: &mut Peer, target: &str) {
     client.send(get(target));
     assert!(upstream.read_head().contains(target));
 }
 
-/// The same, and it is answered.
+/// Like [`ask`], with a response.
 fn answer(client: &mut Peer, upstream: &mut Peer, target: &str, body: &[u8]) {
     ask(client, upstream, target);
     upstream.send(ok(body));
     assert_eq!(client.read_response("GET").body, body);
 }
 
-/// Ends a connection by a reset, or with the end of the stream.
+/// Ends a connection by a reset, or regularly.
 fn end(peer: Peer, is_reset: bool) {
     if is_reset {
         peer.reset();
@@ -245,7 +245,7 @@ fn ok(body: &[u8]) -> Vec<u8> {
     response
 }
 
-/// What a target's last part asks for: so many bytes, which depend on the number.
+/// The content for a target, whose last part is the number of bytes and the seed.
 fn content(target: &str) -> Vec<u8> {
     let number = target.rsplit('/').next().unwrap_or_default();
     let bytes: usize = number.parse().unwrap_or(0);

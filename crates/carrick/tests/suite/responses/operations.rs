@@ -1,4 +1,4 @@
-//! Reload, drain, and what the log and the metrics say.
+//! Reload, drain, log and metrics.
 use super::*;
 use std::time::Duration;
 
@@ -20,10 +20,12 @@ fn a_line_is_written_although_the_client_stays_silent() {
         let total = line.value("total").as_f64().expect("a number");
         let noticed = asked.elapsed().as_secs_f64();
         assert!(total > 0.0 && total <= noticed, "{total} {noticed}");
-        // It ends with the acknowledgement, not with the look at it, which comes within a second.
+        // Written on the acknowledgement, not by the periodic check, which comes within a second.
         (total + 0.3 < noticed).then_some(line)
     };
-    let line = (0..30).find_map(ask).expect("an end before the look at it");
+    let line = (0..30)
+        .find_map(ask)
+        .expect("a line before the periodic check");
     assert_eq!((line.text("engine"), line.status()), ("packet", 200));
     assert_eq!((line.number("sent"), line.text("user_agent")), (10, "t"));
     assert_eq!(
@@ -33,7 +35,7 @@ fn a_line_is_written_although_the_client_stays_silent() {
     let metric = |name: &str| play.carrick.metric(&play.bed, name);
     assert!(metric("carrick_requests_total{mode=\"switch\",status=\"200\"}") > 2.5);
     assert!(metric("carrick_splice_bytes_total{engine=\"packet\"}") > 10.5);
-    // It can go on.
+    // The connection can continue.
     answer(&mut client, &mut upstream, "/s/more", b"more");
 }
 
@@ -64,7 +66,7 @@ fn a_drain_waits_for_a_response_that_the_kernel_forwards() {
     let response = ok(&body);
     upstream.send(&response[..1000]);
     play.carrick.signal(rustix::process::Signal::TERM);
-    // The idle one is closed after a grace, this one is not.
+    // The idle one is closed after a grace period, this one is not.
     idle.expect_end();
     std::thread::sleep(Duration::from_millis(500));
     upstream.send(&response[1000..]);

@@ -1,10 +1,10 @@
-//! What the kernel forwards keeps to the pace of its route.
+//! The kernel paces the responses that it forwards according to their route.
 use super::*;
 use std::time::{Duration, Instant};
 
 const MB: usize = 1 << 20;
 
-/// Eight megabytes a second for everything.
+/// Eight megabytes per second in total.
 const PACED: &str = "[pace]\ndefault = \"all\"\n[pace.classes.all]\nceiling = \"8 MB\"\n";
 
 #[test]
@@ -21,7 +21,7 @@ fn responses_in_the_kernel_keep_to_the_rate() {
         let response = client.ask(&get(&target));
         let took = begun.elapsed();
         assert!(hash(&response.body) == hash(&content(&target)), "{target}");
-        // What may go at once after a rest, and what sockets had allowed before the kernel had them.
+        // Minus the burst after an idle period, and what sockets had been allowed before the kernel had them.
         let least = (bytes - 800_000) as f64 / (8 * MB) as f64 * 0.98;
         assert!(took >= Duration::from_secs_f64(least), "{target}: {took:?}");
     }

@@ -5,7 +5,7 @@ use crate::support::Ending;
 use std::io::Read;
 use std::time::Duration;
 
-/// As [`SWITCH`], but responses are read.
+/// Like [`SWITCH`], but the process reads responses.
 fn begin(before: &str) -> Option<Play> {
     let engine = "engine = \"packet\"\n";
     let read = format!("{engine}responses = \"read\"\n");
@@ -25,13 +25,13 @@ allow = ["10.1.0.0/24"]
 /// Long enough for the kernel, and much longer than what it leaves to the process.
 const LONG: usize = 3_000_000;
 
-/// Bytes that engines have moved.
+/// Bytes that an engine has moved.
 fn moved(play: &Play, engine: &str) -> f64 {
     let metric = format!("carrick_splice_bytes_total{{engine=\"{engine}\"}}");
     play.carrick.metric(&play.bed, &metric)
 }
 
-/// A response's head and the first part of its body, so that the kernel has the rest once more follows.
+/// A response's head and the first part of its body, so that the kernel handles the rest once more arrives.
 fn begin_long(client: &mut Peer, upstream: &mut Peer, target: &str, body: &[u8]) {
     client.send(get(target));
     assert!(upstream.read_head().contains(target));
@@ -39,7 +39,10 @@ fn begin_long(client: &mut Peer, upstream: &mut Peer, target: &str, body: &[u8])
         "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n",
         body.len()
     ));
-    assert!(client.read_head().contains("Via: "), "the head is read");
+    assert!(
+        client.read_head().contains("Via: "),
+        "the process reads the head"
+    );
     for piece in body[..600_000].chunks(100_000) {
         upstream.send(piece);
         client.expect(piece);
@@ -105,7 +108,7 @@ fn long_bodies_through_a_forward_proxy_are_the_kernels() {
     };
     let _server = play.serve(0, |head| ok(&content(target_of(head))));
     let mut client = play.connect();
-    // With the last request, the response before it is counted.
+    // A response is counted with the next request.
     for bytes in [100, LONG, 7, LONG, 7] {
         let target = format!("/s/{bytes}");
         let request = format!(
@@ -120,7 +123,7 @@ fn long_bodies_through_a_forward_proxy_are_the_kernels() {
     assert!(by_kernel > 1.5 * LONG as f64, "{by_kernel}");
 }
 
-/// What stands behind a body belongs to no response: the next one must not begin with it.
+/// Bytes behind a body belong to no response: the next one must not begin with them.
 #[test]
 fn what_a_server_sends_behind_a_body_does_not_reach_the_client() {
     let Some(play) = begin("") else {
@@ -203,7 +206,7 @@ fn a_client_that_breaks_off_ends_the_servers_connection() {
     assert_eq!(play.line("/s/away").text("ended"), "client_reset");
 }
 
-/// The second request is there in the midst of the first one's body, as is the client's end.
+/// The second request arrives during the first one's body, as does the client's close.
 #[test]
 fn what_the_client_sends_in_the_midst_of_a_body_is_answered_behind_it() {
     let Some(play) = begin("") else {
@@ -242,7 +245,7 @@ fn a_client_that_pauses_gets_everything() {
         client.expect(&wanted[..pause_at]);
         std::thread::sleep(Duration::from_millis(1500));
         let mut slow = client.second();
-        // In small pieces for a while, then all.
+        // In small pieces for a while, then everything.
         let mut read = client.take_ahead();
         let mut piece = vec![0; 3000];
         for _ in 0..50 {

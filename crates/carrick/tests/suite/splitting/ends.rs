@@ -1,4 +1,4 @@
-//! How connections end: half-closes, resets and refusals reach the other side as what they are.
+//! How connections end: half-closes, resets and refusals reach the other side unchanged.
 use super::*;
 use std::net::Shutdown;
 
@@ -56,7 +56,7 @@ fn a_client_that_was_answered_at_once_is_reset_when_the_server_refuses() {
     for address in SERVERS {
         match connect(&bed, address) {
             Ok(mut client) => assert!(is_reset(&mut client), "{address}"),
-            // The reset may be there before the connection is used.
+            // The reset may arrive before the connection is used.
             Err(error) => assert_eq!(error.kind(), io::ErrorKind::ConnectionReset),
         }
     }
@@ -64,7 +64,7 @@ fn a_client_that_was_answered_at_once_is_reset_when_the_server_refuses() {
     assert!(log.iter().all(|line| line["mode"] == "split"), "{log:?}");
 }
 
-/// A client whose machine is gone: nothing comes from it any more, not even a reset.
+/// A client whose machine is gone: nothing arrives from it, not even a reset.
 #[test]
 fn a_client_that_vanishes_is_given_up_and_the_server_told() {
     let Some(bed) = Bed::build() else { return };
@@ -97,7 +97,7 @@ fn a_receiver_that_does_not_read_holds_no_more_than_its_bound() {
     server.set_nonblocking(true).expect("an option");
     let mut sent = 0_usize;
     let mut idle = 0;
-    // Until nothing is taken for a second.
+    // Until nothing is accepted for a second.
     while idle < 100 {
         match (&server).write(&[9; 65_536]) {
             Ok(count) => (sent, idle) = (sent + count, 0),
@@ -108,8 +108,8 @@ fn a_receiver_that_does_not_read_holds_no_more_than_its_bound() {
             }
         }
     }
-    // Two buffers of carrick's, a pipe, and what the ends have themselves; the kernel counts twice what it is told.
-    assert!(sent < 2 << 20, "{sent} bytes are on the way");
+    // Two buffers of carrick's, a pipe, and the ends' own buffers; the kernel doubles the configured sizes.
+    assert!(sent < 2 << 20, "{sent} bytes are in flight");
     drop(server);
     let mut bytes = Vec::new();
     client.read_to_end(&mut bytes).expect("the end");

@@ -1,8 +1,8 @@
-//! However carrick ends, new connections go end to end at once, and the rules are as they were.
+//! However carrick ends, new connections go end to end at once, and the rules are as before.
 use super::*;
 use rustix::process::{Signal, kill_process};
 
-/// A new connection of each family goes past carrick, and is not waited for.
+/// A new connection of each family bypasses carrick, and is not delayed.
 fn goes_past(bed: &Bed) {
     for address in SERVERS {
         let listener = listen(bed, address);
@@ -26,26 +26,26 @@ fn new_connections_go_end_to_end_after_every_kind_of_exit_and_rules_are_as_befor
     let Some(bed) = Bed::build() else { return };
     let before = bed.rules();
     let without_keepers = || {
-        wait_for("the keeper's end", || {
-            bed.keepers().is_empty().then_some(())
+        wait_for("the supervisor's end", || {
+            bed.supervisors().is_empty().then_some(())
         });
     };
-    // Told to end.
+    // SIGTERM.
     let carrick = bed.carrick(SPLIT);
     goes_through(&bed);
     carrick.stop();
     goes_past(&bed);
     assert_eq!(bed.rules(), before);
-    // Killed: nobody is waited for.
+    // Killed, without waiting.
     let carrick = bed.carrick(SPLIT);
     goes_through(&bed);
     carrick.kill();
     goes_past(&bed);
     without_keepers();
     assert_eq!(bed.rules(), before);
-    // The keeper is killed, and carrick goes on; at its end the rules lead to nobody, until somebody removes them.
+    // The supervisor is killed, and carrick continues; after its end the rules lead to no listener until they are removed.
     let carrick = bed.carrick(SPLIT);
-    kill_process(bed.keepers()[0], Signal::KILL).expect("it is there");
+    kill_process(bed.supervisors()[0], Signal::KILL).expect("it exists");
     goes_through(&bed);
     carrick.stop();
     goes_past(&bed);
@@ -55,10 +55,10 @@ fn new_connections_go_end_to_end_after_every_kind_of_exit_and_rules_are_as_befor
     // Both are killed.
     let carrick = bed.carrick(SPLIT);
     goes_through(&bed);
-    kill_process(bed.keepers()[0], Signal::KILL).expect("it is there");
+    kill_process(bed.supervisors()[0], Signal::KILL).expect("it exists");
     carrick.kill();
     goes_past(&bed);
-    // The next one finds what is left, and takes it along when it ends.
+    // The next one finds the leftovers, and removes them at its end.
     let carrick = bed.carrick(SPLIT);
     goes_through(&bed);
     carrick.stop();

@@ -1,4 +1,4 @@
-//! Which packets are led to carrick, and which are none of its business.
+//! Which packets are redirected to carrick, and which are not.
 use super::*;
 use socket2::{Domain, Socket, Type};
 use std::process::Stdio;
@@ -39,7 +39,7 @@ fn all_ports_but_those_that_are_left_out_of_both_families() {
         ("[fd00:2::2]:9000", true),
         ("10.2.0.2:22", false),
         ("[fd00:2::2]:22", false),
-        // The listener's own, on another machine.
+        // The listener's own port, on another machine.
         ("10.2.0.2:3180", false),
     ] {
         let listener = listen(&bed, host);
@@ -50,14 +50,14 @@ fn all_ports_but_those_that_are_left_out_of_both_families() {
     assert_eq!(intercepted(&bed, &carrick), 3.0);
 }
 
-/// A queue for handshakes that is full: who comes then is answered with a cookie, and later known by it alone.
+/// A full SYN queue: further clients are answered with a SYN cookie, and only the cookie identifies them later.
 #[test]
 fn handshakes_by_cookies_are_intercepted_as_well() {
     let Some(bed) = Bed::build() else { return };
     bed.router
         .set_parameter("net/core/somaxconn", "16")
         .expect("a parameter");
-    // What comes back to this one is lost: its handshakes stay in the queue.
+    // Packets to this client are dropped, so its handshakes stay in the queue.
     let deaf = "table ip deaf { chain input { type filter hook input priority 0; ip daddr 10.1.0.3 drop; }; }";
     bed.client.run("nft", &[deaf]).expect("a rule");
     for (mode, address) in [("2", SERVERS[0]), ("2", SERVERS[1]), ("1", SERVERS[0])] {
@@ -82,7 +82,7 @@ fn handshakes_by_cookies_are_intercepted_as_well() {
     }
 }
 
-/// A connection of which only the SYN is waited for.
+/// A connection for which only the SYN is awaited.
 fn begin(bed: &Bed, from: &str, to: &str) -> Socket {
     let (from, to): (SocketAddr, SocketAddr) = (from.parse().unwrap(), to.parse().unwrap());
     bed.client
@@ -96,7 +96,7 @@ fn begin(bed: &Bed, from: &str, to: &str) -> Socket {
         .expect("a socket")
 }
 
-/// What the router's TCP has counted.
+/// A counter of the router's TCP.
 fn counter(bed: &Bed, name: &str) -> u64 {
     let text = bed
         .router
@@ -109,12 +109,12 @@ fn counter(bed: &Bed, name: &str) -> u64 {
     value.expect("a value").parse().expect("a number")
 }
 
-/// The keeper alone, with rules as carrick has them made.
+/// Only the supervisor, with carrick's rules.
 #[test]
-fn a_keeper_leaves_pairs_of_networks_out_for_a_while_and_does_nothing_else() {
+fn a_supervisor_excludes_pairs_of_networks_for_a_while_and_does_nothing_else() {
     let Some(bed) = Bed::build() else { return };
     let before = bed.rules();
-    let mut keeper = crate::transparent::bed::inside(
+    let mut supervisor = crate::transparent::bed::inside(
         &bed.router,
         &[crate::support::carrick::PROGRAM, "keep-rules"],
     )
@@ -122,8 +122,8 @@ fn a_keeper_leaves_pairs_of_networks_out_for_a_while_and_does_nothing_else() {
     .stdout(Stdio::piped())
     .stderr(Stdio::piped())
     .spawn()
-    .expect("a keeper");
-    let mut lines = keeper.stdin.take().expect("a pipe");
+    .expect("a supervisor");
+    let mut lines = supervisor.stdin.take().expect("a pipe");
     let task = serde_json::json!({
         "interceptions": [{
             "listener": "[::]:3180", "ports": [{ "first": 1, "last": 65535 }], "except_ports": [], "interfaces": ["eth1"],
@@ -133,7 +133,7 @@ fn a_keeper_leaves_pairs_of_networks_out_for_a_while_and_does_nothing_else() {
     });
     writeln!(lines, "{task}").expect("a task");
     let mut answer = [0; 6];
-    keeper
+    supervisor
         .stdout
         .as_mut()
         .expect("a pipe")
@@ -154,7 +154,7 @@ fn a_keeper_leaves_pairs_of_networks_out_for_a_while_and_does_nothing_else() {
         "leave-out 3180 10.1.0.0/24 10.2.0.0/24 60",
         "leave-out 3180 10.1.1.0/24 10.2.0.0/24 60",
         six,
-        // None of these.
+        // Ignored lines.
         "leave-out 3181 10.1.2.0/24 10.2.0.0/24 60",
         "leave-out 3180 10.1.3.0/24 10.2.0.0/24 60; flush ruleset",
         "flush ruleset",
@@ -171,7 +171,7 @@ fn a_keeper_leaves_pairs_of_networks_out_for_a_while_and_does_nothing_else() {
     });
     wait("v4", 2);
     wait("v6", 1);
-    // In carrick's place: whoever is not left out comes here.
+    // Listens in place of carrick: connections that are not excluded arrive here.
     let here = bed.router.inside(|| {
         let socket = Socket::new(Domain::IPV6, Type::STREAM, None)?;
         socket.set_only_v6(false)?;
@@ -202,10 +202,10 @@ fn a_keeper_leaves_pairs_of_networks_out_for_a_while_and_does_nothing_else() {
         .set_read_timeout(Some(PATIENCE))
         .expect("a time limit");
     talk(&mut other, &mut intercepted);
-    // What was left out goes on as it is.
+    // Excluded connections continue.
     talk(&mut client, &mut server);
     drop(lines);
-    let output = keeper.wait_with_output().expect("its end");
+    let output = supervisor.wait_with_output().expect("its end");
     assert!(output.status.success());
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(said.matches("ignoring a line").count(), 4, "{said}");
@@ -213,7 +213,7 @@ fn a_keeper_leaves_pairs_of_networks_out_for_a_while_and_does_nothing_else() {
     assert_eq!(bed.rules(), before);
 }
 
-/// A router behind carrick says to the client, as it believes, that a packet is too large: that is carrick's to hear.
+/// A router behind carrick reports that a packet is too large, to the address that it sees: the error is for carrick.
 #[test]
 fn what_routers_say_about_packets_reaches_the_connection_that_sent_them() {
     let Some(bed) = Bed::build() else { return };
@@ -231,7 +231,7 @@ fn what_routers_say_about_packets_reaches_the_connection_that_sent_them() {
             Ok(())
         })
         .expect("a packet");
-    // A sequence number out of the window is not believed; that it came to carrick's socket shows in a counter.
+    // A sequence number out of the window is ignored; a counter shows that it reached carrick's socket.
     wait_for("the error", || {
         (counter(&bed, "OutOfWindowIcmps") > 0).then_some(())
     });

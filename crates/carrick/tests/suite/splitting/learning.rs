@@ -1,4 +1,4 @@
-//! The adaptive splitter: what it learns of a long link and of a short one, what it shows of that, and the control group.
+//! The adaptive splitter: what it measures of a long link and of a short one, how it reports that, and the control group.
 use super::*;
 use crate::support::carrick::PROGRAM;
 use crate::transparent::bed::{inside, lines};
@@ -10,7 +10,7 @@ use std::net::Shutdown;
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
-/// A second client, 10.3.0.2, behind a line that is long: it comes to the router by eth3.
+/// A second client, 10.3.0.2, behind a long line to the router's eth3.
 struct Far {
     client: Namespace,
     line: Namespace,
@@ -18,7 +18,7 @@ struct Far {
 }
 
 impl Far {
-    /// So far away, one way.
+    /// With this one-way delay.
     fn build(bed: &Bed, delay_ms: u32) -> Self {
         let run = RunName::of_this_process().expect("a name");
         let mut far = Self {
@@ -44,7 +44,7 @@ impl Far {
                 &format!("link add eth3 type veth peer name far netns {line}"),
                 "address add 10.4.0.1/24 dev eth3",
                 "link set eth3 up",
-                // A large initial window, as a profile would have it.
+                // A large initial window, as a profile would set it.
                 "route add 10.3.0.0/24 via 10.4.0.2 initcwnd 45",
             ],
         );
@@ -66,7 +66,7 @@ impl Far {
         let mut emulator = command.stdout(Stdio::piped()).spawn().expect("a line");
         let mut ready = [0; 5];
         let output = emulator.stdout.as_mut().expect("a pipe");
-        output.read_exact(&mut ready).expect("it says something");
+        output.read_exact(&mut ready).expect("the line is ready");
         assert_eq!(&ready, b"ready");
         far.emulator = Some(emulator);
         far
@@ -84,7 +84,7 @@ impl Drop for Far {
     }
 }
 
-/// Answers each number, in eight digits, with so many bytes, until the client has ended.
+/// Answers each number, in eight digits, with this many bytes, until the client closes.
 fn serve(listener: TcpListener) {
     std::thread::spawn(move || {
         for mut stream in listener.incoming().flatten() {
@@ -102,11 +102,11 @@ fn serve(listener: TcpListener) {
     });
 }
 
-/// Requests after which a client rests: a connection is joined at rest, and on a busy machine the next request is often too early.
+/// Requests between pauses: a connection is joined while idle, and on a busy machine the next request often comes too early.
 const REST_AFTER: usize = 5;
 const REST: Duration = Duration::from_millis(20);
 
-/// A connection that asks for so many objects, one after the other, with rests in between; the address that it came from.
+/// A connection that requests objects one after another, with pauses; returns its source address.
 fn fetch(client: &Namespace, server: &str, objects: usize, bytes: usize) -> SocketAddr {
     let address: SocketAddr = server.parse().expect("an address");
     let connect = || Ok(TcpStream::connect_timeout(&address, PATIENCE)?);
@@ -130,7 +130,7 @@ fn fetch(client: &Namespace, server: &str, objects: usize, bytes: usize) -> Sock
     own
 }
 
-/// A connection whose only request has its end in the same packet: there is no moment of rest at which it could be joined.
+/// A connection whose only request carries the FIN: it is never idle, so it cannot be joined.
 fn fetch_and_end(client: &Namespace, server: &str, bytes: usize) {
     let address: SocketAddr = server.parse().expect("an address");
     let connect = || Ok(TcpStream::connect_timeout(&address, PATIENCE)?);
@@ -154,7 +154,7 @@ fn page(bed: &Bed, path: &str) -> Value {
     serde_json::from_str(&text).expect("JSON")
 }
 
-/// Of how many connections a page of pairs tells.
+/// Number of connections on a page of pairs.
 fn connections(page: &Value) -> u64 {
     let pairs = page["pairs"].as_array().expect("a list");
     (pairs.iter())
@@ -162,9 +162,9 @@ fn connections(page: &Value) -> u64 {
         .sum()
 }
 
-/// Waits until so many connections have been learned of.
+/// Waits until this number of connections has been recorded.
 fn learned(bed: &Bed, count: u64) -> Value {
-    wait_for("connections that are learned of", || {
+    wait_for("recorded connections", || {
         Some(page(bed, "/legs")).filter(|page| connections(page) >= count)
     })
 }
@@ -184,19 +184,19 @@ intercept = { ports = [9000], interfaces = [\"eth1\", \"eth3\"] }
 control_group = 0
 ";
 
-/// Twenty connections over a long link and twenty over a short one. `None` if carrick left a pair out on the way: where this machine is so
-/// busy that connections end before they are joined, that is right, and their number says nothing.
+/// Twenty connections over a long link and twenty over a short one. `None` if carrick excluded a pair meanwhile: that
+/// is correct on a machine so busy that connections end before they are joined, and makes the numbers meaningless.
 fn taught(bed: &Bed, far: &Far, carrick: &Running) -> Option<Value> {
     for _ in 0..20 {
         fetch(&far.client, "10.2.0.2:9000", 2, 50_000);
-        // So long that most of it goes by packets.
+        // So long that most of it is forwarded as packets.
         fetch(&bed.client, "10.2.0.2:9000", 30, 5_000);
     }
     let left_out = || carrick.metric(bed, "carrick_split_pairs_left_out_total") > 0.0;
-    wait_for("connections that are learned of", || {
+    wait_for("recorded connections", || {
         let page = page(bed, "/legs");
         if left_out() {
-            eprintln!("a pair was left out: {page}");
+            eprintln!("a pair was excluded: {page}");
             return Some(None);
         }
         (connections(&page) >= 40).then_some(Some(page))
@@ -211,7 +211,7 @@ fn a_long_link_is_split_a_short_one_is_joined_and_both_are_shown() {
         let far = Far::build(&bed, 30);
         serve(listen(&bed, "10.2.0.2:9000"));
         let carrick = bed.carrick(ADAPTIVE);
-        // Whoever looks too early is told so.
+        // The message before the first result.
         let (code, text) = bed.command(&["status", "legs", "--admin", "127.0.0.1:3129"]);
         assert_eq!(code, Some(0), "{text}");
         assert!(text.contains("No splitter has seen"), "{text}");
@@ -236,7 +236,7 @@ fn is_as_the_links_are(shown: &Value) -> bool {
         && short["joined"].as_u64() > Some(5)
 }
 
-/// What is shown of them after [`taught`].
+/// Checks the report after [`taught`].
 fn expect_both(bed: &Bed, carrick: Running, shown: &Value) {
     let long = pair_of(shown, "10.3.0.0/24");
     assert!(
@@ -271,16 +271,16 @@ fn expect_both(bed: &Bed, carrick: Running, shown: &Value) {
     let json: Value = serde_json::from_str(&json).expect("JSON");
     assert_eq!(json["pairs_known"], 2, "{json}");
 
-    // A reload leaves what was learned alone.
+    // A reload keeps the path history.
     carrick.reload(&ADAPTIVE.replace("= 0", "= 1"), "reloaded");
     assert_eq!(
         pair_of(&page(bed, "/legs"), "10.3.0.0/24")["connections"],
         long["connections"]
     );
-    // Another process begins anew.
+    // Another process starts without history.
     carrick.kill();
-    wait_for("the keeper to remove the rules", || {
-        bed.keepers().is_empty().then_some(())
+    wait_for("the supervisor to remove the rules", || {
+        bed.supervisors().is_empty().then_some(())
     });
     let _carrick = bed.carrick(&ADAPTIVE.replace("]:3130", "]:8130"));
     // The bed gives each carrick the next port.
@@ -290,7 +290,7 @@ fn expect_both(bed: &Bed, carrick: Running, shown: &Value) {
 }
 
 #[test]
-fn the_control_group_is_who_its_addresses_say() {
+fn the_control_group_is_chosen_by_addresses() {
     let Some(bed) = Bed::build() else { return };
     serve(listen(&bed, "10.2.0.2:9000"));
     let text = ADAPTIVE
@@ -309,7 +309,7 @@ fn the_control_group_is_who_its_addresses_say() {
     let split = page(&bed, "/status")["split"].clone();
     assert_eq!(split["decisions"]["control"], expected, "{split}");
     assert_eq!(split["decisions"]["configured"], 60 - expected, "{split}");
-    // Nobody else is joined, and they are.
+    // No other connection is joined, and these are.
     let joined = split["connections"]["joined"].as_u64().expect("a number");
     let mixed = split["connections"]["mixed"].as_u64().expect("a number");
     assert!(joined + mixed <= expected, "{split}");
@@ -328,9 +328,9 @@ fn a_pair_that_ends_before_it_is_joined_passes_by() {
         count += 1;
         assert!(count < 100, "{}", page(&bed, "/status")["split"]);
     }
-    // It is not left out without having been looked at.
+    // It is not excluded before it was measured.
     assert!(count > 8, "{count}");
-    wait_for("a connection that passes by", || {
+    wait_for("a connection that bypasses carrick", || {
         let before = intercepted(&bed, &carrick);
         fetch_and_end(&bed.client, "10.2.0.2:9000", 5_000);
         (intercepted(&bed, &carrick) == before).then_some(())

@@ -1,23 +1,23 @@
-//! Leg profiles: which connections have them, on both sides.
+//! TCP profiles: which connections have them, on both sides.
 use super::*;
 
-/// The congestion controls of the connections that the router has with `peer`.
+/// The congestion control of the router's connections with `peer`.
 fn controls(bed: &Bed, peer: &str) -> Vec<String> {
     let text = bed
         .router
         .run("ss", &["-Htinm", "state", "established", "dst", peer])
         .expect("connections");
-    // A line for the connection, and one that begins with the control's name once the buffers are told.
+    // A line for the connection, and one that begins with the congestion control after the buffers.
     text.split_whitespace()
         .filter(|word| [SYSTEM, "bbr", "cubic"].contains(word))
         .map(str::to_owned)
         .collect()
 }
 
-/// What connections have that nobody says anything about.
+/// The congestion control of connections without a profile.
 const SYSTEM: &str = "reno";
 
-/// Another one that this machine has.
+/// Another one that this machine supports.
 fn other_control(bed: &Bed) -> Option<&'static str> {
     let path = "/proc/sys/net/ipv4/tcp_available_congestion_control";
     let text = bed.router.inside(|| Ok(std::fs::read_to_string(path)?));
@@ -74,7 +74,7 @@ fn each_side_has_the_profile_that_rules_choose() {
 }
 
 #[test]
-fn what_a_profile_cannot_have_is_told_at_the_start() {
+fn unsupported_settings_of_a_profile_are_reported_at_start() {
     let Some(bed) = Bed::build() else { return };
     let text = format!("{SPLIT}legs = {{ profile = \"p\" }}\n[leg.p]\ncongestion = \"nosuch\"\n");
     let carrick = bed.carrick(&text);

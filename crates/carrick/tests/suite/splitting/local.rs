@@ -28,7 +28,7 @@ fn pair_of_router(bed: &Bed, listener: &TcpListener) -> (TcpStream, TcpStream) {
 #[test]
 fn programs_of_the_router_are_clients_and_carrick_is_none() {
     let Some(bed) = Bed::build() else { return };
-    bed.open_to_everybody();
+    bed.open_to_all_users();
     let before = bed.rules();
     for (count, (address, extra)) in [
         (SERVERS[0], ""),

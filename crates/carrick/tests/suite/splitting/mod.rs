@@ -19,12 +19,12 @@ use std::time::Duration;
 /// A splitter for all ports of both families.
 const SPLIT: &str = "[[listener]]\nlisten = \"[::]:3180\"\nmode = \"split\"\nhandshake = \"at-once\"\nsplit = \"always\"\nintercept = { ports = \"all\", except_ports = [22], interfaces = [\"eth1\"] }\n";
 
-/// Where servers listen, in both families.
+/// The server's addresses, in both families.
 const SERVERS: [&str; 2] = ["10.2.0.2:9000", "[fd00:2::2]:9000"];
 
 const INTERCEPTED: &str = "carrick_intercepted_connections_total";
 
-/// How long something may take that is done at once.
+/// Time limit for immediate events.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 fn listen(bed: &Bed, address: &str) -> TcpListener {
@@ -52,7 +52,7 @@ fn pair(bed: &Bed, listener: &TcpListener) -> (TcpStream, TcpStream) {
     (client, server)
 }
 
-/// Whether carrick is in between: then the router has a socket with the client's address and port, which the server sees in any case.
+/// Whether carrick is in between: then the router has a socket with the client's address and port, which the server sees in either case.
 fn is_split(bed: &Bed, client: &TcpStream, server: &TcpStream) -> bool {
     let client = client.local_addr().unwrap();
     assert_eq!(client, server.peer_addr().unwrap(), "the client's ends");
@@ -65,7 +65,7 @@ fn is_split(bed: &Bed, client: &TcpStream, server: &TcpStream) -> bool {
     !shown.expect("ss").stdout.is_empty()
 }
 
-/// Something goes both ways, and arrives.
+/// Sends something in both directions, and checks that it arrives.
 fn talk(client: &mut TcpStream, server: &mut TcpStream) {
     let mut buffer = [0; 5];
     client.write_all(b"there").expect("sending");

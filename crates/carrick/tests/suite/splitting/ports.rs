@@ -1,13 +1,13 @@
-//! The port from which a server sees a client: the client's own, where that can be.
+//! The source port that a server sees: the client's own, where possible.
 use super::*;
 use crate::support::carrick::PROGRAM;
 use socket2::{Domain, Socket, Type};
 use std::process::Command;
 
-/// One that needs a privilege on this machine, and on the router.
+/// One that requires a privilege on this machine, and on the router.
 const PRIVILEGED: &str = "10.1.0.2:900";
 
-/// The next client of a server that does not wait for it.
+/// The next client of a server that does not block in accept.
 fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
     let (stream, address) = wait_for("the client", || listener.accept().ok());
     stream.set_nonblocking(false).expect("a connection");
@@ -15,7 +15,7 @@ fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
     (stream, address)
 }
 
-/// A server that does not wait for clients.
+/// A server that does not block in accept.
 fn listen_without_waiting(bed: &Bed) -> TcpListener {
     let listener = listen(bed, SERVERS[0]);
     listener.set_nonblocking(true).expect("a listener");
@@ -37,7 +37,7 @@ fn connect_from_privileged(bed: &Bed) -> io::Result<TcpStream> {
 #[test]
 fn a_client_with_a_privileged_port_keeps_it_where_carrick_may_have_it() {
     let Some(bed) = Bed::build() else { return };
-    bed.open_to_everybody();
+    bed.open_to_all_users();
     let listener = listen_without_waiting(&bed);
     let without = [
         "setpriv",
@@ -63,7 +63,7 @@ fn a_client_with_a_privileged_port_keeps_it_where_carrick_may_have_it() {
         let is_own = address.to_string() == PRIVILEGED;
         assert_eq!(is_own, is_kept, "{address}: {text}");
         assert_eq!(intercepted(&bed, &carrick), 1.0);
-        // The next one has the same ends.
+        // The next one has the same addresses and ports.
         reset(client);
         carrick.stop();
         for name in ["carrick-0.log", "carrick-0.toml"] {
@@ -72,7 +72,7 @@ fn a_client_with_a_privileged_port_keeps_it_where_carrick_may_have_it() {
     }
 }
 
-/// A firewall knows a connection by its ends: with the same ones, it takes both halves for one, and neither would be as it should.
+/// A firewall identifies a connection by its addresses and ports: if both halves had the same ones, it would confuse them.
 #[test]
 fn firewalls_that_track_connections_tell_the_halves_apart() {
     let Some(bed) = Bed::build() else { return };

@@ -1,4 +1,4 @@
-//! The access log of a play: JSON lines in the order in which they were written.
+//! The access log of a test: JSON lines in the order in which they were written.
 use super::carrick::ACCESS_LOG;
 use super::{Carrick, wait_for};
 use serde_json::Value;
@@ -17,7 +17,7 @@ impl Line {
     pub fn number(&self, key: &str) -> u64 {
         self.value(key)
             .as_u64()
-            .unwrap_or_else(|| panic!("{key} is no number in {self:?}"))
+            .unwrap_or_else(|| panic!("{key} is not a number in {self:?}"))
     }
 
     /// A field.
@@ -34,7 +34,7 @@ impl Line {
 }
 
 impl Carrick {
-    /// Waits until the log has at least `count` lines; all of them.
+    /// Waits until the log has at least `count` lines; returns all of them.
     pub fn access_log(&self, count: usize) -> Vec<Line> {
         let path = self.directory().join(ACCESS_LOG);
         wait_for(&format!("{count} lines of access log"), || {

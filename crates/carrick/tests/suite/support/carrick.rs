@@ -1,4 +1,4 @@
-//! A carrick of the play's own: started from a configuration text, ended and checked when it goes out of scope.
+//! A carrick of the test's own: started from a configuration text, ended and checked when it goes out of scope.
 use super::output::Output;
 use super::place::{ADMIN_PORT, FORWARD_PORT, LISTENER_PORT, Place, TUNNEL_PORT};
 use super::{PATIENCE, Peer};
@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-/// The name of the configuration file in the play's directory.
+/// The name of the configuration file in the test's directory.
 const FILE: &str = "carrick.toml";
 
-/// The name of the access log in the play's directory.
+/// The name of the access log in the test's directory.
 pub const ACCESS_LOG: &str = "access.log";
 
 /// The program.
@@ -32,22 +32,22 @@ pub struct Carrick {
     is_ended: bool,
 }
 
-/// How a carrick ended.
+/// The end of a carrick.
 #[derive(Debug)]
 pub struct Ended {
     /// The exit status.
     pub status: ExitStatus,
-    /// All that it wrote to standard error.
+    /// Its standard error.
     pub standard_error: String,
-    /// All that it wrote to standard output.
+    /// Its standard output.
     pub standard_output: String,
 }
 
 impl Carrick {
     /// Starts `carrick run` with this configuration and waits until it listens.
     ///
-    /// In `text`, `{ip}` stands for the play's address. Tables that the text does not have are added: `[admin]` on
-    /// [`ADMIN_PORT`], `[log]` as JSON into [`ACCESS_LOG`], `[workers]` with two of them, `[timeouts]` with a short drain.
+    /// In `text`, `{ip}` stands for the test's address. Missing tables are added: `[admin]` on [`ADMIN_PORT`], `[log]`
+    /// as JSON into [`ACCESS_LOG`], `[workers]` with two, `[timeouts]` with a short drain.
     pub fn start(place: &Place, text: &str) -> Self {
         Self::try_start(place, text).unwrap_or_else(|ended| {
             panic!(
@@ -57,22 +57,23 @@ impl Carrick {
         })
     }
 
-    /// The same for a carrick that may end instead of listening.
+    /// Like [`start`](Self::start), for a carrick that may fail to start.
     pub fn try_start(place: &Place, text: &str) -> Result<Self, Ended> {
         Self::try_start_by(place, text, Command::new(PROGRAM))
     }
 
-    /// The same by a command that becomes carrick, such as `prlimit … carrick`; `run` and the file are added to it.
+    /// Like [`try_start`](Self::try_start), by a command that executes carrick, such as `prlimit … carrick`; `run` and
+    /// the file are appended.
     pub fn try_start_by(place: &Place, text: &str, command: Command) -> Result<Self, Ended> {
         let mut carrick = Self::spawn_by(place, text, command);
-        // Everything is bound, and every engine loaded, before this is said.
+        // Every address is bound, and every engine loaded, before this line.
         match carrick.standard_error.wait_for(" is ready\n") {
             Ok(_) => Ok(carrick),
             Err(_) => Err(carrick.wait()),
         }
     }
 
-    /// Starts it, and does not wait for anything.
+    /// Starts it without waiting.
     pub fn spawn(place: &Place, text: &str) -> Self {
         Self::spawn_by(place, text, Command::new(PROGRAM))
     }
@@ -105,7 +106,7 @@ impl Carrick {
         }
     }
 
-    /// A switch on [`LISTENER_PORT`] with one upstream of these servers, otherwise with the defaults.
+    /// A switch on [`LISTENER_PORT`] with one upstream of these servers, otherwise with defaults.
     pub fn switch(place: &Place, servers: &[SocketAddr]) -> Self {
         Self::start(place, &switch_text(servers))
     }
@@ -170,17 +171,17 @@ impl Carrick {
         &self.directory
     }
 
-    /// What it has written to standard error.
+    /// Its standard error so far.
     pub fn standard_error(&self) -> &Output {
         &self.standard_error
     }
 
-    /// What it has written to standard output.
+    /// Its standard output so far.
     pub fn standard_output(&self) -> &Output {
         &self.standard_output
     }
 
-    /// Writes another configuration and tells the process to read it.
+    /// Writes another configuration and has the process read it.
     pub fn reload(&self, place: &Place, text: &str) {
         write_configuration(place, text);
         self.signal(Signal::HUP);
@@ -191,12 +192,12 @@ impl Carrick {
         kill_process(self.pid(), signal).expect("the process is there");
     }
 
-    /// Tells it to end and waits until it has; its exit status must be 0.
+    /// Ends it and waits; its exit status must be 0.
     pub fn stop(mut self) -> Ended {
         self.end()
     }
 
-    /// Waits until it ends by itself.
+    /// Waits until it exits by itself.
     pub fn wait(&mut self) -> Ended {
         let deadline = Instant::now() + PATIENCE;
         let status = loop {
@@ -217,7 +218,7 @@ impl Carrick {
     fn end(&mut self) -> Ended {
         self.signal(Signal::TERM);
         let ended = self.wait();
-        assert!(ended.status.success(), "carrick ended badly: {ended:#?}");
+        assert!(ended.status.success(), "carrick failed: {ended:#?}");
         assert!(
             !ended.standard_error.contains("panicked"),
             "a panic: {}",
@@ -242,7 +243,7 @@ impl Drop for Carrick {
     }
 }
 
-/// The configuration of [`Carrick::switch`], to add to.
+/// The configuration of [`Carrick::switch`], to which tables can be appended.
 pub fn switch_text(servers: &[SocketAddr]) -> String {
     format!(
         "[[listener]]\nlisten = \"{{ip}}:{LISTENER_PORT}\"\nmode = \"switch\"\n[[listener.route]]\nupstream = \"u\"\n{}",
@@ -250,7 +251,7 @@ pub fn switch_text(servers: &[SocketAddr]) -> String {
     )
 }
 
-/// The configuration of [`Carrick::tunnel`], to add to.
+/// The configuration of [`Carrick::tunnel`], to which tables can be appended.
 pub fn tunnel_text(servers: &[SocketAddr]) -> String {
     format!(
         "[[listener]]\nlisten = \"{{ip}}:{TUNNEL_PORT}\"\nmode = \"tunnel\"\n[[listener.route]]\nupstream = \"u\"\n{}",
@@ -258,11 +259,11 @@ pub fn tunnel_text(servers: &[SocketAddr]) -> String {
     )
 }
 
-/// The configuration of [`Carrick::forward`]; further keys of the listener may be added.
+/// The configuration of [`Carrick::forward`], to which keys of the listener can be appended.
 pub const FORWARD_TEXT: &str =
     "[[listener]]\nlisten = \"{ip}:13128\"\nmode = \"forward\"\nconnect_ports = \"all\"\n";
 
-/// An upstream's table; further keys may be added.
+/// An upstream's table, to which keys can be appended.
 pub fn upstream_text(name: &str, servers: &[SocketAddr]) -> String {
     let servers: Vec<String> = servers.iter().map(ToString::to_string).collect();
     format!("[upstream.{name}]\nservers = {servers:?}\n")

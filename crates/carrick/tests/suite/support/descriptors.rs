@@ -5,12 +5,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// Connections of such a test, each with two descriptors in this process.
 pub const MANY: usize = 9_000;
 
-/// Descriptors that this process needs for it, besides those of tests that run at the same time.
+/// Descriptors that this process needs for it, in addition to concurrent tests.
 const NEEDED: u64 = 2 * MANY as u64 + 1_000;
 
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-/// The right to have [`MANY`] connections, once nobody else has it. None, visibly, if the machine allows too few descriptors.
+/// A lock for tests with [`MANY`] connections. `None`, with a message, if the machine allows too few descriptors.
 pub fn turn() -> Option<MutexGuard<'static, ()>> {
     let guard = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let limit = getrlimit(Resource::Nofile);

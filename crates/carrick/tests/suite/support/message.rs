@@ -1,4 +1,4 @@
-//! Responses as a client sees them. Deliberately simple and separate from carrick's own parser: two views of the same bytes.
+//! Responses as a client sees them. Deliberately simple and separate from carrick's own parser, as an independent check.
 use super::Peer;
 
 /// A response.
@@ -8,11 +8,11 @@ pub struct Response {
     pub version: String,
     /// The status.
     pub status: u16,
-    /// The head, as it came.
+    /// The head, unchanged.
     pub head: String,
     /// The content, without framing.
     pub body: Vec<u8>,
-    /// The body as it came, with its framing.
+    /// The body with its framing.
     pub raw_body: Vec<u8>,
     /// The lines of the trailer section.
     pub trailers: Vec<String>,
@@ -44,7 +44,7 @@ pub fn field(head: &str, name: &str) -> Option<String> {
     (!values.is_empty()).then(|| values.join(", "))
 }
 
-/// The value of `Via` without the marks by which carricks know their requests again.
+/// The value of `Via` without carrick's loop marks.
 pub fn via(head: &str) -> Option<String> {
     let value = field(head, "via")?;
     let mut parts = value.split(" (");
@@ -115,7 +115,7 @@ fn read_chunked(peer: &mut Peer, response: &mut Response) {
         let line = String::from_utf8(take_line(peer, &mut take)).expect("a size line");
         let size = line.split(';').next().unwrap_or_default().trim();
         let size = usize::from_str_radix(size, 16)
-            .unwrap_or_else(|_| panic!("a chunk size was wanted: {line:?}"));
+            .unwrap_or_else(|_| panic!("expected a chunk size: {line:?}"));
         if size == 0 {
             break;
         }

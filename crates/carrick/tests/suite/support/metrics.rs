@@ -1,4 +1,4 @@
-//! `/metrics`, `/status` and `/health`, as their readers see them.
+//! Reads `/metrics`, `/status` and `/health`.
 use super::{Carrick, Peer, Response, wait_for};
 
 impl Carrick {
@@ -7,7 +7,7 @@ impl Carrick {
         self.ask_admin_with(path, "")
     }
 
-    /// The same with more fields, each with its end of line.
+    /// Like [`ask_admin`](Self::ask_admin), with additional fields, each with its end of line.
     pub fn ask_admin_with(&self, path: &str, fields: &str) -> Response {
         let mut peer = Peer::connect(self.admin());
         peer.ask(&format!(
@@ -28,7 +28,7 @@ impl Carrick {
         sum(&self.metrics(), name, labels)
     }
 
-    /// Waits until the samples reach `least`; their sum then.
+    /// Waits until the samples reach `least`; returns their sum then.
     pub fn wait_for_metric(&self, name: &str, labels: &[&str], least: f64) -> f64 {
         wait_for(&format!("{name} {labels:?} >= {least}"), || {
             Some(self.metric(name, labels)).filter(|value| *value >= least)
@@ -50,8 +50,8 @@ impl Carrick {
         serde_json::from_slice(&response.body).expect("JSON")
     }
 
-    /// Whether the kernel tells of the sockets that it relays between. Some, locked down, refuse the program that asks (BPF_PROG_TYPE_TRACING): then
-    /// the rest of the test is left out. Something must be in the kernel.
+    /// Whether the kernel reports the sockets that it relays between. Locked-down kernels refuse the program that reads
+    /// them (BPF_PROG_TYPE_TRACING): then the rest of the test is skipped. A splice must be in the kernel.
     pub fn tells_of_sockets(&self) -> bool {
         let splices: serde_json::Value =
             serde_json::from_slice(&self.ask_admin("/splices").body).expect("JSON");
@@ -61,7 +61,7 @@ impl Carrick {
         splices["unseen"].is_null()
     }
 
-    /// Client connections that are open.
+    /// Open client connections.
     pub fn clients_open(&self) -> f64 {
         self.metric("carrick_client_connections_open", &[])
     }

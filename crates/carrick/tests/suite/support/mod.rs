@@ -1,6 +1,6 @@
-//! What the plays share: a carrick of their own on an address of their own, scripted clients and servers, and ways to wait for events.
+//! Shared by all tests: a carrick of the test's own at an address of its own, scripted clients and servers, and ways to wait for events.
 //!
-//! A play is written in the order in which things happen, in one thread:
+//! A test is written in chronological order, in one thread:
 //!
 //! ```ignore
 //! let place = Place::claim();
@@ -14,7 +14,7 @@
 //! assert_eq!(client.read_response("GET").status, 204);
 //! ```
 //!
-//! When `carrick` goes out of scope it is told to end, and must end with success and without having panicked.
+//! When `carrick` goes out of scope it is told to end, and must exit successfully and without a panic.
 pub mod access_log;
 pub mod carrick;
 pub mod descriptors;
@@ -44,17 +44,17 @@ pub use squid::Squid;
 
 use std::time::{Duration, Instant};
 
-/// How long an event may take before a play fails. Nothing here measures speed: machines are slow and busy at times.
+/// Time limit for an event before a test fails. Not a speed test: machines are slow and busy at times.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Looks again and again until `condition` has an answer; fails with `what` when patience ends. For what cannot be waited for otherwise.
+/// Polls `condition` until it has an answer; fails with `what` after [`PATIENCE`]. For events that cannot be awaited otherwise.
 pub fn wait_for<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + PATIENCE;
     loop {
         if let Some(answer) = condition() {
             return answer;
         }
-        assert!(Instant::now() < deadline, "waited in vain for {what}");
+        assert!(Instant::now() < deadline, "timed out waiting for {what}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }

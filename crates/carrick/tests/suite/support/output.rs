@@ -1,4 +1,4 @@
-//! What a child process writes, collected while it runs.
+//! The output of a child process, collected while it runs.
 use super::PATIENCE;
 use std::io::{BufRead, BufReader, Read};
 use std::sync::{Arc, Condvar, Mutex};
@@ -15,7 +15,7 @@ struct Collected {
 }
 
 impl Output {
-    /// Collects `stream` in a thread of its own until it ends.
+    /// Collects `stream` in a thread until it ends.
     pub fn collect(stream: impl Read + Send + 'static) -> Self {
         let output = Self::default();
         let Self(shared) = output.clone();
@@ -37,7 +37,7 @@ impl Output {
         output
     }
 
-    /// The same for a stream that has no lines: a terminal's.
+    /// Like [`collect`](Self::collect), for a stream without lines: a terminal's.
     pub fn collect_as_it_comes(mut stream: impl Read + Send + 'static) -> Self {
         let output = Self::default();
         let Self(shared) = output.clone();
@@ -45,7 +45,7 @@ impl Output {
             let (mut chunk, mut waiting) = ([0; 4096], Vec::new());
             while let Ok(count @ 1..) = stream.read(&mut chunk) {
                 waiting.extend_from_slice(&chunk[..count]);
-                // A character may come in two parts.
+                // A character may arrive in two parts.
                 let whole = match std::str::from_utf8(&waiting) {
                     Err(error) if error.error_len().is_none() => error.valid_up_to(),
                     _ => waiting.len(),
@@ -62,12 +62,12 @@ impl Output {
         output
     }
 
-    /// What has come.
+    /// The text so far.
     pub fn text(&self) -> String {
         self.0.0.lock().expect("no panic in between").text.clone()
     }
 
-    /// Waits until the text has `part`; the text so far. `Err`: the stream ended without it.
+    /// Waits until the text contains `part`; returns the text so far. `Err`: the stream ended without it.
     pub fn wait_for(&self, part: &str) -> Result<String, String> {
         let deadline = Instant::now() + PATIENCE;
         let mut collected = self.0.0.lock().expect("no panic in between");
@@ -91,7 +91,7 @@ impl Output {
         Ok(collected.text.clone())
     }
 
-    /// Waits for the end of the stream; all of its text.
+    /// Waits for the end of the stream; returns all of its text.
     pub fn wait_for_end(&self) -> String {
         let mut collected = self.0.0.lock().expect("no panic in between");
         let deadline = Instant::now() + PATIENCE;

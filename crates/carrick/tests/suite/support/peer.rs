@@ -1,4 +1,4 @@
-//! One end of a TCP connection, driven by a script: every step waits for what it needs, and fails with what came instead.
+//! One end of a TCP connection, driven by a script: every step waits for its event, and on failure shows what arrived instead.
 use super::PATIENCE;
 use super::message::{Response, head_end, read_response};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
@@ -10,11 +10,11 @@ use std::time::Duration;
 #[derive(Debug)]
 pub struct Peer {
     stream: TcpStream,
-    /// Came, but not taken yet.
+    /// Received, but not consumed yet.
     buffer: Vec<u8>,
 }
 
-/// How the other side ended, with what came before and was not taken.
+/// How the other side ended, with the remaining bytes.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Ending {
     /// With FIN.
@@ -24,7 +24,7 @@ pub enum Ending {
 }
 
 impl Ending {
-    /// What came before the end.
+    /// The bytes before the end.
     pub fn bytes(&self) -> &[u8] {
         match self {
             Self::Closed(bytes) | Self::Reset(bytes) => bytes,
@@ -33,7 +33,7 @@ impl Ending {
 }
 
 impl Peer {
-    /// Takes a connection that stands.
+    /// Wraps an established connection.
     pub fn new(stream: TcpStream) -> Self {
         stream.set_nodelay(true).expect("a TCP option");
         stream.set_read_timeout(Some(PATIENCE)).expect("a time-out");
@@ -51,7 +51,7 @@ impl Peer {
         Self::new(TcpStream::connect(to).unwrap_or_else(|error| panic!("connect to {to}: {error}")))
     }
 
-    /// Connects from an address of one's choice.
+    /// Connects from the given address.
     pub fn connect_from(from: IpAddr, to: SocketAddr) -> Self {
         let socket = Socket::new(Domain::for_address(to), Type::STREAM, Some(Protocol::TCP))
             .expect("a socket");
@@ -64,7 +64,7 @@ impl Peer {
         Self::new(socket.into())
     }
 
-    /// Connects with small socket buffers: `bytes` each way (the kernel doubles and rounds).
+    /// Connects with small socket buffers: `bytes` in each direction (the kernel doubles and rounds).
     pub fn connect_with_buffers(to: SocketAddr, bytes: usize) -> Self {
         let socket = Socket::new(Domain::for_address(to), Type::STREAM, Some(Protocol::TCP))
             .expect("a socket");
@@ -82,7 +82,7 @@ impl Peer {
         &self.stream
     }
 
-    /// The connection itself, of which nothing may have been read ahead.
+    /// The connection itself; no bytes may have been read ahead.
     pub fn into_stream(self) -> TcpStream {
         assert!(self.buffer.is_empty(), "more was read: {}", self.shown());
         self.stream
@@ -93,7 +93,7 @@ impl Peer {
         self.stream.local_addr().expect("an address")
     }
 
-    /// A second handle for another thread, which reads or writes while this one does the other; what was read ahead stays here.
+    /// A second handle for another thread, so that one reads while the other writes; bytes that were read ahead stay here.
     pub fn second(&self) -> Self {
         Self {
             stream: self.stream.try_clone().expect("a second descriptor"),
@@ -107,19 +107,19 @@ impl Peer {
             .unwrap_or_else(|error| panic!("send: {error}"));
     }
 
-    /// The same where the other side may be gone.
+    /// Like [`send`](Self::send), if the other side may be gone.
     pub fn try_send(&mut self, bytes: impl AsRef<[u8]>) -> io::Result<()> {
         self.stream.write_all(bytes.as_ref())
     }
 
-    /// Sends `bytes`, of which the last one is urgent (RFC 9293 section 3.8.5).
+    /// Sends `bytes`, the last of which is urgent (RFC 9293 section 3.8.5).
     pub fn send_urgent(&mut self, bytes: impl AsRef<[u8]>) {
         let bytes = bytes.as_ref();
         let sent = SockRef::from(&self.stream).send_out_of_band(bytes);
         assert_eq!(sent.expect("send"), bytes.len());
     }
 
-    /// Sends `bytes` in pieces of these sizes, over and over; after each the other side has the time to read it apart.
+    /// Sends `bytes` in pieces of these sizes, cyclically; after each the other side has time to read it separately.
     pub fn send_in_pieces(&mut self, bytes: impl AsRef<[u8]>, sizes: &[usize]) {
         let mut rest = bytes.as_ref();
         for size in sizes.iter().cycle() {
@@ -133,7 +133,7 @@ impl Peer {
         }
     }
 
-    /// Ends this side; the other may go on sending.
+    /// Closes this side; the other may continue sending.
     pub fn half_close(&mut self) {
         self.stream.shutdown(Shutdown::Write).expect("a half-close");
     }
@@ -145,7 +145,7 @@ impl Peer {
             .expect("SO_LINGER");
     }
 
-    /// Reads more into the buffer; 0: the other side has ended.
+    /// Reads more into the buffer; 0 if the other side has closed.
     fn fill(&mut self) -> io::Result<usize> {
         let mut chunk = [0; 64 * 1024];
         let count = loop {
@@ -158,15 +158,12 @@ impl Peer {
         Ok(count)
     }
 
-    /// Reads more; the end and errors are failures.
+    /// Reads more; fails on the end and on errors.
     pub(super) fn fill_or_fail(&mut self, wanted: &str) {
         match self.fill() {
-            Ok(0) => panic!(
-                "{wanted} was wanted, the end came; before it {}",
-                self.shown()
-            ),
+            Ok(0) => panic!("expected {wanted}, got the end after {}", self.shown()),
             Ok(_) => {}
-            Err(error) => panic!("{wanted} was wanted: {error}; before it {}", self.shown()),
+            Err(error) => panic!("expected {wanted}, got {error} after {}", self.shown()),
         }
     }
 
@@ -184,7 +181,7 @@ impl Peer {
         std::mem::replace(&mut self.buffer, rest)
     }
 
-    /// Reads a head, up to and with its empty line.
+    /// Reads a head, including its empty line.
     pub fn read_head(&mut self) -> String {
         loop {
             if let Some(end) = head_end(&self.buffer) {
@@ -202,7 +199,7 @@ impl Peer {
         self.take_buffered(count)
     }
 
-    /// Reads as many bytes as `expected` has; they must be those.
+    /// Reads as many bytes as `expected` has; they must be equal.
     pub fn expect(&mut self, expected: impl AsRef<[u8]>) {
         let expected = expected.as_ref();
         let came = self.read_exact(expected.len());
@@ -214,12 +211,12 @@ impl Peer {
         );
     }
 
-    /// Reads a response to a request with this method, body included; interim responses are kept apart.
+    /// Reads a response to a request with this method, including its body; interim responses are kept separately.
     pub fn read_response(&mut self, method: &str) -> Response {
         read_response(self, method)
     }
 
-    /// Reads until the other side ends, in whatever way.
+    /// Reads until the other side ends in either way.
     pub fn read_ending(&mut self) -> Ending {
         loop {
             match self.fill() {
@@ -228,12 +225,12 @@ impl Peer {
                 Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {
                     return Ending::Reset(std::mem::take(&mut self.buffer));
                 }
-                Err(error) => panic!("the end was wanted: {error}; before it {}", self.shown()),
+                Err(error) => panic!("expected the end, got {error} after {}", self.shown()),
             }
         }
     }
 
-    /// Reads until the other side ends with FIN; what came.
+    /// Reads until the other side ends with FIN; returns the bytes.
     pub fn read_to_end(&mut self) -> Vec<u8> {
         match self.read_ending() {
             Ending::Closed(bytes) => bytes,
@@ -241,7 +238,7 @@ impl Peer {
         }
     }
 
-    /// The other side must end with FIN, and nothing more may come before it.
+    /// The other side must end with FIN, without further bytes.
     pub fn expect_end(&mut self) {
         let rest = self.read_to_end();
         assert!(
@@ -251,12 +248,12 @@ impl Peer {
         );
     }
 
-    /// What was read ahead of what was asked for.
+    /// Bytes that were read ahead.
     pub fn take_ahead(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.buffer)
     }
 
-    /// Whether anything, data or an end, has come that was not taken; does not wait.
+    /// Whether unread data or an end has arrived; does not wait.
     pub fn has_more(&mut self) -> bool {
         if !self.buffer.is_empty() {
             return true;

@@ -1,13 +1,13 @@
-//! A loopback address that belongs to one play, so that fixed ports never collide, and a directory for its files.
+//! A loopback address for each test, so that fixed ports never collide, and a directory for its files.
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 use tempfile::TempDir;
 
-/// Whoever listens on this port of an address owns the address: between the tests of a process, and between processes.
+/// Listening on this port of an address claims the address, between the tests of a process and between processes.
 const CLAIM_PORT: u16 = 1999;
 
-/// The ports of carrick on the address. Not those of real services, which may listen on all addresses, nor ephemeral ones.
+/// carrick's ports on the address: not those of real services, which may listen on all addresses, nor ephemeral ones.
 pub const LISTENER_PORT: u16 = 18080;
 /// See [`LISTENER_PORT`].
 pub const FORWARD_PORT: u16 = 13128;
@@ -27,13 +27,13 @@ pub struct Place {
 }
 
 impl Place {
-    /// Takes an address that nobody else has.
+    /// Claims a free address.
     pub fn claim() -> Self {
         let start = std::process::id().wrapping_mul(131);
         for _ in 0..10_000 {
             let number = start.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
             let [_, b, c, d] = number.to_be_bytes();
-            // 127.0.0.x is for everybody.
+            // Other programs use 127.0.0.x.
             let ip = Ipv4Addr::new(127, b | 1, c, d.clamp(1, 254));
             if let Ok(claim) = TcpListener::bind((ip, CLAIM_PORT)) {
                 return Self {
@@ -56,8 +56,8 @@ impl Place {
         (self.ip, port).into()
     }
 
-    /// A port that nobody listens on: connecting is refused. It is on an address that carrick and its servers do not use,
-    /// and stays reserved, bound but not listening, as long as the socket lives.
+    /// A port without a listener: connecting is refused. It is on an address that carrick and its servers do not use,
+    /// and stays reserved (bound, not listening) as long as the socket lives.
     pub fn refusing(&self) -> (SocketAddr, socket2::Socket) {
         let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None)
             .expect("a socket");
@@ -72,7 +72,7 @@ impl Place {
         (address, socket)
     }
 
-    /// The directory of the play's files.
+    /// The directory of the test's files.
     pub fn directory(&self) -> &Path {
         self.directory.path()
     }

@@ -1,4 +1,4 @@
-//! Bytes and choices that look random and are the same in every run with the same seed.
+//! Pseudo-random bytes and choices, determined by a seed.
 use sha2::{Digest, Sha256};
 
 /// A generator (SplitMix64: simple, and good enough for test data).
@@ -6,7 +6,7 @@ use sha2::{Digest, Sha256};
 pub struct Random(u64);
 
 impl Random {
-    /// A generator that begins at `seed`.
+    /// A generator with this seed.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
@@ -36,7 +36,7 @@ impl Random {
     }
 }
 
-/// The SHA-256 of bytes, to compare what is too long to show.
+/// The SHA-256 of bytes, to compare data that is too long to show.
 pub fn hash(bytes: &[u8]) -> [u8; 32] {
     Sha256::digest(bytes).into()
 }

@@ -1,10 +1,10 @@
-//! A Redis or Valkey of the play's own; also three of them as a cluster.
+//! A Redis or Valkey of the test's own; also three of them as a cluster.
 use super::{Place, wait_for};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// The ports of servers on the play's address. A cluster's servers talk with each other by ports 10000 above them.
+/// The servers' ports on the test's address. A cluster's servers communicate on ports 10000 higher.
 const PORTS: [u16; 3] = [13379, 13380, 13381];
 
 /// A server, until dropped.
@@ -15,12 +15,12 @@ pub struct Redis {
 }
 
 impl Redis {
-    /// Starts one with these arguments besides the usual ones, and waits until it answers.
+    /// Starts one with these additional arguments, and waits until it answers.
     pub fn start(place: &Place, arguments: &[&str]) -> Self {
         Self::start_at(place, place.at(PORTS[0]), arguments)
     }
 
-    /// Three that are a cluster.
+    /// Three servers that form a cluster.
     pub fn cluster(place: &Place) -> [Self; 3] {
         let servers = PORTS.map(|port| {
             let nodes = format!("nodes-{port}.conf");
@@ -49,7 +49,7 @@ impl Redis {
         let process = Command::new(program("server"))
             .current_dir(place.directory())
             .args(["--bind", &address.ip().to_string()])
-            // The servers of a cluster know each other by the addresses that they connect from.
+            // The servers of a cluster identify each other by their source addresses.
             .args(["--bind-source-addr", &address.ip().to_string()])
             .args(["--port", &address.port().to_string()])
             .args(["--save", "", "--appendonly", "no", "--daemonize", "no"])
@@ -67,12 +67,12 @@ impl Redis {
         server
     }
 
-    /// Where it listens.
+    /// Its address.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// What it says to a command.
+    /// Its answer to a command.
     pub fn ask(&self, command: &[&str]) -> String {
         let asked = client()
             .args(["-h", &self.address.ip().to_string()])
@@ -101,7 +101,7 @@ fn client() -> Command {
     Command::new(program("cli"))
 }
 
-/// `valkey-…` or `redis-…`, whichever there is.
+/// `valkey-…` or `redis-…`, whichever is installed.
 fn program(what: &str) -> PathBuf {
     let names = ["valkey", "redis"].map(|name| format!("{name}-{what}"));
     let folders = ["/usr/bin", "/usr/local/bin"];

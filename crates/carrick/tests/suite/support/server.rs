@@ -1,4 +1,4 @@
-//! A server under the play's control: connections are accepted one by one, or served by a function in threads.
+//! A server under the test's control: connections are accepted one by one, or served by a function in threads.
 use super::{PATIENCE, Peer, Place};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use std::io;
@@ -16,7 +16,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Listens on a free port of the play's address.
+    /// Listens on a free port of the test's address.
     pub fn listen(place: &Place) -> Self {
         Self::listen_at(place.at(0))
     }
@@ -34,7 +34,7 @@ impl Server {
         Self::listen_at_with_buffers(place.at(0), bytes)
     }
 
-    /// The same on an address.
+    /// Like [`listen_with_buffers`](Self::listen_with_buffers), on an address.
     pub fn listen_at_with_buffers(address: SocketAddr, bytes: usize) -> Self {
         let socket =
             Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP)).expect("a socket");
@@ -47,7 +47,7 @@ impl Server {
         Self { listener, address }
     }
 
-    /// Where it listens.
+    /// Its address.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -55,10 +55,10 @@ impl Server {
     /// Waits for the next connection.
     pub fn accept(&self) -> Peer {
         self.accept_until(Instant::now() + PATIENCE)
-            .unwrap_or_else(|| panic!("nobody connected to {}", self.address))
+            .unwrap_or_else(|| panic!("no connection to {}", self.address))
     }
 
-    /// A connection that is there already.
+    /// A waiting connection, if there is one.
     pub fn try_accept(&self) -> Option<Peer> {
         self.listener
             .set_nonblocking(true)
@@ -74,7 +74,7 @@ impl Server {
     }
 
     fn accept_until(&self, deadline: Instant) -> Option<Peer> {
-        // A time limit for accept(2) is the socket's receive time-out.
+        // The time limit of accept(2) is the socket's receive time-out.
         let left = deadline
             .saturating_duration_since(Instant::now())
             .max(Duration::from_millis(1));
@@ -94,12 +94,12 @@ impl Server {
         }
     }
 
-    /// Nobody may have connected.
-    pub fn expect_nobody(&self) {
+    /// Checks that no connection was made.
+    pub fn expect_no_connection(&self) {
         if let Some(mut peer) = self.try_accept() {
             let came = peer.has_more();
             panic!(
-                "somebody connected to {} (sent something: {came})",
+                "unexpected connection to {} (with data: {came})",
                 self.address
             );
         }
@@ -107,7 +107,7 @@ impl Server {
 
     /// Serves every connection with `serve` in a thread of its own, until the returned guard is dropped.
     ///
-    /// `serve` gets the connection and its number, from 0. A panic in it fails the play when the guard is dropped.
+    /// `serve` gets the connection and its number, from 0. A panic in it fails the test when the guard is dropped.
     pub fn serve(self, serve: impl Fn(Peer, usize) + Send + Sync + 'static) -> Serving {
         let address = self.address;
         let stop = Arc::new(AtomicBool::new(false));
@@ -127,7 +127,7 @@ impl Server {
                 threads.push(std::thread::spawn(move || serve(peer, number)));
             }
             drop(self);
-            // Threads that wait for a carrick that still runs are left behind; only failures matter.
+            // Threads that wait for a running carrick are abandoned; only failures matter.
             threads
                 .into_iter()
                 .filter(JoinHandle::is_finished)
@@ -143,7 +143,7 @@ impl Server {
     }
 }
 
-/// A server that serves by itself, until dropped.
+/// A server that runs by itself, until dropped.
 #[derive(Debug)]
 pub struct Serving {
     address: SocketAddr,
@@ -153,12 +153,12 @@ pub struct Serving {
 }
 
 impl Serving {
-    /// Where it listens.
+    /// Its address.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Connections accepted so far.
+    /// Number of connections accepted so far.
     pub fn accepted(&self) -> usize {
         self.accepted.load(Ordering::SeqCst)
     }
@@ -167,7 +167,7 @@ impl Serving {
 impl Drop for Serving {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::SeqCst);
-        // Wakes the thread that accepts.
+        // Wakes the accepting thread.
         let woken = std::net::TcpStream::connect(self.address);
         let failures = self.thread.take().and_then(|thread| thread.join().ok());
         drop(woken);
@@ -182,7 +182,7 @@ impl Drop for Serving {
     }
 }
 
-/// Serves requests without bodies on a connection until the client ends: `answer` gets the head and gives the whole response.
+/// Answers requests without bodies until the client closes: `answer` gets the head and returns the whole response.
 pub fn answer_requests(mut peer: Peer, mut answer: impl FnMut(&str) -> Vec<u8>) {
     while peer.waits_for_head() {
         let head = peer.read_head();
@@ -194,13 +194,13 @@ pub fn answer_requests(mut peer: Peer, mut answer: impl FnMut(&str) -> Vec<u8>) 
 }
 
 impl Peer {
-    /// Waits until more comes; false: the other side ended instead, and nothing is left.
+    /// Waits until more arrives; false: the other side ended instead, and no bytes are left.
     pub fn waits_for_head(&mut self) -> bool {
         if !self.buffered().is_empty() {
             return true;
         }
         let mut byte = [0];
-        // An idle connection of a pool may stay for the whole play: a time-out is an end, too.
+        // An idle pooled connection may stay for the whole test: a time-out counts as an end, too.
         self.stream().peek(&mut byte).is_ok_and(|count| count > 0)
     }
 }

@@ -13,14 +13,14 @@ pub struct End {
 #[derive(Debug)]
 pub struct Shown {
     is_established: bool,
-    /// Bytes that were sent, and not acknowledged.
+    /// Bytes sent and not acknowledged.
     pub unacknowledged: u32,
-    /// Bytes that were not read; of a listening socket, connections that were not accepted.
+    /// Unread bytes; of a listening socket, connections that were not accepted.
     pub unread: u32,
 }
 
 impl End {
-    /// What there is to see of it. None: it is gone.
+    /// The state of the socket; `None` if it is gone.
     pub fn look(self) -> Option<Shown> {
         let ends = [self.local, self.far].map(|address| match address {
             SocketAddr::V4(address) => {
@@ -48,7 +48,7 @@ impl End {
         })
     }
 
-    /// Whether it has heard that the other side has ended, or is gone.
+    /// Whether it has noticed that the other side has closed, or is gone.
     pub fn knows_of_end(self) -> bool {
         !self.look().is_some_and(|shown| shown.is_established)
     }

@@ -1,13 +1,13 @@
-//! A Squid of the play's own, with a cache in memory.
+//! A Squid of the test's own, with a cache in memory.
 use super::{Place, wait_for};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Stdio};
 
-/// Its port on the play's address.
+/// Its port on the test's address.
 const PORT: u16 = 13228;
 
-/// It runs until dropped.
+/// A running Squid, until dropped.
 #[derive(Debug)]
 pub struct Squid {
     process: Child,
@@ -15,11 +15,11 @@ pub struct Squid {
 }
 
 impl Squid {
-    /// Starts one that serves everybody, and waits until it does.
+    /// Starts one that allows all clients, and waits until it answers.
     pub fn start(place: &Place) -> Self {
         let directory = place.directory().join("squid");
         std::fs::create_dir(&directory).expect("a directory");
-        // It gives root away, and wants to write its files as its own user.
+        // It drops root, and writes its files as its own user.
         for path in [place.directory(), &directory] {
             std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o777))
                 .expect("permissions");
@@ -47,7 +47,7 @@ impl Squid {
         squid
     }
 
-    /// Where it listens.
+    /// Its address.
     pub fn address(&self) -> SocketAddr {
         self.address
     }

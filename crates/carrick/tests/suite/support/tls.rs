@@ -1,4 +1,4 @@
-//! The first bytes of TLS connections, made by hand, so that every odd form can be made, too.
+//! The first bytes of TLS connections, built by hand, so that unusual forms are possible, too.
 
 /// A TLS 1.2/1.3 ClientHello (RFC 8446 section 4.1.2) in one record; `name` goes into the server name extension (RFC 6066).
 pub fn client_hello(name: Option<&str>) -> Vec<u8> {

@@ -1,4 +1,4 @@
-//! The engine of a transfer: of the route, else of the listener, else of `[splice]`.
+//! The engine of a transfer: the route's, else the listener's, else that of `[splice]`.
 use crate::support::carrick::upstream_text;
 use crate::support::place::LISTENER_PORT;
 use crate::support::server::answer_requests;

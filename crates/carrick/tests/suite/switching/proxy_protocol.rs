@@ -27,7 +27,7 @@ fn v2_ipv6() -> Vec<u8> {
             .octets(),
     );
     bytes.extend_from_slice(&[0x9c, 0x40, 0, 80]);
-    // A TLV that is not known: type, length, value.
+    // An unknown TLV: type, length, value.
     bytes.extend_from_slice(&[0xe0, 0, 2, 1, 2]);
     bytes
 }
@@ -108,7 +108,7 @@ fn without_a_right_header_a_connection_is_closed_unheard() {
         client.send(format!("{header}{rest}"));
         assert!(client.read_ending().bytes().is_empty(), "{header:?}");
     }
-    server.expect_nobody();
+    server.expect_no_connection();
     assert_eq!(
         carrick.metric("carrick_refusals_total", &["reason=\"proxy_protocol\""]),
         13.0
@@ -127,7 +127,7 @@ fn a_header_that_does_not_come_is_waited_for_no_longer_than_the_head_time_out() 
     let mut client = carrick.connect_tunnel();
     client.send("PROXY TC");
     assert!(client.read_ending().bytes().is_empty());
-    server.expect_nobody();
+    server.expect_no_connection();
     assert_eq!(carrick.limit_reached("head_timeout"), 1.0);
 }
 
@@ -203,7 +203,7 @@ fn servers_get_the_header_first_and_no_connection_is_shared() {
             }
             upstream.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
             assert_eq!(client.read_response("GET").text(), "ok");
-            // It began with this client's address, so that it is for nobody else.
+            // It began with this client's address, so no other client may use it.
             upstream.expect_end();
         }
     }

@@ -18,7 +18,7 @@ fn named(place: &Place, name: &'static str) -> Serving {
     })
 }
 
-/// The routes of the configuration that the project's first issue demands, word for word.
+/// The routes of the configuration in the project's first issue, word for word.
 const ROUTES: &str = r#"
   [[listener.route]]                 # first match wins; every condition given must hold; none matches all
   host = "*.example.org"
@@ -89,7 +89,7 @@ fn each_condition_of_a_route_must_hold_and_the_first_match_wins() {
             beta,
         ),
         ("images", "GET", "/images/../a.gif", "www.example.org", beta),
-        // One condition after the other does not hold.
+        // Violates one condition after the other.
         ("pages", "GET", "/images/a.gif", "example.org", beta),
         (
             "pages",
@@ -141,7 +141,7 @@ fn each_condition_of_a_route_must_hold_and_the_first_match_wins() {
         ("pages", "GET", "/images/a.gif", "www.example.org", ""),
         ("pages", "DELETE", "/images/a.gif", "www.example.org", beta),
         ("pages", "OPTIONS", "/images/a.gif", "www.example.org", beta),
-        // The first route goes before the second, whose only condition holds, too.
+        // The first route takes precedence over the second, whose only condition also holds.
         ("images", "GET", "/images/a.gif?x", "www.example.org", beta),
         ("dynamic", "GET", "/images/a.gif?x", "www.example.org", ""),
         ("dynamic", "GET", "/cgi-bin/x", "a", ""),
@@ -242,7 +242,7 @@ fn without_a_matching_route_the_answer_is_404_and_the_connection_goes_on() {
             .text(),
         "only"
     );
-    // A body that nobody reads would be taken for the next request.
+    // An unread body would be taken for the next request.
     let response = client.ask("POST / HTTP/1.1\r\nHost: b.example\r\nContent-Length: 40\r\n\r\nGET / HTTP/1.1\r\nHost: a.example\r\n\r\n.......");
     assert_eq!(
         (response.status, response.field("connection").as_deref()),

@@ -1,10 +1,10 @@
-//! The documents: links lead somewhere, no page is lost, and the map names every crate and module.
+//! Documents: links lead somewhere, every page is reachable, and the map names every crate and module.
 use super::markdown::{anchors, links};
 use super::{assert_none, documents, root};
 use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};
 
-/// A link's target, from the root; `None`: it leads out of the repository's files.
+/// A link's target, relative to the root; `None` if it is not a file of the repository.
 fn target(document: &str, link: &str) -> Option<(String, Option<String>)> {
     if link.contains("://") || link.starts_with("mailto:") {
         return None;

@@ -1,4 +1,4 @@
-//! What documents show is true of this program: configurations, commands, targets of make, names of metrics and keys.
+//! Examples in documents are correct: configurations, commands, make targets, names of metrics and keys.
 use super::markdown::{blocks, code};
 use super::{assert_none, documents, root};
 use carrick::cli::args::Cli;
@@ -11,10 +11,10 @@ use clap::error::ErrorKind;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-/// Where an example's `users.htpasswd` is.
+/// The directory of the examples' `users.htpasswd`.
 const EXAMPLES: &str = "config";
 
-/// What Prometheus appends to a metric's name.
+/// Suffixes that Prometheus appends to metric names.
 const SUFFIXES: [&str; 5] = ["_total", "_info", "_bucket", "_sum", "_count"];
 
 #[test]
@@ -28,7 +28,7 @@ fn configurations_in_documents_are_right() {
         {
             let place = format!("{}:{}", document.name, block.line);
             if !block.text.contains("[[listener]]") {
-                // A part of a configuration: at least it is TOML.
+                // A part of a configuration: it must at least be TOML.
                 if let Err(error) = block.text.parse::<toml::Table>() {
                     complaints.push(format!("{place}: {error}"));
                 }
@@ -65,7 +65,7 @@ fn commands_in_documents_exist() {
                 let words = command.iter().map(|word| word.trim_matches(['[', ']']));
                 if let Err(error) = Cli::try_parse_from(words)
                     && error.exit_code() != 0
-                    // A command that has subcommands may be spoken of without one.
+                    // A command that has subcommands may be mentioned without one.
                     && error.kind() != ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
                 {
                     complaints.push(format!(
@@ -93,7 +93,7 @@ fn targets_of_make_in_documents_exist() {
     for document in documents() {
         for (line, code) in code(&document.text) {
             for command in commands(&code, "make") {
-                // Targets come first; then variables, whose values may have spaces.
+                // Targets come first; then variables, whose values may contain spaces.
                 let words = command
                     .iter()
                     .skip(1)
@@ -128,7 +128,7 @@ fn metrics_in_documents_exist() {
                     let rest = name.strip_prefix(metric.name);
                     rest.is_some_and(|rest| rest.is_empty() || SUFFIXES.contains(&rest))
                 });
-                // `carrick_lab` and the like are names of crates, `carrick_rules_in` and the like of programs in the kernel.
+                // `carrick_lab` and the like are names of crates, `carrick_rules_in` and the like of BPF programs.
                 let is_crate = root().join("crates").join(name.replace('_', "-")).exists();
                 if !exists && !is_crate && !programs.contains(&format!("int {name}(")) {
                     complaints.push(format!(
@@ -142,7 +142,7 @@ fn metrics_in_documents_exist() {
     assert_none(&complaints);
 }
 
-/// The text of all programs for the kernel.
+/// The text of all BPF programs.
 fn bpf_programs() -> String {
     let list = |folder: PathBuf| {
         let files = std::fs::read_dir(folder).expect("a folder of BPF programs");
@@ -212,12 +212,12 @@ fn commands(code: &str, program: &str) -> Vec<Vec<String>> {
         } else if is_first && (word == program || word.ends_with(&format!("/{program}"))) {
             current = Some(vec![word.to_owned()]);
         } else {
-            // What stands before a command: `sudo`, variables.
+            // Words before a command: `sudo`, variables.
             is_first = word == "sudo" || word.contains('=') || word == "$";
         }
     }
     commands.extend(current);
-    // The bare name is the program, not a call of it; what begins with a capital or a digit is not a subcommand.
+    // The bare name is the program, not a call of it; a word that begins with a capital or a digit is not a subcommand.
     commands.retain(|words| {
         words.get(1).is_some_and(|word| {
             word.starts_with(|first: char| {

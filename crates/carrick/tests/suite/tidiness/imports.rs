@@ -2,10 +2,10 @@
 use super::{assert_none, root, written};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Where `carrick-splice` knows HTTP; the last one plays the classifier in tests.
+/// The parts of `carrick-splice` that know HTTP; the last one is a model of the classifier for tests.
 const KNOWS_HTTP: [&str; 3] = ["bpf/http/", "src/engine/tc/http", "bpf/tc/model.bpf.c"];
 
-/// What nobody can read or write HTTP without.
+/// Syntax without which HTTP cannot be read or written.
 const SYNTAX: [&str; 8] = [
     "HTTP/",
     "\\r",
@@ -17,7 +17,7 @@ const SYNTAX: [&str; 8] = [
     "'H', 'T'",
 ];
 
-/// Modules of a crate by their paths, and whom each of them names.
+/// Modules of a crate by their paths, and the modules that each of them names.
 type Imports = BTreeMap<Vec<String>, BTreeSet<Vec<String>>>;
 
 /// Sibling modules: which names which.
@@ -128,7 +128,7 @@ fn circles_are_found() {
     );
 }
 
-/// Whom the modules of a crate name, tests left out.
+/// The modules that each module of a crate names, without tests.
 fn imports(crate_name: &str) -> Imports {
     let prefix = format!("crates/{crate_name}/src/");
     let files: Vec<(Vec<String>, String)> = written()
@@ -152,7 +152,7 @@ fn imports(crate_name: &str) -> Imports {
     named.collect()
 }
 
-/// A file's text without comments and without the modules of tests in it.
+/// A file's text without comments and without its test modules.
 fn program(text: &str) -> String {
     let mut is_test = false;
     let mut program = String::new();
@@ -168,7 +168,7 @@ fn program(text: &str) -> String {
     program
 }
 
-/// C's comments of several lines, left out.
+/// Without C block comments.
 fn without_block_comments(text: &str) -> String {
     let mut pieces = text.split("/*");
     let mut rest = pieces.next().unwrap_or_default().to_owned();
@@ -176,7 +176,7 @@ fn without_block_comments(text: &str) -> String {
     rest
 }
 
-/// Paths that begin with `crate`, `super` or `self`, with groups taken apart.
+/// Paths that begin with `crate`, `super` or `self`, with groups expanded.
 fn paths(text: &str) -> Vec<String> {
     let is_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
     let mut found = Vec::new();
@@ -217,7 +217,7 @@ fn paths(text: &str) -> Vec<String> {
     found
 }
 
-/// Takes the groups of a path apart.
+/// Expands the groups of a path.
 fn expand(prefix: &str, path: &str, found: &mut Vec<String>) {
     let Some((before, group)) = path.split_once('{') else {
         if !path.is_empty() {
@@ -242,7 +242,7 @@ fn expand(prefix: &str, path: &str, found: &mut Vec<String>) {
     expand(&prefix, group.get(start..).unwrap_or_default(), found);
 }
 
-/// The module that a path of `module` leads to.
+/// The module that a path in `module` resolves to.
 fn resolve(path: &str, module: &[String], known: &BTreeSet<Vec<String>>) -> Vec<String> {
     let mut absolute = module.to_vec();
     for part in path.split("::") {
@@ -279,7 +279,7 @@ fn siblings(imports: &Imports) -> BTreeMap<String, Edges> {
     siblings
 }
 
-/// Groups of modules each of which can be reached from each other one.
+/// Groups of modules that can all reach each other.
 fn circles(edges: &Edges) -> Vec<Vec<String>> {
     let reach = |from: &String| {
         let mut seen = BTreeSet::new();

@@ -1,22 +1,22 @@
-//! As much of Markdown as the documents use: links, headings, code.
+//! The part of Markdown that the documents use: links, headings, code.
 
 /// A fenced block of code.
 pub struct Block {
-    /// What stands behind the fence, such as `toml`.
+    /// The word after the fence, such as `toml`.
     pub language: String,
     /// The line of the fence, from 1.
     pub line: usize,
     pub text: String,
 }
 
-/// A line of a document, by what it is.
+/// A line of a document, by kind.
 enum Line<'t> {
     Prose(&'t str),
     Code(&'t str),
     Fence(&'t str),
 }
 
-/// Tells code from prose: fenced blocks, and blocks indented by four spaces after an empty line.
+/// Separates code from prose: fenced blocks, and blocks indented by four spaces after an empty line.
 fn lines(text: &str) -> impl Iterator<Item = (usize, Line<'_>)> {
     let (mut is_fenced, mut may_indent, mut is_list) = (false, true, false);
     text.lines().enumerate().map(move |(index, line)| {
@@ -94,7 +94,7 @@ pub fn links(text: &str) -> Vec<(usize, String)> {
     links
 }
 
-/// The anchors of the headings, as forges make them.
+/// The anchors of the headings, as forges generate them.
 pub fn anchors(text: &str) -> Vec<String> {
     let headings = lines(text).filter_map(|(_, kind)| match kind {
         Line::Prose(line) if line.starts_with('#') => {

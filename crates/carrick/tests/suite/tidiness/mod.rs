@@ -1,4 +1,4 @@
-//! The repository itself: files say what they are for, the map is complete, documents lead somewhere and tell the truth.
+//! The repository itself: files say what they are for, the map is complete, documents are correct and reachable.
 mod documents;
 mod examples;
 mod files;
@@ -7,7 +7,7 @@ mod markdown;
 
 use std::path::{Path, PathBuf};
 
-/// Directories that are made, not written.
+/// Directories with generated files.
 const MADE: [&str; 7] = [
     "target",
     ".git",
@@ -30,7 +30,7 @@ fn root() -> PathBuf {
 
 /// A file of the repository.
 struct Written {
-    /// From the root, with `/`.
+    /// Relative to the root, with `/`.
     name: String,
     text: String,
 }
@@ -44,7 +44,7 @@ impl Written {
     }
 }
 
-/// All text files, in the order of their names.
+/// All text files, sorted by name.
 fn written() -> Vec<Written> {
     let mut files = Vec::new();
     collect(&root(), "", &mut files);
@@ -62,7 +62,7 @@ fn collect(directory: &Path, prefix: &str, files: &mut Vec<Written>) {
             collect(&entry.path(), &format!("{prefix}{name}/"), files);
         } else if kind.is_file()
             && !MADE.contains(&name.as_str())
-            // What is not text is a sample of what networks send.
+            // Files that are not text are samples of network traffic.
             && let Ok(text) = std::fs::read_to_string(entry.path())
         {
             files.push(Written {
@@ -81,7 +81,7 @@ fn documents() -> Vec<Written> {
         .collect()
 }
 
-/// Fails with every complaint, one on each line.
+/// Fails with all complaints, one per line.
 fn assert_none(complaints: &[String]) {
     assert!(complaints.is_empty(), "\n{}\n", complaints.join("\n"));
 }

@@ -1,8 +1,8 @@
-//! Who may use a transparent listener, for what, and who has come to the wrong place.
+//! Who may use a transparent listener, for what destinations, and clients that connect to the listener itself.
 use super::*;
 
 #[test]
-fn who_connects_to_the_listener_itself_is_refused_and_nothing_runs_in_circles() {
+fn clients_of_the_listener_itself_are_refused_and_nothing_loops() {
     let Some(bed) = Bed::build() else { return };
     // A route that leads to the listener, by an address that the check does not know.
     let text = SWITCH.to_owned() + &IMAGES.replace("10.2.0.3:80", "10.1.0.1:8080");
@@ -37,7 +37,7 @@ fn allow_and_deny_to_hold_for_original_destinations() {
     is_refused("-H Host:www.bad.example http://10.2.0.2/");
     assert!(bed.curl("http://10.2.0.2/").contains(VIA));
     assert!(bed.curl("http://[fd00:2::2]/").contains(VIA));
-    // A route's upstream is carrick's owner's choice, whatever clients may not reach themselves.
+    // A route's upstream is the administrator's choice, whatever clients may not reach themselves.
     assert!(
         bed.curl("http://10.2.0.2/images/")
             .contains("server=10.2.0.3 ")
@@ -51,7 +51,7 @@ fn allow_and_deny_to_hold_for_original_destinations() {
 }
 
 #[test]
-fn a_destination_that_does_not_answer_is_told_to_the_client() {
+fn an_unreachable_destination_is_reported_to_the_client() {
     let Some(bed) = Bed::build() else { return };
     let text = SWITCH.replace("ports = [80]", "ports = [80, 81]");
     let _carrick = bed.carrick(&text);
@@ -60,7 +60,7 @@ fn a_destination_that_does_not_answer_is_told_to_the_client() {
         said.starts_with("HTTP/1.1 502 ") && said.contains("connect to 10.2.0.2:81"),
         "{said}"
     );
-    // CONNECT is for proxies that clients know of.
+    // CONNECT is for proxies that clients know.
     let said = bed.curl("-i -X CONNECT --request-target 10.2.0.2:443 http://10.2.0.2/");
     assert!(said.starts_with("HTTP/1.1 405 "), "{said}");
 }
@@ -68,7 +68,7 @@ fn a_destination_that_does_not_answer_is_told_to_the_client() {
 #[test]
 fn a_cache_behind_the_same_interface_reaches_the_servers_itself() {
     let Some(bed) = Bed::build() else { return };
-    // The second client is the cache: what it asks for is not sent to it again.
+    // The second client is the cache: its requests are not sent to it again.
     for (mode, next_hop) in [
         (
             "switch",
@@ -86,7 +86,7 @@ fn a_cache_behind_the_same_interface_reaches_the_servers_itself() {
             said.contains("server=10.2.0.2 client=10.2.0.1 "),
             "{mode}: {said}"
         );
-        // Others are sent there, where nobody listens.
+        // Others are sent there, where nothing listens.
         match bed.try_curl("-i --interface 10.1.0.2 http://10.2.0.2/") {
             Ok(said) => assert!(said.contains("connect to 10.1.0.3:80"), "{mode}: {said}"),
             Err(_) => assert_eq!(mode, "tunnel"),

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// nginx tells who it is, who asks, and what for. `/slow` takes some seconds, `/embeds` is a page, `/until-close` has no length.
+/// nginx returns its address, the client's, and the request. `/slow` takes some seconds, `/embeds` is a page, `/until-close` has no length.
 const NGINX: &str = r#"
 daemon off; user root; worker_processes 1; pid DIR/nginx.pid; error_log DIR/nginx.log;
 events {}
@@ -44,8 +44,8 @@ pub struct Bed {
 }
 
 impl Bed {
-    /// Client 10.1.0.2, .3 and fd00:1::2 - router eth1, eth2 - server 10.2.0.2, .3 and fd00:2::2, ::3. `None`, with the reason on
-    /// standard error: it cannot be made here.
+    /// Client 10.1.0.2, .3 and fd00:1::2 - router eth1, eth2 - server 10.2.0.2, .3 and fd00:2::2, ::3. `None`, with the
+    /// reason on standard error, if it cannot be built here.
     pub fn build() -> Option<Self> {
         if !carrick_test::is_root() {
             return None;
@@ -93,7 +93,7 @@ impl Bed {
                         namespace,
                         &[
                             &format!("address add 10.{number}.0.{end}/24 dev {device}"),
-                            // Of several, the first one is what it calls itself.
+                            // Of several, the first one is the preferred source address.
                             &format!(
                                 "address add fd00:{number}::{end}/64 dev {device} nodad{}",
                                 if *end > 2 { " preferred_lft 0" } else { "" }
@@ -131,7 +131,7 @@ impl Bed {
             .stderr(Stdio::null())
             .status();
         assert!(made.is_ok_and(|status| status.success()), "a certificate");
-        let nginx = find("nginx").expect("it is there").display().to_string();
+        let nginx = find("nginx").expect("it exists").display().to_string();
         let mut nginx = inside(&self.server, &[&nginx, "-c", &at("nginx.conf")]);
         // It lives until the namespace is removed.
         self.nginx = Some(nginx.stderr(Stdio::null()).spawn().expect("nginx"));
@@ -149,7 +149,7 @@ impl Bed {
     }
 
     /// Lets users other than root write into the directory.
-    pub fn open_to_everybody(&self) {
+    pub fn open_to_all_users(&self) {
         use std::os::unix::fs::PermissionsExt;
         let everybody = std::fs::Permissions::from_mode(0o777);
         std::fs::set_permissions(self.directory(), everybody).expect("permissions");
@@ -161,13 +161,13 @@ impl Bed {
         path
     }
 
-    /// What curl on the client prints; words are arguments.
+    /// The output of curl on the client; `words` are its arguments.
     pub fn curl(&self, words: &str) -> String {
         self.try_curl(words)
             .unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// The same, where it may fail: then with curl's exit code.
+    /// Like [`curl`](Self::curl), if it may fail: then with curl's exit code.
     pub fn try_curl(&self, words: &str) -> Result<String, String> {
         let mut command = inside(&self.client, &["curl", "-sSk", "--max-time", "20"]);
         let output = command
@@ -186,13 +186,13 @@ impl Bed {
         }
     }
 
-    /// Starts carrick on the router, with two workers and admin on 127.0.0.1:3129 unless the text says otherwise.
+    /// Starts carrick on the router, with two workers and admin on 127.0.0.1:3129 unless the text sets them.
     pub fn carrick(&self, text: &str) -> Running {
         self.try_carrick(&[PROGRAM], text)
             .unwrap_or_else(|said| panic!("carrick did not start: {said}"))
     }
 
-    /// The same for one that may end instead, by a command that becomes carrick; `Err`: what it said.
+    /// Like [`carrick`](Self::carrick), for one that may fail to start, by a command that executes carrick; `Err`: its output.
     pub fn try_carrick(&self, command: &[&str], text: &str) -> Result<Running, String> {
         let mut number = 0;
         let file = loop {
@@ -226,7 +226,7 @@ impl Bed {
         }
     }
 
-    /// Runs carrick with other arguments on the router: its exit code, and all that it says.
+    /// Runs carrick with other arguments on the router; returns its exit code and output.
     pub fn command(&self, arguments: &[&str]) -> (Option<i32>, String) {
         let mut words = vec![PROGRAM];
         words.extend(arguments);
@@ -255,21 +255,21 @@ impl Bed {
         ]
         .concat()
         .lines()
-        // Link-local addresses come when the kernel likes, and connections are remembered for a while.
+        // Link-local addresses appear at any time, and tracked connections stay for a while.
         .filter(|line| !line.contains("fe80:") && !line.contains(" expires "))
         .map(|line| line.to_owned() + "\n")
         .collect()
     }
 
-    /// The keepers on the router.
-    pub fn keepers(&self) -> Vec<Pid> {
+    /// The rule supervisors on the router.
+    pub fn supervisors(&self) -> Vec<Pid> {
         let processes = self.router.processes().expect("processes");
-        let is_keeper = |pid: &u32| {
+        let is_supervisor = |pid: &u32| {
             std::fs::read(format!("/proc/{pid}/cmdline"))
                 .is_ok_and(|line| String::from_utf8_lossy(&line).contains("keep-rules"))
         };
-        let keepers = processes.into_iter().filter(is_keeper);
-        keepers
+        let supervisors = processes.into_iter().filter(is_supervisor);
+        supervisors
             .filter_map(|pid| Pid::from_raw(i32::try_from(pid).ok()?))
             .collect()
     }
@@ -301,16 +301,16 @@ impl Running {
     }
 
     pub fn signal(&self, signal: Signal) {
-        kill_process(self.pid(), signal).expect("it is there");
+        kill_process(self.pid(), signal).expect("it exists");
     }
 
-    /// Tells it to end; it must, with success. All that it said.
+    /// Ends it; it must succeed. Returns its output.
     pub fn stop(mut self) -> String {
         self.signal(Signal::TERM);
         self.wait()
     }
 
-    /// Waits until it has ended, with success.
+    /// Waits until it has ended successfully.
     pub fn wait(&mut self) -> String {
         let status = self.wait_for_exit();
         let text = self.said.wait_for_end();
@@ -339,7 +339,7 @@ impl Running {
         }
     }
 
-    /// Reloads; waits until it says `part`.
+    /// Reloads, and waits until the output contains `part`.
     pub fn reload(&self, text: &str, part: &str) -> String {
         std::fs::write(&self.file, whole(text, self.number)).expect("a file");
         self.signal(Signal::HUP);
@@ -348,7 +348,7 @@ impl Running {
             .unwrap_or_else(|said| panic!("{said}"))
     }
 
-    /// The lines of its access log, as soon as there are so many.
+    /// Waits until its access log has `count` lines, and returns them.
     pub fn access_log(&self, count: usize) -> Vec<serde_json::Value> {
         let path = self.file.with_extension("log");
         wait_for("lines of the access log", || {

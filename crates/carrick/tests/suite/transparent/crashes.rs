@@ -1,12 +1,12 @@
-//! What is left when carrick is killed, and who takes it away.
+//! What remains when carrick is killed, and how it is removed.
 use super::*;
 use crate::support::wait_for;
 use rustix::process::{Signal, kill_process};
 
-/// Kills carrick and its keeper, so that nobody is left to clean up.
+/// Kills carrick and its supervisor, so that the rules remain.
 fn kill_both(bed: &Bed, carrick: super::bed::Running) {
-    for keeper in bed.keepers() {
-        kill_process(keeper, Signal::KILL).expect("it is there");
+    for supervisor in bed.supervisors() {
+        kill_process(supervisor, Signal::KILL).expect("it exists");
     }
     carrick.kill();
 }
@@ -21,34 +21,34 @@ fn rules_are_gone_after_the_end_and_also_after_a_kill() {
         during.contains("table inet carrick-8080") && during.contains("lookup 108080"),
         "{during}"
     );
-    assert_eq!(bed.keepers().len(), 1);
-    // Signals that a terminal or systemd sends to all of them do not end the keeper first.
+    assert_eq!(bed.supervisors().len(), 1);
+    // Signals from a terminal or systemd to the whole group do not end the supervisor first.
     for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
-        kill_process(bed.keepers()[0], signal).expect("it is there");
+        kill_process(bed.supervisors()[0], signal).expect("it exists");
     }
     assert!(bed.curl("http://10.2.0.2/").contains(VIA));
     carrick.stop();
     assert_eq!(bed.rules(), before);
-    assert!(bed.keepers().is_empty());
+    assert!(bed.supervisors().is_empty());
     assert!(bed.curl("http://10.2.0.2/").contains("via= "));
 
     bed.carrick(SWITCH).kill();
-    // The next one may come while the keeper of the last one is still at work.
+    // The next one may start while the previous supervisor is still working.
     bed.carrick(SWITCH).kill();
-    wait_for("the keeper's end", || {
-        bed.keepers().is_empty().then_some(())
+    wait_for("the supervisor's end", || {
+        bed.supervisors().is_empty().then_some(())
     });
     assert_eq!(bed.rules(), before);
     assert!(bed.curl("http://10.2.0.2/").contains("via= "));
 }
 
 #[test]
-fn what_a_killed_carrick_and_keeper_leave_goes_at_the_next_start() {
+fn rules_of_a_killed_carrick_and_supervisor_are_removed_at_the_next_start() {
     let Some(bed) = Bed::build() else { return };
     let before = bed.rules();
     kill_both(&bed, bed.carrick(SWITCH));
     assert_ne!(bed.rules(), before, "something is left");
-    // With other rules, so that none of the old ones is made again.
+    // With other rules, so that none of the old ones is recreated.
     let other = SWITCH
         .replace("8080", "8090")
         .replace("ports = [80]", "ports = [8000]");
@@ -82,14 +82,14 @@ fn clean_removes_what_is_left_and_nothing_else() {
         .replace("ports = [80]", "ports = [8000]");
     let alive = bed.carrick(&other);
     let with_one = bed.rules();
-    let keepers_before = bed.keepers();
+    let supervisors_before = bed.supervisors();
     let dead = bed.carrick(SWITCH);
-    for keeper in bed
-        .keepers()
+    for supervisor in bed
+        .supervisors()
         .iter()
-        .filter(|keeper| !keepers_before.contains(keeper))
+        .filter(|supervisor| !supervisors_before.contains(supervisor))
     {
-        kill_process(*keeper, Signal::KILL).expect("it is there");
+        kill_process(*supervisor, Signal::KILL).expect("it exists");
     }
     dead.kill();
     let (code, said) = bed.command(&["clean"]);
@@ -101,7 +101,7 @@ fn clean_removes_what_is_left_and_nothing_else() {
         "removed: route of `ip -6 route` in the routing table 108080\n",
         "kept, in use by a running carrick: nft table inet carrick-8090\n",
     ] {
-        assert!(said.contains(part), "{part:?} is not in {said}");
+        assert!(said.contains(part), "{part:?} is missing in {said}");
     }
     assert!(bed.curl("http://10.2.0.2:8000/").contains(VIA));
     drop(alive);
@@ -118,15 +118,15 @@ fn a_start_that_fails_leaves_nothing() {
     let said = bed.try_carrick(&[program], &text).err().expect("no start");
     assert!(said.contains("cannot open the access log"), "{said}");
     assert_eq!(bed.rules(), before);
-    assert!(bed.keepers().is_empty());
+    assert!(bed.supervisors().is_empty());
 }
 
 #[test]
-fn a_carrick_whose_keeper_was_killed_goes_on_and_says_what_is_left() {
+fn a_carrick_whose_supervisor_was_killed_continues_and_reports_the_leftovers() {
     let Some(bed) = Bed::build() else { return };
     let before = bed.rules();
     let carrick = bed.carrick(SWITCH);
-    kill_process(bed.keepers()[0], Signal::KILL).expect("it is there");
+    kill_process(bed.supervisors()[0], Signal::KILL).expect("it exists");
     assert!(bed.curl("http://10.2.0.2/").contains(VIA));
     // Its rules are still its own.
     let (code, said) = bed.command(&["clean"]);

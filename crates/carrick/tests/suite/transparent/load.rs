@@ -1,4 +1,4 @@
-//! Load through a transparent listener, by each engine: every byte of every response is checked.
+//! Load through a transparent listener, with each engine: every byte of every response is checked.
 use super::bed::inside;
 use super::*;
 use crate::support::carrick::PROGRAM;
@@ -8,7 +8,7 @@ use std::process::Stdio;
 
 const ORIGIN_PORT: u16 = 8001;
 
-/// An origin whose bodies can be checked, until the bed is removed.
+/// An origin whose bodies can be verified, until the bed is removed.
 fn origin(bed: &Bed) -> std::process::Child {
     let words = [
         PROGRAM,

@@ -1,4 +1,4 @@
-//! Others on the same machine: a second carrick, and rules that carrick did not make.
+//! Coexistence on one machine: a second carrick, and foreign rules.
 use super::bed::lines;
 use super::*;
 use crate::support::carrick::PROGRAM;
@@ -65,7 +65,7 @@ fn two_carricks_do_not_take_each_others_port_or_table() {
         ),
     ] {
         let said = bed.try_carrick(&[PROGRAM], &text).err().expect("no start");
-        assert!(said.contains(part), "{part:?} is not in {said}");
+        assert!(said.contains(part), "{part:?} is missing in {said}");
         assert_eq!(bed.rules(), rules);
     }
     assert!(bed.curl("http://10.2.0.2/").contains(VIA));
@@ -87,7 +87,7 @@ fn rules_of_others_are_left_as_they_are() {
             "route add local default dev lo table 79",
         ],
     );
-    // The counter moves; all else has to stay.
+    // The counter changes; everything else must stay.
     let without_counts = || {
         let rules = bed.rules();
         let lines = rules
@@ -105,7 +105,7 @@ fn rules_of_others_are_left_as_they_are() {
     assert_eq!(without_counts(), before);
     assert_eq!(bed.command(&["clean"]).0, Some(0));
     assert_eq!(without_counts(), before);
-    // What others have under carrick's names and numbers, it does not take over.
+    // carrick does not take over foreign rules with its names and numbers.
     bed.router
         .run("nft", &["add", "table", "inet", "carrick-8080"])
         .expect("nft");
@@ -198,7 +198,7 @@ fn a_firewall_lets_in_what_has_the_mark() {
     let _carrick = bed.carrick(&(SWITCH.to_owned() + "keep_client_address = true\n"));
     let words = "--connect-timeout 1 http://10.2.0.2/";
     bed.try_curl(words).expect_err("the firewall drops it");
-    // As docs/modes/transparent.md has it.
+    // As in docs/modes/transparent.md.
     let insert = "insert rule inet filter input meta mark 108080 accept";
     bed.router
         .run("nft", &insert.split(' ').collect::<Vec<_>>())
@@ -225,7 +225,7 @@ fn a_strict_check_of_return_paths_is_no_obstacle() {
         assert!(said.contains(VIA), "{keep}: {said}");
         carrick.stop();
     }
-    // With the first, which tunnels of WireGuard ask for, the check follows the mark; with the second, answers have it.
+    // With the first, which WireGuard tunnels ask for, the check considers the mark; with the second, answers have it.
     for parameter in [
         "net/ipv4/conf/all/src_valid_mark",
         "net/ipv4/tcp_fwmark_accept",

@@ -1,9 +1,9 @@
-//! What a transparent carrick may do: as little as can be, the keeper of its rules included; and what it says without.
+//! Privileges of a transparent carrick and its rule supervisor: as few as possible; and the messages without them.
 use super::*;
 use crate::support::carrick::PROGRAM;
 use rustix::process::Pid;
 
-/// Capabilities by their bits (capabilities(7)).
+/// Capabilities by bit number (capabilities(7)).
 const NET_ADMIN: u64 = 1 << 12;
 const NET_RAW: u64 = 1 << 13;
 
@@ -40,10 +40,10 @@ fn expect(pid: Pid, kept: u64, uid: u32) {
 }
 
 #[test]
-fn carrick_keeps_nothing_or_one_capability_and_its_keeper_another() {
+fn carrick_keeps_at_most_one_capability_and_its_supervisor_another() {
     let Some(bed) = Bed::build() else { return };
     let before = bed.rules();
-    bed.open_to_everybody();
+    bed.open_to_all_users();
     let as_nobody = "[process]\nuser = \"nobody\"\n";
     for (text, kept, uid) in [
         (SWITCH.to_owned(), 0, 0),
@@ -59,16 +59,16 @@ fn carrick_keeps_nothing_or_one_capability_and_its_keeper_another() {
         let _ = std::fs::remove_file(bed.directory().join("carrick-0.toml"));
         let carrick = bed.carrick(&text);
         expect(carrick.pid(), kept, uid);
-        let [keeper] = bed.keepers()[..] else {
-            panic!("one keeper: {:?}", bed.keepers());
+        let [supervisor] = bed.supervisors()[..] else {
+            panic!("one supervisor: {:?}", bed.supervisors());
         };
-        expect(keeper, NET_ADMIN, uid);
+        expect(supervisor, NET_ADMIN, uid);
         assert!(bed.curl("http://10.2.0.2/").contains(VIA));
         carrick.stop();
         assert_eq!(
             bed.rules(),
             before,
-            "a keeper with another user removes the rules"
+            "a supervisor with another user removes the rules"
         );
     }
 }
@@ -100,7 +100,7 @@ fn without_the_privilege_it_says_which() {
             PROGRAM,
         ];
         let said = bed.try_carrick(&command, text).err().expect("no start");
-        assert!(said.contains(part), "{part:?} is not in {said}");
+        assert!(said.contains(part), "{part:?} is missing in {said}");
         assert_eq!(bed.rules(), before);
     }
 }
@@ -117,12 +117,12 @@ fn without_the_tools_it_names_the_package() {
             .err()
             .expect("no start");
         let part = format!("the program `{tool}` is not in PATH: install the package {package}");
-        assert!(said.contains(&part), "{part:?} is not in {said}");
-        let found = carrick_lab::command::find(tool).expect("it is there");
+        assert!(said.contains(&part), "{part:?} is missing in {said}");
+        let found = carrick_lab::command::find(tool).expect("it exists");
         std::os::unix::fs::symlink(found, tools.path().join(tool)).expect("a link");
     }
     assert_eq!(bed.rules(), before);
-    // With both of them it goes.
+    // With both of them it works.
     let carrick = bed
         .try_carrick(&["env", &path, PROGRAM], SWITCH)
         .unwrap_or_else(|said| panic!("{said}"));
@@ -130,7 +130,7 @@ fn without_the_tools_it_names_the_package() {
 }
 
 #[test]
-fn the_keeper_is_of_no_use_to_people_and_doctor_knows_what_there_is() {
+fn the_supervisor_command_is_not_for_users_and_doctor_knows_the_tools() {
     let Some(bed) = Bed::build() else { return };
     let mut command = super::bed::inside(&bed.router, &[PROGRAM, "keep-rules"]);
     let output = command
@@ -178,8 +178,8 @@ fn the_keeper_is_of_no_use_to_people_and_doctor_knows_what_there_is() {
 fn a_user_with_ambient_capabilities_needs_no_root() {
     let Some(bed) = Bed::build() else { return };
     let before = bed.rules();
-    bed.open_to_everybody();
-    // The build directory may be closed to others.
+    bed.open_to_all_users();
+    // Other users may have no access to the build directory.
     let program = bed.directory().join("carrick").display().to_string();
     let copied = std::process::Command::new("cp")
         .args([PROGRAM, &program])
@@ -204,7 +204,7 @@ fn a_user_with_ambient_capabilities_needs_no_root() {
         .unwrap_or_else(|said| panic!("{said}"));
     let uid = nobody();
     expect(carrick.pid(), NET_RAW, uid);
-    expect(bed.keepers()[0], NET_ADMIN, uid);
+    expect(bed.supervisors()[0], NET_ADMIN, uid);
     let said = bed.curl("http://10.2.0.2/");
     assert!(
         said.contains(VIA) && said.contains("client=10.1.0.2 "),
@@ -214,7 +214,7 @@ fn a_user_with_ambient_capabilities_needs_no_root() {
     assert_eq!(bed.rules(), before);
 }
 
-/// The number of the user that may do nothing.
+/// The ID of the unprivileged user.
 fn nobody() -> u32 {
     let user = nix::unistd::User::from_name("nobody").expect("users");
     user.expect("nobody").uid.as_raw()

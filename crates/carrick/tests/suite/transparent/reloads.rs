@@ -1,4 +1,4 @@
-//! What a reload may change, and what waits for a restart.
+//! What a reload may change, and what requires a restart.
 use super::*;
 
 #[test]

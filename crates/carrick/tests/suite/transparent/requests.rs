@@ -1,4 +1,4 @@
-//! Where intercepted requests go: to their original destination, or where routes say.
+//! Destinations of intercepted requests: their original one, or that of a route.
 use super::bed::inside;
 use super::*;
 use carrick_test::EndInTime;
@@ -18,7 +18,7 @@ fn requests_go_where_they_wanted_to_or_where_routes_say_in_both_families() {
             said.contains(VIA) && said.contains("request=GET /page?x=1 "),
             "{said}"
         );
-        // To a stranger, nothing is told about the client.
+        // An original destination learns nothing about the client.
         assert!(said.contains("forwarded= "), "{said}");
         let picture = bed.curl(&format!("http://{server}/images/a.png"));
         assert!(
@@ -119,10 +119,8 @@ fn only_what_is_named_is_intercepted() {
         let said = bed.curl(words);
         assert!(said.contains("via= "), "{why}: {said}");
     }
-    // The router's own port 80 is nobody's, and not carrick's.
-    let refused = bed
-        .try_curl("http://10.1.0.1/")
-        .expect_err("nobody listens");
+    // Nothing listens on the router's own port 80.
+    let refused = bed.try_curl("http://10.1.0.1/").expect_err("no listener");
     assert!(refused.contains("exit status: 7"), "{refused}");
 }
 
@@ -144,7 +142,7 @@ fn what_is_under_way_is_finished_when_carrick_ends() {
         (open > 0.5).then_some(())
     });
     carrick.signal(rustix::process::Signal::TERM);
-    // Whoever comes now meets no listener, and is routed as if there had never been one.
+    // New clients find no listener, and are routed as if there had never been one.
     crate::support::wait_for("a client that is let through", || {
         bed.try_curl("http://10.2.0.3/")
             .is_ok_and(|said| said.contains("via= "))
@@ -162,7 +160,7 @@ fn what_is_under_way_is_finished_when_carrick_ends() {
 }
 
 #[test]
-fn an_upstream_is_told_the_original_destination_by_the_proxy_protocol() {
+fn an_upstream_gets_the_original_destination_by_the_proxy_protocol() {
     let Some(bed) = Bed::build() else { return };
     let images = IMAGES.replace("10.2.0.3:80", "10.2.0.3:8002") + "send_proxy_protocol = \"v1\"\n";
     let _carrick = bed.carrick(&(SWITCH.to_owned() + &images));
@@ -187,7 +185,7 @@ fn an_upstream_is_told_the_original_destination_by_the_proxy_protocol() {
 }
 
 #[test]
-fn a_listener_that_nobody_can_connect_to_serves_all_the_same() {
+fn a_listener_that_cannot_be_connected_to_serves_intercepted_clients() {
     let Some(bed) = Bed::build() else { return };
     for (listener, url, other) in [
         ("127.0.0.1", "http://10.2.0.2/", "http://[fd00:2::2]/"),
@@ -197,7 +195,7 @@ fn a_listener_that_nobody_can_connect_to_serves_all_the_same() {
         let _carrick = bed.carrick(&SWITCH.replace("[::]", listener));
         let said = bed.curl(url);
         assert!(said.contains(VIA), "{listener}: {said}");
-        // The other family is none of its business.
+        // The other family is not intercepted.
         let said = bed.curl(other);
         assert!(said.contains("via= "), "{listener}: {said}");
     }
@@ -206,11 +204,11 @@ fn a_listener_that_nobody_can_connect_to_serves_all_the_same() {
 #[test]
 fn the_shipped_example_does_what_it_says() {
     let Some(bed) = Bed::build() else { return };
-    bed.open_to_everybody();
+    bed.open_to_all_users();
     let file =
         std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../config/transparent.toml");
     let text = std::fs::read_to_string(file).expect("the example");
-    // The bed has a log of its own.
+    // The bed has its own log.
     let is_of_log = |line: &&str| {
         !["[log]", "access =", "format ="]
             .iter()
@@ -245,7 +243,7 @@ fn the_shipped_example_does_what_it_says() {
     );
 }
 
-/// What a page embeds is fetched from the address that its client wanted to go to.
+/// Embedded objects are fetched from the page's original destination.
 #[test]
 fn what_pages_embed_comes_from_where_they_came_from() {
     let Some(bed) = Bed::build() else { return };
@@ -258,7 +256,7 @@ fn what_pages_embed_comes_from_where_they_came_from() {
     crate::support::wait_for("the objects", || {
         (carrick.metric(&bed, &label("stored")) >= 4.0).then_some(())
     });
-    // Another name's address is the client's to find out.
+    // Only the client resolves another name's address.
     assert_eq!(carrick.metric(&bed, &label("foreign")), 2.0);
     for server in ["10.2.0.2", "[fd00:2::2]"] {
         let said = bed.curl(&format!("-i http://{server}/object/2"));

@@ -1,5 +1,5 @@
-//! Handshakes that wait for the server: what a client sees of a server that accepts, refuses, is silent, speaks first, or goes; and what the
-//! server sees of a client that goes.
+//! Deferred SYNs: what a client sees of a server that accepts, refuses, is silent, speaks first, or disconnects; and
+//! what the server sees of a client that disconnects.
 use super::bed::{Running, inside, lines};
 use super::*;
 use crate::outliving::bed::on;
@@ -17,7 +17,7 @@ const SPLIT: &str = "[[listener]]\nlisten = \"[::]:8443\"\nmode = \"split\"\nspl
 /// The server in both families.
 const SERVERS: [&str; 2] = ["10.2.0.2", "fd00:2::2"];
 
-/// What does not come at once does not come.
+/// Time limit for what must not arrive.
 const SHORT: Duration = Duration::from_millis(1500);
 
 fn at(ip: &str, port: u16) -> SocketAddr {
@@ -39,7 +39,7 @@ fn accept(listener: &TcpListener) -> TcpStream {
     stream
 }
 
-/// How a connection ends on which nothing comes.
+/// How a connection without data ends.
 fn end_of(mut stream: TcpStream) -> io::Result<usize> {
     loop {
         match stream.read(&mut [0]) {
@@ -49,13 +49,13 @@ fn end_of(mut stream: TcpStream) -> io::Result<usize> {
     }
 }
 
-/// How often something was done with held SYNs.
+/// Number of deferred SYNs with this event.
 fn done(carrick: &Running, bed: &Bed, event: &str) -> f64 {
     let name = format!("carrick_held_handshakes_total{{event=\"{event}\"}}");
     carrick.metric(bed, &name)
 }
 
-/// What the server does with SYNs to this port: nothing, from now on.
+/// The server ignores SYNs to this port from now on.
 fn silence(bed: &Bed, port: u16) {
     for words in [
         &["add", "table", "inet", "t"][..],
@@ -119,7 +119,7 @@ fn a_client_hears_what_its_server_says_and_keeps_its_address_if_that_is_wanted()
 }
 
 #[test]
-fn whoever_may_not_come_or_go_there_is_refused() {
+fn denied_clients_and_destinations_are_refused() {
     let Some(bed) = Bed::build() else { return };
     let carrick =
         bed.carrick(&(SPLIT.to_owned() + "deny_to = [\"10.2.0.3\"]\nallow = [\"10.1.0.2\"]\n"));
@@ -140,15 +140,15 @@ fn while_a_server_is_silent_so_is_the_way_to_it() {
     let carrick =
         bed.carrick(&(String::from("[timeouts]\nconnect = \"1s\"\ndrain = \"2s\"\n") + SPLIT));
     silence(&bed, 80);
-    let failed = connect(&bed, at(SERVERS[0], 80), SHORT).expect_err("nobody answers");
+    let failed = connect(&bed, at(SERVERS[0], 80), SHORT).expect_err("no answer");
     assert_eq!(failed.kind(), ErrorKind::TimedOut);
     wait_for("the end of the attempt", || {
         (done(&carrick, &bed, "unanswered") >= 1.0).then_some(())
     });
-    // A client that asks again is asked for again.
+    // A client that retries causes another attempt.
     end_silence(&bed);
     connect(&bed, at(SERVERS[0], 80), PATIENCE).expect("an answer");
-    // And nobody has the address.
+    // And no machine has the address.
     bed.router
         .run("ip", &["route", "add", "unreachable", "10.3.0.0/24"])
         .expect("a route");
@@ -216,7 +216,7 @@ fn servers_that_speak_first_or_go_at_once() {
             let mut stream = accept(&listener);
             stream.write_all(b"220 hello").expect("a client");
             drop(stream);
-            // One more, which is reset when it has hardly begun.
+            // One more, which is reset soon after it began.
             let gone = accept(&listener);
             socket2::SockRef::from(&gone)
                 .set_linger(Some(Duration::ZERO))
@@ -289,7 +289,7 @@ fn nine_thousand_at_once() {
         socket.listen(65_535).expect("a port");
         TcpListener::from(socket)
     });
-    // Who comes so late that his connection to the server is given up gets another one.
+    // A client that comes so late that its server connection was given up gets another one.
     std::thread::spawn(move || {
         while let Ok((mut stream, _)) = serving.accept() {
             let _ = stream.write_all(b"x");
@@ -317,7 +317,7 @@ fn nine_thousand_at_once() {
     assert!(done(&carrick, &bed, "joined") > 0.0);
 }
 
-/// Each comes when the reader of its SYN has just found nothing more to read, or is about to.
+/// Each arrives when the reader of its SYN has just found nothing more to read, or is about to.
 #[test]
 fn one_after_the_other_none_is_forgotten() {
     const EACH: usize = 2_000;
@@ -337,7 +337,7 @@ fn one_after_the_other_none_is_forgotten() {
                     let mut client = connect(&bed, server, PATIENCE).expect("a connection");
                     client.set_read_timeout(Some(PATIENCE)).expect("a time-out");
                     client.read_exact(&mut [0]).expect("the server's word");
-                    // No port is to rest behind it.
+                    // No port may stay in TIME_WAIT.
                     socket2::SockRef::from(&client)
                         .set_linger(Some(Duration::ZERO))
                         .expect("an option");

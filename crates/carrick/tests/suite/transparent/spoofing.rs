@@ -20,13 +20,13 @@ fn servers_see_the_clients_address_in_both_families() {
             "{said}"
         );
     }
-    // A body that fills more than one segment each way.
+    // A body of more than one segment in each direction.
     let slow = bed.curl("http://10.2.0.2/slow");
     assert_eq!(slow.len(), super::bed::SLOW_BYTES);
-    // A server of the other family cannot be reached from the client's address, which is said.
+    // A server of the other family cannot be reached from the client's address, and the client is told so.
     let said = bed.curl("-i http://[fd00:2::2]/images/");
     assert!(
-        said.starts_with("HTTP/1.1 502 ") && said.contains("of another family"),
+        said.starts_with("HTTP/1.1 502 ") && said.contains("of the other family"),
         "{said}"
     );
     let banner = carrick.said.text();

@@ -71,7 +71,7 @@ fn a_tunnel_needs_no_routes_and_can_keep_the_clients_address() {
         log.iter().any(|line| line["target"] == "10.2.0.2:80"),
         "{log:?}"
     );
-    // Who comes to the listener itself is turned away.
+    // A client of the listener itself is rejected.
     bed.try_curl("http://10.1.0.1:8443/")
         .expect_err("no server");
     let last = carrick.access_log(3).pop().expect("a line");

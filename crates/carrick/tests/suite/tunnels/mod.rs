@@ -1,4 +1,4 @@
-//! Tunnels: TCP, by TLS server name, and what an upgrade turns a connection into.
+//! Tunnels: TCP, by TLS server name, and upgraded connections.
 mod plain;
 mod seen;
 mod sni;

@@ -55,7 +55,7 @@ fn bytes_go_both_ways_and_nothing_is_touched() {
     });
 }
 
-/// As Telnet and databases send it: `recv(2)` would leave the byte out.
+/// As Telnet and databases send it: `recv(2)` would omit the byte.
 #[test]
 fn an_urgent_byte_comes_in_its_place() {
     each_engine(|stage| {
@@ -116,7 +116,7 @@ fn a_half_close_goes_through_and_the_other_direction_goes_on() {
     });
 }
 
-/// All that was sent before an end arrives before the end.
+/// Everything sent before an end arrives before the end.
 #[test]
 fn no_byte_is_lost_before_an_end() {
     each_engine(|stage| {
@@ -181,7 +181,7 @@ fn a_tunnel_without_a_byte_ends_with_its_idle_time_out() {
             "[splice]\nengine = \"{engine}\"\n[timeouts]\ntunnel_idle = \"3s\"\nidle = \"100ms\"\ndrain = \"1s\""
         ));
         let (mut client, mut upstream) = stage.begin();
-        // Bytes keep it alive, whichever way they go.
+        // Bytes in either direction keep it open.
         for round in 0..12 {
             std::thread::sleep(std::time::Duration::from_millis(300));
             if round % 2 == 0 {

@@ -1,4 +1,4 @@
-//! What is told of tunnels while they stand, and of how their connections fared when they have ended.
+//! Reports on open tunnels, and on the state of their connections at the end.
 use crate::support::carrick::{FORWARD_TEXT, switch_text, tunnel_text};
 use crate::support::place::TUNNEL_PORT;
 use crate::support::server::answer_requests;
@@ -16,7 +16,7 @@ fn tunnel(engine: &str) -> (Carrick, Server, Place) {
 
 fn tunnel_with(tables: &str) -> (Carrick, Server, Place) {
     let place = Place::claim();
-    // Whoever carrick becomes finds its files.
+    // Every user can access its files.
     let everybody = std::fs::Permissions::from_mode(0o777);
     std::fs::set_permissions(place.directory(), everybody).expect("a directory of ours");
     let server = Server::listen(&place);
@@ -24,7 +24,7 @@ fn tunnel_with(tables: &str) -> (Carrick, Server, Place) {
     (Carrick::start(&place, &text), server, place)
 }
 
-/// Whether this carrick has the socket engine; where it has not, the test says so.
+/// Whether this carrick has the socket engine; otherwise prints a message.
 fn has_socket_engine(carrick: &Carrick) -> bool {
     let status = carrick.status();
     let engines = status["engines"].as_array().expect("engines");
@@ -57,8 +57,8 @@ fn bytes(entry: &Value) -> [u64; 2] {
         .map(|way| entry[way]["bytes"].as_u64().expect("bytes"))
 }
 
-/// Waits until the only tunnel has moved so many bytes: what the process has moved is counted right after it.
-/// `None` where the kernel does not tell of them.
+/// Waits until the only tunnel has moved these bytes: bytes moved by the process are counted right afterwards. `None`
+/// if the kernel does not report its own.
 fn wait_for_bytes(carrick: &Carrick, moved: [u64; 2]) -> Option<Value> {
     wait_for("the bytes to be counted", || {
         if !carrick.tells_of_sockets() {
@@ -83,7 +83,7 @@ fn what_the_kernel_moves_is_seen_while_it_moves() {
     see_what_the_kernel_moves("");
 }
 
-/// Looking needs none of the privileges that loading needs.
+/// Reading needs none of the privileges that loading needs.
 #[test]
 fn it_is_seen_after_privileges_were_given_up() {
     if carrick_test::is_root() {
@@ -108,7 +108,7 @@ fn see_what_the_kernel_moves(tables: &str) {
     if !carrick.tells_of_sockets() {
         return;
     }
-    let mut before = wait_for_bytes(&carrick, [8, 3]).expect("it was told before");
+    let mut before = wait_for_bytes(&carrick, [8, 3]).expect("it was reported before");
     for rounds in [1, 10, 100] {
         chat(&mut client, &mut upstream, rounds);
         let now = only_one(&carrick.status()["splices"]).expect("a tunnel");
@@ -160,7 +160,7 @@ fn see_what_the_kernel_moves(tables: &str) {
     assert_eq!(line.text("engine"), "socket");
 }
 
-/// A receiver that does not read: the bytes are shown where they are.
+/// A receiver that does not read: the bytes are reported where they wait.
 #[test]
 fn bytes_that_stand_still_are_seen() {
     let (carrick, server, _place) = tunnel("socket");
@@ -254,7 +254,7 @@ fn every_tunnel_is_listed_with_what_it_was_asked_for() {
 }
 
 #[test]
-fn the_log_tells_how_the_connections_of_a_tunnel_have_fared() {
+fn the_log_has_the_tcp_state_of_a_tunnels_connections() {
     for engine in ENGINES {
         let (carrick, server, _place) = tunnel(engine);
         let mut client = carrick.connect_tunnel();
@@ -308,9 +308,9 @@ fn lines_of_requests_say_nothing_of_connections() {
     }
 }
 
-/// In a network of its own, in which what carrick sends to the client is lost for a while.
+/// In its own network namespace, in which carrick's packets to the client are dropped for a while.
 #[test]
-fn what_was_lost_and_sent_again_is_told() {
+fn retransmissions_are_reported() {
     if !carrick_test::is_root() {
         return;
     }
@@ -325,7 +325,7 @@ fn what_was_lost_and_sent_again_is_told() {
 
 #[expect(unsafe_code, reason = "unshare(2)")]
 fn enter_new_network() {
-    // SAFETY: the network belongs to this thread and to what it starts; no descriptors change hands.
+    // SAFETY: the namespace belongs to this thread and to what it starts; no descriptors change hands.
     unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNET) }.expect("unshare");
     tool("ip link set lo up");
 }
@@ -380,7 +380,7 @@ fn lose_and_send_again(engine: &str) {
 
 fn tool(line: &str) {
     let mut words = line.split(' ');
-    let status = Command::new(words.next().expect("a word"))
+    let status = Command::new(words.next().expect("a message"))
         .args(words)
         .status();
     assert!(status.is_ok_and(|status| status.success()), "{line}");

@@ -1,4 +1,4 @@
-//! Tunnels by the server name of TLS, which is read and not touched.
+//! Tunnels by the TLS server name, which is read and not changed.
 use crate::support::carrick::upstream_text;
 use crate::support::place::TUNNEL_PORT;
 use crate::support::tls::{client_hello, client_hello_in_records};
@@ -39,7 +39,7 @@ impl Stage {
         }
     }
 
-    /// The bytes must come out at `server`, whole, and an answer back.
+    /// The bytes must arrive at `server` unchanged, and an answer must come back.
     fn expect_at(&self, server: &Server, mut client: Peer, bytes: &[u8]) {
         let mut upstream = server.accept();
         upstream.expect(bytes);
@@ -126,7 +126,7 @@ fn what_is_not_tls_has_no_name() {
         let mut client = stage.carrick.connect_tunnel();
         client.send(bytes);
         if bytes[0] == 0x16 && bytes.len() < 5 {
-            // It may still become a hello: the rest decides.
+            // It may still become a ClientHello: the rest decides.
             client.send(b"rubbish that is no record");
             let mut whole = bytes.to_vec();
             whole.extend_from_slice(b"rubbish that is no record");
@@ -145,14 +145,14 @@ fn a_hello_without_end_is_not_waited_for_longer_than_the_head_time_out() {
     client.send(&hello[..40]);
     assert!(client.read_ending().bytes().is_empty());
     for server in [&stage.exact, &stage.below, &stage.rest] {
-        server.expect_nobody();
+        server.expect_no_connection();
     }
     assert_eq!(stage.carrick.limit_reached("head_timeout"), 1.0);
     let line = &stage.carrick.access_log(1)[0];
     assert_eq!(line.text("ended"), "head_timeout");
 }
 
-/// Where the server speaks first the client sends nothing: after the head time-out there is no name, but a tunnel.
+/// If the server speaks first, the client sends nothing: after the head time-out there is a tunnel without a name.
 #[test]
 fn a_server_that_speaks_first_is_reached_behind_sni_routes() {
     let stage = Stage::with("[timeouts]\nhead = \"300ms\"\ndrain = \"1s\"");
@@ -184,11 +184,11 @@ fn without_a_route_for_the_name_the_connection_is_reset() {
         client.send(bytes);
         assert!(client.read_ending().bytes().is_empty());
     }
-    server.expect_nobody();
+    server.expect_no_connection();
     assert_eq!(carrick.access_log(3).len(), 3);
 }
 
-/// A real client and a real server: the handshake is between the two, and the client checks the certificate of the name.
+/// A real client and a real server: the handshake is between the two, and the client verifies the certificate for the name.
 #[test]
 fn a_real_handshake_goes_through_to_the_server_of_its_name() {
     let stage = Stage::with("");
@@ -220,7 +220,7 @@ fn a_real_handshake_goes_through_to_the_server_of_its_name() {
         return;
     };
     assert!(made.success());
-    // The server's port is taken over from the scripted one.
+    // The real server replaces the scripted one on its port.
     let address = stage.exact.address();
     let Stage {
         exact,

@@ -75,7 +75,7 @@ fn upgrade_with_data(stage: &Stage) {
         );
         upstream.expect("early from the client");
         client.expect("early from the server");
-        // Nothing in here is HTTP any more.
+        // The tunnel's bytes are not HTTP.
         client.send("\x00\u{fe}GET / HTTP/1.1\r\n\r\n");
         upstream.expect("\x00\u{fe}GET / HTTP/1.1\r\n\r\n");
         upstream.send("HTTP/1.1 500 No\r\n\r\n");
@@ -127,7 +127,7 @@ fn an_upgrade_that_is_not_complete_is_not_passed_on() {
         // Without `Connection: upgrade` it is a field for this hop only (RFC 9110 section 7.8).
         "Upgrade: websocket\r\n",
         "Connection: upgrade\r\n",
-        // Another HTTP inside would go past the routes.
+        // HTTP in the tunnel would bypass the routes.
         "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n",
         "Connection: Upgrade\r\nUpgrade: HTTP/3.0\r\n",
         "Connection: Upgrade\r\nUpgrade: TLS/1.2\r\n",

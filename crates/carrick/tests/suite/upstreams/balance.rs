@@ -6,7 +6,7 @@ use crate::support::{Carrick, Peer, Place, Server};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-/// A server whose answers are its own address.
+/// A server that answers with its own address.
 fn named(place: &Place) -> Serving {
     let server = Server::listen(place);
     let name = server.address().to_string();
@@ -31,7 +31,7 @@ fn start(place: &Place, upstream: &str) -> Carrick {
     )
 }
 
-/// How often each server answered.
+/// Number of responses from each server.
 fn counts(
     carrick: &Carrick,
     requests: impl IntoIterator<Item = String>,
@@ -56,7 +56,7 @@ fn round_robin_takes_turns() {
     let carrick = start(&place, &upstream_text("u", &addresses));
     let counts = counts(&carrick, plain(30));
     assert_eq!(counts.values().copied().collect::<Vec<_>>(), [10, 10, 10]);
-    // Each with one connection: nothing is opened without need.
+    // Each with one connection: none is opened without need.
     assert!(servings.iter().all(|serving| serving.accepted() == 1));
 }
 
@@ -85,7 +85,7 @@ fn weights_are_the_shares() {
     }
 }
 
-/// Requests that are under way count; whoever has none gets the next.
+/// Active requests count; a server without any gets the next one.
 #[test]
 fn least_connections_and_two_choices_avoid_the_busy_server() {
     let place = Place::claim();
@@ -98,7 +98,7 @@ fn least_connections_and_two_choices_avoid_the_busy_server() {
                 upstream_text("u", &[first.address(), second.address()])
             ),
         );
-        // One request that is not answered occupies its server.
+        // An unanswered request occupies its server.
         let mut busy_client = carrick.connect();
         busy_client.send("GET /busy HTTP/1.1\r\nHost: a\r\n\r\n");
         let mut busy = crate::support::wait_for("the request", || {
@@ -117,15 +117,15 @@ fn least_connections_and_two_choices_avoid_the_busy_server() {
             upstream.send("HTTP/1.1 204 No Content\r\n\r\n");
             assert_eq!(client.read_response("GET").status, 204);
         }
-        other.expect_nobody();
+        other.expect_no_connection();
         busy.send("HTTP/1.1 204 No Content\r\n\r\n");
         assert_eq!(busy_client.read_response("GET").status, 204);
     }
 }
 
-/// Least connections with everybody idle: in turn, not always the first.
+/// Least connections with all servers idle: in turn, not always the first.
 #[test]
-fn least_connections_spreads_when_nobody_is_busy() {
+fn least_connections_spreads_when_all_servers_are_idle() {
     let place = Place::claim();
     let servings = [named(&place), named(&place)];
     let addresses = servings.each_ref().map(Serving::address);
@@ -205,7 +205,7 @@ fn hash_on_client_goes_by_the_clients_address() {
     assert_eq!(all.len(), 3);
 }
 
-/// A server that leaves takes only its own keys along.
+/// When a server leaves, only its own keys move.
 #[test]
 fn hash_keeps_keys_when_another_server_is_down() {
     let place = Place::claim();

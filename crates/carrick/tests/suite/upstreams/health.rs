@@ -1,4 +1,4 @@
-//! Servers that are down: marked by what happens to requests, and by active checks.
+//! Servers that are down: marked by failed requests, and by active checks.
 use crate::support::carrick::switch_text;
 use crate::support::server::answer_requests;
 use crate::support::{Carrick, Place, Server, wait_for};
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 const GET: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
 
-/// Passive marking: after some failures a server is not asked for a while.
+/// Passive marking: after some failures a server is not used for a while.
 #[test]
 fn a_server_that_refuses_is_not_asked_again_and_again() {
     let place = Place::claim();
@@ -24,7 +24,7 @@ fn a_server_that_refuses_is_not_asked_again_and_again() {
         assert_eq!(client.ask(GET).status, 204);
     }
     let failed = carrick.metric("carrick_upstream_connections_failed_total", &[]);
-    // Some of the forty come after the first pause is over, on a slow machine.
+    // On a slow machine, some of the forty come after the first pause.
     assert!((3.0..15.0).contains(&failed), "{failed} attempts");
     let server = format!("server=\"{refusing}\"");
     assert_eq!(
@@ -98,7 +98,7 @@ fn the_last_server_is_asked_even_when_it_is_marked() {
     assert_eq!(client.ask(GET).status, 204);
 }
 
-/// Active checks: `GET path`, and whoever fails them gets no requests.
+/// Active checks: `GET path`; a server that fails them gets no requests.
 #[test]
 fn a_server_that_fails_its_checks_gets_no_requests_until_it_passes_them() {
     let place = Place::claim();
@@ -150,7 +150,7 @@ fn a_server_that_fails_its_checks_gets_no_requests_until_it_passes_them() {
     first_is_healthy.store(false, Ordering::SeqCst);
     wait_for("the first to be down", || (up(&first) == 0.0).then_some(()));
     assert_eq!(seen(), ["second".to_owned()].into());
-    // All down: there is no server to ask.
+    // All are down: there is no server to use.
     second_is_healthy.store(false, Ordering::SeqCst);
     wait_for("the second to be down", || {
         (up(&second) == 0.0).then_some(())

@@ -1,4 +1,4 @@
-//! Servers of an upstream: reused connections, repetition where it is safe, choice, and health.
+//! Servers of an upstream: reused connections, safe retries, balancing, and health.
 mod balance;
 mod health;
 mod retry;

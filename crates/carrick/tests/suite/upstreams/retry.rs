@@ -1,4 +1,4 @@
-//! Another server, where the first cannot be reached; and when not.
+//! Retries on another server, and when there are none.
 use crate::support::carrick::switch_text;
 use crate::support::server::answer_requests;
 use crate::support::{Carrick, Place, Server};
@@ -36,9 +36,9 @@ fn a_refused_connection_leads_to_another_server_whatever_the_method() {
     assert!(carrick.metric("carrick_upstream_connections_failed_total", &[]) > 0.0);
 }
 
-/// Nobody is there either: the port that is claimed for the play is on another address.
+/// Another port without a listener: the test's own reserved port is on another address.
 fn refusing_too(address: std::net::SocketAddr) -> std::net::SocketAddr {
-    // 127.255.255.254 belongs to no play.
+    // No test uses 127.255.255.254.
     (std::net::Ipv4Addr::new(127, 255, 255, 254), address.port()).into()
 }
 
@@ -69,7 +69,7 @@ fn when_all_servers_refuse_the_client_gets_502_and_goes_on() {
 #[test]
 fn no_more_than_attempts_are_made() {
     let place = Place::claim();
-    // Each server takes the request and resets: a GET may be tried again, this often.
+    // Each server reads the request and resets: a GET may be retried this often.
     for attempts in [1, 2, 3, 5] {
         let servers: Vec<Server> = (0..6).map(|_| Server::listen(&place)).collect();
         let addresses: Vec<_> = servers.iter().map(Server::address).collect();
@@ -122,7 +122,7 @@ fn refused_connections_count_as_attempts() {
     );
 }
 
-/// Sent once only, and 502: the server may have acted on it.
+/// Sent only once, then 502: the server may have acted on it.
 #[test]
 fn a_post_that_a_fresh_server_drops_is_sent_once_only() {
     let place = Place::claim();

@@ -1,4 +1,4 @@
-//! Connections that are kept, and connections that have died while they were.
+//! Idle connections, and idle connections that have died.
 use crate::support::carrick::switch_text;
 use crate::support::server::answer_requests;
 use crate::support::{Carrick, Peer, Place, Server, wait_for};
@@ -91,7 +91,7 @@ fn without_keepalive_every_request_has_a_connection_of_its_own() {
     }
 }
 
-/// The close is there, and known, before the next request comes.
+/// The close arrives, and is known, before the next request.
 #[test]
 fn a_connection_that_the_server_has_closed_is_not_used() {
     let place = Place::claim();
@@ -105,7 +105,7 @@ fn a_connection_that_the_server_has_closed_is_not_used() {
             } else {
                 drop(upstream);
             }
-            // No wait: whether the worker has noticed or not, the request must not fail.
+            // No wait: the request must not fail, whether or not the worker has noticed.
             let mut client = carrick.connect();
             client.send(request);
             let mut fresh = server.accept();
@@ -124,7 +124,7 @@ fn a_connection_that_the_server_has_closed_is_not_used() {
     }
 }
 
-/// The close crosses the request: the server has read it, and closes without a byte of an answer.
+/// The close crosses the request: the server has read it, and closes without a byte of a response.
 #[test]
 fn a_get_on_a_connection_that_dies_is_sent_again() {
     let place = Place::claim();
@@ -180,7 +180,7 @@ fn a_post_on_a_connection_that_dies_is_not_sent_again() {
             }
             let response = client.read_response("POST");
             assert_eq!(response.status, 502, "{request:?}");
-            server.expect_nobody();
+            server.expect_no_connection();
         }
     }
     assert_eq!(carrick.metric("carrick_retries_total", &[]), 0.0);
@@ -198,10 +198,10 @@ fn a_connection_that_dies_after_a_byte_of_the_answer_is_not_replaced() {
     stale.send("H");
     drop(stale);
     assert_eq!(client.read_response("GET").status, 502);
-    server.expect_nobody();
+    server.expect_no_connection();
 }
 
-/// Several idle connections may have died together; a fresh one must be tried before the client hears of it.
+/// Several idle connections may have died together; a new one must be tried before the client gets an error.
 #[test]
 fn many_dead_connections_do_not_fail_a_request() {
     let place = Place::claim();

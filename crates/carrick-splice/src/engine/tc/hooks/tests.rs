@@ -1,4 +1,4 @@
-//! The hooks on real interfaces, each test in a process with a network namespace (and mounts) of its own.
+//! The hooks on real interfaces; each test runs in a process with its own network namespace and mounts.
 
 mod attaching;
 mod coming_and_going;

@@ -1,4 +1,4 @@
-//! Tables that take each other's place, and what is told of requests.
+//! Tables that replace each other, and reports on requests.
 use super::*;
 use std::time::Duration;
 
@@ -60,7 +60,7 @@ fn a_table_is_replaced_as_a_whole_and_the_old_generation_has_none() {
 }
 
 #[test]
-fn an_event_tells_of_the_request() {
+fn an_event_describes_the_request() {
     let Some(judge) = judge() else { return };
     let routes = [
         Route {
@@ -113,7 +113,7 @@ fn an_event_tells_of_the_request() {
 }
 
 #[test]
-fn each_so_many_requests_one_is_told_and_all_are_counted() {
+fn every_nth_request_is_reported_and_all_are_counted() {
     let Some(judge) = judge() else { return };
     let mut events = judge.events().unwrap();
     for (sample_every, told) in [(0, 0), (1, 200), (10, 20)] {
@@ -126,7 +126,7 @@ fn each_so_many_requests_one_is_told_and_all_are_counted() {
         let after = judge.counts().unwrap();
         assert_eq!(after.judged - before.judged, 200);
         let events = events.take().unwrap();
-        // Each CPU counts to ten for itself.
+        // Each CPU counts to ten separately.
         let cpus = libbpf_rs::num_possible_cpus().unwrap();
         assert!(
             events.len().abs_diff(told) <= cpus,
@@ -139,7 +139,7 @@ fn each_so_many_requests_one_is_told_and_all_are_counted() {
 }
 
 #[test]
-fn what_nobody_reads_is_lost_and_counted() {
+fn unread_events_are_lost_and_counted() {
     let Some(judge) = judge() else { return };
     let table = RequestTable::new(&[everything(1)], telling_each(1));
     let generation = judge.tables().install(0, &table).unwrap();

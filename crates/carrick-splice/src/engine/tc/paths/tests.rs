@@ -17,7 +17,7 @@ fn seen(segments: u64, again: u64, rtt_ms: u32) -> Seen {
     }
 }
 
-/// Whether a pair is bad of which this was seen once.
+/// Whether a pair with these measurements is bad.
 fn is_bad(first: Seen, second: Seen) -> bool {
     let (mut paths, now) = (Paths::default(), Instant::now());
     paths.observe(pair(1, 1), [first, second], now);
@@ -44,12 +44,12 @@ fn where_one_leg_is_far_longer_less_loss_is_too_much() {
     let [short, long] = [seen(10_000, 20, 10), seen(10_000, 0, 50)];
     assert!(is_bad(short, long));
     assert!(is_bad(long, short));
-    // Length alone harms nobody.
+    // Length alone is harmless.
     assert!(!is_bad(seen(10_000, 0, 1), seen(10_000, 0, 600)));
-    // Both are as long, or none is.
+    // Both legs are as long, or neither is.
     assert!(!is_bad(seen(10_000, 20, 20), long));
     assert!(!is_bad(seen(10_000, 20, 1), seen(10_000, 0, 49)));
-    // Not known.
+    // Unknown.
     assert!(!is_bad(seen(10_000, 20, 0), long));
 }
 
@@ -60,7 +60,7 @@ fn pairs_are_of_networks() {
     let near = |ip: [u8; 4]| IpAddr::V4(Ipv4Addr::from(ip));
     let neighbours = Pair::of([near([192, 0, 1, 200]), near([198, 51, 1, 1])]);
     assert!(paths.is_bad(neighbours, now));
-    // As a socket of IPv6 tells it.
+    // As an IPv6 socket reports it.
     let IpAddr::V4(client) = near([192, 0, 1, 3]) else {
         unreachable!()
     };
@@ -99,7 +99,7 @@ fn what_was_bad_is_tried_again_after_a_while() {
 #[test]
 fn round_trip_times_change_slowly() {
     let (mut paths, now) = (Paths::default(), Instant::now());
-    // The first one counts as it is; a single one that is much longer does not.
+    // The first value counts as it is; a single much longer one does not.
     paths.observe(pair(1, 1), [seen(1000, 2, 1), seen(1000, 0, 1)], now);
     paths.observe(pair(1, 1), [seen(1000, 2, 1), seen(1000, 0, 80)], now);
     assert!(!paths.is_bad(pair(1, 1), now));

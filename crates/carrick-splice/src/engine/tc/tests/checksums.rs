@@ -1,4 +1,4 @@
-//! Packets with wrong checksums, and with those that somebody else computes.
+//! Packets with wrong checksums, and with offloaded ones.
 
 use super::headers::{GSO_SEGS, GSO_SIZE, context};
 use super::lab::*;
@@ -8,15 +8,15 @@ use crate::engine::tc::skeleton::types::{packet_splice, packet_state};
 
 const UNSPEC: u32 = u32::MAX;
 const REDIRECT: u32 = 7;
-/// Where IP begins.
+/// Offset of IP.
 const IP: usize = 14;
-/// In the header of TCP.
+/// Offset within the TCP header.
 const CHECKSUM: usize = 16;
 
-/// Payloads around the pieces in which they are summed up.
+/// Payload lengths around the pieces in which checksums are computed.
 const LENGTHS: [usize; 11] = [0, 1, 2, 3, 5, 491, 492, 493, 1004, 1460, 3000];
 
-/// Where TCP begins.
+/// Offset of TCP.
 fn tcp_at(frame: &[u8]) -> usize {
     IP + if frame[IP] >> 4 == 4 { 20 } else { 40 }
 }
@@ -25,7 +25,8 @@ fn payload(bytes: usize) -> Vec<u8> {
     (0..bytes).map(|at| (at * 7 + at / 256) as u8 | 1).collect()
 }
 
-/// Whether the packet goes to the local stack as it is, and has changed nothing; however much its interface knows of it.
+/// Whether the packet passes unchanged to the local stack and leaves the state unchanged, whatever its interface
+/// reports about the checksum.
 #[track_caller]
 fn is_not_believed(lab: &Lab, what: &str, frame: &[u8]) {
     let responses = |mut splice: packet_splice| {
@@ -114,7 +115,7 @@ fn a_broken_header_of_ipv4_changes_nothing() {
             packet.ip_options.clone_from(&ip_options);
         });
         let right = packet.bytes();
-        // DSCP, number, time to live, both bytes of the checksum; the last option.
+        // DSCP, identification, time to live, both bytes of the checksum; the last option.
         for at in [1, 4, 8, 10, 11]
             .into_iter()
             .chain((!ip_options.is_empty()).then_some(19 + ip_options.len()))
@@ -126,8 +127,9 @@ fn a_broken_header_of_ipv4_changes_nothing() {
     }
 }
 
-/// Between machines that share their memory, the last one sums up, if anybody does. But that is for the kernel to say (CHECKSUM_PARTIAL, which these
-/// packets are not): what only looks like it dies at the next host, and the client could then send other bytes.
+/// Between machines that share memory, the last one computes the checksum, if any does. But only the kernel's mark
+/// counts (CHECKSUM_PARTIAL, which these packets do not have): a packet that only looks like it is dropped by the next
+/// host, and the client could then send other bytes.
 #[test]
 fn the_sum_of_the_pseudo_header_alone_is_an_error() {
     for lab in [Lab::v4(), Lab::v6()].into_iter().flatten() {
@@ -147,7 +149,7 @@ fn the_sum_of_the_pseudo_header_alone_is_an_error() {
     }
 }
 
-/// Whoever has put segments together has looked at them, or made them: the sum is of one of those that they will be.
+/// Aggregated segments (GSO) were verified or created by the host: their checksum is that of one of the segments to be sent.
 #[test]
 fn what_was_put_together_is_not_summed_up_again() {
     for lab in [Lab::v4(), Lab::v6()].into_iter().flatten() {
@@ -162,7 +164,7 @@ fn what_was_put_together_is_not_summed_up_again() {
     }
 }
 
-/// What is behind the end of a packet, the interface has summed up with it.
+/// The interface's checksum includes bytes behind the end of a packet.
 #[test]
 fn padding_is_not_summed_up() {
     for lab in [Lab::v4(), Lab::v6()].into_iter().flatten() {

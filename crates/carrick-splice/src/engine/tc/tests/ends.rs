@@ -5,14 +5,14 @@ use super::spliced::{C, DOWN, S, UP, down, spliced, up};
 use super::wire::*;
 use crate::engine::tc::skeleton::types::packet_splice;
 
-/// The numbers of the next packets: the client's, the server's, each with what it has of the other.
+/// The numbers of the next packets: the client's and the server's, each with the acknowledgement of the other.
 fn at(packet: &mut Packet, seq: u32, ack: u32, flags: u8) {
     packet.seq = packet.seq.wrapping_add(seq);
     packet.ack = packet.ack.wrapping_add(ack);
     packet.flags = flags;
 }
 
-/// Forwards it, and gives the splice afterwards.
+/// Forwards a packet, and returns the splice's state afterwards.
 fn forward(
     lab: &Lab,
     what: &str,
@@ -75,7 +75,7 @@ fn one_side_ends_and_then_the_other() {
                 acked(splice, first, next[first]);
             },
         );
-        // The other one goes on, and ends later.
+        // The other side continues, and ends later.
         let (data, forwarded) = packet(second, 0, 1, ACK);
         let data = (
             data.with(|packet| packet.payload = vec![1; 10]),
@@ -106,7 +106,7 @@ fn one_side_ends_and_then_the_other() {
                 splice.state = ENDED;
             },
         );
-        // Whoever did not get the last ACK sends its FIN again, and gets it again.
+        // A side that missed the last ACK retransmits its FIN, and gets the ACK again.
         let splice = forward(
             &lab,
             "FIN again",
@@ -155,7 +155,7 @@ fn an_end_in_the_midst_of_what_was_sent_is_none() {
     let Some(lab) = Lab::v4() else { return };
     let mut before = spliced(&lab);
     before.ways[CLIENT].end = C + 5000;
-    // Only what is behind all that was sent can be the end: it may come before data that it overtook.
+    // Only behind all sent data can it be the end: it may overtake data.
     let (packet, forwarded) = up(&lab, |packet| at(packet, 1000, 0, FIN | ACK));
     lab.check(
         "FIN",
@@ -168,7 +168,7 @@ fn an_end_in_the_midst_of_what_was_sent_is_none() {
     );
 }
 
-/// An acknowledgement that overtakes, or survives, what was sent before it: that has not gone to the other peer.
+/// An acknowledgement that overtakes, or outlives, the data sent before it, which has not reached the other peer.
 #[test]
 fn an_acknowledgement_does_not_say_what_was_sent() {
     let Some(lab) = Lab::v4() else { return };
@@ -197,7 +197,7 @@ fn only_the_next_number_resets() {
                 // The next to be sent, or the next that the receiver expects.
                 (5000, RESET),
                 (1000, RESET),
-                // In the window: the receiver asks about those (RFC 5961 section 3.2).
+                // In the window: the receiver challenges those (RFC 5961 section 3.2).
                 (1001, SPLICED),
                 (4999, SPLICED),
                 (5001, SPLICED),
@@ -265,7 +265,7 @@ fn after_a_reset_both_go_on_until_they_know() {
     );
 }
 
-/// A packet of no known connection: what a new one begins with.
+/// A packet of an unknown connection: the start of a new one.
 fn first(lab: &Lab, side: usize, flags: u8) -> (Packet, Packet) {
     let (packet, forwarded) = lab.peer_packet(side);
     let begin = |packet: &mut Packet| (packet.seq, packet.flags) = (77, flags);
@@ -289,7 +289,7 @@ fn a_peer_that_begins_anew_while_spliced_is_answered_by_the_other() {
         Forwarded(forwarded),
         |_| {},
     );
-    // The server says what it knows; the client, which does not know that, resets.
+    // The server sends its state; the client, which does not know it, resets.
     let (packet, forwarded) = down(&lab, |_| {});
     let splice = forward(&lab, "challenge", &before, (packet, forwarded), |splice| {
         splice.ways[SERVER].packets = 1;
@@ -298,7 +298,7 @@ fn a_peer_that_begins_anew_while_spliced_is_answered_by_the_other() {
     let splice = forward(&lab, "RST", &splice, (packet, forwarded), |splice| {
         splice.state = RESET;
     });
-    // It begins again: that is another connection.
+    // The SYN again: that is another connection.
     let (packet, _) = first(&lab, CLIENT, SYN);
     lab.check(
         "SYN again",
@@ -346,7 +346,7 @@ fn another_connection_with_the_same_addresses_forgets_one_that_ended() {
 fn the_addresses_of_a_splice_are_not_reused() {
     for lab in [Lab::v4(), Lab::v6()].into_iter().flatten() {
         for side in [CLIENT, SERVER] {
-            // The process has died, the kernel has forgotten its sockets, and some program gets the same port.
+            // The process has died, the kernel has dropped its sockets, and another program gets the same port.
             let own = lab.local_packet(side).with(|packet| packet.flags = SYN);
             lab.check("SYN out", &spliced(&lab), (Leaving, &own), Dropped, |_| {});
             assert!(lab.knows(side) && lab.knows(1 - side));
@@ -357,7 +357,7 @@ fn the_addresses_of_a_splice_are_not_reused() {
 #[test]
 fn a_connection_that_begins_has_numbers_of_its_own() {
     let Some(lab) = Lab::v4() else { return };
-    // They were spliced and came back, with other numbers. Then the client begins anew.
+    // They were spliced and returned, with other numbers. Then the client opens a new connection.
     let mut before = lab.in_process();
     (
         before.legs[CLIENT].receive_offset,

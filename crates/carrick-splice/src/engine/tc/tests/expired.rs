@@ -7,7 +7,7 @@ use super::wire::*;
 const SHOT: u32 = 2;
 const REDIRECT: u32 = 7;
 
-/// Where IP begins, and how long its header is.
+/// Offset of IP, and the length of its header.
 const IP: usize = 14;
 
 #[test]
@@ -23,7 +23,7 @@ fn a_packet_that_expires_here_is_answered_as_by_a_router_and_not_forwarded() {
             let is_v4 = packet.source.is_ipv4();
             let (ip_bytes, kind) = if is_v4 { (20, 11) } else { (40, 3) };
             lab.set(&spliced(&lab));
-            // Another one may have been answered on this processor just now.
+            // Another one may have been answered on this CPU just now.
             let ran = loop {
                 let ran = lab.run(Arriving, &frame, &[]);
                 if ran.verdict == REDIRECT {
@@ -35,7 +35,7 @@ fn a_packet_that_expires_here_is_answered_as_by_a_router_and_not_forwarded() {
             assert_eq!((&ran[..6], &ran[6..12]), (&frame[6..12], &frame[..6]));
             assert_eq!(ran[12..IP], frame[12..IP]);
             assert_eq!(icmp[..2], [kind, 0]);
-            // The headers of IP and TCP, as they came.
+            // The original headers of IP and TCP.
             assert_eq!(icmp[8..], frame[IP..IP + ip_bytes + 20]);
             let (addresses, length_at) = if is_v4 { (12, 2) } else { (8, 4) };
             let size = (ip_bytes - addresses) / 2;

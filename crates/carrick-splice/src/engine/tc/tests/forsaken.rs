@@ -1,4 +1,4 @@
-//! Splices after which nobody looks: what becomes of them when their peers have vanished, too.
+//! Abandoned splices: their fate when their peers have vanished, too.
 
 use super::lab::*;
 use super::spliced::{spliced, up};
@@ -8,9 +8,9 @@ use crate::sys::clock::now_ns;
 const SECOND: u64 = 1_000_000_000;
 const HOUR: u64 = 3600 * SECOND;
 
-/// A packet to each hook: whether the splice is forgotten by it.
+/// A packet to each hook: whether the splice is forgotten.
 fn are_forgotten(lab: &Lab, state: u32, [seen_age, attended]: [Option<u64>; 2]) -> [bool; 2] {
-    // The clock begins with the machine: what is longer ago than that wraps.
+    // The clock starts at boot: earlier times wrap.
     let ago = |age: Option<u64>| age.map_or(0, |age| now_ns().wrapping_sub(age));
     let mut splice = spliced(lab);
     splice.state = state;
@@ -29,10 +29,10 @@ fn are_forgotten(lab: &Lab, state: u32, [seen_age, attended]: [Option<u64>; 2]) 
         let ran = lab.run(hook, &packet.bytes(), &[]);
         let is_forgotten = !lab.knows(CLIENT);
         if is_forgotten {
-            assert_eq!(ran.verdict, u32::MAX, "it goes its way");
-            assert_eq!(ran.packet, packet.bytes(), "as it is");
+            assert_eq!(ran.verdict, u32::MAX, "it passes");
+            assert_eq!(ran.packet, packet.bytes(), "unchanged");
         }
-        assert!(lab.knows(SERVER), "what its packets say counts for itself");
+        assert!(lab.knows(SERVER), "its own packets determine its state");
         is_forgotten
     })
 }
@@ -51,9 +51,9 @@ fn an_unattended_splice_is_forgotten_after_hours_of_silence() {
         are_forgotten(&lab, SPLICED, [old, Some(30 * SECOND)]),
         [false, false]
     );
-    // It goes with the process.
+    // It ends with the process.
     assert_eq!(are_forgotten(&lab, SPLICED, [old, None]), [false, false]);
-    // Somebody is there yet.
+    // A process is still attending.
     assert_eq!(
         are_forgotten(&lab, SPLICED, [Some(2 * HOUR), old]),
         [false, false]
@@ -61,7 +61,7 @@ fn an_unattended_splice_is_forgotten_after_hours_of_silence() {
     for state in [ENDED, RESET] {
         assert_eq!(are_forgotten(&lab, state, [old, old]), [true, true]);
     }
-    // The local sockets are asked.
+    // The local sockets are consulted.
     assert!(!are_forgotten(&lab, PROCESS, [old, old])[0]);
 }
 
@@ -84,7 +84,7 @@ fn the_pulse_is_felt_once_a_second() {
     assert!(after >= now, "{after} {now}");
     let recent = now_ns();
     assert_eq!(forward(recent).1, recent);
-    // What is not forwarded is nobody's pulse.
+    // Packets that are not forwarded do not count.
     lab.set_pulse([0, 0]);
     let (alien, _) = up(&lab, |packet| packet.seq = packet.seq.wrapping_add(1 << 31));
     lab.run(Arriving, &alien.bytes(), &[]);

@@ -1,4 +1,4 @@
-//! Packets that are none of a splice, or that cannot be read.
+//! Packets that belong to no splice, or cannot be parsed.
 
 use super::lab::*;
 use super::spliced::{C, spliced, up};
@@ -6,11 +6,11 @@ use super::wire::*;
 
 const UNSPEC: u32 = u32::MAX;
 const REDIRECT: u32 = 7;
-/// Where IPv4 begins, and TCP behind it.
+/// Offset of IPv4, and of TCP behind it.
 const IP: usize = 14;
 const TCP: usize = 34;
 
-/// Whether the packet goes its way unchanged, at both hooks, and the splice is as before.
+/// Whether the packet passes unchanged at both hooks, and the splice's state is unchanged.
 #[track_caller]
 fn untouched(lab: &Lab, what: &str, frame: &[u8]) {
     for hook in [Arriving, Leaving] {
@@ -60,7 +60,7 @@ fn what_is_not_whole_tcp_is_left_alone() {
     ] {
         untouched(&lab, what, &frame);
     }
-    // VLAN 5 inside of the frame.
+    // VLAN 5 inside the frame.
     let mut tagged = frame.clone();
     tagged.splice(12..12, [0x81, 0x00, 0, 5]);
     let ran = lab.run(Arriving, &tagged, &[]);
@@ -154,7 +154,7 @@ fn ethernet_padding_is_no_data() {
     assert_eq!(lab.splice().ways[CLIENT].end, C);
 }
 
-/// `struct __sk_buff` of linux/bpf.h, with the few fields that a test run takes.
+/// `struct __sk_buff` of linux/bpf.h, with the few fields that a test run accepts.
 pub fn context(fields: &[(usize, u32)]) -> Vec<u8> {
     let mut context = vec![0; 192];
     for (at, value) in fields {
@@ -176,7 +176,7 @@ fn what_was_forwarded_is_not_looked_at_again() {
     let ran = lab.run(Leaving, &frame, &context(&[(MARK, OWN_MARK)]));
     assert_eq!((ran.verdict, ran.packet), (UNSPEC, frame.clone()));
     assert_eq!(format!("{:?}", lab.splice()), format!("{before:?}"));
-    // Any other mark is somebody's who has nothing to do with this.
+    // Any other mark belongs to another program.
     lab.set(&spliced(&lab));
     let ran = lab.run(Arriving, &frame, &context(&[(MARK, 1)]));
     assert_eq!(ran.verdict, REDIRECT);
@@ -201,14 +201,14 @@ fn a_copy_for_a_local_socket_comes_in_without_its_payload() {
             lab.set(&spliced(&lab));
             let ran = lab.run(Arriving, &packet.bytes(), &context(&[(MARK, COPY_MARK)]));
             let mut wanted = packet.with(|packet| packet.payload.clear()).bytes();
-            // IP cuts off what is behind the length that it names.
+            // IP ignores bytes behind its total length.
             wanted.extend(vec![5; bytes]);
             assert_eq!((ran.verdict, ran.packet), (UNSPEC, wanted), "{bytes}");
         }
     }
 }
 
-/// Makes the checksum of an IPv4 header right.
+/// Corrects the checksum of an IPv4 header.
 fn sum_header(frame: &mut [u8]) {
     if frame[12..14] == [0x08, 0x00] {
         frame[IP + 10..IP + 12].copy_from_slice(&[0, 0]);
@@ -229,7 +229,7 @@ fn large_packets_go_whole() {
             };
             let frame = |packet: &Packet| {
                 let mut frame = packet.bytes();
-                // Larger ones than 64 KB have no length (BIG TCP).
+                // Packets above 64 KB have no length (BIG TCP).
                 if !tells_length {
                     frame[at..at + 2].copy_from_slice(&[0, 0]);
                     sum_header(&mut frame);

@@ -1,4 +1,4 @@
-//! The programs in the kernel, on no interface: what they make of a packet.
+//! The programs in the kernel, on no interface: their effect on a packet.
 
 use super::wire::{ACK, Packet};
 use crate::engine::tc::command::{Ran, run_on};
@@ -20,7 +20,7 @@ pub const RESET: u32 = packet_state::PACKET_RESET.0;
 pub const CLIENT: usize = 0;
 pub const SERVER: usize = 1;
 
-/// Where a packet is met.
+/// The hook that sees the packet.
 #[derive(Debug, Clone, Copy)]
 pub enum Hook {
     Arriving,
@@ -28,21 +28,21 @@ pub enum Hook {
 }
 pub use Hook::{Arriving, Leaving};
 
-/// What is to become of it.
+/// The packet's expected fate.
 #[derive(Debug, Clone)]
 pub enum Fate {
-    /// It goes its way, as this.
+    /// It passes, as this.
     Passed(Packet),
-    /// It goes to the other peer, as this.
+    /// It is forwarded to the other peer, as this.
     Forwarded(Packet),
     Dropped,
 }
 pub use Fate::{Dropped, Forwarded, Passed};
 
-/// What the programs mark packets with between each other.
+/// The mark that the programs use among themselves.
 pub const OWN_MARK: u32 = 0x6361_7273;
 
-/// bpf/tc/tc.bpf.c: what copies for local sockets are marked with.
+/// bpf/tc/tc.bpf.c: the mark of copies for local sockets.
 pub const COPY_MARK: u32 = OWN_MARK ^ 1;
 
 /// net/pkt_cls.h: TC_ACT_UNSPEC, TC_ACT_SHOT, TC_ACT_REDIRECT.
@@ -50,8 +50,8 @@ const UNSPEC: u32 = u32::MAX;
 const SHOT: u32 = 2;
 const REDIRECT: u32 = 7;
 
-/// The kernel sums the packet up before the program runs, as an interface would, and looks afterwards whether its
-/// sum is still right (`BPF_F_TEST_SKB_CHECKSUM_COMPLETE`; Linux 6.14).
+/// The kernel computes the packet's checksum before the program runs, as an interface would, and checks it afterwards
+/// (`BPF_F_TEST_SKB_CHECKSUM_COMPLETE`; Linux 6.14).
 const SUM_WHOLE: u32 = 1 << 2;
 
 /// The loaded programs and a splice at slot 0, whose connections have these addresses: ours, the peer's.
@@ -126,7 +126,7 @@ impl Lab {
         flow.unwrap().is_some()
     }
 
-    /// When something was forwarded last, and when somebody looked after it.
+    /// When a packet was last forwarded, and when a process last attended.
     pub fn pulse(&self) -> [u64; 2] {
         let value = self.pulse.lookup(&[0; 4], MapFlags::ANY).unwrap().unwrap();
         [0, 8].map(|at| u64::from_ne_bytes(value[at..at + 8].try_into().unwrap()))
@@ -148,7 +148,7 @@ impl Lab {
         from_bytes(&bytes.unwrap().unwrap())
     }
 
-    /// What is known of the responses of record 1.
+    /// The state of record 1, for responses.
     pub fn record(&self) -> packet_response {
         let bytes = self.responses.lookup(&1_u32.to_ne_bytes(), MapFlags::ANY);
         from_bytes(&bytes.unwrap().unwrap())
@@ -165,13 +165,15 @@ impl Lab {
         self.run_once(hook, frame, context, 0).unwrap()
     }
 
-    /// The same for a packet that the interface has summed up as a whole (CHECKSUM_COMPLETE), whose sum must be right afterwards. `None`
-    /// if this kernel cannot do that.
+    /// The same for a packet whose checksum the interface has computed over the whole (CHECKSUM_COMPLETE), which must
+    /// be right afterwards. `None` if this kernel does not support that.
     pub fn run_summed(&self, hook: Hook, frame: &[u8]) -> Option<Ran> {
         match self.run_once(hook, frame, &[], SUM_WHOLE) {
             Ok(ran) => Some(ran),
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => None,
-            Err(error) => panic!("the kernel's sum of the packet is wrong afterwards: {error}"),
+            Err(error) => {
+                panic!("the kernel's checksum of the packet is wrong afterwards: {error}")
+            }
         }
     }
 
@@ -185,7 +187,7 @@ impl Lab {
         run_on(self.programs[hook as usize].as_fd(), frame, context, flags)
     }
 
-    /// Shows a packet to a program, while the splice is `before`; then the splice is to have changed like this, and nothing else.
+    /// Runs a program on a packet, with the splice in state `before`; checks that exactly the expected fields of the splice change.
     #[track_caller]
     pub fn check(
         &self,
@@ -222,7 +224,7 @@ impl Lab {
         after
     }
 
-    /// A packet from a peer, and the same as it goes to the other peer while nothing has to be translated but addresses.
+    /// A packet from a peer, and its form for the other peer if only addresses are translated.
     pub fn peer_packet(&self, side: usize) -> (Packet, Packet) {
         let (own, peer) = self.addresses[side];
         let (other_own, other_peer) = self.addresses[1 - side];
@@ -257,7 +259,7 @@ impl Lab {
         })
     }
 
-    /// A splice that belongs to the local sockets.
+    /// A splice in the hands of the local sockets.
     pub fn in_process(&self) -> packet_splice {
         let mut splice = packet_splice {
             state: PROCESS,
@@ -273,7 +275,7 @@ impl Lab {
     }
 }
 
-/// The first difference, with its place.
+/// Reports the first difference, with its offset.
 #[track_caller]
 pub fn assert_frame(frame: &[u8], expected: &[u8], what: &str) {
     let parting = frame.iter().zip(expected).position(|(a, b)| a != b);
@@ -302,7 +304,7 @@ pub fn from_bytes<T: Plain>(bytes: &[u8]) -> T {
     unsafe { std::ptr::read_unaligned(bytes.as_ptr().cast()) }
 }
 
-/// When something has happened differs from run to run.
+/// Times differ from run to run.
 pub fn forget_times(splice: &mut packet_splice) {
     (splice.seen_ns, splice.noted_ns, splice.noted_bytes) = (0, 0, 0);
     (splice.active_ns, splice.pending_ns) = (0, 0);

@@ -1,11 +1,11 @@
-//! What the local sockets say while their packets go past them, and what they are told.
+//! Packets from the local sockets while their connections are spliced, and packets to them.
 
 use super::lab::*;
 use super::spliced::{C, DOWN, S, UP, spliced, up};
 use super::wire::*;
 use std::net::{TcpListener, TcpStream};
 
-/// A packet of the local socket of the client's leg: where it was when the splice began.
+/// A packet of the local socket of the client's leg: its state when the splice began.
 fn own(lab: &Lab, change: impl FnOnce(&mut Packet)) -> Packet {
     lab.local_packet(CLIENT).with(|packet| {
         (packet.seq, packet.ack) = (S.wrapping_add(DOWN), C);
@@ -79,7 +79,7 @@ fn local_data_leaves_and_is_acknowledged_along_the_way() {
             splice.legs[CLIENT].local_end = S.wrapping_add(DOWN) + 100;
         },
     );
-    // No local socket is there to be told.
+    // There is no local socket to inform.
     let (packet, forwarded) = up(&lab, |packet| packet.ack += 60);
     lab.check(
         "ACK of a part",
@@ -99,7 +99,7 @@ fn a_local_acknowledgement_leaves_until_others_do() {
     let Some(lab) = Lab::v4() else { return };
     let mut before = spliced(&lab);
     let packet = own(&lab, |packet| packet.ack = C + 500);
-    // For what had passed the hook before the splice began. The sender may send as far as it says.
+    // For data that had passed the hook before the splice began. The sender may send up to its window.
     lab.check(
         "new",
         &before,
@@ -121,7 +121,7 @@ fn a_local_acknowledgement_leaves_until_others_do() {
     lab.check("with SACK", &before, (Leaving, &sack), Dropped, |_| {});
     let older = packet.with(|packet| packet.ack = C - 1);
     lab.check("old", &before, (Leaving, &older), Dropped, |_| {});
-    // Later, of whatever number: after 2 GB an old one looks new.
+    // Later, whatever its number: after 2 GB an old one looks new.
     before.ways[CLIENT].has_moved = 1;
     for ahead in [0, 1000, 1 << 30, 3 << 30] {
         before.ways[CLIENT].acked = C.wrapping_add(ahead);
@@ -130,7 +130,7 @@ fn a_local_acknowledgement_leaves_until_others_do() {
     }
 }
 
-/// Bytes that had passed the hook when the splice began, and the peer's window is closed.
+/// Bytes had passed the hook when the splice began, and the peer's window is closed.
 #[test]
 fn a_local_probe_leaves_and_is_answered() {
     let Some(lab) = Lab::v4() else { return };
@@ -145,7 +145,7 @@ fn a_local_probe_leaves_and_is_answered() {
         Passed(probe.clone()),
         |splice| splice.legs[CLIENT].local_acked = next.wrapping_sub(1),
     );
-    // With an acknowledgement that is not new; the local socket is given it, if there is one (see `model::beside`).
+    // With an acknowledgement that is not new; the local socket gets it, if there is one (see `model::beside`).
     let (answer, forwarded) = up(&lab, |packet| packet.window = 77);
     let forwarded = forwarded.with(|packet| packet.window = 77);
     lab.check(
@@ -170,7 +170,7 @@ fn a_local_probe_leaves_and_is_answered() {
     );
 }
 
-/// The local clock may be faster than that of the other peer, whose next packets must not look old (PAWS).
+/// The local clock may be faster than the other peer's, whose next packets must not look old (PAWS).
 #[test]
 fn a_local_timestamp_is_not_ahead_of_those_that_are_forwarded() {
     let Some(lab) = Lab::v4() else { return };
@@ -278,7 +278,7 @@ fn what_the_local_socket_has_acknowledged_stays_acknowledged() {
     }
 }
 
-/// Both ends of a connection on loopback, in a namespace of this thread's own, so that nobody sees its packets.
+/// Both ends of a connection on loopback, in a namespace of this thread only, so that no other program sees its packets.
 fn connection(v6: bool) -> (TcpStream, TcpStream) {
     let listener = TcpListener::bind(if v6 { "[::1]:0" } else { "127.0.0.1:0" }).unwrap();
     let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();

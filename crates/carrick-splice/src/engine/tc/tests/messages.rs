@@ -1,4 +1,4 @@
-//! Messages of routers that a packet was too long.
+//! Messages of routers about packets that are too large.
 
 use super::lab::*;
 use super::spliced::{C, DOWN, S, UP, spliced};
@@ -8,9 +8,9 @@ use std::net::SocketAddr;
 
 const UNSPEC: u32 = u32::MAX;
 const REDIRECT: u32 = 7;
-/// Where IP begins.
+/// Offset of IP.
 const IP: usize = 14;
-/// What a router quotes of a packet, at most.
+/// Most bytes of a packet that a router quotes.
 const QUOTED_MAX: usize = 528;
 
 fn labs() -> impl Iterator<Item = (Lab, SocketAddr)> {
@@ -21,7 +21,7 @@ fn labs() -> impl Iterator<Item = (Lab, SocketAddr)> {
         .filter_map(|(lab, router)| Some((lab?, router.parse().unwrap())))
 }
 
-/// A long packet from this host to the peer of a side, with this number, as a router quotes it.
+/// A long packet from this host to a side's peer, with this number, as a router quotes it.
 fn sent(lab: &Lab, side: usize, seq: u32) -> Packet {
     lab.local_packet(side).with(|packet| {
         packet.seq = seq;
@@ -35,7 +35,7 @@ fn quoted(packet: &Packet, bytes: usize) -> Vec<u8> {
     packet.bytes()[IP..IP + bytes].to_vec()
 }
 
-/// The same as its sender knows it, so far as anybody looks: addresses, ports and number.
+/// The quoted packet in its sender's terms: addresses, ports and number.
 fn quoted_for_sender(quoted: &[u8], packet: &Packet) -> Vec<u8> {
     let mut turned = quoted.to_vec();
     let header = if packet.source.is_ipv4() { 20 } else { 40 };
@@ -44,7 +44,7 @@ fn quoted_for_sender(quoted: &[u8], packet: &Packet) -> Vec<u8> {
     turned
 }
 
-/// What becomes of a message: a verdict, and these bytes, however much the interface knows of it; the splice stays as it is.
+/// The fate of a message: a verdict, and these bytes, whatever its interface reports about the checksum; the splice stays unchanged.
 #[track_caller]
 fn check(lab: &Lab, what: &str, splice: &packet_splice, frame: &[u8], wanted: (u32, &[u8])) {
     lab.set(splice);
@@ -73,7 +73,7 @@ fn under_way(lab: &Lab) -> packet_splice {
 }
 
 #[test]
-fn the_sender_of_a_packet_that_is_too_long_is_told() {
+fn the_sender_of_a_packet_that_is_too_long_gets_the_message() {
     for (lab, router) in labs() {
         let (own, peer) = lab.addresses[CLIENT];
         let least = if own.is_ipv4() { 28 } else { 48 };
@@ -100,12 +100,12 @@ fn the_sender_of_a_packet_that_is_too_long_is_told() {
     }
 }
 
-/// The local socket looks at the number itself, and has others than its peer.
+/// The local socket checks the number itself; its numbers differ from its peer's.
 #[test]
 fn a_message_about_anything_else_is_for_the_local_socket() {
     for (lab, router) in labs() {
         let mut local = under_way(&lab);
-        // Its last 100 bytes are not acknowledged; the client's begin behind them.
+        // Its last 100 bytes are unacknowledged; the client's begin behind them.
         local.legs[SERVER].local_end = C + 2000 + UP;
         local.legs[SERVER].local_acked = C + 1900 + UP;
         let mut in_process = under_way(&lab);
@@ -141,7 +141,7 @@ fn a_message_about_anything_else_is_for_the_local_socket() {
 }
 
 #[test]
-fn the_server_is_told_of_its_responses_and_the_client_of_its_requests() {
+fn messages_about_responses_go_to_the_server_and_about_requests_to_the_client() {
     for (lab, router) in labs() {
         let mut splice = spliced(&lab);
         splice.state = packet_state::PACKET_RESPONSES.0;
@@ -182,7 +182,7 @@ fn the_server_is_told_of_its_responses_and_the_client_of_its_requests() {
                 ),
             );
         }
-        // The process has sent that.
+        // The process has sent that one.
         let packet = sent(&lab, SERVER, C + 499 + delta);
         let quote = quoted(&packet, QUOTED_MAX);
         let as_sent = packet.with(|packet| packet.seq -= 64);
@@ -225,7 +225,7 @@ fn other_messages_are_left_alone() {
             ("UDP", changed(IP + protocol_at, 17)),
             ("another port", changed(quoted_at + header + 1, 7)),
             ("to another port", changed(quoted_at + header + 3, 7)),
-            ("for somebody else", {
+            ("for another connection", {
                 too_long(router, elsewhere, &quoted(&packet, QUOTED_MAX), 1380)
             }),
             (

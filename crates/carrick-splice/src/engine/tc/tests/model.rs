@@ -1,5 +1,5 @@
-//! The packet engine's state machine in virtual time: a client, this host and a server, all of it by a seed. The programs are the
-//! real ones, run packet by packet; the TCPs are the model's own.
+//! The packet engine's state machine in virtual time: a client, this host and a server, determined by a seed. The
+//! programs are the real ones, run packet by packet; the TCPs are the model's own.
 
 mod answered;
 mod application;
@@ -25,7 +25,7 @@ use programs::Programs;
 use scenario::Scenario;
 use world::World;
 
-/// How many seeds there are, if `CARRICK_TORTURE_SEEDS` does not say otherwise.
+/// Number of seeds, unless `CARRICK_TORTURE_SEEDS` is set.
 const SEEDS: u64 = 500;
 
 fn number(variable: &str) -> Option<u64> {
@@ -34,7 +34,7 @@ fn number(variable: &str) -> Option<u64> {
         .map(|text| text.parse().unwrap())
 }
 
-/// Runs seeds. Of those that go wrong each is told, and the first is run again and traced.
+/// Runs seeds. Reports each failing one, and runs the first one again with a trace.
 fn run(programs: &Programs, scenario: fn(u64) -> Scenario, seeds: std::ops::Range<u64>) -> Tally {
     let mut tally = Tally::default();
     let mut wrong = Vec::new();
@@ -53,15 +53,19 @@ fn run(programs: &Programs, scenario: fn(u64) -> Scenario, seeds: std::ops::Rang
     for (seed, what) in &wrong {
         eprintln!("seed {seed}: {what}");
     }
-    assert_eq!(again.as_ref(), Some(&wrong[0].1), "a seed is not repeated");
+    assert_eq!(
+        again.as_ref(),
+        Some(&wrong[0].1),
+        "a seed is not reproducible"
+    );
     eprintln!("{tally:#?}");
     panic!(
-        "{} seeds are wrong; seed {first} is above (CARRICK_MODEL_SEED={first} runs it alone)",
+        "{} seeds fail; seed {first} is above (CARRICK_MODEL_SEED={first} runs it alone)",
         wrong.len()
     );
 }
 
-/// Runs all seeds, or the one that was named.
+/// Runs all seeds, or the given one.
 fn run_all(scenario: fn(u64) -> Scenario, has_happened: fn(&Tally)) {
     let Some(programs) = Programs::load() else {
         return;

@@ -1,4 +1,4 @@
-//! Connections that have come back: their local sockets count otherwise than their peers.
+//! Returned connections: the numbers of their local sockets differ from their peers'.
 
 use super::lab::*;
 use super::wire::*;
@@ -142,8 +142,8 @@ fn local_timestamps_follow_those_of_the_other_peer() {
     }
 }
 
-/// The server has 1000 bytes that the client's kernel sent, and more are on their way; the local socket is where the last
-/// acknowledgement was, at 90,000 of its own numbers.
+/// The server has 1000 bytes that the client's kernel sent, and more are in flight; the local socket is at the last
+/// acknowledgement, at 90,000 of its own numbers.
 fn came_back_behind(lab: &Lab) -> packet_splice {
     let mut splice = came_back(lab);
     let leg = &mut splice.legs[SERVER];
@@ -191,7 +191,7 @@ fn a_peer_that_has_more_is_understood() {
         },
     );
     lab.check(
-        "more than anybody has sent",
+        "more than either side has sent",
         &before,
         (Arriving, &say(RECEIVE + 5, wire(93_001), wire(90_000))),
         Passed(say(5, 93_001, 90_000)),
@@ -269,7 +269,7 @@ fn a_peer_that_has_more_understands() {
             splice.legs[SERVER].is_ahead = 0;
         },
     );
-    // The end of the stream was among what the peer was sent.
+    // The end of the stream was sent to the peer.
     before.legs[SERVER].had_end = 1;
     lab.check(
         "an end that was sent",

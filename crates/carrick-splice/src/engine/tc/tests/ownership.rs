@@ -1,4 +1,4 @@
-//! What whoever has taken the process over can do with its descriptors: nothing to connections of other programs.
+//! What an attacker in the process can do with its descriptors: nothing to connections of other programs.
 use super::lab::OWN_MARK;
 use crate::engine::tc::command::{Answer, Command};
 use crate::engine::tc::state;
@@ -109,9 +109,9 @@ fn only_connections_whose_sockets_the_process_has_get_a_place() {
     assert!(!table.fill(0, both).unwrap());
     assert_eq!(sealed.flows.keys().count(), 2);
     assert_eq!(state::addresses(&table.read(0).unwrap()), both);
-    // A slot that is taken is not written again, whoever asks.
+    // A slot in use is not overwritten, whoever asks.
     assert!(table.fill(0, both).is_err());
-    // They have been in no kernel's hands; what is asked of a connection that is not there any more is refused.
+    // They were never in the kernel; a command on a closed connection is refused.
     drop(ours);
     let arm = Command::Arm { pace: [0; 2] };
     assert!(matches!(

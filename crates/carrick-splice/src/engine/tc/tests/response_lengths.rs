@@ -1,4 +1,4 @@
-//! Where the kernel sees that a response ends: only if the process, which reads the same head, sees it there, too.
+//! The kernel sees the end of a response only where the process, which reads the same head, sees it, too.
 
 use super::lab::*;
 use super::model::answering;
@@ -8,7 +8,7 @@ use crate::engine::tc::skeleton::types::packet_response;
 const GET: u32 = 0;
 const HEAD: u32 = 1;
 
-/// Lets a response come; its length, as far as the kernel sees it.
+/// Delivers a response; returns its length as the kernel sees it.
 fn length_of(lab: &Lab, method: u32, packets: &[&[u8]]) -> Option<u64> {
     lab.set(&answering(lab));
     lab.set_record(&packet_response {
@@ -96,7 +96,7 @@ fn a_response_ends_where_its_head_says_so_without_a_doubt() {
             &[continued, &whole],
             length.map(|length| length + continued.len() as u64),
         ),
-        // Which head comes behind an interim one in the same packet is not looked for.
+        // The head behind an interim one in the same packet is not searched for.
         (&[&[continued, &whole].concat()], None),
         (&[&whole[..20], &whole[20..]], None),
         (&[long.as_bytes()], Some(long.len() as u64 + 5)),

@@ -4,16 +4,16 @@ use super::lab::*;
 use super::wire::*;
 use crate::engine::tc::skeleton::types::packet_splice;
 
-/// The next byte of the client, and of the server, as they count themselves.
+/// The next byte of the client, and of the server, in their own numbers.
 pub const C: u32 = 100_000;
 pub const S: u32 = 900_000;
-/// How much larger the server sees the client's numbers, and the client the server's.
+/// Difference of the server's view of the client's numbers, and the reverse.
 pub const UP: u32 = 4096;
 pub const DOWN: u32 = 50_000_u32.wrapping_neg();
 const UP_TS: u32 = 77;
 const DOWN_TS: u32 = 9_u32.wrapping_neg();
 
-/// Two connections that are joined, and have been quiet.
+/// Two joined idle connections.
 pub fn spliced(lab: &Lab) -> packet_splice {
     spliced_at(lab, C, S)
 }
@@ -36,7 +36,7 @@ pub fn spliced_at(lab: &Lab, client: u32, server: u32) -> packet_splice {
     splice
 }
 
-/// A packet of the client, and how the server is to get it, when the client is at `C` and has got everything until `S`.
+/// A packet of the client, and its form for the server, when the client is at `C` and has received everything up to `S`.
 pub fn up(lab: &Lab, change: impl Fn(&mut Packet)) -> (Packet, Packet) {
     let (packet, forwarded) = lab.peer_packet(CLIENT);
     let place = |packet: &mut Packet, seq, ack| {
@@ -121,7 +121,7 @@ fn what_is_no_number_stays() {
             packet.urgent = 3;
             packet.tos = 0xb9;
             packet.payload = b"odd".to_vec();
-            // A kind that nobody knows, at an odd place.
+            // An unknown kind, at an odd offset.
             packet.options = vec![1, 253, 4, 0xca, 0xfe, 1, 1, 0];
             if packet.source.is_ipv4() {
                 // Router alert (RFC 2113), padded.
@@ -144,7 +144,7 @@ fn what_is_no_number_stays() {
 #[test]
 fn sequence_numbers_wrap_at_4_gib() {
     let Some(lab) = Lab::v4() else { return };
-    // The client's own numbers, those that the server sees, and the server's wrap within one packet each.
+    // The client's own numbers, those that the server sees, and the server's all wrap within one packet.
     let client = 10_u32.wrapping_neg();
     let client_seen = UP.wrapping_add(10).wrapping_neg();
     for (client, server) in [(client, 40_u32.wrapping_neg()), (client_seen, 49_990)] {
@@ -196,7 +196,7 @@ fn bytes_are_counted_beyond_4_gib() {
     let step = 900_000_000_u32;
     let (mut next, mut sum) = (S, 0_u64);
     for round in 0..12 {
-        // As far ahead as windows go; what was sent in between is left out here.
+        // As far ahead as windows allow; the data in between is omitted here.
         splice.ways[SERVER].end = next.wrapping_add(step);
         splice.ways[SERVER].window_end = next.wrapping_add(step);
         splice.ways[SERVER].window_max = step;
@@ -213,7 +213,7 @@ fn bytes_are_counted_beyond_4_gib() {
 #[test]
 fn windows_are_scaled_from_one_to_the_other() {
     let Some(lab) = Lab::v4() else { return };
-    // The scale of what the client sends, the scale that the server knows, what is sent, what is to be.
+    // The client's scale, the scale that the server knows, the window sent, the expected window.
     for (peer, own, window, expected) in [
         (0, 0, 1234, 1234),
         (7, 7, 501, 501),
@@ -226,7 +226,7 @@ fn windows_are_scaled_from_one_to_the_other() {
         (3, 14, 65_535, 31),
         (14, 14, 65_535, 65_535),
         (5, 9, 0, 0),
-        // More than RFC 7323 allows is none that a kernel sets.
+        // No kernel sets more than RFC 7323 allows.
         (2, 1, 40_000, 65_535),
     ] {
         let mut before = spliced(&lab);
@@ -334,7 +334,7 @@ fn what_is_sent_again_goes_again() {
             },
         );
     }
-    // A single byte may ask whether a window has opened.
+    // A single byte may probe a window.
     let (packet, forwarded) = up(&lab, |packet| {
         packet.seq += 1999;
         packet.payload = vec![3; 1];
@@ -451,7 +451,7 @@ fn a_block_of_what_came_twice_is_translated() {
     let mut before = spliced(&lab);
     (before.ways[SERVER].end, before.ways[SERVER].acked) = (S + 5000, S + 4000);
     before.ways[SERVER].start = S + 4000;
-    // RFC 2883: the first block is below the acknowledgement; it may be older than anything that was spliced.
+    // RFC 2883: the first block is below the acknowledgement; it may be older than all spliced data.
     let (packet, forwarded) = up(&lab, |packet| {
         packet.ack = packet.ack.wrapping_add(4000);
     });
@@ -481,7 +481,7 @@ fn timestamps_never_go_back() {
     let mut before = spliced(&lab);
     before.legs[SERVER].has_tsval = 1;
     before.legs[SERVER].last_tsval = 8000 + UP_TS;
-    // What was sent earlier and comes later is forwarded as it is, for the receiver to judge.
+    // Older packets that arrive later are forwarded unchanged, for the receiver to check.
     for (tsval, last) in [(7999, 8000), (8000, 8000), (8001, 8001)] {
         let (packet, forwarded) = up(&lab, |_| {});
         let packet = packet.with(|packet| packet.options = timestamps(tsval, 3));
@@ -499,7 +499,7 @@ fn timestamps_never_go_back() {
             },
         );
     }
-    // Without ACK the echo is 0 and stays so (RFC 7323 section 3.2).
+    // Without ACK the echo is 0 and stays 0 (RFC 7323 section 3.2).
     let (packet, forwarded) = up(&lab, |packet| (packet.flags, packet.ack) = (RST, 0));
     let packet = packet.with(|packet| packet.options = timestamps(9000, 0));
     let forwarded = forwarded.with(|packet| packet.options = timestamps(9000 + UP_TS, 0));
@@ -517,8 +517,8 @@ fn timestamps_never_go_back() {
 #[test]
 fn old_bytes_are_not_taken_for_those_of_the_local_socket() {
     let Some(lab) = Lab::v4() else { return };
-    // The server has not acknowledged 500 bytes of the local socket. The client's last bytes before the splice, which may be
-    // others, have the same numbers.
+    // The server has not acknowledged 500 bytes of the local socket. The client's last bytes before the splice, which
+    // may differ, have the same numbers.
     let mut before = spliced(&lab);
     before.ways[CLIENT].acked = C - 500;
     before.legs[SERVER].local_acked = C + UP - 500;
@@ -560,7 +560,7 @@ fn old_bytes_are_not_taken_for_those_of_the_local_socket() {
             splice.ways[CLIENT].again = 1;
         },
     );
-    // As soon as the server has those, it knows the old ones as old.
+    // As soon as the server has those, it recognizes the old ones as old.
     before.state = SPLICED;
     before.ways[CLIENT].acked = C;
     let (packet, forwarded) = up(&lab, |packet| {

@@ -1,4 +1,4 @@
-//! TCP packets in Ethernet frames, written down by the rules: nothing here is shared with the programs.
+//! TCP packets in Ethernet frames, encoded independently: nothing here is shared with the programs.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -12,7 +12,7 @@ pub const URG: u8 = 0x20;
 pub const ECE: u8 = 0x40;
 pub const CWR: u8 = 0x80;
 
-/// What a packet says.
+/// The contents of a packet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Packet {
     pub source: SocketAddr,
@@ -40,7 +40,7 @@ impl Packet {
         packet
     }
 
-    /// As a frame, with its checksums.
+    /// Encodes it as a frame, with its checksums.
     pub fn bytes(&self) -> Vec<u8> {
         let tcp = self.tcp();
         let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2];
@@ -99,8 +99,8 @@ impl Packet {
     }
 }
 
-/// A router's message to whoever has sent a packet that it was too long, and how long it may be (RFC 1191, RFC 8201). The packet is
-/// quoted from its IP header on.
+/// A router's message to the sender of a packet that was too large, with the allowed size (RFC 1191, RFC 8201). The
+/// packet is quoted from its IP header on.
 pub fn too_long(router: SocketAddr, to: SocketAddr, quoted: &[u8], mtu: u32) -> Vec<u8> {
     let (is_v4, mut message) = match to.ip() {
         IpAddr::V4(_) => (true, vec![3, 4, 0, 0]),

@@ -42,7 +42,7 @@ fn a_machine_as_it_should_be_gets_no_advice() {
 }
 
 #[test]
-fn what_is_too_little_is_told_with_what_to_write() {
+fn too_low_settings_are_reported_with_advice() {
     let values = ["212992", "2097151", "128", "512", "0", "19999", "1", "1"];
     let settings: Vec<_> = SETTINGS.into_iter().zip(values).collect();
     let facts = told(SPLITTER, &settings, 59_999);
@@ -60,7 +60,7 @@ fn what_is_too_little_is_told_with_what_to_write() {
 }
 
 #[test]
-fn others_are_told_nothing_and_what_cannot_be_read_is_told_as_such() {
+fn there_is_no_advice_without_a_splitter_and_unreadable_settings_are_reported() {
     let forward = "[[listener]]\nlisten = \"127.0.0.1:3128\"\nmode = \"forward\"\n";
     assert_eq!(told(forward, &[], 10), []);
     let facts = told(SPLITTER, &[], 60_000);

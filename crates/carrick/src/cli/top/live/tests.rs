@@ -1,4 +1,4 @@
-//! What keys and looks do to the screen, without a terminal.
+//! The effect of keys and samples on the screen, without a terminal.
 use super::super::rates::tests::{look, status};
 use super::*;
 use serde_json::json;
@@ -86,7 +86,7 @@ fn every_order_comes_by_and_by() {
 }
 
 #[test]
-fn what_goes_away_and_comes_back_is_told() {
+fn a_carrick_that_disappears_and_returns_is_shown() {
     let order = order();
     let mut screen = screen(&order);
     let page = |pid: u32, second| look(second, status(json!({ "pid": pid })), json!({}), json!({}));
@@ -94,8 +94,8 @@ fn what_goes_away_and_comes_back_is_told() {
     assert!(screen.rates.is_some() && screen.trouble.is_none());
     screen.looked(Err(Failed::Because("refused".to_owned())));
     assert_eq!(screen.trouble.as_deref(), Some("refused"));
-    assert!(screen.rates.is_some(), "what was known is gone");
-    // Another process: nothing of the one before belongs to it.
+    assert!(screen.rates.is_some(), "the last rates are gone");
+    // Another process: its counters start anew.
     screen.looked(Ok(page(8, 3)));
     assert!(screen.rates.is_none() && screen.trouble.is_none());
     screen.looked(Ok(page(8, 4)));

@@ -1,4 +1,4 @@
-//! Pages drawn for rooms of several sizes.
+//! Pages laid out for rooms of several sizes.
 use super::super::look::{Look as Seen, escape};
 use super::super::rates::tests::{look, status, tunnel};
 use super::*;
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 const ADDRESS: &str = "127.0.0.1:3129";
 
-/// Rates with so many classes, workers and tunnels; each tunnel is faster than the one before.
+/// Rates with the given numbers of classes, workers and tunnels; each tunnel is faster than the one before.
 fn rates(classes: usize, workers: usize, tunnels: usize) -> Rates {
     let seen = |second: u64| -> Seen {
         let class = |number: usize| {
@@ -113,7 +113,7 @@ fn no_room_is_overrun() {
             .into_iter()
             .flat_map(|width| sizes.map(|height| (width, height)))
         {
-            for (trouble, is_utf8) in [(None, true), (Some("it is gone"), false)] {
+            for (trouble, is_utf8) in [(None, true), (Some("no answer"), false)] {
                 let view = View {
                     trouble,
                     is_utf8,
@@ -175,7 +175,7 @@ fn wide_rooms_have_targets_and_narrow_ones_cut() {
 }
 
 #[test]
-fn trouble_and_pauses_are_told() {
+fn trouble_and_pauses_are_shown() {
     let rates = rates(1, 1, 1);
     let away = View {
         trouble: Some("refused\u{1b}[2J"),
@@ -193,7 +193,7 @@ fn trouble_and_pauses_are_told() {
         shown.contains("PAUSED") && shown.contains("down/s*"),
         "{shown}"
     );
-    // What was known stays.
+    // The last rates stay.
     assert!(shown.contains("192.0.2.0:51234"), "{shown}");
     let first = View {
         rates: None,

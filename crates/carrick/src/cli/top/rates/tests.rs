@@ -1,9 +1,9 @@
-//! Rates of looks that were made up: every number is known.
+//! Rates of artificial samples with known results.
 use super::super::look::{Pace, Splices, Status, Timed};
 use super::*;
 use serde_json::{Value, json};
 
-/// A look after so many seconds; each page is 0.1 seconds later than the one before.
+/// A sample at this second; each page is 0.1 seconds later than the previous one.
 pub(crate) fn look(seconds: u64, status: Value, splices: Value, pace: Value) -> Look {
     let at = |tenths: u64| Duration::from_secs(seconds) + Duration::from_millis(100 * tenths);
     let status: Status = serde_json::from_value(status).unwrap();
@@ -109,7 +109,7 @@ fn counters_become_rates() {
 }
 
 #[test]
-fn a_cache_that_nobody_asked_has_no_ratio() {
+fn an_unused_cache_has_no_ratio() {
     let page = || status(json!({ "cache": { "hits": 5, "misses": 5 } }));
     let rates = Rates::between(
         &look(0, page(), nothing(), nothing()),
@@ -154,12 +154,12 @@ fn classes_and_workers_have_the_time_of_their_page() {
     let worker = &rates.workers[0];
     assert_eq!((worker.number, worker.connections_open), (0, 5));
     close(worker.runnable, 0.5);
-    // More than all the time cannot be.
+    // A share cannot exceed 1.
     close(worker.forwarding, 1.0);
     close(worker.local_requests, 3.0);
     close(worker.spliced_requests, 1.0);
     assert_eq!(worker.hits_p99_us, Some(800));
-    // A class that was not there has begun at zero; its time is that of its own page.
+    // A new class begins at zero; its time is that of its own page.
     now.pace.page.classes[0].name = "new".to_owned();
     now.pace.at += Duration::from_secs(2);
     close(
@@ -177,7 +177,7 @@ fn tunnels_are_followed_by_their_names() {
     let now = json!({ "list": [
         tunnel("3", "192.0.2.3:1", 0.5, 40, 80),
         tunnel("1", "192.0.2.1:1", 102.0, 3000, 5000),
-        // It stood before and was not listed: nothing is known of its rate.
+        // It was open before but not listed, so its rate is unknown.
         tunnel("4", "192.0.2.4:1", 500.0, 1 << 30, 0),
     ]});
     let looks = (
@@ -274,6 +274,6 @@ fn what_goes_back_a_little_has_not_moved() {
 }
 
 #[test]
-fn whoever_is_no_carrick_is_refused() {
+fn answers_of_other_programs_are_refused() {
     assert!(serde_json::from_value::<Status>(json!({ "pid": 1 })).is_err());
 }

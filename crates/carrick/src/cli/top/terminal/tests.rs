@@ -1,4 +1,4 @@
-//! What is written to a terminal, and what its locale can show.
+//! The bytes written to a terminal, and which characters its locale can show.
 use super::*;
 
 /// Set for the process that is to panic.
@@ -85,7 +85,7 @@ fn a_full_line_keeps_its_last_column_and_the_rest_is_cleared() {
         text.contains(TO_END) && text.contains("\u{1b}[2;1H\u{1b}[J"),
         "{text:?}"
     );
-    // Lines beyond the room would move what is there.
+    // Lines beyond the room would scroll the screen.
     assert!(!text_of(&page_of(&ALL), 80, 2, false).contains("alarm"));
 }
 

@@ -1,4 +1,4 @@
-//! Changes to the settings of a class, in the words of the configuration.
+//! Changes to a class's settings, in the syntax of the configuration.
 use crate::config::file::{
     PREFIX_V4_DEFAULT, PREFIX_V6_DEFAULT, PaceClass, PolicyName, WrongPolicy, policy,
 };
@@ -8,14 +8,14 @@ use crate::config::{nearest, values};
 use carrick_splice::{ClassSettings, NetworkRate, Policy, Weight};
 use std::time::Duration;
 
-/// What takes a value away.
+/// The value that clears a setting.
 const NONE: &str = "none";
 
-/// Makes a class so, as far as it is said: keys with values, as the configuration has them, or `none`. What the service does not take is
-/// not found here.
+/// Applies the given keys and values, in the syntax of the configuration or `none`. Values that only the splice service
+/// can refuse are not detected here.
 ///
 /// # Errors
-/// What is wrong, and what would be right. The class may have changed in part.
+/// The message says what is wrong and what is accepted. The class may have changed in part.
 pub(super) fn change(class: &mut ClassSettings, wanted: &[(String, String)]) -> Result<(), String> {
     if wanted.is_empty() {
         return Err(format!(

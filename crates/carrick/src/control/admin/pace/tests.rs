@@ -160,7 +160,7 @@ fn a_class_is_changed_wholly_or_not_at_all() {
 }
 
 #[test]
-fn who_may_not_change_changes_nothing() {
+fn a_refused_change_changes_nothing() {
     let (handle, address) = start(&[class()]);
     let change = "/pace/slow?ceiling=none";
     for (path, fields, status) in [

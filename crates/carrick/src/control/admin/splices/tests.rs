@@ -1,4 +1,4 @@
-//! What is told of tunnels, in which order, and that the documentation knows every field.
+//! Contents and order of the list of tunnels; every field is documented.
 use super::*;
 use crate::control::testing::{plan, state};
 use crate::telemetry::tunnels::tests::about;
@@ -7,7 +7,7 @@ use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A state with tunnels that have moved so many bytes.
+/// A state with tunnels that have moved these numbers of bytes.
 fn state_with(bytes: impl IntoIterator<Item = u64>) -> Arc<ControlState> {
     let state = state(plan(None, Vec::new()));
     for (place, bytes) in bytes.into_iter().enumerate() {
@@ -46,7 +46,7 @@ fn the_largest_come_first_and_the_rest_is_counted() {
 }
 
 #[test]
-fn an_entry_says_who_and_where_to() {
+fn an_entry_has_client_and_destination() {
     let json = read(&Splices::of(&state_with([0, 5]), 1));
     let entry = &json["list"][0];
     assert_eq!(entry["id"], "2");
@@ -104,7 +104,7 @@ fn the_documentation_names_every_field() {
         for field in part.as_object().unwrap().keys() {
             assert!(
                 text.contains(&format!("`{field}`")),
-                "docs/operations.md does not tell what `{field}` is"
+                "docs/operations.md does not document `{field}`"
             );
         }
     }

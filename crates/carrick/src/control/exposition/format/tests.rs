@@ -1,4 +1,4 @@
-//! Who asks for which format gets it, and who asks for nothing gets what everything reads.
+//! Each client gets the format that it asks for; without a preference, the plain one.
 use super::Format::{self, OpenMetrics, Plain};
 
 #[test]
@@ -31,13 +31,13 @@ fn metrics_come_in_the_format_that_was_asked_for() {
         ("application/openmetrics-text;q=0, */*", Plain),
         ("application/openmetrics-text;q=0", Plain),
         ("text/plain;q=0, */*;q=0.5", OpenMetrics),
-        // This version is another one.
+        // Not our version.
         ("application/openmetrics-text;version=0.0.1", Plain),
         (
             "application/openmetrics-text;version=0.0.1,text/plain;q=0.1",
             Plain,
         ),
-        // A weight that is none names nothing.
+        // An invalid weight makes the range void.
         ("application/openmetrics-text;q=high", Plain),
         ("application/openmetrics-text;q=1.5", Plain),
         (";;,/,=", Plain),

@@ -1,4 +1,4 @@
-//! Accounts of connections, by a clock of the test's.
+//! Activity of connections, with a virtual clock.
 use super::{Activity, PAUSE};
 use std::time::{Duration, Instant};
 
@@ -17,7 +17,7 @@ fn what_follows_quickly_counts_and_ends_with_the_acknowledgement() {
     activity.note(start, [100, 0], never);
     activity.note(start + ms(40), [100, 5000], never);
     activity.note(start + ms(45), [100, 9000], never);
-    // Asked again, when nothing has moved.
+    // Queried again when nothing has moved.
     activity.note(start + ms(700), [100, 9000], never);
     assert_eq!(activity.until(start + ms(645)), Some(ms(645)));
     assert_eq!((activity.turns(false), activity.turns(true)), (1, 1));
@@ -41,7 +41,7 @@ fn a_pause_counts_as_long_as_something_was_under_way() {
     let start = Instant::now();
     let mut activity = Activity::default();
     activity.note(start, [100, 0], never);
-    // Half a megabyte, which takes eight seconds over the client's leg.
+    // Half a megabyte takes eight seconds over the client's leg.
     activity.note(start + ms(50), [100, 500_000], never);
     let busy = || Some([ms(8000), ms(40)]);
     activity.note(start + ms(30_050), [200, 500_000], busy);

@@ -1,4 +1,4 @@
-//! Lines: golden ones in both formats, hostile bytes, dates.
+//! Lines: expected ones in both formats, hostile bytes, dates.
 use super::*;
 use jiff::tz::{TimeZone, offset};
 
@@ -254,7 +254,7 @@ fn long_fields_are_cut() {
 }
 
 #[test]
-fn where_a_client_wanted_to_go_is_told_only_if_it_was_intercepted() {
+fn the_original_destination_is_logged_only_for_intercepted_clients() {
     let intercepted = Record {
         destination: Some("[2001:db8::5]:80".parse().unwrap()),
         ..record()

@@ -1,4 +1,4 @@
-//! The way from worker to file: order, flushes, reopened and changed targets, what is full or stuck.
+//! From worker to file: order, flushing, reopened and changed targets, full or blocked ones.
 use super::*;
 use crate::config::plan::{LogPlan, LogTarget};
 use std::fs;
@@ -253,7 +253,7 @@ fn a_full_disk_loses_lines_and_nothing_else() {
     assert_eq!(lines(&path).len(), 1);
 }
 
-/// A FIFO that is open for reading, and that nobody reads.
+/// A FIFO that is open for reading but never read.
 fn stuck_fifo() -> (tempfile::TempDir, PathBuf, fs::File) {
     use std::os::unix::fs::OpenOptionsExt;
     let folder = tempfile::tempdir().unwrap();
@@ -281,7 +281,7 @@ fn a_target_that_takes_nothing_does_not_hold_up_the_worker() {
     let (thread, sender) = LogThread::start(&plan, 400).unwrap();
     let metrics = Arc::new(WorkerMetrics::default());
     let log = sender.worker(Arc::clone(&metrics));
-    // Whoever waits for room in it waits for ever.
+    // The FIFO never drains, so waiting for room would hang.
     for _ in 0..10_000 {
         log.write(&record());
     }
@@ -289,7 +289,7 @@ fn a_target_that_takes_nothing_does_not_hold_up_the_worker() {
     assert!(thread.state().lines_waiting() <= 400);
     let dropped = metrics.limits.get(Limit::LogQueue);
     assert!(dropped > 8_000, "{dropped}");
-    // The reader goes away: what waits is lost, and the thread lives.
+    // The reader closes: waiting lines are lost, and the thread continues.
     drop(reader);
     crate::control::testing::eventually("the queue is empty", || {
         thread.state().lines_waiting() == 0

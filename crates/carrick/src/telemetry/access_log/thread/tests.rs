@@ -1,4 +1,4 @@
-//! Targets that take part of a line.
+//! Targets that accept only part of a line.
 use super::*;
 use std::io::Read;
 use std::os::unix::net::UnixStream;
@@ -18,7 +18,7 @@ fn a_torn_line_is_ended_before_the_next_one() {
     let (ours, mut reader) = UnixStream::pair().unwrap();
     ours.set_nonblocking(true).unwrap();
     let mut sink = sink(File::from(std::os::fd::OwnedFd::from(ours)));
-    // Far more than the socket's buffer takes.
+    // Far more than the socket's buffer holds.
     let line = [vec![b'a'; 999], vec![b'\n']].concat();
     let many = line.repeat(4000);
     let lost = sink.write(&many);

@@ -1,4 +1,4 @@
-//! Limits of what is fetched ahead, and what ends it: origins that fail, clients that go, rules.
+//! Limits of prefetching, and what ends it: failing origins, clients that disconnect, rules.
 use super::super::{cached_switch, get, status};
 use super::{FRESH, Origin, Play, answer, chunked, objects, page, path};
 use crate::support::carrick::FORWARD_TEXT;
@@ -21,7 +21,7 @@ fn limits_hold() {
     play.wait("too_large", 2.0);
     assert_eq!((play.count("too_many"), play.count("asked")), (1.0, 5.0));
     assert_eq!(play.origin.asked("/3"), 0);
-    // What was given up is there for who asks.
+    // An object that was given up can still be requested.
     assert_eq!(play.ask("/large").body.len(), 5000);
     assert_eq!(play.ask("/large-chunked").text(), body);
 
@@ -81,7 +81,7 @@ fn a_client_that_asks_meanwhile_reads_along() {
     client.send(get("/slow", ""));
     play.carrick
         .wait_for_metric("carrick_cache_waited_total", &[], 1.0);
-    // Another page of it finds it on its way.
+    // Another page that embeds it finds the fetch in progress.
     play.ask("/");
     play.wait("in_flight", 1.0);
     play.origin.go_on();
@@ -188,10 +188,10 @@ fn nothing_more_is_asked_for_once_the_pages_client_has_gone() {
     carrick.wait_for_metric("carrick_cache_ahead_total", &["result=\"aborted\""], 9.0);
     first.send(answer(FRESH, "object"));
     carrick.wait_for_metric("carrick_cache_ahead_total", &["result=\"stored\""], 1.0);
-    server.expect_nobody();
+    server.expect_no_connection();
 }
 
-/// Behind a forward proxy: of which hosts, and what the listener's rules forbid.
+/// Behind a forward proxy: which hosts are asked, and what the listener's rules deny.
 #[test]
 fn other_hosts_are_asked_only_if_that_is_wanted_and_allowed() {
     let (own, other) = (Place::claim(), Place::claim());
@@ -239,7 +239,7 @@ fn other_hosts_are_asked_only_if_that_is_wanted_and_allowed() {
         let stored = expected.len() as f64 - 1.0;
         carrick.wait_for_metric("carrick_cache_ahead_total", &["result=\"stored\""], stored);
         let denied = 3.0 - foreign / 2.0 - 1.0;
-        wait_for("what was denied", || {
+        wait_for("the denied object", || {
             (hosts == "same" || count("denied") + count("failed") >= 1.0).then_some(denied)
         });
         let mut paths: Vec<String> = (origin.heads().iter())
@@ -261,7 +261,7 @@ fn other_hosts_are_asked_only_if_that_is_wanted_and_allowed() {
     }
 }
 
-/// What is stored out of date is validated ahead.
+/// Stored objects that are stale are validated in advance.
 #[test]
 fn what_is_out_of_date_is_validated_ahead() {
     let old = answer("Cache-Control: max-age=0\r\nETag: \"v\"\r\n", "object");

@@ -1,4 +1,4 @@
-//! Objects that pages embed, fetched ahead: who is asked for them, how often, with what, and what clients get.
+//! Prefetching of objects that pages embed: which, how often, with which fields, and what clients get.
 mod limits;
 
 use super::{cached_switch, get, status};
@@ -10,10 +10,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 const FRESH: &str = "Cache-Control: max-age=600\r\n";
 
-/// What an origin says of a path; the connection ends where it says nothing.
+/// Responses by path; the connection closes for other paths.
 type Answers = HashMap<String, Vec<u8>>;
 
-/// An origin that notes what it is asked, and waits with its answers under `/slow` until it may go on.
+/// An origin that records requests, and delays responses under `/slow` until the test releases them.
 #[derive(Default)]
 struct Origin {
     answers: Answers,
@@ -36,7 +36,7 @@ impl Origin {
                 origin.heads().push(head.to_owned());
                 let path = path(head);
                 if path.starts_with("/slow") {
-                    wait_for("leave to go on", || {
+                    wait_for("the release", || {
                         origin.may_go_on.lock().unwrap().then_some(())
                     });
                 }
@@ -49,7 +49,7 @@ impl Origin {
         self.heads.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How often it was asked for a path.
+    /// Number of requests for a path.
     fn asked(&self, wanted: &str) -> usize {
         let heads = self.heads();
         heads.iter().filter(|head| path(head) == wanted).count()
@@ -60,12 +60,12 @@ impl Origin {
     }
 }
 
-/// The path of a request, whatever form its target has.
+/// The path of a request, whatever the form of its target.
 fn path(head: &str) -> &str {
     head.split(' ').nth(1).unwrap_or_default()
 }
 
-/// A switch before such an origin.
+/// A switch in front of such an origin.
 struct Play {
     origin: Arc<Origin>,
     carrick: Carrick,
@@ -108,7 +108,7 @@ impl Play {
             .wait_for_metric("carrick_cache_ahead_total", &[&label], least);
     }
 
-    /// Asks for what was fetched ahead.
+    /// Requests what was prefetched.
     fn expect_hit(&self, path: &str) -> Response {
         let response = self.ask(path);
         assert!(
@@ -120,7 +120,7 @@ impl Play {
     }
 }
 
-/// An answer of known length.
+/// A response of known length.
 fn answer(lines: &str, body: impl AsRef<[u8]>) -> Vec<u8> {
     let body = body.as_ref();
     let head = format!(
@@ -137,7 +137,7 @@ fn page(lines: &str, html: &str) -> Vec<u8> {
     )
 }
 
-/// Objects `/0` and so on, and what names them.
+/// Objects `/0` and so on, and HTML that embeds them.
 fn objects(count: usize) -> (Vec<(String, Vec<u8>)>, String) {
     let object = |number| {
         (
@@ -161,17 +161,17 @@ fn chunked(lines: &str, body: &str) -> Vec<u8> {
     (out + "0\r\n\r\n").into_bytes()
 }
 
-/// `<img src=/0><img src=/1>`, by gzip.
+/// `<img src=/0><img src=/1>`, gzipped.
 const GZIP: &[u8] = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x02\xff\xb3\xc9\xcc\x4d\x57\x28\x2e\x4a\
 \xb6\xd5\x37\xb0\xb3\x81\xb3\x0d\xed\x00\xb4\x82\xf5\x4c\x18\x00\x00\x00";
 
-/// However a page comes, and whether it is stored or not, it is the same to its client; and then all that it embeds is there.
+/// However a page arrives, and whether it is stored or not, its client gets it unchanged; then all embedded objects are stored.
 #[test]
 fn what_pages_embed_is_there_before_it_is_asked_for() {
     const HTML: &str = "Content-Type: text/html\r\n";
     let (all, names) = objects(20);
     let text = "<p>text</p>".repeat(20_000);
-    // What is looked at is 256 KB.
+    // The first 256 KB are scanned.
     let long = format!(
         "<html>{}{text}{}</html>{text}",
         &names[..200],
@@ -236,7 +236,7 @@ fn what_pages_embed_is_there_before_it_is_asked_for() {
             assert_eq!(play.origin.asked(&format!("/{number}")), 1, "{path}");
         }
         assert_eq!(play.count("asked"), 20.0, "{path}");
-        // Of two that share a place in the table of what was fetched, one is not counted.
+        // If two share a slot in the table of prefetched objects, one is not counted.
         assert!(play.count("used") >= 18.0, "{path}: {}", play.count("used"));
         assert_eq!(
             play.carrick.metric("carrick_cache_ahead_pages_total", &[]),
@@ -332,10 +332,10 @@ fn pages_that_are_asked_for_otherwise_are_not_followed() {
         play.carrick.metric("carrick_cache_ahead_pages_total", &[]),
         0.0
     );
-    // In the store, asked for as usual, it is.
+    // From the store, with an ordinary request, it is.
     play.ask("/");
     play.wait("stored", 1.0);
-    // And not again at once.
+    // But not a second time soon after.
     play.ask("/");
     assert_eq!(
         play.carrick.metric("carrick_cache_ahead_pages_total", &[]),

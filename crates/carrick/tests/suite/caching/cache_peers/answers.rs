@@ -1,4 +1,4 @@
-//! What cache peers answer, and what becomes of it.
+//! Responses of cache peers, and how carrick uses them.
 use super::{MISS, answers, asking, fetch, fetch_with, forward, origin, request, wait_for_answers};
 use crate::caching::{age, status};
 use crate::support::message::{field, via};
@@ -25,7 +25,7 @@ fn what_a_cache_peer_has_is_passed_on_and_stored() {
         Some("1.1 carrick, 1.1 carrick")
     );
     wait_for_answers(&carrick, "hit", 1.0);
-    // From now on it is here, too.
+    // From now on it is stored here, too.
     let again = fetch(&carrick, origin.address(), "/a");
     assert!(status(&again).contains("carrick; hit; ttl="));
     assert_eq!(answers(&carrick, "hit"), 1.0);
@@ -35,7 +35,7 @@ fn what_a_cache_peer_has_is_passed_on_and_stored() {
         .iter()
         .map(|line| line.text("cache").to_owned())
         .collect();
-    // Two workers write them, each when it likes.
+    // Two workers write the log in any order.
     results.sort();
     assert_eq!(results, ["hit", "peer"]);
     let cache_peer = &carrick.status()["cache"]["peers"][0];
@@ -56,7 +56,7 @@ fn what_a_cache_peer_has_not_is_asked_of_the_origin_at_once() {
     let cache_peer = Server::listen(&far);
     let carrick = asking(&near, cache_peer.address());
     let mut kept = None;
-    // One client: each worker has connections of its own.
+    // One client, because each worker has its own connections.
     let mut client = carrick.connect_forward();
     for number in 0..5 {
         client.send(request(
@@ -65,7 +65,7 @@ fn what_a_cache_peer_has_not_is_asked_of_the_origin_at_once() {
             &format!("/{number}"),
             "Cookie: a=b\r\nCache-Control: max-stale=1\r\nProxy-Connection: keep-alive\r\nProxy-Authorization: Basic eDp5\r\n",
         ));
-        // One connection does for all.
+        // One connection for all requests.
         let peer = kept.get_or_insert_with(|| cache_peer.accept());
         let head = peer.read_head();
         let first = format!("GET http://{}/{number} HTTP/1.1\r\n", origin.address());
@@ -87,7 +87,7 @@ fn what_a_cache_peer_has_not_is_asked_of_the_origin_at_once() {
             response.head
         );
     }
-    cache_peer.expect_nobody();
+    cache_peer.expect_no_connection();
     wait_for_answers(&carrick, "miss", 5.0);
 }
 
@@ -101,7 +101,7 @@ fn what_is_out_of_date_here_may_be_fresh_there() {
     client.send(&ask);
     let mut peer = cache_peer.accept();
     peer.read_head();
-    // As old as its lifetime: it is passed on, and has to be validated by the next one.
+    // At the end of its lifetime: it is relayed, and must be validated for the next client.
     peer.send("HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nAge: 60\r\nETag: \"v\"\r\nContent-Length: 3\r\n\r\nold");
     let first = client.read_response("GET");
     assert_eq!((first.text().as_str(), age(&first)), ("old", Some(60)));
@@ -116,7 +116,7 @@ fn what_is_out_of_date_here_may_be_fresh_there() {
     let third = client.ask(&ask);
     assert!(status(&third).contains("hit"), "{}", third.head);
     assert!(age(&third).is_some_and(|age| (20..60).contains(&age)));
-    server.expect_nobody();
+    server.expect_no_connection();
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! CachePeers that are dead, slow, or end in the middle.
+//! Cache peers that are down, slow, or break off.
 use super::{
     MISS, answers, asking, cache_peers, fetch, forward, origin, request, wait_for_answers,
 };
@@ -20,7 +20,7 @@ fn a_dead_one_is_left_out_and_tried_again() {
         let path = format!("/{number}");
         assert_eq!(fetch(&carrick, origin.address(), &path).text(), path);
     }
-    // Of all these at most the trials met it, of which there is one a second at most.
+    // Only the trials reach it, at most one per second.
     assert!(answers(&carrick, "failed") < 10.0);
     drop(guard);
     let back = Server::listen_at(refusing)
@@ -45,7 +45,7 @@ fn one_that_never_answers_costs_one_time_out() {
     let (near, far) = (Place::claim(), Place::claim());
     let origin = origin(&far);
     let cache_peer = Server::listen(&far);
-    // The first trial comes a second later, which is longer than what follows on any machine that works at all.
+    // The first trial comes a second later, which is longer than the rest takes on any working machine.
     let carrick = forward(
         &near,
         &cache_peers(&[cache_peer.address()], ", answer = \"100ms\""),
@@ -56,9 +56,9 @@ fn one_that_never_answers_costs_one_time_out() {
     wait_for_answers(&carrick, "failed", 1.0);
     assert!(carrick.status()["cache"]["peers"][0]["failed"] == 1);
     assert_eq!(fetch(&carrick, origin.address(), "/b").text(), "/b");
-    // Counted when the answer has been sent.
+    // Counted after the response was sent.
     carrick.wait_for_metric("carrick_request_seconds_sum", &[], 0.1);
-    // The connection that gave no answer is not used for another question.
+    // A connection that timed out is not reused.
     assert!(silent.read_ending().bytes().is_empty());
 }
 
@@ -66,7 +66,7 @@ fn one_that_never_answers_costs_one_time_out() {
 fn one_that_comes_and_goes_never_fails_a_request() {
     let (near, far) = (Place::claim(), Place::claim());
     let origin = origin(&far);
-    // Every other connection is closed at once, the others after their first answer.
+    // Every other connection is closed at once, the others after their first response.
     let cache_peer = Server::listen(&far).serve(|mut peer, number| {
         if number % 2 == 1 && peer.waits_for_head() {
             peer.read_head();
@@ -75,7 +75,7 @@ fn one_that_comes_and_goes_never_fails_a_request() {
     });
     let carrick = asking(&near, cache_peer.address());
     let mut number = 0;
-    wait_for("it has failed and answered", || {
+    wait_for("failures and answers", || {
         number += 1;
         let path = format!("/{number}");
         assert_eq!(fetch(&carrick, origin.address(), &path).text(), path);
@@ -107,7 +107,7 @@ fn what_ends_too_early_is_never_stored_as_whole() {
         drop(peer);
         assert!(
             matches!(client.read_ending(), Ending::Reset(_)),
-            "{framing}: the client is told"
+            "{framing}: the client sees the failure"
         );
         wait_for_answers(&carrick, "failed", 1.0);
         drop(cache_peer);
@@ -122,7 +122,7 @@ fn what_is_no_answer_to_the_question_is_not_passed_on() {
         "HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\nno",
         "HTTP/1.1 407 Proxy Authentication Required\r\nProxy-Authenticate: Basic realm=\"x\"\r\nContent-Length: 0\r\n\r\n",
         "HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n",
-        // Nobody can know whether this is all of it.
+        // It is unclear whether this is complete.
         "HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\n\r\nperhaps a part",
     ] {
         let (near, far) = (Place::claim(), Place::claim());

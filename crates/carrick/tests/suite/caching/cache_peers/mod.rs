@@ -1,4 +1,4 @@
-//! Other caches that are asked before the origin is: carrick, Squid, and some that are played by hand.
+//! Cache peers: carrick, Squid, and scripted ones.
 mod answers;
 mod failures;
 mod owners;
@@ -14,12 +14,12 @@ fn forward(place: &Place, cache: &str) -> Carrick {
     Carrick::start(place, &format!("[cache]\n{cache}\n{FORWARD_TEXT}"))
 }
 
-/// A forward proxy that is no member, and asks this one for everything.
+/// A forward proxy that is not a member, and asks this peer for everything.
 fn asking(place: &Place, cache_peer: SocketAddr) -> Carrick {
     forward(place, &cache_peers(&[cache_peer], ""))
 }
 
-/// The key `peers`, with further ones in it. Nobody who lives is taken for dead because the machine is busy.
+/// The key `peers`, with additional keys. The time-outs are long, so that a busy machine does not make a live peer look dead.
 fn cache_peers(members: &[SocketAddr], more: &str) -> String {
     let members: Vec<String> = members.iter().map(ToString::to_string).collect();
     let patience = if more.contains("answer") {
@@ -30,12 +30,12 @@ fn cache_peers(members: &[SocketAddr], more: &str) -> String {
     format!("peers = {{ members = {members:?}{more}{patience} }}")
 }
 
-/// An origin whose answers are fresh for a minute, and have the path as their body.
+/// An origin whose responses are fresh for a minute, with the path as their body.
 fn origin(place: &Place) -> Serving {
     Server::listen(place).serve(|peer, _| {
         answer_requests(peer, |head| {
             let path = head.split(' ').nth(1).unwrap_or_default().to_owned();
-            // Squid does not send again what has no date.
+            // Squid does not serve a response without a date from its store.
             let date = jiff::Timestamp::now().strftime("%a, %d %b %Y %H:%M:%S GMT");
             format!(
                 "HTTP/1.1 200 OK\r\nDate: {date}\r\nCache-Control: max-age=60\r\nETag: \"1\"\r\nContent-Length: {}\r\n\r\n{path}",
@@ -46,12 +46,12 @@ fn origin(place: &Place) -> Serving {
     })
 }
 
-/// Asks a forward proxy, by a connection of its own.
+/// Sends a request to a forward proxy on a connection of its own.
 fn fetch(carrick: &Carrick, origin: SocketAddr, path: &str) -> Response {
     fetch_with(carrick, origin, path, "")
 }
 
-/// The same with further lines.
+/// Like [`fetch`], with additional lines.
 fn fetch_with(carrick: &Carrick, origin: SocketAddr, path: &str, lines: &str) -> Response {
     carrick
         .connect_forward()
@@ -62,14 +62,14 @@ fn request(method: &str, origin: SocketAddr, path: &str, lines: &str) -> String 
     format!("{method} http://{origin}{path} HTTP/1.1\r\nHost: {origin}\r\n{lines}\r\n")
 }
 
-/// Waits until so often this has come of asking cache peers.
+/// Waits for this number of requests to cache peers with this result.
 fn wait_for_answers(carrick: &Carrick, result: &str, count: f64) {
     let label = format!("result=\"{result}\"");
     carrick.wait_for_metric("carrick_cache_peer_answers_total", &[&label], count);
     assert_eq!(answers(carrick, result), count);
 }
 
-/// How often this came of asking cache peers.
+/// Number of requests to cache peers with this result.
 fn answers(carrick: &Carrick, result: &str) -> f64 {
     carrick.metric(
         "carrick_cache_peer_answers_total",
@@ -77,5 +77,5 @@ fn answers(carrick: &Carrick, result: &str) -> f64 {
     )
 }
 
-/// What a cache peer says that has nothing.
+/// The response of a cache peer without the object.
 const MISS: &str = "HTTP/1.1 504 Gateway Timeout\r\nContent-Length: 4\r\n\r\nnone";

@@ -1,4 +1,4 @@
-//! Who is asked for what, and that nobody asks in circles.
+//! Which cache peer is asked, and that peers do not ask in circles.
 use super::{MISS, cache_peers, fetch, fetch_with, forward, origin, wait_for_answers};
 use crate::support::carrick::{FORWARD_TEXT, switch_text};
 use crate::support::place::FORWARD_PORT;
@@ -74,7 +74,7 @@ fn three_with_the_same_list_share_what_they_have() {
             forward(place, &cache_peers(&members, &own))
         })
         .collect();
-    // Whoever owns it has it first; then nobody needs the origin.
+    // The owner stores it first; then no member needs the origin.
     let names: Vec<String> = members.iter().map(ToString::to_string).collect();
     let owners = CachePeers::new(names.iter().map(String::as_bytes), None);
     for number in 0..12 {
@@ -113,7 +113,7 @@ fn a_reload_changes_who_is_asked() {
     carrick.wait_for_metric("carrick_cache_peer_up", &[], 1.0);
     fetch(&carrick, origin.address(), "/b");
     wait_for_answers(&carrick, "miss", 1.0);
-    // Who wants only what is stored here gets only that.
+    // `only-if-cached` returns only what is stored here.
     let lines = "Cache-Control: only-if-cached\r\n";
     assert_eq!(
         fetch_with(&carrick, origin.address(), "/c", lines).status,

@@ -29,12 +29,12 @@ fn what_is_not_for_others_goes_to_the_origin_alone() {
         let mut client = carrick.connect_forward();
         client.send(request(method, origin.address(), "/a", lines));
         assert_eq!(client.read_response(method).status, 200, "{method} {lines}");
-        cache_peer.expect_nobody();
+        cache_peer.expect_no_connection();
     }
 }
 
 #[test]
-fn who_reloads_gets_it_from_the_origin() {
+fn a_reload_in_the_browser_is_answered_by_the_origin() {
     let (near, far) = (Place::claim(), Place::claim());
     let origin = origin(&far);
     let cache_peer = Server::listen(&far);
@@ -50,7 +50,7 @@ fn who_reloads_gets_it_from_the_origin() {
     assert_eq!(again.text(), "/a");
     assert!(!peer_has_something(&mut peer), "the cache peer was asked");
     assert_eq!(fetch(&carrick, origin.address(), "/a").status, 200);
-    cache_peer.expect_nobody();
+    cache_peer.expect_no_connection();
 }
 
 fn peer_has_something(peer: &mut crate::support::Peer) -> bool {
@@ -80,7 +80,7 @@ fn what_was_not_stored_lately_is_not_asked_for_elsewhere() {
         assert_eq!(fetch(&carrick, origin.address(), "/a").text(), "ok");
     }
     assert!(!peer_has_something(&mut peer));
-    cache_peer.expect_nobody();
+    cache_peer.expect_no_connection();
 }
 
 #[test]
@@ -110,5 +110,5 @@ fn what_has_to_be_validated_each_time_is_asked_of_the_origin_alone() {
         assert!(crate::caching::status(&again).contains("fwd-status=304"));
     }
     assert!(!peer_has_something(&mut peer));
-    cache_peer.expect_nobody();
+    cache_peer.expect_no_connection();
 }

@@ -1,4 +1,4 @@
-//! A server that dies, does not answer, or has something else in it.
+//! A shared cache that dies, does not answer, or has foreign data.
 use super::{FRESH, Play, is_from_second_level, origin, server};
 use crate::support::{Place, Redis, Server, wait_for};
 
@@ -35,7 +35,7 @@ fn a_server_that_dies_is_not_missed_and_used_again() {
         (play.carrick.metric("carrick_shared_up", &[]) == 1.0).then_some(())
     });
     let other = Play::begin(back.address());
-    wait_for("a response that was written since", || {
+    wait_for("a newly written response", || {
         number += 1;
         let path = format!("/{number}");
         play.fetch(origin.address(), &path);
@@ -60,7 +60,7 @@ fn one_that_never_answers_costs_one_time_out() {
     assert_eq!(play.fetch(origin.address(), "/a").text(), "/a ");
     assert_eq!(play.asked("failed"), 1.0);
     assert_eq!(play.carrick.metric("carrick_shared_up", &[]), 0.0);
-    // Counted when the answer has been sent.
+    // Counted after the response was sent.
     play.carrick
         .wait_for_metric("carrick_request_seconds_sum", &[], 0.1);
     for number in 0..5 {
@@ -78,7 +78,7 @@ fn one_that_is_busy_for_longer_than_a_second_is_waited_for_if_timeout_allows_it(
     let (server, far) = server();
     let origin = origin(&far, FRESH);
     let (one, two) = (Play::begin(server.address()), Play::begin(server.address()));
-    // The plays' `timeout` is 5 s.
+    // `timeout` is 5 s in these tests.
     let be_busy = || assert_eq!(server.ask(&["CLIENT", "PAUSE", "1500"]), "OK");
     be_busy();
     one.fetch(origin.address(), "/a");
@@ -110,12 +110,12 @@ fn garbage_is_a_miss() {
         assert_eq!(fetched.text(), "/a ");
         assert!(!is_from_second_level(&fetched));
         assert_eq!(two.asked("garbage"), 1.0, "{command:?}");
-        // It is written over.
+        // It is overwritten.
         two.wait_until_written(1);
         let three = Play::begin(server.address());
         assert!(is_from_second_level(&three.fetch(origin.address(), "/a")));
     }
-    // Another kind of thing altogether, which cannot be written over.
+    // A value of another type, which cannot be overwritten.
     server.ask(&["SET", key, "a string"]);
     let two = Play::begin(server.address());
     assert_eq!(two.fetch(origin.address(), "/a").text(), "/a ");
@@ -141,7 +141,7 @@ fn a_generation_that_is_garbage_or_gone_takes_everything_out() {
         let fetched = two.fetch(origin.address(), "/a");
         assert_eq!(fetched.text(), "/a ");
         assert!(!is_from_second_level(&fetched), "{}", fetched.head);
-        // From then on there is one again.
+        // From then on there is a generation again.
         two.fetch(origin.address(), "/b");
         two.wait_until_written(if command[0] == "SET" { 1 } else { 2 });
         let three = Play::begin(server.address());

@@ -1,4 +1,4 @@
-//! What one carrick has stored, and another one finds.
+//! A carrick finds what another one has stored.
 use super::{FRESH, Play, is_from_second_level, origin, request, server};
 use crate::caching::{age, status};
 use crate::support::server::answer_requests;
@@ -30,7 +30,7 @@ fn a_second_carrick_needs_no_origin() {
         .collect();
     results.sort();
     assert_eq!(results, ["hit", "hit", "shared"]);
-    // It leaves by itself when it is of no use any more.
+    // It expires by itself when it is useless.
     let keys = server.keys();
     let hash = keys.iter().find(|key| !key.ends_with(":generation"));
     let ttl: i64 = (server.ask(&["TTL", hash.expect("a key")]).parse()).expect("seconds");
@@ -95,11 +95,11 @@ fn what_is_out_of_date_is_written_again_when_it_was_validated() {
     client.send(&ask);
     let mut peer = origin.accept();
     peer.read_head();
-    // It is out of date at once, and may be sent if the origin fails.
+    // It is stale at once, and may be sent if the origin fails.
     peer.send("HTTP/1.1 200 OK\r\nCache-Control: max-age=0, stale-if-error=600\r\nETag: \"v\"\r\nContent-Length: 1\r\n\r\na");
     client.read_response("GET");
     one.wait_until_written(1);
-    // The other one has it validated, which is all that the origin has to do with it.
+    // The other carrick has it validated, which is the origin's only work.
     let mut other = two.carrick.connect_forward();
     other.send(&ask);
     let mut peer = origin.accept();
@@ -107,11 +107,11 @@ fn what_is_out_of_date_is_written_again_when_it_was_validated() {
     peer.send("HTTP/1.1 304 Not Modified\r\nCache-Control: max-age=60\r\nETag: \"v\"\r\n\r\n");
     assert_eq!(other.read_response("GET").text(), "a");
     two.wait_until_written(1);
-    // The first one finds that now.
+    // Now the first one finds the validated response.
     let found = client.ask(&ask);
     assert_eq!(found.text(), "a");
     assert!(is_from_second_level(&found), "{}", found.head);
-    origin.expect_nobody();
+    origin.expect_no_connection();
 }
 
 #[test]
@@ -170,7 +170,7 @@ fn a_cluster_has_it_too() {
     let counts: Vec<usize> = servers.iter().map(|server| server.keys().len()).collect();
     assert!(counts.iter().all(|count| *count > 0), "{counts:?}");
     assert_eq!(counts.iter().sum::<usize>(), 31);
-    // One of them dies: what it had is gone, nothing fails.
+    // One server dies: its objects are gone, no request fails.
     drop(servers.pop());
     let third =
         Play::begin_with(&shared.replace("cluster = true", "cluster = true, timeout = \"200ms\""));

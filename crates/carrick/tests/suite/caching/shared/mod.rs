@@ -1,4 +1,4 @@
-//! The second level in a real server: what a carrick finds there that never met the origin, what is purged, what fails.
+//! The shared cache in a real server: what a carrick finds without asking the origin, purging, failures.
 mod failures;
 mod hits;
 mod purging;
@@ -9,19 +9,19 @@ use crate::support::server::{Serving, answer_requests};
 use crate::support::{Carrick, Place, Redis, Response, Server};
 use std::net::SocketAddr;
 
-/// A carrick on a place of its own.
+/// A carrick at an address of its own.
 struct Play {
     carrick: Carrick,
     place: Place,
 }
 
 impl Play {
-    /// With this server as its second level.
+    /// With this server as its shared cache.
     fn begin(server: SocketAddr) -> Self {
         Self::begin_with(&format!("servers = \"{server}\""))
     }
 
-    /// With this in `shared`. No request waits long for a server on the same machine; but that may be busy.
+    /// With these keys in `shared`. The time-out is long because the machine may be busy.
     fn begin_with(shared: &str) -> Self {
         let timeout = if shared.contains("timeout") {
             ""
@@ -44,14 +44,14 @@ impl Play {
             .ask(&request("GET", origin, path, lines))
     }
 
-    /// How often this came of questions.
+    /// Number of look-ups with this result.
     fn asked(&self, result: &str) -> f64 {
         let label = format!("result=\"{result}\"");
         self.carrick
             .metric("carrick_shared_requests_total", &[&label])
     }
 
-    /// Waits until so many responses are written.
+    /// Waits until this number of responses is written.
     fn wait_until_written(&self, count: u32) {
         let label = ["result=\"written\""];
         let written =
@@ -65,7 +65,7 @@ fn request(method: &str, origin: SocketAddr, path: &str, lines: &str) -> String 
     format!("{method} http://{origin}{path} HTTP/1.1\r\nHost: {origin}\r\n{lines}\r\n")
 }
 
-/// An origin whose answers have these lines, and as their body the path and what the request accepts.
+/// An origin whose responses have these lines; the body is the path and the request's `Accept`.
 fn origin(place: &Place, lines: &'static str) -> Serving {
     Server::listen(place).serve(move |peer, _| {
         answer_requests(peer, |head| {
@@ -84,13 +84,13 @@ fn origin(place: &Place, lines: &'static str) -> Serving {
 /// Fresh for a minute.
 const FRESH: &str = "Cache-Control: max-age=60\r\nETag: \"1\"\r\n";
 
-/// What the access log and `Cache-Status` say of the first request of a carrick.
+/// Whether the access log and `Cache-Status` say that a carrick's first request was answered from the shared cache.
 fn is_from_second_level(response: &Response) -> bool {
     let said = super::status(response);
     said.contains("carrick; hit; ttl=") && said.ends_with("detail=shared")
 }
 
-/// A server, and its place.
+/// A server, and its address.
 fn server() -> (Redis, Place) {
     let place = Place::claim();
     (Redis::start(&place, &[]), place)

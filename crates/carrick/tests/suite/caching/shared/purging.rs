@@ -1,4 +1,4 @@
-//! Taking out, by hand and by unsafe methods.
+//! Purging, by the administrator and by unsafe methods.
 use super::{Play, is_from_second_level, origin, request, server};
 use crate::support::{Peer, Response, wait_for};
 
@@ -36,7 +36,7 @@ fn a_purge_reaches_what_others_would_find() {
         assert_eq!(purged.status, 200, "{}", purged.text());
         let (a, b) = (three.fetch(address, "/a"), three.fetch(address, "/b"));
         assert!(!is_from_second_level(&a), "{query}: {}", a.head);
-        // What is meant by more than one URL takes everything out.
+        // A purge of more than one URL removes everything.
         assert_eq!(
             is_from_second_level(&b),
             query.starts_with("url="),
@@ -47,7 +47,7 @@ fn a_purge_reaches_what_others_would_find() {
 }
 
 #[test]
-fn who_purges_is_told_that_it_could_not_be_done() {
+fn a_failed_purge_is_reported() {
     let (server, far) = server();
     let origin = origin(&far, TAGGED);
     let play = Play::begin(server.address());

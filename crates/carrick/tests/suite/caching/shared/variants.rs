@@ -3,14 +3,14 @@ use super::{Play, is_from_second_level, origin, server};
 use crate::caching::status;
 
 #[test]
-fn each_variant_is_found_by_those_whom_it_is_for() {
+fn each_variant_is_found_by_matching_requests() {
     let (server, far) = server();
     let origin = origin(
         &far,
         "Cache-Control: max-age=60\r\nVary: Accept-Language\r\n",
     );
     let (one, two) = (Play::begin(server.address()), Play::begin(server.address()));
-    // Variants are told apart by a hash of 64 values that depends on the URL: one whose three have fields of their own.
+    // Variants are distinguished by a hash of 64 values that depends on the URL: choose a URL whose three variants do not collide.
     let mut written = 0;
     let path = ["/a", "/b", "/c", "/d", "/e", "/f", "/g", "/h"]
         .into_iter()

@@ -1,4 +1,4 @@
-//! The rows of the keys about the cache.
+//! Rows for the keys of the cache.
 
 pub const CACHE: &str = "[[listener]]\nlisten = \"127.0.0.1:3128\"\nmode = \"forward\"\n[cache]\n";
 const FORWARD_CACHE: &str =
@@ -11,7 +11,7 @@ const SHARED: &str =
     "[[listener]]\nlisten = \"127.0.0.1:3128\"\nmode = \"forward\"\n[cache]\n[cache.shared]\n";
 const SHARED_AT: &str = "[[listener]]\nlisten = \"127.0.0.1:3128\"\nmode = \"forward\"\n[cache]\n[cache.shared]\nservers = \"10.0.0.1\"\n";
 
-/// As the others: a table, one of its keys, a beginning, and the line with the key.
+/// A table, one of its keys, the text before it, and the line with the key.
 pub const KEYS: &[(&str, &str, &str, &str)] = &[
     ("[cache]", "memory", CACHE, "memory = \"1 GB\""),
     ("[cache]", "objects", CACHE, "objects = 10"),
@@ -267,7 +267,7 @@ pub const KEYS: &[(&str, &str, &str, &str)] = &[
     ("peers = { }", "answer", CACHE_PEERS_OF, "answer = \"2s\""),
 ];
 
-/// The same, of what only a carrick with the feature `shared-cache` knows.
+/// The same for keys that require the feature `shared-cache`.
 pub const OF_SECOND_LEVEL: &[(&str, &str, &str, &str)] = &[
     (
         "[cache]",

@@ -1,10 +1,10 @@
-//! The keys of leg profiles, and of the rules by which connections have them.
+//! Rows for the keys of TCP profiles, and of the rules that choose them.
 
 const LEG: &str = "[[listener]]\nlisten = \"127.0.0.1:3128\"\nmode = \"forward\"\nlegs = [{ profile = \"p\" }]\n[leg.p]\n";
 const KEEPALIVE: &str = "[[listener]]\nlisten = \"127.0.0.1:3128\"\nmode = \"forward\"\nlegs = [{ profile = \"p\" }]\n[leg.p.keepalive]\n";
 const RULE: &str = "[leg.p]\nquick_ack = true\n[[listener]]\nlisten = \"127.0.0.1:3128\"\nmode = \"forward\"\n[[listener.legs]]\n";
 
-/// A table, one of its keys, a beginning, and the line with the key.
+/// A table, one of its keys, the text before it, and the line with the key.
 pub const KEYS: &[(&str, &str, &str, &str)] = &[
     (
         "[[listener]]",

@@ -1,4 +1,4 @@
-//! The keys of pacing: as in the module above.
+//! Rows for the keys of pacing.
 use super::{FORWARD, SWITCH};
 
 pub const KEYS: &[(&str, &str, &str, &str)] = &[

@@ -1,4 +1,4 @@
-//! Mistakes about the cache: in its table, in keys and conditions, and where there can be none.
+//! Mistakes about the cache: in its table, in keys and conditions, and where a cache is impossible.
 use super::Mistake;
 use super::Severity::{Error, Warning};
 
@@ -179,7 +179,7 @@ pub const MISTAKES: &[Mistake] = &[
         "no peer to ask",
         "add the other members",
     ),
-    // Where there is none
+    // Where there is no cache
     (
         "§cache = true",
         Error,

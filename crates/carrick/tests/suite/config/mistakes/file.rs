@@ -1,4 +1,4 @@
-//! Mistakes in the file as a whole: what has to be there, the process, TOML.
+//! Mistakes in the file as a whole: required parts, the process, TOML.
 use super::Mistake;
 use super::Severity::{Error, Warning};
 

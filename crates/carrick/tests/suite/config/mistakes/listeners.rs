@@ -218,7 +218,7 @@ pub const MISTAKES: &[Mistake] = &[
         "may relay to each other",
         "508",
     ),
-    // Whom to believe
+    // Trusted proxies
     (
         "§trusted_proxies = [\"10.0.0.1/8\"]",
         Error,

@@ -1,4 +1,4 @@
-//! Mistakes: each is found, at its place, with advice; and all of them at once.
+//! Mistakes: each is found at its place, with advice; and all of them at once.
 mod cache;
 mod file;
 mod links;
@@ -23,7 +23,7 @@ type Mistake = (
     &'static str,
 );
 
-/// By what they are in.
+/// By subject.
 const MISTAKES: &[&[Mistake]] = &[
     file::MISTAKES,
     values::MISTAKES,
@@ -37,13 +37,13 @@ const MISTAKES: &[&[Mistake]] = &[
     shared::MISTAKES,
 ];
 
-/// What `§` stands for in the cases below: a forward proxy that is right.
+/// The meaning of `§` in the cases below: a valid forward proxy.
 pub const FORWARD: &str = "[[listener]]\nlisten = \"127.0.0.1:3128\"\nmode = \"forward\"\n";
-/// What `%` stands for: a switch that is right, up to the conditions of its only route.
+/// `%`: a valid switch, up to the conditions of its only route.
 const SWITCH: &str = "[upstream.u]\nservers = [\"10.0.0.1\"]\n[[listener]]\nlisten = \"127.0.0.1:8080\"\nmode = \"switch\"\n[[listener.route]]\nupstream = \"u\"\n";
-/// What `&` stands for: the same as a tunnel.
+/// `&`: the same as a tunnel.
 const TUNNEL: &str = "[upstream.u]\nservers = [\"10.0.0.1:443\"]\n[[listener]]\nlisten = \"127.0.0.1:8443\"\nmode = \"tunnel\"\n[[listener.route]]\nupstream = \"u\"\n";
-/// What `^` stands for: an upstream that is used, up to its keys.
+/// `^`: an upstream that is in use, up to its keys.
 const UPSTREAM: &str = "[[listener]]\nlisten = \"127.0.0.1:8080\"\nmode = \"switch\"\n[[listener.route]]\nupstream = \"u\"\n[upstream.u]\n";
 
 fn expand(text: &str) -> String {
@@ -85,7 +85,7 @@ fn each_mistake_is_found_at_its_place_with_advice() {
             found.iter().any(|problem| fits(&problem)),
             "{text}\n{severity:?} at {place}: {message}; {help}\n{shown}"
         );
-        // A mistake does not make others appear: what is wrong is named once.
+        // A mistake does not cause others: each is reported once.
         let as_bad = found
             .iter()
             .filter(|problem| problem.severity == severity)
@@ -127,7 +127,7 @@ fn all_mistakes_are_shown_at_once_in_the_order_of_the_file() {
     );
 }
 
-/// Each line that ends in `# wrong` has a mistake, and no other has.
+/// A line that ends in `# wrong` has a mistake, and no other line has.
 #[test]
 fn the_first_mistake_of_a_listener_does_not_hide_the_others() {
     let forward = "[[listener]]
@@ -237,7 +237,7 @@ fn a_problem_is_shown_with_file_line_text_and_advice() {
 }
 
 #[test]
-fn a_file_that_cannot_be_read_is_said_so() {
+fn an_unreadable_file_is_reported() {
     for (path, part) in [
         ("/nonexistent/carrick.toml", "No such file"),
         ("/", "directory"),

@@ -147,7 +147,7 @@ pub const MISTAKES: &[Mistake] = &[
         "too small",
         "",
     ),
-    // What does not go together
+    // Contradictions
     (
         "§pace = \"c\"\n[pace.classes.c]\nnetwork_prefix_v6 = 48",
         Note,

@@ -1,4 +1,4 @@
-//! Mistakes in routes: conditions, what they lead to, and routes that nothing reaches.
+//! Mistakes in routes: conditions, destinations, and unreachable routes.
 use super::Mistake;
 use super::Severity::{Error, Note, Warning};
 

@@ -1,4 +1,4 @@
-//! Mistakes about the cache's second level, of a carrick that can have one.
+//! Mistakes about the shared cache, with the feature `shared-cache`.
 use super::Mistake;
 use super::Severity::Error;
 

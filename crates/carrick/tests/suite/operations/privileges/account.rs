@@ -1,4 +1,4 @@
-//! Becoming the user of the configuration: where that cannot be, nothing runs, and it is said why.
+//! Switching to the configured user: if that is impossible, carrick does not start, and says why.
 use super::*;
 use crate::support::carrick::Ended;
 use std::process::Output;
@@ -35,13 +35,13 @@ fn a_user_that_is_not_there_is_shown_with_its_line() {
             "carrick.toml:10:8",
             "getent passwd",
         ] {
-            assert!(said.contains(part), "{part:?} is not in {said}");
+            assert!(said.contains(part), "{part:?} is missing in {said}");
         }
     }
 }
 
 #[test]
-fn check_says_whom_it_becomes() {
+fn check_reports_the_user() {
     let place = Place::claim();
     place.write(
         "carrick.toml",
@@ -65,7 +65,7 @@ fn an_ordinary_user_cannot_become_another_one() {
     let expected =
         "carrick runs as nobody and cannot become root, the [process] user: only root can";
     assert!(ended.standard_error.contains(expected), "{ended:#?}");
-    // To be that user already is enough.
+    // Being that user already is enough.
     let text = AS_NOBODY.to_owned() + &tunnel_text(&[server.address()]);
     let carrick =
         Carrick::try_start_by(&place, &text, by_nobody(&place, NOTHING)).expect("a start");
@@ -78,9 +78,9 @@ fn a_group_and_numbers_do_as_well() {
         return;
     }
     let place = Place::claim();
-    open_to_everybody(&place);
+    open_to_all_users(&place);
     let server = Server::listen(&place);
-    // A number that nobody has, so that only the configuration says the group.
+    // A number without an account, so that the group comes from the configuration.
     let text = "[process]\nuser = \"54321\"\ngroup = \"54322\"\n".to_owned()
         + &tunnel_text(&[server.address()]);
     let carrick = Carrick::start(&place, &text);
@@ -114,9 +114,9 @@ fn root_without_the_privilege_to_lock_its_capabilities_loses_them_all_the_same()
         return;
     }
     let place = Place::claim();
-    open_to_everybody(&place);
+    open_to_all_users(&place);
     let server = Server::listen(&place);
-    // As in a container that has what it needs, and no more. The one capability must outlive the change of the user.
+    // As in a container with the required capabilities only. The one capability must survive the change of user.
     let mut command = Command::new("setpriv");
     command.args([
         "--bounding-set=-all,+setuid,+setgid,+net_bind_service",

@@ -1,10 +1,10 @@
-//! What needs privileges after the start: a reload or a rotation that cannot have them says so, and what ran goes on.
+//! Later operations that need privileges: a reload or a rotation without them reports that, and the rest continues.
 use super::*;
 use crate::support::carrick::ACCESS_LOG;
 use rustix::process::Signal;
 use std::path::Path;
 
-/// Only root may read or change it.
+/// Makes a file accessible for root only.
 fn close(path: &Path, mode: u32) {
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("permissions");
 }
@@ -31,7 +31,7 @@ fn a_low_port_at_a_reload_waits_for_a_restart() {
         return;
     }
     let place = Place::claim();
-    open_to_everybody(&place);
+    open_to_all_users(&place);
     let server = Server::listen(&place);
     let text = AS_NOBODY.to_owned() + &tunnel_text(&[server.address()]);
     let carrick = Carrick::start(&place, &text);
@@ -48,10 +48,10 @@ fn a_low_port_at_a_reload_waits_for_a_restart() {
         "carrick dropped its privileges at start and now runs as nobody",
         "restart",
     ] {
-        assert!(error.contains(part), "{part:?} is not in {error:?}");
+        assert!(error.contains(part), "{part:?} is missing in {error:?}");
     }
     drop(chat(&carrick, &server));
-    // Admin, too.
+    // The same for admin.
     let with_admin = format!("[admin]\nlisten = \"{{ip}}:{LOW_PORT}\"\n{text}");
     reload(&carrick, &place, &with_admin, "failed");
     let error = last_error(&carrick);
@@ -69,7 +69,7 @@ fn an_engine_that_is_asked_for_later_waits_for_a_restart() {
     }
     let place = Place::claim();
     let server = Server::listen(&place);
-    // Nothing that the engine would be loaded for.
+    // No configuration that would load the engine.
     let without = format!(
         "[splice]\nengine = \"copy\"\n{}",
         tunnel_text(&[server.address()])
@@ -91,9 +91,9 @@ fn an_engine_that_is_asked_for_later_waits_for_a_restart() {
         "the engine \"socket\" is not usable, because the privileges CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON are missing",
         "carrick dropped the privileges for it at start, and needs a restart to have them",
     ] {
-        assert!(said.contains(part), "{part:?} is not in {said}");
+        assert!(said.contains(part), "{part:?} is missing in {said}");
     }
-    // It goes through the process, and is counted; `/status` knows why.
+    // It goes through the process, and is counted; `/status` has the reason.
     drop(chat(&carrick, &server));
     wait_for("a choice that was counted", || {
         (went_without(&carrick) >= 1.0).then_some(())
@@ -118,7 +118,7 @@ fn an_engine_that_is_loaded_stays_for_later_reloads() {
     let carrick = Carrick::start(&place, &with);
     reload(&carrick, &place, &tunnel_text(&[server.address()]), "ok");
     reload(&carrick, &place, &with, "ok");
-    // The workers take a new configuration up when they wake.
+    // The workers apply a new configuration when they wake.
     wait_for("a tunnel in the kernel", || {
         drop(chat(&carrick, &server));
         let labels = ["engine=\"socket\""];
@@ -171,7 +171,7 @@ fn a_log_that_cannot_be_opened_again_goes_on_in_the_old_file() {
         return;
     }
     let place = Place::claim();
-    open_to_everybody(&place);
+    open_to_all_users(&place);
     let server = Server::listen(&place);
     let text = AS_NOBODY.to_owned() + &tunnel_text(&[server.address()]);
     let carrick = Carrick::start(&place, &text);
@@ -192,7 +192,7 @@ fn a_log_that_cannot_be_opened_again_goes_on_in_the_old_file() {
         let text = std::fs::read_to_string(&moved).expect("the log");
         text.contains("\"mode\":\"tunnel\"").then_some(())
     });
-    // A reload that moves the log elsewhere is refused in the same way.
+    // A reload that moves the log is refused in the same way.
     let elsewhere = format!("[log]\naccess = \"other.log\"\nformat = \"json\"\n{text}");
     reload(&carrick, &place, &elsewhere, "failed");
     let error = last_error(&carrick);
@@ -203,12 +203,12 @@ fn a_log_that_cannot_be_opened_again_goes_on_in_the_old_file() {
 }
 
 #[test]
-fn a_configuration_that_only_root_can_read_is_told_at_the_start() {
+fn a_configuration_that_only_root_can_read_is_reported_at_start() {
     if !is_root() {
         return;
     }
     let place = Place::claim();
-    open_to_everybody(&place);
+    open_to_all_users(&place);
     place.write("carrick.toml", "");
     close(&place.directory().join("carrick.toml"), 0o600);
     let server = Server::listen(&place);
@@ -219,7 +219,7 @@ fn a_configuration_that_only_root_can_read_is_told_at_the_start() {
         "carrick now runs as nobody, without capabilities, and can no longer read its configuration",
         "carrick.toml cannot be read: Permission denied",
     ] {
-        assert!(said.contains(part), "{part:?} is not in {said}");
+        assert!(said.contains(part), "{part:?} is missing in {said}");
     }
     reload(&carrick, &place, &text, "failed");
     assert!(last_error(&carrick).contains("cannot be read"));

@@ -1,4 +1,4 @@
-//! Privileges: what is kept of them after the start, for every thread, and what that means for all that comes later.
+//! Privileges: what each thread keeps after start, and how that affects later operations.
 mod account;
 mod later;
 mod start;
@@ -12,24 +12,24 @@ use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
-/// A user that every machine has, and that may do nothing.
+/// A user that exists on every machine and has no privileges.
 const NOBODY: &str = "nobody";
 
 /// `[process]` with that user.
 const AS_NOBODY: &str = "[process]\nuser = \"nobody\"\n";
 
-/// About as many bytes have the messages of [`chat`].
+/// Approximate number of bytes in the messages of [`chat`].
 const CHAT_BYTES: f64 = 1000.0;
 
-/// Capabilities by their bits (capabilities(7)).
+/// Capabilities by bit number (capabilities(7)).
 const SETPCAP: u32 = 8;
 const NET_BIND_SERVICE: u32 = 10;
 
-/// Ports below 1024 that no service has.
+/// A port below 1024 that no service uses.
 const LOW_PORT: u16 = 1017;
 const OTHER_LOW_PORT: u16 = 1018;
 
-/// Whether root can have the socket engine here.
+/// Whether root can load the socket engine here.
 fn has_engine() -> bool {
     let output = Command::new(PROGRAM).arg("doctor").output();
     let text = String::from_utf8_lossy(&output.expect("the program").stdout).into_owned();
@@ -42,7 +42,7 @@ fn has_engine() -> bool {
     has
 }
 
-/// Whether low ports need a privilege here.
+/// Whether low ports require a privilege here.
 fn has_low_ports() -> bool {
     let first = carrick::privileges::unprivileged_port_start();
     if first <= OTHER_LOW_PORT {
@@ -51,24 +51,24 @@ fn has_low_ports() -> bool {
     first > OTHER_LOW_PORT
 }
 
-/// The user that may do nothing.
+/// The unprivileged user.
 fn nobody() -> User {
     User::from_name(NOBODY)
         .expect("the list of users")
         .expect("the user nobody")
 }
 
-/// Lets everybody into the place's directory.
-fn open_to_everybody(place: &Place) {
+/// Makes the test's directory accessible to all users.
+fn open_to_all_users(place: &Place) {
     let everybody = std::fs::Permissions::from_mode(0o777);
     std::fs::set_permissions(place.directory(), everybody).expect("permissions");
 }
 
-/// A command that becomes carrick as nobody, with whatever `privileges` add; everybody may write to the place's directory.
+/// A command that executes carrick as `nobody`, with the privileges added by `privileges`; all users may write to the test's directory.
 fn by_nobody(place: &Place, privileges: &[&str]) -> Command {
-    open_to_everybody(place);
-    // The build directory may be closed to others. The copy is made by a process of its own: a descriptor open for writing
-    // in this one would be inherited by whatever the other tests start meanwhile, and the copy could not be run (ETXTBSY).
+    open_to_all_users(place);
+    // Other users may not have access to the build directory. Another process makes the copy: programs that other tests
+    // start meanwhile would inherit a descriptor open for writing, and the copy could not be executed (ETXTBSY).
     let program = place.directory().join("carrick");
     let copied = Command::new("cp").arg(PROGRAM).arg(&program).status();
     assert!(copied.is_ok_and(|status| status.success()), "a copy");
@@ -83,15 +83,15 @@ fn by_nobody(place: &Place, privileges: &[&str]) -> Command {
     command
 }
 
-/// Takes everything from a command that [`by_nobody`] makes.
+/// Removes all privileges from a command of [`by_nobody`].
 const NOTHING: &[&str] = &["--no-new-privs", "--bounding-set=-all", "--inh-caps=-all"];
 
-/// A tunnel that asks for the socket engine.
+/// A tunnel with the socket engine.
 fn socket_tunnel(server: SocketAddr) -> String {
     format!("[splice]\nengine = \"socket\"\n{}", tunnel_text(&[server]))
 }
 
-/// Sends messages back and forth through the tunnel; both ends, still open.
+/// Sends messages back and forth through the tunnel; returns both ends, still open.
 fn chat(carrick: &Carrick, server: &Server) -> (Peer, Peer) {
     let mut ends = (carrick.connect_tunnel(), server.accept());
     go_on(&mut ends);
@@ -108,7 +108,7 @@ fn go_on((client, upstream): &mut (Peer, Peer)) {
     }
 }
 
-/// The kernel gets a chat as soon as both directions rest, and carries what is said then. It ends.
+/// The kernel takes over a chat as soon as both directions are idle, and carries later messages.
 fn expect_kernel_carried(carrick: &Carrick, mut ends: (Peer, Peer)) {
     wait_for("the tunnel to be in the kernel", || {
         (carrick.status()["splices"]["in_kernel"] == 1).then_some(())
@@ -122,7 +122,7 @@ fn expect_kernel_carried(carrick: &Carrick, mut ends: (Peer, Peer)) {
     );
 }
 
-/// How often a tunnel that asked for the engine went without it.
+/// Number of tunnels that asked for the engine and did not get it.
 fn went_without(carrick: &Carrick) -> f64 {
     carrick.metric(
         "carrick_splice_choices_total",
@@ -130,7 +130,7 @@ fn went_without(carrick: &Carrick) -> f64 {
     )
 }
 
-/// A tunnel on another port of the place, to the same upstream.
+/// A tunnel on another port, to the same upstream.
 fn second_listener(port: u16) -> String {
     assert_ne!(port, TUNNEL_PORT);
     format!(
@@ -138,7 +138,7 @@ fn second_listener(port: u16) -> String {
     )
 }
 
-/// The status files of all threads of a process, which give themselves their names when they begin.
+/// The status files of all threads of a process, once the threads have set their names.
 fn threads(carrick: &Carrick) -> Vec<Status> {
     let tasks = format!("/proc/{}/task", carrick.pid().as_raw_nonzero());
     wait_for("all threads", || {
@@ -167,7 +167,7 @@ impl Status {
         self.0
             .lines()
             .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
-            .unwrap_or_else(|| panic!("{name} is not in {}", self.0))
+            .unwrap_or_else(|| panic!("{name} is missing in {}", self.0))
             .trim()
     }
 
@@ -183,7 +183,7 @@ impl Status {
     }
 }
 
-/// Every thread must have these capabilities and no more, and cannot get any.
+/// Every thread must have exactly these capabilities, and cannot get any.
 fn expect_capabilities(carrick: &Carrick, kept: u64) {
     for thread in threads(carrick) {
         let name = thread.field("Name");
@@ -195,7 +195,7 @@ fn expect_capabilities(carrick: &Carrick, kept: u64) {
     }
 }
 
-/// The same for a carrick that root has started, which can empty the bounding set, too.
+/// The same for a carrick that root started, which can also empty the bounding set.
 fn expect_capabilities_of_root(carrick: &Carrick, kept: u64) {
     expect_capabilities(carrick, kept);
     if Status::of_this_process().set("CapEff") >> SETPCAP & 1 == 0 {

@@ -1,10 +1,10 @@
-//! What every thread has after the start, however carrick was started, and that the engine works without it.
+//! The privileges of every thread after start, however carrick was started; the engine works without them.
 use super::*;
 use crate::support::carrick::{ACCESS_LOG, FORWARD_TEXT, switch_text};
 use rustix::process::Signal;
 
-/// Every thread must be nobody, with nobody's groups.
-fn expect_nobody_everywhere(carrick: &Carrick) {
+/// Every thread must run as `nobody`, with that user's groups.
+fn expect_every_thread_as_nobody(carrick: &Carrick) {
     let user = nobody();
     for thread in threads(carrick) {
         assert_eq!(thread.numbers("Uid"), [user.uid.as_raw(); 4]);
@@ -19,14 +19,14 @@ fn root_becomes_the_user_with_nothing_left_and_the_engine_goes_on() {
         return;
     }
     let place = Place::claim();
-    open_to_everybody(&place);
+    open_to_all_users(&place);
     let server = Server::listen(&place);
     let text = AS_NOBODY.to_owned() + &socket_tunnel(server.address());
     let carrick = Carrick::start(&place, &text);
-    expect_nobody_everywhere(&carrick);
+    expect_every_thread_as_nobody(&carrick);
     expect_capabilities_of_root(&carrick, 0);
     let ends = chat(&carrick, &server);
-    // What the kernel tells of a connection that it carries.
+    // The kernel's report on a connection that it carries.
     if carrick.tells_of_sockets() {
         wait_for("a round-trip time", || {
             let splices: serde_json::Value =
@@ -38,7 +38,7 @@ fn root_becomes_the_user_with_nothing_left_and_the_engine_goes_on() {
     expect_kernel_carried(&carrick, ends);
     assert!(went_without(&carrick) < 0.5);
 
-    // What operators do later works: another listener, whose tunnels go in the kernel, too; a log that was moved.
+    // Later operations work: another listener, whose tunnels also enter the kernel; a renamed log.
     carrick.reload(&place, &(text + &second_listener(TUNNEL_PORT + 1)));
     let mut client = wait_for("the second listener", || {
         let stream = std::net::TcpStream::connect(place.at(TUNNEL_PORT + 1)).ok()?;
@@ -54,7 +54,7 @@ fn root_becomes_the_user_with_nothing_left_and_the_engine_goes_on() {
     carrick.signal(Signal::USR1);
     wait_for("a new log", || log.exists().then_some(()));
 
-    // Threads that a reload starts would not have more, either.
+    // Threads that a reload starts have no more privileges.
     expect_capabilities_of_root(&carrick, 0);
     let mut process = carrick.status()["process"].clone();
     let sandbox = process["sandbox"].take();
@@ -104,12 +104,12 @@ fn a_low_port_keeps_its_one_capability_for_further_ones() {
         return;
     }
     let place = Place::claim();
-    open_to_everybody(&place);
+    open_to_all_users(&place);
     let server = Server::listen(&place);
     let text =
         AS_NOBODY.to_owned() + &tunnel_text(&[server.address()]) + &second_listener(LOW_PORT);
     let carrick = Carrick::start(&place, &text);
-    expect_nobody_everywhere(&carrick);
+    expect_every_thread_as_nobody(&carrick);
     expect_capabilities_of_root(&carrick, 1 << NET_BIND_SERVICE);
     assert_eq!(
         carrick.status()["process"]["capabilities"],

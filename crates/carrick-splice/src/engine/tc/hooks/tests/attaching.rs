@@ -1,4 +1,4 @@
-//! That both programs see what passes, on which interfaces they are, and why not on others.
+//! Both programs see the packets; which interfaces they are attached to, and why not to others.
 
 use super::support::*;
 use crate::engine::tc::hooks::{Hooks, Reason, Settings, Unsupported, Way};
@@ -159,7 +159,7 @@ fn other_qdiscs_are_not_replaced() {
         );
         drop(hooks);
         assert!(run("tc qdisc show dev v0").contains("qdisc ingress"));
-        // The qdisc that was made stays: somebody may have put a filter on it.
+        // The qdisc that was created stays: another program may have attached a filter to it.
         assert!(run("tc qdisc show dev v1").contains("qdisc clsact"));
     });
 }
@@ -171,7 +171,7 @@ fn a_program_of_another_kind_is_refused_with_the_call_and_the_interface() {
         || {
             interfaces();
             let programs = Programs::load();
-            // What is no program at all.
+            // Not a BPF program.
             let file = std::fs::File::open("/dev/null").expect("a file");
             for way in WAYS {
                 let hooks = Hooks::attach(
@@ -190,7 +190,7 @@ fn a_program_of_another_kind_is_refused_with_the_call_and_the_interface() {
                     text.contains("BPF_LINK_CREATE") || text.contains("bpf_tc_attach"),
                     "{text}"
                 );
-                // The one that could be attached is not left alone.
+                // The program that could be attached is detached again.
                 programs.seen_of(3, 0, 0, 0);
             }
         },

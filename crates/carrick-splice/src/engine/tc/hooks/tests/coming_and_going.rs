@@ -1,4 +1,4 @@
-//! Interfaces that vanish, appear, change; and what the kernel tells of it.
+//! Interfaces that disappear, appear, change; and the kernel's notifications.
 
 use super::support::*;
 use crate::engine::tc::hooks::{Changed, Changes, Settings, Way};
@@ -107,15 +107,15 @@ fn one_that_goes_down_keeps_them_and_one_that_becomes_a_port_loses_them() {
 }
 
 #[test]
-fn changes_of_links_addresses_routes_and_filters_are_told() {
+fn changes_of_links_addresses_routes_and_filters_are_reported() {
     inside(
-        "coming_and_going::changes_of_links_addresses_routes_and_filters_are_told",
+        "coming_and_going::changes_of_links_addresses_routes_and_filters_are_reported",
         || {
             let changes = Changes::open().expect("a socket");
             assert!(!changes.wait(NOT).expect("nothing").is_any());
             let heard = |line: &str| {
                 run(line);
-                // What belongs to one change may come in several messages.
+                // One change may arrive in several messages.
                 let mut heard = changes.wait(SOON).expect("a change");
                 loop {
                     let more = changes.wait(NOT).expect("more");
@@ -163,7 +163,7 @@ fn when_too_much_changes_at_once_everything_may_have_changed() {
             assert_eq!(changes.take().expect("changes"), Changed::ALL);
             assert!(!changes.take().expect("nothing").is_any());
             run("ip route del 10.10.0.0/24 dev v1");
-            assert!(changes.wait(SOON).expect("a change").routes, "it goes on");
+            assert!(changes.wait(SOON).expect("a change").routes, "it continues");
         },
     );
 }

@@ -1,4 +1,4 @@
-//! What is told of the interfaces and of what is in the way.
+//! Reports on interfaces and obstacles.
 
 use super::support::*;
 use crate::engine::tc::hooks::doctor::{InterfaceFact, Obstacle, interface_facts, obstacles};
@@ -9,14 +9,14 @@ use std::process::Command;
 fn fact(name: &str) -> InterfaceFact {
     let facts = interface_facts().expect("the interfaces");
     let fact = facts.into_iter().find(|fact| fact.name == name);
-    fact.unwrap_or_else(|| panic!("{name} is not told"))
+    fact.unwrap_or_else(|| panic!("{name} is missing"))
 }
 
 fn named<'o>(obstacles: &'o [Obstacle], name: &str) -> Vec<&'o Obstacle> {
     obstacles.iter().filter(|one| one.name == name).collect()
 }
 
-/// Puts everything aside that the namespace may have from the machine.
+/// Removes everything that the namespace may have from the machine.
 fn clean() {
     std::fs::write("/proc/sys/net/ipv4/conf/all/rp_filter", "0").expect("written");
     for name in ["v0", "v1"] {
@@ -28,7 +28,7 @@ fn clean() {
     }
 }
 
-/// Whether there is a tool; where there is not, the test says so.
+/// Whether a tool is installed; otherwise prints a message.
 fn has(tool: &str) -> bool {
     let is_there = Command::new(tool).arg("--version").output().is_ok();
     if !is_there {
@@ -104,40 +104,40 @@ fn programs_of_others_are_named_and_those_of_carrick_are_not() {
 }
 
 #[test]
-fn a_program_that_sees_packets_first_is_told() {
-    inside("doctor::a_program_that_sees_packets_first_is_told", || {
-        interfaces();
-        let theirs = Programs::load();
-        let xdp = libbpf_rs::Xdp::new(theirs.fd("foreign_xdp"));
-        xdp.attach(index("v0").cast_signed(), libbpf_rs::XdpFlags::NONE)
-            .expect("attached");
-        let [note] = &fact("v0").notes[..] else {
-            panic!("{:?}", fact("v0"));
-        };
-        assert!(
-            note.starts_with("XDP program ") && !note.contains("program 0"),
-            "{note}"
-        );
-        assert_eq!(fact("v1").notes, [""; 0]);
-    });
-}
-
-#[test]
-fn where_nothing_is_in_the_way_nothing_is_told() {
+fn a_program_that_sees_packets_first_is_reported() {
     inside(
-        "doctor::where_nothing_is_in_the_way_nothing_is_told",
+        "doctor::a_program_that_sees_packets_first_is_reported",
         || {
             interfaces();
-            clean();
-            assert_eq!(obstacles(), []);
+            let theirs = Programs::load();
+            let xdp = libbpf_rs::Xdp::new(theirs.fd("foreign_xdp"));
+            xdp.attach(index("v0").cast_signed(), libbpf_rs::XdpFlags::NONE)
+                .expect("attached");
+            let [note] = &fact("v0").notes[..] else {
+                panic!("{:?}", fact("v0"));
+            };
+            assert!(
+                note.starts_with("XDP program ") && !note.contains("program 0"),
+                "{note}"
+            );
+            assert_eq!(fact("v1").notes, [""; 0]);
         },
     );
 }
 
 #[test]
-fn a_missing_file_system_and_strict_reverse_paths_are_told() {
+fn without_obstacles_nothing_is_reported() {
+    inside("doctor::without_obstacles_nothing_is_reported", || {
+        interfaces();
+        clean();
+        assert_eq!(obstacles(), []);
+    });
+}
+
+#[test]
+fn a_missing_file_system_and_strict_reverse_paths_are_reported() {
     inside(
-        "doctor::a_missing_file_system_and_strict_reverse_paths_are_told",
+        "doctor::a_missing_file_system_and_strict_reverse_paths_are_reported",
         || {
             interfaces();
             clean();
@@ -152,7 +152,7 @@ fn a_missing_file_system_and_strict_reverse_paths_are_told() {
                     .contains("mount -t bpf")
             );
             assert_eq!(named(&told, "rp_filter")[0].found, "strict (1) on v1");
-            // The larger value holds.
+            // The larger value applies.
             std::fs::write("/proc/sys/net/ipv4/conf/all/rp_filter", "2").expect("written");
             assert!(named(&obstacles(), "rp_filter").is_empty());
         },
@@ -160,8 +160,8 @@ fn a_missing_file_system_and_strict_reverse_paths_are_told() {
 }
 
 #[test]
-fn rules_that_route_by_marks_are_told() {
-    inside("doctor::rules_that_route_by_marks_are_told", || {
+fn rules_that_route_by_marks_are_reported() {
+    inside("doctor::rules_that_route_by_marks_are_reported", || {
         interfaces();
         clean();
         run("ip rule add priority 77 fwmark 0x7/0xff table 100");
@@ -179,109 +179,112 @@ fn rules_that_route_by_marks_are_told() {
 }
 
 #[test]
-fn rules_of_nftables_are_told_by_what_they_do() {
-    inside("doctor::rules_of_nftables_are_told_by_what_they_do", || {
-        if !has("nft") {
-            return;
-        }
-        interfaces();
-        clean();
-        nft(
-            "table inet carrick-3128 { chain c { type filter hook prerouting priority 0; meta mark set 1; ct state new accept; } }",
-        );
-        assert_eq!(obstacles(), [], "carrick's own are no obstacle");
-        nft(
-            "table ip plain { chain c { type filter hook input priority 0; tcp dport 25 drop; meta mark 7 accept; } }",
-        );
-        let told = obstacles();
-        let names: Vec<&str> = told.iter().map(|one| one.name).collect();
-        assert_eq!(names, ["packet filter"], "{told:?}");
-        assert_eq!(told[0].found, "rules in ip plain c");
-        nft(
-            "table inet tracked { chain c { type filter hook input priority 0; ct state invalid drop; } }",
-        );
-        let told = obstacles();
-        let tracking = named(&told, "connection tracking");
-        assert!(
-            tracking[0].found.ends_with("asked for in inet tracked c"),
-            "{told:?}"
-        );
-        assert!(
-            tracking[0].effect.contains("established = 432000 s"),
-            "{told:?}"
-        );
-        nft(
-            "table ip6 marked { chain c { type filter hook output priority 0; meta mark set 7; } }",
-        );
-        nft(
-            "table ip translated { chain c { type nat hook postrouting priority 0; masquerade; } }",
-        );
-        let told = obstacles();
-        assert_eq!(
-            named(&told, "firewall marks")[0].found,
-            "set in ip6 marked c"
-        );
-        assert_eq!(
-            named(&told, "address translation")[0].found,
-            "in ip translated c"
-        );
-        let text = named(&told, "address translation")[0].to_string();
-        assert!(
-            text.starts_with("address translation: in ip translated c. "),
-            "{text}"
-        );
-        for third in 0..6 {
-            nft(&format!(
-                "table ip more{third} {{ chain c {{ type filter hook input priority 0; accept; }} }}"
-            ));
-        }
-        let found = named(&obstacles(), "packet filter")[0].found.clone();
-        assert!(found.ends_with(", 6 more"), "{found}");
-    });
-}
-
-#[test]
-fn rules_of_iptables_are_told_by_what_they_do() {
-    inside("doctor::rules_of_iptables_are_told_by_what_they_do", || {
-        if !has("iptables") {
-            return;
-        }
-        interfaces();
-        clean();
-        run("iptables -A INPUT -m conntrack --ctstate INVALID -j DROP");
-        run("iptables -t mangle -A PREROUTING -j CONNMARK --restore-mark");
-        run("iptables -t nat -A POSTROUTING -j MASQUERADE");
-        let told = obstacles();
-        for name in [
-            "packet filter",
-            "connection tracking",
-            "firewall marks",
-            "address translation",
-        ] {
-            assert_eq!(named(&told, name).len(), 1, "{name}: {told:?}");
-        }
-    });
-}
-
-#[test]
-fn without_privileges_it_is_told_what_was_not_seen() {
+fn rules_of_nftables_are_reported_by_their_effect() {
     inside(
-        "doctor::without_privileges_it_is_told_what_was_not_seen",
+        "doctor::rules_of_nftables_are_reported_by_their_effect",
         || {
+            if !has("nft") {
+                return;
+            }
             interfaces();
             clean();
-            let (facts, told) = super::privileges::without_privileges(|| {
-                (interface_facts().expect("facts"), obstacles())
-            });
-            let v0 = facts.iter().find(|fact| fact.name == "v0").expect("v0");
-            assert!(v0.usable.is_ok());
-            assert_eq!(
-                v0.notes,
-                ["programs of others cannot be seen without CAP_NET_ADMIN"]
+            nft(
+                "table inet carrick-3128 { chain c { type filter hook prerouting priority 0; meta mark set 1; ct state new accept; } }",
             );
+            assert_eq!(obstacles(), [], "carrick's own are no obstacle");
+            nft(
+                "table ip plain { chain c { type filter hook input priority 0; tcp dport 25 drop; meta mark 7 accept; } }",
+            );
+            let told = obstacles();
             let names: Vec<&str> = told.iter().map(|one| one.name).collect();
             assert_eq!(names, ["packet filter"], "{told:?}");
-            assert!(told[0].remedy.contains("root"), "{told:?}");
+            assert_eq!(told[0].found, "rules in ip plain c");
+            nft(
+                "table inet tracked { chain c { type filter hook input priority 0; ct state invalid drop; } }",
+            );
+            let told = obstacles();
+            let tracking = named(&told, "connection tracking");
+            assert!(
+                tracking[0].found.ends_with("asked for in inet tracked c"),
+                "{told:?}"
+            );
+            assert!(
+                tracking[0].effect.contains("established = 432000 s"),
+                "{told:?}"
+            );
+            nft(
+                "table ip6 marked { chain c { type filter hook output priority 0; meta mark set 7; } }",
+            );
+            nft(
+                "table ip translated { chain c { type nat hook postrouting priority 0; masquerade; } }",
+            );
+            let told = obstacles();
+            assert_eq!(
+                named(&told, "firewall marks")[0].found,
+                "set in ip6 marked c"
+            );
+            assert_eq!(
+                named(&told, "address translation")[0].found,
+                "in ip translated c"
+            );
+            let text = named(&told, "address translation")[0].to_string();
+            assert!(
+                text.starts_with("address translation: in ip translated c. "),
+                "{text}"
+            );
+            for third in 0..6 {
+                nft(&format!(
+                    "table ip more{third} {{ chain c {{ type filter hook input priority 0; accept; }} }}"
+                ));
+            }
+            let found = named(&obstacles(), "packet filter")[0].found.clone();
+            assert!(found.ends_with(", 6 more"), "{found}");
         },
     );
+}
+
+#[test]
+fn rules_of_iptables_are_reported_by_their_effect() {
+    inside(
+        "doctor::rules_of_iptables_are_reported_by_their_effect",
+        || {
+            if !has("iptables") {
+                return;
+            }
+            interfaces();
+            clean();
+            run("iptables -A INPUT -m conntrack --ctstate INVALID -j DROP");
+            run("iptables -t mangle -A PREROUTING -j CONNMARK --restore-mark");
+            run("iptables -t nat -A POSTROUTING -j MASQUERADE");
+            let told = obstacles();
+            for name in [
+                "packet filter",
+                "connection tracking",
+                "firewall marks",
+                "address translation",
+            ] {
+                assert_eq!(named(&told, name).len(), 1, "{name}: {told:?}");
+            }
+        },
+    );
+}
+
+#[test]
+fn without_privileges_the_unseen_is_reported() {
+    inside("doctor::without_privileges_the_unseen_is_reported", || {
+        interfaces();
+        clean();
+        let (facts, told) = super::privileges::without_privileges(|| {
+            (interface_facts().expect("facts"), obstacles())
+        });
+        let v0 = facts.iter().find(|fact| fact.name == "v0").expect("v0");
+        assert!(v0.usable.is_ok());
+        assert_eq!(
+            v0.notes,
+            ["programs of others cannot be seen without CAP_NET_ADMIN"]
+        );
+        let names: Vec<&str> = told.iter().map(|one| one.name).collect();
+        assert_eq!(names, ["packet filter"], "{told:?}");
+        assert!(told[0].remedy.contains("root"), "{told:?}");
+    });
 }

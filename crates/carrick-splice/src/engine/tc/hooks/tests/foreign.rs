@@ -1,4 +1,4 @@
-//! Programs and filters of others: they stay, they work, and they are told of.
+//! Foreign programs and filters: they stay, they work, and they are reported.
 
 use super::support::*;
 use crate::engine::tc::hooks::{Attachment, Direction, Hooks, Place, Settings, Way, clsact, tcx};
@@ -66,7 +66,7 @@ fn a_program_that_ends_the_hook_does_not_hide_packets_from_ours() {
             let mut hooks = programs.attach(by(Way::Tcx));
             programs.seen_of(10, 10, 10, 0);
             assert_eq!(theirs.seen().foreign, 10);
-            // One that comes later and wants to be the first hides them, and this is told.
+            // A later program that attaches first hides them, and this is reported.
             drop(link);
             let _link = put(&theirs, "foreign_ok", Place::First);
             hooks.refresh().expect("refreshed");
@@ -91,7 +91,7 @@ fn filters_that_were_there_go_on_with_both_ways() {
             for way in WAYS {
                 interfaces();
                 let (programs, theirs) = (Programs::load(), Programs::load());
-                // With priority 1 and handle 1, as many have it.
+                // With priority 1 and handle 1, as is common.
                 run("tc qdisc add dev v0 clsact");
                 let mut hook = libbpf_rs::TcHook::new(theirs.fd("foreign_ok"));
                 hook.ifindex(index("v0").cast_signed())

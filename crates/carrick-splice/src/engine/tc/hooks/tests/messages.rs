@@ -1,4 +1,4 @@
-//! Names in the folder, and messages that are not what they should be.
+//! Names in the directory, and malformed messages.
 
 use crate::engine::tc::hooks::Direction;
 use crate::engine::tc::hooks::netlink::{attribute, attributes, split};

@@ -1,4 +1,4 @@
-//! Hooks that outlive the process, and folders that cannot have them.
+//! Hooks that outlive the process, and directories that cannot have them.
 
 use super::support::*;
 use crate::engine::tc::hooks::pins::mounted;
@@ -10,10 +10,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-/// Tells a test that is run by another one what to do: the folder, or nothing, and the way.
+/// Tells a test that another one runs what to do: the directory, or none, and the way.
 const HOLDER: &str = "CARRICK_HOOKS_TEST_HOLDER";
 
-/// A BPF file system of this test's own; it goes with the namespace.
+/// A BPF file system of this test's own; it disappears with the namespace.
 fn bpffs() -> PathBuf {
     run("mount -t bpf bpf /mnt");
     PathBuf::from("/mnt")
@@ -98,7 +98,7 @@ fn an_upgrade_loses_no_packet() {
                     send(PACKETS);
                     is_sent.store(true, std::sync::atomic::Ordering::SeqCst);
                 });
-                // To and fro while packets pass; each passes one of the two, once.
+                // Back and forth while packets pass; each passes one of the two, once.
                 while !is_sent.load(std::sync::atomic::Ordering::SeqCst) {
                     drop(new.attach(pinned(&folder, way)));
                     drop(old.attach(pinned(&folder, way)));
@@ -124,7 +124,7 @@ fn what_is_pinned_is_removed_and_only_that() {
             let (programs, theirs) = (Programs::load(), Programs::load());
             drop(programs.attach(pinned(&folder, way)));
             let others = theirs.attach(by(way));
-            fs::create_dir(folder.join("others")).expect("a folder of somebody's");
+            fs::create_dir(folder.join("others")).expect("a foreign directory");
             assert_eq!(Hooks::remove_pinned(&folder).expect("removed"), 4);
             assert_eq!(files(&folder), ["others"]);
             fs::remove_dir(folder.join("others")).expect("removed");
@@ -152,12 +152,12 @@ fn what_is_recorded_follows_the_interfaces_and_the_settings() {
                 assert!(hooks.has(index("v0")));
                 drop(hooks);
                 run("ip link set v0 up");
-                // The other way: never both at a time.
+                // The other way: never both at the same time.
                 let mut hooks = programs.attach(pinned(&folder, other));
                 run("ip neighbour replace 10.9.0.2 lladdr 02:00:00:00:00:01 dev v1");
                 programs.seen_of(5, 5, 5, 0);
                 assert_eq!(files(&folder).len(), 4);
-                // An interface that vanishes takes its record along.
+                // An interface that disappears takes its record with it.
                 run("ip link add w0 type veth peer name w1");
                 run("ip link set w0 up");
                 assert_eq!(hooks.refresh().expect("refreshed").attached.len(), 1);
@@ -166,7 +166,7 @@ fn what_is_recorded_follows_the_interfaces_and_the_settings() {
                 hooks.refresh().expect("refreshed");
                 assert_eq!(files(&folder).len(), 4);
                 drop(hooks);
-                // Also while nobody looks; and one that is not wanted any more loses them.
+                // Also while no process is running; and an interface that is no longer wanted loses them.
                 remove_interfaces();
                 interfaces();
                 drop(programs.attach(Settings {
@@ -190,7 +190,7 @@ fn what_cannot_be_taken_over_is_removed_in_both_directions() {
             let folder = bpffs().join("hooks");
             interfaces();
             let programs = Programs::load();
-            // What is no program.
+            // Not a BPF program.
             let file = fs::File::open("/dev/null").expect("a file");
             for way in WAYS {
                 drop(programs.attach(pinned(&folder, way)));
@@ -247,7 +247,7 @@ fn folders_that_cannot_be_used_are_refused_with_what_to_do() {
             refused(elsewhere.path(), &["not on a BPF file system", "/mnt"]);
             let folder = mounted.join("hooks");
 
-            // Others could put something there.
+            // Other users could put something there.
             refused(&mounted, &["somebody else may write", "chmod 700"]);
 
             // In use.
@@ -262,7 +262,7 @@ fn folders_that_cannot_be_used_are_refused_with_what_to_do() {
             hooks.detach().expect("detached");
             drop(hooks);
 
-            // Something else has the name.
+            // The name is taken by something else.
             let path = folder.join(format!("hook-{}-ingress", index("v0")));
             tcx::pin(programs.fd("foreign_next"), &path).expect("pinned");
             refused(&folder, &["is not the hook", "remove it"]);
@@ -274,7 +274,7 @@ fn folders_that_cannot_be_used_are_refused_with_what_to_do() {
             for way in WAYS {
                 drop(programs.attach(pinned(&folder, way)));
                 let output = myself(
-                    "pinning::another_namespace_is_told_apart",
+                    "pinning::another_namespace_is_distinguished",
                     &["unshare", "--net", "--"],
                 )
                 .env(HOLDER, format!("{}|{way}", folder.display()))
@@ -318,9 +318,9 @@ fn what_a_process_was_just_about_to_record_when_it_was_killed_is_removed() {
     );
 }
 
-/// The other side of the test before this one.
+/// The second process of the previous test.
 #[test]
-fn another_namespace_is_told_apart() {
+fn another_namespace_is_distinguished() {
     let Some((folder, way)) = holder() else {
         return;
     };
@@ -330,7 +330,7 @@ fn another_namespace_is_told_apart() {
         ..by(way)
     });
     println!("{}", error.expect_err("a refusal"));
-    // A link is removed from everywhere; a filter with this number would be another one here.
+    // A link is removed from everywhere; a filter with this number would be a different one here.
     if let (Some(folder), Way::Clsact) = (folder, way) {
         println!("{}", Hooks::remove_pinned(&folder).expect_err("a refusal"));
     }
@@ -348,7 +348,7 @@ fn a_process_that_is_killed_leaves_what_is_pinned_and_nothing_else() {
                     kill_a_holder(is_pinned.then_some(&folder), way);
                     let left = links("v0").len() + filters("v0").matches("carrick_in:[").count();
                     assert_eq!(left, usize::from(is_pinned || way == Way::Clsact));
-                    // A stranger leaves what is pinned alone, and removes what was left behind.
+                    // A process without pins leaves pinned hooks alone, and removes leftovers.
                     let (stranger, heir) = (Programs::load(), Programs::load());
                     let hooks = stranger.attach(by(way));
                     stranger.seen_of(5, 5, 5, 0);
@@ -395,7 +395,7 @@ fn holder() -> Option<(Option<PathBuf>, Way)> {
     Some(((!folder.is_empty()).then(|| PathBuf::from(folder)), way))
 }
 
-/// The process that is killed in the test before this one.
+/// The process that the previous test kills.
 #[test]
 fn hooks_are_held_until_the_process_is_killed() {
     let Some((folder, way)) = holder() else {

@@ -1,10 +1,10 @@
-//! What can be done without privileges, and what is said of the rest.
+//! What works without privileges, and the messages for the rest.
 
 use super::support::*;
 use crate::engine::tc::hooks::{Changes, HookError, Hooks, Reason, Way, interfaces};
 use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
 
-/// Does something in a thread without any capabilities; the others keep theirs.
+/// Runs a closure in a thread without any capabilities; other threads keep theirs.
 pub fn without_privileges<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| {
@@ -72,7 +72,7 @@ fn with_privileges_given_up_links_follow_the_interfaces_and_filters_do_not() {
                 });
                 assert_eq!(refreshed.lost, []);
                 programs.seen_of(3, 3, 3, 0);
-                // A link needs none to be made, if the program was loaded with them; a filter does.
+                // Creating a link needs none, if the program was loaded with them; a filter does.
                 assert_eq!(
                     hooks.has(index("w0")),
                     way == Way::Tcx,
@@ -92,7 +92,7 @@ fn with_privileges_given_up_links_follow_the_interfaces_and_filters_do_not() {
                     Way::Clsact => {
                         let error = outcome.expect_err("a refusal").to_string();
                         assert!(error.contains("tc filter del dev v"), "{error}");
-                        // The next one with privileges does it.
+                        // The next process with privileges does it.
                         drop(programs.attach(by(way)));
                     }
                 }

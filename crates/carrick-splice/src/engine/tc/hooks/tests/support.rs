@@ -1,4 +1,4 @@
-//! A process in a namespace of its own, two interfaces that are joined, and programs that count.
+//! A process in its own namespace, two connected interfaces, and programs that count.
 
 use crate::engine::tc::hooks::{Hooks, Interfaces, Settings, Way};
 use libbpf_rs::{MapCore, MapFlags, Object, ObjectBuilder};
@@ -10,14 +10,14 @@ use std::time::{Duration, Instant};
 const INSIDE: &str = "CARRICK_HOOKS_TEST_INSIDE";
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/hooks_test.o"));
 
-/// What is seen is seen at once; a machine under load takes its time.
+/// Events come at once, except on a machine under load.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Both ways, for tests that hold for each.
+/// Both ways, for tests of each.
 pub const WAYS: [Way; 2] = [Way::Tcx, Way::Clsact];
 
-/// Runs the test with this name (below `tests::`) in another process, with network interfaces and mounts of its own, which go
-/// with it. Without root the test is skipped, and says so.
+/// Runs the test with this name (below `tests::`) in another process, with its own network interfaces and mounts, which
+/// disappear with it. Without root the test is skipped with a message.
 pub fn inside(name: &str, test: impl FnOnce()) {
     if std::env::var_os(INSIDE).is_some() {
         return test();
@@ -35,7 +35,7 @@ pub fn inside(name: &str, test: impl FnOnce()) {
     assert!(text.contains("1 passed"), "it did not run: {text}");
 }
 
-/// This program, to run one test, by a wrapper.
+/// This program, to run one test, through a wrapper.
 pub fn myself(name: &str, wrapper: &[&str]) -> Command {
     let path = format!("{}::{name}", module_path!().trim_end_matches("::support"));
     let path = path.split_once("::").expect("a crate").1;
@@ -76,7 +76,7 @@ pub fn run(line: &str) -> String {
     text.into_owned()
 }
 
-/// Makes `v0` and `v1`, joined, so that what is sent goes out at `v1` and comes in at `v0`.
+/// Creates `v0` and `v1`, connected, so that sent packets leave at `v1` and arrive at `v0`.
 pub fn interfaces() {
     run(
         "ip link add v0 address 02:00:00:00:00:01 type veth peer name v1 address 02:00:00:00:00:02",
@@ -87,7 +87,7 @@ pub fn interfaces() {
     run("ip neighbour add 10.9.0.2 lladdr 02:00:00:00:00:01 dev v1");
 }
 
-/// Waits until it holds, and a moment longer: what should not be seen would come about then.
+/// Waits until a condition holds, and a moment longer, so that unexpected packets would show.
 pub fn wait_for(holds: impl Fn() -> bool) {
     let begin = Instant::now();
     while !holds() && begin.elapsed() < PATIENCE {
@@ -96,7 +96,7 @@ pub fn wait_for(holds: impl Fn() -> bool) {
     std::thread::sleep(Duration::from_millis(20));
 }
 
-/// The number of an interface.
+/// The index of an interface.
 pub fn index(name: &str) -> u32 {
     crate::engine::tc::hooks::interfaces()
         .expect("the interfaces")
@@ -117,7 +117,7 @@ pub fn send(packets: u64) {
 /// The programs of `bpf/tc/hooks_test.bpf.c`, loaded.
 pub struct Programs(Object);
 
-/// Packets that were seen.
+/// Counted packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Seen {
     pub ingress: u64,
@@ -178,7 +178,7 @@ impl Programs {
         }
     }
 
-    /// Sends packets, and says what was seen of them when nothing more comes.
+    /// Sends packets, and checks the counts when no more arrive.
     pub fn seen_of(&self, packets: u64, ingress: u64, egress: u64, foreign: u64) {
         let before = self.seen();
         send(packets);
@@ -203,12 +203,12 @@ pub fn named(names: &[&str]) -> Interfaces {
     Interfaces::Named(names.iter().map(|name| (*name).to_owned()).collect())
 }
 
-/// Takes everything away that makes interfaces joined, for the next round of a test.
+/// Removes the interfaces, for the next round of a test.
 pub fn remove_interfaces() {
     run("ip link delete v0");
 }
 
-/// What `tc` shows of an interface.
+/// The output of `tc` for an interface.
 pub fn filters(name: &str) -> String {
     run(&format!("tc filter show dev {name} ingress"))
         + &run(&format!("tc filter show dev {name} egress"))

@@ -1,4 +1,4 @@
-//! Tables of the state in which the kernel has the responses: what the model in virtual time has found.
+//! Tables of the state in which the kernel forwards responses: cases that the model in virtual time has found.
 
 use super::super::lab::{CLIENT, Lab, PROCESS, SERVER};
 use super::super::spliced::{C, S, UP, down, spliced, up};
@@ -10,7 +10,7 @@ use super::scenario::Scenario;
 use crate::engine::tc::command::{Answer, Command, Judging};
 use crate::engine::tc::skeleton::types::{packet_splice, packet_state};
 
-/// Responses are forwarded, and nothing is under way.
+/// Responses are forwarded, and nothing is in flight.
 pub fn answering(lab: &Lab) -> packet_splice {
     let mut splice = spliced(lab);
     splice.state = packet_state::PACKET_RESPONSES.0;
@@ -23,7 +23,7 @@ pub fn answering(lab: &Lab) -> packet_splice {
     splice
 }
 
-/// The local socket of a side, which has nothing to do.
+/// The local socket of a side, idle.
 pub fn quiet(lab: &Lab, side: usize, next_sent: u32) -> Tcp {
     let (own, peer) = lab.addresses[side];
     let before = START as u32;
@@ -81,7 +81,7 @@ fn what_of_a_head_comes_in_further_packets_is_kept_behind_the_first() {
         b"HTTP/1.1 103 Early Hints\r\n\r\n".as_slice(),
     );
     let switched = b"HTTP/1.1 101 Switching Protocols\r\n\r\n".as_slice();
-    // What comes, packet by packet, and what is kept of it.
+    // The packets, and the bytes kept of them.
     let cases: [(&[&[u8]], Vec<u8>); 6] = [
         (&[first, whole], [first, whole].concat()),
         (&[first, second, whole], [first, second, whole].concat()),
@@ -105,14 +105,14 @@ fn what_of_a_head_comes_in_further_packets_is_kept_behind_the_first() {
                 packet.payload = payload.to_vec();
             });
             for _ in 0..2 {
-                // Also if it comes twice.
+                // Also if it arrives twice.
                 assert_eq!(programs.arriving(&packet.bytes()).verdict, Verdict::Forward);
             }
             at += payload.len() as u32;
         }
         let text = packets[0].escape_ascii();
         assert_eq!(record.head(begun_at), kept, "{text:?}");
-        // What the client has not acknowledged comes again, also with other bytes, or in other pieces.
+        // Data that the client has not acknowledged is retransmitted, also with other bytes, or in other pieces.
         let mut at = 0;
         for payload in packets {
             for (from, bytes) in [
@@ -134,14 +134,14 @@ fn what_of_a_head_comes_in_further_packets_is_kept_behind_the_first() {
     }
 }
 
-/// By what is sent again it is judged how a leg fares: a single byte may be a probe, and a bare acknowledgement is none.
+/// Retransmissions measure a leg: a single byte may be a probe, and a bare acknowledgement is not one.
 #[test]
 fn what_the_server_sends_again_is_counted() {
     let (Some(lab), Some(programs)) = (Lab::v4(), Programs::load()) else {
         return;
     };
     programs.set(&answering(&lab), lab.addresses);
-    // Where a packet begins, how long it is, and how many have been sent again by then.
+    // A packet's start, its length, and the number of retransmissions so far.
     let steps = [
         (0, 1000, 0),
         (1000, 500, 0),
@@ -161,7 +161,7 @@ fn what_the_server_sends_again_is_counted() {
     }
 }
 
-/// Local sockets and peers have clocks of their own.
+/// Local sockets and peers have different clocks.
 #[test]
 fn an_echo_is_not_of_a_time_to_come() {
     let (Some(lab), Some(programs)) = (Lab::v4(), Programs::load()) else {
@@ -205,7 +205,7 @@ fn blocks_of_a_request_do_not_reach_the_client() {
     assert_eq!(seen, vec![1; packet.options.len()]);
 }
 
-/// A request of 50 bytes was forwarded; 30 bytes behind it are the process'.
+/// A request of 50 bytes was forwarded; the 30 bytes behind it are the process's.
 fn asked(lab: &Lab) -> packet_splice {
     let mut splice = answering(lab);
     splice.judged_end = C + 50;
@@ -234,7 +234,7 @@ fn a_request_is_acknowledged_with_what_is_behind_it() {
         assert_eq!((seen.ack, seen.window), (told, 500));
         let after = programs.splice();
         assert_eq!(after.legs[CLIENT].received, told);
-        // What the client is told that it may send, it may.
+        // The client may send what its window allows.
         assert_eq!(after.ways[CLIENT].window_end, told + 500);
     }
 }
@@ -263,7 +263,7 @@ fn the_connections_do_not_come_back_before_a_request_has_arrived() {
     }
 }
 
-/// The request with which the process has armed is not in the server's socket yet when the client sends another one.
+/// The request with which the process has armed is not yet in the server's socket when the client sends another one.
 #[test]
 fn no_request_overtakes_the_first() {
     let (Some(lab), Some(programs)) = (Lab::v4(), Programs::load()) else {
@@ -288,7 +288,7 @@ fn no_request_overtakes_the_first() {
     }
 }
 
-/// The kernel has forwarded and told of a request. What the process asks behind it is nothing of its response.
+/// The kernel has forwarded and reported a request. The process's next request ends its response.
 #[test]
 fn what_was_told_of_ends_where_another_request_follows() {
     let (Some(lab), Some(programs)) = (Lab::v4(), Programs::load()) else {
@@ -330,7 +330,7 @@ fn what_was_told_of_ends_where_another_request_follows() {
         (packet.seq, packet.ack) = (C + UP, S);
         packet.payload = b"POST /abc".to_vec();
     });
-    // Sent again, it is nothing new.
+    // Retransmitted, it changes nothing.
     for _ in 0..2 {
         assert_eq!(programs.leaving(&passed.bytes()).verdict, Verdict::Pass);
         respond(14, b"HTTP/1.1 404 not here");
@@ -338,7 +338,7 @@ fn what_was_told_of_ends_where_another_request_follows() {
     }
 }
 
-/// An earlier splice has brought them from a faster clock.
+/// An earlier splice had a faster clock.
 #[test]
 fn timestamps_go_on_from_an_earlier_splice() {
     let (Some(lab), Some(programs)) = (Lab::v4(), Programs::load()) else {
@@ -367,7 +367,7 @@ fn timestamps_go_on_from_an_earlier_splice() {
     }
 }
 
-/// What comes before the server's reset is lost: the local socket asks about it.
+/// Data before the server's reset is lost: the local socket sends a challenge.
 #[test]
 fn a_reset_that_comes_too_early_is_asked_about() {
     let (Some(lab), Some(programs)) = (Lab::v4(), Programs::load()) else {
@@ -402,7 +402,7 @@ fn what_the_server_sends_again_from_before_the_splice_reaches_no_client() {
     let acknowledgement = lab.local_packet(SERVER).with(|packet| {
         (packet.seq, packet.ack) = (C + UP, S);
     });
-    // How long before the splice it begins, and its length: behind that, the server sends the rest once more.
+    // How long before the splice it begins, and its length: behind that, the server retransmits the rest.
     for (before, bytes) in [(1000, 1000), (1000, 400), (1, 1), (400, 1000)] {
         programs.set(&answering(&lab), lab.addresses);
         let (packet, _) = down(&lab, |packet| {

@@ -1,17 +1,17 @@
-//! What a peer does with its connection: it says, pauses, listens, ends.
+//! A peer's application: it sends, pauses, reads, closes.
 
 use super::endpoint::{Life, Tcp};
 use super::random::said;
 
-/// A step of a peer's. Each is done before the next begins; it reads all the time.
+/// A step of a peer. Each is completed before the next begins; it reads all the time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
     Say(u64),
     /// Microseconds.
     Pause(u64),
-    /// Until it has heard so much in all.
+    /// Until it has received this many bytes in total.
     Hear(u64),
-    /// Until the other one has ended.
+    /// Until the other side has closed.
     HearEnd,
     End,
     Reset,
@@ -20,10 +20,10 @@ pub enum Step {
 #[derive(Debug, Clone, Default)]
 pub struct Plan {
     pub steps: Vec<Step>,
-    /// It reads so much at a time, and then not for so long.
+    /// It reads this many bytes at a time, at this interval.
     pub read_bytes: usize,
     pub read_every: u64,
-    /// It does not read in this time.
+    /// It does not read in this period.
     pub deaf: Option<(u64, u64)>,
 }
 
@@ -31,7 +31,7 @@ pub struct Application {
     plan: Plan,
     side: u64,
     at: usize,
-    /// Of the step.
+    /// Start of the step.
     since: u64,
     step_said: u64,
     pub said: u64,
@@ -59,12 +59,12 @@ impl Application {
         }
     }
 
-    /// Whether it has done all that it wanted.
+    /// Whether it has completed all steps.
     pub fn is_done(&self) -> bool {
         self.at == self.plan.steps.len()
     }
 
-    /// The bytes that it says in all.
+    /// Total bytes that it sends.
     pub fn will_say(&self) -> u64 {
         let bytes = self.plan.steps.iter().map(|step| match step {
             Step::Say(bytes) => *bytes,
@@ -77,7 +77,8 @@ impl Application {
         self.plan.steps.get(self.at).copied()
     }
 
-    /// Does what can be done now. What it hears must be what the other one says; otherwise, why not. Whether it resets.
+    /// Does what can be done now. Received bytes must be those that the other side sent; otherwise returns an error.
+    /// Returns whether it resets.
     pub fn act(&mut self, now: u64, tcp: &mut Tcp) -> Result<bool, String> {
         self.wakes_at = None;
         if tcp.life == Life::Open {
@@ -148,7 +149,7 @@ impl Application {
         let bytes = tcp.receiving.read(self.plan.read_bytes);
         for byte in &bytes {
             if *byte != said(1 - self.side, self.heard) {
-                return Err(format!("byte {} is another one", self.heard));
+                return Err(format!("byte {} differs", self.heard));
             }
             self.heard += 1;
         }

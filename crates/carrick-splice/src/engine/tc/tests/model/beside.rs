@@ -1,4 +1,4 @@
-//! What depends on the numbers of local sockets: frames that they are given beside what is forwarded, and taking back.
+//! Cases that depend on the numbers of local sockets: acknowledgement frames for them, and taking connections back.
 
 use super::super::lab::{CLIENT, Lab, PROCESS, SERVER};
 use super::super::spliced::{C, S, spliced, up};
@@ -9,7 +9,7 @@ use super::programs::{Programs, Verdict};
 use super::scenario::Scenario;
 use crate::engine::tc::command::{Answer, Command};
 
-/// The local socket of a side, as the table tests have it: it has sent 100 bytes that are not acknowledged.
+/// The local socket of a side in the table tests: it has sent 100 unacknowledged bytes.
 fn local(lab: &Lab, side: usize, next_sent: u32) -> Tcp {
     let (own, peer) = lab.addresses[side];
     let [_, like, ..] = Scenario::new(0).settings;
@@ -40,7 +40,7 @@ fn the_frame_has_nothing_new_but_the_acknowledgement() {
     for has_ended in [false, true] {
         let mut socket = local(&lab, CLIENT, before.legs[CLIENT].local_end);
         if has_ended {
-            // It has passed an end on that had come in before, and waits for the acknowledgement nevertheless.
+            // It has relayed an end that had arrived before, and still waits for the acknowledgement.
             socket.shut();
         }
         for (flags, bytes) in [(ACK, 0), (ACK | PSH, 333), (ACK | FIN, 10), (ACK | URG, 1)] {
@@ -65,14 +65,13 @@ fn the_frame_has_nothing_new_but_the_acknowledgement() {
     }
 }
 
-/// Neither local socket has an acknowledgement for the last 100 bytes that it has sent. Either the peer has not sent one, or it is
-/// on its way from the hook.
+/// Neither local socket has an acknowledgement for its last 100 bytes. Either the peer has not sent one, or it is on its way from the hook.
 #[test]
 fn the_connections_come_back_though_something_is_not_acknowledged() {
     let (Some(lab), Some(programs)) = (Lab::v4(), Programs::load()) else {
         return;
     };
-    // Behind it, the client has acknowledged so much that was forwarded; and so much more was.
+    // Beyond that, the client has acknowledged `acked` forwarded bytes; `ahead` more were forwarded.
     for (acked, ahead) in [(0, 0), (0, 700), (500, 0), (500, 700)] {
         let mut before = spliced(&lab);
         let down = &mut before.ways[SERVER];
@@ -113,7 +112,7 @@ fn the_connections_do_not_come_back_while_something_is_to_be_relayed() {
         for at in [CLIENT, SERVER] {
             let mut socket = local(&lab, at, before.legs[at].local_end);
             if at == side {
-                // Not sent: nobody has asked it to.
+                // Not sent: it was not told to.
                 socket.write(&[1; 9]);
             }
             programs.show(&socket);
@@ -165,7 +164,7 @@ fn the_connection_that_is_left_comes_back_by_force() {
     }
 }
 
-/// Bytes that had passed the hook before the splice were received and read, but there is no room yet to pass them on.
+/// Bytes that had passed the hook before the splice were received and read, but cannot be relayed yet.
 #[test]
 fn what_the_process_still_holds_keeps_its_numbers() {
     let (Some(lab), Some(programs)) = (Lab::v4(), Programs::load()) else {

@@ -1,4 +1,4 @@
-//! Tables of the state *due*: a response goes through the process, and the kernel is to have the rest of it.
+//! Tables of the state *due*: a response goes through the process, and the kernel is to forward the rest.
 
 use super::super::lab::{CLIENT, Lab, PROCESS, SERVER};
 use super::super::spliced::{C, S, UP, down, spliced, up};
@@ -8,13 +8,13 @@ use super::frame::{options, parse};
 use super::programs::{Programs, Verdict};
 use crate::engine::tc::skeleton::types::{packet_splice, packet_state};
 
-/// What of the response is to come.
+/// Bytes of the response that are still to come.
 const LEFT: u64 = 10_000;
-/// What the server was allowed, and what the client takes.
+/// The server's window, and the client's.
 const ALLOWED: u32 = 20_000;
 const OFFERED: u32 = 30_000;
 
-/// The local sockets have got everything.
+/// The local sockets have received everything.
 fn due(lab: &Lab) -> packet_splice {
     let mut splice = spliced(lab);
     splice.state = packet_state::PACKET_DUE.0;
@@ -111,7 +111,7 @@ fn more_than_the_rest_is_not_forwarded() {
         assert_eq!(record.is_back(), is_back);
         assert_eq!(after.state == PROCESS, is_back);
         if is_back {
-            // The local socket gets it whole.
+            // The local socket gets the whole packet.
             assert_eq!(outcome.verdict, Verdict::Pass);
             assert_eq!(parse(&outcome.frame), packet);
             assert_eq!(after.legs[SERVER].passed_end, S + 101);
@@ -126,12 +126,12 @@ fn the_server_may_send_what_the_client_takes() {
     let (Some(lab), Some(programs)) = (Lab::v4(), Programs::load()) else {
         return;
     };
-    // What the client takes, whether there are timestamps, and what the server is told.
+    // The client's window, whether there are timestamps, and the window that the server gets.
     for (offered, has_timestamps, told) in [
         (OFFERED, true, OFFERED),
         (OFFERED, false, OFFERED),
         (5000, true, 5000),
-        // It could not be seen that it was heard.
+        // It could not be known that the server received it.
         (5000, false, ALLOWED),
     ] {
         let mut before = due(&lab);
@@ -151,7 +151,7 @@ fn the_server_may_send_what_the_client_takes() {
         let is_less = told < ALLOWED;
         assert_eq!(after.legs[SERVER].told_end, S + told);
         assert_eq!(after.legs[SERVER].is_told_less != 0, is_less);
-        // Until the server has heard it, it may use what it had.
+        // Until the server has received it, it may use its previous window.
         assert_eq!(after.ways[SERVER].window_end, S + told.max(ALLOWED));
         if has_timestamps {
             let tsval = 700 + u32::from(is_less);
@@ -189,7 +189,7 @@ fn the_server_hears_that_the_client_takes_more() {
         let outcome = programs.arriving(&packet.bytes());
         let after = programs.splice();
         if is_clamped == 0 {
-            // The local socket has said all there is to say.
+            // The local socket has nothing more to send.
             assert_eq!(outcome.verdict, Verdict::Pass);
             assert_eq!(after.legs[SERVER].told_end, S + 500);
             continue;

@@ -1,5 +1,5 @@
-//! A TCP of the model: small, but honest. It begins when its connection is established. A strict one complains of whatever a peer
-//! that goes by the rules could not have sent.
+//! The model's TCP: small, but correct. It begins with an established connection. A strict one reports anything that a
+//! correct peer could not have sent.
 
 mod receiving;
 mod sending;
@@ -14,11 +14,11 @@ use std::net::SocketAddr;
 pub const MILLISECOND: u64 = 1000;
 pub const SECOND: u64 = 1000 * MILLISECOND;
 
-/// Bytes are counted from here: behind the SYN. What comes from before has a place, too.
+/// Bytes are counted from here: behind the SYN. Earlier bytes have positions, too.
 pub const START: u64 = (1 << 33) + 1;
 
 const DELAYED_ACK: u64 = 40 * MILLISECOND;
-/// What answers packets without data that are out of the window (tcp_oow_rate_limited).
+/// How often packets without data outside the window are answered (tcp_oow_rate_limited).
 const ANSWER_EVERY: u64 = SECOND / 2;
 const KEEP_ALIVES_MAX: u32 = 9;
 
@@ -30,38 +30,38 @@ pub struct Settings {
     pub own_first: u32,
     pub peer_first: u32,
     pub mss: u64,
-    /// Scales of the windows of both.
+    /// Window scales of both sides.
     pub own_shift: u8,
     pub peer_shift: u8,
     pub send_room: usize,
     pub receive_room: usize,
     pub peer_room: usize,
     pub has_sack: bool,
-    /// The clock of its timestamps, if it has any: where it stood at 0, and how often it ticks in a second.
+    /// Its timestamp clock, if any: its value at 0, and its ticks per second.
     pub clock: Option<(u32, u64)>,
-    /// Where the peer's stands.
+    /// The peer's clock at present.
     pub peer_tsval: u32,
     pub keep_alive: Option<u64>,
-    /// A closed window is asked for with a byte behind it, as BSD does, or with an old number, as Linux does.
+    /// Probes a closed window with one byte beyond it, as BSD does, or with an old number, as Linux does.
     pub probes_with_byte: bool,
 }
 
-/// A packet under way.
+/// A packet in flight.
 #[derive(Debug, Clone)]
 pub struct Flight {
     pub packet: Packet,
-    /// Its place in the order of everything that is sent: by whom it was made, and by whom it was sent on last.
+    /// Its place in the order of all sent packets: who created it, and who forwarded it last.
     pub sent: u64,
     pub departed: u64,
-    /// One of the same sender, sent later, was sent on before: the network has changed their order.
+    /// A later packet of the same sender was forwarded earlier: the network has reordered them.
     pub is_late: bool,
 }
 
-/// What a strict receiver complains of.
+/// A violation that a strict receiver reports.
 #[derive(Debug)]
 pub struct Fault {
     pub what: String,
-    /// If it is about the window: where the packet ends.
+    /// The end of the packet, if it violates the window.
     pub end: Option<u64>,
 }
 
@@ -80,24 +80,24 @@ pub struct Tcp {
     pub receiving: Receiving,
     pub life: Life,
     pub is_strict: bool,
-    /// What a strict one complains of.
+    /// Reported violations.
     pub faults: Vec<Fault>,
     pub ts_recent: u32,
     /// Of the packet that it is from.
     recent_departed: u64,
-    /// For the rules of RFC 9293 section 3.10.7.4 about windows.
+    /// For the window rules of RFC 9293 section 3.10.7.4.
     window_seq: u64,
     peer_window_max: u64,
     answered: Option<u64>,
-    /// When the last packet came, and its place in the order.
+    /// When the last packet arrived, and its place in the order.
     heard: u64,
     heard_departed: u64,
     keep_alives: u32,
-    /// Whoever reads finds the end behind what is there.
+    /// A reader finds the end behind the available data.
     pub is_read_shut: bool,
 }
 
-/// What is read from a packet.
+/// The parsed packet.
 struct Seen {
     seq: u64,
     ack: u64,
@@ -132,7 +132,7 @@ impl Tcp {
         }
     }
 
-    /// What the clock of timestamps says.
+    /// The value of the timestamp clock.
     pub fn tsval(&self, now: u64) -> u32 {
         let (start, hertz) = self.settings.clock.unwrap_or_default();
         start.wrapping_add((now / 1000 * hertz / 1000) as u32)
@@ -153,22 +153,22 @@ impl Tcp {
         }
     }
 
-    /// Ends the stream.
+    /// Closes the stream.
     pub fn shut(&mut self) {
         self.sending.has_end = true;
     }
 
-    /// Nothing follows what was read.
+    /// Everything was read, and the stream has ended.
     pub fn is_at_end(&self) -> bool {
         self.receiving.ready.is_empty() && (self.receiving.has_ended || self.is_read_shut)
     }
 
-    /// Everything is said, and the other one has it.
+    /// Everything is sent, and the peer has it.
     pub fn is_through(&self) -> bool {
         self.sending.has_end && self.sending.una == self.sending.limit()
     }
 
-    /// What it has sent so far, the other one has.
+    /// The peer has everything sent so far.
     pub fn has_no_debts(&self) -> bool {
         self.sending.una == self.sending.limit()
     }
@@ -248,7 +248,7 @@ impl Tcp {
         packets
     }
 
-    /// When it wants to be asked again.
+    /// When it must be called again.
     pub fn next_timer(&self) -> Option<u64> {
         if self.life != Life::Open {
             return None;
@@ -270,7 +270,7 @@ impl Tcp {
         is_idle.then(|| self.heard + every * u64::from(1 + self.keep_alives))
     }
 
-    /// The time has come.
+    /// Handles expired timers.
     pub fn timers(&mut self, now: u64) -> Vec<Packet> {
         let mut packets = Vec::new();
         if self.life != Life::Open {
@@ -303,7 +303,7 @@ impl Tcp {
         self.packet(now, self.sending.una - 1, ACK, &[])
     }
 
-    /// A packet has arrived. (`flush` sends what it calls for.)
+    /// A packet has arrived. (`flush` sends the answers.)
     pub fn arrive(&mut self, now: u64, flight: &Flight) -> Option<Packet> {
         let packet = &flight.packet;
         if self.life != Life::Open {
@@ -350,7 +350,7 @@ impl Tcp {
         None
     }
 
-    /// Nobody is here any more (RFC 9293 section 3.10.7.1).
+    /// The socket is closed (RFC 9293 section 3.10.7.1).
     fn refuse(&self, packet: &Packet) -> Option<Packet> {
         (packet.flags & RST == 0).then(|| Packet {
             source: self.settings.own,
@@ -385,7 +385,7 @@ impl Tcp {
         {
             let is_new = self.receiving.is_new(seen.seq, bytes, seen.is_end)
                 || (seen.ack > self.sending.una && seen.ack <= self.sending.sent_max);
-            // What the network has brought out of order may look old, after something was sent again.
+            // Packets that the network reordered may look old after a retransmission.
             if is_new && !flight.is_late && flight.departed > self.recent_departed {
                 let recent = self.ts_recent;
                 self.complain(|| format!("something new before {recent} (PAWS): {packet:?}"));
@@ -411,7 +411,7 @@ impl Tcp {
             return false;
         }
         if seen.ack + self.peer_window_max < self.sending.una {
-            // One that carries nothing is no loss.
+            // An empty one is no loss.
             let is_bare = packet.payload.is_empty() && !seen.is_end;
             if !is_bare && !flight.is_late && flight.departed > self.heard_departed {
                 self.complain(|| format!("an acknowledgement from long ago: {packet:?}"));
@@ -453,7 +453,7 @@ impl Tcp {
         }
     }
 
-    /// The time that an echo was on its way, if it is plausible (tcp_rtt_tsopt_us).
+    /// The age of an echo, if it is plausible (tcp_rtt_tsopt_us).
     fn sample(&self, now: u64, tsecr: u32) -> Option<u64> {
         let (_, hertz) = self.settings.clock?;
         let ticks = self.tsval(now).wrapping_sub(tsecr);
@@ -498,7 +498,7 @@ fn is_before(a: u32, b: u32) -> bool {
     (a.wrapping_sub(b) as i32) < 0
 }
 
-/// The place that is so far, as numbers go, from `base`.
+/// The position at this distance from `base`, in sequence-number arithmetic.
 pub fn near(base: u64, difference: u32) -> u64 {
     base.wrapping_add_signed(i64::from(difference as i32))
 }

@@ -1,4 +1,4 @@
-//! Reading frames: what a packet says, and whether its checksums are right.
+//! Parses frames, and verifies their checksums.
 
 use super::super::wire::{ACK, FIN, PSH, Packet, RST, SYN, checksum};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -10,7 +10,7 @@ pub struct Options {
     pub blocks: Vec<(u32, u32)>,
 }
 
-/// Where IP says that a frame ends.
+/// The end of a frame according to IP.
 pub fn end(frame: &[u8]) -> usize {
     let u16_at = |at: usize| usize::from(u16::from_be_bytes(*frame[at..].first_chunk().unwrap()));
     if u16_at(12) == 0x0800 {
@@ -20,7 +20,7 @@ pub fn end(frame: &[u8]) -> usize {
     }
 }
 
-/// Takes a frame apart. Written down again, it must be the same, checksums included.
+/// Parses a frame. Encoding it again must give the same bytes, checksums included.
 pub fn parse(frame: &[u8]) -> Packet {
     let u16_at = |at: usize| u16::from_be_bytes(*frame[at..].first_chunk().unwrap());
     let (source, destination, tcp_at): (IpAddr, IpAddr, _) = if u16_at(12) == 0x0800 {
@@ -47,7 +47,7 @@ pub fn parse(frame: &[u8]) -> Packet {
         ip_options: Vec::new(),
     };
     let mut again = packet.bytes();
-    // Of a packet that the programs have made: its identification, or flow label, is 0.
+    // In packets that the programs create, the identification or flow label is 0.
     if packet.source.is_ipv4() {
         again[18..20].copy_from_slice(&frame[18..20]);
         again[24..26].fill(0);
@@ -56,7 +56,7 @@ pub fn parse(frame: &[u8]) -> Packet {
     } else {
         again[15..18].copy_from_slice(&frame[15..18]);
     }
-    // The header's checksum and the segment's; the programs leave the rest of the header alone.
+    // The checksums of the header and the segment; the programs do not change the rest of the header.
     assert_eq!(frame[14..], again[14..], "checksums of {packet:?}");
     packet
 }
@@ -82,14 +82,14 @@ pub fn options(bytes: &[u8]) -> Options {
                     .map(|block| (word(block), word(&block[4..])))
                     .collect();
             }
-            _ => panic!("nobody sends option {kind}"),
+            _ => panic!("unexpected option {kind}"),
         }
         rest = further;
     }
     found
 }
 
-/// A packet in a line; numbers from where both began to count.
+/// A packet as one line; numbers relative to where both sides began.
 pub fn describe(packet: &Packet, seq_first: u32, ack_first: u32) -> String {
     let names = [
         (SYN, "SYN"),

@@ -1,8 +1,8 @@
-//! Every order of a client's packets, a server's, and the steps of a process that gives connections back: a server's connection goes to
-//! others only when nothing is on its way on it.
+//! Every order of a client's packets, a server's, and the steps of a process that returns connections: a server's
+//! connection is given to others only when nothing is in flight on it.
 //!
-//! The process is the one of `http/kernel_forward` in small: it looks at what the kernel has noted, and decides; some time later it takes the
-//! connections back. Between any two of these steps anything may happen.
+//! The process is a small version of `http/kernel_forward`: it reads what the kernel has noted, and decides; some time
+//! later it takes the connections back. Between any two of these steps anything may happen.
 
 use super::super::lab::{CLIENT, Lab, PROCESS};
 use super::super::spliced::{C, S, UP, down, up};
@@ -11,17 +11,17 @@ use super::programs::Verdict;
 use super::unjudged::{RESPONSE, Rest};
 use crate::engine::tc::command::{Answer, Command};
 
-/// As long as the request that the model's judge lets pass.
+/// Length of the request that the model's classifier accepts.
 const REQUEST_BYTES: u32 = 30;
 
-/// What the client does, in this order.
+/// The client's steps, in this order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Say {
     /// The next request, at the next number.
     Ask,
-    /// Once more the latest one.
+    /// The latest request again.
     Repeat,
-    /// It acknowledges all that it got.
+    /// Acknowledges everything received.
     Acknowledge,
     End,
     Reset,
@@ -38,17 +38,17 @@ const SCRIPTS: [&[Say]; 7] = [
     &[Ask, Reset, Ask, Acknowledge],
 ];
 
-/// What the server does when it has nothing to answer, or with its last answer.
+/// What the server does without a request, or behind its last response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Manner {
     Acknowledges,
-    /// It answers what nobody has asked.
+    /// It sends an unsolicited response.
     GoesOn,
-    /// It ends its stream.
+    /// It closes its stream.
     Ends,
 }
 
-/// How many packets of the server's there may be, and steps of the process.
+/// Number of the server's packets, and of the process's steps.
 const SERVER_STEPS: usize = 3;
 const PROCESS_STEPS: usize = 4;
 
@@ -59,7 +59,7 @@ enum Who {
     Process,
 }
 
-/// What the peers and the process know.
+/// The state of the peers and the process.
 struct Course<'a> {
     rest: &'a Rest,
     script: &'a [Say],
@@ -72,9 +72,9 @@ struct Course<'a> {
     /// Requests that have reached the server; responses that it has sent.
     asked: u32,
     answered: u32,
-    /// The server has said something that is no answer.
+    /// The server has sent something that is not a response.
     is_spoiled: bool,
-    /// Of the process: requests that it knows of, whether the response to them is to come, and whether it has decided to part.
+    /// The process's view: known requests, whether the response to them is to come, and whether it has decided to separate the connections.
     known: u32,
     is_pending: bool,
     is_parting: bool,
@@ -151,7 +151,7 @@ impl<'a> Course<'a> {
         Ok(())
     }
 
-    /// The server answers one of the requests that it has, or does what it does otherwise.
+    /// The server answers a request, or does what its manner says.
     fn answer(&mut self) -> Result<(), String> {
         if self.is_parted || (self.is_spoiled && self.manner == Manner::Ends) {
             return Ok(());
@@ -203,7 +203,7 @@ impl<'a> Course<'a> {
                 self.is_parted = true;
                 let is_closed = record.has_end();
                 if self.is_spoiled && !is_closed {
-                    return Err("nobody knows what the server has done".into());
+                    return Err("the server's state is unknown".into());
                 }
                 if self.asked != self.answered && !is_closed {
                     return Err(format!(
@@ -212,7 +212,7 @@ impl<'a> Course<'a> {
                     ));
                 }
                 if self.rest.programs.splice().state != PROCESS {
-                    return Err("the kernel goes on".into());
+                    return Err("the kernel continues".into());
                 }
             }
             Answer::Behind | Answer::Busy => {}
@@ -222,7 +222,7 @@ impl<'a> Course<'a> {
     }
 }
 
-/// Calls `visit` with each order of so many steps of each.
+/// Calls `visit` with each order of the given numbers of steps.
 fn orders(left: [usize; 3], order: &mut Vec<Who>, visit: &mut impl FnMut(&[Who])) {
     if left == [0; 3] {
         return visit(order);
@@ -264,7 +264,7 @@ fn a_server_s_connection_goes_to_others_only_at_rest_in_whatever_order_things_ha
             asked += course.asked;
         });
     }
-    // Where nothing happens, nothing can go wrong.
+    // Without events, the test would prove nothing.
     assert!(
         parted > count / 2 && asked > count / 2,
         "{count} {parted} {asked}"

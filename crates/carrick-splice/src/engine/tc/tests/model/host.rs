@@ -1,5 +1,5 @@
-//! The process on this host that relays between both local sockets, gives their packets to the kernel and takes them back: what
-//! `lifecycle/tc.rs` does, in virtual time, with the engine's own table and commands.
+//! The process on this host, which relays between both local sockets, gives their packets to the kernel and takes them
+//! back: the work of `lifecycle/tc.rs`, in virtual time, with the engine's own table and commands.
 
 mod answering;
 
@@ -21,45 +21,45 @@ const LOOK_LAST: u64 = 256 * MILLISECOND;
 const DISARM_LOOKS_MAX: u32 = 200;
 const DISARM_LOOK: u64 = 50;
 
-/// So much is read at once.
+/// Most bytes read at once.
 const HELD_MAX: usize = 16 * 1024;
 
-/// What is to become of the connections once the process has taken them back.
+/// What happens to the connections once the process has taken them back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum After {
     /// They go through the process to their end.
     Process,
-    /// They are given to the kernel again, from the same slot or as another splice.
+    /// They are given to the kernel again, in the same slot or as another splice.
     Again,
     Anew,
 }
 
-/// What has happened; so that a test can say that it has seen it.
+/// Counts of events, so that a test can check that they occurred.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct Tally {
-    /// Times that the kernel got the packets; of these, with something of the local sockets on its way.
+    /// Times that the kernel took over; of these, with data of the local sockets in flight.
     pub armed: u64,
     pub armed_in_flight: u64,
-    /// Times that it gave them back; of these, with a peer that had, or may have had, more than was acknowledged.
+    /// Times that it returned the connections; of these, with a peer that had, or may have had, more than was acknowledged.
     pub disarmed: u64,
     pub disarmed_ahead: u64,
-    /// They could not be given back, and were reset (docs: Disarming).
+    /// They could not be returned, and were reset (docs: Disarming).
     pub gave_up: u64,
     pub ended_in_kernel: u64,
     pub reset_in_kernel: u64,
-    /// Ends of streams that had gone by, found by the process.
+    /// Ends of streams found by the process after they had passed.
     pub ends_found: u64,
     /// Packets.
     pub forwarded: u64,
     pub copies: u64,
     pub refused: u64,
-    /// Packets behind the receiver's window, but inside of what the local socket had allowed.
+    /// Packets beyond the receiver's window, but within the local socket's.
     pub behind_windows: u64,
     /// Requests that the kernel has forwarded.
     pub judged: u64,
     /// Responses of which the kernel has forwarded the rest.
     pub bodies: u64,
-    /// Window updates for senders whose turn it was.
+    /// Window updates for waiting senders.
     pub grants: u64,
 }
 
@@ -91,14 +91,14 @@ impl Tally {
         }
     }
 
-    /// A model in which nothing happens proves nothing. (The last five need not happen.)
+    /// A model without events proves nothing. (The last five need not occur.)
     pub fn assert_all_has_happened(mut self) {
         let tally = self;
         let seen = self.all();
         assert!(seen[..10].iter().all(|count| **count > 0), "{tally:#?}");
     }
 
-    /// Likewise, where only responses are forwarded.
+    /// The same, if only responses are forwarded.
     pub fn assert_responses_have_happened(&self) {
         let seen = [
             self.armed,
@@ -128,17 +128,17 @@ pub struct Host {
     looked_at: u64,
     look: Option<(u64, u64)>,
     disarm: Option<(After, u32)>,
-    /// When it wants to run again.
+    /// When it must run again.
     pub wakes_at: Option<u64>,
-    /// It does nothing more.
+    /// It has finished.
     pub is_over: bool,
     pub tally: Tally,
-    /// What it has done, for the trace; what it finds wrong.
+    /// Its actions, for the trace; an error that it found.
     pub told: Vec<String>,
     pub wrong: Option<String>,
-    /// If only responses go by the kernel.
+    /// If the kernel forwards responses only.
     answering: Option<Answering>,
-    /// How each way is paced (`pace_handle`).
+    /// The pacing of each way (`pace_handle`).
     pub pace: [u64; 2],
 }
 
@@ -176,7 +176,7 @@ impl Host {
         self.was_armed = self.table.fill(self.slot, legs).unwrap();
     }
 
-    /// The state of the splice as the kernel has it.
+    /// The splice's state in the kernel.
     pub fn splice(&self) -> packet_splice {
         from_bytes(&self.table.read(self.slot).unwrap())
     }
@@ -193,14 +193,14 @@ impl Host {
         answer
     }
 
-    /// The connections are wanted back.
+    /// Takes the connections back.
     pub fn take_back(&mut self, after: After) {
         if self.disarm.is_none() && !self.is_over {
             self.disarm = Some((after, 0));
         }
     }
 
-    /// Runs; what the local sockets then send by themselves (resets) is returned.
+    /// Runs; returns packets that the local sockets then send by themselves (resets).
     pub fn run(&mut self, now: u64, programs: &Programs) -> Vec<(usize, Packet)> {
         self.wakes_at = None;
         if self.is_over {
@@ -238,7 +238,7 @@ impl Host {
         Vec::new()
     }
 
-    /// Ends both, so that what is said now reaches the other peer.
+    /// Ends both, so that further packets reach the other peer.
     fn end_by_force(&mut self, now: u64, programs: &Programs) -> Vec<(usize, Packet)> {
         if self.is_armed {
             self.ask(
@@ -262,7 +262,7 @@ impl Host {
             .collect()
     }
 
-    /// Whether something has moved from the local socket of `side` to the other one.
+    /// Whether data has moved from the local socket of `side` to the other one.
     fn relay(&mut self, now: u64, programs: &Programs, side: usize) -> bool {
         let mut has_moved = false;
         if self.held[side].is_empty() {
@@ -304,14 +304,14 @@ impl Host {
                 self.is_armed = true;
                 self.was_armed = true;
                 self.look = None;
-                // From now on their numbers are for the programs to judge.
+                // From now on the programs check their numbers.
                 self.locals
                     .iter_mut()
                     .for_each(|local| local.is_strict = false);
             }
             Answer::Busy | Answer::Unseen => self.look_later(now),
             Answer::NoSocket => self.wants_kernel = false,
-            other => panic!("the connections are alike: {other:?}"),
+            other => panic!("incompatible connections: {other:?}"),
         }
         self.wakes_at = self.look.map(|(when, _)| when);
     }
@@ -401,7 +401,7 @@ impl Host {
         }
     }
 
-    /// The local sockets do not come to rest, or all has ended.
+    /// The local sockets do not become idle, or everything has ended.
     fn give_up(&mut self, now: u64, programs: &Programs, answer: Answer) -> Vec<(usize, Packet)> {
         self.disarm = None;
         if answer == Answer::Ended {

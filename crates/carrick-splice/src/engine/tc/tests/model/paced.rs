@@ -1,4 +1,4 @@
-//! Tables of pacing by windows: what a sender is told, what it is granted later, and how it hears of that.
+//! Tables of pacing by windows: the window that a sender gets, later grants, and how they reach it.
 
 use super::super::lab::{CLIENT, Lab, SERVER};
 use super::super::spliced::{C, S, UP, down, spliced, up};
@@ -12,14 +12,14 @@ use crate::engine::tc::skeleton::types::{
 use std::mem::offset_of;
 use std::sync::atomic::Ordering::SeqCst;
 
-/// What the client was told that it may send, and what its longest segments are.
+/// The client's window, and its longest segments.
 const TOLD: u32 = 10_000;
 const SEGMENT: u32 = 1000;
 
 /// A time, in microseconds.
 const NOW: u64 = 1_000_000_000;
 
-/// What the client's class may have in a second.
+/// The client's class's bytes per second.
 const CEILING: u64 = 10_000_000;
 
 /// A field of the control block: of the worker, the class, the client's bucket.
@@ -39,7 +39,7 @@ fn bucket(field: usize) -> usize {
     offset_of!(pace_block, buckets) + field
 }
 
-/// What is under way of the client is paid for in this time, in milliseconds: behind 20, nothing is granted.
+/// The client's data in flight is paid for within this time, in milliseconds: beyond 20, nothing is granted.
 fn owe(programs: &Programs, milliseconds: u64) {
     let due = NOW * 1000 + milliseconds * 1_000_000;
     put(
@@ -49,7 +49,7 @@ fn owe(programs: &Programs, milliseconds: u64) {
     );
 }
 
-/// Two connections, of which the way from the client is paced, and a worker that rests.
+/// Two connections, of which the way from the client is paced, and an idle worker.
 fn paced(lab: &Lab, programs: &Programs) -> packet_splice {
     programs.forget_held();
     programs.set_clock(NOW);
@@ -68,7 +68,7 @@ fn paced(lab: &Lab, programs: &Programs) -> packet_splice {
     splice
 }
 
-/// The server acknowledges what the client has sent; what the client is told.
+/// The server acknowledges the client's data; returns what the client gets.
 fn acknowledge(
     lab: &Lab,
     programs: &Programs,
@@ -83,12 +83,12 @@ fn acknowledge(
 }
 
 #[test]
-fn a_sender_is_told_of_what_its_rate_has_left() {
+fn a_senders_window_is_what_its_rate_allows() {
     let (Some(lab), Some(programs)) = (Lab::v4(), Programs::load()) else {
         return;
     };
     let told = TOLD as u16;
-    // What is owed, in ms; what the receiver takes; what the sender is told, and whether it waits.
+    // The debt, in ms; the receiver's window; the sender's window, and whether it waits.
     for (what, owed, window, expected, held) in [
         ("all of a burst", 0, 60_000, 60_000, 0),
         ("as much as is left", 16, 60_000, told + 40_000, 0),
@@ -102,7 +102,7 @@ fn a_sender_is_told_of_what_its_rate_has_left() {
         owe(&programs, owed);
         let (outcome, seen) = acknowledge(&lab, &programs, &before, window);
         assert_eq!((seen, programs.held()), (expected, held), "{what}");
-        // It says nothing else: the sender is not bothered with what it knows.
+        // A packet without news is not sent.
         let is_idle = held == 1 && u32::from(window) != before.ways[CLIENT].offered_end - C;
         let verdict = if is_idle {
             Verdict::Drop
@@ -170,7 +170,7 @@ fn what_was_told_never_moves_back() {
         let unit = 1 << shift;
         let mut edge = C;
         for step in 0..200_u32 {
-            // The debt is now larger, now smaller; the client sends, and the server acknowledges, odd numbers of bytes.
+            // The debt varies; the client sends, and the server acknowledges, odd numbers of bytes.
             owe(&programs, u64::from(step * 7 % 25));
             let acked = step * 37;
             splice.ways[CLIENT].end = C + acked;
@@ -222,7 +222,7 @@ fn whose_turn_it_is_hears_of_it_by_a_packet() {
             );
             assert_eq!(programs.held(), 1);
             assert!(programs.grant().is_none(), "nothing is left");
-            assert_eq!(programs.held(), 1, "it waits on");
+            assert_eq!(programs.held(), 1, "it keeps waiting");
             // In 2 ms, 20 KB.
             programs.set_clock(NOW + 2000);
             let frame = programs.grant().unwrap();
@@ -273,10 +273,10 @@ fn those_that_wait_share() {
         C + TOLD + 20_000,
         "all: so little is not divided"
     );
-    // Nobody overtakes them.
+    // They are served in order.
     let (_, seen) = acknowledge(&lab, &programs, &before, 60_000);
     assert_eq!(u32::from(seen), TOLD);
-    // But if nobody looks at those that wait, each takes what there is.
+    // But if the waiters are not attended, each takes what there is.
     programs.set_clock(NOW + 200_000);
     let (_, seen) = acknowledge(&lab, &programs, &before, 60_000);
     assert_eq!(u32::from(seen), 60_000);
@@ -298,14 +298,14 @@ fn a_worker_that_works_is_waited_for() {
     put(&programs, since, NOW * 1000);
     let (_, seen) = acknowledge(&lab, &programs, &before, 60_000);
     assert_eq!((u32::from(seen), programs.held()), (TOLD, 1));
-    // For no longer than the class says: then two segments may go.
+    // At most as long as the class allows: then two segments may go.
     programs.set_clock(NOW + 49_000);
     assert!(programs.grant().is_none());
     programs.set_clock(NOW + 51_000);
     assert!(programs.grant().is_some());
     let after = programs.splice().ways[CLIENT].pace;
     assert_eq!(after.told_end, C + TOLD + 2 * SEGMENT);
-    // As soon as it rests, or if it hangs, nobody waits.
+    // As soon as it is idle, or if it hangs, no sender waits.
     for (what, runnable, now) in [("rests", 0, NOW), ("hangs", NOW * 1000, NOW + 260_000)] {
         before = paced(&lab, &programs);
         put(
@@ -344,12 +344,12 @@ fn what_was_told_before_is_paid_for_when_it_is_sent() {
         return;
     };
     let due = bucket(offset_of!(pace_bucket, ceiling_due_ns));
-    // What the sender was told; of that, bytes that were not paid for; what is sent; what is paid.
+    // The sender's window; the unpaid part of it; bytes sent; bytes paid.
     for (told, unpaid, sent, paid) in [
         (TOLD, 0, 1000, 0),
         (TOLD, TOLD, 1000, 1000),
         (TOLD, 500, 1000, 500),
-        // More than it was told.
+        // More than its window.
         (700, 0, 1000, 300),
         (700, 700, 1000, 1000),
     ] {

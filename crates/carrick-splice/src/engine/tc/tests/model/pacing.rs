@@ -1,4 +1,4 @@
-//! Splices that are paced: the control block as workers would keep it, in virtual time.
+//! Paced splices: the control block as workers would maintain it, in virtual time.
 
 use super::endpoint::{MILLISECOND, SECOND};
 use super::programs::Programs;
@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering::SeqCst;
 /// As in `granting.rs`.
 pub const TICK: u64 = 2 * MILLISECOND;
 
-/// No worker is that old.
+/// Longer than any worker lives.
 const FOR_EVER: u64 = 1 << 62;
 
 /// As in `table.rs`.
@@ -23,7 +23,7 @@ const IMMEDIATE: u64 = 0;
 const CONSERVATIVE: u64 = 1;
 const CREDIT: u64 = 2;
 
-/// How fast each way may be, what the worker does, and when the process dies.
+/// The rate of each way, what the worker does, and when the process dies.
 pub struct Pace {
     random: Random,
     rates: [u64; 2],
@@ -55,7 +55,7 @@ impl Pace {
         }
     }
 
-    /// One rate, both ways, and a worker that rests.
+    /// One rate in both directions, and an idle worker.
     pub fn steady(rate: u64, hold_max_ns: u64) -> Pace {
         Pace {
             rates: [rate; 2],
@@ -68,7 +68,7 @@ impl Pace {
         }
     }
 
-    /// Writes down what holds at first. The handle of each way.
+    /// Writes the initial state. Returns the handle of each way.
     pub fn begin(&self, programs: &Programs) -> [u64; 2] {
         let word = |at: usize| programs.pace.word(at);
         let class = offset_of!(pace_block, classes);
@@ -97,7 +97,7 @@ impl Pace {
         [1, 2].map(|bucket| bucket << 32 | 1 << 8)
     }
 
-    /// Something else happens: the worker begins to work, or rests; a rate changes; the process dies. When it is to be called again.
+    /// The next event: the worker becomes busy or idle; a rate changes; the process dies. Returns when to call again.
     pub fn change(&mut self, now: u64, programs: &Programs) -> Option<u64> {
         let word = |at: usize| programs.pace.word(at);
         let worker = offset_of!(pace_block, workers);

@@ -1,4 +1,4 @@
-//! The real programs of the engine, run packet by packet. What they ask the kernel is answered from maps (bpf/tc/model.bpf.c).
+//! The real programs of the engine, run packet by packet. Their kernel calls are answered from maps (bpf/tc/model.bpf.c).
 
 use super::super::lab::{COPY_MARK, as_bytes, from_bytes};
 use super::endpoint::{Life, Tcp};
@@ -18,13 +18,13 @@ use std::sync::atomic::Ordering::SeqCst;
 
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/model.o"));
 
-/// Places for splices: each that begins anew takes another one.
+/// Slots for splices: each new one takes another.
 pub const SLOTS: u32 = 64;
 
-/// The first is nobody's.
+/// The first one is unused.
 const RECORDS: u32 = 2;
 
-/// net/tcp_states.h: TCP_ESTABLISHED, and one of those that are not.
+/// net/tcp_states.h: TCP_ESTABLISHED, and another state.
 const ESTABLISHED: u32 = 1;
 const CLOSE_WAIT: u32 = 8;
 
@@ -59,7 +59,7 @@ pub struct Programs {
     pub pace: Mmap,
 }
 
-/// What a program has made of a frame, and the frame for the local socket that it has made besides.
+/// A program's result for a frame, and the frame that it created for the local socket.
 pub struct Outcome {
     pub verdict: Verdict,
     pub frame: Vec<u8>,
@@ -113,7 +113,7 @@ impl Programs {
         })
     }
 
-    /// The engine's table over these maps, with nothing in it.
+    /// The engine's table over these maps, empty.
     pub fn table(&self) -> Table {
         for map in [&self.flows, &self.sockets, &self.requests, &self.lengths] {
             for key in map.keys().collect::<Vec<_>>() {
@@ -137,7 +137,7 @@ impl Programs {
         Table::new(copy(&self.flows), splices, command, Some(placing), SLOTS)
     }
 
-    /// Nobody waits.
+    /// Removes all waiters.
     pub fn forget_held(&self) {
         while self
             .held
@@ -149,31 +149,31 @@ impl Programs {
         }
     }
 
-    /// How many wait for their turn.
+    /// Number of waiters.
     pub fn held(&self) -> u32 {
         self.holdings
             .half_word(offset_of!(holding, count))
             .load(SeqCst)
     }
 
-    /// It is the turn of the first of them. The frame that comes in for it, if it gets something.
+    /// Serves the first waiter. Returns the frame that arrives for it, if it gets something.
     pub fn grant(&self) -> Option<Vec<u8>> {
         grant_some(self.grant.as_fd(), 1).unwrap();
         self.take_clone()
     }
 
-    /// The record of forwarded responses. There is one only.
+    /// The only record of forwarded responses.
     pub fn record(&self) -> Record {
         self.records.take().unwrap()
     }
 
-    /// The kernel takes a packet for a plain request if it begins so and is so long.
+    /// The kernel accepts a packet with this beginning and length as a plain request.
     pub fn let_judge(&self, first: [u8; 8], bytes: u64) {
         let bytes = (bytes as u32).to_ne_bytes();
         self.requests.update(&first, &bytes, MapFlags::ANY).unwrap();
     }
 
-    /// The kernel finds in a response that begins so that it is so long.
+    /// The kernel finds this length in a response with this beginning.
     pub fn let_measure(&self, first: [u8; 8], bytes: u64) {
         self.lengths
             .update(&first, &bytes.to_ne_bytes(), MapFlags::ANY)
@@ -198,7 +198,7 @@ impl Programs {
         ask(self.command.as_fd(), 0, command).unwrap()
     }
 
-    /// What stands at slot 0.
+    /// The state at slot 0.
     pub fn splice(&self) -> packet_splice {
         let bytes = self.splices.lookup(&0_u32.to_ne_bytes(), MapFlags::ANY);
         from_bytes(&bytes.unwrap().unwrap())
@@ -211,7 +211,7 @@ impl Programs {
     /// With fields of the packet that are not in its bytes (a `struct __sk_buff`).
     pub fn arriving_as(&self, frame: &[u8], context: &[u8]) -> Outcome {
         let outcome = self.run(&self.arriving, frame, context);
-        // What was made shorter comes in again: its addresses are still those that it came with.
+        // A shortened packet re-enters with its original addresses.
         let addresses = if frame[12] == 0x08 { 26..34 } else { 22..54 };
         if outcome.verdict == Verdict::Forward
             && outcome.frame[addresses.clone()] == frame[addresses]
@@ -239,7 +239,7 @@ impl Programs {
         }
     }
 
-    /// What the local socket gets of a copy: the programs see it once more, when it comes in.
+    /// The local socket's part of a copy: the programs see it once more when it arrives.
     fn clone_of(&self) -> Option<Vec<u8>> {
         let frame = self.take_clone()?;
         // struct __sk_buff: length, kind, mark.
@@ -271,11 +271,11 @@ impl Programs {
         self.clock.update(&zero, &now, MapFlags::ANY).unwrap();
     }
 
-    /// Shows the programs where a local socket is (`struct model_socket`).
+    /// Tells the programs a local socket's state (`struct model_socket`).
     pub fn show(&self, tcp: &Tcp) {
         let key = key(addresses(tcp));
         if tcp.life != Life::Open {
-            // Fails if it is gone already.
+            // Fails if it is already gone.
             let _ = self.sockets.delete(&key);
             return;
         }

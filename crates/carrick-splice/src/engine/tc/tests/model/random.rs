@@ -1,4 +1,4 @@
-//! Numbers by chance that a seed repeats (SplitMix64), and the bytes that everybody says.
+//! Pseudo-random numbers from a seed (SplitMix64), and the bytes that speakers send.
 
 pub struct Random(u64);
 
@@ -22,14 +22,14 @@ impl Random {
         low + self.below(high - low + 1)
     }
 
-    /// Up to `high`, each order of magnitude as often as the next.
+    /// Up to `high`, each order of magnitude equally often.
     pub fn magnitude(&mut self, high: u64) -> u64 {
         let bits = u64::from(64 - high.leading_zeros());
         let limit = 1 << self.below(bits + 1);
         self.below(limit).min(high)
     }
 
-    /// So often in 1000 times.
+    /// True this often in 1000 times.
     pub fn happens(&mut self, per_mille: u64) -> bool {
         self.below(1000) < per_mille
     }
@@ -45,7 +45,7 @@ fn mix(mut value: u64) -> u64 {
     value ^ (value >> 31)
 }
 
-/// Byte `at` of what a speaker says: no part of it is like another.
+/// Byte `at` of a speaker's data: no part of it equals another.
 pub fn said(speaker: u64, at: u64) -> u8 {
     (mix(speaker.wrapping_mul(0x1234_5678_9ABC_DEF1) ^ (at >> 3)) >> (8 * (at & 7))) as u8
 }

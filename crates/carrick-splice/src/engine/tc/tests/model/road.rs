@@ -1,10 +1,10 @@
-//! The road between this host and a peer: it takes time, loses, reorders, doubles.
+//! The network between this host and a peer: delay, loss, reordering, duplication.
 
 use super::random::Random;
 
 #[derive(Debug, Clone)]
 pub struct Road {
-    /// Time that a packet takes, and how much longer some do; in microseconds.
+    /// Delay of a packet, and the additional delay of some; in microseconds.
     pub delay: u64,
     pub jitter: u64,
     /// In 1000 packets.
@@ -13,7 +13,7 @@ pub struct Road {
     pub doubled: u64,
     /// From then on everything arrives, in order.
     pub calm_at: u64,
-    /// When the last packet that kept its place arrives, one way and the other.
+    /// When the last packet that kept its order arrives, in each direction.
     last: [u64; 2],
 }
 
@@ -30,7 +30,7 @@ impl Road {
         }
     }
 
-    /// When a packet that leaves now arrives: not at all, once, or twice.
+    /// When a packet that leaves now arrives: never, once, or twice.
     pub fn arrivals(&mut self, now: u64, is_outward: bool, random: &mut Random) -> Vec<u64> {
         let is_calm = now >= self.calm_at;
         let last = &mut self.last[usize::from(is_outward)];

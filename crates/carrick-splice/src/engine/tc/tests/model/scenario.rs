@@ -1,4 +1,4 @@
-//! What a seed stands for: the connections, the roads, what both peers do, and when the process takes them back.
+//! The meaning of a seed: the connections, the networks, both peers' actions, and when the process takes the connections back.
 
 mod responses;
 
@@ -10,7 +10,7 @@ use super::random::Random;
 use super::road::Road;
 use std::net::SocketAddr;
 
-/// What it is about.
+/// The subject.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     Chatter,
@@ -24,7 +24,7 @@ pub enum Kind {
     ClientResets,
     ServerResets,
     Silence,
-    /// Requests and responses; the kernel has only the latter ([`Scenario::responses`]).
+    /// Requests and responses; the kernel forwards only the latter ([`Scenario::responses`]).
     Responses,
 }
 
@@ -44,18 +44,18 @@ const KINDS: [Kind; 11] = [
 
 pub struct Scenario {
     pub kind: Kind,
-    /// Of the client, of the local socket towards it, of that towards the server, of the server.
+    /// Of the client, the local socket towards it, the one towards the server, the server.
     pub settings: [Settings; 4],
     pub roads: [Road; 2],
     pub plans: [Plan; 2],
     pub take_back: Vec<(u64, After)>,
     pub rounds: Option<Rounds>,
-    /// The longest that a packet takes between a hook and a local socket, and the process to wake up.
+    /// Longest time of a packet between a hook and a local socket, and of the process's wake-up.
     pub inside_max: u64,
     pub wake_max: u64,
-    /// By then everything is over.
+    /// Everything has ended by then.
     pub over_by: u64,
-    /// How fast they may be.
+    /// Pacing.
     pub pace: Option<Pace>,
 }
 
@@ -66,7 +66,7 @@ impl Scenario {
         Scenario::of(kind, &mut random)
     }
 
-    /// The same, or what [`Scenario::responses`] makes of it, with rates, policies, and a process that may die.
+    /// The same, or a scenario of [`Scenario::responses`], with rates, policies, and a process that may die.
     pub fn paced(seed: u64) -> Scenario {
         let scenario = if seed % 3 == 2 {
             Scenario::responses(seed)
@@ -132,13 +132,13 @@ fn settings(kind: Kind, random: &mut Random) -> [Settings; 4] {
     let mss = random.one_of(&[536, 1000, 1448]);
     let has_sack = random.happens(800);
     let has_timestamps = random.happens(800);
-    // A reset that is lost is known only to those who ask.
+    // A lost reset is noticed only by a side that sends.
     let is_awake = matches!(
         kind,
         Kind::Silence | Kind::ClientResets | Kind::ServerResets
     );
     let keep_alive_max = if is_awake { 3000 } else { 20_000 };
-    // The clocks of the peers are their own; those of this host tick 1000 times in a second (tcp_clock_ts).
+    // The peers have their own clocks; this host's tick 1000 times per second (tcp_clock_ts).
     let mut ends = [0, 1, 2, 3].map(|at| {
         let hertz = if at == 1 || at == 2 {
             1000
@@ -183,7 +183,7 @@ fn settings(kind: Kind, random: &mut Random) -> [Settings; 4] {
     ends
 }
 
-/// Any number, but half of them so that they soon wrap.
+/// Any number, but half of them soon wrap.
 fn near_the_wrap(random: &mut Random) -> u32 {
     let number = random.next() as u32;
     if random.happens(500) {
@@ -219,7 +219,7 @@ fn lasts(plan: &Plan) -> u64 {
     for step in &plan.steps {
         sum += match step {
             Step::Pause(time) => *time,
-            // The other one may read slowly.
+            // The other side may read slowly.
             Step::Say(bytes) => bytes * 60,
             _ => 0,
         };
@@ -227,7 +227,7 @@ fn lasts(plan: &Plan) -> u64 {
     sum
 }
 
-/// A few bytes each way, and silence, so that the process can arm.
+/// A few bytes in each direction, and silence, so that the process can arm.
 fn greeting(random: &mut Random) -> [Vec<Step>; 2] {
     let (asked, answered) = (random.between(1, 300), random.between(1, 300));
     let pause = random.one_of(&[0, 2, 60, 400]) * MILLISECOND;
@@ -306,7 +306,7 @@ fn plans(kind: Kind, random: &mut Random) -> [Plan; 2] {
             down.push(Step::Say(random.magnitude(5000)));
             close(&mut up, &mut down, random);
         }
-        Kind::Responses => unreachable!("they have plans of their own"),
+        Kind::Responses => unreachable!("they have their own plans"),
     }
     for steps in [&mut up, &mut down] {
         if *steps.last().unwrap() == Step::End {
@@ -330,7 +330,7 @@ fn sum(steps: &[Step]) -> u64 {
     bytes.sum()
 }
 
-/// In one order or the other.
+/// In either order.
 fn close(up: &mut Vec<Step>, down: &mut Vec<Step>, random: &mut Random) {
     let pause = Step::Pause(random.magnitude(2 * SECOND));
     match random.below(4) {
@@ -349,7 +349,7 @@ fn close(up: &mut Vec<Step>, down: &mut Vec<Step>, random: &mut Random) {
     }
 }
 
-/// One resets at any moment, while the other one speaks, or waits.
+/// One side resets at any moment, while the other one sends, or waits.
 fn resets(one: &mut Vec<Step>, other: &mut Vec<Step>, random: &mut Random) {
     if random.happens(500) {
         one.push(Step::Say(random.magnitude(50_000)));

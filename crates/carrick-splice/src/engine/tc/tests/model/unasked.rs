@@ -1,4 +1,4 @@
-//! Tables: what a server sends without being asked is no response, and reaches nobody.
+//! Tables: unsolicited data from a server is not a response, and reaches no client.
 
 use super::super::lab::SERVER;
 use super::super::spliced::{C, S, UP, down, up};
@@ -7,7 +7,7 @@ use super::frame::parse;
 use super::programs::Verdict;
 use super::unjudged::{REQUEST, RESPONSE, rests};
 
-/// The client would take it for the response to what it asks next.
+/// The client would take it for the response to its next request.
 #[test]
 fn unrequested_data_of_a_server_is_not_forwarded() {
     let whole = RESPONSE.len() as u32;
@@ -30,7 +30,7 @@ fn unrequested_data_of_a_server_is_not_forwarded() {
             rest.show();
         };
         let is_spoiled = || rest.record.has_end() && rest.programs.splice().table == 0;
-        // In the same packet, and once more; in the midst, and behind the end.
+        // In the same packet, and again; in the middle, and behind the end.
         for more in [1, 7, 1000] {
             let (behind, more) = (vec![b'z'; more], more as u32);
             begin();
@@ -48,7 +48,7 @@ fn unrequested_data_of_a_server_is_not_forwarded() {
             assert!(!is_spoiled());
             assert_eq!(says(whole, &behind), None, "{more}");
             assert!(is_spoiled());
-            // Nor does what comes when the process has asked for something.
+            // Nor does data that arrives after a request of the process.
             let mut asked = rest.lab.local_packet(SERVER);
             asked.seq = rest.programs.splice().legs[SERVER]
                 .local_end
@@ -60,7 +60,7 @@ fn unrequested_data_of_a_server_is_not_forwarded() {
     }
 }
 
-/// What was under way when the request was sent is no response to it, also where the process or the kernel has just asked.
+/// Data in flight when the request was sent is not its response, whether the process or the kernel sent the request.
 #[test]
 fn what_a_server_sends_before_it_has_a_request_is_no_response() {
     let request = REQUEST.len() as u32;
@@ -75,7 +75,7 @@ fn what_a_server_sends_before_it_has_a_request_is_no_response() {
             rest.show();
             verdict
         };
-        // A request in two packets, of the process; or, with `is_judged`, one that the kernel forwards.
+        // A request of the process in two packets; or, with `is_judged`, one that the kernel forwards.
         let ask = |is_judged: bool| {
             rest.begin(|splice| splice.request_start = C + UP);
             if is_judged {
@@ -94,12 +94,12 @@ fn what_a_server_sends_before_it_has_a_request_is_no_response() {
                 rest.show();
             }
         };
-        // Nothing is asked yet.
+        // There is no request yet.
         rest.begin(|splice| splice.request_start = C + UP);
         assert_eq!(says(0, 0), Verdict::Drop);
         assert!(rest.record.is_over());
         for is_judged in [false, true] {
-            // A server may answer what it has not read to the end.
+            // A server may answer before it has read everything.
             for (acked, wanted) in [
                 (0, Verdict::Drop),
                 (1, Verdict::Forward),
@@ -109,7 +109,7 @@ fn what_a_server_sends_before_it_has_a_request_is_no_response() {
                 assert_eq!(says(0, acked), wanted, "{is_judged} {acked}");
                 let is_refused = wanted == Verdict::Drop;
                 assert_eq!(rest.record.is_over(), is_refused);
-                // Behind it, nobody knows what is the response.
+                // Behind it, the start of the response is unknown.
                 assert_eq!(says(RESPONSE.len() as u32, request), Verdict::Drop);
             }
             // The response has overtaken it.
@@ -121,7 +121,7 @@ fn what_a_server_sends_before_it_has_a_request_is_no_response() {
     }
 }
 
-/// The packet before it was lost, and comes again.
+/// The packet before it was lost, and is retransmitted.
 #[test]
 fn an_end_that_overtakes_what_is_before_it_is_no_end_yet() {
     for rest in rests() {

@@ -1,4 +1,4 @@
-//! Tables: nothing that was not judged reaches the server, whatever the client writes into its packets' headers.
+//! Tables: only classified requests reach the server, whatever the client writes into its packets' headers.
 
 use super::super::headers::{GSO_SEGS, GSO_SIZE, context};
 use super::super::lab::{CLIENT, Lab, PROCESS, SERVER};
@@ -11,13 +11,13 @@ use crate::engine::tc::command::{Answer, Command};
 use crate::engine::tc::records::Record;
 use crate::engine::tc::skeleton::types::packet_splice;
 
-/// What is judged: the programs of the model know it by its first eight bytes and its length.
+/// The request: the model's programs recognize it by its first eight bytes and its length.
 pub const REQUEST: &[u8] = b"GET /abcdefghijklmnopqrstuvwxy";
 
-/// A whole response, as the model's programs know it.
+/// A complete response, as the model's programs recognize it.
 pub const RESPONSE: &[u8] = b"HTTP/1.1 200 OK";
 
-/// A client whose last request the process has passed on; the response is there, and acknowledged.
+/// A client whose last request the process has relayed; the response has arrived, and is acknowledged.
 pub struct Rest {
     pub lab: Lab,
     pub programs: Programs,
@@ -38,7 +38,7 @@ impl Rest {
         })
     }
 
-    /// Everything as at first, with this changed.
+    /// The initial state, with this change.
     pub fn begin(&self, change: impl FnOnce(&mut packet_splice)) {
         self.record.clear();
         self.record.settle_first();
@@ -50,7 +50,7 @@ impl Rest {
         show(&self.lab, &self.programs, &splice);
     }
 
-    /// A packet of the client's with the request in it.
+    /// A packet of the client with the request in it.
     pub fn request(&self, change: impl Fn(&mut Packet)) -> Packet {
         let (packet, _) = up(&self.lab, |packet| {
             packet.flags = ACK | PSH;
@@ -77,7 +77,7 @@ pub fn rests() -> impl Iterator<Item = Rest> {
 }
 
 const NOTHINGS: [u8; 4] = [1; 4];
-/// TCP MD5 (RFC 2385), of a connection that is not signed.
+/// TCP MD5 (RFC 2385), on a connection without signatures.
 const SIGNED: [u8; 20] = {
     let mut option = [7; 20];
     (option[0], option[1], option[18], option[19]) = (19, 18, 1, 1);
@@ -86,7 +86,8 @@ const SIGNED: [u8; 20] = {
 /// Loose source route (RFC 791 section 3.1).
 const SOURCE_ROUTE: [u8; 8] = [131, 7, 4, 192, 0, 2, 77, 0];
 
-/// The first copy may not die between this host and the server's application: the client could then send another one with the same numbers.
+/// The first copy must not be lost between this host and the server's application: the client could then send another
+/// one with the same numbers.
 #[test]
 fn a_request_that_the_server_might_not_read_as_it_was_judged_is_the_process_s() {
     type Change = fn(&mut Packet);
@@ -141,7 +142,7 @@ fn a_request_that_the_server_might_not_read_as_it_was_judged_is_the_process_s() 
             let judged = rest.programs.splice().judged_end != C;
             assert_eq!(judged, is_forwarded, "{what}");
         }
-        // Put together from segments, of which one may be lost.
+        // Aggregated from segments, one of which may be lost.
         rest.begin(|_| {});
         let joined = context(&[(GSO_SEGS, 2), (GSO_SIZE, 20)]);
         let outcome = (rest.programs).arriving_as(&rest.request(|_| {}).bytes(), &joined);
@@ -208,7 +209,7 @@ fn the_same_request_reaches_the_server_again_as_a_whole_or_in_pieces() {
         );
         rest.show();
         for (from, to) in [(0, 30), (0, 1), (0, 8), (7, 30), (9, 16), (29, 30)] {
-            // The last one: two smaller segments that an interface or the sender has put together.
+            // The last one: two smaller segments that an interface or the sender has aggregated.
             for (flags, joined) in [
                 (ACK, Vec::new()),
                 (ACK | PSH, Vec::new()),
@@ -230,7 +231,7 @@ fn the_same_request_reaches_the_server_again_as_a_whole_or_in_pieces() {
                 assert_eq!(seen.payload, &REQUEST[from as usize..to]);
             }
         }
-        // With options that the server might refuse, or at its last hop, it has to come once more.
+        // With options that the server might refuse, or at its last hop, it must be retransmitted.
         for change in [
             (|packet| packet.options = SIGNED.to_vec()) as fn(&mut Packet),
             |packet| packet.options = [sack(&[(1, 2)]), sack(&[(1, 2)])].concat(),
@@ -241,7 +242,7 @@ fn the_same_request_reaches_the_server_again_as_a_whole_or_in_pieces() {
     }
 }
 
-/// A client that does not wait for its responses sends both requests again as one packet.
+/// A client that does not wait for its responses retransmits both requests as one packet.
 #[test]
 fn a_request_that_is_sent_again_with_more_behind_it_reaches_the_server_by_itself() {
     for rest in rests() {
@@ -279,7 +280,7 @@ fn a_request_that_is_sent_again_with_more_behind_it_reaches_the_server_by_itself
     }
 }
 
-/// `recv()` leaves an urgent byte out: the server would read another request than was judged.
+/// `recv()` skips an urgent byte: the server would read a request other than the classified one.
 #[test]
 fn urgent_data_is_not_passed_on() {
     for rest in rests() {
@@ -303,7 +304,7 @@ fn urgent_data_is_not_passed_on() {
     }
 }
 
-/// They count no bytes: what they are followed by would be taken for the next request.
+/// They count no bytes: the data behind them would be taken for the next request.
 #[test]
 fn nothing_is_judged_behind_an_end_or_a_reset() {
     for rest in rests() {
@@ -311,7 +312,7 @@ fn nothing_is_judged_behind_an_end_or_a_reset() {
             (ACK | FIN, C),
             (RST, C),
             (RST | ACK, C),
-            // Of another number it is asked about by the local socket: nobody knows what comes of it.
+            // With another number the local socket sends a challenge, with an unknown result.
             (RST, C + 1000),
             (RST, C.wrapping_sub(1_000_000)),
         ] {
@@ -329,7 +330,7 @@ fn nothing_is_judged_behind_an_end_or_a_reset() {
     }
 }
 
-/// What only the local socket may believe is not counted: nothing is judged behind it.
+/// Data that only the local socket may accept is not counted: nothing behind it is classified.
 #[test]
 fn nothing_is_judged_behind_bytes_that_are_not_believed() {
     for rest in rests() {
@@ -355,7 +356,7 @@ fn nothing_is_judged_behind_bytes_that_are_not_believed() {
     }
 }
 
-/// Otherwise nobody would know where the next response begins, nor when the server's connection is at rest.
+/// Otherwise it would be unknown where the next response begins, and when the server's connection is idle.
 #[test]
 fn a_request_is_the_process_s_until_the_last_response_is_whole() {
     for rest in rests() {
@@ -439,7 +440,7 @@ fn what_is_forwarded_lives_a_hop_less() {
     }
 }
 
-/// Otherwise the server's connection would go to others with a response on its way.
+/// Otherwise the server's connection would be given to others with a response in flight.
 #[test]
 fn the_connections_stay_in_the_kernel_while_the_process_does_not_know_of_a_request() {
     for rest in rests() {

@@ -1,4 +1,4 @@
-//! The course of events: a client, this host and a server in virtual time, and what must hold at every moment.
+//! The event loop: a client, this host and a server in virtual time, and the invariants at every moment.
 
 use super::super::wire::{Packet, RST};
 use super::application::{Application, Step};
@@ -13,15 +13,15 @@ use super::scenario::{Kind, Scenario};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Nobody says so much in one run: whoever does talks for ever.
+/// More events than any run needs: beyond this, it is in a loop.
 const EVENTS_MAX: u64 = 200_000;
 
-/// After the end, for packets that are still on their way.
+/// After the end, for packets in flight.
 const AFTERWARDS: u64 = 3 * SECOND;
 
 #[derive(Debug)]
 enum Event {
-    /// A packet reaches a peer; the hook; a local socket, through the hook or beside.
+    /// A packet reaches a peer; the hook; a local socket, through the hook or directly.
     Peer(usize, Flight),
     Arriving(usize, Flight),
     Local(usize, Flight),
@@ -30,7 +30,7 @@ enum Event {
     Application(usize),
     Process,
     TakeBack(After),
-    /// Those that wait for their turn are looked at; something changes about their pace.
+    /// The waiters are attended; something changes about their pace.
     Grant,
     Pace,
 }
@@ -50,18 +50,18 @@ pub struct World<'a> {
     inside_max: u64,
     wake_max: u64,
     over_by: u64,
-    /// What goes to a local socket keeps its order.
+    /// Packets to a local socket keep their order.
     inside: [u64; 2],
     timers: [[Option<u64>; 2]; 2],
     process_at: Option<u64>,
     application_at: [Option<u64>; 2],
-    /// The latest timestamp that each peer was sent.
+    /// The latest timestamp sent to each peer.
     last_tsval: [Option<u32>; 2],
-    /// As far as each peer was allowed to send by the local socket itself.
+    /// The window that the local socket gave to each peer.
     allowed: [u64; 2],
-    /// Of each peer: the latest of its packets that has come in.
+    /// Of each peer: the latest of its packets that has arrived.
     latest: [u64; 2],
-    /// A reset of it has come in.
+    /// A reset from it has arrived.
     was_reset: [bool; 2],
     wrong: Option<String>,
     trace: Option<Vec<String>>,
@@ -125,7 +125,7 @@ impl<'a> World<'a> {
         world
     }
 
-    /// Lets everything happen. What went wrong, if something did.
+    /// Runs everything. Returns the first error, if any.
     pub fn run(&mut self) -> Result<Tally, String> {
         let mut over = None;
         let mut count = 0;
@@ -146,7 +146,7 @@ impl<'a> World<'a> {
             self.complaints()?;
             if over.is_none() && self.is_over() {
                 over = Some(when);
-                self.note(|_| "all is said".into());
+                self.note(|_| "everything is sent".into());
             }
         }
         if over.is_none() {
@@ -156,7 +156,7 @@ impl<'a> World<'a> {
         Ok(self.host.tally)
     }
 
-    /// What happened, if it was traced.
+    /// The trace, if enabled.
     pub fn trace(&self) -> String {
         let lines = self.trace.as_deref().unwrap_or_default().join("\n");
         format!("{lines}\n{:#?}", self.host.splice())
@@ -307,14 +307,14 @@ impl<'a> World<'a> {
 
     fn let_local_send(&mut self, side: usize, mut packets: Vec<Packet>) {
         packets.extend(self.host.locals[side].flush(self.now));
-        // The hook sees it before the socket goes on (tcp_transmit_skb).
+        // The hook sees it before the socket continues (tcp_transmit_skb).
         for packet in packets {
             self.leaving(side, &packet);
         }
         self.set_timer(1, side);
     }
 
-    /// When what has passed the hook is at the local socket.
+    /// When a packet that has passed the hook reaches the local socket.
     fn inside(&mut self, side: usize) -> u64 {
         let when = self.now + self.random.below(self.inside_max + 1);
         let last = &mut self.inside[side];
@@ -377,7 +377,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// If somebody waits, the process looks at it soon, as long as it lives.
+    /// If there are waiters, the process attends them soon, as long as it lives.
     fn attend(&mut self) {
         let lives = self
             .pace
@@ -429,7 +429,7 @@ impl<'a> World<'a> {
         assert_ne!(
             verdict,
             Verdict::Forward,
-            "what leaves is not sent elsewhere"
+            "leaving packets are not redirected"
         );
         if verdict == Verdict::Drop {
             return;
@@ -454,7 +454,7 @@ impl<'a> World<'a> {
     fn depart(&mut self, side: usize, flight: &Flight) {
         let packet = &flight.packet;
         assert_eq!(packet.destination, self.peers[side].settings.own);
-        // A reset is heard whatever its timestamp is, and changes nothing (RFC 7323 section 5.2).
+        // A reset is accepted whatever its timestamp, and changes nothing (RFC 7323 section 5.2).
         if packet.flags & RST == 0
             && let Some((tsval, _)) = options(&packet.options).timestamps
         {
@@ -477,25 +477,25 @@ impl<'a> World<'a> {
         let all = self.peers.iter_mut().chain(&mut self.host.locals);
         for (at, tcp) in all.enumerate() {
             for fault in std::mem::take(&mut tcp.faults) {
-                // What the local socket had allowed, the sender sends, whatever the receiver takes (docs: Arming, Windows).
+                // The sender uses the window that the local socket gave, whatever the receiver allows (docs: Arming, Windows).
                 if fault.end.is_some_and(|end| end <= self.allowed[1 - at % 2]) {
                     self.host.tally.behind_windows += 1;
                     continue;
                 }
                 return Err(format!("{}: {}", names[at], fault.what));
             }
-            // Whoever takes an acknowledgement for what was never sent is no TCP.
+            // A TCP that accepts an acknowledgement for data never sent is wrong.
             assert!(tcp.sending.una <= tcp.sending.sent_max);
         }
         for side in [0, 1] {
             if self.peers[side].life == Life::Reset && !self.may_reset(side) {
-                return Err(format!("side {side} is reset, and nobody wanted that"));
+                return Err(format!("side {side} is reset without a reason"));
             }
         }
         Ok(())
     }
 
-    /// Whether somebody has broken the connection of this side off.
+    /// Whether this side's connection may be reset.
     fn may_reset(&self, side: usize) -> bool {
         self.applications[1 - side].has_reset || self.host.tally.gave_up > 0
     }
@@ -504,7 +504,7 @@ impl<'a> World<'a> {
         [0, 1].into_iter().all(|side| {
             let (tcp, application) = (&self.peers[side], &self.applications[side]);
             let has_ended = application.has_heard_end && tcp.is_through();
-            // If the other one's reset is lost, and the connections are the process' own, nobody can tell it.
+            // If the other side's reset is lost, and the connections are in the process, it cannot be known.
             let is_known = match self.kind {
                 Kind::Responses => self.was_reset[1 - side],
                 _ => self.host.is_armed,
@@ -565,7 +565,7 @@ impl<'a> World<'a> {
             assert!(is_kind);
         }
         if !is_reset && self.peers.iter().any(|tcp| tcp.life != Life::Open) {
-            return Err("a connection was broken off".into());
+            return Err("a connection was reset".into());
         }
         Ok(())
     }

@@ -1,15 +1,15 @@
-//! What a TCP has received: the order of pieces, the window, when to acknowledge. Bytes are counted from `START`.
+//! The receiving side of a TCP: reassembly, window, acknowledgements. Bytes are counted from `START`.
 
 use super::START;
 use std::collections::{BTreeMap, VecDeque};
 
-/// RFC 2018 section 3: so many fit beside timestamps.
+/// RFC 2018 section 3: the number that fits beside timestamps.
 const BLOCKS_MAX: usize = 3;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Owed {
     Nothing,
-    /// An acknowledgement, at that time.
+    /// An acknowledgement, at this time.
     Later(u64),
     Now,
 }
@@ -22,13 +22,13 @@ pub struct Receiving {
     pub told: u64,
     pub edge: u64,
     pub ready: VecDeque<u8>,
-    /// Pieces behind what is missing.
+    /// Pieces behind a gap.
     parts: BTreeMap<u64, Vec<u8>>,
     end: Option<u64>,
     /// The end of the stream was received, in order.
     pub has_ended: bool,
     newest: u64,
-    /// What came twice (RFC 2883).
+    /// Data that arrived twice (RFC 2883).
     again: Option<(u64, u64)>,
     pub owed: Owed,
 }
@@ -55,7 +55,7 @@ impl Receiving {
         !self.parts.is_empty()
     }
 
-    /// Whether this would tell the receiver something.
+    /// Whether this would be new to the receiver.
     pub fn is_new(&self, from: u64, bytes: u64, is_end: bool) -> bool {
         if is_end && self.end.is_none() {
             return true;
@@ -70,7 +70,7 @@ impl Receiving {
         bytes > 0 && at < from + bytes
     }
 
-    /// Takes a piece that is inside of the window.
+    /// Takes a piece within the window.
     pub fn take(&mut self, now: u64, from: u64, bytes: &[u8], is_end: bool, delay: u64) {
         let to = from + bytes.len() as u64;
         if is_end {
@@ -116,7 +116,7 @@ impl Receiving {
         }
     }
 
-    /// Reads, and says so to the sender if the window has opened by far.
+    /// Reads, and updates the sender if the window has opened substantially.
     pub fn read(&mut self, limit: usize) -> Vec<u8> {
         let count = limit.min(self.ready.len());
         let bytes = self.ready.drain(..count).collect();
@@ -132,12 +132,12 @@ impl Receiving {
         self.room.saturating_sub(self.ready.len()) as u64
     }
 
-    /// Windows below that are not worth a packet (RFC 9293 section 3.8.6.2.2).
+    /// Smaller window increases are not worth a packet (RFC 9293 section 3.8.6.2.2).
     fn open_by(&self) -> u64 {
         self.mss.min(self.room as u64 / 2)
     }
 
-    /// The window field of a packet that leaves now. What was allowed stays allowed (tcp_select_window).
+    /// The window field of a packet that leaves now. The window never shrinks (tcp_select_window).
     pub fn window(&mut self, shift: u8) -> u16 {
         let current = self.edge.saturating_sub(self.next).div_ceil(1 << shift);
         let free = if self.free() < self.open_by() {
@@ -152,7 +152,7 @@ impl Receiving {
         field as u16
     }
 
-    /// What is there behind what is missing; first what came last (RFC 2018 section 4), before that what came twice.
+    /// The data behind gaps, latest first (RFC 2018 section 4), preceded by duplicated data.
     pub fn blocks(&mut self) -> Vec<(u64, u64)> {
         let mut whole: Vec<(u64, u64)> = Vec::new();
         for (start, part) in &self.parts {

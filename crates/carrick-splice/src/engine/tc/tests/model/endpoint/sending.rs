@@ -1,9 +1,9 @@
-//! What a TCP has to send: retransmission, congestion, the receiver's window. Bytes are counted from `START`.
+//! The sending side of a TCP: retransmission, congestion, the receiver's window. Bytes are counted from `START`.
 
 use super::{SECOND, START};
 use std::collections::VecDeque;
 
-/// RFC 6298, with Linux's minimum; the maximum is small, so that a lost minute is a fault of somebody else.
+/// RFC 6298, with Linux's minimum; the maximum is small, so that a lost minute points to another fault.
 const RTO_FIRST: u64 = SECOND;
 const RTO_MIN: u64 = SECOND / 5;
 const RTO_MAX: u64 = 8 * SECOND;
@@ -21,13 +21,13 @@ pub struct Piece {
     pub is_end: bool,
 }
 
-/// What was lost is sent again, from `from` up to `point`.
+/// Lost data is retransmitted, from `from` up to `point`.
 struct Recovery {
     point: u64,
     from: u64,
-    /// After silence: everything that is not known to be there. Otherwise, what lies before something that is.
+    /// After a time-out: everything that is not acknowledged. Otherwise, the gaps before acknowledged data.
     is_timeout: bool,
-    /// Otherwise: how many pieces may still go.
+    /// Otherwise: how many pieces may still be sent.
     credit: u32,
 }
 
@@ -40,7 +40,7 @@ pub struct Sending {
     pub edge: u64,
     pub end: u64,
     pub has_end: bool,
-    /// The furthest that was ever sent.
+    /// The highest byte ever sent.
     pub sent_max: u64,
     bytes: VecDeque<u8>,
     sacked: Vec<(u64, u64)>,
@@ -51,19 +51,19 @@ pub struct Sending {
     smoothed: Option<(u64, u64)>,
     rto: u64,
     backoff: u32,
-    /// A piece whose acknowledgement is waited for, and since when; `None` once anything is sent again (Karn).
+    /// A piece whose acknowledgement is timed, and since when; `None` once anything is retransmitted (Karn).
     timed: Option<(u64, u64)>,
-    /// When to send again, or to ask whether a closed window has opened.
+    /// When to retransmit, or to probe a closed window.
     pub timer: Option<u64>,
 }
 
-/// What is to be done when the timer has run off.
+/// What to do when the timer has expired.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Alarm {
     No,
-    /// There is something to send again.
+    /// Retransmit.
     Again,
-    /// The window is closed: a probe is due; part of the window can be used, if it is given.
+    /// The window is closed: a probe is due; the piece fits into the open part of the window.
     Probe(Option<Piece>),
 }
 
@@ -124,7 +124,7 @@ impl Sending {
         }
     }
 
-    /// What may go now, if anything.
+    /// The piece that may be sent now, if any.
     pub fn next_piece(&mut self, now: u64) -> Option<Piece> {
         if let Some(piece) = self.lost_piece() {
             self.timed = None;
@@ -138,7 +138,7 @@ impl Sending {
         if to == self.end && self.has_end && self.end < self.edge {
             to += 1;
         }
-        // A window for a part waits for the timer, as in Linux (tcp_snd_wnd_test).
+        // Data that fits only partly waits for the timer, as in Linux (tcp_snd_wnd_test).
         if to > self.edge || to == self.next {
             self.start_timer_once(now);
             return None;
@@ -153,7 +153,7 @@ impl Sending {
         Some(piece)
     }
 
-    /// The next piece that was lost.
+    /// The next lost piece.
     fn lost_piece(&mut self) -> Option<Piece> {
         let known = self.sacked.last().map_or(self.una + 1, |(_, to)| *to);
         let window = self.window;
@@ -173,14 +173,14 @@ impl Sending {
             from = from.max(*right);
         }
         to = to.max(from).min(from + self.mss);
-        // Behind the window only the first goes (tcp_retransmit_skb).
+        // Beyond the window, only the first one is sent (tcp_retransmit_skb).
         if self.edge > from {
             to = to.min(self.edge);
         } else if from != self.una {
             return None;
         }
         if !recovery.is_timeout && self.sacked.is_empty() {
-            // The receiver does not say what it has: one at a time (RFC 6582).
+            // The receiver does not report what it has: one at a time (RFC 6582).
             to = (from + self.mss).min(recovery.point);
         }
         let may = if recovery.is_timeout {
@@ -196,8 +196,8 @@ impl Sending {
         Some(self.piece(from, to))
     }
 
-    /// The receiver has everything before `ack`. It may be sent as far as `edge`; `blocks` are what it has behind. A duplicate is an
-    /// acknowledgement that says nothing else.
+    /// The receiver has everything before `ack`, and allows bytes up to `edge`; `blocks` are what it has behind gaps. A
+    /// duplicate is an acknowledgement without other news.
     pub fn acknowledged(
         &mut self,
         now: u64,
@@ -323,7 +323,7 @@ impl Sending {
         }
     }
 
-    /// The timer has run off.
+    /// The timer has expired.
     pub fn alarm(&mut self, now: u64) -> Alarm {
         self.timer = None;
         if self.una == self.limit() {
@@ -344,7 +344,7 @@ impl Sending {
         self.reduce();
         self.window = self.mss;
         self.duplicates = 0;
-        // The receiver may have thrown it away (RFC 2018 section 8).
+        // The receiver may have discarded it (RFC 2018 section 8).
         self.sacked.clear();
         self.timed = None;
         self.recovery = Some(Recovery {
@@ -356,7 +356,7 @@ impl Sending {
         Alarm::Again
     }
 
-    /// The byte behind the window, with which some look whether it has opened.
+    /// The byte beyond the window, with which some senders probe it.
     pub fn byte_behind(&mut self) -> Option<Piece> {
         (self.next < self.end).then(|| {
             let piece = self.piece(self.next, self.next + 1);

@@ -1,4 +1,4 @@
-//! The process where the kernel has only the responses: what users of `responses.rs` do.
+//! The process when the kernel forwards only responses: the work of the users of `responses.rs`.
 
 use super::super::endpoint::{Life, MILLISECOND};
 use super::super::programs::Programs;
@@ -7,42 +7,42 @@ use super::{After, DISARM_LOOK, DISARM_LOOKS_MAX, HELD_MAX, Host, Packet, Tcp};
 use crate::engine::tc::command::{Answer, Command, Judging};
 use crate::engine::tc::records::Record;
 
-/// How often it is looked whether a response is over behind which a request waits.
+/// How often to check whether a response has ended that delays a request.
 const BODY_LOOK: u64 = 50 * MILLISECOND;
 
 /// A request and its response.
 #[derive(Debug, Clone, Copy)]
 pub struct Round {
-    /// At least 8, by which it is known.
+    /// At least 8, which identify it.
     pub request_bytes: u64,
     pub response_bytes: u64,
-    /// The kernel may forward it, if it comes in one packet.
+    /// The kernel may forward it, if it arrives in one packet.
     pub is_plain: bool,
-    /// If its response goes through the process, the kernel gets the rest as soon as it can.
+    /// If its response goes through the process, the kernel gets the rest as soon as possible.
     pub is_body: bool,
-    /// So much less than there is to come is the kernel's.
+    /// The kernel's part is smaller than the rest by this much.
     pub cut_bytes: u64,
 }
 
 #[derive(Debug, Clone)]
 pub struct Rounds {
     pub all: Vec<Round>,
-    /// Responses go through the process, and the server is held back before each.
+    /// Responses go through the process, and the server is delayed before each.
     pub holds: bool,
-    /// The kernel judges requests.
+    /// The kernel classifies requests.
     pub is_judged: bool,
-    /// The process passes a request on when all responses before are whole; otherwise at once.
+    /// The process relays a request when all previous responses are complete; otherwise at once.
     pub is_serial: bool,
-    /// At the client's end the process takes the connections back at once.
+    /// When the client closes, the process takes the connections back at once.
     pub ends_at_once: bool,
-    /// So long, in microseconds, the process may be kept from writing when it has armed.
+    /// Longest delay, in microseconds, before the process writes after arming.
     pub pause_max: u64,
 }
 
 pub struct Answering {
     rounds: Rounds,
     record: Record,
-    /// Requests that the process has begun to pass on; what is left of the latest.
+    /// Requests that the process has begun to relay; the rest of the latest.
     begun: usize,
     latest: usize,
     left: u64,
@@ -50,13 +50,13 @@ pub struct Answering {
     /// The kernel has, or is to get, the rest of a response.
     is_body: bool,
     has_begun: bool,
-    /// It was told which rest that is.
+    /// It knows which rest.
     rest_asked: bool,
-    /// Requests in the record that are none of ours.
+    /// Requests in the record that are not ours.
     judged_before: u32,
-    /// Bytes of responses that went through the process, or by it before it has armed.
+    /// Bytes of responses that went through the process, including those before it armed.
     relayed: u64,
-    /// What stood in the record then.
+    /// The record's value then.
     acked_before: u64,
     sent_before: u64,
     busy_until: u64,
@@ -68,7 +68,7 @@ const JUDGING: Judging = Judging {
     upstream: 0,
 };
 
-/// The first bytes of what a peer says from there.
+/// The first bytes that a peer sends from this position.
 fn first_bytes(side: u64, at: u64) -> [u8; 8] {
     std::array::from_fn(|byte| said(side, at + byte as u64))
 }
@@ -107,7 +107,7 @@ impl Answering {
         self.record.judged().wrapping_sub(self.judged_before) as usize
     }
 
-    /// Which request begins so.
+    /// The request with this beginning.
     fn find(&self, first: &[u8]) -> Option<usize> {
         let mut at = 0;
         self.rounds.all.iter().position(|round| {
@@ -131,7 +131,7 @@ impl Answering {
         self.record.sent_bytes() - self.sent_before
     }
 
-    /// A request is passed on as a whole.
+    /// Completes a relayed request.
     fn settle(&mut self) {
         if std::mem::take(&mut self.is_fresh) {
             self.record.settle_first();
@@ -141,13 +141,13 @@ impl Answering {
         }
     }
 
-    /// What the record says of what was forwarded must be so.
+    /// Checks the record's view of what was forwarded.
     fn check(&self) -> Result<(), String> {
         if self.acked() > self.sent() {
             return Err("more is acknowledged than was sent".into());
         }
         if self.is_body {
-            // What is forwarded may be ahead of what is relayed.
+            // Forwarded data may be ahead of relayed data.
             return Ok(());
         }
         let is_said = |from: u64, bytes: &[u8]| {
@@ -158,12 +158,12 @@ impl Answering {
         let end = self.relayed + self.sent();
         let start = end.saturating_sub(tail.len() as u64);
         if self.sent() > 0 && !tail.is_empty() && !is_said(start, &tail) {
-            return Err(format!("the last bytes are others: {tail:?}"));
+            return Err(format!("the last bytes differ: {tail:?}"));
         }
         let at = self.record.head_at();
         let head = self.record.head(at);
         if at >= self.sent_before && !is_said(self.relayed + at - self.sent_before, &head) {
-            return Err("the head is another one".into());
+            return Err("the head differs".into());
         }
         Ok(())
     }
@@ -174,7 +174,7 @@ impl Host {
         self.answering.as_mut().unwrap()
     }
 
-    /// What the process does when it runs.
+    /// One run of the process.
     pub(super) fn answer(&mut self, now: u64, programs: &Programs) -> Vec<(usize, Packet)> {
         let busy_until = self.answering().busy_until;
         if now < busy_until {
@@ -213,7 +213,7 @@ impl Host {
         Vec::new()
     }
 
-    /// Takes the connections back. False: a request that was forwarded has not arrived.
+    /// Takes the connections back. False: a forwarded request has not arrived.
     fn part(&mut self, now: u64, programs: &Programs, is_forced: bool) -> bool {
         if !self.is_armed {
             return true;
@@ -247,7 +247,7 @@ impl Host {
         self.tally.bodies += u64::from(is_news);
     }
 
-    /// What of the responses the client has, or will get from its local socket.
+    /// Bytes of responses that the client has, or will get from its local socket.
     fn answered(&mut self) -> u64 {
         let is_armed = self.is_armed;
         let answering = self.answering();
@@ -277,7 +277,7 @@ impl Host {
         written > 0 || !more.is_empty()
     }
 
-    /// Whether a request is to be passed on now.
+    /// Whether a request is to be relayed now.
     fn begin_request(&mut self, now: u64, programs: &Programs) -> bool {
         let Some(first) = self.held[0].get(..8) else {
             return false;
@@ -285,7 +285,7 @@ impl Host {
         let answering = self.answering.as_ref().unwrap();
         let expected = answering.begun + answering.judged();
         let Some(index) = answering.find(first) else {
-            self.wrong = Some("no request begins so".into());
+            self.wrong = Some("no request has this beginning".into());
             return false;
         };
         if index != expected {
@@ -298,7 +298,7 @@ impl Host {
         let is_between = self.answered() == before;
         let is_whole = self.held[0].len() as u64 >= bytes.min(HELD_MAX as u64);
         if is_body && !is_between {
-            // Nobody tells when it is over.
+            // Its end is not reported.
             self.wakes_at = Some(now + BODY_LOOK);
             return false;
         }
@@ -348,7 +348,7 @@ impl Host {
                 self.wants_kernel = false;
                 return;
             }
-            other => panic!("the connections are alike: {other:?}"),
+            other => panic!("incompatible connections: {other:?}"),
         }
         self.tally.armed_in_flight += u64::from(is_in_flight);
         self.has_armed();
@@ -370,7 +370,7 @@ impl Host {
         answering.sent_before = answering.record.sent_bytes();
     }
 
-    /// In the midst of a response that goes through the process: the kernel is to get the rest.
+    /// In the middle of a response that goes through the process: the kernel is to get the rest.
     fn arm_body(&mut self, now: u64, programs: &Programs, is_before: bool) {
         let answering = self.answering();
         if is_before && answering.is_body && !answering.record.has_begun() {
@@ -383,7 +383,7 @@ impl Host {
         let rest = (answering.before(answering.latest + 1)).saturating_sub(answering.relayed);
         let is_under_way = rest > 0;
         let cut = asked.cut_bytes.min(rest);
-        // Some of what was read is not written yet.
+        // A part of what was read is not written yet.
         let is_latest = answering.begun + answering.judged() == answering.latest + 1;
         let record = answering.record.number();
         let held_bytes = self.held[1].len() as u64;
@@ -425,7 +425,7 @@ impl Host {
                 self.wants_kernel = false;
                 return;
             }
-            other => panic!("the connections are alike: {other:?}"),
+            other => panic!("incompatible connections: {other:?}"),
         }
         self.has_armed();
         let answering = self.answering();
@@ -434,7 +434,7 @@ impl Host {
         answering.rest_asked = !is_before;
     }
 
-    /// Whether the server is held back before each response is begun.
+    /// Whether the server is delayed before each response.
     fn rounds_hold(&mut self) -> bool {
         self.answering().rounds.holds
     }
@@ -443,12 +443,12 @@ impl Host {
         if self.is_armed {
             let is_body = self.answering().is_body;
             if !is_body && !self.locals[1].receiving.ready.is_empty() {
-                self.wrong = Some("a response comes to the server's local socket".into());
+                self.wrong = Some("a response reaches the server's local socket".into());
             }
             let answering = self.answering();
             let has_ended = answering.record.has_end() && answering.acked() == answering.sent();
             let has_ended = has_ended || self.locals[1].is_at_end();
-            // Nothing is asked any more.
+            // No further request will come.
             if has_ended && self.part(now, programs, false) {
                 self.go_on(After::Process);
             } else if has_ended || !is_body {
@@ -483,7 +483,7 @@ impl Host {
         self.locals[1].shut();
     }
 
-    /// Everything is said: whether that is what the records say, too.
+    /// Everything was sent: checks that the records agree.
     pub fn check_end(&mut self, said_bytes: u64) -> Result<(), String> {
         if self.answering.is_none() {
             return Ok(());

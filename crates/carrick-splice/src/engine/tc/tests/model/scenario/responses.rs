@@ -7,19 +7,19 @@ use super::super::random::Random;
 use super::{Kind, Scenario};
 
 impl Scenario {
-    /// A seed of those where the kernel has only the responses.
+    /// A scenario in which the kernel forwards only responses.
     pub fn responses(seed: u64) -> Scenario {
         Scenario::of(Kind::Responses, &mut Random::new(seed ^ 0x5EED << 40))
     }
 }
 
-/// How it ends.
+/// The way it ends.
 #[derive(Clone, Copy)]
 enum End {
-    /// The client ends when it has heard everything, or as soon as it has asked everything.
+    /// The client closes when it has received everything, or as soon as it has sent everything.
     Client,
     ClientAtOnce,
-    /// The server ends right behind its last response, or later.
+    /// The server closes directly behind its last response, or later.
     Server,
     ServerLater,
     ClientResets,
@@ -84,7 +84,7 @@ pub fn plans(random: &mut Random, is_lossy: bool) -> ([Plan; 2], Option<Rounds>)
     let mut rounds = rounds(random);
     for at in 0..rounds.all.len() {
         if is_alone(&rounds, &rounds.all[at], is_lossy) {
-            // Something is to be waited for.
+            // There must be a response to wait for.
             rounds.all[at].response_bytes += 1;
         }
     }
