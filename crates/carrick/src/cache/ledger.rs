@@ -17,8 +17,8 @@ pub struct Limits {
 #[derive(Debug)]
 pub(in crate::cache) struct Ledger {
     bytes_max: AtomicU64,
-    objects_max: AtomicU64,
-    object_bytes_max: AtomicU64,
+    objects_max: u64,
+    object_bytes_max: u64,
     used: AtomicU64,
     loose: AtomicU64,
     objects: AtomicU64,
@@ -26,34 +26,23 @@ pub(in crate::cache) struct Ledger {
 
 impl Ledger {
     pub(in crate::cache) fn new(limits: Limits) -> Self {
-        let ledger = Self {
-            bytes_max: AtomicU64::new(0),
-            objects_max: AtomicU64::new(0),
-            object_bytes_max: AtomicU64::new(0),
+        Self {
+            bytes_max: AtomicU64::new(limits.bytes),
+            objects_max: limits.objects,
+            object_bytes_max: limits.object_bytes_max.min(limits.bytes / 8),
             used: AtomicU64::new(0),
             loose: AtomicU64::new(0),
             objects: AtomicU64::new(0),
-        };
-        ledger.limit(limits);
-        ledger
+        }
     }
 
-    /// Changes the limits. The caller evicts what exceeds them.
-    pub(in crate::cache) fn limit(&self, limits: Limits) {
-        let body_max = limits.object_bytes_max.min(limits.bytes / 8);
-        self.bytes_max.store(limits.bytes, Relaxed);
-        self.objects_max.store(limits.objects, Relaxed);
-        self.object_bytes_max.store(body_max, Relaxed);
-    }
-
-    /// Changes the limit of bytes.
+    /// Changes the limit of bytes. The caller evicts what exceeds it.
     pub(in crate::cache) fn limit_bytes(&self, bytes: u64) {
         self.bytes_max.store(bytes, Relaxed);
     }
 
-    pub(in crate::cache) fn is_above_limits(&self) -> bool {
-        self.used() > self.bytes_max.load(Relaxed)
-            || self.objects() > self.objects_max.load(Relaxed)
+    pub(in crate::cache) fn is_above_limit(&self) -> bool {
+        self.used() > self.bytes_max()
     }
 
     /// The limit of bytes.
@@ -63,7 +52,7 @@ impl Ledger {
 
     /// The longest body.
     pub(in crate::cache) fn object_bytes_max(&self) -> u64 {
-        self.object_bytes_max.load(Relaxed)
+        self.object_bytes_max
     }
 
     pub(in crate::cache) fn used(&self) -> u64 {
@@ -80,12 +69,12 @@ impl Ledger {
 
     /// Whether an empty store would have room for `bytes`.
     pub(in crate::cache) fn could_take(&self, bytes: u64) -> bool {
-        bytes <= self.bytes_max.load(Relaxed)
+        bytes <= self.bytes_max()
     }
 
     /// Takes `bytes`, if there is room.
     pub(in crate::cache) fn try_take(&self, bytes: u64) -> bool {
-        take(&self.used, bytes, self.bytes_max.load(Relaxed))
+        take(&self.used, bytes, self.bytes_max())
     }
 
     /// Takes `bytes`, even if there is no room.
@@ -95,7 +84,7 @@ impl Ledger {
 
     /// Counts one more object, if that is allowed.
     pub(in crate::cache) fn try_take_object(&self) -> bool {
-        take(&self.objects, 1, self.objects_max.load(Relaxed))
+        take(&self.objects, 1, self.objects_max)
     }
 
     /// Gives `bytes` back.

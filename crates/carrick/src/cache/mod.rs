@@ -4,24 +4,24 @@ pub mod disk;
 pub mod flights;
 mod index;
 pub mod key;
-pub mod lately;
 pub mod ledger;
 pub mod memory;
 pub mod peers;
 pub mod purge;
 pub mod purges;
+pub mod recent_keys;
 pub mod shared;
 
 use crate::config::plan::CachePlan;
 use arc_swap::ArcSwapOption;
 use disk::{Disk, PurgeTicket};
 use flights::Flights;
-use lately::Lately;
 use ledger::Limits;
 use memory::{Object, Store};
 use peers::CachePeers;
 use purge::{Pattern, Purge};
 use purges::{Moment, Purges};
+use recent_keys::RecentKeys;
 use shared::Shared;
 use std::sync::Arc;
 use tokio::sync::oneshot;
@@ -43,11 +43,11 @@ pub struct Cache {
     /// Resources that the origin is being asked for.
     pub flights: Arc<Flights>,
     /// Resources whose last response was not stored: requests for them do not wait for each other.
-    pub passes: Lately,
+    pub passes: RecentKeys,
     /// Pages whose objects were prefetched lately.
-    pub pages: Lately,
+    pub pages: RecentKeys,
     /// Resources that were prefetched, and that clients have not requested yet.
-    pub ahead: Lately,
+    pub ahead: RecentKeys,
     /// Recent purges.
     pub purges: Purges,
     /// Bytes that may be stored in memory.
@@ -70,9 +70,9 @@ impl Cache {
         Self {
             store: Arc::new(Store::with_disk(limits, disk)),
             flights: Arc::default(),
-            passes: Lately::new(PASS_SECONDS),
-            pages: Lately::new(PAGE_SECONDS),
-            ahead: Lately::new(AHEAD_SECONDS),
+            passes: RecentKeys::new(PASS_SECONDS),
+            pages: RecentKeys::new(PAGE_SECONDS),
+            ahead: RecentKeys::new(AHEAD_SECONDS),
             purges: Purges::default(),
             bytes_max: plan.memory_bytes,
             cache_peers: ArcSwapOption::new(CachePeers::for_plan(plan, None)),

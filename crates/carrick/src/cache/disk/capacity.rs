@@ -2,7 +2,7 @@
 use super::Disk;
 use super::entry::{Entry, Stage};
 use super::format::file_bytes;
-use super::health::Doing;
+use super::health::Operation;
 use super::purge_ticket::PurgeTicket;
 use super::room::Room;
 use crate::cache::index::Item;
@@ -51,7 +51,7 @@ impl Disk {
                 *self.room() = room;
                 self.keep_to(room);
             }
-            Err(trouble) => self.health.note(Doing::Reading, &trouble),
+            Err(error) => self.health.note(Operation::Reading, &error),
         }
     }
 
@@ -67,7 +67,7 @@ impl Disk {
             (written_bytes.saturating_add(room.free_bytes)).saturating_sub(room.reserve_bytes());
         let bytes_max = self.limits.bytes.min(there_bytes);
         self.ledger.limit_bytes(bytes_max);
-        while self.ledger.is_above_limits() && self.evict_one() {}
+        while self.ledger.is_above_limit() && self.evict_one() {}
         self.health.note_room(bytes_max);
     }
 

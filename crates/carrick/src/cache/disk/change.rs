@@ -1,9 +1,9 @@
 //! New heads for bodies on the disk: after a 304, a response to HEAD, or a purge that outdates.
 use super::Disk;
 use super::entry::{Change, Entry, NewHead, Stage};
-use super::folder::Trouble;
+use super::folder::CallError;
 use super::format::{Head, body_start, slot_bytes};
-use super::health::Doing;
+use super::health::Operation;
 use super::purge_ticket::PurgeTicket;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -48,12 +48,12 @@ impl Disk {
         let next_of = |entry: &Entry| entry.changes().next();
         while let Some(change) = next_of(entry) {
             if entry.is_kept()
-                && let Err(trouble) = self.write_change(entry, &change)
+                && let Err(error) = self.write_change(entry, &change)
             {
                 // The old head must not be found any more. If the entry was removed meanwhile, that is no failure.
                 let was_there = self.remove(entry);
-                if let Some(trouble) = trouble.filter(|_| was_there) {
-                    self.health.note(Doing::Writing, &trouble);
+                if let Some(error) = error.filter(|_| was_there) {
+                    self.health.note(Operation::Writing, &error);
                 }
             }
             entry.changes().done(&change);
@@ -62,7 +62,7 @@ impl Disk {
 
     /// # Errors
     /// A call failed; `None`: the head is too long for its place, or the old one is damaged.
-    fn write_change(&self, entry: &Entry, change: &Change) -> Result<(), Option<Trouble>> {
+    fn write_change(&self, entry: &Entry, change: &Change) -> Result<(), Option<CallError>> {
         let (name, class) = (&entry.name, entry.name.class);
         let file = self.folder.open_file(name).map_err(Some)?;
         let mut head = self.read_head(&file, entry)?.ok_or(None)?;
@@ -90,7 +90,7 @@ impl Disk {
         &self,
         file: &std::os::fd::OwnedFd,
         entry: &Entry,
-    ) -> Result<Option<Head>, Trouble> {
+    ) -> Result<Option<Head>, CallError> {
         let class = entry.name.class;
         let mut bytes = vec![0; usize::try_from(body_start(class)).unwrap_or(0)];
         let read = self.folder.read_at(file, &entry.name, &mut bytes, 0)?;

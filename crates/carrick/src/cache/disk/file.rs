@@ -1,7 +1,7 @@
 //! A body's file, from which `sendfile(2)` sends.
 use super::entry::{Entry, Stage};
 use super::format::body_start;
-use super::health::Doing;
+use super::health::Operation;
 use super::resident::is_resident;
 use super::write::PIECE_BYTES;
 use super::{Disk, now};
@@ -135,8 +135,8 @@ impl File {
                     self.disk.health.note_damage(self, "was cut short");
                     return false;
                 }
-                Err(trouble) => {
-                    self.disk.health.note(Doing::Reading, &trouble);
+                Err(error) => {
+                    self.disk.health.note(Operation::Reading, &error);
                     return false;
                 }
             }

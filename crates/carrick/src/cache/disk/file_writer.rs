@@ -2,7 +2,7 @@
 use super::Disk;
 use super::entry::{Entry, Response, Stage};
 use super::file::File;
-use super::folder::Trouble;
+use super::folder::CallError;
 use super::format::{Sum, body_start, file_bytes, slot_bytes};
 use super::name::Name;
 use super::write::{PIECE_BYTES, unreadable};
@@ -159,9 +159,9 @@ impl FileWriter {
         };
         match published {
             Ok(()) => self.disk.arrived(entry),
-            Err(trouble) => {
+            Err(error) => {
                 self.disk.remove(entry);
-                self.disk.note_unwritten(&trouble);
+                self.disk.note_unwritten(&error);
                 self.disk.folder.discard(self.serial);
             }
         }
@@ -176,23 +176,23 @@ impl FileWriter {
         }
     }
 
-    fn try_create(&mut self, bytes: u64) -> Result<(), Trouble> {
+    fn try_create(&mut self, bytes: u64) -> Result<(), CallError> {
         let folder = &self.disk.folder;
         let file = folder.create(self.serial)?;
         if bytes > 0 {
             folder.reserve(&file, self.serial, body_start(CLASS), bytes)?;
         }
-        let shared = file.try_clone().map_err(|error| Trouble {
+        let shared = file.try_clone().map_err(|error| CallError {
             call: "dup",
             on: "a file".to_owned(),
-            error: Errno::from_io_error(&error).unwrap_or(Errno::MFILE),
+            errno: Errno::from_io_error(&error).unwrap_or(Errno::MFILE),
         })?;
         self.file.set(shared);
         self.descriptor = Some(file);
         Ok(())
     }
 
-    fn try_append(&mut self, bytes: &[u8]) -> Result<(), Trouble> {
+    fn try_append(&mut self, bytes: &[u8]) -> Result<(), CallError> {
         let file = self.descriptor.as_ref().ok_or_else(unreadable)?;
         let at = body_start(CLASS) + self.written_bytes;
         self.disk.folder.write_at(file, &self.serial, bytes, at)?;
@@ -201,9 +201,9 @@ impl FileWriter {
         Ok(())
     }
 
-    fn noted(&self, result: Result<(), Trouble>) -> Result<(), NotWritten> {
-        result.map_err(|trouble| {
-            self.disk.note_unwritten(&trouble);
+    fn noted(&self, result: Result<(), CallError>) -> Result<(), NotWritten> {
+        result.map_err(|error| {
+            self.disk.note_unwritten(&error);
             NotWritten
         })
     }

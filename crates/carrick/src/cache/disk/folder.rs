@@ -31,11 +31,11 @@ const FILE_MODE: Mode = Mode::RUSR.union(Mode::WUSR);
 
 /// A system call that failed, on what, and why.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{call} of {on}: {error}")]
-pub(super) struct Trouble {
+#[error("{call} of {on}: {errno}")]
+pub(super) struct CallError {
     pub(super) call: &'static str,
     pub(super) on: String,
-    pub(super) error: Errno,
+    pub(super) errno: Errno,
 }
 
 /// Whether a call may wait for the medium.
@@ -154,7 +154,7 @@ impl Folder {
     }
 
     /// Creates a file that is not found yet.
-    pub(super) fn create(&self, serial: u64) -> Result<OwnedFd, Trouble> {
+    pub(super) fn create(&self, serial: u64) -> Result<OwnedFd, CallError> {
         let name = unfinished(serial);
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         self.call("open", &name, || {
@@ -163,7 +163,7 @@ impl Folder {
     }
 
     /// Gives a file its name: the next start finds it.
-    pub(super) fn publish(&self, name: &Name) -> Result<(), Trouble> {
+    pub(super) fn publish(&self, name: &Name) -> Result<(), CallError> {
         let (from, to) = (unfinished(name.serial), name.to_string());
         self.call("rename", &to, || {
             renameat(&self.root, &*from, &self.root, &*to)
@@ -180,7 +180,11 @@ impl Folder {
     }
 
     /// Opens a file to read from it.
-    pub(super) fn open_to_read(&self, name: &Name, patience: Patience) -> Result<OwnedFd, Trouble> {
+    pub(super) fn open_to_read(
+        &self,
+        name: &Name,
+        patience: Patience,
+    ) -> Result<OwnedFd, CallError> {
         let name = name.to_string();
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         // Updating the time of access could wait.
@@ -201,7 +205,7 @@ impl Folder {
     }
 
     /// Opens a file to read and write.
-    pub(super) fn open_file(&self, name: &Name) -> Result<OwnedFd, Trouble> {
+    pub(super) fn open_file(&self, name: &Name) -> Result<OwnedFd, CallError> {
         let name = name.to_string();
         let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         self.call("open", &name, || {
@@ -210,28 +214,28 @@ impl Folder {
     }
 
     /// Removes a file, if it exists.
-    pub(super) fn remove(&self, name: &Name) -> Result<(), Trouble> {
+    pub(super) fn remove(&self, name: &Name) -> Result<(), CallError> {
         self.remove_text(&name.to_string())
     }
 
     /// Removes another file, if it exists.
-    pub(super) fn remove_text(&self, name: &str) -> Result<(), Trouble> {
+    pub(super) fn remove_text(&self, name: &str) -> Result<(), CallError> {
         let removed = self.call("unlink", &name, || {
             unlinkat(&self.root, name, AtFlags::empty())
         });
         match removed {
-            Err(trouble) if trouble.error == Errno::NOENT => Ok(()),
+            Err(error) if error.errno == Errno::NOENT => Ok(()),
             other => other,
         }
     }
 
     /// Makes sure that what was written to a file survives a loss of power.
-    pub(super) fn sync_file(&self, file: &OwnedFd, on: &dyn fmt::Display) -> Result<(), Trouble> {
+    pub(super) fn sync_file(&self, file: &OwnedFd, on: &dyn fmt::Display) -> Result<(), CallError> {
         self.call("fdatasync", on, || fdatasync(file))
     }
 
     /// Makes sure that what was removed and renamed in the folder with this number survives a loss of power.
-    pub(super) fn sync(&self, number: u8) -> Result<(), Trouble> {
+    pub(super) fn sync(&self, number: u8) -> Result<(), CallError> {
         let name = format!("{number:02x}");
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let folder = self.call("open", &name, || {
@@ -247,12 +251,12 @@ impl Folder {
         on: u64,
         from: u64,
         bytes: u64,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), CallError> {
         let reserved = self.call("fallocate", &unfinished(on), || {
             fallocate(file, FallocateFlags::KEEP_SIZE, from, bytes)
         });
         match reserved {
-            Err(trouble) if matches!(trouble.error, Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
+            Err(error) if matches!(error.errno, Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
             other => other,
         }
     }
@@ -263,7 +267,7 @@ impl Folder {
         file: &OwnedFd,
         on: &dyn fmt::Display,
         bytes: u64,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), CallError> {
         self.call("ftruncate", on, || ftruncate(file, bytes))
     }
 
@@ -274,7 +278,7 @@ impl Folder {
         on: &dyn fmt::Display,
         mut bytes: &[u8],
         mut at: u64,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), CallError> {
         let file = file.as_fd();
         while !bytes.is_empty() {
             #[cfg(test)]
@@ -298,7 +302,7 @@ impl Folder {
         on: &dyn fmt::Display,
         buffer: &mut [u8],
         mut at: u64,
-    ) -> Result<usize, Trouble> {
+    ) -> Result<usize, CallError> {
         let file = file.as_fd();
         let mut filled = 0;
         while let Some(rest) = buffer.get_mut(filled..).filter(|rest| !rest.is_empty()) {
@@ -321,7 +325,7 @@ impl Folder {
         on: &dyn fmt::Display,
         (head, body): (&mut [u8], &mut [u8]),
         patience: Patience,
-    ) -> Result<usize, Trouble> {
+    ) -> Result<usize, CallError> {
         if patience == Patience::AtOnce {
             return self.call("preadv2", on, || {
                 let mut places = [IoSliceMut::new(head), IoSliceMut::new(body)];
@@ -338,7 +342,7 @@ impl Folder {
         &self,
         file: impl AsFd,
         on: &dyn fmt::Display,
-    ) -> Result<FileStatus, Trouble> {
+    ) -> Result<FileStatus, CallError> {
         let status = self.call("fstat", on, || fstat(&file))?;
         let seconds = u64::try_from(status.st_mtime).unwrap_or(0);
         Ok(FileStatus {
@@ -352,13 +356,13 @@ impl Folder {
     }
 
     /// The room of the file system.
-    pub(super) fn room(&self) -> Result<Room, Trouble> {
+    pub(super) fn room(&self) -> Result<Room, CallError> {
         let status = self.call("fstatvfs", &".", || fstatvfs(&self.root))?;
         Ok(Room::of(&status))
     }
 
     /// The names in the folder with this number, or (`None`) the foreign ones in the folder above.
-    pub(super) fn list(&self, number: Option<u8>) -> Result<Vec<String>, Trouble> {
+    pub(super) fn list(&self, number: Option<u8>) -> Result<Vec<String>, CallError> {
         let name = number.map_or_else(|| ".".to_owned(), |number| format!("{number:02x}"));
         let names = self.names_in(&name)?;
         let is_ours = |name: &str| {
@@ -371,7 +375,7 @@ impl Folder {
     }
 
     /// Removes files that earlier processes did not finish; returns how many.
-    pub(super) fn remove_unfinished(&self) -> Result<u64, Trouble> {
+    pub(super) fn remove_unfinished(&self) -> Result<u64, CallError> {
         let mut removed = 0;
         for name in self.names_in(UNFINISHED)? {
             let serial = u64::from_str_radix(&name, 16);
@@ -384,7 +388,7 @@ impl Folder {
     }
 
     /// Adds a line to the list of purges. It is on the medium when this returns.
-    pub(super) fn note_purge(&self, line: &[u8]) -> Result<(), Trouble> {
+    pub(super) fn note_purge(&self, line: &[u8]) -> Result<(), CallError> {
         let flags =
             OFlags::WRONLY | OFlags::CREATE | OFlags::APPEND | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let file = self.call("open", &PURGES, || {
@@ -397,12 +401,12 @@ impl Folder {
     }
 
     /// The list of purges.
-    pub(super) fn purges(&self) -> Result<Vec<u8>, Trouble> {
+    pub(super) fn purges(&self) -> Result<Vec<u8>, CallError> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let file = match self.call("open", &PURGES, || {
             openat(&self.root, PURGES, flags, Mode::empty())
         }) {
-            Err(trouble) if trouble.error == Errno::NOENT => return Ok(Vec::new()),
+            Err(error) if error.errno == Errno::NOENT => return Ok(Vec::new()),
             other => other?,
         };
         let bytes = self.status_of(&file, &PURGES)?.bytes;
@@ -412,7 +416,7 @@ impl Folder {
         Ok(text)
     }
 
-    fn names_in(&self, folder: &str) -> Result<Vec<String>, Trouble> {
+    fn names_in(&self, folder: &str) -> Result<Vec<String>, CallError> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let opened = self.call("open", &folder, || {
             openat(&self.root, folder, flags, Mode::empty())
@@ -420,10 +424,10 @@ impl Folder {
         let listed = self.call("getdents", &folder, || rustix::fs::Dir::read_from(&opened))?;
         let mut names = Vec::new();
         for entry in listed {
-            let entry = entry.map_err(|error| Trouble {
+            let entry = entry.map_err(|errno| CallError {
                 call: "getdents",
                 on: folder.to_owned(),
-                error,
+                errno,
             })?;
             let name = entry.file_name().to_string_lossy();
             if name != "." && name != ".." {
@@ -438,17 +442,17 @@ impl Folder {
         call: &'static str,
         on: &dyn fmt::Display,
         mut of: impl FnMut() -> Result<T, Errno>,
-    ) -> Result<T, Trouble> {
+    ) -> Result<T, CallError> {
         #[cfg(test)]
         let burnt = self.fuse.burn(call);
         #[cfg(not(test))]
         let burnt = Ok(());
         burnt
             .and_then(|()| retry_on_intr(&mut of))
-            .map_err(|error| Trouble {
+            .map_err(|errno| CallError {
                 call,
                 on: self.path.join(on.to_string()).display().to_string(),
-                error,
+                errno,
             })
     }
 }

@@ -1,5 +1,5 @@
 //! Failures of the disk: they are counted and logged, and pause writing.
-use super::folder::Trouble;
+use super::folder::CallError;
 use super::room::{Room, Size};
 use rustix::io::Errno;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ const QUIET: Duration = Duration::from_secs(30);
 
 /// What the disk was doing when a call failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Doing {
+pub(super) enum Operation {
     Reading,
     Writing,
     Removing,
@@ -120,7 +120,7 @@ impl Health {
             }
             (told.missed_bytes, told.fault) = (Some(body_bytes), Some(what.clone()));
         }
-        self.tell(Doing::Writing as usize, || {
+        self.tell(Operation::Writing as usize, || {
             format!(
                 "the cache's disk {} has no room for an object of {}, and takes none for the time being: {what}; {}",
                 self.path.display(),
@@ -131,29 +131,29 @@ impl Health {
     }
 
     /// Notes that a call failed.
-    pub(super) fn note(&self, doing: Doing, trouble: &Trouble) {
-        let what = match doing {
-            Doing::Reading => {
+    pub(super) fn note(&self, operation: Operation, error: &CallError) {
+        let what = match operation {
+            Operation::Reading => {
                 self.read_errors.fetch_add(1, Relaxed);
                 "cannot be read"
             }
-            Doing::Writing => {
+            Operation::Writing => {
                 self.write_errors.fetch_add(1, Relaxed);
                 self.rest();
                 let mut told = self.told();
-                (told.missed_bytes, told.fault) = (None, Some(trouble.to_string()));
+                (told.missed_bytes, told.fault) = (None, Some(error.to_string()));
                 drop(told);
                 "cannot be written, and is not for a while"
             }
-            Doing::Removing => {
+            Operation::Removing => {
                 self.write_errors.fetch_add(1, Relaxed);
                 "keeps what should be removed"
             }
         };
-        let advice = advice(trouble.error);
-        self.tell(doing as usize, || {
+        let advice = advice(error.errno);
+        self.tell(operation as usize, || {
             format!(
-                "the cache's disk {} {what}: {trouble}; {advice}",
+                "the cache's disk {} {what}: {error}; {advice}",
                 self.path.display()
             )
         });

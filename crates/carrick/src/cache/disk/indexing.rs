@@ -1,9 +1,9 @@
 //! Indexing the files of earlier processes, in the background: requests are served meanwhile, and files that are not indexed yet are
 //! not found.
 use super::entry::{Entry, Response, Stage};
-use super::folder::{Folder, PURGES, Trouble};
+use super::folder::{CallError, Folder, PURGES};
 use super::format::{Head, body_start};
-use super::health::Doing;
+use super::health::Operation;
 use super::name::Name;
 use super::write::may_be_of_use;
 use super::{Disk, now};
@@ -190,8 +190,8 @@ impl Disk {
     pub(super) fn index_all(self: &Arc<Self>) {
         let begun = Instant::now();
         let mut walk = Walk::default();
-        if let Err(trouble) = self.folder.remove_unfinished() {
-            self.health.note(Doing::Removing, &trouble);
+        if let Err(error) = self.folder.remove_unfinished() {
+            self.health.note(Operation::Removing, &error);
         }
         self.walk_folder(None, &mut walk);
         for number in Name::folders() {
@@ -206,17 +206,17 @@ impl Disk {
         self.tell_of_walk(&walk, begun);
         // The next process may be able to read what this one could not.
         if !walk.has_gaps
-            && let Err(trouble) = self.folder.remove_text(PURGES)
+            && let Err(error) = self.folder.remove_text(PURGES)
         {
-            self.health.note(Doing::Removing, &trouble);
+            self.health.note(Operation::Removing, &error);
         }
     }
 
     fn walk_folder(self: &Arc<Self>, number: Option<u8>, walk: &mut Walk) {
         let names = match self.folder.list(number) {
             Ok(names) => names,
-            Err(trouble) => {
-                self.health.note(Doing::Reading, &trouble);
+            Err(error) => {
+                self.health.note(Operation::Reading, &error);
                 walk.has_gaps = true;
                 return;
             }
@@ -239,13 +239,13 @@ impl Disk {
                 Ok(true) => {}
                 Ok(false) => {
                     self.counters.swept.fetch_add(1, Ordering::Relaxed);
-                    if let Err(trouble) = self.folder.remove(&name) {
-                        self.health.note(Doing::Removing, &trouble);
+                    if let Err(error) = self.folder.remove(&name) {
+                        self.health.note(Operation::Removing, &error);
                         walk.has_gaps = true;
                     }
                 }
-                Err(trouble) => {
-                    self.health.note(Doing::Reading, &trouble);
+                Err(error) => {
+                    self.health.note(Operation::Reading, &error);
                     walk.has_gaps = true;
                 }
             }
@@ -253,7 +253,7 @@ impl Disk {
     }
 
     /// Indexes a file; `false`: it must be removed.
-    fn index_file(self: &Arc<Self>, name: Name) -> Result<bool, Trouble> {
+    fn index_file(self: &Arc<Self>, name: Name) -> Result<bool, CallError> {
         let Some(head) = read_head(&self.folder, &name)? else {
             return Ok(false);
         };
@@ -332,10 +332,10 @@ impl Disk {
 }
 
 /// The head of a file; `None`: the file is not whole, as far as the head and the length tell.
-fn read_head(folder: &Folder, name: &Name) -> Result<Option<Head>, Trouble> {
+fn read_head(folder: &Folder, name: &Name) -> Result<Option<Head>, CallError> {
     let file = match folder.open_file(name) {
         // It was just removed.
-        Err(trouble) if trouble.error == rustix::io::Errno::NOENT => return Ok(None),
+        Err(error) if error.errno == rustix::io::Errno::NOENT => return Ok(None),
         other => other?,
     };
     let start = body_start(name.class);

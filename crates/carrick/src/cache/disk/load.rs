@@ -2,9 +2,9 @@
 use super::Disk;
 use super::entry::{Entry, Stage};
 use super::file::File;
-use super::folder::{Patience, Trouble};
+use super::folder::{CallError, Patience};
 use super::format::{Head, Sum, body_start};
-use super::health::Doing;
+use super::health::Operation;
 use super::resident::is_resident;
 use super::write::PIECE_BYTES;
 use crate::cache::flights::{Flight, Lead};
@@ -48,14 +48,14 @@ enum NotLoaded {
     /// The bytes are not in the page cache, or were not checked yet.
     Waits,
     /// A call failed.
-    Trouble(Trouble),
+    Call(CallError),
     /// The file is not what was written.
     Damaged(&'static str),
 }
 
-impl From<Trouble> for NotLoaded {
-    fn from(trouble: Trouble) -> Self {
-        Self::Trouble(trouble)
+impl From<CallError> for NotLoaded {
+    fn from(error: CallError) -> Self {
+        Self::Call(error)
     }
 }
 
@@ -108,14 +108,14 @@ impl Disk {
                 self.remove(entry);
                 None
             }
-            Err(NotLoaded::Trouble(trouble)) => {
-                match trouble.error {
+            Err(NotLoaded::Call(error)) => {
+                match error.errno {
                     // Descriptors or memory are short: the file may be readable later.
                     Errno::MFILE | Errno::NFILE | Errno::NOMEM => {}
                     _ => drop(self.remove(entry)),
                 }
-                if entry.is_kept() || trouble.error != Errno::NOENT {
-                    self.health.note(Doing::Reading, &trouble);
+                if entry.is_kept() || error.errno != Errno::NOENT {
+                    self.health.note(Operation::Reading, &error);
                 } else {
                     self.health
                         .note_damage(&entry.name, "is not there any more");
@@ -140,17 +140,14 @@ impl Disk {
         }
         let version = entry.version();
         let (name, start) = (&entry.name, body_start(entry.name.class));
-        let file = self
-            .folder
-            .open_to_read(name, patience)
-            .map_err(|trouble| {
-                // The entry may have just been removed.
-                if entry.is_kept() {
-                    NotLoaded::Trouble(trouble)
-                } else {
-                    NotLoaded::Gone
-                }
-            })?;
+        let file = self.folder.open_to_read(name, patience).map_err(|error| {
+            // The entry may have just been removed.
+            if entry.is_kept() {
+                NotLoaded::Call(error)
+            } else {
+                NotLoaded::Gone
+            }
+        })?;
         let status = self.folder.status_of(&file, name)?;
         if status.bytes != start.saturating_add(entry.body_bytes) {
             return Err(NotLoaded::Damaged("has another length than was written"));

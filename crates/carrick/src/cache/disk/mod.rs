@@ -107,8 +107,8 @@ impl Disk {
             objects: plan.objects,
             object_bytes_max: plan.object_bytes_max,
         };
-        let purges = folder.purges().map_err(|trouble| trouble.to_string())?;
-        let room = folder.room().map_err(|trouble| trouble.to_string())?;
+        let purges = folder.purges().map_err(|error| error.to_string())?;
+        let room = folder.room().map_err(|error| error.to_string())?;
         Ok(Self {
             pool: Pool::new(),
             index: Index::new(plan.objects),

@@ -2,7 +2,7 @@
 use super::Disk;
 use super::entry::Entry;
 use super::folder::Folder;
-use super::health::Doing;
+use super::health::Operation;
 use super::name::Name;
 use super::purge_ticket::PurgeTicket;
 use crate::cache::index::Item;
@@ -91,8 +91,8 @@ impl Disk {
         let (disk, ticket) = (Arc::clone(self), ticket.cloned());
         self.pool.chore(move || {
             // If all files were indexed meanwhile, the line does no harm.
-            if let Err(trouble) = disk.folder.note_purge(&line) {
-                disk.health.note(Doing::Writing, &trouble);
+            if let Err(error) = disk.folder.note_purge(&line) {
+                disk.health.note(Operation::Writing, &error);
             }
             drop(ticket);
         });
@@ -106,8 +106,8 @@ impl Disk {
             match folder.remove(&name) {
                 // Removals that failed before may succeed now.
                 Ok(()) => unremoved.remove(&folder),
-                Err(trouble) => {
-                    health.note(Doing::Removing, &trouble);
+                Err(error) => {
+                    health.note(Operation::Removing, &error);
                     unremoved.add(name);
                 }
             }

@@ -1,6 +1,6 @@
 //! Tickets, by which a purge learns that it is on the medium.
 use super::Disk;
-use super::health::Doing;
+use super::health::Operation;
 use super::name::Name;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -53,9 +53,9 @@ impl Drop for PurgeTicket {
             for number in Name::folders() {
                 let word = folders.get(usize::from(number / 64)).copied().unwrap_or(0);
                 if word >> (number % 64) & 1 == 1
-                    && let Err(trouble) = disk.folder.sync(number)
+                    && let Err(error) = disk.folder.sync(number)
                 {
-                    disk.health.note(Doing::Removing, &trouble);
+                    disk.health.note(Operation::Removing, &error);
                 }
             }
             if let Some(done) = done {

@@ -3,9 +3,9 @@
 //! Most objects are requested only once: writing them would wear the medium and evict better ones (Maggs and Sitaraman,
 //! "Algorithmic Nuggets in Content Delivery", CCR 2015, section 4).
 use super::entry::{Entry, Response, Stage};
-use super::folder::Trouble;
+use super::folder::CallError;
 use super::format::{Sum, body_start, class_for};
-use super::health::Doing;
+use super::health::Operation;
 use super::name::Name;
 use super::{Disk, now};
 use crate::cache::index::Item;
@@ -78,18 +78,18 @@ impl Disk {
         });
         match written {
             Ok(()) => self.arrived(entry),
-            Err(trouble) => {
+            Err(error) => {
                 self.folder.discard(serial);
                 self.remove(entry);
-                self.note_unwritten(&trouble);
+                self.note_unwritten(&error);
             }
         }
     }
 
     /// Notes that something could not be written.
-    pub(super) fn note_unwritten(&self, trouble: &Trouble) {
-        self.health.note(Doing::Writing, trouble);
-        if matches!(trouble.error, Errno::NOSPC | Errno::DQUOT) {
+    pub(super) fn note_unwritten(&self, error: &CallError) {
+        self.health.note(Operation::Writing, error);
+        if matches!(error.errno, Errno::NOSPC | Errno::DQUOT) {
             self.look_for_room();
         }
     }
@@ -100,7 +100,7 @@ impl Disk {
         file: &OwnedFd,
         entry: &Entry,
         mut read: impl FnMut(&mut [u8], u64) -> io::Result<usize>,
-    ) -> Result<u64, Trouble> {
+    ) -> Result<u64, CallError> {
         let start = body_start(entry.name.class);
         let mut sum = Sum::default();
         let mut at = 0;
@@ -129,7 +129,7 @@ impl Disk {
         entry: &Entry,
         response: &Response<'_>,
         body_sum: u64,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), CallError> {
         if entry.body_bytes == 0 {
             self.folder
                 .set_length(file, &entry.name, body_start(entry.name.class))?;
@@ -160,11 +160,11 @@ impl Disk {
 }
 
 /// The body in memory cannot be read: no fault of the medium, but there is nothing to write.
-pub(super) fn unreadable() -> Trouble {
-    Trouble {
+pub(super) fn unreadable() -> CallError {
+    CallError {
         call: "read",
         on: "memory".to_owned(),
-        error: Errno::IO,
+        errno: Errno::IO,
     }
 }
 

@@ -110,12 +110,6 @@ impl Store {
         }
     }
 
-    /// Changes the limits, and evicts what exceeds them.
-    pub fn set_limits(&self, limits: Limits) {
-        self.memory.ledger.limit(limits);
-        while self.memory.ledger.is_above_limits() && self.evict_one() {}
-    }
-
     /// The key of these bytes.
     #[must_use]
     pub fn key<'k>(&self, bytes: &'k [u8]) -> Key<'k> {

@@ -46,7 +46,7 @@ fn meta(lifetime_s: u32) -> Meta {
     }
 }
 
-/// An object with a body of so many bytes.
+/// An object with a body of this length.
 fn object(bytes: usize, lifetime_s: u32, variant: &Variant) -> Arc<Object> {
     let store = Arc::new(Store::new(Limits {
         bytes: 512 << 20,
@@ -92,7 +92,7 @@ fn what_is_written_can_be_read_by_others() {
         (record.body.len(), record.head),
         (100, b"A: b\r\n".as_slice())
     );
-    // Of what varies two fields are written.
+    // For a response that varies, two fields are written.
     let variant = Variant::from_parts(b"accept", b"\x01a\0");
     ticket.keep(&object(100, 60, &variant), NOW);
     let Ok(Order::Put { fields, .. }) = orders.try_recv() else {

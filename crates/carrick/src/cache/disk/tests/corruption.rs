@@ -1,4 +1,4 @@
-//! Files that somebody has changed, or that a medium has forgotten: right, or nothing.
+//! Files that another program has changed, or that the medium has lost: an object is right, or not there.
 use super::{Bed, Random, assert_right, files, folder, plan};
 
 #[test]

@@ -1,18 +1,18 @@
-//! A process that is killed at any call: what the next one finds is whole and right, and what was purged stays so.
+//! A process that is killed at any call: the next one finds only whole objects, and what was purged stays purged.
 use super::{Bed, Pattern, Purge, Random, assert_right, fields, files, folder, fresh, plan, says};
 use std::collections::HashMap;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Names that are used.
+/// How many names are used.
 const NAMES: u64 = 6;
 
 /// What is known of a name. Versions, revisions and purges are numbered by one clock.
 #[derive(Default, Clone)]
 struct Known {
     clock: u64,
-    /// When it was purged last, and that was said to be done.
+    /// When the last purge of it was confirmed.
     purged_at: u64,
-    /// When it was put out of date, likewise.
+    /// When the last outdating of it was confirmed.
     outdated_at: u64,
     bytes: HashMap<u64, usize>,
 }
@@ -33,7 +33,7 @@ fn whatever_is_found_after_a_crash_is_right() {
         let folder = folder();
         let plan = plan(&folder);
         let mut known = vec![Known::default(); NAMES as usize];
-        // Several lives, each of which is ended in the midst of something.
+        // Several processes, each of which is killed at a random call.
         for life in 0..3 {
             let bed = Bed::begin(&plan);
             bed.disk.folder.fuse.random.store(seed * 7 + life, Relaxed);
@@ -56,7 +56,7 @@ fn whatever_is_found_after_a_crash_is_right() {
                     break;
                 }
             }
-            // Whatever is still done does not reach the medium.
+            // Further calls do not reach the medium.
             bed.disk.folder.fuse.left.store(0, Relaxed);
             bed.end();
         }
@@ -128,7 +128,7 @@ fn play(bed: &Bed, random: &mut Random, known: &mut [Known]) {
                 Purge::Outdate
             };
             bed.purge(&Pattern::Key(name.as_bytes().into()), how);
-            // It counts as done only if the process lived on.
+            // It is confirmed only if the process was not killed.
             if !bed.disk.folder.fuse.is_burnt() {
                 let at = one.tick();
                 match how {

@@ -1,4 +1,4 @@
-//! Tests of the disk store, on real files. The pool has no threads here: its work is done when a test says so.
+//! Tests of the disk, on real files. The pool has no threads here: its jobs run when a test says so.
 mod corruption;
 mod crash;
 mod model;
@@ -21,15 +21,15 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, LazyLock, Mutex};
 use tempfile::TempDir;
 
-/// What happens to calls: after some of them the process is as if it were dead, or some of them fail.
+/// Makes calls fail: after some calls the process acts as if killed, or some calls fail.
 #[derive(Debug)]
 pub(super) struct Fuse {
-    /// Calls that are still let through; those after them do nothing. Negative: all.
+    /// How many more calls have an effect. Negative: all.
     left: AtomicI64,
-    /// Of so many calls one fails; 0: none.
+    /// One call of so many fails; 0: none.
     one_of: AtomicU64,
     random: AtomicU64,
-    /// This call always fails so.
+    /// This call always fails, with this error.
     failing: Mutex<(&'static str, Errno)>,
 }
 
@@ -64,12 +64,12 @@ impl Fuse {
         Ok(())
     }
 
-    /// Has a call fail from now on.
+    /// Makes a call fail from now on.
     fn fail(&self, call: &'static str, error: Errno) {
         *self.failing.lock().unwrap() = (call, error);
     }
 
-    /// The last call before the end may write a part.
+    /// The last effective call may write a part.
     pub(super) fn part_of<'b>(&self, bytes: &'b [u8]) -> &'b [u8] {
         if self.left.load(Relaxed) == 1 {
             &bytes[..self.next() as usize % bytes.len() + usize::from(bytes.len() == 1)]
@@ -93,7 +93,7 @@ impl Fuse {
     }
 }
 
-/// Numbers by a seed.
+/// Random numbers from a seed.
 struct Random(u64);
 
 impl Random {
@@ -105,7 +105,7 @@ impl Random {
     }
 }
 
-/// As the store's tests have it, but from one long piece, since these tests need much of it.
+/// Content as in the store's tests, but from one long piece, since these tests need much of it.
 fn content(seed: u64, from: u64, bytes: usize) -> Vec<u8> {
     static ALL: LazyLock<Vec<u8>> = LazyLock::new(|| slow_content(1, 0, 4 << 20));
     let from = (seed * 13 % 100_000 + from) as usize;
@@ -137,7 +137,7 @@ struct Bed {
     disk: Arc<Disk>,
 }
 
-/// Opens a folder that was perhaps open just now. A program that another test starts has the lock, too, between fork(2) and execve(2).
+/// Opens a folder that may have been open just now. A program that another test starts holds the lock, too, between fork(2) and execve(2).
 fn open_again(plan: &DiskPlan) -> Disk {
     loop {
         match Disk::open(plan) {
@@ -148,7 +148,7 @@ fn open_again(plan: &DiskPlan) -> Disk {
 }
 
 impl Bed {
-    /// With an index.
+    /// Opens the folder, and indexes it.
     fn open(plan: &DiskPlan) -> Self {
         let bed = Self::begin(plan);
         bed.disk.index_all();
@@ -156,7 +156,7 @@ impl Bed {
         bed
     }
 
-    /// Without.
+    /// Opens the folder without indexing it.
     fn begin(plan: &DiskPlan) -> Self {
         let disk = Arc::new(open_again(plan));
         let limits = Limits {
@@ -168,7 +168,7 @@ impl Bed {
         Self { store, disk }
     }
 
-    /// Ends as a process does that is killed, or that has nothing more to do.
+    /// Ends as a process that is killed, or has nothing more to do.
     fn end(self) {
         self.disk.unremoved.remove(&self.disk.folder);
         self.disk.pool.work();
@@ -176,7 +176,7 @@ impl Bed {
         self.disk.pool.work();
     }
 
-    /// Stores a version of something; its fields say which.
+    /// Stores a version of an object; its fields say which.
     fn put(&self, name: &str, version: u64, bytes: usize) -> Option<Arc<Object>> {
         let mut filling = self.store.fill(Some(bytes as u64)).ok()?;
         let key = self.store.key(name.as_bytes());
@@ -198,7 +198,7 @@ impl Bed {
         filling.finish().then_some(object)
     }
 
-    /// What is found for it in memory.
+    /// Finds an object in memory.
     fn find(&self, name: &str) -> Option<Arc<Object>> {
         match self.store.find(self.store.key(name.as_bytes()), nothing()) {
             Found::Object(object) => Some(object),
@@ -206,7 +206,7 @@ impl Bed {
         }
     }
 
-    /// What is found for it in memory or on the disk.
+    /// Finds an object in memory or on the disk.
     fn get(&self, name: &str) -> Option<Arc<Object>> {
         if let Some(object) = self.find(name) {
             return Some(object);
@@ -233,20 +233,20 @@ impl Bed {
         })
     }
 
-    /// Has it written: it is asked for once more.
+    /// Has an object written, by finding it once more.
     fn keep(&self, name: &str) {
         assert!(self.find(name).is_some());
         self.disk.pool.work();
     }
 
-    /// Takes it out of memory alone.
+    /// Takes an object out of memory alone.
     fn forget(&self, name: &str) {
         for object in self.store.variants(self.store.key(name.as_bytes())) {
             self.store.forget(&object);
         }
     }
 
-    /// Whether all of it was done.
+    /// Purges, and waits until that is on the medium; returns how many.
     fn purge(&self, which: &Pattern, how: Purge) -> u64 {
         let (ticket, mut over) = PurgeTicket::new(&self.disk);
         let count = self.store.purge(which, how, Some(&ticket));
@@ -256,7 +256,7 @@ impl Bed {
         count
     }
 
-    /// Files of objects.
+    /// The files of all objects.
     fn files(&self) -> Vec<std::path::PathBuf> {
         files(self.disk.path())
     }
@@ -272,7 +272,7 @@ fn files(path: &Path) -> Vec<std::path::PathBuf> {
     files
 }
 
-/// Decisions for a response that is fresh for long.
+/// Decisions for a response that is fresh for a long time.
 fn fresh(version: u64) -> carrick_logic::cache::Meta {
     carrick_logic::cache::Meta {
         lifetime_s: 1 << 30,
@@ -285,7 +285,7 @@ fn fields(version: u64, revision: u64) -> String {
     format!("Version: {version}\r\nRevision: {revision}\r\nSurrogate-Key: all v{version}\r\n")
 }
 
-/// Which version and revision it says it is.
+/// The version and the revision in an object's fields.
 fn says(object: &Object) -> (u64, u64) {
     let number = |name: &[u8]| {
         std::str::from_utf8(object.fields().first(name).unwrap())
@@ -296,7 +296,7 @@ fn says(object: &Object) -> (u64, u64) {
     (number(b"version"), number(b"revision"))
 }
 
-/// It is whole, and what it says that it is.
+/// Checks that an object is whole, and has the bytes of its version.
 fn assert_right(object: &Object) {
     let (version, revision) = says(object);
     assert_eq!(object.head(), fields(version, revision).as_bytes());

@@ -1,4 +1,4 @@
-//! Random operations beside a model that only knows what was put last, with faults of the medium and restarts.
+//! Random operations, faults of the medium and restarts, checked against a model that knows what was put last.
 use super::{Bed, Pattern, Purge, Random, assert_right, fields, folder, fresh, plan, says};
 use crate::config::plan::DiskPlan;
 use std::sync::atomic::Ordering::Relaxed;
@@ -27,7 +27,7 @@ fn nothing_but_the_newest_is_ever_found() {
                 0..20 => {
                     version += 1;
                     let bytes = [0, 10, 3000, 70_000, 75_000, 120_000][random.below(6) as usize];
-                    // Refused, or broken off: then there is what was there before, or nothing.
+                    // It was refused, or broke off: then the old object is there, or none.
                     if bed.put(&name, version, bytes).is_some() {
                         *one = Some((version, 0));
                     } else {
@@ -71,7 +71,7 @@ fn nothing_but_the_newest_is_ever_found() {
                 }
                 95..97 => bed.disk.folder.fuse.one_of.store(random.below(20), Relaxed),
                 97 => {
-                    // What is still to be done is done without faults, so that the end is an orderly one.
+                    // Pending jobs run without faults, so that the end is orderly.
                     errors += bed.disk.stats().write_errors;
                     bed.disk.folder.fuse.one_of.store(0, Relaxed);
                     bed.end();

@@ -1,5 +1,4 @@
-//! Files that stay open while their objects are in memory: how many, what becomes of them when somebody takes them away, and what is
-//! done without a thread of the pool.
+//! Files that stay open while their objects are in memory: their limit, changes by other programs, and loading without the pool.
 use super::{
     Bed, Disk, Pattern, Purge, assert_right, content, fields, files, folder, fresh, plan, says,
 };
@@ -17,7 +16,7 @@ use std::task::{Context, Poll, Waker};
 
 const BYTES: usize = 100_000;
 
-/// With an object whose file is open.
+/// A store with an object whose file is open.
 fn opened(plan: &DiskPlan) -> (Bed, Arc<Object>) {
     let bed = Bed::open(plan);
     bed.put("a", 1, BYTES).unwrap();
@@ -28,12 +27,12 @@ fn opened(plan: &DiskPlan) -> (Bed, Arc<Object>) {
     (bed, object)
 }
 
-/// When the next look is due.
+/// When the next check is due.
 fn later(step: u64) -> UnixTime {
     UnixTime(super::super::now().0 + 100 * step)
 }
 
-/// What the process has open of this folder: all, and what is in no folder any more.
+/// How many files of this folder the process has open: all, and those that were removed.
 fn open_files(path: &Path) -> (usize, usize) {
     let links = std::fs::read_dir("/proc/self/fd").unwrap();
     let names: Vec<_> = links
@@ -88,7 +87,7 @@ fn what_was_removed_by_somebody_is_a_miss_though_it_is_open() {
     assert!(bed.store.stands(&object, later(1)), "it was just looked at");
     assert!(!bed.store.stands(&object, later(2)));
     assert!(bed.get("a").is_none());
-    // Who has it can go on.
+    // Its readers can go on.
     assert_right(&object);
     drop(object);
     bed.disk.pool.work();
@@ -142,7 +141,7 @@ fn what_took_the_place_of_a_file_is_not_sent() {
     let end = other.len();
     other[end - 1000..].fill(0);
     let aside = plan.path.join("aside");
-    // All of the same moment, as what is changed within a step of the file system's clock.
+    // All have the same time, as changes within one step of the file system's clock have.
     let moment = path.metadata().unwrap().modified().unwrap();
     for (step, bytes, expected) in [(1, &bytes, true), (2, &other, false)] {
         std::fs::write(&aside, bytes).unwrap();
@@ -215,7 +214,7 @@ fn what_is_evicted_from_the_disk_does_not_stay_open() {
     }
     let stats = bed.disk.stats();
     assert!(stats.evicted_small + stats.evicted_main > 20);
-    // Who is in the midst of one keeps it.
+    // Its reader keeps it.
     let held = bed.store.objects().find(|object| object.body().is_file());
     let held = held.unwrap();
     for version in 60..120 {
@@ -228,7 +227,7 @@ fn what_is_evicted_from_the_disk_does_not_stay_open() {
     assert_eq!(open_files(&plan.path).1, 0);
 }
 
-/// Brings something without the pool; `false`: that has to help.
+/// Loads an object without the pool; `false`: the pool is needed.
 fn bring_at_once(bed: &Bed, name: &str) -> bool {
     let mut bringing = pin!(bed.store.bring(bed.store.key(name.as_bytes()), nothing()));
     let mut cx = Context::from_waker(Waker::noop());
@@ -268,7 +267,7 @@ fn what_is_in_the_page_cache_and_known_to_be_right_needs_no_thread() {
     bed.forget("long");
     assert!(bring_at_once(&bed, "long"));
     bed.forget("long");
-    // Changed since then: it is read through once more.
+    // It was changed since then: the body is checked again.
     let long = bed
         .files()
         .into_iter()

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering::Relaxed;
 #[test]
 fn what_is_asked_for_again_is_there_after_a_restart() {
     let folder = folder();
-    // From the third on, a disk is not roomy any more.
+    // With the third, the disk is not roomy any more.
     const OBJECTS: [(&str, u64, usize); 4] = [
         ("short", 1, 10),
         ("empty", 2, 0),
@@ -104,7 +104,7 @@ fn a_freshened_head_reaches_the_disk() {
             bed.disk.pool.work();
         }
         if revision == 3 {
-            // What is not written yet counts nevertheless.
+            // A change counts before it is written.
             bed.forget("a");
             assert_eq!(says(&bed.get("a").unwrap()), (1, 3));
         }
@@ -114,7 +114,7 @@ fn a_freshened_head_reaches_the_disk() {
     let object = bed.get("a").unwrap();
     assert_eq!(says(&object), (1, 5));
     assert_right(&object);
-    // One that does not fit into its place costs the file, and nothing else.
+    // A head that does not fit into its slot only costs the file.
     let longer = fields(1, 6) + &"x: y\r\n".repeat(1000);
     bed.store
         .replace(&object, fresh(1), longer.as_bytes())
@@ -144,7 +144,7 @@ fn purges_reach_what_is_only_on_the_disk() {
                 bed.put(name, version, 100).unwrap();
                 bed.keep(name);
             }
-            // One is in memory, too.
+            // One object is in memory, too.
             bed.forget(url);
             assert_eq!(bed.purge(&which, how), expected, "{which:?}");
             let files = bed.files().len() as u64;

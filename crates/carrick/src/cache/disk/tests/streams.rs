@@ -63,7 +63,7 @@ fn who_fills_waits_for_the_disk() {
     assert_eq!(filling.poll_room(&mut cx), Poll::Pending);
     bed.disk.pool.work();
     assert!(filling.poll_room(&mut cx).is_ready());
-    // Who does not wait is let go of.
+    // A filler that does not wait is refused.
     while filling.append(&vec![0; 100_000]).is_ok() {}
     assert_eq!(filling.body().have().state, State::Broken);
     drop(filling);
@@ -135,7 +135,7 @@ fn what_breaks_off_or_is_purged_leaves_nothing() {
                 bed.disk.folder.fuse.one_of.store(0, Relaxed);
             }
             _ => {
-                // It was purged while it came: who reads it gets it whole, and nobody else.
+                // It was purged while it came: its reader gets all of it, and it is not found any more.
                 filling.append(&content(1, 1000, BYTES - 1000)).unwrap();
                 assert!(filling.finish());
                 bed.purge(&Pattern::All, Purge::Remove);

@@ -1,4 +1,4 @@
-//! Several threads beside the pool's own: each name has one who changes it, and all read it.
+//! Several threads besides the pool's: each name is changed by one of them, and read by all.
 use super::{Bed, Pattern, Purge, Random, content, fields, folder, fresh, plan, says};
 use crate::cache::memory::tests::nothing;
 use crate::cache::memory::{Found, Object, State};
@@ -53,7 +53,7 @@ fn who_changes_something_never_finds_what_was_before() {
     assert!(all_found > 1000, "{all_found}");
 }
 
-/// How much was found.
+/// How many objects were found.
 fn play(bed: &Bed, number: u64, seed: u64) -> u64 {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .build()
@@ -110,7 +110,7 @@ fn play(bed: &Bed, number: u64, seed: u64) -> u64 {
                     {
                         *one = Some((version, revision + 1));
                     } else {
-                        // It has left memory, and the disk may have the new head or not.
+                        // It is not in memory any more, and the disk may or may not have the new head.
                         bed.store
                             .purge(&Pattern::Key(text_key.clone()), Purge::Remove, None);
                         *one = None;
@@ -123,7 +123,7 @@ fn play(bed: &Bed, number: u64, seed: u64) -> u64 {
                     runtime.block_on(bed.store.bring(key, nothing()));
                 }
                 if let Found::Object(object) = bed.store.find(key, nothing()) {
-                    // A time at which it is looked at, or not.
+                    // A random time, at which the check may be due.
                     let _ = bed.store.stands(&object, UnixTime(random.below(1 << 40)));
                     if is_own {
                         assert_eq!(Some(says(&object)), *one, "seed {seed}, {text}");
@@ -136,7 +136,7 @@ fn play(bed: &Bed, number: u64, seed: u64) -> u64 {
     found
 }
 
-/// What there is of it is right; whether that is all.
+/// Checks the bytes that are there; returns whether the body is whole.
 fn is_right(object: &Arc<Object>) -> bool {
     let (version, _) = says(object);
     let have = object.body().have();

@@ -1,4 +1,4 @@
-//! Limits hold, and what is given up is given back.
+//! Limits hold, and what is freed is given back.
 use super::super::{NotTaken, OVERHEAD_BYTES};
 use super::*;
 
@@ -41,7 +41,7 @@ fn what_is_too_large_is_not_taken() {
     filling.append(&[0; 1]).unwrap_err();
     assert!(get(&store, "open").is_none());
     assert!(get(&store, "kept").is_some());
-    // An eighth of all bytes is the most.
+    // At most an eighth of all bytes.
     let eighth = super::store(SMALL);
     put(&eighth, "page", 1, 1 << 17).unwrap();
     assert_eq!(
@@ -53,7 +53,7 @@ fn what_is_too_large_is_not_taken() {
     let head = vec![b'x'; 1 << 20];
     let put = eighth.put(eighth.key(b"k"), &Variant::default(), meta(1), &head, &body);
     assert_eq!(put.err(), Some(NotTaken::TooLarge));
-    // Which changes nothing for the body.
+    // That changes nothing for the body.
     put_body(&eighth, "k", &body).unwrap();
 }
 
@@ -70,7 +70,7 @@ fn bodies_that_are_filled_are_not_evicted() {
     store.purge(&Pattern::All, Purge::Outdate, None);
     under_way.push(begun(&store, "open7", Some(100_000)));
     assert_eq!(store.fill(Some(1 << 17)).err(), Some(NotTaken::Full));
-    // What has been filled can be evicted.
+    // A whole body can be evicted.
     let (mut filling, object) = under_way.remove(0);
     filling.append(&content(0, 0, 1 << 17)).unwrap();
     assert!(filling.finish());
@@ -128,7 +128,7 @@ fn memory_that_was_taken_for_what_did_not_come_is_given_back() {
     filling.append(&content(1, 0, 200_000)).unwrap();
     let before = store.stats().bytes;
     assert!(filling.finish());
-    // Four pieces of memory.
+    // Four chunks.
     assert_eq!(object.body().charged_bytes(), 200_000 + 4 * 96);
     assert!(store.stats().bytes < before);
     let (mut filling, object) = begun(&store, "short", None);
@@ -137,32 +137,8 @@ fn memory_that_was_taken_for_what_did_not_come_is_given_back() {
     assert_eq!(object.body().charged_bytes(), 1500);
 }
 
-#[test]
-fn smaller_limits_evict_at_once() {
-    let store = store(SMALL);
-    for number in 0..500 {
-        put(&store, &number.to_string(), number, 1000).unwrap();
-    }
-    store.set_limits(Limits {
-        bytes: 100_000,
-        ..SMALL
-    });
-    let stats = store.stats();
-    assert!(stats.bytes <= 100_000 && stats.objects > 50, "{stats:?}");
-    store.set_limits(Limits {
-        objects: 10,
-        ..SMALL
-    });
-    assert_eq!(store.stats().objects, 10);
-    store.set_limits(SMALL);
-    for number in 0..500 {
-        put(&store, &number.to_string(), number, 1000).unwrap();
-    }
-    assert_eq!(store.stats().objects, 500);
-}
-
-/// Nothing that an object needs besides key, head, variant and body is forgotten in what it is charged with. Counts of an
-/// `Arc` are 16 bytes; the table has a byte and a place for each slot, of which seven of sixteen are used at least.
+/// An object is charged with all that it takes. The counts of an `Arc` are 16 bytes; the table has a byte and a node number for each
+/// slot, of which at least seven of sixteen are used.
 #[test]
 fn what_an_object_is_charged_with_is_what_it_takes() {
     let counts = 16;

@@ -1,4 +1,4 @@
-//! Taking things out by hand.
+//! Listing and purging.
 use super::*;
 
 fn tagged(store: &Arc<Store>, name: &str, head: &str) {

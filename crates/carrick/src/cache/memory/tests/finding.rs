@@ -1,4 +1,4 @@
-//! What is put is found, and nothing else.
+//! What is stored is found, and nothing else.
 use super::super::{Found, NotTaken, State};
 use super::*;
 use crate::cache::index::VARIANTS_MAX;
@@ -69,7 +69,7 @@ fn variants_of_a_key_are_told_apart() {
     }
     assert_eq!(store.variants(key).len(), VARIANTS_MAX);
     assert_eq!(store.stats().pushed_out, 3);
-    // The same variant again is put in the place of the old one.
+    // The same variant replaces the old one.
     let request = asks("l7");
     let variant = Variant::of(response, Fields::of_text(&request)).unwrap();
     let body = filled(&store, 99, 10).unwrap();
@@ -147,7 +147,7 @@ fn what_breaks_off_is_taken_out() {
         let body = Arc::clone(object.body());
         assert_eq!(put_body(&store, "page", &body).err(), Some(NotTaken::Body));
     }
-    // A length that was not announced.
+    // The length was not announced.
     let (mut filling, object) = begun(&store, "page", Some(10));
     filling.append(&[1; 9]).unwrap();
     assert!(!filling.finish());

@@ -1,9 +1,9 @@
-//! Eviction keeps what is asked for again, better than LRU does.
+//! Eviction keeps objects that are requested again, better than LRU does.
 use super::super::{OVERHEAD_BYTES, Store};
 use super::workload::{Cache, Lru, Workload, object_bytes, ratios};
 use super::*;
 
-/// What the name of an object takes.
+/// Bytes of an object's key.
 const KEY_BYTES: u64 = 8;
 
 impl Cache for Arc<Store> {

@@ -27,7 +27,7 @@ pub(super) fn store(limits: Limits) -> Arc<Store> {
     Arc::new(Store::new(limits))
 }
 
-/// The decisions for a response that was made then.
+/// The decisions for a response of this date.
 pub(in crate::cache) fn meta(date: u64) -> Meta {
     Meta {
         response_time: UnixTime(date),
@@ -40,7 +40,7 @@ pub(in crate::cache) fn nothing() -> Fields<'static> {
     Fields::of_text(b"")
 }
 
-/// Bytes of which each depends on its place and on the seed, so that no other body's bytes pass for them.
+/// Bytes that depend on offset and seed, so that those of another body differ.
 pub(in crate::cache) fn content(seed: u64, from: u64, bytes: usize) -> Vec<u8> {
     (from..from + bytes as u64)
         .map(|place| {
@@ -81,7 +81,7 @@ fn put_body(
     store.put(key, &Variant::default(), meta(1000), b"A: b\r\n", body)
 }
 
-/// A body that is begun, and known.
+/// A body that is begun, and its stored object.
 fn begun(store: &Arc<Store>, name: &str, bytes: Option<u64>) -> (Filling, Arc<Object>) {
     let filling = store.fill(bytes).unwrap();
     let object = put_body(store, name, filling.body()).unwrap();
@@ -103,7 +103,7 @@ pub(in crate::cache) fn read(object: &Object) -> Vec<u8> {
     bytes
 }
 
-/// Nothing is left in the books of what was stored.
+/// Checks that nothing is counted any more.
 fn assert_nothing_leaks(store: &Store) {
     let stats = store.stats();
     assert_eq!(

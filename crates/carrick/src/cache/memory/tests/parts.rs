@@ -1,4 +1,4 @@
-//! Responses that are stored in parts: every byte is of the right place, and nothing leaks.
+//! Responses that are stored in parts: every byte is right, and nothing leaks.
 use super::{Limits, Store, assert_nothing_leaks, content, get, meta, read, store as new_store};
 use crate::cache::memory::{Body, NotTaken, Object, PIECES_MAX, Part, State};
 use crate::cache::purge::{Pattern, Purge};
@@ -58,7 +58,7 @@ fn add(store: &Arc<Store>, range: Range<u64>, total_bytes: u64) -> Result<Arc<Ob
     Ok(assembled)
 }
 
-/// All bytes that are there are right, and can be read over the ends of pieces.
+/// Checks all bytes that are there, also across the ends of pieces.
 fn check(object: &Object, total_bytes: u64) {
     for held in object.extents().held() {
         let length = usize::try_from(held.end - held.start).unwrap();
@@ -104,7 +104,7 @@ fn what_contradicts_is_not_taken() {
     let inside = piece(&store, &(12..15));
     let error = assemble(&store, held.as_ref(), 12, Some(100), &inside).unwrap_err();
     assert_eq!(error, NotTaken::Body, "nothing new");
-    // Of two who add to the same, one has to do it again.
+    // Of two threads that add to the same object, one has to try again.
     let bodies = [30..40, 50..60].map(|range| (range.start, piece(&store, &range)));
     let [first, second] = bodies
         .map(|(start, body)| assemble(&store, held.as_ref(), start, Some(100), &body).unwrap());
@@ -127,7 +127,7 @@ fn pieces_are_bounded() {
     let more = add(&store, total..total + 10, total + 10);
     assert_eq!(more.unwrap_err(), NotTaken::TooLarge);
     check(&get(&store, NAME).unwrap(), total + 10);
-    // As many ranges that do not touch are too many earlier.
+    // Ranges that do not touch are limited in number first.
     store.purge(&Pattern::All, Purge::Remove, None);
     let mut taken = 0;
     while add(&store, 20 * taken..20 * taken + 10, 20_000).is_ok() {

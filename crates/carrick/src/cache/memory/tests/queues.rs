@@ -1,4 +1,4 @@
-//! A shard's queues: who goes where.
+//! A shard's queues: which objects enter which.
 use super::{Limits, Store, get, put, store};
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Many threads at once: who fills, who reads along, who evicts.
+//! Many threads at once, which fill, read and evict.
 use super::super::{FillError, State};
 use super::workload::Random;
 use super::*;
@@ -107,7 +107,7 @@ fn a_reader_that_is_gone_is_woken_no_more() {
     assert_eq!(body.readers_waiting(), 0);
     assert!(matches!(readers[0].poll_more(&mut cx, 0), Poll::Ready(have) if have.bytes == 1));
     assert!(readers[1].poll_more(&mut cx, 1).is_pending());
-    // A ticket of the round before frees nobody's place.
+    // A registration of the round before removes no other reader's waker.
     drop(readers.pop());
     assert_eq!(body.readers_waiting(), 1);
     drop(readers);

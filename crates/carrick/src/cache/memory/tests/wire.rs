@@ -1,4 +1,4 @@
-//! What goes over the wire is what was stored, also when it is given up while it is under way.
+//! What is sent is what was stored, even when the body is cut while it comes.
 use super::super::{Body, State};
 use super::*;
 use std::future::poll_fn;

@@ -1,8 +1,8 @@
-//! Requests as models make them, and LRU, to compare eviction with. Shared with the example `cache_hit_ratio`.
+//! Models of requests, and LRU, to compare eviction with. Shared with the example `cache_hit_ratio`.
 use carrick_logic::cache::{LifetimeFrom, Meta, UnixTime, Validator};
 use std::collections::{BTreeMap, HashMap};
 
-/// What was decided for a response of the year 1970 that is fresh for a while.
+/// Decisions for a response of the year 1970 that is fresh for a while.
 pub const META: Meta = Meta {
     status: 200,
     response_time: UnixTime(0),
@@ -46,7 +46,7 @@ impl Random {
 pub struct Zipf(Vec<f64>);
 
 impl Zipf {
-    /// So many ranks.
+    /// The law for so many ranks.
     pub fn new(ranks: usize, exponent: f64) -> Self {
         let mut sum = 0.0;
         let mut sums: Vec<f64> = (1..=ranks)
@@ -66,14 +66,14 @@ impl Zipf {
     }
 }
 
-/// What clients ask for.
+/// What clients request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Workload {
     /// By Zipf's law, exponent 0.9.
     Zipf,
-    /// The same, and after each 20,000 requests as many for objects that are asked for once, one after the other.
+    /// The same, and after each 20,000 requests as many for objects that are requested once, one after the other.
     Scans,
-    /// The same as `Zipf`, and of four requests one is for an object that is asked for once.
+    /// The same as `Zipf`, and of four requests one is for an object that is requested once.
     OneHits,
     /// By Zipf's law, but after each 50,000 requests a twentieth of the popular objects are others.
     Shifting,
@@ -102,7 +102,7 @@ impl Workload {
         }
     }
 
-    /// The numbers of the objects that are asked for, one after the other.
+    /// The numbers of the requested objects, one after the other.
     pub fn requests(self, objects: usize, count: usize, seed: u64) -> Vec<u64> {
         const ONCE: u64 = 1 << 40;
         let zipf = Zipf::new(objects, 0.9);
@@ -156,9 +156,9 @@ pub fn object_bytes(object: u64) -> u64 {
     (200.0 * 1000_f64.powf(unit)) as u64
 }
 
-/// Something that keeps objects.
+/// A cache.
 pub trait Cache {
-    /// Whether the object is there; if not, it is from now on.
+    /// Whether the object is there. If not, it is stored.
     fn ask(&mut self, object: u64, bytes: u64) -> bool;
 }
 
@@ -183,7 +183,7 @@ pub fn ratios(
     )
 }
 
-/// Who was asked for longest ago is evicted.
+/// Evicts the object that was requested the longest time ago.
 #[derive(Debug)]
 pub struct Lru {
     bytes_max: u64,
@@ -195,7 +195,7 @@ pub struct Lru {
 }
 
 impl Lru {
-    /// One of so many bytes, of which each object takes some besides its own.
+    /// A cache of so many bytes. Each object takes `overhead_bytes` besides its own.
     pub fn new(bytes_max: u64, overhead_bytes: u64) -> Self {
         Self {
             bytes_max,

@@ -7,12 +7,12 @@ const SLOTS: usize = 1 << 14;
 
 /// The table: in each slot, the upper half of a key's hash, and until when it is remembered.
 #[derive(Debug)]
-pub struct Lately {
+pub struct RecentKeys {
     seconds: u64,
     slots: Box<[AtomicU64]>,
 }
 
-impl Lately {
+impl RecentKeys {
     /// A table that remembers resources for so many seconds.
     #[must_use]
     pub fn new(seconds: u64) -> Self {
@@ -59,7 +59,7 @@ mod tests {
 
     #[test]
     fn a_resource_is_remembered_for_a_while() {
-        let (passes, now) = (Lately::new(120), UnixTime(1_800_000_000));
+        let (passes, now) = (RecentKeys::new(120), UnixTime(1_800_000_000));
         let (a, b) = (7 << 32 | 5, 8 << 32 | 5);
         assert!(!passes.has(a, now));
         passes.note(a, now);
