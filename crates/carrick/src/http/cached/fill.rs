@@ -131,7 +131,7 @@ impl Fill {
         checkout.count(client.metrics(), 0, length);
         if is_kept {
             checkout.upstream.expect_like(length);
-            checkout.give_back(&client.worker.connector, client.source(), &next_hop);
+            checkout.give_back(client.pool(), &next_hop);
         }
         (keep, object)
     }

@@ -209,7 +209,7 @@ pub enum Detached {
 /// the kernel gives it back: every request that went to the server is known here, and the response to the last of them is known to be whole.
 pub fn detach(client: &Client, mut pair: Box<Pair>) -> Detached {
     match pair.disarm_for_good(&client.transport) {
-        disarmed @ Disarmed::Done => pair.give_back(client, disarmed),
+        disarmed @ Disarmed::Done => pair.give_back(client.pool(), disarmed),
         Disarmed::Behind => {
             pair.catch_up(client);
             return Detached::NotYet(pair);

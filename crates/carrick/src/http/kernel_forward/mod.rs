@@ -30,7 +30,7 @@ pub use end::Unanswered;
 pub use send::{Offered, is_eligible, offer, start};
 pub use wait::{Waited, wait};
 
-use crate::context::client::Client;
+use crate::context::client::{Client, Pool};
 use crate::context::kernel_forward::{Pair, Pending};
 use crate::net::transport::Transport;
 use crate::upstream::checkout::Checkout;
@@ -177,7 +177,7 @@ impl Pair {
     }
 
     /// Keeps the server's connection for others, if it is exactly at rest.
-    fn give_back(self: Box<Self>, client: &Client, disarmed: Disarmed) {
+    fn give_back(self: Box<Self>, pool: Pool<'_>, disarmed: Disarmed) {
         let at_rest = AtRest {
             is_over: self.pending.is_none(),
             is_exact: self.past.is_exact,
@@ -197,7 +197,7 @@ impl Pair {
         // Its drop reads the splice's record, which gets another owner once the splice is dropped.
         drop(named);
         drop(splice);
-        checkout.put_back(&client.worker.connector, client.source(), &next_hop);
+        checkout.put_back(pool, &next_hop);
     }
 }
 

@@ -179,11 +179,7 @@ impl Attempt<'_> {
                     Some(checkout)
                 };
                 if let Some(checkout) = parted {
-                    checkout.give_back(
-                        &self.client.worker.connector,
-                        self.client.source(),
-                        next_hop,
-                    );
+                    checkout.give_back(self.client.pool(), next_hop);
                 }
             }
             Passed::Whole | Passed::WholeAndDone => {}

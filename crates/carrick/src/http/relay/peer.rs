@@ -48,11 +48,7 @@ pub async fn relay_for_cache(
     match ask_cache_peer(client, scratch, destination, log, asking).await {
         Some(outcome) => {
             if let Some(checkout) = at_hand {
-                checkout.give_back(
-                    &client.worker.connector,
-                    client.source(),
-                    &destination.next_hop,
-                );
+                checkout.give_back(client.pool(), &destination.next_hop);
             }
             outcome
         }
@@ -279,6 +275,6 @@ async fn read_away(
         }
     }
     if head.keep_alive && scratch.response.len() == whole {
-        checkout.give_back(&client.worker.connector, client.source(), &there.next_hop);
+        checkout.give_back(client.pool(), &there.next_hop);
     }
 }

@@ -121,11 +121,7 @@ impl Attempt<'_> {
             && self.scratch.response.len() == response.head_bytes;
         if is_at_rest {
             checkout.upstream.expect_like(0);
-            checkout.give_back(
-                &self.client.worker.connector,
-                self.client.source(),
-                &self.destination.next_hop,
-            );
+            checkout.give_back(self.client.pool(), &self.destination.next_hop);
         }
     }
 
