@@ -156,7 +156,7 @@ impl Response<'_> {
             .await
     }
 
-    /// Copies these bytes of the buffer to the page.s reader.
+    /// Copies these bytes of the buffer to the page's reader.
     fn show(&mut self, start: usize, end: usize) {
         if let Some(tap) = &mut self.tap {
             tap.take(self.buffer.get(start..end).unwrap_or_default());
