@@ -307,12 +307,13 @@ impl Pair {
 
     /// Passes on what the server's socket has.
     pub(super) async fn pass_on(&mut self, client: &mut Client) -> PassedOn {
-        let left_bytes = self.left_bytes();
+        let Some(bytes_max) = burst_bytes(self.left_bytes()) else {
+            return PassedOn::Nothing;
+        };
         let mut scratch = client.worker.scratch.take();
         scratch.response.reserve(BURST_BYTES);
-        let bytes_max = usize::try_from(left_bytes).unwrap_or(usize::MAX);
         let server = &self.checkout.upstream.transport;
-        let mut reading = read_at_most(server, &mut scratch.response, bytes_max.min(BURST_BYTES));
+        let mut reading = read_at_most(server, &mut scratch.response, bytes_max);
         let read = poll_fn(|cx| Poll::Ready(Pin::new(&mut reading).poll(cx))).await;
         drop(reading);
         match read {
@@ -370,6 +371,13 @@ impl Pair {
         let relayed_bytes = (self.pending.as_ref()).map_or(0, |pending| pending.relayed_bytes);
         engine(self.splice.progress().sent_bytes, relayed_bytes)
     }
+}
+
+/// How much of a response of which so much is left is read at once. `None`: the kernel has forwarded the last of it meanwhile, and a read of
+/// nothing would look like the server's end.
+fn burst_bytes(left_bytes: u64) -> Option<usize> {
+    let left_bytes = usize::try_from(left_bytes).unwrap_or(usize::MAX);
+    (left_bytes > 0).then_some(left_bytes.min(BURST_BYTES))
 }
 
 fn engine(forwarded_bytes: u64, relayed_bytes: u64) -> Engine {
