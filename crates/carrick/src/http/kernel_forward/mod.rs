@@ -129,7 +129,7 @@ impl Pair {
         log.finish(client, &self.request, is_read.then_some(&head));
     }
 
-    /// The response under way is over, or as good as: see [`ResponseState`].
+    /// The response under way is over, or may be taken for it: see [`ResponseState`].
     fn is_over(&mut self, client: &Client, is_exact: bool) {
         self.note_body(&client.kernel_forward);
         let head = self.pending.as_ref().and_then(Pending::final_head);
@@ -140,7 +140,7 @@ impl Pair {
         self.conclude(client, "complete");
     }
 
-    /// [`Pair::disarm`] for good: the engine hears how both connections have fared.
+    /// [`Pair::disarm`] for good: the engine gets both connections' path statistics first.
     fn disarm_for_good(&mut self, client: &Transport) -> Disarmed {
         self.note_path_statistics(client);
         self.disarm()
@@ -150,7 +150,7 @@ impl Pair {
         note_path_statistics(&mut self.splice, client, &self.checkout);
     }
 
-    /// Gives the packets back to the process.
+    /// Returns both connections to the process.
     fn disarm(&mut self) -> Disarmed {
         let result = self.splice.disarm();
         if let Err(error @ DisarmError::Lost(_)) = &result {
@@ -194,14 +194,14 @@ impl Pair {
             next_hop,
             ..
         } = *self;
-        // Its drop reads the splice's record, which gets another owner once the splice is dropped.
+        // First: its drop reads the splice's record, which gets another owner once the splice is dropped.
         drop(named);
         drop(splice);
         checkout.put_back(pool, &next_hop);
     }
 }
 
-/// The engine hears how both connections have fared.
+/// Gives the engine both connections' path statistics.
 fn note_path_statistics(splice: &mut ResponseSplice, client: &Transport, checkout: &Checkout) {
     let legs = Transport::both_tcp(client, &checkout.upstream.transport);
     if let Some([client, server]) = legs {

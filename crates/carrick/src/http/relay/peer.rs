@@ -266,15 +266,17 @@ async fn read_away(
         return;
     };
     let whole = head.head_bytes + length;
+    let buffer = &mut scratch.response;
+    buffer.reserve(whole.saturating_sub(buffer.len()));
     let mut deadline = Deadline::after(plan.answer);
-    while head.keep_alive && scratch.response.len() < whole {
-        let reading = read_some(&checkout.upstream.transport, &mut scratch.response);
+    while head.keep_alive && buffer.len() < whole {
+        let reading = read_some(&checkout.upstream.transport, buffer);
         match client.timer.until(&mut deadline, reading).await {
             Ok(Ok(count)) if count > 0 => {}
             _ => return,
         }
     }
-    if head.keep_alive && scratch.response.len() == whole {
+    if head.keep_alive && buffer.len() == whole {
         checkout.give_back(client.pool(), &there.next_hop);
     }
 }
