@@ -299,7 +299,7 @@ async fn accept_all(
                 admit(worker, client, peer, address).await;
             }
             Err(error) if is_shortage(&error) => {
-                worker.telemetry.metrics.limits.reached(Limit::Descriptors);
+                worker.metrics().limits.reached(Limit::Descriptors);
                 if worker.connector.admission.tells_shortage(Instant::now()) {
                     tracing::error!(
                         "accept on {address}: {error}: new clients wait until descriptors are free; raise the limit (`LimitNOFILE=`, `ulimit -n`) or lower [limits] connections"
@@ -355,11 +355,7 @@ async fn admit(worker: &Rc<Worker>, client: TcpStream, peer: SocketAddr, address
             // Another worker has since taken the last slot: the client waits here instead of in the kernel.
             Err(Full::Connections) => wait_for_room(&worker.connector).await,
             Err(Full::PerClient) => {
-                worker
-                    .telemetry
-                    .metrics
-                    .limits
-                    .reached(Limit::ConnectionsPerClient);
+                worker.metrics().limits.reached(Limit::ConnectionsPerClient);
                 return;
             }
         }

@@ -47,11 +47,7 @@ fn receive(worker: &Rc<Worker>, held: DeferredSyn) {
     };
     let client = held.client().ip();
     if !listener.access.allows_client(client) {
-        worker
-            .telemetry
-            .metrics
-            .refusals
-            .count("client_not_allowed");
+        worker.metrics().refusals.count("client_not_allowed");
         return refuse(handshakes, held);
     }
     let Some(place) = handshakes.place(worker.connector.admission.limit()) else {
@@ -62,11 +58,7 @@ fn receive(worker: &Rc<Worker>, held: DeferredSyn) {
         // It waits in the accept queue like all others.
         Err(Full::Connections) => return pass(handshakes, held),
         Err(Full::PerClient) => {
-            worker
-                .telemetry
-                .metrics
-                .limits
-                .reached(Limit::ConnectionsPerClient);
+            worker.metrics().limits.reached(Limit::ConnectionsPerClient);
             return refuse(handshakes, held);
         }
     };
@@ -100,14 +92,10 @@ async fn ask(client: Client, held: DeferredSyn, admitted: Admitted, place: Place
         Err(Unreachable::Shortage(_)) => return pass(handshakes, held),
         Err(why) => {
             if matches!(why, Unreachable::TimedOut) {
-                worker
-                    .telemetry
-                    .metrics
-                    .limits
-                    .reached(Limit::ConnectTimeout);
+                worker.metrics().limits.reached(Limit::ConnectTimeout);
             }
             let reply = unreachable_reply(&why);
-            worker.telemetry.metrics.refusals.count(reply.label);
+            worker.metrics().refusals.count(reply.label);
             (log.status, log.ended) = (reply.status, reply.label);
             log.finish_tunnel(&client, held.server().to_string().as_bytes(), "TCP");
             return tell(handshakes, held, &why);

@@ -2,11 +2,10 @@
 use super::dial::{Terms, dial};
 use crate::config::plan::{ProxyVersion, ServerAddress};
 use crate::connect::tcp_profile::ServerLegs;
-use crate::context::client::Client;
+use crate::context::client::{Client, Pool};
 use crate::context::destination::NextHop;
 use crate::context::original;
 use crate::context::request_log::RequestLog;
-use crate::context::worker::{Connector, Worker};
 use crate::net::deadline::now;
 use crate::net::shortage::Shortage;
 use crate::telemetry::metrics::WorkerMetrics;
@@ -44,12 +43,7 @@ pub async fn checkout(
     tried: &mut Vec<usize>,
     log: &mut RequestLog,
 ) -> Result<Checkout, Unreachable> {
-    let Worker {
-        connector,
-        telemetry,
-        ..
-    } = &*client.worker;
-    let metrics = &*telemetry.metrics;
+    let (connector, metrics) = (&client.worker.connector, client.metrics());
     match next_hop {
         NextHop::Origin {
             server,
@@ -185,12 +179,12 @@ impl Checkout {
     }
 
     /// Keeps the connection for another request, after a response that the process has relayed to the end stated in its head.
-    pub fn give_back(mut self, connector: &Connector, source: Option<IpAddr>, next_hop: &NextHop) {
+    pub fn give_back(mut self, pool: Pool<'_>, next_hop: &NextHop) {
         // First the kernel returns the connection, with no bytes in flight that the process does not know of.
         let splice = self.splice.take();
         let disarmed = splice.map_or(Disarmed::Done, |mut splice| splice.disarm().into());
         if self.at_rest(disarmed).may_be_reused() {
-            self.put_back(connector, source, next_hop);
+            self.put_back(pool, next_hop);
         }
     }
 
@@ -208,7 +202,7 @@ impl Checkout {
     }
 
     /// Puts a connection that [may be reused](AtRest) into the idle pool, if there is room.
-    pub fn put_back(self, connector: &Connector, source: Option<IpAddr>, next_hop: &NextHop) {
+    pub fn put_back(self, Pool { connector, source }: Pool<'_>, next_hop: &NextHop) {
         if connector.admission.upstreams_waited_for() > 0 {
             // Another request is waiting for its descriptor.
             return;

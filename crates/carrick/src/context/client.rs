@@ -1,7 +1,7 @@
 //! A client, as those see it who serve it.
 use super::kernel_forward::KernelForward;
 use super::live::WorkerLive;
-use super::worker::Worker;
+use super::worker::{Connector, Worker};
 use crate::config::plan::{ListenerPlan, Mode};
 use crate::net::admission::Admitted;
 use crate::net::deadline::Timer;
@@ -117,7 +117,7 @@ impl Client {
     /// Its worker's counters.
     #[must_use]
     pub fn metrics(&self) -> &Arc<WorkerMetrics> {
-        &self.worker.telemetry.metrics
+        self.worker.metrics()
     }
 
     /// Limits what the kernel holds of bytes of the client that nobody has read: once for a connection, before much of it is relayed.
@@ -156,6 +156,15 @@ impl Client {
             .map(|_| self.address.ip())
     }
 
+    /// Where its connections to servers return to.
+    #[must_use]
+    pub fn pool(&self) -> Pool<'_> {
+        Pool {
+            connector: &self.worker.connector,
+            source: self.source(),
+        }
+    }
+
     /// The port that goes with it, for connections that stand for the client's own: so a server sees the same two ends as without carrick, and
     /// none of the client's connections that go there end to end can be mistaken for one of these. Where connections are tracked, a client's
     /// that is here as well would be mistaken for it: then `None`, too.
@@ -170,6 +179,13 @@ impl Client {
             .filter(|_| is_alone)
             .map(|_| self.address.port())
     }
+}
+
+/// Where a client's connections to servers return to. Those that have the client's address serve that client alone.
+#[derive(Clone, Copy)]
+pub struct Pool<'a> {
+    pub(crate) connector: &'a Connector,
+    pub(crate) source: Option<IpAddr>,
 }
 
 /// What follows a request.

@@ -23,7 +23,7 @@ pub struct Pair {
     /// The latest request's head as the client has written it: for the log, and to ask another server.
     pub(crate) request: Vec<u8>,
     pub(crate) past: PastResponses,
-    /// What of the server may wait to be read, once a client has not taken at once what the process passes on.
+    /// Limits what waits unread of the server, once a client has not taken at once what the process relays.
     pub(crate) unread: Option<UnreadWindow>,
 }
 
@@ -34,15 +34,15 @@ pub struct KernelForward {
     pub pair: Option<Box<Pair>>,
     /// Whether a request of it was answered: for clients that send only one, a pair does not pay.
     pub is_persistent: bool,
-    /// How often the engine has refused it since it took it last.
+    /// How often the engine has refused it in a row.
     pub(crate) refusals: Cell<u32>,
-    /// Whether it has sent a request before it had the response to the one before.
+    /// Whether it has sent a request before it had the previous response.
     pub has_pipelined: bool,
-    /// Whether a server has said that a request of it went in a circle: without the mark of a process, it would go round once more.
+    /// Whether a server has reported a request loop: only the process marks requests, and without the mark the loop would go on.
     pub(crate) is_in_circle: Cell<bool>,
 }
 
-/// What says that a request has come back (RFC 5842 section 7.2).
+/// The status of a request that has come back (RFC 5842 section 7.2).
 const LOOP_DETECTED: u16 = 508;
 
 impl KernelForward {
@@ -56,19 +56,19 @@ impl KernelForward {
         self.refusals.get() >= REFUSALS_MAX || self.is_in_circle.get()
     }
 
-    /// A server has answered a request of it so.
+    /// A server has answered a request of it with this status.
     pub fn note_status(&self, status: u16) {
         if status == LOOP_DETECTED {
             self.is_in_circle.set(true);
         }
     }
 
-    /// Whether the kernel may have the client's next response.
+    /// Whether the kernel may forward the client's next response.
     pub fn is_worth_it(&self) -> bool {
         self.is_persistent && !self.is_hopeless()
     }
 
-    /// It has taken it, or the configuration has changed: what was refused may be taken now.
+    /// The engine has accepted it, or the configuration has changed: what was refused may be accepted now.
     pub fn start_afresh(&self) {
         self.refusals.set(0);
         self.is_in_circle.set(false);
@@ -92,7 +92,7 @@ pub struct Pending {
 /// What a response's head says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KnownHead {
-    /// Those of all heads, interim ones included.
+    /// Bytes of all heads, interim ones included.
     pub head_bytes: u64,
     /// Its status.
     pub status: u16,

@@ -15,28 +15,20 @@ impl RequestLog {
     pub fn finish(&self, client: &Client, bytes: &[u8], head: Option<&RequestHead>) {
         let worker = &client.worker;
         let job = Job::from(&client.listener.mode);
-        let counters = worker.telemetry.metrics.job(job);
+        let counters = worker.metrics().job(job);
         let total = (now() - self.begun).saturating_sub(self.over_for);
         counters.requests.count(self.status);
         counters.request_seconds.observe(total);
         if let Some(connect) = self.connect {
-            worker.telemetry.metrics.connect_seconds.observe(connect);
+            worker.metrics().connect_seconds.observe(connect);
         }
         if let Some(first_byte) = self.first_byte {
-            worker
-                .telemetry
-                .metrics
-                .first_byte_seconds
-                .observe(first_byte);
+            worker.metrics().first_byte_seconds.observe(first_byte);
         }
-        worker
-            .telemetry
-            .metrics
-            .client_bytes_received
-            .add(self.received);
-        worker.telemetry.metrics.client_bytes_sent.add(self.sent);
+        worker.metrics().client_bytes_received.add(self.received);
+        worker.metrics().client_bytes_sent.add(self.sent);
         if let Some(result) = self.cache {
-            worker.telemetry.metrics.cache.count(result, self.sent);
+            worker.metrics().cache.count(result, self.sent);
         }
         if !worker.telemetry.log.is_on() {
             return;

@@ -116,6 +116,12 @@ impl Worker {
         self.connector.live()
     }
 
+    /// Its counters.
+    #[must_use]
+    pub fn metrics(&self) -> &Arc<WorkerMetrics> {
+        &self.telemetry.metrics
+    }
+
     /// If the worker has had work of its own for long, what is spliced gets its turn: some of what waited when that began.
     pub fn forward_if_late(&self) {
         if self.pacer.is_waited_for() && self.pacer.holds_back_for() > FORWARD_AFTER {
@@ -181,7 +187,7 @@ impl SessionGuard {
     /// One that begins now.
     #[must_use]
     pub fn new(worker: &Rc<Worker>, client: &Rc<TcpStream>) -> Self {
-        worker.telemetry.metrics.connections_accepted.add(1);
+        worker.metrics().connections_accepted.add(1);
         Self {
             worker: Rc::clone(worker),
             key: worker
@@ -202,7 +208,7 @@ impl Drop for SessionGuard {
                 .borrow_mut()
                 .try_remove(self.key),
         );
-        self.worker.telemetry.metrics.connections_closed.add(1);
+        self.worker.metrics().connections_closed.add(1);
         self.worker.sessions.session_ended.notify_one();
     }
 }

@@ -5,7 +5,7 @@ use super::cached::{self, Asking};
 use super::decide::{Decision, decide_for};
 use super::head;
 use super::outcome::Failure;
-use super::prefetch::Fetching;
+use super::prefetch::Prefetch;
 use super::relay::{Outcome, relay, relay_for_cache};
 use crate::context::client::Client;
 use crate::context::destination::Destination;
@@ -49,27 +49,27 @@ pub fn revalidate(
 }
 
 /// Fetches an object that a page embeds into the store, if it may be fetched. Nothing of the client's own goes with the request.
-pub fn fetch(fetching: Fetching, object: Object) {
-    tokio::task::spawn_local(fetch_object(fetching, object));
+pub fn fetch(prefetch: Prefetch, object: Object) {
+    tokio::task::spawn_local(fetch_object(prefetch, object));
 }
 
-async fn fetch_object(fetching: Fetching, object: Object) {
-    let mut background = fetching.background();
+async fn fetch_object(prefetch: Prefetch, object: Object) {
+    let mut background = prefetch.background();
     let mut scratch = background.worker.scratch.take();
-    fetching.write_request(&mut scratch.request, &object);
+    prefetch.write_request(&mut scratch.request, &object);
     if !head::read_again(&background, &mut scratch) {
-        return fetching.ends(Ahead::Denied);
+        return prefetch.ends(Ahead::Denied);
     }
     let Decision::Relay(destination) = decide_for(&background, &scratch) else {
-        return fetching.ends(Ahead::Denied);
+        return prefetch.ends(Ahead::Denied);
     };
-    let begun = cached::begin_ahead(&mut background, &scratch, &destination, fetch).await;
+    let begun = cached::begin_prefetch(&mut background, &scratch, &destination, fetch).await;
     let mut asking = match begun {
         Ok(asking) => asking,
-        Err(why) => return fetching.ends(why),
+        Err(why) => return prefetch.ends(why),
     };
-    fetching.begins();
-    asking.fetch_ahead(fetching);
+    prefetch.begins();
+    asking.set_prefetch(prefetch);
     let mut asking = Some(asking);
     let outcome = relay_for_cache(
         &mut background,
@@ -85,9 +85,9 @@ async fn fetch_object(fetching: Fetching, object: Object) {
         outcome,
         Outcome::Failed(Failure::Unreachable(Unreachable::Denied(_)))
     );
-    if let Some(fetching) = asking.as_mut().and_then(|asking| asking.take_ahead())
+    if let Some(prefetch) = asking.as_mut().and_then(|asking| asking.take_prefetch())
         && is_denied
     {
-        fetching.ends(Ahead::Denied);
+        prefetch.ends(Ahead::Denied);
     }
 }

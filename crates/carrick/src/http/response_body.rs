@@ -5,7 +5,7 @@ use super::request_body::{Means, Pace, SPLICED_CHUNK_BYTES_MIN};
 use crate::context::request_log::IDLE_TIMEOUT;
 use crate::context::request_log::STALLED;
 use crate::context::request_log::TOO_SLOW;
-use crate::http::prefetch::Look;
+use crate::http::prefetch::PageTap;
 use crate::net::deadline::{Timer, now};
 use crate::net::io::{read_some, write_all, write_both};
 use crate::net::transport::Transport;
@@ -54,7 +54,7 @@ pub struct Response<'a> {
     /// Stores what passes.
     pub tee: Option<&'a mut Tee>,
     /// Reads its beginning, if it is a page.
-    pub look: Option<&'a mut Look>,
+    pub tap: Option<&'a mut PageTap>,
 }
 
 impl Response<'_> {
@@ -90,7 +90,7 @@ impl Response<'_> {
                 Box::pin(self.pass_chunked(means, upstream, client, timer)).await
             }
             ResponseBody::UntilClose => match Transport::both_tcp(upstream, client) {
-                Some(legs) if !self.is_framed && self.tee.is_none() && self.look.is_none() => {
+                Some(legs) if !self.is_framed && self.tee.is_none() && self.tap.is_none() => {
                     self.pass_rest(means, legs, client).await
                 }
                 _ => Box::pin(self.pass_and_keep(means, upstream, client, timer, None)).await,
@@ -126,7 +126,7 @@ impl Response<'_> {
         };
         let left_bytes = length - here as u64;
         self.show(head_bytes, head_bytes + here);
-        let shown_bytes = self.look.as_ref().map_or(0, |look| look.wanted_bytes());
+        let shown_bytes = self.tap.as_ref().map_or(0, |tap| tap.wanted_bytes());
         if (1..left_bytes).contains(&shown_bytes) {
             let parts = (shown_bytes, left_bytes - shown_bytes);
             // Boxed: what few responses need should not make every session larger.
@@ -156,10 +156,10 @@ impl Response<'_> {
             .await
     }
 
-    /// Has these bytes of the buffer looked at.
+    /// Copies these bytes of the buffer to the page's reader.
     fn show(&mut self, start: usize, end: usize) {
-        if let Some(look) = &mut self.look {
-            look.take(self.buffer.get(start..end).unwrap_or_default());
+        if let Some(tap) = &mut self.tap {
+            tap.take(self.buffer.get(start..end).unwrap_or_default());
         }
     }
 
@@ -281,10 +281,10 @@ impl Response<'_> {
         order.pace = means.pace[1];
         order.unread = means.unread;
         let mut show;
-        if let Some(look) = self.look.as_deref_mut()
-            && look.wanted_bytes() > 0
+        if let Some(tap) = self.tap.as_deref_mut()
+            && tap.wanted_bytes() > 0
         {
-            show = |bytes: &[u8]| look.take(bytes);
+            show = |bytes: &[u8]| tap.take(bytes);
             order.local_copy = LocalCopy::To(&mut show);
         }
         let mut transfer = means.splicer.transfer(legs[0], legs[1], order);
@@ -334,8 +334,8 @@ impl Response<'_> {
             if let Some(tee) = &mut self.tee {
                 tee.keep_chunks(self.buffer.get(..used).unwrap_or_default());
             }
-            if let Some(look) = &mut self.look {
-                look.take_chunks(self.buffer.get(..used).unwrap_or_default());
+            if let Some(tap) = &mut self.tap {
+                tap.take_chunks(self.buffer.get(..used).unwrap_or_default());
             }
             let out = std::mem::take(self.out);
             let bytes = if keeps_framing {
@@ -366,13 +366,10 @@ impl Response<'_> {
                     Passed::WholeAndDone
                 };
             }
-            let is_looked_at = self.tee.is_some()
-                || self
-                    .look
-                    .as_ref()
-                    .is_some_and(|look| look.wanted_bytes() > 0);
+            let is_read =
+                self.tee.is_some() || self.tap.as_ref().is_some_and(|tap| tap.wanted_bytes() > 0);
             if chunked.data_left() >= SPLICED_CHUNK_BYTES_MIN
-                && !is_looked_at
+                && !is_read
                 && let Some([from, to]) = Transport::both_tcp(upstream, client)
             {
                 let length = chunked.data_left();

@@ -163,7 +163,7 @@ async fn wait_for_request(client: &mut Client, mut limit: Duration) -> Option<Wo
         Ok(Some(Ok(()))) => Some(Woken::Request),
         Ok(Some(Err(_)) | None) => None,
         Err(_) => {
-            worker.telemetry.metrics.limits.reached(Limit::IdleTimeout);
+            worker.metrics().limits.reached(Limit::IdleTimeout);
             None
         }
     }
@@ -304,11 +304,7 @@ async fn relay_decided(
         match Box::pin(ask_cache(client, &mut scratch, log, destination)).await {
             Ok(next) => {
                 if let Some(checkout) = at_hand {
-                    checkout.give_back(
-                        &client.worker.connector,
-                        client.source(),
-                        &destination.next_hop,
-                    );
+                    checkout.give_back(client.pool(), &destination.next_hop);
                 }
                 return over(client, scratch, log, next);
             }

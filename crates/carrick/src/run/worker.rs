@@ -173,7 +173,7 @@ async fn serve(mut parts: WorkerParts, started: impl FnOnce()) -> std::io::Resul
     // Log lines of the last clients.
     read_forwarded(&worker.telemetry, forwarded.as_deref());
     worker.telemetry.log.flush();
-    worker.telemetry.metrics.liveness.end();
+    worker.metrics().liveness.end();
     Ok(())
 }
 
@@ -211,7 +211,7 @@ async fn drain(
         () = dismissal => {}
         () = tokio::time::sleep(limit) => {
             let sessions = worker.sessions.clients.borrow().len();
-            worker.telemetry.metrics.limits.reached(Limit::Drain);
+            worker.metrics().limits.reached(Limit::Drain);
             tracing::warn!(worker = worker.number, sessions, "drain time is over: resetting the remaining connections (raise [timeouts] drain to give them longer)");
         }
         _ = orders.wait_for(|orders| orders.cut_off) => {}
@@ -244,7 +244,7 @@ async fn keep_house(worker: Rc<Worker>, forwarded: Option<Rc<RefCell<Reader>>>) 
     let mut stalled_bytes = 0;
     loop {
         ticks.tick().await;
-        worker.telemetry.metrics.liveness.show();
+        worker.metrics().liveness.show();
         read_forwarded(&worker.telemetry, forwarded.as_deref());
         worker.telemetry.log.flush();
         worker
@@ -277,7 +277,7 @@ fn end_stalled(worker: &Worker, before: u64) -> u64 {
     if excess > 0 {
         let ended = worker.splicer.end_stalled(excess);
         for _ in 0..ended {
-            worker.telemetry.metrics.limits.reached(Limit::Stalled);
+            worker.metrics().limits.reached(Limit::Stalled);
         }
         if worker.connector.admission.tells_stalled(Instant::now()) {
             tracing::warn!(
@@ -298,18 +298,13 @@ fn close_stale_upstreams(worker: &Worker) {
         idle += group.idle_count();
     }
     // Sampled: idle connections change with every request, and `unconnected` needs the exact number.
-    let (idle, known) = (
-        idle as u64,
-        worker.telemetry.metrics.upstream_connections_idle(),
-    );
+    let (idle, known) = (idle as u64, worker.metrics().upstream_connections_idle());
     worker
-        .telemetry
-        .metrics
+        .metrics()
         .upstream_idle_added
         .add(idle.saturating_sub(known));
     worker
-        .telemetry
-        .metrics
+        .metrics()
         .upstream_idle_removed
         .add(known.saturating_sub(idle));
 }

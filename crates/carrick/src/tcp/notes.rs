@@ -40,7 +40,7 @@ pub(super) fn list(
         class: client.class().map(Into::into),
         bytes_before: [log.received, log.sent],
     };
-    Listed::new(&worker.tunnels, &worker.telemetry.metrics, about)
+    Listed::new(&worker.tunnels, worker.metrics(), about)
 }
 
 /// The part of a target that is kept while the tunnel is open.

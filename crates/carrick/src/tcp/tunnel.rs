@@ -172,8 +172,7 @@ async fn exchange(
     let pace = client.paced(class);
     let counters = client
         .worker
-        .telemetry
-        .metrics
+        .metrics()
         .job(Job::from(&client.listener.mode));
     let begun = Instant::now();
     counters.tunnels_opened.add(1);
@@ -293,7 +292,7 @@ async fn spliced(
                 reason.name()
             );
             if watched.is_some() {
-                worker.telemetry.metrics.split.refused.add(1);
+                worker.metrics().split.refused.add(1);
             }
         }
         if end.is_pending() && cut_off.as_mut().poll(cx).is_ready() {

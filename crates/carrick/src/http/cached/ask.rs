@@ -8,7 +8,7 @@ use crate::cache::purges::Moment;
 use crate::cache::shared::Ticket;
 use crate::config::plan::RouteCache;
 use crate::context::destination::NextHop;
-use crate::http::prefetch::{Fetch, Fetching};
+use crate::http::prefetch::{Fetch, Prefetch};
 use crate::net::scratch::Scratch;
 use carrick_logic::cache::{
     CONDITION_FIELDS, CacheStatus, Conditions, NotFilled, Realm, Request, UnixTime,
@@ -52,7 +52,7 @@ impl Wanted {
             fetch: self.fetch,
             lead: None,
             is_background: false,
-            ahead: None,
+            prefetch: None,
             is_bypassed: false,
             wants_only_stored: false,
             is_cache_peer_asked: false,
@@ -98,7 +98,7 @@ pub struct Asking {
     /// No client waits for it: it is for the store alone.
     pub(super) is_background: bool,
     /// It is an object that a page embeds: a prefetch.
-    pub(super) ahead: Option<Fetching>,
+    pub(super) prefetch: Option<Prefetch>,
     /// Another cache is asked, for what it has stored.
     pub(super) wants_only_stored: bool,
     /// One was asked already.
@@ -162,23 +162,23 @@ impl Asking {
     }
 
     /// The prefetch, if it is one.
-    pub fn ahead(&mut self) -> Option<&mut Fetching> {
-        self.ahead.as_mut()
+    pub fn prefetch(&mut self) -> Option<&mut Prefetch> {
+        self.prefetch.as_mut()
     }
 
     /// Takes it out, for the rest of the body.
-    pub fn take_ahead(&mut self) -> Option<Fetching> {
-        self.ahead.take()
+    pub fn take_prefetch(&mut self) -> Option<Prefetch> {
+        self.prefetch.take()
     }
 
     /// It is a prefetch.
-    pub fn fetch_ahead(&mut self, fetching: Fetching) {
-        self.ahead = Some(fetching);
+    pub fn set_prefetch(&mut self, prefetch: Prefetch) {
+        self.prefetch = Some(prefetch);
     }
 
     /// What is prefetched can be sent from now on: its next use is counted.
-    pub fn note_ahead(&self) {
-        if self.ahead.is_some() {
+    pub fn note_prefetch(&self) {
+        if self.prefetch.is_some() {
             let hash = self.store_key().hash();
             self.cache.ahead.note(hash, self.asked_at);
         }

@@ -5,7 +5,7 @@ use crate::cache::shared::Ticket;
 use crate::config::plan::CachePlan;
 use crate::context::client::Client;
 use crate::context::destination::NextHop;
-use crate::http::prefetch::Fetching;
+use crate::http::prefetch::Prefetch;
 use crate::net::scratch::Scratch;
 use crate::telemetry::metrics::Ahead;
 use crate::upstream::checkout::Checkout;
@@ -32,7 +32,7 @@ pub struct Fill {
     /// The right to write it to the second level.
     pub ticket: Option<Ticket>,
     /// It is a prefetch, which goes on without readers.
-    pub ahead: Option<Fetching>,
+    pub prefetch: Option<Prefetch>,
 }
 
 impl Fill {
@@ -90,7 +90,7 @@ impl Fill {
             if background.timer.within(idle, room).await.is_err() {
                 return false;
             }
-            let is_wanted = self.ahead.is_some() || self.object.body().is_read();
+            let is_wanted = self.prefetch.is_some() || self.object.body().is_read();
             if !is_wanted && self.is_too_far(background.live.plan().cache.as_ref(), left_bytes) {
                 background.metrics().cache.fills_given_up.add(1);
                 return false;
@@ -118,20 +118,20 @@ impl Fill {
             length,
             is_kept,
             ticket,
-            ahead,
+            prefetch,
         } = self;
         if filling.finish() {
             if let Some(ticket) = ticket {
                 ticket.keep(&object, client.worker.clock.now());
             }
-            if let Some(ahead) = ahead {
-                ahead.ends(Ahead::Stored);
+            if let Some(prefetch) = prefetch {
+                prefetch.ends(Ahead::Stored);
             }
         }
         checkout.count(client.metrics(), 0, length);
         if is_kept {
             checkout.upstream.expect_like(length);
-            checkout.give_back(&client.worker.connector, client.source(), &next_hop);
+            checkout.give_back(client.pool(), &next_hop);
         }
         (keep, object)
     }

@@ -191,7 +191,7 @@ pub async fn begin(
 ///
 /// # Errors
 /// Says why it is not to be asked.
-pub async fn begin_ahead(
+pub async fn begin_prefetch(
     client: &mut Client,
     scratch: &Scratch,
     destination: &Destination,
@@ -352,7 +352,7 @@ impl Wanted {
         }
     }
 
-    /// A client gets what is stored, which may have been fetched ahead.
+    /// A client gets what is stored, which may have been prefetched.
     fn note_use(&self, metrics: &WorkerMetrics, now: UnixTime) {
         let hash = self.cache.store.key(&self.key).hash();
         if self.cache.ahead.has(hash, now) {

@@ -27,7 +27,7 @@ mod tee;
 
 pub use ask::{Asking, request_lines};
 pub use fill::Fill;
-pub use find::{Begun, begin, begin_ahead};
+pub use find::{Begun, begin, begin_prefetch};
 pub use judge::judge;
 pub use parts::{Keep, reuse_of};
 pub use peer::meaning;

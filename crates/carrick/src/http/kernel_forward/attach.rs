@@ -16,7 +16,7 @@ pub(super) fn may_be_kept(next_hop: &NextHop, is_led: bool) -> bool {
     }
 }
 
-/// Whether a request is all that has come from its client, which stays to hear the response and nothing else.
+/// Whether a request has no body, is all that has come from its client, and leaves the connection open.
 pub(super) fn is_plain(head: &RequestHead, bytes: &[u8]) -> bool {
     head.version == Version::Http11
         && head.keep_alive
@@ -26,7 +26,7 @@ pub(super) fn is_plain(head: &RequestHead, bytes: &[u8]) -> bool {
 }
 
 /// Makes the client's connection and a server's known to the kernel, before the request in hand is sent. True: the kernel forwards
-/// what the server sends from now on. Otherwise the process relays this response; the next one may go.
+/// what the server sends from now on. Otherwise the process relays this response; the kernel may forward the next one.
 pub fn attach(client: &mut Client, checkout: &mut Checkout, destination: &Destination) -> bool {
     let may_be_armed = checkout.preamble.is_empty();
     let classifying = classifying(client, &destination.next_hop);
@@ -40,8 +40,8 @@ pub fn attach(client: &mut Client, checkout: &mut Checkout, destination: &Destin
     })
 }
 
-/// Makes both connections known to the kernel, if they are not yet, and asks something of it. Whether it does that. Connections that it
-/// refuses are forgotten.
+/// Makes both connections known to the kernel, if they are not yet, and asks it to forward. Whether it does. Connections that it refuses
+/// for good are forgotten.
 pub(super) fn ask_kernel(
     client: &mut Client,
     checkout: &mut Checkout,

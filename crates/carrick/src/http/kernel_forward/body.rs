@@ -1,5 +1,5 @@
-//! The rest of a response whose head the process has read and written (`responses = "read"`, or long ones by `auto`): the kernel forwards it as
-//! soon as nothing of it is under way to the process any more, and the process passes on what comes until then.
+//! The rest of a response whose head the process has read and written (`responses = "read"`, or long ones by `auto`): the kernel forwards it
+//! once nothing of it is in flight to the process; until then the process relays what comes.
 use super::attach::{ask_kernel, is_plain, may_be_kept, refused};
 use super::note_path_statistics;
 use crate::context::client::Client;
@@ -18,23 +18,23 @@ use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::Poll;
 
-/// Shorter rests are passed on by the process: about so much comes to it before the kernel can begin.
+/// The process relays shorter rests: about this much reaches it before the kernel can begin.
 const REST_BYTES_MIN: u64 = 128 << 10;
 
-/// With `auto`, bodies of so many bytes are long: their rest goes to the kernel. From 64 KB on a body by packet costs no more than one by `pipe`, where both connections
-/// have been together for long (docs/benchmarks.md, "What the engine `packet` costs"). But connections that are to meet first cost some
-/// system calls more, and of shorter ones most has come before the kernel can begin; from 256 KB on there is a gain anyway.
+/// With `auto`, bodies of at least this size are long: their rest goes to the kernel. From 64 KB on, `packet` costs no more than `pipe`
+/// between connections that the kernel knows (docs/benchmarks.md, "What the engine `packet` costs"). Making them known costs some system
+/// calls, and most of a shorter body has come before the kernel can begin; from 256 KB on there is a gain anyway.
 const AUTO_BYTES_MIN: u64 = 256 << 10;
 
-/// Likewise, rests over a connection that was used before and whose server was not held back ([`hold`]). It may have been allowed megabytes by
-/// then: Linux lets a receive buffer grow to 6, later versions to 32 (`tcp_rmem`). They would come to the process, which copies them here, and by
-/// `pipe` moves them for a third. So the rest has to be much longer.
+/// The same for rests over a reused connection whose server was not held back ([`hold`]). Its window may be megabytes by then: Linux lets a
+/// receive buffer grow to 6, later versions to 32 (`tcp_rmem`). They would come to the process, which copies them here; `pipe` moves them
+/// for a third of that. So the rest has to be much longer.
 const AUTO_UNHELD_BYTES_MIN: u64 = 64 << 20;
 
-/// So much is read at once.
+/// How much is read at once.
 const BURST_BYTES: usize = 64 << 10;
 
-/// What came of passing on what the server's socket had.
+/// What came of relaying what the server's socket had.
 pub(super) enum PassedOn {
     /// It went to the client.
     Some,
@@ -42,12 +42,12 @@ pub(super) enum PassedOn {
     Nothing,
     /// The server has ended its stream, or has broken off.
     ServerGone { is_reset: bool },
-    /// The client takes nothing, or has broken off; in one word.
+    /// The client takes nothing, or has broken off: the reason in one word.
     ClientGone(&'static str),
 }
 
-/// Asks the kernel to take the rest of the response in `scratch`, whose head for the client is in `scratch.out`, with what came with it
-/// in `scratch.response`; none of both is sent yet. If it does not, nothing has happened.
+/// Asks the kernel to forward the rest of the response in `scratch`. Its head for the client is in `scratch.out`, and what came with it in
+/// `scratch.response`; neither is sent yet. If the kernel refuses, nothing has happened.
 pub fn arm(
     client: &mut Client,
     scratch: &Scratch,
@@ -98,7 +98,7 @@ fn may_arm_by_auto(client: &mut Client, checkout: &mut Checkout, rest_bytes: u64
     }
     let is_unheld = checkout.upstream.reused && !checkout.expects_long;
     let are_together = checkout.splice.is_some();
-    // Those that are together for another route stay so as it has them.
+    // Connections that are a pair for another route stay one, by its rules.
     checkout.expects_long |= !are_together;
     match ByAuto::of(
         is_unheld,
@@ -120,9 +120,9 @@ fn may_arm_by_auto(client: &mut Client, checkout: &mut Checkout, rest_bytes: u64
 enum ByAuto {
     /// The kernel gets the rest of it.
     Arm,
-    /// The process passes it on; the kernel hears of both connections, for the next one.
+    /// The process relays it; both connections are made known to the kernel, for the next one.
     Introduce,
-    /// The process passes it on.
+    /// The process relays it.
     Relay,
 }
 
@@ -132,7 +132,7 @@ impl ByAuto {
         if !is_unheld || rest_bytes >= AUTO_UNHELD_BYTES_MIN {
             Self::Arm
         } else if is_persistent && !are_together {
-            // From the second one on: many a client asks once.
+            // From the second one on: many clients ask once.
             Self::Introduce
         } else {
             Self::Relay
@@ -140,7 +140,7 @@ impl ByAuto {
     }
 }
 
-/// With `auto`, connections stay together only while responses are long: others may need the server's.
+/// With `auto`, connections stay a pair only while responses are long: other clients may need the server's.
 fn detach_short(client: &Transport, checkout: &mut Checkout) {
     if !std::mem::take(&mut checkout.expects_long) {
         return;
@@ -150,8 +150,8 @@ fn detach_short(client: &Transport, checkout: &mut Checkout) {
     }
 }
 
-/// Before the request in `scratch` is sent: lets the server send no more than the client takes, if the kernel may have the rest of the response, so
-/// that not all of it has come to the process before its head is read.
+/// Before the request in `scratch` is sent: if the kernel may forward the rest of the response, limits the server to what the client takes,
+/// so that not all of it reaches the process before its head is read.
 pub fn hold(
     client: &mut Client,
     scratch: &Scratch,
@@ -161,15 +161,15 @@ pub fn hold(
     if !may_hold(client, scratch, checkout, destination) {
         return;
     }
-    // A new connection has a small window by itself, and many a client asks once.
+    // A new connection has a small window, and many clients ask once.
     if !checkout.upstream.reused && checkout.splice.is_none() {
         return;
     }
-    // If it is not done, more of the body comes to the process.
+    // Otherwise more of the body comes to the process.
     let _ = ask_kernel(client, checkout, ResponseSplice::hold);
 }
 
-/// What of a response with a length the kernel could have.
+/// How much of a response with a length the kernel could forward.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Rest {
     /// The whole body.
@@ -214,7 +214,7 @@ pub(super) fn may_hold(
 fn may_take_body(client: &Client, scratch: &Scratch, destination: &Destination) -> bool {
     takes_bodies(destination.engine, || client.worker.splicer.has_packet_engine())
         && !client.kernel_forward.is_hopeless()
-        // It stays with the client until that has everything, and asks again.
+        // The connection serves this client until it has everything, and asks again.
         && may_be_kept(&destination.next_hop, true)
         && is_plain(&scratch.request_head, &scratch.request)
 }
@@ -261,7 +261,7 @@ pub async fn begin(
         head_bytes: scratch.out.len() as u64,
         status: response.status,
         body: response.body,
-        // The client was told what its connection does, not what the server's does.
+        // The head for the client speaks of the client's connection, not of the server's.
         keep_alive: true,
         is_interim: false,
     };
@@ -295,7 +295,7 @@ impl Pair {
         }
     }
 
-    /// Bytes of a response that may come to the server's socket yet, for the process to pass on.
+    /// Bytes of a response that may still come to the server's socket, for the process to relay.
     pub(super) fn left_bytes(&self) -> u64 {
         match &self.pending {
             Some(pending) if self.splice.is_body() => {
@@ -305,14 +305,15 @@ impl Pair {
         }
     }
 
-    /// Passes on what the server's socket has.
+    /// Relays what the server's socket has.
     pub(super) async fn pass_on(&mut self, client: &mut Client) -> PassedOn {
-        let left_bytes = self.left_bytes();
+        let Some(bytes_max) = burst_bytes(self.left_bytes()) else {
+            return PassedOn::Nothing;
+        };
         let mut scratch = client.worker.scratch.take();
         scratch.response.reserve(BURST_BYTES);
-        let bytes_max = usize::try_from(left_bytes).unwrap_or(usize::MAX);
         let server = &self.checkout.upstream.transport;
-        let mut reading = read_at_most(server, &mut scratch.response, bytes_max.min(BURST_BYTES));
+        let mut reading = read_at_most(server, &mut scratch.response, bytes_max);
         let read = poll_fn(|cx| Poll::Ready(Pin::new(&mut reading).poll(cx))).await;
         drop(reading);
         match read {
@@ -331,7 +332,7 @@ impl Pair {
             let at_once = poll_fn(|cx| Poll::Ready(Pin::new(&mut writing).poll(cx))).await;
             match at_once {
                 Poll::Ready(written) => Ok(written),
-                // It may take nothing for long, and then the kernel never gets the rest.
+                // It may take nothing for long; then the rest must not fill the process's socket.
                 Poll::Pending => {
                     let upstream = &mut self.checkout.upstream;
                     self.unread
@@ -352,7 +353,7 @@ impl Pair {
         PassedOn::Some
     }
 
-    /// A response is whole: if the kernel was to get the rest of it, whether it has.
+    /// Of a whole response whose rest the kernel was to forward: notes whether it did.
     pub(super) fn note_body(&self, client: &KernelForward) {
         if !self.splice.is_body() || self.pending.is_none() {
             return;
@@ -360,7 +361,7 @@ impl Pair {
         if self.splice.has_begun() {
             client.start_afresh();
         } else if self.splice.why_not_begun().is_some() || self.checkout.expects_long {
-            // The process has copied what a pipe would have moved for less.
+            // The process has copied what `pipe` would have moved for less.
             client.refused();
         }
     }
@@ -372,6 +373,13 @@ impl Pair {
     }
 }
 
+/// How much of a response is read at once, if `left_bytes` are left. `None`: the kernel has forwarded the last of them meanwhile, and a read
+/// of nothing would look like the server's end.
+fn burst_bytes(left_bytes: u64) -> Option<usize> {
+    let left_bytes = usize::try_from(left_bytes).unwrap_or(usize::MAX);
+    (left_bytes > 0).then_some(left_bytes.min(BURST_BYTES))
+}
+
 fn engine(forwarded_bytes: u64, relayed_bytes: u64) -> Engine {
     if forwarded_bytes >= relayed_bytes {
         Engine::Packet
@@ -381,7 +389,7 @@ fn engine(forwarded_bytes: u64, relayed_bytes: u64) -> Engine {
 }
 
 impl Pending {
-    /// What is left of a response with a length of which so much has come.
+    /// How much is left of a response with a length, of which `sent_bytes` have come.
     fn left_bytes(&self, sent_bytes: u64) -> u64 {
         match self.known {
             Some(KnownHead {

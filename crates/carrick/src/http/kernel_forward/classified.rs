@@ -43,7 +43,7 @@ impl Pair {
         self.splice.settle(bytes as u64);
     }
 
-    /// Sees to it that requests which the kernel forwards are known to be the client's.
+    /// Has the kernel record the requests that it forwards under the client's name.
     fn name(&mut self, client: &Client) {
         let NextHop::Group { group, .. } = &self.next_hop else {
             return;
@@ -63,7 +63,7 @@ impl Pair {
         self.named = Some(named);
     }
 
-    /// Takes note of requests that the kernel has forwarded. What is pending from then on is the response to the latest of them.
+    /// Notes requests that the kernel has forwarded. From then on the response to the latest of them is pending.
     pub(super) fn catch_up(&mut self, client: &Client) {
         let Some(caught_up) = self.splice.catch_up() else {
             return;
@@ -71,7 +71,7 @@ impl Pair {
         if let Some(passed) = passed(self.pending.as_ref(), &caught_up) {
             self.conclude_as(client, "complete", passed);
         }
-        // A client that does not wait for its responses may have asked in the midst of one.
+        // A client that pipelines may have asked in the middle of a response.
         self.past.is_exact = false;
         self.checkout.resume(&self.next_hop);
         self.pending = Some(Pending::classified(&caught_up));

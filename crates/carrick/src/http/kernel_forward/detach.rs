@@ -39,7 +39,7 @@ pub enum Interrupted {
 }
 
 impl Interrupted {
-    /// Where the request cannot be served once more: what the client has sent since would have to wait for that.
+    /// For a request that cannot be served again: what the client has sent since would have to wait for it.
     pub fn give_up(self, client: &Client) -> Next {
         match self {
             Self::End(next) => next,
@@ -209,7 +209,7 @@ pub enum Detached {
 /// the kernel gives it back: every request that went to the server is known here, and the response to the last of them is known to be whole.
 pub fn detach(client: &Client, mut pair: Box<Pair>) -> Detached {
     match pair.disarm_for_good(&client.transport) {
-        disarmed @ Disarmed::Done => pair.give_back(client, disarmed),
+        disarmed @ Disarmed::Done => pair.give_back(client.pool(), disarmed),
         Disarmed::Behind => {
             pair.catch_up(client);
             return Detached::NotYet(pair);
@@ -244,7 +244,7 @@ pub async fn leave(client: &mut Client) -> Result<(), Next> {
     detached.map_err(|interrupted| interrupted.give_up(client))
 }
 
-/// The client has ended its stream, or was reset; in the former case it still gets its response (RFC 9112 section 9.6).
+/// The client has ended its stream, or reset it; in the former case it still gets its response (RFC 9112 section 9.6).
 pub async fn serve_to_end(client: &mut Client, is_reset: bool) -> Result<(), Interrupted> {
     let Some(mut pair) = client.kernel_forward.pair.take() else {
         return Ok(());

@@ -117,7 +117,7 @@ fn response_end(
 ) -> ResponseEnd {
     let head = pending.final_head();
     match state {
-        // Something has come just now.
+        // Something was sent since.
         ResponseState::NotBegun if !has_sent_nothing => ResponseEnd::Cut {
             is_servers_fault: false,
         },
@@ -186,14 +186,14 @@ pub(super) async fn server_gone(
     } else {
         "upstream_closed"
     };
-    // After a reset the client may have everything, and not have said so yet.
+    // After a reset the client may have everything, and its acknowledgement be on the way.
     let deadline = Instant::now() + TICK;
     while is_reset && is_unacknowledged(pair.splice.progress()) && Instant::now() < deadline {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     let state = pair.state(client);
     if pair.disarm_for_good(&client.transport) != Disarmed::Done {
-        // What the kernel has forwarded since is not answered any more.
+        // The requests that the kernel has forwarded since stay unanswered.
         pair.catch_up(client);
         pair.conclude(client, how);
         return ServerEnd::End(Next::Reset);
@@ -226,7 +226,7 @@ pub(super) async fn server_gone(
     ServerEnd::End(end(client, &mut pair, response_end, how))
 }
 
-/// The response ends here, by the client's connection; `how`, in one word, unless it is complete.
+/// The response ends with the client's connection; `how`: the reason in one word, unless it is complete.
 fn end(client: &Client, pair: &mut Pair, response_end: ResponseEnd, how: &'static str) -> Next {
     if response_end
         == (ResponseEnd::Cut {

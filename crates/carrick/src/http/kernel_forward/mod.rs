@@ -30,7 +30,7 @@ pub use end::Unanswered;
 pub use send::{Offered, is_eligible, offer, start};
 pub use wait::{Waited, wait};
 
-use crate::context::client::Client;
+use crate::context::client::{Client, Pool};
 use crate::context::kernel_forward::{Pair, Pending};
 use crate::net::transport::Transport;
 use crate::upstream::checkout::Checkout;
@@ -129,7 +129,7 @@ impl Pair {
         log.finish(client, &self.request, is_read.then_some(&head));
     }
 
-    /// The response under way is over, or as good as: see [`ResponseState`].
+    /// The response under way is over, or may be taken for it: see [`ResponseState`].
     fn is_over(&mut self, client: &Client, is_exact: bool) {
         self.note_body(&client.kernel_forward);
         let head = self.pending.as_ref().and_then(Pending::final_head);
@@ -140,7 +140,7 @@ impl Pair {
         self.conclude(client, "complete");
     }
 
-    /// [`Pair::disarm`] for good: the engine hears how both connections have fared.
+    /// [`Pair::disarm`] for good: the engine gets both connections' path statistics first.
     fn disarm_for_good(&mut self, client: &Transport) -> Disarmed {
         self.note_path_statistics(client);
         self.disarm()
@@ -150,7 +150,7 @@ impl Pair {
         note_path_statistics(&mut self.splice, client, &self.checkout);
     }
 
-    /// Gives the packets back to the process.
+    /// Returns both connections to the process.
     fn disarm(&mut self) -> Disarmed {
         let result = self.splice.disarm();
         if let Err(error @ DisarmError::Lost(_)) = &result {
@@ -177,7 +177,7 @@ impl Pair {
     }
 
     /// Keeps the server's connection for others, if it is exactly at rest.
-    fn give_back(self: Box<Self>, client: &Client, disarmed: Disarmed) {
+    fn give_back(self: Box<Self>, pool: Pool<'_>, disarmed: Disarmed) {
         let at_rest = AtRest {
             is_over: self.pending.is_none(),
             is_exact: self.past.is_exact,
@@ -194,14 +194,14 @@ impl Pair {
             next_hop,
             ..
         } = *self;
-        // Its drop reads the splice's record, which gets another owner once the splice is dropped.
+        // First: its drop reads the splice's record, which gets another owner once the splice is dropped.
         drop(named);
         drop(splice);
-        checkout.put_back(&client.worker.connector, client.source(), &next_hop);
+        checkout.put_back(pool, &next_hop);
     }
 }
 
-/// The engine hears how both connections have fared.
+/// Gives the engine both connections' path statistics.
 fn note_path_statistics(splice: &mut ResponseSplice, client: &Transport, checkout: &Checkout) {
     let legs = Transport::both_tcp(client, &checkout.upstream.transport);
     if let Some([client, server]) = legs {

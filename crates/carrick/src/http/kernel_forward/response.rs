@@ -32,14 +32,14 @@ impl PastResponses {
         is_closing: false,
     };
 
-    /// A response is over, or as good as; `None`: it has been noted before.
+    /// A response is over, or taken for it; `None`: it has been noted before.
     pub fn add(&mut self, response: Option<&Pending>, is_exact: bool) {
         self.is_exact = is_exact;
         self.had_length = response.map_or(self.had_length, Pending::has_length);
         self.is_closing = response.is_some_and(Pending::ends_client);
     }
 
-    /// Whether nothing can follow on the client's connection but the next response, once all has come that the head of the response under way
+    /// Whether only the next response can follow on the client's connection, once all has come that the head of the response under way
     /// announces.
     pub fn is_certain(&self, under_way: Option<&Pending>) -> bool {
         under_way.map_or(self.had_length, |pending| {
@@ -102,7 +102,7 @@ impl Pending {
 }
 
 impl KnownHead {
-    /// What so many bytes are, all of which the client has acknowledged; the last of them are `tail`.
+    /// Of a response of which the client has acknowledged all that was sent; the last bytes are `tail`.
     fn state(
         &self,
         sent_bytes: u64,
@@ -164,7 +164,7 @@ fn read_head(bytes: &[u8], method: Method, limits: &HeadLimits) -> Option<KnownH
     known
 }
 
-/// What the status line of the final head says, of which only the beginning may be known.
+/// The status of the final head, of which only the beginning may be known.
 pub fn read_status(bytes: &[u8]) -> Option<u16> {
     let mut rest = bytes;
     loop {

@@ -52,7 +52,7 @@ fn goes_unread(destination: &Destination) -> bool {
         && destination.cache.is_none()
 }
 
-/// Whether nothing has to be seen of the response to this request, which may have to be sent again.
+/// Whether the response to this request may stay unread, and the request may be sent again.
 fn may_be_sent(head: &RequestHead, bytes: &[u8]) -> bool {
     is_plain(head, bytes)
         && head.method.is_idempotent()
@@ -103,7 +103,7 @@ pub async fn offer(
             }
         }
     };
-    // What has come without being asked for ends the server's connection, not the client's.
+    // Unrequested bytes end the server's connection, not the client's.
     let is_usable = goes_there && pair.is_server_quiet() && !pair.past.is_closing;
     match Way::of(is_usable, is_eligible, pair.past.is_exact) {
         Way::Elsewhere => {
@@ -115,7 +115,7 @@ pub async fn offer(
             };
         }
         Way::Relayed => {
-            // Where the kernel is to get this response's body, too, the connections stay in its hands.
+            // If the kernel is to forward this response's body, too, it keeps the connections.
             let stays =
                 pair.splice.is_body() && may_hold(client, scratch, &pair.checkout, destination);
             if !stays && pair.disarm() != Disarmed::Done {
@@ -252,7 +252,7 @@ async fn send(
 }
 
 impl Pair {
-    /// For the process, which has both connections now. `may_follow`: the kernel may have later ones.
+    /// For the process, which has both connections now. `may_follow`: the kernel may forward later responses.
     fn into_checkout(self: Box<Self>, may_follow: bool) -> Box<Checkout> {
         debug_assert!(self.past.is_exact && self.pending.is_none());
         let Self {

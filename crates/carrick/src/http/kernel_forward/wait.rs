@@ -78,7 +78,7 @@ pub async fn wait(client: &mut Client, limit: Duration) -> Waited {
                 Detached::NotYet(again) => pair = again,
                 Detached::End(next) => return Waited::End(next),
             },
-            // A response that takes so long may show what its legs are like.
+            // A response that takes this long gives statistics of both paths.
             Event::Tick => pair.note_path_statistics(&client.transport),
             Event::Body => {}
         }

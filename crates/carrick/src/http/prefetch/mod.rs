@@ -3,12 +3,12 @@
 //!
 //! | module | what it does |
 //! |---|---|
-//! | `look` | reading pages on their way to a client, and those in the store |
+//! | `reader` | reading pages on their way to a client, and those in the store |
 //! | `page` | one page: what it embeds and is not fetched yet, within its limits |
 //!
 //! What is found in a page is decided by [`carrick_logic::embedded`]; [`super::background`] fetches it.
-mod look;
 mod page;
+mod reader;
 
-pub use look::Look;
-pub use page::{Fetch, Fetching, Page};
+pub use page::{Fetch, Page, Prefetch};
+pub use reader::PageTap;

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use url::Url;
 
 /// Fetches an object of a page into the store.
-pub type Fetch = fn(Fetching, Object);
+pub type Fetch = fn(Prefetch, Object);
 
 /// A page whose objects are fetched.
 pub struct Page {
@@ -107,7 +107,7 @@ impl Page {
                 self.count(Ahead::TooMany, 1);
                 continue;
             }
-            (self.fetch)(Fetching::begin(self), object);
+            (self.fetch)(Prefetch::begin(self), object);
         }
     }
 
@@ -143,14 +143,14 @@ impl Page {
 }
 
 /// An object on its way into the store. Dropped, it makes room for the page's next one.
-pub struct Fetching {
+pub struct Prefetch {
     page: Rc<Page>,
     /// Bytes of its body, as far as they are known.
     bytes: u64,
     ended: Ahead,
 }
 
-impl Fetching {
+impl Prefetch {
     fn begin(page: &Rc<Page>) -> Self {
         page.is_under_way(true);
         Self {
@@ -191,7 +191,7 @@ impl Fetching {
     }
 }
 
-impl Drop for Fetching {
+impl Drop for Prefetch {
     fn drop(&mut self) {
         self.page.count(self.ended, 1);
         self.page.is_under_way(false);

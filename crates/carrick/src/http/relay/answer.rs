@@ -9,7 +9,7 @@ use crate::http::cached::{self, Asking, Tee, Verdict};
 use crate::http::head::has_tunnel_bytes;
 use crate::http::kernel_forward;
 use crate::http::outcome::{Failure, Passed};
-use crate::http::prefetch::Look;
+use crate::http::prefetch::PageTap;
 use crate::http::request_body::Means;
 use crate::http::response_body::{Response, is_to_come};
 use crate::net::clock::Clock;
@@ -42,9 +42,9 @@ impl Attempt<'_> {
         if let Some(asking) = self.asking.as_deref_mut() {
             let address = checkout.upstream.address.ip();
             asking.comes_from(&self.destination.next_hop, address);
-            if let (Some(ahead), ResponseBody::Bytes(length)) =
-                (asking.ahead(), self.scratch.response_head.body)
-                && !ahead.takes(length)
+            if let (Some(prefetch), ResponseBody::Bytes(length)) =
+                (asking.prefetch(), self.scratch.response_head.body)
+                && !prefetch.takes(length)
             {
                 return Outcome::Kept;
             }
@@ -65,8 +65,8 @@ impl Attempt<'_> {
                 return match tee {
                     Some(tee) => Box::pin(self.fetch(checkout, tee)).await,
                     None => {
-                        if let Some(ahead) = asking.take_ahead() {
-                            ahead.ends(Ahead::NotStored);
+                        if let Some(prefetch) = asking.take_prefetch() {
+                            prefetch.ends(Ahead::NotStored);
                         }
                         Outcome::Kept
                     }
@@ -74,8 +74,8 @@ impl Attempt<'_> {
             }
             asking.release();
         }
-        let mut look = self.asking.as_deref().and_then(|asking| {
-            Look::at_answer(self.client, self.scratch, self.destination, asking.fetch())
+        let mut tap = self.asking.as_deref().and_then(|asking| {
+            PageTap::at_answer(self.client, self.scratch, self.destination, asking.fetch())
         });
         let worker = Rc::clone(&self.client.worker);
         let (head, here) = (&self.scratch.response_head, &self.scratch.response);
@@ -98,7 +98,7 @@ impl Attempt<'_> {
         }
         if keep_alive
             && tee.is_none()
-            && look.is_none()
+            && tap.is_none()
             && self.scratch.response_head.body != ResponseBody::UntilClose
             && kernel_forward::arm_body(client, self.scratch, &mut checkout, self.destination)
         {
@@ -113,13 +113,13 @@ impl Attempt<'_> {
             &mut client.timer,
             self.scratch,
             keep_alive,
-            (self.log, (tee.as_deref_mut(), look.as_deref_mut())),
+            (self.log, (tee.as_deref_mut(), tap.as_deref_mut())),
         )
         .await;
-        if let Some(look) = &mut look
+        if let Some(tap) = &mut tap
             && matches!(passed, Passed::Whole | Passed::WholeAndDone)
         {
-            look.end();
+            tap.end();
         }
         match (tee, &passed) {
             (Some(tee), Passed::Whole | Passed::WholeAndDone) => tee.end(),
@@ -179,11 +179,7 @@ impl Attempt<'_> {
                     Some(checkout)
                 };
                 if let Some(checkout) = parted {
-                    checkout.give_back(
-                        &self.client.worker.connector,
-                        self.client.source(),
-                        next_hop,
-                    );
+                    checkout.give_back(self.client.pool(), next_hop);
                 }
             }
             Passed::Whole | Passed::WholeAndDone => {}
@@ -214,7 +210,7 @@ impl Attempt<'_> {
     }
 }
 
-/// What is done with the answer whose head is in `scratch`; what was fetched ahead is noted if it is stored.
+/// What is done with the answer whose head is in `scratch`; a prefetch is noted if it is stored.
 fn judge(
     client: &Client,
     scratch: &Scratch,
@@ -223,7 +219,7 @@ fn judge(
 ) -> Verdict {
     let verdict = cached::judge(client, scratch, destination, asking);
     if !matches!(verdict, Verdict::PassOn | Verdict::AskAgain) {
-        asking.note_ahead();
+        asking.note_prefetch();
     }
     verdict
 }
@@ -275,7 +271,7 @@ pub(super) async fn pass_response(
     timer: &mut Timer,
     scratch: &mut Scratch,
     keep_alive: bool,
-    (log, (tee, look)): (&mut RequestLog, (Option<&mut Tee>, Option<&mut Look>)),
+    (log, (tee, tap)): (&mut RequestLog, (Option<&mut Tee>, Option<&mut PageTap>)),
 ) -> Passed {
     let mut response = Response {
         head: &scratch.response_head,
@@ -286,7 +282,7 @@ pub(super) async fn pass_response(
         engine: Engine::Copy,
         is_framed: keep_alive && scratch.response_head.body == ResponseBody::UntilClose,
         tee,
-        look,
+        tap,
     };
     let passed = response.pass(means, upstream, client, timer).await;
     log.sent += response.body_bytes;

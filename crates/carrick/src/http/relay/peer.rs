@@ -48,11 +48,7 @@ pub async fn relay_for_cache(
     match ask_cache_peer(client, scratch, destination, log, asking).await {
         Some(outcome) => {
             if let Some(checkout) = at_hand {
-                checkout.give_back(
-                    &client.worker.connector,
-                    client.source(),
-                    &destination.next_hop,
-                );
+                checkout.give_back(client.pool(), &destination.next_hop);
             }
             outcome
         }
@@ -270,15 +266,17 @@ async fn read_away(
         return;
     };
     let whole = head.head_bytes + length;
+    let buffer = &mut scratch.response;
+    buffer.reserve(whole.saturating_sub(buffer.len()));
     let mut deadline = Deadline::after(plan.answer);
-    while head.keep_alive && scratch.response.len() < whole {
-        let reading = read_some(&checkout.upstream.transport, &mut scratch.response);
+    while head.keep_alive && buffer.len() < whole {
+        let reading = read_some(&checkout.upstream.transport, buffer);
         match client.timer.until(&mut deadline, reading).await {
             Ok(Ok(count)) if count > 0 => {}
             _ => return,
         }
     }
-    if head.keep_alive && scratch.response.len() == whole {
-        checkout.give_back(&client.worker.connector, client.source(), &there.next_hop);
+    if head.keep_alive && buffer.len() == whole {
+        checkout.give_back(client.pool(), &there.next_hop);
     }
 }

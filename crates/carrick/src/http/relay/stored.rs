@@ -39,7 +39,7 @@ impl Attempt<'_> {
             length,
             is_kept: response.keep_alive && body_sent,
             ticket: self.asking.as_deref_mut().and_then(Asking::take_ticket),
-            ahead: self.asking.as_deref_mut().and_then(Asking::take_ahead),
+            prefetch: self.asking.as_deref_mut().and_then(Asking::take_prefetch),
         };
         // First the reader: a body without readers may be given up.
         let reader = object.body().reader();
@@ -71,8 +71,8 @@ impl Attempt<'_> {
             };
             let piece = buffer.get(..used).unwrap_or_default();
             let asking = self.asking.as_deref_mut();
-            if let Some(ahead) = asking.and_then(Asking::ahead)
-                && !ahead.takes(used as u64)
+            if let Some(prefetch) = asking.and_then(Asking::prefetch)
+                && !prefetch.takes(used as u64)
             {
                 return Outcome::Kept;
             }
@@ -105,8 +105,8 @@ impl Attempt<'_> {
     /// A body of unknown length is stored.
     fn fetched(self) -> Outcome {
         let asking = self.asking.as_deref_mut();
-        if let Some(ahead) = asking.and_then(Asking::take_ahead) {
-            ahead.ends(Ahead::Stored);
+        if let Some(prefetch) = asking.and_then(Asking::take_prefetch) {
+            prefetch.ends(Ahead::Stored);
         }
         Outcome::Kept
     }
@@ -121,11 +121,7 @@ impl Attempt<'_> {
             && self.scratch.response.len() == response.head_bytes;
         if is_at_rest {
             checkout.upstream.expect_like(0);
-            checkout.give_back(
-                &self.client.worker.connector,
-                self.client.source(),
-                &self.destination.next_hop,
-            );
+            checkout.give_back(self.client.pool(), &self.destination.next_hop);
         }
     }
 
@@ -137,8 +133,8 @@ impl Attempt<'_> {
         // Those who wait find it.
         asking.release();
         if asking.is_background() {
-            if let Some(ahead) = asking.take_ahead() {
-                ahead.ends(Ahead::Stored);
+            if let Some(prefetch) = asking.take_prefetch() {
+                prefetch.ends(Ahead::Stored);
             }
             return Outcome::Kept;
         }

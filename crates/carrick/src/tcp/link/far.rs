@@ -312,7 +312,7 @@ fn list(client: &Client, upstream: &Upstream, target: &[u8], begun: Instant) -> 
         class: client.class().map(Into::into),
         bytes_before: [0; 2],
     };
-    Listed::new(&worker.tunnels, &worker.telemetry.metrics, about)
+    Listed::new(&worker.tunnels, worker.metrics(), about)
 }
 
 /// Logs the end of a connection that relays nothing.

@@ -100,11 +100,7 @@ async fn take(
             let begun = Instant::now();
             let result = link.connect(&worker.connector).await;
             if matches!(result, Err(Unreachable::TimedOut)) {
-                worker
-                    .telemetry
-                    .metrics
-                    .limits
-                    .reached(Limit::ConnectTimeout);
+                worker.metrics().limits.reached(Limit::ConnectTimeout);
             }
             log.connect = result.is_ok().then(|| begun.elapsed());
             result

@@ -102,19 +102,16 @@ impl Link {
         match greeted {
             Ok(Ok(version)) if version <= VERSION => self.put(&worker.sessions, connection),
             Ok(Ok(_)) => self.failed(
-                &worker.telemetry.metrics,
+                worker.metrics(),
                 &"it speaks another version of the link protocol",
             ),
             Ok(Err(lost)) => {
                 if matches!(lost, Lost::Malformed(_)) {
-                    worker.telemetry.metrics.link.malformed.add(1);
+                    worker.metrics().link.malformed.add(1);
                 }
-                self.failed(&worker.telemetry.metrics, &lost);
+                self.failed(worker.metrics(), &lost);
             }
-            Err(_) => self.failed(
-                &worker.telemetry.metrics,
-                &"it did not answer HELLO in time",
-            ),
+            Err(_) => self.failed(worker.metrics(), &"it did not answer HELLO in time"),
         }
     }
 }
@@ -136,7 +133,7 @@ pub fn keep_up(worker: &Rc<Worker>) {
         idle += link.idle_count() as u64;
     }
     // Sampled, as for other idle connections.
-    let metrics = &worker.telemetry.metrics.link;
+    let metrics = &worker.metrics().link;
     let known = metrics.idle();
     metrics.idle_added.add(idle.saturating_sub(known));
     metrics.idle_removed.add(known.saturating_sub(idle));

@@ -147,7 +147,7 @@ impl<'a> Relay<'a> {
     /// The link connection failed, and the relayed connection with it: both must be reset.
     pub async fn run(&self, first: &[u8]) -> Result<Outcome, Lost> {
         let result = self.run_both(first).await;
-        let metrics = &self.worker.telemetry.metrics.link;
+        let metrics = &self.worker.metrics().link;
         let [sent, received] = self.moved();
         metrics.bytes_sent.add(sent);
         metrics.bytes_received.add(received);

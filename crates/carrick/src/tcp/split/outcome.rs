@@ -86,12 +86,7 @@ pub fn settle(
     let is_down = bytes[1] >= bytes[0];
     let bytes = bytes[0].max(bytes[1]);
     if !ended_well || bytes == 0 {
-        return worker
-            .telemetry
-            .metrics
-            .split
-            .ends(SplitEnd::Unmeasured)
-            .add(1);
+        return worker.metrics().split.ends(SplitEnd::Unmeasured).add(1);
     }
     let legs = [near, far].map(|leg| seen(leg));
     let forwarded = watched.forwarded.bytes[usize::from(is_down)];

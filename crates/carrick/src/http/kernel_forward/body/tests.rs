@@ -137,3 +137,15 @@ fn a_response_is_counted_for_the_engine_that_has_moved_most_of_it() {
         assert_eq!(engine(forwarded_bytes, relayed_bytes), wanted);
     }
 }
+
+#[test]
+fn a_response_whose_last_bytes_the_kernel_has_just_forwarded_is_not_read_to_the_servers_end() {
+    for (left_bytes, wanted) in [
+        (0, None),
+        (1, Some(1)),
+        (BURST_BYTES as u64 + 1, Some(BURST_BYTES)),
+        (u64::MAX, Some(BURST_BYTES)),
+    ] {
+        assert_eq!(burst_bytes(left_bytes), wanted);
+    }
+}

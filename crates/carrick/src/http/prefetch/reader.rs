@@ -17,7 +17,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 const PIECE_BYTES: usize = 16 * 1024;
 
 /// Copies a page that passes to its reader. Dropped before the page's end, it ends the prefetching of what the page embeds.
-pub struct Look {
+pub struct PageTap {
     page: Rc<Page>,
     /// To the reader: at most as many bytes as it reads.
     pieces: UnboundedSender<Vec<u8>>,
@@ -26,7 +26,7 @@ pub struct Look {
     is_whole: bool,
 }
 
-impl Look {
+impl PageTap {
     /// For the answer whose head is in `scratch`, on its way from an origin to a client; `None`: it is no page whose objects are fetched.
     pub fn at_answer(
         client: &Client,
@@ -47,7 +47,7 @@ impl Look {
             ),
         );
         let (pieces, come) = unbounded_channel();
-        let look = Self {
+        let tap = Self {
             page: Rc::clone(&page),
             pieces,
             left_bytes: page.plan.look_bytes,
@@ -56,7 +56,7 @@ impl Look {
         };
         let reading = Reading::begin(page, coding, hosts);
         tokio::task::spawn_local(reading.passing(come));
-        Some(Box::new(look))
+        Some(Box::new(tap))
     }
 
     /// How many more bytes are wanted.
@@ -102,7 +102,7 @@ impl Look {
     }
 }
 
-impl Drop for Look {
+impl Drop for PageTap {
     fn drop(&mut self) {
         if !self.is_whole {
             self.page.abort();
