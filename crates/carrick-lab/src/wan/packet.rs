@@ -3,7 +3,11 @@
 //! A frame is Ethernet, without a VLAN tag; in front of it stands a virtio-net header (`PACKET_VNET_HDR`, packet(7)),
 //! which says how far checksums and segmentation are left to a device that never comes on a veth pair.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
+
+use etherparse::{
+    IpFragOffset, Ipv6ExtensionSlice, LaxIpSlice, TcpOptionElement, TcpSlice, ip_number,
+};
 
 use crate::wan::rules::Flow;
 
@@ -18,10 +22,7 @@ pub const TYPE_ARP: u16 = 0x0806;
 /// Ethernet's number for IPv6.
 pub const TYPE_IPV6: u16 = 0x86dd;
 
-const TCP: u8 = 6;
-const UDP: u8 = 17;
-/// Its neighbour discovery is read in `resolve`.
-pub const ICMPV6: u8 = 58;
+const TCP: u8 = ip_number::TCP.0;
 
 /// An Ethernet address.
 pub type Mac = [u8; 6];
@@ -50,103 +51,44 @@ pub fn ethernet_type(frame: &[u8]) -> Option<u16> {
 /// Reads the headers of a frame; `None`: it is no IP packet, or is cut off within its headers.
 #[must_use]
 pub fn read(frame: &[u8]) -> Option<Header> {
-    match ethernet_type(frame)? {
-        TYPE_IPV4 => read_ipv4(frame),
-        TYPE_IPV6 => read_ipv6(frame),
-        _ => None,
-    }
-}
-
-/// RFC 791, section 3.1.
-fn read_ipv4(frame: &[u8]) -> Option<Header> {
-    let packet = frame.get(ETHERNET_BYTES..)?;
-    let first = *packet.first()?;
-    let header_bytes = usize::from(first & 0x0f) * 4;
-    let total_bytes = usize::from(u16_at(packet, 2)?);
-    if first >> 4 != 4 || header_bytes < 20 || packet.len() < header_bytes {
+    let (ip, _) = LaxIpSlice::from_slice(frame.get(ETHERNET_BYTES..)?).ok()?;
+    let is_later = |offset: IpFragOffset| offset.value() != 0;
+    let (kind, hop_limit, is_later_fragment) = match &ip {
+        LaxIpSlice::Ipv4(ip) => {
+            let header = ip.header();
+            let offset = header.fragments_offset();
+            (TYPE_IPV4, header.ttl(), is_later(offset))
+        }
+        LaxIpSlice::Ipv6(ip) => {
+            let mut extensions = ip.extensions().clone().into_iter();
+            let is_later_fragment = extensions.any(|extension| {
+                matches!(extension, Ipv6ExtensionSlice::Fragment(part) if is_later(part.fragment_offset()))
+            });
+            (TYPE_IPV6, ip.header().hop_limit(), is_later_fragment)
+        }
+    };
+    if ethernet_type(frame)? != kind {
         return None;
     }
-    let is_later_fragment = u16_at(packet, 6)? & 0x1fff != 0;
-    let protocol = *packet.get(9)?;
-    let address = |at: usize| {
-        let bytes: [u8; 4] = packet.get(at..at + 4)?.try_into().ok()?;
-        Some(IpAddr::V4(Ipv4Addr::from(bytes)))
-    };
-    let payload_at = ETHERNET_BYTES + header_bytes;
+    let above = ip.payload();
+    let has_ports = matches!(above.ip_number, ip_number::TCP | ip_number::UDP);
+    let ports = above
+        .payload
+        .first_chunk::<4>()
+        .filter(|_| has_ports && !is_later_fragment);
+    let payload_at = above.payload.as_ptr().addr() - frame.as_ptr().addr();
     Some(Header {
         flow: Flow {
-            from: address(12)?,
-            to: address(16)?,
-            ports: ports(frame, protocol, payload_at).filter(|_| !is_later_fragment),
+            from: ip.source_addr(),
+            to: ip.destination_addr(),
+            ports: ports.map(|&[a, b, c, d]| [[a, b], [c, d]].map(u16::from_be_bytes)),
         },
-        protocol,
+        protocol: above.ip_number.0,
         payload_at,
-        // Ethernet may pad; a total length of 0 means that segmentation offload passes more than 64 KB.
-        bytes: if (header_bytes..packet.len()).contains(&total_bytes) {
-            total_bytes
-        } else {
-            packet.len()
-        },
-        hop_limit: *packet.get(8)?,
+        // Without Ethernet's padding. A length of 0 means that segmentation offload passes more than 64 KB.
+        bytes: payload_at - ETHERNET_BYTES + above.payload.len(),
+        hop_limit,
     })
-}
-
-/// RFC 8200, sections 3 and 4.
-fn read_ipv6(frame: &[u8]) -> Option<Header> {
-    const FIXED_BYTES: usize = 40;
-    /// More extension headers than anybody sends.
-    const EXTENSIONS_MAX: usize = 8;
-    const HOP_BY_HOP: u8 = 0;
-    const ROUTING: u8 = 43;
-    const FRAGMENT: u8 = 44;
-    const DESTINATION: u8 = 60;
-
-    let packet = frame.get(ETHERNET_BYTES..)?;
-    if packet.len() < FIXED_BYTES || packet.first()? >> 4 != 6 {
-        return None;
-    }
-    let address = |at: usize| {
-        let bytes: [u8; 16] = packet.get(at..at + 16)?.try_into().ok()?;
-        Some(IpAddr::V6(Ipv6Addr::from(bytes)))
-    };
-    let mut protocol = *packet.get(6)?;
-    let mut payload_at = ETHERNET_BYTES + FIXED_BYTES;
-    let mut is_later_fragment = false;
-    for _ in 0..EXTENSIONS_MAX {
-        let extension_bytes = match protocol {
-            HOP_BY_HOP | ROUTING | DESTINATION => 8 + usize::from(*frame.get(payload_at + 1)?) * 8,
-            FRAGMENT => {
-                is_later_fragment = u16_at(frame, payload_at + 2)? & 0xfff8 != 0;
-                8
-            }
-            _ => break,
-        };
-        protocol = *frame.get(payload_at)?;
-        payload_at += extension_bytes;
-    }
-    let total_bytes = FIXED_BYTES + usize::from(u16_at(packet, 4)?);
-    Some(Header {
-        flow: Flow {
-            from: address(8)?,
-            to: address(24)?,
-            ports: ports(frame, protocol, payload_at).filter(|_| !is_later_fragment),
-        },
-        protocol,
-        payload_at,
-        bytes: if (FIXED_BYTES + 1..packet.len()).contains(&total_bytes) {
-            total_bytes
-        } else {
-            packet.len()
-        },
-        hop_limit: *packet.get(7)?,
-    })
-}
-
-fn ports(frame: &[u8], protocol: u8, at: usize) -> Option<[u16; 2]> {
-    if protocol != TCP && protocol != UDP {
-        return None;
-    }
-    Some([u16_at(frame, at)?, u16_at(frame, at + 2)?])
 }
 
 /// What the ACK filter reads in a TCP header.
@@ -162,47 +104,38 @@ pub struct Segment {
     pub ends: bool,
 }
 
-/// Reads a TCP header (RFC 9293, section 3.1); `None`: it is none, a later fragment, or cut off.
+/// Reads a TCP header; `None`: it is none, a later fragment, or cut off.
 #[must_use]
 pub fn read_tcp(frame: &[u8], header: &Header) -> Option<Segment> {
-    const FIN: u8 = 1;
-    const SYN: u8 = 2;
-    const RST: u8 = 4;
-    const PSH: u8 = 8;
-    const ACK: u8 = 16;
     if header.protocol != TCP || header.flow.ports.is_none() {
         return None;
     }
-    let tcp = frame.get(header.payload_at..)?;
-    let header_bytes = usize::from(*tcp.get(12)? >> 4) * 4;
-    let flags = *tcp.get(13)?;
-    let options = tcp.get(20..header_bytes)?;
-    let before = header.payload_at - ETHERNET_BYTES + header_bytes;
-    let is_plain = flags & !PSH == ACK;
+    let segment = frame.get(header.payload_at..ETHERNET_BYTES + header.bytes)?;
+    let tcp = TcpSlice::from_slice(segment).ok()?;
+    let others = [
+        tcp.syn(),
+        tcp.rst(),
+        tcp.fin(),
+        tcp.urg(),
+        tcp.ece(),
+        tcp.cwr(),
+    ];
+    let is_plain = tcp.ack() && !others.contains(&true);
+    // Options that cannot be read may be anything.
+    let is_selective = |option| {
+        matches!(
+            option,
+            Ok(TcpOptionElement::SelectiveAcknowledgement(..)) | Err(_)
+        )
+    };
     Some(Segment {
-        acknowledged: u32::from_be_bytes(*tcp.get(8..)?.first_chunk::<4>()?),
-        is_pure_ack: is_plain && header.bytes == before && !has_selective(options),
-        begins_or_aborts: flags & (SYN | RST) != 0,
-        ends: flags & FIN != 0,
+        acknowledged: tcp.acknowledgment_number(),
+        is_pure_ack: is_plain
+            && tcp.payload().is_empty()
+            && !tcp.options_iterator().any(is_selective),
+        begins_or_aborts: tcp.syn() || tcp.rst(),
+        ends: tcp.fin(),
     })
-}
-
-/// Whether TCP options have a selective acknowledgement; also if they cannot be read.
-fn has_selective(mut options: &[u8]) -> bool {
-    const END: u8 = 0;
-    const NOTHING: u8 = 1;
-    const SELECTIVE: u8 = 5;
-    loop {
-        match *options {
-            [] | [END, ..] => return false,
-            [NOTHING, ..] => options = options.get(1..).unwrap_or_default(),
-            [SELECTIVE, ..] => return true,
-            [_, length, ..] if length >= 2 && usize::from(length) <= options.len() => {
-                options = options.get(usize::from(length)..).unwrap_or_default();
-            }
-            _ => return true,
-        }
-    }
 }
 
 /// What is left to a device to do with a packet.
@@ -294,16 +227,6 @@ pub fn is_routable(address: IpAddr) -> bool {
     }
 }
 
-/// The Internet checksum of some bytes (RFC 1071), begun with `sum`.
-#[must_use]
-pub fn checksum(bytes: &[u8], sum: u32) -> u16 {
-    let words = bytes.chunks(2).map(|pair| {
-        let low = pair.get(1).copied().unwrap_or_default();
-        u32::from(u16::from_be_bytes([pair[0], low]))
-    });
-    !fold(sum + words.sum::<u32>())
-}
-
 fn fold(mut sum: u32) -> u16 {
     while sum > 0xffff {
         sum = (sum & 0xffff) + (sum >> 16);
@@ -312,7 +235,7 @@ fn fold(mut sum: u32) -> u16 {
 }
 
 /// A big-endian number.
-pub(crate) fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
+fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
     let pair = bytes.get(at..)?.first_chunk::<2>()?;
     Some(u16::from_be_bytes(*pair))
 }

@@ -1,6 +1,12 @@
 //! Headers read and changed, frames given as tables; nothing that a network sends makes them fail.
 
+use std::net::Ipv6Addr;
+
+use etherparse::Ipv4HeaderSlice;
+
 use super::*;
+
+const UDP: u8 = ip_number::UDP.0;
 
 fn ipv4(total_bytes: u16, fragment: u16, protocol: u8, payload: &[u8]) -> Vec<u8> {
     let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0];
@@ -9,11 +15,17 @@ fn ipv4(total_bytes: u16, fragment: u16, protocol: u8, payload: &[u8]) -> Vec<u8
     header.extend([0x12, 0x34]);
     header.extend(fragment.to_be_bytes());
     header.extend([64, protocol, 0, 0, 10, 0, 1, 2, 10, 0, 2, 2]);
-    let sum = checksum(&header, 0).to_be_bytes();
+    let sum = checksum(&header).to_be_bytes();
     header[10..12].copy_from_slice(&sum);
     frame.extend(header);
     frame.extend(payload);
     frame
+}
+
+/// The right checksum of a header of IPv4.
+fn checksum(header: &[u8]) -> u16 {
+    let header = Ipv4HeaderSlice::from_slice(header).unwrap();
+    header.to_header().calc_header_checksum()
 }
 
 fn ipv6(next: u8, payload: &[u8]) -> Vec<u8> {
@@ -93,22 +105,12 @@ fn the_hop_limit_goes_down_and_the_checksum_stays_right() {
     for left in (0..64).rev() {
         decrement_hop_limit(&mut frame);
         assert_eq!(frame[ETHERNET_BYTES + 8], left);
-        assert_eq!(
-            checksum(&frame[ETHERNET_BYTES..ETHERNET_BYTES + 20], 0),
-            0,
-            "at {left}"
-        );
+        let header = &frame[ETHERNET_BYTES..ETHERNET_BYTES + 20];
+        assert_eq!(u16_at(header, 10), Some(checksum(header)), "at {left}");
     }
     let mut frame = ipv6(UDP, &UDP_80_TO_7);
     decrement_hop_limit(&mut frame);
     assert_eq!(frame[ETHERNET_BYTES + 7], 8);
-}
-
-#[test]
-fn the_checksum_is_that_of_rfc_1071() {
-    let example = [0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7];
-    assert_eq!(checksum(&example, 0), !0xddf2);
-    assert_eq!(checksum(&[0xff], 0), !0xff00);
 }
 
 #[test]
@@ -166,7 +168,7 @@ fn whatever_comes_is_read_without_a_panic() {
         ipv4(28, 0, UDP, &UDP_80_TO_7),
         ipv4(40, 0, TCP, &[0; 20]),
         ipv6(0, &hop_by_hop),
-        ipv6(ICMPV6, &[135, 0, 0, 0, 0, 0, 0, 0]),
+        ipv6(ip_number::IPV6_ICMP.0, &[135, 0, 0, 0, 0, 0, 0, 0]),
     ];
     for _ in 0..50_000 {
         let mut frame = samples[random.usize(..samples.len())].clone();

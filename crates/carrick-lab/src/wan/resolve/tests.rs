@@ -21,7 +21,7 @@ fn an_arp_request_says_who_asks() {
 
 #[test]
 fn a_probe_for_an_address_is_nobody() {
-    let frame = arp_request(OWN, Ipv4Addr::UNSPECIFIED, Ipv4Addr::new(10, 0, 1, 2));
+    let frame = arp_request(OWN, Ipv4Addr::UNSPECIFIED, Ipv4Addr::new(10, 0, 1, 2)).unwrap();
     assert_eq!(read_arp(&frame), None);
 }
 
@@ -38,21 +38,22 @@ fn a_solicitation_is_right_and_says_who_asks() {
     );
     assert_eq!(header.hop_limit, 255);
     assert_eq!(read_discovery(&frame, &header), Some(Some((own, OWN))));
-    // The checksum over pseudo-header and message is 0.
-    let mut sum = Vec::from(&frame[14 + 8..14 + 40]);
-    sum.extend([0, 0, 0, 32, 0, 0, 0, ICMPV6]);
-    sum.extend(&frame[14 + 40..]);
-    assert_eq!(checksum(&sum, 0), 0);
+    let message = Icmpv6Slice::from_slice(&frame[14 + 40..]).unwrap();
+    let (IpAddr::V6(from), IpAddr::V6(to)) = (own, header.flow.to) else {
+        panic!("{header:?}");
+    };
+    assert!(message.is_checksum_valid(from.octets(), to.octets()));
 }
 
 fn advertisement(hop_limit: u8, options: &[u8]) -> Vec<u8> {
     let own = "fd00:1::2".parse().unwrap();
-    let mut frame = solicitation(THEIRS, own, "fd00:1::1".parse().unwrap());
+    let mut frame = solicitation(THEIRS, own, "fd00:1::1".parse().unwrap()).unwrap();
     frame[14 + 7] = hop_limit;
-    frame[14 + 40] = ADVERTISEMENT;
+    frame[14 + 40] = 136;
     frame[14 + 48..14 + 64].copy_from_slice(&own.octets());
     frame.truncate(14 + 64);
     frame.extend(options);
+    frame[14 + 5] = 24 + options.len() as u8;
     frame
 }
 
@@ -60,7 +61,7 @@ fn advertisement(hop_limit: u8, options: &[u8]) -> Vec<u8> {
 fn an_advertisement_is_believed_unless_it_was_routed() {
     let them: IpAddr = "fd00:1::2".parse().unwrap();
     let said = |frame: &[u8]| read_discovery(frame, &read(frame).unwrap());
-    let target = [OPTION_TARGET_ADDRESS, 1, 2, 0, 0, 0, 0, 7];
+    let target = [2, 1, 2, 0, 0, 0, 0, 7];
     let behind_another = [&[14, 1, 0, 0, 0, 0, 0, 0][..], &target].concat();
     let mac = [2, 0, 0, 0, 0, 7];
     assert_eq!(said(&advertisement(255, &target)), Some(Some((them, mac))));
