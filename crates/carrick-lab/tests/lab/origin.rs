@@ -267,7 +267,7 @@ fn the_command_says_when_it_is_ready_and_what_it_did() {
         let mut idle = connect(addresses[0]);
         idle.write_all(get("/b/5").as_bytes()).unwrap();
         let mut answer = Vec::new();
-        while !answer.ends_with(Body::of_seed(0).piece(0, 5)) {
+        while !answer.ends_with(Body::of_seed(body_seed("/b/5")).piece(0, 5)) {
             let mut byte = [0];
             idle.read_exact(&mut byte).unwrap();
             answer.extend(byte);
