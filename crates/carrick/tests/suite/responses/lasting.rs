@@ -90,7 +90,22 @@ pub(super) fn lose(namespace: &Namespace, per_thousand: u32) {
 
 #[test]
 fn nothing_is_wrong_where_packets_get_lost() {
-    let Some(play) = Play::begin("") else { return };
+    // By chance, connections lose so much at first that the process relays all of them.
+    const TIMES: usize = 5;
+    for time in 1..=TIMES {
+        let Some(forwarded) = responses_forwarded_under_loss() else {
+            return;
+        };
+        if forwarded > 8 {
+            return;
+        }
+        assert!(time < TIMES, "{forwarded} responses by the kernel");
+    }
+}
+
+/// Asks for random responses while packets get lost, and compares each; how many the kernel forwarded. `None`: skipped.
+fn responses_forwarded_under_loss() -> Option<usize> {
+    let play = Play::begin("")?;
     lose(&play.bed.client, SOME);
     lose(&play.bed.server, SOME);
     let _server = play.serve(0, |head| ok(&content(target_of(head))));
@@ -113,9 +128,8 @@ fn nothing_is_wrong_where_packets_get_lost() {
         }
     });
     let lines = play.packet_lines(8 * 40);
-    // By chance a leg may lose so much that the rest goes through the process.
-    assert!(lines.len() > 8, "{}", lines.len());
     assert!(lines.iter().all(|line| line.text("ended") == "complete"));
+    Some(lines.len())
 }
 
 #[test]
