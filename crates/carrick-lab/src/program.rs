@@ -1,5 +1,7 @@
-//! What this program starts itself with: its own file, and a runtime.
+//! What this program starts itself with, its own file and a runtime; and its notes.
 
+use std::fmt::Display;
+use std::io::Write as _;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
@@ -22,4 +24,9 @@ pub fn runtime() -> Result<Runtime> {
 /// When the program's own file cannot be found.
 pub fn this_program() -> Result<PathBuf> {
     std::env::current_exe().context("cannot find this program's own file")
+}
+
+/// Writes a line to standard error, which may be closed: a note is not worth an error.
+pub fn note(text: impl Display) {
+    let _ = writeln!(std::io::stderr(), "{text}");
 }

@@ -1,5 +1,6 @@
-//! What a load saw, whoever made it, and whether it can be used.
+//! What a load saw, from any generator, and whether it can be used.
 
+use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
 use crate::bench::plan::Work;
@@ -46,6 +47,20 @@ pub struct Latency {
     pub p99: f64,
     /// Longest.
     pub max: f64,
+}
+
+impl Latency {
+    /// From a histogram whose unit is one of so many in a microsecond.
+    #[must_use]
+    pub fn of(histogram: &Histogram<u64>, units_per_us: f64) -> Self {
+        let us = |quantile| histogram.value_at_quantile(quantile) as f64 / units_per_us;
+        Self {
+            p50: us(0.5),
+            p90: us(0.9),
+            p99: us(0.99),
+            max: us(1.0),
+        }
+    }
 }
 
 impl Measured {

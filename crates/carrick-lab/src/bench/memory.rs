@@ -29,7 +29,7 @@ const WARM_UP_OBJECTS: usize = 10_000;
 const START_TIMEOUT: Duration = Duration::from_secs(15);
 /// The variant of the splitter's template for them: both legs as for a link of 16 Mbit/s and 600 ms.
 const STALLED_VARIANT: &str = "stalled";
-/// Until buffers are full that nobody empties.
+/// Until buffers are full that are not read.
 const FILLED: Duration = Duration::from_secs(5);
 /// Until allocators and closing connections have come to rest.
 const SETTLE: Duration = Duration::from_millis(1000);
@@ -62,7 +62,7 @@ pub struct MemoryRun {
     pub before: Memory,
     /// With all of them held.
     pub after: Memory,
-    /// Of the growth, what anybody has to keep: bodies, keys and heads of stored objects.
+    /// Of the growth, what any cache has to keep: bodies, keys and heads of stored objects.
     pub content_bytes: u64,
     /// Of the kernel, for split connections.
     pub kernel: Option<KernelGrowth>,
@@ -260,7 +260,7 @@ async fn try_measure_objects(
     outcome
 }
 
-/// Asks for so many objects that nobody has asked for.
+/// Asks for so many objects for the first time.
 async fn store(testbed: &Testbed, target: &Target, first: usize, count: usize) -> Result<Fetched> {
     let wish = Wish {
         first: first as u64,

@@ -92,9 +92,9 @@ pub enum Asks {
     One,
     /// Any of many objects that are there, but do not fit into memory.
     Many,
-    /// Each time for another object, which nobody has asked for before.
+    /// Each time for another, new object.
     New,
-    /// All at once for one object that nobody has asked for before.
+    /// All at once for one new object.
     Crowd,
 }
 

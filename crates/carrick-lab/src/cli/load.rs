@@ -15,6 +15,7 @@ use crate::load::run;
 use crate::load::samples::Samples;
 use crate::load::table;
 use crate::load::{BEGINS, check};
+use crate::program::note;
 
 pub use flags::Load;
 
@@ -70,7 +71,7 @@ async fn measure(plan: LoadPlan, arguments: &Load) -> Result<Vec<LoadOutcome>> {
         name = super::interruption() => {
             let name = name?;
             stop.store(true, Ordering::Relaxed);
-            let _ = writeln!(std::io::stderr(), "carrick-lab: ended by {name}: this is what was measured until then");
+            note(format_args!("carrick-lab: ended by {name}: this is what was measured until then"));
             work.await
         }
     };
@@ -80,8 +81,7 @@ async fn measure(plan: LoadPlan, arguments: &Load) -> Result<Vec<LoadOutcome>> {
 /// Says that the warm-up begins.
 fn announce(wanted: bool) {
     if wanted {
-        // With standard error gone there is nobody to tell.
-        let _ = writeln!(std::io::stderr(), "{BEGINS}");
+        note(BEGINS);
     }
 }
 

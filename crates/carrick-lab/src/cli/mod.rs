@@ -12,7 +12,6 @@ pub mod testbed;
 pub mod torture;
 pub mod wan;
 
-use std::io::Write as _;
 use std::net::SocketAddr;
 use std::process::ExitCode;
 
@@ -24,7 +23,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use output::{is_unread, output};
 
 use crate::origin::echo;
-use crate::program::runtime;
+use crate::program::{note, runtime};
 use crate::testbed::cores;
 
 /// What the laboratory can do.
@@ -101,8 +100,7 @@ pub fn main(lab: Lab) -> ExitCode {
         if is_unread(&error) {
             return ExitCode::SUCCESS;
         }
-        // With standard error gone there is nobody to tell.
-        let _ = writeln!(std::io::stderr(), "carrick-lab: {error:#}");
+        note(format_args!("carrick-lab: {error:#}"));
         ExitCode::FAILURE
     })
 }

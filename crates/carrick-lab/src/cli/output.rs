@@ -22,7 +22,7 @@ impl Write for Output {
     }
 }
 
-/// Whether a command ended because nobody reads what it prints.
+/// Whether a command ended because its standard output was closed.
 #[must_use]
 pub fn is_unread(error: &anyhow::Error) -> bool {
     let mut causes = error
@@ -43,7 +43,7 @@ struct Unread;
 
 impl fmt::Display for Unread {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str("nobody reads standard output any more")
+        out.write_str("standard output is closed")
     }
 }
 

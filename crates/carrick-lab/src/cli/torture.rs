@@ -8,6 +8,7 @@ use anyhow::{Context as _, Result, bail};
 use clap::Args;
 
 use crate::peers::{Family, Peer, by_name};
+use crate::program::note;
 use crate::torture::cases::{Case, Scale};
 use crate::torture::http::{self, Way};
 use crate::torture::run::{Plan, run as run_plan};
@@ -95,8 +96,7 @@ pub fn run(arguments: Torture) -> Result<ExitCode> {
     };
     let results = crate::program::runtime()?.block_on(async {
         let tell = |row: &_| {
-            // With standard error gone there is nobody to tell.
-            let _ = writeln!(std::io::stderr(), "{}", table::line(row));
+            note(table::line(row));
         };
         // Dropping the run removes the namespaces and everything inside.
         tokio::select! {
@@ -137,8 +137,7 @@ fn torture_http(arguments: Torture, scale: Scale) -> Result<ExitCode> {
     };
     let results = crate::program::runtime()?.block_on(async {
         let tell = |run: &_| {
-            // With standard error gone there is nobody to tell.
-            let _ = writeln!(std::io::stderr(), "{}", http::report::line(run));
+            note(http::report::line(run));
         };
         // Dropping the run removes the namespaces and everything inside.
         tokio::select! {

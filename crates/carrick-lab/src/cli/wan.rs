@@ -11,6 +11,7 @@ use clap::Args;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 
+use crate::program::note;
 use crate::wan::check;
 use crate::wan::control::{self, Handle};
 use crate::wan::spec::{WanCounts, WanSpec};
@@ -120,8 +121,7 @@ fn replace(handle: &Handle, path: &Path) {
         }
         Err(error) => format!("keeps the old specification: {error:#}"),
     };
-    // With standard error gone there is nobody to tell.
-    let _ = writeln!(std::io::stderr(), "carrick-lab wan: {said}");
+    note(format_args!("carrick-lab wan: {said}"));
 }
 
 /// Writes the counts whole: a reader sees the old file or the new one.

@@ -160,7 +160,7 @@ async fn listen(
         .context("cannot read what the load says")?
     {
         if line == BEGINS {
-            // Nobody listens any more when the run is over.
+            // It fails when the run is over.
             let _ = begins.take().map(|begins| begins.send(()));
         } else {
             said.push(line);

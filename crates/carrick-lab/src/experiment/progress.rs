@@ -1,11 +1,12 @@
 //! How far a run is: a bar with what is left on a terminal, lines elsewhere.
 
-use std::io::{IsTerminal as _, Write as _};
+use std::io::IsTerminal as _;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::schedule::show_time;
+use crate::program::note;
 
 /// A run's progress, in its estimated time.
 #[derive(Debug)]
@@ -50,7 +51,7 @@ impl Progress {
         self.done += estimated;
         match &self.bar {
             Some(bar) => bar.set_position(u64::try_from(self.done.as_millis()).unwrap_or(u64::MAX)),
-            None => line(&format!("[{} left] {what}", show_time(self.left()))),
+            None => note(format!("[{} left] {what}", show_time(self.left()))),
         }
     }
 
@@ -58,7 +59,7 @@ impl Progress {
     pub fn say(&self, text: &str) {
         match &self.bar {
             Some(bar) => bar.println(text),
-            None => line(text),
+            None => note(text),
         }
     }
 
@@ -82,11 +83,6 @@ fn left(elapsed: Duration, done: Duration, total: Duration) -> Duration {
         return rest;
     }
     rest.mul_f64((elapsed.as_secs_f64() / done.as_secs_f64()).clamp(0.1, 10.0))
-}
-
-fn line(text: &str) {
-    // Progress that nobody can read is not worth an error.
-    let _ = writeln!(std::io::stderr(), "{text}");
 }
 
 impl Drop for Progress {

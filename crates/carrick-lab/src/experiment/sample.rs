@@ -112,7 +112,7 @@ pub async fn measure(
     });
     if let Some(service) = service {
         // Squid has shared memory to put away, and a carrick that intercepts rules of the kernel. The others would only wait for
-        // connections that nobody has any more.
+        // connections that have ended.
         let has_something_left = member.peer.family == Family::Squid
             || (member.job, member.peer.family) == (Job::Gateway, Family::Carrick);
         if has_something_left {

@@ -149,7 +149,7 @@ impl Conversation {
                 if !self.response.is_done() {
                     return Ok(Next::Wait);
                 }
-                // Nobody speaks before the client in a tunnel.
+                // In a tunnel, the client speaks first.
                 no_surplus(input)?;
                 self.begin_handshake(targets);
                 Ok(Next::Send)

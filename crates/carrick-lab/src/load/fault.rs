@@ -37,7 +37,7 @@ pub enum Fault {
         /// Whether the head announced it, or the body turned out so.
         announced: bool,
     },
-    /// Bytes after the end of the response that nobody asked for.
+    /// Bytes after the end of the response.
     Surplus(u64),
     /// A byte of the body is not what was sent.
     WrongByte {

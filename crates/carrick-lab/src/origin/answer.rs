@@ -3,6 +3,7 @@
 use crate::content::Body;
 use crate::content::framing::Decoder;
 
+use super::body_seed;
 use super::conditions::{Validators, Verdict, judge};
 use super::date::Date;
 use super::faults::{Fault, FaultKind};
@@ -10,7 +11,6 @@ use super::request::{Head, Refusal};
 use super::resource::{Resource, Source, find};
 use super::upload::Received;
 use super::wishes::{Framing, Wishes};
-use super::{body_seed, reasons};
 
 const CHUNK_BYTES: u64 = 16 * 1024;
 const LONG_BYTES: u64 = 64;
@@ -80,6 +80,14 @@ pub fn answer(
         Ok(resource) => writer.resource(wishes, resource),
         Err(refusal) => writer.text(refusal.status, &refusal.reason),
     }
+}
+
+/// The reason phrase of a status code (RFC 9110, section 15).
+fn phrase(status: u16) -> &'static str {
+    let known = http::StatusCode::from_u16(status).ok();
+    known
+        .and_then(|status| status.canonical_reason())
+        .unwrap_or("Unassigned")
 }
 
 /// Answers what is no request: says why, and closes.
@@ -256,8 +264,7 @@ impl Writer<'_, '_> {
             self.head.extend_from_slice(b"HTTP/1.1 ");
             self.number(u64::from(status));
             self.head.push(b' ');
-            self.head
-                .extend_from_slice(reasons::phrase(status).as_bytes());
+            self.head.extend_from_slice(phrase(status).as_bytes());
             self.head.extend_from_slice(b"\r\n");
         }
         self.head.extend_from_slice(b"Server: carrick-lab\r\n");

@@ -15,7 +15,6 @@ pub mod intake;
 pub mod page;
 mod pump;
 pub mod quota;
-mod reasons;
 pub mod request;
 pub mod resource;
 pub mod server;

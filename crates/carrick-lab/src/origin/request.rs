@@ -76,7 +76,7 @@ impl<'a> Head<'a> {
 /// Reads a head from the beginning of `bytes`; with it its length. `None`: it is not complete.
 ///
 /// # Errors
-/// When it breaks the rules in a way after which nobody knows where the next request begins.
+/// When it breaks the rules so that the beginning of the next request is unknown.
 pub fn parse<'a>(
     bytes: &'a [u8],
     storage: &'a mut FieldStorage<'a>,

@@ -104,7 +104,7 @@ impl Running {
             let thread = std::thread::Builder::new()
                 .name(format!("origin-{index}"))
                 .spawn(move || {
-                    // An error says that whoever could stop us is gone: that is a stop. With the runtime go all tasks, and
+                    // An error means that the sender is gone, which is a stop as well. With the runtime go all tasks, and
                     // with them their connections.
                     let _ = worker
                         .runtime
@@ -161,7 +161,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Whoever wants to know about failures calls `stop`.
+        // `stop` reports failures; a drop ignores them.
         let _ = self.join();
     }
 }
@@ -219,7 +219,7 @@ struct Worker {
 }
 
 impl Worker {
-    /// Everything that can fail, so that it fails before anybody is told that the origin is ready.
+    /// Everything that can fail, so that it fails before the origin says that it is ready.
     fn new(
         index: usize,
         settings: &Settings,

@@ -2,7 +2,7 @@
 
 use crate::content::framing::{self, Garbled};
 
-/// zlib's checksum, so that anybody can compute it.
+/// zlib's checksum: tools for it are everywhere.
 const CRC32: crc::Crc<u32> = crc::Crc::<u32>::new(&crc::CRC_32_ISO_HDLC);
 
 /// What was received of a body.
@@ -10,12 +10,12 @@ const CRC32: crc::Crc<u32> = crc::Crc::<u32>::new(&crc::CRC_32_ISO_HDLC);
 pub struct Received {
     /// How many bytes, without the framing.
     pub bytes: u64,
-    /// Their checksum so far; `None`: nobody asked.
+    /// Their checksum so far, if the client has asked for it.
     register: Option<u32>,
 }
 
 impl Received {
-    /// Nothing yet; the checksum costs time, and is for those who ask.
+    /// Nothing yet. The checksum costs time, so it is computed only if asked for.
     #[must_use]
     pub fn new(wants_checksum: bool) -> Self {
         Self {
@@ -24,7 +24,7 @@ impl Received {
         }
     }
 
-    /// The CRC-32 (as of zlib) of the bytes; 0 if nobody asked.
+    /// The CRC-32 (as of zlib) of the bytes; 0 if it was not asked for.
     #[must_use]
     pub fn crc32(&self) -> u32 {
         self.register.unwrap_or(0)

@@ -24,7 +24,7 @@ pub(super) fn version_line(program: &Path, flag: &str) -> String {
     line.unwrap_or("unknown").trim().to_owned()
 }
 
-/// Of a program that tells nobody its version: what follows these letters in its file, from a digit on.
+/// Of a program that does not print its version: what follows these letters in its file, from a digit on.
 pub(super) fn version_inside(program: &Path, before: &str) -> String {
     let bytes = fs::read(program).unwrap_or_default();
     let version = String::from_utf8_lossy(&bytes)

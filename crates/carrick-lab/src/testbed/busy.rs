@@ -16,7 +16,7 @@ use crate::testbed::slowdown::Slowdown;
 
 const TIMER_LIST: &str = "/proc/timer_list";
 const STAT: &str = "/proc/stat";
-/// `USER_HZ`, the unit of `/proc/stat`, on every architecture that we run on.
+/// `USER_HZ`, the unit of `/proc/stat`, on every architecture that carrick runs on.
 const STAT_TICKS_PER_SECOND: u64 = 100;
 
 /// Where idle time is read from.

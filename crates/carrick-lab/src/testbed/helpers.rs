@@ -2,15 +2,12 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 use rustix::process::Signal;
 use tokio::process::Command;
 
-use crate::load::outcome::LoadOutcome;
-use crate::load::plan::LoadPlan;
 use crate::testbed::namespace::Namespace;
 use crate::testbed::service::Service;
 use crate::testbed::{Testbed, cores, wiring};
@@ -20,12 +17,8 @@ use crate::wan::spec::{WanCounts, WanSpec};
 const READY: &str = "ready";
 /// How long that may take.
 const READY_TIMEOUT: Duration = Duration::from_secs(15);
-/// How long a load may take beyond what its plan says: connecting, preparing caches, adding up.
-const LOAD_GRACE: Duration = Duration::from_secs(120);
 /// Between two looks at the file of counts.
 const POLL: Duration = Duration::from_millis(10);
-/// Lines of what the load said that an error quotes.
-const LINES_QUOTED: usize = 8;
 
 /// A WAN emulator that forwards the packets between the router's devices. When it is dropped, the kernel forwards again.
 #[derive(Debug)]
@@ -157,47 +150,6 @@ impl Testbed {
         let mut service = Service::start("the origin", command, &self.server, log, false)?;
         service.wait_for_line(READY, READY_TIMEOUT).await?;
         Ok(service)
-    }
-
-    /// Runs `carrick-lab load` in the client's namespace, away from the proxy's core, to its end. Dropping the future kills
-    /// it.
-    ///
-    /// # Errors
-    /// When it fails or takes far too long: with what it said. Requests that fail are no error: they are in the outcome.
-    pub async fn run_load(&self, plan: &LoadPlan) -> Result<LoadOutcome> {
-        let number = self.next_number();
-        let file = self.directory().join(format!("load-{number}.json"));
-        let text =
-            serde_json::to_vec_pretty(plan).context("cannot write the load's plan as JSON")?;
-        crate::testbed::files::write(&file, text)?;
-        let mut command = self.this_program(&self.client)?;
-        command
-            .args(["load", "--json", "--plan"])
-            .arg(&file)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
-        let child = command.spawn().context("cannot start the load")?;
-        let patience = Duration::try_from_secs_f64(
-            plan.warm_up_seconds
-                + plan.measured_seconds
-                + plan.shutdown_seconds
-                + plan.timeout_seconds,
-        )
-        .map_err(|error| anyhow::anyhow!("the load's plan has no sensible duration: {error}"))?
-            + LOAD_GRACE;
-        let output = tokio::time::timeout(patience, child.wait_with_output())
-            .await
-            .with_context(|| format!("the load did not end within {} s", patience.as_secs()))?
-            .context("cannot wait for the load")?;
-        let said = String::from_utf8_lossy(&output.stderr);
-        let lines: Vec<&str> = said.lines().collect();
-        let tail = lines[lines.len().saturating_sub(LINES_QUOTED)..].join("\n");
-        if !output.status.success() {
-            bail!("the load failed ({}): {tail}", output.status);
-        }
-        serde_json::from_slice(&output.stdout)
-            .with_context(|| format!("the load printed no outcome; it said: {tail}"))
     }
 
     /// This program again (or that of [`Self::set_program`]), inside a namespace, away from the proxy's core: a subcommand of the laboratory is to follow.

@@ -90,7 +90,7 @@ impl Family {
         }
     }
 
-    /// Whether some distributions lack it, so that a machine without it is nobody's fault.
+    /// Whether some distributions lack it, so that a machine without it is not at fault.
     #[must_use]
     pub fn is_rare(self) -> bool {
         matches!(self, Self::Varnish | Self::TrafficServer | Self::Pepsal)

@@ -133,12 +133,6 @@ impl ProxyCpu {
         1.0 - self.taken_seconds / self.wall_seconds
     }
 
-    /// Microseconds of CPU for each of so many requests; `None` if there were none.
-    #[must_use]
-    pub fn us_per(&self, requests: u64) -> Option<f64> {
-        (requests > 0).then(|| self.busy_seconds * 1e6 / requests as f64)
-    }
-
     /// What the figure cannot show, in seconds of this measurement: the clock's step at both ends, and what the readings
     /// themselves cost.
     #[must_use]

@@ -81,7 +81,7 @@ impl Namespace {
         })
     }
 
-    /// Whether somebody listens on a TCP port inside.
+    /// Whether a program inside listens on a TCP port.
     ///
     /// # Errors
     /// When the namespace is gone.

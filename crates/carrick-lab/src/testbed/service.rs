@@ -155,7 +155,7 @@ impl Service {
         }
     }
 
-    /// Waits until somebody in the service's namespace listens on a TCP port. No connection is made for it.
+    /// Waits until a program in the service's namespace listens on a TCP port. No connection is made for it.
     ///
     /// # Errors
     /// When the program ends instead, or does not do so in time: with the end of its log.
@@ -233,7 +233,7 @@ impl Service {
         }
     }
 
-    /// Kills it and waits until it is gone, with all that it started in a namespace of its own: then nobody listens there
+    /// Kills it and waits until it is gone, with all that it started in a namespace of its own: then nothing listens there
     /// any more.
     pub async fn kill(mut self) {
         let _ = self.child.start_kill();

@@ -61,7 +61,7 @@ impl Slowdown {
                     )
                 });
                 let is_ready = ready.is_ok();
-                // Nobody waits for it only if the caller was ended.
+                // It fails only if the caller has ended.
                 let _ = report.send(ready);
                 if is_ready {
                     run(&of_thread, share);

@@ -216,7 +216,7 @@ impl Drop for Stage {
     }
 }
 
-/// Accepts what the relay opens, and gives each connection to who waits for its number.
+/// Accepts what the relay opens, and gives each connection to the task that waits for its number.
 async fn accept(listener: TcpListener, waiting: Waiting) {
     loop {
         match listener.accept().await {

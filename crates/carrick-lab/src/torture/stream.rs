@@ -49,7 +49,7 @@ pub struct Wrong {
 #[derive(Debug)]
 pub struct Socket {
     stream: TcpStream,
-    /// A reset is told once, to whoever calls next; afterwards a read says 0, as if the stream had ended well.
+    /// A reset is reported once, to the next call; afterwards a read says 0, as if the stream had ended well.
     was_reset: Cell<bool>,
 }
 

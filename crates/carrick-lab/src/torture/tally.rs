@@ -51,7 +51,7 @@ pub struct Tally {
     pub wrong: u64,
     /// Directions that seemed to end well, before all bytes had arrived or although the sender had reset the connection.
     pub false_ends: u64,
-    /// Directions that were broken although nobody had reset anything.
+    /// Directions that were broken though neither end had reset its connection.
     pub broken: u64,
     /// Directions in which nothing came any more, not even an end.
     pub hung: u64,

@@ -67,7 +67,7 @@ impl Handle {
     }
 
     fn send(&self, order: Order) {
-        // The emulator may have ended, then there is nobody to tell.
+        // It fails if the emulator has ended.
         if self.sender.send(order).is_ok() {
             let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
         }

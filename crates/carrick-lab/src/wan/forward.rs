@@ -118,7 +118,7 @@ impl Forwarder {
                     match order {
                         Order::Stop => return Ok(()),
                         Order::Counts(sender) => {
-                            // Whoever asked may have gone.
+                            // It fails if the caller no longer waits.
                             let _ = sender.send(self.counts()?);
                         }
                         Order::Replace(spec) => self.replace(&spec)?,

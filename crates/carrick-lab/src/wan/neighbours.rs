@@ -107,7 +107,7 @@ impl<P> Neighbours<P> {
         }
     }
 
-    /// Somebody said who he is. Packets that waited for that can go.
+    /// Notes a neighbour's Ethernet address; returns the packets that waited for it.
     pub(crate) fn learn(
         &mut self,
         device: usize,
@@ -115,7 +115,7 @@ impl<P> Neighbours<P> {
         mac: Mac,
         now_ns: u64,
     ) -> Vec<P> {
-        // A group or nobody cannot be a sender.
+        // Neither a group address nor zero can be a sender's.
         if mac[0] & 1 == 1 || mac == [0; 6] {
             return Vec::new();
         }
@@ -140,7 +140,7 @@ impl<P> Neighbours<P> {
         questions.min()
     }
 
-    /// What is to be asked now, and the packets that waited for somebody who does not answer.
+    /// What is to be asked now, and the packets that waited for neighbours that do not answer.
     pub(crate) fn questions(&mut self, now_ns: u64) -> (Vec<Asked>, Vec<P>) {
         let (mut questions, mut lost) = (Vec::new(), Vec::new());
         let list = &mut self.list;

@@ -59,7 +59,7 @@ impl PacketSocket {
         if number < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the kernel has just given us this descriptor, and nobody else has it.
+        // SAFETY: the kernel has just given us this descriptor, and nothing else owns it.
         let socket = unsafe { OwnedFd::from_raw_fd(number) };
         let socket = Self { socket };
         socket.set(PACKET_VNET_HDR, 1)?;
@@ -187,7 +187,7 @@ impl Batch {
             header.msg_iovlen = 1;
         }
         // SAFETY: every message points to a slot of `self.bytes`, a part and an address of its own, with their true
-        // lengths; all of them outlive the call, and nobody else uses them meanwhile.
+        // lengths; all of them outlive the call, and nothing else uses them meanwhile.
         let count = unsafe {
             libc::recvmmsg(
                 socket.socket.as_raw_fd(),

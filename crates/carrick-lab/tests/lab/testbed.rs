@@ -15,7 +15,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use carrick_lab::content::Body;
-use carrick_lab::load::plan::LoadPlan;
+use carrick_lab::load::outcome::LoadOutcome;
 use carrick_lab::peers::{FURTHER, Family, Job, PEERS, Programs, start_origin};
 use carrick_lab::testbed::cores::{CorePair, Placement};
 use carrick_lab::testbed::namespace::Namespace;

@@ -85,19 +85,13 @@ pub async fn run(place: Place, wish: Wish) -> Result<Fetched> {
         .run_until(ask_on_all(streams, &shared))
         .await?;
     let seen = shared.seen.borrow();
-    let us = |quantile| seen.latency_us.value_at_quantile(quantile) as f64;
     Ok(Fetched {
         measured: Measured {
             duration_us: seen.last_us,
             requests: seen.latency_us.len(),
             bytes: seen.bytes,
             errors: Errors::default(),
-            latency_us: Latency {
-                p50: us(0.5),
-                p90: us(0.9),
-                p99: us(0.99),
-                max: us(1.0),
-            },
+            latency_us: Latency::of(&seen.latency_us, 1.0),
         },
         first_us: seen.first_us,
         last_us: seen.last_us,

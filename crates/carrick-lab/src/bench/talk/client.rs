@@ -86,18 +86,12 @@ fn add_up(talk: Talk, seen: Vec<Seen>, duration: Duration) -> Result<Measured> {
     if talk == Talk::Stream {
         count = bytes >> 20;
     }
-    let us = |ns: u64| ns as f64 / 1000.0;
     Ok(Measured {
         duration_us: duration.as_micros() as u64,
         requests: count,
         bytes,
         errors: Errors::default(),
-        latency_us: Latency {
-            p50: us(all.value_at_quantile(0.5)),
-            p90: us(all.value_at_quantile(0.9)),
-            p99: us(all.value_at_quantile(0.99)),
-            max: us(all.max()),
-        },
+        latency_us: Latency::of(&all, 1000.0),
     })
 }
 

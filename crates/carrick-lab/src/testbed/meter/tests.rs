@@ -25,8 +25,6 @@ fn figures_for_each_request_need_requests() {
         backlog_dropped: 0,
     };
     assert!((cpu.utilization_percent() - 25.0).abs() < 1e-9);
-    assert_eq!(cpu.us_per(1000), Some(500.0));
-    assert_eq!(cpu.us_per(0), None);
     let slow = ProxyCpu {
         core_busy_seconds: 1.52,
         taken_seconds: 1.0,
@@ -35,5 +33,4 @@ fn figures_for_each_request_need_requests() {
     assert!((slow.core_share() - 0.5).abs() < 1e-9);
     let percent = slow.utilization_percent();
     assert!((percent - 50.0).abs() < 1e-9, "of what it had: {percent}");
-    assert_eq!(slow.us_per(1000), Some(500.0), "the same work");
 }

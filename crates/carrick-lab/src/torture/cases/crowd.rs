@@ -154,7 +154,7 @@ async fn short_life(stage: &Stage, mut pair: Pair) {
             tally.whole(&back_name, second.lane, second_ending);
         }
         _ => {
-            // Last words, then a close or a reset: nobody is there any more to read what comes back.
+            // Last words, then a close or a reset: nothing reads what comes back.
             let last_bytes = magnitude(&mut pair.chance, LONG_MESSAGE_BYTES_MAX);
             let (leaver, stayer, there, back) = pair.parts(client_first);
             let _ = there.send(&leaver, last_bytes, PIECE_BYTES_MAX).await;

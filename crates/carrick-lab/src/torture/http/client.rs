@@ -107,7 +107,7 @@ impl Client<'_> {
             let behind = exchanges[1..].iter().take_while(|next| next.is_pipelined);
             let (batch, later) = exchanges.split_at(1 + behind.count());
             if let Err(error) = self.ask(batch).await {
-                // Whoever has answered already need not read on; the answer tells.
+                // An origin that has answered already need not read on: the answer decides.
                 let is_told = matches!(batch[0].kind, Kind::Post { .. });
                 if !is_told && !self.is_excused(&batch[0]) {
                     self.play
@@ -233,12 +233,12 @@ impl Client<'_> {
         Next::Over
     }
 
-    /// Whether the reset that tells of a cut may be lost: nobody sends it again.
+    /// Whether the reset that signals a cut may be lost: resets are not sent again.
     fn may_lose_its_end(&self, exchange: &Exchange) -> bool {
         exchange.origin_cut.is_some() && self.play.scenario.network.loses_of_origins()
     }
 
-    /// Who has waited in vain resets the connection: a close could mean that the client still reads.
+    /// Resets the connection after waiting in vain: after a close, the client could still be reading.
     fn reset_behind(&self, exchange: &Exchange) {
         if self.may_lose_its_end(exchange) {
             self.play.tally.borrow_mut().resets += 1;
@@ -246,8 +246,8 @@ impl Client<'_> {
         }
     }
 
-    /// Whether nobody may send the request again when the origin's connection has ended: it is not idempotent, or the kernel
-    /// has forwarded it and nobody else has it (docs/modes/kernel-forwarding.md).
+    /// Whether the request may not be sent again after the origin's connection has ended: it is not idempotent, or the kernel
+    /// has forwarded it and there is no copy (docs/modes/kernel-forwarding.md).
     fn is_excused(&self, exchange: &Exchange) -> bool {
         let is_lonely = matches!(exchange.kind, Kind::Post { .. })
             || matches!(self.play.scenario.way, Way::Judged | Way::Routed);
@@ -332,13 +332,15 @@ impl Client<'_> {
                 return Next::Over;
             }
             Ending::Broken(error) => {
-                let what =
-                    format!("cut by nobody, broken behind byte {received} of {bytes}: {error}");
+                let what = format!(
+                    "neither end cut it, but it broke behind byte {received} of {bytes}: {error}"
+                );
                 self.play.complain(exchange, &what);
                 return Next::Over;
             }
             Ending::Fin if exchange.framing != Framing::UntilClose => {
-                let what = format!("cut by nobody, ended behind byte {received} of {bytes}");
+                let what =
+                    format!("neither end cut it, but it ended behind byte {received} of {bytes}");
                 self.play.complain(exchange, &what);
                 return Next::Over;
             }
@@ -440,7 +442,7 @@ impl Client<'_> {
         }
     }
 
-    /// Nothing more comes but an end: that of whom somebody has asked to close.
+    /// Checks that nothing but the end of the connection follows.
     async fn expect_end(&mut self, whom: &str) {
         let surplus = !self.input.is_empty();
         match self.fill().await {

@@ -45,7 +45,7 @@ pub enum Framing {
     UntilClose,
 }
 
-/// Somebody ends the connection in the midst.
+/// The client or the origin ends the connection in the middle of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cut {
     /// After so many bytes of the body.
@@ -54,7 +54,7 @@ pub struct Cut {
     pub is_reset: bool,
 }
 
-/// Somebody does nothing for a while.
+/// The client or the origin pauses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rest {
     /// After so many bytes of the body.

@@ -38,7 +38,7 @@ pub async fn serve(play: Rc<Play>, stream: TcpStream) {
         let Some(exchange) = play.exchange(request.name) else {
             play.complain_of(
                 "the origin",
-                &format!("{request:?}, which nobody has planned"),
+                &format!("{request:?}, which is not in the plan"),
             );
             break;
         };

@@ -24,7 +24,7 @@ impl Request {
     /// The head at the beginning of `input`, and its length in bytes; none if it is not whole.
     ///
     /// # Errors
-    /// In words, when it is no head, or nobody has planned it.
+    /// In words, when it is no head, or not in the plan.
     pub fn parse(input: &[u8]) -> Result<Option<(Self, usize)>, String> {
         let mut fields = [httparse::EMPTY_HEADER; FIELDS_MAX];
         let mut request = httparse::Request::new(&mut fields);
@@ -36,7 +36,8 @@ impl Request {
             Err(error) => return Err(format!("no request ({error}), but `{}`", shown())),
         };
         let name = request.path.and_then(Exchange::name_of);
-        let name = name.ok_or_else(|| format!("a request that nobody has sent: `{}`", shown()))?;
+        let name =
+            name.ok_or_else(|| format!("a request that no client has sent: `{}`", shown()))?;
         let mut conditions: [Option<String>; 3] = Default::default();
         let mut closes = false;
         for field in request.headers.iter() {

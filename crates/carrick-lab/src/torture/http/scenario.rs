@@ -152,7 +152,7 @@ impl Scenario {
         }
     }
 
-    /// Whether carrick has reason to let the kernel forward something: somebody asks often enough in a plain way.
+    /// Whether carrick has reason to let the kernel forward something: a client sends enough plain requests.
     #[must_use]
     pub fn invites_packets(&self) -> bool {
         let is_plain = |exchange: &&Exchange| {
@@ -256,7 +256,7 @@ impl Writer {
                     time: Duration::from_millis(50 + chance.below(1_500)),
                 });
             }
-            // One conversation in five or so is cut by somebody.
+            // One conversation in five or so is cut by one of its ends.
             if chance.happens(0.04) {
                 exchange.client_cut = Some(Cut {
                     at: place(chance),

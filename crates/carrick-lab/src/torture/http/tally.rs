@@ -20,7 +20,7 @@ pub struct Tally {
     pub cut_by_origin: u64,
     /// Responses that the client did not want to the end.
     pub cut_by_client: u64,
-    /// Requests without an answer, where the origin had closed its connection unasked and nobody may send them again.
+    /// Requests without an answer, where the origin had closed its connection unasked and the request may not be sent again.
     pub excused: u64,
     /// Connections that clients have reset: a RST that is lost is not sent again.
     pub resets: u64,

@@ -127,7 +127,10 @@ fn an_end_that_became_a_reset_is_noticed() {
         ..plain(0, 50_000)
     };
     let said = complaints(vec![closing], Manner::ResetsAtTheEnd);
-    assert!(said.contains("cut by nobody, broken behind byte"), "{said}");
+    assert!(
+        said.contains("neither end cut it, but it broke behind byte"),
+        "{said}"
+    );
 }
 
 #[test]

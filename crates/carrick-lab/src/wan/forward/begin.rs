@@ -1,13 +1,13 @@
 //! How the router begins: what it refuses to begin with, its devices, addresses and routes; and how it begins anew.
 
 use std::fs;
-use std::io::Write as _;
 use std::num::NonZeroU64;
 
 use anyhow::{Context as _, Result, bail};
 
 use super::{Forwarder, Served, Told, WAYS_MAX};
 use crate::command;
+use crate::program::note;
 use crate::wan::ack_filter::AckFilter;
 use crate::wan::cache::Cache;
 use crate::wan::check;
@@ -73,9 +73,9 @@ impl Forwarder {
     }
 }
 
-/// Says something on standard error; with that gone, nobody.
+/// Writes a warning.
 pub(super) fn warn(text: &str) {
-    let _ = writeln!(std::io::stderr(), "carrick-lab wan: {text}");
+    note(format_args!("carrick-lab wan: {text}"));
 }
 
 fn devices() -> Result<Vec<Device>> {

@@ -182,17 +182,23 @@ async fn load_and_origin_find_each_other() {
         let address = bed.addresses().origin_http();
         let arguments = [String::from("--listen"), address.to_string()];
         let origin = bed.start_origin(&arguments).await.unwrap();
-        let plan: LoadPlan = toml::from_str(&format!(
+        let plan = bed.directory().join("plan.toml");
+        let text = format!(
             "measured_seconds = 2\nroute.direct.address = \"{address}\"\n\
              arrival.closed.clients = 2\n[[class]]\nname = \"some\"\nbody_bytes = 10000\n"
-        ))
-        .unwrap();
-        let outcome = bed.run_load(&plan).await.unwrap();
+        );
+        std::fs::write(&plan, text).unwrap();
+        let load = || {
+            let plan = plan.to_str().unwrap();
+            let said = bed.client.run(LAB, &["load", "--json", "--plan", plan])?;
+            anyhow::Ok(serde_json::from_str::<LoadOutcome>(&said)?)
+        };
+        let outcome = load().unwrap();
         assert_eq!(outcome.failures(), 0, "{outcome:?}");
         assert!(outcome.classes[0].completed > 0, "{outcome:?}");
         // Nobody listens there any more.
         origin.stop().await;
-        let outcome = bed.run_load(&plan).await;
+        let outcome = load();
         assert!(outcome.map_or(true, |outcome| outcome.failures() > 0));
     }
 }
