@@ -1,15 +1,15 @@
 //! TCP profiles: the TCP settings of each leg of a relay, for links whose two sides differ much, such as a
 //! satellite link and an office network.
 //!
-//! A [`Profile`] holds the settings. [`LegService::set`] applies it to a socket, and reports the result. A
+//! A [`Profile`] holds the settings. [`TcpTuning::set`] applies it to a socket, and reports the result. A
 //! [`Selector`] chooses a profile by the leg's side, its peer's network, the interface towards the peer, and
 //! the round-trip time; [`measure`] reads a leg's statistics.
 //!
 //! Most of a profile is socket options that any process may set. Three settings are not: the initial window,
 //! timers before Linux 6.15, and parameters of the handshake. For these the service loads BPF programs while
-//! it is privileged ([`LegService::load`]); afterwards they serve the process without privileges, until it
-//! ends. Where they are unavailable, the rest still works, and [`LegService::option`] and
-//! [`LegService::handshake`] say why.
+//! it is privileged ([`TcpTuning::load`]); afterwards they serve the process without privileges, until it
+//! ends. Where they are unavailable, the rest still works, and [`TcpTuning::option`] and
+//! [`TcpTuning::handshake`] say why.
 //!
 //! **Moments.** A socket gets its profile twice: before the handshake ([`Moment::Listening`] for a listener,
 //! whose connections inherit it, or [`Moment::Connecting`]), and after it ([`Moment::Connected`]), before
@@ -24,12 +24,12 @@
 //! | all else | yes | yes |
 //!
 //! ```
-//! use carrick_splice::tcp_tuning::{LegService, Moment, Profile, bandwidth_delay_bytes, measure};
+//! use carrick_splice::tcp_tuning::{TcpTuning, Moment, Profile, bandwidth_delay_bytes, measure};
 //! use std::time::Duration;
 //! # use std::net::{TcpListener, TcpStream};
 //!
 //! # fn main() -> std::io::Result<()> {
-//! let service = LegService::load();
+//! let service = TcpTuning::load();
 //! // 20 Mbit/s over a geostationary satellite.
 //! let satellite = Profile {
 //!     initial_window_bytes: Some(64 << 10),
@@ -70,7 +70,7 @@ pub use profile::{
 };
 pub use report::{Applied, Refused, Setting, Why};
 pub use route::interface_towards;
-pub use selector::{Conditions, Facts, LegSide, Rule, Selector, Wanted};
+pub use selector::{Conditions, Facts, ProfileSide, Rule, Selector, Wanted};
 
 use crate::Unavailable;
 use crate::unavailable::on_loopback;
@@ -93,34 +93,34 @@ pub enum Moment {
 
 /// Applies profiles to sockets. Cheap to clone; clones share one service.
 #[derive(Clone)]
-pub struct LegService(Arc<Kernel>);
+pub struct TcpTuning(Arc<Kernel>);
 
-impl fmt::Debug for LegService {
+impl fmt::Debug for TcpTuning {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let has = |part: Result<(), &Unavailable>| if part.is_ok() { "yes" } else { "no" };
         let (option, handshake) = (has(self.option()), has(self.handshake()));
         write!(
             formatter,
-            "LegService(option: {option}, handshake: {handshake})"
+            "TcpTuning(option: {option}, handshake: {handshake})"
         )
     }
 }
 
-impl LegService {
+impl TcpTuning {
     /// Loads the programs, if possible, and attaches them to the control group of this process until the last
     /// clone is dropped or the process ends. Needs `CAP_BPF`, `CAP_NET_ADMIN` and `CAP_PERFMON`, and a
     /// mounted cgroup2; otherwise the service works without them. They do not reach sockets made in another
     /// control group (passed by a service manager, or made before the process moved). Blocks for some
     /// milliseconds.
     #[must_use]
-    pub fn load() -> LegService {
-        LegService(Arc::new(Kernel::load()))
+    pub fn load() -> TcpTuning {
+        TcpTuning(Arc::new(Kernel::load()))
     }
 
     /// A service limited to options that any process may set, without programs.
     #[must_use]
-    pub fn without_programs() -> LegService {
-        LegService(Arc::new(Kernel::without_programs()))
+    pub fn without_programs() -> TcpTuning {
+        TcpTuning(Arc::new(Kernel::without_programs()))
     }
 
     /// Whether the program is loaded for settings without an ordinary option: initial window, timers before
@@ -134,7 +134,7 @@ impl LegService {
 
     /// Whether the program is loaded for parameters of the handshake: initial time-out and initial receive
     /// window. Before Linux 6.2 it serves connecting sockets only, which a listener's refusal says
-    /// ([`LegService::set`], [`LegService::rehearse`]).
+    /// ([`TcpTuning::set`], [`TcpTuning::rehearse`]).
     ///
     /// # Errors
     /// Why not.
@@ -161,7 +161,7 @@ impl LegService {
 
 /// Tests what needs the programs, for `carrick doctor`: name, and what is available, or why not.
 pub(crate) fn probe() -> [(&'static str, io::Result<String>); 2] {
-    let service = LegService::load();
+    let service = TcpTuning::load();
     let tried = |loaded: Result<(), &Unavailable>, profile: &Profile, text: &str| {
         loaded.map_err(|because| io::Error::other(because.clone()))?;
         let refused = service.rehearse(profile)?;
@@ -201,7 +201,7 @@ pub(crate) fn probe() -> [(&'static str, io::Result<String>); 2] {
 /// Reads what `wanted` names of a connection. Otherwise no system call but `getpeername`.
 ///
 /// The socket is not connected. Anything else that is unavailable is `None`.
-pub fn facts(socket: &impl AsFd, side: LegSide, wanted: Wanted) -> io::Result<Facts> {
+pub fn facts(socket: &impl AsFd, side: ProfileSide, wanted: Wanted) -> io::Result<Facts> {
     route::facts(socket.as_fd(), side, wanted)
 }
 

@@ -7,7 +7,7 @@ use crate::syn_defer::Handshakes;
 use crate::telemetry::forwarded::Forwarded;
 use carrick_splice::probe::Feature;
 use carrick_splice::requests::{RequestsError, TABLES_MAX};
-use carrick_splice::tcp_tuning::LegService;
+use carrick_splice::tcp_tuning::TcpTuning;
 use carrick_splice::{ClassSettings, Left, PaceError, Pacing, PacketService, SocketService};
 use std::collections::HashMap;
 use std::io;
@@ -34,7 +34,7 @@ pub struct Engines {
     /// Engine `packet`: forwards packets between interfaces.
     pub packet: PacketService,
     /// TCP profiles.
-    pub legs: LegService,
+    pub tcp_tuning: TcpTuning,
     /// Pacing classes, for all engines.
     pub pacing: Pacing,
     /// Serialises changes to the classes, so that a reload and the admin interface do not overwrite each other.
@@ -68,7 +68,7 @@ impl Engines {
         Ok(Self {
             socket: SocketService::default(),
             packet: PacketService::default(),
-            legs: LegService::without_programs(),
+            tcp_tuning: TcpTuning::without_programs(),
             pacing: Pacing::new()?,
             changing: Arc::default(),
             forwarded: Arc::default(),
@@ -78,25 +78,25 @@ impl Engines {
     }
 
     /// Loads the programs that TCP profiles need, if there are profiles, and logs what is unsupported. Needs start-up privileges.
-    pub fn load_legs(&mut self, plan: &Plan) {
-        if !plan.legs.is_empty() {
-            self.legs = LegService::load();
-            self.warn_of_legs(plan);
+    pub fn load_tcp_tuning(&mut self, plan: &Plan) {
+        if !plan.tcp_profiles.is_empty() {
+            self.tcp_tuning = TcpTuning::load();
+            self.warn_of_tcp_profiles(plan);
         }
     }
 
     /// Logs which settings of TCP profiles this machine does not support.
-    pub fn warn_of_legs(&self, plan: &Plan) {
-        for leg in &plan.legs {
-            match self.legs.rehearse(&leg.profile) {
+    pub fn warn_of_tcp_profiles(&self, plan: &Plan) {
+        for plan in &plan.tcp_profiles {
+            match self.tcp_tuning.rehearse(&plan.profile) {
                 Ok(refused) => {
                     for refused in refused {
-                        tracing::warn!("[leg.{}]: {refused}", leg.name);
+                        tracing::warn!("[tcp_profile.{}]: {refused}", plan.name);
                     }
                 }
                 Err(error) => tracing::debug!(
-                    "[leg.{}] cannot be checked on this machine: {error}",
-                    leg.name
+                    "[tcp_profile.{}] cannot be checked on this machine: {error}",
+                    plan.name
                 ),
             }
         }
@@ -182,18 +182,21 @@ impl Engines {
     #[must_use]
     pub fn others(&self, plan: &Plan) -> [Feature; 2] {
         let useless = || Err("the configuration does not use it".to_owned());
-        let legs = match self.legs.option().and(self.legs.handshake()) {
-            _ if plan.legs.is_empty() => useless(),
-            Ok(()) => Ok("the kernel supports all settings of leg profiles".to_owned()),
+        let tcp_profiles = match self.tcp_tuning.option().and(self.tcp_tuning.handshake()) {
+            _ if plan.tcp_profiles.is_empty() => useless(),
+            Ok(()) => Ok("the kernel supports all settings of TCP profiles".to_owned()),
             Err(because) => Err(because.to_string()),
         };
-        let hold = match self.handshakes.usable() {
+        let deferred_syns = match self.handshakes.usable() {
             None => useless(),
             Some(Ok(())) => Ok("clients are answered after their server has accepted".to_owned()),
             Some(Err(because)) => Err(because.to_string()),
         };
-        [("engine legs", legs), ("engine hold", hold)]
-            .map(|(name, usable)| Feature { name, usable })
+        [
+            ("engine tcp_profile", tcp_profiles),
+            ("engine syn_defer", deferred_syns),
+        ]
+        .map(|(name, usable)| Feature { name, usable })
     }
 
     /// Installs the routing tables of listeners whose requests the kernel may classify. Where the kernel refuses a table, the process

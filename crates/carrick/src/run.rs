@@ -396,7 +396,7 @@ impl Program {
             ""
         };
         self.told.tell(&plan, &features, advice);
-        self.engines.warn_of_legs(&plan);
+        self.engines.warn_of_tcp_profiles(&plan);
         let plan = Arc::new(plan);
         let upstreams = UpstreamState::for_plan(&plan.upstreams, &before.upstreams);
         let running = Running {

@@ -91,7 +91,7 @@ pub fn bandwidth_delay_bytes(bytes_per_second: u64, rtt: Duration) -> u32 {
 }
 
 impl Profile {
-    /// Whether any kernel could do this. [`LegService::rehearse`](super::LegService::rehearse) finds out what
+    /// Whether any kernel could do this. [`TcpTuning::rehearse`](super::TcpTuning::rehearse) finds out what
     /// this one can do.
     ///
     /// The first value out of range.

@@ -1,6 +1,6 @@
 //! A leg's peer, interface, and round-trip time.
 
-use super::{Facts, LegSide, Wanted, measure};
+use super::{Facts, ProfileSide, Wanted, measure};
 use crate::engine::tc::hooks;
 use crate::sys::sockopt;
 use rustix::net::netdevice::index_to_name;
@@ -9,7 +9,11 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 
-pub(super) fn facts(socket: BorrowedFd<'_>, side: LegSide, wanted: Wanted) -> io::Result<Facts> {
+pub(super) fn facts(
+    socket: BorrowedFd<'_>,
+    side: ProfileSide,
+    wanted: Wanted,
+) -> io::Result<Facts> {
     let peer = ip(SockRef::from(&socket).peer_addr()?.as_socket())?;
     let interface = if wanted.interface {
         interface_towards(&socket).ok()

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 /// Which of a relay's two connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum LegSide {
+pub enum ProfileSide {
     /// The client's leg.
     Client,
     /// The upstream's leg.
@@ -17,7 +17,7 @@ pub enum LegSide {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Conditions {
     /// The leg's side.
-    pub side: Option<LegSide>,
+    pub side: Option<ProfileSide>,
     /// The name of the interface by which packets to the peer leave.
     pub interface: Option<String>,
     /// The network of the peer's address. A mapped IPv4 address counts as IPv4.
@@ -41,7 +41,7 @@ pub struct Rule<P> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Facts {
     /// Its side.
-    pub side: LegSide,
+    pub side: ProfileSide,
     /// Its peer's address.
     pub peer: IpAddr,
     /// The interface by which packets to the peer leave; `None`: unknown, or not needed.
@@ -81,7 +81,7 @@ impl<P> Selector<P> {
 
     /// What must be known of a leg of this side and peer: what rules need that can still match.
     #[must_use]
-    pub fn wants(&self, side: LegSide, peer: IpAddr) -> Wanted {
+    pub fn wants(&self, side: ProfileSide, peer: IpAddr) -> Wanted {
         let mut wanted = Wanted::default();
         let possible = self.rules.iter().map(|rule| &rule.when);
         for when in possible.filter(|when| when.side_and_peer_are_met(side, peer)) {
@@ -108,7 +108,7 @@ impl Conditions {
                 .is_none_or(|limit| facts.rtt.is_some_and(|rtt| rtt < limit))
     }
 
-    fn side_and_peer_are_met(&self, side: LegSide, peer: IpAddr) -> bool {
+    fn side_and_peer_are_met(&self, side: ProfileSide, peer: IpAddr) -> bool {
         self.side.is_none_or(|wanted| wanted == side)
             && self
                 .peer

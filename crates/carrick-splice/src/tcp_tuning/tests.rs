@@ -8,8 +8,8 @@ use std::net::{TcpListener, TcpStream};
 const MS_300: Duration = Duration::from_millis(300);
 
 /// The service with its programs, or a message why there is none.
-fn loaded() -> Option<LegService> {
-    let service = LegService::load();
+fn loaded() -> Option<TcpTuning> {
+    let service = TcpTuning::load();
     if let Err(because) = service.option().and(service.handshake()) {
         carrick_test::skip!("{because}");
         return None;
@@ -131,7 +131,7 @@ fn the_program_sets_timers_of_kernels_that_have_no_option_for_them() {
 #[test]
 fn without_programs_unprivileged_settings_apply_and_others_report_why_not() {
     let (service, applied, rehearsed) = without_privileges(|| {
-        let service = LegService::load();
+        let service = TcpTuning::load();
         let (_near, far) = connection(|_| ());
         let applied = service.set(&far, &everything(), Moment::Connected);
         let rehearsed = service.rehearse(&everything()).unwrap();
@@ -180,7 +180,7 @@ fn what_was_loaded_with_privileges_serves_without_them() {
 
 #[test]
 fn a_congestion_control_that_is_not_there_is_refused_with_those_that_are() {
-    let service = LegService::without_programs();
+    let service = TcpTuning::without_programs();
     let profile = Profile {
         congestion_control: Some("nosuch".into()),
         user_timeout: Some(Duration::from_secs(5)),
@@ -223,11 +223,11 @@ fn a_restricted_congestion_control_needs_the_programs() {
         ..Profile::default()
     };
     let (with, without) = without_privileges(|| {
-        let set = |service: LegService| {
+        let set = |service: TcpTuning| {
             let (near, _far) = connection(|_| ());
             service.set(&near, &profile, Moment::Connected)
         };
-        (set(service), set(LegService::without_programs()))
+        (set(service), set(TcpTuning::without_programs()))
     });
     assert_eq!(with.refused, []);
     let why = without.refusal(Setting::CongestionControl).unwrap();
@@ -248,7 +248,7 @@ fn buffers_are_cut_for_those_without_privileges_and_told() {
         receive_buffer_bytes: Some(receive + 4096),
         ..Profile::default()
     };
-    let service = LegService::without_programs();
+    let service = TcpTuning::without_programs();
     let set = || {
         let (near, _far) = connection(|_| ());
         service.set(&near, &profile, Moment::Connected)
@@ -285,7 +285,7 @@ fn a_listener_that_was_privileged_gives_whole_buffers_to_its_connections() {
         send_buffer_bytes: Some(asked),
         ..Profile::default()
     };
-    let service = LegService::without_programs();
+    let service = TcpTuning::without_programs();
     let (_near, far) = connection(|listener| {
         let applied = service.set(listener, &profile, Moment::Listening);
         assert_eq!(applied.refused, []);
@@ -335,14 +335,14 @@ fn an_initial_window_comes_too_late_after_data() {
 #[test]
 fn facts_are_those_that_are_wanted() {
     let (near, _far) = connection(|_| ());
-    let found = facts(&near, LegSide::Client, Wanted::default()).unwrap();
+    let found = facts(&near, ProfileSide::Client, Wanted::default()).unwrap();
     assert_eq!((found.interface, found.rtt), (None, None));
     assert_eq!(found.peer, near.peer_addr().unwrap().ip());
     let all = Wanted {
         interface: true,
         rtt: true,
     };
-    let found = facts(&near, LegSide::Client, all).unwrap();
+    let found = facts(&near, ProfileSide::Client, all).unwrap();
     assert_eq!(found.interface.as_deref(), Some("lo"));
     assert!(found.rtt.unwrap() > Duration::ZERO);
 }

@@ -7,7 +7,7 @@ mod routes;
 
 use crate::support::{HANG, wait_until};
 use bed::{Bed, Host, acked_bytes, bed, pacing_rate};
-use carrick_splice::tcp_tuning::{LegService, Moment, Profile, measure};
+use carrick_splice::tcp_tuning::{Moment, Profile, TcpTuning, measure};
 use std::io::Write;
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
@@ -63,7 +63,7 @@ fn first_flight_after(
     profile: &Profile,
 ) -> FirstFlight {
     let (client, mut gateway) = connection(bed, family, begins);
-    let service = LegService::load();
+    let service = TcpTuning::load();
     let applied = service.set(&gateway, profile, Moment::Connected);
     assert_eq!(applied.refused, []);
     bed.mute_client(family, true);
@@ -209,7 +209,7 @@ fn the_first_flight_leaves_within_a_round_trip() {
         carrick_test::lacks!("this kernel has no congestion control bbr");
         return;
     }
-    let service = LegService::load();
+    let service = TcpTuning::load();
     // From the initial congestion control, to the profile's.
     for (from, to) in [("bbr", "bbr"), ("bbr", "reno"), ("reno", "bbr")] {
         let applied = service.set(&listener, &profile(from, None), Moment::Listening);
@@ -236,7 +236,7 @@ fn a_smaller_least_time_out_is_used() {
     };
     let listener = bed.listen(Host::Middle, 0);
     let address = listener.local_addr().unwrap();
-    let service = LegService::load();
+    let service = TcpTuning::load();
     let quick = Profile {
         rto_min: Some(Duration::from_millis(20)),
         ..Profile::default()
@@ -276,7 +276,7 @@ fn a_pace_is_kept() {
     let client = bed.at(Host::Client, move || TcpStream::connect(address).unwrap());
     client.set_read_timeout(Some(HANG)).unwrap();
     let (mut gateway, _) = listener.accept().unwrap();
-    let applied = LegService::without_programs().set(&gateway, &paced, Moment::Connected);
+    let applied = TcpTuning::without_programs().set(&gateway, &paced, Moment::Connected);
     assert_eq!(applied.refused, []);
     let began = Instant::now();
     std::thread::scope(|threads| {

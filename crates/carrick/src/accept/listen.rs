@@ -182,7 +182,7 @@ pub fn adjust(
         if let Some(known) = accepting.get(&address) {
             limit_unsent(&*known.socket, live);
             crate::connect::tcp_profile::listening(
-                &worker.connector.legs,
+                &worker.connector.tcp_tuning,
                 listener,
                 &*known.socket,
             );
@@ -198,7 +198,7 @@ pub fn adjust(
             let _ = carrick_splice::tcp::defer_accept(&socket, DEFER_SECONDS);
         }
         limit_unsent(&socket, live);
-        crate::connect::tcp_profile::listening(&worker.connector.legs, listener, &socket);
+        crate::connect::tcp_profile::listening(&worker.connector.tcp_tuning, listener, &socket);
         let socket = Rc::new(TcpListener::from_std(socket)?);
         let (stop, stopped) = oneshot::channel();
         let accept = accept_until(Rc::clone(worker), Rc::clone(&socket), address, stopped);

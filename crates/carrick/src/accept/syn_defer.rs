@@ -1,7 +1,7 @@
 //! Decides about deferred SYNs: whether the client is admitted, whether its server accepts, and what the client is told.
 use crate::config::plan::ServerAddress;
 use crate::connect::dial::{Terms, try_dial};
-use crate::connect::tcp_profile::ServerLegs;
+use crate::connect::tcp_profile::ServerProfiles;
 use crate::context::client::Client;
 use crate::context::request_log::RequestLog;
 use crate::context::worker::Worker;
@@ -76,7 +76,7 @@ async fn ask(client: Client, held: DeferredSyn, admitted: Admitted, place: Place
         source_port: client.source_port(),
         itself: None,
         segment_bytes: segment_bytes(&client, &held),
-        legs: ServerLegs::of(&worker.connector.legs, &client.listener),
+        profiles: ServerProfiles::of(&worker.connector.tcp_tuning, &client.listener),
     };
     let server = ServerAddress::Ip(held.server());
     let begun = Instant::now();

@@ -286,12 +286,12 @@ pub struct StatusArgs {
 #[derive(Debug, Clone, Subcommand)]
 pub enum StatusPage {
     /// Pairs of networks in splitters' path history: both legs, whether connections are split and why, and the gain.
-    Legs(LegsArgs),
+    Paths(PathsArgs),
 }
 
-/// `carrick status legs`
+/// `carrick status paths`
 #[derive(Debug, Clone, Args)]
-pub struct LegsArgs {
+pub struct PathsArgs {
     /// Print admin's JSON.
     #[arg(long)]
     pub json: bool,

@@ -1,4 +1,4 @@
-//! `carrick status legs`: shows the path history of a running splitter through admin.
+//! `carrick status paths`: shows the path history of a running splitter through admin.
 use super::admin::{Failed, ask, finish, parsed};
 use crate::cli::args::{StatusArgs, StatusPage};
 use crate::config::values::show_size;
@@ -9,9 +9,9 @@ use std::process::ExitCode;
 /// Shows the page.
 #[must_use]
 pub fn run(arguments: &StatusArgs) -> ExitCode {
-    let StatusPage::Legs(legs) = &arguments.page;
-    let json = ask(&legs.admin, "GET /legs");
-    finish(if legs.json {
+    let StatusPage::Paths(paths) = &arguments.page;
+    let json = ask(&paths.admin, "GET /paths");
+    finish(if paths.json {
         json
     } else {
         json.and_then(|json| tables(&parsed(&json)?))

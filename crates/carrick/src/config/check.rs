@@ -5,7 +5,6 @@ mod cache;
 mod cache_peers;
 mod conditions;
 mod given;
-mod legs;
 mod link;
 mod listener;
 mod machine;
@@ -17,6 +16,7 @@ mod route;
 mod senders;
 mod shared;
 mod split;
+mod tcp_profile;
 mod transparent;
 mod upstream;
 
@@ -42,8 +42,8 @@ pub fn check(file: &Written<File>, directory: &Path, problems: &mut Problems) ->
     let known = upstream::Known::new(&file.upstreams);
     let (caching, cache) = cache::check(file, directory, problems);
     let (classes, pace) = pace::check(&file.pace, problems);
-    let legs = legs::check(&file.legs, problems);
-    let (known_links, links) = link::check(&file.links, &legs, problems);
+    let tcp_profiles = tcp_profile::check(&file.tcp_profiles, problems);
+    let (known_links, links) = link::check(&file.links, &tcp_profiles, problems);
     if file.key("listener").is_none() {
         problems
             .error(0..0, "there is nothing to listen on", "")
@@ -60,7 +60,7 @@ pub fn check(file: &Written<File>, directory: &Path, problems: &mut Problems) ->
                 upstreams: &upstreams,
                 caching: &caching,
                 classes: &classes,
-                legs: &legs,
+                tcp_profiles: &tcp_profiles,
                 links: &known_links,
                 idle: file.timeouts.tunnel_idle.max(file.timeouts.idle),
             };
@@ -73,7 +73,7 @@ pub fn check(file: &Written<File>, directory: &Path, problems: &mut Problems) ->
     known.report_unused(problems);
     classes.report_unused(problems);
     known_links.report_unused(problems);
-    legs.report_unused(problems);
+    tcp_profiles.report_unused(problems);
     if problems.count_errors() > 0 {
         return None;
     }
@@ -89,7 +89,7 @@ pub fn check(file: &Written<File>, directory: &Path, problems: &mut Problems) ->
         log,
         cache,
         pace,
-        legs: legs.plans,
+        tcp_profiles: tcp_profiles.plans,
         links: links.into_iter().collect::<Option<_>>()?,
         listeners: listeners
             .into_iter()

@@ -2,11 +2,11 @@
 mod cache;
 mod general;
 mod intercept;
-mod legs;
 mod link;
 mod listener;
 mod pace;
 mod route;
+mod tcp_profile;
 mod upstream;
 
 pub use cache::{
@@ -17,13 +17,13 @@ pub use general::{
     Workers,
 };
 pub use intercept::{Intercept, PortRange};
-pub use legs::{Keepalive, Leg, LegRule};
 pub use link::{Fallback, Link};
 pub use listener::{Answering, ConnectPorts, Job, Listener, Parent, Splitting};
 pub use pace::{
     PREFIX_V4_DEFAULT, PREFIX_V6_DEFAULT, Pace, PaceClass, PolicyName, WrongPolicy, policy,
 };
 pub use route::{Header, Requests, Responses, Route, To};
+pub use tcp_profile::{Keepalive, TcpProfile, TcpProfileRule};
 pub use upstream::{HashOn, Health, ProxyVersion, Server, Upstream};
 
 use super::keys::{NONE, REQUIRED};
@@ -59,7 +59,7 @@ section! {
         /// When what is relayed waits, and how fast it may be
         pace: Written<Pace> = table(),
         /// How the TCP of some connections is to be
-        legs as "leg": Vec<Written<Leg>> = named_tables(""),
+        tcp_profiles as "tcp_profile": Vec<Written<TcpProfile>> = named_tables(""),
         /// Connections that are kept to carricks at the other ends of long links
         links as "link": Vec<Written<Link>> = named_tables(""),
         /// What is listened on, and to do what

@@ -1,18 +1,18 @@
 //! The configuration as it is used: checked, resolved to types, and never changed; a reload makes a new one.
 mod cache;
 mod interception;
-mod legs;
 mod link;
 mod split;
+mod tcp_profile;
 
 pub use cache::{
     CachePeersPlan, CachePlan, DiskPlan, OBJECT_SHARE, Password, PrefetchPlan, RouteCache,
     SharedPlan,
 };
 pub use interception::{Interception, LocalInterception, PortRange};
-pub use legs::{LegPlan, LegRules};
 pub use link::{FarPlan, LinkPlan};
 pub use split::{Handshake, SplitPlan};
+pub use tcp_profile::{TcpProfilePlan, TcpProfileRules};
 
 pub use super::file::{
     Fallback, HashOn, Limits, LogFormat, PacketUse, ProxyVersion, Requests, Responses, Sandbox,
@@ -58,7 +58,7 @@ pub struct Plan {
     /// How what is relayed is paced.
     pub pace: PacePlan,
     /// How the TCP of some connections is to be.
-    pub legs: Vec<Arc<LegPlan>>,
+    pub tcp_profiles: Vec<Arc<TcpProfilePlan>>,
     /// Connections that are kept to other carricks; routes refer to them by index.
     pub links: Vec<Arc<LinkPlan>>,
     /// What is listened on; at least one.
@@ -138,7 +138,7 @@ pub struct ListenerPlan {
     /// The name in `Via`; empty: none.
     pub via: String,
     /// How the TCP of its clients' connections, and of those to servers, is to be; `None`: as the system has it.
-    pub legs: Option<LegRules>,
+    pub tcp_profiles: Option<TcpProfileRules>,
     /// Networks, ports and names; for switch and tunnel `clients` is used, and the rest only for what goes to its original destination.
     pub access: Access,
     /// The job.

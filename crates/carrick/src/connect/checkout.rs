@@ -1,7 +1,7 @@
 //! Gets a connection for one request: an idle one, or a new one to a server that has not been tried yet.
 use super::dial::{Terms, dial};
 use crate::config::plan::{ProxyVersion, ServerAddress};
-use crate::connect::tcp_profile::ServerLegs;
+use crate::connect::tcp_profile::ServerProfiles;
 use crate::context::client::{Client, Pool};
 use crate::context::destination::NextHop;
 use crate::context::original;
@@ -289,7 +289,7 @@ async fn timed_dial(
         source_port: client.source_port(),
         segment_bytes: wanted.segment_bytes,
         itself: itself(client, access),
-        legs: ServerLegs::of(&client.worker.connector.legs, &client.listener),
+        profiles: ServerProfiles::of(&client.worker.connector.tcp_tuning, &client.listener),
     };
     // Boxed: most requests find an open connection.
     let result = Box::pin(dial(&client.worker.connector, server, access, terms, limit)).await;

@@ -1,6 +1,6 @@
 //! Connecting: races several addresses of a name as in RFC 8305 ("happy eyeballs").
 use crate::config::plan::ServerAddress;
-use crate::connect::tcp_profile::ServerLegs;
+use crate::connect::tcp_profile::ServerProfiles;
 use crate::context::worker::Connector;
 use crate::net::admission::UpstreamPlace;
 use crate::net::shortage::Shortage;
@@ -39,7 +39,7 @@ pub struct Terms {
     /// An address that must not be connected to: carrick itself.
     pub itself: Option<SocketAddr>,
     /// Its TCP profiles.
-    pub legs: Option<ServerLegs>,
+    pub profiles: Option<ServerProfiles>,
 }
 
 /// [`Terms`], and settings of all connections to servers.
@@ -277,21 +277,21 @@ async fn connect_from(address: SocketAddr, terms: &AllTerms, port: u16) -> io::R
     let Terms {
         source,
         segment_bytes,
-        legs,
+        profiles,
         ..
     } = &terms.of_one;
     if let Some(source) = source {
         take_address(&socket, address, SocketAddr::new(*source, port))?;
     }
-    if let Some(legs) = legs {
-        legs.connecting(&socket, address);
+    if let Some(profiles) = profiles {
+        profiles.connecting(&socket, address);
     }
     let stream = match segment_bytes {
         Some(bytes) => connect_for(socket, address, *bytes).await?,
         None => socket.connect(address).await?,
     };
-    if let Some(legs) = legs {
-        legs.connected(&stream, address);
+    if let Some(profiles) = profiles {
+        profiles.connected(&stream, address);
     }
     Ok(Upstream::new(stream, address, terms.unread))
 }

@@ -1,8 +1,8 @@
 //! Applies TCP profiles to connections of clients and to servers.
-use crate::config::plan::{LegPlan, LegRules, ListenerPlan};
+use crate::config::plan::{ListenerPlan, TcpProfilePlan, TcpProfileRules};
 use crate::context::client::Client;
 use crate::net::io::Stream;
-use carrick_splice::tcp_tuning::{Facts, LegService, LegSide, Moment, Profile, facts};
+use carrick_splice::tcp_tuning::{Facts, Moment, Profile, ProfileSide, TcpTuning, facts};
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -11,16 +11,16 @@ use std::sync::Arc;
 const SEGMENTS_AT_FIRST: u32 = 10;
 
 /// Gives a listening socket the profile that all of its clients have, if there is one: they inherit the settings that the handshake needs.
-pub fn listening(service: &LegService, listener: &ListenerPlan, socket: &impl AsFd) {
-    let legs = listener.legs.as_ref();
-    if let Some(leg) = legs.and_then(|legs| legs.of_all_clients.as_ref()) {
-        set(service, socket, leg, Moment::Listening);
+pub fn listening(service: &TcpTuning, listener: &ListenerPlan, socket: &impl AsFd) {
+    let profiles = listener.tcp_profiles.as_ref();
+    if let Some(profile) = profiles.and_then(|profiles| profiles.of_all_clients.as_ref()) {
+        set(service, socket, profile, Moment::Listening);
     }
 }
 
 /// Gives the client's connection its profile. No byte may have been sent on it.
 pub fn accepted(client: &Client) {
-    let Some(LegRules { rules, .. }) = &client.listener.legs else {
+    let Some(TcpProfileRules { rules, .. }) = &client.listener.tcp_profiles else {
         return;
     };
     let Some(stream) = client.transport.tcp() else {
@@ -30,20 +30,20 @@ pub fn accepted(client: &Client) {
     let Ok(peer) = stream.peer_addr() else {
         return;
     };
-    let wanted = rules.wants(LegSide::Client, peer.ip());
-    let Ok(facts) = facts(stream, LegSide::Client, wanted) else {
+    let wanted = rules.wants(ProfileSide::Client, peer.ip());
+    let Ok(facts) = facts(stream, ProfileSide::Client, wanted) else {
         return;
     };
-    if let Some(leg) = rules.choose(&facts) {
-        let service = &client.worker.connector.legs;
-        set(service, stream, leg, Moment::Connected);
+    if let Some(profile) = rules.choose(&facts) {
+        let service = &client.worker.connector.tcp_tuning;
+        set(service, stream, profile, Moment::Connected);
     }
 }
 
 /// Resets the initial window of a client's connection that will be joined end to end: the server's window applies then,
 /// as for any other client. No byte may have been sent on it.
 pub fn as_end_to_end(client: &Client) {
-    if client.listener.legs.is_none() {
+    if client.listener.tcp_profiles.is_none() {
         return;
     }
     let Some(stream) = client.transport.tcp() else {
@@ -56,7 +56,7 @@ pub fn as_end_to_end(client: &Client) {
         initial_window_bytes: Some(SEGMENTS_AT_FIRST * segment_bytes),
         ..Profile::default()
     };
-    let service = &client.worker.connector.legs;
+    let service = &client.worker.connector.tcp_tuning;
     for refused in service.set(stream, &profile, Moment::Connected).refused {
         tracing::debug!("cannot reset a client's initial window: {refused}");
     }
@@ -64,8 +64,8 @@ pub fn as_end_to_end(client: &Client) {
 
 /// The profiles for connections to servers.
 #[derive(Debug, Clone)]
-pub struct ServerLegs {
-    service: LegService,
+pub struct ServerProfiles {
+    service: TcpTuning,
     chosen: Chosen,
 }
 
@@ -75,78 +75,78 @@ enum Chosen {
     /// By the rules of the listener for which it is opened.
     By(Arc<ListenerPlan>),
     /// This one.
-    Is(Arc<LegPlan>),
+    Is(Arc<TcpProfilePlan>),
 }
 
-impl ServerLegs {
+impl ServerProfiles {
     /// The profiles for a client's listener; `None` if it has none.
-    pub fn of(service: &LegService, listener: &Arc<ListenerPlan>) -> Option<Self> {
-        listener.legs.as_ref().map(|_| Self {
+    pub fn of(service: &TcpTuning, listener: &Arc<ListenerPlan>) -> Option<Self> {
+        listener.tcp_profiles.as_ref().map(|_| Self {
             service: service.clone(),
             chosen: Chosen::By(Arc::clone(listener)),
         })
     }
 
     /// The given profile for every server.
-    pub fn always(service: &LegService, leg: &Arc<LegPlan>) -> Self {
+    pub fn always(service: &TcpTuning, profile: &Arc<TcpProfilePlan>) -> Self {
         Self {
             service: service.clone(),
-            chosen: Chosen::Is(Arc::clone(leg)),
+            chosen: Chosen::Is(Arc::clone(profile)),
         }
     }
 
-    fn rules(&self) -> Option<&LegRules> {
+    fn rules(&self) -> Option<&TcpProfileRules> {
         match &self.chosen {
-            Chosen::By(listener) => listener.legs.as_ref(),
+            Chosen::By(listener) => listener.tcp_profiles.as_ref(),
             Chosen::Is(_) => None,
         }
     }
 
     /// Before the handshake: applies a profile if its choice needs no facts that are known only afterwards.
     pub fn connecting(&self, socket: &impl AsFd, server: SocketAddr) {
-        if let Chosen::Is(leg) = &self.chosen {
-            return set(&self.service, socket, leg, Moment::Connecting);
+        if let Chosen::Is(profile) = &self.chosen {
+            return set(&self.service, socket, profile, Moment::Connecting);
         }
-        let Some(LegRules { rules, .. }) = self.rules() else {
+        let Some(TcpProfileRules { rules, .. }) = self.rules() else {
             return;
         };
         let peer = server.ip();
-        let wanted = rules.wants(LegSide::Server, peer);
+        let wanted = rules.wants(ProfileSide::Server, peer);
         if wanted.rtt || wanted.interface {
             return;
         }
         let facts = Facts {
-            side: LegSide::Server,
+            side: ProfileSide::Server,
             peer,
             interface: None,
             rtt: None,
         };
-        if let Some(leg) = rules.choose(&facts) {
-            set(&self.service, socket, leg, Moment::Connecting);
+        if let Some(profile) = rules.choose(&facts) {
+            set(&self.service, socket, profile, Moment::Connecting);
         }
     }
 
     /// After the handshake.
     pub fn connected(&self, socket: &impl AsFd, server: SocketAddr) {
-        if let Chosen::Is(leg) = &self.chosen {
-            return set(&self.service, socket, leg, Moment::Connected);
+        if let Chosen::Is(profile) = &self.chosen {
+            return set(&self.service, socket, profile, Moment::Connected);
         }
-        let Some(LegRules { rules, .. }) = self.rules() else {
+        let Some(TcpProfileRules { rules, .. }) = self.rules() else {
             return;
         };
-        let wanted = rules.wants(LegSide::Server, server.ip());
-        let Ok(facts) = facts(socket, LegSide::Server, wanted) else {
+        let wanted = rules.wants(ProfileSide::Server, server.ip());
+        let Ok(facts) = facts(socket, ProfileSide::Server, wanted) else {
             return;
         };
-        if let Some(leg) = rules.choose(&facts) {
-            set(&self.service, socket, leg, Moment::Connected);
+        if let Some(profile) = rules.choose(&facts) {
+            set(&self.service, socket, profile, Moment::Connected);
         }
     }
 }
 
 /// Unsupported settings were logged at start; here they are for debugging.
-fn set(service: &LegService, socket: &impl AsFd, leg: &LegPlan, moment: Moment) {
-    for refused in service.set(socket, &leg.profile, moment).refused {
-        tracing::debug!("leg profile \"{}\": {refused}", leg.name);
+fn set(service: &TcpTuning, socket: &impl AsFd, profile: &TcpProfilePlan, moment: Moment) {
+    for refused in service.set(socket, &profile.profile, moment).refused {
+        tracing::debug!("TCP profile \"{}\": {refused}", profile.name);
     }
 }

@@ -15,7 +15,7 @@ use crate::telemetry::access_log::AccessLog;
 use crate::telemetry::forwarded::Forwarded;
 use crate::telemetry::metrics::WorkerMetrics;
 use crate::upstream::origins::Origins;
-use carrick_splice::tcp_tuning::LegService;
+use carrick_splice::tcp_tuning::TcpTuning;
 use carrick_splice::{Drain, Pacer, Splicer};
 use slab::Slab;
 use std::cell::{Cell, RefCell};
@@ -61,7 +61,7 @@ pub struct Connector {
     /// Limits on connections.
     pub admission: Arc<Admission>,
     /// Gives connections their TCP profiles.
-    pub legs: LegService,
+    pub tcp_tuning: TcpTuning,
     /// Idle connections of the forward jobs, by destination.
     pub origins: Origins,
     /// Deferred SYNs, and the connections to servers that were opened for them.

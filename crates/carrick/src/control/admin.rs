@@ -3,9 +3,9 @@
 mod cache;
 mod handover;
 mod host;
-mod legs;
 mod link;
 mod pace;
+mod paths;
 mod places;
 mod splices;
 mod status;
@@ -242,8 +242,8 @@ async fn respond(request: &Request<Incoming>, state: &Arc<ControlState>) -> Resp
             Ok(pace) => answer(StatusCode::OK, JSON, pace),
             Err(error) => failure(&error),
         },
-        "/legs" => match legs::json(state) {
-            Ok(legs) => answer(StatusCode::OK, JSON, legs),
+        "/paths" => match paths::json(state) {
+            Ok(paths) => answer(StatusCode::OK, JSON, paths),
             Err(error) => failure(&error),
         },
         "/cache" => cache::list(request, state),
@@ -274,7 +274,7 @@ fn metrics<B>(request: &Request<B>, state: &Arc<ControlState>) -> Response<Full<
 const INDEX: &str = concat!(
     "carrick ",
     env!("CARGO_PKG_VERSION"),
-    "\n\n/health   200 while serving, 503 while draining\n/metrics  for Prometheus\n/status   everything as JSON\n/splices  all tunnels as JSON\n/cache    stored objects as JSON; DELETE removes them\n/pace     pacing classes as JSON; POST /pace/NAME?key=value changes one\n/legs     path history of splitters, as JSON\n"
+    "\n\n/health   200 while serving, 503 while draining\n/metrics  for Prometheus\n/status   everything as JSON\n/splices  all tunnels as JSON\n/cache    stored objects as JSON; DELETE removes them\n/pace     pacing classes as JSON; POST /pace/NAME?key=value changes one\n/paths    path history of splitters, as JSON\n"
 );
 
 fn failure(error: &dyn std::error::Error) -> Response<Full<Bytes>> {

@@ -44,7 +44,7 @@ pub(crate) fn plan(admin: Option<SocketAddr>, upstreams: Vec<Arc<UpstreamPlan>>)
             drain: second,
         },
         cache: None,
-        legs: Vec::new(),
+        tcp_profiles: Vec::new(),
         links: Vec::new(),
         pace: PacePlan::default(),
         log: LogPlan {

@@ -34,7 +34,7 @@ impl Opened {
             .map_err(|error| named(error, "cannot allocate memory for the classes of [pace]"))?;
         engines.pace(&plan.pace).map_err(io::Error::other)?;
         engines.adopt(plan);
-        engines.load_legs(plan);
+        engines.load_tcp_tuning(plan);
         let admin = Control::bind(plan)?;
         let listeners = listen::bind_all(plan)?;
         let rules = Rules::install(plan)?;

@@ -92,7 +92,7 @@ async fn serve(mut parts: WorkerParts, started: impl FnOnce()) -> std::io::Resul
             network: Network::Kernel,
             resolver: parts.resolver,
             admission: parts.admission,
-            legs: parts.engines.legs,
+            tcp_tuning: parts.engines.tcp_tuning,
             origins: Default::default(),
             handshakes: parts.engines.handshakes,
             tracking: Default::default(),

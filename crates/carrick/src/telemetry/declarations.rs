@@ -49,7 +49,7 @@ metrics! {
     BUILD = Info "carrick_build" "The running version.";
     DRAINING = Gauge "carrick_draining" "1 between SIGTERM and the end.";
     RELOADS = Counter "carrick_reloads" "Reloads of the configuration, by result: ok, all workers use the new one; failed (the old one stays in force, or a worker could not apply the new one).";
-    ENGINE_USABLE = Gauge "carrick_engine_usable" "1 if this machine supports the engine, all settings of leg profiles (legs), or deferred SYNs (hold).";
+    ENGINE_USABLE = Gauge "carrick_engine_usable" "1 if this machine supports the engine, all settings of TCP profiles (tcp_profile), or deferred SYNs (syn_defer).";
     ENGINE_REASON = Gauge "carrick_engine_reason" "1 if the engine cannot be used, with the reason.";
     SANDBOX = Gauge "carrick_sandbox" "1 if the kernel enforces the sandbox, by part: files (Landlock), calls (seccomp).";
 

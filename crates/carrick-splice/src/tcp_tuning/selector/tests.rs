@@ -13,7 +13,7 @@ fn network(text: &str) -> Option<IpNet> {
     Some(text.parse().unwrap())
 }
 
-fn facts(side: LegSide, peer: &str) -> Facts {
+fn facts(side: ProfileSide, peer: &str) -> Facts {
     Facts {
         side,
         peer: peer.parse().unwrap(),
@@ -35,7 +35,7 @@ fn selector() -> Selector<&'static str> {
         rule(
             "network",
             Conditions {
-                side: Some(LegSide::Client),
+                side: Some(ProfileSide::Client),
                 peer: network("10.1.0.0/16"),
                 ..Conditions::default()
             },
@@ -62,7 +62,7 @@ fn selector() -> Selector<&'static str> {
 #[test]
 fn the_first_rule_that_is_met_counts() {
     let selector = selector();
-    let mut leg = facts(LegSide::Client, "10.1.2.3");
+    let mut leg = facts(ProfileSide::Client, "10.1.2.3");
     assert_eq!(selector.choose(&leg), Some(&"network"));
     leg.interface = Some("sat0".into());
     assert_eq!(selector.choose(&leg), Some(&"interface"));
@@ -70,7 +70,7 @@ fn the_first_rule_that_is_met_counts() {
     assert_eq!(selector.choose(&leg), Some(&"network"));
     leg.peer = "::ffff:10.1.2.3".parse().unwrap();
     assert_eq!(selector.choose(&leg), Some(&"network"));
-    leg.side = LegSide::Server;
+    leg.side = ProfileSide::Server;
     assert_eq!(selector.choose(&leg), Some(&"rest"));
     for (rtt_ms, profile) in [
         (400, "long"),
@@ -92,15 +92,18 @@ fn nothing_is_asked_that_no_rule_needs() {
         (wanted.interface, wanted.rtt)
     };
     // Rules behind the network's are never reached.
-    assert_eq!(wants(LegSide::Client, "10.1.2.3"), (true, false));
-    assert_eq!(wants(LegSide::Server, "10.1.2.3"), (true, true));
+    assert_eq!(wants(ProfileSide::Client, "10.1.2.3"), (true, false));
+    assert_eq!(wants(ProfileSide::Server, "10.1.2.3"), (true, true));
     let none = Selector::new(vec![rule("all", Conditions::default())]);
-    let wanted = none.wants(LegSide::Client, "::1".parse().unwrap());
+    let wanted = none.wants(ProfileSide::Client, "::1".parse().unwrap());
     assert_eq!(wanted, Wanted::default());
 }
 
 fn conditions() -> impl Strategy<Value = Conditions> {
-    let side = prop::option::of(prop_oneof![Just(LegSide::Client), Just(LegSide::Server)]);
+    let side = prop::option::of(prop_oneof![
+        Just(ProfileSide::Client),
+        Just(ProfileSide::Server)
+    ]);
     let interface = prop::option::of(prop_oneof![Just("a".to_owned()), Just("b".to_owned())]);
     let peer = prop::option::of((0_u8..4, 24_u8..=32).prop_map(|(last, bits)| {
         let address = std::net::Ipv4Addr::new(10, 0, 0, last << 6);
@@ -130,7 +133,7 @@ proptest! {
     ) {
         let rules = rules.into_iter().enumerate();
         let selector = Selector::new(rules.map(|(profile, when)| Rule { when, profile }).collect());
-        let side = if is_client { LegSide::Client } else { LegSide::Server };
+        let side = if is_client { ProfileSide::Client } else { ProfileSide::Server };
         let peer = IpAddr::from([10, 0, 0, last]);
         let all = Facts { side, peer, interface, rtt: rtt_ms.map(MS) };
         let wanted = selector.wants(side, peer);

@@ -4,7 +4,7 @@
 
 use super::bed::bed;
 use crate::support::HANG;
-use carrick_splice::tcp_tuning::{LegService, Moment, Profile, measure};
+use carrick_splice::tcp_tuning::{Moment, Profile, TcpTuning, measure};
 use libbpf_rs::query::{LinkInfoIter, LinkTypeInfo};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -177,7 +177,7 @@ fn other_processes_see_no_effect() {
     };
     // In the group of this process, and below.
     let group = Group::new();
-    let service = LegService::load();
+    let service = TcpTuning::load();
     service.handshake().unwrap();
     for folder in [&group.0, &own_group()] {
         let mut other = start(folder, "legs::alone::an_unrelated_process");
@@ -195,7 +195,7 @@ fn other_processes_see_no_effect() {
 #[ignore = "it is run in a process of its own"]
 fn a_process_that_uses_the_programs() {
     end_after_a_while();
-    let service = LegService::load();
+    let service = TcpTuning::load();
     service.handshake().unwrap();
     let (near, _far) = connection();
     let profile = Profile {

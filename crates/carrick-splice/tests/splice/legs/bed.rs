@@ -38,7 +38,7 @@ pub fn bed() -> Option<Bed> {
     if !carrick_test::is_root() {
         return None;
     }
-    if let Err(because) = carrick_splice::tcp_tuning::LegService::load().handshake() {
+    if let Err(because) = carrick_splice::tcp_tuning::TcpTuning::load().handshake() {
         carrick_test::skip!("{because}");
         return None;
     }

@@ -2,7 +2,7 @@
 
 use super::bed::{self, Bed, Host, bed, retransmission_timeout, send_window};
 use crate::support::HANG;
-use carrick_splice::tcp_tuning::{LegService, Moment, Profile};
+use carrick_splice::tcp_tuning::{Moment, Profile, TcpTuning};
 use socket2::Socket;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
@@ -26,7 +26,7 @@ fn initial(timeout: Duration) -> Profile {
 }
 
 /// Begins to connect from the gateway to a server that does not answer.
-fn begin(bed: &Bed, family: usize, service: &LegService, profile: &Profile) -> Socket {
+fn begin(bed: &Bed, family: usize, service: &TcpTuning, profile: &Profile) -> Socket {
     let server = SocketAddr::new(NO_SERVER[family].parse().unwrap(), 9);
     let (service, profile) = (service.clone(), profile.clone());
     bed.at(Host::Middle, move || {
@@ -53,7 +53,7 @@ fn a_syn_is_sent_again_when_the_profile_says() {
     let Some(bed) = bed() else {
         return;
     };
-    let service = LegService::load();
+    let service = TcpTuning::load();
     for family in [0, 1] {
         bed.lead_nowhere("ground", NO_SERVER[family]);
         let long = begin(&bed, family, &service, &initial(LONG));
@@ -76,7 +76,7 @@ fn a_syn_ack_is_sent_again_when_the_listeners_profile_says() {
     let Some(bed) = bed() else {
         return;
     };
-    let service = LegService::load();
+    let service = TcpTuning::load();
     for family in [0, 1] {
         bed.lead_nowhere("sat", NO_CLIENT[family]);
         let listen = |profile: &Profile| {
@@ -148,7 +148,7 @@ fn a_first_receive_window_is_as_small_as_the_profile_says() {
     let Some(bed) = bed() else {
         return;
     };
-    let service = LegService::load();
+    let service = TcpTuning::load();
     let small = Profile {
         initial_receive_window_segments: Some(4),
         ..Profile::default()

@@ -2,7 +2,9 @@
 
 use super::bed::{self, CLIENT, GATEWAY, Host, SERVER, bed};
 use crate::support::HANG;
-use carrick_splice::tcp_tuning::{Conditions, LegSide, Rule, Selector, facts, interface_towards};
+use carrick_splice::tcp_tuning::{
+    Conditions, ProfileSide, Rule, Selector, facts, interface_towards,
+};
 use socket2::SockRef;
 use std::net::{SocketAddr, TcpStream};
 
@@ -31,8 +33,8 @@ fn each_leg_has_the_interface_of_its_route() {
             assert_eq!(interface_towards(&connected).unwrap(), "ground");
             let selector = Selector::new(rules.into());
             for (leg, side, name) in [
-                (&accepted, LegSide::Client, "sat"),
-                (&connected, LegSide::Server, "ground"),
+                (&accepted, ProfileSide::Client, "sat"),
+                (&connected, ProfileSide::Server, "ground"),
             ] {
                 let peer = leg.peer_addr().unwrap().ip();
                 let wanted = selector.wants(side, peer);

@@ -13,7 +13,7 @@ const DESCRIPTORS_EACH: u64 = 6;
 pub fn advice(plan: &Plan, sysctl: &Path, descriptors: Option<u64>) -> Vec<Fact> {
     let mut modes = plan.listeners.iter().map(|listener| &listener.mode);
     let splits = modes.any(|mode| matches!(mode, Mode::Split(_)));
-    if !splits && plan.legs.is_empty() {
+    if !splits && plan.tcp_profiles.is_empty() {
         return Vec::new();
     }
     let read = |key: &str| {
@@ -25,13 +25,13 @@ pub fn advice(plan: &Plan, sysctl: &Path, descriptors: Option<u64>) -> Vec<Fact>
     let mut least = |name: &'static str, wanted: u64, why: &str| {
         facts.push(fact(name, read(name), |value| value >= wanted, wanted, why));
     };
-    let profiles = || plan.legs.iter().map(|leg| &leg.profile);
+    let profiles = || plan.tcp_profiles.iter().map(|plan| &plan.profile);
     if let Some(bytes) = profiles().filter_map(|one| one.receive_buffer_bytes).max() {
-        let why = "the largest `receive_buffer`, or bandwidth × round trip, of a leg profile";
+        let why = "the largest `receive_buffer`, or bandwidth × round trip, of a TCP profile";
         least("net.core.rmem_max", bytes.into(), why);
     }
     if let Some(bytes) = profiles().filter_map(|one| one.send_buffer_bytes).max() {
-        let why = "the largest `send_buffer`, or bandwidth × round trip, of a leg profile";
+        let why = "the largest `send_buffer`, or bandwidth × round trip, of a TCP profile";
         least("net.core.wmem_max", bytes.into(), why);
     }
     let queue = "a burst of connections over a long link waits there";

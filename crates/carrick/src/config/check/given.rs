@@ -1,8 +1,8 @@
 //! What listeners and their routes are told of the rest of the file.
 use super::cache::Caching;
-use super::legs::Profiles;
 use super::link::Links;
 use super::pace::Classes;
+use super::tcp_profile::Profiles;
 use super::upstream::Known;
 use crate::config::plan::UpstreamPlan;
 use carrick_splice::Choice;
@@ -23,8 +23,8 @@ pub struct Given<'f> {
     pub caching: &'f Caching,
     /// What `[pace]` says.
     pub classes: &'f Classes<'f>,
-    /// What `[leg.NAME]` say.
-    pub legs: &'f Profiles<'f>,
+    /// What `[tcp_profile.NAME]` say.
+    pub tcp_profiles: &'f Profiles<'f>,
     /// The links.
     pub links: &'f Links<'f>,
     /// The longest that a connection stands on which nothing is said.

@@ -1,6 +1,6 @@
 //! Checks `[link.NAME]`, which link a listener or a route has, and listeners at the far end of one.
-use super::legs::Profiles;
 use super::named::{Named, Words};
+use super::tcp_profile::Profiles;
 use crate::config::file;
 use crate::config::plan::LinkPlan;
 use crate::config::problem::Problems;
@@ -23,12 +23,12 @@ pub struct Links<'f>(Named<'f>);
 /// Checks the links; the result has the same order, with `None` for those that cannot be used.
 pub fn check<'f>(
     written: &'f [Written<file::Link>],
-    legs: &Profiles<'_>,
+    tcp_profiles: &Profiles<'_>,
     problems: &mut Problems,
 ) -> (Links<'f>, Vec<Option<Arc<LinkPlan>>>) {
     let plans = written
         .iter()
-        .map(|link| plan(link, legs, problems).map(Arc::new))
+        .map(|link| plan(link, tcp_profiles, problems).map(Arc::new))
         .collect();
     let names = written.iter().map(|link| &link.name);
     (Links(Named::new(WORDS, names)), plans)
@@ -56,7 +56,7 @@ impl Links<'_> {
 
 fn plan(
     written: &Written<file::Link>,
-    legs: &Profiles<'_>,
+    tcp_profiles: &Profiles<'_>,
     problems: &mut Problems,
 ) -> Option<LinkPlan> {
     if let Err(help) = values::plain_name(written.name.get_ref()) {
@@ -78,14 +78,14 @@ fn plan(
                 written.connections
             ));
     }
-    let leg = legs.find(&written.profile, problems);
+    let tcp_profile = tcp_profiles.find(&written.profile, problems);
     let peer = super::server_address(&written.peer, None, problems);
     Some(LinkPlan {
         name: written.name.get_ref().clone(),
         peer: peer.given()?.get_ref().clone(),
         connections: written.connections,
         ahead: written.ahead.min(written.connections),
-        leg,
+        tcp_profile,
         fallback: written.fallback,
     })
 }

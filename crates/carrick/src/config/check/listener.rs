@@ -58,7 +58,7 @@ pub fn check(
     let clients = clients(written, problems);
     let trusted = senders::trusted(written, problems);
     let handshake = split::handshake(written, job, problems);
-    let legs = given.legs.rules(&written.legs, problems);
+    let tcp_profiles = given.tcp_profiles.rules(&written.tcp_profiles, problems);
     let link = given.links.of(&written.link, problems).flatten();
     if job != Some(Job::Split) {
         split::report_misplaced_on_routes(written, problems);
@@ -145,7 +145,7 @@ pub fn check(
         address: address?,
         interception: interception?,
         handshake,
-        legs,
+        tcp_profiles,
         proxy_protocol: written.proxy_protocol,
         forwarded,
         odd_names,

@@ -123,7 +123,7 @@ section! {
         /// ones go through the process
         splices: u32 = number(1..=1_000_000, 16_384),
         /// What may wait in the kernel, for each connection, without having been sent (`TCP_NOTSENT_LOWAT`); what is on
-        /// its way is not limited by it, nor is a connection whose leg profile has `unsent_low_water`; 0: as the system
+        /// its way is not limited by it, nor is a connection whose TCP profile has `unsent_low_water`; 0: as the system
         /// has it
         unsent: u32 = size(0..=1024 * MIB, 128 * KIB),
         /// Most memory of the kernel's for what a client or server has sent and carrick has not read; for one that is

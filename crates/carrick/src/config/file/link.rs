@@ -15,7 +15,7 @@ section! {
         connections: usize = number(0..=10_000, 16),
         /// Of these, those that are opened before they are needed, per worker
         ahead: usize = number(0..=10_000, 4),
-        /// The `[leg.NAME]` that connections to it have
+        /// The `[tcp_profile.NAME]` that connections to it have
         profile: Setting<String> = text_or("a name", NONE),
         /// While there is no connection to it: `refuse`, clients are reset; `direct`, carrick connects to the servers
         /// itself

@@ -1,5 +1,5 @@
 //! `[[listener]]`: what is listened on, and to do what.
-use super::{BLIND, CacheUse, HTTP, Intercept, LegRule, Route};
+use super::{BLIND, CacheUse, HTTP, Intercept, Route, TcpProfileRule};
 use crate::config::keys::{Form, NONE, REQUIRED};
 use crate::config::kinds::{
     Texts, number, one_of, one_of_or, other, required_text, switch, switch_or, table_list,
@@ -102,9 +102,9 @@ section! {
         /// The `[link.NAME]` that what goes to its original destination goes through, but for what has `split = "never"`.
         /// Only for `tunnel` and `split`
         link in BLIND: Setting<String> = text_or("a name", NONE),
-        /// Which `[leg.NAME]` the connections of clients, and those to servers, have: that of the first rule whose
+        /// Which `[tcp_profile.NAME]` the connections of clients, and those to servers, have: that of the first rule whose
         /// conditions hold
-        legs in EVERY: Setting<Vec<Written<LegRule>>> = table_list("a list of rules, or one of them"),
+        tcp_profiles in EVERY: Setting<Vec<Written<TcpProfileRule>>> = table_list("a list of rules, or one of them"),
         /// The `[pace.classes.NAME]` of what is relayed for this listener's clients
         pace in EVERY: Setting<String> = text_or("a class's name, or `\"\"` for none", "the `default` of `[pace]`");
         ..cache: CacheUse

@@ -1,5 +1,5 @@
 //! Links: connections that are kept to a carrick at their other end, and what that one does.
-use super::{Fallback, LegPlan, ServerAddress};
+use super::{Fallback, ServerAddress, TcpProfilePlan};
 use carrick_splice::Choice;
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ pub struct LinkPlan {
     /// Idle connections that a worker opens before they are needed; not more than `connections`.
     pub ahead: usize,
     /// How the TCP of these connections is to be; `None`: as the system has it.
-    pub leg: Option<Arc<LegPlan>>,
+    pub tcp_profile: Option<Arc<TcpProfilePlan>>,
     /// What is done with clients while there is no connection.
     pub fallback: Fallback,
 }

@@ -1,8 +1,8 @@
 //! `/status`: the state of a running carrick as one JSON object.
 use super::cache::CacheStatus;
-use super::legs::SplitStatus;
 use super::link::Links;
 use super::pace::PaceStatus;
+use super::paths::SplitStatus;
 use super::splices::{self, Splices};
 use crate::config::plan::{Handshake, ListenerPlan, ServerPlan};
 use crate::control::{self, ControlState, EngineStatus};

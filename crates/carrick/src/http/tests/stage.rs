@@ -256,7 +256,7 @@ fn worker(plan: Plan, log: &LogSender, servers: Servers) -> Worker {
             network: Network::Memory(servers),
             resolver: WorkerResolver::new(resolver, 10, Arc::clone(&metrics)),
             admission,
-            legs: engines.legs,
+            tcp_tuning: engines.tcp_tuning,
             origins: Default::default(),
             handshakes: engines.handshakes,
             tracking: Default::default(),

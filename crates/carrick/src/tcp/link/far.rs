@@ -4,7 +4,7 @@ use super::near::is_lost;
 use super::relay::{Asked, Outcome, Relay};
 use crate::config::plan::{Mode, ServerAddress};
 use crate::connect::dial::{Terms, dial};
-use crate::connect::tcp_profile::ServerLegs;
+use crate::connect::tcp_profile::ServerProfiles;
 use crate::context::client::Client;
 use crate::context::request_log::RequestLog;
 use crate::context::tunnels::Listed;
@@ -178,7 +178,7 @@ async fn connect(
     let terms = Terms {
         source: client.source(),
         source_port: client.source_port(),
-        legs: ServerLegs::of(&client.worker.connector.legs, &client.listener),
+        profiles: ServerProfiles::of(&client.worker.connector.tcp_tuning, &client.listener),
         ..Terms::default()
     };
     let limit = client.live.plan().timeouts.connect;

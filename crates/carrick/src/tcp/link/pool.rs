@@ -1,7 +1,7 @@
 //! The connections of one worker to the far end of a link: some are opened in advance, and all are reused.
 use super::keep_alive;
 use crate::connect::dial::{Terms, dial};
-use crate::connect::tcp_profile::ServerLegs;
+use crate::connect::tcp_profile::ServerProfiles;
 use crate::context::worker::{Connector, Sessions, Worker};
 use crate::telemetry::metrics::WorkerMetrics;
 use crate::upstream::Unreachable;
@@ -34,7 +34,8 @@ impl Link {
             return Err(Unreachable::NoServer);
         }
         let terms = Terms {
-            legs: (self.plan.leg.as_ref()).map(|leg| ServerLegs::always(&connector.legs, leg)),
+            profiles: (self.plan.tcp_profile.as_ref())
+                .map(|profile| ServerProfiles::always(&connector.tcp_tuning, profile)),
             ..Terms::default()
         };
         let limit = connector.live().plan().timeouts.connect;
@@ -49,7 +50,7 @@ impl Link {
                 return Err(unreachable);
             }
         };
-        let profile = self.plan.leg.as_ref().map(|leg| &leg.profile);
+        let profile = self.plan.tcp_profile.as_ref().map(|plan| &plan.profile);
         if profile.is_none_or(|profile| profile.keepalive.is_none()) {
             keep_alive(&connection.stream);
         }

@@ -1,8 +1,8 @@
 //! Every declared key has an effect: without its line the plan differs, or there is none.
 mod cache;
-mod legs;
 mod link;
 mod pace;
+mod tcp_profiles;
 
 use super::{parse, parse_right, shown};
 use carrick::config::tables;
@@ -440,7 +440,7 @@ fn every_key_has_an_effect() {
     for (table, key, beginning, lines) in (KEYS.iter())
         .chain(cache::KEYS)
         .chain(pace::KEYS)
-        .chain(legs::KEYS)
+        .chain(tcp_profiles::KEYS)
         .chain(link::KEYS)
         .chain(second_level())
     {
@@ -501,7 +501,7 @@ fn an_unknown_key_is_refused_in_every_table() {
         .iter()
         .chain(cache::KEYS)
         .chain(pace::KEYS)
-        .chain(legs::KEYS)
+        .chain(tcp_profiles::KEYS)
         .chain(link::KEYS))
     .chain(cache::OF_SECOND_LEVEL)
     {

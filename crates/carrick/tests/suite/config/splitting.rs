@@ -100,23 +100,23 @@ fn what_is_never_split_is_joined_by_the_packet_engine() {
 #[test]
 fn buffers_are_what_is_under_way_unless_they_are_named() {
     let text = format!(
-        "{}legs = [{{ side = \"server\", profile = \"a\" }}, {{ profile = \"b\" }}]\n[leg.a]\nbandwidth = \"2 MB/s\"\nround_trip = \"500ms\"\nsend_buffer = \"1 KB\"\n[leg.b]\nquick_ack = true\n",
+        "{}tcp_profiles = [{{ side = \"server\", profile = \"a\" }}, {{ profile = \"b\" }}]\n[tcp_profile.a]\nbandwidth = \"2 MB/s\"\nround_trip = \"500ms\"\nsend_buffer = \"1 KB\"\n[tcp_profile.b]\nquick_ack = true\n",
         splitter(INTERCEPT)
     );
     let plan = parse_right(&text).plan;
-    let profile = &plan.legs[0].profile;
+    let profile = &plan.tcp_profiles[0].profile;
     assert_eq!(
         (profile.send_buffer_bytes, profile.receive_buffer_bytes),
         (Some(1024), Some(1 << 20))
     );
-    let legs = plan.listeners[0].legs.as_ref().expect("rules");
-    let of_all = legs.of_all_clients.as_ref().expect("a profile");
+    let rules = plan.listeners[0].tcp_profiles.as_ref().expect("rules");
+    let of_all = rules.of_all_clients.as_ref().expect("a profile");
     assert_eq!(of_all.name, "b");
     // The first one that matches clients has a condition.
     let some = text.replace("side = \"server\"", "subnet = \"10.0.0.0/8\"");
     let plan = parse_right(&some).plan;
-    let legs = plan.listeners[0].legs.as_ref().expect("rules");
-    assert!(legs.of_all_clients.is_none());
+    let rules = plan.listeners[0].tcp_profiles.as_ref().expect("rules");
+    assert!(rules.of_all_clients.is_none());
 }
 
 #[test]
@@ -168,50 +168,58 @@ fn impossible_settings_are_reported() {
             "\"switch\"",
         ),
         (
-            format!("{forward}legs = {{ profile = \"farr\" }}\n[leg.far]\nquick_ack = true\n"),
-            "there is no leg profile \"farr\"",
+            format!(
+                "{forward}tcp_profiles = {{ profile = \"farr\" }}\n[tcp_profile.far]\nquick_ack = true\n"
+            ),
+            "there is no TCP profile \"farr\"",
             "did you mean \"far\"",
         ),
         (
-            format!("{forward}legs = []\n"),
+            format!("{forward}tcp_profiles = []\n"),
             "nothing is chosen here",
-            "leave `legs` out",
+            "leave `tcp_profiles` out",
         ),
         (
-            format!("{forward}[leg.far]\nquick_ack = true\n"),
-            "no connection has the leg profile \"far\"",
+            format!("{forward}[tcp_profile.far]\nquick_ack = true\n"),
+            "no connection has the TCP profile \"far\"",
             "remove it",
         ),
         (
-            format!("{forward}legs = {{ profile = \"p\" }}\n[leg.p]\n"),
+            format!("{forward}tcp_profiles = {{ profile = \"p\" }}\n[tcp_profile.p]\n"),
             "asks for nothing",
             "initial_window",
         ),
         (
-            format!("{forward}legs = {{ profile = \"p\" }}\n[leg.p]\nbandwidth = \"1 MB/s\"\n"),
+            format!(
+                "{forward}tcp_profiles = {{ profile = \"p\" }}\n[tcp_profile.p]\nbandwidth = \"1 MB/s\"\n"
+            ),
             "`bandwidth` needs `round_trip`",
             "bandwidth × round trip",
         ),
         (
             format!(
-                "{forward}legs = {{ profile = \"p\", rtt_above = \"2s\", rtt_below = \"1s\" }}\n[leg.p]\nquick_ack = true\n"
+                "{forward}tcp_profiles = {{ profile = \"p\", rtt_above = \"2s\", rtt_below = \"1s\" }}\n[tcp_profile.p]\nquick_ack = true\n"
             ),
             "no round trip can be both",
             "",
         ),
         (
-            format!("{forward}legs = {{ profile = \"p\" }}\n[leg.p]\nrto_min = \"1s\"\n"),
+            format!(
+                "{forward}tcp_profiles = {{ profile = \"p\" }}\n[tcp_profile.p]\nrto_min = \"1s\"\n"
+            ),
             "rto_min",
             "",
         ),
         (
-            format!("{forward}legs = {{ profile = \"p\" }}\n[leg.p]\ncongestion = \"a b\"\n"),
+            format!(
+                "{forward}tcp_profiles = {{ profile = \"p\" }}\n[tcp_profile.p]\ncongestion = \"a b\"\n"
+            ),
             "congestion control",
             "",
         ),
         (
             format!(
-                "{forward}legs = {{ profile = \"p\" }}\n[leg.p]\nkeepalive = {{ idle = \"1m\", probes = 3 }}\n"
+                "{forward}tcp_profiles = {{ profile = \"p\" }}\n[tcp_profile.p]\nkeepalive = {{ idle = \"1m\", probes = 3 }}\n"
             ),
             "`interval` is missing here",
             "",

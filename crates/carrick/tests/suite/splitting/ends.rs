@@ -69,7 +69,7 @@ fn a_client_that_was_answered_at_once_is_reset_when_the_server_refuses() {
 fn a_client_that_vanishes_is_given_up_and_the_server_told() {
     let Some(bed) = Bed::build() else { return };
     let text = format!(
-        "{SPLIT}legs = {{ profile = \"p\" }}\n[leg.p]\nuser_timeout = \"1s\"\nkeepalive = {{ idle = \"1s\", interval = \"1s\", probes = 2 }}\n"
+        "{SPLIT}tcp_profiles = {{ profile = \"p\" }}\n[tcp_profile.p]\nuser_timeout = \"1s\"\nkeepalive = {{ idle = \"1s\", interval = \"1s\", probes = 2 }}\n"
     );
     let carrick = bed.carrick(&text);
     let listener = listen(&bed, SERVERS[0]);
@@ -84,7 +84,7 @@ fn a_client_that_vanishes_is_given_up_and_the_server_told() {
 fn a_receiver_that_does_not_read_holds_no_more_than_its_bound() {
     let Some(bed) = Bed::build() else { return };
     let text = format!(
-        "{SPLIT}legs = {{ profile = \"small\" }}\n[leg.small]\nsend_buffer = \"128 KB\"\nreceive_buffer = \"128 KB\"\n"
+        "{SPLIT}tcp_profiles = {{ profile = \"small\" }}\n[tcp_profile.small]\nsend_buffer = \"128 KB\"\nreceive_buffer = \"128 KB\"\n"
     );
     let carrick = bed.carrick(&text);
     let listener = listen(&bed, SERVERS[0]);

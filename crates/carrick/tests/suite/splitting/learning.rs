@@ -165,7 +165,7 @@ fn connections(page: &Value) -> u64 {
 /// Waits until this number of connections has been recorded.
 fn learned(bed: &Bed, count: u64) -> Value {
     wait_for("recorded connections", || {
-        Some(page(bed, "/legs")).filter(|page| connections(page) >= count)
+        Some(page(bed, "/paths")).filter(|page| connections(page) >= count)
     })
 }
 
@@ -194,7 +194,7 @@ fn taught(bed: &Bed, far: &Far, carrick: &Running) -> Option<Value> {
     }
     let left_out = || carrick.metric(bed, "carrick_split_pairs_left_out_total") > 0.0;
     wait_for("recorded connections", || {
-        let page = page(bed, "/legs");
+        let page = page(bed, "/paths");
         if left_out() {
             eprintln!("a pair was excluded: {page}");
             return Some(None);
@@ -212,7 +212,7 @@ fn a_long_link_is_split_a_short_one_is_joined_and_both_are_shown() {
         serve(listen(&bed, "10.2.0.2:9000"));
         let carrick = bed.carrick(ADAPTIVE);
         // The message before the first result.
-        let (code, text) = bed.command(&["status", "legs", "--admin", "127.0.0.1:3129"]);
+        let (code, text) = bed.command(&["status", "paths", "--admin", "127.0.0.1:3129"]);
         assert_eq!(code, Some(0), "{text}");
         assert!(text.contains("No splitter has seen"), "{text}");
         if let Some(shown) = taught(&bed, &far, &carrick) {
@@ -256,7 +256,7 @@ fn expect_both(bed: &Bed, carrick: Running, shown: &Value) {
         ends["joined"].as_f64().expect("a number")
     );
 
-    let (code, text) = bed.command(&["status", "legs", "--admin", "127.0.0.1:3129"]);
+    let (code, text) = bed.command(&["status", "paths", "--admin", "127.0.0.1:3129"]);
     assert_eq!(code, Some(0), "{text}");
     let line = |client: &str| text.lines().find(|line| line.starts_with(client));
     assert!(
@@ -267,14 +267,14 @@ fn expect_both(bed: &Bed, carrick: Running, shown: &Value) {
         line("10.1.0.0/24").is_some_and(|line| line.contains(" join ")),
         "{text}"
     );
-    let (_, json) = bed.command(&["status", "legs", "--json", "--admin", "127.0.0.1:3129"]);
+    let (_, json) = bed.command(&["status", "paths", "--json", "--admin", "127.0.0.1:3129"]);
     let json: Value = serde_json::from_str(&json).expect("JSON");
     assert_eq!(json["pairs_known"], 2, "{json}");
 
     // A reload keeps the path history.
     carrick.reload(&ADAPTIVE.replace("= 0", "= 1"), "reloaded");
     assert_eq!(
-        pair_of(&page(bed, "/legs"), "10.3.0.0/24")["connections"],
+        pair_of(&page(bed, "/paths"), "10.3.0.0/24")["connections"],
         long["connections"]
     );
     // Another process starts without history.
@@ -284,7 +284,7 @@ fn expect_both(bed: &Bed, carrick: Running, shown: &Value) {
     });
     let _carrick = bed.carrick(&ADAPTIVE.replace("]:3130", "]:8130"));
     // The bed gives each carrick the next port.
-    let (_, json) = bed.command(&["status", "legs", "--json", "--admin", "127.0.0.1:3130"]);
+    let (_, json) = bed.command(&["status", "paths", "--json", "--admin", "127.0.0.1:3130"]);
     let json: Value = serde_json::from_str(&json).expect("JSON");
     assert_eq!(json["pairs_known"], 0, "{json}");
 }
@@ -335,6 +335,6 @@ fn a_pair_that_ends_before_it_is_joined_passes_by() {
         fetch_and_end(&bed.client, "10.2.0.2:9000", 5_000);
         (intercepted(&bed, &carrick) == before).then_some(())
     });
-    let pair = pair_of(&page(&bed, "/legs"), "10.1.0.0/24");
+    let pair = pair_of(&page(&bed, "/paths"), "10.1.0.0/24");
     assert_eq!(pair["decision"], "leave-out", "{pair}");
 }

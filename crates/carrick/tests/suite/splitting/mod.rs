@@ -4,9 +4,9 @@ mod ends;
 mod exits;
 mod intercepted;
 mod learning;
-mod legs;
 mod local;
 mod ports;
+mod tcp_profiles;
 
 use crate::outliving::bed::on;
 use crate::support::wait_for;

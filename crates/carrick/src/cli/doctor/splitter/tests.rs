@@ -2,7 +2,7 @@
 use super::*;
 use crate::config;
 
-const SPLITTER: &str = "[limits]\nconnections = 10000\n[[listener]]\nlisten = \"0.0.0.0:3130\"\nmode = \"split\"\nintercept = { ports = \"all\", interfaces = [\"lo\"] }\nlegs = { profile = \"far\" }\n[leg.far]\nbandwidth = \"2 MB/s\"\nround_trip = \"1s\"\n";
+const SPLITTER: &str = "[limits]\nconnections = 10000\n[[listener]]\nlisten = \"0.0.0.0:3130\"\nmode = \"split\"\nintercept = { ports = \"all\", interfaces = [\"lo\"] }\ntcp_profiles = { profile = \"far\" }\n[tcp_profile.far]\nbandwidth = \"2 MB/s\"\nround_trip = \"1s\"\n";
 
 fn told(text: &str, settings: &[(&str, &str)], descriptors: u64) -> Vec<Fact> {
     let directory = tempfile::tempdir().unwrap();

@@ -1,6 +1,6 @@
 //! Rows for the keys of links.
 
-const LINK: &str = "[[listener]]\nlisten = \"[::]:3130\"\nmode = \"split\"\nintercept = { ports = [80], from = \"10.0.0.0/8\" }\nlink = \"l\"\n[leg.p]\nquick_ack = true\n[link.m]\npeer = \"a:1\"\nprofile = \"p\"\n[link.l]\n";
+const LINK: &str = "[[listener]]\nlisten = \"[::]:3130\"\nmode = \"split\"\nintercept = { ports = [80], from = \"10.0.0.0/8\" }\nlink = \"l\"\n[tcp_profile.p]\nquick_ack = true\n[link.m]\npeer = \"a:1\"\nprofile = \"p\"\n[link.l]\n";
 const LISTENER: &str = "[link.l]\npeer = \"192.0.2.7:4140\"\n[[listener]]\nlisten = \"[::]:3130\"\nmode = \"split\"\nintercept = { ports = [80], from = \"10.0.0.0/8\" }\n";
 const ROUTE: &str = "[link.l]\npeer = \"192.0.2.7:4140\"\n[[listener]]\nlisten = \"[::]:3130\"\nmode = \"tunnel\"\n[upstream.u]\nservers = \"10.0.0.1:80\"\n[[listener.route]]\nupstream = \"u\"\n";
 

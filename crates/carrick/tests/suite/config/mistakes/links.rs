@@ -49,8 +49,8 @@ pub const MISTAKES: &[Mistake] = &[
         "&link = \"sky\"\n[link.sky]\npeer = \"a:1\"\nprofile = \"p\"",
         Error,
         "\"p\"",
-        "there is no leg profile",
-        "add [leg.p]",
+        "there is no TCP profile",
+        "add [tcp_profile.p]",
     ),
     (
         "%link = \"sky\"\n[link.sky]\npeer = \"a:1\"",

@@ -140,7 +140,7 @@ connect_ports = [0] # wrong
 users = \"none\" # wrong
 engine = \"pipes\" # wrong
 parent = { proxy = \"http://10.0.0.9\", for = [\"10.0.0.1\"] } # wrong
-legs = [{ profile = \"none\", subnet = \"10.0.0.1/8\" }] # wrong
+tcp_profiles = [{ profile = \"none\", subnet = \"10.0.0.1/8\" }] # wrong
 ";
     let switch = "[upstream.u]
 servers = [\"10.0.0.1\"]

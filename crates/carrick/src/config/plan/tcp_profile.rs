@@ -2,20 +2,20 @@
 use carrick_splice::tcp_tuning::{Profile, Selector};
 use std::sync::Arc;
 
-/// `[leg.NAME]`
+/// `[tcp_profile.NAME]`
 #[derive(Debug, PartialEq, Eq)]
-pub struct LegPlan {
+pub struct TcpProfilePlan {
     /// Its name.
     pub name: String,
     /// What is asked of TCP.
     pub profile: Profile,
 }
 
-/// `legs`
+/// `tcp_profiles`
 #[derive(Debug)]
-pub struct LegRules {
+pub struct TcpProfileRules {
     /// The rules in order.
-    pub rules: Selector<Arc<LegPlan>>,
+    pub rules: Selector<Arc<TcpProfilePlan>>,
     /// The profile that every client has, whoever it is; `None`: that depends.
-    pub of_all_clients: Option<Arc<LegPlan>>,
+    pub of_all_clients: Option<Arc<TcpProfilePlan>>,
 }

@@ -1,4 +1,4 @@
-//! `[leg.NAME]` and `legs`
+//! `[tcp_profile.NAME]` and `tcp_profiles`
 use crate::config::keys::NONE;
 use crate::config::kinds::{
     MS, number_or, one_of_or, rate, required_number, required_text, required_time, seconds,
@@ -8,7 +8,7 @@ use crate::config::section::{Written, section};
 use crate::config::setting::Setting;
 use crate::config::word::words;
 use carrick_splice::tcp_tuning::{
-    BUFFER_BYTES_MAX, INITIAL_WINDOW_MAX, KERNEL_TIMER, KERNEL_TIMER_MIN, LegSide, RTO_MAX,
+    BUFFER_BYTES_MAX, INITIAL_WINDOW_MAX, KERNEL_TIMER, KERNEL_TIMER_MIN, ProfileSide, RTO_MAX,
     RTO_MAX_MIN,
 };
 use std::ops::RangeInclusive;
@@ -27,9 +27,9 @@ const RATES: RangeInclusive<u64> = 1_000..=100_000_000_000;
 const BUFFERS: RangeInclusive<u64> = 1..=BUFFER_BYTES_MAX as u64;
 
 section! {
-    /// `[leg.NAME]`
+    /// `[tcp_profile.NAME]`
     #[derive(Debug)]
-    pub struct Leg = "[leg.NAME]" {
+    pub struct TcpProfile = "[tcp_profile.NAME]" {
         /// What leaves before the first acknowledgement comes; the other end's first receive window, mostly 64 KB, is a
         /// limit as well. The send buffer has room for it, up to `net.core.wmem_max` where `send_buffer`, or `bandwidth`
         /// and `round_trip`, do not ask for more. Requires CAP_BPF at the start
@@ -85,13 +85,13 @@ section! {
 }
 
 section! {
-    /// One of `legs`.
+    /// One of `tcp_profiles`.
     #[derive(Debug)]
-    pub struct LegRule = "legs = [{ }]" {
-        /// The `[leg.NAME]`
+    pub struct TcpProfileRule = "tcp_profiles = [{ }]" {
+        /// The `[tcp_profile.NAME]`
         profile: Setting<String> = required_text("a name"),
         /// `client`: connections of clients; `server`: those to servers
-        side: Setting<LegSide> = one_of_or("either side"),
+        side: Setting<ProfileSide> = one_of_or("either side"),
         /// Where packets to the other end leave
         interface: Setting<String> = text_or("a name", "any"),
         /// Where the other end is
@@ -103,4 +103,4 @@ section! {
     }
 }
 
-words!(LegSide { "client" => Client, "server" => Server });
+words!(ProfileSide { "client" => Client, "server" => Server });

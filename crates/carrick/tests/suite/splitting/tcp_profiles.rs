@@ -38,13 +38,13 @@ fn each_side_has_the_profile_that_rules_choose() {
         return;
     };
     let text = format!(
-        "{SPLIT}legs = [
+        "{SPLIT}tcp_profiles = [
   {{ side = \"server\", subnet = \"10.2.0.3\", profile = \"other\" }},
   {{ side = \"server\", rtt_above = \"10s\", profile = \"other\" }},
   {{ side = \"client\", interface = \"eth2\", profile = \"other\" }},
   {{ side = \"client\", interface = \"eth1\", profile = \"far\" }},
 ]
-[leg.far]\ncongestion = \"{control}\"\n[leg.other]\ncongestion = \"{control}\"\n"
+[tcp_profile.far]\ncongestion = \"{control}\"\n[tcp_profile.other]\ncongestion = \"{control}\"\n"
     );
     bed.router
         .set_parameter("net/ipv4/tcp_congestion_control", SYSTEM)
@@ -76,11 +76,13 @@ fn each_side_has_the_profile_that_rules_choose() {
 #[test]
 fn unsupported_settings_of_a_profile_are_reported_at_start() {
     let Some(bed) = Bed::build() else { return };
-    let text = format!("{SPLIT}legs = {{ profile = \"p\" }}\n[leg.p]\ncongestion = \"nosuch\"\n");
+    let text = format!(
+        "{SPLIT}tcp_profiles = {{ profile = \"p\" }}\n[tcp_profile.p]\ncongestion = \"nosuch\"\n"
+    );
     let carrick = bed.carrick(&text);
     let said = carrick.said.text();
     assert!(
-        said.contains("[leg.p]: ") && said.contains("nosuch"),
+        said.contains("[tcp_profile.p]: ") && said.contains("nosuch"),
         "{said}"
     );
 }

@@ -1,43 +1,46 @@
-//! Checks `[leg.NAME]`, and `legs` of listeners.
+//! Checks `[tcp_profile.NAME]`, and `tcp_profiles` of listeners.
 use super::named::{Named, Words};
 use super::networks::is_interface;
 use crate::config::file;
-use crate::config::plan::{LegPlan, LegRules};
+use crate::config::plan::{TcpProfilePlan, TcpProfileRules};
 use crate::config::problem::Problems;
 use crate::config::section::Written;
 use crate::config::setting::Setting;
 use crate::config::values;
 use carrick_splice::tcp_tuning::{
-    Conditions, Keepalive, LegSide, Profile, Rule, Selector, bandwidth_delay_bytes,
+    Conditions, Keepalive, Profile, ProfileSide, Rule, Selector, bandwidth_delay_bytes,
 };
 use std::sync::Arc;
 use toml::Spanned;
 
 const WORDS: Words = Words {
-    what: "leg profile",
-    table: "leg",
+    what: "TCP profile",
+    table: "tcp_profile",
     wanted: "",
-    unused: "no connection has the leg profile",
-    use_it: "name it in `legs` of a listener or as `profile` of a link, or remove it",
+    unused: "no connection has the TCP profile",
+    use_it: "name it in `tcp_profiles` of a listener or as `profile` of a link, or remove it",
 };
 
 /// The profiles, and which of them are used.
 pub struct Profiles<'f> {
     named: Named<'f>,
     /// In the order of the file.
-    pub plans: Vec<Arc<LegPlan>>,
+    pub plans: Vec<Arc<TcpProfilePlan>>,
 }
 
 /// Checks the profiles.
-pub fn check<'f>(written: &'f [Written<file::Leg>], problems: &mut Problems) -> Profiles<'f> {
-    let plan = |leg: &Written<file::Leg>| {
-        Arc::new(LegPlan {
-            name: leg.name.get_ref().clone(),
-            profile: profile(leg, problems),
+pub fn check<'f>(
+    written: &'f [Written<file::TcpProfile>],
+    problems: &mut Problems,
+) -> Profiles<'f> {
+    let plan = |written: &Written<file::TcpProfile>| {
+        Arc::new(TcpProfilePlan {
+            name: written.name.get_ref().clone(),
+            profile: profile(written, problems),
         })
     };
     Profiles {
-        named: Named::new(WORDS, written.iter().map(|leg| &leg.name)),
+        named: Named::new(WORDS, written.iter().map(|profile| &profile.name)),
         plans: written.iter().map(plan).collect(),
     }
 }
@@ -46,19 +49,19 @@ impl Profiles<'_> {
     /// The rules of a listener; `None`: it has none, or they are wrong.
     pub fn rules(
         &self,
-        written: &Setting<Vec<Written<file::LegRule>>>,
+        written: &Setting<Vec<Written<file::TcpProfileRule>>>,
         problems: &mut Problems,
-    ) -> Option<LegRules> {
+    ) -> Option<TcpProfileRules> {
         let list = written.given()?;
         if list.get_ref().is_empty() {
             problems
                 .error(list.span(), "nothing is chosen here", "")
-                .help("leave `legs` out, or name a profile: `legs = { profile = \"NAME\" }`");
+                .help("leave `tcp_profiles` out, or name a profile: `tcp_profiles = { profile = \"NAME\" }`");
         }
         let rules: Vec<_> = (list.get_ref().iter())
             .filter_map(|rule| self.rule(rule, problems))
             .collect();
-        let of_clients = |rule: &&Rule<_>| rule.when.side != Some(LegSide::Server);
+        let of_clients = |rule: &&Rule<_>| rule.when.side != Some(ProfileSide::Server);
         let of_all_clients = (rules.iter().find(of_clients))
             .filter(|rule| {
                 let anybody = Conditions {
@@ -68,23 +71,27 @@ impl Profiles<'_> {
                 rule.when == anybody
             })
             .map(|rule| Arc::clone(&rule.profile));
-        Some(LegRules {
+        Some(TcpProfileRules {
             of_all_clients,
             rules: Selector::new(rules),
         })
     }
 
     /// The profile that is named, which is used from now on; `None`: none is, or there is none of this name.
-    pub fn find(&self, name: &Setting<String>, problems: &mut Problems) -> Option<Arc<LegPlan>> {
+    pub fn find(
+        &self,
+        name: &Setting<String>,
+        problems: &mut Problems,
+    ) -> Option<Arc<TcpProfilePlan>> {
         let index = self.named.find(name.given()?, problems)?;
         self.plans.get(index).map(Arc::clone)
     }
 
     fn rule(
         &self,
-        written: &Written<file::LegRule>,
+        written: &Written<file::TcpProfileRule>,
         problems: &mut Problems,
-    ) -> Option<Rule<Arc<LegPlan>>> {
+    ) -> Option<Rule<Arc<TcpProfilePlan>>> {
         let profile = self.find(&written.profile, problems);
         let interface = written.interface.given();
         if let Some(text) = interface.filter(|text| !is_interface(text.get_ref())) {
@@ -123,12 +130,12 @@ fn given<T: Clone>(setting: &Setting<T>) -> Option<T> {
     setting.given().map(|value| value.get_ref().clone())
 }
 
-fn profile(written: &Written<file::Leg>, problems: &mut Problems) -> Profile {
+fn profile(written: &Written<file::TcpProfile>, problems: &mut Problems) -> Profile {
     if let Err(help) = values::plain_name(written.name.get_ref()) {
         problems
             .error(
                 written.name.span(),
-                "this is not a name for a leg profile",
+                "this is not a name for a TCP profile",
                 "",
             )
             .help(help);
@@ -169,14 +176,14 @@ fn profile(written: &Written<file::Leg>, problems: &mut Problems) -> Profile {
     }
     if profile == Profile::default() {
         problems
-            .warning(written.name.span(), "this leg profile asks for nothing", "")
+            .warning(written.name.span(), "this TCP profile asks for nothing", "")
             .help("say what is to be otherwise, such as `initial_window = \"64 KB\"`");
     }
     profile
 }
 
 /// How much is under way on a link that is full.
-fn on_the_way(written: &Written<file::Leg>, problems: &mut Problems) -> Option<u32> {
+fn on_the_way(written: &Written<file::TcpProfile>, problems: &mut Problems) -> Option<u32> {
     let alone = match (
         written.bandwidth.is_absent(),
         written.round_trip.is_absent(),

@@ -1,4 +1,4 @@
-//! `/legs`: the path history of splitters, and the gain of splitting.
+//! `/paths`: the path history of splitters, and the gain of splitting.
 use crate::control::ControlState;
 use crate::telemetry::metrics::SplitEnd;
 use carrick_logic::split::{Gain, LegState, PairView, Reason, SizeClass};
