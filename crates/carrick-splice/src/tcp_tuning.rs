@@ -180,7 +180,7 @@ pub(crate) fn probe() -> [(&'static str, io::Result<String>); 2] {
     };
     [
         (
-            "initial window of legs",
+            "initial window",
             tried(
                 service.option(),
                 &window,
@@ -188,7 +188,7 @@ pub(crate) fn probe() -> [(&'static str, io::Result<String>); 2] {
             ),
         ),
         (
-            "handshakes of legs",
+            "handshake time-outs",
             tried(
                 service.handshake(),
                 &timeout,

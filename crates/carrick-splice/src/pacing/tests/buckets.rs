@@ -84,7 +84,7 @@ fn what_one_class_leaves_others_take() {
         (1, 6 * MB, 0, Some(0)),
         (2, 2 * MB, 0, Some(0)),
     ];
-    // Both use everything, then only one does.
+    // First both buckets are busy, then one.
     let sent = run(&block(&kinds), 10, &[(1, 16_384, 0..10), (2, 16_384, 0..5)]);
     let total: u64 = sent.iter().sum();
     assert!(is_near(total, 100 * MB, 3), "{sent:?}");

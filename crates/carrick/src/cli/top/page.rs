@@ -209,8 +209,8 @@ fn tables(view: &View<'_>, rates: &Rates, room: Room, height: usize) -> Vec<Line
         .collect()
 }
 
-/// Divides the lines among three tables, headings included. Each may have a third; what one does not need goes to the
-/// others. The last is the most important: it stays if there is not room for a heading and a row of each.
+/// Divides the lines among three tables, headings included. Each gets a third; lines that a table does not need go to
+/// the others. If there is no room for a heading and a row of each, only the last table stays: it matters most.
 fn share(wanted: [usize; 3], lines: usize) -> [usize; 3] {
     let mut left = lines;
     let mut given = [0; 3];

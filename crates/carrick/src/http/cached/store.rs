@@ -129,7 +129,7 @@ impl Exchange<'_> {
         }
     }
 
-    /// A 206: it is added to what is there of the same version, or stored in its place.
+    /// Stores a 206: adds it to the stored parts of the same version, or replaces those of another.
     fn store_part(
         &self,
         asking: &mut Asking,

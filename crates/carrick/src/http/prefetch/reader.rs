@@ -59,7 +59,7 @@ impl PageTap {
         Some(Box::new(tap))
     }
 
-    /// How many more bytes are wanted.
+    /// How many more bytes the reader takes.
     pub fn wanted_bytes(&self) -> u64 {
         if self.pieces.is_closed() {
             0

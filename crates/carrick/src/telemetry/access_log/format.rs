@@ -227,7 +227,8 @@ fn json_text(out: &mut Vec<u8>, key: &str, value: Option<&[u8]>) {
     }
 }
 
-/// A JSON string (RFC 8259 section 7) in ASCII: other characters become `\uXXXX`; bytes that are not UTF-8 become the text `\xHH`.
+/// A JSON string (RFC 8259 section 7) in ASCII: other characters become `\u` and four hexadecimal digits; bytes that are not UTF-8
+/// become the text `\x` and two digits.
 fn json_string(out: &mut Vec<u8>, bytes: &[u8]) {
     let (bytes, is_cut) = cut(bytes);
     out.push(b'"');

@@ -99,7 +99,7 @@ fn what_was_bad_is_tried_again_after_a_while() {
 #[test]
 fn round_trip_times_change_slowly() {
     let (mut paths, now) = (Paths::default(), Instant::now());
-    // The first value counts as it is; a single much longer one does not.
+    // The first round trip is taken as measured; one much longer value changes little.
     paths.observe(pair(1, 1), [seen(1000, 2, 1), seen(1000, 0, 1)], now);
     paths.observe(pair(1, 1), [seen(1000, 2, 1), seen(1000, 0, 80)], now);
     assert!(!paths.is_bad(pair(1, 1), now));
