@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -22,7 +22,7 @@ use carrick_lab::testbed::namespace::Namespace;
 use carrick_lab::testbed::{Layout, Meter, Side, TcpCounters, TcpOptions, Testbed, TestbedPlan};
 use carrick_lab::wan::spec::{Path, Rule, WanCounts, WanSpec};
 
-use carrick_test::{EndInTime, RunInTime};
+use carrick_test::{EndInTime, RunInTime, listen};
 
 use crate::{LAB, LONGEST_RUN, can_run, left_behind, left_behind_by};
 
@@ -81,7 +81,7 @@ fn build(layout: Layout, change: impl FnOnce(&mut TestbedPlan)) -> Testbed {
 
 /// A connection between sockets of two namespaces, made by threads inside; the sockets stay there.
 fn connect(from: &Namespace, to: &Namespace, address: SocketAddr) -> (TcpStream, TcpStream) {
-    let listener = to.inside(|| Ok(TcpListener::bind(address)?)).unwrap();
+    let listener = to.inside(|| Ok(listen(address))).unwrap();
     let near = from.inside(|| Ok(TcpStream::connect(address)?)).unwrap();
     (near, listener.accept().unwrap().0)
 }
@@ -147,10 +147,7 @@ fn in_the_routed_layout_everything_passes_the_router() {
     let address = bed.addresses().proxy_for(Job::Switch);
     drop(connect(&bed.client, &bed.proxy, address));
     router.set_parameter("net/ipv4/ip_forward", "0").unwrap();
-    let listener = bed
-        .proxy
-        .inside(|| Ok(TcpListener::bind(address)?))
-        .unwrap();
+    let listener = bed.proxy.inside(|| Ok(listen(address))).unwrap();
     let patience = Duration::from_millis(300);
     let refused = bed
         .client

@@ -22,8 +22,7 @@ fn relay_in_turn(
         let service = PacketService::default();
         service.load(64, &[], None, None).unwrap();
         on_worker(async move {
-            let bind = |own: IpAddr| tokio::net::TcpListener::bind((own, PROXY_PORT));
-            let (v4, v6) = (bind(V4[0]).await.unwrap(), bind(V6[0]).await.unwrap());
+            let (v4, v6) = (listen_at_proxy(V4[0]), listen_at_proxy(V6[0]));
             ready.send(()).unwrap();
             let mut told = Vec::new();
             for ([own, server], choice) in turns {

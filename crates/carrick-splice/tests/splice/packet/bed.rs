@@ -76,6 +76,13 @@ impl Deref for Bed {
     }
 }
 
+/// The proxy's listener, also where another listened before.
+pub fn listen_at_proxy(own: IpAddr) -> tokio::net::TcpListener {
+    let listener = listen((own, PROXY_PORT));
+    listener.set_nonblocking(true).unwrap();
+    tokio::net::TcpListener::from_std(listener).unwrap()
+}
+
 impl Bed {
     /// `None` without root.
     pub fn new() -> Option<Bed> {
@@ -232,9 +239,7 @@ impl Bed {
                 .unwrap();
             let prepared = prepare(&service);
             on_worker(async move {
-                let listener = tokio::net::TcpListener::bind((own, PROXY_PORT))
-                    .await
-                    .unwrap();
+                let listener = listen_at_proxy(own);
                 ready.send(()).unwrap();
                 let mut tasks = Vec::new();
                 for _ in 0..count {

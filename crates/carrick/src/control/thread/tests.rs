@@ -12,13 +12,22 @@ fn any_port() -> Option<SocketAddr> {
     Some(LOOPBACK_ANY_PORT.parse().unwrap())
 }
 
-/// A port that is free now.
-fn free_port() -> u16 {
-    std::net::TcpListener::bind(LOOPBACK_ANY_PORT)
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .port()
+/// A port of 127.0.0.1 at which nobody listens, reserved as long as the socket lives: it is bound, and lets others bind to listen.
+fn reserve_port() -> (u16, socket2::Socket) {
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    socket.set_reuse_address(true).unwrap();
+    socket.bind(&any_port().unwrap().into()).unwrap();
+    let address = socket.local_addr().unwrap().as_socket().unwrap();
+    (address.port(), socket)
+}
+
+/// A program that another test starts may hold the last listener for a moment.
+fn apply(handle: &ControlHandle, admin: Option<SocketAddr>) {
+    carrick_test::until_free(|| handle.apply(running(plan(admin, Vec::new())))).unwrap();
+}
+
+fn expect_refusal(address: SocketAddr) {
+    eventually("nobody listens", || TcpStream::connect(address).is_err());
 }
 
 fn local(port: u16) -> Option<SocketAddr> {
@@ -31,33 +40,32 @@ fn admin_moves_goes_and_comes_back() {
     let first = handle.state().admin_address().unwrap();
     assert_eq!(get(first, "/health").0, 200);
 
-    let second = local(free_port());
-    handle.apply(running(plan(second, Vec::new()))).unwrap();
+    let (port, _reserved) = reserve_port();
+    let second = local(port);
+    apply(&handle, second);
     assert_eq!(handle.state().admin_address(), second);
     assert_eq!(get(second.unwrap(), "/health").0, 200);
-    assert!(TcpStream::connect(first).is_err());
+    expect_refusal(first);
 
-    handle.apply(running(plan(None, Vec::new()))).unwrap();
+    apply(&handle, None);
     assert_eq!(handle.state().admin_address(), None);
-    assert!(TcpStream::connect(second.unwrap()).is_err());
+    expect_refusal(second.unwrap());
 
-    handle.apply(running(plan(second, Vec::new()))).unwrap();
+    apply(&handle, second);
     assert_eq!(get(second.unwrap(), "/health").0, 200);
     handle.shutdown();
-    assert!(TcpStream::connect(second.unwrap()).is_err());
+    expect_refusal(second.unwrap());
 }
 
 #[test]
 fn admin_moves_to_another_address_of_its_own_port() {
-    let port = free_port();
+    let (port, _reserved) = reserve_port();
     let handle = start_control(state(plan(local(port), Vec::new()))).unwrap();
     let everywhere = Some(SocketAddr::from(([0, 0, 0, 0], port)));
-    handle.apply(running(plan(everywhere, Vec::new()))).unwrap();
+    apply(&handle, everywhere);
     assert_eq!(handle.state().admin_address(), everywhere);
     assert_eq!(get(local(port).unwrap(), "/health").0, 200);
-    handle
-        .apply(running(plan(local(port), Vec::new())))
-        .unwrap();
+    apply(&handle, local(port));
     assert_eq!(get(local(port).unwrap(), "/health").0, 200);
     handle.shutdown();
 }
@@ -80,7 +88,7 @@ fn an_address_that_cannot_be_bound_changes_nothing() {
 
 #[test]
 fn an_address_of_the_same_port_that_cannot_be_bound_gives_the_old_one_back() {
-    let port = free_port();
+    let (port, _reserved) = reserve_port();
     let handle = start_control(state(plan(local(port), Vec::new()))).unwrap();
     // Another socket has the port at another address, so the wildcard address cannot be bound.
     let _other = std::net::TcpListener::bind(("127.0.0.2", port)).unwrap();
@@ -102,7 +110,8 @@ fn health_checks_follow_the_configuration() {
         fall: 1,
         rise: 1,
     };
-    let dead = local(free_port()).unwrap();
+    let (port, _reserved) = reserve_port();
+    let dead = local(port).unwrap();
     let checked = || vec![Arc::new(upstream("u", &[dead], Some(health.clone())))];
     let handle = start_control(state(plan(None, checked()))).unwrap();
     let server = Arc::clone(&handle.state().running.load().upstreams[0].servers[0]);

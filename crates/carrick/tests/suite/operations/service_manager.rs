@@ -178,8 +178,8 @@ fn a_reload_by_the_service_manager_fails_with_the_error() {
     assert_eq!(carrick.status()["reloads"]["failed"], 0);
 
     // A valid file that this machine does not allow.
-    let taken = TcpListener::bind((place.ip(), 0)).expect("a port");
-    let address = taken.local_addr().expect("an address");
+    let address = place.at(LISTENER_PORT + 1);
+    let _taken = TcpListener::bind(address).expect("a free address");
     let own = format!("{}:{LISTENER_PORT}", place.ip());
     std::fs::write(&file, written.replace(&own, &address.to_string())).expect("the file");
     let refused = reload(&carrick);
@@ -192,9 +192,7 @@ fn a_reload_by_the_service_manager_fails_with_the_error() {
     );
 
     // Admin moves with the reload.
-    let port = TcpListener::bind((place.ip(), 0)).expect("a port");
-    let address = port.local_addr().expect("an address");
-    drop(port);
+    let address = place.at(LISTENER_PORT + 2);
     let admin = carrick.admin().to_string();
     std::fs::write(&file, written.replace(&admin, &address.to_string())).expect("the file");
     let moved = reload(&carrick);
