@@ -141,14 +141,15 @@ fn read_to_end(stream: &mut TcpStream, bytes: usize) -> io::Result<()> {
     }
 }
 
-/// A pattern that shows missing, duplicated or misplaced bytes.
+/// Bytes in which missing, duplicated and misplaced ones show: they repeat after 65,521, a prime.
 fn sample(bytes: usize) -> Vec<u8> {
-    (0..bytes as u32)
-        .map(|index| match index {
-            0..5 => b"hello"[index as usize],
-            _ => (index.wrapping_mul(2_654_435_761) >> 24) as u8,
-        })
-        .collect()
+    let pattern: Vec<u8> = (0..65_521_u32)
+        .map(|index| (index.wrapping_mul(2_654_435_761) >> 24) as u8)
+        .collect();
+    let mut sample = pattern.repeat(bytes.div_ceil(pattern.len()));
+    sample.truncate(bytes);
+    sample[..5].copy_from_slice(b"hello");
+    sample
 }
 
 /// Both ends of a TCP connection on loopback: the connecting one and the accepted one.
