@@ -41,7 +41,7 @@ pub struct Run {
     /// The grid of the paper, which can take days: see the estimate in `carrick-lab list`
     #[arg(long)]
     full: bool,
-    /// One point of each workload, as short as can be: does it work at all?
+    /// One point of each workload, as short as can be, with series that were not run before: does it work at all?
     #[arg(long, hide = true, conflicts_with_all = ["quick", "full"])]
     smoke: bool,
     /// Only these programs; may be given several times

@@ -1,7 +1,7 @@
 //! Runs an experiment: sample after sample every series takes its turn at every point, so that slow changes of the machine
 //! hit all alike; the results are on disk after each.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -82,11 +82,14 @@ impl Session {
     /// # Errors
     /// When carrick cannot be asked.
     pub fn prepare(experiment: Experiment, options: &Options, tools: &mut Tools) -> Result<Self> {
-        let members = experiment
+        let mut members = experiment
             .workloads
             .iter()
             .map(|workload| tools.members(&experiment, workload, &options.filter))
             .collect::<Result<Vec<_>>>()?;
+        if options.thoroughness == Thoroughness::Smoke {
+            keep_new(&mut members);
+        }
         let plan: TestbedPlan = experiment
             .testbed
             .clone()
@@ -570,6 +573,23 @@ fn show_sample(sample: &Sample) -> String {
 fn now_unix_seconds() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     since.unwrap_or_default().as_secs()
+}
+
+/// The shortest of runs: each series once for each job, and each workload with one series at least.
+fn keep_new(workloads: &mut [Vec<Member>]) {
+    let mut seen = BTreeSet::new();
+    for members in workloads {
+        let key = |member: &Member| (member.name.clone(), member.job);
+        let is_ready = |member: &Member| member.state == State::Ready;
+        let mut wants_one = !members
+            .iter()
+            .any(|member| is_ready(member) && !seen.contains(&key(member)));
+        members.retain(|member| {
+            let is_wanted = wants_one && is_ready(member);
+            wants_one &= !is_wanted;
+            seen.insert(key(member)) || is_wanted
+        });
+    }
 }
 
 fn empty_cell(workload: &Workload, member: &Member, point: &Point) -> Cell {

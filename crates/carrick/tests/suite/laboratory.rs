@@ -140,7 +140,6 @@ fn check_figures(results: &ExperimentResults) {
             .filter(|cell| cell.workload == figure.workload)
             .filter(|cell| figure.series.is_empty() || figure.series.contains(&cell.series))
             .collect();
-        assert!(!shown.is_empty(), "{}: has no cells", figure.id);
         let measured: Vec<_> = shown
             .iter()
             .filter(|cell| cell.waiting_for.is_none())
