@@ -1,6 +1,6 @@
 //! Who takes part in a workload: which peer, on which listener and test bed, and whether it can yet.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
@@ -219,6 +219,23 @@ impl Filter {
         is_wanted
             && peer.engine().is_none_or(has_engine)
             && (self.names.is_empty() || self.names.iter().any(is_named))
+    }
+}
+
+/// The shortest of runs: each series once for each job, and each workload with one series at least.
+pub fn keep_new(workloads: &mut [Vec<Member>]) {
+    let mut seen = BTreeSet::new();
+    for members in workloads {
+        let key = |member: &Member| (member.name.clone(), member.job);
+        let is_ready = |member: &Member| member.state == State::Ready;
+        let mut wants_one = !members
+            .iter()
+            .any(|member| is_ready(member) && !seen.contains(&key(member)));
+        members.retain(|member| {
+            let is_wanted = wants_one && is_ready(member);
+            wants_one &= !is_wanted;
+            seen.insert(key(member)) || is_wanted
+        });
     }
 }
 

@@ -1,7 +1,7 @@
 //! Runs an experiment: sample after sample every series takes its turn at every point, so that slow changes of the machine
 //! hit all alike; the results are on disk after each.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -11,7 +11,7 @@ use super::bed::{self, Bed};
 use super::derived::{self, Outcomes};
 use super::expression::{Point, interpolate, show_point};
 use super::forwarding::Ends;
-use super::members::{Filter, Member, State, Tools};
+use super::members::{self, Filter, Member, State, Tools};
 use super::metered::Metered;
 use super::progress::Progress;
 use super::results::{Cell, Described, ExperimentResults, Sample, Scale};
@@ -88,7 +88,7 @@ impl Session {
             .map(|workload| tools.members(&experiment, workload, &options.filter))
             .collect::<Result<Vec<_>>>()?;
         if options.thoroughness == Thoroughness::Smoke {
-            keep_new(&mut members);
+            members::keep_new(&mut members);
         }
         let plan: TestbedPlan = experiment
             .testbed
@@ -573,23 +573,6 @@ fn show_sample(sample: &Sample) -> String {
 fn now_unix_seconds() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     since.unwrap_or_default().as_secs()
-}
-
-/// The shortest of runs: each series once for each job, and each workload with one series at least.
-fn keep_new(workloads: &mut [Vec<Member>]) {
-    let mut seen = BTreeSet::new();
-    for members in workloads {
-        let key = |member: &Member| (member.name.clone(), member.job);
-        let is_ready = |member: &Member| member.state == State::Ready;
-        let mut wants_one = !members
-            .iter()
-            .any(|member| is_ready(member) && !seen.contains(&key(member)));
-        members.retain(|member| {
-            let is_wanted = wants_one && is_ready(member);
-            wants_one &= !is_wanted;
-            seen.insert(key(member)) || is_wanted
-        });
-    }
 }
 
 fn empty_cell(workload: &Workload, member: &Member, point: &Point) -> Cell {
