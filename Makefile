@@ -29,7 +29,7 @@ HTTP_RUNS ?= 200
 # Where the results and the report of the laboratory go.
 LAB_RESULTS ?= lab-results
 
-.PHONY: run build build-lab test test-suite test-others test-quick lint deny bench lab torture soak kernels man deb fuzz clean need-rust
+.PHONY: run build build-lab test test-quick lint deny bench lab torture soak kernels man deb fuzz clean need-rust
 
 run: build
 	$(RELEASE) run
@@ -51,17 +51,10 @@ test test-quick: export RUST_TEST_THREADS ?= $(shell expr 8 + 2 \* $$(nproc))
 test: need-rust
 	@scripts/need $(NEEDED_TO_TEST)
 	@mkdir -p $(dir $(SKIPPED)) && : > $(SKIPPED)
-	$(CARGO) test --workspace --locked --all-targets --no-run
-	$(MAKE) --no-print-directory --keep-going --jobs=2 --output-sync=target test-suite test-others
+	$(CARGO) test --workspace --locked --all-targets --no-fail-fast
 	$(CARGO) test --workspace --locked --doc
 	$(CARGO) test -p carrick --features shared-cache --locked --lib --test suite -- cache::shared caching::shared config::keys config::mistakes
 	@sort -u $(SKIPPED)
-
-# The two halves of it, side by side.
-test-suite:
-	$(CARGO) test --workspace --locked --test suite --no-fail-fast
-test-others:
-	$(CARGO) test --workspace --locked --lib --bins --examples --benches --test lab --test packet_rules --test splice --no-fail-fast
 
 # What needs neither root nor another program than the compilers: about a minute, once it is built.
 test-quick: need-rust

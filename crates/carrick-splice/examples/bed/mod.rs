@@ -14,6 +14,13 @@ use tokio::net::{TcpListener, TcpStream};
 pub const PROXY: &str = "10.79.1.1:8080";
 pub const SERVER: &str = "10.79.2.2:8000";
 
+/// Listens, also where another listener was closed just now.
+fn listen(address: &str) -> io::Result<TcpListener> {
+    let listener = carrick_test::listen(address);
+    listener.set_nonblocking(true)?;
+    TcpListener::from_std(listener)
+}
+
 /// One of the three.
 #[derive(Clone, Copy)]
 pub enum Host {
@@ -75,9 +82,9 @@ impl Bed {
     /// A client and a server, connected to the proxy. This thread is at the proxy afterwards.
     pub async fn pair(&self) -> io::Result<Pair> {
         self.enter(Host::Server)?;
-        let servers = TcpListener::bind(SERVER).await?;
+        let servers = listen(SERVER)?;
         self.enter(Host::Proxy)?;
-        let proxies = TcpListener::bind(PROXY).await?;
+        let proxies = listen(PROXY)?;
         self.enter(Host::Client)?;
         let client = TcpStream::connect(PROXY).await?;
         self.enter(Host::Proxy)?;

@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(15);
 /// Between two attempts to connect.
 const PAUSE: Duration = Duration::from_millis(10);
 /// So long without a byte, and the connection has failed.
-const SILENCE_MAX: Duration = Duration::from_secs(5);
+const SILENCE_MAX: Duration = Duration::from_secs(20);
 /// For one read of a stream.
 const READ_BYTES: usize = 1 << 20;
 /// The longest latency that is told apart.

@@ -3,6 +3,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
+use tokio::sync::Notify;
 use tokio::time::sleep;
 
 use super::{Scale, each, watched};
@@ -23,10 +24,12 @@ pub async fn slow_reader(stage: &Rc<Stage>, scale: Scale) {
         };
         let is_up = number == 0;
         let (way, back) = pair.ways(is_up);
+        let was_read = Notify::new();
         let send = async {
             // An error shows at the receiver.
             let _ = way.lane.send(way.sender, offered, PIECE_BYTES_MAX).await;
             way.sender.end();
+            was_read.notified().await;
             back.lane
                 .receive_to_end(back.receiver, PIECE_BYTES_MAX)
                 .await
@@ -55,6 +58,7 @@ pub async fn slow_reader(stage: &Rc<Stage>, scale: Scale) {
                 sleep(Duration::from_millis(20)).await;
             }
             let ending = way.lane.receive_to_end(way.receiver, PIECE_BYTES_MAX).await;
+            was_read.notify_one();
             let _ = back.lane.send(back.sender, 1000, 1000).await;
             back.sender.end();
             ending

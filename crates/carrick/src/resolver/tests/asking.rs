@@ -72,7 +72,7 @@ async fn a_client_that_gives_up_does_not_affect_others() {
 
 #[tokio::test]
 async fn too_many_look_ups_are_refused_and_known_names_still_answered() {
-    let server = NameServer::start(|name, kind| {
+    let mut server = NameServer::start(|name, kind| {
         if name == "known." {
             both(name, kind)
         } else {
@@ -80,6 +80,8 @@ async fn too_many_look_ups_are_refused_and_known_names_still_answered() {
         }
     })
     .await;
+    // No look-up ends before all have begun, however busy the machine is.
+    server.timeout = Duration::from_secs(3600);
     let (resolver, metrics) = server.resolver();
     assert!(resolver.resolve("known").await.is_ok());
     let mut tasks = tokio::task::JoinSet::new();
@@ -91,19 +93,13 @@ async fn too_many_look_ups_are_refused_and_known_names_still_answered() {
                 .await
         });
     }
-    let mut counts = [0, 0];
-    until(|| metrics.dns_refused.load(Relaxed) == 400 - 256).await;
-    assert!(resolver.resolve("known").await.is_ok());
-    while let Some(result) = tasks.join_next().await {
-        match result.unwrap() {
-            Err(ResolveError::Busy) => counts[0] += 1,
-            Err(ResolveError::Timeout) => counts[1] += 1,
-            other => panic!("{other:?}"),
-        }
+    for _ in 0..400 - 256 {
+        let refused = tasks.join_next().await.unwrap().unwrap();
+        assert!(matches!(refused, Err(ResolveError::Busy)), "{refused:?}");
     }
-    assert_eq!(counts, [400 - 256, 256]);
+    assert!(resolver.resolve("known").await.is_ok());
     assert_eq!(metrics.dns_refused.load(Relaxed), 400 - 256);
-    assert_eq!(metrics.dns_under_way.load(Relaxed), 0);
+    assert_eq!(metrics.dns_under_way.load(Relaxed), 256);
 }
 
 #[tokio::test]

@@ -42,7 +42,7 @@ async fn bind_both() -> (Arc<UdpSocket>, TcpListener, SocketAddr) {
 pub struct NameServer {
     address: SocketAddr,
     asked: Arc<Mutex<Vec<(String, RecordType)>>>,
-    timeout: Duration,
+    pub timeout: Duration,
 }
 
 impl NameServer {
