@@ -12,7 +12,7 @@ use std::hash::Hasher;
 
 /// How a server is chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Method {
+pub enum Algorithm {
     /// In turn, each server as often as its weight says, evenly spread (nginx's smooth weighted round-robin).
     RoundRobin,
     /// The server with the least under way for its weight; among equals, in turn.
@@ -50,7 +50,7 @@ const HASH_KEY: (u64, u64) = (0x6361_7272_6963_6b00, 0x6265_6e64_0000_0001);
 /// The balancer's own state; one per worker and upstream.
 #[derive(Debug, Clone)]
 pub struct Balancer {
-    method: Method,
+    algorithm: Algorithm,
     seed: u64,
     random: fastrand::Rng,
     /// Smooth round-robin: what each server is owed. Empty until the first choice.
@@ -62,10 +62,10 @@ pub struct Balancer {
 impl Balancer {
     /// A balancer; `seed` makes two workers begin differently.
     #[must_use]
-    pub fn new(method: Method, seed: u64) -> Self {
+    pub fn new(algorithm: Algorithm, seed: u64) -> Self {
         let random = fastrand::Rng::with_seed(seed);
         Self {
-            method,
+            algorithm,
             seed,
             random,
             owed: Vec::new(),
@@ -85,11 +85,11 @@ impl Balancer {
     ///
     /// Allocates only when the number of servers is another than the last time.
     pub fn pick(&mut self, servers: &[ServerView], key: Option<&[u8]>) -> Option<usize> {
-        match (self.method, key) {
-            (Method::RoundRobin, _) | (Method::Hash, None) => {
+        match (self.algorithm, key) {
+            (Algorithm::RoundRobin, _) | (Algorithm::Hash, None) => {
                 self.pick_in_turn(servers, |server| server.eligible)
             }
-            (Method::LeastConnections, _) => {
+            (Algorithm::LeastConnections, _) => {
                 let least = servers
                     .iter()
                     .filter(|server| server.eligible)
@@ -98,8 +98,8 @@ impl Balancer {
                     server.eligible && by_load(server, least).is_eq()
                 })
             }
-            (Method::TwoChoices, _) => self.pick_of_two(servers),
-            (Method::Hash, Some(key)) => self.pick_by_key(servers, key),
+            (Algorithm::TwoChoices, _) => self.pick_of_two(servers),
+            (Algorithm::Hash, Some(key)) => self.pick_by_key(servers, key),
         }
     }
 

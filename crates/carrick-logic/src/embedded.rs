@@ -33,7 +33,7 @@ const URL_BYTES_MAX: usize = 4096;
 
 /// What an object is to its page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum ObjectKind {
     /// A style sheet.
     Style,
     /// A script.
@@ -59,12 +59,12 @@ pub struct Object {
     /// Its URL, without a fragment.
     pub url: Url,
     /// What it is.
-    pub kind: Kind,
+    pub kind: ObjectKind,
 }
 
 /// What was found in a piece of a page.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Found {
+pub struct FoundObjects {
     /// What can be asked for, in the page's order; each once.
     pub objects: Vec<Object>,
     /// How many others were named: not by `http`, of another host or port, too long, or not to be understood.
@@ -112,13 +112,13 @@ impl Embedded {
     }
 
     /// Takes the next bytes of the page, without their content coding; what is found in them. It takes time in proportion to them.
-    pub fn take(&mut self, bytes: &[u8]) -> Found {
+    pub fn take(&mut self, bytes: &[u8]) -> FoundObjects {
         self.unread.extend_from_slice(bytes);
         self.new_bytes += bytes.len();
         self.has_end |= memchr::memchr(b'>', bytes).is_some();
         // Without the end of a tag there is nothing new.
         let is_due = self.has_end && self.new_bytes.saturating_mul(NEW_PART) >= self.unread.len();
-        let mut found = Found::default();
+        let mut found = FoundObjects::default();
         if is_due {
             self.read(&mut found);
         }
@@ -127,8 +127,8 @@ impl Embedded {
 
     /// No more will come: what was left.
     #[must_use]
-    pub fn end(mut self) -> Found {
-        let mut found = Found::default();
+    pub fn end(mut self) -> FoundObjects {
+        let mut found = FoundObjects::default();
         if self.has_end {
             self.read(&mut found);
         }
@@ -142,7 +142,7 @@ impl Embedded {
     }
 
     /// Reads what is unread, but for a tag or an element of text that is not whole yet.
-    fn read(&mut self, found: &mut Found) {
+    fn read(&mut self, found: &mut FoundObjects) {
         let unread = std::mem::take(&mut self.unread);
         (self.new_bytes, self.has_end) = (0, false);
         let mut tag = Tag::default();
@@ -180,7 +180,7 @@ impl Embedded {
     }
 
     /// A whole start tag.
-    fn meet(&mut self, tag: &Tag, found: &mut Found) {
+    fn meet(&mut self, tag: &Tag, found: &mut FoundObjects) {
         match tag.name() {
             b"template" => self.templates += 1,
             b"base" if !self.has_base => {
@@ -196,7 +196,7 @@ impl Embedded {
         }
     }
 
-    fn name(&mut self, reference: &[u8], kind: Kind, found: &mut Found) {
+    fn name(&mut self, reference: &[u8], kind: ObjectKind, found: &mut FoundObjects) {
         if reference.is_empty() || self.is_full() {
             return;
         }

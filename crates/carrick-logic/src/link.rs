@@ -4,7 +4,7 @@
 //! connection, OPEN; the other end answers. Then both send DATA, and END or RESET at last. A head of five bytes says what a
 //! frame is and how long; only what is in frames other than DATA is ever read into memory.
 
-pub mod talk;
+pub mod connection_state;
 #[cfg(test)]
 mod tests;
 
@@ -70,7 +70,7 @@ pub enum Frame {
         /// The relayed connection's.
         number: u32,
         /// Why.
-        why: Why,
+        why: ErrorCode,
     },
     /// So many bytes of the relayed connection follow, 1 to [`DATA_BYTES_MAX`].
     Data(u32),
@@ -81,7 +81,7 @@ pub enum Frame {
         /// The relayed connection's.
         number: u32,
         /// Why.
-        why: Why,
+        why: ErrorCode,
     },
 }
 
@@ -101,7 +101,7 @@ pub enum Destination {
 
 /// Why there is no connection, or none any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Why {
+pub enum ErrorCode {
     /// The server has refused it.
     Refused,
     /// The server cannot be reached, or its name not be resolved.
@@ -118,7 +118,7 @@ pub enum Why {
     Failed,
 }
 
-impl Why {
+impl ErrorCode {
     const ALL: [Self; 7] = [
         Self::Refused,
         Self::Unreachable,
@@ -234,7 +234,7 @@ fn frame(kind: u8, payload: &mut Cursor<'_>) -> Result<Option<Frame>, &'static s
             let (Some(number), Some(code)) = (number(payload), payload.take_u8()) else {
                 return Ok(None);
             };
-            let why = Why::from_code(code).ok_or("there is no such reason")?;
+            let why = ErrorCode::from_code(code).ok_or("there is no such reason")?;
             Some(if kind == RESET {
                 Frame::Reset { number, why }
             } else {

@@ -66,9 +66,9 @@ pub async fn run(words: &[String]) -> Outcome<Report> {
     let service = PacketService::for_measuring();
     let bed = Bed::with_engine(&service, splices.saturating_add(tunnels))?;
     let empty = service.map_memory()?;
-    let crowd = service.crowd(splices)?;
+    let dummies = service.dummy_splices(splices)?;
     let full = service.map_memory()?;
-    drop(crowd);
+    drop(dummies);
     println!(
         "map                 bytes empty   with {flows} flows   more per flow   altogether per flow"
     );
@@ -91,12 +91,12 @@ pub async fn run(words: &[String]) -> Outcome<Report> {
     };
     for round in 1..=rounds {
         let mut pair = Vec::new();
-        for crowd in [0, splices] {
-            let _crowd = service.crowd(crowd)?;
+        for dummies in [0, splices] {
+            let _dummies = service.dummy_splices(dummies)?;
             let measured = beside.measure(&service, time).await?;
             println!(
                 "{round:5} {:16} {:8.0} {:13.0} {:11.0}",
-                2 * crowd,
+                2 * dummies,
                 measured.trips_per_second,
                 measured.program_ns[0],
                 measured.program_ns[1]

@@ -124,7 +124,7 @@ pub enum Reason {
     /// Likewise, and an interface drops packets whose reverse route is another one (`rp_filter`).
     PacketReversePath,
     /// Between the networks of both peers one leg loses so much that two connections do better than one.
-    PacketBadLeg,
+    PacketLossyPath,
     /// The kernel did not take the packets.
     PacketRefused,
     /// A tunnel has cost the process enough, or enough of a response is still to come, for the packet engine
@@ -163,7 +163,7 @@ impl Reason {
         Reason::PacketNetfilter,
         Reason::PacketMarks,
         Reason::PacketReversePath,
-        Reason::PacketBadLeg,
+        Reason::PacketLossyPath,
         Reason::PacketRefused,
         Reason::PacketPays,
     ];
@@ -200,7 +200,7 @@ impl Reason {
             Reason::PacketNetfilter => "packet_netfilter",
             Reason::PacketMarks => "packet_marks",
             Reason::PacketReversePath => "packet_rp_filter",
-            Reason::PacketBadLeg => "packet_bad_leg",
+            Reason::PacketLossyPath => "packet_lossy_path",
             Reason::PacketRefused => "packet_refused",
             Reason::PacketPays => "packet_pays",
         }

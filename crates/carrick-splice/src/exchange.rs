@@ -4,7 +4,7 @@ mod parking;
 mod steering;
 
 use crate::lifecycle::pair::{Forwarded, Pair};
-use crate::lifecycle::policy::{Joining, Policy};
+use crate::lifecycle::policy::{EnginePolicy, Joining};
 use crate::lifecycle::{Attachment, Detach, Lifecycle, State};
 use crate::relay::flow::{Ends, Flow, Step};
 use crate::relay::local_copy::Sink;
@@ -12,7 +12,7 @@ use crate::relay::stalls::{self, Stall};
 use crate::relay::watch::{Alarm, ErrorWatch};
 use crate::tcp::UnreadLimit;
 use crate::{Choice, End, Engine, Fault, HandOver, Leg, PaceHandle, Reason, Side, Splicer};
-use parking::{Calm, Parked};
+use parking::{MayPark, Parked};
 use std::future::poll_fn;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -95,13 +95,13 @@ pub enum ExchangeEnd {
 pub struct Exchange<'a> {
     pair: Pair<'a>,
     lifecycle: Lifecycle,
-    policy: Policy,
+    policy: EnginePolicy,
     /// The engine in the kernel that has the connections or is to get them; or that had them and keeps
     /// translating their numbers.
     attachment: Option<Attachment>,
     /// The connections while they are not registered with tokio.
     parked: Option<Parked>,
-    calm: Calm,
+    may_park: MayPark,
     idle: Duration,
     /// Why the packets stay with the local sockets, until the caller asks.
     packets_refused: Option<Reason>,
@@ -126,7 +126,7 @@ impl Splicer {
 impl<'a> Exchange<'a> {
     fn new(splicer: Splicer, legs: [Leg<'a>; 2], order: ExchangeOrder<'a>) -> Self {
         splicer.counters().exchanges.add(1);
-        let (policy, start) = Policy::new(
+        let (policy, start) = EnginePolicy::new(
             order.choice,
             splicer.socket_engine().is_some(),
             splicer.packet_engine().is_some(),
@@ -150,7 +150,7 @@ impl<'a> Exchange<'a> {
             policy,
             attachment: None,
             parked: None,
-            calm: Calm::default(),
+            may_park: MayPark::default(),
             idle: order.idle,
             packets_refused: start.refused.filter(|_| order.choice == Choice::Packet),
             errors: <[ErrorWatch<'_>; 2]>::default(),

@@ -88,8 +88,8 @@ pub use counters::{Counter, Counters};
 pub use engine::sockmap::live::{LiveDirection, LiveLeg, LiveSplice};
 pub use engine::sockmap::{SPLICES_MAX, SocketService};
 pub use engine::tc::{
-    Adopted, AdoptedTotals, BadPath, Cleaned, Left, PacketService, Pinned, Taken, http as requests,
-    measuring,
+    Adopted, AdoptedTotals, Cleaned, Left, LossyPath, PacketService, Pinned, Taken,
+    http as requests, measuring,
 };
 pub use exchange::{Exchange, ExchangeEnd, ExchangeOrder};
 pub use leg::Leg;
@@ -106,7 +106,7 @@ pub use relay::pool::{PoolLimits, Splicer};
 pub use relay::stalls::Stalled;
 pub use relay::watch::RateMin;
 pub use responses::{
-    Arming, CaughtUp, DisarmError, Judging, Progress as ResponseProgress, ResponseSplice,
+    Arming, CaughtUp, DisarmError, KernelRoutes, Progress as ResponseProgress, ResponseSplice,
     ResponseWatch, ToldResponse,
 };
 pub use transfer::{Order, Transfer};
@@ -116,7 +116,7 @@ pub use unavailable::Unavailable;
 #[doc(hidden)]
 pub mod hooks {
     pub use crate::engine::tc::hooks::{
-        Direction, HookError, Hooks, Interface, Interfaces, Place, Settings, interfaces,
+        Direction, HookError, HookPosition, Hooks, Interface, Interfaces, Settings, interfaces,
     };
 }
 

@@ -4,9 +4,9 @@
 mod chatter;
 pub(crate) mod pair;
 pub(crate) mod policy;
+mod relay_cost;
 pub(crate) mod sockmap;
 pub(crate) mod tc;
-mod worth;
 
 use crate::relay::flow::{KernelPart, Step};
 use crate::{Engine, Fault, Reason};

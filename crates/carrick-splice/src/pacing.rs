@@ -29,7 +29,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use table::{DIRECTIONS, Share, Table};
+use table::{ClassTable, DIRECTIONS, Share};
 pub use throttle::Throttle;
 pub(crate) use turn::Turn;
 
@@ -74,7 +74,7 @@ pub struct Pacing(Arc<Shared>);
 
 struct Shared {
     block: Block,
-    table: Mutex<Table>,
+    table: Mutex<ClassTable>,
     counts: [ClassCounts; CLASSES],
 }
 
@@ -124,7 +124,7 @@ impl Pacing {
     pub fn new() -> std::io::Result<Pacing> {
         Ok(Pacing(Arc::new(Shared {
             block: Block::new()?,
-            table: Mutex::new(Table::new(INTERVAL)),
+            table: Mutex::new(ClassTable::new(INTERVAL)),
             counts: std::array::from_fn(|_| ClassCounts::default()),
         })))
     }
@@ -236,7 +236,7 @@ impl Pacing {
         self.0.block.map()
     }
 
-    fn table(&self) -> MutexGuard<'_, Table> {
+    fn table(&self) -> MutexGuard<'_, ClassTable> {
         self.0.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -2,7 +2,7 @@
 
 mod self_test;
 
-pub use crate::engine::tc::hooks::Way;
+pub use crate::engine::tc::hooks::AttachMode;
 pub use crate::engine::tc::hooks::doctor::{
     InterfaceFact, OWN_PROTOCOL, Obstacle, interface_facts, obstacles,
 };

@@ -1,7 +1,7 @@
 //! Responses that the kernel forwards from a server to a client, while the requests go through the process (packet engine).
 
 use crate::engine::tc::command::Answer;
-pub use crate::engine::tc::command::Judging;
+pub use crate::engine::tc::command::KernelRoutes;
 use crate::engine::tc::path_statistics::PathStatistics;
 use crate::engine::tc::records::Record;
 pub use crate::engine::tc::records::{ResponseWatch, ToldResponse};
@@ -37,7 +37,7 @@ pub struct ResponseSplice {
     /// The kernel has, or is to get, the rest of one response only.
     is_body: bool,
     /// Forwarded requests at the last check.
-    judged: u32,
+    classified: u32,
     path_statistics: Box<PathStatistics>,
 }
 
@@ -127,8 +127,8 @@ impl Splicer {
         };
         let path_statistics =
             PathStatistics::from_now([to_client.ip(), to_server.ip()], [client, server]);
-        if path_statistics.has_bad_leg(engine) {
-            return Err(refuse(Reason::PacketBadLeg));
+        if path_statistics.is_lossy(engine) {
+            return Err(refuse(Reason::PacketLossyPath));
         }
         let record = engine
             .take_record()
@@ -139,7 +139,7 @@ impl Splicer {
                 // An earlier splice may have left something in it.
                 begun_at: record.sent_bytes(),
                 counted_bytes: record.acked_bytes(),
-                judged: record.judged(),
+                classified: record.classified(),
                 record,
                 splicer: self.clone(),
                 is_fresh: false,
@@ -155,23 +155,23 @@ impl ResponseSplice {
     /// Lets the kernel forward what the server sends. Call it between a response and the next request, before
     /// that is written to the server's socket. Costs a system call.
     ///
-    /// With `judging`, the kernel also forwards requests that it can classify and that go to the same
+    /// With `routes`, the kernel also forwards requests that it can classify and that go to the same
     /// upstream; the process learns of them only by events ([`Events`](crate::requests::Events)). This begins
     /// once [`ResponseSplice::settle`] has reported that nothing else is outstanding.
     ///
     /// What is forwarded is paced by `pace`, which must outlive it.
-    pub fn arm(&mut self, judging: Option<Judging>, pace: PaceHandle) -> Arming {
+    pub fn arm(&mut self, routes: Option<KernelRoutes>, pace: PaceHandle) -> Arming {
         if self.is_body && self.disarm().is_err() {
             return self.refused(Reason::PacketRefused);
         }
         if self.splice.is_armed() {
             return Arming::Armed;
         }
-        if self.has_bad_leg() {
-            return self.refused(Reason::PacketBadLeg);
+        if self.is_lossy() {
+            return self.refused(Reason::PacketLossyPath);
         }
         let before = self.begin_record();
-        let answer = self.splice.arm_responses(&self.record, judging, pace);
+        let answer = self.splice.arm_responses(&self.record, routes, pace);
         let arming = self.armed(&answer, before);
         if arming == Arming::Armed {
             self.is_fresh = true;
@@ -202,8 +202,8 @@ impl ResponseSplice {
             self.is_body = false;
         }
         // Nothing is forwarded yet, and no response is in progress.
-        if !self.splice.is_armed() && self.has_bad_leg() {
-            return self.refused(Reason::PacketBadLeg);
+        if !self.splice.is_armed() && self.is_lossy() {
+            return self.refused(Reason::PacketLossyPath);
         }
         let before = self.begin_record();
         let answer = self
@@ -237,7 +237,7 @@ impl ResponseSplice {
         if self.state() == State::Attaching {
             return Arming::Armed;
         }
-        let is_to_end = !self.is_body || self.has_bad_leg();
+        let is_to_end = !self.is_body || self.is_lossy();
         if self.splice.is_armed() && is_to_end && self.disarm().is_err() {
             return self.refused(Reason::PacketRefused);
         }
@@ -277,7 +277,7 @@ impl ResponseSplice {
         match answer {
             Ok(Answer::Done) => {
                 (self.begun_at, self.counted_bytes) = before;
-                self.judged = self.record.judged();
+                self.classified = self.record.classified();
                 Arming::Armed
             }
             Ok(Answer::Busy | Answer::Unseen) => Arming::NotYet,
@@ -337,8 +337,8 @@ impl ResponseSplice {
     /// [`ResponseSplice::progress`] and [`ResponseSplice::head`] are about the response to the latest of
     /// them.
     pub fn catch_up(&mut self) -> Option<CaughtUp> {
-        let judged = self.record.judged();
-        let requests = judged.wrapping_sub(self.judged);
+        let classified = self.record.classified();
+        let requests = classified.wrapping_sub(self.classified);
         if requests == 0 {
             return None;
         }
@@ -349,7 +349,7 @@ impl ResponseSplice {
             passed_bytes: passed_end.saturating_sub(self.begun_at),
             passed_status,
         };
-        self.judged = judged;
+        self.classified = classified;
         self.count();
         self.begun_at = self.record.head_at();
         Some(caught_up)
@@ -445,7 +445,7 @@ impl ResponseSplice {
     pub fn disarm(&mut self) -> Result<(), DisarmError> {
         self.count();
         let was_body = std::mem::take(&mut self.is_body);
-        match self.splice.disarm(self.judged)? {
+        match self.splice.disarm(self.classified)? {
             Answer::Done => Ok(()),
             Answer::Behind => Err(DisarmError::Behind),
             // The kernel has returned them by itself.
@@ -471,9 +471,9 @@ impl ResponseSplice {
             .note(engine, [client, server], Some(&state));
     }
 
-    fn has_bad_leg(&self) -> bool {
+    fn is_lossy(&self) -> bool {
         let engine = self.splicer.packet_engine();
-        engine.is_some_and(|engine| self.path_statistics.has_bad_leg(engine))
+        engine.is_some_and(|engine| self.path_statistics.is_lossy(engine))
     }
 
     /// Adds newly acknowledged bytes to the splicer's counters. So do the next request and

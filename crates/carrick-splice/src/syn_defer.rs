@@ -50,13 +50,13 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
 
-/// Readers there can be: `HOLD_READERS_MAX` of bpf/syn_defer/syn_defer.h.
+/// Readers there can be: `SYN_READERS_MAX` of bpf/syn_defer/syn_defer.h.
 pub const READERS_MAX: usize = 256;
 
-/// Marks there can be: `HOLD_MARKS_MAX` of bpf/syn_defer/syn_defer.h.
+/// Marks there can be: `SYN_MARKS_MAX` of bpf/syn_defer/syn_defer.h.
 pub const MARKS_MAX: usize = 64;
 
-/// `HOLD_RING_BYTES` of bpf/syn_defer/syn_defer.h.
+/// `SYN_RING_BYTES` of bpf/syn_defer/syn_defer.h.
 const RING_BYTES: u32 = 1 << 20;
 
 /// The kernel's function that attaches programs to netfilter.
@@ -78,7 +78,7 @@ pub struct Settings {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts {
     /// Deferred, and given to a reader.
-    pub held: u64,
+    pub deferred: u64,
     /// Dropped, as retransmissions of a deferred one.
     pub repeated: u64,
     /// Passed, because no reader was alive.
@@ -148,27 +148,24 @@ impl SynDefer {
             let key = number.to_ne_bytes();
             loaded
                 .maps
-                .hold_rings
+                .syn_rings
                 .update(&key, &descriptor, MapFlags::ANY)?;
             rings.push(ring);
         }
         for mark in settings.marks.iter().filter(|mark| **mark != 0) {
             let mark = mark.to_ne_bytes();
-            loaded.maps.hold_marks.update(&mark, &mark, MapFlags::ANY)?;
+            loaded.maps.syn_marks.update(&mark, &mark, MapFlags::ANY)?;
         }
         let owned = |program: &libbpf_rs::ProgramMut<'_>| {
             let copied = program.as_fd().try_clone_to_owned();
             copied.map_err(libbpf_rs::Error::from)
         };
-        let beats = Mmap::map(
-            loaded.maps.hold_beats.as_fd(),
-            size_of::<types::hold_beats>(),
-        )
-        .map_err(libbpf_rs::Error::from)?;
+        let beats = Mmap::map(loaded.maps.syn_beats.as_fd(), size_of::<types::syn_beats>())
+            .map_err(libbpf_rs::Error::from)?;
         let attach = |protocol_family| {
             loaded
                 .progs
-                .carrick_hold
+                .carrick_syn_defer
                 .attach_netfilter_with_opts(NetfilterOpts {
                     protocol_family,
                     hooknum: NF_INET_PRE_ROUTING,
@@ -177,9 +174,9 @@ impl SynDefer {
                 })
         };
         Ok(SynDefer(Arc::new(Inner {
-            decide: owned(&loaded.progs.carrick_hold_decide)?,
-            send: owned(&loaded.progs.carrick_hold_send)?,
-            counts: MapHandle::try_from(&loaded.maps.hold_counts)?,
+            decide: owned(&loaded.progs.carrick_syn_decide)?,
+            send: owned(&loaded.progs.carrick_syn_send)?,
+            counts: MapHandle::try_from(&loaded.maps.syn_counts)?,
             rings,
             beats,
             _links: vec![attach(NFPROTO_IPV4)?, attach(NFPROTO_IPV6)?],
@@ -210,9 +207,9 @@ impl SynDefer {
                 *sum += u64::from_ne_bytes(word);
             }
         }
-        let [held, repeated, unattended, crowded, not_understood] = sum;
+        let [deferred, repeated, unattended, crowded, not_understood] = sum;
         Ok(Counts {
-            held,
+            deferred,
             repeated,
             unattended,
             crowded,
@@ -238,7 +235,7 @@ fn make_ring() -> libbpf_rs::Result<MapHandle> {
     };
     MapHandle::create(
         MapType::RingBuf,
-        Some("carrick_hold"),
+        Some("carrick_syn_ring"),
         0,
         0,
         RING_BYTES,

@@ -68,9 +68,9 @@ pub use profile::{
     KERNEL_TIMER_MIN, Keepalive, Profile, ProfileError, RTO_MAX, RTO_MAX_MIN,
     bandwidth_delay_bytes,
 };
-pub use report::{Applied, Refused, Setting, Why};
+pub use report::{Applied, RefusalReason, Refused, Setting};
 pub use route::interface_towards;
-pub use selector::{Conditions, Facts, ProfileSide, Rule, Selector, Wanted};
+pub use selector::{Conditions, LegFacts, NeededFacts, ProfileSide, Rule, Selector};
 
 use crate::Unavailable;
 use crate::unavailable::on_loopback;
@@ -201,7 +201,7 @@ pub(crate) fn probe() -> [(&'static str, io::Result<String>); 2] {
 /// Reads what `wanted` names of a connection. Otherwise no system call but `getpeername`.
 ///
 /// The socket is not connected. Anything else that is unavailable is `None`.
-pub fn facts(socket: &impl AsFd, side: ProfileSide, wanted: Wanted) -> io::Result<Facts> {
+pub fn facts(socket: &impl AsFd, side: ProfileSide, wanted: NeededFacts) -> io::Result<LegFacts> {
     route::facts(socket.as_fd(), side, wanted)
 }
 

@@ -51,19 +51,19 @@ impl Unavailable {
 
     /// Because its programs could not be loaded.
     pub(crate) fn explain(error: &libbpf_rs::Error) -> Unavailable {
-        let here = Here::look();
+        let support = BpfSupport::look();
         if let Some(refusal) = refusal::take().filter(|refusal| !refusal.log.is_empty()) {
             let (program, why) = (&refusal.program, refusal.tail(1));
-            if hides_helper(&why) && here.is_confidential {
+            if hides_helper(&why) && support.is_confidential {
                 return Unavailable(LOCKED_DOWN.into());
             }
             return Unavailable(format!(
                 "the kernel refuses its program {program}: {}{}",
                 why.trim(),
-                here.age()
+                support.age()
             ));
         }
-        Unavailable(explain(&format!("{error:#}"), &here))
+        Unavailable(explain(&format!("{error:#}"), &support))
     }
 }
 
@@ -81,21 +81,21 @@ fn hides_helper(verifier: &str) -> bool {
 
 /// What matters here for the question whether programs can be loaded.
 #[derive(Debug, Clone, Default)]
-struct Here {
+struct BpfSupport {
     has_btf: bool,
     has_privileges: bool,
     is_confidential: bool,
     is_old: bool,
 }
 
-impl Here {
-    fn look() -> Here {
+impl BpfSupport {
+    fn look() -> BpfSupport {
         let has = capabilities(None).map(|sets| sets.effective);
         let has = has.unwrap_or(CapabilitySet::empty());
         let wanted = CapabilitySet::BPF | CapabilitySet::PERFMON;
         let is_privileged = has.contains(wanted) || has.contains(CapabilitySet::SYS_ADMIN);
         let lockdown = std::fs::read_to_string(LOCKDOWN).unwrap_or_default();
-        Here {
+        BpfSupport {
             has_btf: Path::new(BTF).exists(),
             has_privileges: is_privileged && has.contains(CapabilitySet::NET_ADMIN),
             is_confidential: lockdown.contains("[confidentiality]"),
@@ -114,7 +114,7 @@ impl Here {
 }
 
 /// What the error of a call, which libbpf-rs tells as a text only, means here.
-fn explain(error: &str, here: &Here) -> String {
+fn explain(error: &str, support: &BpfSupport) -> String {
     let is = |errno: i32| error.contains(&format!("(os error {errno})"));
     if is(libc::ENOSYS) {
         return "there is no bpf(2): the kernel is without CONFIG_BPF_SYSCALL, or a filter of system calls hides it (containers)".into();
@@ -123,10 +123,10 @@ fn explain(error: &str, here: &Here) -> String {
         return NO_LOOPBACK.into();
     }
     // Of privileges the kernel says EPERM; EACCES is the verifier's word, too.
-    if is(libc::EPERM) || (is(libc::EACCES) && !here.has_privileges) {
-        return if !here.has_privileges {
+    if is(libc::EPERM) || (is(libc::EACCES) && !support.has_privileges) {
+        return if !support.has_privileges {
             "the privileges CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON are missing (start as root, or grant them)".into()
-        } else if here.is_confidential {
+        } else if support.is_confidential {
             LOCKED_DOWN.into()
         } else {
             "bpf(2) is refused in spite of CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON: by a filter of system calls or a security module \
@@ -134,15 +134,15 @@ fn explain(error: &str, here: &Here) -> String {
                 .into()
         };
     }
-    if !here.has_btf {
+    if !support.has_btf {
         return format!(
             "the kernel does not tell its types: there is no {BTF} (CONFIG_DEBUG_INFO_BTF; in a container: /sys is not the kernel's)"
         );
     }
     if is(libc::EACCES) {
-        return format!("the kernel refuses its program: {error}{}", here.age());
+        return format!("the kernel refuses its program: {error}{}", support.age());
     }
-    format!("its program cannot be loaded: {error}{}", here.age())
+    format!("its program cannot be loaded: {error}{}", support.age())
 }
 
 #[cfg(test)]
@@ -151,25 +151,25 @@ mod tests {
 
     #[test]
     fn each_lack_is_named_with_what_would_be_right() {
-        let well = Here {
+        let well = BpfSupport {
             has_btf: true,
             has_privileges: true,
             is_confidential: false,
             is_old: false,
         };
-        let nobody = Here {
+        let nobody = BpfSupport {
             has_privileges: false,
             ..well.clone()
         };
-        let locked = Here {
+        let locked = BpfSupport {
             is_confidential: true,
             ..well.clone()
         };
-        let no_types = Here {
+        let no_types = BpfSupport {
             has_btf: false,
             ..well.clone()
         };
-        for (errno, here, wanted) in [
+        for (errno, support, wanted) in [
             (libc::EPERM, &nobody, "the privileges CAP_BPF"),
             (libc::EACCES, &nobody, "the privileges CAP_BPF"),
             (libc::EPERM, &well, "bpf(2) is refused in spite of CAP_BPF"),
@@ -181,8 +181,8 @@ mod tests {
             (libc::EINVAL, &well, "its program cannot be loaded: "),
         ] {
             let error = libbpf_rs::Error::from_raw_os_error(errno);
-            let said = explain(&format!("{error:#}"), here);
-            assert!(said.starts_with(wanted), "{errno} {here:?}: {said}");
+            let said = explain(&format!("{error:#}"), support);
+            assert!(said.starts_with(wanted), "{errno} {support:?}: {said}");
         }
     }
 }

@@ -34,15 +34,15 @@ impl Cache for Stored {
         if let Found::Object(_) = self.store.find(key, Fields::of_text(b"")) {
             return true;
         }
-        let Ok(mut filling) = self.store.fill(Some(bytes)) else {
+        let Ok(mut writer) = self.store.fill(Some(bytes)) else {
             return false;
         };
-        let body = Arc::clone(filling.body());
+        let body = Arc::clone(writer.body());
         let length = usize::try_from(bytes).unwrap_or(usize::MAX);
-        if filling
+        if writer
             .append(&self.zeros[..length.min(self.zeros.len())])
             .is_ok()
-            && filling.finish()
+            && writer.finish()
         {
             let _ = self.store.put(key, &Variant::default(), META, b"", &body);
         }

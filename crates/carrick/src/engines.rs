@@ -2,8 +2,8 @@
 
 use crate::config::in_kernel;
 use crate::config::plan::{PacePlan, PacketUse, Plan};
-use crate::path_history::Learned;
-use crate::syn_defer::Handshakes;
+use crate::path_history::PathHistory;
+use crate::syn_defer::DeferredSyns;
 use crate::telemetry::forwarded::Forwarded;
 use carrick_splice::probe::Feature;
 use carrick_splice::requests::{RequestsError, TABLES_MAX};
@@ -42,9 +42,9 @@ pub struct Engines {
     /// Clients whose requests the kernel may forward.
     pub forwarded: Arc<Forwarded>,
     /// Path history, for the splitter.
-    pub learned: Arc<Learned>,
+    pub path_history: Arc<PathHistory>,
     /// Clients whose SYN is deferred until their server accepts.
-    pub handshakes: Handshakes,
+    pub deferred_syns: DeferredSyns,
 }
 
 /// Why a class was not changed.
@@ -57,7 +57,7 @@ pub enum NotChanged {
 }
 
 /// For each listener whose requests the kernel classifies: the number of its routing table, and the table's generation.
-pub type JudgedBy = HashMap<SocketAddr, (u32, u32)>;
+pub type RouteTables = HashMap<SocketAddr, (u32, u32)>;
 
 impl Engines {
     /// Loads no engine and paces nothing. Call it with start-up privileges: pacing in the kernel needs them.
@@ -72,8 +72,8 @@ impl Engines {
             pacing: Pacing::new()?,
             changing: Arc::default(),
             forwarded: Arc::default(),
-            learned: Arc::default(),
-            handshakes: Handshakes::default(),
+            path_history: Arc::default(),
+            deferred_syns: DeferredSyns::default(),
         })
     }
 
@@ -187,7 +187,7 @@ impl Engines {
             Ok(()) => Ok("the kernel supports all settings of TCP profiles".to_owned()),
             Err(because) => Err(because.to_string()),
         };
-        let deferred_syns = match self.handshakes.usable() {
+        let deferred_syns = match self.deferred_syns.usable() {
             None => useless(),
             Some(Ok(())) => Ok("clients are answered after their server has accepted".to_owned()),
             Some(Err(because)) => Err(because.to_string()),
@@ -202,11 +202,11 @@ impl Engines {
     /// Installs the routing tables of listeners whose requests the kernel may classify. Where the kernel refuses a table, the process
     /// classifies and a warning is logged.
     #[must_use]
-    pub fn install_routes(&self, plan: &Plan) -> JudgedBy {
+    pub fn install_routes(&self, plan: &Plan) -> RouteTables {
         let Some(tables) = self.packet.request_tables() else {
-            return JudgedBy::new();
+            return RouteTables::new();
         };
-        let mut judged_by = JudgedBy::new();
+        let mut route_tables = RouteTables::new();
         for (listener, place) in plan.listeners.iter().zip(0..) {
             let installed = match in_kernel::table(listener, &plan.limits.head(), TOLD_EVERY) {
                 Some(table) => tables.install(place, &table).map(Some),
@@ -214,7 +214,7 @@ impl Engines {
             };
             match installed {
                 Ok(Some(generation)) => {
-                    judged_by.insert(listener.address, (place, generation));
+                    route_tables.insert(listener.address, (place, generation));
                 }
                 Ok(None) => {}
                 // The listener has no table, and had none before.
@@ -236,7 +236,7 @@ impl Engines {
                 tracing::warn!("cannot remove the kernel's routes of a former listener: {error}");
             }
         }
-        judged_by
+        route_tables
     }
 
     /// Takes over tunnels that have outlived an earlier carrick process. Call it with start-up privileges, before [`load`](Engines::load).
@@ -333,40 +333,40 @@ impl Engines {
     }
 }
 
-/// How the configuration asks for an engine.
+/// How the configuration requests an engine.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Asked {
-    Nobody,
+enum EngineRequest {
+    None,
     /// Through `auto`.
-    ByTheWay,
+    ByAuto,
     ByName,
 }
 
 /// What was logged about unusable engines, so that each reason is logged once.
 #[derive(Default)]
-pub struct Told([Option<String>; COUNT]);
+pub struct LoggedReasons([Option<String>; COUNT]);
 
-impl Told {
+impl LoggedReasons {
     /// Logs why a requested engine is unusable, unless the same reason was logged before.
     pub fn tell(&mut self, plan: &Plan, features: &Features, advice: &str) {
-        let asked = |by_name: bool, by_the_way: bool| match (by_name, by_the_way) {
-            (true, _) => Asked::ByName,
-            (false, true) => Asked::ByTheWay,
-            (false, false) => Asked::Nobody,
+        let asked = |by_name: bool, by_auto: bool| match (by_name, by_auto) {
+            (true, _) => EngineRequest::ByName,
+            (false, true) => EngineRequest::ByAuto,
+            (false, false) => EngineRequest::None,
         };
         let asked = [
             // `auto` does not need this engine.
             asked(plan.wants_socket_engine(), false),
             asked(plan.wants_packet_engine(), plan.loads_packet_engine()),
         ];
-        for ((feature, asked), told) in features.iter().zip(asked).zip(&mut self.0) {
+        for ((feature, asked), logged) in features.iter().zip(asked).zip(&mut self.0) {
             let trouble = match &feature.usable {
-                Err(because) if asked != Asked::Nobody => Some(because.clone()),
+                Err(because) if asked != EngineRequest::None => Some(because.clone()),
                 _ => None,
             };
-            if let Some(because) = trouble.as_ref().filter(|_| trouble != *told) {
+            if let Some(because) = trouble.as_ref().filter(|_| trouble != *logged) {
                 let name = feature.name.trim_start_matches("engine ");
-                if asked == Asked::ByName {
+                if asked == EngineRequest::ByName {
                     tracing::warn!(
                         "the engine \"{name}\" is not usable, because {because}; connections that ask for it are relayed by the process{advice}"
                     );
@@ -376,7 +376,7 @@ impl Told {
                     );
                 }
             }
-            *told = trouble;
+            *logged = trouble;
         }
     }
 }

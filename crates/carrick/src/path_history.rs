@@ -21,14 +21,14 @@ const TABLES: usize = 16;
 
 /// The tables of all pairs.
 #[derive(Debug)]
-pub struct Learned {
+pub struct PathHistory {
     tables: [Mutex<Table>; TABLES],
     hashing: RandomState,
     /// Channel to the rule supervisor, which excludes pairs.
     line: OnceLock<SupervisorPipe>,
 }
 
-impl Default for Learned {
+impl Default for PathHistory {
     /// Empty.
     fn default() -> Self {
         let settings = Settings {
@@ -43,7 +43,7 @@ impl Default for Learned {
     }
 }
 
-impl Learned {
+impl PathHistory {
     /// Decides whether to split or join a connection.
     #[must_use]
     pub fn decide(&self, client: SocketAddr, server: SocketAddr, known: &FirstKnown) -> Decision {

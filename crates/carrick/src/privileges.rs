@@ -42,7 +42,7 @@ const AMBIENT_LOCKED: SecureBits =
 
 /// The identity and privileges of the process.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
-pub struct Standing {
+pub struct Identity {
     /// The user's name; its number if it has none.
     pub user: String,
     /// The user's number.
@@ -59,7 +59,7 @@ pub struct Standing {
     pub sandbox: Sandboxed,
 }
 
-impl Standing {
+impl Identity {
     /// Reads it for the calling thread. Looks up the user's name, which may block on a directory service.
     ///
     /// # Errors
@@ -81,7 +81,7 @@ impl Standing {
     }
 }
 
-impl std::fmt::Display for Standing {
+impl std::fmt::Display for Identity {
     /// `nobody, without capabilities`
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match &self.capabilities[..] {
@@ -97,7 +97,7 @@ pub struct GivenUp {
     capabilities: CapabilitySet,
     changed_user: bool,
     /// The identity since then.
-    pub standing: Standing,
+    pub identity: Identity,
 }
 
 impl GivenUp {
@@ -121,9 +121,9 @@ impl GivenUp {
         } else if self.is_something() {
             format!(
                 "{error}; carrick dropped its privileges at start and now runs as {}: restart it for changes that need them",
-                self.standing
+                self.identity
             )
-        } else if self.standing.sandbox.files.in_force {
+        } else if self.identity.sandbox.files.in_force {
             format!("{error}; {OUT_OF_REACH}")
         } else {
             error.to_string()
@@ -156,7 +156,7 @@ pub fn give_up(plan: &Plan) -> io::Result<GivenUp> {
     Ok(GivenUp {
         capabilities: had.permitted - kept,
         changed_user,
-        standing: Standing::read()?,
+        identity: Identity::read()?,
     })
 }
 

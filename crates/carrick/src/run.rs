@@ -18,7 +18,7 @@ use crate::context::live::Live;
 use crate::context::live::Orders;
 use crate::control::{Control, ControlHandle, ControlState, EngineStatus, Running};
 use crate::control::{NotReloaded, SignalOrder, Signals};
-use crate::engines::{Engines, Features, JudgedBy, Told};
+use crate::engines::{Engines, Features, LoggedReasons, RouteTables};
 use crate::net::admission::Admission;
 use crate::privileges::{GivenUp, OUT_OF_REACH, sandbox::Sandboxed};
 use crate::resolver::WorkerResolver;
@@ -79,7 +79,7 @@ struct Program {
     loading: Option<Loading>,
     /// The banner, without the engines.
     banner: banner::Banner,
-    told: Told,
+    logged_reasons: LoggedReasons,
     given_up: GivenUp,
     /// Rules of transparent listeners.
     rules: Option<Rules>,
@@ -124,8 +124,8 @@ impl Program {
             disk,
         } = Opened::open(&plan, source.as_deref())?;
         // From here on, what also happens at a reload.
-        tell_of_sandbox(&plan, &given_up.standing.sandbox);
-        if given_up.is_something() || given_up.standing.sandbox.files.in_force {
+        tell_of_sandbox(&plan, &given_up.identity.sandbox);
+        if given_up.is_something() || given_up.identity.sandbox.files.in_force {
             tell_reload_trouble(source.as_deref(), &given_up);
         }
         let mut features = probe_but_socket();
@@ -149,7 +149,7 @@ impl Program {
             cache.clone(),
             metrics.clone(),
             statuses,
-            given_up.standing.clone(),
+            given_up.identity.clone(),
             engines.clone(),
             log.state(),
         ));
@@ -159,7 +159,7 @@ impl Program {
         set_limits(&admission, &plan, descriptors);
         let live = Arc::new(Live {
             generation: 0,
-            judged_by: JudgedBy::new(),
+            route_tables: RouteTables::new(),
             followers: Followers::new(0),
             plan: Arc::clone(&plan),
             upstreams,
@@ -209,7 +209,7 @@ impl Program {
             engines,
             loading: Some(loading),
             banner,
-            told: Told::default(),
+            logged_reasons: LoggedReasons::default(),
             given_up,
             rules,
         })
@@ -237,7 +237,7 @@ impl Program {
         self.engines.warn_of_foreign_programs();
         self.engines.tell_obstacle(plan);
         self.engines.warn_of_pins();
-        self.told.tell(plan, features, "");
+        self.logged_reasons.tell(plan, features, "");
         for feature in features {
             self.state.set_engine(engine_status(feature));
         }
@@ -246,7 +246,7 @@ impl Program {
                 generation: before.generation + 1,
                 plan: Arc::clone(plan),
                 upstreams: before.upstreams.clone(),
-                judged_by: self.engines.install_routes(plan),
+                route_tables: self.engines.install_routes(plan),
                 followers: Followers::new(plan.workers),
             });
             self.orders.send_modify(|orders| orders.live = live);
@@ -328,7 +328,7 @@ impl Program {
         let loaded = config::load(self.source.as_deref()).map_err(|rejected| {
             let why = rejected.to_string();
             // For unreadable files, the problem has only the kernel's message.
-            let is_out_of_reach = self.given_up.standing.sandbox.files.in_force
+            let is_out_of_reach = self.given_up.identity.sandbox.files.in_force
                 && why.contains(&rustix::io::Errno::ACCESS.to_string());
             if is_out_of_reach {
                 format!("{why}; {OUT_OF_REACH}")
@@ -364,7 +364,7 @@ impl Program {
         if process(&plan) != process(&before.plan) {
             tracing::warn!(
                 "a changed [process] takes effect only after a restart; carrick continues to run as {}",
-                self.given_up.standing
+                self.given_up.identity
             );
             plan.account.clone_from(&before.plan.account);
             plan.pins.clone_from(&before.plan.pins);
@@ -395,7 +395,7 @@ impl Program {
         } else {
             ""
         };
-        self.told.tell(&plan, &features, advice);
+        self.logged_reasons.tell(&plan, &features, advice);
         self.engines.warn_of_tcp_profiles(&plan);
         let plan = Arc::new(plan);
         let upstreams = UpstreamState::for_plan(&plan.upstreams, &before.upstreams);
@@ -426,7 +426,7 @@ impl Program {
         let generation = before.generation + 1;
         let live = Arc::new(Live {
             generation,
-            judged_by: self.engines.install_routes(&plan),
+            route_tables: self.engines.install_routes(&plan),
             followers: Followers::new(plan.workers),
             plan,
             upstreams,
@@ -522,7 +522,7 @@ fn tell_reload_trouble(source: Option<&Path>, given_up: &GivenUp) {
     if let Err(rejected) = config::load(source) {
         tracing::warn!(
             "carrick now runs as {}, and can no longer read its configuration, so a reload will fail: {rejected}",
-            given_up.standing
+            given_up.identity
         );
     }
 }

@@ -45,7 +45,7 @@ pub struct Torture {
     /// Runs of --http, with SEED and those that follow [default: 200; smoke: 8]
     #[arg(long, value_name = "N", requires = "http")]
     runs: Option<u64>,
-    /// How carrick moves responses in all runs of --http: auto, unread, bodies, judged; routed is without carrick [default: the seed decides]
+    /// How carrick moves responses in all runs of --http: auto, unread, bodies, classified; routed is without carrick [default: the seed decides]
     #[arg(long, value_name = "NAME", requires = "http")]
     way: Option<String>,
     /// Stop carrick for moments and reload it, in the midst of each run of --http
@@ -201,7 +201,7 @@ fn list() -> Result<ExitCode> {
             Family::Routed => {
                 "no relay: the kernel routes the packets, and the suite checks itself"
             }
-            Family::Carrick => "judged",
+            Family::Carrick => "classified",
             _ => "for comparison",
         };
         writeln!(output, "  {:<18} {note}", relay.name).context("cannot print")?;

@@ -48,8 +48,8 @@ enum Mode {
     None,
     /// carrick with this engine, heads as its peers leave them.
     Engine(&'static str),
-    /// carrick's engine `packet`, with requests that the kernel judges.
-    Judged,
+    /// carrick's engine `packet`, with requests that the kernel classifies.
+    Classified,
     /// carrick's engine `packet`, with heads to which the process adds `Via`.
     Bodies,
     SplicingOff,
@@ -186,7 +186,7 @@ impl Peer {
     pub fn engine(&self) -> Option<&'static str> {
         match self.mode {
             Mode::Engine(engine) => Some(engine),
-            Mode::Judged | Mode::Bodies => Some("packet"),
+            Mode::Classified | Mode::Bodies => Some("packet"),
             Mode::Uncached => Some("auto"),
             _ => None,
         }
@@ -195,7 +195,7 @@ impl Peer {
     /// What carrick's templates want to know of the mode.
     fn carrick_values(&self) -> [(&'static str, &'static str); 4] {
         let (forwarded, via, route) = match self.mode {
-            Mode::Judged => ("off", "", "requests = \"kernel\""),
+            Mode::Classified => ("off", "", "requests = \"kernel\""),
             Mode::Bodies => ("unchanged", "carrick", "responses = \"read\""),
             _ => ("unchanged", "", ""),
         };

@@ -5,7 +5,7 @@ use super::{Family, Job, Mode, Peer};
 /// carrick as users get it: the row that the targets judge.
 pub const JUDGED: &str = "carrick-auto";
 
-/// The engine `packet`: tunnels, and whole responses of a switch whose requests the process judges.
+/// The engine `packet`: tunnels, and whole responses of a switch whose requests the process reads.
 pub const PACKET: &str = "carrick-packet";
 
 /// All rows, in the order of reports.
@@ -61,10 +61,10 @@ pub const PEERS: [Peer; 16] = {
             mode: Mode::Bodies,
         },
         Peer {
-            name: "carrick-judged",
+            name: "carrick-classified",
             family: Carrick,
             jobs: &[Switch],
-            mode: Mode::Judged,
+            mode: Mode::Classified,
         },
         Peer {
             name: "carrick-uncached",

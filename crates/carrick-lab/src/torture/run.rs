@@ -257,7 +257,7 @@ impl Bench<'_> {
         }
         let mut all = Played::default();
         for percent in self.plan.scale.of(LOSSES_SMOKE, LOSSES_FULL) {
-            let path = bad_path(*percent);
+            let path = lossy_path(*percent);
             let (played, lost) = if self.plan.netem {
                 let netem = self.testbed.start_netem(NetemPaths {
                     to_client: &path,
@@ -488,7 +488,7 @@ fn bad_network(seed: u64, path: WanPath) -> WanSpec {
     }
 }
 
-fn bad_path(percent: u32) -> WanPath {
+fn lossy_path(percent: u32) -> WanPath {
     WanPath {
         delay_ms: DELAY_MS,
         loss: f64::from(percent) / 100.0,

@@ -1,12 +1,12 @@
 //! Distribution of choices, and which keys move when servers come and go.
-use super::{Balancer, Method, ServerView};
+use super::{Algorithm, Balancer, ServerView};
 use proptest::prelude::*;
 
-const METHODS: [Method; 4] = [
-    Method::RoundRobin,
-    Method::LeastConnections,
-    Method::TwoChoices,
-    Method::Hash,
+const METHODS: [Algorithm; 4] = [
+    Algorithm::RoundRobin,
+    Algorithm::LeastConnections,
+    Algorithm::TwoChoices,
+    Algorithm::Hash,
 ];
 
 fn server(weight: u32) -> ServerView {
@@ -50,13 +50,13 @@ fn assert_near(counts: &[u32], weights: &[u32], tolerance: f64) {
 #[test]
 fn round_robin_is_exact_and_smooth() {
     let weights = [5, 1, 1];
-    let mut balancer = Balancer::new(Method::RoundRobin, 0);
+    let mut balancer = Balancer::new(Algorithm::RoundRobin, 0);
     let picks: Vec<_> = (0..7)
         .map(|_| balancer.pick(&servers(&weights), None).unwrap())
         .collect();
     assert_eq!(picks, [0, 0, 1, 0, 2, 0, 0]);
     for seed in [0, 1, 6, 99, u64::MAX] {
-        let mut balancer = Balancer::new(Method::RoundRobin, seed);
+        let mut balancer = Balancer::new(Algorithm::RoundRobin, seed);
         assert_eq!(
             counts(&mut balancer, &servers(&weights), 700),
             [500, 100, 100],
@@ -68,12 +68,12 @@ fn round_robin_is_exact_and_smooth() {
 #[test]
 fn workers_begin_differently() {
     let three = servers(&[1, 1, 1]);
-    for method in [Method::RoundRobin, Method::LeastConnections] {
-        let first = |seed| Balancer::new(method, seed).pick(&three, None).unwrap();
+    for algorithm in [Algorithm::RoundRobin, Algorithm::LeastConnections] {
+        let first = |seed| Balancer::new(algorithm, seed).pick(&three, None).unwrap();
         assert_eq!([first(0), first(1), first(2), first(3)], [0, 1, 2, 0]);
     }
     let first = |seed| {
-        Balancer::new(Method::TwoChoices, seed)
+        Balancer::new(Algorithm::TwoChoices, seed)
             .pick(&three, None)
             .unwrap()
     };
@@ -98,7 +98,7 @@ fn least_connections_takes_the_least_for_its_weight() {
     for (servers, expected) in rows {
         for seed in 0..5 {
             assert_eq!(
-                Balancer::new(Method::LeastConnections, seed).pick(servers, None),
+                Balancer::new(Algorithm::LeastConnections, seed).pick(servers, None),
                 Some(expected),
                 "{servers:?}"
             );
@@ -108,7 +108,7 @@ fn least_connections_takes_the_least_for_its_weight() {
 
 #[test]
 fn equals_take_turns_by_weight() {
-    let mut balancer = Balancer::new(Method::LeastConnections, 3);
+    let mut balancer = Balancer::new(Algorithm::LeastConnections, 3);
     assert_eq!(counts(&mut balancer, &servers(&[3, 1]), 400), [300, 100]);
     // The busy one is not in the rotation.
     let mut three = servers(&[1, 1, 1]);
@@ -119,7 +119,7 @@ fn equals_take_turns_by_weight() {
 #[test]
 fn two_choices_spreads_by_weight_and_avoids_the_busiest() {
     let weights = [1, 2, 3];
-    let mut balancer = Balancer::new(Method::TwoChoices, 7);
+    let mut balancer = Balancer::new(Algorithm::TwoChoices, 7);
     let mut three = servers(&weights);
     // With lasting connections, active counts follow the weights closely: that is the point of two choices.
     for _ in 0..6000 {
@@ -139,7 +139,7 @@ fn two_choices_spreads_by_weight_and_avoids_the_busiest() {
 #[test]
 fn hash_spreads_by_weight() {
     let weights = [1, 1, 2, 4];
-    let mut balancer = Balancer::new(Method::Hash, 0);
+    let mut balancer = Balancer::new(Algorithm::Hash, 0);
     assert_near(
         &counts(&mut balancer, &servers(&weights), 40_000),
         &weights,
@@ -150,8 +150,8 @@ fn hash_spreads_by_weight() {
 #[test]
 fn hash_is_the_same_for_all_workers() {
     let four = servers(&[1, 2, 3, 4]);
-    let mut one = Balancer::new(Method::Hash, 1);
-    let mut other = Balancer::new(Method::Hash, 2);
+    let mut one = Balancer::new(Algorithm::Hash, 1);
+    let mut other = Balancer::new(Algorithm::Hash, 2);
     for key in keys(500) {
         let chosen = one.pick(&four, Some(&key));
         assert_eq!(chosen, other.pick(&four, Some(&key)));
@@ -171,7 +171,7 @@ fn hash_is_the_same_for_all_workers() {
 #[test]
 fn hash_does_not_change_between_versions() {
     let four = servers(&[1, 1, 1, 1]);
-    let mut balancer = Balancer::new(Method::Hash, 0);
+    let mut balancer = Balancer::new(Algorithm::Hash, 0);
     let paths = ["/", "/a", "/b", "/images/1.gif", "", "/index.html"];
     let chosen: Vec<_> = paths
         .iter()
@@ -184,7 +184,7 @@ const HASH_OF_PATHS: [usize; 6] = [0, 0, 2, 1, 2, 2];
 #[test]
 fn a_server_that_leaves_moves_only_its_own_keys() {
     let mut four = servers(&[1, 2, 1, 3]);
-    let mut balancer = Balancer::new(Method::Hash, 0);
+    let mut balancer = Balancer::new(Algorithm::Hash, 0);
     let before: Vec<_> = keys(5000)
         .map(|key| balancer.pick(&four, Some(&key)).unwrap())
         .collect();
@@ -222,8 +222,8 @@ fn with_names_keys_stay_with_their_server_over_a_reload() {
         b"10.0.0.1:80",
     ];
     let four = servers(&[1, 1, 1, 1]);
-    let mut before = Balancer::new(Method::Hash, 0).with_names(names);
-    let mut after = Balancer::new(Method::Hash, 5).with_names(reloaded);
+    let mut before = Balancer::new(Algorithm::Hash, 0).with_names(names);
+    let mut after = Balancer::new(Algorithm::Hash, 5).with_names(reloaded);
     let mut moved = 0;
     for key in keys(4000) {
         let was = names[before.pick(&four, Some(&key)).unwrap()];
@@ -239,7 +239,7 @@ fn with_names_keys_stay_with_their_server_over_a_reload() {
 
 #[test]
 fn without_a_key_hash_takes_turns() {
-    let mut balancer = Balancer::new(Method::Hash, 0);
+    let mut balancer = Balancer::new(Algorithm::Hash, 0);
     let picks: Vec<_> = (0..4)
         .map(|_| balancer.pick(&servers(&[1, 1]), None).unwrap())
         .collect();
@@ -249,7 +249,7 @@ fn without_a_key_hash_takes_turns() {
 #[test]
 fn a_server_that_comes_back_is_not_flooded() {
     let mut two = servers(&[1, 1]);
-    let mut balancer = Balancer::new(Method::RoundRobin, 0);
+    let mut balancer = Balancer::new(Algorithm::RoundRobin, 0);
     two[1].eligible = false;
     assert_eq!(counts(&mut balancer, &two, 1000), [1000, 0]);
     two[1].eligible = true;
@@ -258,8 +258,8 @@ fn a_server_that_comes_back_is_not_flooded() {
 
 #[test]
 fn the_number_of_servers_may_change() {
-    for method in METHODS {
-        let mut balancer = Balancer::new(method, 1);
+    for algorithm in METHODS {
+        let mut balancer = Balancer::new(algorithm, 1);
         for weights in [[1, 2, 3].as_slice(), &[1], &[], &[4, 4, 4, 4]] {
             let chosen = balancer.pick(&servers(weights), Some(b"key"));
             assert_eq!(chosen.is_some(), !weights.is_empty());
@@ -282,8 +282,8 @@ fn some_servers() -> impl Strategy<Value = Vec<ServerView>> {
 proptest! {
     #[test]
     fn an_eligible_server_is_chosen_if_there_is_one(rounds in prop::collection::vec(some_servers(), 1..20), seed in any::<u64>(), key in any::<Option<[u8; 3]>>()) {
-        for method in METHODS {
-            let mut balancer = Balancer::new(method, seed);
+        for algorithm in METHODS {
+            let mut balancer = Balancer::new(algorithm, seed);
             for servers in &rounds {
                 match balancer.pick(servers, key.as_ref().map(<[u8; 3]>::as_slice)) {
                     Some(place) => prop_assert!(servers[place].eligible),
@@ -297,7 +297,7 @@ proptest! {
     #[test]
     fn round_robin_is_exact(weights in prop::collection::vec(1..9_u32, 1..6), seed in any::<u64>()) {
         let cycle = weights.iter().sum();
-        let mut balancer = Balancer::new(Method::RoundRobin, seed);
+        let mut balancer = Balancer::new(Algorithm::RoundRobin, seed);
         for _ in 0..3 {
             prop_assert_eq!(&counts(&mut balancer, &servers(&weights), cycle), &weights);
         }

@@ -2,7 +2,7 @@
 #[cfg(test)]
 mod tests;
 
-use crate::balance::{Balancer, Method, ServerView};
+use crate::balance::{Algorithm, Balancer, ServerView};
 
 /// The members of a group of caches, of which each owns a share of all keys (rendezvous hashing, Thaler and Ravishankar
 /// 1998). All members find the same owner if they have the same names, in whatever order.
@@ -19,7 +19,7 @@ impl CachePeers {
     pub fn new<'n>(names: impl IntoIterator<Item = &'n [u8]>, own: Option<usize>) -> Self {
         let mut count = 0;
         let names = names.into_iter().inspect(|_| count += 1);
-        let balancer = Balancer::new(Method::Hash, 0).with_names(names);
+        let balancer = Balancer::new(Algorithm::Hash, 0).with_names(names);
         Self {
             balancer,
             count,

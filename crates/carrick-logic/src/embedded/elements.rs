@@ -1,5 +1,5 @@
 //! Which attributes of which elements name an object that a browser asks for with the page (HTML, "fetching resources").
-use super::Kind;
+use super::ObjectKind;
 
 /// Attributes that are read; others are not even kept.
 const NAMES: [&[u8]; 9] = [
@@ -53,7 +53,7 @@ impl Tag {
     }
 
     /// Calls `name` with each reference to an object.
-    pub(super) fn references(&self, mut name: impl FnMut(&[u8], Kind)) {
+    pub(super) fn references(&self, mut name: impl FnMut(&[u8], ObjectKind)) {
         let mut one = |attribute: &[u8], kind| {
             if let Some(reference) = self.get(attribute) {
                 name(reference, kind);
@@ -63,16 +63,16 @@ impl Tag {
             // Browsers ask for these when they come into view, if ever.
             b"img" if self.is(b"loading", b"lazy") => {}
             b"img" => {
-                one(b"src", Kind::Image);
+                one(b"src", ObjectKind::Image);
                 self.candidate(name);
             }
             b"source" => {
-                one(b"src", Kind::Other);
+                one(b"src", ObjectKind::Other);
                 self.candidate(name);
             }
-            b"script" => one(b"src", Kind::Script),
-            b"video" => one(b"poster", Kind::Image),
-            b"input" if self.is(b"type", b"image") => one(b"src", Kind::Image),
+            b"script" => one(b"src", ObjectKind::Script),
+            b"video" => one(b"poster", ObjectKind::Image),
+            b"input" if self.is(b"type", b"image") => one(b"src", ObjectKind::Image),
             b"link" => {
                 if let Some(kind) = self.linked() {
                     one(b"href", kind);
@@ -83,7 +83,7 @@ impl Tag {
     }
 
     /// Of `srcset` the candidate that a screen of density 1 takes; of those that go by width, the first.
-    fn candidate(&self, mut name: impl FnMut(&[u8], Kind)) {
+    fn candidate(&self, mut name: impl FnMut(&[u8], ObjectKind)) {
         let Some(list) = self.get(b"srcset") else {
             return;
         };
@@ -92,35 +92,35 @@ impl Tag {
             .iter()
             .find(|(_, descriptor)| matches!(*descriptor, b"" | b"1x" | b"1.0x"));
         if let Some((reference, _)) = usual.or(candidates.first()) {
-            name(reference, Kind::Image);
+            name(reference, ObjectKind::Image);
         }
     }
 
     /// What a `<link>` is to the page; `None`: it is not asked for.
-    fn linked(&self) -> Option<Kind> {
+    fn linked(&self) -> Option<ObjectKind> {
         let rel = self.get(b"rel")?;
         let has = |word: &[u8]| {
             rel.split(u8::is_ascii_whitespace)
                 .any(|one| one.eq_ignore_ascii_case(word))
         };
         if has(b"stylesheet") {
-            return (!has(b"alternate")).then_some(Kind::Style);
+            return (!has(b"alternate")).then_some(ObjectKind::Style);
         }
         if has(b"icon") {
-            return Some(Kind::Image);
+            return Some(ObjectKind::Image);
         }
         if has(b"modulepreload") {
-            return Some(Kind::Script);
+            return Some(ObjectKind::Script);
         }
         has(b"preload").then(|| {
             if self.is(b"as", b"style") {
-                Kind::Style
+                ObjectKind::Style
             } else if self.is(b"as", b"script") {
-                Kind::Script
+                ObjectKind::Script
             } else if self.is(b"as", b"image") {
-                Kind::Image
+                ObjectKind::Image
             } else {
-                Kind::Other
+                ObjectKind::Other
             }
         })
     }

@@ -1,5 +1,5 @@
 //! The request for an object that a page embeds, as a browser would send it, but for what is the client's own.
-use super::{Kind, Object};
+use super::{Object, ObjectKind};
 use crate::cache::{Fields, target_uri};
 use crate::http1::{RequestHead, Target};
 use url::{Position, Url};
@@ -52,9 +52,9 @@ pub fn write_request(
     let fields = Fields::of_request(head, bytes);
     let accept = match object.kind {
         // What all browsers send (Fetch, "HTTP-network-or-cache fetch" and what calls it).
-        Kind::Style => Some(b"text/css,*/*;q=0.1".as_slice()),
-        Kind::Script | Kind::Other => Some(b"*/*".as_slice()),
-        Kind::Image => fields.first(b"accept"),
+        ObjectKind::Style => Some(b"text/css,*/*;q=0.1".as_slice()),
+        ObjectKind::Script | ObjectKind::Other => Some(b"*/*".as_slice()),
+        ObjectKind::Image => fields.first(b"accept"),
     };
     if let Some(accept) = accept.filter(|_| fields.has(b"accept")) {
         line(b"Accept", accept);

@@ -1,5 +1,7 @@
 //! Objects found in pages, in whatever pieces, and the requests for them.
-use super::{Coding, Decoder, Embedded, Found, Hosts, Kind, Object, page_url, write_request};
+use super::{
+    Coding, Decoder, Embedded, FoundObjects, Hosts, Object, ObjectKind, page_url, write_request,
+};
 use crate::http1::{HeadLimits, Progress, RequestHead};
 use flate2::Compression;
 use flate2::write::{DeflateEncoder, GzEncoder, ZlibEncoder};
@@ -11,10 +13,10 @@ fn page() -> Url {
     Url::parse("http://h.example/a/page?x=1").unwrap()
 }
 
-fn in_pieces(html: &[u8], hosts: Hosts, pieces: &[usize]) -> Found {
+fn in_pieces(html: &[u8], hosts: Hosts, pieces: &[usize]) -> FoundObjects {
     let mut embedded = Embedded::new(page(), hosts);
-    let mut all = Found::default();
-    let mut add = |found: Found| {
+    let mut all = FoundObjects::default();
+    let mut add = |found: FoundObjects| {
         all.objects.extend(found.objects);
         all.foreign += found.foreign;
     };
@@ -71,7 +73,13 @@ fn what_a_browser_asks_for_is_found() {
     assert_eq!(found.foreign, 0);
     let kinds = |kind| found.objects.iter().filter(|one| one.kind == kind).count();
     assert_eq!(
-        [Kind::Style, Kind::Script, Kind::Image, Kind::Other].map(kinds),
+        [
+            ObjectKind::Style,
+            ObjectKind::Script,
+            ObjectKind::Image,
+            ObjectKind::Other
+        ]
+        .map(kinds),
         [2, 2, 9, 1]
     );
 }
@@ -268,7 +276,7 @@ fn parsed(text: &str) -> RequestHead {
     head
 }
 
-fn asked(request: &str, url: &str, kind: Kind, in_key: &[&str]) -> String {
+fn asked(request: &str, url: &str, kind: ObjectKind, in_key: &[&str]) -> String {
     let head = parsed(request);
     let page = page_url(&head, request.as_bytes()).unwrap();
     let object = Object {
@@ -299,7 +307,7 @@ fn an_object_is_asked_for_as_a_browser_does_without_what_is_the_clients_own() {
         asked(
             &request,
             "http://h.example/s.css?q",
-            Kind::Style,
+            ObjectKind::Style,
             &["x-device", "cookie"]
         ),
         "GET /s.css?q HTTP/1.1\r\nHost: h.example\r\nAccept: text/css,*/*;q=0.1\r\nAccept-Encoding: gzip, deflate\r\n\
@@ -307,7 +315,7 @@ fn an_object_is_asked_for_as_a_browser_does_without_what_is_the_clients_own() {
     );
     let request = format!("GET http://h.example:8080/ HTTP/1.1\r\nHost: h.example:8080\r\n{LINES}");
     assert_eq!(
-        asked(&request, "http://other.example/i", Kind::Image, &[]),
+        asked(&request, "http://other.example/i", ObjectKind::Image, &[]),
         "GET http://other.example/i HTTP/1.1\r\nHost: other.example\r\nAccept: text/html,*/*;q=0.8\r\n\
          Accept-Encoding: gzip, deflate\r\nAccept-Language: nl\r\nUser-Agent: u\r\nReferer: http://h.example:8080/\r\n\r\n"
     );
@@ -315,7 +323,7 @@ fn an_object_is_asked_for_as_a_browser_does_without_what_is_the_clients_own() {
         asked(
             "GET / HTTP/1.1\r\nHost: [::1]:81\r\n\r\n",
             "http://[::1]:81/i",
-            Kind::Script,
+            ObjectKind::Script,
             &[]
         ),
         "GET /i HTTP/1.1\r\nHost: [::1]:81\r\nReferer: http://[::1]:81/\r\n\r\n"

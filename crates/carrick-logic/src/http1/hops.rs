@@ -1,4 +1,4 @@
-//! Whether a request goes in a circle: the marks that proxies leave in `Via` (RFC 9110 section 7.6.3) and `CDN-Loop` (RFC 8586).
+//! Whether a request goes in a loop: the marks that proxies leave in `Via` (RFC 9110 section 7.6.3) and `CDN-Loop` (RFC 8586).
 use super::{FieldName, RequestHead, syntax};
 
 /// Most proxies that a request may have come through, as `Via` or `CDN-Loop` counts them. Chains of five are rare.
@@ -29,7 +29,7 @@ impl Mark {
 
 /// Why a request must not go on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Circle {
+pub enum Loop {
     /// It was here before.
     Closed,
     /// It has come through more than [`HOPS_MAX`] proxies.
@@ -45,9 +45,9 @@ impl RequestHead {
             .any(|field| matches!(field.known, FieldName::Via | FieldName::CdnLoop))
     }
 
-    /// Whether the request has come in a circle, if this proxy would leave `mark` in it.
+    /// Whether the request has come in a loop, if this proxy would leave `mark` in it.
     #[must_use]
-    pub fn circle(&self, bytes: &[u8], mark: &Mark) -> Option<Circle> {
+    pub fn find_loop(&self, bytes: &[u8], mark: &Mark) -> Option<Loop> {
         let is_mark = |part: &[u8]| part == mark.text();
         let is_separator = |byte: &u8| !byte.is_ascii_alphanumeric();
         let (mut via, mut cdn_loop) = (0, 0);
@@ -59,11 +59,11 @@ impl RequestHead {
             };
             let value = field.value.of(bytes);
             if value.split(is_separator).any(is_mark) {
-                return Some(Circle::Closed);
+                return Some(Loop::Closed);
             }
             *count += syntax::elements(value).count();
         }
-        (via.max(cdn_loop) > HOPS_MAX).then_some(Circle::TooLong)
+        (via.max(cdn_loop) > HOPS_MAX).then_some(Loop::TooLong)
     }
 }
 
@@ -80,17 +80,17 @@ mod tests {
         #[rustfmt::skip]
         let table = [
             (String::new(), None),
-            ("Via: 1.1 carrick (0123456789abcdef)\r\n".to_owned(), Some(Circle::Closed)),
-            ("Via: 1.1 a, 1.1 carrick (0123456789abcdef), 1.0 b (c)\r\n".to_owned(), Some(Circle::Closed)),
-            ("Via: 1.1 a\r\nvia: 1.1 carrick (0123456789abcdef)\r\n".to_owned(), Some(Circle::Closed)),
-            ("CDN-Loop: other, 0123456789abcdef; a=b\r\n".to_owned(), Some(Circle::Closed)),
+            ("Via: 1.1 carrick (0123456789abcdef)\r\n".to_owned(), Some(Loop::Closed)),
+            ("Via: 1.1 a, 1.1 carrick (0123456789abcdef), 1.0 b (c)\r\n".to_owned(), Some(Loop::Closed)),
+            ("Via: 1.1 a\r\nvia: 1.1 carrick (0123456789abcdef)\r\n".to_owned(), Some(Loop::Closed)),
+            ("CDN-Loop: other, 0123456789abcdef; a=b\r\n".to_owned(), Some(Loop::Closed)),
             ("Via: 1.1 carrick (0123456789abcdee)\r\n".to_owned(), None),
             ("Via: 1.1 carrick (0123456789abcdef0)\r\n".to_owned(), None),
             ("X-Via: 0123456789abcdef\r\n".to_owned(), None),
             (many("Via", HOPS_MAX), None),
-            (many("Via", HOPS_MAX + 1), Some(Circle::TooLong)),
-            ("Via: 1.1 a\r\n".repeat(HOPS_MAX + 1), Some(Circle::TooLong)),
-            (many("CDN-Loop", HOPS_MAX + 1), Some(Circle::TooLong)),
+            (many("Via", HOPS_MAX + 1), Some(Loop::TooLong)),
+            ("Via: 1.1 a\r\n".repeat(HOPS_MAX + 1), Some(Loop::TooLong)),
+            (many("CDN-Loop", HOPS_MAX + 1), Some(Loop::TooLong)),
             ("Via: , ,, ,,,,,,,,,,,,,,,,,,,,,,\r\n".to_owned(), None),
         ];
         for (fields, expected) in table {
@@ -102,7 +102,7 @@ mod tests {
             let mut head = RequestHead::new();
             let parsed = head.parse(text.as_bytes(), &limits);
             assert_eq!(parsed, Ok(Progress::Complete), "{text}");
-            assert_eq!(head.circle(text.as_bytes(), &mark), expected, "{fields}");
+            assert_eq!(head.find_loop(text.as_bytes(), &mark), expected, "{fields}");
             assert_eq!(
                 head.has_come_through_proxies(),
                 fields.to_ascii_lowercase().starts_with("via") || fields.starts_with("CDN")

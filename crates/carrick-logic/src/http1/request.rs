@@ -316,7 +316,7 @@ impl RequestHead {
     ///
     /// # Errors
     /// There is one, and `policy` refuses it.
-    pub fn judge_names(&mut self, policy: OddNames) -> Result<(), Refusal> {
+    pub fn apply_name_policy(&mut self, policy: OddNames) -> Result<(), Refusal> {
         let is_odd = |field: &Field| field.known == FieldName::Odd;
         match policy {
             OddNames::Pass => {}
@@ -333,7 +333,7 @@ impl RequestHead {
     }
 
     /// Forgets all fields that tell of the client, also those that only a gateway takes for such: whoever sent them is not believed, and they
-    /// are gone for routes, the cache and the next hop alike. To be called after [`judge_names`](Self::judge_names).
+    /// are gone for routes, the cache and the next hop alike. To be called after [`apply_name_policy`](Self::apply_name_policy).
     pub fn forget_claims(&mut self, bytes: &[u8]) {
         self.fields.retain(|field| match field.known {
             FieldName::Forwarded

@@ -1,6 +1,8 @@
 //! Frames, valid and invalid, whole and in pieces; and two ends that exchange them in any order.
-use super::talk::{Event, Talk};
-use super::{CONTROL_BYTES_MAX, DATA_BYTES_MAX, Destination, Frame, HEAD_BYTES, Read, Why, read};
+use super::connection_state::{ConnectionState, Event};
+use super::{
+    CONTROL_BYTES_MAX, DATA_BYTES_MAX, Destination, ErrorCode, Frame, HEAD_BYTES, Read, read,
+};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use std::collections::VecDeque;
@@ -23,8 +25,8 @@ fn any_address() -> impl Strategy<Value = SocketAddr> {
     ]
 }
 
-fn any_why() -> impl Strategy<Value = Why> {
-    proptest::sample::select(Why::ALL.to_vec())
+fn any_why() -> impl Strategy<Value = ErrorCode> {
+    proptest::sample::select(ErrorCode::ALL.to_vec())
 }
 
 fn any_frame() -> impl Strategy<Value = Frame> {
@@ -118,14 +120,14 @@ proptest! {
 
 /// Two ends, and the frames in flight to each.
 struct Line {
-    ends: [Talk; 2],
+    ends: [ConnectionState; 2],
     under_way: [VecDeque<Frame>; 2],
 }
 
 impl Line {
     fn new() -> Self {
         Self {
-            ends: [Talk::new(true), Talk::new(false)],
+            ends: [ConnectionState::new(true), ConnectionState::new(false)],
             under_way: Default::default(),
         }
     }
@@ -139,19 +141,19 @@ impl Line {
         if choice < 100 {
             return self.deliver(end);
         }
-        let talk = &mut self.ends[end];
-        let unanswered = end == 1 && !talk.is_at_rest() && !talk.may_send() && !talk.has_ended();
+        let state = &mut self.ends[end];
+        let unanswered = end == 1 && !state.is_at_rest() && !state.may_send() && !state.has_ended();
         let frame = match choice % 6 {
-            0 | 1 if talk.is_at_rest() => talk.open().map(|number| Frame::Open {
+            0 | 1 if state.is_at_rest() => state.open().map(|number| Frame::Open {
                 number,
                 client: address(),
                 destination: Destination::Address(address()),
             }),
-            0 | 1 if unanswered => Some(talk.opened(address())),
-            2 if unanswered => Some(talk.refused(Why::Refused)),
-            3 if talk.may_send() => Some(Frame::Data(7)),
-            4 if talk.may_send() => Some(talk.end()),
-            5 if talk.may_reset() => Some(talk.reset(Why::Reset)),
+            0 | 1 if unanswered => Some(state.opened(address())),
+            2 if unanswered => Some(state.refused(ErrorCode::Refused)),
+            3 if state.may_send() => Some(Frame::Data(7)),
+            4 if state.may_send() => Some(state.end()),
+            5 if state.may_reset() => Some(state.reset(ErrorCode::Reset)),
             _ => None,
         };
         if let Some(frame) = frame {
@@ -169,7 +171,7 @@ impl Line {
         if let Ok(Event::Reset(_) | Event::Refused(_)) = event
             && !self.ends[end].has_ended()
         {
-            let reset = self.ends[end].reset(Why::Reset);
+            let reset = self.ends[end].reset(ErrorCode::Reset);
             self.send(end, reset);
         }
         Ok(())
@@ -184,7 +186,7 @@ impl Line {
                 }
             }
             if self.ends[0].may_reset() {
-                let reset = self.ends[0].reset(Why::Failed);
+                let reset = self.ends[0].reset(ErrorCode::Failed);
                 self.send(0, reset);
             }
         }
@@ -282,9 +284,9 @@ fn what_must_not_come_is_refused() {
     };
     let reset = |number| Frame::Reset {
         number,
-        why: Why::Reset,
+        why: ErrorCode::Reset,
     };
-    let mut far = Talk::new(false);
+    let mut far = ConnectionState::new(false);
     for frame in [
         Frame::Data(1),
         Frame::End,
@@ -303,10 +305,10 @@ fn what_must_not_come_is_refused() {
     for frame in [Frame::Data(1), Frame::End] {
         assert!(far.clone().came(&frame).is_err(), "{frame:?} after END");
     }
-    assert_eq!(far.came(&reset(1)), Ok(Event::Reset(Why::Reset)));
+    assert_eq!(far.came(&reset(1)), Ok(Event::Reset(ErrorCode::Reset)));
     assert!(far.clone().came(&reset(1)).is_err());
 
-    let mut near = Talk::new(true);
+    let mut near = ConnectionState::new(true);
     assert_eq!(near.open(), Some(1));
     assert_eq!(near.open(), None, "one at a time");
     for frame in [Frame::Data(1), Frame::End, open(2), opened(2)] {
@@ -317,7 +319,7 @@ fn what_must_not_come_is_refused() {
     }
     assert_eq!(near.came(&opened(1)), Ok(Event::Opened(address())));
     assert!(near.clone().came(&opened(1)).is_err(), "twice");
-    near.reset(Why::Reset);
+    near.reset(ErrorCode::Reset);
     assert_eq!(near.came(&Frame::Data(3)), Ok(Event::Unwanted(3)));
     assert!(!near.is_at_rest());
     assert_eq!(near.came(&Frame::End), Ok(Event::End));

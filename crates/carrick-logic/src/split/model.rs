@@ -37,14 +37,14 @@ const SEGMENTS_PER_ACK: f64 = 2.0;
 
 /// One sender's way to its receiver.
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Road {
+struct PathModel {
     rtt: f64,
     loss: f64,
     rate: f64,
     window_bytes: f64,
 }
 
-impl Road {
+impl PathModel {
     fn of(leg: &LegState, window_bytes: f64) -> Self {
         Self {
             rtt: leg.rtt().map_or(RTT_UNKNOWN, |rtt| rtt.as_secs_f64()),
@@ -108,10 +108,10 @@ impl Road {
 #[must_use]
 pub fn likely_gain(legs: &[LegState; 2], client_window_bytes: f64, bytes: u64) -> f64 {
     let bytes = bytes as f64;
-    let client = Road::of(&legs[0], client_window_bytes);
-    let server = Road::of(&legs[1], INITIAL_WINDOW_BYTES);
+    let client = PathModel::of(&legs[0], client_window_bytes);
+    let server = PathModel::of(&legs[1], INITIAL_WINDOW_BYTES);
     let both = server.rtt + client.rtt;
-    let joined = both + Road::joined(server, client).sending_time(bytes);
+    let joined = both + PathModel::joined(server, client).sending_time(bytes);
     let slower = (server.sending_time(bytes)).max(client.sending_time(bytes));
     let split = both + slower + RELAYING;
     (joined / split).ln()

@@ -194,14 +194,14 @@ fn deviation(evidence: &Evidence) -> f64 {
 
 /// How a pair stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Standing {
+pub(super) struct PairState {
     pub(super) is_split: bool,
     pub(super) reason: Reason,
     /// Connections since that changed.
     pub(super) age: u32,
 }
 
-impl Standing {
+impl PairState {
     /// Of a pair that was not decided yet.
     pub(super) fn first(belief: &Belief) -> Self {
         let is_split = belief.gain > THRESHOLD;

@@ -7,7 +7,7 @@ use super::gain::{Gain, Total};
 use super::leg::{LegSeen, LegState};
 use super::model::INITIAL_WINDOW_BYTES;
 use super::pair::{Pair, Prefixes};
-use super::rule::{Belief, Decision, Reason, Standing, Way, believe};
+use super::rule::{Belief, Decision, PairState, Reason, Way, believe};
 use super::sizes::{SizeClass, Sizes};
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
@@ -109,7 +109,7 @@ struct Entry {
     sizes: Sizes,
     evidence: [Evidence; SizeClass::ALL.len()],
     belief: Belief,
-    standing: Standing,
+    state: PairState,
     seen: Instant,
     stamp: u64,
     connections: u64,
@@ -131,7 +131,7 @@ impl Entry {
             sizes,
             evidence,
             belief,
-            standing: Standing::first(&belief),
+            state: PairState::first(&belief),
             seen: now,
             stamp: 0,
             connections: 0,
@@ -168,9 +168,9 @@ impl Entry {
         let window = window(outcome.client_window_bytes);
         self.belief = believe(&self.legs, window, &self.sizes, &self.evidence);
         if self.connections == 0 {
-            self.standing = Standing::first(&self.belief);
+            self.state = PairState::first(&self.belief);
         } else {
-            self.standing.follow(&self.belief);
+            self.state.follow(&self.belief);
         }
         self.connections += 1;
         self.looks = self.looks.saturating_add(1);
@@ -231,17 +231,17 @@ impl Table {
     #[must_use]
     pub fn decide(&self, client: SocketAddr, server: SocketAddr, known: &FirstKnown) -> Decision {
         let entry = self.pairs.get(&self.pair(client, server));
-        let (standing, belief) = match entry {
-            Some(entry) => (entry.standing, entry.belief),
+        let (state, belief) = match entry {
+            Some(entry) => (entry.state, entry.belief),
             None => first_sight(known),
         };
-        let share = standing.exploring_share(&belief);
+        let share = state.exploring_share(&belief);
         let explores = known.can_join && is_chosen(client, server, Purpose::Explore, share);
-        let is_split = standing.is_split != explores;
+        let is_split = state.is_split != explores;
         let reason = if explores {
             Reason::Explore
         } else {
-            standing.reason
+            state.reason
         };
         let way = match entry {
             _ if is_split => Way::Split,
@@ -349,11 +349,11 @@ impl ClassTotal {
 }
 
 /// By the handshakes alone.
-fn first_sight(known: &FirstKnown) -> (Standing, Belief) {
+fn first_sight(known: &FirstKnown) -> (PairState, Belief) {
     let legs = known.rtt.map(LegState::of_handshake);
     let window = window(known.client_window_bytes);
     let belief = believe(&legs, window, &Sizes::default(), &Default::default());
-    (Standing::first(&belief), belief)
+    (PairState::first(&belief), belief)
 }
 
 fn window(bytes: u64) -> f64 {
@@ -369,7 +369,7 @@ fn view(pair: Pair, entry: &Entry, now: Instant) -> PairView {
     for evidence in &entry.evidence {
         total.add(evidence);
     }
-    let way = match entry.standing.is_split {
+    let way = match entry.state.is_split {
         true => Way::Split,
         false if entry.can_leave_out && entry.fails_to_join() => Way::LeaveOut,
         false => Way::Join,
@@ -379,10 +379,10 @@ fn view(pair: Pair, entry: &Entry, now: Instant) -> PairView {
         legs: entry.legs,
         decision: Decision {
             way,
-            reason: entry.standing.reason,
+            reason: entry.state.reason,
         },
         believed: entry.belief.gain.exp_m1(),
-        exploring: entry.standing.exploring_share(&entry.belief),
+        exploring: entry.state.exploring_share(&entry.belief),
         connections: entry.connections,
         joined: entry.joined,
         gain: total.gain(),

@@ -419,7 +419,7 @@ static __always_inline int rewrite(struct __sk_buff *skb, const struct arrival *
 	return !(rule->flags & RULE_EXIT) || !(arrival->is_tagged_inside || skb->vlan_present) || !bpf_skb_vlan_pop(skb);
 }
 
-static __always_inline int judge(struct __sk_buff *skb, __u8 direction)
+static __always_inline int apply_rules(struct __sk_buff *skb, __u8 direction)
 {
 	struct arrival *arrival;
 	struct rule_set *set;
@@ -465,7 +465,7 @@ static __always_inline int judge(struct __sk_buff *skb, __u8 direction)
 SEC("tc")
 int carrick_rules_in(struct __sk_buff *skb)
 {
-	return judge(skb, KIND_IN);
+	return apply_rules(skb, KIND_IN);
 }
 
 SEC("tc")
@@ -476,5 +476,5 @@ int carrick_rules_out(struct __sk_buff *skb)
 		skb->mark = 0;
 		return TC_ACT_UNSPEC;
 	}
-	return judge(skb, KIND_OUT);
+	return apply_rules(skb, KIND_OUT);
 }

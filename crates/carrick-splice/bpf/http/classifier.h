@@ -1,4 +1,4 @@
-/* Judges requests: whether a packet is exactly one plain request without a body, and which route takes it.
+/* Classifies requests: whether a packet is exactly one plain request without a body, and which route takes it.
  *
  * It must never decide otherwise than the process would (http1 and route of carrick-logic); so whatever is unusual is up to the
  * process. */
@@ -45,80 +45,80 @@ struct request_table *request_table_type __attribute__((unused));
 struct request_event *request_event_type __attribute__((unused));
 
 /* Takes the payload out of the packet. */
-JUDGE_FUNCTION int load_head(struct __sk_buff *skb, struct judgement *judged, __u32 at, __u32 bytes)
+GLOBAL_FUNCTION int load_head(struct __sk_buff *skb, struct parsed_head *parsed, __u32 at, __u32 bytes)
 {
-	if (!judged)
+	if (!parsed)
 		return UP_LENGTH;
-	if (!IS_WITHIN(bytes, HEAD_MIN, REQUEST_HEAD_MAX) || bpf_skb_load_bytes(skb, at, judged->head, bytes))
+	if (!IS_WITHIN(bytes, HEAD_MIN, REQUEST_HEAD_MAX) || bpf_skb_load_bytes(skb, at, parsed->head, bytes))
 		return UP_LENGTH;
-	judged->end = bytes;
-	judged->host_end = 0;
-	judged->fields = 0;
-	judged->is_whole = 0;
-	judged->is_in_cookies = 0;
-	judged->cookies = 0;
+	parsed->end = bytes;
+	parsed->host_end = 0;
+	parsed->fields = 0;
+	parsed->is_whole = 0;
+	parsed->is_in_cookies = 0;
+	parsed->cookies = 0;
 	/* So each search through lines ends in the head. */
-	return pair_at(head_at(judged, bytes - 4)) == CRLF && pair_at(head_at(judged, bytes - 2)) == CRLF ? 0 : UP_PART;
+	return pair_at(head_at(parsed, bytes - 4)) == CRLF && pair_at(head_at(parsed, bytes - 2)) == CRLF ? 0 : UP_PART;
 }
 
-static __always_inline int judge_head(struct judgement *judged, const struct request_table *table)
+static __always_inline int classify_head(struct parsed_head *parsed, const struct request_table *table)
 {
 	__u32 i;
 	int up;
 
-	if (table->generation != judged->generation)
+	if (table->generation != parsed->generation)
 		return UP_TABLE;
-	if (judged->end > table->head_bytes_max)
+	if (parsed->end > table->head_bytes_max)
 		return UP_LENGTH;
-	up = judge_request_line(judged);
+	up = parse_request_line(parsed);
 	if (up)
 		return up;
 #pragma clang loop unroll(disable)
-	for (i = 0; i < STEPS_MAX && !judged->is_whole; i++) {
-		up = judge_step(judged, table);
+	for (i = 0; i < STEPS_MAX && !parsed->is_whole; i++) {
+		up = parse_step(parsed, table);
 		if (up)
 			return up;
 	}
-	if (!judged->is_whole)
+	if (!parsed->is_whole)
 		return UP_FIELDS;
-	if (!judged->host_end)
+	if (!parsed->host_end)
 		return UP_HOST;
-	return choose_route(judged, table);
+	return choose_route(parsed, table);
 }
 
-/* What was found in the request that was judged last on this CPU; 0 never comes, but the verifier wants it to be asked for. */
-static __always_inline struct judgement *judgement(void)
+/* What was found in the request that was classified last on this CPU; 0 never comes, but the verifier wants it to be asked for. */
+static __always_inline struct parsed_head *parsed_head(void)
 {
 	__u32 zero = 0;
 
-	return bpf_map_lookup_elem(&judgements, &zero);
+	return bpf_map_lookup_elem(&parsed_heads, &zero);
 }
 
 #include "response.h"
 
 /* The number of the route of this table that takes the request in a packet; or less than 0, a negative `enum request_up`: the
- * request is up to the process. `judgement` tells more. `generation` is that of the table when whoever asks became what it is.
+ * request is up to the process. `parsed_head` tells more. `generation` is that of the table when whoever asks became what it is.
  *
  * A function of its own for the verifier, too, which looks at it once wherever it is called from. It must not be called with a
- * lock, nor for what lies behind another judgement that is still of use. */
-JUDGE_FUNCTION int judge_request(struct __sk_buff *skb, __u32 payload_at, __u32 payload_bytes, __u32 number, __u32 generation)
+ * lock, nor while an earlier `parsed_head` is still of use. */
+GLOBAL_FUNCTION int classify_request(struct __sk_buff *skb, __u32 payload_at, __u32 payload_bytes, __u32 number, __u32 generation)
 {
-	struct judgement *judged = judgement();
+	struct parsed_head *parsed = parsed_head();
 	struct request_table *table = 0;
 	struct request_counts *counts;
 	__u32 zero = 0;
 	int up;
 
-	if (!judged)
+	if (!parsed)
 		return -UP_TABLE;
-	judged->table = number;
-	judged->generation = generation;
-	up = load_head(skb, judged, payload_at, payload_bytes);
+	parsed->table = number;
+	parsed->generation = generation;
+	up = load_head(skb, parsed, payload_at, payload_bytes);
 	if (!up) {
-		table = bpf_map_lookup_elem(&request_tables, &judged->table);
+		table = bpf_map_lookup_elem(&request_tables, &parsed->table);
 		if (table)
 			table = bpf_map_lookup_elem(table, &zero);
-		up = table ? judge_head(judged, table) : UP_TABLE;
+		up = table ? classify_head(parsed, table) : UP_TABLE;
 	}
 	counts = bpf_map_lookup_elem(&request_counters, &zero);
 	if (!counts)
@@ -128,9 +128,9 @@ JUDGE_FUNCTION int judge_request(struct __sk_buff *skb, __u32 payload_at, __u32 
 		counts->up[up & (UP_REASONS - 1)] += 1;
 		return -up;
 	}
-	counts->judged += 1;
-	judged->sample_every = table->sample_every;
-	return judged->route;
+	counts->classified += 1;
+	parsed->sample_every = table->sample_every;
+	return parsed->route;
 }
 
 /* What is known of the splice that forwards a request. See `struct request_event`. */
@@ -142,21 +142,21 @@ struct telling {
 	__u32 told_status;
 };
 
-/* Tells the process of the request that was judged last on this CPU and is forwarded: for the access log. Nobody is woken before the
+/* Tells the process of the request that was classified last on this CPU and is forwarded: for the access log. Nobody is woken before the
  * room is half full; the process looks by itself now and then. False: it is not told of this one. */
 static __always_inline int tell_request(const struct telling *telling)
 {
-	struct judgement *judged = judgement();
+	struct parsed_head *parsed = parsed_head();
 	struct request_event *event;
 	struct request_counts *counts;
 	__u32 zero = 0, i;
 	__u64 flags;
 
 	counts = bpf_map_lookup_elem(&request_counters, &zero);
-	if (!judged || !counts || !judged->sample_every)
+	if (!parsed || !counts || !parsed->sample_every)
 		return 0;
 	counts->sampled += 1;
-	if (counts->sampled < judged->sample_every)
+	if (counts->sampled < parsed->sample_every)
 		return 0;
 	counts->sampled = 0;
 	event = bpf_ringbuf_reserve(&request_events, sizeof(*event), 0);
@@ -171,21 +171,21 @@ static __always_inline int tell_request(const struct telling *telling)
 	event->told_as = telling->told_as;
 	event->place = telling->place;
 	event->told_status = telling->told_status;
-	event->table = judged->table;
-	event->generation = judged->generation;
-	event->sample_every = judged->sample_every;
-	event->head_bytes = judged->end;
-	event->path_bytes = judged->target_end - judged->path_at;
-	event->host_bytes = judged->host_end - judged->host_at;
-	event->route = judged->route;
-	event->method = judged->method;
+	event->table = parsed->table;
+	event->generation = parsed->generation;
+	event->sample_every = parsed->sample_every;
+	event->head_bytes = parsed->end;
+	event->path_bytes = parsed->target_end - parsed->path_at;
+	event->host_bytes = parsed->host_end - parsed->host_at;
+	event->route = parsed->route;
+	event->method = parsed->method;
 	/* What is copied behind their ends is the rest of the head. */
 #pragma clang loop unroll(disable)
 	for (i = 0; i < REQUEST_EVENT_PATH_MAX; i += 8)
-		*(__u64 *)(event->path + i) = *(const __u64 *)head_at(judged, judged->path_at + i);
+		*(__u64 *)(event->path + i) = *(const __u64 *)head_at(parsed, parsed->path_at + i);
 #pragma clang loop unroll(disable)
 	for (i = 0; i < REQUEST_EVENT_HOST_MAX; i += 8)
-		*(__u64 *)(event->host + i) = *(const __u64 *)head_at(judged, judged->host_at + i);
+		*(__u64 *)(event->host + i) = *(const __u64 *)head_at(parsed, parsed->host_at + i);
 	flags = bpf_ringbuf_query(&request_events, BPF_RB_AVAIL_DATA) >
 				bpf_ringbuf_query(&request_events, BPF_RB_RING_SIZE) / 2
 			? BPF_RB_FORCE_WAKEUP

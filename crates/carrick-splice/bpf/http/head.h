@@ -1,4 +1,4 @@
-/* Takes a request's head apart, as far as the judge needs it: in one pass, eight bytes at a time. */
+/* Takes a request's head apart, as far as the classifier needs it: in one pass, eight bytes at a time. */
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 #ifndef CARRICK_HTTP_HEAD_H
 #define CARRICK_HTTP_HEAD_H
@@ -24,9 +24,9 @@
 #define NAME_WORDS 4
 #define HOST_WORDS 8
 
-/* A request that is judged, and what was found in it. Places are counted from the head's first byte. It stands in a map, so
+/* A request that is classified, and what was found in it. Places are counted from the head's first byte. It stands in a map, so
  * that the verifier need not follow what is in it. */
-struct judgement {
+struct parsed_head {
 	__u8 head[HEAD_ROOM];
 	__u32 table;
 	__u32 generation;
@@ -58,87 +58,87 @@ struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, __u32);
-	__type(value, struct judgement);
-} judgements SEC(".maps");
+	__type(value, struct parsed_head);
+} parsed_heads SEC(".maps");
 
 /* Functions with a loop are functions for the verifier, too: it looks at each by itself, once, whatever it is called with. So none may
  * have an argument that is null, though it never is. Their stacks are kept small, since they add up with the caller's. */
-#define JUDGE_FUNCTION __attribute__((noinline))
+#define GLOBAL_FUNCTION __attribute__((noinline))
 
 /* Makes the compiler forget what it knows of a number, where the verifier does not know it: a bound would be left out. */
 #define FORGET(number) asm volatile("" : "+r"(number))
 
-static __always_inline const __u8 *head_at(const struct judgement *judged, __u32 at)
+static __always_inline const __u8 *head_at(const struct parsed_head *parsed, __u32 at)
 {
-	return judged->head + (at & HEAD_INDEX);
+	return parsed->head + (at & HEAD_INDEX);
 }
 
 /* Where the target ends, and in it the path; 0 if a byte is in it that does not belong there. */
-JUDGE_FUNCTION __u32 find_target_end(struct judgement *judged, __u32 at)
+GLOBAL_FUNCTION __u32 find_target_end(struct parsed_head *parsed, __u32 at)
 {
 	__u32 i;
 
-	if (!judged)
+	if (!parsed)
 		return 0;
-	judged->path_end = 0;
+	parsed->path_end = 0;
 #pragma clang loop unroll(disable)
 	for (i = 0; i < HEAD_WORDS_MAX; i++) {
-		__u64 word = word_at(head_at(judged, at)), stop, question;
+		__u64 word = word_at(head_at(parsed, at)), stop, question;
 
 		/* Bytes behind the target may be looked at, too: those of the version, which are below 0x80. */
 		if (word & HIGH_BITS)
 			return 0;
 		stop = below(word, '!') | equal(word, 0x7f) | equal(word, '#');
 		question = those_before(equal(word, '?'), stop);
-		if (question && !judged->path_end)
-			judged->path_end = at + before_first(question);
+		if (question && !parsed->path_end)
+			parsed->path_end = at + before_first(question);
 		if (!stop) {
 			at += 8;
 			continue;
 		}
 		at += before_first(stop);
-		if (!judged->path_end)
-			judged->path_end = at;
-		return *head_at(judged, at) == ' ' ? at : 0;
+		if (!parsed->path_end)
+			parsed->path_end = at;
+		return *head_at(parsed, at) == ' ' ? at : 0;
 	}
 	return 0;
 }
 
 /* The request line: method, target, version. */
-JUDGE_FUNCTION int judge_request_line(struct judgement *judged)
+GLOBAL_FUNCTION int parse_request_line(struct parsed_head *parsed)
 {
 	__u64 first;
 	__u32 at;
 
-	if (!judged)
+	if (!parsed)
 		return UP_LENGTH;
-	first = word_at(judged->head);
+	first = word_at(parsed->head);
 	if ((first & 0xffffffffULL) == LETTERS('G', 'E', 'T', ' ')) {
-		judged->method = REQUEST_GET;
+		parsed->method = REQUEST_GET;
 		at = 4;
 	} else if ((first & 0xffffffffffULL) == WORD('H', 'E', 'A', 'D', ' ', 0, 0, 0)) {
-		judged->method = REQUEST_HEAD;
+		parsed->method = REQUEST_HEAD;
 		at = 5;
 	} else if ((first & 0xffffffffffffffULL) == WORD('D', 'E', 'L', 'E', 'T', 'E', ' ', 0)) {
-		judged->method = REQUEST_DELETE;
+		parsed->method = REQUEST_DELETE;
 		at = 7;
 	} else if (first == WORD('O', 'P', 'T', 'I', 'O', 'N', 'S', ' ')) {
-		judged->method = REQUEST_OPTIONS;
+		parsed->method = REQUEST_OPTIONS;
 		at = 8;
 	} else {
 		return UP_METHOD;
 	}
-	if (*head_at(judged, at) != '/')
+	if (*head_at(parsed, at) != '/')
 		return UP_TARGET;
-	judged->path_at = at;
-	at = find_target_end(judged, at);
+	parsed->path_at = at;
+	at = find_target_end(parsed, at);
 	if (!at)
 		return UP_TARGET;
-	judged->target_end = at;
-	if (word_at(head_at(judged, at + 1)) != WORD('H', 'T', 'T', 'P', '/', '1', '.', '1') ||
-	    pair_at(head_at(judged, at + 9)) != CRLF)
+	parsed->target_end = at;
+	if (word_at(head_at(parsed, at + 1)) != WORD('H', 'T', 'T', 'P', '/', '1', '.', '1') ||
+	    pair_at(head_at(parsed, at + 9)) != CRLF)
 		return UP_VERSION;
-	judged->at = at + 11;
+	parsed->at = at + 11;
 	return 0;
 }
 
@@ -150,15 +150,15 @@ static __always_inline __u64 name_bytes(__u64 word)
 }
 
 /* How many bytes of a field's name there are before its colon; 0 if it is no name. */
-JUDGE_FUNCTION __u32 measure_name(const struct judgement *judged, __u32 at)
+GLOBAL_FUNCTION __u32 measure_name(const struct parsed_head *parsed, __u32 at)
 {
 	__u32 bytes = 0, i;
 
-	if (!judged)
+	if (!parsed)
 		return 0;
 #pragma clang loop unroll(disable)
 	for (i = 0; i < NAME_WORDS; i++) {
-		__u64 raw = word_at(head_at(judged, at + bytes)), word = raw & ~HIGH_BITS;
+		__u64 raw = word_at(head_at(parsed, at + bytes)), word = raw & ~HIGH_BITS;
 		__u64 colon = equal(word, ':') & ~raw;
 
 		if (those_before(~name_bytes(word) & HIGH_BITS, colon) | those_before(raw & HIGH_BITS, colon))
@@ -171,15 +171,15 @@ JUDGE_FUNCTION __u32 measure_name(const struct judgement *judged, __u32 at)
 }
 
 /* Where a value ends: at its CR, or at the end of a cookie. What is no text ends it, too, and is seen there. */
-JUDGE_FUNCTION __u32 find_value_end(const struct judgement *judged, __u32 at, __u64 separator)
+GLOBAL_FUNCTION __u32 find_value_end(const struct parsed_head *parsed, __u32 at, __u64 separator)
 {
 	__u32 i;
 
-	if (!judged)
+	if (!parsed)
 		return 0;
 #pragma clang loop unroll(disable)
 	for (i = 0; i < HEAD_WORDS_MAX; i++) {
-		__u64 raw = word_at(head_at(judged, at)), word = raw & ~HIGH_BITS;
+		__u64 raw = word_at(head_at(parsed, at)), word = raw & ~HIGH_BITS;
 		/* Below a space, or 0x7f, to which one is added. */
 		__u64 stop = ((~(word + EACH(0x60)) | (word + EACH(1)) | equal(word, separator)) & HIGH_BITS) & ~raw;
 
@@ -191,23 +191,23 @@ JUDGE_FUNCTION __u32 find_value_end(const struct judgement *judged, __u32 at, __
 }
 
 /* `Connection: keep-alive` says what is so anyway. */
-static __always_inline int says_keep_alive(const struct judgement *judged, __u32 at, __u32 end)
+static __always_inline int says_keep_alive(const struct parsed_head *parsed, __u32 at, __u32 end)
 {
 	return end - at == 10 &&
-	       (word_at(head_at(judged, at)) | SMALL) == WORD('k', 'e', 'e', 'p', '-', 'a', 'l', 'i') &&
-	       (pair_at(head_at(judged, at + 8)) | 0x2020) == ('v' | 'e' << 8);
+	       (word_at(head_at(parsed, at)) | SMALL) == WORD('k', 'e', 'e', 'p', '-', 'a', 'l', 'i') &&
+	       (pair_at(head_at(parsed, at + 8)) | 0x2020) == ('v' | 'e' << 8);
 }
 
 /* A port is a number from 1 to 65535 without zeros in front. */
-static __always_inline int is_port(const struct judgement *judged, __u32 at, __u32 end)
+static __always_inline int is_port(const struct parsed_head *parsed, __u32 at, __u32 end)
 {
 	__u32 port = 0, i;
 
-	if (end - at < 1 || end - at > 5 || *head_at(judged, at) == '0')
+	if (end - at < 1 || end - at > 5 || *head_at(parsed, at) == '0')
 		return 0;
 #pragma clang loop unroll(disable)
 	for (i = 0; i < 5 && at < end; i++, at++) {
-		__u32 digit = *head_at(judged, at) - '0';
+		__u32 digit = *head_at(parsed, at) - '0';
 
 		if (digit > 9)
 			return 0;
@@ -217,16 +217,16 @@ static __always_inline int is_port(const struct judgement *judged, __u32 at, __u
 }
 
 /* `Host`: a name or an IPv4 address, with or without port. */
-JUDGE_FUNCTION int judge_host(struct judgement *judged, __u32 value_at, __u32 value_end)
+GLOBAL_FUNCTION int parse_host(struct parsed_head *parsed, __u32 value_at, __u32 value_end)
 {
 	__u32 at = value_at, i;
 	__u64 stop = 0;
 
-	if (!judged || judged->host_end)
+	if (!parsed || parsed->host_end)
 		return 0;
 #pragma clang loop unroll(disable)
 	for (i = 0; i < HOST_WORDS; i++) {
-		__u64 raw = word_at(head_at(judged, at)), word = raw & ~HIGH_BITS;
+		__u64 raw = word_at(head_at(parsed, at)), word = raw & ~HIGH_BITS;
 		__u64 good = name_bytes(word) | equal(word, '.') | equal(word, '_');
 
 		stop = (equal(word, ':') | equal(word, '\r')) & ~raw;
@@ -239,23 +239,23 @@ JUDGE_FUNCTION int judge_host(struct judgement *judged, __u32 value_at, __u32 va
 		at += 8;
 	}
 	/* A final dot is no part of the name, and rare. */
-	if (!stop || at == value_at || *head_at(judged, at - 1) == '.')
+	if (!stop || at == value_at || *head_at(parsed, at - 1) == '.')
 		return 0;
-	judged->host_at = value_at;
-	judged->host_end = at;
-	return at == value_end || is_port(judged, at + 1, value_end);
+	parsed->host_at = value_at;
+	parsed->host_end = at;
+	return at == value_end || is_port(parsed, at + 1, value_end);
 }
 
 /* What the field's name, in small letters, and its value mean for a proxy. The names need not be compared to their ends where a
  * longer one that nobody uses is up to the process, too. */
-static __always_inline int judge_meaning(struct judgement *judged, const struct request_table *table, __u64 name,
+static __always_inline int parse_field(struct parsed_head *parsed, const struct request_table *table, __u64 name,
 						     __u32 name_bytes, __u32 at, __u32 end)
 {
 	switch (name) {
 	case WORD('h', 'o', 's', 't', 0, 0, 0, 0):
-		return judge_host(judged, at, end) ? 0 : UP_HOST;
+		return parse_host(parsed, at, end) ? 0 : UP_HOST;
 	case WORD('c', 'o', 'n', 'n', 'e', 'c', 't', 'i'):
-		return says_keep_alive(judged, at, end) ? 0 : UP_MEANING;
+		return says_keep_alive(parsed, at, end) ? 0 : UP_MEANING;
 	case WORD('c', 'o', 'n', 't', 'e', 'n', 't', '-'):
 		/* Content-Length; others are harmless. */
 		return name_bytes == 14 ? UP_MEANING : 0;
@@ -301,14 +301,14 @@ static __always_inline int judge_meaning(struct judgement *judged, const struct 
 }
 
 /* Whether the cookie at a place has one of the names that matter. */
-JUDGE_FUNCTION int judge_cookie(struct judgement *judged, const struct request_table *table, __u32 at)
+GLOBAL_FUNCTION int match_cookie(struct parsed_head *parsed, const struct request_table *table, __u32 at)
 {
 	__u32 i, j;
 
-	if (!judged || !table)
+	if (!parsed || !table)
 		return UP_COOKIE;
 	/* One space was skipped. */
-	if (*head_at(judged, at) == ' ')
+	if (*head_at(parsed, at) == ' ')
 		return UP_COOKIE;
 #pragma clang loop unroll(disable)
 	for (i = 0; i < REQUEST_COOKIES_MAX && i < table->cookies_count; i++) {
@@ -318,79 +318,79 @@ JUDGE_FUNCTION int judge_cookie(struct judgement *judged, const struct request_t
 
 #pragma clang loop unroll(full)
 		for (j = 0; j < REQUEST_COOKIE_WORDS; j++)
-			other |= (word_at(head_at(judged, at + 8 * j)) ^ cookie->words[j]) & cookie->masks[j];
+			other |= (word_at(head_at(parsed, at + 8 * j)) ^ cookie->words[j]) & cookie->masks[j];
 		if (other)
 			continue;
-		next = *head_at(judged, at + cookie->bytes);
+		next = *head_at(parsed, at + cookie->bytes);
 		if (next == ' ')
 			return UP_COOKIE;
 		if (next == '=')
-			judged->cookies |= 1U << i;
+			parsed->cookies |= 1U << i;
 	}
 	return 0;
 }
 
 /* A cookie, where cookies matter. */
-static __always_inline int step_over_cookie(struct judgement *judged, const struct request_table *table)
+static __always_inline int step_over_cookie(struct parsed_head *parsed, const struct request_table *table)
 {
-	__u32 at = judged->at, end;
-	int up = judge_cookie(judged, table, at);
+	__u32 at = parsed->at, end;
+	int up = match_cookie(parsed, table, at);
 
 	if (up)
 		return up;
-	end = find_value_end(judged, at, ';');
+	end = find_value_end(parsed, at, ';');
 	if (!end)
 		return UP_FIELD;
-	if (*head_at(judged, end) == ';') {
-		judged->at = end + 1 + (*head_at(judged, end + 1) == ' ');
+	if (*head_at(parsed, end) == ';') {
+		parsed->at = end + 1 + (*head_at(parsed, end + 1) == ' ');
 		return 0;
 	}
-	if (pair_at(head_at(judged, end)) != CRLF || *head_at(judged, end - 1) == ' ')
+	if (pair_at(head_at(parsed, end)) != CRLF || *head_at(parsed, end - 1) == ' ')
 		return UP_FIELD;
-	judged->is_in_cookies = 0;
-	judged->at = end + 2;
+	parsed->is_in_cookies = 0;
+	parsed->at = end + 2;
 	return 0;
 }
 
 /* A step through the fields: over a line, or a cookie. */
-JUDGE_FUNCTION int judge_step(struct judgement *judged, const struct request_table *table)
+GLOBAL_FUNCTION int parse_step(struct parsed_head *parsed, const struct request_table *table)
 {
 	__u32 at, name_bytes, end;
 	__u64 name;
 
-	if (!judged || !table)
+	if (!parsed || !table)
 		return UP_FIELD;
-	if (judged->is_in_cookies)
-		return step_over_cookie(judged, table);
-	at = judged->at;
-	if (pair_at(head_at(judged, at)) == CRLF) {
-		judged->is_whole = 1;
+	if (parsed->is_in_cookies)
+		return step_over_cookie(parsed, table);
+	at = parsed->at;
+	if (pair_at(head_at(parsed, at)) == CRLF) {
+		parsed->is_whole = 1;
 		/* Behind it there may be a second request, or a body that was not announced. */
-		return at + 2 == judged->end ? 0 : UP_PART;
+		return at + 2 == parsed->end ? 0 : UP_PART;
 	}
-	judged->fields += 1;
-	if (judged->fields > table->fields_max)
+	parsed->fields += 1;
+	if (parsed->fields > table->fields_max)
 		return UP_FIELDS;
-	name_bytes = measure_name(judged, at);
-	if (!name_bytes || pair_at(head_at(judged, at + name_bytes)) != (':' | ' ' << 8))
+	name_bytes = measure_name(parsed, at);
+	if (!name_bytes || pair_at(head_at(parsed, at + name_bytes)) != (':' | ' ' << 8))
 		return UP_FIELD;
 	/* In a name, nothing but letters is changed by it. */
-	name = word_at(head_at(judged, at)) | SMALL;
+	name = word_at(head_at(parsed, at)) | SMALL;
 	if (name_bytes < 8)
 		name &= (1ULL << (8 * name_bytes)) - 1;
 	at += name_bytes + 2;
-	if (*head_at(judged, at) == ' ')
+	if (*head_at(parsed, at) == ' ')
 		return UP_FIELD;
 	if (name == WORD('c', 'o', 'o', 'k', 'i', 'e', 0, 0) && table->cookies_count) {
-		judged->is_in_cookies = 1;
-		judged->at = at;
+		parsed->is_in_cookies = 1;
+		parsed->at = at;
 		return 0;
 	}
-	end = find_value_end(judged, at, '\r');
-	if (end <= at || pair_at(head_at(judged, end)) != CRLF || *head_at(judged, end - 1) == ' ')
+	end = find_value_end(parsed, at, '\r');
+	if (end <= at || pair_at(head_at(parsed, end)) != CRLF || *head_at(parsed, end - 1) == ' ')
 		return UP_FIELD;
-	judged->at = end + 2;
-	return judge_meaning(judged, table, name, name_bytes, at, end);
+	parsed->at = end + 2;
+	return parse_field(parsed, table, name, name_bytes, at, end);
 }
 
 #endif

@@ -1,4 +1,4 @@
-// The judge of requests by itself, for tests, measurements, and those who want to know what it would say: run by BPF_PROG_TEST_RUN.
+// The classifier of requests by itself, for tests and measurements: run by BPF_PROG_TEST_RUN.
 //
 // SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
 
@@ -11,36 +11,36 @@
 
 char _license[] SEC("license") = "GPL";
 
-struct judge_order *judge_order_type __attribute__((unused));
-struct judge_answer *judge_answer_type __attribute__((unused));
+struct classify_order *classify_order_type __attribute__((unused));
+struct classify_answer *classify_answer_type __attribute__((unused));
 
-// Judges the request behind a `struct judge_order`, and returns what `judge_request` does. If it is wanted, a `struct judge_answer`
+// Classifies the request behind a `struct classify_order`, and returns what `classify_request` does. If requested, a `struct classify_answer`
 // takes the order's place.
 SEC("tc")
-int carrick_judge(struct __sk_buff *skb)
+int carrick_classify(struct __sk_buff *skb)
 {
-	struct judge_answer answer = {};
-	struct judgement *judged;
-	struct judge_order order;
+	struct classify_answer answer = {};
+	struct parsed_head *parsed;
+	struct classify_order order;
 	int verdict;
 
 	if (bpf_skb_load_bytes(skb, ETH_HLEN, &order, sizeof(order)))
 		return -UP_LENGTH;
-	verdict = judge_request(skb, ETH_HLEN + sizeof(order), skb->len - ETH_HLEN - sizeof(order), order.table,
-				order.generation);
-	judged = judgement();
-	if (verdict < 0 || !judged)
+	verdict = classify_request(skb, ETH_HLEN + sizeof(order), skb->len - ETH_HLEN - sizeof(order), order.table,
+				   order.generation);
+	parsed = parsed_head();
+	if (verdict < 0 || !parsed)
 		return verdict;
-	if (order.wants & JUDGE_TELL) {
+	if (order.wants & CLASSIFY_TELL) {
 		struct telling telling = { .place = order.place };
 
 		tell_request(&telling);
 	}
-	if (order.wants & JUDGE_ANSWER) {
-		answer.upstream = judged->upstream;
-		answer.method = judged->method;
-		answer.path_bytes = judged->path_end - judged->path_at;
-		answer.host_bytes = judged->host_end - judged->host_at;
+	if (order.wants & CLASSIFY_ANSWER) {
+		answer.upstream = parsed->upstream;
+		answer.method = parsed->method;
+		answer.path_bytes = parsed->path_end - parsed->path_at;
+		answer.host_bytes = parsed->host_end - parsed->host_at;
 		bpf_skb_store_bytes(skb, ETH_HLEN, &answer, sizeof(answer), 0);
 	}
 	return verdict;

@@ -1,4 +1,4 @@
-/* What the judge of requests (classifier.h) and the process share. */
+/* What the classifier of requests (classifier.h) and the process share. */
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 #ifndef CARRICK_HTTP_TABLES_H
 #define CARRICK_HTTP_TABLES_H
@@ -46,7 +46,7 @@ enum request_text_kind {
 /* Why a request is up to the process. */
 enum request_up {
 	UP_TABLE = 1,    /* there is no such table, or it is another one by now */
-	UP_LENGTH = 2,   /* too long for the judge, or for the configuration's limit; too short for a request */
+	UP_LENGTH = 2,   /* too long for the classifier, or for the configuration's limit; too short for a request */
 	UP_PART = 3,     /* not one whole head without body: a part, or more than one */
 	UP_METHOD = 4,   /* not GET, HEAD, OPTIONS or DELETE */
 	UP_TARGET = 5,   /* not a path, or a byte in it that does not belong there */
@@ -107,7 +107,7 @@ struct request_table {
 
 /* What each CPU has counted. */
 struct request_counts {
-	__u64 judged; /* by the kernel: a route was found */
+	__u64 classified; /* by the kernel: a route was found */
 	__u64 up[UP_REASONS];
 	__u64 events;
 	__u64 events_lost; /* there was no room for them */
@@ -134,20 +134,20 @@ struct request_event {
 	__u8 host[REQUEST_EVENT_HOST_MAX];
 };
 
-/* In a test of the judge, what stands behind the Ethernet header, before the request; and what stands there afterwards. */
-struct judge_order {
+/* In a test of the classifier, what stands behind the Ethernet header, before the request; and what stands there afterwards. */
+struct classify_order {
 	__u32 table;
 	__u32 generation;
-	__u32 wants; /* `enum judge_wants` */
+	__u32 wants; /* `enum classify_wants` */
 	__u32 place; /* of the splice of which it is told */
 };
 
-enum judge_wants {
-	JUDGE_ANSWER = 1, /* an answer in the packet */
-	JUDGE_TELL = 2,   /* an event */
+enum classify_wants {
+	CLASSIFY_ANSWER = 1, /* an answer in the packet */
+	CLASSIFY_TELL = 2,   /* an event */
 };
 
-struct judge_answer {
+struct classify_answer {
 	__u32 upstream;
 	__u32 method;
 	__u32 path_bytes;

@@ -66,50 +66,50 @@ extern int bpf_dynptr_from_skb(struct __sk_buff *skb, __u64 flags, struct bpf_dy
 
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, HOLD_ENTRIES_MAX);
-	__type(key, struct hold_flow);
-	__type(value, struct hold_entry);
-} hold_entries SEC(".maps");
+	__uint(max_entries, SYN_ENTRIES_MAX);
+	__type(key, struct syn_flow);
+	__type(value, struct syn_entry);
+} syn_entries SEC(".maps");
 
 // The marks of the listeners.
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, HOLD_MARKS_MAX);
+	__uint(max_entries, SYN_MARKS_MAX);
 	__type(key, __u32);
 	__type(value, __u32);
-} hold_marks SEC(".maps");
+} syn_marks SEC(".maps");
 
-struct hold_ring {
+struct syn_ring {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, HOLD_RING_BYTES);
+	__uint(max_entries, SYN_RING_BYTES);
 };
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
-	__uint(max_entries, HOLD_READERS_MAX);
+	__uint(max_entries, SYN_READERS_MAX);
 	__type(key, __u32);
-	__array(values, struct hold_ring);
-} hold_rings SEC(".maps");
+	__array(values, struct syn_ring);
+} syn_rings SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
 	__uint(max_entries, 1);
 	__type(key, __u32);
-	__type(value, struct hold_beats);
-} hold_beats SEC(".maps");
+	__type(value, struct syn_beats);
+} syn_beats SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, __u32);
-	__type(value, struct hold_counts);
-} hold_counts SEC(".maps");
+	__type(value, struct syn_counts);
+} syn_counts SEC(".maps");
 
 // The record that describes the SYN to the process.
 struct telling {
-	struct hold_told told;
-	__u8 packet[HOLD_PACKET_MAX];
+	struct syn_report told;
+	__u8 packet[SYN_PACKET_MAX];
 };
 
 struct {
@@ -120,15 +120,15 @@ struct {
 } tellings SEC(".maps");
 
 // Puts these types into the BTF.
-struct hold_told *told_type __attribute__((unused));
-struct hold_decision *decision_type __attribute__((unused));
-enum hold_state state_type __attribute__((unused));
-enum hold_answer answer_type __attribute__((unused));
+struct syn_report *told_type __attribute__((unused));
+struct syn_decision *decision_type __attribute__((unused));
+enum syn_state state_type __attribute__((unused));
+enum syn_answer answer_type __attribute__((unused));
 
 enum kind {
 	OTHER,          // no SYN
 	NOT_UNDERSTOOD, // maybe a SYN
-	HOLDABLE,
+	DEFERRABLE,
 };
 
 // asm-generic/errno-base.h
@@ -170,7 +170,7 @@ static __always_inline int is_no_syn(const struct sk_buff *skb)
 }
 
 // Parses a packet into `told`.
-static __always_inline enum kind read_syn(const struct bpf_dynptr *packet, __u32 len, struct hold_told *told)
+static __always_inline enum kind read_syn(const struct bpf_dynptr *packet, __u32 len, struct syn_report *told)
 {
 	__u32 tcp_at, ip_bytes;
 	struct tcphdr tcp;
@@ -207,17 +207,17 @@ static __always_inline enum kind read_syn(const struct bpf_dynptr *packet, __u32
 		return OTHER;
 	if (!tcp.syn || tcp.ack || tcp.rst || tcp.fin)
 		return OTHER;
-	if (ip_bytes > len || ip_bytes > HOLD_PACKET_MAX || tcp_at + tcp.doff * 4 > ip_bytes || tcp.doff < 5)
+	if (ip_bytes > len || ip_bytes > SYN_PACKET_MAX || tcp_at + tcp.doff * 4 > ip_bytes || tcp.doff < 5)
 		return NOT_UNDERSTOOD;
 	told->flow.client_port = tcp.source;
 	told->flow.server_port = tcp.dest;
 	told->sequence = bpf_ntohl(tcp.seq);
 	told->packet_bytes = ip_bytes;
-	return HOLDABLE;
+	return DEFERRABLE;
 }
 
 // The reader of a flow.
-static __always_inline __u32 reader_of(const struct hold_flow *flow)
+static __always_inline __u32 reader_of(const struct syn_flow *flow)
 {
 	__u32 hash = (__u32)flow->client_port << 16 | flow->server_port, i;
 
@@ -229,22 +229,22 @@ static __always_inline __u32 reader_of(const struct hold_flow *flow)
 
 static __always_inline int is_attended(__u32 reader, __u64 now)
 {
-	struct hold_beats *beats;
+	struct syn_beats *beats;
 	__u64 beat, place = reader;
 	__u32 zero = 0;
 
-	beats = bpf_map_lookup_elem(&hold_beats, &zero);
+	beats = bpf_map_lookup_elem(&syn_beats, &zero);
 	if (!beats)
 		return 0;
 	// The verifier no longer knows its bounds.
 	asm volatile("" : "+r"(place));
-	beat = *(volatile __u64 *)&beats->beat_ns[place & (HOLD_READERS_MAX - 1)];
+	beat = *(volatile __u64 *)&beats->beat_ns[place & (SYN_READERS_MAX - 1)];
 	// A beat may be later than `now`.
 	return beat && (__s64)(now - beat) < (__s64)UNATTENDED_NS;
 }
 
 // The addresses of the Ethernet header, for a direct reply.
-static __always_inline void read_neighbours(struct sk_buff *skb, const struct net_device *in, struct hold_told *told)
+static __always_inline void read_neighbours(struct sk_buff *skb, const struct net_device *in, struct syn_report *told)
 {
 	__builtin_memset(told->source, 0, sizeof(told->source));
 	__builtin_memset(told->destination, 0, sizeof(told->destination));
@@ -256,12 +256,12 @@ static __always_inline void read_neighbours(struct sk_buff *skb, const struct ne
 
 // Reports a new SYN to the process. If that fails, the SYN passes, and so do its retransmissions.
 static __always_inline int ask(struct bpf_nf_ctx *ctx, const struct bpf_dynptr *packet, struct telling *telling,
-			       struct hold_counts *counts, __u64 now)
+			       struct syn_counts *counts, __u64 now)
 {
-	struct hold_entry entry = {.since_ns = now,
-				   .sequence = telling->told.sequence,
-				   .state = HOLD_WAITING,
-				   .interface = ctx->state->in->ifindex};
+	struct syn_entry entry = {.since_ns = now,
+				  .sequence = telling->told.sequence,
+				  .state = SYN_WAITING,
+				  .interface = ctx->state->in->ifindex};
 	__u32 reader = reader_of(&telling->told.flow), bytes = telling->told.packet_bytes;
 	void *ring;
 
@@ -269,7 +269,7 @@ static __always_inline int ask(struct bpf_nf_ctx *ctx, const struct bpf_dynptr *
 		counts->unattended += 1;
 		goto pass;
 	}
-	if (!IS_WITHIN(bytes, sizeof(struct iphdr), HOLD_PACKET_MAX) ||
+	if (!IS_WITHIN(bytes, sizeof(struct iphdr), SYN_PACKET_MAX) ||
 	    bpf_dynptr_read(telling->packet, bytes, packet, 0, 0)) {
 		counts->not_understood += 1;
 		goto pass;
@@ -278,42 +278,42 @@ static __always_inline int ask(struct bpf_nf_ctx *ctx, const struct bpf_dynptr *
 	telling->told.interface = entry.interface;
 	read_neighbours(ctx->skb, ctx->state->in, &telling->told);
 	// The entry comes first: the process may decide at once.
-	if (bpf_map_update_elem(&hold_entries, &telling->told.flow, &entry, BPF_ANY)) {
+	if (bpf_map_update_elem(&syn_entries, &telling->told.flow, &entry, BPF_ANY)) {
 		counts->crowded += 1;
 		return NF_ACCEPT;
 	}
-	ring = bpf_map_lookup_elem(&hold_rings, &reader);
+	ring = bpf_map_lookup_elem(&syn_rings, &reader);
 	if (!ring || bpf_ringbuf_output(ring, telling, sizeof(telling->told) + bytes, 0)) {
 		counts->crowded += 1;
 		goto pass;
 	}
-	counts->held += 1;
+	counts->deferred += 1;
 	return NF_DROP;
 pass:
-	entry.state = HOLD_RELEASED;
-	bpf_map_update_elem(&hold_entries, &telling->told.flow, &entry, BPF_ANY);
+	entry.state = SYN_RELEASED;
+	bpf_map_update_elem(&syn_entries, &telling->told.flow, &entry, BPF_ANY);
 	return NF_ACCEPT;
 }
 
 // Runs behind the rules that mark packets for a listener.
 SEC("netfilter")
-int carrick_hold(struct bpf_nf_ctx *ctx)
+int carrick_syn_defer(struct bpf_nf_ctx *ctx)
 {
 	struct sk_buff *skb = ctx->skb;
 	__u32 mark = skb->mark, zero = 0;
 	struct bpf_dynptr packet;
-	struct hold_counts *counts;
-	struct hold_entry *entry;
+	struct syn_counts *counts;
+	struct syn_entry *entry;
 	struct telling *telling;
 	__u64 now;
 
-	if (!mark || is_no_syn(skb) || !bpf_map_lookup_elem(&hold_marks, &mark))
+	if (!mark || is_no_syn(skb) || !bpf_map_lookup_elem(&syn_marks, &mark))
 		return NF_ACCEPT;
 	// From this machine.
 	if (!ctx->state->in || ctx->state->in->flags & LOOPBACK)
 		return NF_ACCEPT;
 	telling = bpf_map_lookup_elem(&tellings, &zero);
-	counts = bpf_map_lookup_elem(&hold_counts, &zero);
+	counts = bpf_map_lookup_elem(&syn_counts, &zero);
 	if (!telling || !counts || bpf_dynptr_from_skb((struct __sk_buff *)skb, 0, &packet))
 		return NF_ACCEPT;
 	switch (read_syn(&packet, skb->len, &telling->told)) {
@@ -322,48 +322,48 @@ int carrick_hold(struct bpf_nf_ctx *ctx)
 	case NOT_UNDERSTOOD:
 		counts->not_understood += 1;
 		return NF_ACCEPT;
-	case HOLDABLE:
+	case DEFERRABLE:
 		break;
 	}
 	now = bpf_ktime_get_ns();
-	entry = bpf_map_lookup_elem(&hold_entries, &telling->told.flow);
-	if (!entry || entry->sequence != telling->told.sequence || entry->state == HOLD_REFUSED ||
+	entry = bpf_map_lookup_elem(&syn_entries, &telling->told.flow);
+	if (!entry || entry->sequence != telling->told.sequence || entry->state == SYN_REFUSED ||
 	    now - entry->since_ns > REMEMBERED_NS)
 		return ask(ctx, &packet, telling, counts, now);
-	if (entry->state == HOLD_RELEASED)
+	if (entry->state == SYN_RELEASED)
 		return NF_ACCEPT;
 	if (is_attended(reader_of(&telling->told.flow), now)) {
 		counts->repeated += 1;
 		return NF_DROP;
 	}
 	counts->unattended += 1;
-	__sync_val_compare_and_swap(&entry->state, HOLD_WAITING, HOLD_RELEASED);
+	__sync_val_compare_and_swap(&entry->state, SYN_WAITING, SYN_RELEASED);
 	return NF_ACCEPT;
 }
 
 // Records the process's decision, unless it is too late. Run by the process on a packet of its own.
 SEC("tc")
-int carrick_hold_decide(struct __sk_buff *skb)
+int carrick_syn_decide(struct __sk_buff *skb)
 {
-	struct hold_decision decision;
-	struct hold_entry *entry;
+	struct syn_decision decision;
+	struct syn_entry *entry;
 
 	if (bpf_skb_load_bytes(skb, ETH_HLEN, &decision, sizeof(decision)))
-		return HOLD_TOO_LATE;
-	entry = bpf_map_lookup_elem(&hold_entries, &decision.flow);
+		return SYN_TOO_LATE;
+	entry = bpf_map_lookup_elem(&syn_entries, &decision.flow);
 	// If the entry was evicted, the client's next SYN is reported anew: the process creates no entries.
 	if (!entry || entry->sequence != decision.sequence)
-		return HOLD_TOO_LATE;
-	if (__sync_val_compare_and_swap(&entry->state, HOLD_WAITING, decision.state) != HOLD_WAITING)
-		return HOLD_TOO_LATE;
+		return SYN_TOO_LATE;
+	if (__sync_val_compare_and_swap(&entry->state, SYN_WAITING, decision.state) != SYN_WAITING)
+		return SYN_TOO_LATE;
 	if (!decision.state)
-		bpf_map_delete_elem(&hold_entries, &decision.flow);
-	return HOLD_DONE;
+		bpf_map_delete_elem(&syn_entries, &decision.flow);
+	return SYN_DONE;
 }
 
 // Reads addresses, ports and sequence number of the (possibly quoted) IP packet at `at`. Returns the offset
 // of its TCP header, or 0.
-static __always_inline __u32 read_flow(struct __sk_buff *skb, __u32 at, struct hold_flow *flow, __u32 *sequence)
+static __always_inline __u32 read_flow(struct __sk_buff *skb, __u32 at, struct syn_flow *flow, __u32 *sequence)
 {
 	__u16 ports[2];
 	__u8 version;
@@ -399,10 +399,10 @@ static __always_inline __u32 read_flow(struct __sk_buff *skb, __u32 at, struct h
 
 // Whether a SYN of this flow came in on this interface, with this number or up to `bytes_max` less, and
 // `state` was decided for it.
-static __always_inline int is_decided(const struct __sk_buff *skb, const struct hold_flow *flow, __u32 sequence, __u32 bytes_max,
+static __always_inline int is_decided(const struct __sk_buff *skb, const struct syn_flow *flow, __u32 sequence, __u32 bytes_max,
 				      __u32 state)
 {
-	struct hold_entry *entry = bpf_map_lookup_elem(&hold_entries, flow);
+	struct syn_entry *entry = bpf_map_lookup_elem(&syn_entries, flow);
 
 	return entry && entry->state == state && sequence - entry->sequence <= bytes_max && entry->interface == skb->ifindex;
 }
@@ -410,13 +410,13 @@ static __always_inline int is_decided(const struct __sk_buff *skb, const struct 
 // Whether a packet is a deferred SYN that was released.
 static __always_inline int is_released(struct __sk_buff *skb)
 {
-	struct hold_flow flow;
+	struct syn_flow flow;
 	__u32 sequence, at;
 	__u8 flags;
 
 	at = read_flow(skb, ETH_HLEN, &flow, &sequence);
 	return at && !bpf_skb_load_bytes(skb, at + FLAGS_AT, &flags, 1) && (flags & (FIN | SYN | RST | ACK)) == SYN &&
-	       is_decided(skb, &flow, sequence, 0, HOLD_RELEASED);
+	       is_decided(skb, &flow, sequence, 0, SYN_RELEASED);
 }
 
 // Whether a packet refuses a deferred SYN: a RST, or an ICMP message that its server is unreachable, which
@@ -425,7 +425,7 @@ static __always_inline int is_refusal(struct __sk_buff *skb)
 {
 	__u32 sequence, at, i;
 	__u8 flags, kind = 0, version;
-	struct hold_flow flow, told;
+	struct syn_flow flow, told;
 
 	at = read_flow(skb, ETH_HLEN, &flow, &sequence);
 	if (at) {
@@ -437,7 +437,7 @@ static __always_inline int is_refusal(struct __sk_buff *skb)
 		told.client_port = flow.server_port;
 		told.server_port = flow.client_port;
 		// It acknowledges the SYN and its TCP Fast Open data.
-		return is_decided(skb, &told, bpf_ntohl(sequence) - 1, HOLD_PACKET_MAX, HOLD_REFUSED);
+		return is_decided(skb, &told, bpf_ntohl(sequence) - 1, SYN_PACKET_MAX, SYN_REFUSED);
 	}
 	if (bpf_skb_load_bytes(skb, ETH_HLEN, &version, 1))
 		return 0;
@@ -461,13 +461,13 @@ static __always_inline int is_refusal(struct __sk_buff *skb)
 			if (to[i] != told.client[i])
 				return 0;
 	}
-	return is_decided(skb, &told, sequence, 0, HOLD_REFUSED);
+	return is_decided(skb, &told, sequence, 0, SYN_REFUSED);
 }
 
 // Sends a packet made by the process: a released SYN into the interface, as if it arrived again (`cb[0]` is
 // not 0), or a refusal out of it. Nothing else, even if the process is compromised.
 SEC("tc")
-int carrick_hold_send(struct __sk_buff *skb)
+int carrick_syn_send(struct __sk_buff *skb)
 {
 	if (skb->cb[0] ? !is_released(skb) : !is_refusal(skb))
 		return -EPERM;

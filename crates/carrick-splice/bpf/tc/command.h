@@ -21,7 +21,7 @@ struct request {
 	/* pacing handles of both ways, lower halves first. */
 	__u32 pace[4];
 	/* PACKET_DISARM: how many forwarded requests the process knows of. */
-	__u32 judged;
+	__u32 classified;
 };
 
 /* Whether both connections still belong to this splice: a new connection may use the addresses of one of them. */
@@ -119,7 +119,7 @@ static __always_inline void begin_responses(struct packet_splice *splice, const 
 	splice->armed_at = down->start;
 	splice->request_start = splice->legs[1].local_end;
 	splice->asked = 0;
-	splice->judged_start = splice->judged_end = leg->received;
+	splice->classified_start = splice->classified_end = leg->received;
 	splice->record = request->argument;
 	splice->table = request->table;
 	splice->generation = request->generation;
@@ -245,7 +245,7 @@ static __always_inline enum packet_answer disarm(struct packet_splice *splice, c
 			splice->state = PACKET_PROCESS;
 		else if (splice->state != PACKET_RESPONSES)
 			answer = PACKET_NO_PLACE;
-		else if (!is_forced && record->judged != request->judged)
+		else if (!is_forced && record->classified != request->classified)
 			answer = PACKET_BEHIND;
 		else if (!is_forced && is_request_outstanding(splice))
 			answer = PACKET_BUSY;

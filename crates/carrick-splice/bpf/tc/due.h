@@ -41,7 +41,7 @@ static __always_inline void tell_window(struct packet_splice *splice, const stru
 }
 
 /* A packet from the client, for its local socket. */
-static __always_inline void judge_client_due(struct packet_splice *splice, const struct packet *packet, struct plan *plan)
+static __always_inline void handle_client_due(struct packet_splice *splice, const struct packet *packet, struct plan *plan)
 {
 	struct packet_leg *client = &splice->legs[0];
 	struct packet_way *up = &splice->ways[0], *down = &splice->ways[1];
@@ -77,8 +77,8 @@ static __always_inline int is_taken(const struct packet_way *down)
 
 /* A packet from the server: for its local socket, or the first that is forwarded to the client. `is_next`: the local
  * socket has received everything before it, and nothing after it. */
-static __always_inline void judge_server_due(struct packet_splice *splice, struct packet_response *record,
-					     const struct packet *packet, int is_next, struct plan *plan)
+static __always_inline void handle_server_due(struct packet_splice *splice, struct packet_response *record,
+					      const struct packet *packet, int is_next, struct plan *plan)
 {
 	struct packet_leg *server = &splice->legs[1];
 	struct packet_way *down = &splice->ways[1];
@@ -102,7 +102,7 @@ static __always_inline void judge_server_due(struct packet_splice *splice, struc
 		pace_begin(down, down->pace.handle, down->window_end, down->pace.segment_bytes);
 		record->has_begun = 1;
 		splice->state = PACKET_RESPONSES;
-		judge_server(splice, record, packet, plan);
+		handle_server(splice, record, packet, plan);
 		return;
 	}
 	plan->fate = FATE_LOCAL;
@@ -123,7 +123,7 @@ static __always_inline void judge_server_due(struct packet_splice *splice, struc
 }
 
 /* A packet of the client's local socket: a part of the response, or an acknowledgement. */
-static __always_inline void judge_local_client_due(struct packet_splice *splice, const struct packet *packet)
+static __always_inline void handle_local_client_due(struct packet_splice *splice, const struct packet *packet)
 {
 	struct packet_leg *client = &splice->legs[0];
 	struct packet_way *up = &splice->ways[0], *down = &splice->ways[1];
@@ -131,7 +131,7 @@ static __always_inline void judge_local_client_due(struct packet_splice *splice,
 
 	client->local_window = packet->window;
 	if (packet->flags & FLAG_ACK && is_after(end, client->received))
-		client->received = splice->judged_start = splice->judged_end = end;
+		client->received = splice->classified_start = splice->classified_end = end;
 	window_end = end + ((__u32)packet->window << (client->own_shift & 15));
 	if (is_after(window_end, up->window_end))
 		up->window_end = window_end;
@@ -159,7 +159,7 @@ static __always_inline void begin_response(struct packet_splice *splice, __u32 s
 
 /* A packet of the server's local socket. From now on its window is limited to what the client takes, but is never
  * shrunk. */
-static __always_inline void judge_local_server_due(struct packet_splice *splice, const struct packet *packet, struct plan *plan)
+static __always_inline void handle_local_server_due(struct packet_splice *splice, const struct packet *packet, struct plan *plan)
 {
 	struct packet_leg *server = &splice->legs[1];
 	struct packet_way *down = &splice->ways[1];

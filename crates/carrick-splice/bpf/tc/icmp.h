@@ -119,7 +119,7 @@ static __always_inline int read_message(struct __sk_buff *skb, struct message *m
 
 /* The recipient: the other peer, if it has sent the packet and that is in flight; otherwise the local socket. Both
  * check the number: one that is not in flight is forged or outdated (RFC 5927 section 4.1). */
-static __always_inline enum fate judge_message(const struct packet_splice *splice, struct message *message)
+static __always_inline enum fate fate_of_message(const struct packet_splice *splice, struct message *message)
 {
 	__u32 side = message->direction & 1, seq = bpf_ntohl(message->tcp.seq);
 	const struct packet_leg *leg = &splice->legs[side];
@@ -135,8 +135,8 @@ static __always_inline enum fate judge_message(const struct packet_splice *splic
 	/* In RESPONSES only requests are forwarded to the server, with their own offset. */
 	if (side && splice->state != PACKET_SPLICED && !is_over(splice)) {
 		start = splice->legs[0].received;
-		end = splice->judged_end;
-		delta = splice->judged_delta;
+		end = splice->classified_end;
+		delta = splice->classified_delta;
 	}
 	if (is_before(seq - delta, start) || !is_before(seq - delta, end))
 		return FATE_LOCAL;

@@ -127,8 +127,8 @@ static __always_inline void note_window(struct packet_way *back, __u32 acked, __
 #include "pacing.h"
 
 /* A packet from the peer of leg `side`, while the splice is in the kernel. */
-static __always_inline void judge_spliced(struct packet_splice *splice, __u32 side, const struct packet *packet,
-					  struct plan *plan)
+static __always_inline void handle_spliced(struct packet_splice *splice, __u32 side, const struct packet *packet,
+					   struct plan *plan)
 {
 	struct packet_leg *leg = &splice->legs[side & 1], *other = &splice->legs[~side & 1];
 	struct packet_way *way = &splice->ways[side & 1], *back = &splice->ways[~side & 1];
@@ -209,9 +209,9 @@ static __always_inline void judge_spliced(struct packet_splice *splice, __u32 si
 #include "due.h"
 
 /* A packet from the peer of leg `side`. */
-static __always_inline void judge_arriving(struct packet_splice *splice, struct packet_response *record,
-					   struct packet_request *kept, __u32 side, const struct packet *packet,
-					   int is_judged, struct plan *plan)
+static __always_inline void handle_arriving(struct packet_splice *splice, struct packet_response *record,
+					    struct packet_request *kept, __u32 side, const struct packet *packet,
+					    int is_classified, struct plan *plan)
 {
 	struct packet_leg *leg = &splice->legs[side & 1];
 
@@ -245,26 +245,26 @@ static __always_inline void judge_arriving(struct packet_splice *splice, struct 
 		break;
 	case PACKET_DUE:
 		if (side)
-			judge_server_due(splice, record, packet, is_judged, plan);
+			handle_server_due(splice, record, packet, is_classified, plan);
 		else
-			judge_client_due(splice, packet, plan);
+			handle_client_due(splice, packet, plan);
 		return;
 	case PACKET_RESPONSES:
 		if (side)
-			judge_server(splice, record, packet, plan);
+			handle_server(splice, record, packet, plan);
 		else
-			judge_client(splice, record, kept, packet, is_judged, plan);
+			handle_client(splice, record, kept, packet, is_classified, plan);
 		return;
 	default:
 		plan->fate = FATE_LOCAL;
 		plan->rewriting.window = packet->window;
 		return;
 	}
-	judge_spliced(splice, side, packet, plan);
+	handle_spliced(splice, side, packet, plan);
 }
 
 /* A packet of a local socket whose peer may have received more from the other peer than this socket has sent. */
-static __always_inline void judge_behind(struct packet_leg *leg, const struct packet *packet, struct plan *plan)
+static __always_inline void handle_behind(struct packet_leg *leg, const struct packet *packet, struct plan *plan)
 {
 	__u32 seq = packet->seq + leg->send_offset, end = seq + sequence_length(packet);
 
@@ -289,8 +289,8 @@ static __always_inline void judge_behind(struct packet_leg *leg, const struct pa
 
 /* A packet that the local socket of leg `side` sends on interface `ifindex`. The other leg's local socket has
  * received everything before `received`, in its own numbers, if that is known. */
-static __always_inline void judge_leaving(struct packet_splice *splice, struct packet_response *record, __u32 side,
-					  const struct packet *packet, __u32 ifindex, const __u32 *received, struct plan *plan)
+static __always_inline void handle_leaving(struct packet_splice *splice, struct packet_response *record, __u32 side,
+					   const struct packet *packet, __u32 ifindex, const __u32 *received, struct plan *plan)
 {
 	struct packet_leg *leg = &splice->legs[side & 1];
 	struct packet_way *way = &splice->ways[side & 1], *back = &splice->ways[~side & 1];
@@ -352,18 +352,18 @@ static __always_inline void judge_leaving(struct packet_splice *splice, struct p
 		plan->rewriting.tsval = leg->ts_offset;
 	}
 	if (splice->state == PACKET_PROCESS && leg->is_ahead)
-		judge_behind(leg, packet, plan);
+		handle_behind(leg, packet, plan);
 	if (splice->state == PACKET_DUE) {
 		if (side)
-			judge_local_server_due(splice, packet, plan);
+			handle_local_server_due(splice, packet, plan);
 		else
-			judge_local_client_due(splice, packet);
+			handle_local_client_due(splice, packet);
 	}
 	if (splice->state == PACKET_RESPONSES) {
 		if (side)
-			judge_local_server(splice, record, received, packet, plan);
+			handle_local_server(splice, record, received, packet, plan);
 		else
-			judge_local_client(splice, packet, plan);
+			handle_local_client(splice, packet, plan);
 	}
 	if (is_spliced && sequence_length(packet)) {
 		end = note_sent_locally(leg, packet);

@@ -20,7 +20,7 @@ struct tcp_sock;
 // Replaces the classifier: the model says which requests are forwarded.
 #define CARRICK_CLASSIFIER_H
 
-struct judgement {
+struct parsed_head {
 	__u32 upstream;
 	__u32 method;
 	__u64 response_bytes;
@@ -39,18 +39,18 @@ struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, __u32);
-	__type(value, struct judgement);
-} model_judgements SEC(".maps");
+	__type(value, struct parsed_head);
+} model_parsed_heads SEC(".maps");
 
-static __always_inline struct judgement *judgement(void)
+static __always_inline struct parsed_head *parsed_head(void)
 {
 	__u32 zero = 0;
 
-	return bpf_map_lookup_elem(&model_judgements, &zero);
+	return bpf_map_lookup_elem(&model_parsed_heads, &zero);
 }
 
-static __always_inline int judge_request(struct __sk_buff *skb, __u32 payload_at, __u32 payload_bytes, __u32 number,
-					 __u32 generation)
+static __always_inline int classify_request(struct __sk_buff *skb, __u32 payload_at, __u32 payload_bytes, __u32 number,
+					    __u32 generation)
 {
 	__u64 first = 0;
 	__u32 *bytes;
@@ -71,21 +71,21 @@ struct {
 
 static __always_inline int measure_response(struct __sk_buff *skb, __u32 at, __u32 bytes, __u32 method)
 {
-	struct judgement *judged = judgement();
+	struct parsed_head *parsed = parsed_head();
 	__u64 first = 0, *length;
 	__u8 status[12] = {}, end[4] = {};
 
-	if (!judged || bpf_skb_load_bytes(skb, at, &first, sizeof(first)))
+	if (!parsed || bpf_skb_load_bytes(skb, at, &first, sizeof(first)))
 		return 0;
 	// An interim head fills its packet; what follows 101 is no longer HTTP.
-	judged->interim_bytes = 0;
+	parsed->interim_bytes = 0;
 	if (bytes >= 16 && !bpf_skb_load_bytes(skb, at, status, sizeof(status)) && !bpf_skb_load_bytes(skb, at + bytes - 4, end, sizeof(end)) &&
 	    status[0] == 'H' && status[9] == '1' && status[11] != '1' && end[0] == '\r' && end[1] == '\n' && end[2] == '\r' && end[3] == '\n')
-		judged->interim_bytes = bytes;
+		parsed->interim_bytes = bytes;
 	length = bpf_map_lookup_elem(&model_responses, &first);
 	if (!length)
 		return 0;
-	judged->response_bytes = *length;
+	parsed->response_bytes = *length;
 	return 1;
 }
 

@@ -70,9 +70,9 @@ static __always_inline void forward_request(struct packet_splice *splice, struct
 	__u32 bytes = packet->payload_bytes;
 
 	keep_request(kept, packet);
-	splice->judged_start = packet->seq;
-	splice->judged_end = up->end = packet->seq + bytes;
-	splice->judged_delta = server->local_end - packet->seq;
+	splice->classified_start = packet->seq;
+	splice->classified_end = up->end = packet->seq + bytes;
+	splice->classified_delta = server->local_end - packet->seq;
 	splice->request_start = server->local_end;
 	client->receive_offset += bytes;
 	server->send_offset += bytes;
@@ -82,37 +82,37 @@ static __always_inline void forward_request(struct packet_splice *splice, struct
 	plan->is_request = 1;
 	note_response_end(record);
 	/* The response that ends here is to the process's latest request. */
-	if (record->judged == record->judged_before) {
+	if (record->classified == record->classified_before) {
 		record->passed_status = latest_status(record);
 		record->passed_end = record->sent_bytes;
 	}
 	forget_head(record);
 	record->method = packet->headers->method;
-	record->judged += 1;
-	forward_to_server(splice, packet, packet->seq + splice->judged_delta, window, plan);
+	record->classified += 1;
+	forward_to_server(splice, packet, packet->seq + splice->classified_delta, window, plan);
 }
 
 /* Whether the server has yet to acknowledge a forwarded request. */
 static __always_inline int is_request_outstanding(const struct packet_splice *splice)
 {
-	return is_before(splice->legs[0].received, splice->judged_end);
+	return is_before(splice->legs[0].received, splice->classified_end);
 }
 
 /* Whether the packet's numbers are within that request. It may carry a FIN. */
 static __always_inline int is_in_request(const struct packet_splice *splice, const struct packet *packet)
 {
-	return is_request_outstanding(splice) && packet->payload_bytes && !is_before(packet->seq, splice->judged_start) &&
-	       !is_after(packet->seq + packet->payload_bytes, splice->judged_end) && !(packet->flags & FLAG_RST);
+	return is_request_outstanding(splice) && packet->payload_bytes && !is_before(packet->seq, splice->classified_start) &&
+	       !is_after(packet->seq + packet->payload_bytes, splice->classified_end) && !(packet->flags & FLAG_RST);
 }
 
 /* How many bytes of a packet belong to that request, if it has more behind it: a client that pipelines may
  * retransmit both in one packet. The rest is retransmitted once the request is acknowledged. */
 static __always_inline __u32 bytes_in_request(const struct packet_splice *splice, const struct packet *packet)
 {
-	__u32 bytes = splice->judged_end - packet->seq;
+	__u32 bytes = splice->classified_end - packet->seq;
 
-	if (!is_request_outstanding(splice) || is_before(packet->seq, splice->judged_start) ||
-	    !is_before(packet->seq, splice->judged_end) || bytes >= packet->payload_bytes)
+	if (!is_request_outstanding(splice) || is_before(packet->seq, splice->classified_start) ||
+	    !is_before(packet->seq, splice->classified_end) || bytes >= packet->payload_bytes)
 		return 0;
 	return bytes;
 }
@@ -129,12 +129,12 @@ static __always_inline void note_passed(struct packet_splice *splice, struct pac
 	note_sent(up, end, 0);
 	/* Otherwise it could fall behind by more than sequence numbers can express. */
 	if (!is_request_outstanding(splice))
-		splice->judged_start = splice->judged_end = client->received;
+		splice->classified_start = splice->classified_end = client->received;
 }
 
 /* Nothing behind a FIN or a reset is classified: these count no bytes, so the data behind them would have their
  * number. Nor is anything behind bytes that only the local socket may accept. */
-static __always_inline void stop_judging(struct packet_splice *splice, const struct packet *packet, int is_believed)
+static __always_inline void stop_classifying(struct packet_splice *splice, const struct packet *packet, int is_believed)
 {
 	if (packet->flags & (FLAG_FIN | FLAG_RST) ||
 	    (!is_believed && packet->payload_bytes && is_after(packet->seq + packet->payload_bytes, splice->ways[0].end)))
@@ -142,16 +142,16 @@ static __always_inline void stop_judging(struct packet_splice *splice, const str
 }
 
 /* A packet from the client. */
-static __always_inline void judge_client(struct packet_splice *splice, struct packet_response *record,
-					 struct packet_request *kept, const struct packet *packet, int is_judged,
-					 struct plan *plan)
+static __always_inline void handle_client(struct packet_splice *splice, struct packet_response *record,
+					  struct packet_request *kept, const struct packet *packet, int is_classified,
+					  struct plan *plan)
 {
 	struct packet_leg *client = &splice->legs[0];
 	struct packet_way *up = &splice->ways[0], *down = &splice->ways[1];
 	__u32 acked = packet->ack - down->delta, window = (__u32)packet->window << (client->peer_shift & 15);
 	int is_believed = is_from_client(splice, packet, acked) && !packet->is_odd;
 	/* Checked before the packet's timestamp is recorded. */
-	int is_next = is_believed && is_judged && is_next_request(splice, record, packet);
+	int is_next = is_believed && is_classified && is_next_request(splice, record, packet);
 
 	plan->fate = FATE_LOCAL;
 	plan->rewriting.window = packet->window;
@@ -160,7 +160,7 @@ static __always_inline void judge_client(struct packet_splice *splice, struct pa
 		plan->fate = FATE_CUT;
 		return;
 	}
-	stop_judging(splice, packet, is_believed);
+	stop_classifying(splice, packet, is_believed);
 	if (packet->flags & FLAG_SYN)
 		return;
 	if (is_believed) {
@@ -181,14 +181,14 @@ static __always_inline void judge_client(struct packet_splice *splice, struct pa
 	}
 	if (is_in_request(splice, packet)) {
 		/* The local socket would discard it, too, as the request that was read already. */
-		if (!is_believed || !packet->has_payload || !is_kept(kept, packet, packet->seq - splice->judged_start)) {
+		if (!is_believed || !packet->has_payload || !is_kept(kept, packet, packet->seq - splice->classified_start)) {
 			plan->fate = FATE_DROP;
 			splice->refused += 1;
 			return;
 		}
 		/* The FIN is left out here, as it is for the local socket. The client sends it again once its
 		 * request is acknowledged. */
-		forward_to_server(splice, packet, packet->seq + splice->judged_delta, window, plan);
+		forward_to_server(splice, packet, packet->seq + splice->classified_delta, window, plan);
 		return;
 	}
 	plan->rewriting.seq = -client->receive_offset;
@@ -219,12 +219,12 @@ static __always_inline void judge_client(struct packet_splice *splice, struct pa
 static __always_inline int note_request_acked(struct packet_splice *splice, const struct packet *packet)
 {
 	struct packet_leg *client = &splice->legs[0];
-	__u32 acked = packet->ack - splice->judged_delta;
+	__u32 acked = packet->ack - splice->classified_delta;
 
 	if (!is_request_outstanding(splice) || !is_after(acked, client->received))
 		return 0;
 	/* The acknowledgement may also cover later data from the process. */
-	client->received = is_after(acked, splice->judged_end) ? splice->judged_end : acked;
+	client->received = is_after(acked, splice->classified_end) ? splice->classified_end : acked;
 	return 1;
 }
 

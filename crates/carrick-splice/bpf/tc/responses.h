@@ -274,8 +274,8 @@ static __always_inline void note_response(struct packet_splice *splice, struct p
 }
 
 /* A packet from the server. */
-static __always_inline void judge_server(struct packet_splice *splice, struct packet_response *record,
-					 const struct packet *packet, struct plan *plan)
+static __always_inline void handle_server(struct packet_splice *splice, struct packet_response *record,
+					  const struct packet *packet, struct plan *plan)
 {
 	struct packet_leg *client = &splice->legs[0], *server = &splice->legs[1];
 	struct packet_way *up = &splice->ways[0], *down = &splice->ways[1];
@@ -370,7 +370,7 @@ static __always_inline void judge_server(struct packet_splice *splice, struct pa
 
 /* A packet of the client's local socket, which sends only acknowledgements. If it is closed, the response may be
  * incomplete. */
-static __always_inline void judge_local_client(struct packet_splice *splice, const struct packet *packet, struct plan *plan)
+static __always_inline void handle_local_client(struct packet_splice *splice, const struct packet *packet, struct plan *plan)
 {
 	struct packet_leg *client = &splice->legs[0];
 	struct packet_way *up = &splice->ways[0], *down = &splice->ways[1];
@@ -404,8 +404,8 @@ static __always_inline void judge_local_client(struct packet_splice *splice, con
 
 /* A packet of the server's local socket, usually a request. The client's local socket has received everything before
  * `received`. */
-static __always_inline void judge_local_server(struct packet_splice *splice, struct packet_response *record,
-					       const __u32 *received, const struct packet *packet, struct plan *plan)
+static __always_inline void handle_local_server(struct packet_splice *splice, struct packet_response *record,
+						const __u32 *received, const struct packet *packet, struct plan *plan)
 {
 	struct packet_leg *client = &splice->legs[0], *server = &splice->legs[1];
 	struct packet_way *down = &splice->ways[1];
@@ -442,12 +442,12 @@ static __always_inline void judge_local_server(struct packet_splice *splice, str
 		splice->response_start = down->end;
 		/* The rest of the last response would be taken for the beginning of this one. */
 		if (record->sent_bytes != record->whole_end ||
-		    (record->judged != record->judged_before && record->sent_bytes == record->head_at))
+		    (record->classified != record->classified_before && record->sent_bytes == record->head_at))
 			record->is_adrift = 1;
 		record->method = record->asked_method;
 		note_response_end(record);
 		forget_head(record);
-		record->judged_before = record->judged;
+		record->classified_before = record->classified;
 	}
 	note_sent_locally(server, packet);
 }

@@ -300,22 +300,22 @@ static __attribute__((noinline)) int take_payload(struct __sk_buff *skb, __u32 a
 }
 
 // Whether the packet is a request for the same upstream as the last. The process gets whatever is uncertain.
-static __always_inline int judge_packet(struct __sk_buff *skb, const struct packet *packet, const struct packet_splice *splice,
-					struct packet_response *record)
+static __always_inline int classify_packet(struct __sk_buff *skb, const struct packet *packet, const struct packet_splice *splice,
+					   struct packet_response *record)
 {
-	struct judgement *judged;
+	struct parsed_head *parsed;
 
 	// Data that the server's local socket has yet to send or retransmit would get numbers already in use.
 	if (!is_next_request(splice, record, packet) ||
 	    !is_silent(skb, &splice->legs[1], packet->payload_bytes + packet->header_bytes - TCP_HEADER_MIN))
 		return 0;
-	if (judge_request(skb, packet->tcp_at + packet->header_bytes, packet->payload_bytes, splice->table - 1,
-			  splice->generation) < 0)
+	if (classify_request(skb, packet->tcp_at + packet->header_bytes, packet->payload_bytes, splice->table - 1,
+			     splice->generation) < 0)
 		return 0;
-	judged = judgement();
-	if (!judged || judged->upstream != splice->upstream)
+	parsed = parsed_head();
+	if (!parsed || parsed->upstream != splice->upstream)
 		return 0;
-	packet->headers->method = judged->method;
+	packet->headers->method = parsed->method;
 	return 1;
 }
 
@@ -323,7 +323,7 @@ static __always_inline int judge_packet(struct __sk_buff *skb, const struct pack
 static __attribute__((noinline)) int measure(struct __sk_buff *skb, const struct packet *packet, const struct packet_splice *splice,
 					     const struct packet_response *record)
 {
-	struct judgement *judged;
+	struct parsed_head *parsed;
 	int is_known;
 
 	packet->headers->response_bytes = 0;
@@ -331,11 +331,11 @@ static __attribute__((noinline)) int measure(struct __sk_buff *skb, const struct
 	if (splice->state != PACKET_RESPONSES || !packet->payload_bytes || !begins(splice, record, packet))
 		return 0;
 	is_known = measure_response(skb, packet->tcp_at + packet->header_bytes, packet->payload_bytes, record->method);
-	judged = judgement();
-	if (judged && is_known)
-		packet->headers->response_bytes = judged->response_bytes;
-	else if (judged)
-		packet->headers->interim_bytes = judged->interim_bytes;
+	parsed = parsed_head();
+	if (parsed && is_known)
+		packet->headers->response_bytes = parsed->response_bytes;
+	else if (parsed)
+		packet->headers->interim_bytes = parsed->interim_bytes;
 	return 0;
 }
 
@@ -379,7 +379,7 @@ static __attribute__((noinline)) int pass_message(struct __sk_buff *skb)
 		return TC_ACT_UNSPEC;
 	other = &splice->legs[~message->direction & 1];
 	bpf_spin_lock(&splice->lock);
-	fate = judge_message(splice, message);
+	fate = fate_of_message(splice, message);
 	ifindex = other->ifindex;
 	bpf_spin_unlock(&splice->lock);
 	if (fate == FATE_LOCAL) {
@@ -453,7 +453,7 @@ int carrick_arriving(struct __sk_buff *skb)
 	struct plan *plan;
 	struct packet packet;
 	__u32 direction;
-	int is_judged = 0;
+	int is_classified = 0;
 	__u64 now;
 
 	if (skb->mark == COPY_MARK) {
@@ -480,9 +480,9 @@ int carrick_arriving(struct __sk_buff *skb)
 		packet.has_payload = take_payload(skb, packet.tcp_at + packet.header_bytes, packet.payload_bytes);
 	// Merged segments (GRO) may be retransmitted one by one. A retransmission is compared in any case.
 	if (packet.has_payload && splice->table && !skb->gso_size)
-		is_judged = judge_packet(skb, &packet, splice, record);
+		is_classified = classify_packet(skb, &packet, splice, record);
 	if (direction & 1 && splice->state == PACKET_DUE && packet.payload_bytes && packet.seq == splice->legs[1].passed_end)
-		is_judged = is_next(skb, &splice->legs[1], packet.seq);
+		is_classified = is_next(skb, &splice->legs[1], packet.seq);
 	now = bpf_ktime_get_ns();
 	if (is_forsaken(splice, now)) {
 		bpf_map_delete_elem(&flows, &packet.headers->flow);
@@ -493,7 +493,7 @@ int carrick_arriving(struct __sk_buff *skb)
 		look_up_pace(direction >> 1, ~direction & 1, now);
 	bpf_spin_lock(&splice->lock);
 	note_active(splice, now);
-	judge_arriving(splice, record, kept, direction & 1, &packet, is_judged, plan);
+	handle_arriving(splice, record, kept, direction & 1, &packet, is_classified, plan);
 	if (plan->fate == FATE_FORWARD)
 		splice->seen_ns = now;
 	bpf_spin_unlock(&splice->lock);
@@ -581,7 +581,7 @@ int carrick_leaving(struct __sk_buff *skb)
 	if (is_paced(splice))
 		look_up_pace(direction >> 1, direction & 1, bpf_ktime_get_ns());
 	bpf_spin_lock(&splice->lock);
-	judge_leaving(splice, record, direction & 1, &packet, skb->ifindex, received, plan);
+	handle_leaving(splice, record, direction & 1, &packet, skb->ifindex, received, plan);
 	bpf_spin_unlock(&splice->lock);
 	if (is_paced(splice))
 		settle(&packet, direction >> 1, direction & 1, plan);

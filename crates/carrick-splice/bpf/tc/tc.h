@@ -167,9 +167,9 @@ struct packet_splice {
 	__u32 table;          /* index of the route table for classifying requests, plus 1; 0: the process takes all requests */
 	__u32 generation;     /* of the table */
 	__u32 upstream;       /* the upstream of leg 1 */
-	__u32 judged_start;   /* the latest forwarded request, in leg 0's numbers on the wire */
-	__u32 judged_end;
-	__u32 judged_delta;   /* leg 1's numbers minus leg 0's, for that request */
+	__u32 classified_start; /* the latest forwarded request, in leg 0's numbers on the wire */
+	__u32 classified_end;
+	__u32 classified_delta; /* leg 1's numbers minus leg 0's, for that request */
 	/* where the latest request begins, in leg 1's numbers on the wire; a packet that acknowledges none of it is
 	 * no response to it */
 	__u32 request_start;
@@ -211,12 +211,12 @@ struct packet_response {
 	__u64 passed_end;    /* sent_bytes at the end of the response to the process's latest request */
 	__u32 passed_status; /* that response's status; 0: not known */
 	__u32 told_status;   /* status of the response that ends at `told_end` */
-	__u32 judged_before; /* requests forwarded before the process's latest one */
+	__u32 classified_before; /* requests forwarded before the process's latest one */
 	__u32 has_begun;     /* forwarding of the server's data has begun (PACKET_ARM_BODY) */
 	__u64 whole_end;   /* sent_bytes at the known end of a response; if equal to sent_bytes, the latest response is whole */
 	__u64 told_as;       /* the name under which requests are reported; written by the process */
 	__u64 told_end;      /* sent_bytes at the end of the response to the last reported request, or PACKET_LATEST */
-	__u32 judged;        /* forwarded requests */
+	__u32 classified;    /* forwarded requests */
 	__u32 method;        /* method of the latest of them, an `enum request_method` */
 	__u32 is_back;       /* the server has sent more than the rest of the response, so the packets go to the local sockets again */
 	__u32 last_at;       /* offset in `head` of the last head; those before it are interim (1xx) */

@@ -43,7 +43,7 @@ struct bpf_sock_ops_kern {
 extern void *bpf_cast_to_kern_ctx(void *context) __ksym __weak;
 
 // The process's secret, which authenticates requests. The process sets it before it loads the program.
-const volatile struct leg_request secret;
+const volatile struct tcp_request secret;
 
 // Handshake parameters of a socket, or of connections that a listener accepts.
 struct handshake {
@@ -67,7 +67,7 @@ struct {
 	__type(value, struct handshake);
 } listeners SEC(".maps");
 
-static __always_inline int remember(struct bpf_sock *socket, const struct leg_request *request)
+static __always_inline int remember(struct bpf_sock *socket, const struct tcp_request *request)
 {
 	struct handshake told = { request->value, request->segments };
 	struct handshake *handshake;
@@ -90,7 +90,7 @@ static __always_inline long set(struct bpf_sock *socket, int option, __u32 value
 	return bpf_setsockopt(socket, PROTOCOL_TCP, option, &value, sizeof(value));
 }
 
-static __always_inline long obey(struct bpf_sock *socket, const struct leg_request *request)
+static __always_inline long obey(struct bpf_sock *socket, const struct tcp_request *request)
 {
 	char name[LEG_NAME_BYTES];
 
@@ -113,7 +113,7 @@ static __always_inline long obey(struct bpf_sock *socket, const struct leg_reque
 
 static __always_inline int is_own(struct bpf_sockopt *context)
 {
-	struct leg_request *request = context->optval;
+	struct tcp_request *request = context->optval;
 
 	return context->level == LEG_LEVEL && context->optname == LEG_OPTION &&
 	       (void *)(request + 1) <= context->optval_end && request->key[0] == secret.key[0] &&
@@ -121,9 +121,9 @@ static __always_inline int is_own(struct bpf_sockopt *context)
 }
 
 SEC("cgroup/setsockopt")
-int carrick_leg_option(struct bpf_sockopt *context)
+int carrick_tcp_option(struct bpf_sockopt *context)
 {
-	struct leg_request *request = context->optval;
+	struct tcp_request *request = context->optval;
 	struct bpf_sock *socket = context->sk;
 	long error;
 
@@ -168,7 +168,7 @@ static __always_inline struct handshake *of_listener(struct bpf_sock_ops *contex
 }
 
 SEC("sockops")
-int carrick_leg_handshake(struct bpf_sock_ops *context)
+int carrick_tcp_handshake(struct bpf_sock_ops *context)
 {
 	struct bpf_sock *socket;
 	struct handshake *handshake;

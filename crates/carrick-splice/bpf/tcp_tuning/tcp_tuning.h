@@ -19,7 +19,7 @@
 /* The most listeners; the least recently used is forgotten first. */
 #define LEG_LISTENERS 1024
 
-struct leg_request {
+struct tcp_request {
 	__u64 key[2]; /* the process's secret */
 	__u32 ask;
 	__u32 value;

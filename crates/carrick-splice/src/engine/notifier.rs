@@ -33,7 +33,7 @@ pub(crate) fn ring_bytes(directions: u32) -> u32 {
 }
 
 /// Something that the thread does besides.
-pub(crate) struct Chore {
+pub(crate) struct PeriodicTask {
     /// The longest time between two runs; also the shortest, unless triggered.
     pub(crate) every: Duration,
     /// Triggers a run when readable.
@@ -60,7 +60,7 @@ impl Notifier {
     pub(crate) fn start_with(
         events: MapHandle,
         slot_owners: Arc<[SlotOwner]>,
-        chore: Option<Chore>,
+        task: Option<PeriodicTask>,
     ) -> io::Result<Notifier> {
         let epoll = Arc::new(epoll::create(CreateFlags::CLOEXEC)?);
         let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC)?);
@@ -81,7 +81,7 @@ impl Notifier {
                         Ok(ring) => {
                             let _ = begun.send(Ok(()));
                             // However the thread ends, no splice may rely on it or sleep on.
-                            let _ = wake_all(&epoll, &ring, &slot_owners, chore.as_ref());
+                            let _ = wake_all(&epoll, &ring, &slot_owners, task.as_ref());
                         }
                         Err(error) => drop(begun.send(Err(error))),
                     }
@@ -162,13 +162,13 @@ fn wake_all(
     epoll: &OwnedFd,
     ring: &RingBuffer<'_>,
     slot_owners: &[SlotOwner],
-    chore: Option<&Chore>,
+    task: Option<&PeriodicTask>,
 ) -> io::Result<()> {
-    let timeout = chore.map(|chore| Timespec {
-        tv_sec: chore.every.as_secs().try_into().unwrap_or(i64::MAX),
-        tv_nsec: chore.every.subsec_nanos().into(),
+    let timeout = task.map(|task| Timespec {
+        tv_sec: task.every.as_secs().try_into().unwrap_or(i64::MAX),
+        tv_nsec: task.every.subsec_nanos().into(),
     });
-    if let Some(descriptor) = chore.and_then(|chore| chore.descriptor.as_ref()) {
+    if let Some(descriptor) = task.and_then(|task| task.descriptor.as_ref()) {
         epoll::add(epoll, descriptor, EventData::new_u64(CHORE), EventFlags::IN)?;
     }
     let mut done = Instant::now();
@@ -187,10 +187,10 @@ fn wake_all(
             let data = event.data;
             data.u64() == CHORE
         });
-        if let Some(chore) = chore
-            && (is_called_for || done.elapsed() >= chore.every)
+        if let Some(task) = task
+            && (is_called_for || done.elapsed() >= task.every)
         {
-            (chore.run)();
+            (task.run)();
             done = Instant::now();
         }
         for event in &happened {

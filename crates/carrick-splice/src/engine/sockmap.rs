@@ -132,7 +132,7 @@ pub(crate) struct SocketEngine {
 
 impl SocketEngine {
     fn load(splices_max: u32, pacing: Option<&Pacing>) -> Result<SocketEngine, Unavailable> {
-        repaired::judge_running().map_err(Unavailable::new)?;
+        repaired::check_running().map_err(Unavailable::new)?;
         crate::refusal::listen();
         SocketEngine::load_maps(splices_max, pacing).map_err(|error| Unavailable::explain(&error))
     }

@@ -21,20 +21,20 @@ skeleton!("tc.skel.rs");
 
 use crate::Unavailable;
 use crate::engine::notifier;
-use crate::engine::notifier::{Chore, Notifier};
+use crate::engine::notifier::{Notifier, PeriodicTask};
 use crate::engine::slot_owner::SlotOwner;
 use crate::pacing::Pacing;
-use adoption::Care;
+use adoption::Adoption;
 pub use adoption::{Adopted, AdoptedTotals, Cleaned, Pinned};
 use environment::Environment;
 use generation::Base;
 use granting::Granting;
 use hooks::doctor::Obstacle;
 use hooks::{Changes, HookError, Hooks, Interfaces, Settings};
-use http::{Counts, Events, RequestTables};
+use http::{Events, RequestCounts, RequestTables};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{MapHandle, OpenObject};
-pub use paths::BadPath;
+pub use paths::LossyPath;
 use paths::Paths;
 use records::{Record, Records};
 use std::collections::hash_map::RandomState;
@@ -46,7 +46,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use std::{fmt, io};
 pub use table::Taken;
-use table::{Placing, Table};
+use table::{SlotProgram, SpliceTable};
 
 /// How often an ending process checks whether the last packets of its connections have arrived.
 const LEAVE_TICK: Duration = Duration::from_millis(10);
@@ -77,7 +77,7 @@ const CHORE_EVERY: Duration = Duration::from_secs(5);
 pub struct PacketService {
     loaded: Arc<OnceLock<Arc<PacketEngine>>>,
     /// What dead processes have left.
-    care: Arc<Mutex<Care>>,
+    adoption: Arc<Mutex<Adoption>>,
     connections: Connections,
 }
 
@@ -226,9 +226,9 @@ impl PacketService {
     /// Pairs of networks that the engine does not splice for some minutes, since their connections do better
     /// unjoined.
     #[must_use]
-    pub fn bad_paths(&self) -> Vec<BadPath> {
+    pub fn lossy_paths(&self) -> Vec<LossyPath> {
         self.engine()
-            .map_or_else(Vec::new, |engine| engine.paths().bad(Instant::now()))
+            .map_or_else(Vec::new, |engine| engine.paths().lossy(Instant::now()))
     }
 
     /// What on this machine keeps [`Choice::Auto`](crate::Choice) from using the engine, though it is loaded:
@@ -255,8 +255,8 @@ impl PacketService {
     /// The kernel's counters of classified requests; `None` if the engine is not loaded, or they cannot be
     /// read.
     #[must_use]
-    pub fn request_counts(&self) -> Option<Counts> {
-        Counts::read(&self.engine()?.request_counters).ok()
+    pub fn request_counts(&self) -> Option<RequestCounts> {
+        RequestCounts::read(&self.engine()?.request_counters).ok()
     }
 
     /// The kernel's reports of forwarded requests; `None` if the engine is not loaded. Each report goes to
@@ -277,7 +277,7 @@ impl PacketService {
 
 /// The loaded programs and maps.
 pub(crate) struct PacketEngine {
-    table: Arc<Table>,
+    table: Arc<SpliceTable>,
     slot_owners: Arc<[SlotOwner]>,
     records: Arc<Records>,
     /// Route tables for classifying requests.
@@ -388,7 +388,7 @@ impl PacketEngine {
         let explain = |error: HookError| Unavailable::new(error.to_string());
         let base = Base::open(pins).map_err(explain)?;
         // A half-made generation must not be taken for that of a dead process.
-        let held = base.hold().map_err(explain)?;
+        let held = base.lock().map_err(explain)?;
         let folder = held.vacant().map_err(explain)?;
         let made = PacketEngine::attach(loaded, interfaces, Some(folder.clone()));
         let kept = made.and_then(|mut hooks| {
@@ -497,13 +497,13 @@ impl PacketEngine {
             .map_err(libbpf_rs::Error::from)?;
         Ok(PacketEngine {
             records: Arc::new(records),
-            table: Arc::new(Table::new(
+            table: Arc::new(SpliceTable::new(
                 MapHandle::try_from(&loaded.maps.flows)?,
                 MapHandle::try_from(&loaded.maps.splices)?,
                 command
                     .try_clone_to_owned()
                     .map_err(libbpf_rs::Error::from)?,
-                Some(Placing {
+                Some(SlotProgram {
                     program: loaded.progs.carrick_place.as_fd().try_clone_to_owned()?,
                     owned: MapHandle::try_from(&loaded.maps.owned)?,
                 }),
@@ -560,7 +560,7 @@ impl PacketEngine {
                 let events = MapHandle::try_from(&self.events).map_err(io::Error::other)?;
                 let (table, slot_owners) = (Arc::clone(&self.table), Arc::clone(&self.slot_owners));
                 let environment = Arc::clone(&self.environment);
-                let chore = Chore {
+                let task = PeriodicTask {
                     every: CHORE_EVERY,
                     descriptor: environment.descriptor(),
                     run: Box::new(move || {
@@ -570,7 +570,7 @@ impl PacketEngine {
                         }
                     }),
                 };
-                Notifier::start_with(events, Arc::clone(&self.slot_owners), Some(chore))
+                Notifier::start_with(events, Arc::clone(&self.slot_owners), Some(task))
             })
             .as_ref()
             .ok()

@@ -22,7 +22,7 @@ pub(super) type Parked = [TcpStream; 2];
 
 /// Whether the exchange may park.
 #[derive(Default)]
-pub(super) enum Calm {
+pub(super) enum MayPark {
     /// At once.
     #[default]
     Yes,
@@ -71,7 +71,7 @@ impl Exchange<'_> {
     /// Whether the process has had nothing to do for a while.
     fn is_calm(&mut self, cx: &mut Context<'_>) -> bool {
         let moved = self.pair.taken_bytes().iter().sum();
-        let Calm::Waiting { timer, moved_bytes } = &mut self.calm else {
+        let MayPark::Waiting { timer, moved_bytes } = &mut self.may_park else {
             return true;
         };
         while timer.as_mut().poll(cx).is_ready() {
@@ -139,7 +139,7 @@ impl Exchange<'_> {
             return true;
         };
         self.lifecycle.enter(State::InKernel);
-        self.calm = Calm::Waiting {
+        self.may_park = MayPark::Waiting {
             timer: Box::pin(sleep(CALM)),
             moved_bytes: self.pair.taken_bytes().iter().sum(),
         };

@@ -1,7 +1,7 @@
 //! Moves an exchange between states, by what the policy says and the engine in the kernel answers.
 
 use super::{Exchange, ExchangeEnd};
-use crate::lifecycle::policy::Course;
+use crate::lifecycle::policy::Transition;
 use crate::lifecycle::sockmap::Sockmap;
 use crate::lifecycle::tc::Tc;
 use crate::lifecycle::{Attach, Attachment, Detach, Polled, State};
@@ -13,13 +13,13 @@ impl Exchange<'_> {
     /// Asks the policy before the process relays.
     pub(super) fn choose_before(&mut self) {
         let engine = self.pair.splicer.packet_engine();
-        let course = self.policy.before_relaying(
+        let transition = self.policy.before_relaying(
             self.lifecycle.state(),
             self.pair.taken_bytes(),
             self.pair.has_ended(),
             || engine.and_then(|engine| engine.obstacle()),
         );
-        self.go(course);
+        self.go(transition);
     }
 
     /// Asks the policy after the process has relayed. True if the exchange must be polled again.
@@ -27,7 +27,7 @@ impl Exchange<'_> {
         if self.pair.legs.is_none() {
             return false;
         }
-        let course = self.policy.after_relaying(
+        let transition = self.policy.after_relaying(
             self.lifecycle.state(),
             self.attachment.as_ref().map(Attachment::name),
             self.pair.taken_bytes(),
@@ -37,23 +37,23 @@ impl Exchange<'_> {
                 _ => false,
             },
         );
-        self.go(course);
-        matches!(course, Course::Detach(_))
+        self.go(transition);
+        matches!(transition, Transition::Detach(_))
     }
 
     /// Takes the course that the policy says.
-    fn go(&mut self, course: Course) {
-        match course {
-            Course::Stay => {}
-            Course::Attach(engine, reason) => {
+    fn go(&mut self, transition: Transition) {
+        match transition {
+            Transition::Stay => {}
+            Transition::Attach(engine, reason) => {
                 self.count(reason);
                 self.begin_attaching(engine);
             }
-            Course::Detach(reason) => {
+            Transition::Detach(reason) => {
                 self.count(reason);
                 self.lifecycle.enter(State::Detaching);
             }
-            Course::Forgo(reason) => {
+            Transition::Forgo(reason) => {
                 self.count(reason);
                 self.packets_refused = Some(reason);
             }

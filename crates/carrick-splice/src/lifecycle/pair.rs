@@ -2,7 +2,7 @@
 
 use super::policy::Joining;
 use crate::engine::tc::path_statistics::PathStatistics;
-use crate::engine::tc::state::State as TcState;
+use crate::engine::tc::state::PacketState;
 use crate::relay::flow::Flow;
 use crate::relay::watch::Watch;
 use crate::{Choice, Fault, Leg, Side, Splicer, sys};
@@ -132,7 +132,7 @@ impl<'a> Pair<'a> {
 
     /// Reports both connections' path statistics since the last call to the packet engine, with `forwarded`
     /// what it has forwarded.
-    pub(crate) fn note_path_statistics(&mut self, forwarded: Option<&TcState>) {
+    pub(crate) fn note_path_statistics(&mut self, forwarded: Option<&PacketState>) {
         let (Some(statistics), Some([a, b])) = (self.path_statistics.as_mut(), self.legs.as_ref())
         else {
             return;
@@ -142,15 +142,15 @@ impl<'a> Pair<'a> {
         }
     }
 
-    /// Whether one leg is so bad that both connections do better with their own control loops, and the order
+    /// Whether one leg loses so much that both connections do better with their own control loops, and the order
     /// takes that into account.
-    pub(crate) fn has_bad_leg(&self) -> bool {
+    pub(crate) fn is_lossy(&self) -> bool {
         if self.joining == Joining::Anyway {
             return false;
         }
         let engine = self.splicer.packet_engine();
         let statistics = self.path_statistics.as_ref();
-        (engine.zip(statistics)).is_some_and(|(engine, statistics)| statistics.has_bad_leg(engine))
+        (engine.zip(statistics)).is_some_and(|(engine, statistics)| statistics.is_lossy(engine))
     }
 }
 

@@ -4,17 +4,17 @@
 
 use super::State;
 use super::chatter::Chatter;
-use super::worth::Worth;
+use super::relay_cost::RelayCost;
 use crate::{Choice, Engine, Reason};
 
 /// Whether the packet engine may join two connections into one. Otherwise each has its own congestion
 /// control, window and loss recovery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Joining {
-    /// Joined if the engine is chosen, unless one leg is so bad that both do better by themselves.
+    /// Joined if the engine is chosen, unless one leg loses so much that both do better by themselves.
     #[default]
     IfGood,
-    /// Joined if the engine is chosen, however bad a leg is.
+    /// Joined if the engine is chosen, however much a leg loses.
     Anyway,
     /// Never, even if `auto` would choose to.
     Never,
@@ -37,7 +37,7 @@ struct Facts {
 
 /// Where an exchange goes next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Course {
+pub(crate) enum Transition {
     /// It stays where it is.
     Stay,
     /// To this engine at the next rest, for this reason.
@@ -49,17 +49,19 @@ pub(crate) enum Course {
 }
 
 /// The table.
-fn course(state: State, facts: Facts) -> Course {
+fn transition(state: State, facts: Facts) -> Transition {
     match (state, facts.engine) {
         (State::Relaying, None) if facts.pays => facts.obstacle.map_or(
-            Course::Attach(Engine::Packet, Reason::PacketPays),
-            Course::Forgo,
+            Transition::Attach(Engine::Packet, Reason::PacketPays),
+            Transition::Forgo,
         ),
         (State::Relaying, None) if facts.chatters => {
-            Course::Attach(Engine::Socket, Reason::Chatter)
+            Transition::Attach(Engine::Socket, Reason::Chatter)
         }
-        (State::InKernel, Some(Engine::Socket)) if facts.is_bulk => Course::Detach(Reason::Bulk),
-        _ => Course::Stay,
+        (State::InKernel, Some(Engine::Socket)) if facts.is_bulk => {
+            Transition::Detach(Reason::Bulk)
+        }
+        _ => Transition::Stay,
     }
 }
 
@@ -71,7 +73,7 @@ pub(crate) struct Start {
     /// Why the named engine is not available.
     pub(crate) refused: Option<Reason>,
     watches_chatter: bool,
-    watches_worth: bool,
+    watches_cost: bool,
 }
 
 /// The start for this choice, given which engines are loaded.
@@ -88,30 +90,30 @@ fn start(choice: Choice, has_sockmap: bool, has_tc: bool, joining: Joining) -> S
         engine,
         refused,
         watches_chatter: has_sockmap && matches!(choice, Choice::Auto | Choice::Packet),
-        watches_worth: may_join && choice == Choice::Auto,
+        watches_cost: may_join && choice == Choice::Auto,
     }
 }
 
 /// The policy of one exchange.
-pub(crate) struct Policy {
+pub(crate) struct EnginePolicy {
     /// Decides about the socket engine.
     chatter: Option<Chatter>,
     /// Decides about the packet engine.
-    worth: Option<Worth>,
+    relay_cost: Option<RelayCost>,
 }
 
-impl Policy {
+impl EnginePolicy {
     /// The policy of a new exchange, and its start.
     pub(crate) fn new(
         choice: Choice,
         has_sockmap: bool,
         has_tc: bool,
         joining: Joining,
-    ) -> (Policy, Start) {
+    ) -> (EnginePolicy, Start) {
         let start = start(choice, has_sockmap, has_tc, joining);
-        let policy = Policy {
+        let policy = EnginePolicy {
             chatter: start.watches_chatter.then(Chatter::default),
-            worth: start.watches_worth.then(Worth::default),
+            relay_cost: start.watches_cost.then(RelayCost::default),
         };
         (policy, start)
     }
@@ -128,17 +130,21 @@ impl Policy {
         taken_bytes: [u64; 2],
         has_ended: bool,
         obstacle: impl FnOnce() -> Option<Reason>,
-    ) -> Course {
+    ) -> Transition {
         // Only while no engine has the connections or is to get them: sockets in a SOCKMAP must not be handed
         // over.
-        let Some(worth) = self.worth.as_mut().filter(|_| state == State::Relaying) else {
-            return Course::Stay;
+        let Some(relay_cost) = self
+            .relay_cost
+            .as_mut()
+            .filter(|_| state == State::Relaying)
+        else {
+            return Transition::Stay;
         };
-        let pays = !has_ended && worth.observe(taken_bytes);
+        let pays = !has_ended && relay_cost.observe(taken_bytes);
         if pays || has_ended {
-            self.worth = None;
+            self.relay_cost = None;
         }
-        course(
+        transition(
             state,
             Facts {
                 pays,
@@ -156,9 +162,9 @@ impl Policy {
         taken_bytes: [u64; 2],
         has_ended: bool,
         is_bulk: impl FnOnce() -> bool,
-    ) -> Course {
+    ) -> Transition {
         let Some(chatter) = self.chatter.as_mut().filter(|_| !has_ended) else {
-            return Course::Stay;
+            return Transition::Stay;
         };
         let has_sockmap = engine == Some(Engine::Socket);
         let facts = Facts {
@@ -169,11 +175,11 @@ impl Policy {
             is_bulk: has_sockmap && is_bulk(),
             ..Facts::default()
         };
-        let course = course(state, facts);
-        if course == Course::Detach(Reason::Bulk) {
+        let transition = transition(state, facts);
+        if transition == Transition::Detach(Reason::Bulk) {
             chatter.came_back(taken_bytes);
         }
-        course
+        transition
     }
 
     /// The engine has refused the exchange, and is not chosen again. (The packet engine is chosen at most
@@ -187,7 +193,7 @@ impl Policy {
 
 #[cfg(test)]
 mod tests {
-    use super::Course::{Attach, Detach, Forgo, Stay};
+    use super::Transition::{Attach, Detach, Forgo, Stay};
     use super::*;
     use State::{Attaching, Detaching, Ended, InKernel, Parked, Relaying};
 
@@ -298,7 +304,7 @@ mod tests {
             (Ended, pays, Stay),
             (Ended, chatters, Stay),
         ] {
-            assert_eq!(course(state, facts), goes, "{state:?} {facts:?}");
+            assert_eq!(transition(state, facts), goes, "{state:?} {facts:?}");
         }
     }
 
@@ -315,7 +321,7 @@ mod tests {
                         obstacle: is(2).then_some(Reason::PacketMarks),
                         is_bulk: is(3),
                     };
-                    match course(state, facts) {
+                    match transition(state, facts) {
                         Attach(..) => assert!(state.may_become(Attaching), "{state:?} {facts:?}"),
                         Detach(_) => assert!(state.may_become(Detaching), "{state:?} {facts:?}"),
                         Stay | Forgo(_) => {}
@@ -334,7 +340,7 @@ mod tests {
                 start.engine,
                 start.refused,
                 start.watches_chatter,
-                start.watches_worth,
+                start.watches_cost,
             )
         };
         let (socket, packet) = (Some(Engine::Socket), Some(Engine::Packet));
@@ -377,12 +383,12 @@ mod tests {
 
     #[test]
     fn an_exchange_that_returns_is_observed_anew() {
-        let (mut policy, _) = Policy::new(Choice::Auto, true, false, Joining::IfGood);
+        let (mut policy, _) = EnginePolicy::new(Choice::Auto, true, false, Joining::IfGood);
         let mut talk = |state, engine, from: u64| {
             (1..1000).find_map(|turn: u64| {
                 let taken = [from + turn / 2 * 10, from + turn.div_ceil(2) * 10];
-                let course = policy.after_relaying(state, engine, taken, false, || true);
-                (course != Stay).then_some((turn, course))
+                let transition = policy.after_relaying(state, engine, taken, false, || true);
+                (transition != Stay).then_some((turn, transition))
             })
         };
         let first = talk(Relaying, None, 0).unwrap();

@@ -4,7 +4,7 @@ use super::pair::{Forwarded, Pair};
 use super::{Attach, Detach, KernelEngine, Polled};
 use crate::engine::tc::command::Answer;
 use crate::engine::tc::splice::PacketSplice;
-use crate::engine::tc::state::{Holder, State};
+use crate::engine::tc::state::{Holder, PacketState};
 use crate::relay::flow::Step;
 use crate::sys::tcp_info::unacked_bytes;
 use crate::{Ended, Engine, Fault, Reason, Side, sys, tcp};
@@ -36,11 +36,11 @@ const UNSEEN_PATIENCE: Duration = Duration::from_secs(2);
 #[derive(Default)]
 pub(crate) struct Tc {
     /// `None` until the kernel knows them.
-    known: Option<Box<Known>>,
+    known: Option<Box<KnownPair>>,
 }
 
 /// Two connections that the kernel knows.
-struct Known {
+struct KnownPair {
     splice: PacketSplice,
     /// When to try to attach next, and how long to wait after that; `None`: when bytes have moved.
     look: Option<(Pin<Box<Sleep>>, Duration)>,
@@ -63,11 +63,11 @@ impl Tc {
         };
         let engine = pair.splicer.packet_engine();
         let engine = engine.ok_or(Reason::PacketUnavailable)?;
-        if pair.has_bad_leg() {
-            return Err(Reason::PacketBadLeg);
+        if pair.is_lossy() {
+            return Err(Reason::PacketLossyPath);
         }
         let moved_bytes = pair.moved_bytes();
-        self.known = Some(Box::new(Known {
+        self.known = Some(Box::new(KnownPair {
             splice: PacketSplice::new(engine, [a, b], pair.label)?,
             look: None,
             moved_bytes,
@@ -103,8 +103,8 @@ impl KernelEngine for Tc {
             return Attach::Later;
         }
         pair.note_path_statistics(None);
-        if pair.has_bad_leg() {
-            return Attach::Refused(Some(Reason::PacketBadLeg));
+        if pair.is_lossy() {
+            return Attach::Refused(Some(Reason::PacketLossyPath));
         }
         let reason = match known
             .splice
@@ -260,7 +260,7 @@ fn note_begun(pair: &mut Pair<'_>) {
     }
 }
 
-fn note_forwarded(pair: &mut Pair<'_>, state: &State) {
+fn note_forwarded(pair: &mut Pair<'_>, state: &PacketState) {
     let forwarded = pair.forwarded.get_or_insert_default();
     **forwarded = Forwarded {
         bytes: state.bytes,
@@ -290,7 +290,7 @@ fn close_silently(pair: &Pair<'_>) {
     }
 }
 
-impl Known {
+impl KnownPair {
     /// Whether the hooks may still come to see packets of both connections.
     fn may_yet_be_seen(&mut self, moved_bytes: u64) -> bool {
         if moved_bytes == self.known_bytes {

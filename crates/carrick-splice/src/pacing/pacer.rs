@@ -75,11 +75,11 @@ struct Inner {
     /// Whether there is a control at all.
     is_controlled: Cell<bool>,
     latencies: RefCell<Latencies>,
-    kinds: RefCell<Kinds>,
+    class_cache: RefCell<ClassCache>,
 }
 
 /// The queue's copy of the classes, as of a change of the control block.
-struct Kinds {
+struct ClassCache {
     changes: u64,
     of: [(u8, Weight); CLASSES],
 }
@@ -133,7 +133,7 @@ impl Pacer {
             controls: RefCell::new([Control::None; CLASSES]),
             is_controlled: Cell::new(false),
             latencies: RefCell::new(Latencies::new()),
-            kinds: RefCell::new(Kinds {
+            class_cache: RefCell::new(ClassCache {
                 changes: u64::MAX,
                 of: [(0, Weight::Even); CLASSES],
             }),
@@ -300,12 +300,17 @@ impl Pacer {
             .fetch_add(bytes, Release);
     }
 
-    pub(super) fn wait(&self, priority: u8, had: super::queue::Had, slot: Rc<Slot>) -> Place {
+    pub(super) fn wait(
+        &self,
+        priority: u8,
+        virtual_time: super::queue::VirtualTime,
+        slot: Rc<Slot>,
+    ) -> Place {
         let mut queue = self.0.queue.borrow_mut();
         if queue.is_empty() {
             self.0.someone_waits.notify_one();
         }
-        queue.push(priority, had, slot)
+        queue.push(priority, virtual_time, slot)
     }
 
     pub(super) fn leave(&self, place: Place) {
@@ -316,14 +321,14 @@ impl Pacer {
     pub(super) fn priority_of(&self, class: u8) -> (u8, Weight) {
         let inner = &*self.0;
         let changes = inner.pacing.0.block.changes().load(Acquire);
-        let mut kinds = inner.kinds.borrow_mut();
-        if kinds.changes != changes {
-            kinds.changes = changes;
+        let mut class_cache = inner.class_cache.borrow_mut();
+        if class_cache.changes != changes {
+            class_cache.changes = changes;
             for (number, settings, ..) in inner.pacing.table().users() {
-                kinds.of[usize::from(number)] = (settings.priority, settings.weight);
+                class_cache.of[usize::from(number)] = (settings.priority, settings.weight);
             }
         }
-        kinds.of[usize::from(class) % CLASSES]
+        class_cache.of[usize::from(class) % CLASSES]
     }
 
     /// Bytes were spliced by the process.

@@ -16,9 +16,9 @@ pub(super) struct Place {
 
 /// The service a splice has received, in virtual time: kept from one turn to the next.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Had(u64);
+pub(super) struct VirtualTime(u64);
 
-impl Had {
+impl VirtualTime {
     /// Adds bytes from `place` on. With twice the weight they count half.
     pub(super) fn add(&mut self, place: Place, bytes: u64, weight: u32) {
         let cost = bytes.saturating_mul(SCALE) / u64::from(weight.max(1));
@@ -48,12 +48,12 @@ impl<T> Default for Queue<T> {
 
 impl<T> Queue<T> {
     /// Adds a splice that has received this much.
-    pub(super) fn push(&mut self, priority: u8, had: Had, who: T) -> Place {
+    pub(super) fn push(&mut self, priority: u8, virtual_time: VirtualTime, who: T) -> Place {
         let arrival = self.next_arrival;
         self.next_arrival += 1;
         let place = Place {
             priority,
-            start: had.0.max(self.now),
+            start: virtual_time.0.max(self.now),
             arrival,
         };
         self.places.insert(place, who);

@@ -21,7 +21,7 @@ type Buckets = [u32; DIRECTIONS];
 
 /// The process's view of classes and buckets. Behind a lock that is taken when a splice begins or ends, and
 /// to change them.
-pub(super) struct Table {
+pub(super) struct ClassTable {
     classes: Vec<Option<Class>>,
     free_buckets: Vec<u32>,
     networks: HashMap<(u8, u8, u128), Network>,
@@ -53,9 +53,9 @@ pub(super) struct Share {
     pub(super) is_unbounded: bool,
 }
 
-impl Table {
-    pub(super) fn new(interval: Duration) -> Table {
-        Table {
+impl ClassTable {
+    pub(super) fn new(interval: Duration) -> ClassTable {
+        ClassTable {
             classes: (0..CLASSES).map(|_| None).collect(),
             free_buckets: (0..BUCKETS as u32).rev().collect(),
             networks: HashMap::new(),

@@ -7,9 +7,9 @@ use tokio::net::TcpStream;
 
 /// For bodies that are processed rather than spliced: they keep to the same rates, and wait for the same
 /// worker.
-pub struct Throttle(Option<Box<Held>>);
+pub struct Throttle(Option<Box<ThrottledTurn>>);
 
-struct Held {
+struct ThrottledTurn {
     turn: Turn,
     pacer: Pacer,
 }
@@ -20,7 +20,7 @@ impl Throttle {
     pub fn new(handle: PaceHandle, pacer: Option<&Pacer>) -> Throttle {
         let pacer = pacer.filter(|_| !handle.is_none());
         Throttle(pacer.map(|pacer| {
-            Box::new(Held {
+            Box::new(ThrottledTurn {
                 turn: Turn::new(handle),
                 pacer: pacer.clone(),
             })
@@ -45,9 +45,9 @@ impl Throttle {
     }
 }
 
-impl Held {
+impl ThrottledTurn {
     async fn pass(&mut self, to: &TcpStream, bytes: u64) -> Duration {
-        let Held { turn, pacer } = self;
+        let ThrottledTurn { turn, pacer } = self;
         let (begun, mut left) = (Instant::now(), bytes);
         while left > 0 {
             let allowed = poll_fn(|cx| turn.poll(cx, Some(pacer), to)).await;
@@ -59,7 +59,7 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for ThrottledTurn {
     fn drop(&mut self) {
         self.turn.release(Some(&self.pacer));
     }

@@ -1,7 +1,7 @@
 //! When one direction of a splice may go on: its rate, and its worker's turn.
 
 use super::pacer::{Pacer, Slot, weight_of};
-use super::queue::{Had, Place};
+use super::queue::{Place, VirtualTime};
 use super::skeleton::types::pace_class;
 use super::{PaceHandle, Weight, bucket};
 use crate::sys::clock::now_ns;
@@ -31,7 +31,7 @@ const TOGETHER_NS: u64 = 4_000_000;
 /// How often waiting splices check for a changed rate.
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
 
-/// A splice that was held longer than this is not judged by what it moved meanwhile.
+/// A splice that was held longer than this is not rated by what it moved meanwhile.
 const LONG_HOLD_NS: u64 = 20_000_000;
 
 /// How often the round-trip time is read, in turns.
@@ -52,12 +52,12 @@ pub(crate) struct Turn {
     /// When it may be used.
     go_at_ns: u64,
     timer: Option<Pin<Box<Sleep>>>,
-    waits: Option<Waits>,
+    waits: Option<QueuedTurn>,
     /// Leave was given, for one burst.
     has_leave: bool,
     uses_credit: bool,
     leave_ns: u64,
-    had: Had,
+    virtual_time: VirtualTime,
     place: Option<Place>,
     weight: u32,
     turns: u32,
@@ -66,7 +66,7 @@ pub(crate) struct Turn {
 }
 
 /// It is in its worker's queue.
-struct Waits {
+struct QueuedTurn {
     slot: Rc<Slot>,
     place: Place,
 }
@@ -238,9 +238,9 @@ impl Turn {
             hold_max_ns: hold_max,
             class,
         });
-        let place = pacer.wait(priority, self.had, Rc::clone(&slot));
+        let place = pacer.wait(priority, self.virtual_time, Rc::clone(&slot));
         self.place = Some(place);
-        self.waits = Some(Waits { slot, place });
+        self.waits = Some(QueuedTurn { slot, place });
         Poll::Pending
     }
 
@@ -257,7 +257,7 @@ impl Turn {
         }
         if std::mem::take(&mut self.has_leave) {
             if let Some(place) = self.place {
-                self.had.add(place, bytes, self.weight);
+                self.virtual_time.add(place, bytes, self.weight);
             }
             pacer.forwarded_for(now_ns().saturating_sub(self.leave_ns));
         }

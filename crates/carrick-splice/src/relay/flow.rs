@@ -1,6 +1,6 @@
 //! One direction: the bytes in flight between sender and receiver, and the loop that moves them.
 
-mod held;
+mod in_flight;
 mod put;
 mod take;
 
@@ -10,7 +10,7 @@ use crate::pacing::Turn;
 use crate::relay::local_copy::Sink;
 use crate::tcp::{UnreadLimit, UnreadWindow};
 use crate::{Choice, End, Ended, Engine, Fault, HandOver, PaceHandle, Side, Splicer, sys};
-use held::Held;
+use in_flight::InFlight;
 use std::io;
 use std::task::{Context, Poll, ready};
 use tokio::net::TcpStream;
@@ -78,7 +78,7 @@ pub(crate) enum Step {
 
 /// One direction of a splice.
 pub(crate) struct Flow {
-    held: Held,
+    in_flight: InFlight,
     chooser: Chooser,
     engine: Engine,
     /// Bytes that may still be taken; `u64::MAX` if the end of the stream is the boundary.
@@ -125,7 +125,7 @@ impl Flow {
         let (chooser, reason) = Chooser::new(choice, length, sink.is_for_process());
         splicer.counters().reason(reason).add(1);
         Flow {
-            held: Held::Nothing,
+            in_flight: InFlight::Nothing,
             engine: chooser.engine(remaining_bytes),
             chooser,
             remaining_bytes,
@@ -231,7 +231,7 @@ impl Flow {
 
     /// Whether bytes are in flight here.
     pub(crate) fn holds_bytes(&self) -> bool {
-        !matches!(self.held, Held::Nothing)
+        !matches!(self.in_flight, InFlight::Nothing)
     }
 
     /// Whether the end of the stream was read too early since the last call.
@@ -294,7 +294,7 @@ impl Flow {
         let mut bursts = 0;
         let mut woken = !std::mem::take(&mut self.yielded);
         loop {
-            if matches!(self.held, Held::Nothing) && !self.is_all_taken() {
+            if matches!(self.in_flight, InFlight::Nothing) && !self.is_all_taken() {
                 let before = self.taken_bytes;
                 match self.take_paced(cx, ends, sink, &mut woken) {
                     Poll::Ready(Ok(())) => {
@@ -438,10 +438,10 @@ impl Flow {
 
     /// Returns the buffer or pipe to its pool, and drops the bytes in it.
     pub(crate) fn release(&mut self, splicer: &Splicer) {
-        match std::mem::replace(&mut self.held, Held::Nothing) {
-            Held::Nothing => {}
-            Held::Buffer { buffer, .. } => splicer.put_buffer(buffer),
-            Held::Pipe(held) => {
+        match std::mem::replace(&mut self.in_flight, InFlight::Nothing) {
+            InFlight::Nothing => {}
+            InFlight::Buffer { buffer, .. } => splicer.put_buffer(buffer),
+            InFlight::Pipe(held) => {
                 splicer.put_pipe(held.pipe, held.bytes);
                 if let Some(copy_pipe) = held.copy_pipe {
                     splicer.put_pipe(copy_pipe, 0);
@@ -452,7 +452,7 @@ impl Flow {
 
     /// The receiver is gone: gives the held bytes that the local copy lacks to it, and drops them.
     pub(crate) fn abandon_receiver(&mut self, splicer: &Splicer, sink: &mut Sink<'_>) {
-        if let Held::Pipe(held) = &mut self.held {
+        if let InFlight::Pipe(held) = &mut self.in_flight {
             held.skip_copied(splicer);
             if held.copied_bytes == 0 && sink.is_wanted() {
                 held.bytes = sink.write_from(&held.pipe, held.bytes, splicer);
@@ -469,10 +469,12 @@ impl Flow {
     /// Takes the bytes in flight, for the owner of the connections.
     pub(crate) fn hand_over(&mut self, splicer: &Splicer, prefix_bytes: usize) -> HandOver {
         let mut unsent = Vec::new();
-        match &mut self.held {
-            Held::Nothing => {}
-            Held::Buffer { buffer, start, end } => unsent.extend_from_slice(&buffer[*start..*end]),
-            Held::Pipe(held) => held.read_out(&mut unsent),
+        match &mut self.in_flight {
+            InFlight::Nothing => {}
+            InFlight::Buffer { buffer, start, end } => {
+                unsent.extend_from_slice(&buffer[*start..*end])
+            }
+            InFlight::Pipe(held) => held.read_out(&mut unsent),
         }
         self.release(splicer);
         let counters = splicer.counters();

@@ -23,7 +23,7 @@ const PROGRESS_BYTES: u64 = 16 << 10;
 /// The splices of one thread that have waited for their receiver.
 #[derive(Default, Clone)]
 pub(crate) struct Stalls {
-    entries: Rc<RefCell<Slab<Rc<Entry>>>>,
+    entries: Rc<RefCell<Slab<Rc<StallEntry>>>>,
 }
 
 /// What stalled splices held when last checked.
@@ -35,7 +35,7 @@ pub struct Stalled {
     pub bytes: u64,
 }
 
-struct Entry {
+struct StallEntry {
     sockets: Cell<[RawFd; 2]>,
     moved_bytes: Cell<u64>,
     waits: Cell<bool>,
@@ -51,7 +51,7 @@ struct Entry {
 pub(crate) struct Stall {
     stalls: Stalls,
     key: usize,
-    entry: Rc<Entry>,
+    entry: Rc<StallEntry>,
 }
 
 impl Stalls {
@@ -77,7 +77,7 @@ impl Stalls {
 
     /// Ends the longest stalled splices until this many bytes are free. Returns how many.
     pub(crate) fn end_oldest(&self, bytes: u64) -> u64 {
-        let mut stalled: Vec<Rc<Entry>> = (self.entries.borrow().iter())
+        let mut stalled: Vec<Rc<StallEntry>> = (self.entries.borrow().iter())
             .filter(|(_, entry)| entry.held_bytes.get() > 0 && !entry.is_ended.get())
             .map(|(_, entry)| Rc::clone(entry))
             .collect();
@@ -129,7 +129,7 @@ impl Stall {
     }
 
     fn new(stalls: &Stalls, sockets: [RawFd; 2], moved_bytes: u64) -> Stall {
-        let entry = Rc::new(Entry {
+        let entry = Rc::new(StallEntry {
             sockets: Cell::new(sockets),
             moved_bytes: Cell::new(moved_bytes),
             waits: Cell::new(true),

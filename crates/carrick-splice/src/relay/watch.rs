@@ -160,7 +160,7 @@ impl<'a> ErrorWatch<'a> {
                 Poll::Ready(Ok(())) => {}
             }
             if stream.try_io(Interest::ERROR, || Ok(())).is_ok() {
-                return self.judge(stream);
+                return self.take_error(stream);
             }
         }
         let waiting = self.waiting.get_or_insert_with(|| {
@@ -172,13 +172,13 @@ impl<'a> ErrorWatch<'a> {
             Poll::Ready(Err(error)) => Poll::Ready(error),
             Poll::Ready(Ok(_)) => {
                 self.waiting = None;
-                self.judge(stream)
+                self.take_error(stream)
             }
         }
     }
 
     /// The error that the socket reported.
-    fn judge(&mut self, stream: &TcpStream) -> Poll<io::Error> {
+    fn take_error(&mut self, stream: &TcpStream) -> Poll<io::Error> {
         match stream.take_error() {
             Ok(Some(error)) | Err(error) => Poll::Ready(error),
             Ok(None) if sys::is_hung_up(stream) => {

@@ -2,7 +2,7 @@
 
 use super::Inner;
 use super::frame::{Syn, Unreachable};
-use super::skeleton::types::{__sk_buff, hold_answer, hold_state, hold_told};
+use super::skeleton::types::{__sk_buff, syn_answer, syn_report, syn_state};
 use crate::engine::tc::command::{ETHERNET_HEADER, run, run_in};
 use std::io;
 use std::mem::offset_of;
@@ -11,14 +11,14 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 
 /// Offsets of a record's fields.
-const FLOW_BYTES: usize = offset_of!(hold_told, sequence);
-const SEQUENCE_AT: usize = offset_of!(hold_told, sequence);
-const MARK_AT: usize = offset_of!(hold_told, mark);
-const INTERFACE_AT: usize = offset_of!(hold_told, interface);
-const PACKET_BYTES_AT: usize = offset_of!(hold_told, packet_bytes);
-const SOURCE_AT: usize = offset_of!(hold_told, source);
-const DESTINATION_AT: usize = offset_of!(hold_told, destination);
-const PACKET_AT: usize = size_of::<hold_told>();
+const FLOW_BYTES: usize = offset_of!(syn_report, sequence);
+const SEQUENCE_AT: usize = offset_of!(syn_report, sequence);
+const MARK_AT: usize = offset_of!(syn_report, mark);
+const INTERFACE_AT: usize = offset_of!(syn_report, interface);
+const PACKET_BYTES_AT: usize = offset_of!(syn_report, packet_bytes);
+const SOURCE_AT: usize = offset_of!(syn_report, source);
+const DESTINATION_AT: usize = offset_of!(syn_report, destination);
+const PACKET_AT: usize = size_of::<syn_report>();
 
 /// Types of Ethernet frames.
 const IPV4: [u8; 2] = [0x08, 0x00];
@@ -50,7 +50,7 @@ impl DeferredSyn {
     /// `None` if it is not a valid SYN; it is forgotten.
     pub(super) fn read(record: &[u8], inner: &Arc<Inner>) -> Option<DeferredSyn> {
         let (head, packet) = record.split_first_chunk()?;
-        let mut held = DeferredSyn {
+        let mut deferred = DeferredSyn {
             // Until the packet is read.
             client: SocketAddr::from(([0; 4], 0)),
             server: SocketAddr::from(([0; 4], 0)),
@@ -59,11 +59,11 @@ impl DeferredSyn {
             inner: Arc::clone(inner),
             is_decided: false,
         };
-        let packet = packet.get(..held.number(PACKET_BYTES_AT) as usize)?;
+        let packet = packet.get(..deferred.number(PACKET_BYTES_AT) as usize)?;
         let syn = Syn::read(packet)?;
-        held.packet = syn.with_checksum()?;
-        (held.client, held.server) = (syn.client(), syn.server());
-        Some(held)
+        deferred.packet = syn.with_checksum()?;
+        (deferred.client, deferred.server) = (syn.client(), syn.server());
+        Some(deferred)
     }
 
     /// The client's address. IPv4 addresses are not mapped.
@@ -103,7 +103,7 @@ impl DeferredSyn {
     /// # Errors
     /// The interface is gone or down; the kernel's.
     pub fn release(mut self) -> io::Result<bool> {
-        if !self.decide(hold_state::HOLD_RELEASED)? {
+        if !self.decide(syn_state::SYN_RELEASED)? {
             return Ok(false);
         }
         let packet = std::mem::take(&mut self.packet);
@@ -133,7 +133,7 @@ impl DeferredSyn {
         let Some(answer) = answer else {
             return Ok(false);
         };
-        if !self.decide(hold_state::HOLD_REFUSED)? {
+        if !self.decide(syn_state::SYN_REFUSED)? {
             return Ok(false);
         }
         self.send(Way::Out, &answer)
@@ -146,22 +146,22 @@ impl DeferredSyn {
     }
 
     /// False if it is too late.
-    fn decide(&mut self, state: hold_state) -> io::Result<bool> {
+    fn decide(&mut self, state: syn_state) -> io::Result<bool> {
         self.is_decided = true;
         self.note(state.0)
     }
 
-    /// `struct hold_decision`.
+    /// `struct syn_decision`.
     fn note(&self, state: u32) -> io::Result<bool> {
         let mut decision = ETHERNET_HEADER.to_vec();
         decision.extend_from_slice(&self.head[..FLOW_BYTES]);
         decision.extend_from_slice(&self.head[SEQUENCE_AT..SEQUENCE_AT + 4]);
         decision.extend_from_slice(&state.to_ne_bytes());
         let answer = run(self.inner.decide.as_fd(), &decision)?;
-        Ok(answer == hold_answer::HOLD_DONE.0)
+        Ok(answer == syn_answer::SYN_DONE.0)
     }
 
-    /// False: the decision was evicted (`HOLD_ENTRIES_MAX`), so that the program sends nothing.
+    /// False: the decision was evicted (`SYN_ENTRIES_MAX`), so that the program sends nothing.
     fn send(&self, way: Way, packet: &[u8]) -> io::Result<bool> {
         let [client, own] = [SOURCE_AT, DESTINATION_AT].map(|at| &self.head[at..at + 6]);
         let (to, from, comes_in) = match way {

@@ -79,8 +79,8 @@ impl Reader {
         loop {
             // Skips what is not a SYN after all, and wrong checksums, which no host would accept.
             while let Some(record) = self.take() {
-                if let Some(held) = DeferredSyn::read(&record, &self.inner) {
-                    return Ok(held);
+                if let Some(syn) = DeferredSyn::read(&record, &self.inner) {
+                    return Ok(syn);
                 }
             }
             tokio::select! {

@@ -14,8 +14,8 @@ fn programs() -> Option<[OwnedFd; 2]> {
     let loaded = open.unwrap().load().unwrap();
     let owned = |program: &libbpf_rs::ProgramMut<'_>| program.as_fd().try_clone_to_owned().unwrap();
     Some([
-        owned(&loaded.progs.carrick_hold_decide),
-        owned(&loaded.progs.carrick_hold_send),
+        owned(&loaded.progs.carrick_syn_decide),
+        owned(&loaded.progs.carrick_syn_send),
     ])
 }
 
@@ -59,9 +59,9 @@ fn only_deferred_syns_and_answers_to_them_are_sent() {
     }
     // Nor can the process create an entry for a SYN that was not deferred.
     let mut decision = ETHERNET_HEADER.to_vec();
-    decision.extend_from_slice(&[0; size_of::<types::hold_flow>()]);
+    decision.extend_from_slice(&[0; size_of::<types::syn_flow>()]);
     decision.extend_from_slice(&7_u32.to_ne_bytes());
-    decision.extend_from_slice(&types::hold_state::HOLD_RELEASED.0.to_ne_bytes());
+    decision.extend_from_slice(&types::syn_state::SYN_RELEASED.0.to_ne_bytes());
     let answer = run(decide.as_fd(), &decision).unwrap();
-    assert_eq!(answer, types::hold_answer::HOLD_TOO_LATE.0);
+    assert_eq!(answer, types::syn_answer::SYN_TOO_LATE.0);
 }

@@ -47,7 +47,7 @@ impl UnreadLimit {
     fn set(stream: &TcpStream, bytes: u32, may_be_far: bool) -> io::Result<Self> {
         let locks = crate::sys::sockopt::buffer_locks(stream);
         let is_fixed = matches!(locks, Ok(locks) if locks & RECEIVE_LOCK != 0);
-        let is_far = Look::at(stream)?.rtt >= NEAR;
+        let is_far = Sample::at(stream)?.rtt >= NEAR;
         if is_fixed || locks.is_err() || is_far && !may_be_far {
             return Ok(Self::default());
         }
@@ -90,7 +90,7 @@ pub struct UnreadWindow {
 
 /// What there is to be seen of a connection.
 #[derive(Clone, Copy)]
-struct Look {
+struct Sample {
     now: Instant,
     /// Bytes that have come since it exists, read or not.
     come_bytes: u64,
@@ -113,7 +113,7 @@ impl UnreadWindow {
     #[inline]
     pub fn took(&mut self, stream: &TcpStream, bytes: u64) {
         if self.limit.may_grow()
-            && let Some(window_bytes) = self.grown(bytes, || Look::at(stream).ok())
+            && let Some(window_bytes) = self.grown(bytes, || Sample::at(stream).ok())
             && !widen(stream, window_bytes).unwrap_or(false)
         {
             // As large as the system allows: from here on it is the kernel's.
@@ -133,7 +133,7 @@ impl UnreadWindow {
     }
 
     /// The window that it is to have from now on, if it is to grow.
-    fn grown(&mut self, bytes: u64, look: impl FnOnce() -> Option<Look>) -> Option<u32> {
+    fn grown(&mut self, bytes: u64, sample: impl FnOnce() -> Option<Sample>) -> Option<u32> {
         self.read_bytes += bytes;
         let window_bytes = self.limit.window_bytes;
         let half_bytes = window_bytes / 2;
@@ -141,11 +141,11 @@ impl UnreadWindow {
             return None;
         }
         self.read_bytes = 0;
-        let Look {
+        let Sample {
             now,
             come_bytes,
             rtt,
-        } = look()?;
+        } = sample()?;
         let (since, come_before) = *self.since.get_or_insert((now, come_bytes));
         // What had waited is read faster than it has come.
         let came_bytes = come_bytes.saturating_sub(come_before);
@@ -163,7 +163,7 @@ impl UnreadWindow {
     }
 }
 
-impl Look {
+impl Sample {
     fn at(stream: &TcpStream) -> io::Result<Self> {
         // Not the smoothed round trip: a server that acknowledges a request with its answer seems far as long as it thinks.
         let (rtt, come_bytes) = crate::sys::tcp_info::rtt_min_and_received(stream)?;

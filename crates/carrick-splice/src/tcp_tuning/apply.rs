@@ -1,7 +1,7 @@
 //! Applies a profile to a socket, option by option, and records the result.
 
 use super::kernel::{Kernel, Request};
-use super::report::{Applied, Refused, Setting, Why};
+use super::report::{Applied, RefusalReason, Refused, Setting};
 use super::{Moment, Profile, measure};
 use crate::sys::sockopt;
 use crate::sys::sockopt::{TCP_DELACK_MAX_US, TCP_RTO_MAX_MS, TCP_RTO_MIN_US};
@@ -20,7 +20,7 @@ const PLAINEST: &str = "reno";
 const PACES_FROM_THE_BEGINNING: &str = "bbr";
 
 /// A socket, and the results so far.
-struct Dressing<'a> {
+struct ProfileSetter<'a> {
     kernel: &'a Kernel,
     socket: BorrowedFd<'a>,
     moment: Moment,
@@ -33,24 +33,24 @@ pub(super) fn apply(
     profile: &Profile,
     moment: Moment,
 ) -> Applied {
-    let mut dressing = Dressing {
+    let mut setter = ProfileSetter {
         kernel,
         socket,
         moment,
         applied: Applied::default(),
     };
     // The receive buffer determines the window scale, and the clamp is cut to it.
-    dressing.buffers(profile);
-    dressing.windows(profile);
-    dressing.timers(profile);
-    dressing.limits(profile);
-    dressing.handshake(profile);
-    dressing.congestion(profile);
-    dressing.applied
+    setter.buffers(profile);
+    setter.windows(profile);
+    setter.timers(profile);
+    setter.limits(profile);
+    setter.handshake(profile);
+    setter.congestion(profile);
+    setter.applied
 }
 
-impl Dressing<'_> {
-    fn note(&mut self, setting: Setting, outcome: Result<(), Why>) {
+impl ProfileSetter<'_> {
+    fn note(&mut self, setting: Setting, outcome: Result<(), RefusalReason>) {
         if let Err(why) = outcome {
             self.applied.refused.push(Refused { setting, why });
         }
@@ -60,7 +60,7 @@ impl Dressing<'_> {
     fn option(&mut self, setting: Setting, level: i32, name: i32, value: Option<u32>) {
         if let Some(value) = value {
             let outcome = sockopt::set(self.socket, level, name, value);
-            self.note(setting, outcome.map_err(|error| Why::of(&error)));
+            self.note(setting, outcome.map_err(|error| RefusalReason::of(&error)));
         }
     }
 
@@ -94,7 +94,7 @@ impl Dressing<'_> {
         match has {
             Ok(has) if has < asked => {
                 let limit = buffer.limit;
-                let why = Why::Reduced {
+                let why = RefusalReason::Reduced {
                     asked,
                     got: has,
                     limit,
@@ -104,7 +104,7 @@ impl Dressing<'_> {
             }
             Ok(has) => Some(has),
             Err(error) => {
-                self.note(buffer.setting, Err(Why::of(&error)));
+                self.note(buffer.setting, Err(RefusalReason::of(&error)));
                 None
             }
         }
@@ -124,7 +124,7 @@ impl Dressing<'_> {
             let outcome = tcp::limit_segments(&self.socket, bytes);
             self.note(
                 Setting::SegmentLimit,
-                outcome.map_err(|error| Why::of(&error)),
+                outcome.map_err(|error| RefusalReason::of(&error)),
             );
         }
     }
@@ -143,15 +143,18 @@ impl Dressing<'_> {
                 .with_interval(keepalive.interval)
                 .with_retries(keepalive.probes.into());
             let outcome = SockRef::from(&self.socket).set_tcp_keepalive(&keepalive);
-            self.note(Setting::Keepalive, outcome.map_err(|error| Why::of(&error)));
+            self.note(
+                Setting::Keepalive,
+                outcome.map_err(|error| RefusalReason::of(&error)),
+            );
         }
-        let plain = self.kernel.plain;
+        let options = self.kernel.options;
         if let Some(least) = profile.rto_min {
-            let plain = plain.rto_min.then_some(TCP_RTO_MIN_US);
+            let plain = options.rto_min.then_some(TCP_RTO_MIN_US);
             self.timer(Setting::RtoMin, plain, least, Request::RtoMin(least));
         }
         if let Some(longest) = profile.delayed_ack_max {
-            let plain = plain.delayed_ack_max.then_some(TCP_DELACK_MAX_US);
+            let plain = options.delayed_ack_max.then_some(TCP_DELACK_MAX_US);
             self.timer(
                 Setting::DelayedAckMax,
                 plain,
@@ -159,12 +162,12 @@ impl Dressing<'_> {
                 Request::DelayedAckMax(longest),
             );
         }
-        if plain.rto_max {
+        if options.rto_max {
             let longest = profile.rto_max.map(millis);
             self.option(Setting::RtoMax, IPPROTO_TCP, TCP_RTO_MAX_MS, longest);
         } else if profile.rto_max.is_some() {
             let because = Unavailable::new("it needs Linux 6.15 (TCP_RTO_MAX_MS)".into());
-            self.note(Setting::RtoMax, Err(Why::Unavailable(because)));
+            self.note(Setting::RtoMax, Err(RefusalReason::Unavailable(because)));
         }
         let quick = (profile.quick_ack && self.moment == Moment::Connected).then_some(1);
         self.option(Setting::QuickAck, IPPROTO_TCP, libc::TCP_QUICKACK, quick);
@@ -192,7 +195,7 @@ impl Dressing<'_> {
                 sockopt::set_bytes(self.socket, SOL_SOCKET, libc::SO_MAX_PACING_RATE, &rate);
             self.note(
                 Setting::PacingRate,
-                outcome.map_err(|error| Why::of(&error)),
+                outcome.map_err(|error| RefusalReason::of(&error)),
             );
         }
         let unsent = profile.unsent_low_water_bytes;
@@ -221,7 +224,7 @@ impl Dressing<'_> {
         }
     }
 
-    fn ask_of_handshake(&self, profile: &Profile) -> Result<(), Why> {
+    fn ask_of_handshake(&self, profile: &Profile) -> Result<(), RefusalReason> {
         let cookie = match self.moment {
             Moment::Listening => SockRef::from(&self.socket).cookie(),
             Moment::Connecting | Moment::Connected => Ok(0),
@@ -229,7 +232,7 @@ impl Dressing<'_> {
         let request = Request::Handshake {
             timeout: profile.rto_initial.unwrap_or_default(),
             window_segments: profile.initial_receive_window_segments.unwrap_or(0),
-            cookie: cookie.map_err(|error| Why::of(&error))?,
+            cookie: cookie.map_err(|error| RefusalReason::of(&error))?,
         };
         self.kernel.ask(self.socket, request)
     }
@@ -260,13 +263,17 @@ impl Dressing<'_> {
 
     /// Sets the first flight in bytes; returns it in segments. Before the congestion control changes, so that
     /// the new one starts with it; the old one is restarted if necessary.
-    fn initial_window(&self, bytes: u32) -> Result<u32, Why> {
+    fn initial_window(&self, bytes: u32) -> Result<u32, RefusalReason> {
         if let Err(because) = &self.kernel.option {
-            return Err(Why::Unavailable(because.clone()));
+            return Err(RefusalReason::Unavailable(because.clone()));
         }
-        let segments = self.segments(bytes).map_err(|error| Why::of(&error))?;
+        let segments = self
+            .segments(bytes)
+            .map_err(|error| RefusalReason::of(&error))?;
         let socket = SockRef::from(&self.socket);
-        let old = socket.tcp_congestion().map_err(|error| Why::of(&error))?;
+        let old = socket
+            .tcp_congestion()
+            .map_err(|error| RefusalReason::of(&error))?;
         let paces = old.starts_with(PACES_FROM_THE_BEGINNING.as_bytes());
         if paces {
             // Success is not visible here: on failure the flight is slower, not smaller.
@@ -281,7 +288,7 @@ impl Dressing<'_> {
         }
         match outcome {
             Ok(()) => Ok(segments),
-            Err(Why::Kernel(libc::EINVAL)) => Err(Why::TooLate),
+            Err(RefusalReason::Kernel(libc::EINVAL)) => Err(RefusalReason::TooLate),
             Err(why) => Err(why),
         }
     }
@@ -306,13 +313,13 @@ impl Dressing<'_> {
         }
     }
 
-    fn congestion_control(&self, name: &str) -> Result<(), Why> {
+    fn congestion_control(&self, name: &str) -> Result<(), RefusalReason> {
         let socket = SockRef::from(&self.socket);
         let Err(error) = socket.set_tcp_congestion(name.as_bytes()) else {
             return Ok(());
         };
         match error.raw_os_error() {
-            Some(libc::ENOENT) => Err(Why::NoSuchCongestionControl {
+            Some(libc::ENOENT) => Err(RefusalReason::NoSuchCongestionControl {
                 asked: name.to_owned(),
                 available: sysctl("tcp_available_congestion_control"),
             }),
@@ -320,12 +327,12 @@ impl Dressing<'_> {
                 let asked = self
                     .kernel
                     .ask(self.socket, Request::CongestionControl(name));
-                asked.map_err(|_| Why::RestrictedCongestionControl {
+                asked.map_err(|_| RefusalReason::RestrictedCongestionControl {
                     asked: name.to_owned(),
                     allowed: sysctl("tcp_allowed_congestion_control"),
                 })
             }
-            _ => Err(Why::of(&error)),
+            _ => Err(RefusalReason::of(&error)),
         }
     }
 }
@@ -356,11 +363,11 @@ const RECEIVE_BUFFER: Buffer = Buffer {
     limit: "net.core.rmem_max",
 };
 
-impl Why {
+impl RefusalReason {
     /// The kernel's error.
-    pub(super) fn of(error: &io::Error) -> Why {
+    pub(super) fn of(error: &io::Error) -> RefusalReason {
         // Always an errno: the kernel returned all these errors, except for buffers that are too short.
-        Why::Kernel(error.raw_os_error().unwrap_or(libc::EINVAL))
+        RefusalReason::Kernel(error.raw_os_error().unwrap_or(libc::EINVAL))
     }
 }
 

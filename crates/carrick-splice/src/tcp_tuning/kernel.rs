@@ -1,12 +1,12 @@
 //! The TCP tuning programs: loads and attaches them, and sends them requests.
 
-use super::{cgroup, report::Why};
+use super::{cgroup, report::RefusalReason};
 use crate::Unavailable;
 use crate::sys::sockopt;
 use crate::unavailable::may_have;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, OpenObject};
-use skeleton::types::leg_request;
+use skeleton::types::tcp_request;
 use std::fs::File;
 use std::io::Read;
 use std::mem::{MaybeUninit, offset_of};
@@ -27,7 +27,7 @@ const LEG_HANDSHAKE: u32 = 5;
 
 /// How options that newer kernels have are set here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Plain {
+pub(super) struct OptionSupport {
     /// `TCP_RTO_MIN_US`
     pub(super) rto_min: bool,
     /// `TCP_DELACK_MAX_US`
@@ -46,7 +46,7 @@ pub(super) struct Kernel {
     pub(super) listeners: Result<(), Unavailable>,
     /// The length of a kernel clock tick.
     tick: Duration,
-    pub(super) plain: Plain,
+    pub(super) options: OptionSupport,
 }
 
 /// The private option: the program, and the key that authenticates requests, which must stay secret.
@@ -100,36 +100,40 @@ impl Kernel {
             handshake: Err(because.clone()),
             listeners: Err(because),
             tick: tick(),
-            plain: Plain::find(),
+            options: OptionSupport::find(),
         }
     }
 
     /// Sends a request to the program.
-    pub(super) fn ask(&self, socket: BorrowedFd<'_>, request: Request<'_>) -> Result<(), Why> {
+    pub(super) fn ask(
+        &self,
+        socket: BorrowedFd<'_>,
+        request: Request<'_>,
+    ) -> Result<(), RefusalReason> {
         let needed = match request {
             Request::Handshake { cookie: 0, .. } => self.handshake.as_ref().map(|_| ()),
             Request::Handshake { .. } => self.listeners.as_ref().copied(),
             _ => Ok(()),
         };
-        needed.map_err(|because| Why::Unavailable(because.clone()))?;
+        needed.map_err(|because| RefusalReason::Unavailable(because.clone()))?;
         let private = self.option.as_ref();
-        let private = private.map_err(|because| Why::Unavailable(because.clone()))?;
+        let private = private.map_err(|because| RefusalReason::Unavailable(because.clone()))?;
         let bytes = self.encode(private.key, request);
         sockopt::set_bytes(socket, LEG_LEVEL, LEG_OPTION, &bytes).map_err(|error| {
             match error.raw_os_error() {
                 // The program did not run: the kernel uses the control group in which the socket was made.
-                Some(libc::ENOPROTOOPT) => Why::Unavailable(Unavailable::new(
+                Some(libc::ENOPROTOOPT) => RefusalReason::Unavailable(Unavailable::new(
                     "the socket was made in another control group than this process' at its start"
                         .into(),
                 )),
-                _ => Why::of(&error),
+                _ => RefusalReason::of(&error),
             }
         })
     }
 
-    /// As `struct leg_request`.
-    fn encode(&self, key: [u64; 2], request: Request<'_>) -> [u8; size_of::<leg_request>()] {
-        let mut bytes = [0; size_of::<leg_request>()];
+    /// As `struct tcp_request`.
+    fn encode(&self, key: [u64; 2], request: Request<'_>) -> [u8; size_of::<tcp_request>()] {
+        let mut bytes = [0; size_of::<tcp_request>()];
         let mut put = |offset: usize, value: &[u8]| {
             bytes[offset..][..value.len()].copy_from_slice(value);
         };
@@ -142,7 +146,7 @@ impl Kernel {
                 // The last byte stays zero.
                 let name = name.as_bytes();
                 let length = name.len().min(super::CONGESTION_CONTROL_BYTES_MAX);
-                put(offset_of!(leg_request, name), &name[..length]);
+                put(offset_of!(tcp_request, name), &name[..length]);
                 (LEG_CONGESTION, 0)
             }
             Request::Handshake {
@@ -151,24 +155,24 @@ impl Kernel {
                 cookie,
             } => {
                 put(
-                    offset_of!(leg_request, segments),
+                    offset_of!(tcp_request, segments),
                     &window_segments.to_ne_bytes(),
                 );
-                put(offset_of!(leg_request, cookie), &cookie.to_ne_bytes());
+                put(offset_of!(tcp_request, cookie), &cookie.to_ne_bytes());
                 (LEG_HANDSHAKE, ticks(timeout, self.tick))
             }
         };
-        put(offset_of!(leg_request, key), &key[0].to_ne_bytes());
-        put(offset_of!(leg_request, key) + 8, &key[1].to_ne_bytes());
-        put(offset_of!(leg_request, ask), &ask.to_ne_bytes());
-        put(offset_of!(leg_request, value), &value.to_ne_bytes());
+        put(offset_of!(tcp_request, key), &key[0].to_ne_bytes());
+        put(offset_of!(tcp_request, key) + 8, &key[1].to_ne_bytes());
+        put(offset_of!(tcp_request, ask), &ask.to_ne_bytes());
+        put(offset_of!(tcp_request, value), &value.to_ne_bytes());
         bytes
     }
 }
 
-impl Plain {
+impl OptionSupport {
     /// Tests them on an unused socket.
-    fn find() -> Plain {
+    fn find() -> OptionSupport {
         let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None);
         let has = |option| {
             let read = |socket: &socket2::Socket| {
@@ -176,7 +180,7 @@ impl Plain {
             };
             socket.as_ref().is_ok_and(read)
         };
-        Plain {
+        OptionSupport {
             rto_min: has(sockopt::TCP_RTO_MIN_US),
             delayed_ack_max: has(sockopt::TCP_DELACK_MAX_US),
             rto_max: has(sockopt::TCP_RTO_MAX_MS),
@@ -217,9 +221,9 @@ fn attach() -> Result<(Private, Result<Link, Unavailable>), Unavailable> {
     };
     let option = Private {
         key,
-        _link: attach(&loaded.progs.carrick_leg_option)?,
+        _link: attach(&loaded.progs.carrick_tcp_option)?,
     };
-    Ok((option, attach(&loaded.progs.carrick_leg_handshake)))
+    Ok((option, attach(&loaded.progs.carrick_tcp_handshake)))
 }
 
 /// Whether the program can find a handshake's listener: by a kernel function of Linux 6.2 and later.

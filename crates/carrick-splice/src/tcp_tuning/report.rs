@@ -80,7 +80,7 @@ pub struct Applied {
 impl Applied {
     /// Why this was refused; `None`: it was not.
     #[must_use]
-    pub fn refusal(&self, setting: Setting) -> Option<&Why> {
+    pub fn refusal(&self, setting: Setting) -> Option<&RefusalReason> {
         let refused = self.refused.iter().find(|one| one.setting == setting);
         refused.map(|refused| &refused.why)
     }
@@ -93,12 +93,12 @@ pub struct Refused {
     /// The setting.
     pub setting: Setting,
     /// Why.
-    pub why: Why,
+    pub why: RefusalReason,
 }
 
 /// Why a setting was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Why {
+pub enum RefusalReason {
     /// It needs a feature that this kernel, or this process, lacks.
     #[error("{0}")]
     Unavailable(Unavailable),

@@ -1,6 +1,6 @@
 //! A leg's peer, interface, and round-trip time.
 
-use super::{Facts, ProfileSide, Wanted, measure};
+use super::{LegFacts, NeededFacts, ProfileSide, measure};
 use crate::engine::tc::hooks;
 use crate::sys::sockopt;
 use rustix::net::netdevice::index_to_name;
@@ -12,8 +12,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 pub(super) fn facts(
     socket: BorrowedFd<'_>,
     side: ProfileSide,
-    wanted: Wanted,
-) -> io::Result<Facts> {
+    wanted: NeededFacts,
+) -> io::Result<LegFacts> {
     let peer = ip(SockRef::from(&socket).peer_addr()?.as_socket())?;
     let interface = if wanted.interface {
         interface_towards(&socket).ok()
@@ -25,7 +25,7 @@ pub(super) fn facts(
     } else {
         None
     };
-    Ok(Facts {
+    Ok(LegFacts {
         side,
         peer,
         interface,

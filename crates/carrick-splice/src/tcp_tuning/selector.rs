@@ -39,7 +39,7 @@ pub struct Rule<P> {
 
 /// What is known of a leg.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Facts {
+pub struct LegFacts {
     /// Its side.
     pub side: ProfileSide,
     /// Its peer's address.
@@ -52,7 +52,7 @@ pub struct Facts {
 
 /// What rules need to know of a leg besides its side and peer, which cost nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Wanted {
+pub struct NeededFacts {
     /// The interface: a routing look-up in the kernel.
     pub interface: bool,
     /// The round-trip time: one `getsockopt`.
@@ -74,15 +74,15 @@ impl<P> Selector<P> {
 
     /// The profile of the first matching rule.
     #[must_use]
-    pub fn choose(&self, facts: &Facts) -> Option<&P> {
+    pub fn choose(&self, facts: &LegFacts) -> Option<&P> {
         let met = self.rules.iter().find(|rule| rule.when.are_met(facts));
         met.map(|rule| &rule.profile)
     }
 
     /// What must be known of a leg of this side and peer: what rules need that can still match.
     #[must_use]
-    pub fn wants(&self, side: ProfileSide, peer: IpAddr) -> Wanted {
-        let mut wanted = Wanted::default();
+    pub fn wants(&self, side: ProfileSide, peer: IpAddr) -> NeededFacts {
+        let mut wanted = NeededFacts::default();
         let possible = self.rules.iter().map(|rule| &rule.when);
         for when in possible.filter(|when| when.side_and_peer_are_met(side, peer)) {
             wanted.interface |= when.interface.is_some();
@@ -97,7 +97,7 @@ impl<P> Selector<P> {
 }
 
 impl Conditions {
-    fn are_met(&self, facts: &Facts) -> bool {
+    fn are_met(&self, facts: &LegFacts) -> bool {
         self.side_and_peer_are_met(facts.side, facts.peer)
             && (self.interface.is_none() || self.interface == facts.interface)
             && self

@@ -91,7 +91,7 @@ fn every_option_is_what_was_asked_for() {
         (libc::TCP_KEEPCNT, 5),
         (libc::TCP_NOTSENT_LOWAT, 33_333),
     ];
-    if service.0.plain.rto_max {
+    if service.0.options.rto_max {
         plain.push((sockopt::TCP_RTO_MIN_US, 60_000));
         plain.push((sockopt::TCP_DELACK_MAX_US, 80_000));
         plain.push((sockopt::TCP_RTO_MAX_MS, 17_000));
@@ -116,12 +116,12 @@ fn the_program_sets_timers_of_kernels_that_have_no_option_for_them() {
         return;
     };
     let mut kernel = Kernel::load();
-    kernel.plain.rto_min = false;
-    kernel.plain.delayed_ack_max = false;
+    kernel.options.rto_min = false;
+    kernel.options.delayed_ack_max = false;
     let (near, _far) = connection(|_| ());
     let applied = apply::apply(&kernel, near.as_fd(), &everything(), Moment::Connected);
     assert_eq!(applied.refused, []);
-    if service.0.plain.rto_min {
+    if service.0.options.rto_min {
         let read = |name| sockopt::get(near.as_fd(), libc::IPPROTO_TCP, name).unwrap();
         assert_eq!(read(sockopt::TCP_RTO_MIN_US), 60_000);
         assert_eq!(read(sockopt::TCP_DELACK_MAX_US), 80_000);
@@ -141,16 +141,19 @@ fn without_programs_unprivileged_settings_apply_and_others_report_why_not() {
     assert!(because.contains("CAP_BPF"), "{because}");
     service.handshake().unwrap_err();
     let mut missing = vec![Setting::InitialWindow];
-    if !service.0.plain.rto_min {
+    if !service.0.options.rto_min {
         missing.extend([Setting::RtoMin, Setting::DelayedAckMax]);
     }
-    if !service.0.plain.rto_max {
+    if !service.0.options.rto_max {
         missing.push(Setting::RtoMax);
     }
     let refused: Vec<Setting> = applied.refused.iter().map(|one| one.setting).collect();
     for setting in &missing {
         let why = applied.refusal(*setting).unwrap();
-        assert!(matches!(why, Why::Unavailable(_)), "{setting}: {why}");
+        assert!(
+            matches!(why, RefusalReason::Unavailable(_)),
+            "{setting}: {why}"
+        );
     }
     assert_eq!(refused.len(), missing.len(), "{refused:?}");
     // On a real leg, those of the handshake are missing, too.
@@ -259,7 +262,7 @@ fn buffers_are_cut_for_those_without_privileges_and_told() {
     let why = applied.refusal(Setting::SendBuffer).unwrap().to_string();
     assert!(why.contains("net.core.wmem_max"), "{why}");
     let why = applied.refusal(Setting::ReceiveBuffer).unwrap();
-    let expected = Why::Reduced {
+    let expected = RefusalReason::Reduced {
         asked: receive + 4096,
         got: receive,
         limit: "net.core.rmem_max",
@@ -324,7 +327,10 @@ fn an_initial_window_comes_too_late_after_data() {
     near.write_all(b"data").unwrap();
     far.read_exact(&mut [0; 4]).unwrap();
     let applied = service.set(&near, &everything(), Moment::Connected);
-    assert_eq!(applied.refusal(Setting::InitialWindow), Some(&Why::TooLate));
+    assert_eq!(
+        applied.refusal(Setting::InitialWindow),
+        Some(&RefusalReason::TooLate)
+    );
     assert_eq!(applied.refused.len(), 1);
     assert_eq!(applied.initial_window_segments, None);
     // Received data does not matter.
@@ -335,10 +341,10 @@ fn an_initial_window_comes_too_late_after_data() {
 #[test]
 fn facts_are_those_that_are_wanted() {
     let (near, _far) = connection(|_| ());
-    let found = facts(&near, ProfileSide::Client, Wanted::default()).unwrap();
+    let found = facts(&near, ProfileSide::Client, NeededFacts::default()).unwrap();
     assert_eq!((found.interface, found.rtt), (None, None));
     assert_eq!(found.peer, near.peer_addr().unwrap().ip());
-    let all = Wanted {
+    let all = NeededFacts {
         interface: true,
         rtt: true,
     };

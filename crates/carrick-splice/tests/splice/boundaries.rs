@@ -24,18 +24,18 @@ fn the_byte_after_the_last_one_stays_in_the_socket() {
     on_worker(async {
         for choice in CHOICES {
             for length in LENGTHS {
-                let mut legs = Legs::new().await;
+                let mut sockets = Sockets::new().await;
                 let body = sample(length as u64, length);
                 let (sent, rest) = ([&body[..], b"next"].concat(), &mut [0; 16]);
-                let send = legs.sender.write_all(&sent);
+                let send = sockets.sender.write_all(&sent);
                 let splicer = splicer();
                 let order = Order {
                     choice,
                     ..Order::new(End::AfterBytes(length as u64))
                 };
-                let mut transfer = splicer.transfer(&legs.from, &legs.to, order);
+                let mut transfer = splicer.transfer(&sockets.from, &sockets.to, order);
                 let (ended, arrived, sent) =
-                    tokio::join!(transfer.run(), receive(&mut legs.receiver, length), send);
+                    tokio::join!(transfer.run(), receive(&mut sockets.receiver, length), send);
                 sent.unwrap();
                 assert_eq!(ended.unwrap(), Ended::Bytes);
                 assert_eq!(transfer.bytes(), length as u64);
@@ -48,15 +48,15 @@ fn the_byte_after_the_last_one_stays_in_the_socket() {
                 let surplus = hand_over.surplus;
                 assert!(choice == Choice::Socket || surplus.is_empty());
                 let left = 4 - surplus.len();
-                until(|| tcp::pending_input(&legs.from).unwrap() >= left as u64).await;
+                until(|| tcp::pending_input(&sockets.from).unwrap() >= left as u64).await;
                 assert_eq!(
-                    tcp::pending_input(&legs.from).unwrap(),
+                    tcp::pending_input(&sockets.from).unwrap(),
                     left as u64,
                     "{choice:?}, {length} bytes"
                 );
-                assert_eq!(legs.from.try_read(rest).unwrap_or(0), left);
+                assert_eq!(sockets.from.try_read(rest).unwrap_or(0), left);
                 assert_eq!([&surplus[..], &rest[..left]].concat(), b"next");
-                assert_eq!(tcp::pending_input(&legs.receiver).unwrap(), 0);
+                assert_eq!(tcp::pending_input(&sockets.receiver).unwrap(), 0);
             }
         }
     });
@@ -69,18 +69,18 @@ fn the_last_byte_is_the_end_although_nothing_follows() {
         for choice in CHOICES {
             for seed in 0..seeds("CARRICK_SEEDS", 150) {
                 let mut random = Random::new(seed);
-                let legs = Legs::new().await;
+                let sockets = Sockets::new().await;
                 let body = sample(seed, 1 + random.magnitude(200_000));
                 // On separate threads: they wake no task here.
                 let sending = std::thread::spawn({
-                    let (mut sender, body) = (blocking(legs.sender), body.clone());
+                    let (mut sender, body) = (blocking(sockets.sender), body.clone());
                     move || {
                         send_and_pause(&mut sender, &body, &mut random);
                         sender
                     }
                 });
                 let receiving = std::thread::spawn({
-                    let (mut receiver, mut arrived) = (blocking(legs.receiver), body.clone());
+                    let (mut receiver, mut arrived) = (blocking(sockets.receiver), body.clone());
                     move || {
                         arrived.fill(0);
                         receiver.read_exact(&mut arrived).unwrap();
@@ -93,7 +93,7 @@ fn the_last_byte_is_the_end_although_nothing_follows() {
                     idle: Duration::from_secs(600),
                     ..Order::new(End::AfterBytes(body.len() as u64))
                 };
-                let mut transfer = splicer.transfer(&legs.from, &legs.to, order);
+                let mut transfer = splicer.transfer(&sockets.from, &sockets.to, order);
                 let ended = tokio::time::timeout(HANG / 2, transfer.run()).await;
                 assert!(
                     matches!(ended, Ok(Ok(Ended::Bytes))),
@@ -134,10 +134,10 @@ fn random_pieces_arrive_whole() {
     on_worker(async {
         for choice in CHOICES {
             for seed in 0..6 {
-                let mut legs = if seed % 2 == 0 {
-                    Legs::new().await
+                let mut sockets = if seed % 2 == 0 {
+                    Sockets::new().await
                 } else {
-                    Legs::tiny().await
+                    Sockets::tiny().await
                 };
                 let (mut sending, mut receiving) = (Random::new(seed), Random::new(seed + 100));
                 let sent = sample(seed, 300_000);
@@ -147,12 +147,12 @@ fn random_pieces_arrive_whole() {
                     pass_end: true,
                     ..Order::new(End::EndOfStream)
                 };
-                let mut transfer = splicer.transfer(&legs.from, &legs.to, order);
+                let mut transfer = splicer.transfer(&sockets.from, &sockets.to, order);
                 let send = async {
-                    send_in_pieces(&mut legs.sender, &sent, &mut sending).await;
-                    legs.sender.shutdown().await.unwrap();
+                    send_in_pieces(&mut sockets.sender, &sent, &mut sending).await;
+                    sockets.sender.shutdown().await.unwrap();
                 };
-                let receive = receive_in_pieces(&mut legs.receiver, &mut receiving);
+                let receive = receive_in_pieces(&mut sockets.receiver, &mut receiving);
                 let (ended, arrived, ()) = tokio::join!(transfer.run(), receive, send);
                 assert_eq!(ended.unwrap(), Ended::EndOfStream);
                 assert_same(&arrived, &sent, &format!("{choice:?}, seed {seed}"));
@@ -165,7 +165,7 @@ fn random_pieces_arrive_whole() {
 fn single_bytes_through_tiny_buffers() {
     on_worker(async {
         for choice in CHOICES {
-            let mut legs = Legs::tiny().await;
+            let mut sockets = Sockets::tiny().await;
             let sent = sample(9, 2000);
             let splicer = splicer();
             let order = Order {
@@ -173,19 +173,20 @@ fn single_bytes_through_tiny_buffers() {
                 pass_end: true,
                 ..Order::new(End::EndOfStream)
             };
-            let mut transfer = splicer.transfer(&legs.from, &legs.to, order);
+            let mut transfer = splicer.transfer(&sockets.from, &sockets.to, order);
             let send = async {
                 for byte in &sent {
-                    legs.sender
+                    sockets
+                        .sender
                         .write_all(std::slice::from_ref(byte))
                         .await
                         .unwrap();
                 }
-                legs.sender.shutdown().await.unwrap();
+                sockets.sender.shutdown().await.unwrap();
             };
             let mut arrived = Vec::new();
             let receive = async {
-                while let Ok(byte) = legs.receiver.read_u8().await {
+                while let Ok(byte) = sockets.receiver.read_u8().await {
                     arrived.push(byte);
                 }
             };
@@ -200,22 +201,24 @@ fn single_bytes_through_tiny_buffers() {
 fn many_small_segments_fill_the_buffers_of_a_pipe() {
     on_worker(async {
         // The receiver's queue keeps 3,000 segments separate: far more than a pipe has buffers.
-        let mut legs = Legs::new().await;
+        let mut sockets = Sockets::new().await;
         let sent = sample(10, 3000 * 7);
         for piece in sent.chunks(7) {
-            legs.sender.write_all(piece).await.unwrap();
+            sockets.sender.write_all(piece).await.unwrap();
         }
-        legs.sender.shutdown().await.unwrap();
-        until(|| tcp_state(&legs.from) == CLOSE_WAIT).await;
+        sockets.sender.shutdown().await.unwrap();
+        until(|| tcp_state(&sockets.from) == CLOSE_WAIT).await;
         let splicer = splicer();
         let order = Order {
             choice: Choice::Pipe,
             pass_end: true,
             ..Order::new(End::EndOfStream)
         };
-        let mut transfer = splicer.transfer(&legs.from, &legs.to, order);
-        let (ended, (arrived, _)) =
-            tokio::join!(transfer.run(), receive_until_it_breaks(&mut legs.receiver));
+        let mut transfer = splicer.transfer(&sockets.from, &sockets.to, order);
+        let (ended, (arrived, _)) = tokio::join!(
+            transfer.run(),
+            receive_until_it_breaks(&mut sockets.receiver)
+        );
         assert_eq!(ended.unwrap(), Ended::EndOfStream);
         assert_same(&arrived, &sent, "segments");
     });
@@ -226,21 +229,24 @@ fn the_end_of_the_stream_is_passed_on_only_if_asked_for() {
     on_worker(async {
         for choice in CHOICES {
             for pass_end in [false, true] {
-                let mut legs = Legs::new().await;
-                legs.sender.write_all(b"all").await.unwrap();
-                legs.sender.shutdown().await.unwrap();
+                let mut sockets = Sockets::new().await;
+                sockets.sender.write_all(b"all").await.unwrap();
+                sockets.sender.shutdown().await.unwrap();
                 let splicer = splicer();
                 let order = Order {
                     choice,
                     pass_end,
                     ..Order::new(End::EndOfStream)
                 };
-                let ended = splicer.transfer(&legs.from, &legs.to, order).run().await;
+                let ended = splicer
+                    .transfer(&sockets.from, &sockets.to, order)
+                    .run()
+                    .await;
                 assert_eq!(ended.unwrap(), Ended::EndOfStream);
-                let more = legs.to.write_all(b" and more").await;
+                let more = sockets.to.write_all(b" and more").await;
                 assert_eq!(more.is_err(), pass_end);
-                drop(legs.to);
-                let (arrived, _) = receive_until_it_breaks(&mut legs.receiver).await;
+                drop(sockets.to);
+                let (arrived, _) = receive_until_it_breaks(&mut sockets.receiver).await;
                 assert_eq!(
                     arrived,
                     if pass_end {
@@ -258,21 +264,21 @@ fn the_end_of_the_stream_is_passed_on_only_if_asked_for() {
 fn a_body_that_ends_early_is_not_passed_off_as_whole() {
     on_worker(async {
         for choice in CHOICES {
-            let mut legs = Legs::new().await;
-            legs.sender.write_all(&sample(3, 50_000)).await.unwrap();
-            legs.sender.shutdown().await.unwrap();
+            let mut sockets = Sockets::new().await;
+            sockets.sender.write_all(&sample(3, 50_000)).await.unwrap();
+            sockets.sender.shutdown().await.unwrap();
             let splicer = splicer();
             let order = Order {
                 choice,
                 pass_end: true,
                 ..Order::new(End::AfterBytes(50_001))
             };
-            let mut transfer = splicer.transfer(&legs.from, &legs.to, order);
+            let mut transfer = splicer.transfer(&sockets.from, &sockets.to, order);
             assert_eq!(transfer.run().await.unwrap(), Ended::EndOfStream);
             assert_eq!(transfer.bytes(), 50_000);
             assert!(!transfer.unsplice().await.copy_complete);
-            receive(&mut legs.receiver, 50_000).await;
-            assert_eq!(tcp_state(&legs.to), ESTABLISHED, "it has sent an end");
+            receive(&mut sockets.receiver, 50_000).await;
+            assert_eq!(tcp_state(&sockets.to), ESTABLISHED, "it has sent an end");
         }
     });
 }
@@ -281,20 +287,20 @@ fn a_body_that_ends_early_is_not_passed_off_as_whole() {
 fn a_prefix_never_waits_for_the_body() {
     on_worker(async {
         for choice in CHOICES {
-            let mut legs = Legs::new().await;
+            let mut sockets = Sockets::new().await;
             let splicer = splicer();
             let order = Order {
                 choice,
                 prefix: b"head",
                 ..Order::new(End::AfterBytes(100_000))
             };
-            let mut transfer = splicer.transfer(&legs.from, &legs.to, order);
+            let mut transfer = splicer.transfer(&sockets.from, &sockets.to, order);
             let body = sample(1, 100_000);
             let talk = async {
-                assert_eq!(receive(&mut legs.receiver, 4).await, b"head");
+                assert_eq!(receive(&mut sockets.receiver, 4).await, b"head");
                 let (sent, arrived) = tokio::join!(
-                    legs.sender.write_all(&body),
-                    receive(&mut legs.receiver, 100_000)
+                    sockets.sender.write_all(&body),
+                    receive(&mut sockets.receiver, 100_000)
                 );
                 sent.unwrap();
                 arrived
@@ -311,9 +317,9 @@ fn a_prefix_never_waits_for_the_body() {
 fn a_prefix_shares_a_segment_with_the_body_that_is_there() {
     on_worker(async {
         for choice in [Choice::Copy, Choice::Pipe] {
-            let mut legs = Legs::new().await;
-            legs.sender.write_all(&sample(1, 500)).await.unwrap();
-            legs.from.readable().await.unwrap();
+            let mut sockets = Sockets::new().await;
+            sockets.sender.write_all(&sample(1, 500)).await.unwrap();
+            sockets.from.readable().await.unwrap();
             let splicer = splicer();
             let order = Order {
                 choice,
@@ -322,14 +328,14 @@ fn a_prefix_shares_a_segment_with_the_body_that_is_there() {
             };
             assert_eq!(
                 splicer
-                    .transfer(&legs.from, &legs.to, order)
+                    .transfer(&sockets.from, &sockets.to, order)
                     .run()
                     .await
                     .unwrap(),
                 Ended::Bytes
             );
-            receive(&mut legs.receiver, 600).await;
-            assert_eq!(data_segments_sent(&legs.to), 1, "{choice:?}");
+            receive(&mut sockets.receiver, 600).await;
+            assert_eq!(data_segments_sent(&sockets.to), 1, "{choice:?}");
         }
     });
 }
@@ -340,7 +346,7 @@ fn a_prefix_goes_first_and_whole_whatever_its_size() {
         for choice in CHOICES {
             for prefix_bytes in [1, 300, 70_000, 3_000_000] {
                 for body_bytes in [0, 1, 5000, 200_000] {
-                    let mut legs = Legs::tiny().await;
+                    let mut sockets = Sockets::tiny().await;
                     let all = sample(4, prefix_bytes + body_bytes);
                     let (prefix, body) = all.split_at(prefix_bytes);
                     let splicer = splicer();
@@ -349,11 +355,11 @@ fn a_prefix_goes_first_and_whole_whatever_its_size() {
                         prefix,
                         ..Order::new(End::AfterBytes(body_bytes as u64))
                     };
-                    let mut transfer = splicer.transfer(&legs.from, &legs.to, order);
+                    let mut transfer = splicer.transfer(&sockets.from, &sockets.to, order);
                     let (ended, arrived, sent) = tokio::join!(
                         transfer.run(),
-                        receive(&mut legs.receiver, all.len()),
-                        legs.sender.write_all(body)
+                        receive(&mut sockets.receiver, all.len()),
+                        sockets.sender.write_all(body)
                     );
                     sent.unwrap();
                     assert_eq!(ended.unwrap(), Ended::Bytes);
@@ -369,27 +375,27 @@ fn a_prefix_goes_first_and_whole_whatever_its_size() {
 fn input_ends_a_transfer_and_it_can_go_on() {
     on_worker(async {
         for choice in CHOICES {
-            let mut legs = Legs::new().await;
+            let mut sockets = Sockets::new().await;
             let splicer = splicer();
             let order = Order {
                 choice,
                 stop_on_input: true,
                 ..Order::new(End::EndOfStream)
             };
-            let mut transfer = splicer.transfer(&legs.from, &legs.to, order);
+            let mut transfer = splicer.transfer(&sockets.from, &sockets.to, order);
             let talk = async {
-                legs.sender.write_all(b"one").await.unwrap();
-                assert_eq!(receive(&mut legs.receiver, 3).await, b"one");
-                legs.receiver.write_all(b"stop").await.unwrap();
+                sockets.sender.write_all(b"one").await.unwrap();
+                assert_eq!(receive(&mut sockets.receiver, 3).await, b"one");
+                sockets.receiver.write_all(b"stop").await.unwrap();
             };
             let (ended, ()) = tokio::join!(transfer.run(), talk);
             assert_eq!(ended.unwrap(), Ended::Input);
-            assert_eq!(tcp::pending_input(&legs.to).unwrap(), 4);
+            assert_eq!(tcp::pending_input(&sockets.to).unwrap(), 4);
             transfer.ignore_input();
             let talk = async {
-                legs.sender.write_all(b"two").await.unwrap();
-                legs.sender.shutdown().await.unwrap();
-                assert_eq!(receive(&mut legs.receiver, 3).await, b"two");
+                sockets.sender.write_all(b"two").await.unwrap();
+                sockets.sender.shutdown().await.unwrap();
+                assert_eq!(receive(&mut sockets.receiver, 3).await, b"two");
             };
             let (ended, ()) = tokio::join!(transfer.run(), talk);
             assert_eq!(ended.unwrap(), Ended::EndOfStream);
@@ -403,10 +409,10 @@ fn a_receiver_that_closes_its_side_still_receives() {
     on_worker(async {
         for choice in CHOICES {
             for stop_on_input in [false, true] {
-                let mut legs = Legs::new().await;
+                let mut sockets = Sockets::new().await;
                 let sent = sample(7, 200_000);
-                legs.receiver.shutdown().await.unwrap();
-                until(|| tcp_state(&legs.to) == CLOSE_WAIT).await;
+                sockets.receiver.shutdown().await.unwrap();
+                until(|| tcp_state(&sockets.to) == CLOSE_WAIT).await;
                 let splicer = splicer();
                 let order = Order {
                     choice,
@@ -414,15 +420,15 @@ fn a_receiver_that_closes_its_side_still_receives() {
                     pass_end: true,
                     ..Order::new(End::EndOfStream)
                 };
-                let mut transfer = splicer.transfer(&legs.from, &legs.to, order);
+                let mut transfer = splicer.transfer(&sockets.from, &sockets.to, order);
                 let talk = async {
                     // It waits for the sender by then.
                     tokio::task::yield_now().await;
-                    legs.sender.write_all(&sent).await.unwrap();
-                    legs.sender.shutdown().await.unwrap();
+                    sockets.sender.write_all(&sent).await.unwrap();
+                    sockets.sender.shutdown().await.unwrap();
                 };
                 let ((arrived, _), ended, ()) = tokio::join!(
-                    receive_until_it_breaks(&mut legs.receiver),
+                    receive_until_it_breaks(&mut sockets.receiver),
                     transfer.run(),
                     talk
                 );
@@ -440,18 +446,18 @@ fn auto_takes_the_engine_that_fits_the_length() {
             (1 << 10, Engine::Copy, Reason::SmallBody),
             (1 << 20, Engine::Pipe, Reason::LargeBody),
         ] {
-            let mut legs = Legs::new().await;
+            let mut sockets = Sockets::new().await;
             let body = sample(1, length);
             let splicer = splicer();
             let mut transfer = splicer.transfer(
-                &legs.from,
-                &legs.to,
+                &sockets.from,
+                &sockets.to,
                 Order::new(End::AfterBytes(length as u64)),
             );
             let (ended, _, sent) = tokio::join!(
                 transfer.run(),
-                receive(&mut legs.receiver, length),
-                legs.sender.write_all(&body)
+                receive(&mut sockets.receiver, length),
+                sockets.sender.write_all(&body)
             );
             sent.unwrap();
             assert_eq!(ended.unwrap(), Ended::Bytes);
@@ -476,7 +482,7 @@ fn auto_takes_the_engine_that_fits_the_length() {
 fn urgent_data_does_not_stop_a_transfer() {
     on_worker(async {
         for choice in CHOICES {
-            let mut legs = Legs::new().await;
+            let mut sockets = Sockets::new().await;
             let splicer = splicer();
             let idle = Duration::from_secs(8);
             let order = Order {
@@ -484,19 +490,19 @@ fn urgent_data_does_not_stop_a_transfer() {
                 idle,
                 ..Order::new(End::AfterBytes(60_000))
             };
-            let mut transfer = splicer.transfer(&legs.from, &legs.to, order);
+            let mut transfer = splicer.transfer(&sockets.from, &sockets.to, order);
             let body = sample(8, 60_000);
             let talk = async {
                 let (before, after) = body.split_at(20_000);
-                legs.sender.write_all(before).await.unwrap();
-                let urgent = socket2::SockRef::from(&legs.sender)
+                sockets.sender.write_all(before).await.unwrap();
+                let urgent = socket2::SockRef::from(&sockets.sender)
                     .send_out_of_band(b"!")
                     .unwrap();
                 assert_eq!(urgent, 1);
-                legs.sender.write_all(after).await.unwrap();
+                sockets.sender.write_all(after).await.unwrap();
             };
             let (ended, (), arrived) =
-                tokio::join!(transfer.run(), talk, receive(&mut legs.receiver, 60_000));
+                tokio::join!(transfer.run(), talk, receive(&mut sockets.receiver, 60_000));
             assert_eq!(ended.unwrap(), Ended::Bytes);
             let body = if choice == Choice::Socket && arrived[20_000] == b'!' {
                 // The kernel delivers the urgent byte in line.

@@ -19,19 +19,19 @@ fn each_side_may_close_first_and_still_receives() {
         for choice in EXCHANGE_CHOICES {
             for a_first in [true, false] {
                 for tiny in [true, false] {
-                    let legs = if tiny {
-                        Legs::tiny().await
+                    let sockets = if tiny {
+                        Sockets::tiny().await
                     } else {
-                        Legs::new().await
+                        Sockets::new().await
                     };
                     let (mut first, mut second) = if a_first {
-                        (legs.sender, legs.receiver)
+                        (sockets.sender, sockets.receiver)
                     } else {
-                        (legs.receiver, legs.sender)
+                        (sockets.receiver, sockets.sender)
                     };
                     let (question, answer) = (sample(1, 150_000), sample(2, 400_000));
                     let splicer = splicer();
-                    let mut exchange = splicer.exchange(&legs.from, &legs.to, order(choice));
+                    let mut exchange = splicer.exchange(&sockets.from, &sockets.to, order(choice));
                     let ask = async {
                         first.write_all(&question).await.unwrap();
                         first.shutdown().await.unwrap();
@@ -61,22 +61,22 @@ fn each_side_may_close_first_and_still_receives() {
 fn prefixes_go_first_both_ways() {
     on_worker(async {
         for choice in EXCHANGE_CHOICES {
-            let mut legs = Legs::new().await;
+            let mut sockets = Sockets::new().await;
             let splicer = splicer();
             let order = ExchangeOrder {
                 a_prefix: b"hello ",
                 b_prefix: b"220 ",
                 ..order(choice)
             };
-            let mut exchange = splicer.exchange(&legs.from, &legs.to, order);
+            let mut exchange = splicer.exchange(&sockets.from, &sockets.to, order);
             let talk = async {
-                assert_eq!(receive(&mut legs.receiver, 6).await, b"hello ");
-                assert_eq!(receive(&mut legs.sender, 4).await, b"220 ");
-                legs.sender.write_all(b"server").await.unwrap();
-                legs.receiver.write_all(b"welcome").await.unwrap();
-                assert_eq!(receive(&mut legs.receiver, 6).await, b"server");
-                assert_eq!(receive(&mut legs.sender, 7).await, b"welcome");
-                drop((legs.sender, legs.receiver));
+                assert_eq!(receive(&mut sockets.receiver, 6).await, b"hello ");
+                assert_eq!(receive(&mut sockets.sender, 4).await, b"220 ");
+                sockets.sender.write_all(b"server").await.unwrap();
+                sockets.receiver.write_all(b"welcome").await.unwrap();
+                assert_eq!(receive(&mut sockets.receiver, 6).await, b"server");
+                assert_eq!(receive(&mut sockets.sender, 7).await, b"welcome");
+                drop((sockets.sender, sockets.receiver));
             };
             let (end, ()) = tokio::join!(exchange.run(), talk);
             assert!(matches!(end, ExchangeEnd::Closed), "{end:?}");
@@ -88,22 +88,22 @@ fn prefixes_go_first_both_ways() {
 #[test]
 fn each_direction_adapts_on_its_own() {
     on_worker(async {
-        let mut legs = Legs::new().await;
+        let mut sockets = Sockets::new().await;
         let splicer = splicer();
-        let mut exchange = splicer.exchange(&legs.from, &legs.to, order(Choice::Auto));
+        let mut exchange = splicer.exchange(&sockets.from, &sockets.to, order(Choice::Auto));
         let response = sample(6, 64 << 10);
         let talk = async {
             for _ in 0..20 {
-                legs.sender.write_all(b"GET /64k").await.unwrap();
-                assert_eq!(receive(&mut legs.receiver, 8).await, b"GET /64k");
+                sockets.sender.write_all(b"GET /64k").await.unwrap();
+                assert_eq!(receive(&mut sockets.receiver, 8).await, b"GET /64k");
                 let (sent, arrived) = tokio::join!(
-                    legs.receiver.write_all(&response),
-                    receive(&mut legs.sender, response.len())
+                    sockets.receiver.write_all(&response),
+                    receive(&mut sockets.sender, response.len())
                 );
                 sent.unwrap();
                 assert_same(&arrived, &response, "response");
             }
-            drop((legs.sender, legs.receiver));
+            drop((sockets.sender, sockets.receiver));
         };
         let (end, ()) = tokio::join!(exchange.run(), talk);
         assert!(matches!(end, ExchangeEnd::Closed), "{end:?}");
@@ -121,18 +121,18 @@ fn resets_at_every_moment_reach_the_caller() {
         for seed in 0..60 {
             let choice = EXCHANGE_CHOICES[seed as usize % 4];
             let mut random = Random::new(seed);
-            let legs = if seed % 2 == 0 {
-                Legs::tiny().await
+            let sockets = if seed % 2 == 0 {
+                Sockets::tiny().await
             } else {
-                Legs::new().await
+                Sockets::new().await
             };
-            let (mut one, mut other) = (legs.sender, legs.receiver);
+            let (mut one, mut other) = (sockets.sender, sockets.receiver);
             if seed % 4 < 2 {
                 std::mem::swap(&mut one, &mut other);
             }
             let cut = random.magnitude(100_000);
             let splicer = splicer();
-            let mut exchange = splicer.exchange(&legs.from, &legs.to, order(choice));
+            let mut exchange = splicer.exchange(&sockets.from, &sockets.to, order(choice));
             // The other side sends and receives freely; one side receives for a while, then resets.
             let (mut other_read, mut other_write) = other.split();
             let flood = async {
@@ -170,13 +170,13 @@ fn resets_at_every_moment_reach_the_caller() {
 fn the_rest_of_a_dead_senders_queue_still_arrives() {
     on_worker(async {
         for choice in EXCHANGE_CHOICES {
-            let mut legs = Legs::new().await;
+            let mut sockets = Sockets::new().await;
             let splicer = splicer();
-            let mut exchange = splicer.exchange(&legs.from, &legs.to, order(choice));
+            let mut exchange = splicer.exchange(&sockets.from, &sockets.to, order(choice));
             // The server answers early and closes with the upload unread: its kernel sends RST after the answer.
             let answer = sample(3, 100_000);
             let upload = sample(4, 8_000_000);
-            let (mut read, mut write) = legs.sender.split();
+            let (mut read, mut write) = sockets.sender.split();
             let mut arrived = Vec::new();
             let has_gone = Cell::new(false);
             let client = async {
@@ -187,8 +187,8 @@ fn the_rest_of_a_dead_senders_queue_still_arrives() {
                 let _ = tokio::join!(write.write_all(&upload), receive);
             };
             let server = async {
-                legs.receiver.write_all(&answer).await.unwrap();
-                drop(legs.receiver);
+                sockets.receiver.write_all(&answer).await.unwrap();
+                drop(sockets.receiver);
                 has_gone.set(true);
             };
             let end = tokio::select! {
@@ -210,12 +210,12 @@ fn the_rest_of_a_dead_senders_queue_still_arrives() {
 #[test]
 fn a_reset_is_noticed_although_the_other_side_takes_nothing() {
     on_worker(async {
-        let mut legs = Legs::tiny().await;
+        let mut sockets = Sockets::tiny().await;
         let splicer = splicer();
         let idle = HANG / 2;
         let mut exchange = splicer.exchange(
-            &legs.from,
-            &legs.to,
+            &sockets.from,
+            &sockets.to,
             ExchangeOrder {
                 idle,
                 ..order(Choice::Auto)
@@ -223,8 +223,8 @@ fn a_reset_is_noticed_although_the_other_side_takes_nothing() {
         );
         let flood = sample(2, 1_000_000);
         let talk = async {
-            fill(&mut legs.sender, &legs.from, &flood).await;
-            reset(legs.sender);
+            fill(&mut sockets.sender, &sockets.from, &flood).await;
+            reset(sockets.sender);
         };
         let (end, ()) = tokio::join!(exchange.run(), talk);
         let ExchangeEnd::Fault {
@@ -250,30 +250,30 @@ fn a_reset_is_noticed_although_the_other_side_takes_nothing() {
 fn a_reset_reported_elsewhere_is_no_clean_end() {
     on_worker(async {
         for choice in EXCHANGE_CHOICES {
-            let mut legs = Legs::tiny().await;
+            let mut sockets = Sockets::tiny().await;
             let splicer = splicer();
-            let mut exchange = splicer.exchange(&legs.from, &legs.to, order(choice));
+            let mut exchange = splicer.exchange(&sockets.from, &sockets.to, order(choice));
             let flood = sample(2, 1_000_000);
             // The client reads nothing, so that data is held for it.
             let flooding = async {
-                fill(&mut legs.receiver, &legs.to, &flood).await;
-                legs.sender.write_all(b"half of it").await.unwrap();
-                until(|| tcp::pending_input(&legs.receiver).unwrap() == 10).await;
+                fill(&mut sockets.receiver, &sockets.to, &flood).await;
+                sockets.sender.write_all(b"half of it").await.unwrap();
+                until(|| tcp::pending_input(&sockets.receiver).unwrap() == 10).await;
             };
             tokio::select! {
                 end = exchange.run() => unreachable!("{end:?}"),
                 () = flooding => {}
             }
-            reset(legs.sender);
+            reset(sockets.sender);
             // As splice(2) does when it has already written a part.
-            until(|| legs.from.take_error().unwrap().is_some()).await;
+            until(|| sockets.from.take_error().unwrap().is_some()).await;
             let end = exchange.run().await;
             assert!(matches!(end, ExchangeEnd::Fault { .. }), "{end:?}");
             assert!(exchange.a_to_b_bytes() == 10, "{choice:?}");
             drop(exchange);
-            carrick_splice::tcp::reset_on_close(&legs.to).unwrap();
-            drop(legs.to);
-            let (_, ending) = receive_until_it_breaks(&mut legs.receiver).await;
+            carrick_splice::tcp::reset_on_close(&sockets.to).unwrap();
+            drop(sockets.to);
+            let (_, ending) = receive_until_it_breaks(&mut sockets.receiver).await;
             assert!(ending.is_err(), "{choice:?}: the server saw an end");
         }
     });
@@ -283,15 +283,15 @@ fn a_reset_reported_elsewhere_is_no_clean_end() {
 fn a_reset_behind_a_half_close_is_noticed_at_once() {
     on_worker(async {
         for choice in EXCHANGE_CHOICES {
-            let mut legs = Legs::new().await;
+            let mut sockets = Sockets::new().await;
             let splicer = splicer();
-            let mut exchange = splicer.exchange(&legs.from, &legs.to, order(choice));
+            let mut exchange = splicer.exchange(&sockets.from, &sockets.to, order(choice));
             let talk = async {
-                legs.sender.write_all(b"question").await.unwrap();
-                legs.sender.shutdown().await.unwrap();
-                let (asked, _) = receive_until_it_breaks(&mut legs.receiver).await;
+                sockets.sender.write_all(b"question").await.unwrap();
+                sockets.sender.shutdown().await.unwrap();
+                let (asked, _) = receive_until_it_breaks(&mut sockets.receiver).await;
                 assert_eq!(asked, b"question");
-                reset(legs.sender);
+                reset(sockets.sender);
             };
             let (end, ()) = tokio::join!(exchange.run(), talk);
             let ExchangeEnd::Fault {
@@ -310,12 +310,12 @@ fn a_reset_behind_a_half_close_is_noticed_at_once() {
 fn nothing_moves_and_the_exchange_ends_idle_even_half_open() {
     for half_open in [false, true] {
         on_worker(async {
-            let mut legs = Legs::new().await;
+            let mut sockets = Sockets::new().await;
             let splicer = splicer();
             let idle = HANG / 4;
             let mut exchange = splicer.exchange(
-                &legs.from,
-                &legs.to,
+                &sockets.from,
+                &sockets.to,
                 ExchangeOrder {
                     idle,
                     ..order(Choice::Auto)
@@ -323,14 +323,14 @@ fn nothing_moves_and_the_exchange_ends_idle_even_half_open() {
             );
             let started = tokio::time::Instant::now();
             if half_open {
-                legs.sender.shutdown().await.unwrap();
+                sockets.sender.shutdown().await.unwrap();
             }
             let talk = async {
                 // Bytes in one direction keep both alive.
                 for _ in 0..6 {
                     pass(idle / 4).await;
-                    legs.receiver.write_all(b".").await.unwrap();
-                    receive(&mut legs.sender, 1).await;
+                    sockets.receiver.write_all(b".").await.unwrap();
+                    receive(&mut sockets.sender, 1).await;
                 }
                 // An idle end is detected up to a quarter of the time-out late.
                 for _ in 0..6 {
@@ -358,23 +358,24 @@ fn three_hundred_exchanges_side_by_side() {
         for seed in 0..300_u64 {
             let splicer = splicer.clone();
             tasks.push(tokio::task::spawn_local(async move {
-                let mut legs = Legs::new().await;
+                let mut sockets = Sockets::new().await;
                 let (question, answer) = (
                     sample(seed, 50 + 10 * seed as usize),
                     sample(seed + 1000, 100 * seed as usize),
                 );
                 let choice = EXCHANGE_CHOICES[seed as usize % 4];
-                let mut exchange = splicer.exchange(&legs.from, &legs.to, order(choice));
+                let mut exchange = splicer.exchange(&sockets.from, &sockets.to, order(choice));
                 let ask = async {
-                    legs.sender.write_all(&question).await.unwrap();
-                    legs.sender.shutdown().await.unwrap();
-                    receive_in_pieces(&mut legs.sender, &mut Random::new(seed)).await
+                    sockets.sender.write_all(&question).await.unwrap();
+                    sockets.sender.shutdown().await.unwrap();
+                    receive_in_pieces(&mut sockets.sender, &mut Random::new(seed)).await
                 };
                 let reply = async {
                     let asked =
-                        receive_in_pieces(&mut legs.receiver, &mut Random::new(seed + 1)).await;
-                    send_in_pieces(&mut legs.receiver, &answer, &mut Random::new(seed + 2)).await;
-                    legs.receiver.shutdown().await.unwrap();
+                        receive_in_pieces(&mut sockets.receiver, &mut Random::new(seed + 1)).await;
+                    send_in_pieces(&mut sockets.receiver, &answer, &mut Random::new(seed + 2))
+                        .await;
+                    sockets.receiver.shutdown().await.unwrap();
                     asked
                 };
                 let (end, replied, asked) = tokio::join!(exchange.run(), ask, reply);
@@ -396,14 +397,14 @@ fn three_hundred_exchanges_side_by_side() {
 #[test]
 fn small_helpers_do_what_they_say() {
     on_worker(async {
-        let mut legs = Legs::new().await;
-        tcp::set_nodelay(&legs.from).unwrap();
-        assert!(legs.from.nodelay().unwrap());
-        legs.sender.write_all(b"12345").await.unwrap();
-        until(|| tcp::pending_input(&legs.from).unwrap() == 5).await;
-        tcp::reset_on_close(&legs.to).unwrap();
-        drop(legs.to);
-        let (_, outcome) = receive_until_it_breaks(&mut legs.receiver).await;
+        let mut sockets = Sockets::new().await;
+        tcp::set_nodelay(&sockets.from).unwrap();
+        assert!(sockets.from.nodelay().unwrap());
+        sockets.sender.write_all(b"12345").await.unwrap();
+        until(|| tcp::pending_input(&sockets.from).unwrap() == 5).await;
+        tcp::reset_on_close(&sockets.to).unwrap();
+        drop(sockets.to);
+        let (_, outcome) = receive_until_it_breaks(&mut sockets.receiver).await;
         assert_eq!(
             outcome.unwrap_err().kind(),
             std::io::ErrorKind::ConnectionReset

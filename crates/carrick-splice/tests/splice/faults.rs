@@ -11,21 +11,21 @@ fn a_sender_that_resets_is_the_senders_fault_and_what_it_sent_arrives() {
         for seed in 0..60 {
             let choice = CHOICES[seed as usize % CHOICES.len()];
             let mut random = Random::new(seed);
-            let mut legs = if seed % 2 == 0 {
-                Legs::tiny().await
+            let mut sockets = if seed % 2 == 0 {
+                Sockets::tiny().await
             } else {
-                Legs::new().await
+                Sockets::new().await
             };
             let sent = sample(seed, 300_000);
             let cut = random.magnitude(300_000);
-            let (mut sender, all) = (legs.sender, sent.clone());
+            let (mut sender, all) = (sockets.sender, sent.clone());
             let splicer = splicer();
             let order = Order {
                 choice,
                 pass_end: true,
                 ..Order::new(End::AfterBytes(300_000))
             };
-            let mut transfer = splicer.transfer(&legs.from, &legs.to, order);
+            let mut transfer = splicer.transfer(&sockets.from, &sockets.to, order);
             let send = async {
                 send_in_pieces(&mut sender, &all[..cut], &mut Random::new(seed)).await;
                 if seed % 4 == 0 {
@@ -34,7 +34,7 @@ fn a_sender_that_resets_is_the_senders_fault_and_what_it_sent_arrives() {
                 reset(sender);
             };
             let mut arrived = Vec::new();
-            let receive = receive_in_pieces_into(&mut arrived, &mut legs.receiver, &mut random);
+            let receive = receive_in_pieces_into(&mut arrived, &mut sockets.receiver, &mut random);
             let (outcome, ()) = tokio::select! {
                 () = receive => panic!("the receiver saw an end of the stream"),
                 both = async { tokio::join!(transfer.run(), send) } => both,
@@ -44,8 +44,8 @@ fn a_sender_that_resets_is_the_senders_fault_and_what_it_sent_arrives() {
             assert_eq!(fault.source.kind(), std::io::ErrorKind::ConnectionReset);
             let hand_over = transfer.unsplice().await;
             assert!(hand_over.unsent.is_empty());
-            reset(legs.to);
-            let (rest, _) = receive_until_it_breaks(&mut legs.receiver).await;
+            reset(sockets.to);
+            let (rest, _) = receive_until_it_breaks(&mut sockets.receiver).await;
             arrived.extend_from_slice(&rest);
             assert!(arrived.len() <= cut && hand_over.bytes as usize <= cut);
             assert_same(
@@ -64,10 +64,10 @@ fn a_receiver_that_resets_is_the_receivers_fault() {
         for seed in 0..60 {
             let choice = CHOICES[seed as usize % CHOICES.len()];
             let mut random = Random::new(seed);
-            let mut legs = if seed % 2 == 0 {
-                Legs::tiny().await
+            let mut sockets = if seed % 2 == 0 {
+                Sockets::tiny().await
             } else {
-                Legs::new().await
+                Sockets::new().await
             };
             let cut = random.magnitude(200_000);
             let splicer = splicer();
@@ -75,15 +75,15 @@ fn a_receiver_that_resets_is_the_receivers_fault() {
                 choice,
                 ..Order::new(End::EndOfStream)
             };
-            let mut transfer = splicer.transfer(&legs.from, &legs.to, order);
+            let mut transfer = splicer.transfer(&sockets.from, &sockets.to, order);
             let receive_and_reset = async {
-                let arrived = receive(&mut legs.receiver, cut).await;
-                reset(legs.receiver);
+                let arrived = receive(&mut sockets.receiver, cut).await;
+                reset(sockets.receiver);
                 arrived
             };
             let both = async { tokio::join!(transfer.run(), receive_and_reset) };
             let flood = async {
-                let _ = legs.sender.write_all(&sent).await;
+                let _ = sockets.sender.write_all(&sent).await;
                 std::future::pending::<()>().await;
             };
             let (outcome, arrived) = tokio::select! {
@@ -115,7 +115,7 @@ fn a_receiver_that_resets_while_the_sender_is_silent_is_noticed_at_once() {
                 (true, true, false),
                 (false, false, true),
             ] {
-                let mut legs = Legs::new().await;
+                let mut sockets = Sockets::new().await;
                 let splicer = splicer();
                 let idle = Duration::from_secs(3600);
                 let order = Order {
@@ -124,24 +124,25 @@ fn a_receiver_that_resets_while_the_sender_is_silent_is_noticed_at_once() {
                     idle,
                     ..Order::new(End::EndOfStream)
                 };
-                let mut transfer = splicer.transfer(&legs.from, &legs.to, order);
+                let mut transfer = splicer.transfer(&sockets.from, &sockets.to, order);
                 let talk = async {
-                    legs.sender.write_all(b"hello").await.unwrap();
-                    assert_eq!(receive(&mut legs.receiver, 5).await, b"hello");
+                    sockets.sender.write_all(b"hello").await.unwrap();
+                    assert_eq!(receive(&mut sockets.receiver, 5).await, b"hello");
                     if half_closed {
-                        legs.receiver.shutdown().await.unwrap();
+                        sockets.receiver.shutdown().await.unwrap();
                     }
                     if sends {
                         // A pipelined request makes the connection readable, and is not read here.
-                        legs.receiver
+                        sockets
+                            .receiver
                             .write_all(b"GET / HTTP/1.1\r\n")
                             .await
                             .unwrap();
                     }
-                    until(|| is_all_acknowledged(&legs.receiver)).await;
+                    until(|| is_all_acknowledged(&sockets.receiver)).await;
                     // The runtime sees the event.
                     tokio::task::yield_now().await;
-                    reset(legs.receiver);
+                    reset(sockets.receiver);
                 };
                 let (outcome, ()) = tokio::join!(transfer.run(), talk);
                 let fault = outcome.expect_err("a reset is not an end");
@@ -155,26 +156,26 @@ fn a_receiver_that_resets_while_the_sender_is_silent_is_noticed_at_once() {
 fn a_receiver_that_takes_nothing_holds_little_and_loses_nothing() {
     on_worker(async {
         for choice in CHOICES {
-            let mut legs = Legs::tiny().await;
+            let mut sockets = Sockets::tiny().await;
             let splicer = splicer();
             let order = Order {
                 choice,
                 pass_end: true,
                 ..Order::new(End::EndOfStream)
             };
-            let mut transfer = splicer.transfer(&legs.from, &legs.to, order);
+            let mut transfer = splicer.transfer(&sockets.from, &sockets.to, order);
             let sent = sample(5, 4_000_000);
             let taken = tokio::select! {
                 ended = transfer.run() => panic!("{ended:?}"),
-                taken = fill(&mut legs.sender, &legs.from, &sent) => taken,
+                taken = fill(&mut sockets.sender, &sockets.from, &sent) => taken,
             };
             let send = async {
-                legs.sender.write_all(&sent[taken..]).await.unwrap();
-                legs.sender.shutdown().await.unwrap();
+                sockets.sender.write_all(&sent[taken..]).await.unwrap();
+                sockets.sender.shutdown().await.unwrap();
             };
             let (ended, (arrived, _), ()) = tokio::join!(
                 transfer.run(),
-                receive_until_it_breaks(&mut legs.receiver),
+                receive_until_it_breaks(&mut sockets.receiver),
                 send
             );
             assert_eq!(ended.unwrap(), Ended::EndOfStream);
@@ -187,19 +188,19 @@ fn a_receiver_that_takes_nothing_holds_little_and_loses_nothing() {
 fn a_prefix_is_delivered_although_the_sender_has_reset() {
     on_worker(async {
         for choice in [Choice::Copy, Choice::Pipe] {
-            let mut legs = Legs::new().await;
-            reset(legs.sender);
-            until(|| tcp_state(&legs.from) == CLOSED).await;
+            let mut sockets = Sockets::new().await;
+            reset(sockets.sender);
+            until(|| tcp_state(&sockets.from) == CLOSED).await;
             let splicer = splicer();
             let order = Order {
                 choice,
                 prefix: b"head",
                 ..Order::new(End::AfterBytes(10))
             };
-            let mut transfer = splicer.transfer(&legs.from, &legs.to, order);
+            let mut transfer = splicer.transfer(&sockets.from, &sockets.to, order);
             assert_eq!(transfer.run().await.expect_err("reset").side, Side::From);
             assert_eq!(transfer.unsplice().await.prefix_unsent, 0);
-            assert_eq!(receive(&mut legs.receiver, 4).await, b"head");
+            assert_eq!(receive(&mut sockets.receiver, 4).await, b"head");
         }
     });
 }

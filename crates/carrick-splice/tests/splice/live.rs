@@ -60,17 +60,17 @@ fn byte_counts_are_exact() {
         return;
     }
     on_worker(async {
-        let mut legs = Legs::new().await;
+        let mut sockets = Sockets::new().await;
         let (splicer, label) = (splicer(), label());
-        let mut exchange = splicer.exchange(&legs.from, &legs.to, labelled(label));
+        let mut exchange = splicer.exchange(&sockets.from, &sockets.to, labelled(label));
         let talk = async {
             until_seen(label, |_| true).await;
             for (there, back) in [(5, 3), (1000, 70_000), (64, 1)] {
                 let before = seen(label).unwrap();
-                legs.sender.write_all(&vec![1; there]).await.unwrap();
-                receive(&mut legs.receiver, there).await;
-                legs.receiver.write_all(&vec![2; back]).await.unwrap();
-                receive(&mut legs.sender, back).await;
+                sockets.sender.write_all(&vec![1; there]).await.unwrap();
+                receive(&mut sockets.receiver, there).await;
+                sockets.receiver.write_all(&vec![2; back]).await.unwrap();
+                receive(&mut sockets.sender, back).await;
                 let now = until_seen(label, |now| {
                     (0..2).all(|way| now.directions[way].backlog_bytes == Some(0))
                 })
@@ -87,7 +87,7 @@ fn byte_counts_are_exact() {
                     assert_eq!((leg.state, leg.unread_bytes), ("established", 0));
                 }
             }
-            drop((legs.sender, legs.receiver));
+            drop((sockets.sender, sockets.receiver));
         };
         let (end, ()) = tokio::join!(exchange.run(), talk);
         assert!(matches!(end, ExchangeEnd::Closed), "{end:?}");
@@ -95,7 +95,7 @@ fn byte_counts_are_exact() {
         assert_eq!((up, down), (1069, 70_004));
         drop(exchange);
         assert!(seen(label).is_none());
-        assert!(tcp::path_state(&legs.from).unwrap().rtt.is_some());
+        assert!(tcp::path_state(&sockets.from).unwrap().rtt.is_some());
     });
 }
 
@@ -107,17 +107,17 @@ fn a_transfer_that_stands_still_shows_where_its_bytes_are() {
     on_worker(async {
         /// Most bytes that the kernel holds for a receiver: the engine's limit, and one piece.
         const BACKLOG_MAX: u64 = (1 << 20) + (64 << 10);
-        let mut legs = Legs::new().await;
+        let mut sockets = Sockets::new().await;
         let (splicer, label) = (splicer(), label());
-        let mut exchange = splicer.exchange(&legs.from, &legs.to, labelled(label));
+        let mut exchange = splicer.exchange(&sockets.from, &sockets.to, labelled(label));
         let talk = async {
             until_seen(label, |_| true).await;
             let mut sent = 0;
             let piece = sample(1, 64 << 10);
             loop {
-                match tokio::time::timeout(SHORT, legs.sender.write(&piece)).await {
+                match tokio::time::timeout(SHORT, sockets.sender.write(&piece)).await {
                     Ok(written) => sent += written.unwrap() as u64,
-                    Err(_) if is_window_shut(&legs.sender) => break,
+                    Err(_) if is_window_shut(&sockets.sender) => break,
                     Err(_) => {}
                 }
                 if let Some(splice) = seen(label) {
@@ -147,7 +147,7 @@ fn a_transfer_that_stands_still_shows_where_its_bytes_are() {
             let mut buffer = vec![0; 256 << 10];
             let mut moved_before = moved;
             while arrived < sent {
-                arrived += legs.receiver.read(&mut buffer).await.unwrap() as u64;
+                arrived += sockets.receiver.read(&mut buffer).await.unwrap() as u64;
                 let splice = seen(label).unwrap();
                 let moved =
                     splice.directions[0].forwarded_bytes + splice.directions[0].relayed_bytes;
@@ -156,7 +156,7 @@ fn a_transfer_that_stands_still_shows_where_its_bytes_are() {
                 moved_before = moved;
             }
             assert_eq!(arrived, sent);
-            drop((legs.sender, legs.receiver));
+            drop((sockets.sender, sockets.receiver));
         };
         let (end, ()) = tokio::join!(exchange.run(), talk);
         assert!(matches!(end, ExchangeEnd::Closed), "{end:?}");
@@ -172,19 +172,22 @@ fn a_leg_that_has_left_is_none() {
         return;
     }
     on_worker(async {
-        let mut legs = Legs::new().await;
+        let mut sockets = Sockets::new().await;
         let (splicer, label) = (splicer(), label());
-        let mut exchange = splicer.exchange(&legs.from, &legs.to, labelled(label));
+        let mut exchange = splicer.exchange(&sockets.from, &sockets.to, labelled(label));
         let talk = async {
             until_seen(label, |_| true).await;
-            legs.sender.write_all(b"question").await.unwrap();
-            legs.sender.shutdown().await.unwrap();
-            receive_until_it_breaks(&mut legs.receiver).await.1.unwrap();
+            sockets.sender.write_all(b"question").await.unwrap();
+            sockets.sender.shutdown().await.unwrap();
+            receive_until_it_breaks(&mut sockets.receiver)
+                .await
+                .1
+                .unwrap();
             let splice = until_seen(label, |splice| splice.legs[1].is_none()).await;
             assert_eq!(splice.legs[0].unwrap().state, "close-wait");
             assert_eq!(splice.directions[0].backlog_bytes, None);
             assert_eq!(splice.directions[0].forwarded_bytes, 8);
-            drop((legs.sender, legs.receiver));
+            drop((sockets.sender, sockets.receiver));
         };
         let (end, ()) = tokio::join!(exchange.run(), talk);
         assert!(matches!(end, ExchangeEnd::Closed), "{end:?}");
@@ -211,29 +214,29 @@ fn a_transfer_one_way_is_reported_too() {
                 tokio::time::sleep(Duration::from_millis(2)).await;
             }
         };
-        let mut legs = Legs::new().await;
-        let mut exchange = splicer.exchange(&legs.from, &legs.to, labelled(1));
+        let mut sockets = Sockets::new().await;
+        let mut exchange = splicer.exchange(&sockets.from, &sockets.to, labelled(1));
         let talk = async {
             in_kernel().await;
-            legs.receiver.write_all(&sample(1, 500)).await.unwrap();
-            receive(&mut legs.sender, 500).await;
-            drop((legs.sender, legs.receiver));
+            sockets.receiver.write_all(&sample(1, 500)).await.unwrap();
+            receive(&mut sockets.sender, 500).await;
+            drop((sockets.sender, sockets.receiver));
         };
         let (end, ()) = tokio::join!(exchange.run(), talk);
         assert!(matches!(end, ExchangeEnd::Closed), "{end:?}");
         drop(exchange);
 
-        let mut legs = Legs::new().await;
+        let mut sockets = Sockets::new().await;
         let order = Order {
             choice: Choice::Socket,
             label: 2,
             ..Order::new(End::AfterBytes(2 * BYTES as u64))
         };
-        let mut transfer = splicer.transfer(&legs.from, &legs.to, order);
+        let mut transfer = splicer.transfer(&sockets.from, &sockets.to, order);
         let talk = async {
             in_kernel().await;
-            legs.sender.write_all(&sample(2, BYTES)).await.unwrap();
-            receive(&mut legs.receiver, BYTES).await;
+            sockets.sender.write_all(&sample(2, BYTES)).await.unwrap();
+            receive(&mut sockets.receiver, BYTES).await;
             let splices = service.live().unwrap();
             let [splice] = &splices[..] else {
                 panic!("{splices:?}");
@@ -244,8 +247,8 @@ fn a_transfer_one_way_is_reported_too() {
             assert!(there.backlog_bytes.is_some());
             assert_eq!((back.forwarded_bytes, back.relayed_bytes), (0, 0));
             assert!(splice.legs.iter().all(|leg| leg.unwrap().rtt.is_some()));
-            legs.sender.write_all(&sample(3, BYTES)).await.unwrap();
-            receive(&mut legs.receiver, BYTES).await;
+            sockets.sender.write_all(&sample(3, BYTES)).await.unwrap();
+            receive(&mut sockets.receiver, BYTES).await;
         };
         let (end, ()) = tokio::join!(transfer.run(), talk);
         assert!(matches!(end, Ok(Ended::Bytes)), "{end:?}");
@@ -261,14 +264,14 @@ fn stays_in_the_kernel_add_up() {
         return;
     }
     on_worker(async {
-        let mut legs = Legs::new().await;
+        let mut sockets = Sockets::new().await;
         let (splicer, label) = (splicer(), label());
         let order = ExchangeOrder {
             choice: Choice::Auto,
             ..labelled(label)
         };
         let noted = Cell::new((0, None));
-        let mut exchange = splicer.exchange(&legs.from, &legs.to, order);
+        let mut exchange = splicer.exchange(&sockets.from, &sockets.to, order);
         let run = std::future::poll_fn(|cx| {
             let end = exchange.poll_run(cx);
             noted.set((exchange.a_to_b_bytes(), exchange.bytes_beside_live()));
@@ -278,25 +281,25 @@ fn stays_in_the_kernel_add_up() {
             let (mut sent, mut times_in_kernel, mut was_in_kernel) = (0, 0, false);
             for round in 0..3 {
                 for _ in 0..300 {
-                    legs.sender.write_all(b"question").await.unwrap();
-                    receive(&mut legs.receiver, 8).await;
-                    legs.receiver.write_all(b"answer").await.unwrap();
-                    receive(&mut legs.sender, 6).await;
+                    sockets.sender.write_all(b"question").await.unwrap();
+                    receive(&mut sockets.receiver, 8).await;
+                    sockets.receiver.write_all(b"answer").await.unwrap();
+                    receive(&mut sockets.sender, 6).await;
                     sent += 8;
                 }
                 let bulk = sample(round, 8 << 20);
                 let (written, arrived) = tokio::join!(
-                    legs.sender.write_all(&bulk),
-                    receive(&mut legs.receiver, bulk.len())
+                    sockets.sender.write_all(&bulk),
+                    receive(&mut sockets.receiver, bulk.len())
                 );
                 written.unwrap();
                 assert_same(&arrived, &bulk, "bulk");
                 sent += bulk.len() as u64;
                 for _ in 0..300 {
-                    legs.sender.write_all(b"question").await.unwrap();
-                    receive(&mut legs.receiver, 8).await;
-                    legs.receiver.write_all(b"answer").await.unwrap();
-                    receive(&mut legs.sender, 6).await;
+                    sockets.sender.write_all(b"question").await.unwrap();
+                    receive(&mut sockets.receiver, 8).await;
+                    sockets.receiver.write_all(b"answer").await.unwrap();
+                    receive(&mut sockets.sender, 6).await;
                     sent += 8;
                     let is_in_kernel = seen(label).is_some();
                     times_in_kernel += u32::from(is_in_kernel && !was_in_kernel);
@@ -316,7 +319,7 @@ fn stays_in_the_kernel_add_up() {
                 .await;
                 assert_eq!(known, sent, "round {round}");
             }
-            drop((legs.sender, legs.receiver));
+            drop((sockets.sender, sockets.receiver));
             times_in_kernel
         };
         let (end, times_in_kernel) = tokio::join!(run, talk);
@@ -331,9 +334,9 @@ fn reading_live_splices_needs_no_privileges() {
         return;
     }
     on_worker(async {
-        let legs = Legs::new().await;
+        let sockets = Sockets::new().await;
         let (splicer, label) = (splicer(), label());
-        let mut exchange = splicer.exchange(&legs.from, &legs.to, labelled(label));
+        let mut exchange = splicer.exchange(&sockets.from, &sockets.to, labelled(label));
         let talk = async {
             until_seen(label, |_| true).await;
             // Capabilities are per thread.
@@ -349,7 +352,7 @@ fn reading_live_splices_needs_no_privileges() {
                 seen(label).is_some()
             });
             assert!(without.join().unwrap());
-            drop((legs.sender, legs.receiver));
+            drop((sockets.sender, sockets.receiver));
         };
         let (end, ()) = tokio::join!(exchange.run(), talk);
         assert!(matches!(end, ExchangeEnd::Closed), "{end:?}");
@@ -393,19 +396,20 @@ fn a_live_splice_never_has_another_ones_label() {
                 break;
             }
             let length = if round % 2 == 0 { 1 } else { 50_000 };
-            let mut legs = Legs::new().await;
-            let mut exchange = splicer.exchange(&legs.from, &legs.to, labelled(length));
+            let mut sockets = Sockets::new().await;
+            let mut exchange = splicer.exchange(&sockets.from, &sockets.to, labelled(length));
             let talk = async {
                 while service.splices().0 == 0 {
                     tokio::task::yield_now().await;
                 }
-                legs.sender
+                sockets
+                    .sender
                     .write_all(&sample(round, length as usize))
                     .await
                     .unwrap();
-                let arrived = receive(&mut legs.receiver, length as usize).await;
+                let arrived = receive(&mut sockets.receiver, length as usize).await;
                 assert_same(&arrived, &sample(round, length as usize), "round");
-                drop((legs.sender, legs.receiver));
+                drop((sockets.sender, sockets.receiver));
             };
             let (end, ()) = tokio::join!(exchange.run(), talk);
             assert!(matches!(end, ExchangeEnd::Closed), "{end:?}");
@@ -450,12 +454,12 @@ fn thousands() {
     on_worker(async {
         let mut peers = Vec::new();
         for number in 1..=SPLICES {
-            let Legs {
+            let Sockets {
                 sender,
                 from,
                 to,
                 receiver,
-            } = Legs::new().await;
+            } = Sockets::new().await;
             let splicer = splicer();
             let relay = tokio::task::spawn_local(async move {
                 let mut exchange = splicer.exchange(&from, &to, labelled(number));
@@ -521,35 +525,35 @@ fn what_was_lost_and_sent_again_is_counted() {
         tool("tc qdisc add dev lo root handle 1: htb");
         tool("tc class add dev lo parent 1: classid 1:3 htb rate 1gbit quantum 1500");
         on_worker(async {
-            let mut legs = Legs::new().await;
-            SockRef::from(&legs.to).set_priority(0x1_0003).unwrap();
+            let mut sockets = Sockets::new().await;
+            SockRef::from(&sockets.to).set_priority(0x1_0003).unwrap();
             let (splicer, label) = (splicer(), label());
-            let mut exchange = splicer.exchange(&legs.from, &legs.to, labelled(label));
+            let mut exchange = splicer.exchange(&sockets.from, &sockets.to, labelled(label));
             let talk = async {
                 let retransmissions =
                     |splice: &LiveSplice| splice.legs.map(|leg| leg.unwrap().retransmissions);
                 let splice = until_seen(label, |_| true).await;
                 assert_eq!(retransmissions(&splice), [0, 0]);
                 tool("tc qdisc add dev lo parent 1:3 handle 3: blackhole");
-                legs.sender.write_all(b"question").await.unwrap();
+                sockets.sender.write_all(b"question").await.unwrap();
                 let lost = until_seen(label, |splice| retransmissions(splice)[1] > 0).await;
                 assert_eq!(lost.legs[1].unwrap().in_flight_bytes, 8, "{lost:?}");
                 assert_eq!(lost.directions[0].backlog_bytes, Some(0), "{lost:?}");
                 tool("tc qdisc del dev lo root");
-                assert_eq!(receive(&mut legs.receiver, 8).await, b"question");
+                assert_eq!(receive(&mut sockets.receiver, 8).await, b"question");
                 let told =
                     until_seen(label, |splice| splice.legs[1].unwrap().in_flight_bytes == 0).await;
                 assert_eq!(retransmissions(&told)[0], 0);
-                drop((legs.sender, legs.receiver));
+                drop((sockets.sender, sockets.receiver));
             };
             let (end, ()) = tokio::join!(exchange.run(), talk);
             assert!(matches!(end, ExchangeEnd::Closed), "{end:?}");
-            let after = tcp::path_state(&legs.to).unwrap();
+            let after = tcp::path_state(&sockets.to).unwrap();
             assert!(
                 after.retransmissions > 0 && after.rtt.is_some(),
                 "{after:?}"
             );
-            assert_eq!(tcp::path_state(&legs.from).unwrap().retransmissions, 0);
+            assert_eq!(tcp::path_state(&sockets.from).unwrap().retransmissions, 0);
         });
     };
     std::thread::spawn(play).join().unwrap();

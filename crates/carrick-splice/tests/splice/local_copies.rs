@@ -15,10 +15,10 @@ async fn through_a_function(
     tiny: bool,
     seed: u64,
 ) -> (Vec<u8>, Vec<u8>) {
-    let mut legs = if tiny {
-        Legs::tiny().await
+    let mut sockets = if tiny {
+        Sockets::tiny().await
     } else {
-        Legs::new().await
+        Sockets::new().await
     };
     let mut copied = Vec::new();
     let mut copy = |bytes: &[u8]| copied.extend_from_slice(bytes);
@@ -29,13 +29,13 @@ async fn through_a_function(
         local_copy: LocalCopy::To(&mut copy),
         ..Order::new(End::EndOfStream)
     };
-    let mut transfer = splicer.transfer(&legs.from, &legs.to, order);
+    let mut transfer = splicer.transfer(&sockets.from, &sockets.to, order);
     let send = async {
-        send_in_pieces(&mut legs.sender, sent, &mut Random::new(seed)).await;
-        legs.sender.shutdown().await.unwrap();
+        send_in_pieces(&mut sockets.sender, sent, &mut Random::new(seed)).await;
+        sockets.sender.shutdown().await.unwrap();
     };
     let mut random = Random::new(seed + 1);
-    let receive = receive_in_pieces(&mut legs.receiver, &mut random);
+    let receive = receive_in_pieces(&mut sockets.receiver, &mut random);
     let (ended, (), arrived) = tokio::join!(transfer.run(), send, receive);
     assert_eq!(ended.unwrap(), Ended::EndOfStream);
     let hand_over = transfer.unsplice().await;
@@ -82,7 +82,7 @@ fn a_file_gets_what_the_receiver_gets() {
     on_worker(async {
         for choice in CHOICES {
             for append in [false, true] {
-                let mut legs = Legs::tiny().await;
+                let mut sockets = Sockets::tiny().await;
                 let sent = sample(5, 700_000);
                 let named = tempfile::NamedTempFile::new().unwrap();
                 let mut options = File::options();
@@ -100,15 +100,15 @@ fn a_file_gets_what_the_receiver_gets() {
                     local_copy: LocalCopy::File(file.as_fd()),
                     ..Order::new(End::EndOfStream)
                 };
-                let mut transfer = splicer.transfer(&legs.from, &legs.to, order);
+                let mut transfer = splicer.transfer(&sockets.from, &sockets.to, order);
                 let send = async {
-                    legs.sender.write_all(&sent).await.unwrap();
-                    legs.sender.shutdown().await.unwrap();
+                    sockets.sender.write_all(&sent).await.unwrap();
+                    sockets.sender.shutdown().await.unwrap();
                 };
                 let (ended, (), (arrived, _)) = tokio::join!(
                     transfer.run(),
                     send,
-                    receive_until_it_breaks(&mut legs.receiver)
+                    receive_until_it_breaks(&mut sockets.receiver)
                 );
                 assert_eq!(ended.unwrap(), Ended::EndOfStream);
                 assert!(
@@ -132,7 +132,7 @@ fn a_file_gets_what_the_receiver_gets() {
 fn a_file_that_fails_ends_the_copy_and_not_the_transfer() {
     on_worker(async {
         for choice in CHOICES {
-            let mut legs = Legs::new().await;
+            let mut sockets = Sockets::new().await;
             let sent = sample(5, 300_000);
             let full = File::options().write(true).open("/dev/full").unwrap();
             let splicer = splicer();
@@ -142,15 +142,15 @@ fn a_file_that_fails_ends_the_copy_and_not_the_transfer() {
                 local_copy: LocalCopy::File(full.as_fd()),
                 ..Order::new(End::EndOfStream)
             };
-            let mut transfer = splicer.transfer(&legs.from, &legs.to, order);
+            let mut transfer = splicer.transfer(&sockets.from, &sockets.to, order);
             let send = async {
-                legs.sender.write_all(&sent).await.unwrap();
-                legs.sender.shutdown().await.unwrap();
+                sockets.sender.write_all(&sent).await.unwrap();
+                sockets.sender.shutdown().await.unwrap();
             };
             let (ended, (), (arrived, _)) = tokio::join!(
                 transfer.run(),
                 send,
-                receive_until_it_breaks(&mut legs.receiver)
+                receive_until_it_breaks(&mut sockets.receiver)
             );
             assert_eq!(ended.unwrap(), Ended::EndOfStream);
             assert_same(&arrived, &sent, "arrived");
@@ -166,10 +166,10 @@ fn the_copy_is_finished_when_the_client_has_gone() {
         for seed in 0..24 {
             let choice = CHOICES[seed as usize % CHOICES.len()];
             let mut random = Random::new(seed);
-            let mut legs = if seed % 2 == 0 {
-                Legs::tiny().await
+            let mut sockets = if seed % 2 == 0 {
+                Sockets::tiny().await
             } else {
-                Legs::to_a_tiny_receiver().await
+                Sockets::to_a_tiny_receiver().await
             };
             let length = 1_500_000;
             let sent = [&sample(seed, length)[..], b"next"].concat();
@@ -183,13 +183,13 @@ fn the_copy_is_finished_when_the_client_has_gone() {
                 keep_reading_bytes_max: u64::MAX,
                 ..Order::new(End::AfterBytes(length as u64))
             };
-            let mut transfer = splicer.transfer(&legs.from, &legs.to, order);
+            let mut transfer = splicer.transfer(&sockets.from, &sockets.to, order);
             let leave = async {
-                receive(&mut legs.receiver, cut).await;
-                reset(legs.receiver);
+                receive(&mut sockets.receiver, cut).await;
+                reset(sockets.receiver);
             };
             let (outcome, (), sent_all) =
-                tokio::join!(transfer.run(), leave, legs.sender.write_all(&sent));
+                tokio::join!(transfer.run(), leave, sockets.sender.write_all(&sent));
             sent_all.unwrap();
             assert_eq!(outcome.expect_err("the receiver has gone").side, Side::To);
             let hand_over = transfer.unsplice().await;
@@ -200,7 +200,7 @@ fn the_copy_is_finished_when_the_client_has_gone() {
                 &format!("{choice:?}, seed {seed}"),
             );
             assert_eq!(
-                receive(&mut legs.from, 4).await,
+                receive(&mut sockets.from, 4).await,
                 b"next",
                 "the sender's connection stands at the boundary"
             );
@@ -212,7 +212,7 @@ fn the_copy_is_finished_when_the_client_has_gone() {
 fn no_more_is_read_for_the_copy_than_allowed() {
     on_worker(async {
         for choice in [Choice::Copy, Choice::Pipe] {
-            let mut legs = Legs::new().await;
+            let mut sockets = Sockets::new().await;
             let mut copied = Vec::new();
             let mut copy = |bytes: &[u8]| copied.extend_from_slice(bytes);
             let splicer = splicer();
@@ -222,16 +222,16 @@ fn no_more_is_read_for_the_copy_than_allowed() {
                 keep_reading_bytes_max: 50_000,
                 ..Order::new(End::EndOfStream)
             };
-            let mut transfer = splicer.transfer(&legs.from, &legs.to, order);
+            let mut transfer = splicer.transfer(&sockets.from, &sockets.to, order);
             let sent = sample(3, 150_000);
             let talk = async {
-                legs.sender.write_all(&sent[..1000]).await.unwrap();
-                receive(&mut legs.receiver, 1000).await;
-                reset(legs.receiver);
-                until(|| tcp_state(&legs.to) == CLOSED).await;
+                sockets.sender.write_all(&sent[..1000]).await.unwrap();
+                receive(&mut sockets.receiver, 1000).await;
+                reset(sockets.receiver);
+                until(|| tcp_state(&sockets.to) == CLOSED).await;
                 // The runtime sees the event.
                 tokio::task::yield_now().await;
-                legs.sender.write_all(&sent[1000..]).await.unwrap();
+                sockets.sender.write_all(&sent[1000..]).await.unwrap();
             };
             let (outcome, ()) = tokio::join!(transfer.run(), talk);
             assert_eq!(outcome.expect_err("the receiver has gone").side, Side::To);
@@ -244,7 +244,7 @@ fn no_more_is_read_for_the_copy_than_allowed() {
 #[test]
 fn a_silent_sender_is_not_waited_for_longer_than_idle() {
     on_worker(async {
-        let mut legs = Legs::new().await;
+        let mut sockets = Sockets::new().await;
         let mut copied = 0;
         let mut copy = |bytes: &[u8]| copied += bytes.len();
         let splicer = splicer();
@@ -254,12 +254,12 @@ fn a_silent_sender_is_not_waited_for_longer_than_idle() {
             idle: HANG / 4,
             ..Order::new(End::EndOfStream)
         };
-        let mut transfer = splicer.transfer(&legs.from, &legs.to, order);
+        let mut transfer = splicer.transfer(&sockets.from, &sockets.to, order);
         let talk = async {
-            legs.sender.write_all(b"first").await.unwrap();
-            receive(&mut legs.receiver, 5).await;
-            reset(legs.receiver);
-            until(|| tcp_state(&legs.to) == CLOSED).await;
+            sockets.sender.write_all(b"first").await.unwrap();
+            receive(&mut sockets.receiver, 5).await;
+            reset(sockets.receiver);
+            until(|| tcp_state(&sockets.to) == CLOSED).await;
             for _ in 0..8 {
                 pass(HANG / 16).await;
             }

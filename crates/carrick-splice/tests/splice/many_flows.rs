@@ -44,6 +44,6 @@ fn tunnels_work_beside_a_crowd() {
 
 #[test]
 fn a_crowd_needs_a_loaded_engine() {
-    let error = PacketService::default().crowd(1).unwrap_err();
+    let error = PacketService::default().dummy_splices(1).unwrap_err();
     assert!(error.to_string().contains("not loaded"), "{error}");
 }

@@ -2,7 +2,7 @@
 
 mod leave;
 
-use crate::support::{Legs, Random, assert_same, connection, sample};
+use crate::support::{Random, Sockets, assert_same, connection, sample};
 use carrick_splice::{
     Choice, ClassSettings, Counters, Drain, End, Ended, Engine, ExchangeEnd, ExchangeOrder,
     INTERVAL, NetworkRate, Order, PaceHandle, Pacer, Pacing, PacketService, Policy, PoolLimits,
@@ -111,8 +111,12 @@ async fn carry(
     let begun = Instant::now();
     let mut sending = Vec::new();
     for &(name, address) in clients {
-        let legs = Legs::new().await;
-        sending.push(send(blocking(legs.sender), blocking(legs.receiver), bytes));
+        let sockets = Sockets::new().await;
+        sending.push(send(
+            blocking(sockets.sender),
+            blocking(sockets.receiver),
+            bytes,
+        ));
         let (splicer, paced) = (splicer.clone(), pacing.pace(name, address, 0).unwrap());
         tokio::task::spawn_local(async move {
             let order = Order {
@@ -120,7 +124,7 @@ async fn carry(
                 pace: paced.to_client(),
                 ..Order::new(End::EndOfStream)
             };
-            let mut transfer = splicer.transfer(&legs.from, &legs.to, order);
+            let mut transfer = splicer.transfer(&sockets.from, &sockets.to, order);
             let _ = transfer.run().await;
         });
     }
@@ -269,9 +273,9 @@ fn a_conservative_class_waits_for_the_worker_but_not_for_ever() {
     on_paced_worker(&[held(PATIENT)], |splicer, pacing| async move {
         for choice in CHOICES {
             pacing.configure(&[held(PATIENT)], INTERVAL).unwrap();
-            let legs = Legs::new().await;
+            let sockets = Sockets::new().await;
             let body = sample(1, 3_000_000);
-            let (mut sender, mut receiver) = (blocking(legs.sender), blocking(legs.receiver));
+            let (mut sender, mut receiver) = (blocking(sockets.sender), blocking(sockets.receiver));
             let sent = body.clone();
             let sending = std::thread::spawn(move || sender.write_all(&sent).unwrap());
             let receiving = std::thread::spawn(move || {
@@ -285,7 +289,7 @@ fn a_conservative_class_waits_for_the_worker_but_not_for_ever() {
                 pace: paced.to_client(),
                 ..Order::new(End::AfterBytes(body.len() as u64))
             };
-            let mut transfer = splicer.transfer(&legs.from, &legs.to, order);
+            let mut transfer = splicer.transfer(&sockets.from, &sockets.to, order);
             let busy = Busy::new();
             let run = tokio::time::timeout(LONGEST, transfer.run()).await;
             assert!(run.is_err(), "{choice:?}: it did not wait");
@@ -300,7 +304,7 @@ fn a_conservative_class_waits_for_the_worker_but_not_for_ever() {
             drop(busy);
             assert_eq!(transfer.run().await.unwrap(), Ended::Bytes, "{choice:?}");
             drop(transfer);
-            drop((legs.from, legs.to));
+            drop((sockets.from, sockets.to));
             sending.join().unwrap();
             assert_same(&receiving.join().unwrap(), &body, "after the work");
         }
@@ -329,8 +333,8 @@ fn the_application_lets_go_what_waits_when_it_likes() {
         ..class("a")
     }];
     on_paced_worker(&classes, |splicer, pacing| async move {
-        let legs = Legs::new().await;
-        let mut sender = blocking(legs.sender);
+        let sockets = Sockets::new().await;
+        let mut sender = blocking(sockets.sender);
         let busy = Busy::new();
         sender.write_all(&[1; 1000]).unwrap();
         let paced = pacing.pace("a", client(), 0).unwrap();
@@ -339,7 +343,7 @@ fn the_application_lets_go_what_waits_when_it_likes() {
             pace: paced.to_client(),
             ..Order::new(End::AfterBytes(3000))
         };
-        let mut transfer = splicer.transfer(&legs.from, &legs.to, order);
+        let mut transfer = splicer.transfer(&sockets.from, &sockets.to, order);
         let pacer = splicer.pacer().unwrap().clone();
         let moves = |drain| {
             let pacer = pacer.clone();
@@ -465,16 +469,16 @@ fn what_is_not_spliced_keeps_to_the_rate_too() {
         ..class("a")
     }];
     on_paced_worker(&classes, |splicer, pacing| async move {
-        let legs = Legs::new().await;
+        let sockets = Sockets::new().await;
         let paced = pacing.pace("a", client(), 0).unwrap();
         let mut throttle = Throttle::new(paced.to_client(), splicer.pacer());
         let begun = Instant::now();
         for _ in 0..100 {
-            throttle.pass(&legs.to, 30_000).await;
+            throttle.pass(&sockets.to, 30_000).await;
         }
         assert_kept(begun.elapsed(), 3 * MB, 2 * MB, "what is passed on");
         let mut unpaced = Throttle::new(Default::default(), splicer.pacer());
-        unpaced.pass(&legs.to, u64::MAX).await;
+        unpaced.pass(&sockets.to, u64::MAX).await;
         assert_eq!(pacing.classes()[0].bytes, 3_000_000);
     });
 }
@@ -486,8 +490,8 @@ fn a_delayed_splice_is_neither_idle_nor_slow() {
         ..class("a")
     }];
     on_paced_worker(&classes, |splicer, pacing| async move {
-        let legs = Legs::new().await;
-        let mut sender = blocking(legs.sender);
+        let sockets = Sockets::new().await;
+        let mut sender = blocking(sockets.sender);
         sender.write_all(&[1; 40_000]).unwrap();
         let paced = pacing.pace("a", client(), 0).unwrap();
         let order = Order {
@@ -500,7 +504,7 @@ fn a_delayed_splice_is_neither_idle_nor_slow() {
             }),
             ..Order::new(End::AfterBytes(40_000))
         };
-        let mut transfer = splicer.transfer(&legs.from, &legs.to, order);
+        let mut transfer = splicer.transfer(&sockets.from, &sockets.to, order);
         assert_eq!(transfer.run().await.unwrap(), Ended::Bytes);
         assert_eq!(transfer.engine(), Engine::Copy);
     });

@@ -1,13 +1,13 @@
 //! The packet engine, between namespaces: connections whose bytes the kernel forwards, packet by packet.
 
-mod bad_legs;
 mod bed;
 mod bulk;
 mod changes;
 mod checksums;
 mod chosen;
+mod classified_requests;
 mod ends;
-mod judged_requests;
+mod lossy_paths;
 mod messages;
 mod pacing;
 mod races;

@@ -9,17 +9,17 @@ use tokio::io::AsyncWriteExt;
 
 /// One transfer of `length` bytes that must arrive completely.
 async fn transfer_whole(splicer: &Splicer, choice: Choice, length: usize) {
-    let mut legs = Legs::new().await;
+    let mut sockets = Sockets::new().await;
     let sent = sample(length as u64, length);
     let order = Order {
         choice,
         ..Order::new(End::AfterBytes(length as u64))
     };
-    let mut transfer = splicer.transfer(&legs.from, &legs.to, order);
+    let mut transfer = splicer.transfer(&sockets.from, &sockets.to, order);
     let (ended, arrived, written) = tokio::join!(
         transfer.run(),
-        receive(&mut legs.receiver, length),
-        legs.sender.write_all(&sent)
+        receive(&mut sockets.receiver, length),
+        sockets.sender.write_all(&sent)
     );
     written.unwrap();
     assert_eq!(ended.unwrap(), Ended::Bytes);
@@ -40,18 +40,18 @@ fn idle_connections_hold_neither_buffer_nor_pipe() {
     on_worker(async {
         let splicer = splicer();
         for choice in CHOICES {
-            let mut legs = Legs::new().await;
+            let mut sockets = Sockets::new().await;
             let order = ExchangeOrder {
                 choice,
                 ..ExchangeOrder::default()
             };
-            let mut exchange = splicer.exchange(&legs.from, &legs.to, order);
+            let mut exchange = splicer.exchange(&sockets.from, &sockets.to, order);
             let talk = async {
                 for length in [10, 100_000] {
                     let sent = sample(1, length);
                     let (written, arrived) = tokio::join!(
-                        legs.sender.write_all(&sent),
-                        receive(&mut legs.receiver, length)
+                        sockets.sender.write_all(&sent),
+                        receive(&mut sockets.receiver, length)
                     );
                     written.unwrap();
                     assert_same(&arrived, &sent, "sent");
@@ -101,19 +101,19 @@ fn stalled_exchanges_hold_no_more_pipes_than_allowed() {
         for _ in 0..8 {
             let (splicer, flood) = (splicer.clone(), flood.clone());
             tasks.push(tokio::task::spawn_local(async move {
-                let mut legs = Legs::tiny().await;
+                let mut sockets = Sockets::tiny().await;
                 let order = Order {
                     choice: Choice::Pipe,
                     ..Order::new(End::AfterBytes(flood.len() as u64))
                 };
-                let mut transfer = splicer.transfer(&legs.from, &legs.to, order);
+                let mut transfer = splicer.transfer(&sockets.from, &sockets.to, order);
                 let stalled = async {
                     until(|| splicer.counters().pipes_refused.get() > 0).await;
                     assert!(splicer.counters().pipes_open.get() <= 3);
-                    receive(&mut legs.receiver, flood.len()).await
+                    receive(&mut sockets.receiver, flood.len()).await
                 };
                 let (ended, arrived, sent) =
-                    tokio::join!(transfer.run(), stalled, legs.sender.write_all(&flood));
+                    tokio::join!(transfer.run(), stalled, sockets.sender.write_all(&flood));
                 sent.unwrap();
                 assert_eq!(ended.unwrap(), Ended::Bytes);
                 assert_same(&arrived, &flood, "flood");
@@ -149,11 +149,11 @@ fn alone_pools_keep_no_more_than_allowed() {
             tasks.push(tokio::task::spawn_local(async move {
                 for choice in CHOICES {
                     // Stalled in the middle, then dropped with bytes in flight, or taken back.
-                    let mut legs = Legs::tiny().await;
+                    let mut sockets = Sockets::tiny().await;
                     let flood = sample(1, 500_000);
                     let mut transfer = splicer.transfer(
-                        &legs.from,
-                        &legs.to,
+                        &sockets.from,
+                        &sockets.to,
                         Order {
                             choice,
                             ..Order::new(End::EndOfStream)
@@ -161,7 +161,7 @@ fn alone_pools_keep_no_more_than_allowed() {
                     );
                     tokio::select! {
                         ended = transfer.run() => panic!("{ended:?}"),
-                        _ = fill(&mut legs.sender, &legs.from, &flood) => {}
+                        _ = fill(&mut sockets.sender, &sockets.from, &flood) => {}
                     }
                     if choice == Choice::Auto {
                         drop(transfer.unsplice().await);
@@ -210,13 +210,13 @@ fn without_descriptors_bytes_are_copied() {
 fn alone_without_descriptors() {
     on_worker(async {
         let splicer = splicer();
-        let mut legs = Legs::new().await;
+        let mut sockets = Sockets::new().await;
         let sent = sample(1, 900_000);
         let order = Order {
             choice: Choice::Pipe,
             ..Order::new(End::AfterBytes(900_000))
         };
-        let mut transfer = splicer.transfer(&legs.from, &legs.to, order);
+        let mut transfer = splicer.transfer(&sockets.from, &sockets.to, order);
         rustix::process::setrlimit(
             rustix::process::Resource::Nofile,
             rustix::process::Rlimit {
@@ -231,8 +231,8 @@ fn alone_without_descriptors() {
         }
         let (ended, arrived, written) = tokio::join!(
             transfer.run(),
-            receive(&mut legs.receiver, 900_000),
-            legs.sender.write_all(&sent)
+            receive(&mut sockets.receiver, 900_000),
+            sockets.sender.write_all(&sent)
         );
         written.unwrap();
         assert_eq!(ended.unwrap(), Ended::Bytes);
@@ -273,10 +273,10 @@ fn a_pipe_of_another_size_will_do() {
 #[test]
 fn the_state_of_a_splice_is_small() {
     on_worker(async {
-        let legs = Legs::new().await;
+        let sockets = Sockets::new().await;
         let splicer = splicer();
-        let exchange = splicer.exchange(&legs.from, &legs.to, ExchangeOrder::default());
-        let transfer = splicer.transfer(&legs.from, &legs.to, Order::new(End::EndOfStream));
+        let exchange = splicer.exchange(&sockets.from, &sockets.to, ExchangeOrder::default());
+        let transfer = splicer.transfer(&sockets.from, &sockets.to, Order::new(End::EndOfStream));
         let (exchange_bytes, transfer_bytes) = (size_of_val(&exchange), size_of_val(&transfer));
         assert!(
             exchange_bytes <= 672,

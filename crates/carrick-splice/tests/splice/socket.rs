@@ -48,24 +48,28 @@ fn chatter_never_reaches_the_process() {
         return;
     }
     on_worker(async {
-        let mut legs = Legs::new().await;
+        let mut sockets = Sockets::new().await;
         let splicer = splicer();
-        let mut exchange = splicer.exchange(&legs.from, &legs.to, order());
+        let mut exchange = splicer.exchange(&sockets.from, &sockets.to, order());
         let talk = async {
             // In the kernel from here on.
-            legs.sender.write_all(b"hello").await.unwrap();
-            assert_eq!(receive(&mut legs.receiver, 5).await, b"hello");
+            sockets.sender.write_all(b"hello").await.unwrap();
+            assert_eq!(receive(&mut sockets.receiver, 5).await, b"hello");
             until_in_kernel(&splicer).await;
             for length in [1, 64, 1000, 10_000] {
                 for round in 0..50 {
                     let bytes = sample(round, length);
-                    legs.sender.write_all(&bytes).await.unwrap();
-                    assert_same(&receive(&mut legs.receiver, length).await, &bytes, "there");
-                    legs.receiver.write_all(&bytes).await.unwrap();
-                    assert_same(&receive(&mut legs.sender, length).await, &bytes, "back");
+                    sockets.sender.write_all(&bytes).await.unwrap();
+                    assert_same(
+                        &receive(&mut sockets.receiver, length).await,
+                        &bytes,
+                        "there",
+                    );
+                    sockets.receiver.write_all(&bytes).await.unwrap();
+                    assert_same(&receive(&mut sockets.sender, length).await, &bytes, "back");
                 }
             }
-            drop((legs.sender, legs.receiver));
+            drop((sockets.sender, sockets.receiver));
         };
         let (end, ()) = tokio::join!(exchange.run(), talk);
         assert!(matches!(end, ExchangeEnd::Closed), "{end:?}");
@@ -100,23 +104,23 @@ fn ipv6_and_ipv4_may_be_joined() {
         let (sender, from) =
             tokio::join!(tokio::net::TcpStream::connect(address), listener.accept());
         let (mut sender, from) = (sender.unwrap(), from.unwrap().0);
-        let mut legs = Legs::new().await;
+        let mut sockets = Sockets::new().await;
         let splicer = splicer();
-        let mut exchange = splicer.exchange(&from, &legs.to, order());
+        let mut exchange = splicer.exchange(&from, &sockets.to, order());
         let talk = async {
             until_in_kernel(&splicer).await;
             for round in 0..50 {
                 let bytes = sample(round, 1 + 300 * round as usize);
                 sender.write_all(&bytes).await.unwrap();
                 assert_same(
-                    &receive(&mut legs.receiver, bytes.len()).await,
+                    &receive(&mut sockets.receiver, bytes.len()).await,
                     &bytes,
                     "there",
                 );
-                legs.receiver.write_all(&bytes).await.unwrap();
+                sockets.receiver.write_all(&bytes).await.unwrap();
                 assert_same(&receive(&mut sender, bytes.len()).await, &bytes, "back");
             }
-            drop((sender, legs.receiver));
+            drop((sender, sockets.receiver));
         };
         let (end, ()) = tokio::join!(exchange.run(), talk);
         assert!(matches!(end, ExchangeEnd::Closed), "{end:?}");
@@ -132,29 +136,29 @@ fn what_is_queued_before_the_start_goes_first() {
     on_worker(async {
         for seed in 0..40 {
             let mut random = Random::new(seed);
-            let mut legs = Legs::new().await;
+            let mut sockets = Sockets::new().await;
             let sent = sample(seed, 1 + random.magnitude(200_000));
             let early = random.below(sent.len());
-            legs.sender.write_all(&sent[..early]).await.unwrap();
+            sockets.sender.write_all(&sent[..early]).await.unwrap();
             // The caller has read a part of it, in the middle of one message.
             let read = random.below(early.max(1));
-            let prefix = receive(&mut legs.from, read).await;
+            let prefix = receive(&mut sockets.from, read).await;
             let splicer = splicer();
             let mut exchange = splicer.exchange(
-                &legs.from,
-                &legs.to,
+                &sockets.from,
+                &sockets.to,
                 ExchangeOrder {
                     a_prefix: &prefix,
                     ..order()
                 },
             );
             let talk = async {
-                send_in_pieces(&mut legs.sender, &sent[early..], &mut random).await;
-                legs.sender.shutdown().await.unwrap();
+                send_in_pieces(&mut sockets.sender, &sent[early..], &mut random).await;
+                sockets.sender.shutdown().await.unwrap();
             };
             let answer = async {
-                let arrived = receive_until_it_breaks(&mut legs.receiver).await.0;
-                drop(legs.receiver);
+                let arrived = receive_until_it_breaks(&mut sockets.receiver).await.0;
+                drop(sockets.receiver);
                 arrived
             };
             let (end, (), arrived) = tokio::join!(exchange.run(), talk, answer);
@@ -177,25 +181,25 @@ fn segments_of_every_size_arrive_in_order() {
             (64 << 10, 30, true),
             (7001, 500, false),
         ] {
-            let mut legs = if slow {
-                Legs::to_a_slow_receiver().await
+            let mut sockets = if slow {
+                Sockets::to_a_slow_receiver().await
             } else {
-                Legs::new().await
+                Sockets::new().await
             };
             let splicer = splicer();
-            let mut exchange = splicer.exchange(&legs.from, &legs.to, order());
+            let mut exchange = splicer.exchange(&sockets.from, &sockets.to, order());
             let sent = sample(piece as u64, piece * pieces);
             let talk = async {
                 // Quiet at first: everything below goes to the kernel.
                 until_in_kernel(&splicer).await;
                 for bytes in sent.chunks(piece) {
-                    legs.sender.write_all(bytes).await.unwrap();
+                    sockets.sender.write_all(bytes).await.unwrap();
                 }
-                legs.sender.shutdown().await.unwrap();
+                sockets.sender.shutdown().await.unwrap();
             };
             let answer = async {
-                let arrived = receive_in_pieces(&mut legs.receiver, &mut Random::new(1)).await;
-                drop(legs.receiver);
+                let arrived = receive_in_pieces(&mut sockets.receiver, &mut Random::new(1)).await;
+                drop(sockets.receiver);
                 arrived
             };
             let (end, (), arrived) = tokio::join!(exchange.run(), talk, answer);
@@ -219,18 +223,18 @@ fn a_receiver_that_never_reads_holds_the_sender_back() {
     on_worker(async {
         const OFFERED: u64 = 1 << 30;
         const HELD_MAX: u64 = 32 << 20;
-        let mut legs = Legs::new().await;
+        let mut sockets = Sockets::new().await;
         let splicer = splicer();
-        let mut exchange = splicer.exchange(&legs.from, &legs.to, order());
+        let mut exchange = splicer.exchange(&sockets.from, &sockets.to, order());
         let mut offered = 0;
         let talk = async {
             until_in_kernel(&splicer).await;
             // Until nothing more is accepted.
             while offered < OFFERED {
                 let piece = stream_bytes(offered, 256 << 10);
-                match tokio::time::timeout(SHORT, legs.sender.write(&piece)).await {
+                match tokio::time::timeout(SHORT, sockets.sender.write(&piece)).await {
                     Ok(written) => offered += written.unwrap() as u64,
-                    Err(_) if is_window_shut(&legs.sender) => break,
+                    Err(_) if is_window_shut(&sockets.sender) => break,
                     Err(_) => {}
                 }
             }
@@ -240,27 +244,30 @@ fn a_receiver_that_never_reads_holds_the_sender_back() {
                 let end = offered + (16 << 20);
                 while offered < end {
                     let piece = stream_bytes(offered, 256 << 10);
-                    offered += legs.sender.write(&piece).await.unwrap() as u64;
+                    offered += sockets.sender.write(&piece).await.unwrap() as u64;
                 }
-                legs.sender.shutdown().await.unwrap();
+                sockets.sender.shutdown().await.unwrap();
                 end
             };
             let drain = async {
                 let (mut arrived, mut buffer) = (0, vec![0; 256 << 10]);
                 loop {
-                    let read = legs.receiver.read(&mut buffer).await.unwrap();
+                    let read = sockets.receiver.read(&mut buffer).await.unwrap();
                     if read == 0 {
                         break;
                     }
                     assert_same(&buffer[..read], &stream_bytes(arrived, read), "piece");
                     arrived += read as u64;
                 }
-                legs.receiver.write_all(b"thanks").await.unwrap();
-                legs.receiver.shutdown().await.unwrap();
+                sockets.receiver.write_all(b"thanks").await.unwrap();
+                sockets.receiver.shutdown().await.unwrap();
                 arrived
             };
             let (_, arrived) = tokio::join!(rest, drain);
-            assert_eq!(receive_until_it_breaks(&mut legs.sender).await.0, b"thanks");
+            assert_eq!(
+                receive_until_it_breaks(&mut sockets.sender).await.0,
+                b"thanks"
+            );
             arrived
         };
         let (end, arrived) = tokio::join!(exchange.run(), talk);
@@ -279,16 +286,16 @@ fn after_a_slow_receiver_the_kernel_goes_on() {
         return;
     }
     on_worker(async {
-        let mut legs = Legs::new().await;
+        let mut sockets = Sockets::new().await;
         let splicer = splicer();
-        let mut exchange = splicer.exchange(&legs.from, &legs.to, order());
+        let mut exchange = splicer.exchange(&sockets.from, &sockets.to, order());
         let talk = async {
             until_in_kernel(&splicer).await;
             let sent = sample(1, 24 << 20);
-            let (sender, mut write) = legs.sender.split();
+            let (sender, mut write) = sockets.sender.split();
             let receive_late = async {
                 until(|| is_window_shut(sender.as_ref())).await;
-                receive(&mut legs.receiver, sent.len()).await
+                receive(&mut sockets.receiver, sent.len()).await
             };
             let (written, arrived) = tokio::join!(write.write_all(&sent), receive_late);
             written.unwrap();
@@ -297,13 +304,13 @@ fn after_a_slow_receiver_the_kernel_goes_on() {
             // Some of them may still go through the process.
             while by_kernel < 100 {
                 let before = splicer.counters().copy_bytes.get();
-                legs.sender.write_all(b"a question").await.unwrap();
-                assert_eq!(receive(&mut legs.receiver, 10).await, b"a question");
+                sockets.sender.write_all(b"a question").await.unwrap();
+                assert_eq!(receive(&mut sockets.receiver, 10).await, b"a question");
                 let is_by_kernel = splicer.counters().copy_bytes.get() == before;
                 assert!(is_by_kernel || by_kernel == 0, "it came back");
                 by_kernel += u64::from(is_by_kernel);
             }
-            drop((legs.sender, legs.receiver));
+            drop((sockets.sender, sockets.receiver));
         };
         let (end, ()) = tokio::join!(exchange.run(), talk);
         assert!(matches!(end, ExchangeEnd::Closed), "{end:?}");
@@ -323,8 +330,8 @@ fn where_there_is_no_room_the_process_does_it() {
             Arc::new(Counters::default()),
             service.clone(),
         );
-        let mut first = Legs::new().await;
-        let mut second = Legs::new().await;
+        let mut first = Sockets::new().await;
+        let mut second = Sockets::new().await;
         let mut one = splicer.exchange(&first.from, &first.to, order());
         let mut two = splicer.exchange(&second.from, &second.to, order());
         let talk = async {
@@ -355,12 +362,12 @@ fn where_there_is_no_room_the_process_does_it() {
 fn without_the_engine_the_process_does_it_and_says_so() {
     on_worker(async {
         let splicer = Splicer::new(PoolLimits::default(), Arc::new(Counters::default()));
-        let mut legs = Legs::new().await;
-        let mut exchange = splicer.exchange(&legs.from, &legs.to, order());
+        let mut sockets = Sockets::new().await;
+        let mut exchange = splicer.exchange(&sockets.from, &sockets.to, order());
         let talk = async {
-            legs.sender.write_all(b"question").await.unwrap();
-            assert_eq!(receive(&mut legs.receiver, 8).await, b"question");
-            drop((legs.sender, legs.receiver));
+            sockets.sender.write_all(b"question").await.unwrap();
+            assert_eq!(receive(&mut sockets.receiver, 8).await, b"question");
+            drop((sockets.sender, sockets.receiver));
         };
         let (end, ()) = tokio::join!(exchange.run(), talk);
         assert!(matches!(end, ExchangeEnd::Closed), "{end:?}");

@@ -66,18 +66,18 @@ fn taken_back_at_any_moment_nothing_is_lost() {
     for seed in first..first + count {
         on_worker(async {
             let mut random = Random::new(seed);
-            let legs = if seed % 4 == 0 {
-                Legs::to_a_slow_receiver().await
+            let sockets = if seed % 4 == 0 {
+                Sockets::to_a_slow_receiver().await
             } else {
-                Legs::new().await
+                Sockets::new().await
             };
-            let (a, b) = (legs.from, legs.to);
+            let (a, b) = (sockets.from, sockets.to);
             let up = sample(seed, 1 + random.magnitude(600_000));
             let down = sample(seed + 1000, 1 + random.magnitude(600_000));
             // On separate threads, so that bytes arrive while the connections are taken back.
             let (client, server) = (
-                legs.sender.into_std().unwrap(),
-                legs.receiver.into_std().unwrap(),
+                sockets.sender.into_std().unwrap(),
+                sockets.receiver.into_std().unwrap(),
             );
             let (up_sent, down_sent) = (up.clone(), down.clone());
             let talking = std::thread::spawn(move || {
@@ -164,12 +164,12 @@ fn an_end_of_stream_behind_a_full_backlog_comes_last() {
     }
     on_worker(async {
         for (round, megabytes) in [64, 3, 5, 7].into_iter().enumerate() {
-            let legs = Legs::new().await;
+            let sockets = Sockets::new().await;
             let sent = sample(round as u64, megabytes << 20);
-            let (sender, mut write) = legs.sender.into_split();
-            let mut receiver = legs.receiver;
+            let (sender, mut write) = sockets.sender.into_split();
+            let mut receiver = sockets.receiver;
             let splicer = splicer();
-            let mut exchange = splicer.exchange(&legs.from, &legs.to, order());
+            let mut exchange = splicer.exchange(&sockets.from, &sockets.to, order());
             let bytes = sent.clone();
             let has_gone = Cell::new(false);
             let talk = async {
@@ -202,29 +202,29 @@ fn a_half_closed_client_gets_a_long_answer_whole() {
     on_worker(async {
         for seed in 0..40 {
             let mut random = Random::new(seed);
-            let mut legs = if seed % 2 == 0 {
-                Legs::to_a_slow_receiver().await
+            let mut sockets = if seed % 2 == 0 {
+                Sockets::to_a_slow_receiver().await
             } else {
-                Legs::new().await
+                Sockets::new().await
             };
             // The small receiver waits for the answer.
             let answer = sample(seed, 200_000 + random.magnitude(2_000_000));
             let asked = 1 + random.magnitude(10_000);
             let splicer = splicer();
-            let mut exchange = splicer.exchange(&legs.from, &legs.to, order());
+            let mut exchange = splicer.exchange(&sockets.from, &sockets.to, order());
             let at = random.below(answer.len());
             let question = sample(seed + 1, asked);
             let talk = async {
                 until_in_kernel(&splicer).await;
                 let server = async {
                     // It begins to answer before the question has ended.
-                    legs.sender.write_all(&answer[..at]).await.unwrap();
-                    let question = receive_until_it_breaks(&mut legs.sender).await.0;
-                    legs.sender.write_all(&answer[at..]).await.unwrap();
-                    drop(legs.sender);
+                    sockets.sender.write_all(&answer[..at]).await.unwrap();
+                    let question = receive_until_it_breaks(&mut sockets.sender).await.0;
+                    sockets.sender.write_all(&answer[at..]).await.unwrap();
+                    drop(sockets.sender);
                     question
                 };
-                let (mut read, mut write) = legs.receiver.split();
+                let (mut read, mut write) = sockets.receiver.split();
                 let client = async {
                     let ask = async {
                         write.write_all(&question).await.unwrap();
@@ -266,22 +266,22 @@ fn leave_nothing_behind() {
         let descriptors = || std::fs::read_dir("/proc/self/fd").unwrap().count();
         let before = descriptors();
         for round in 0..3000_u64 {
-            let mut legs = Legs::new().await;
-            let mut exchange = splicer.exchange(&legs.from, &legs.to, order());
+            let mut sockets = Sockets::new().await;
+            let mut exchange = splicer.exchange(&sockets.from, &sockets.to, order());
             let talk = async {
-                legs.sender.write_all(b"question").await.unwrap();
-                assert_eq!(receive(&mut legs.receiver, 8).await, b"question");
-                legs.receiver.write_all(b"answer").await.unwrap();
-                assert_eq!(receive(&mut legs.sender, 6).await, b"answer");
+                sockets.sender.write_all(b"question").await.unwrap();
+                assert_eq!(receive(&mut sockets.receiver, 8).await, b"question");
+                sockets.receiver.write_all(b"answer").await.unwrap();
+                assert_eq!(receive(&mut sockets.sender, 6).await, b"answer");
                 match round % 3 {
-                    0 => drop((legs.sender, legs.receiver)),
+                    0 => drop((sockets.sender, sockets.receiver)),
                     1 => {
-                        reset(legs.sender);
-                        drop(legs.receiver);
+                        reset(sockets.sender);
+                        drop(sockets.receiver);
                     }
                     _ => {
-                        legs.receiver.shutdown().await.unwrap();
-                        drop(legs.sender);
+                        sockets.receiver.shutdown().await.unwrap();
+                        drop(sockets.sender);
                     }
                 }
             };

@@ -35,9 +35,9 @@ fn chatter_does_not_wake_the_process() {
         return;
     }
     on_worker(async {
-        let mut legs = Legs::new().await;
+        let mut sockets = Sockets::new().await;
         let splicer = splicer();
-        let mut exchange = splicer.exchange(legs.from, legs.to, order());
+        let mut exchange = splicer.exchange(sockets.from, sockets.to, order());
         assert_eq!(exchange.state(), SpliceState::Attaching);
         // In a task of its own, so that other events do not poll it.
         let relay = tokio::task::spawn_local(async move {
@@ -52,8 +52,14 @@ fn chatter_does_not_wake_the_process() {
             assert!(was_parked);
             (end, polls, exchange)
         });
-        chat(&mut legs.sender, &mut legs.receiver, ROUNDS, Some(&splicer)).await;
-        drop((legs.sender, legs.receiver));
+        chat(
+            &mut sockets.sender,
+            &mut sockets.receiver,
+            ROUNDS,
+            Some(&splicer),
+        )
+        .await;
+        drop((sockets.sender, sockets.receiver));
         let (end, polls, exchange) = relay.await.unwrap();
         assert!(matches!(end, ExchangeEnd::Closed), "{end:?}");
         assert_eq!(exchange.state(), SpliceState::Ended);
@@ -74,17 +80,23 @@ fn bytes_that_find_no_room_wake_the_process() {
     }
     on_worker(async {
         for seed in 0..8 {
-            let mut legs = if seed % 2 == 0 {
-                Legs::to_a_slow_receiver().await
+            let mut sockets = if seed % 2 == 0 {
+                Sockets::to_a_slow_receiver().await
             } else {
-                Legs::new().await
+                Sockets::new().await
             };
             let splicer = splicer();
-            let mut exchange = splicer.exchange(legs.from, legs.to, order());
+            let mut exchange = splicer.exchange(sockets.from, sockets.to, order());
             let talk = async {
-                chat(&mut legs.sender, &mut legs.receiver, 30, Some(&splicer)).await;
+                chat(
+                    &mut sockets.sender,
+                    &mut sockets.receiver,
+                    30,
+                    Some(&splicer),
+                )
+                .await;
                 let bytes = sample(seed, 20 << 20);
-                let (sender, mut write) = legs.sender.split();
+                let (sender, mut write) = sockets.sender.split();
                 let send = async {
                     write.write_all(&bytes).await.unwrap();
                     write.shutdown().await.unwrap();
@@ -92,14 +104,14 @@ fn bytes_that_find_no_room_wake_the_process() {
                 let take = async {
                     until(|| is_window_shut(sender.as_ref())).await;
                     let mut arrived = Vec::new();
-                    legs.receiver.read_to_end(&mut arrived).await.unwrap();
+                    sockets.receiver.read_to_end(&mut arrived).await.unwrap();
                     arrived
                 };
                 let ((), arrived) = tokio::join!(send, take);
                 assert_same(&arrived, &bytes, "what found no room");
-                legs.receiver.write_all(b"thanks").await.unwrap();
-                assert_eq!(receive(&mut legs.sender, 6).await, b"thanks");
-                drop(legs.receiver);
+                sockets.receiver.write_all(b"thanks").await.unwrap();
+                assert_eq!(receive(&mut sockets.sender, 6).await, b"thanks");
+                drop(sockets.receiver);
             };
             let (end, ()) = tokio::join!(exchange.run(), talk);
             assert!(matches!(end, ExchangeEnd::Closed), "{end:?}");
@@ -120,16 +132,22 @@ fn ends_resets_and_silence_wake_the_process() {
             "half-close by b",
             "reset by b",
         ] {
-            let mut legs = Legs::new().await;
+            let mut sockets = Sockets::new().await;
             let splicer = splicer();
             let order = ExchangeOrder {
                 idle: HANG / 4,
                 ..order()
             };
-            let mut exchange = splicer.exchange(legs.from, legs.to, order);
+            let mut exchange = splicer.exchange(sockets.from, sockets.to, order);
             let talk = async {
-                chat(&mut legs.sender, &mut legs.receiver, 20, Some(&splicer)).await;
-                let (mut one, mut other) = (legs.sender, legs.receiver);
+                chat(
+                    &mut sockets.sender,
+                    &mut sockets.receiver,
+                    20,
+                    Some(&splicer),
+                )
+                .await;
+                let (mut one, mut other) = (sockets.sender, sockets.receiver);
                 if kind.ends_with("by b") {
                     (one, other) = (other, one);
                 }
@@ -177,16 +195,16 @@ fn taken_back_from_its_sleep_both_connections_are_whole() {
     on_worker(async {
         for seed in 0..40 {
             let mut random = Random::new(seed);
-            let mut legs = Legs::new().await;
+            let mut sockets = Sockets::new().await;
             let splicer = splicer();
-            let mut exchange = splicer.exchange(legs.from, legs.to, order());
+            let mut exchange = splicer.exchange(sockets.from, sockets.to, order());
             let rounds = 1 + random.below(40) as u64;
             tokio::select! {
                 end = exchange.run() => panic!("{end:?}"),
-                () = chat(&mut legs.sender, &mut legs.receiver, rounds, Some(&splicer)) => {}
+                () = chat(&mut sockets.sender, &mut sockets.receiver, rounds, Some(&splicer)) => {}
             }
             // Data is in flight.
-            legs.sender.write_all(b"and so on").await.unwrap();
+            sockets.sender.write_all(b"and so on").await.unwrap();
             let (a_to_b, _, connections) = exchange.unsplice_own().await;
             let [mut a, mut b] = connections.map(Option::unwrap);
             b.write_all(&a_to_b.unsent).await.unwrap();
@@ -194,11 +212,11 @@ fn taken_back_from_its_sleep_both_connections_are_whole() {
             let sent: u64 = (0..rounds).map(|round| 1 + round % 100).sum::<u64>() + 9;
             let left = receive(&mut a, (sent - told) as usize).await;
             b.write_all(&left).await.unwrap();
-            assert_eq!(receive(&mut legs.receiver, 9).await, b"and so on");
+            assert_eq!(receive(&mut sockets.receiver, 9).await, b"and so on");
             assert_eq!(tcp::pending_input(&a).unwrap(), 0);
             // They work as before.
             b.write_all(b"x").await.unwrap();
-            assert_eq!(receive(&mut legs.receiver, 1).await, b"x");
+            assert_eq!(receive(&mut sockets.receiver, 1).await, b"x");
         }
     });
 }
@@ -209,20 +227,20 @@ fn chatter_goes_to_the_kernel_and_bulk_comes_back() {
         return;
     }
     on_worker(async {
-        let mut legs = Legs::new().await;
+        let mut sockets = Sockets::new().await;
         let splicer = splicer();
         let counted = |reason| splicer.counters().reason(reason).get();
-        let mut exchange = splicer.exchange(legs.from, legs.to, ExchangeOrder::default());
+        let mut exchange = splicer.exchange(sockets.from, sockets.to, ExchangeOrder::default());
         let talk = async {
             for part in 0..3 {
-                chat(&mut legs.sender, &mut legs.receiver, 500, None).await;
+                chat(&mut sockets.sender, &mut sockets.receiver, 500, None).await;
                 let counts = (counted(Reason::Chatter), counted(Reason::Bulk));
                 assert_eq!(counts, (part + 1, part));
                 let bytes = sample(part, 8 << 20);
                 let (sender, receiver) = if part == 1 {
-                    (&mut legs.receiver, &mut legs.sender)
+                    (&mut sockets.receiver, &mut sockets.sender)
                 } else {
-                    (&mut legs.sender, &mut legs.receiver)
+                    (&mut sockets.sender, &mut sockets.receiver)
                 };
                 let (sent, arrived) =
                     tokio::join!(sender.write_all(&bytes), receive(receiver, bytes.len()));
@@ -230,7 +248,7 @@ fn chatter_goes_to_the_kernel_and_bulk_comes_back() {
                 assert_same(&arrived, &bytes, "bulk");
                 assert_eq!(counted(Reason::Bulk), part + 1);
             }
-            drop((legs.sender, legs.receiver));
+            drop((sockets.sender, sockets.receiver));
         };
         let (end, ()) = tokio::join!(exchange.run(), talk);
         assert!(matches!(end, ExchangeEnd::Closed), "{end:?}");

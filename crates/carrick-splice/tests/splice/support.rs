@@ -129,18 +129,18 @@ pub fn socket_service() -> &'static SocketService {
 }
 
 /// Four sockets: `sender` is connected to `from`, `to` to `receiver`.
-pub struct Legs {
+pub struct Sockets {
     pub sender: TcpStream,
     pub from: TcpStream,
     pub to: TcpStream,
     pub receiver: TcpStream,
 }
 
-impl Legs {
-    pub async fn new() -> Legs {
+impl Sockets {
+    pub async fn new() -> Sockets {
         let (sender, from) = connection(None).await;
         let (receiver, to) = connection(None).await;
-        Legs {
+        Sockets {
             sender,
             from,
             to,
@@ -150,10 +150,10 @@ impl Legs {
 
     /// With small segments and socket buffers of a few of them. (Buffers smaller than a segment would test the kernel's
     /// persist timer, at 200 ms each.)
-    pub async fn tiny() -> Legs {
+    pub async fn tiny() -> Sockets {
         let (sender, from) = connection(Some(2048)).await;
         let (receiver, to) = connection(Some(2048)).await;
-        Legs {
+        Sockets {
             sender,
             from,
             to,
@@ -161,11 +161,11 @@ impl Legs {
         }
     }
 
-    /// With the receiver's connection as in [`tiny`](Legs::tiny), so that no body fits into its buffers.
-    pub async fn to_a_tiny_receiver() -> Legs {
+    /// With the receiver's connection as in [`tiny`](Sockets::tiny), so that no body fits into its buffers.
+    pub async fn to_a_tiny_receiver() -> Sockets {
         let (sender, from) = connection(None).await;
         let (receiver, to) = connection(Some(2048)).await;
-        Legs {
+        Sockets {
             sender,
             from,
             to,
@@ -174,13 +174,13 @@ impl Legs {
     }
 }
 
-impl Legs {
+impl Sockets {
     /// With little room towards the receiver, and the usual room for incoming data.
-    pub async fn to_a_slow_receiver() -> Legs {
+    pub async fn to_a_slow_receiver() -> Sockets {
         let (sender, from) = connection(None).await;
         let (receiver, to) = connection_of(None, Some(16 << 10), SEGMENT_BYTES).await;
         SockRef::from(&to).set_send_buffer_size(16 << 10).unwrap();
-        Legs {
+        Sockets {
             sender,
             from,
             to,

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 fn a_silent_sender_ends_idle_and_not_before() {
     for choice in CHOICES {
         on_worker(async {
-            let mut legs = Legs::new().await;
+            let mut sockets = Sockets::new().await;
             let splicer = splicer();
             let idle = HANG / 6;
             let order = Order {
@@ -19,14 +19,14 @@ fn a_silent_sender_ends_idle_and_not_before() {
                 idle,
                 ..Order::new(End::EndOfStream)
             };
-            let mut transfer = splicer.transfer(&legs.from, &legs.to, order);
+            let mut transfer = splicer.transfer(&sockets.from, &sockets.to, order);
             let last = std::cell::Cell::new(Instant::now());
             let talk = async {
                 for _ in 0..5 {
                     pass(idle / 4).await;
                     last.set(Instant::now());
-                    legs.sender.write_all(b"still here").await.unwrap();
-                    receive(&mut legs.receiver, 10).await;
+                    sockets.sender.write_all(b"still here").await.unwrap();
+                    receive(&mut sockets.receiver, 10).await;
                 }
                 // An idle end is detected up to a quarter of the time-out late.
                 for _ in 0..6 {
@@ -45,18 +45,18 @@ fn a_silent_sender_ends_idle_and_not_before() {
 fn a_receiver_that_takes_nothing_ends_idle() {
     on_worker(async {
         for choice in CHOICES {
-            let mut legs = Legs::tiny().await;
+            let mut sockets = Sockets::tiny().await;
             let splicer = splicer();
             let order = Order {
                 choice,
                 idle: Duration::from_millis(100),
                 ..Order::new(End::EndOfStream)
             };
-            let mut transfer = splicer.transfer(&legs.from, &legs.to, order);
+            let mut transfer = splicer.transfer(&sockets.from, &sockets.to, order);
             let flood = sample(1, 1_000_000);
             let ended = tokio::select! {
                 ended = transfer.run() => ended,
-                _ = legs.sender.write_all(&flood) => panic!("1 MB fits nowhere"),
+                _ = sockets.sender.write_all(&flood) => panic!("1 MB fits nowhere"),
             };
             assert_eq!(ended.unwrap(), Ended::Idle);
             let hand_over = transfer.unsplice().await;
@@ -77,7 +77,7 @@ fn a_trickle_is_too_slow_and_a_stream_is_not() {
             (100_000, Duration::from_millis(100), true),
             (1, HANG / 6, false),
         ] {
-            let mut legs = Legs::new().await;
+            let mut sockets = Sockets::new().await;
             let splicer = splicer();
             let rate_min = Some(RateMin {
                 bytes_per_second,
@@ -87,14 +87,14 @@ fn a_trickle_is_too_slow_and_a_stream_is_not() {
                 rate_min,
                 ..Order::new(End::EndOfStream)
             };
-            let mut transfer = splicer.transfer(&legs.from, &legs.to, order);
+            let mut transfer = splicer.transfer(&sockets.from, &sockets.to, order);
             let talk = async {
                 for _ in 0..10 {
-                    legs.sender.write_all(&[b'.'; 100]).await.unwrap();
-                    receive(&mut legs.receiver, 100).await;
+                    sockets.sender.write_all(&[b'.'; 100]).await.unwrap();
+                    receive(&mut sockets.receiver, 100).await;
                     pass(HANG / 24).await;
                 }
-                legs.sender.shutdown().await.unwrap();
+                sockets.sender.shutdown().await.unwrap();
                 std::future::pending::<()>().await;
             };
             let started = Instant::now();
@@ -121,7 +121,7 @@ fn a_trickle_is_too_slow_and_a_stream_is_not() {
 #[test]
 fn the_longest_times_are_just_never() {
     on_worker(async {
-        let mut legs = Legs::new().await;
+        let mut sockets = Sockets::new().await;
         let splicer = splicer();
         let rate_min = Some(RateMin {
             bytes_per_second: u64::MAX,
@@ -132,13 +132,13 @@ fn the_longest_times_are_just_never() {
             rate_min,
             ..Order::new(End::AfterBytes(5))
         };
-        let mut transfer = splicer.transfer(&legs.from, &legs.to, order);
+        let mut transfer = splicer.transfer(&sockets.from, &sockets.to, order);
         let talk = async {
             pass(HANG / 2).await;
-            legs.sender.write_all(b"hello").await.unwrap();
+            sockets.sender.write_all(b"hello").await.unwrap();
         };
         let (ended, ()) = tokio::join!(transfer.run(), talk);
         assert_eq!(ended.unwrap(), Ended::Bytes);
-        assert_eq!(legs.receiver.read(&mut [0; 9]).await.unwrap(), 5);
+        assert_eq!(sockets.receiver.read(&mut [0; 9]).await.unwrap(), 5);
     });
 }

@@ -32,10 +32,10 @@ async fn leave(mut receiver: TcpStream, manner: usize, cut: usize) {
 async fn abort(seed: u64, choice: Choice, aborted: &mut u64) {
     let what = format!("{choice:?}, seed {seed}");
     let mut random = Random::new(seed);
-    let mut legs = match seed % 3 {
-        0 => Legs::tiny().await,
-        1 => Legs::to_a_tiny_receiver().await,
-        _ => Legs::new().await,
+    let mut sockets = match seed % 3 {
+        0 => Sockets::tiny().await,
+        1 => Sockets::to_a_tiny_receiver().await,
+        _ => Sockets::new().await,
     };
     let length = 1 + random.magnitude(400_000);
     let cut = random.below(length);
@@ -56,12 +56,12 @@ async fn abort(seed: u64, choice: Choice, aborted: &mut u64) {
         keep_reading_bytes_max: u64::MAX,
         ..Order::new(End::AfterBytes(length as u64))
     };
-    let mut transfer = splicer.transfer(&legs.from, &legs.to, order);
+    let mut transfer = splicer.transfer(&sockets.from, &sockets.to, order);
     let manner = random.below(4);
     let (outcome, (), ()) = tokio::join!(
         transfer.run(),
-        leave(legs.receiver, manner, cut),
-        send_in_pieces(&mut legs.sender, &sent, &mut random)
+        leave(sockets.receiver, manner, cut),
+        send_in_pieces(&mut sockets.sender, &sent, &mut random)
     );
     match outcome {
         // The last bytes were in flight when the client left.
@@ -79,7 +79,7 @@ async fn abort(seed: u64, choice: Choice, aborted: &mut u64) {
         named.read_to_end(&mut copied).unwrap();
     }
     assert_same(&copied, &sent[..length], &what);
-    assert_eq!(receive(&mut legs.from, 4).await, b"next", "{what}");
+    assert_eq!(receive(&mut sockets.from, 4).await, b"next", "{what}");
 }
 
 #[test]
@@ -100,7 +100,7 @@ fn the_copy_is_whole_however_the_client_goes() {
 async fn abort_with_a_limit(seed: u64, choice: Choice) {
     let what = format!("{choice:?}, seed {seed}");
     let mut random = Random::new(seed);
-    let mut legs = Legs::to_a_tiny_receiver().await;
+    let mut sockets = Sockets::to_a_tiny_receiver().await;
     let length = 100_000 + random.below(300_000);
     let sent = sample(seed, length);
     let allowed = random.magnitude(length);
@@ -113,11 +113,11 @@ async fn abort_with_a_limit(seed: u64, choice: Choice) {
         keep_reading_bytes_max: allowed as u64,
         ..Order::new(End::AfterBytes(length as u64))
     };
-    let mut transfer = splicer.transfer(&legs.from, &legs.to, order);
+    let mut transfer = splicer.transfer(&sockets.from, &sockets.to, order);
     let cut = random.below(30_000);
-    let gone = async { tokio::join!(transfer.run(), leave(legs.receiver, 0, cut)).0 };
+    let gone = async { tokio::join!(transfer.run(), leave(sockets.receiver, 0, cut)).0 };
     let send = async {
-        legs.sender.write_all(&sent).await.unwrap();
+        sockets.sender.write_all(&sent).await.unwrap();
         std::future::pending::<()>().await;
     };
     let outcome = tokio::select! {

@@ -176,13 +176,13 @@ struct Sum {
 async fn exchange_and_take_back(seed: u64, engine: Option<Choice>, sum: &mut Sum) {
     let what = format!("{engine:?}, seed {seed}");
     let mut random = Random::new(seed);
-    let legs = match seed % 4 {
-        0 => Legs::to_a_slow_receiver().await,
-        1 => Legs::tiny().await,
-        _ => Legs::new().await,
+    let sockets = match seed % 4 {
+        0 => Sockets::to_a_slow_receiver().await,
+        1 => Sockets::tiny().await,
+        _ => Sockets::new().await,
     };
-    let (mut a, mut b) = (legs.from, legs.to);
-    let talkers = Talkers::start(legs.sender, legs.receiver, seed);
+    let (mut a, mut b) = (sockets.from, sockets.to);
+    let talkers = Talkers::start(sockets.sender, sockets.receiver, seed);
     let splicer = splicer();
     let (mut up_carried, mut down_carried) = (Vec::new(), Vec::new());
     let is_broken = || splicer.counters().socket_broken.get() > 0;
@@ -288,13 +288,13 @@ fn exchanges_by_all_engines_in_turn_come_back_exact() {
 /// A stream cut into transfers of random lengths, by random engines, with bytes read by hand in between.
 async fn transfer_exact_counts(seed: u64) {
     let mut random = Random::new(seed);
-    let mut legs = match seed % 3 {
-        0 => Legs::tiny().await,
-        1 => Legs::to_a_tiny_receiver().await,
-        _ => Legs::new().await,
+    let mut sockets = match seed % 3 {
+        0 => Sockets::tiny().await,
+        1 => Sockets::to_a_tiny_receiver().await,
+        _ => Sockets::new().await,
     };
     let sent = sample(seed, 1 + random.magnitude(300_000));
-    let (mut sender, mut receiver) = (legs.sender, legs.receiver);
+    let (mut sender, mut receiver) = (sockets.sender, sockets.receiver);
     let all = sent.clone();
     let sending = tokio::task::spawn_local(async move {
         send_in_pieces(&mut sender, &all, &mut Random::new(seed + 1)).await;
@@ -313,7 +313,7 @@ async fn transfer_exact_counts(seed: u64) {
             choice,
             ..Order::new(End::AfterBytes(length as u64))
         };
-        let mut transfer = splicer.transfer(&legs.from, &legs.to, order);
+        let mut transfer = splicer.transfer(&sockets.from, &sockets.to, order);
         let ended = transfer.run().await.unwrap_or_else(|fault| {
             let source = &fault.source;
             panic!("{choice:?}, seed {seed}, {length} bytes from {at} on: {fault}: {source}")
@@ -329,20 +329,20 @@ async fn transfer_exact_counts(seed: u64) {
         let surplus = &hand_over.surplus;
         assert!(surplus.is_empty() || choice == Choice::Socket);
         assert_same(surplus, &sent[at..at + surplus.len()], "surplus");
-        legs.to.write_all(surplus).await.unwrap();
+        sockets.to.write_all(surplus).await.unwrap();
         at += surplus.len();
         // The next byte is in the sender's socket: what is read by hand comes next.
         let by_hand = random.magnitude(3000).min(sent.len() - at);
-        let read = receive(&mut legs.from, by_hand).await;
+        let read = receive(&mut sockets.from, by_hand).await;
         assert_same(
             &read,
             &sent[at..at + by_hand],
             &format!("{choice:?}, seed {seed}, by hand"),
         );
-        legs.to.write_all(&read).await.unwrap();
+        sockets.to.write_all(&read).await.unwrap();
         at += by_hand;
     }
-    drop(legs.to);
+    drop(sockets.to);
     assert_same(
         &receiving.await.unwrap(),
         &sent,

@@ -34,15 +34,15 @@ fn a_transfer_taken_back_at_any_moment_loses_nothing() {
         for seed in 0..80 {
             let choice = CHOICES[seed as usize % CHOICES.len()];
             let mut random = Random::new(seed);
-            let mut legs = if seed % 2 == 0 {
-                Legs::tiny().await
+            let mut sockets = if seed % 2 == 0 {
+                Sockets::tiny().await
             } else {
-                Legs::new().await
+                Sockets::new().await
             };
             let sent = sample(seed, 100_000 + random.below(500_000));
             let prefix_bytes = random.magnitude(100_000);
             let (prefix, body) = sent.split_at(prefix_bytes);
-            let (mut sender, mut receiver) = (legs.sender, legs.receiver);
+            let (mut sender, mut receiver) = (sockets.sender, sockets.receiver);
             let body_sent = body.to_vec();
             let sending = tokio::task::spawn_local(async move {
                 send_in_pieces(&mut sender, &body_sent, &mut Random::new(seed + 1)).await;
@@ -62,7 +62,7 @@ fn a_transfer_taken_back_at_any_moment_loses_nothing() {
                 pass_end: true,
                 ..Order::new(End::EndOfStream)
             };
-            let mut transfer = splicer.transfer(&legs.from, &legs.to, order);
+            let mut transfer = splicer.transfer(&sockets.from, &sockets.to, order);
             let mut ended = None;
             for _ in 0..1 + random.below(3) {
                 let polls = random.magnitude(60);
@@ -79,7 +79,7 @@ fn a_transfer_taken_back_at_any_moment_loses_nothing() {
             );
             in_flight += usize::from(!hand_over.unsent.is_empty());
             if ended.is_none() {
-                go_on_by_hand(&mut legs.from, &mut legs.to, prefix, hand_over).await;
+                go_on_by_hand(&mut sockets.from, &mut sockets.to, prefix, hand_over).await;
             }
             assert_same(
                 &receiving.await.unwrap(),
@@ -101,15 +101,15 @@ fn an_exact_count_is_kept_when_it_is_taken_back_and_given_again() {
         for seed in 0..30 {
             let choice = CHOICES[seed as usize % CHOICES.len()];
             let mut random = Random::new(seed);
-            let mut legs = if seed % 2 == 0 {
-                Legs::tiny().await
+            let mut sockets = if seed % 2 == 0 {
+                Sockets::tiny().await
             } else {
-                Legs::new().await
+                Sockets::new().await
             };
             let length = 1 + random.magnitude(600_000);
             let sent = [&sample(seed, length)[..], b"after"].concat();
             let body = sent[..length].to_vec();
-            let (mut sender, mut receiver) = (legs.sender, legs.receiver);
+            let (mut sender, mut receiver) = (sockets.sender, sockets.receiver);
             let sending = tokio::task::spawn_local(async move {
                 send_in_pieces(&mut sender, &sent, &mut Random::new(seed + 1)).await;
                 sender
@@ -126,7 +126,7 @@ fn an_exact_count_is_kept_when_it_is_taken_back_and_given_again() {
                     prefix: &carried,
                     ..Order::new(End::AfterBytes(left))
                 };
-                let mut transfer = splicer.transfer(&legs.from, &legs.to, order);
+                let mut transfer = splicer.transfer(&sockets.from, &sockets.to, order);
                 let ended = poll_times(transfer.run(), 1 + random.below(20)).await;
                 let hand_over = transfer.unsplice().await;
                 taken += hand_over.bytes as usize + hand_over.unsent.len();
@@ -136,14 +136,14 @@ fn an_exact_count_is_kept_when_it_is_taken_back_and_given_again() {
                     break hand_over.surplus;
                 }
             };
-            legs.to.write_all(&carried).await.unwrap();
+            sockets.to.write_all(&carried).await.unwrap();
             assert_eq!(taken, length);
             assert_same(
                 &receiving.await.unwrap(),
                 &body,
                 &format!("{choice:?}, seed {seed}"),
             );
-            let rest = receive(&mut legs.from, 5 - surplus.len()).await;
+            let rest = receive(&mut sockets.from, 5 - surplus.len()).await;
             assert_eq!([surplus, rest].concat(), b"after");
             sending.await.unwrap();
         }
@@ -156,12 +156,12 @@ fn an_exchange_taken_back_at_any_moment_loses_nothing() {
         for seed in 0..40 {
             let choice = EXCHANGE_CHOICES[seed as usize % 4];
             let mut random = Random::new(seed);
-            let legs = if seed % 2 == 0 {
-                Legs::tiny().await
+            let sockets = if seed % 2 == 0 {
+                Sockets::tiny().await
             } else {
-                Legs::new().await
+                Sockets::new().await
             };
-            let (mut a, mut b) = (legs.from, legs.to);
+            let (mut a, mut b) = (sockets.from, sockets.to);
             let up = sample(seed, 1000 + random.magnitude(500_000));
             let down = sample(seed + 1000, 1000 + random.magnitude(500_000));
             let (a_prefix, a_rest) = up.split_at(random.magnitude(1000));
@@ -182,8 +182,8 @@ fn an_exchange_taken_back_at_any_moment_loses_nothing() {
                     arrived
                 })
             };
-            let client = talk(legs.sender, a_rest.to_vec(), seed);
-            let server = talk(legs.receiver, b_rest.to_vec(), seed + 1);
+            let client = talk(sockets.sender, a_rest.to_vec(), seed);
+            let server = talk(sockets.receiver, b_rest.to_vec(), seed + 1);
             let splicer = splicer();
             let order = ExchangeOrder {
                 choice,
@@ -237,9 +237,9 @@ fn a_local_copy_and_the_bytes_handed_back_fit_together() {
         for seed in 0..30 {
             let choice = CHOICES[seed as usize % 2];
             let mut random = Random::new(seed);
-            let mut legs = Legs::tiny().await;
+            let mut sockets = Sockets::tiny().await;
             let sent = sample(seed, 400_000);
-            let mut sender = legs.sender;
+            let mut sender = sockets.sender;
             let all = sent.clone();
             let sending = tokio::task::spawn_local(async move {
                 let _ = sender.write_all(&all).await;
@@ -253,10 +253,10 @@ fn a_local_copy_and_the_bytes_handed_back_fit_together() {
                 local_copy: LocalCopy::To(&mut copy),
                 ..Order::new(End::AfterBytes(400_000))
             };
-            let mut transfer = splicer.transfer(&legs.from, &legs.to, order);
+            let mut transfer = splicer.transfer(&sockets.from, &sockets.to, order);
             let (some, polls) = (random.magnitude(200_000), 1 + random.magnitude(100));
             let receive_some = async {
-                receive(&mut legs.receiver, some).await;
+                receive(&mut sockets.receiver, some).await;
             };
             tokio::select! {
                 biased;

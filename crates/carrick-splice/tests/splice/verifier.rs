@@ -64,7 +64,7 @@ fn series(kernel: &str) -> String {
 
 /// Netfilter has had programs since Linux 6.4.
 fn is_lacked(program: &str, kernel: &str) -> bool {
-    kernel == "6.1" && program.starts_with("carrick_hold")
+    kernel == "6.1" && program.starts_with("carrick_syn_")
 }
 
 #[test]

@@ -5,7 +5,7 @@ use crate::context::live::Live;
 use crate::context::worker::{Connector, SessionGuard, Worker};
 use crate::net::admission::Full;
 use crate::net::bind::{FREE_WAIT, bind_when_free};
-use crate::syn_defer::{Handshakes, Kept};
+use crate::syn_defer::{DeferredSyns, Kept};
 use crate::telemetry::metrics::Limit;
 use socket2::{Domain, Protocol, SockFilter, SockRef, Socket, Type};
 use std::collections::HashMap;
@@ -338,7 +338,7 @@ fn is_shortage(error: &io::Error) -> bool {
 async fn admit(worker: &Rc<Worker>, client: TcpStream, peer: SocketAddr, address: SocketAddr) {
     // A client that connected by IPv4 to `[::]` is an IPv4 client.
     let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
-    let mut kept = kept_for(&worker.connector.handshakes, &client, peer);
+    let mut kept = kept_for(&worker.connector.deferred_syns, &client, peer);
     // A client whose SYN was deferred is admitted already.
     let mut admitted = kept.as_mut().and_then(|kept| kept.admitted.take());
     // Behind a balancer or a trusted proxy, the client is known only after the header.
@@ -373,12 +373,12 @@ async fn admit(worker: &Rc<Worker>, client: TcpStream, peer: SocketAddr, address
 }
 
 /// The server connection that was kept for a client whose SYN was deferred.
-fn kept_for(handshakes: &Handshakes, client: &TcpStream, peer: SocketAddr) -> Option<Kept> {
-    if !handshakes.are_held() {
+fn kept_for(deferred_syns: &DeferredSyns, client: &TcpStream, peer: SocketAddr) -> Option<Kept> {
+    if !deferred_syns.are_deferred() {
         return None;
     }
     // Fails only if the connection is gone.
     let local = client.local_addr().ok()?;
     let server = SocketAddr::new(local.ip().to_canonical(), local.port());
-    handshakes.take(peer, server)
+    deferred_syns.take(peer, server)
 }

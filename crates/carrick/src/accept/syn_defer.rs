@@ -7,7 +7,7 @@ use crate::context::request_log::RequestLog;
 use crate::context::worker::Worker;
 use crate::net::admission::{Admitted, Full};
 use crate::reply::unreachable_reply;
-use crate::syn_defer::{Done, Handshakes, Kept, Place};
+use crate::syn_defer::{DeferredOutcome, DeferredSyns, Kept, Place};
 use crate::tcp::split;
 use crate::telemetry::metrics::Limit;
 use crate::upstream::{Unreachable, Upstream};
@@ -33,33 +33,33 @@ pub async fn run(worker: Rc<Worker>, mut reader: Reader) {
                     return;
                 }
             },
-            now = ticks.tick() => worker.connector.handshakes.expire(now.into_std()),
+            now = ticks.tick() => worker.connector.deferred_syns.expire(now.into_std()),
         }
     }
 }
 
 /// Admits a client within the limits, and connects to its server.
 fn receive(worker: &Rc<Worker>, held: DeferredSyn) {
-    let (live, handshakes) = (worker.live(), &worker.connector.handshakes);
+    let (live, deferred_syns) = (worker.live(), &worker.connector.deferred_syns);
     let Some(listener) = live.listener_of(held.mark()) else {
         // The mark is none of this configuration's listeners.
-        return pass(handshakes, held);
+        return pass(deferred_syns, held);
     };
     let client = held.client().ip();
     if !listener.access.allows_client(client) {
         worker.metrics().refusals.count("client_not_allowed");
-        return refuse(handshakes, held);
+        return refuse(deferred_syns, held);
     }
-    let Some(place) = handshakes.place(worker.connector.admission.limit()) else {
-        return pass(handshakes, held);
+    let Some(place) = deferred_syns.place(worker.connector.admission.limit()) else {
+        return pass(deferred_syns, held);
     };
     let admitted = match worker.connector.admission.admit(Some(client)) {
         Ok(admitted) => admitted,
         // It waits in the accept queue like all others.
-        Err(Full::Connections) => return pass(handshakes, held),
+        Err(Full::Connections) => return pass(deferred_syns, held),
         Err(Full::PerClient) => {
             worker.metrics().limits.reached(Limit::ConnectionsPerClient);
-            return refuse(handshakes, held);
+            return refuse(deferred_syns, held);
         }
     };
     let client = Client::waiting(worker, live, listener, [held.client(), held.server()]);
@@ -69,7 +69,7 @@ fn receive(worker: &Rc<Worker>, held: DeferredSyn) {
 /// Connects to the server; then answers the client, or lets the listener answer it.
 async fn ask(client: Client, held: DeferredSyn, admitted: Admitted, place: Place) {
     let worker = &client.worker;
-    let handshakes = &worker.connector.handshakes;
+    let deferred_syns = &worker.connector.deferred_syns;
     let mut log = RequestLog::begin();
     let terms = Terms {
         source: client.source(),
@@ -87,9 +87,9 @@ async fn ask(client: Client, held: DeferredSyn, admitted: Admitted, place: Place
         Ok(Ok(stream)) => stream,
         Ok(Err(error)) => {
             tracing::debug!("{}: {error}", held.server());
-            return pass(handshakes, held);
+            return pass(deferred_syns, held);
         }
-        Err(Unreachable::Shortage(_)) => return pass(handshakes, held),
+        Err(Unreachable::Shortage(_)) => return pass(deferred_syns, held),
         Err(why) => {
             if matches!(why, Unreachable::TimedOut) {
                 worker.metrics().limits.reached(Limit::ConnectTimeout);
@@ -98,16 +98,16 @@ async fn ask(client: Client, held: DeferredSyn, admitted: Admitted, place: Place
             worker.metrics().refusals.count(reply.label);
             (log.status, log.ended) = (reply.status, reply.label);
             log.finish_tunnel(&client, held.server().to_string().as_bytes(), "TCP");
-            return tell(handshakes, held, &why);
+            return tell(deferred_syns, held, &why);
         }
     };
     let kept = Kept::new(stream, begun.elapsed(), admitted, place);
     // Before the release: a nearby client may connect at once.
-    handshakes.keep(held.client(), held.server(), kept);
+    deferred_syns.keep(held.client(), held.server(), kept);
     match held.release() {
-        Ok(_) => handshakes.count(Done::Released),
+        Ok(_) => deferred_syns.count(DeferredOutcome::Released),
         // No client will arrive, so the connection expires.
-        Err(error) => tracing::debug!("a SYN that was held cannot be sent again: {error}"),
+        Err(error) => tracing::debug!("a deferred SYN cannot be sent again: {error}"),
     }
 }
 
@@ -130,7 +130,7 @@ fn segment_bytes(client: &Client, held: &DeferredSyn) -> Option<u32> {
 }
 
 /// Gives the client the same answer that carrick got from the server or the network.
-fn tell(handshakes: &Handshakes, held: DeferredSyn, why: &Unreachable) {
+fn tell(deferred_syns: &DeferredSyns, held: DeferredSyn, why: &Unreachable) {
     tracing::debug!(client = %held.client(), "not let in: {why}");
     let number = match why {
         Unreachable::Connect { error, .. } => error.raw_os_error(),
@@ -140,26 +140,26 @@ fn tell(handshakes: &Handshakes, held: DeferredSyn, why: &Unreachable) {
     let told = match number {
         // No answer came, so none is sent. If the client retries, carrick does, too.
         Some(libc::ETIMEDOUT) => {
-            handshakes.count(Done::Unanswered);
+            deferred_syns.count(DeferredOutcome::Unanswered);
             return drop(held);
         }
         Some(libc::EHOSTUNREACH) => Told::Host,
         Some(libc::ENETUNREACH) => Told::Network,
         Some(libc::EACCES | libc::EPERM) => Told::Prohibited,
-        _ => return refuse(handshakes, held),
+        _ => return refuse(deferred_syns, held),
     };
-    handshakes.count(Done::Unreachable);
+    deferred_syns.count(DeferredOutcome::Unreachable);
     note(held.unreachable(told));
 }
 
 /// Lets the listener answer at once.
-fn pass(handshakes: &Handshakes, held: DeferredSyn) {
-    handshakes.count(Done::Crowded);
+fn pass(deferred_syns: &DeferredSyns, held: DeferredSyn) {
+    deferred_syns.count(DeferredOutcome::Crowded);
     note(held.release());
 }
 
-fn refuse(handshakes: &Handshakes, held: DeferredSyn) {
-    handshakes.count(Done::Refused);
+fn refuse(deferred_syns: &DeferredSyns, held: DeferredSyn) {
+    deferred_syns.count(DeferredOutcome::Refused);
     note(held.refuse());
 }
 

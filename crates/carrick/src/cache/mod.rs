@@ -20,7 +20,7 @@ use ledger::Limits;
 use memory::{Object, Store};
 use peers::CachePeers;
 use purge::{Pattern, Purge};
-use purges::{Moment, Purges};
+use purges::{PurgeEpoch, Purges};
 use recent_keys::RecentKeys;
 use shared::Shared;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ const PASS_SECONDS: u64 = 120;
 const PAGE_SECONDS: u64 = 30;
 
 /// How long a prefetched resource is remembered. Later requests for it do not count as served by the prefetch.
-const AHEAD_SECONDS: u64 = 600;
+const PREFETCHED_SECONDS: u64 = 600;
 
 /// The cache of a process.
 #[derive(Debug)]
@@ -47,7 +47,7 @@ pub struct Cache {
     /// Pages whose objects were prefetched lately.
     pub pages: RecentKeys,
     /// Resources that were prefetched, and that clients have not requested yet.
-    pub ahead: RecentKeys,
+    pub prefetched: RecentKeys,
     /// Recent purges.
     pub purges: Purges,
     /// Bytes that may be stored in memory.
@@ -72,7 +72,7 @@ impl Cache {
             flights: Arc::default(),
             passes: RecentKeys::new(PASS_SECONDS),
             pages: RecentKeys::new(PAGE_SECONDS),
-            ahead: RecentKeys::new(AHEAD_SECONDS),
+            prefetched: RecentKeys::new(PREFETCHED_SECONDS),
             purges: Purges::default(),
             bytes_max: plan.memory_bytes,
             cache_peers: ArcSwapOption::new(CachePeers::for_plan(plan, None)),
@@ -102,7 +102,7 @@ impl Cache {
     }
 
     /// Applies purges since `asked`, when the origin was asked, to an object that was just stored.
-    pub fn catch_up(&self, asked: Moment, object: &Arc<Object>) {
+    pub fn catch_up(&self, asked: PurgeEpoch, object: &Arc<Object>) {
         if let Some(how) = self.purges.since(asked, object) {
             self.store.purge_one(object, how);
         }

@@ -23,8 +23,8 @@ pub struct CachePeer {
     pub address: ServerAddress,
     /// The address as text, for logs and metrics.
     pub label: Box<str>,
-    /// Counts answers, by [`Said`].
-    answers: [AtomicU64; Said::ALL.len()],
+    /// Counts answers, by [`PeerAnswer`].
+    answers: [AtomicU64; PeerAnswer::ALL.len()],
     state: Mutex<State>,
 }
 
@@ -36,7 +36,7 @@ struct State {
 
 /// The result of asking a peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Said {
+pub enum PeerAnswer {
     /// A stored response.
     Hit,
     /// 504: it has stored none.
@@ -47,7 +47,7 @@ pub enum Said {
     Failed,
 }
 
-impl Said {
+impl PeerAnswer {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::Hit, Self::Miss, Self::Refused, Self::Failed];
 
@@ -121,11 +121,11 @@ impl CachePeer {
     }
 
     /// Notes the result of asking it. The log says when a peer is left out, and when it is back.
-    pub fn told(&self, said: Said, why: &str, now: Instant) {
-        self.count(said).fetch_add(1, Relaxed);
+    pub fn told(&self, answer: PeerAnswer, why: &str, now: Instant) {
+        self.count(answer).fetch_add(1, Relaxed);
         let mut state = self.lock();
-        match said {
-            Said::Failed => {
+        match answer {
+            PeerAnswer::Failed => {
                 state.health.failed(now);
                 if !std::mem::replace(&mut state.is_left_out, true) {
                     tracing::warn!(
@@ -134,7 +134,7 @@ impl CachePeer {
                     );
                 }
             }
-            Said::Hit | Said::Miss | Said::Refused => {
+            PeerAnswer::Hit | PeerAnswer::Miss | PeerAnswer::Refused => {
                 state.health.succeeded();
                 if std::mem::replace(&mut state.is_left_out, false) {
                     tracing::info!("the cache peer {} answers again", self.label);
@@ -145,8 +145,8 @@ impl CachePeer {
 
     /// How often asking it had this result.
     #[must_use]
-    pub fn answers(&self, said: Said) -> u64 {
-        self.count(said).load(Relaxed)
+    pub fn answers(&self, answer: PeerAnswer) -> u64 {
+        self.count(answer).load(Relaxed)
     }
 
     /// Whether it is left out at present.
@@ -155,9 +155,9 @@ impl CachePeer {
         self.lock().is_left_out
     }
 
-    fn count(&self, said: Said) -> &AtomicU64 {
+    fn count(&self, answer: PeerAnswer) -> &AtomicU64 {
         // As long as the enum: the index exists.
-        &self.answers[said as usize]
+        &self.answers[answer as usize]
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -189,7 +189,7 @@ mod tests {
         let cache_peers = CachePeers::for_plan(&plan(&[1, 2], None), None).expect("peers");
         let (now, key) = (Instant::now(), b"listener=x http://h:80/");
         let owner = Arc::clone(cache_peers.owner(key, now).expect("somebody owns it"));
-        owner.told(Said::Failed, "test", now);
+        owner.told(PeerAnswer::Failed, "test", now);
         assert!(owner.is_left_out());
         let other = cache_peers.owner(key, now).expect("the other one");
         assert_ne!(other.address, owner.address);
@@ -199,12 +199,12 @@ mod tests {
         // It is tried once.
         let meanwhile = cache_peers.owner(key, later).expect("the other one");
         assert_ne!(meanwhile.address, owner.address);
-        tried.told(Said::Miss, "", later);
+        tried.told(PeerAnswer::Miss, "", later);
         assert!(!owner.is_left_out());
         let again = cache_peers.owner(key, later).expect("the owner");
         assert_eq!(again.address, owner.address);
         assert_eq!(
-            Said::ALL.map(|said| owner.answers(said)),
+            PeerAnswer::ALL.map(|answer| owner.answers(answer)),
             [0, 1, 0, 1],
             "a miss and a failure"
         );
@@ -213,7 +213,7 @@ mod tests {
     #[test]
     fn a_reload_keeps_what_is_known() {
         let before = CachePeers::for_plan(&plan(&[1, 2], Some(0)), None).expect("peers");
-        before.members[1].told(Said::Failed, "test", Instant::now());
+        before.members[1].told(PeerAnswer::Failed, "test", Instant::now());
         let after = CachePeers::for_plan(&plan(&[2, 3], None), Some(&before)).expect("peers");
         assert!(after.members[0].is_left_out() && !after.members[1].is_left_out());
         assert_eq!((before.others().count(), after.others().count()), (1, 2));

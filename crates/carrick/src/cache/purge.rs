@@ -11,7 +11,7 @@ pub enum Purge {
 
 /// The text is not a URL of `http`, or is ambiguous.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Wrong;
+pub struct InvalidPattern;
 
 /// Which objects, for all clients and listeners.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,7 +33,7 @@ impl Pattern {
     ///
     /// # Errors
     /// The text is not a URL of `http`.
-    pub fn url(text: &str) -> Result<Self, Wrong> {
+    pub fn url(text: &str) -> Result<Self, InvalidPattern> {
         Ok(Self::Url(normal(text)?))
     }
 
@@ -41,7 +41,7 @@ impl Pattern {
     ///
     /// # Errors
     /// The text is not the beginning of a URL of `http`.
-    pub fn url_prefix(text: &str) -> Result<Self, Wrong> {
+    pub fn url_prefix(text: &str) -> Result<Self, InvalidPattern> {
         Ok(Self::UrlPrefix(normal(text)?))
     }
 
@@ -81,10 +81,10 @@ impl Pattern {
 }
 
 /// Writes a URL as keys have it (`carrick_logic::cache::write_key`): with the port, and the host in lower case.
-fn normal(text: &str) -> Result<Box<[u8]>, Wrong> {
-    let scheme = text.get(..7).ok_or(Wrong)?;
+fn normal(text: &str) -> Result<Box<[u8]>, InvalidPattern> {
+    let scheme = text.get(..7).ok_or(InvalidPattern)?;
     if !scheme.eq_ignore_ascii_case("http://") {
-        return Err(Wrong);
+        return Err(InvalidPattern);
     }
     let rest = &text[7..];
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
@@ -94,9 +94,9 @@ fn normal(text: &str) -> Result<Box<[u8]>, Wrong> {
         Some(colon) if !authority.ends_with(']') => authority.split_at(colon),
         _ => (authority, ":80"),
     };
-    let port: u16 = port[1..].parse().map_err(|_| Wrong)?;
+    let port: u16 = port[1..].parse().map_err(|_| InvalidPattern)?;
     if host.is_empty() {
-        return Err(Wrong);
+        return Err(InvalidPattern);
     }
     let host = host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase();
     let slash = if path.starts_with('/') { "" } else { "/" };
@@ -136,7 +136,7 @@ mod tests {
             "http://h:x/",
             "http://h:99999/",
         ] {
-            assert_eq!(normal(wrong), Err(Wrong), "{wrong}");
+            assert_eq!(normal(wrong), Err(InvalidPattern), "{wrong}");
         }
     }
 

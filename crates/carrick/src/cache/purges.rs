@@ -10,7 +10,7 @@ const REMEMBERED_MAX: usize = 1024;
 
 /// A purge.
 #[derive(Debug)]
-struct Past {
+struct PastPurge {
     which: Pattern,
     how: Purge,
 }
@@ -20,15 +20,15 @@ struct Past {
 pub struct Purges {
     /// How many there were.
     count: AtomicU64,
-    past: Mutex<VecDeque<Past>>,
+    past: Mutex<VecDeque<PastPurge>>,
 }
 
-/// A moment between two purges.
+/// The number of purges so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Moment(u64);
+pub struct PurgeEpoch(u64);
 
-impl Moment {
-    /// The moment after so many further purges.
+impl PurgeEpoch {
+    /// The epoch after so many further purges.
     #[must_use]
     pub fn after(self, purges: usize) -> Self {
         Self(self.0 + purges as u64)
@@ -36,10 +36,10 @@ impl Moment {
 }
 
 impl Purges {
-    /// This moment, which a request notes before it asks the origin.
+    /// The present epoch, which a request notes before it asks the origin.
     #[must_use]
-    pub fn now(&self) -> Moment {
-        Moment(self.count.load(Ordering::Acquire))
+    pub fn now(&self) -> PurgeEpoch {
+        PurgeEpoch(self.count.load(Ordering::Acquire))
     }
 
     /// Notes a purge, before it looks through the store: objects that are stored later are checked against it.
@@ -48,21 +48,21 @@ impl Purges {
         if past.len() == REMEMBERED_MAX {
             past.pop_front();
         }
-        past.push_back(Past {
+        past.push_back(PastPurge {
             which: which.clone(),
             how,
         });
         self.count.fetch_add(1, Ordering::Release);
     }
 
-    /// How purges since `moment` treat an object like this one; the strictest counts.
+    /// How purges since `epoch` treat an object like this one; the strictest counts.
     #[must_use]
-    pub fn since(&self, moment: Moment, object: &Object) -> Option<Purge> {
-        if self.now() == moment {
+    pub fn since(&self, epoch: PurgeEpoch, object: &Object) -> Option<Purge> {
+        if self.now() == epoch {
             return None;
         }
         let past = self.lock();
-        let missed = self.now().0.saturating_sub(moment.0);
+        let missed = self.now().0.saturating_sub(epoch.0);
         if missed > past.len() as u64 {
             return Some(Purge::Remove);
         }
@@ -78,7 +78,7 @@ impl Purges {
         how
     }
 
-    fn lock(&self) -> MutexGuard<'_, VecDeque<Past>> {
+    fn lock(&self) -> MutexGuard<'_, VecDeque<PastPurge>> {
         // No code under the lock can leave the list half changed.
         self.past.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -107,9 +107,9 @@ mod tests {
             response: now,
         };
         let meta = Meta::of(&response, times, &policy);
-        let filling = store.fill(Some(0)).unwrap();
-        let body = Arc::clone(filling.body());
-        assert!(filling.finish());
+        let writer = store.fill(Some(0)).unwrap();
+        let body = Arc::clone(writer.body());
+        assert!(writer.finish());
         let key = store.key(key);
         store
             .put(key, &Variant::default(), meta, b"", &body)

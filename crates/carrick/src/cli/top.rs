@@ -1,9 +1,9 @@
 //! `carrick top`: shows the activity of a running carrick through admin, on a terminal or as plain text.
 mod line;
 mod live;
-mod look;
 mod page;
 mod rates;
+mod snapshot;
 mod table;
 mod terminal;
 mod text;
@@ -11,9 +11,9 @@ mod text;
 use super::admin::{Failed, address, finish};
 use crate::cli::args::{FAILED, FINE, TopArgs};
 use live::Order;
-use look::Look;
 use page::{Room, View, page};
 use rates::Rates;
+use snapshot::Snapshot;
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 use std::time::Instant;
@@ -39,7 +39,7 @@ fn watch(arguments: &TopArgs) -> Result<ExitCode, Failed> {
         is_utf8: terminal::is_utf8(|name| std::env::var(name).ok()),
         since: Instant::now(),
     };
-    let first = Look::ask(order.address, order.since)?;
+    let first = Snapshot::ask(order.address, order.since)?;
     let reports = arguments.reports.or(arguments.once.then_some(1));
     if reports.is_none() && terminal::is_there() {
         return live::run(&order, first);
@@ -48,15 +48,15 @@ fn watch(arguments: &TopArgs) -> Result<ExitCode, Failed> {
 }
 
 /// Prints reports in plain text, separated by empty lines: `reports` of them, or until standard output closes.
-fn print(order: &Order, mut last: Look, reports: u64) -> ExitCode {
+fn print(order: &Order, mut last: Snapshot, reports: u64) -> ExitCode {
     let mut code = FINE;
     for number in 0..reports {
         std::thread::sleep(order.interval);
-        let text = match Look::ask(order.address, order.since) {
-            Ok(look) => {
+        let text = match Snapshot::ask(order.address, order.since) {
+            Ok(snapshot) => {
                 code = FINE;
-                let rates = Rates::between(&last, &look);
-                last = look;
+                let rates = Rates::between(&last, &snapshot);
+                last = snapshot;
                 report(order, rates.as_ref())
             }
             Err(Failed::Because(why)) => {

@@ -4,7 +4,7 @@ mod addresses;
 mod cache;
 mod cache_peers;
 mod conditions;
-mod given;
+mod file_context;
 mod link;
 mod listener;
 mod machine;
@@ -53,7 +53,7 @@ pub fn check(file: &Written<File>, directory: &Path, problems: &mut Problems) ->
         .listeners
         .iter()
         .map(|written| {
-            let given = given::Given {
+            let context = file_context::FileContext {
                 engine: file.splice.engine,
                 directory,
                 known: &known,
@@ -64,7 +64,7 @@ pub fn check(file: &Written<File>, directory: &Path, problems: &mut Problems) ->
                 links: &known_links,
                 idle: file.timeouts.tunnel_idle.max(file.timeouts.idle),
             };
-            listener::check(written, &given, problems)
+            listener::check(written, &context, problems)
         })
         .collect();
     addresses::check_conflicts(file, admin.as_ref(), problems);

@@ -1,4 +1,4 @@
-//! What of a switch's routes the kernel can judge: the plan in the form that the splice service takes.
+//! What of a switch's routes the kernel can classify: the plan in the form that the splice service takes.
 #[cfg(test)]
 mod tests;
 
@@ -12,7 +12,7 @@ use std::net::IpAddr;
 /// The number of no upstream: such a route leads to the client's original destination.
 const NO_UPSTREAM: u32 = u32::MAX;
 
-/// The table of a listener's routes, if the kernel is to judge any of its requests. An event tells one of so many.
+/// The table of a listener's routes, if the kernel is to classify any of its requests. An event tells one of so many.
 #[must_use]
 pub fn table(
     listener: &ListenerPlan,
@@ -32,14 +32,14 @@ pub fn table(
     table.is_useful().then_some(table)
 }
 
-/// Whether the kernel is to judge requests to this listener.
+/// Whether the kernel is to classify requests to this listener.
 #[must_use]
 pub fn is_wanted(listener: &ListenerPlan) -> bool {
     matches!(&listener.mode, Mode::Switch(routes)
         if routes.iter().any(|route| route.requests == Requests::Kernel))
 }
 
-/// Routes as the kernel judges them. The number of an upstream is its index in the plan.
+/// Routes as the kernel classifies by them. The number of an upstream is its index in the plan.
 #[must_use]
 pub fn routes(routes: &[RoutePlan]) -> Vec<Route> {
     // The kernel forwards with the pace of the client's last request that the process has seen.

@@ -118,7 +118,7 @@ pub fn parse(text: &str, name: &str, directory: &Path) -> Result<Loaded, Rejecte
     for mistake in &mistakes {
         report_syntax(mistake, text, &mut problems);
     }
-    // What the parser made of wrong syntax would be judged wrongly.
+    // What the parser made of wrong syntax would be checked wrongly.
     let plan = if mistakes.is_empty() {
         let root = Section::root(document.get_ref(), File::TABLE, &mut problems);
         let file = Written::of(&root, &mut problems);

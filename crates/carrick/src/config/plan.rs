@@ -336,7 +336,7 @@ pub struct RoutePlan {
     pub upstream: Option<usize>,
     /// The engine: the route's own, else that of `[splice]`.
     pub engine: Choice,
-    /// Who judges requests on connections that the packet engine has.
+    /// Where requests are classified on connections that the packet engine has.
     pub requests: Requests,
     /// Whether the process reads responses that the packet engine moves.
     pub responses: Responses,
@@ -358,7 +358,7 @@ pub struct UpstreamPlan {
     /// Its servers; at least one.
     pub servers: Vec<ServerPlan>,
     /// How one is chosen.
-    pub balance: balance::Method,
+    pub balance: balance::Algorithm,
     /// What `hash` looks at.
     pub hash_on: HashOn,
     /// Active health checks.

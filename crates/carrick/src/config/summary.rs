@@ -27,7 +27,7 @@ pub fn lines(plan: &Plan) -> Vec<String> {
             .as_ref()
             .and_then(|shared| shared.servers.first())
         {
-            line.push_str(&format!(", second level at {server}"));
+            line.push_str(&format!(", shared cache at {server}"));
         }
         lines.push(line);
     }

@@ -36,7 +36,7 @@ type Seal = [u8; 32];
 
 /// The users of a password file.
 pub struct Users {
-    entries: Vec<Entry>,
+    entries: Vec<UserEntry>,
     by_name: HashMap<String, usize>,
     key: Key,
     gate: Arc<Semaphore>,
@@ -46,7 +46,7 @@ pub struct Users {
     computed: Arc<std::sync::atomic::AtomicUsize>,
 }
 
-struct Entry {
+struct UserEntry {
     hash: Arc<PasswordHash>,
     verified: ArcSwapOption<Verified>,
 }
@@ -210,7 +210,7 @@ impl Users {
             (format!("the password hash of \"{name}\" {reason}"), help)
         })?;
         self.by_name.insert(name.to_owned(), self.entries.len());
-        self.entries.push(Entry {
+        self.entries.push(UserEntry {
             hash: Arc::new(hash),
             verified: ArcSwapOption::empty(),
         });
@@ -218,7 +218,7 @@ impl Users {
     }
 
     /// The entry whose cost a name that is not in the file has: always the same one for the same name and password.
-    fn decoy(&self, seal: &Seal) -> Option<&Entry> {
+    fn decoy(&self, seal: &Seal) -> Option<&UserEntry> {
         let (number, _) = seal.split_first_chunk::<8>()?;
         let index = u64::from_le_bytes(*number).checked_rem(self.entries.len() as u64)?;
         self.entries.get(usize::try_from(index).ok()?)
@@ -233,7 +233,7 @@ impl Users {
     }
 }
 
-impl Entry {
+impl UserEntry {
     fn remembers(&self, seal: &Seal, now: Instant) -> bool {
         self.verified
             .load()

@@ -23,7 +23,7 @@ use tokio::net::TcpStream;
 
 /// Requirements for a checkout.
 #[derive(Debug, Clone, Copy)]
-pub struct Wanted<'a> {
+pub struct CheckoutOptions<'a> {
     /// The bytes that are hashed to choose a server.
     pub key: Option<&'a [u8]>,
     /// Whether an idle connection is acceptable.
@@ -39,7 +39,7 @@ pub struct Wanted<'a> {
 pub async fn checkout(
     client: &Client,
     next_hop: &NextHop,
-    wanted: Wanted<'_>,
+    wanted: CheckoutOptions<'_>,
     tried: &mut Vec<usize>,
     log: &mut RequestLog,
 ) -> Result<Checkout, Unreachable> {
@@ -279,7 +279,7 @@ async fn timed_dial(
     client: &Client,
     server: &ServerAddress,
     access: Option<&Access>,
-    wanted: &Wanted<'_>,
+    wanted: &CheckoutOptions<'_>,
     log: &mut RequestLog,
 ) -> Result<Upstream, Unreachable> {
     let begun = now();

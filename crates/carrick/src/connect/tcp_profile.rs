@@ -2,7 +2,7 @@
 use crate::config::plan::{ListenerPlan, TcpProfilePlan, TcpProfileRules};
 use crate::context::client::Client;
 use crate::net::io::Stream;
-use carrick_splice::tcp_tuning::{Facts, Moment, Profile, ProfileSide, TcpTuning, facts};
+use carrick_splice::tcp_tuning::{LegFacts, Moment, Profile, ProfileSide, TcpTuning, facts};
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -115,7 +115,7 @@ impl ServerProfiles {
         if wanted.rtt || wanted.interface {
             return;
         }
-        let facts = Facts {
+        let facts = LegFacts {
             side: ProfileSide::Server,
             peer,
             interface: None,

@@ -1,7 +1,7 @@
 //! A client whose responses the kernel forwards, and the server's connection that they come from.
 use super::destination::NextHop;
 use super::request_log::RequestLog;
-use crate::telemetry::forwarded::Named;
+use crate::telemetry::forwarded::ReportedName;
 use crate::upstream::checkout::Checkout;
 use carrick_logic::http1::{Method, ResponseBody};
 use carrick_splice::ResponseSplice;
@@ -14,7 +14,7 @@ pub const REFUSALS_MAX: u32 = 3;
 /// A client's connection and a server's between which the kernel forwards: the server's serves this client alone for a while.
 pub struct Pair {
     /// The name under which the kernel records the requests that it forwards. Declared before the splice, so that it is dropped first.
-    pub(crate) named: Option<Named>,
+    pub(crate) named: Option<ReportedName>,
     pub(crate) checkout: Checkout,
     pub(crate) splice: Box<ResponseSplice>,
     pub(crate) next_hop: NextHop,

@@ -1,7 +1,7 @@
 //! The configuration in force, as a worker sees it: the shared plan, and the worker's own state for each upstream.
 use crate::config::plan::{ListenerPlan, Plan};
 use crate::context::followers::Followers;
-use crate::engines::JudgedBy;
+use crate::engines::RouteTables;
 use crate::upstream::group::Group;
 use crate::upstream::link::Link;
 use crate::upstream::state::UpstreamState;
@@ -19,7 +19,7 @@ pub struct Live {
     /// The state of its upstreams, in the plan's order.
     pub upstreams: Vec<Arc<UpstreamState>>,
     /// The kernel's tables of its routes.
-    pub judged_by: JudgedBy,
+    pub route_tables: RouteTables,
     /// The workers that have taken it up.
     pub followers: Followers,
 }

@@ -8,9 +8,9 @@ use crate::net::clock::Clock;
 use crate::net::scratch::ScratchPool;
 use crate::net::tracking::Tracking;
 use crate::net::transport::Network;
-use crate::path_history::Learned;
+use crate::path_history::PathHistory;
 use crate::resolver::WorkerResolver;
-use crate::syn_defer::Handshakes;
+use crate::syn_defer::DeferredSyns;
 use crate::telemetry::access_log::AccessLog;
 use crate::telemetry::forwarded::Forwarded;
 use crate::telemetry::metrics::WorkerMetrics;
@@ -65,7 +65,7 @@ pub struct Connector {
     /// Idle connections of the forward jobs, by destination.
     pub origins: Origins,
     /// Deferred SYNs, and the connections to servers that were opened for them.
-    pub handshakes: Handshakes,
+    pub deferred_syns: DeferredSyns,
     /// Whether a firewall of this machine tracks connections.
     pub tracking: Tracking,
     /// Counts connections that are opened, fail, and are closed.
@@ -91,7 +91,7 @@ pub struct Telemetry {
     /// Clients whose requests the kernel may forward.
     pub forwarded: Arc<Forwarded>,
     /// Whether to split connections.
-    pub path_history: Arc<Learned>,
+    pub path_history: Arc<PathHistory>,
     /// Cloned for each connection whose acknowledgement is awaited.
     pub acknowledgements: Rc<()>,
 }

@@ -6,7 +6,7 @@ mod host;
 mod link;
 mod pace;
 mod paths;
-mod places;
+mod slots;
 mod splices;
 mod status;
 
@@ -20,7 +20,7 @@ use hyper::header::{ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue, VAR
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use places::{Place, Places};
+use slots::{ConnectionSlot, ConnectionSlots};
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
@@ -124,7 +124,7 @@ impl Admin {
 const TELL_EVERY: Duration = Duration::from_secs(60);
 
 async fn accept(listener: TcpListener, state: Arc<ControlState>) {
-    let places = Arc::<Places>::default();
+    let slots = Arc::<ConnectionSlots>::default();
     let mut told: Option<Instant> = None;
     loop {
         let accepted = tokio::select! {
@@ -137,7 +137,7 @@ async fn accept(listener: TcpListener, state: Arc<ControlState>) {
         };
         match accepted {
             Ok((stream, _)) => {
-                let (place, is_full) = places.take();
+                let (slot, is_full) = slots.take();
                 if is_full {
                     state.metrics.admin_connections_full.add(1);
                 }
@@ -145,8 +145,8 @@ async fn accept(listener: TcpListener, state: Arc<ControlState>) {
                 tokio::spawn(async move {
                     tokio::select! {
                         biased;
-                        () = place.connection.is_dismissed() => {}
-                        () = serve(stream, state, &place) => {}
+                        () = slot.connection.is_dismissed() => {}
+                        () = serve(stream, state, &slot) => {}
                     }
                 });
             }
@@ -162,15 +162,15 @@ async fn accept(listener: TcpListener, state: Arc<ControlState>) {
     }
 }
 
-async fn serve(stream: TcpStream, state: Arc<ControlState>, place: &Place) {
-    let asking = &place.connection;
+async fn serve(stream: TcpStream, state: Arc<ControlState>, slot: &ConnectionSlot) {
+    let asking = &slot.connection;
     let service = service_fn(|request: Request<Incoming>| {
         let state = Arc::clone(&state);
         async move {
             let path = request.uri().path();
             let response = if asking.asks(path) {
                 if path != "/health" {
-                    place.turn().await;
+                    slot.turn().await;
                 }
                 respond(&request, &state).await
             } else {

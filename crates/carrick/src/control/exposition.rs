@@ -95,7 +95,7 @@ impl Writer<'_, '_> {
         let reasons = unusable
             .map(|(name, engine)| ([("engine", name), ("reason", engine.reason.as_str())], 1));
         self.gauges(&declared::ENGINE_REASON, reasons)?;
-        let sandboxed = &self.state.standing.sandbox;
+        let sandboxed = &self.state.identity.sandbox;
         let parts = [("files", &sandboxed.files), ("calls", &sandboxed.calls)];
         let parts = parts.map(|(name, part)| ([("part", name)], u64::from(part.in_force)));
         self.gauges(&declared::SANDBOX, parts)
@@ -160,11 +160,14 @@ impl Writer<'_, '_> {
             &worker.connections_accepted
         })?;
         self.counter(&declared::INTERCEPTED, |worker| &worker.intercepted)?;
-        let handshakes = &state.kernel.handshakes;
-        let events = handshakes.events().into_iter();
+        let deferred_syns = &state.kernel.deferred_syns;
+        let events = deferred_syns.events().into_iter();
         let events = events.map(|(event, count)| ([("event", event)], count));
-        self.counters(&declared::HELD, events)?;
-        self.gauge(&declared::HELD_WAITING, handshakes.waiting() as u64)?;
+        self.counters(&declared::DEFERRED_SYNS, events)?;
+        self.gauge(
+            &declared::DEFERRED_SYNS_WAITING,
+            deferred_syns.waiting() as u64,
+        )?;
         let open = state.workers.iter().enumerate();
         let open = open
             .map(|(index, worker)| ([("worker", index.to_string())], worker.connections_open()));
@@ -381,7 +384,7 @@ impl Writer<'_, '_> {
                 "dns_cache",
                 state.metrics.dns_evicted.get() + state.sum(|worker| worker.dns_evicted.get()),
             ),
-            ("split_pairs", state.kernel.learned.counts().1),
+            ("split_pairs", state.kernel.path_history.counts().1),
             ("dns_queue", state.metrics.dns_refused.load(Relaxed)),
             (
                 "admin_connections",

@@ -1,12 +1,12 @@
 //! Active health checks: probes each server of an upstream periodically and marks those that fail.
-mod opinion;
 mod probe;
+mod server_health;
 
 use crate::resolver::Resolver;
 use crate::telemetry::ControlMetrics;
 use crate::upstream::state::{ServerState, UpstreamState};
-use opinion::Opinion;
 use probe::Probe;
+use server_health::ServerHealth;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -63,7 +63,7 @@ async fn watch(
         return;
     };
     let limit = plan.every.min(CHECK_MAX);
-    let mut opinion = Opinion::new(server.is_healthy(), plan.fall, plan.rise);
+    let mut server_health = ServerHealth::new(server.is_healthy(), plan.fall, plan.rise);
     // Spreads the checks of many servers over time.
     let mut ticks = interval_at(
         Instant::now() + below(plan.every),
@@ -75,18 +75,18 @@ async fn watch(
         let result = probe.check(limit).await;
         let counter = match &result {
             Ok(()) => &metrics.health_checks_good,
-            Err(illness) if illness.is_ours() => {
+            Err(error) if error.is_ours() => {
                 metrics.health_checks_unmade.add(1);
                 let (name, address) = (&upstream.plan.name, &server.label);
                 tracing::warn!(
-                    "upstream {name}: cannot check server {address}, because this machine lacks a resource: {illness}"
+                    "upstream {name}: cannot check server {address}, because this machine lacks a resource: {error}"
                 );
                 continue;
             }
             Err(_) => &metrics.health_checks_failed,
         };
         counter.add(1);
-        let Some(is_healthy) = opinion.note(result.is_ok()) else {
+        let Some(is_healthy) = server_health.note(result.is_ok()) else {
             continue;
         };
         server.healthy.store(is_healthy, Relaxed);

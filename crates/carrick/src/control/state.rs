@@ -2,7 +2,7 @@
 use crate::cache::Cache;
 use crate::config::plan::Plan;
 use crate::engines::Engines;
-use crate::privileges::Standing;
+use crate::privileges::Identity;
 use crate::telemetry::access_log::LogState;
 use crate::telemetry::control::ControlMetrics;
 use crate::telemetry::metrics::{Histogram, HistogramTotal, WorkerMetrics};
@@ -87,7 +87,7 @@ pub struct ControlState {
     /// Which engines can be used here.
     pub engines: ArcSwap<Vec<EngineStatus>>,
     /// The program's user and privileges.
-    pub standing: Standing,
+    pub identity: Identity,
     /// The in-kernel engines, which report their splices.
     pub kernel: Engines,
     /// The cache, if there is one.
@@ -111,7 +111,7 @@ impl ControlState {
         cache: Option<Arc<Cache>>,
         workers: Vec<Arc<WorkerMetrics>>,
         engines: Vec<EngineStatus>,
-        standing: Standing,
+        identity: Identity,
         kernel: Engines,
         log: Arc<LogState>,
     ) -> Self {
@@ -121,7 +121,7 @@ impl ControlState {
             running: ArcSwap::from_pointee(running),
             workers,
             engines: ArcSwap::from_pointee(engines),
-            standing,
+            identity,
             kernel,
             cache,
             log,

@@ -6,11 +6,11 @@ use crate::config::plan::{
 };
 use crate::config::section::Keys;
 use crate::engines::Engines;
-use crate::privileges::Standing;
+use crate::privileges::Identity;
 use crate::telemetry::access_log::LogThread;
 use crate::telemetry::metrics::WorkerMetrics;
 use crate::upstream::state::UpstreamState;
-use carrick_logic::balance::Method;
+use carrick_logic::balance::Algorithm;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
@@ -68,7 +68,7 @@ pub(crate) fn upstream(
     UpstreamPlan {
         name: name.into(),
         servers: servers.collect(),
-        balance: Method::RoundRobin,
+        balance: Algorithm::RoundRobin,
         hash_on: HashOn::Path,
         health,
         send_proxy_protocol: None,
@@ -110,7 +110,7 @@ pub(crate) fn state(plan: Plan) -> Arc<ControlState> {
         None,
         workers,
         engines,
-        Standing::read().unwrap(),
+        Identity::read().unwrap(),
         Engines::new().unwrap(),
         log_state,
     ))

@@ -11,7 +11,7 @@ use crate::context::client::Client;
 use crate::context::destination::Destination;
 use crate::context::request_log::RequestLog;
 use crate::net::scratch::Scratch;
-use crate::telemetry::metrics::Ahead;
+use crate::telemetry::metrics::PrefetchResult;
 use crate::upstream::Unreachable;
 use carrick_logic::embedded::Object;
 
@@ -58,10 +58,10 @@ async fn fetch_object(prefetch: Prefetch, object: Object) {
     let mut scratch = background.worker.scratch.take();
     prefetch.write_request(&mut scratch.request, &object);
     if !head::read_again(&background, &mut scratch) {
-        return prefetch.ends(Ahead::Denied);
+        return prefetch.ends(PrefetchResult::Denied);
     }
     let Decision::Relay(destination) = decide_for(&background, &scratch) else {
-        return prefetch.ends(Ahead::Denied);
+        return prefetch.ends(PrefetchResult::Denied);
     };
     let begun = cached::begin_prefetch(&mut background, &scratch, &destination, fetch).await;
     let mut asking = match begun {
@@ -88,6 +88,6 @@ async fn fetch_object(prefetch: Prefetch, object: Object) {
     if let Some(prefetch) = asking.as_mut().and_then(|asking| asking.take_prefetch())
         && is_denied
     {
-        prefetch.ends(Ahead::Denied);
+        prefetch.ends(PrefetchResult::Denied);
     }
 }

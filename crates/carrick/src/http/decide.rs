@@ -167,7 +167,7 @@ pub fn hash_key<'b>(
     address: &'b mut [u8; 16],
 ) -> Option<&'b [u8]> {
     let plan = &group.state.plan;
-    if plan.balance != carrick_logic::balance::Method::Hash {
+    if plan.balance != carrick_logic::balance::Algorithm::Hash {
         return None;
     }
     Some(match &plan.hash_on {

@@ -10,7 +10,7 @@ use std::time::Instant;
 
 /// Why there is no request.
 #[derive(Debug)]
-pub enum NoHead {
+pub enum NoRequestHead {
     /// The client closed, between requests or in the middle of a head.
     Closed {
         /// Whether part of a head had come.
@@ -29,7 +29,7 @@ pub async fn read(
     client: &mut Client,
     scratch: &mut Scratch,
     begun: Instant,
-) -> Result<(), NoHead> {
+) -> Result<(), NoRequestHead> {
     let plan = client.live.plan();
     // The parser was another request's before, whose head may never have become whole.
     scratch.request_head.restart();
@@ -45,7 +45,7 @@ pub async fn read(
             match scratch.request_head.parse(&scratch.request, &limits) {
                 Ok(Progress::Complete) => return Ok(()),
                 Ok(Progress::Partial) => {}
-                Err(refusal) => return Err(NoHead::Refused(refusal)),
+                Err(refusal) => return Err(NoRequestHead::Refused(refusal)),
             }
         }
         if scratch.request.len() == scratch.request.capacity() {
@@ -63,7 +63,7 @@ pub async fn read(
             .await
         {
             Ok(read @ (Ok(0) | Err(_))) => {
-                return Err(NoHead::Closed {
+                return Err(NoRequestHead::Closed {
                     half_written: !scratch.request.is_empty(),
                     is_reset: read.is_err(),
                 });
@@ -71,7 +71,7 @@ pub async fn read(
             Ok(Ok(_)) => {}
             Err(_) => {
                 client.metrics().limits.reached(Limit::HeadTimeout);
-                return Err(NoHead::TimedOut);
+                return Err(NoRequestHead::TimedOut);
             }
         }
     }
@@ -84,7 +84,7 @@ pub fn read_again(client: &Client, scratch: &mut Scratch) -> bool {
     matches!(
         head.parse(&scratch.request, &limits),
         Ok(Progress::Complete)
-    ) && sender::judge_fields(
+    ) && sender::check_fields(
         &client.listener,
         client.is_trusted_proxy(),
         head,

@@ -3,7 +3,7 @@
 //! | module | what it does |
 //! |---|---|
 //! | `session` | waits for requests, and takes each through what follows |
-//! | `head`, `sender`, `circle` | reads the head; finds out who sent it; refuses what has been here before |
+//! | `head`, `sender`, `loop_detection` | reads the head; finds out who sent it; refuses what has been here before |
 //! | `decide` | where the request goes, or why it is refused |
 //! | `cached`, `prefetch` | what the cache answers and keeps; what is fetched before it is asked for |
 //! | `background` | requests that no client waits for |
@@ -14,10 +14,10 @@
 //! | `outcome` | how passing a response on ended, and why there was none |
 pub mod background;
 pub mod cached;
-pub mod circle;
 pub mod decide;
 pub mod head;
 pub mod kernel_forward;
+pub mod loop_detection;
 pub mod outcome;
 pub mod prefetch;
 pub mod relay;

@@ -5,7 +5,7 @@ use crate::context::destination::NextHop;
 use crate::context::original;
 use crate::http::cached;
 use crate::http::cached::Asking;
-use crate::http::circle;
+use crate::http::loop_detection;
 use crate::net::scratch::Scratch;
 use carrick_logic::http1;
 use carrick_logic::http1::RequestRewrite;
@@ -36,7 +36,7 @@ pub fn write_request(
         default_host,
         via: &client.listener.via,
         mark: marks(&client.listener.via, &destination.next_hop)
-            .then(|| circle::mark(client.listener.address, &scratch.request, head)),
+            .then(|| loop_detection::mark(client.listener.address, &scratch.request, head)),
         client: client.address.ip(),
         forwarded: client.listener.forwarded,
         stated_in: client.listener.trusted.stated_in,

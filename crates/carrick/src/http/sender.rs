@@ -1,5 +1,5 @@
 //! Whose a request is, as far as the sender is believed, and whether it may be served at all.
-use super::circle;
+use super::loop_detection;
 use crate::config::plan::ListenerPlan;
 use crate::context::client::Client;
 use crate::context::request_log::RequestLog;
@@ -18,7 +18,7 @@ pub fn refuse(client: &mut Client, scratch: &mut Scratch, log: &mut RequestLog) 
         .and_then(|()| may_ask(client))
         .err()
         .or_else(|| {
-            circle::refuse(
+            loop_detection::refuse(
                 client.listener.address,
                 &scratch.request,
                 &scratch.request_head,
@@ -74,7 +74,7 @@ fn take_statement(client: &mut Client, scratch: &mut Scratch) -> Result<(), Refu
     if client.who().ip() != before.ip() {
         client.forget_pace();
     }
-    judge_fields(&client.listener, client.is_trusted_proxy(), head, bytes)?;
+    check_fields(&client.listener, client.is_trusted_proxy(), head, bytes)?;
     stated.map(|_| ())
 }
 
@@ -82,13 +82,13 @@ fn take_statement(client: &mut Client, scratch: &mut Scratch) -> Result<(), Refu
 ///
 /// # Errors
 /// The listener refuses one.
-pub fn judge_fields(
+pub fn check_fields(
     listener: &ListenerPlan,
     is_trusted_proxy: bool,
     head: &mut RequestHead,
     bytes: &[u8],
 ) -> Result<(), Refusal> {
-    head.judge_names(listener.odd_names)?;
+    head.apply_name_policy(listener.odd_names)?;
     if !listener.believes(is_trusted_proxy) {
         head.forget_claims(bytes);
     } else if is_trusted_proxy {

@@ -2,9 +2,9 @@
 //!
 //! Life cycle: *idle* (no buffer held) - *head* - *decided* - *relayed* or *replied* - idle again, or closed; or a tunnel.
 use super::background;
-use super::cached::{self, Asking, Begun};
+use super::cached::{self, Asking, CacheDecision};
 use super::decide::{Decision, decide};
-use super::head::{self, NoHead};
+use super::head::{self, NoRequestHead};
 use super::relay::{Outcome, relay, relay_for_cache};
 use super::sender;
 use crate::cache::memory::Object;
@@ -391,9 +391,9 @@ async fn ask_cache(
 ) -> Result<Next, Option<Box<Asking>>> {
     Ok(
         match cached::begin(client, scratch, destination, background::fetch, log).await {
-            Begun::PassBy => return Err(None),
-            Begun::Ask(asking) => return Err(Some(asking)),
-            Begun::Stored {
+            CacheDecision::PassBy => return Err(None),
+            CacheDecision::Ask(asking) => return Err(Some(asking)),
+            CacheDecision::Stored {
                 source,
                 revalidation,
             } => {
@@ -403,8 +403,8 @@ async fn ask_cache(
                 let (passed, keep_alive) = cached::send(client, scratch, &source, log).await;
                 after_response(client, scratch, passed, keep_alive)
             }
-            Begun::ClientGone => Next::Reset,
-            Begun::Reply(reply) => Box::pin(send_reply(client, scratch, log, &reply)).await,
+            CacheDecision::ClientGone => Next::Reset,
+            CacheDecision::Reply(reply) => Box::pin(send_reply(client, scratch, log, &reply)).await,
         },
     )
 }
@@ -453,10 +453,10 @@ async fn refuse_head(
     client: &mut Client,
     scratch: &Scratch,
     mut log: RequestLog,
-    no_head: NoHead,
+    no_head: NoRequestHead,
 ) -> Next {
     let detached = match no_head {
-        NoHead::Closed { is_reset, .. } => {
+        NoRequestHead::Closed { is_reset, .. } => {
             match kernel_forward::serve_to_end(client, is_reset).await {
                 Ok(()) => Ok(()),
                 Err(Interrupted::End(next)) => Err(next),
@@ -469,24 +469,24 @@ async fn refuse_head(
                 }
             }
         }
-        NoHead::TimedOut | NoHead::Refused(_) => kernel_forward::leave(client).await,
+        NoRequestHead::TimedOut | NoRequestHead::Refused(_) => kernel_forward::leave(client).await,
     };
     if let Err(next) = detached {
         return next;
     }
     let reply = match no_head {
-        NoHead::Closed {
+        NoRequestHead::Closed {
             half_written: false,
             ..
         } => return Next::Close,
-        NoHead::Closed {
+        NoRequestHead::Closed {
             half_written: true, ..
         } => {
             log.ended = "client_closed";
             log.finish(client, &scratch.request, None);
             return Next::Close;
         }
-        NoHead::TimedOut => {
+        NoRequestHead::TimedOut => {
             log.ended = "head_timeout";
             Reply::new(
                 408,
@@ -494,7 +494,7 @@ async fn refuse_head(
                 "The request's head did not arrive in time.",
             )
         }
-        NoHead::Refused(refusal) => sender::refused(client.metrics(), refusal),
+        NoRequestHead::Refused(refusal) => sender::refused(client.metrics(), refusal),
     };
     let sent = reply::send(client, &reply, Asked::NOTHING, &mut log).await;
     log.finish(client, &scratch.request, None);

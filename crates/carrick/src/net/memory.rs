@@ -3,22 +3,22 @@
 /// Minimum number of ended sessions to make it worthwhile: a few megabytes.
 const SESSIONS_MIN: usize = 1000;
 
-/// Tracks the number of sessions.
+/// The peak number of sessions since it last fell.
 #[derive(Debug, Default)]
-pub struct Tide {
+pub struct SessionPeak {
     sessions_max: usize,
 }
 
-impl Tide {
+impl SessionPeak {
     /// Whether at least half of the peak number of sessions since the last time have ended, and they were many.
-    pub fn has_ebbed(&mut self, sessions: usize) -> bool {
+    pub fn has_fallen(&mut self, sessions: usize) -> bool {
         self.sessions_max = self.sessions_max.max(sessions);
-        let has_ebbed =
+        let has_fallen =
             sessions <= self.sessions_max / 2 && self.sessions_max - sessions >= SESSIONS_MIN;
-        if has_ebbed {
+        if has_fallen {
             self.sessions_max = sessions;
         }
-        has_ebbed
+        has_fallen
     }
 }
 
@@ -38,20 +38,20 @@ mod tests {
 
     #[test]
     fn memory_is_given_back_once_when_many_have_gone() {
-        let mut tide = Tide::default();
-        assert!(!tide.has_ebbed(5000));
-        assert!(!tide.has_ebbed(2501));
-        assert!(tide.has_ebbed(2500));
-        assert!(!tide.has_ebbed(2500));
-        assert!(tide.has_ebbed(1000));
-        assert!(tide.has_ebbed(0));
-        assert!(!tide.has_ebbed(0));
+        let mut peak = SessionPeak::default();
+        assert!(!peak.has_fallen(5000));
+        assert!(!peak.has_fallen(2501));
+        assert!(peak.has_fallen(2500));
+        assert!(!peak.has_fallen(2500));
+        assert!(peak.has_fallen(1000));
+        assert!(peak.has_fallen(0));
+        assert!(!peak.has_fallen(0));
     }
 
     #[test]
     fn few_are_not_worth_while() {
-        let mut tide = Tide::default();
-        assert!(!tide.has_ebbed(999));
-        assert!(!tide.has_ebbed(0));
+        let mut peak = SessionPeak::default();
+        assert!(!peak.has_fallen(999));
+        assert!(!peak.has_fallen(0));
     }
 }

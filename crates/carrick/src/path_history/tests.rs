@@ -1,5 +1,5 @@
 //! Workers share one history.
-use super::Learned;
+use super::PathHistory;
 use carrick_logic::split::{FirstKnown, LegSeen, Outcome, Way};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -24,10 +24,10 @@ fn outcome(network: u8, port: u16, was: Way, kilobytes_a_second: u64) -> Outcome
 
 #[test]
 fn what_one_thread_learns_all_know() {
-    let learned = Learned::default();
+    let path_history = PathHistory::default();
     std::thread::scope(|scope| {
         for thread in 0..4 {
-            let learned = &learned;
+            let path_history = &path_history;
             scope.spawn(move || {
                 for count in 0..50 {
                     for network in 0..8 {
@@ -38,17 +38,17 @@ fn what_one_thread_learns_all_know() {
                         } else {
                             (Way::Join, 1000)
                         };
-                        learned.learn(&outcome(network, port, way, rate));
+                        path_history.learn(&outcome(network, port, way, rate));
                     }
                 }
             });
         }
     });
-    let pairs = learned.pairs();
+    let pairs = path_history.pairs();
     assert_eq!(pairs.len(), 8);
-    assert_eq!(learned.counts(), (8, 0));
+    assert_eq!(path_history.counts(), (8, 0));
     assert!(pairs.iter().all(|pair| pair.connections == 200));
-    let gains = learned.gains();
+    let gains = path_history.gains();
     let shown: Vec<_> = gains.iter().filter(|(_, gain)| gain.is_some()).collect();
     let [(class, Some(gain))] = shown[..] else {
         panic!("{gains:?}");
@@ -61,7 +61,7 @@ fn what_one_thread_learns_all_know() {
     };
     let ways = (0..100).map(|port| {
         let one = outcome(3, 5000 + port, Way::Split, 1);
-        learned.decide(one.client, one.server, &known).way
+        path_history.decide(one.client, one.server, &known).way
     });
     let joined = ways.filter(|way| *way == Way::Join).count();
     assert!(joined > 85, "{joined}");

@@ -9,7 +9,7 @@ use std::path::Path;
 
 /// One part of the sandbox: whether it is in force, and details or a reason.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
-pub struct Part {
+pub struct SandboxPart {
     /// Whether the kernel enforces it.
     pub in_force: bool,
     /// Details, or the reason why not.
@@ -20,12 +20,12 @@ pub struct Part {
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Sandboxed {
     /// Which files can be reached (Landlock).
-    pub files: Part,
+    pub files: SandboxPart,
     /// Which system calls are refused (seccomp).
-    pub calls: Part,
+    pub calls: SandboxPart,
 }
 
-impl Part {
+impl SandboxPart {
     fn of(outcome: Result<String, String>) -> Self {
         let in_force = outcome.is_ok();
         let (Ok(detail) | Err(detail)) = outcome;
@@ -37,7 +37,7 @@ impl Sandboxed {
     /// Not set up yet, or switched off.
     #[must_use]
     pub fn off(why: &str) -> Self {
-        let part = || Part::of(Err(why.to_owned()));
+        let part = || SandboxPart::of(Err(why.to_owned()));
         Self {
             files: part(),
             calls: part(),
@@ -47,7 +47,7 @@ impl Sandboxed {
     /// `files by Landlock, system calls by seccomp`
     #[must_use]
     pub fn summary(&self) -> String {
-        let part = |name: &str, part: &Part| {
+        let part = |name: &str, part: &SandboxPart| {
             let is = if part.in_force { "" } else { "not in force: " };
             format!("{name}: {is}{}", part.detail)
         };
@@ -69,9 +69,9 @@ pub fn enter(plan: &Plan, source: Option<&Path>) -> io::Result<Sandboxed> {
         return Ok(Sandboxed::off("switched off by [process] sandbox"));
     }
     let sandboxed = Sandboxed {
-        files: Part::of(files::restrict(plan, source)),
+        files: SandboxPart::of(files::restrict(plan, source)),
         // Last, since it refuses system calls that Landlock needs.
-        calls: Part::of(calls::restrict()),
+        calls: SandboxPart::of(calls::restrict()),
     };
     if plan.sandbox == Sandbox::Required && !(sandboxed.files.in_force && sandboxed.calls.in_force)
     {

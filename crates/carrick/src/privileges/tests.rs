@@ -5,7 +5,7 @@ fn given_up(capabilities: CapabilitySet, changed_user: bool) -> GivenUp {
     GivenUp {
         capabilities,
         changed_user,
-        standing: Standing {
+        identity: Identity {
             user: "carrick".to_owned(),
             uid: 998,
             gid: 998,
@@ -56,8 +56,8 @@ fn dropped_engine_privileges_are_remembered() {
 
 #[test]
 fn this_process_has_a_standing() {
-    let standing = Standing::read().expect("read credentials");
-    assert_eq!(standing.uid, rustix::process::geteuid().as_raw());
-    let shown = standing.to_string();
-    assert!(shown.starts_with(&standing.user), "{shown}");
+    let identity = Identity::read().expect("read credentials");
+    assert_eq!(identity.uid, rustix::process::geteuid().as_raw());
+    let shown = identity.to_string();
+    assert!(shown.starts_with(&identity.user), "{shown}");
 }

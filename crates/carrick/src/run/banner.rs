@@ -26,8 +26,8 @@ impl Banner {
                 before += &format!("  {asked} is {address}\n");
             }
         }
-        before += &format!("  runs as {}\n", given_up.standing);
-        before += &format!("  sandbox: {}\n", given_up.standing.sandbox.summary());
+        before += &format!("  runs as {}\n", given_up.identity);
+        before += &format!("  sandbox: {}\n", given_up.identity.sandbox.summary());
         let mut behind = "try\n".to_owned();
         for command in commands_to_try(plan) {
             behind += &format!("  {command}\n");

@@ -39,15 +39,15 @@ impl Opened {
         let listeners = listen::bind_all(plan)?;
         let rules = Rules::install(plan)?;
         if let Some(rules) = &rules {
-            engines.learned.set_line(rules.line());
+            engines.path_history.set_line(rules.line());
         }
-        engines.handshakes.attach(plan)?;
+        engines.deferred_syns.attach(plan)?;
         privileges::wait_until_alone()?;
         let loading = Loading::start(&engines, plan)?;
         let mut given_up = privileges::give_up(plan)?;
         // With the identity under which it will be used.
         let disk = open_disk(plan)?;
-        given_up.standing.sandbox = sandbox::enter(plan, source)?;
+        given_up.identity.sandbox = sandbox::enter(plan, source)?;
         Ok(Self {
             descriptors,
             engines,

@@ -15,7 +15,7 @@ use crate::net::transport::Network;
 use crate::resolver::WorkerResolver;
 use crate::tcp::link;
 use crate::telemetry::access_log::AccessLog;
-use crate::telemetry::forwarded::Reader;
+use crate::telemetry::forwarded::ForwardedReader;
 use crate::telemetry::metrics::{Limit, WorkerMetrics};
 use carrick_splice::{Pacer, Splicer};
 use std::cell::{Cell, RefCell};
@@ -94,7 +94,7 @@ async fn serve(mut parts: WorkerParts, started: impl FnOnce()) -> std::io::Resul
             admission: parts.admission,
             tcp_tuning: parts.engines.tcp_tuning,
             origins: Default::default(),
-            handshakes: parts.engines.handshakes,
+            deferred_syns: parts.engines.deferred_syns,
             tracking: Default::default(),
             metrics: Arc::clone(&parts.metrics),
             live: RefCell::new(Rc::new(WorkerLive::new(
@@ -111,7 +111,7 @@ async fn serve(mut parts: WorkerParts, started: impl FnOnce()) -> std::io::Resul
             metrics: parts.metrics,
             log: parts.log,
             forwarded: parts.engines.forwarded,
-            path_history: parts.engines.learned,
+            path_history: parts.engines.path_history,
             acknowledgements: Rc::default(),
         },
         sessions: Sessions {
@@ -124,7 +124,7 @@ async fn serve(mut parts: WorkerParts, started: impl FnOnce()) -> std::io::Resul
     });
     // One reader serves all listeners.
     let forwarded = (parts.number == 0).then(|| {
-        let reader = Reader::new(packet, Arc::clone(&worker.telemetry.forwarded));
+        let reader = ForwardedReader::new(packet, Arc::clone(&worker.telemetry.forwarded));
         Rc::new(RefCell::new(reader))
     });
     worker.splicer.set_pacer(worker.pacer.clone());
@@ -134,7 +134,7 @@ async fn serve(mut parts: WorkerParts, started: impl FnOnce()) -> std::io::Resul
     let housekeeping = tokio::task::spawn_local(keeping_house);
     let mut accepting = HashMap::new();
     listen::adjust(&worker, &mut accepting, &first.live, &mut parts.listeners)?;
-    let reader = worker.connector.handshakes.reader(worker.number)?;
+    let reader = worker.connector.deferred_syns.reader(worker.number)?;
     let deciding = reader.map(|reader| {
         let deciding = crate::accept::syn_defer::run(Rc::clone(&worker), reader);
         tokio::task::spawn_local(deciding)
@@ -236,11 +236,11 @@ fn reset_clients(sessions: &Sessions) {
 }
 
 /// Periodic work: flushes log lines, closes idle upstream connections that have expired.
-async fn keep_house(worker: Rc<Worker>, forwarded: Option<Rc<RefCell<Reader>>>) {
+async fn keep_house(worker: Rc<Worker>, forwarded: Option<Rc<RefCell<ForwardedReader>>>) {
     let mut ticks = tokio::time::interval(FLUSH_EVERY);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut count = 0_u32;
-    let mut tide = memory::Tide::default();
+    let mut session_peak = memory::SessionPeak::default();
     let mut stalled_bytes = 0;
     loop {
         ticks.tick().await;
@@ -256,14 +256,14 @@ async fn keep_house(worker: Rc<Worker>, forwarded: Option<Rc<RefCell<Reader>>>) 
             stalled_bytes = end_stalled(&worker, stalled_bytes);
             link::keep_up(&worker);
             let sessions = worker.sessions.clients.borrow().len();
-            if tide.has_ebbed(sessions) {
+            if session_peak.has_fallen(sessions) {
                 memory::give_back();
             }
         }
     }
 }
 
-fn read_forwarded(telemetry: &Telemetry, reader: Option<&RefCell<Reader>>) {
+fn read_forwarded(telemetry: &Telemetry, reader: Option<&RefCell<ForwardedReader>>) {
     if let Some(reader) = reader {
         reader.borrow_mut().read(&telemetry.metrics, &telemetry.log);
     }

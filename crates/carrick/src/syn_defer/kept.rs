@@ -49,7 +49,7 @@ impl Drop for Kept {
 
 /// All waiting connections; bounded by the number of slots.
 #[derive(Debug, Default)]
-pub struct Table(Mutex<Inside>);
+pub struct KeptTable(Mutex<Inside>);
 
 #[derive(Debug, Default)]
 struct Inside {
@@ -59,7 +59,7 @@ struct Inside {
     next: u64,
 }
 
-impl Table {
+impl KeptTable {
     /// Inserts a connection. Returns whether it replaced one of an earlier attempt, which is reset.
     pub fn put(&self, ends: Ends, kept: Kept, now: Instant) -> bool {
         let mut inside = self.lock();

@@ -13,7 +13,7 @@ pub use kept::Kept;
 use crate::config::plan::{Handshake, Plan};
 use carrick_splice::Unavailable;
 use carrick_splice::syn_defer::{Reader, Settings, SynDefer};
-use kept::Table;
+use kept::KeptTable;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -30,7 +30,7 @@ pub const KEPT_MAX: Duration = Duration::from_secs(8);
 
 /// What became of deferred SYNs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Done {
+pub enum DeferredOutcome {
     /// The server accepted, so the client is admitted.
     Released,
     /// The server refused or access is denied, so the client is refused.
@@ -47,7 +47,7 @@ pub enum Done {
     Expired,
 }
 
-impl Done {
+impl DeferredOutcome {
     /// All of them, in the order of their declaration.
     pub const ALL: [Self; 7] = [
         Self::Released,
@@ -76,15 +76,15 @@ impl Done {
 
 /// State of deferred SYNs, shared by all threads.
 #[derive(Debug, Clone, Default)]
-pub struct Handshakes(Arc<Shared>);
+pub struct DeferredSyns(Arc<Shared>);
 
 #[derive(Debug, Default)]
 struct Shared {
     /// `None`: no listener defers SYNs.
-    holder: OnceLock<Result<SynDefer, Unavailable>>,
+    syn_defer: OnceLock<Result<SynDefer, Unavailable>>,
     places: Arc<AtomicUsize>,
-    table: Table,
-    done: [AtomicU64; Done::ALL.len()],
+    table: KeptTable,
+    outcomes: [AtomicU64; DeferredOutcome::ALL.len()],
 }
 
 /// One of [`PLACES_MAX`] slots; freed when dropped.
@@ -97,8 +97,8 @@ impl Drop for Place {
     }
 }
 
-impl Handshakes {
-    /// Starts deferring SYNs for the plan's listeners that ask for it, once workers [read](Handshakes::reader). Needs start-up privileges.
+impl DeferredSyns {
+    /// Starts deferring SYNs for the plan's listeners that ask for it, once workers [read](DeferredSyns::reader). Needs start-up privileges.
     /// If the kernel cannot do it, clients are answered at once and the reason is logged.
     ///
     /// # Errors
@@ -120,7 +120,7 @@ impl Handshakes {
             readers: plan.workers,
         };
         // Called only once, at start.
-        let Err(because) = self.0.holder.get_or_init(|| SynDefer::attach(&settings)) else {
+        let Err(because) = self.0.syn_defer.get_or_init(|| SynDefer::attach(&settings)) else {
             return Ok(());
         };
         if let Some((address, ..)) = listeners.iter().find(|(.., is_named)| *is_named) {
@@ -141,19 +141,19 @@ impl Handshakes {
 
     /// Whether SYNs are deferred.
     #[must_use]
-    pub fn are_held(&self) -> bool {
-        self.holder().is_some()
+    pub fn are_deferred(&self) -> bool {
+        self.syn_defer().is_some()
     }
 
     /// Whether SYNs can be deferred; `None`: no listener asks for it.
     #[must_use]
     pub fn usable(&self) -> Option<Result<(), &Unavailable>> {
-        let holder = self.0.holder.get()?;
-        Some(holder.as_ref().map(|_| ()))
+        let syn_defer = self.0.syn_defer.get()?;
+        Some(syn_defer.as_ref().map(|_| ()))
     }
 
-    fn holder(&self) -> Option<&SynDefer> {
-        self.0.holder.get()?.as_ref().ok()
+    fn syn_defer(&self) -> Option<&SynDefer> {
+        self.0.syn_defer.get()?.as_ref().ok()
     }
 
     /// A worker's reader of deferred SYNs; `None`: none are deferred. Call it within the worker's runtime.
@@ -161,8 +161,10 @@ impl Handshakes {
     /// # Errors
     /// From the kernel.
     pub fn reader(&self, worker: usize) -> io::Result<Option<Reader>> {
-        let holder = self.holder();
-        holder.map(|holder| holder.reader(worker)).transpose()
+        let syn_defer = self.syn_defer();
+        syn_defer
+            .map(|syn_defer| syn_defer.reader(worker))
+            .transpose()
     }
 
     /// Takes a free slot, if there is one. `clients_max` is the limit on connected clients.
@@ -185,7 +187,7 @@ impl Handshakes {
     pub fn keep(&self, client: SocketAddr, server: SocketAddr, kept: Kept) {
         let replaced = self.0.table.put((client, server), kept, Instant::now());
         if replaced {
-            self.count(Done::Expired);
+            self.count(DeferredOutcome::Expired);
         }
     }
 
@@ -193,7 +195,7 @@ impl Handshakes {
     #[must_use]
     pub fn take(&self, client: SocketAddr, server: SocketAddr) -> Option<Kept> {
         let kept = self.0.table.take(&(client, server))?;
-        self.count(Done::Joined);
+        self.count(DeferredOutcome::Joined);
         Some(kept)
     }
 
@@ -201,39 +203,42 @@ impl Handshakes {
     pub fn expire(&self, now: Instant) {
         for expired in self.0.table.expire(now, KEPT_MAX) {
             drop(expired);
-            self.count(Done::Expired);
+            self.count(DeferredOutcome::Expired);
         }
     }
 
     /// Adds one to a counter shared by all workers; called a few times per connection.
-    pub fn count(&self, done: Done) {
-        if let Some(counter) = self.0.done.get(done as usize) {
+    pub fn count(&self, outcome: DeferredOutcome) {
+        if let Some(counter) = self.0.outcomes.get(outcome as usize) {
             counter.fetch_add(1, Ordering::Relaxed);
         }
     }
 
     /// The value of a counter.
     #[must_use]
-    pub fn done(&self, done: Done) -> u64 {
-        let counter = self.0.done.get(done as usize);
+    pub fn outcomes(&self, outcome: DeferredOutcome) -> u64 {
+        let counter = self.0.outcomes.get(outcome as usize);
         counter.map_or(0, |counter| counter.load(Ordering::Relaxed))
     }
 
     /// Counters of the kernel and the process, by label; all zero if no SYNs are deferred.
     #[must_use]
     pub fn events(&self) -> Vec<(&'static str, u64)> {
-        let counts = self.holder().and_then(|holder| holder.counts().ok());
+        let counts = self
+            .syn_defer()
+            .and_then(|syn_defer| syn_defer.counts().ok());
         let counts = counts.unwrap_or_default();
         let mut events = vec![
-            ("held", counts.held),
+            ("deferred", counts.deferred),
             ("repeated", counts.repeated),
             ("unattended", counts.unattended),
             ("not_understood", counts.not_understood),
         ];
-        events.extend(Done::ALL.map(|done| (done.label(), self.done(done))));
+        events
+            .extend(DeferredOutcome::ALL.map(|outcome| (outcome.label(), self.outcomes(outcome))));
         // Decided by the process or by the kernel.
         for (label, count) in &mut events {
-            if *label == Done::Crowded.label() {
+            if *label == DeferredOutcome::Crowded.label() {
                 *count += counts.crowded;
             }
         }

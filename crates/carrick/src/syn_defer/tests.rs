@@ -5,12 +5,12 @@ use std::io::{ErrorKind, Read};
 use std::net::{TcpListener, TcpStream};
 
 /// A waiting connection, and the server's end of it.
-fn kept(handshakes: &Handshakes, admission: &Arc<Admission>) -> (Kept, TcpStream) {
+fn kept(deferred_syns: &DeferredSyns, admission: &Arc<Admission>) -> (Kept, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let (server, _) = listener.accept().unwrap();
     let admitted = admission.admit(Some([10, 0, 0, 1].into())).unwrap();
-    let place = handshakes.place(usize::MAX).unwrap();
+    let place = deferred_syns.place(usize::MAX).unwrap();
     (Kept::new(stream, Duration::ZERO, admitted, place), server)
 }
 
@@ -28,43 +28,47 @@ fn is_reset(mut server: TcpStream) -> bool {
 
 #[test]
 fn half_of_all_clients_may_wait_and_no_more_than_there_are_places() {
-    let handshakes = Handshakes::default();
-    let first = handshakes.place(4);
-    let second = handshakes.place(4);
+    let deferred_syns = DeferredSyns::default();
+    let first = deferred_syns.place(4);
+    let second = deferred_syns.place(4);
     assert!(first.is_some() && second.is_some());
-    assert!(handshakes.place(4).is_none());
-    assert_eq!(handshakes.waiting(), 2);
+    assert!(deferred_syns.place(4).is_none());
+    assert_eq!(deferred_syns.waiting(), 2);
     drop(first);
-    assert!(handshakes.place(4).is_some());
+    assert!(deferred_syns.place(4).is_some());
     drop(second);
-    let all: Vec<Place> = std::iter::from_fn(|| handshakes.place(usize::MAX)).collect();
+    let all: Vec<Place> = std::iter::from_fn(|| deferred_syns.place(usize::MAX)).collect();
     assert_eq!(all.len(), PLACES_MAX);
 }
 
 #[test]
 fn what_is_taken_is_whole_and_what_is_not_taken_is_reset() {
-    let handshakes = Handshakes::default();
+    let deferred_syns = DeferredSyns::default();
     let admission = Arc::new(Admission::default());
     admission.set_limits(10, 0, 10);
     let mut servers = Vec::new();
     // The second one replaces the first.
     for port in [1, 1, 2, 3] {
-        let (kept, server) = kept(&handshakes, &admission);
+        let (kept, server) = kept(&deferred_syns, &admission);
         let (client, to) = ends(port);
-        handshakes.keep(client, to, kept);
+        deferred_syns.keep(client, to, kept);
         servers.push(server);
     }
-    assert_eq!(handshakes.done(Done::Expired), 1);
-    assert_eq!((handshakes.waiting(), admission.open()), (3, 3));
+    assert_eq!(deferred_syns.outcomes(DeferredOutcome::Expired), 1);
+    assert_eq!((deferred_syns.waiting(), admission.open()), (3, 3));
     let (client, to) = ends(2);
-    let taken = handshakes.take(client, to).unwrap().into_stream().unwrap();
-    assert!(handshakes.take(client, to).is_none());
+    let taken = deferred_syns
+        .take(client, to)
+        .unwrap()
+        .into_stream()
+        .unwrap();
+    assert!(deferred_syns.take(client, to).is_none());
     let now = Instant::now();
-    handshakes.expire(now);
-    assert_eq!(handshakes.waiting(), 2, "not old enough to be removed");
-    handshakes.expire(now + KEPT_MAX);
-    assert_eq!((handshakes.waiting(), admission.open()), (0, 0));
-    assert_eq!(handshakes.done(Done::Expired), 3);
+    deferred_syns.expire(now);
+    assert_eq!(deferred_syns.waiting(), 2, "not old enough to be removed");
+    deferred_syns.expire(now + KEPT_MAX);
+    assert_eq!((deferred_syns.waiting(), admission.open()), (0, 0));
+    assert_eq!(deferred_syns.outcomes(DeferredOutcome::Expired), 3);
     drop(taken);
     let ends: Vec<bool> = servers.into_iter().map(is_reset).collect();
     assert_eq!(ends, [true, true, false, true]);

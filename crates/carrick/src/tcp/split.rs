@@ -71,7 +71,7 @@ pub fn decide(client: &Client, route: &RoutePlan, checkout: &Checkout) -> Option
     let client_window_bytes = near.map_or(0, |leg| {
         u64::from(leg.congestion_window) * u64::from(leg.segment_bytes)
     });
-    let learned = &client.worker.telemetry.path_history;
+    let path_history = &client.worker.telemetry.path_history;
     let share = f64::from(plan.control_group) / 100.0;
     let is_control = || is_chosen(address, server, Purpose::Control, share);
     let decision = match route.split {
@@ -92,15 +92,16 @@ pub fn decide(client: &Client, route: &RoutePlan, checkout: &Checkout) -> Option
                 rtt: [near, far].map(|leg| leg.and_then(|leg| leg.rtt)),
                 client_window_bytes,
                 can_join: client.worker.splicer.has_packet_engine(),
-                can_leave_out: client.listener.interception.is_some() && learned.can_leave_out(),
+                can_leave_out: client.listener.interception.is_some()
+                    && path_history.can_leave_out(),
             };
-            learned.decide(address, server, &known)
+            path_history.decide(address, server, &known)
         }
     };
     match decision.way {
         Way::LeaveOut => {
             let port = client.listener.address.port();
-            match learned.leave_out(port, address, server) {
+            match path_history.leave_out(port, address, server) {
                 Ok(()) => client.metrics().split.left_out.add(1),
                 Err(error) => tracing::debug!(
                     "cannot exclude {address} and {server} from interception: {error}"

@@ -4,7 +4,7 @@ use super::copied::{self, Relayed};
 use super::link;
 use super::split::{self, Decided, Watched};
 use crate::config::plan::{HashOn, RoutePlan};
-use crate::connect::checkout::{Wanted, checkout};
+use crate::connect::checkout::{CheckoutOptions, checkout};
 use crate::context::client::Client;
 use crate::context::client::Next;
 use crate::context::destination::client_key;
@@ -48,7 +48,7 @@ pub async fn run_connect(
     destination: Destination,
     mut log: RequestLog,
 ) -> Next {
-    let wanted = Wanted {
+    let wanted = CheckoutOptions {
         key: None,
         reuse: false,
         segment_bytes: segment_bytes(client, destination.engine),
@@ -394,7 +394,7 @@ async fn tunnel_to(
     };
     let hashed = plan
         .as_ref()
-        .filter(|plan| plan.balance == balance::Method::Hash);
+        .filter(|plan| plan.balance == balance::Algorithm::Hash);
     let key = hashed.map(|plan| match plan.hash_on {
         HashOn::Host => sni.unwrap_or_default(),
         HashOn::Client | HashOn::Path | HashOn::Header(_) | HashOn::Cookie(_) => {
@@ -422,7 +422,7 @@ async fn tunnel_to(
             return next;
         }
     }
-    let wanted = Wanted {
+    let wanted = CheckoutOptions {
         key,
         reuse: false,
         segment_bytes: segment_bytes(client, destination.engine),

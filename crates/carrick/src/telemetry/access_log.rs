@@ -12,7 +12,7 @@ use crate::config::plan::LogFormat;
 use crate::telemetry::job::Job;
 use crate::telemetry::metrics::{Counter, Limit, WorkerMetrics};
 use carrick_splice::tcp::PathState;
-use clock::Clock;
+use clock::LogClock;
 use std::cell::RefCell;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -199,7 +199,7 @@ impl LogSender {
     pub fn worker(&self, metrics: Arc<WorkerMetrics>) -> AccessLog {
         let local = Local {
             batch: Batch::default(),
-            clock: Clock::new(),
+            clock: LogClock::new(),
         };
         AccessLog {
             sender: self.clone(),
@@ -220,7 +220,7 @@ pub struct AccessLog {
 #[derive(Debug)]
 struct Local {
     batch: Batch,
-    clock: Clock,
+    clock: LogClock,
 }
 
 impl AccessLog {

@@ -65,8 +65,8 @@ metrics! {
 
     CLIENT_CONNECTIONS = Counter "carrick_client_connections" "Connections accepted from clients.";
     INTERCEPTED = Counter "carrick_intercepted_connections" "Connections intercepted by transparent listeners.";
-    HELD = Counter "carrick_held_handshakes" "Deferred SYNs of clients, by event.";
-    HELD_WAITING = Gauge "carrick_held_handshakes_waiting" "Deferred SYNs that wait for their server, and server connections that wait for their client.";
+    DEFERRED_SYNS = Counter "carrick_deferred_syns" "Deferred SYNs of clients, by event.";
+    DEFERRED_SYNS_WAITING = Gauge "carrick_deferred_syns_waiting" "Deferred SYNs that wait for their server, and server connections that wait for their client.";
     CLIENT_CONNECTIONS_OPEN = Gauge "carrick_client_connections_open" "Open connections from clients, by worker.";
     CLIENT_BYTES = Counter "carrick_client_bytes" "Body and tunnel bytes received from and sent to clients.";
     UPSTREAM_BYTES = Counter "carrick_upstream_bytes" "Body and tunnel bytes received from and sent to upstreams.";
@@ -103,7 +103,7 @@ metrics! {
     SOCKET_SPLICES = Gauge "carrick_socket_splices" "Splices now in the kernel.";
     PACKET_SPLICES = Gauge "carrick_packet_splices" "Pairs of connections whose packets the kernel may forward now (open), and those that have ended or gone on by themselves, which it still knows for a while (over).";
     KERNEL_REQUESTS = Counter "carrick_kernel_requests" "Requests seen by the kernel's classifier, by result: forwarded by the kernel, or passed to the process.";
-    PACKET_BAD_LEGS = Gauge "carrick_packet_bad_legs" "Pairs of networks between which packets are not spliced for now, because one leg is bad.";
+    PACKET_LOSSY_PATHS = Gauge "carrick_packet_lossy_paths" "Pairs of networks between which packets are not spliced for now, because the path loses too many.";
     ADOPTED = Counter "carrick_tunnels_adopted" "Tunnels of an earlier carrick that this one has taken over.";
     ADOPTED_OPEN = Gauge "carrick_adopted_tunnels_open" "Adopted tunnels that are open.";
     ADOPTED_ENDED = Counter "carrick_adopted_tunnels_ended" "Adopted tunnels that have ended, by result: closed, reset, idle. Their bytes are in carrick_client_bytes, carrick_upstream_bytes and carrick_splice_bytes.";
@@ -119,8 +119,8 @@ metrics! {
     CACHE_INVALIDATED = Counter "carrick_cache_invalidated" "Objects removed because an unsafe method may have changed the resource.";
     CACHE_REFRESHES = Counter "carrick_cache_refreshes" "Validations in the background (stale-while-revalidate).";
     CACHE_GIVEN_UP = Counter "carrick_cache_fills_given_up" "Bodies whose fetch was aborted because no client was waiting.";
-    CACHE_PAGES = Counter "carrick_cache_ahead_pages" "Pages scanned for embedded objects (prefetch).";
-    CACHE_AHEAD = Counter "carrick_cache_ahead" "Embedded objects, by result: asked (of these: stored, not_stored, too_large, failed), used (stored ones that a client has asked for since, once each), or not asked: foreign (another host, port or scheme), denied (the listener's rules, or no cache there), fresh (stored already), in_flight (already being fetched), not_stored (known not to be), too_many, aborted (the page's client had gone).";
+    CACHE_PREFETCH_PAGES = Counter "carrick_cache_prefetch_pages" "Pages scanned for embedded objects (prefetch).";
+    CACHE_PREFETCHES = Counter "carrick_cache_prefetches" "Embedded objects, by result: asked (of these: stored, not_stored, too_large, failed), used (stored ones that a client has asked for since, once each), or not asked: foreign (another host, port or scheme), denied (the listener's rules, or no cache there), fresh (stored already), in_flight (already being fetched), not_stored (known not to be), too_many, aborted (the page's client had gone).";
     CACHE_FIND_SECONDS = Histogram "carrick_cache_find_seconds" "Time of a cache look-up, hit or miss.";
     CACHE_FIRST_BYTE_SECONDS = Histogram "carrick_cache_first_byte_seconds" "From a request's first byte to the first of its answer, where the cache had it and the origin was not asked.";
     CACHE_OBJECTS = Gauge "carrick_cache_objects" "Objects in the cache.";

@@ -24,7 +24,7 @@ const STATUS_UNKNOWN: u16 = 0;
 
 /// A client whose connection is kernel-forwarded, as its worker knows it.
 #[derive(Debug, Clone)]
-pub struct Guest {
+pub struct ForwardedClient {
     /// The client's address, as in the access log.
     pub client: SocketAddr,
     /// The job of its listener.
@@ -39,14 +39,14 @@ pub struct Guest {
     pub watch: ResponseWatch,
 }
 
-/// Passes clients whose requests the kernel may forward from the workers to the [`Reader`].
+/// Passes clients whose requests the kernel may forward from the workers to the [`ForwardedReader`].
 #[derive(Debug, Default)]
-pub struct Forwarded(Mutex<News>);
+pub struct Forwarded(Mutex<Changes>);
 
 /// What has happened since the last read.
 #[derive(Debug, Default)]
-struct News {
-    named: Vec<(u64, Guest)>,
+struct Changes {
+    named: Vec<(u64, ForwardedClient)>,
     /// Ended names, with the state of the latest response, and how it ended unless complete.
     gone: Vec<(u64, ToldResponse, Option<&'static str>)>,
     /// Number of names given so far.
@@ -57,7 +57,7 @@ struct News {
 
 /// While this exists, the kernel reports a client's requests under its name.
 #[derive(Debug)]
-pub struct Named {
+pub struct ReportedName {
     forwarded: Arc<Forwarded>,
     name: u64,
     watch: ResponseWatch,
@@ -66,21 +66,21 @@ pub struct Named {
 }
 
 impl Forwarded {
-    fn news(&self) -> MutexGuard<'_, News> {
+    fn changes(&self) -> MutexGuard<'_, Changes> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A unique name for a client, for as long as the kernel has its connections.
     #[must_use]
-    pub fn name(self: &Arc<Self>, guest: Guest) -> Named {
-        let watch = guest.watch.clone();
-        let mut news = self.news();
-        news.names += 1;
-        let name = news.names;
-        if !news.is_unread {
-            news.named.push((name, guest));
+    pub fn name(self: &Arc<Self>, client: ForwardedClient) -> ReportedName {
+        let watch = client.watch.clone();
+        let mut changes = self.changes();
+        changes.names += 1;
+        let name = changes.names;
+        if !changes.is_unread {
+            changes.named.push((name, client));
         }
-        Named {
+        ReportedName {
             forwarded: Arc::clone(self),
             name,
             watch,
@@ -90,16 +90,16 @@ impl Forwarded {
 
     /// Called when the reader ends.
     fn stop(&self) {
-        let mut news = self.news();
-        *news = News {
-            names: news.names,
+        let mut changes = self.changes();
+        *changes = Changes {
+            names: changes.names,
             is_unread: true,
-            ..News::default()
+            ..Changes::default()
         };
     }
 }
 
-impl Named {
+impl ReportedName {
     /// Unique for the life of the process.
     #[must_use]
     pub fn name(&self) -> u64 {
@@ -107,30 +107,30 @@ impl Named {
     }
 }
 
-impl Drop for Named {
+impl Drop for ReportedName {
     fn drop(&mut self) {
         let told = self.watch.told();
-        let mut news = self.forwarded.news();
-        if !news.is_unread {
-            news.gone.push((self.name, told, self.ended));
+        let mut changes = self.forwarded.changes();
+        if !changes.is_unread {
+            changes.gone.push((self.name, told, self.ended));
         }
     }
 }
 
 /// Reads the kernel's reports. One for all workers.
 #[derive(Debug)]
-pub struct Reader {
+pub struct ForwardedReader {
     packet: PacketService,
     /// `None` until the engine is loaded.
     events: Option<Events>,
     forwarded: Arc<Forwarded>,
-    stays: HashMap<u64, Stay>,
+    clients: HashMap<u64, ClientState>,
 }
 
 /// A client whose requests the kernel may forward.
 #[derive(Debug)]
-struct Stay {
-    guest: Guest,
+struct ClientState {
+    client: ForwardedClient,
     open: Option<Open>,
     /// The state of the latest response before the latest events were read.
     told: Option<ToldResponse>,
@@ -145,7 +145,7 @@ struct Open {
     moved: Instant,
 }
 
-impl Reader {
+impl ForwardedReader {
     /// Reads reports about the clients in `forwarded`.
     #[must_use]
     pub fn new(packet: PacketService, forwarded: Arc<Forwarded>) -> Self {
@@ -153,7 +153,7 @@ impl Reader {
             packet,
             events: None,
             forwarded,
-            stays: HashMap::new(),
+            clients: HashMap::new(),
         }
     }
 
@@ -162,40 +162,44 @@ impl Reader {
     /// on it, so every event finds its name. then events; a state without a later event of the same client belongs to that client's open
     /// request. Clients that ended before the events were read have no further events.
     pub fn read(&mut self, metrics: &WorkerMetrics, log: &AccessLog) {
-        for stay in self.stays.values_mut() {
-            stay.told = stay.open.as_ref().map(|_| stay.guest.watch.told());
+        for client_state in self.clients.values_mut() {
+            client_state.told = client_state
+                .open
+                .as_ref()
+                .map(|_| client_state.client.watch.told());
         }
-        let gone = std::mem::take(&mut self.forwarded.news().gone);
+        let gone = std::mem::take(&mut self.forwarded.changes().gone);
         let events = self.take_events();
-        let named = std::mem::take(&mut self.forwarded.news().named);
+        let named = std::mem::take(&mut self.forwarded.changes().named);
         let named = named
             .into_iter()
-            .map(|(name, guest)| (name, Stay::new(guest)));
-        self.stays.extend(named);
+            .map(|(name, client)| (name, ClientState::new(client)));
+        self.clients.extend(named);
         for event in events {
-            if let Some(stay) = self.stays.get_mut(&event.name) {
-                stay.end((event.end_before, event.status_before), None, metrics, log);
-                stay.open = Some(Open::new(event));
-                stay.told = None;
+            if let Some(client_state) = self.clients.get_mut(&event.name) {
+                client_state.end((event.end_before, event.status_before), None, metrics, log);
+                client_state.open = Some(Open::new(event));
+                client_state.told = None;
             }
         }
         for (name, told, ended) in gone {
-            if let Some(mut stay) = self.stays.remove(&name) {
+            if let Some(mut client_state) = self.clients.remove(&name) {
                 let ended = ended.or(told.is_partial.then_some(CLOSED));
-                stay.end((told.end, told.status), ended, metrics, log);
+                client_state.end((told.end, told.status), ended, metrics, log);
             }
         }
-        for stay in self.stays.values_mut() {
-            if let Some(told) = stay.told.take()
-                && (stay.open.as_mut()).is_some_and(|open| open.is_over(told, Instant::now()))
+        for client_state in self.clients.values_mut() {
+            if let Some(told) = client_state.told.take()
+                && (client_state.open.as_mut())
+                    .is_some_and(|open| open.is_over(told, Instant::now()))
             {
-                stay.end((told.end, told.status), None, metrics, log);
+                client_state.end((told.end, told.status), None, metrics, log);
             }
         }
     }
 
     fn take_events(&mut self) -> Vec<RequestEvent> {
-        if self.events.is_none() && !self.forwarded.news().is_unread {
+        if self.events.is_none() && !self.forwarded.changes().is_unread {
             self.events = self.packet.request_events().unwrap_or_else(|error| {
                 self.forwarded.stop();
                 tracing::warn!(
@@ -215,7 +219,7 @@ impl Reader {
     }
 }
 
-impl Drop for Reader {
+impl Drop for ForwardedReader {
     fn drop(&mut self) {
         self.forwarded.stop();
     }
@@ -241,10 +245,10 @@ impl Open {
     }
 }
 
-impl Stay {
-    fn new(guest: Guest) -> Self {
+impl ClientState {
+    fn new(client: ForwardedClient) -> Self {
         Self {
-            guest,
+            client,
             open: None,
             told: None,
         }
@@ -267,10 +271,10 @@ impl Stay {
         else {
             return;
         };
-        let guest = &self.guest;
+        let client = &self.client;
         let status = status.unwrap_or(STATUS_UNKNOWN);
         let bytes = end.saturating_sub(event.sent_bytes);
-        let counters = metrics.job(guest.job);
+        let counters = metrics.job(client.job);
         for _ in 0..event.stands_for {
             counters.requests.count(status);
         }
@@ -281,8 +285,8 @@ impl Stay {
             return;
         }
         log.write(&Record {
-            client: guest.client.ip(),
-            client_port: guest.client.port(),
+            client: client.client.ip(),
+            client_port: client.client.port(),
             user: None,
             method: event.method.as_bytes(),
             target: &event.target,
@@ -292,10 +296,10 @@ impl Stay {
             bytes_sent: bytes,
             referer: b"",
             user_agent: b"",
-            job: guest.job,
-            upstream: guest.upstream.as_deref(),
-            server: Some(guest.server),
-            destination: guest.destination,
+            job: client.job,
+            upstream: client.upstream.as_deref(),
+            server: Some(client.server),
+            destination: client.destination,
             engine: Some("packet"),
             connect: None,
             first_byte: None,

@@ -3,7 +3,7 @@ mod cache;
 mod link;
 mod split;
 
-pub use cache::{Ahead, CacheMetrics, CacheResult};
+pub use cache::{CacheMetrics, CacheResult, PrefetchResult};
 pub use link::LinkMetrics;
 pub use split::{SplitEnd, SplitMetrics};
 

@@ -171,13 +171,13 @@ pub struct Seen {
 }
 
 /// A tunnel before the kernel is asked about it.
-struct Listed {
+struct TunnelSnapshot {
     worker: usize,
     tunnel: Arc<Tunnel>,
     beside_live_bytes: [u64; 2],
 }
 
-impl Listed {
+impl TunnelSnapshot {
     fn new(worker: usize, tunnel: Arc<Tunnel>) -> Self {
         let beside_live = tunnel.ways.each_ref().map(|way| &way.beside_live_bytes);
         Self {
@@ -236,10 +236,10 @@ impl View {
         packet: &PacketService,
     ) -> Self {
         let workers = workers.enumerate();
-        let listed: Vec<Listed> = workers
+        let listed: Vec<TunnelSnapshot> = workers
             .flat_map(|(worker, tunnels)| {
                 let tunnels = tunnels.iter();
-                tunnels.map(move |tunnel| Listed::new(worker, tunnel))
+                tunnels.map(move |tunnel| TunnelSnapshot::new(worker, tunnel))
             })
             .collect();
         let (splices, unseen) = match socket.live() {

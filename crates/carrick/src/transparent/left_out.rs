@@ -24,7 +24,7 @@ pub struct Pair {
 
 /// A request to the supervisor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Wish {
+pub struct ExclusionRequest {
     /// The listener's port.
     pub port: u16,
     /// The connections to exclude.
@@ -33,7 +33,7 @@ pub struct Wish {
     pub seconds: u64,
 }
 
-impl fmt::Display for Wish {
+impl fmt::Display for ExclusionRequest {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Pair { client, server } = self.pair;
         write!(
@@ -44,12 +44,12 @@ impl fmt::Display for Wish {
     }
 }
 
-impl Wish {
+impl ExclusionRequest {
     /// Parses a line; `None`: invalid.
     pub fn parse(line: &str) -> Option<Self> {
-        let wish = Self::read(line)?;
+        let request = Self::read(line)?;
         // carrick writes only the canonical form (no leading zeros, no bits behind a prefix).
-        (wish.to_string() == line).then_some(wish)
+        (request.to_string() == line).then_some(request)
     }
 
     fn read(line: &str) -> Option<Self> {
@@ -57,7 +57,7 @@ impl Wish {
         if words.next()? != "leave-out" {
             return None;
         }
-        let wish = Self {
+        let request = Self {
             port: words.next()?.parse().ok()?,
             pair: Pair {
                 client: words.next()?.parse().ok()?,
@@ -65,7 +65,7 @@ impl Wish {
             },
             seconds: words.next()?.parse().ok()?,
         };
-        (words.next().is_none() && wish.is_right()).then_some(wish)
+        (words.next().is_none() && request.is_right()).then_some(request)
     }
 
     fn is_right(&self) -> bool {
@@ -104,7 +104,7 @@ impl SupervisorPipe {
     pub fn leave_out(&self, port: u16, pair: Pair, time: Duration) -> io::Result<()> {
         // Rounded up to whole seconds.
         let seconds = time.as_secs() + u64::from(time.subsec_nanos() > 0);
-        self.ask(Wish {
+        self.ask(ExclusionRequest {
             port,
             pair,
             seconds: seconds.max(1),
@@ -117,7 +117,7 @@ impl SupervisorPipe {
     /// See [`Self::leave_out`].
     pub fn take_in(&self, port: u16, pair: Pair) -> io::Result<()> {
         let seconds = 0;
-        self.ask(Wish {
+        self.ask(ExclusionRequest {
             port,
             pair,
             seconds,
@@ -129,14 +129,14 @@ impl SupervisorPipe {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    fn ask(&self, wish: Wish) -> io::Result<()> {
-        if !wish.is_right() {
+    fn ask(&self, request: ExclusionRequest) -> io::Result<()> {
+        if !request.is_right() {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         let mut pipe = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let pipe = pipe.as_mut().ok_or(io::ErrorKind::NotConnected)?;
         // A line is shorter than `PIPE_BUF`, so the write is atomic (pipe(7)).
-        match pipe.write(format!("{wish}\n").as_bytes()) {
+        match pipe.write(format!("{request}\n").as_bytes()) {
             Ok(_) => Ok(()),
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
                 Err(io::ErrorKind::NotConnected.into())

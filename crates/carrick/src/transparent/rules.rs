@@ -4,7 +4,7 @@
 //! Documentation/networking/tproxy.rst). Packets keep their addresses.
 mod local;
 
-use super::left_out::{Pair, Wish};
+use super::left_out::{ExclusionRequest, Pair};
 use crate::config::plan::{Interception, LocalInterception, PortRange};
 use ipnet::IpNet;
 use std::fmt::Write;
@@ -307,20 +307,20 @@ pub fn nft_remove(name: &str) -> String {
 }
 
 /// Applies an exclusion. An existing element is deleted first, since adding it again would keep its old timeout.
-pub fn nft_leave_out(wish: &Wish) -> String {
-    let Pair { client, server } = wish.pair;
+pub fn nft_leave_out(request: &ExclusionRequest) -> String {
+    let Pair { client, server } = request.pair;
     let family = match client {
         IpNet::V4(_) => Family::V4,
         IpNet::V6(_) => Family::V6,
     };
-    let set = format!("inet {} {}", table_name(wish.port), family.set("left"));
+    let set = format!("inet {} {}", table_name(request.port), family.set("left"));
     let pair = format!("{client} . {server}");
     let mut text = format!("add element {set} {{ {pair} }}\ndelete element {set} {{ {pair} }}\n");
-    if wish.seconds > 0 {
+    if request.seconds > 0 {
         let _ = writeln!(
             text,
             "add element {set} {{ {pair} timeout {}s }}",
-            wish.seconds
+            request.seconds
         );
     }
     text

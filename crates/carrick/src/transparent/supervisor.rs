@@ -1,7 +1,7 @@
 //! The rule supervisor: makes the rules, waits until carrick is gone, and removes them. It is the only part of carrick that keeps a
 //! privilege after the start, `CAP_NET_ADMIN`; after its task it reads only lines of one form, and the end of a pipe.
 use super::claim::Claim;
-use super::left_out::{LINE_BYTES_MAX, Wish};
+use super::left_out::{ExclusionRequest, LINE_BYTES_MAX};
 use super::rules::{self, Family};
 use super::tools::{IP, NFT};
 use super::{READY, Task, claim, leftovers};
@@ -67,17 +67,17 @@ fn leave_out(input: &mut impl BufRead, interceptions: &[Interception]) {
             Err(error) if error.kind() == io::ErrorKind::InvalidData => line.clear(),
             Err(_) => return,
         }
-        let wish = line.strip_suffix('\n').and_then(Wish::parse);
-        let wish = wish.filter(|wish| {
+        let request = line.strip_suffix('\n').and_then(ExclusionRequest::parse);
+        let request = request.filter(|request| {
             let mut listeners = interceptions.iter().map(|one| one.listener.port());
-            listeners.any(|port| port == wish.port)
+            listeners.any(|port| port == request.port)
         });
-        let Some(wish) = wish else {
+        let Some(request) = request else {
             tell("ignoring a line that is not in carrick's format");
             continue;
         };
-        if let Err(error) = NFT.run(&["-f", "-"], &rules::nft_leave_out(&wish)) {
-            tell(&format!("`{wish}`: {error}"));
+        if let Err(error) = NFT.run(&["-f", "-"], &rules::nft_leave_out(&request)) {
+            tell(&format!("`{request}`: {error}"));
         }
     }
 }

@@ -2,7 +2,7 @@
 use crate::net::io::write_all;
 use crate::telemetry::metrics::WorkerMetrics;
 use crate::upstream::Upstream;
-use carrick_logic::link::talk::{Event, Talk};
+use carrick_logic::link::connection_state::{ConnectionState, Event};
 use carrick_logic::link::{self, CONTROL_BYTES_MAX, Frame, Read};
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -48,7 +48,7 @@ pub struct Connection {
     pub peer: SocketAddr,
     /// Whether it has relayed a connection before.
     pub has_carried: Cell<bool>,
-    talk: RefCell<Talk>,
+    state: RefCell<ConnectionState>,
     /// The beginning of a frame.
     unread: RefCell<Vec<u8>>,
     awaits_hello: Cell<bool>,
@@ -79,7 +79,7 @@ impl Connection {
             stream,
             peer: upstream.address,
             has_carried: Cell::new(false),
-            talk: RefCell::new(Talk::new(true)),
+            state: RefCell::new(ConnectionState::new(true)),
             unread: RefCell::default(),
             awaits_hello: Cell::new(true),
             _opened: Some(Opened {
@@ -95,7 +95,7 @@ impl Connection {
             stream: Rc::clone(stream),
             peer,
             has_carried: Cell::new(false),
-            talk: RefCell::new(Talk::new(false)),
+            state: RefCell::new(ConnectionState::new(false)),
             unread: RefCell::default(),
             awaits_hello: Cell::new(true),
             _opened: None,
@@ -103,13 +103,13 @@ impl Connection {
     }
 
     /// Updates the protocol state, and returns the result of `change`.
-    pub fn talk<T>(&self, change: impl FnOnce(&mut Talk) -> T) -> T {
-        change(&mut self.talk.borrow_mut())
+    pub fn with_state<T>(&self, change: impl FnOnce(&mut ConnectionState) -> T) -> T {
+        change(&mut self.state.borrow_mut())
     }
 
     /// Whether another connection can be relayed over it.
     pub fn is_at_rest(&self) -> bool {
-        self.talk.borrow().is_at_rest()
+        self.state.borrow().is_at_rest()
     }
 
     /// Sends a frame.
@@ -156,7 +156,7 @@ impl Connection {
                 }
                 continue;
             }
-            let event = self.talk.borrow_mut().came(&frame);
+            let event = self.state.borrow_mut().came(&frame);
             return Ok((event.map_err(Lost::Malformed)?, frame));
         }
     }

@@ -165,7 +165,7 @@ fn bodies_by_packet_pass() {
 
 #[test]
 fn requests_by_packet_pass() {
-    torture_http("judged", "3000");
+    torture_http("classified", "3000");
 }
 
 #[test]

@@ -184,12 +184,12 @@ fn side_by_side_the_packet_engine_is_measured_where_it_works() {
         "switch-10m",
     ];
     assert_eq!(works_of("carrick-packet", Job::Switch), kept);
-    assert_eq!(works_of("carrick-judged", Job::Switch), kept);
+    assert_eq!(works_of("carrick-classified", Job::Switch), kept);
     assert_eq!(works_of("carrick-packet-body", Job::Switch), kept[3..]);
     assert_eq!(works_of("carrick-packet", Job::Forward), ["forward-1m"]);
     assert_eq!(works_of("carrick-packet", Job::Tunnel).len(), 12);
     for (peer, job) in [
-        ("carrick-judged", Job::Tunnel),
+        ("carrick-classified", Job::Tunnel),
         ("carrick-packet-body", Job::Tunnel),
     ] {
         assert_eq!(works_of(peer, job), Vec::<String>::new(), "{peer}");

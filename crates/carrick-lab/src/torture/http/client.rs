@@ -250,7 +250,7 @@ impl Client<'_> {
     /// has forwarded it and there is no copy (docs/modes/kernel-forwarding.md).
     fn is_excused(&self, exchange: &Exchange) -> bool {
         let is_lonely = matches!(exchange.kind, Kind::Post { .. })
-            || matches!(self.play.scenario.way, Way::Judged | Way::Routed);
+            || matches!(self.play.scenario.way, Way::Classified | Way::Routed);
         self.play.scenario.has_silent_closes && is_lonely
     }
 

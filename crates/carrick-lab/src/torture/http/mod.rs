@@ -43,8 +43,8 @@ pub enum Way {
     Unread,
     /// `engine = "packet"`, `responses = "read"`: the process reads heads, the kernel forwards the rest of long bodies.
     Bodies,
-    /// `engine = "packet"`, `requests = "kernel"`: the kernel judges requests, too.
-    Judged,
+    /// `engine = "packet"`, `requests = "kernel"`: the kernel classifies requests, too.
+    Classified,
 }
 
 impl Way {
@@ -54,7 +54,7 @@ impl Way {
         Self::Auto,
         Self::Unread,
         Self::Bodies,
-        Self::Judged,
+        Self::Classified,
     ];
 
     /// Those that a seed chooses from, with their weights.
@@ -62,7 +62,7 @@ impl Way {
         (Self::Auto, 0.1),
         (Self::Unread, 0.3),
         (Self::Bodies, 0.3),
-        (Self::Judged, 0.3),
+        (Self::Classified, 0.3),
     ];
 
     /// The name on the command line and in reports.
@@ -73,7 +73,7 @@ impl Way {
             Self::Auto => "auto",
             Self::Unread => "unread",
             Self::Bodies => "bodies",
-            Self::Judged => "judged",
+            Self::Classified => "classified",
         }
     }
 
@@ -86,7 +86,7 @@ impl Way {
     /// Whether the kernel is to forward packets.
     #[must_use]
     pub fn is_packet(self) -> bool {
-        matches!(self, Self::Unread | Self::Bodies | Self::Judged)
+        matches!(self, Self::Unread | Self::Bodies | Self::Classified)
     }
 
     /// Whether the process reads each response's head.

@@ -17,14 +17,14 @@ pub fn line(run: &Run) -> String {
         count => format!("{count} COMPLAINTS"),
     };
     let mut text = format!(
-        "seed {} {}: {verdict} ({} connections, {} whole, {:.1} MB, {:.1} MB forwarded, {} requests judged by the kernel, {:.1} s; {})",
+        "seed {} {}: {verdict} ({} connections, {} whole, {:.1} MB, {:.1} MB forwarded, {} requests classified by the kernel, {:.1} s; {})",
         run.seed,
         run.way.name(),
         tally.connections,
         tally.whole,
         megabytes(tally.body_bytes),
         megabytes(run.forwarded_bytes),
-        run.judged,
+        run.classified,
         run.seconds,
         run.network
     );
@@ -46,7 +46,7 @@ pub fn markdown(results: &Results) -> String {
         "whole",
         "MB",
         "MB forwarded",
-        "requests judged by the kernel",
+        "requests classified by the kernel",
         "cut by the origin",
         "cut by clients",
         "excused",
@@ -73,7 +73,10 @@ pub fn markdown(results: &Results) -> String {
             sum.whole.to_string(),
             format!("{:.0}", megabytes(sum.body_bytes)),
             format!("{:.0}", megabytes(forwarded)),
-            runs.iter().map(|run| run.judged).sum::<u64>().to_string(),
+            runs.iter()
+                .map(|run| run.classified)
+                .sum::<u64>()
+                .to_string(),
             sum.cut_by_origin.to_string(),
             sum.cut_by_client.to_string(),
             sum.excused.to_string(),

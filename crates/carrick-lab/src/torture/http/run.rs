@@ -51,7 +51,7 @@ const CLIENTS: Subnet = Subnet {
 /// The counter of reloads that have succeeded.
 const RELOADED: &str = "carrick_reloads_total{result=\"ok\"}";
 /// The counter of requests that the kernel has forwarded.
-const JUDGED: &str = "carrick_kernel_requests_total{by=\"kernel\"}";
+const CLASSIFIED: &str = "carrick_kernel_requests_total{by=\"kernel\"}";
 
 /// Gauges of carrick's that must be nought again.
 const CLIENTS_OPEN: &str = "carrick_client_connections_open";
@@ -103,7 +103,7 @@ pub struct Run {
     /// Bytes that the engine `packet` has forwarded: of bodies, or with heads.
     pub forwarded_bytes: u64,
     /// Requests that the kernel has forwarded.
-    pub judged: u64,
+    pub classified: u64,
     /// Whether it should have forwarded some, and has not.
     pub is_unforwarded: bool,
     /// How long it took.
@@ -203,7 +203,7 @@ impl Bench<'_> {
             network: scenario.network.to_string(),
             tally: Tally::default(),
             forwarded_bytes: 0,
-            judged: 0,
+            classified: 0,
             is_unforwarded: false,
             seconds: 0.0,
         };
@@ -351,7 +351,7 @@ impl Bench<'_> {
             if let (Some(now), Some(before)) = (now.carrick, before.carrick) {
                 run.forwarded_bytes = now.kernel_bytes - before.kernel_bytes;
             }
-            run.judged = gauge(&metrics, JUDGED);
+            run.classified = gauge(&metrics, CLASSIFIED);
             let lost = gauge(&metrics, CLIENTS_OPEN).min(lost_most);
             now.sockets = now.sockets.saturating_sub(lost);
             let mut left = now.left_since(before);
@@ -401,7 +401,7 @@ impl Bench<'_> {
             Way::Routed | Way::Auto => ("auto", "unchanged", "carrick", ""),
             Way::Unread => ("packet", "unchanged", "carrick", ""),
             Way::Bodies => ("packet", "unchanged", "carrick", "responses = \"read\""),
-            Way::Judged => ("packet", "off", "", "requests = \"kernel\""),
+            Way::Classified => ("packet", "off", "", "requests = \"kernel\""),
         };
         let text = render(
             TEMPLATE,

@@ -339,7 +339,7 @@ fn idempotent_methods() {
 fn names_left(fields: &str, policy: OddNames, is_believed: bool) -> String {
     let text = format!("GET / HTTP/1.1\r\nHost: a\r\n{fields}\r\n");
     let mut head = accepted(&text);
-    if let Err(refusal) = head.judge_names(policy) {
+    if let Err(refusal) = head.apply_name_policy(policy) {
         return refusal.label.to_owned();
     }
     if !is_believed {

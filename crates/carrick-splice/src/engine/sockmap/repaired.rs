@@ -4,14 +4,14 @@ use crate::sys::release::parse;
 
 /// Whether the running kernel may be trusted, or why not. The self-test cannot tell, since losing a byte
 /// takes a race.
-pub(super) fn judge_running() -> Result<(), String> {
+pub(super) fn check_running() -> Result<(), String> {
     let names = rustix::system::uname();
     let (release, version) = (
         names.release().to_string_lossy(),
         names.version().to_string_lossy(),
     );
     let signature = std::fs::read_to_string("/proc/version_signature").ok();
-    judge(upstream_release(&release, &version, signature.as_deref()))
+    check(upstream_release(&release, &version, signature.as_deref()))
 }
 
 /// The upstream release: a distribution's may keep the number with which a series began. Debian has it in the
@@ -34,8 +34,8 @@ const REPAIRED: [(u32, u32, u32); 2] = [(6, 1, 142), (6, 12, 35)];
 /// All series from here on have them.
 const SAFE_FROM: (u32, u32) = (6, 16);
 
-/// Judges a release such as `6.1.0-13-amd64` or `6.12.35`.
-pub(super) fn judge(release: &str) -> Result<(), String> {
+/// Checks a release such as `6.1.0-13-amd64` or `6.12.35`.
+pub(super) fn check(release: &str) -> Result<(), String> {
     let Some((major, minor, patch)) = parse(release) else {
         return Err(format!(
             "the kernel's release {release:?} is not understood"

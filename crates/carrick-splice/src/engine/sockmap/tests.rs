@@ -1,7 +1,7 @@
 //! Which kernels are trusted; and one splice's end does not block another's.
 
 use super::SocketService;
-use super::repaired::{judge, upstream_release};
+use super::repaired::{check, upstream_release};
 use crate::{Choice, Counters, ExchangeOrder, PoolLimits, Splicer};
 use std::sync::Arc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -97,11 +97,11 @@ fn kernels_that_lose_bytes_are_refused_by_name() {
         "6.14-rc3",
         "6.15.9",
     ] {
-        let reason = judge(release).unwrap_err();
+        let reason = check(release).unwrap_err();
         assert!(reason.contains(release), "{reason}");
         assert!(reason.contains("repaired in"), "{reason}");
     }
-    assert!(judge("a kernel").unwrap_err().contains("not understood"));
+    assert!(check("a kernel").unwrap_err().contains("not understood"));
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn repaired_kernels_are_trusted() {
         "6.18.44-fc-v595",
         "7.0.1",
     ] {
-        assert_eq!(judge(release), Ok(()), "{release}");
+        assert_eq!(check(release), Ok(()), "{release}");
     }
 }
 
@@ -142,6 +142,6 @@ fn distributions_that_keep_the_first_number_of_a_series_are_known() {
         ),
     ] {
         let release = upstream_release(release, version, signature);
-        assert_eq!(judge(release).map_err(drop), expected, "{release}");
+        assert_eq!(check(release).map_err(drop), expected, "{release}");
     }
 }

@@ -7,7 +7,7 @@
 use super::generation::{Base, Generation, LOCK_WAIT, Name, attend};
 use super::hooks::{HookError, clsact};
 use super::state::{self, Addresses, Holder};
-use super::table::Table;
+use super::table::SpliceTable;
 use super::{PacketEngine, PacketService};
 use crate::Unavailable;
 use crate::sys::clock::now_ns;
@@ -85,7 +85,7 @@ pub struct Cleaned {
 
 /// What this process attends to.
 #[derive(Default)]
-pub(super) struct Care {
+pub(super) struct Adoption {
     folder: Option<PathBuf>,
     base: Option<Base>,
     /// Generations of processes that ran at the last check. Kept open, so that adopting them takes no
@@ -101,7 +101,7 @@ pub(super) struct Care {
 struct Orphan {
     generation: Generation,
     /// Or why its maps cannot be read.
-    table: Result<Table, String>,
+    table: Result<SpliceTable, String>,
     live: VecDeque<Live>,
 }
 
@@ -140,16 +140,17 @@ impl PacketService {
     /// # Errors
     /// The folder cannot be used.
     pub fn adopt(&self, folder: &Path) -> Result<(), Unavailable> {
-        let mut care = self.care();
-        care.folder = Some(folder.to_owned());
+        let mut adoption = self.adoption();
+        adoption.folder = Some(folder.to_owned());
         let engine = self.engine().map(|engine| &**engine);
-        care.look(engine, LOCK_WAIT)
+        adoption
+            .look(engine, LOCK_WAIT)
             .map_err(|error| Unavailable::new(error.to_string()))?;
         // Removes what ended while only unprivileged processes could attend to it.
-        care.tend(Duration::MAX);
-        if let Some(base) = &care.base {
-            let _held = base
-                .hold()
+        adoption.tend(Duration::MAX);
+        if let Some(base) = &adoption.base {
+            let _lock = base
+                .lock()
                 .map_err(|error| Unavailable::new(error.to_string()))?;
             let _ = base.remove_strays();
         }
@@ -163,18 +164,18 @@ impl PacketService {
         if let Some(engine) = engine.filter(|engine| engine.is_pinned()) {
             attend(&engine.pulse);
         }
-        let mut care = self.care();
+        let mut adoption = self.adoption();
         // What cannot be read now may be the next time.
-        let _ = care.look(engine, Duration::ZERO);
-        care.tend(idle);
+        let _ = adoption.look(engine, Duration::ZERO);
+        adoption.tend(idle);
     }
 
     /// The splices that it attends to.
     #[must_use]
     pub fn adopted(&self) -> Vec<Adopted> {
-        let care = self.care();
+        let adoption = self.adoption();
         let now = now_ns();
-        let tables = care
+        let tables = adoption
             .orphans
             .iter()
             .filter_map(|orphan| Some((orphan.table.as_ref().ok()?, &orphan.live)));
@@ -189,20 +190,20 @@ impl PacketService {
     /// Counts of what became of them.
     #[must_use]
     pub fn adopted_totals(&self) -> AdoptedTotals {
-        self.care().totals
+        self.adoption().totals
     }
 
     /// What it does not attend to: tunnels of other versions, and folders with a name of carrick's that are
     /// not its own.
     #[must_use]
     pub fn not_adopted(&self) -> Vec<String> {
-        let care = self.care();
-        let illegible = care.orphans.iter().filter_map(|orphan| {
+        let adoption = self.adoption();
+        let illegible = adoption.orphans.iter().filter_map(|orphan| {
             let why = orphan.table.as_ref().err()?;
             let folder = orphan.generation.folder().display();
             Some(format!("{folder}: {why}"))
         });
-        let foreign = care.foreign.iter().map(|(_, why)| why.clone());
+        let foreign = adoption.foreign.iter().map(|(_, why)| why.clone());
         illegible.chain(foreign).collect()
     }
 
@@ -215,7 +216,7 @@ impl PacketService {
             return Ok(Vec::new());
         }
         let base = Base::look(folder).map_err(explain)?;
-        let _held = base.hold().map_err(explain)?;
+        let _lock = base.lock().map_err(explain)?;
         let generations = base.generations().map_err(explain)?;
         let pinned = generations.into_iter().map(|(name, path)| {
             let opened = Generation::open(&path).and_then(|mut generation| {
@@ -249,7 +250,7 @@ impl PacketService {
         let mut cleaned = Cleaned::default();
         if folder.exists() {
             let base = Base::look(folder).map_err(explain)?;
-            let _held = base.hold().map_err(explain)?;
+            let _lock = base.lock().map_err(explain)?;
             let strays = base.remove_strays().map_err(explain)?;
             cleaned.removed.extend(
                 strays
@@ -290,27 +291,31 @@ impl PacketService {
     /// Removes generations without splices, even if their peers may still retransmit. Returns the number of
     /// splices in the others.
     pub(super) fn leave_adopted(&self) -> usize {
-        let mut care = self.care();
-        let care = &mut *care;
-        let held = care
+        let mut adoption = self.adoption();
+        let adoption = &mut *adoption;
+        let lock = adoption
             .base
             .as_ref()
-            .and_then(|base| base.hold_within(Duration::ZERO).ok());
-        for orphan in &mut care.orphans {
-            if held.is_some() && orphan.table.is_ok() && orphan.live.is_empty() {
+            .and_then(|base| base.lock_within(Duration::ZERO).ok());
+        for orphan in &mut adoption.orphans {
+            if lock.is_some() && orphan.table.is_ok() && orphan.live.is_empty() {
                 // What needs privileges is left to the next process that has them.
                 let _ = orphan.generation.remove();
             }
         }
-        care.orphans.iter().map(|orphan| orphan.live.len()).sum()
+        adoption
+            .orphans
+            .iter()
+            .map(|orphan| orphan.live.len())
+            .sum()
     }
 
-    fn care(&self) -> MutexGuard<'_, Care> {
-        self.care.lock().unwrap_or_else(PoisonError::into_inner)
+    fn adoption(&self) -> MutexGuard<'_, Adoption> {
+        self.adoption.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Care {
+impl Adoption {
     /// Lists the generations, and adopts those whose processes are dead.
     fn look(&mut self, engine: Option<&PacketEngine>, wait: Duration) -> Result<(), HookError> {
         let Some(folder) = &self.folder else {
@@ -325,7 +330,7 @@ impl Care {
         let Some(base) = &self.base else {
             return Ok(());
         };
-        let _held = base.hold_within(wait)?;
+        let _lock = base.lock_within(wait)?;
         // Without privileges, those opened before are still adopted.
         let generations = base.generations().unwrap_or_default();
         let own = engine.and_then(PacketEngine::folder);
@@ -371,7 +376,7 @@ impl Care {
         if self.orphans.iter().all(|orphan| !orphan.is_over(idle)) {
             return;
         }
-        let Ok(_held) = base.hold_within(Duration::ZERO) else {
+        let Ok(_lock) = base.lock_within(Duration::ZERO) else {
             return;
         };
         self.orphans.retain_mut(|orphan| {
@@ -473,7 +478,7 @@ impl Live {
     /// Counts what has moved; returns whether the splice goes on.
     fn look(
         &mut self,
-        table: &Table,
+        table: &SpliceTable,
         splice: &[u8],
         (now, idle): (u64, Duration),
         totals: &mut AdoptedTotals,

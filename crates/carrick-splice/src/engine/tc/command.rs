@@ -22,7 +22,7 @@ pub(super) enum Command {
     ArmResponses {
         record: u32,
         /// How the kernel classifies requests, if it does.
-        judging: Option<Judging>,
+        routes: Option<KernelRoutes>,
         /// How what is forwarded is paced.
         pace: u64,
     },
@@ -41,7 +41,7 @@ pub(super) enum Command {
     Disarm {
         is_forced: bool,
         /// The number of forwarded requests it knows of.
-        judged: u32,
+        classified: u32,
     },
     /// The local socket of this side may send its FIN.
     MayEnd { side: u32 },
@@ -53,7 +53,7 @@ pub(super) enum Command {
 
 /// The routes by which the kernel classifies requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Judging {
+pub struct KernelRoutes {
     /// The index of the table ([`RequestTables::install`](super::http::RequestTables::install)).
     pub table: u32,
     /// Its generation. Once the table is replaced, the process gets all requests.
@@ -156,12 +156,12 @@ pub(super) fn ask(program: BorrowedFd<'_>, slot: u32, command: Command) -> io::R
     };
     let further = match command {
         Command::ArmResponses {
-            judging: Some(judging),
+            routes: Some(routes),
             ..
         } => [
-            judging.table + 1,
-            judging.generation,
-            judging.upstream,
+            routes.table + 1,
+            routes.generation,
+            routes.upstream,
             0,
             0,
             0,
@@ -189,12 +189,12 @@ pub(super) fn ask(program: BorrowedFd<'_>, slot: u32, command: Command) -> io::R
         .flat_map(|handle| [(handle & u64::from(u32::MAX)) as u32, (handle >> 32) as u32]);
     let mut packet = Vec::with_capacity(96);
     packet.extend_from_slice(&ETHERNET_HEADER);
-    let judged = match command {
-        Command::Disarm { judged, .. } => judged,
+    let classified = match command {
+        Command::Disarm { classified, .. } => classified,
         _ => 0,
     };
     let words = [number.0, slot, argument].into_iter();
-    for word in words.chain(further).chain(pace).chain([judged]) {
+    for word in words.chain(further).chain(pace).chain([classified]) {
         packet.extend_from_slice(&word.to_ne_bytes());
     }
     run(program, &packet).map(Answer::of)
@@ -230,7 +230,7 @@ pub(super) fn measure(program: BorrowedFd<'_>, packet: &[u8], times: u32) -> io:
 
 /// The result of a program run.
 #[derive(Debug)]
-pub(super) struct Ran {
+pub(super) struct ProgramRun {
     /// Its return value.
     pub(super) verdict: u32,
     /// The packet afterwards.
@@ -243,11 +243,11 @@ pub(super) fn run_on(
     packet: &[u8],
     context: &[u8],
     flags: u32,
-) -> io::Result<Ran> {
+) -> io::Result<ProgramRun> {
     let mut after = vec![0; packet.len() + 256];
     let options = test_run(program, packet, context, &mut after, (1, flags))?;
     after.truncate(options.data_size_out as usize);
-    Ok(Ran {
+    Ok(ProgramRun {
         verdict: options.retval,
         packet: after,
     })

@@ -1,7 +1,7 @@
 //! The network interfaces that the programs are on, and what changes around them.
 
 use super::hooks::doctor::{Obstacle, obstacles};
-use super::hooks::{Changes, HookError, Hooks, Reason, Unsupported};
+use super::hooks::{AttachFailure, Changes, HookError, Hooks, Unsupported};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -137,7 +137,7 @@ impl Environment {
         let hooks = self.hooks();
         let refused = hooks.refused().iter();
         refused
-            .filter(|refused| refused.reason != Reason::Unsupported(Unsupported::Loopback))
+            .filter(|refused| refused.reason != AttachFailure::Unsupported(Unsupported::Loopback))
             .map(ToString::to_string)
             .collect()
     }

@@ -11,10 +11,10 @@
 
 use super::hooks::HookError;
 use super::hooks::clsact::Slot;
-use super::hooks::pins::{self, Entry, Pins};
+use super::hooks::pins::{self, PinEntry, Pins};
 use super::hooks::tcx::{self, quietly};
 use super::skeleton::types::{flow, packet_pulse};
-use super::{Table, state};
+use super::{SpliceTable, state};
 use crate::sys::clock::now_ns;
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, Program};
 use rustix::fs::FlockOperation;
@@ -55,7 +55,7 @@ pub(super) struct Base {
 }
 
 /// A lock on the set of generations, held while it lives.
-pub(super) struct Held<'b>(&'b Base);
+pub(super) struct BaseLock<'b>(&'b Base);
 
 /// The name of a generation: the inode of its network namespace, its number there, and how its maps are laid out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,16 +82,16 @@ impl Base {
     }
 
     /// Locks the set of generations. Waits for another holder, which takes milliseconds.
-    pub(super) fn hold(&self) -> Result<Held<'_>, HookError> {
-        self.hold_within(LOCK_WAIT)
+    pub(super) fn lock(&self) -> Result<BaseLock<'_>, HookError> {
+        self.lock_within(LOCK_WAIT)
     }
 
     /// Likewise, but waits no longer than this.
-    pub(super) fn hold_within(&self, wait: Duration) -> Result<Held<'_>, HookError> {
+    pub(super) fn lock_within(&self, wait: Duration) -> Result<BaseLock<'_>, HookError> {
         let begun = Instant::now();
         loop {
             match rustix::fs::flock(&self.descriptor, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) => return Ok(Held(self)),
+                Ok(()) => return Ok(BaseLock(self)),
                 Err(rustix::io::Errno::WOULDBLOCK) if begun.elapsed() < wait => {
                     std::thread::sleep(LOCK_LOOK);
                 }
@@ -149,7 +149,7 @@ impl Base {
     }
 }
 
-impl Held<'_> {
+impl BaseLock<'_> {
     /// The folder for a new generation.
     pub(super) fn vacant(&self) -> Result<PathBuf, HookError> {
         let Base {
@@ -177,7 +177,7 @@ impl Held<'_> {
     }
 }
 
-impl Drop for Held<'_> {
+impl Drop for BaseLock<'_> {
     fn drop(&mut self) {
         // Cannot fail: it is locked.
         let _ = rustix::fs::flock(&self.0.descriptor, FlockOperation::Unlock);
@@ -292,7 +292,7 @@ impl Generation {
     }
 
     /// Its maps; an error if they are not of the expected kind.
-    pub(super) fn table(&self) -> Result<Table, String> {
+    pub(super) fn table(&self) -> Result<SpliceTable, String> {
         let path = |name| self.folder().join(name);
         let flows = (MapType::Hash, size_of::<flow>(), 4);
         let flows = open_map(&path(FLOWS), flows, FOR_READING)?;
@@ -301,7 +301,7 @@ impl Generation {
         let command = quietly(|| Program::fd_from_pinned_path(path(COMMAND)))
             .map_err(|error| format!("{}: {error}", path(COMMAND).display()))?;
         let places_max = splices.max_entries();
-        Ok(Table::of_others(flows, splices, command, places_max))
+        Ok(SpliceTable::of_others(flows, splices, command, places_max))
     }
 
     /// Whether it has maps: that of a process that died at its start has none, and no splices.
@@ -332,7 +332,7 @@ impl Generation {
             tcx::standing(link.as_fd()).is_ok_and(|standing| standing.interface == 0)
         };
         // Whether a tc filter exists is not visible from here.
-        let is_link = |entry: &Entry| entry.filter.is_none();
+        let is_link = |entry: &PinEntry| entry.filter.is_none();
         self.links.iter().all(is_gone)
             && self
                 .pins

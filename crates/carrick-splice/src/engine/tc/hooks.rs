@@ -3,8 +3,8 @@
 //!
 //! | way | kernels | what holds a program |
 //! |---|---|---|
-//! | [`Way::Tcx`] | 6.6 and later | a BPF link: it goes with the process, unless it is pinned |
-//! | [`Way::Clsact`] | all | a tc filter: it stays; whose it is, is seen by its handle ([`clsact`]) |
+//! | [`AttachMode::Tcx`] | 6.6 and later | a BPF link: it goes with the process, unless it is pinned |
+//! | [`AttachMode::Clsact`] | all | a tc filter: it stays; whose it is, is seen by its handle ([`clsact`]) |
 //!
 //! **Place.** Both programs come first on their hook. A program ends the hook for all behind it when it returns `TC_ACT_OK`
 //! (`TCX_PASS`), as many do; a packet that passes the engine by in this way keeps sequence numbers that mean nothing at its other
@@ -71,7 +71,7 @@ impl Direction {
 
 /// How a program is attached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Way {
+pub enum AttachMode {
     /// A BPF link.
     Tcx,
     /// A tc filter.
@@ -80,7 +80,7 @@ pub enum Way {
 
 /// Where a program comes among those on its hook when it is attached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Place {
+pub enum HookPosition {
     /// Before all others.
     #[default]
     First,
@@ -94,11 +94,11 @@ pub struct Settings {
     /// On which interfaces.
     pub interfaces: Interfaces,
     /// `None`: by tcx where the kernel has it, else by clsact.
-    pub way: Option<Way>,
+    pub way: Option<AttachMode>,
     /// Of the program for ingress.
-    pub ingress: Place,
+    pub ingress: HookPosition,
     /// Of the program for egress.
-    pub egress: Place,
+    pub egress: HookPosition,
     /// A folder on a BPF file system, of this network namespace alone. It is made if its parent exists. The hooks are recorded there
     /// and outlive the process; the next one that is given the folder takes them over, without a packet passing by. Where the
     /// privilege to write there is given up, hooks of interfaces that appear later go with the process.
@@ -107,7 +107,7 @@ pub struct Settings {
 
 /// Why a program is not on an interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Reason {
+pub enum AttachFailure {
     /// The interface cannot carry it.
     Unsupported(Unsupported),
     /// A call failed.
@@ -118,11 +118,11 @@ pub enum Reason {
 
 /// An interface without the programs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refused {
+pub struct RefusedInterface {
     /// Its name.
     pub interface: String,
     /// Why.
-    pub reason: Reason,
+    pub reason: AttachFailure,
 }
 
 /// What [`Hooks::refresh`] has found.
@@ -146,7 +146,7 @@ pub struct Hooks {
     slot: Option<Slot>,
     pins: Option<Pins>,
     attached: BTreeMap<u32, Attachment>,
-    refused: Vec<Refused>,
+    refused: Vec<RefusedInterface>,
 }
 
 impl Hooks {
@@ -176,7 +176,7 @@ impl Hooks {
         };
         hooks.refresh()?;
         if hooks.attached.is_empty()
-            && let Some(error) = hooks.refused.iter().find_map(Refused::permission)
+            && let Some(error) = hooks.refused.iter().find_map(RefusedInterface::permission)
         {
             return Err(error.clone());
         }
@@ -210,7 +210,7 @@ impl Hooks {
                         self.attached.insert(interface.index, attachment);
                         refreshed.attached.push(interface.clone());
                     }
-                    Err(Reason::Failed(error)) if error.is_vanished() => {}
+                    Err(AttachFailure::Failed(error)) if error.is_vanished() => {}
                     Err(reason) => self.refuse(interface.name.clone(), reason),
                 }
             }
@@ -222,7 +222,7 @@ impl Hooks {
                 .cloned()
                 .collect();
             for name in missing {
-                self.refuse(name, Reason::NotThere);
+                self.refuse(name, AttachFailure::NotThere);
             }
         }
         for attachment in self.attached.values_mut() {
@@ -244,14 +244,14 @@ impl Hooks {
 
     /// The interfaces that do not, and why, as of the last look.
     #[must_use]
-    pub fn refused(&self) -> &[Refused] {
+    pub fn refused(&self) -> &[RefusedInterface] {
         &self.refused
     }
 
     /// Takes the programs away, also from the folder, and puts them on no interface any more.
     ///
     /// # Errors
-    /// The first thing that could not be removed; the others are. With [`Way::Clsact`], filters need `CAP_NET_ADMIN` to be removed.
+    /// The first thing that could not be removed; the others are. With [`AttachMode::Clsact`], filters need `CAP_NET_ADMIN` to be removed.
     pub fn detach(&mut self) -> Result<(), HookError> {
         self.settings.interfaces = Interfaces::Named(Vec::new());
         let mut outcome = Ok(());
@@ -292,13 +292,13 @@ impl Hooks {
             && attachment.stands()
     }
 
-    fn attach_to(&mut self, interface: &Interface) -> Result<Attachment, Reason> {
+    fn attach_to(&mut self, interface: &Interface) -> Result<Attachment, AttachFailure> {
         let recorded = match &self.pins {
             Some(pins) => match pins.entries() {
                 Ok(entries) => entries,
                 // Given up since the folder was opened.
                 Err(error) if error.is_permission() => Vec::new(),
-                Err(error) => return Err(Reason::Failed(error)),
+                Err(error) => return Err(AttachFailure::Failed(error)),
             },
             None => Vec::new(),
         };
@@ -307,35 +307,35 @@ impl Hooks {
             Some(Unsupported::Down)
                 if recorded.iter().any(|one| one.interface == interface.index) => {}
             None => {}
-            Some(unsupported) => return Err(Reason::Unsupported(unsupported)),
+            Some(unsupported) => return Err(AttachFailure::Unsupported(unsupported)),
         }
         let way = self.way(interface);
-        if way == Way::Clsact && self.slot.is_none() {
-            self.slot = Some(self.take_slot(&recorded).map_err(Reason::Failed)?);
+        if way == AttachMode::Clsact && self.slot.is_none() {
+            self.slot = Some(self.take_slot(&recorded).map_err(AttachFailure::Failed)?);
         }
         let ingress = self
             .hook(interface, Direction::Ingress, way, &recorded)
-            .map_err(Reason::Failed)?;
+            .map_err(AttachFailure::Failed)?;
         match self.hook(interface, Direction::Egress, way, &recorded) {
             Ok(egress) => Ok(Attachment::new(interface.clone(), way, [ingress, egress])),
             Err(error) => {
                 // One direction alone is worse than none.
                 let _ = ingress.remove(interface, Direction::Ingress, self.pins.as_ref());
-                Err(Reason::Failed(error))
+                Err(AttachFailure::Failed(error))
             }
         }
     }
 
-    fn way(&self, interface: &Interface) -> Way {
+    fn way(&self, interface: &Interface) -> AttachMode {
         match self.settings.way {
             Some(way) => way,
-            None if tcx::is_there(interface.index) => Way::Tcx,
-            None => Way::Clsact,
+            None if tcx::is_there(interface.index) => AttachMode::Tcx,
+            None => AttachMode::Clsact,
         }
     }
 
     /// The handle of the filters that are recorded, or a new one.
-    fn take_slot(&self, recorded: &[pins::Entry]) -> Result<Slot, HookError> {
+    fn take_slot(&self, recorded: &[pins::PinEntry]) -> Result<Slot, HookError> {
         match recorded.iter().find_map(|entry| entry.filter) {
             Some(record) => Slot::claim(record.handle).map_err(|error| {
                 HookError::new(
@@ -354,15 +354,15 @@ impl Hooks {
         &self,
         interface: &Interface,
         direction: Direction,
-        way: Way,
-        recorded: &[pins::Entry],
+        way: AttachMode,
+        recorded: &[pins::PinEntry],
     ) -> Result<Hook, HookError> {
         let (program, place) = match direction {
             Direction::Ingress => (self.ingress.as_fd(), self.settings.ingress),
             Direction::Egress => (self.egress.as_fd(), self.settings.egress),
         };
         let calls = |call, error| HookError::new(call, on(&interface.name, direction), &error);
-        let slot = self.slot.as_ref().filter(|_| way == Way::Clsact);
+        let slot = self.slot.as_ref().filter(|_| way == AttachMode::Clsact);
         let record = self.pins.as_ref().map(|pins| {
             let handle = slot.map(|slot| slot.handle);
             (pins, pins.entry(interface.index, direction, handle))
@@ -415,8 +415,8 @@ impl Hooks {
         Ok(())
     }
 
-    fn refuse(&mut self, interface: String, reason: Reason) {
-        self.refused.push(Refused { interface, reason });
+    fn refuse(&mut self, interface: String, reason: AttachFailure) {
+        self.refused.push(RefusedInterface { interface, reason });
     }
 }
 
@@ -435,7 +435,7 @@ impl Drop for Hooks {
 /// given up, it goes with the process.
 fn keep(
     hook: Hook,
-    record: Option<(&Pins, pins::Entry)>,
+    record: Option<(&Pins, pins::PinEntry)>,
     object: BorrowedFd<'_>,
     interface: &Interface,
 ) -> Result<Hook, HookError> {
@@ -458,24 +458,24 @@ fn on(name: &str, direction: Direction) -> String {
     format!("interface {name} ({direction})")
 }
 
-impl Refused {
+impl RefusedInterface {
     /// The error, if privileges were missing.
     fn permission(&self) -> Option<&HookError> {
         match &self.reason {
-            Reason::Failed(error) if error.is_permission() => Some(error),
+            AttachFailure::Failed(error) if error.is_permission() => Some(error),
             _ => None,
         }
     }
 }
 
-impl fmt::Display for Refused {
+impl fmt::Display for RefusedInterface {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.reason {
-            Reason::Unsupported(unsupported) => {
+            AttachFailure::Unsupported(unsupported) => {
                 write!(formatter, "interface {}: {unsupported}", self.interface)
             }
-            Reason::Failed(error) => error.fmt(formatter),
-            Reason::NotThere => write!(
+            AttachFailure::Failed(error) => error.fmt(formatter),
+            AttachFailure::NotThere => write!(
                 formatter,
                 "interface {}: there is none of this name (it is taken up when it appears)",
                 self.interface
@@ -493,11 +493,11 @@ impl fmt::Display for Direction {
     }
 }
 
-impl fmt::Display for Way {
+impl fmt::Display for AttachMode {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
-            Way::Tcx => "tcx",
-            Way::Clsact => "clsact",
+            AttachMode::Tcx => "tcx",
+            AttachMode::Clsact => "clsact",
         })
     }
 }

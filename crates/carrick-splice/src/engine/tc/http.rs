@@ -1,14 +1,14 @@
-//! Requests that are judged in the kernel: whether a packet is exactly one plain request without a body, and which route takes
+//! Requests that are classified in the kernel: whether a packet is exactly one plain request without a body, and which route takes
 //! it. Tables of routes, what the kernel says of requests, and what it tells of those that it has forwarded.
 //!
-//! The judge is `bpf/http/classifier.h` and what it includes; `docs/internals/request-classifier.md` tells what it looks at. It decides as HTTP and the order of
+//! The classifier is `bpf/http/classifier.h` and what it includes; `docs/internals/request-classifier.md` tells what it looks at. It decides as HTTP and the order of
 //! routes have it, or not at all: then the request is up to the process.
 //!
 //! Beside `bpf/http/`, this is the only place in the crate that knows HTTP.
 
+mod classifier;
 mod encode;
 mod event;
-mod judge;
 mod reason;
 mod route;
 mod table;
@@ -18,14 +18,14 @@ mod tests;
 
 skeleton!("http.skel.rs");
 
+pub use classifier::{Classifier, Verdict};
 pub use event::{Events, RequestEvent};
-pub use judge::{Judge, Verdict};
 pub use reason::UpToProcess;
 pub use route::{Cookie, Host, NotInKernel, Route, Settings};
 pub use table::RequestTable;
-pub use tables::{Counts, RequestTables, RequestsError};
+pub use tables::{RequestCounts, RequestTables, RequestsError};
 
-/// So many routes of a table can be judged in the kernel; those behind them are the process's.
+/// So many routes of a table can be classified in the kernel; those behind them are the process's.
 pub const ROUTES_MAX: usize = 32;
 
 /// Longer heads are the process's, in bytes: they may not come in one packet.
@@ -46,7 +46,7 @@ pub const COOKIE_BYTES_MAX: usize = 31;
 /// So many different cookies are in a table.
 pub const COOKIES_MAX: usize = 8;
 
-/// The methods that the kernel judges, in the order of `enum request_method`.
+/// The methods that the kernel classifies, in the order of `enum request_method`.
 pub(super) const METHODS: [&str; 4] = ["GET", "HEAD", "OPTIONS", "DELETE"];
 
 /// A status as the kernel notes it; `None`: it is not known.

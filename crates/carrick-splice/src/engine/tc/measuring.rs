@@ -67,7 +67,7 @@ impl Counting {
 
 /// Dummy splices. They hold their slots until this is dropped.
 #[derive(Debug)]
-pub struct Crowd {
+pub struct DummySplices {
     service: PacketService,
     slots: Vec<u32>,
 }
@@ -121,11 +121,11 @@ impl PacketService {
     /// [`for_measuring`](PacketService::for_measuring).
     ///
     /// There are not enough slots, the engine is not loaded, or the kernel refuses.
-    pub fn crowd(&self, splices: u32) -> io::Result<Crowd> {
+    pub fn dummy_splices(&self, splices: u32) -> io::Result<DummySplices> {
         let engine = self
             .engine()
             .ok_or_else(|| io::Error::other("the packet engine is not loaded"))?;
-        let mut crowd = Crowd {
+        let mut dummies = DummySplices {
             service: self.clone(),
             slots: Vec::new(),
         };
@@ -133,10 +133,10 @@ impl PacketService {
             let slot = engine.table.take_slot().ok_or_else(|| {
                 io::Error::other(format!("there are only slots for {number} more splices"))
             })?;
-            crowd.slots.push(slot);
+            dummies.slots.push(slot);
             engine.table.fill(slot, nobodys(number))?;
         }
-        Ok(crowd)
+        Ok(dummies)
     }
 
     /// Its programs: all in the kernel that use its map of flows.
@@ -153,7 +153,7 @@ impl PacketService {
     }
 }
 
-impl Drop for Crowd {
+impl Drop for DummySplices {
     fn drop(&mut self) {
         // A loaded engine stays loaded.
         let Some(engine) = self.service.engine() else {

@@ -2,8 +2,8 @@
 //! retransmissions while packets are forwarded.
 
 use super::PacketEngine;
-use super::paths::{Pair, Seen};
-use super::state::State;
+use super::paths::{NetworkPair, Seen};
+use super::state::PacketState;
 use crate::sys::tcp_info::connection_statistics;
 use std::net::IpAddr;
 use std::os::fd::AsFd;
@@ -14,7 +14,7 @@ const SEGMENT_BYTES: u64 = 1448;
 
 /// What was already reported.
 pub(crate) struct PathStatistics {
-    pair: Pair,
+    pair: NetworkPair,
     /// Segments sent by each local socket, and retransmitted.
     local: [[u32; 2]; 2],
     /// Segments forwarded each way, and retransmitted.
@@ -25,7 +25,7 @@ impl PathStatistics {
     /// For connections to these peers, counting from their beginning.
     pub(crate) fn new(peers: [IpAddr; 2]) -> PathStatistics {
         PathStatistics {
-            pair: Pair::of(peers),
+            pair: NetworkPair::of(peers),
             local: [[0; 2]; 2],
             forwarded: [(0, 0); 2],
         }
@@ -44,7 +44,7 @@ impl PathStatistics {
         &mut self,
         engine: &PacketEngine,
         sockets: [&impl AsFd; 2],
-        forwarded: Option<&State>,
+        forwarded: Option<&PacketState>,
     ) {
         let mut seen = self.look(sockets);
         for (way, state) in forwarded
@@ -62,8 +62,8 @@ impl PathStatistics {
     }
 
     /// Whether both connections do better unjoined.
-    pub(crate) fn has_bad_leg(&self, engine: &PacketEngine) -> bool {
-        engine.paths().is_bad(self.pair, Instant::now())
+    pub(crate) fn is_lossy(&self, engine: &PacketEngine) -> bool {
+        engine.paths().is_lossy(self.pair, Instant::now())
     }
 
     /// What the local sockets have seen since the last time.

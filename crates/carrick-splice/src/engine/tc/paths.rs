@@ -1,4 +1,4 @@
-//! Statistics of connections between networks: decides where one leg is so bad that two connections do better
+//! Statistics of connections between networks: decides where one leg loses so much that two connections do better
 //! than one.
 //!
 //! A packet splice is one connection for both peers: a loss on one leg is retransmitted over both, and the
@@ -21,14 +21,14 @@ const V6_BITS: u8 = 48;
 /// The half-life of observations.
 const HALF_LIFE: Duration = Duration::from_secs(60);
 
-/// The fewest segments by which a leg is judged.
+/// The fewest segments by which a leg is assessed.
 const SEGMENTS_MIN: f64 = 200.0;
 
-/// A leg is bad if it loses more than this.
+/// A leg is lossy if it loses more than this.
 const LOSS_MAX: f64 = 0.01;
 
 /// If one leg is far longer, a loss on the short one costs a round trip on the long one: then either leg is
-/// bad if it loses more than this.
+/// lossy if it loses more than this.
 const FAR_LOSS_MAX: f64 = 0.001;
 
 /// "Far longer": at least this long, and this many times as long as the other.
@@ -38,17 +38,17 @@ const FAR_TIMES: f64 = 4.0;
 /// Weight of a new round-trip time in the mean (as in RFC 6298).
 const RTT_GAIN: f64 = 1.0 / 8.0;
 
-/// How long a pair stays bad after that was last seen.
-const BAD_FOR: Duration = Duration::from_secs(300);
+/// How long a pair stays lossy after that was last seen.
+const LOSSY_FOR: Duration = Duration::from_secs(300);
 
 /// The networks of two peers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Pair([IpNet; 2]);
+pub(crate) struct NetworkPair([IpNet; 2]);
 
-impl Pair {
+impl NetworkPair {
     /// Those of these addresses.
-    pub(crate) fn of(peers: [IpAddr; 2]) -> Pair {
-        Pair(peers.map(|peer| {
+    pub(crate) fn of(peers: [IpAddr; 2]) -> NetworkPair {
+        NetworkPair(peers.map(|peer| {
             let network = match peer.to_canonical() {
                 IpAddr::V4(address) => Ipv4Net::new(address, V4_BITS).map(IpNet::V4),
                 IpAddr::V6(address) => Ipv6Net::new(address, V6_BITS).map(IpNet::V6),
@@ -72,7 +72,7 @@ pub(crate) struct Seen {
 
 /// A pair of networks that is not spliced for now.
 #[derive(Debug, Clone, PartialEq)]
-pub struct BadPath {
+pub struct LossyPath {
     /// The first peers' network: clients'.
     pub client: IpNet,
     /// The second peers': servers'.
@@ -86,13 +86,13 @@ pub struct BadPath {
 }
 
 #[derive(Debug, Clone, Copy, Default)]
-struct Leg {
+struct LegStatistics {
     segments: f64,
     again: f64,
     rtt_us: f64,
 }
 
-impl Leg {
+impl LegStatistics {
     fn loss(&self) -> f64 {
         if self.segments < SEGMENTS_MIN {
             0.0
@@ -104,19 +104,23 @@ impl Leg {
 
 #[derive(Debug)]
 struct Path {
-    legs: [Leg; 2],
+    legs: [LegStatistics; 2],
     seen: Instant,
-    bad_until: Option<Instant>,
+    lossy_until: Option<Instant>,
 }
 
 impl Path {
-    fn is_bad_at(&self, now: Instant) -> bool {
-        self.bad_until.is_some_and(|until| now < until)
+    fn is_lossy_at(&self, now: Instant) -> bool {
+        self.lossy_until.is_some_and(|until| now < until)
     }
 
     /// By what is known of it.
-    fn has_bad_leg(&self) -> bool {
-        let worst = self.legs.iter().map(Leg::loss).fold(0.0, f64::max);
+    fn loses_too_much(&self) -> bool {
+        let worst = self
+            .legs
+            .iter()
+            .map(LegStatistics::loss)
+            .fold(0.0, f64::max);
         let [a, b] = self.legs.map(|leg| leg.rtt_us);
         let (short, long) = (a.min(b), a.max(b));
         let is_far = short > 0.0 && long >= FAR_US && long >= FAR_TIMES * short;
@@ -126,11 +130,11 @@ impl Path {
 
 /// All pairs of networks.
 #[derive(Debug, Default)]
-pub(crate) struct Paths(HashMap<Pair, Path>);
+pub(crate) struct Paths(HashMap<NetworkPair, Path>);
 
 impl Paths {
     /// Records observations of both legs of a pair of connections.
-    pub(crate) fn observe(&mut self, pair: Pair, seen: [Seen; 2], now: Instant) {
+    pub(crate) fn observe(&mut self, pair: NetworkPair, seen: [Seen; 2], now: Instant) {
         if seen.iter().all(|seen| seen.segments == 0) {
             return;
         }
@@ -138,9 +142,9 @@ impl Paths {
             self.make_room(now);
         }
         let path = self.0.entry(pair).or_insert_with(|| Path {
-            legs: [Leg::default(); 2],
+            legs: [LegStatistics::default(); 2],
             seen: now,
-            bad_until: None,
+            lossy_until: None,
         });
         let passed = now.saturating_duration_since(path.seen);
         let fading = (-passed.as_secs_f64() / HALF_LIFE.as_secs_f64()).exp2();
@@ -155,22 +159,22 @@ impl Paths {
                 leg.rtt_us += RTT_GAIN * (rtt_us - leg.rtt_us);
             }
         }
-        if path.has_bad_leg() {
-            path.bad_until = Some(now + BAD_FOR);
+        if path.loses_too_much() {
+            path.lossy_until = Some(now + LOSSY_FOR);
         }
     }
 
     /// Whether connections of this pair do better unjoined.
-    pub(crate) fn is_bad(&self, pair: Pair, now: Instant) -> bool {
-        self.0.get(&pair).is_some_and(|path| path.is_bad_at(now))
+    pub(crate) fn is_lossy(&self, pair: NetworkPair, now: Instant) -> bool {
+        self.0.get(&pair).is_some_and(|path| path.is_lossy_at(now))
     }
 
-    /// All bad pairs.
-    pub(crate) fn bad(&self, now: Instant) -> Vec<BadPath> {
-        let bad = self.0.iter().filter_map(|(Pair(networks), path)| {
-            let left = path.bad_until?.saturating_duration_since(now);
+    /// All lossy pairs.
+    pub(crate) fn lossy(&self, now: Instant) -> Vec<LossyPath> {
+        let lossy = self.0.iter().filter_map(|(NetworkPair(networks), path)| {
+            let left = path.lossy_until?.saturating_duration_since(now);
             let [client, server] = *networks;
-            (!left.is_zero()).then(|| BadPath {
+            (!left.is_zero()).then(|| LossyPath {
                 client,
                 server,
                 lost_percent: path.legs.map(|leg| 100.0 * leg.loss()),
@@ -180,16 +184,16 @@ impl Paths {
                 left,
             })
         });
-        bad.collect()
+        lossy.collect()
     }
 
-    /// Evicts a pair if there are too many: preferably a good one, and the least recently seen.
+    /// Evicts a pair if there are too many: preferably one that is not lossy, and the least recently seen.
     fn make_room(&mut self, now: Instant) {
         if self.0.len() < PAIRS_MAX {
             return;
         }
         let least = self.0.iter();
-        let least = least.min_by_key(|(_, path)| (path.is_bad_at(now), path.seen));
+        let least = least.min_by_key(|(_, path)| (path.is_lossy_at(now), path.seen));
         if let Some(pair) = least.map(|(pair, _)| *pair) {
             self.0.remove(&pair);
         }

@@ -123,8 +123,8 @@ impl Record {
     }
 
     /// Requests forwarded by the kernel.
-    pub(crate) fn judged(&self) -> u32 {
-        self.half_word(offset_of!(packet_response, judged))
+    pub(crate) fn classified(&self) -> u32 {
+        self.half_word(offset_of!(packet_response, classified))
     }
 
     /// The method of the latest of them.
@@ -249,9 +249,9 @@ impl Record {
         let acked = self.records.word(self.number, acked);
         acked.store(self.sent_bytes(), Release);
         // Nor is another client's response outstanding.
-        let judged_before = offset_of!(packet_response, judged_before);
-        let judged_before = self.records.half_word(self.number, judged_before);
-        judged_before.store(self.judged(), Release);
+        let classified_before = offset_of!(packet_response, classified_before);
+        let classified_before = self.records.half_word(self.number, classified_before);
+        classified_before.store(self.classified(), Release);
         self.note_begun();
     }
 

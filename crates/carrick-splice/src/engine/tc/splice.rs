@@ -1,10 +1,10 @@
 //! Two connections whose packets the kernel may forward: their slot, and where their packets go now.
 
 use super::PacketEngine;
-use super::command::{Answer, Command, Judging};
+use super::command::{Answer, Command, KernelRoutes};
 use super::hooks::interface_towards;
 use super::records::Record;
-use super::state::{self, Addresses, Holder, State};
+use super::state::{self, Addresses, Holder, PacketState};
 use crate::engine::slot_owner::SlotOwner;
 use crate::{PaceHandle, Reason};
 use std::cell::Cell;
@@ -118,12 +118,12 @@ impl PacketSplice {
     pub(crate) fn arm_responses(
         &mut self,
         record: &Record,
-        judging: Option<Judging>,
+        routes: Option<KernelRoutes>,
         pace: PaceHandle,
     ) -> io::Result<Answer> {
         self.arm_by(Command::ArmResponses {
             record: record.number(),
-            judging,
+            routes,
             pace: pace.to_bits(),
         })
     }
@@ -188,10 +188,10 @@ impl PacketSplice {
     }
 
     /// Where the packets go, and how many bytes were forwarded.
-    pub(crate) fn state(&self) -> State {
+    pub(crate) fn state(&self) -> PacketState {
         let splice = self.engine.table.read(self.slot);
         splice.map_or(
-            State {
+            PacketState {
                 holder: Holder::Reset,
                 bytes: [0; 2],
                 packets: [0; 2],
@@ -226,14 +226,14 @@ impl PacketSplice {
 
     /// Returns the packets to the local sockets, which continue where the peers are, if these sockets have
     /// nothing to receive or to send ([`Answer::Busy`]) and the kernel has forwarded no more requests than
-    /// `judged` ([`Answer::Behind`]).
-    pub(crate) fn disarm(&mut self, judged: u32) -> io::Result<Answer> {
+    /// `classified` ([`Answer::Behind`]).
+    pub(crate) fn disarm(&mut self, classified: u32) -> io::Result<Answer> {
         if !self.is_armed {
             return Ok(Answer::Done);
         }
         let answer = self.ask(Command::Disarm {
             is_forced: false,
-            judged,
+            classified,
         })?;
         if answer == Answer::Done {
             self.is_armed = false;
@@ -286,7 +286,7 @@ impl Drop for PacketSplice {
             // From now on the local sockets' packets are to reach the peers; refused if the splice has ended.
             let answer = self.ask(Command::Disarm {
                 is_forced: true,
-                judged: 0,
+                classified: 0,
             });
             // If both are gone, the kernel resets the peers when they send something.
             is_alone = matches!(answer, Ok(Answer::NoSocket))

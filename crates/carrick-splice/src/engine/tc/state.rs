@@ -20,7 +20,7 @@ pub(crate) enum Holder {
 
 /// What the process reads of a splice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct State {
+pub(crate) struct PacketState {
     pub(crate) holder: Holder,
     /// Bytes acknowledged by each receiver while spliced.
     pub(crate) bytes: [u64; 2],
@@ -98,7 +98,7 @@ pub(super) fn is_seen(splice: &[u8]) -> bool {
 }
 
 /// Reads a splice.
-pub(super) fn read(splice: &[u8]) -> State {
+pub(super) fn read(splice: &[u8]) -> PacketState {
     let way = |side: usize| offset_of!(packet_splice, ways) + side * size_of::<packet_way>();
     let bytes = |side| u64_at(splice, way(side) + offset_of!(packet_way, bytes));
     let packets = |side| u64_at(splice, way(side) + offset_of!(packet_way, packets));
@@ -109,7 +109,7 @@ pub(super) fn read(splice: &[u8]) -> State {
             && field(offset_of!(packet_way, has_moved)) != 0
             && field(offset_of!(packet_way, start)) == field(offset_of!(packet_way, end_of_stream))
     };
-    State {
+    PacketState {
         holder: match state_of(splice) {
             packet_state::PACKET_SPLICED | packet_state::PACKET_RESPONSES => Holder::Kernel,
             packet_state::PACKET_ENDED => Holder::Ended,

@@ -17,18 +17,18 @@ const LINGER: Duration = Duration::from_secs(60);
 const REAPED_AT_ONCE: usize = 64;
 
 /// The maps.
-pub(super) struct Table {
+pub(super) struct SpliceTable {
     flows: MapHandle,
     splices: MapHandle,
     command: OwnedFd,
     /// `None` for another process's maps, where no splice begins.
-    placing: Option<Placing>,
+    slot_program: Option<SlotProgram>,
     places_max: u32,
     slots: Mutex<Slots>,
 }
 
 /// Only this process's sockets get a slot.
-pub(super) struct Placing {
+pub(super) struct SlotProgram {
     pub(super) program: OwnedFd,
     /// The process's sockets.
     pub(super) owned: MapHandle,
@@ -51,19 +51,19 @@ pub struct Taken {
     pub max: u32,
 }
 
-impl Table {
+impl SpliceTable {
     pub(super) fn new(
         flows: MapHandle,
         splices: MapHandle,
         command: OwnedFd,
-        placing: Option<Placing>,
+        slot_program: Option<SlotProgram>,
         places_max: u32,
-    ) -> Table {
-        Table {
+    ) -> SpliceTable {
+        SpliceTable {
             flows,
             splices,
             command,
-            placing,
+            slot_program,
             places_max,
             slots: Mutex::new(Slots {
                 free: (0..places_max).collect(),
@@ -78,8 +78,8 @@ impl Table {
         splices: MapHandle,
         command: OwnedFd,
         places_max: u32,
-    ) -> Table {
-        let table = Table::new(flows, splices, command, None, places_max);
+    ) -> SpliceTable {
+        let table = SpliceTable::new(flows, splices, command, None, places_max);
         table.slots().free.clear();
         table
     }
@@ -163,11 +163,11 @@ impl Table {
 
     /// Registers a socket, which its connection needs for a slot.
     pub(super) fn show(&self, socket: BorrowedFd<'_>) -> io::Result<()> {
-        let Some(placing) = &self.placing else {
+        let Some(slot_program) = &self.slot_program else {
             return Ok(());
         };
         let descriptor = socket.as_raw_fd().to_ne_bytes();
-        placing
+        slot_program
             .owned
             .update(&descriptor, &1_u32.to_ne_bytes(), MapFlags::ANY)
             .map_err(io::Error::other)
@@ -177,10 +177,10 @@ impl Table {
     /// has returned keeps its offsets: returns whether there is one.
     pub(super) fn fill(&self, slot: u32, legs: [state::Addresses; 2]) -> io::Result<bool> {
         let refused = |why: String| Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
-        let Some(placing) = &self.placing else {
+        let Some(slot_program) = &self.slot_program else {
             return refused("nothing new begins in the maps of another process".to_owned());
         };
-        match super::command::fill_slot(placing.program.as_fd(), slot, legs)? {
+        match super::command::fill_slot(slot_program.program.as_fd(), slot, legs)? {
             Answer::Done => Ok(false),
             Answer::Continued => Ok(true),
             other => refused(format!("no slot for the two connections: {other:?}")),

@@ -3,7 +3,7 @@
 
 use super::{Pacer, Slot};
 use crate::PaceHandle;
-use crate::pacing::queue::{Had, Place};
+use crate::pacing::queue::{Place, VirtualTime};
 use crate::pacing::skeleton::types::pace_class;
 use crate::sys::clock::now_ns;
 use std::cell::{Cell, RefCell};
@@ -56,7 +56,7 @@ impl Pacer {
         let (priority, _) = self.priority_of(class);
         let waiting = Waiting {
             pacer: self,
-            place: self.wait(priority, Had::default(), Rc::clone(&slot)),
+            place: self.wait(priority, VirtualTime::default(), Rc::clone(&slot)),
             slot,
         };
         poll_fn(|cx| {

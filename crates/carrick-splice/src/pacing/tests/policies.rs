@@ -3,7 +3,7 @@
 use super::super::policy::{
     BURSTS_MAX, DeadlineControl, Interval, Latencies, Patience, Proportion,
 };
-use super::super::queue::{Had, Queue};
+use super::super::queue::{Queue, VirtualTime};
 use std::time::Duration;
 
 /// A worker whose rounds take longer the more they forward: a hit waits for that of its round, and for its own work.
@@ -160,7 +160,7 @@ fn a_worker_that_never_blocks_lets_some_bursts_go_and_its_own_requests_wait_for_
     const BURST: u64 = 400;
     let mut queue = Queue::default();
     for splice in 0..300 {
-        queue.push(0, Had::default(), splice);
+        queue.push(0, VirtualTime::default(), splice);
     }
     let mut patience = Patience::default();
     let (mut now_us, mut hits, mut longest_wait_us) = (0, 0, 0);
@@ -177,7 +177,7 @@ fn a_worker_that_never_blocks_lets_some_bursts_go_and_its_own_requests_wait_for_
             let splice: usize = queue.pop_oldest(u64::MAX).unwrap();
             turns[splice] += 1;
             now_us += BURST;
-            queue.push(0, Had::default(), splice);
+            queue.push(0, VirtualTime::default(), splice);
         }
         patience.begin(now_us * 1000);
         longest_wait_us = longest_wait_us.max(now_us - before);

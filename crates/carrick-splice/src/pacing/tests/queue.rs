@@ -1,21 +1,21 @@
 //! The order of the queue.
 
-use super::super::queue::{Had, Queue};
+use super::super::queue::{Queue, VirtualTime};
 
 /// Lets all wait repeatedly, and counts bytes: each has a priority, a weight, and a burst size.
 fn serve(kinds: &[(u8, u32, u64)], turns: usize) -> Vec<u64> {
     let mut queue = Queue::default();
-    let mut had = vec![Had::default(); kinds.len()];
+    let mut virtual_time = vec![VirtualTime::default(); kinds.len()];
     let mut bytes = vec![0; kinds.len()];
     let mut places: Vec<_> = (0..kinds.len())
-        .map(|who| queue.push(kinds[who].0, had[who], who))
+        .map(|who| queue.push(kinds[who].0, virtual_time[who], who))
         .collect();
     for _ in 0..turns {
         let who = queue.pop().unwrap();
         let (priority, weight, burst) = kinds[who];
         bytes[who] += burst;
-        had[who].add(places[who], burst, weight);
-        places[who] = queue.push(priority, had[who], who);
+        virtual_time[who].add(places[who], burst, weight);
+        places[who] = queue.push(priority, virtual_time[who], who);
     }
     bytes
 }
@@ -43,20 +43,23 @@ fn a_lower_number_goes_first() {
 #[test]
 fn a_late_arrival_has_no_claim_to_the_past() {
     let mut queue = Queue::default();
-    let mut old = Had::default();
+    let mut old = VirtualTime::default();
     for _ in 0..1000 {
         let place = queue.push(1, old, "old");
         queue.pop();
         old.add(place, 1000, 1);
     }
-    let mut had = [old, Had::default()];
+    let mut virtual_time = [old, VirtualTime::default()];
     let mut bytes = [0, 0];
-    let mut places = [queue.push(1, had[0], "old"), queue.push(1, had[1], "new")];
+    let mut places = [
+        queue.push(1, virtual_time[0], "old"),
+        queue.push(1, virtual_time[1], "new"),
+    ];
     for _ in 0..100 {
         let who = usize::from(queue.pop() == Some("new"));
         bytes[who] += 1000;
-        had[who].add(places[who], 1000, 1);
-        places[who] = queue.push(1, had[who], if who == 1 { "new" } else { "old" });
+        virtual_time[who].add(places[who], 1000, 1);
+        places[who] = queue.push(1, virtual_time[who], if who == 1 { "new" } else { "old" });
     }
     assert!(bytes[0] >= 45_000, "{bytes:?}");
 }
@@ -64,10 +67,10 @@ fn a_late_arrival_has_no_claim_to_the_past() {
 #[test]
 fn the_oldest_go_first_if_asked_for() {
     let mut queue = Queue::default();
-    let first = queue.push(9, Had::default(), 1);
-    queue.push(1, Had::default(), 2);
+    let first = queue.push(9, VirtualTime::default(), 1);
+    queue.push(1, VirtualTime::default(), 2);
     let before = queue.next_arrival();
-    queue.push(1, Had::default(), 3);
+    queue.push(1, VirtualTime::default(), 3);
     assert_eq!(queue.oldest(), Some(&1));
     assert_eq!(queue.remove(first), Some(1));
     assert_eq!(queue.remove(first), None);

@@ -1,6 +1,6 @@
 //! Writing to the receiver: the prefix, and what was taken.
 
-use super::held::Held;
+use super::in_flight::InFlight;
 use super::{Ends, Flow, to_fault};
 use crate::relay::local_copy::Sink;
 use crate::{Engine, Fault, Splicer, sys};
@@ -15,7 +15,9 @@ impl Flow {
         ends: &Ends<'_>,
         sink: &mut Sink<'_>,
     ) -> Poll<Result<(), Fault>> {
-        while self.prefix_sent_bytes < ends.prefix.len() || !matches!(self.held, Held::Nothing) {
+        while self.prefix_sent_bytes < ends.prefix.len()
+            || !matches!(self.in_flight, InFlight::Nothing)
+        {
             match self.put(ends, sink) {
                 Ok(()) => {}
                 Err(fault) if fault.source.kind() == ErrorKind::WouldBlock => {
@@ -35,9 +37,9 @@ impl Flow {
 
     /// One write to the receiver.
     fn put(&mut self, ends: &Ends<'_>, sink: &mut Sink<'_>) -> Result<(), Fault> {
-        match &mut self.held {
-            Held::Nothing => self.send_prefix(ends, false),
-            Held::Buffer { buffer, start, end } => {
+        match &mut self.in_flight {
+            InFlight::Nothing => self.send_prefix(ends, false),
+            InFlight::Buffer { buffer, start, end } => {
                 let prefix = &ends.prefix[self.prefix_sent_bytes..];
                 let sent = sys::send(ends.to, prefix, &buffer[*start..*end], false)
                     .map_err(to_fault("send"))?;
@@ -48,10 +50,10 @@ impl Flow {
                 self.note_written(ends, Engine::Copy, sent - of_prefix, emptied);
                 Ok(())
             }
-            Held::Pipe(_) if self.prefix_sent_bytes < ends.prefix.len() => {
+            InFlight::Pipe(_) if self.prefix_sent_bytes < ends.prefix.len() => {
                 self.send_prefix(ends, true)
             }
-            Held::Pipe(held) => {
+            InFlight::Pipe(held) => {
                 let bytes = held.bytes_to_send(ends, sink);
                 let sent = held
                     .pipe
@@ -98,7 +100,7 @@ impl Flow {
 
     /// A slow receiver does not keep a whole buffer for a small rest.
     fn hold_less(&mut self, splicer: &Splicer) {
-        if let Held::Buffer { buffer, start, end } = &mut self.held
+        if let InFlight::Buffer { buffer, start, end } = &mut self.in_flight
             && *end - *start <= buffer.len() / 4
         {
             splicer.shrink(buffer, *start..*end);

@@ -1,6 +1,6 @@
 //! Taking bytes from the sender, into a buffer or a pipe.
 
-use super::held::{Held, InPipe};
+use super::in_flight::{InFlight, InPipe};
 use super::{Ends, Flow, from_fault};
 use crate::relay::local_copy::Sink;
 use crate::{Engine, Fault, Reason, Splicer, sys};
@@ -68,7 +68,7 @@ impl Flow {
             Ok(bytes @ 1..) => {
                 sink.write(&buffer[..bytes]);
                 let filled = bytes == room && room == buffer.len();
-                self.held = Held::Buffer {
+                self.in_flight = InFlight::Buffer {
                     buffer,
                     start: 0,
                     end: bytes,
@@ -124,7 +124,7 @@ impl Flow {
         let room = self.at_most(pipe.size_bytes());
         match pipe.fill(ends.from, room) {
             Ok(bytes @ 1..) => {
-                self.held = Held::Pipe(InPipe {
+                self.in_flight = InFlight::Pipe(InPipe {
                     pipe,
                     bytes,
                     copied_bytes: 0,
@@ -172,7 +172,10 @@ impl Flow {
     /// Takes at most this many bytes at once, without waiting: for a connection that is about to leave the
     /// kernel.
     pub(crate) fn take_at_once(&mut self, ends: &Ends<'_>, bytes_max: u64) -> Result<(), Fault> {
-        debug_assert!(!matches!(self.held, Held::Pipe(_)), "copied before");
+        debug_assert!(
+            !matches!(self.in_flight, InFlight::Pipe(_)),
+            "copied before"
+        );
         let mut bytes = Vec::new();
         let mut buffer = ends.splicer.take_buffer();
         let outcome = loop {
@@ -208,14 +211,14 @@ impl Flow {
         if mine.is_empty() {
             return;
         }
-        let mut bytes = match &self.held {
-            Held::Buffer { buffer, start, end } => buffer[*start..*end].to_vec(),
+        let mut bytes = match &self.in_flight {
+            InFlight::Buffer { buffer, start, end } => buffer[*start..*end].to_vec(),
             _ => Vec::new(),
         };
         self.release(splicer);
         bytes.extend_from_slice(mine);
         splicer.counters().buffers_in_use.add(1);
-        self.held = Held::Buffer {
+        self.in_flight = InFlight::Buffer {
             start: 0,
             end: bytes.len(),
             buffer: bytes.into_boxed_slice(),

@@ -42,10 +42,10 @@ fn a_window_grows_while_half_of_it_comes_in_a_round_trip() {
     ];
     for (what, reads, expected) in table {
         let mut window = UnreadWindow::new(LIMIT);
-        let look = |at_ms, come_bytes| {
+        let sample = |at_ms, come_bytes| {
             let now = begun + Duration::from_millis(at_ms);
             move || {
-                Some(Look {
+                Some(Sample {
                     now,
                     come_bytes: 7000 + come_bytes,
                     rtt: RTT,
@@ -53,9 +53,9 @@ fn a_window_grows_while_half_of_it_comes_in_a_round_trip() {
             }
         };
         // The initial backlog may have arrived at any time.
-        assert_eq!(window.grown(1_000_000, look(0, 0)), None);
+        assert_eq!(window.grown(1_000_000, sample(0, 0)), None);
         for &(at_ms, come_bytes, read_bytes) in reads {
-            window.grown(read_bytes, look(at_ms, come_bytes));
+            window.grown(read_bytes, sample(at_ms, come_bytes));
         }
         assert_eq!(window.limit.window_bytes, expected, "{what}");
     }

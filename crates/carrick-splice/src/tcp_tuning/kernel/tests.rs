@@ -25,6 +25,6 @@ fn a_request_has_the_key_and_a_name_that_ends() {
     let bytes = kernel.encode([1, 2], long);
     assert_eq!(bytes[..8], 1_u64.to_ne_bytes());
     assert_eq!(bytes[8..16], 2_u64.to_ne_bytes());
-    let name = &bytes[offset_of!(leg_request, name)..];
+    let name = &bytes[offset_of!(tcp_request, name)..];
     assert_eq!(name, b"a_name_that_is_\0");
 }

@@ -13,8 +13,8 @@ fn network(text: &str) -> Option<IpNet> {
     Some(text.parse().unwrap())
 }
 
-fn facts(side: ProfileSide, peer: &str) -> Facts {
-    Facts {
+fn facts(side: ProfileSide, peer: &str) -> LegFacts {
+    LegFacts {
         side,
         peer: peer.parse().unwrap(),
         interface: None,
@@ -96,7 +96,7 @@ fn nothing_is_asked_that_no_rule_needs() {
     assert_eq!(wants(ProfileSide::Server, "10.1.2.3"), (true, true));
     let none = Selector::new(vec![rule("all", Conditions::default())]);
     let wanted = none.wants(ProfileSide::Client, "::1".parse().unwrap());
-    assert_eq!(wanted, Wanted::default());
+    assert_eq!(wanted, NeededFacts::default());
 }
 
 fn conditions() -> impl Strategy<Value = Conditions> {
@@ -135,9 +135,9 @@ proptest! {
         let selector = Selector::new(rules.map(|(profile, when)| Rule { when, profile }).collect());
         let side = if is_client { ProfileSide::Client } else { ProfileSide::Server };
         let peer = IpAddr::from([10, 0, 0, last]);
-        let all = Facts { side, peer, interface, rtt: rtt_ms.map(MS) };
+        let all = LegFacts { side, peer, interface, rtt: rtt_ms.map(MS) };
         let wanted = selector.wants(side, peer);
-        let some = Facts {
+        let some = LegFacts {
             side,
             peer,
             interface: all.interface.clone().filter(|_| wanted.interface),

@@ -18,19 +18,19 @@ fn a_worker_that_lets_go_what_waits_does_so_for_some_at_a_time() {
         let busy = Busy::new();
         let pacer = splicer.pacer().unwrap().clone();
         for _ in 0..WAITING {
-            let legs = Legs::new().await;
-            let mut sender = blocking(legs.sender);
+            let sockets = Sockets::new().await;
+            let mut sender = blocking(sockets.sender);
             sender.write_all(&[1; 1000]).unwrap();
             let paced = pacing.pace("a", client(), 0).unwrap();
             let splicer = splicer.clone();
             tokio::task::spawn_local(async move {
-                let _receiver = legs.receiver;
+                let _receiver = sockets.receiver;
                 let order = Order {
                     choice: Choice::Copy,
                     pace: paced.to_client(),
                     ..Order::new(End::AfterBytes(1000))
                 };
-                let mut transfer = splicer.transfer(&legs.from, &legs.to, order);
+                let mut transfer = splicer.transfer(&sockets.from, &sockets.to, order);
                 transfer.run().await.unwrap();
             });
         }
@@ -57,16 +57,16 @@ fn a_splice_that_has_moved_everything_has_no_leave_for_what_comes_next() {
     }];
     on_paced_worker(&classes, |splicer, pacing| async move {
         for choice in [Choice::Copy, Choice::Pipe] {
-            let legs = Legs::new().await;
-            let mut sender = blocking(legs.sender);
-            let _receiver = legs.receiver;
+            let sockets = Sockets::new().await;
+            let mut sender = blocking(sockets.sender);
+            let _receiver = sockets.receiver;
             let paced = pacing.pace("a", client(), 0).unwrap();
             let order = Order {
                 choice,
                 pace: paced.to_client(),
                 ..Order::new(End::AfterBytes(60_000))
             };
-            let mut transfer = splicer.transfer(&legs.from, &legs.to, order);
+            let mut transfer = splicer.transfer(&sockets.from, &sockets.to, order);
             // The worker is blocked repeatedly.
             sender.write_all(&[1; 20_000]).unwrap();
             run_until(&mut transfer, 20_000).await;
@@ -94,9 +94,9 @@ fn leave_that_cannot_be_used_yet_is_no_time_of_forwarding() {
         ..class("a")
     }];
     on_paced_worker(&classes, |splicer, pacing| async move {
-        let legs = Legs::new().await;
+        let sockets = Sockets::new().await;
         let body = sample(3, 20_000_000);
-        let (mut sender, mut receiver) = (blocking(legs.sender), blocking(legs.receiver));
+        let (mut sender, mut receiver) = (blocking(sockets.sender), blocking(sockets.receiver));
         let sent = body.clone();
         let sending = std::thread::spawn(move || sender.write_all(&sent).unwrap());
         let (go_on, is_to_go_on) = mpsc::channel();
@@ -112,7 +112,7 @@ fn leave_that_cannot_be_used_yet_is_no_time_of_forwarding() {
             pace: paced.to_client(),
             ..Order::new(End::AfterBytes(body.len() as u64))
         };
-        let mut transfer = splicer.transfer(&legs.from, &legs.to, order);
+        let mut transfer = splicer.transfer(&sockets.from, &sockets.to, order);
         let mut moved = None;
         while moved != Some(transfer.bytes()) || transfer.bytes() == 0 {
             moved = Some(transfer.bytes());
@@ -130,7 +130,7 @@ fn leave_that_cannot_be_used_yet_is_no_time_of_forwarding() {
         assert!(forwarding < STALL / 2, "{forwarding:?} of {STALL:?}");
         assert_eq!(transfer.run().await.unwrap(), Ended::Bytes);
         drop(transfer);
-        drop((legs.from, legs.to));
+        drop((sockets.from, sockets.to));
         sending.join().unwrap();
         assert_same(&receiving.join().unwrap(), &body, "after the stall");
     });

@@ -38,11 +38,11 @@ pub(super) struct Health {
     pub(super) read_errors: AtomicU64,
     pub(super) write_errors: AtomicU64,
     pub(super) damaged: AtomicU64,
-    told: Mutex<Told>,
+    log: Mutex<HealthLog>,
 }
 
 #[derive(Debug, Default)]
-struct Told {
+struct HealthLog {
     /// When the last message of each kind was logged, and how many were left out since then.
     last: [Option<(Instant, u64)>; KINDS],
     /// Why nothing can be written.
@@ -62,7 +62,7 @@ impl Health {
             read_errors: AtomicU64::new(0),
             write_errors: AtomicU64::new(0),
             damaged: AtomicU64::new(0),
-            told: Mutex::default(),
+            log: Mutex::default(),
         }
     }
 
@@ -76,16 +76,16 @@ impl Health {
     pub(super) fn note_written(&self) {
         if self.failures_in_a_row.swap(0, Relaxed) > 0 {
             self.rests_until_ms.store(0, Relaxed);
-            let mut told = self.told();
-            (told.missed_bytes, told.fault) = (None, None);
-            drop(told);
+            let mut log = self.log();
+            (log.missed_bytes, log.fault) = (None, None);
+            drop(log);
             tracing::info!("the cache's disk {} is writable again", self.path.display());
         }
     }
 
     /// Why nothing can be written at present, if that is so.
     pub(super) fn fault(&self) -> Option<String> {
-        self.told().fault.clone()
+        self.log().fault.clone()
     }
 
     /// Whether it is time to read the room: once a second.
@@ -97,11 +97,11 @@ impl Health {
 
     /// Notes that the file system has room for so many bytes.
     pub(super) fn note_room(&self, bytes_max: u64) {
-        let mut told = self.told();
+        let mut log = self.log();
         // Twice as much, so that the state does not flap.
         let is_enough = |missed: u64| bytes_max >= missed.saturating_mul(2);
-        if told.missed_bytes.is_some_and(is_enough) {
-            (told.missed_bytes, told.fault) = (None, None);
+        if log.missed_bytes.is_some_and(is_enough) {
+            (log.missed_bytes, log.fault) = (None, None);
         }
     }
 
@@ -114,11 +114,11 @@ impl Health {
             Size(room.reserve_bytes())
         );
         {
-            let mut told = self.told();
-            if told.fault.is_some() {
+            let mut log = self.log();
+            if log.fault.is_some() {
                 return;
             }
-            (told.missed_bytes, told.fault) = (Some(body_bytes), Some(what.clone()));
+            (log.missed_bytes, log.fault) = (Some(body_bytes), Some(what.clone()));
         }
         self.tell(Operation::Writing as usize, || {
             format!(
@@ -140,9 +140,9 @@ impl Health {
             Operation::Writing => {
                 self.write_errors.fetch_add(1, Relaxed);
                 self.rest();
-                let mut told = self.told();
-                (told.missed_bytes, told.fault) = (None, Some(error.to_string()));
-                drop(told);
+                let mut log = self.log();
+                (log.missed_bytes, log.fault) = (None, Some(error.to_string()));
+                drop(log);
                 "cannot be written, and is not for a while"
             }
             Operation::Removing => {
@@ -180,8 +180,8 @@ impl Health {
     fn tell(&self, kind: usize, text: impl FnOnce() -> String) {
         let now = Instant::now();
         let left_out = {
-            let mut told = self.told();
-            let Some(last) = told.last.get_mut(kind) else {
+            let mut log = self.log();
+            let Some(last) = log.last.get_mut(kind) else {
                 return;
             };
             match last {
@@ -204,8 +204,8 @@ impl Health {
         u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX / 2)
     }
 
-    fn told(&self) -> std::sync::MutexGuard<'_, Told> {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    fn log(&self) -> std::sync::MutexGuard<'_, HealthLog> {
+        self.log.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -33,7 +33,7 @@ pub(super) use load::{Loaded, LoadedBody};
 use purge::Unremoved;
 pub(super) use purge_ticket::PurgeTicket;
 pub use room::misfit;
-pub use stats::Stats;
+pub use stats::DiskStats;
 
 use super::flights::Flights;
 use super::index::{Index, Item};
@@ -45,10 +45,10 @@ use entry::Stage;
 use folder::Folder;
 use health::Health;
 use indexing::Indexing;
-use pool::Pool;
+use pool::ThreadPool;
 use room::Room;
 use rustix::process::{Resource, getrlimit};
-use stats::Counters;
+use stats::DiskCounters;
 use std::hash::RandomState;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -72,7 +72,7 @@ pub fn open_files_max() -> u64 {
 #[derive(Debug)]
 pub struct Disk {
     folder: Arc<Folder>,
-    pool: Pool,
+    pool: ThreadPool,
     index: Index<Entry>,
     ledger: Ledger,
     limits: Limits,
@@ -80,7 +80,7 @@ pub struct Disk {
     next_serial: AtomicU64,
     health: Arc<Health>,
     unremoved: Arc<Unremoved>,
-    counters: Counters,
+    counters: DiskCounters,
     /// Loads that are under way.
     loads: Arc<Flights>,
     /// What happens to files that are not in the index yet; `None` once all are.
@@ -110,7 +110,7 @@ impl Disk {
         let purges = folder.purges().map_err(|error| error.to_string())?;
         let room = folder.room().map_err(|error| error.to_string())?;
         Ok(Self {
-            pool: Pool::new(),
+            pool: ThreadPool::new(),
             index: Index::new(plan.objects),
             ledger: Ledger::new(limits),
             limits,
@@ -118,7 +118,7 @@ impl Disk {
             next_serial: AtomicU64::new(folder.first_serial()),
             health: Arc::new(Health::new(folder.path())),
             unremoved: Arc::default(),
-            counters: Counters::default(),
+            counters: DiskCounters::default(),
             loads: Arc::default(),
             indexing: Mutex::new(Some(Indexing::begin(&purges, folder.first_serial()))),
             is_indexed: AtomicBool::new(false),

@@ -26,7 +26,7 @@ pub(super) const WRITE_BYTES_MAX: u64 = 64 << 20;
 type Job = Box<dyn FnOnce() + Send>;
 
 /// The threads and their queues.
-pub(super) struct Pool {
+pub(super) struct ThreadPool {
     shared: Arc<Shared>,
 }
 
@@ -54,7 +54,7 @@ struct Queues {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Busy;
 
-impl Pool {
+impl ThreadPool {
     /// A pool whose threads are not started.
     pub(super) fn new() -> Self {
         Self {
@@ -143,14 +143,14 @@ impl Pool {
     }
 }
 
-impl Drop for Pool {
+impl Drop for ThreadPool {
     fn drop(&mut self) {
         self.shared.lock().is_over = true;
         self.shared.wake.notify_all();
     }
 }
 
-impl fmt::Debug for Pool {
+impl fmt::Debug for ThreadPool {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "a pool of {THREADS} threads")
     }

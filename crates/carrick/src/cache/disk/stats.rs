@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// What the index does not count.
 #[derive(Debug, Default)]
-pub(super) struct Counters {
+pub(super) struct DiskCounters {
     pub(super) loads: AtomicU64,
     pub(super) loads_at_once: AtomicU64,
     pub(super) writes: AtomicU64,
@@ -20,7 +20,7 @@ pub(super) struct Counters {
 
 /// What the disk has, and what it has done since the start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Stats {
+pub struct DiskStats {
     /// Objects on it.
     pub objects: u64,
     /// Bytes of their files, in pages.
@@ -60,9 +60,9 @@ pub struct Stats {
 impl Disk {
     /// Cheap; the numbers are from about the same time.
     #[must_use]
-    pub fn stats(&self) -> Stats {
+    pub fn stats(&self) -> DiskStats {
         let counters = &self.counters;
-        let mut stats = Stats {
+        let mut stats = DiskStats {
             objects: self.ledger.objects(),
             bytes: self.ledger.used(),
             write_queue_bytes: self.pool.write_bytes(),
@@ -78,7 +78,7 @@ impl Disk {
             read_errors: self.health.read_errors.load(Relaxed),
             write_errors: self.health.write_errors.load(Relaxed),
             damaged: self.health.damaged.load(Relaxed),
-            ..Stats::default()
+            ..DiskStats::default()
         };
         for counters in self.index.all_counters() {
             stats.evicted_small += counters.evicted_small.load(Relaxed);

@@ -3,7 +3,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Counters of one shard.
 #[derive(Debug, Default)]
-pub(in crate::cache) struct Counters {
+pub(in crate::cache) struct IndexCounters {
     pub(in crate::cache) hits: AtomicU64,
     pub(in crate::cache) misses: AtomicU64,
     pub(in crate::cache) puts: AtomicU64,

@@ -12,12 +12,12 @@ pub(super) const MOMENTS: u16 = 256;
 /// The evicted keys of one queue.
 #[derive(Debug, Default)]
 pub(super) struct Ghost {
-    entries: Box<[Entry]>,
+    entries: Box<[GhostEntry]>,
     evicted: u64,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
-struct Entry {
+struct GhostEntry {
     print: u16,
     moment: u16,
 }
@@ -27,7 +27,7 @@ impl Ghost {
     pub(super) fn insert(&mut self, hash: u64, capacity: usize) {
         let wanted = capacity.next_power_of_two().max(BUCKET);
         if self.entries.len() < wanted {
-            self.entries = vec![Entry::default(); wanted].into();
+            self.entries = vec![GhostEntry::default(); wanted].into();
         }
         self.evicted += 1;
         let now = self.moment();
@@ -39,7 +39,7 @@ impl Ghost {
                 (is_free, now.wrapping_sub(entry.moment))
             });
         if let Some(entry) = oldest {
-            *entry = Entry { print, moment: now };
+            *entry = GhostEntry { print, moment: now };
         }
     }
 
@@ -53,7 +53,7 @@ impl Ghost {
         for entry in &mut self.entries[bucket..bucket + BUCKET] {
             if entry.print == print {
                 let age = now.wrapping_sub(entry.moment);
-                *entry = Entry::default();
+                *entry = GhostEntry::default();
                 return (age <= MOMENTS).then_some(age);
             }
         }

@@ -8,7 +8,7 @@ mod nodes;
 mod queues;
 mod shards;
 
-pub(in crate::cache) use counters::{Counters, count};
+pub(in crate::cache) use counters::{IndexCounters, count};
 
 use super::key::Key;
 use carrick_logic::cache::Variant;
@@ -47,7 +47,7 @@ enum Step<T> {
     Evicted(Arc<T>, bool),
     /// An object was hit, and stays for another round.
     Stays,
-    /// An object is being filled. Its filler holds the memory, so evicting it frees nothing.
+    /// An object is being filled. Its writer holds the memory, so evicting it frees nothing.
     UnderWay,
     /// There are no objects.
     Empty,

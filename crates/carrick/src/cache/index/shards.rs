@@ -1,5 +1,5 @@
 //! All shards of an index: which one has a key, and from which one is evicted next.
-use super::counters::{Counters, count};
+use super::counters::{IndexCounters, count};
 use super::{Item, Shard, Step};
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -19,7 +19,7 @@ const BATCH: usize = 32;
 
 /// The index.
 pub(in crate::cache) struct Index<T> {
-    shards: Box<[(Mutex<Shard<T>>, Counters)]>,
+    shards: Box<[(Mutex<Shard<T>>, IndexCounters)]>,
     /// The next shard to evict from.
     hand: AtomicUsize,
 }
@@ -31,7 +31,7 @@ impl<T: Item> Index<T> {
         let shards = 1_usize << shards.ilog2();
         Self {
             shards: (0..shards)
-                .map(|_| (Mutex::new(Shard::new()), Counters::default()))
+                .map(|_| (Mutex::new(Shard::new()), IndexCounters::default()))
                 .collect(),
             hand: AtomicUsize::new(0),
         }
@@ -74,12 +74,12 @@ impl<T: Item> Index<T> {
     }
 
     /// The counters of the shard of a hash.
-    pub(in crate::cache) fn counters(&self, hash: u64) -> &Counters {
+    pub(in crate::cache) fn counters(&self, hash: u64) -> &IndexCounters {
         &self.shards[self.number(hash)].1
     }
 
     /// The counters of all shards.
-    pub(in crate::cache) fn all_counters(&self) -> impl Iterator<Item = &Counters> {
+    pub(in crate::cache) fn all_counters(&self) -> impl Iterator<Item = &IndexCounters> {
         self.shards.iter().map(|(_, counters)| counters)
     }
 

@@ -30,7 +30,7 @@ struct Shared {
     unsafe_code,
     reason = "the cells forbid it: the comment below says which are shared, and when"
 )]
-// SAFETY: cells below `written_bytes` are only read. The others are only touched by the one `Writer`, which counts them (`Release`)
+// SAFETY: cells below `written_bytes` are only read. The others are only touched by the one `ChunkWriter`, which counts them (`Release`)
 // when it does not touch them any more. Readers read that count first (`Acquire`).
 unsafe impl Sync for Shared {}
 
@@ -60,12 +60,12 @@ impl fmt::Debug for Chunk {
 
 /// The writer's side: one for each chunk.
 #[derive(Debug)]
-pub(super) struct Writer {
+pub(super) struct ChunkWriter {
     chunk: Chunk,
     written_bytes: usize,
 }
 
-impl Writer {
+impl ChunkWriter {
     /// Makes an empty chunk with room for so many bytes; `None`: there is no memory.
     pub(super) fn begin(bytes: usize) -> Option<Self> {
         let mut cells = Vec::new();
@@ -140,12 +140,12 @@ impl Writer {
 
 #[cfg(test)]
 mod tests {
-    use super::Writer;
+    use super::ChunkWriter;
     use std::thread;
 
     #[test]
     fn what_is_written_can_be_read_and_no_more() {
-        let mut writer = Writer::begin(10).unwrap();
+        let mut writer = ChunkWriter::begin(10).unwrap();
         let chunk = writer.chunk().clone();
         assert_eq!((chunk.bytes(), writer.left_bytes()), (&b""[..], 10));
         assert_eq!(writer.append(b"abcdef"), 6);
@@ -163,7 +163,7 @@ mod tests {
 
     #[test]
     fn bytes_are_there_in_every_thread_once_they_are_counted() {
-        let mut writer = Writer::begin(50_000).unwrap();
+        let mut writer = ChunkWriter::begin(50_000).unwrap();
         let readers: Vec<_> = (0..3)
             .map(|_| {
                 let chunk = writer.chunk().clone();

@@ -1,14 +1,14 @@
 //! What the cache keeps in memory: objects under keys, whose bodies can be read while they come.
 //!
 //! All workers share one [`Store`]. [`Store::find`] finds the object for a request; [`Body::send`] sends its body. To store a
-//! response, [`Store::fill`] begins its body, bytes are appended to the [`Filling`], and [`Store::put`] stores the object before,
+//! response, [`Store::fill`] begins its body, bytes are appended to the [`BodyWriter`], and [`Store::put`] stores the object before,
 //! while or after that. `docs/internals/cache-store.md` says how it works.
 //!
 //! Only [`Store::bring`] waits. Locks are held for nanoseconds, and memory is freed when none is held.
 mod accounting;
+mod body_writer;
 mod chunk;
 mod control;
-mod filling;
 mod object;
 mod on_disk;
 mod open_files;
@@ -17,10 +17,12 @@ mod stats;
 #[cfg(test)]
 pub(in crate::cache) mod tests;
 
-pub use filling::{FillError, Filling};
-pub use object::{Body, HEAP_BYTES_MAX, Have, OVERHEAD_BYTES, Object, Piece, Reader, State};
+pub use body_writer::{BodyWriter, FillError};
+pub use object::{
+    Body, BodyProgress, BodyReader, BodyState, HEAP_BYTES_MAX, OVERHEAD_BYTES, Object, Piece,
+};
 pub use parts::{PIECES_MAX, Part};
-pub use stats::Stats;
+pub use stats::MemoryStats;
 
 use super::disk::Disk;
 use super::index::{Index, count};
@@ -122,7 +124,8 @@ impl Store {
         let mut variants = self.index.lock(key.hash()).find(key);
         let mut count_found = 0;
         for place in 0..variants.len() {
-            let is_broken = |object: &Arc<Object>| object.body().have().state == State::Broken;
+            let is_broken =
+                |object: &Arc<Object>| object.body().progress().state == BodyState::Broken;
             if variants[place]
                 .as_ref()
                 .is_some_and(|object| !is_broken(object))
@@ -164,8 +167,8 @@ impl Store {
     ///
     /// # Errors
     /// [`NotTaken::TooLarge`], [`NotTaken::Full`].
-    pub fn fill(self: &Arc<Self>, total_bytes: Option<u64>) -> Result<Filling, NotTaken> {
-        Filling::begin(Arc::clone(self), total_bytes)
+    pub fn fill(self: &Arc<Self>, total_bytes: Option<u64>) -> Result<BodyWriter, NotTaken> {
+        BodyWriter::begin(Arc::clone(self), total_bytes)
     }
 
     /// Stores a response, replacing the same variant: `head` is what `write_stored_fields` wrote. The body may be whole, or be filled
@@ -195,7 +198,10 @@ impl Store {
         (variant, meta, head): (&Variant, Meta, &[u8]),
         body: &Arc<Body>,
     ) -> Result<Arc<Object>, NotTaken> {
-        if !body.is_of(&self.memory) || body.have().state == State::Broken || !body.mark_stored() {
+        if !body.is_of(&self.memory)
+            || body.progress().state == BodyState::Broken
+            || !body.mark_stored()
+        {
             return Err(NotTaken::Body);
         }
         let object = match self.make(key, variant, meta, (head, origin), body) {
@@ -335,15 +341,15 @@ impl Store {
 
     /// What it holds and has done. Cheap; the numbers are from about the same time.
     #[must_use]
-    pub fn stats(&self) -> Stats {
+    pub fn stats(&self) -> MemoryStats {
         let ledger = &self.memory.ledger;
-        let mut stats = Stats {
+        let mut stats = MemoryStats {
             objects: ledger.objects(),
             bytes: ledger.used(),
             bytes_held_by_readers: ledger.loose(),
             fills: self.memory.fills.load(Relaxed),
             broken: self.memory.broken.load(Relaxed),
-            ..Stats::default()
+            ..MemoryStats::default()
         };
         for counters in self.index.all_counters() {
             stats.add(counters);

@@ -1,6 +1,6 @@
 //! The store and its disk: what is loaded from it, and what is written to it.
 use super::Store;
-use super::object::{Body, Object, State, Storage};
+use super::object::{Body, BodyState, Object, Storage};
 use crate::cache::disk::{Disk, Entry, Loaded, LoadedBody};
 use crate::cache::index::Item;
 use crate::cache::key::Key;
@@ -88,7 +88,7 @@ impl Store {
         {
             return entry.note_hit();
         }
-        let bytes = body.have().bytes;
+        let bytes = body.progress().bytes;
         if !body.is_whole() || body.is_file() {
             return;
         }
@@ -135,11 +135,11 @@ impl Store {
     }
 
     /// Ends a body that was written to the disk. If the disk does not keep it, its object is taken out of memory.
-    pub(super) fn end_stream(&self, body: &Arc<Body>, bytes: u64, state: State, is_kept: bool) {
+    pub(super) fn end_stream(&self, body: &Arc<Body>, bytes: u64, state: BodyState, is_kept: bool) {
         let object = body.publish(bytes, state);
-        self.memory.fill_ends(state == State::Whole);
+        self.memory.fill_ends(state == BodyState::Whole);
         let Some(object) = object else { return };
-        if state != State::Whole {
+        if state != BodyState::Whole {
             self.remove(&object);
         } else if is_kept {
             self.note_open(&object);

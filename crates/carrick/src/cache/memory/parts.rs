@@ -1,5 +1,5 @@
 //! Responses that are stored in parts (RFC 9111 sections 3.3 and 3.4): objects whose bodies are made of others.
-use super::object::{Body, Object, PIECE_BYTES, Piece, State, joined};
+use super::object::{Body, BodyState, Object, PIECE_BYTES, Piece, joined};
 use super::{NotTaken, Store};
 use crate::cache::index::count;
 use crate::cache::key::Key;
@@ -83,7 +83,10 @@ impl Store {
         held: Option<&Arc<Object>>,
         part: &Part<'_>,
     ) -> Result<Arc<Object>, NotTaken> {
-        let bytes = part.body.total_bytes().unwrap_or(part.body.have().bytes);
+        let bytes = part
+            .body
+            .total_bytes()
+            .unwrap_or(part.body.progress().bytes);
         let new = Piece {
             range: part.start..part.start.saturating_add(bytes),
             start: part.start,
@@ -149,7 +152,10 @@ impl Store {
     /// Marks the body of a piece as the body of a stored object.
     fn mark(&self, piece: &Piece) -> Result<(), NotTaken> {
         let body = &piece.body;
-        if body.have().state != State::Whole || !body.is_of(&self.memory) || !body.mark_stored() {
+        if body.progress().state != BodyState::Whole
+            || !body.is_of(&self.memory)
+            || !body.mark_stored()
+        {
             return Err(NotTaken::Body);
         }
         let loose = body.loose_bytes();

@@ -1,10 +1,10 @@
 //! What the store counts.
-use crate::cache::index::Counters;
+use crate::cache::index::IndexCounters;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// What the store holds, and what it has done since it was created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Stats {
+pub struct MemoryStats {
     /// Objects in it.
     pub objects: u64,
     /// Bytes that count against the limit: of objects, and of bodies that are being filled.
@@ -33,8 +33,8 @@ pub struct Stats {
     pub removed: u64,
 }
 
-impl Stats {
-    pub(super) fn add(&mut self, counters: &Counters) {
+impl MemoryStats {
+    pub(super) fn add(&mut self, counters: &IndexCounters) {
         self.hits += counters.hits.load(Relaxed);
         self.misses += counters.misses.load(Relaxed);
         self.puts += counters.puts.load(Relaxed);

@@ -24,7 +24,7 @@ use crate::cache::memory::Object;
 use crate::config::plan::SharedPlan;
 use carrick_logic::balance::PassiveHealth;
 use carrick_logic::cache::{Record, Recorded, UnixTime, read_record, write_varies};
-use order::{Field, Got, Order};
+use order::{Field, GetReply, Order};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -44,13 +44,13 @@ const PURGE_WAIT: Duration = Duration::from_secs(2);
 pub struct Shared {
     plan: SharedPlan,
     orders: mpsc::Sender<Order>,
-    state: Arc<State>,
+    state: Arc<SharedState>,
 }
 
 /// The state of the server, and counters.
 #[derive(Debug)]
-pub struct State {
-    counters: [AtomicU64; Did::ALL.len()],
+pub struct SharedState {
+    counters: [AtomicU64; SharedCacheEvent::ALL.len()],
     queued_bytes: AtomicU64,
     health: Mutex<Health>,
 }
@@ -63,7 +63,7 @@ struct Health {
 
 /// What was done with the shared cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Did {
+pub enum SharedCacheEvent {
     /// A request found a record that it could use.
     Hit,
     /// A request found none.
@@ -80,7 +80,7 @@ pub enum Did {
     NotWritten,
 }
 
-impl Did {
+impl SharedCacheEvent {
     /// All of them.
     pub const ALL: [Self; 7] = [
         Self::Hit,
@@ -117,7 +117,7 @@ pub struct Ticket {
 
 /// What the server answered.
 #[derive(Debug)]
-pub struct Found {
+pub struct SharedRecord {
     bytes: Option<Vec<u8>>,
     /// For what the request stores.
     pub ticket: Ticket,
@@ -130,7 +130,7 @@ impl Shared {
     #[cfg_attr(not(feature = "shared-cache"), expect(unused_variables))]
     pub fn start(plan: &SharedPlan) -> Option<Arc<Self>> {
         let (orders, received) = mpsc::channel(ORDERS_MAX);
-        let state = Arc::new(State::new());
+        let state = Arc::new(SharedState::new());
         #[cfg(feature = "shared-cache")]
         if let Err(error) = thread::start(plan.clone(), received, Arc::clone(&state)) {
             tracing::error!("cannot use the shared cache: {error}");
@@ -153,15 +153,15 @@ impl Shared {
 
     /// The state of the server, and counters.
     #[must_use]
-    pub fn state(&self) -> &State {
+    pub fn state(&self) -> &SharedState {
         &self.state
     }
 
     /// Asks for the response with these names; `None`: the server cannot be asked now.
-    pub async fn find(self: &Arc<Self>, names: Names) -> Option<Found> {
+    pub async fn find(self: &Arc<Self>, names: Names) -> Option<SharedRecord> {
         let field = names.main();
         let got = self.get(&names, field).await?;
-        Some(Found {
+        Some(SharedRecord {
             bytes: got.value,
             ticket: Ticket {
                 shared: Arc::clone(self),
@@ -171,7 +171,7 @@ impl Shared {
         })
     }
 
-    async fn get(&self, names: &Names, field: Field) -> Option<Got> {
+    async fn get(&self, names: &Names, field: Field) -> Option<GetReply> {
         if !self.state.may_be_asked(Instant::now()) {
             return None;
         }
@@ -182,7 +182,7 @@ impl Shared {
             reply,
         };
         if self.orders.try_send(order).is_err() {
-            self.state.count(Did::Failed);
+            self.state.count(SharedCacheEvent::Failed);
             return None;
         }
         match tokio::time::timeout(self.plan.timeout, answer).await {
@@ -200,7 +200,7 @@ impl Shared {
     pub fn forget(&self, names: &Names) {
         let key = names.url();
         if (self.orders.try_send(Order::Forget { key, reply: None })).is_err() {
-            self.state.count(Did::Dropped);
+            self.state.count(SharedCacheEvent::Dropped);
         }
     }
 
@@ -227,7 +227,7 @@ impl Shared {
     }
 }
 
-impl Found {
+impl SharedRecord {
     /// The record for a request, if there is one. May ask once more: for the fields that responses vary with, `variant` returns the
     /// variant of the request.
     pub async fn record<T>(
@@ -238,13 +238,13 @@ impl Found {
         let Self { bytes, ticket } = self;
         let state = Arc::clone(&ticket.shared.state);
         let Some(first) = bytes.take() else {
-            state.count(Did::Miss);
+            state.count(SharedCacheEvent::Miss);
             return None;
         };
         let (second, wanted) = match ticket.read(&first) {
             Some(Recorded::Response(record)) => return told(&state, with(*record)),
             None => {
-                state.count(Did::Garbage);
+                state.count(SharedCacheEvent::Garbage);
                 return None;
             }
             Some(Recorded::Varies(names)) => {
@@ -256,7 +256,7 @@ impl Found {
         let used = match second.as_deref().map(|bytes| ticket.read(bytes)) {
             Some(Some(Recorded::Response(record))) if record.variant == wanted => with(*record),
             Some(None) => {
-                state.count(Did::Garbage);
+                state.count(SharedCacheEvent::Garbage);
                 return None;
             }
             // There is another variant, or none.
@@ -266,8 +266,12 @@ impl Found {
     }
 }
 
-fn told<T>(state: &State, used: Option<T>) -> Option<T> {
-    state.count(if used.is_some() { Did::Hit } else { Did::Miss });
+fn told<T>(state: &SharedState, used: Option<T>) -> Option<T> {
+    state.count(if used.is_some() {
+        SharedCacheEvent::Hit
+    } else {
+        SharedCacheEvent::Miss
+    });
     used
 }
 
@@ -291,7 +295,7 @@ impl Ticket {
         let state = &self.shared.state;
         if state.queued_bytes.fetch_add(bytes, Relaxed) + bytes > QUEUED_BYTES_MAX {
             state.queued_bytes.fetch_sub(bytes, Relaxed);
-            state.count(Did::Dropped);
+            state.count(SharedCacheEvent::Dropped);
             return;
         }
         let order = self.records(object).map(|fields| Order::Put {
@@ -303,7 +307,7 @@ impl Ticket {
         let is_sent = order.is_some_and(|order| self.shared.orders.try_send(order).is_ok());
         if !is_sent {
             state.queued_bytes.fetch_sub(bytes, Relaxed);
-            state.count(Did::Dropped);
+            state.count(SharedCacheEvent::Dropped);
         }
     }
 
@@ -348,7 +352,7 @@ fn lasts_s(meta: &carrick_logic::cache::Meta, now: UnixTime) -> u32 {
     u32::try_from(lasts_s.max(0)).unwrap_or(u32::MAX)
 }
 
-impl State {
+impl SharedState {
     fn new() -> Self {
         Self {
             counters: Default::default(),
@@ -363,9 +367,9 @@ impl State {
 
     /// How often that was done.
     #[must_use]
-    pub fn counted(&self, did: Did) -> u64 {
+    pub fn counted(&self, event: SharedCacheEvent) -> u64 {
         // As long as the enum: the index exists.
-        self.counters[did as usize].load(Relaxed)
+        self.counters[event as usize].load(Relaxed)
     }
 
     /// Whether the server failed, and is left out at present.
@@ -374,8 +378,8 @@ impl State {
         self.lock().is_left_out
     }
 
-    fn count(&self, did: Did) {
-        self.counters[did as usize].fetch_add(1, Relaxed);
+    fn count(&self, event: SharedCacheEvent) {
+        self.counters[event as usize].fetch_add(1, Relaxed);
     }
 
     /// Whether the server may be asked. If it was left out, this is a trial.
@@ -390,7 +394,7 @@ impl State {
 
     /// Notes that the server did not answer.
     fn failed(&self, why: &str) {
-        self.count(Did::Failed);
+        self.count(SharedCacheEvent::Failed);
         self.leave_out(why);
     }
 

@@ -13,9 +13,9 @@ impl Field {
     }
 }
 
-/// What the server has.
+/// The reply to [`Order::Get`].
 #[derive(Debug)]
-pub struct Got {
+pub struct GetReply {
     /// The present generation.
     pub generation: u64,
     /// The value of the field.
@@ -33,7 +33,7 @@ pub enum Order {
     Get {
         key: Box<str>,
         field: Field,
-        reply: oneshot::Sender<Got>,
+        reply: oneshot::Sender<GetReply>,
     },
     /// Write fields of a URL, to be kept for at least `ttl_s`. `bytes` counts as queued.
     Put {

@@ -1,5 +1,5 @@
 //! Connecting to a Redis or Valkey, or a cluster of them, and the commands that are used.
-use super::order::{Field, Got};
+use super::order::{Field, GetReply};
 use crate::config::plan::{ServerAddress, SharedPlan};
 use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::cluster::ClusterClient;
@@ -23,7 +23,7 @@ const PUT: &str = "redis.call('HSET', KEYS[1], unpack(ARGV, 2)) \
 
 /// Why a command failed.
 #[derive(Debug, thiserror::Error)]
-pub enum Failure {
+pub enum ServerFailure {
     /// There is no connection, or the server does not answer.
     #[error("{0}")]
     Silent(String),
@@ -60,7 +60,7 @@ impl Server {
     }
 
     /// Reads a field of a key, and the generation. If there is no generation, one is drawn.
-    pub async fn get(&self, key: &str, field: Field) -> Result<Got, Failure> {
+    pub async fn get(&self, key: &str, field: Field) -> Result<GetReply, ServerFailure> {
         let mut of_generation = redis::cmd("GET");
         of_generation.arg(&self.generation_key);
         let mut of_field = redis::cmd("HGET");
@@ -73,7 +73,7 @@ impl Server {
         );
         let value = match value {
             // The key has another type.
-            Err(Failure::Refused(_)) => None,
+            Err(ServerFailure::Refused(_)) => None,
             value => value?,
         };
         let generation = match generation? {
@@ -90,9 +90,11 @@ impl Server {
         let generation = generation.and_then(|bytes| bytes.try_into().ok());
         let Some(generation) = generation.map(u64::from_be_bytes) else {
             self.renew().await?;
-            return Err(Failure::Refused("the generation was garbage".to_owned()));
+            return Err(ServerFailure::Refused(
+                "the generation was garbage".to_owned(),
+            ));
         };
-        Ok(Got { generation, value })
+        Ok(GetReply { generation, value })
     }
 
     /// Writes fields of a key.
@@ -101,7 +103,7 @@ impl Server {
         key: &str,
         fields: &[(Field, Vec<u8>)],
         ttl_s: u32,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), ServerFailure> {
         let mut put = redis::cmd("EVAL");
         put.arg(PUT).arg(1).arg(key).arg(ttl_s);
         for (field, value) in fields {
@@ -111,34 +113,38 @@ impl Server {
     }
 
     /// Deletes a key.
-    pub async fn forget(&self, key: &str) -> Result<(), Failure> {
+    pub async fn forget(&self, key: &str) -> Result<(), ServerFailure> {
         self.ask(redis::cmd("DEL").arg(key), self.patience).await
     }
 
     /// Draws a new generation.
-    pub async fn renew(&self) -> Result<(), Failure> {
+    pub async fn renew(&self) -> Result<(), ServerFailure> {
         let mut draw = redis::cmd("SET");
         draw.arg(&self.generation_key).arg(&draw_generation());
         self.ask(&draw, self.patience).await
     }
 
     /// Sends a command, and waits for the answer until `limit`. A connection that does not answer is dropped.
-    async fn ask<T: FromRedisValue>(&self, command: &Cmd, limit: Duration) -> Result<T, Failure> {
+    async fn ask<T: FromRedisValue>(
+        &self,
+        command: &Cmd,
+        limit: Duration,
+    ) -> Result<T, ServerFailure> {
         let mut connection = self.connection().await?;
         let answer = tokio::time::timeout(limit, connection.query(command)).await;
         let failure = match answer {
             Ok(Ok(answer)) => return Ok(answer),
             Ok(Err(error)) => failure(&error),
-            Err(_) => Failure::Silent("it did not answer in time".to_owned()),
+            Err(_) => ServerFailure::Silent("it did not answer in time".to_owned()),
         };
-        if matches!(failure, Failure::Silent(_)) {
+        if matches!(failure, ServerFailure::Silent(_)) {
             self.connection.replace(None);
         }
         Err(failure)
     }
 
     /// The connection, which all commands share.
-    async fn connection(&self) -> Result<Connection, Failure> {
+    async fn connection(&self) -> Result<Connection, ServerFailure> {
         if let Some(connection) = self.connection.borrow().clone() {
             return Ok(connection);
         }
@@ -148,8 +154,8 @@ impl Server {
         }
         let connection = match tokio::time::timeout(self.patience, self.connect()).await {
             // Even a refused password: without a connection, no command can be sent.
-            Ok(Err(error)) => return Err(Failure::Silent(error.to_string())),
-            Err(_) => return Err(Failure::Silent("connecting took too long".to_owned())),
+            Ok(Err(error)) => return Err(ServerFailure::Silent(error.to_string())),
+            Err(_) => return Err(ServerFailure::Silent("connecting took too long".to_owned())),
             Ok(Ok(connection)) => connection,
         };
         self.connection.replace(Some(connection.clone()));
@@ -209,7 +215,7 @@ impl Connection {
     }
 }
 
-fn failure(error: &RedisError) -> Failure {
+fn failure(error: &RedisError) -> ServerFailure {
     let is_silent = error.is_io_error()
         || error.is_timeout()
         || error.is_connection_dropped()
@@ -217,9 +223,9 @@ fn failure(error: &RedisError) -> Failure {
         || error.is_cluster_error()
         || error.is_unrecoverable_error();
     if is_silent {
-        Failure::Silent(error.to_string())
+        ServerFailure::Silent(error.to_string())
     } else {
-        Failure::Refused(error.to_string())
+        ServerFailure::Refused(error.to_string())
     }
 }
 

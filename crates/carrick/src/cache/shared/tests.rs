@@ -18,7 +18,7 @@ fn shared(orders_max: usize) -> (Arc<Shared>, mpsc::Receiver<Order>) {
             password: None,
         },
         orders,
-        state: Arc::new(State::new()),
+        state: Arc::new(SharedState::new()),
     };
     (Arc::new(shared), received)
 }
@@ -53,10 +53,10 @@ fn object(bytes: usize, lifetime_s: u32, variant: &Variant) -> Arc<Object> {
         objects: 10,
         object_bytes_max: 64 << 20,
     }));
-    let mut filling = store.fill(Some(bytes as u64)).expect("room");
-    filling.append(&vec![b'x'; bytes]).expect("room");
-    let body = Arc::clone(filling.body());
-    assert!(filling.finish());
+    let mut writer = store.fill(Some(bytes as u64)).expect("room");
+    writer.append(&vec![b'x'; bytes]).expect("room");
+    let body = Arc::clone(writer.body());
+    assert!(writer.finish());
     store
         .put(
             store.key(KEY),
@@ -109,7 +109,11 @@ fn what_is_too_much_for_the_queue_is_not_written() {
     let large = object(40 << 20, 60, &Variant::default());
     ticket.keep(&large, NOW);
     ticket.keep(&large, NOW);
-    assert_eq!(shared.state.counted(Did::Dropped), 1, "64 MB are the most");
+    assert_eq!(
+        shared.state.counted(SharedCacheEvent::Dropped),
+        1,
+        "64 MB are the most"
+    );
     assert!(orders.try_recv().is_ok() && orders.try_recv().is_err());
     let (shared, _orders) = self::shared(2);
     let ticket = self::ticket(&shared);
@@ -117,7 +121,7 @@ fn what_is_too_much_for_the_queue_is_not_written() {
     for _ in 0..5 {
         ticket.keep(&small, NOW);
     }
-    assert_eq!(shared.state.counted(Did::Dropped), 3);
+    assert_eq!(shared.state.counted(SharedCacheEvent::Dropped), 3);
     assert_eq!(shared.state.queued_bytes.load(Relaxed), 2);
 }
 
@@ -148,6 +152,6 @@ async fn who_does_not_answer_is_asked_once() {
     assert!(shared.find(names()).await.is_none());
     assert!(shared.find(names()).await.is_none());
     assert!(orders.try_recv().is_ok() && orders.try_recv().is_err());
-    assert_eq!(shared.state.counted(Did::Failed), 1);
+    assert_eq!(shared.state.counted(SharedCacheEvent::Failed), 1);
     assert!(shared.state.is_left_out());
 }

@@ -1,7 +1,7 @@
 //! The thread that talks to the server.
-use super::order::{Got, Order};
-use super::server::{Failure, Server};
-use super::{Did, State};
+use super::order::{GetReply, Order};
+use super::server::{Server, ServerFailure};
+use super::{SharedCacheEvent, SharedState};
 use crate::config::plan::SharedPlan;
 use std::io;
 use std::rc::Rc;
@@ -18,7 +18,7 @@ const UNDER_WAY_MAX: usize = 128;
 pub(super) fn start(
     plan: SharedPlan,
     orders: Receiver<Order>,
-    state: Arc<State>,
+    state: Arc<SharedState>,
 ) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -29,7 +29,7 @@ pub(super) fn start(
     Ok(())
 }
 
-async fn serve(plan: SharedPlan, mut orders: Receiver<Order>, state: Arc<State>) {
+async fn serve(plan: SharedPlan, mut orders: Receiver<Order>, state: Arc<SharedState>) {
     let server = Rc::new(Server::new(plan));
     let permits = Arc::new(Semaphore::new(UNDER_WAY_MAX));
     while let Some(order) = orders.recv().await {
@@ -49,7 +49,7 @@ async fn serve(plan: SharedPlan, mut orders: Receiver<Order>, state: Arc<State>)
         .await;
 }
 
-async fn execute(server: &Server, state: &State, order: Order) {
+async fn execute(server: &Server, state: &SharedState, order: Order) {
     match order {
         Order::Get { key, field, reply } => {
             // The request does not wait any more.
@@ -57,11 +57,11 @@ async fn execute(server: &Server, state: &State, order: Order) {
                 return;
             }
             match Box::pin(server.get(&key, field)).await {
-                Ok(Got { generation, value }) => {
+                Ok(GetReply { generation, value }) => {
                     state.succeeded();
-                    let _ = reply.send(Got { generation, value });
+                    let _ = reply.send(GetReply { generation, value });
                 }
-                Err(failure) => failed(state, &failure, Did::Failed),
+                Err(failure) => failed(state, &failure, SharedCacheEvent::Failed),
             }
         }
         Order::Put {
@@ -73,8 +73,8 @@ async fn execute(server: &Server, state: &State, order: Order) {
             let written = server.put(&key, &fields, ttl_s).await;
             state.queued_bytes.fetch_sub(bytes, Relaxed);
             match written {
-                Ok(()) => state.count(Did::Written),
-                Err(failure) => failed(state, &failure, Did::NotWritten),
+                Ok(()) => state.count(SharedCacheEvent::Written),
+                Err(failure) => failed(state, &failure, SharedCacheEvent::NotWritten),
             }
         }
         Order::Forget { key, reply } => answer(state, server.forget(&key).await, reply),
@@ -83,11 +83,11 @@ async fn execute(server: &Server, state: &State, order: Order) {
 }
 
 /// A server that does not answer is left out. One that answers with an error may answer the next command.
-fn failed(state: &State, failure: &Failure, did: Did) {
-    state.count(did);
+fn failed(state: &SharedState, failure: &ServerFailure, event: SharedCacheEvent) {
+    state.count(event);
     match failure {
-        Failure::Silent(why) => state.leave_out(why),
-        Failure::Refused(why) => {
+        ServerFailure::Silent(why) => state.leave_out(why),
+        ServerFailure::Refused(why) => {
             state.succeeded();
             tracing::debug!("shared cache: {why}");
         }
@@ -95,12 +95,12 @@ fn failed(state: &State, failure: &Failure, did: Did) {
 }
 
 fn answer(
-    state: &State,
-    result: Result<(), Failure>,
+    state: &SharedState,
+    result: Result<(), ServerFailure>,
     reply: Option<oneshot::Sender<Result<(), String>>>,
 ) {
     if let Err(failure) = &result {
-        failed(state, failure, Did::NotWritten);
+        failed(state, failure, SharedCacheEvent::NotWritten);
     }
     if let Some(reply) = reply {
         let _ = reply.send(result.map_err(|failure| failure.to_string()));

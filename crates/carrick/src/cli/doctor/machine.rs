@@ -1,5 +1,5 @@
 //! This machine's limits and settings that matter to a proxy, and what they mean for it.
-use crate::privileges::{ENGINE, Standing, may_load_engine, names};
+use crate::privileges::{ENGINE, Identity, may_load_engine, names};
 use rustix::process::{Resource, getrlimit};
 use rustix::thread::CapabilitySet;
 use std::path::Path;
@@ -106,7 +106,7 @@ pub fn facts(sysctl: &Path) -> Vec<Fact> {
 }
 
 fn user() -> Fact {
-    let name = Standing::read().map_or_else(|_| "unknown".to_owned(), |standing| standing.user);
+    let name = Identity::read().map_or_else(|_| "unknown".to_owned(), |identity| identity.user);
     let meaning = if rustix::process::geteuid().is_root() {
         "`carrick run` becomes another one if [process] user says so; else it stays root, without capabilities"
     } else {
@@ -184,7 +184,7 @@ fn forwarding(on: u64) -> Option<&'static str> {
     )
 }
 
-fn number(setting: &Setting, judge: impl FnOnce(u64) -> Option<&'static str>) -> Fact {
+fn number(setting: &Setting, assess: impl FnOnce(u64) -> Option<&'static str>) -> Fact {
     let Some(number) = setting
         .text
         .as_deref()
@@ -195,7 +195,7 @@ fn number(setting: &Setting, judge: impl FnOnce(u64) -> Option<&'static str>) ->
     Fact {
         name: setting.key,
         value: number.to_string(),
-        meaning: judge(number).unwrap_or_default().to_owned(),
+        meaning: assess(number).unwrap_or_default().to_owned(),
     }
 }
 

@@ -1,6 +1,6 @@
 //! The tables for machines that lack something.
 use super::*;
-use carrick_splice::probe::Way;
+use carrick_splice::probe::AttachMode;
 
 fn sysctl(settings: &[(&str, &str)]) -> tempfile::TempDir {
     let directory = tempfile::tempdir().expect("a directory");
@@ -61,8 +61,8 @@ fn interfaces_are_listed_with_reasons_and_obstacles_with_remedies() {
     };
     let facts = vec![
         fact("lo", Err("loopback"), &[]),
-        fact("eth0", Ok(Way::Tcx), &["one", "two"]),
-        fact("eth1", Ok(Way::Clsact), &[]),
+        fact("eth0", Ok(AttachMode::Tcx), &["one", "two"]),
+        fact("eth1", Ok(AttachMode::Clsact), &[]),
     ];
     let obstacle = Obstacle {
         name: "rp_filter",

@@ -2,7 +2,7 @@
 
 /// The style of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Look {
+pub enum Style {
     /// Normal.
     Plain,
     /// Column headings.
@@ -17,7 +17,7 @@ pub enum Look {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Line {
     /// Its style.
-    pub look: Look,
+    pub style: Style,
     /// Its text.
     pub text: String,
 }

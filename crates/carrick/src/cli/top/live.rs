@@ -1,7 +1,7 @@
 //! `carrick top` on a terminal: samples, keys and signals come from separate threads; this one draws.
-use super::look::Look;
 use super::page::{View, help, page};
 use super::rates::Rates;
+use super::snapshot::Snapshot;
 use super::terminal::Terminal;
 use crate::cli::admin::Failed;
 use crate::cli::args::{FINE, Sort};
@@ -24,7 +24,7 @@ const REST_PER_WORK: u32 = 3;
 
 /// An event.
 enum Event {
-    Looked(Box<Result<Look, Failed>>),
+    Sampled(Box<Result<Snapshot, Failed>>),
     Key(KeyEvent),
     Resized,
     Signal(Signal),
@@ -58,7 +58,7 @@ pub struct Order {
 ///
 /// # Errors
 /// The terminal or a thread cannot be set up.
-pub fn run(order: &Order, first: Look) -> Result<ExitCode, Failed> {
+pub fn run(order: &Order, first: Snapshot) -> Result<ExitCode, Failed> {
     let refused = |error: io::Error| {
         Failed::Because(format!(
             "cannot set up the terminal: {error}; `carrick top -n 1` needs none"
@@ -87,8 +87,8 @@ pub fn run(order: &Order, first: Look) -> Result<ExitCode, Failed> {
     .map_err(refused)?;
     start("keys", &events, wait_for_keys).map_err(refused)?;
     let (asked, paused) = (*order, Arc::clone(&is_paused));
-    start("looks", &events, move |events| {
-        look(&asked, &paused, events)
+    start("samples", &events, move |events| {
+        sample(&asked, &paused, events)
     })
     .map_err(refused)?;
     let mut screen = Screen {
@@ -115,8 +115,8 @@ fn start(
     events: &SyncSender<Event>,
     work: impl FnOnce(&SyncSender<Event>) + Send + 'static,
 ) -> io::Result<()> {
-    struct Telling(SyncSender<Event>);
-    impl Drop for Telling {
+    struct EndReporter(SyncSender<Event>);
+    impl Drop for EndReporter {
         fn drop(&mut self) {
             // Fails if the receiver is gone.
             let _ = self
@@ -124,9 +124,9 @@ fn start(
                 .send(Event::Lost(io::Error::other("a thread has ended")));
         }
     }
-    let telling = Telling(events.clone());
+    let reporter = EndReporter(events.clone());
     let thread = std::thread::Builder::new().name(name.to_owned());
-    thread.spawn(move || work(&telling.0)).map(drop)
+    thread.spawn(move || work(&reporter.0)).map(drop)
 }
 
 fn wait_for_signals(signals: SigSet, events: &SyncSender<Event>) {
@@ -152,7 +152,7 @@ fn wait_for_keys(events: &SyncSender<Event>) {
     }
 }
 
-fn look(order: &Order, is_paused: &AtomicBool, events: &SyncSender<Event>) {
+fn sample(order: &Order, is_paused: &AtomicBool, events: &SyncSender<Event>) {
     let mut worked = Duration::ZERO;
     loop {
         std::thread::sleep(order.interval.max(worked * REST_PER_WORK));
@@ -160,9 +160,9 @@ fn look(order: &Order, is_paused: &AtomicBool, events: &SyncSender<Event>) {
             continue;
         }
         let begun = Instant::now();
-        let looked = Look::ask(order.address, order.since);
+        let sampled = Snapshot::ask(order.address, order.since);
         worked = begun.elapsed();
-        if events.send(Event::Looked(Box::new(looked))).is_err() {
+        if events.send(Event::Sampled(Box::new(sampled))).is_err() {
             return;
         }
     }
@@ -172,7 +172,7 @@ fn look(order: &Order, is_paused: &AtomicBool, events: &SyncSender<Event>) {
 struct Screen<'o> {
     order: &'o Order,
     sort: Sort,
-    last: Option<Look>,
+    last: Option<Snapshot>,
     rates: Option<Rates>,
     trouble: Option<String>,
     shows_help: bool,
@@ -189,16 +189,16 @@ impl Screen<'_> {
                 return End::Lost(io::Error::other("all threads have ended"));
             };
             match event {
-                Event::Looked(look) => self.looked(*look),
+                Event::Sampled(snapshot) => self.sampled(*snapshot),
                 Event::Key(key) => match self.key(key) {
-                    Done::Nothing => {}
-                    Done::End => return End::Asked,
-                    Done::Anew => {
+                    KeyAction::Nothing => {}
+                    KeyAction::End => return End::Asked,
+                    KeyAction::Anew => {
                         if let Err(error) = terminal.enter() {
                             return End::Lost(error);
                         }
                     }
-                    Done::Suspend => suspend(terminal),
+                    KeyAction::Suspend => suspend(terminal),
                 },
                 Event::Resized => {}
                 Event::Signal(Signal::SIGTSTP) => suspend(terminal),
@@ -239,14 +239,14 @@ impl Screen<'_> {
     }
 
     /// The last sample is shown until there is a new one.
-    fn looked(&mut self, looked: Result<Look, Failed>) {
-        match looked {
-            Ok(look) => {
+    fn sampled(&mut self, sampled: Result<Snapshot, Failed>) {
+        match sampled {
+            Ok(snapshot) => {
                 self.rates = self
                     .last
                     .as_ref()
-                    .and_then(|last| Rates::between(last, &look));
-                self.last = Some(look);
+                    .and_then(|last| Rates::between(last, &snapshot));
+                self.last = Some(snapshot);
                 self.trouble = None;
             }
             Err(Failed::Because(why)) => self.trouble = Some(why),
@@ -255,19 +255,19 @@ impl Screen<'_> {
         }
     }
 
-    fn key(&mut self, key: KeyEvent) -> Done {
+    fn key(&mut self, key: KeyEvent) -> KeyAction {
         let with_control = key.modifiers.contains(KeyModifiers::CONTROL);
         match key.code {
-            KeyCode::Char('c') if with_control => return Done::End,
-            KeyCode::Char('z') if with_control => return Done::Suspend,
-            KeyCode::Char('l') if with_control => return Done::Anew,
+            KeyCode::Char('c') if with_control => return KeyAction::End,
+            KeyCode::Char('z') if with_control => return KeyAction::Suspend,
+            KeyCode::Char('l') if with_control => return KeyAction::Anew,
             _ => {}
         }
         if std::mem::take(&mut self.shows_help) {
-            return Done::Nothing;
+            return KeyAction::Nothing;
         }
         match key.code {
-            KeyCode::Char('q') | KeyCode::Esc => return Done::End,
+            KeyCode::Char('q') | KeyCode::Esc => return KeyAction::End,
             KeyCode::Char('h' | '?') => self.shows_help = true,
             KeyCode::Char('p' | ' ') => {
                 self.is_paused.fetch_xor(true, Relaxed);
@@ -281,13 +281,13 @@ impl Screen<'_> {
             KeyCode::Char('c') => self.sort = Sort::Client,
             _ => {}
         }
-        Done::Nothing
+        KeyAction::Nothing
     }
 }
 
 /// What a key requests beyond a change of the screen.
 #[derive(Debug, PartialEq, Eq)]
-enum Done {
+enum KeyAction {
     Nothing,
     End,
     Anew,

@@ -1,5 +1,5 @@
 //! Lays out `carrick top` as lines of text, in memory.
-use super::line::{Line, Look, cut};
+use super::line::{Line, Style, cut};
 use super::rates::{ClassRates, Rates, TunnelRates, WorkerRates};
 use super::table::{Column, Table};
 use super::text::{age, bytes, count, microseconds, percent};
@@ -47,9 +47,9 @@ pub fn page(view: &View<'_>, room: Room) -> Vec<Line> {
     if let Some(trouble) = view.trouble {
         let text = format!(
             "carrick does not answer, asking again: {}",
-            super::look::escape(trouble)
+            super::snapshot::escape(trouble)
         );
-        lines.push(line(Look::Alarm, text));
+        lines.push(line(Style::Alarm, text));
     }
     let footer = view.has_keys.then(|| footer(view));
     if let Some(rates) = view.rates {
@@ -59,7 +59,7 @@ pub fn page(view: &View<'_>, room: Room) -> Vec<Line> {
         lines.extend(tables(view, rates, room, room.height.saturating_sub(taken)));
     } else if view.trouble.is_none() {
         lines.push(line(
-            Look::Faint,
+            Style::Faint,
             "no rates yet: they need two samples".to_owned(),
         ));
     }
@@ -67,7 +67,7 @@ pub fn page(view: &View<'_>, room: Room) -> Vec<Line> {
         lines.truncate(room.height.saturating_sub(1));
         // At the bottom of the room.
         let blank = room.height.saturating_sub(1).saturating_sub(lines.len());
-        lines.extend((0..blank).map(|_| line(Look::Plain, String::new())));
+        lines.extend((0..blank).map(|_| line(Style::Plain, String::new())));
         lines.push(footer);
     }
     lines.truncate(room.height);
@@ -82,7 +82,7 @@ pub fn page(view: &View<'_>, room: Room) -> Vec<Line> {
 pub fn help(room: Room, is_utf8: bool) -> Vec<Line> {
     let mut lines: Vec<Line> = HELP
         .lines()
-        .map(|text| line(Look::Plain, text.to_owned()))
+        .map(|text| line(Style::Plain, text.to_owned()))
         .collect();
     lines.truncate(room.height);
     for line in &mut lines {
@@ -110,8 +110,8 @@ runnable: share of the time in which a worker had work of its own.
 held: mean number of splices that waited for the worker or for a rate.
 HTTP bodies count with their engine; only tunnels are listed.";
 
-fn line(look: Look, text: String) -> Line {
-    Line { look, text }
+fn line(style: Style, text: String) -> Line {
+    Line { style, text }
 }
 
 fn title(view: &View<'_>) -> Line {
@@ -131,7 +131,7 @@ fn title(view: &View<'_>) -> Line {
         (false, Some(rates)) => text.push_str(&format!("  over {:.1} s", rates.time.as_secs_f64())),
         (false, None) => {}
     }
-    line(Look::Plain, text)
+    line(Style::Plain, text)
 }
 
 fn summary(rates: &Rates) -> [Line; 2] {
@@ -157,7 +157,7 @@ fn summary(rates: &Rates) -> [Line; 2] {
             bytes(cache.bytes_max as f64)
         ),
     };
-    [first, second].map(|text| line(Look::Plain, text))
+    [first, second].map(|text| line(Style::Plain, text))
 }
 
 fn engines(rates: &Rates) -> Table {
@@ -376,7 +376,7 @@ fn footer(view: &View<'_>) -> Line {
         "q quit  p pause  h help  sorted by {sorted}: s r u d b a c  every {:.1} s",
         view.interval.as_secs_f64()
     );
-    line(Look::Faint, text)
+    line(Style::Faint, text)
 }
 
 #[cfg(test)]

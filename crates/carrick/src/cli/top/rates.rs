@@ -1,5 +1,5 @@
 //! Computes rates from two samples: the model of `carrick top`, without a clock, a connection or a terminal.
-use super::look::{Class, Look, Paced, Splices, Way};
+use super::snapshot::{Class, Paced, Snapshot, Splices, Way};
 use crate::cli::args::Sort;
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -139,7 +139,7 @@ pub struct TunnelRates {
 impl Rates {
     /// The rates between two samples; `None` if they are of different processes or of the same time.
     #[must_use]
-    pub fn between(before: &Look, now: &Look) -> Option<Self> {
+    pub fn between(before: &Snapshot, now: &Snapshot) -> Option<Self> {
         let (old, new) = (&before.status.page, &now.status.page);
         let of_status = Span::between(before.status.at, now.status.at)?;
         let of_splices = Span::between(before.splices.at, now.splices.at)?;
@@ -160,8 +160,8 @@ impl Rates {
                     },
             })
             .into();
-        let sum = |look: &Look, of: fn(&super::look::Worker) -> u64| -> u64 {
-            look.status.page.workers.iter().map(of).sum()
+        let sum = |snapshot: &Snapshot, of: fn(&super::snapshot::Worker) -> u64| -> u64 {
+            snapshot.status.page.workers.iter().map(of).sum()
         };
         let rate = |of| of_status.rate(sum(before, of), sum(now, of));
         let open = |of| sum(now, of);
@@ -247,28 +247,28 @@ impl Span {
     }
 }
 
-fn splices_by(look: &Look, engine: &str) -> u64 {
-    counter(look, engine, "splices")
+fn splices_by(snapshot: &Snapshot, engine: &str) -> u64 {
+    counter(snapshot, engine, "splices")
 }
 
 /// Bytes that an engine has moved, including those not yet counted.
-fn bytes_by(look: &Look, engine: &str) -> u64 {
-    let splices = &look.status.page.splices;
+fn bytes_by(snapshot: &Snapshot, engine: &str) -> u64 {
+    let splices = &snapshot.status.page.splices;
     let uncounted = splices.uncounted_bytes.get(engine).copied().unwrap_or(0);
     let adopted = if engine == PACKET {
         splices.outliving.bytes_total
     } else {
         0
     };
-    counter(look, engine, "bytes") + uncounted + adopted
+    counter(snapshot, engine, "bytes") + uncounted + adopted
 }
 
-fn counter(look: &Look, engine: &str, of: &str) -> u64 {
+fn counter(snapshot: &Snapshot, engine: &str, of: &str) -> u64 {
     let name = format!("{engine}_{of}");
-    look.status.page.splice.get(&name).copied().unwrap_or(0)
+    snapshot.status.page.splice.get(&name).copied().unwrap_or(0)
 }
 
-fn classes(span: &Span, before: &Look, now: &Look) -> Vec<ClassRates> {
+fn classes(span: &Span, before: &Snapshot, now: &Snapshot) -> Vec<ClassRates> {
     let nothing = Class::default();
     let rates = now.pace.page.classes.iter().map(|class| {
         let known = before.pace.page.classes.iter();
@@ -293,7 +293,7 @@ fn classes(span: &Span, before: &Look, now: &Look) -> Vec<ClassRates> {
     rates.collect()
 }
 
-fn workers(span: &Span, before: &Look, now: &Look) -> Vec<WorkerRates> {
+fn workers(span: &Span, before: &Snapshot, now: &Snapshot) -> Vec<WorkerRates> {
     let nothing = Paced::default();
     let rates = now
         .pace
@@ -317,7 +317,7 @@ fn workers(span: &Span, before: &Look, now: &Look) -> Vec<WorkerRates> {
     rates.collect()
 }
 
-fn cache(span: &Span, before: &Look, now: &Look) -> Option<CacheRates> {
+fn cache(span: &Span, before: &Snapshot, now: &Snapshot) -> Option<CacheRates> {
     let cache = now.status.page.cache.as_ref()?;
     let old = before.status.page.cache.clone().unwrap_or_default();
     let hits = cache.hits.saturating_sub(old.hits);

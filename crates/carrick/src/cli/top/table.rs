@@ -1,5 +1,5 @@
 //! Text tables with columns of fixed width.
-use super::line::{Line, Look, cut};
+use super::line::{Line, Style, cut};
 
 /// A column.
 #[derive(Debug, Clone)]
@@ -59,13 +59,13 @@ impl Table {
         }
         let rows = self.rows.iter().take(rows_max).map(|row| {
             let cells: Vec<&str> = row.iter().map(|cell| &**cell).collect();
-            (Look::Plain, self.row(&cells, is_utf8))
+            (Style::Plain, self.row(&cells, is_utf8))
         });
-        let lines = std::iter::once((Look::Heading, heading)).chain(rows);
+        let lines = std::iter::once((Style::Heading, heading)).chain(rows);
         lines
-            .map(|(look, mut text)| {
+            .map(|(style, mut text)| {
                 cut(&mut text, width, is_utf8);
-                Line { look, text }
+                Line { style, text }
             })
             .collect()
     }

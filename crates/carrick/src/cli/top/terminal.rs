@@ -1,5 +1,5 @@
 //! The terminal: set up, drawn on, and restored, however `carrick top` ends.
-use super::line::{Line, Look};
+use super::line::{Line, Style};
 use super::page::Room;
 use crossterm::style::{Attribute, Color, Print, ResetColor, SetAttribute, SetForegroundColor};
 use crossterm::terminal::{
@@ -147,16 +147,16 @@ fn drawn(page: &[Line], room: Room, has_colours: bool) -> io::Result<Vec<u8>> {
     queue!(bytes, BeginSynchronizedUpdate)?;
     for (row, line) in (0..).zip(page.iter().take(room.height)) {
         queue!(bytes, cursor::MoveTo(0, row))?;
-        match line.look {
-            Look::Plain => {}
-            Look::Heading => queue!(bytes, SetAttribute(Attribute::Bold))?,
-            Look::Alarm => queue!(bytes, SetAttribute(Attribute::Reverse))?,
-            Look::Faint => queue!(bytes, SetAttribute(Attribute::Dim))?,
+        match line.style {
+            Style::Plain => {}
+            Style::Heading => queue!(bytes, SetAttribute(Attribute::Bold))?,
+            Style::Alarm => queue!(bytes, SetAttribute(Attribute::Reverse))?,
+            Style::Faint => queue!(bytes, SetAttribute(Attribute::Dim))?,
         }
-        let colour = match line.look {
-            Look::Heading => Some(Color::Cyan),
-            Look::Alarm => Some(Color::Red),
-            Look::Plain | Look::Faint => None,
+        let colour = match line.style {
+            Style::Heading => Some(Color::Cyan),
+            Style::Alarm => Some(Color::Red),
+            Style::Plain | Style::Faint => None,
         };
         if let Some(colour) = colour.filter(|_| has_colours) {
             queue!(bytes, SetForegroundColor(colour))?;

@@ -49,12 +49,12 @@ pub struct Caching {
 pub struct OfListener<'f> {
     caching: &'f Caching,
     written: &'f Written<CacheUse>,
-    said: Said,
+    settings: CacheSettings,
 }
 
 /// What a listener or a route says; what is wrong counts as not said.
 #[derive(Default, Clone)]
-struct Said {
+struct CacheSettings {
     is_on: Option<bool>,
     default_ttl_s: Option<u32>,
     /// What of the query, and which headers.
@@ -176,11 +176,11 @@ impl Caching {
         OfListener {
             caching: self,
             written,
-            said: self.read(written, problems),
+            settings: self.read(written, problems),
         }
     }
 
-    fn read(&self, written: &Written<CacheUse>, problems: &mut Problems) -> Said {
+    fn read(&self, written: &Written<CacheUse>, problems: &mut Problems) -> CacheSettings {
         if let Some(word) = written.cache.given()
             && *word.get_ref()
             && !self.is_there
@@ -191,7 +191,7 @@ impl Caching {
         }
         let key = written.cache_key.given();
         let bypass = written.cache_bypass.given();
-        Said {
+        CacheSettings {
             is_on: written.cache.given().map(|word| *word.get_ref()),
             default_ttl_s: written.default_ttl.given().map(|time| *time.get_ref()),
             key: key.map(|key| self::key(key.get_ref(), problems)),
@@ -221,8 +221,8 @@ impl Caching {
 impl OfListener<'_> {
     /// Of a forward proxy; it has a cache unless it says otherwise.
     pub fn forward(&self, problems: &mut Problems) -> Option<Arc<RouteCache>> {
-        if self.caching.is_there && self.said.is_on != Some(false) {
-            return Some(self.cache(self.said.clone(), false));
+        if self.caching.is_there && self.settings.is_on != Some(false) {
+            return Some(self.cache(self.settings.clone(), false));
         }
         self.caching
             .report_idle(self.written, "remove `cache = false`, or it", problems);
@@ -236,15 +236,15 @@ impl OfListener<'_> {
         way: (Choice, Requests, Responses),
         problems: &mut Problems,
     ) -> Option<Arc<RouteCache>> {
-        let said = self.caching.read(&route.cache, problems);
-        let said = Said {
-            is_on: said.is_on.or(self.said.is_on),
-            default_ttl_s: said.default_ttl_s.or(self.said.default_ttl_s),
-            key: said.key.or_else(|| self.said.key.clone()),
-            bypass: said.bypass.or_else(|| self.said.bypass.clone()),
-            prefetch: said.prefetch.or_else(|| self.said.prefetch.clone()),
+        let settings = self.caching.read(&route.cache, problems);
+        let settings = CacheSettings {
+            is_on: settings.is_on.or(self.settings.is_on),
+            default_ttl_s: settings.default_ttl_s.or(self.settings.default_ttl_s),
+            key: settings.key.or_else(|| self.settings.key.clone()),
+            bypass: settings.bypass.or_else(|| self.settings.bypass.clone()),
+            prefetch: settings.prefetch.or_else(|| self.settings.prefetch.clone()),
         };
-        if !self.caching.is_there || said.is_on != Some(true) {
+        if !self.caching.is_there || settings.is_on != Some(true) {
             self.caching.report_idle(
                 &route.cache,
                 "add `cache = true` to the route, or remove it",
@@ -259,7 +259,7 @@ impl OfListener<'_> {
             "add `cache = false`"
         };
         check_way(way, own.unwrap_or(route.span.clone()), off, problems);
-        Some(self.cache(said, !route.upstream.is_absent()))
+        Some(self.cache(settings, !route.upstream.is_absent()))
     }
 
     /// Of what meets none of a transparent listener's routes.
@@ -274,7 +274,7 @@ impl OfListener<'_> {
         }
         let off = "add a last route with `to = \"original\"` that says so";
         check_way(way, word.span(), off, problems);
-        Some(self.cache(self.said.clone(), false))
+        Some(self.cache(self.settings.clone(), false))
     }
 
     /// Warns if none of the routes takes up what the listener says.
@@ -289,20 +289,20 @@ impl OfListener<'_> {
     }
 
     /// `is_own`: for servers of the configuration's, in whose place carrick answers.
-    fn cache(&self, said: Said, is_own: bool) -> Arc<RouteCache> {
+    fn cache(&self, settings: CacheSettings, is_own: bool) -> Arc<RouteCache> {
         let mut policy = self.caching.policy.clone();
         if self.caching.targets_by_default && !is_own {
             policy.targeted.clear();
         }
-        if let Some(seconds) = said.default_ttl_s {
+        if let Some(seconds) = settings.default_ttl_s {
             policy.default_ttl_s = seconds;
         }
         let mut cache = RouteCache::new(policy);
-        if let Some((query, headers)) = said.key {
+        if let Some((query, headers)) = settings.key {
             cache.set_key(query, headers);
         }
-        cache.bypass = said.bypass.unwrap_or_default();
-        cache.prefetch = said.prefetch.flatten();
+        cache.bypass = settings.bypass.unwrap_or_default();
+        cache.prefetch = settings.prefetch.flatten();
         Arc::new(cache)
     }
 }
@@ -319,7 +319,7 @@ fn check_way(
     }
     let (message, help) = match requests {
         Requests::Kernel => (
-            "requests that are judged in the kernel do not come to the cache",
+            "requests that are classified in the kernel do not come to the cache",
             "put `responses = \"read\"` in place of `requests`",
         ),
         Requests::Process => (

@@ -64,17 +64,17 @@ fn plan(
             .error(written.name.span(), "this is not a name for a link", "")
             .help(help);
     }
-    if let Some(span) = written.key("ahead")
-        && written.ahead > written.connections
+    if let Some(span) = written.key("preconnect")
+        && written.preconnect > written.connections
     {
         problems
             .error(
                 span,
-                "more connections would be opened ahead than are kept",
+                "more connections would be opened in advance than are kept",
                 "",
             )
             .help(format!(
-                "`connections` is {}; make `ahead` smaller, or it larger",
+                "`connections` is {}; make `preconnect` smaller, or it larger",
                 written.connections
             ));
     }
@@ -84,7 +84,7 @@ fn plan(
         name: written.name.get_ref().clone(),
         peer: peer.given()?.get_ref().clone(),
         connections: written.connections,
-        ahead: written.ahead.min(written.connections),
+        preconnect: written.preconnect.min(written.connections),
         tcp_profile,
         fallback: written.fallback,
     })

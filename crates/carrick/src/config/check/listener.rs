@@ -1,6 +1,6 @@
 //! Checks `[[listener]]`.
 use super::addresses::note_privileged_port;
-use super::given::Given;
+use super::file_context::FileContext;
 use super::networks::networks;
 use super::route::{self, Inherited, Kind};
 use super::{link, path, requests, senders, split, transparent};
@@ -30,15 +30,15 @@ const TRANSPARENT_TOO: [&str; 1] = ["deny_to"];
 /// Checks a listener. `None` if it cannot be used.
 pub fn check(
     written: &Written<file::Listener>,
-    given: &Given<'_>,
+    context: &FileContext<'_>,
     problems: &mut Problems,
 ) -> Option<ListenerPlan> {
-    let Given {
+    let FileContext {
         known,
         caching,
         classes,
         ..
-    } = given;
+    } = context;
     let address = address(written, problems);
     let job = match &written.mode {
         Setting::Given(mode) => Some(*mode.get_ref()),
@@ -53,13 +53,13 @@ pub fn check(
     if let Some(job) = job {
         report_misplaced(written, job, problems);
     }
-    let engine = (written.engine.given()).map_or(given.engine, |engine| *engine.get_ref());
+    let engine = (written.engine.given()).map_or(context.engine, |engine| *engine.get_ref());
     let pace = classes.of_listener(&written.pace, problems);
     let clients = clients(written, problems);
     let trusted = senders::trusted(written, problems);
     let handshake = split::handshake(written, job, problems);
-    let tcp_profiles = given.tcp_profiles.rules(&written.tcp_profiles, problems);
-    let link = given.links.of(&written.link, problems).flatten();
+    let tcp_profiles = context.tcp_profiles.rules(&written.tcp_profiles, problems);
+    let link = context.links.of(&written.link, problems).flatten();
     if job != Some(Job::Split) {
         split::report_misplaced_on_routes(written, problems);
     }
@@ -73,7 +73,7 @@ pub fn check(
             let cache = caching
                 .of_listener(&written.cache, problems)
                 .forward(problems);
-            let plan = forward(written, engine, given.directory, problems);
+            let plan = forward(written, engine, context.directory, problems);
             plan.map(|plan| {
                 Mode::Forward(ForwardPlan {
                     cache,
@@ -91,7 +91,7 @@ pub fn check(
                 split: Splitting::default(),
                 link: None,
             };
-            route::check_all(written, Kind::Switch, &inherited, given, problems).map(Mode::Switch)
+            route::check_all(written, Kind::Switch, &inherited, context, problems).map(Mode::Switch)
         }
         Some(Job::Tunnel) => {
             let inherited = Inherited {
@@ -101,7 +101,7 @@ pub fn check(
                 split: Splitting::default(),
                 link,
             };
-            route::check_all(written, Kind::Tunnel, &inherited, given, problems).map(Mode::Tunnel)
+            route::check_all(written, Kind::Tunnel, &inherited, context, problems).map(Mode::Tunnel)
         }
         Some(Job::Split) => {
             let inherited = Inherited {
@@ -111,7 +111,7 @@ pub fn check(
                 split: written.split,
                 link,
             };
-            route::check_all(written, Kind::Split, &inherited, given, problems)
+            route::check_all(written, Kind::Split, &inherited, context, problems)
                 .map(|routes| Mode::Split(split::plan(written, routes)))
         }
         Some(Job::Link) => {
@@ -120,7 +120,7 @@ pub fn check(
         }
         // Whatever the mode was to be: so that what else is wrong is said now, and one mistake does not look like several.
         None => {
-            forward(written, engine, given.directory, problems);
+            forward(written, engine, context.directory, problems);
             for route in &written.routes {
                 known.find(&route.upstream, route.span.clone(), problems);
                 classes.of(&route.pace, pace, problems);
@@ -129,7 +129,7 @@ pub fn check(
             None
         }
     };
-    let interception = transparent::check(written, address, given.idle, problems);
+    let interception = transparent::check(written, address, context.idle, problems);
     let access = access(written, address, clients, job, problems);
     report_open_proxy(written, address, job == Some(Job::Forward), problems);
     let odd_names = senders::odd_names(written, problems);
@@ -138,7 +138,7 @@ pub fn check(
         written,
         mode.as_ref(),
         (forwarded, &via),
-        given.upstreams,
+        context.upstreams,
         problems,
     );
     Some(ListenerPlan {

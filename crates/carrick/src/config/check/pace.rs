@@ -181,20 +181,20 @@ fn policy(written: &Written<PaceClass>, problems: &mut Problems) -> Policy {
     }
 }
 
-/// Has the splice service judge them. It names one mistake at a time; a class that is wrong is then taken for one that asks for
-/// nothing, so that the others are judged, too.
+/// Has the splice service check them. It names one mistake at a time; a class that is wrong is then taken for one that asks for
+/// nothing, so that the others are checked, too.
 fn check_together(
     written: &Written<file::Pace>,
     settings: &[ClassSettings],
     problems: &mut Problems,
 ) {
-    let mut judged = settings.to_vec();
+    let mut checked = settings.to_vec();
     for _ in 0..=settings.len() {
-        let Err(error) = Pacing::check(&judged, written.interval) else {
+        let Err(error) = Pacing::check(&checked, written.interval) else {
             return;
         };
         report(written, &error, problems);
-        let wrong = judged
+        let wrong = checked
             .iter_mut()
             .find(|class| Some(&class.name) == error.class.as_ref());
         match wrong {

@@ -1,11 +1,11 @@
-//! Checks `requests = "kernel"`: a request that is judged in the kernel goes on as its client has sent it, on the connection of the last one.
+//! Checks `requests = "kernel"`: a request that is classified in the kernel goes on as its client has sent it, on the connection of the last one.
 //! And `responses`, which says what is read of responses that go by the packet engine.
 use crate::config::file::{self, Job};
 use crate::config::in_kernel;
 use crate::config::plan::{HashOn, Mode, Requests, Responses, RoutePlan, UpstreamPlan};
 use crate::config::problem::Problems;
 use crate::config::section::Written;
-use carrick_logic::balance::Method;
+use carrick_logic::balance::Algorithm;
 use carrick_logic::http1::Forwarded;
 use carrick_splice::Choice;
 use carrick_splice::requests::{NotInKernel, RequestTable, Settings};
@@ -34,12 +34,12 @@ pub fn check(
         };
         let upstream = route.upstream.map(|index| upstreams.get(index));
         let hashes = matches!(upstream, Some(Some(Some(upstream)))
-            if upstream.balance == Method::Hash && upstream.hash_on != HashOn::Client);
+            if upstream.balance == Algorithm::Hash && upstream.hash_on != HashOn::Client);
         if route.engine != Choice::Packet {
             refuse(
                 problems,
                 span,
-                "requests are judged in the kernel only on connections that the packet engine has",
+                "requests are classified in the kernel only on connections that the packet engine has",
                 "add `engine = \"packet\"` to the route, or remove `requests`",
             );
         } else if route.responses == Responses::Read {
@@ -81,7 +81,7 @@ pub fn check(
             refuse(
                 problems,
                 span,
-                &format!("this route cannot be judged in the kernel: {why}"),
+                &format!("this route cannot be classified in the kernel: {why}"),
                 "remove `requests`; the others may keep it, and what may be for this one goes to the process",
             );
         }

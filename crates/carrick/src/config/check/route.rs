@@ -1,6 +1,6 @@
 //! Checks `[[listener.route]]`, and whether every route can be reached.
 use super::cache::OfListener;
-use super::given::Given;
+use super::file_context::FileContext;
 use super::{conditions, split, transparent};
 use crate::config::file::{self, Job};
 use crate::config::plan::{Requests, Responses, RoutePlan, Splitting};
@@ -59,7 +59,7 @@ pub fn check_all(
     written: &Written<file::Listener>,
     kind: Kind,
     inherited: &Inherited<'_>,
-    given: &Given<'_>,
+    context: &FileContext<'_>,
     problems: &mut Problems,
 ) -> Option<Vec<RoutePlan>> {
     let (default, cache) = (inherited.engine, inherited.cache);
@@ -74,17 +74,17 @@ pub fn check_all(
         .iter()
         .map(|route| {
             let conditions = self::conditions(route, Some(kind), problems);
-            let upstream = transparent::destination(written, route, given.known, problems);
+            let upstream = transparent::destination(written, route, context.known, problems);
             let split = given_or(&route.split, inherited.split);
             let engine = split::engine(split, given_or(&route.engine, default));
-            let link = link(route, kind, (split, inherited.link), given, problems);
+            let link = link(route, kind, (split, inherited.link), context, problems);
             let (requests, responses) = (
                 given_or(&route.requests, Requests::default()),
                 given_or(&route.responses, Responses::default()),
             );
             let cache =
                 cache.and_then(|cache| cache.route(route, (engine, requests, responses), problems));
-            let pace = (given.classes).of(&route.pace, inherited.pace, problems);
+            let pace = (context.classes).of(&route.pace, inherited.pace, problems);
             Some(RoutePlan {
                 conditions: conditions?,
                 upstream: upstream?,
@@ -137,11 +137,11 @@ fn link(
     route: &Written<file::Route>,
     kind: Kind,
     (split, inherited): (Splitting, Option<usize>),
-    given: &Given<'_>,
+    context: &FileContext<'_>,
     problems: &mut Problems,
 ) -> Option<usize> {
     let inherited = inherited.filter(|_| !route.to.is_absent() && split != Splitting::Never);
-    let named = given.links.of(&route.link, problems);
+    let named = context.links.of(&route.link, problems);
     let Some(span) = route.link.given().map(toml::Spanned::span) else {
         return inherited;
     };
@@ -161,7 +161,7 @@ fn given_or<T: Copy>(setting: &Setting<T>, default: T) -> T {
     setting.given().map_or(default, |value| *value.get_ref())
 }
 
-/// The conditions of a route; `None` if one of them is wrong. Without a kind, what depends on it is not judged.
+/// The conditions of a route; `None` if one of them is wrong. Without a kind, what depends on it is not checked.
 pub fn conditions(
     route: &Written<file::Route>,
     kind: Option<Kind>,
@@ -213,7 +213,7 @@ pub fn conditions(
         cgi: route.cgi.given().map(|cgi| *cgi.get_ref()),
         sni: conditions::pattern(&route.sni, problems),
     };
-    // A condition that is wrong would be a condition less: such a route must not be judged any further.
+    // A condition that is wrong would be a condition less: such a route must not be checked any further.
     if is_wrong(route) || problems.count_errors() > errors_before {
         None
     } else {

@@ -1,4 +1,4 @@
-//! Checks `shared` of `[cache]`: the second level that several carricks share.
+//! Checks `shared` of `[cache]`: the cache that several carricks share.
 use super::path;
 use crate::config::file;
 use crate::config::plan::{Password, ServerAddress, SharedPlan};
@@ -24,7 +24,7 @@ pub(super) fn check(
         problems
             .error(
                 written.span.clone(),
-                "this carrick was built without a shared second level",
+                "this carrick was built without a shared cache",
                 "",
             )
             .help(

@@ -6,7 +6,7 @@ use crate::config::problem::Problems;
 use crate::config::section::Written;
 use crate::config::setting::Setting;
 use crate::config::values;
-use carrick_logic::balance::Method;
+use carrick_logic::balance::Algorithm;
 use std::collections::BTreeSet;
 use std::ops::Range;
 
@@ -185,7 +185,7 @@ fn check_servers(
 
 fn check_hash_on(
     written: &Written<file::Upstream>,
-    balance: Method,
+    balance: Algorithm,
     in_tunnel: bool,
     problems: &mut Problems,
 ) -> HashOn {
@@ -196,7 +196,7 @@ fn check_hash_on(
             HashOn::Path
         };
     };
-    if balance != Method::Hash {
+    if balance != Algorithm::Hash {
         problems
             .note(
                 given.span(),

@@ -63,7 +63,7 @@ section! {
         status: bool = switch(true),
         /// Other caches, of which the one that owns the URL is asked for what is not stored here, before the server is
         cache_peers as "peers": Setting<Written<CachePeers>> = table_or(NONE),
-        /// A second level in a Redis or Valkey that several carricks share. Only in a carrick that was built with it
+        /// A cache in a Redis or Valkey that several carricks share. Only in a carrick that was built with it
         shared: Setting<Written<Shared>> = table_or(NONE),
     }
 }

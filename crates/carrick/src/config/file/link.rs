@@ -14,7 +14,7 @@ section! {
         /// Idle connections to it that are kept, per worker; 0: each carries one connection, and is closed
         connections: usize = number(0..=10_000, 16),
         /// Of these, those that are opened before they are needed, per worker
-        ahead: usize = number(0..=10_000, 4),
+        preconnect: usize = number(0..=10_000, 4),
         /// The `[tcp_profile.NAME]` that connections to it have
         profile: Setting<String> = text_or("a name", NONE),
         /// While there is no connection to it: `refuse`, clients are reset; `direct`, carrick connects to the servers

@@ -38,7 +38,7 @@ section! {
         sni in BLIND: Setting<String> = one_text("a name pattern"),
         /// Overrides the listener's `engine` for this route
         engine: Setting<Choice> = one_of_or("that of the listener"),
-        /// Who judges requests after the first one of a connection. `kernel`: plain ones that go where the last one went
+        /// Where requests after the first one of a connection are classified. `kernel`: plain ones that go where the last one went
         /// are forwarded without the process, as the client has sent them. Only for `switch`, with `engine = "packet"`,
         /// and with `forwarded` and `via` so that nothing is to be added
         requests: Setting<Requests> = one_of_or("process"),
@@ -67,7 +67,7 @@ pub enum To {
 
 words!(To { "original" => Original });
 
-/// Who judges requests after the first one of a connection.
+/// Where requests after the first one of a connection are classified.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Requests {
     /// The process.

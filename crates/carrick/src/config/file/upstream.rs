@@ -10,7 +10,7 @@ use crate::config::section::{Keys, Written, section};
 use crate::config::setting::Setting;
 use crate::config::values;
 use crate::config::word::words;
-use carrick_logic::balance::Method;
+use carrick_logic::balance::Algorithm;
 use std::time::Duration;
 use toml::Spanned;
 use toml::de::DeValue;
@@ -25,7 +25,7 @@ section! {
             table_or_other::<Server, _>("a list of `\"host:port\"` and `{ address, weight }`", REQUIRED, servers),
         /// How a server is chosen: in turn; the least busy; the less busy of two drawn at random; the same for the same
         /// key
-        balance: Method = one_of("round-robin"),
+        balance: Algorithm = one_of("round-robin"),
         /// The key for `balance = "hash"`
         hash_on: Setting<HashOn> = other(
             "`path`, `host`, `client`, `header:NAME` or `cookie:NAME`",
@@ -49,7 +49,7 @@ section! {
     }
 }
 
-words!(Method {
+words!(Algorithm {
     "round-robin" => RoundRobin,
     "least-connections" => LeastConnections,
     "two-choices" => TwoChoices,

@@ -8,12 +8,12 @@ use carrick_logic::http1::{
     StatedIn, Target, TargetForm, Version, write_request,
 };
 use carrick_logic::route::{Conditions, CookieRule, pick_request};
-use carrick_splice::requests::{Judge, RequestTable, Route, Settings, UpToProcess, Verdict};
+use carrick_splice::requests::{Classifier, RequestTable, Route, Settings, UpToProcess, Verdict};
 use requests::Dice;
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
-/// How many tables of routes are tried; `CARRICK_JUDGE_SEEDS` says it otherwise.
+/// How many tables of routes are tried; `CARRICK_CLASSIFIER_SEEDS` says it otherwise.
 const SEEDS: u64 = 100;
 
 /// Requests for each table.
@@ -25,12 +25,12 @@ const LIMITS: HeadLimits = HeadLimits {
 };
 
 /// `None` without root.
-fn judge() -> Option<Judge> {
+fn classifier() -> Option<Classifier> {
     if !rustix::process::geteuid().is_root() {
-        eprintln!("SKIPPED: judging in the kernel needs root");
+        eprintln!("SKIPPED: classifying in the kernel needs root");
         return None;
     }
-    Some(Judge::load().unwrap())
+    Some(Classifier::load().unwrap())
 }
 
 /// What the process makes of the bytes of a packet, if they are a request that it could send on as it is.
@@ -44,7 +44,7 @@ fn process(
         Ok(Progress::Complete) => {}
         other => return Err(format!("{other:?}")),
     }
-    if let Err(refusal) = head.judge_names(OddNames::Drop) {
+    if let Err(refusal) = head.apply_name_policy(OddNames::Drop) {
         return Err(format!("{refusal:?}"));
     }
     let is_plain = head.head_bytes == bytes.len()
@@ -119,8 +119,10 @@ fn in_kernel(routes: &[Conditions], every: usize) -> Vec<Route> {
 
 #[test]
 fn the_kernel_decides_as_the_process_or_not_at_all() {
-    let Some(judge) = judge() else { return };
-    let seeds = std::env::var("CARRICK_JUDGE_SEEDS").ok();
+    let Some(classifier) = classifier() else {
+        return;
+    };
+    let seeds = std::env::var("CARRICK_CLASSIFIER_SEEDS").ok();
     let seeds = seeds.map_or(SEEDS, |text| text.parse().unwrap());
     let (mut decided, mut up) = (0_u64, BTreeMap::<UpToProcess, u64>::new());
     for seed in 0..seeds {
@@ -139,7 +141,7 @@ fn the_kernel_decides_as_the_process_or_not_at_all() {
             ..Settings::default()
         };
         let table = RequestTable::new(&in_kernel(&routes, 1 + dice.below(2)), settings);
-        let generation = judge.tables().install(0, &table).unwrap();
+        let generation = classifier.tables().install(0, &table).unwrap();
         for _ in 0..REQUESTS {
             let mut request = requests::request(&mut dice);
             if dice.below(2) == 0 {
@@ -147,7 +149,7 @@ fn the_kernel_decides_as_the_process_or_not_at_all() {
             }
             let shown = String::from_utf8_lossy(&request).into_owned();
             let here = process(&routes, &limits, &request);
-            match judge.judge(0, generation, &request).unwrap() {
+            match classifier.classify(0, generation, &request).unwrap() {
                 Verdict::Route {
                     route, upstream, ..
                 } => {
@@ -181,7 +183,9 @@ fn the_kernel_decides_as_the_process_or_not_at_all() {
 
 #[test]
 fn no_oddity_is_decided_otherwise() {
-    let Some(judge) = judge() else { return };
+    let Some(classifier) = classifier() else {
+        return;
+    };
     // With all routes in the kernel, and with the process's in between; and without conditions, so that nothing but the form counts.
     let watchful = requests::watchful_routes();
     let everything = vec![Conditions::default()];
@@ -189,10 +193,12 @@ fn no_oddity_is_decided_otherwise() {
     for (routes, every) in [(&watchful, 1), (&watchful, 2), (&everything, 1)] {
         let table = RequestTable::new(&in_kernel(routes, every), Settings::default());
         assert_eq!(table.left_out(), []);
-        let generation = judge.tables().install(0, &table).unwrap();
+        let generation = classifier.tables().install(0, &table).unwrap();
         let mut decided = 0;
         for request in &requests {
-            if let Verdict::Route { route, .. } = judge.judge(0, generation, request).unwrap() {
+            if let Verdict::Route { route, .. } =
+                classifier.classify(0, generation, request).unwrap()
+            {
                 let here = process(routes, &LIMITS, request);
                 assert_eq!(
                     Ok(Some(route)),
@@ -213,7 +219,9 @@ fn no_oddity_is_decided_otherwise() {
 
 #[test]
 fn most_plain_requests_are_decided_in_the_kernel() {
-    let Some(judge) = judge() else { return };
+    let Some(classifier) = classifier() else {
+        return;
+    };
     let mut dice = Dice::new(1);
     let (mut decided, mut all) = (0, 0);
     for _ in 0..20 {
@@ -225,10 +233,10 @@ fn most_plain_requests_are_decided_in_the_kernel() {
         routes.push(Conditions::default());
         let table = RequestTable::new(&in_kernel(&routes, 1), Settings::default());
         assert_eq!(table.left_out(), []);
-        let generation = judge.tables().install(0, &table).unwrap();
+        let generation = classifier.tables().install(0, &table).unwrap();
         for _ in 0..100 {
             let request = requests::plain_request(&mut dice);
-            let verdict = judge.judge(0, generation, &request).unwrap();
+            let verdict = classifier.classify(0, generation, &request).unwrap();
             let Ok(Some(here)) = process(&routes, &LIMITS, &request) else {
                 panic!("{:?}", String::from_utf8_lossy(&request));
             };
@@ -249,17 +257,23 @@ fn with_fields(fields: &str) -> Vec<u8> {
 
 #[test]
 fn what_means_something_to_a_proxy_is_up_to_it() {
-    let Some(judge) = judge() else { return };
+    let Some(classifier) = classifier() else {
+        return;
+    };
     let table = |settings| {
         let all = [Route {
             in_kernel: true,
             ..Route::default()
         }];
         let table = RequestTable::new(&all, settings);
-        judge.tables().install(3, &table).unwrap()
+        classifier.tables().install(3, &table).unwrap()
     };
     let generation = table(Settings::default());
-    let says = |fields: &str| judge.judge(3, generation, &with_fields(fields)).unwrap();
+    let says = |fields: &str| {
+        classifier
+            .classify(3, generation, &with_fields(fields))
+            .unwrap()
+    };
     for fields in [
         "Connection: close",
         "Connection: keep-alive, x",
@@ -319,13 +333,15 @@ fn what_means_something_to_a_proxy_is_up_to_it() {
         passes_forwarded: true,
         ..Settings::default()
     });
-    let verdict = judge.judge(3, generation, &with_fields("X-Forwarded-For: a\r\n"));
+    let verdict = classifier.classify(3, generation, &with_fields("X-Forwarded-For: a\r\n"));
     assert!(matches!(verdict.unwrap(), Verdict::Route { .. }));
 }
 
 #[test]
 fn a_condition_without_room_is_no_condition_less() {
-    let Some(judge) = judge() else { return };
+    let Some(classifier) = classifier() else {
+        return;
+    };
     // The kernel cannot compare the first route's path, so what may be for it must not come to the second one.
     let long = Conditions {
         path: Some(format!("/{}", "a".repeat(80))),
@@ -347,10 +363,12 @@ fn a_condition_without_room_is_no_condition_less() {
     let left_out: Vec<usize> = table.left_out().iter().map(|(route, _)| *route).collect();
     assert_eq!(left_out[..2], [0, 9]);
     assert_eq!(left_out[2..], (31..50).collect::<Vec<_>>());
-    let generation = judge.tables().install(0, &table).unwrap();
+    let generation = classifier.tables().install(0, &table).unwrap();
     let says = |line: &str, host: &str| {
         let request = format!("{line} HTTP/1.1\r\nHost: {host}\r\n\r\n");
-        judge.judge(0, generation, request.as_bytes()).unwrap()
+        classifier
+            .classify(0, generation, request.as_bytes())
+            .unwrap()
     };
     assert_eq!(says("GET /b", "a"), Verdict::Up(UpToProcess::Route));
     assert!(matches!(

@@ -33,7 +33,7 @@ pub struct CachePlan {
     pub status: bool,
     /// Other caches that are asked before the origin is.
     pub cache_peers: Option<CachePeersPlan>,
-    /// A second level that other processes share.
+    /// The cache that other processes share.
     pub shared: Option<SharedPlan>,
 }
 

@@ -13,7 +13,7 @@ pub struct LinkPlan {
     /// Most idle connections that a worker keeps.
     pub connections: usize,
     /// Idle connections that a worker opens before they are needed; not more than `connections`.
-    pub ahead: usize,
+    pub preconnect: usize,
     /// How the TCP of these connections is to be; `None`: as the system has it.
     pub tcp_profile: Option<Arc<TcpProfilePlan>>,
     /// What is done with clients while there is no connection.

@@ -2,12 +2,12 @@
 use super::{JSON, TEXT, answer, text};
 use crate::cache::Cache;
 use crate::cache::disk::Disk;
-use crate::cache::peers::{CachePeer, Said};
-use crate::cache::purge::{Pattern, Purge, Wrong};
-use crate::cache::shared::{Did, Shared};
+use crate::cache::peers::{CachePeer, PeerAnswer};
+use crate::cache::purge::{InvalidPattern, Pattern, Purge};
+use crate::cache::shared::{Shared, SharedCacheEvent};
 use crate::control::ControlState;
 use crate::net::clock::Clock;
-use crate::telemetry::metrics::{Ahead, CacheResult};
+use crate::telemetry::metrics::{CacheResult, PrefetchResult};
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use hyper::{Request, Response, StatusCode};
@@ -39,7 +39,7 @@ pub(super) struct CacheStatus {
     hit_ratio: Option<f64>,
     bytes_saved: u64,
     /// Results of prefetching embedded objects.
-    ahead: BTreeMap<&'static str, u64>,
+    prefetches: BTreeMap<&'static str, u64>,
     /// Seconds since origins made or validated the stored objects: mean and maximum; `null` if there are none. A sample
     /// if the store is large.
     age_mean_s: Option<u64>,
@@ -111,7 +111,7 @@ impl SharedStatus {
         Self {
             servers: servers.iter().map(ToString::to_string).collect(),
             state: up_or_not(!state.is_left_out()),
-            counted: (Did::ALL.into_iter())
+            counted: (SharedCacheEvent::ALL.into_iter())
                 .map(|did| (did.name(), state.counted(did)))
                 .collect(),
         }
@@ -137,10 +137,10 @@ impl CachePeerStatus {
         Self {
             address: cache_peer.label.to_string(),
             state: up_or_not(!cache_peer.is_left_out()),
-            hits: cache_peer.answers(Said::Hit),
-            misses: cache_peer.answers(Said::Miss),
-            refused: cache_peer.answers(Said::Refused),
-            failed: cache_peer.answers(Said::Failed),
+            hits: cache_peer.answers(PeerAnswer::Hit),
+            misses: cache_peer.answers(PeerAnswer::Miss),
+            refused: cache_peer.answers(PeerAnswer::Refused),
+            failed: cache_peer.answers(PeerAnswer::Failed),
         }
     }
 }
@@ -169,9 +169,9 @@ impl CacheStatus {
             misses,
             hit_ratio: (asked > 0).then(|| answered as f64 / asked as f64),
             bytes_saved: state.sum(|worker| worker.cache.bytes_saved.get()),
-            ahead: Ahead::ALL
+            prefetches: PrefetchResult::ALL
                 .map(|what| {
-                    let sum = state.sum(|worker| worker.cache.ahead(what).get());
+                    let sum = state.sum(|worker| worker.cache.prefetches(what).get());
                     (what.name(), sum)
                 })
                 .into(),
@@ -202,7 +202,7 @@ fn ages(cache: &Cache) -> Option<(u64, u32)> {
 
 /// One object of `GET /cache`.
 #[derive(Debug, Serialize)]
-struct Listed {
+struct ListedObject {
     key: String,
     /// `null`, like the times, for objects that are on disk only and not requested since start: the values are in their
     /// files.
@@ -231,7 +231,7 @@ pub(super) fn list(request: &Request<Incoming>, state: &ControlState) -> Respons
     let now = Clock::default().now();
     let in_memory = (cache.store.objects())
         .filter(|object| object.matches(&which))
-        .map(|object| Listed {
+        .map(|object| ListedObject {
             key: String::from_utf8_lossy(object.key().bytes()).into_owned(),
             status: Some(object.meta().status),
             bytes: object.stored_bytes(),
@@ -253,7 +253,7 @@ pub(super) fn list(request: &Request<Incoming>, state: &ControlState) -> Respons
         });
     let only_there = (cache.store.only_on_disk())
         .filter(|entry| entry.matches(&which))
-        .map(|entry| Listed {
+        .map(|entry| ListedObject {
             key: String::from_utf8_lossy(entry.key_bytes()).into_owned(),
             status: None,
             bytes: entry.file_bytes_taken(),
@@ -263,7 +263,7 @@ pub(super) fn list(request: &Request<Incoming>, state: &ControlState) -> Respons
             ttl_s: None,
             hits: 0,
         });
-    let objects: Vec<Listed> = in_memory.chain(only_there).take(limit).collect();
+    let objects: Vec<ListedObject> = in_memory.chain(only_there).take(limit).collect();
     match serde_json::to_string_pretty(&objects) {
         Ok(json) => answer(StatusCode::OK, JSON, json + "\n"),
         Err(error) => super::failure(&error),
@@ -345,7 +345,7 @@ impl Parameters {
         found.next().map(|(_, value)| value.as_str())
     }
 
-    fn chosen(&self, without_is_all: bool) -> Result<Pattern, Wrong> {
+    fn chosen(&self, without_is_all: bool) -> Result<Pattern, InvalidPattern> {
         let mut chosen = Vec::new();
         for (name, value) in &self.0 {
             match name.as_str() {
@@ -354,13 +354,13 @@ impl Parameters {
                 "tag" => chosen.push(Pattern::tag(value)),
                 "all" if value == "yes" => chosen.push(Pattern::All),
                 "how" | "limit" => {}
-                _ => return Err(Wrong),
+                _ => return Err(InvalidPattern),
             }
         }
         match (chosen.pop(), chosen.is_empty()) {
             (Some(only), true) => Ok(only),
             (None, _) if without_is_all => Ok(Pattern::All),
-            _ => Err(Wrong),
+            _ => Err(InvalidPattern),
         }
     }
 }

@@ -23,7 +23,7 @@ pub(super) struct SplitStatus {
 
 impl SplitStatus {
     pub(super) fn of(state: &ControlState) -> Self {
-        let (pairs, pairs_evicted) = state.kernel.learned.counts();
+        let (pairs, pairs_evicted) = state.kernel.path_history.counts();
         let connections = SplitEnd::ALL.map(|end| {
             let count = state.sum(|worker| worker.split.ends(end).get());
             (end.label(), count)
@@ -147,10 +147,10 @@ impl Pair {
 
 /// The page.
 pub(super) fn json(state: &ControlState) -> serde_json::Result<String> {
-    let learned = &state.kernel.learned;
-    let mut views = learned.pairs();
+    let path_history = &state.kernel.path_history;
+    let mut views = path_history.pairs();
     views.sort_by_key(|view| view.idle);
-    let (pairs_known, pairs_evicted) = learned.counts();
+    let (pairs_known, pairs_evicted) = path_history.counts();
     let page = Page {
         pairs: views.iter().take(LISTED_MAX).map(Pair::of).collect(),
         pairs_known,
@@ -163,7 +163,7 @@ pub(super) fn json(state: &ControlState) -> serde_json::Result<String> {
 }
 
 fn gains(state: &ControlState) -> Vec<ClassGain> {
-    let gains = state.kernel.learned.gains().into_iter();
+    let gains = state.kernel.path_history.gains().into_iter();
     // Below 1 KB, the gain says nothing.
     let shown = gains.filter(|(class, _)| *class != SizeClass::Tiny);
     shown

@@ -27,8 +27,8 @@ pub(super) struct Splices {
     uncounted_bytes: BTreeMap<&'static str, u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     unseen: Option<String>,
-    list: Vec<Entry>,
-    bad_legs: Vec<BadLeg>,
+    list: Vec<TunnelEntry>,
+    lossy_paths: Vec<LossyPath>,
     outliving: Outliving,
 }
 
@@ -58,9 +58,9 @@ impl Splices {
             packet_open: state.kernel.packet.taken().open,
             tunnels,
             uncounted_bytes: uncounted.into(),
-            list: list.map(|seen| Entry::of(seen, now)).collect(),
+            list: list.map(|seen| TunnelEntry::of(seen, now)).collect(),
             unseen: view.unseen,
-            bad_legs: BadLeg::of(state, listed_max),
+            lossy_paths: LossyPath::of(state, listed_max),
             outliving: Outliving::of(state, listed_max),
         }
     }
@@ -68,7 +68,7 @@ impl Splices {
 
 /// Two networks between which packets are not spliced at present.
 #[derive(Serialize)]
-struct BadLeg {
+struct LossyPath {
     client: String,
     server: String,
     client_lost_percent: f64,
@@ -78,10 +78,10 @@ struct BadLeg {
     seconds_left: u64,
 }
 
-impl BadLeg {
+impl LossyPath {
     /// The ones that stay longest come first.
     fn of(state: &ControlState, listed_max: usize) -> Vec<Self> {
-        let mut paths = state.kernel.packet.bad_paths();
+        let mut paths = state.kernel.packet.lossy_paths();
         paths.sort_by_key(|path| Reverse(path.left));
         let listed = paths.into_iter().take(listed_max).map(|path| {
             let [client_lost_percent, server_lost_percent] = path.lost_percent;
@@ -112,7 +112,7 @@ struct Outliving {
     reset: u64,
     idle: u64,
     bytes_total: u64,
-    list: Vec<Heirloom>,
+    list: Vec<AdoptedTunnel>,
     not_adopted: Vec<String>,
 }
 
@@ -132,7 +132,11 @@ impl Outliving {
             reset: totals.reset,
             idle: totals.idle,
             bytes_total: totals.bytes.iter().sum(),
-            list: adopted.iter().take(listed_max).map(Heirloom::of).collect(),
+            list: adopted
+                .iter()
+                .take(listed_max)
+                .map(AdoptedTunnel::of)
+                .collect(),
             not_adopted: packet.not_adopted(),
         }
     }
@@ -140,7 +144,7 @@ impl Outliving {
 
 /// A tunnel of an earlier process.
 #[derive(Serialize)]
-struct Heirloom {
+struct AdoptedTunnel {
     client: String,
     listener: String,
     server: String,
@@ -150,7 +154,7 @@ struct Heirloom {
     upstream_to_client: Direction,
 }
 
-impl Heirloom {
+impl AdoptedTunnel {
     fn of(adopted: &Adopted) -> Self {
         let [up, down] = adopted.bytes;
         Self {
@@ -166,7 +170,7 @@ impl Heirloom {
 }
 
 #[derive(Serialize)]
-struct Entry {
+struct TunnelEntry {
     id: String,
     worker: usize,
     mode: &'static str,
@@ -184,7 +188,7 @@ struct Entry {
     upstream_leg: Option<Leg>,
 }
 
-impl Entry {
+impl TunnelEntry {
     fn of(seen: &Seen, now: Instant) -> Self {
         let [received, sent] = seen.bytes;
         let about = &seen.tunnel.about;

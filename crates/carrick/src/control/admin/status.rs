@@ -6,8 +6,8 @@ use super::paths::SplitStatus;
 use super::splices::{self, Splices};
 use crate::config::plan::{Handshake, ListenerPlan, ServerPlan};
 use crate::control::{self, ControlState, EngineStatus};
-use crate::privileges::Standing;
-use crate::syn_defer::Handshakes;
+use crate::privileges::Identity;
+use crate::syn_defer::DeferredSyns;
 use crate::telemetry::LookupResult;
 use crate::telemetry::job::Job;
 use crate::telemetry::metrics::{Limit, WorkerMetrics};
@@ -37,11 +37,11 @@ pub(super) fn json(state: &ControlState) -> serde_json::Result<String> {
             .plan
             .listeners
             .iter()
-            .map(|listener| Listener::of(listener, &state.kernel.handshakes))
+            .map(|listener| Listener::of(listener, &state.kernel.deferred_syns))
             .collect(),
-        handshakes: HeldHandshakes::of(&state.kernel.handshakes),
+        deferred_syns: DeferredSynsStatus::of(&state.kernel.deferred_syns),
         engines: &engines,
-        process: &state.standing,
+        process: &state.identity,
         workers: state
             .workers
             .iter()
@@ -77,9 +77,9 @@ struct Status<'a> {
     uptime_seconds: u64,
     admin: Option<String>,
     listeners: Vec<Listener>,
-    handshakes: Option<HeldHandshakes>,
+    deferred_syns: Option<DeferredSynsStatus>,
     engines: &'a [EngineStatus],
-    process: &'a Standing,
+    process: &'a Identity,
     workers: Vec<Worker>,
     upstreams: Vec<Upstream<'a>>,
     limits: BTreeMap<&'static str, LimitUse>,
@@ -103,8 +103,8 @@ struct Listener {
 }
 
 impl Listener {
-    fn of(plan: &ListenerPlan, handshakes: &Handshakes) -> Self {
-        let is_asked_first = plan.handshake != Handshake::AtOnce && handshakes.are_held();
+    fn of(plan: &ListenerPlan, deferred_syns: &DeferredSyns) -> Self {
+        let is_asked_first = plan.handshake != Handshake::AtOnce && deferred_syns.are_deferred();
         Self {
             address: plan.address.to_string(),
             mode: Job::from(&plan.mode).name(),
@@ -120,18 +120,18 @@ impl Listener {
 
 /// Deferred SYNs: at present, and in total.
 #[derive(Serialize)]
-struct HeldHandshakes {
+struct DeferredSynsStatus {
     waiting: usize,
     #[serde(flatten)]
     events: BTreeMap<&'static str, u64>,
 }
 
-impl HeldHandshakes {
+impl DeferredSynsStatus {
     /// `None` if the listener does not defer SYNs.
-    fn of(handshakes: &Handshakes) -> Option<Self> {
-        handshakes.are_held().then(|| Self {
-            waiting: handshakes.waiting(),
-            events: handshakes.events().into_iter().collect(),
+    fn of(deferred_syns: &DeferredSyns) -> Option<Self> {
+        deferred_syns.are_deferred().then(|| Self {
+            waiting: deferred_syns.waiting(),
+            events: deferred_syns.events().into_iter().collect(),
         })
     }
 }

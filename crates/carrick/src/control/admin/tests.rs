@@ -3,7 +3,7 @@ use super::super::ControlHandle;
 use super::super::testing::{
     LOOPBACK_ANY_PORT, exchange, get, plan, start_control, state, upstream,
 };
-use super::places::CONNECTIONS_MAX;
+use super::slots::CONNECTIONS_MAX;
 use super::*;
 use std::io::{Read, Write};
 use std::net::TcpStream as BlockingStream;

@@ -1,9 +1,9 @@
 //! The cache's metrics; zeros without a cache.
 use super::writer::Writer;
-use crate::cache::peers::Said;
-use crate::cache::shared::Did;
+use crate::cache::peers::PeerAnswer;
+use crate::cache::shared::SharedCacheEvent;
 use crate::telemetry::declarations as declared;
-use crate::telemetry::metrics::{Ahead, CacheResult};
+use crate::telemetry::metrics::{CacheResult, PrefetchResult};
 use std::fmt;
 
 impl Writer<'_, '_> {
@@ -34,12 +34,14 @@ impl Writer<'_, '_> {
         self.counter(&declared::CACHE_GIVEN_UP, |worker| {
             &worker.cache.fills_given_up
         })?;
-        self.counter(&declared::CACHE_PAGES, |worker| &worker.cache.pages)?;
-        let ahead = Ahead::ALL.map(|what| {
-            let sum = state.sum(|worker| worker.cache.ahead(what).get());
+        self.counter(&declared::CACHE_PREFETCH_PAGES, |worker| {
+            &worker.cache.pages
+        })?;
+        let prefetches = PrefetchResult::ALL.map(|what| {
+            let sum = state.sum(|worker| worker.cache.prefetches(what).get());
             ([("result", what.name())], sum)
         });
-        self.counters(&declared::CACHE_AHEAD, ahead)?;
+        self.counters(&declared::CACHE_PREFETCHES, prefetches)?;
         self.histogram(&declared::CACHE_FIND_SECONDS, |worker| {
             &worker.cache.find_seconds
         })?;
@@ -114,13 +116,22 @@ impl Writer<'_, '_> {
         let cache = self.state.cache.as_ref();
         let shared = cache.and_then(|cache| cache.shared.load_full());
         let state = shared.as_ref().map(|shared| shared.state());
-        let count = |did: Did| {
-            let counted = state.map_or(0, |state| state.counted(did));
-            ([("result", did.name())], counted)
+        let count = |event: SharedCacheEvent| {
+            let counted = state.map_or(0, |state| state.counted(event));
+            ([("result", event.name())], counted)
         };
-        let requests = [Did::Hit, Did::Miss, Did::Garbage, Did::Failed];
+        let requests = [
+            SharedCacheEvent::Hit,
+            SharedCacheEvent::Miss,
+            SharedCacheEvent::Garbage,
+            SharedCacheEvent::Failed,
+        ];
         self.counters(&declared::SHARED_REQUESTS, requests.map(count))?;
-        let writes = [Did::Written, Did::Dropped, Did::NotWritten];
+        let writes = [
+            SharedCacheEvent::Written,
+            SharedCacheEvent::Dropped,
+            SharedCacheEvent::NotWritten,
+        ];
         self.counters(&declared::SHARED_WRITES, writes.map(count))?;
         let is_up = state.is_some_and(|state| !state.is_left_out());
         self.gauge(&declared::SHARED_UP, u64::from(is_up))
@@ -135,9 +146,9 @@ impl Writer<'_, '_> {
                 .flat_map(|cache_peers| cache_peers.others())
         };
         let answers = others().flat_map(|cache_peer| {
-            Said::ALL.map(|said| {
-                let labels = [("peer", &*cache_peer.label), ("result", said.name())];
-                (labels, cache_peer.answers(said))
+            PeerAnswer::ALL.map(|answer| {
+                let labels = [("peer", &*cache_peer.label), ("result", answer.name())];
+                (labels, cache_peer.answers(answer))
             })
         });
         self.counters(&declared::CACHE_PEER_ANSWERS, answers)?;

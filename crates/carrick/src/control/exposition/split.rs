@@ -20,10 +20,10 @@ impl Writer<'_, '_> {
         self.counters(&declared::SPLIT_DECISIONS, reasons)?;
         self.counter(&declared::SPLIT_REFUSED, |worker| &worker.split.refused)?;
         self.counter(&declared::SPLIT_LEFT_OUT, |worker| &worker.split.left_out)?;
-        let (pairs, evicted) = state.kernel.learned.counts();
+        let (pairs, evicted) = state.kernel.path_history.counts();
         self.gauge(&declared::SPLIT_PAIRS, pairs)?;
         self.total(&declared::SPLIT_PAIRS_EVICTED, evicted)?;
-        let gains: Vec<(SizeClass, Gain)> = (state.kernel.learned.gains().into_iter())
+        let gains: Vec<(SizeClass, Gain)> = (state.kernel.path_history.gains().into_iter())
             .filter(|(class, _)| *class != SizeClass::Tiny)
             .filter_map(|(class, gain)| Some((class, gain?)))
             .collect();

@@ -45,17 +45,17 @@ impl Writer<'_, '_> {
                 ([("state", "over")], u64::from(taken.over)),
             ],
         )?;
-        let judged = state.kernel.packet.request_counts().unwrap_or_default();
+        let requests = state.kernel.packet.request_counts().unwrap_or_default();
         self.counters(
             &declared::KERNEL_REQUESTS,
             [
-                ([("by", "kernel")], judged.judged),
-                ([("by", "process")], judged.up.iter().sum()),
+                ([("by", "kernel")], requests.classified),
+                ([("by", "process")], requests.up.iter().sum()),
             ],
         )?;
         self.gauge(
-            &declared::PACKET_BAD_LEGS,
-            state.kernel.packet.bad_paths().len() as u64,
+            &declared::PACKET_LOSSY_PATHS,
+            state.kernel.packet.lossy_paths().len() as u64,
         )?;
         let totals = state.kernel.packet.adopted_totals();
         self.family(&declared::ADOPTED)?

@@ -31,7 +31,7 @@ const PROXY_V1_UNKNOWN: &[u8] = b"PROXY UNKNOWN\r\n";
 
 /// Why a check failed.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Illness {
+pub(super) enum CheckError {
     #[error("{0}")]
     Name(#[from] ResolveError),
     #[error("cannot connect: {0}")]
@@ -48,7 +48,7 @@ pub(super) enum Illness {
     Timeout(Duration),
 }
 
-impl Illness {
+impl CheckError {
     /// Whether the cause is on this machine, so that it says nothing about the server.
     pub fn is_ours(&self) -> bool {
         match self {
@@ -106,10 +106,10 @@ impl Probe {
     }
 
     /// Performs one check.
-    pub async fn check(&self, limit: Duration) -> Result<(), Illness> {
+    pub async fn check(&self, limit: Duration) -> Result<(), CheckError> {
         let answered = timeout(limit, self.ask(limit))
             .await
-            .unwrap_or(Err(Illness::Timeout(limit)))?;
+            .unwrap_or(Err(CheckError::Timeout(limit)))?;
         let Some((stream, status)) = answered else {
             return Ok(());
         };
@@ -118,17 +118,17 @@ impl Probe {
         if (200..400).contains(&status) {
             Ok(())
         } else {
-            Err(Illness::Status(status))
+            Err(CheckError::Status(status))
         }
     }
 
     /// The status and its connection; `None` if connecting is enough.
-    async fn ask(&self, limit: Duration) -> Result<Option<(TcpStream, u16)>, Illness> {
+    async fn ask(&self, limit: Duration) -> Result<Option<(TcpStream, u16)>, CheckError> {
         let mut stream = self.connect(limit).await?;
         stream
             .write_all(&self.request)
             .await
-            .map_err(Illness::Lost)?;
+            .map_err(CheckError::Lost)?;
         if !self.wants_response {
             return Ok(None);
         }
@@ -137,7 +137,7 @@ impl Probe {
     }
 
     /// Tries the server's addresses in turn; each has an equal share of the time.
-    async fn connect(&self, limit: Duration) -> Result<TcpStream, Illness> {
+    async fn connect(&self, limit: Duration) -> Result<TcpStream, CheckError> {
         let addresses: Vec<SocketAddr> = match &self.address {
             ServerAddress::Ip(address) => vec![*address],
             ServerAddress::Name { host, port } => {
@@ -149,15 +149,15 @@ impl Probe {
             }
         };
         let share = limit / u32::try_from(addresses.len()).unwrap_or(u32::MAX).max(1);
-        let mut illness = Illness::Name(ResolveError::NoAddress);
+        let mut last_error = CheckError::Name(ResolveError::NoAddress);
         for address in addresses {
             match timeout(share, self.connect_to(address)).await {
                 Ok(Ok(stream)) => return Ok(stream),
-                Ok(Err(error)) => illness = Illness::Connect(error),
-                Err(_) => illness = Illness::Timeout(share),
+                Ok(Err(error)) => last_error = CheckError::Connect(error),
+                Err(_) => last_error = CheckError::Timeout(share),
             }
         }
-        Err(illness)
+        Err(last_error)
     }
 
     async fn connect_to(&self, address: SocketAddr) -> io::Result<TcpStream> {
@@ -173,7 +173,7 @@ impl Probe {
 }
 
 /// The status of the final response; interim ones (1xx) are skipped.
-async fn read_status(stream: &mut TcpStream) -> Result<u16, Illness> {
+async fn read_status(stream: &mut TcpStream) -> Result<u16, CheckError> {
     let mut bytes = Vec::new();
     loop {
         while let Some((status, head_bytes)) = parse_status(&bytes)? {
@@ -183,19 +183,19 @@ async fn read_status(stream: &mut TcpStream) -> Result<u16, Illness> {
             bytes.drain(..head_bytes);
         }
         if bytes.len() >= HEAD_BYTES_MAX {
-            return Err(Illness::NotHttp);
+            return Err(CheckError::NotHttp);
         }
         match stream.read_buf(&mut bytes).await {
-            Ok(0) if bytes.is_empty() => return Err(Illness::Closed),
-            Ok(0) => return Err(Illness::NotHttp),
+            Ok(0) if bytes.is_empty() => return Err(CheckError::Closed),
+            Ok(0) => return Err(CheckError::NotHttp),
             Ok(_) => {}
-            Err(error) => return Err(Illness::Lost(error)),
+            Err(error) => return Err(CheckError::Lost(error)),
         }
     }
 }
 
 /// Status and length of the head at the start of `bytes`; `None` if it is not whole.
-fn parse_status(bytes: &[u8]) -> Result<Option<(u16, usize)>, Illness> {
+fn parse_status(bytes: &[u8]) -> Result<Option<(u16, usize)>, CheckError> {
     let mut fields = [httparse::EMPTY_HEADER; FIELDS_MAX];
     let mut response = httparse::Response::new(&mut fields);
     match response.parse(bytes) {
@@ -203,7 +203,7 @@ fn parse_status(bytes: &[u8]) -> Result<Option<(u16, usize)>, Illness> {
             Ok(response.code.map(|status| (status, head_bytes)))
         }
         Ok(httparse::Status::Partial) => Ok(None),
-        Err(_) => Err(Illness::NotHttp),
+        Err(_) => Err(CheckError::NotHttp),
     }
 }
 

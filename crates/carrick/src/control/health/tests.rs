@@ -1,7 +1,7 @@
 //! Checks against servers whose state changes, and servers that misbehave.
 use super::super::testing::upstream;
-use super::opinion::Opinion;
-use super::probe::{Illness, Probe};
+use super::probe::{CheckError, Probe};
+use super::server_health::ServerHealth;
 use super::*;
 use crate::config::plan::{HealthPlan, ProxyVersion, ServerAddress, UpstreamPlan};
 use crate::resolver::DnsOptions;
@@ -58,7 +58,7 @@ async fn server(answer: &'static [u8]) -> (SocketAddr, mpsc::UnboundedReceiver<V
     (address, questions)
 }
 
-async fn check(plan: &UpstreamPlan, limit: Duration) -> Result<(), Illness> {
+async fn check(plan: &UpstreamPlan, limit: Duration) -> Result<(), CheckError> {
     let server = ServerState::new(plan.servers[0].address.clone());
     Probe::new(plan, &server, &a_resolver())
         .unwrap()
@@ -66,7 +66,7 @@ async fn check(plan: &UpstreamPlan, limit: Duration) -> Result<(), Illness> {
         .await
 }
 
-async fn check_answer(answer: &'static [u8]) -> Result<(), Illness> {
+async fn check_answer(answer: &'static [u8]) -> Result<(), CheckError> {
     let (address, _questions) = server(answer).await;
     check(
         &upstream("u", &[address], Some(health(Some("/healthz")))),
@@ -86,10 +86,10 @@ fn opinions_change_after_enough_checks_in_a_row() {
         (0, 0, "-+", "DU".into()),
     ];
     for (fall, rise, checks, expected) in table {
-        let mut opinion = Opinion::new(true, fall, rise);
+        let mut server_health = ServerHealth::new(true, fall, rise);
         let changes: String = checks
             .chars()
-            .map(|check| match opinion.note(check == '+') {
+            .map(|check| match server_health.note(check == '+') {
                 None => '-',
                 Some(true) => 'U',
                 Some(false) => 'D',
@@ -97,7 +97,7 @@ fn opinions_change_after_enough_checks_in_a_row() {
             .collect();
         assert_eq!(changes, expected, "fall {fall} rise {rise}: {checks}");
     }
-    assert_eq!(Opinion::new(false, 2, 1).note(true), Some(true));
+    assert_eq!(ServerHealth::new(false, 2, 1).note(true), Some(true));
 }
 
 #[tokio::test]
@@ -204,7 +204,7 @@ async fn an_endless_head_is_not_read_for_ever() {
     let plan = upstream("u", &[address], Some(health(Some("/"))));
     let error = check(&plan, Duration::from_secs(5)).await.unwrap_err();
     assert!(
-        matches!(error, Illness::NotHttp | Illness::Lost(_)),
+        matches!(error, CheckError::NotHttp | CheckError::Lost(_)),
         "{error}"
     );
 }
@@ -318,8 +318,8 @@ async fn servers_go_down_and_come_up_again() {
     let checks = HealthChecks::start(&upstreams, &a_resolver(), None, &metrics);
     let [good, moody] = [0, 1].map(|index| Arc::clone(&upstreams[index].servers[0]));
     until("checks are done", || metrics.health_checks_good.get() >= 4).await;
-    for illness in [503, 0] {
-        mood.store(illness, Relaxed);
+    for answer in [503, 0] {
+        mood.store(answer, Relaxed);
         until("it is down", || !moody.is_healthy()).await;
         assert!(good.is_healthy());
         mood.store(200, Relaxed);

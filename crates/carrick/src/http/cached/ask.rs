@@ -1,10 +1,10 @@
 //! What is asked of the origin for a request that the cache cannot answer by itself.
-use super::parts::{Completion, Keep, stored_of};
+use super::parts::{Completion, PendingBody, stored_of};
 use crate::cache::Cache;
 use crate::cache::flights::Lead;
 use crate::cache::key::Key;
 use crate::cache::memory::Object;
-use crate::cache::purges::Moment;
+use crate::cache::purges::PurgeEpoch;
 use crate::cache::shared::Ticket;
 use crate::config::plan::RouteCache;
 use crate::context::destination::NextHop;
@@ -18,7 +18,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 /// A request for which the cache is asked.
-pub(super) struct Wanted {
+pub(super) struct CacheQuery {
     pub(super) cache: Arc<Cache>,
     pub(super) route: Arc<RouteCache>,
     pub(super) key: Box<[u8]>,
@@ -27,7 +27,7 @@ pub(super) struct Wanted {
     pub(super) fetch: Fetch,
 }
 
-impl Wanted {
+impl CacheQuery {
     /// What the origin is to be asked.
     pub(super) fn ask(
         &self,
@@ -80,7 +80,7 @@ pub struct Asking {
     /// When it was asked for.
     pub(super) asked_at: UnixTime,
     /// Which purges it comes after.
-    pub(super) asked: Moment,
+    pub(super) asked: PurgeEpoch,
     /// The address that the answer comes from, if rules for addresses are about it.
     pub(super) origin: Option<IpAddr>,
     /// What `Cache-Status` will say.
@@ -103,7 +103,7 @@ pub struct Asking {
     pub(super) wants_only_stored: bool,
     /// One was asked already.
     pub(super) is_cache_peer_asked: bool,
-    /// What is stored may be written to the second level, too.
+    /// What is stored may be written to the shared cache, too.
     pub(super) ticket: Option<Ticket>,
 }
 
@@ -180,11 +180,11 @@ impl Asking {
     pub fn note_prefetch(&self) {
         if self.prefetch.is_some() {
             let hash = self.store_key().hash();
-            self.cache.ahead.note(hash, self.asked_at);
+            self.cache.prefetched.note(hash, self.asked_at);
         }
     }
 
-    /// The right to write to the second level, once.
+    /// The right to write to the shared cache, once.
     pub fn take_ticket(&mut self) -> Option<Ticket> {
         self.ticket.take()
     }
@@ -195,7 +195,7 @@ impl Asking {
     }
 
     /// Requests that wait for a part wait for its end: it cannot be found before.
-    pub fn leave_lead_to(&mut self, keep: &mut Keep) {
+    pub fn leave_lead_to(&mut self, keep: &mut PendingBody) {
         if keep.is_part() {
             keep.take_lead(self.lead.take());
         }

@@ -1,13 +1,13 @@
 //! An answer's body on its way into the store. It goes there at the speed of the origin; clients read along at theirs, and need not stay.
-use super::parts::Keep;
-use crate::cache::memory::{Filling, Object};
+use super::parts::PendingBody;
+use crate::cache::memory::{BodyWriter, Object};
 use crate::cache::shared::Ticket;
 use crate::config::plan::CachePlan;
 use crate::context::client::Client;
 use crate::context::destination::NextHop;
 use crate::http::prefetch::Prefetch;
 use crate::net::scratch::Scratch;
-use crate::telemetry::metrics::Ahead;
+use crate::telemetry::metrics::PrefetchResult;
 use crate::upstream::checkout::Checkout;
 use std::future::poll_fn;
 use std::pin::pin;
@@ -16,11 +16,11 @@ use std::sync::Arc;
 /// What is being filled, and from where.
 pub struct Fill {
     /// The store's end.
-    pub filling: Filling,
+    pub writer: BodyWriter,
     /// What is filled.
     pub object: Arc<Object>,
     /// What becomes of it when it has come, or has broken off.
-    pub keep: Box<Keep>,
+    pub keep: Box<PendingBody>,
     /// The origin's end.
     pub checkout: Checkout,
     /// Where that leads.
@@ -29,7 +29,7 @@ pub struct Fill {
     pub length: u64,
     /// Whether the connection can be used again behind the body.
     pub is_kept: bool,
-    /// The right to write it to the second level.
+    /// The right to write it to the shared cache.
     pub ticket: Option<Ticket>,
     /// It is a prefetch, which goes on without readers.
     pub prefetch: Option<Prefetch>,
@@ -46,7 +46,7 @@ impl Fill {
         // No request asked for what follows the body.
         self.is_kept &= bytes == here.len();
         if self
-            .filling
+            .writer
             .append(here.get(..bytes).unwrap_or_default())
             .is_err()
         {
@@ -64,9 +64,9 @@ impl Fill {
                 keep.end(&object).await;
             } else {
                 self.checkout.failed(&self.next_hop);
-                let received_bytes = self.filling.written_bytes();
+                let received_bytes = self.writer.written_bytes();
                 (self.checkout).count(background.metrics(), 0, received_bytes);
-                self.keep.cut(self.filling, &self.object).await;
+                self.keep.cut(self.writer, &self.object).await;
             }
         });
     }
@@ -78,7 +78,7 @@ impl Fill {
         while left_bytes > 0 {
             let stream = &self.checkout.upstream.transport;
             let received = {
-                let receiving = pin!(self.filling.receive(stream, &mut buffer));
+                let receiving = pin!(self.writer.receive(stream, &mut buffer));
                 background.timer.within(idle, receiving).await
             };
             let count = match received {
@@ -86,7 +86,7 @@ impl Fill {
                 _ => return false,
             };
             left_bytes -= count as u64;
-            let room = poll_fn(|cx| self.filling.poll_room(cx));
+            let room = poll_fn(|cx| self.writer.poll_room(cx));
             if background.timer.within(idle, room).await.is_err() {
                 return false;
             }
@@ -108,9 +108,9 @@ impl Fill {
         left_bytes > 0 && plan.quick_abort.bytes_to_fetch(have, Some(self.length)) == 0
     }
 
-    fn end(self, client: &Client) -> (Box<Keep>, Arc<Object>) {
+    fn end(self, client: &Client) -> (Box<PendingBody>, Arc<Object>) {
         let Self {
-            filling,
+            writer,
             object,
             keep,
             mut checkout,
@@ -120,12 +120,12 @@ impl Fill {
             ticket,
             prefetch,
         } = self;
-        if filling.finish() {
+        if writer.finish() {
             if let Some(ticket) = ticket {
                 ticket.keep(&object, client.worker.clock.now());
             }
             if let Some(prefetch) = prefetch {
-                prefetch.ends(Ahead::Stored);
+                prefetch.ends(PrefetchResult::Stored);
             }
         }
         checkout.count(client.metrics(), 0, length);

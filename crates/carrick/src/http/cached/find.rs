@@ -1,5 +1,5 @@
 //! Looking up a stored answer to a request, and waiting for one that another request is fetching.
-use super::ask::{Asking, Wanted, realm};
+use super::ask::{Asking, CacheQuery, realm};
 use super::parts::{Completion, answers};
 use super::send::Source;
 use crate::cache::flights::{Flight, Follow};
@@ -9,12 +9,12 @@ use crate::config::plan::RouteCache;
 use crate::context::client::Client;
 use crate::context::destination::{Destination, NextHop};
 use crate::context::request_log::{CLIENT_CLOSED_REQUEST, RequestLog};
-use crate::http::cached::shared::SecondLevel;
+use crate::http::cached::shared::SharedLookup;
 use crate::http::prefetch::Fetch;
 use crate::net::io::poll_reset;
 use crate::net::scratch::Scratch;
 use crate::reply::Reply;
-use crate::telemetry::metrics::{Ahead, CacheResult, WorkerMetrics};
+use crate::telemetry::metrics::{CacheResult, PrefetchResult, WorkerMetrics};
 use carrick_logic::access::Access;
 use carrick_logic::cache::{
     CacheStatus, Fields, Forward, Found, Lookup, Miss, NotFilled, Request, Reuse, UnixTime,
@@ -31,7 +31,7 @@ use std::time::{Duration, Instant};
 const WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// What the cache has done with a request.
-pub enum Begun {
+pub enum CacheDecision {
     /// Nothing: it is none of its business.
     PassBy,
     /// The origin has to be asked.
@@ -56,19 +56,19 @@ pub async fn begin(
     destination: &Destination,
     fetch: Fetch,
     log: &mut RequestLog,
-) -> Begun {
+) -> CacheDecision {
     let (Some(cache), Some(route)) = (client.worker.store.cache.clone(), destination.cache.clone())
     else {
-        return Begun::PassBy;
+        return CacheDecision::PassBy;
     };
     if scratch.request_head.wants_upgrade {
-        return Begun::PassBy;
+        return CacheDecision::PassBy;
     }
     let named = name(client, destination, scratch, &route);
     let is_bypassed = named.is_none();
     let (key, not_filled) = named.unwrap_or_default();
     let plan = client.live.plan().cache.as_ref();
-    let wanted = Wanted {
+    let wanted = CacheQuery {
         cache,
         route,
         key,
@@ -84,10 +84,10 @@ pub async fn begin(
         };
         let mut asking = wanted.ask(None, status, client.worker.clock.now());
         asking.is_bypassed = true;
-        return Begun::Ask(Box::new(asking));
+        return CacheDecision::Ask(Box::new(asking));
     }
     let (mut waits, mut asks_disk, mut is_from_disk) = (true, true, false);
-    let mut level = SecondLevel::default();
+    let mut shared = SharedLookup::default();
     loop {
         let now = client.worker.clock.now();
         let begun = Instant::now();
@@ -106,7 +106,7 @@ pub async fn begin(
         }
         let mut status = CacheStatus::of(lookup);
         status.collapsed = !waits;
-        level.tell(&mut status);
+        shared.tell(&mut status);
         if let Some((object, reuse)) = stored.clone().zip(reuse(lookup)) {
             let mut revalidation = None;
             if matches!(lookup, Lookup::StaleWhileRevalidate(_))
@@ -128,20 +128,20 @@ pub async fn begin(
                 pace: destination.pace,
                 fetch,
             };
-            log.cache = Some(match level.result(source.result()) {
+            log.cache = Some(match shared.result(source.result()) {
                 CacheResult::Hit if is_from_disk || source.object.body().is_file() => {
                     CacheResult::HitDisk
                 }
                 result => result,
             });
-            return Begun::Stored {
+            return CacheDecision::Stored {
                 source,
                 revalidation,
             };
         }
         if lookup == Lookup::GatewayTimeout {
             log.cache = Some(CacheResult::Refused);
-            return Begun::Reply(Reply::new(
+            return CacheDecision::Reply(Reply::new(
                 504,
                 "only_if_cached",
                 "Nothing that may be sent is stored, and the request wants nothing else (only-if-cached).",
@@ -155,14 +155,14 @@ pub async fn begin(
                     waits = false;
                     if wait(client, follow).await.is_err() {
                         (log.ended, log.status) = ("client_reset", CLIENT_CLOSED_REQUEST);
-                        return Begun::ClientGone;
+                        return CacheDecision::ClientGone;
                     }
                     asks_disk = true;
                     continue;
                 }
             }
         }
-        if level
+        if shared
             .asks(client, scratch, &wanted, stored.as_ref(), status)
             .await
         {
@@ -182,8 +182,8 @@ pub async fn begin(
         let stored = stored.filter(|_| matches!(lookup, Lookup::Revalidate(_)));
         let mut asking = wanted.ask(stored, status, now);
         asking.completion = completion;
-        (asking.lead, asking.ticket) = (lead, level.ticket);
-        return Begun::Ask(Box::new(asking));
+        (asking.lead, asking.ticket) = (lead, shared.ticket);
+        return CacheDecision::Ask(Box::new(asking));
     }
 }
 
@@ -196,11 +196,17 @@ pub async fn begin_prefetch(
     scratch: &Scratch,
     destination: &Destination,
     fetch: Fetch,
-) -> Result<Box<Asking>, Ahead> {
-    let cache = client.worker.store.cache.clone().ok_or(Ahead::Denied)?;
-    let route = destination.cache.clone().ok_or(Ahead::Denied)?;
-    let (key, not_filled) = name(client, destination, scratch, &route).ok_or(Ahead::Denied)?;
-    let wanted = Wanted {
+) -> Result<Box<Asking>, PrefetchResult> {
+    let cache = client
+        .worker
+        .store
+        .cache
+        .clone()
+        .ok_or(PrefetchResult::Denied)?;
+    let route = destination.cache.clone().ok_or(PrefetchResult::Denied)?;
+    let (key, not_filled) =
+        name(client, destination, scratch, &route).ok_or(PrefetchResult::Denied)?;
+    let wanted = CacheQuery {
         cache,
         route,
         key,
@@ -208,16 +214,16 @@ pub async fn begin_prefetch(
         says_status: false,
         fetch,
     };
-    let (mut asks_disk, mut level) = (true, SecondLevel::default());
+    let (mut asks_disk, mut shared) = (true, SharedLookup::default());
     loop {
         let now = client.worker.clock.now();
         // With what was not stored lately there is nothing to wait for, and so nothing to fetch.
         if !wanted.may_wait(scratch, now) {
-            return Err(Ahead::NotStored);
+            return Err(PrefetchResult::NotStored);
         }
         let (stored, lookup) = wanted.find(&client.listener.access, scratch, destination, now);
         if reuse(lookup).is_some() {
-            return Err(Ahead::Fresh);
+            return Err(PrefetchResult::Fresh);
         }
         if stored.is_none() && asks_disk {
             asks_disk = false;
@@ -226,18 +232,18 @@ pub async fn begin_prefetch(
             }
         }
         let Flight::Lead(lead) = wanted.cache.flights.board(&wanted.key) else {
-            return Err(Ahead::InFlight);
+            return Err(PrefetchResult::InFlight);
         };
         let status = CacheStatus::of(lookup);
-        if level
+        if shared
             .asks(client, scratch, &wanted, stored.as_ref(), status)
             .await
         {
-            return Err(Ahead::Fresh);
+            return Err(PrefetchResult::Fresh);
         }
         let stored = stored.filter(|_| matches!(lookup, Lookup::Revalidate(_)));
         let mut asking = wanted.ask(stored, status, now);
-        (asking.lead, asking.ticket) = (Some(lead), level.ticket);
+        (asking.lead, asking.ticket) = (Some(lead), shared.ticket);
         asking.is_background = true;
         return Ok(Box::new(asking));
     }
@@ -291,7 +297,7 @@ fn name(
     Some((key.into(), not_filled))
 }
 
-impl Wanted {
+impl CacheQuery {
     /// What is stored for the request in `scratch`, and what is to be done with it.
     fn find(
         &self,
@@ -355,9 +361,9 @@ impl Wanted {
     /// A client gets what is stored, which may have been prefetched.
     fn note_use(&self, metrics: &WorkerMetrics, now: UnixTime) {
         let hash = self.cache.store.key(&self.key).hash();
-        if self.cache.ahead.has(hash, now) {
-            self.cache.ahead.forget(hash);
-            metrics.cache.ahead(Ahead::Used).add(1);
+        if self.cache.prefetched.has(hash, now) {
+            self.cache.prefetched.forget(hash);
+            metrics.cache.prefetches(PrefetchResult::Used).add(1);
         }
     }
 

@@ -27,9 +27,9 @@ mod tee;
 
 pub use ask::{Asking, request_lines};
 pub use fill::Fill;
-pub use find::{Begun, begin, begin_prefetch};
+pub use find::{CacheDecision, begin, begin_prefetch};
 pub use judge::judge;
-pub use parts::{Keep, reuse_of};
+pub use parts::{PendingBody, reuse_of};
 pub use peer::meaning;
 pub use send::{Source, send, stale};
 pub use store::Verdict;

@@ -2,8 +2,8 @@
 //! sections 3.3 and 3.4).
 use crate::cache::Cache;
 use crate::cache::flights::Lead;
-use crate::cache::memory::{Body, Filling, NotTaken, Object, PIECES_MAX, Part, Store};
-use crate::cache::purges::Moment;
+use crate::cache::memory::{Body, BodyWriter, NotTaken, Object, PIECES_MAX, Part, Store};
+use crate::cache::purges::PurgeEpoch;
 use crate::net::scratch::Scratch;
 use carrick_logic::cache::{
     ContentRange, Fields, Meta, Policy, Request, Reuse, Stored, UnixTime, Variant, has_all,
@@ -84,10 +84,10 @@ impl Completion {
 }
 
 /// What becomes of a body on its way into the store when it has come, or has broken off.
-pub struct Keep {
+pub struct PendingBody {
     cache: Arc<Cache>,
     /// Which purges it comes after.
-    asked: Moment,
+    asked: PurgeEpoch,
     /// The offset of its first byte.
     start: u64,
     /// How long the whole is.
@@ -98,16 +98,16 @@ pub struct Keep {
 }
 
 /// Keeps the beginning of an answer of unknown length that broke off, if it can be told from other versions.
-pub(super) async fn keep_beginning(cache: Arc<Cache>, asked: Moment, part: Part<'_>) {
-    let received_bytes = part.body.have().bytes;
+pub(super) async fn keep_beginning(cache: Arc<Cache>, asked: PurgeEpoch, part: Part<'_>) {
+    let received_bytes = part.body.progress().bytes;
     if truncated(&part.meta, received_bytes, None).is_some() {
-        Keep::part(&cache, asked, (0, None)).grow(part).await;
+        PendingBody::part(&cache, asked, (0, None)).grow(part).await;
     }
 }
 
-impl Keep {
+impl PendingBody {
     /// Of a whole answer, which can be found already.
-    pub(super) fn whole(cache: &Arc<Cache>, asked: Moment, length: u64) -> Self {
+    pub(super) fn whole(cache: &Arc<Cache>, asked: PurgeEpoch, length: u64) -> Self {
         Self {
             cache: Arc::clone(cache),
             asked,
@@ -121,7 +121,7 @@ impl Keep {
     /// Of a part that begins at `start`, which is stored when it has come.
     pub(super) fn part(
         cache: &Arc<Cache>,
-        asked: Moment,
+        asked: PurgeEpoch,
         (start, total_bytes): (u64, Option<u64>),
     ) -> Self {
         Self {
@@ -154,8 +154,8 @@ impl Keep {
     }
 
     /// It broke off: what has come is kept if it can be told from other versions.
-    pub async fn cut(self, filling: Filling, object: &Object) {
-        let received_bytes = filling.written_bytes();
+    pub async fn cut(self, writer: BodyWriter, object: &Object) {
+        let received_bytes = writer.written_bytes();
         let announced_bytes = self.total_bytes.filter(|_| !self.is_part);
         // Of a part only its beginning is a part, too.
         let meta = match object.meta().part() {
@@ -174,7 +174,7 @@ impl Keep {
             },
         };
         if truncated(&meta, received_bytes, announced_bytes).is_some() {
-            self.grow(self.addition(object, &filling.cut())).await;
+            self.grow(self.addition(object, &writer.cut())).await;
         }
     }
 
@@ -248,7 +248,7 @@ pub(super) fn stored_like(cache: &Cache, key: &[u8], variant: &Variant) -> Optio
 
 /// Whether the bytes that `held` and `body`, the first of which is at `start`, have both are the same.
 async fn agree(held: &Body, body: &Body, start: u64) -> bool {
-    let new = start..start.saturating_add(body.have().bytes);
+    let new = start..start.saturating_add(body.progress().bytes);
     let mut buffers = [Vec::new(), Vec::new()];
     for piece in held.pieces() {
         let mut at = piece.range.start.max(new.start);

@@ -1,6 +1,6 @@
 //! Which requests a cache peer is asked for, and what its answers mean.
 use super::ask::Asking;
-use crate::cache::peers::{CachePeer, CachePeers, Said};
+use crate::cache::peers::{CachePeer, CachePeers, PeerAnswer};
 use crate::net::scratch::Scratch;
 use carrick_logic::cache::{Forward, Request};
 use carrick_logic::http1::{BodyLength, Method, RequestHead, ResponseBody, ResponseHead};
@@ -47,12 +47,12 @@ impl Asking {
     }
 
     /// The cache peer was asked in vain: the origin is asked now.
-    pub fn ask_origin(&mut self, why: Said) {
+    pub fn ask_origin(&mut self, why: PeerAnswer) {
         self.wants_only_stored = false;
         self.status.detail = Some(match why {
-            Said::Hit | Said::Miss => "peer-miss",
-            Said::Refused => "peer-refused",
-            Said::Failed => "peer-failed",
+            PeerAnswer::Hit | PeerAnswer::Miss => "peer-miss",
+            PeerAnswer::Refused => "peer-refused",
+            PeerAnswer::Failed => "peer-failed",
         });
     }
 }
@@ -70,11 +70,11 @@ fn is_for_others(head: &RequestHead, bytes: &[u8]) -> bool {
 }
 
 /// What a cache peer's answer means. One without a length or chunks is no hit: a part of it would pass for the whole.
-pub fn meaning(head: &ResponseHead) -> Said {
+pub fn meaning(head: &ResponseHead) -> PeerAnswer {
     let is_delimited = !matches!(head.body, ResponseBody::UntilClose | ResponseBody::Tunnel);
     match head.status {
-        504 => Said::Miss,
-        200..=399 | 404 | 410 if is_delimited => Said::Hit,
-        _ => Said::Refused,
+        504 => PeerAnswer::Miss,
+        200..=399 | 404 | 410 if is_delimited => PeerAnswer::Hit,
+        _ => PeerAnswer::Refused,
     }
 }

@@ -1,7 +1,7 @@
 //! Sending what is stored: whole, in ranges, or as 304; also while it is still coming.
 use super::ask::{Asking, status_value};
 use super::parts::stored_of;
-use crate::cache::memory::{Body, Object, Reader};
+use crate::cache::memory::{Body, BodyReader, Object};
 use crate::config::plan::RouteCache;
 use crate::context::client::Client;
 use crate::context::request_log::RequestLog;
@@ -96,7 +96,7 @@ pub async fn send(
     if total_bytes.is_none() && object.meta().part().is_none() {
         return broken_off(client, scratch, log).await;
     }
-    let known_bytes = total_bytes.unwrap_or(object.body().have().bytes);
+    let known_bytes = total_bytes.unwrap_or(object.body().progress().bytes);
     let request = Request::of_head(&scratch.request_head, &scratch.request);
     let answer = plan_answer(
         &request,
@@ -361,7 +361,7 @@ fn burst_bytes(readers: usize) -> u64 {
 const DISK_FAILED: &str = "cache_disk";
 /// Where the bytes come from.
 struct Sending {
-    reader: Reader,
+    reader: BodyReader,
     /// When the request began, until the first byte of its answer is sent, if that is to be counted.
     first_byte: Option<Instant>,
     throttle: Throttle,
@@ -412,7 +412,7 @@ async fn send_parts(
         while at < range.end {
             let more = poll_fn(|cx| sending.reader.poll_more(cx, at));
             let end = match client.timer.within(timeouts.idle, more).await {
-                Ok(have) if have.bytes > at => have.bytes.min(range.end),
+                Ok(progress) if progress.bytes > at => progress.bytes.min(range.end),
                 Ok(_) => return Passed::UpstreamBroke("upstream_closed"),
                 Err(_) => return Passed::UpstreamBroke(IDLE_TIMEOUT),
             };

@@ -1,5 +1,5 @@
 //! The store that several processes share: what of it comes into this one's own.
-use super::ask::Wanted;
+use super::ask::CacheQuery;
 use crate::cache::Cache;
 use crate::cache::memory::{Object, Store};
 use crate::cache::shared::{Names, Shared, Ticket};
@@ -12,20 +12,20 @@ use std::sync::Arc;
 
 /// What a request has to do with it.
 #[derive(Default)]
-pub(super) struct SecondLevel {
+pub(super) struct SharedLookup {
     is_asked: bool,
     is_found: bool,
     /// What is stored for the request may be written there.
     pub(super) ticket: Option<Ticket>,
 }
 
-impl SecondLevel {
+impl SharedLookup {
     /// Asks it once, for a request that something like `status` would be said of. True: the store has something new.
     pub(super) async fn asks(
         &mut self,
         client: &Client,
         scratch: &Scratch,
-        wanted: &Wanted,
+        wanted: &CacheQuery,
         stored: Option<&Arc<Object>>,
         status: CacheStatus<'static>,
     ) -> bool {
@@ -93,7 +93,7 @@ pub(super) fn forget(client: &Client, cache: &Cache, key: &[u8]) {
 }
 
 /// Whether the request in `scratch` may be answered with what others were sent, and its answer be kept for others.
-fn is_for_all(scratch: &Scratch, wanted: &Wanted, now: UnixTime) -> bool {
+fn is_for_all(scratch: &Scratch, wanted: &CacheQuery, now: UnixTime) -> bool {
     let head = &scratch.request_head;
     let request = Request::of_head(head, &scratch.request);
     let hash = wanted.cache.store.key(&wanted.key).hash();
@@ -120,10 +120,10 @@ fn names(client: &Client, shared: &Shared, key: &[u8]) -> Names {
 
 /// Puts a record into the store; `None`: it does not fit.
 fn take(store: &Arc<Store>, key: &[u8], record: &Record<'_>) -> Option<()> {
-    let mut filling = store.fill(Some(record.body.len() as u64)).ok()?;
-    filling.append(record.body).ok()?;
-    let body = Arc::clone(filling.body());
-    if !filling.finish() {
+    let mut writer = store.fill(Some(record.body.len() as u64)).ok()?;
+    writer.append(record.body).ok()?;
+    let body = Arc::clone(writer.body());
+    if !writer.finish() {
         return None;
     }
     store

@@ -1,8 +1,8 @@
 //! Storing an origin's answer: a whole one, a part that is added to others, or the fields of a validation.
 use super::ask::Asking;
-use super::parts::{Keep, answers, stored_like, stored_of};
+use super::parts::{PendingBody, answers, stored_like, stored_of};
 use super::tee::Tee;
-use crate::cache::memory::{Filling, NotTaken, Object, Part};
+use crate::cache::memory::{BodyWriter, NotTaken, Object, Part};
 use crate::net::scratch::Scratch;
 use carrick_logic::cache::{
     Freshened, Meta, NotStored, Policy, Request, Response, Reuse, Storing, Times, Uri, Variant,
@@ -18,7 +18,7 @@ pub enum Verdict {
     /// It is passed on, and what passes is kept: its length is not known.
     Keep(Box<Tee>),
     /// It goes into the store, and the client reads it from there.
-    Fill(Filling, Arc<Object>, Box<Keep>),
+    Fill(BodyWriter, Arc<Object>, Box<PendingBody>),
     /// It is not wanted any further: the client gets what is stored.
     Use(Arc<Object>, Reuse),
     /// It is about nothing that anybody has: the origin is asked again, without conditions.
@@ -77,20 +77,20 @@ pub(super) fn try_store(
     }
     let cache = &asking.cache;
     let key = cache.store.key(&asking.key);
-    let filling = cache.store.fill(length).map_err(|why| why.label())?;
+    let writer = cache.store.fill(length).map_err(|why| why.label())?;
     let verdict = if let Some(length) = length {
         let object = (cache.store)
-            .put_from(asking.origin, key, (&variant, meta, &head), filling.body())
+            .put_from(asking.origin, key, (&variant, meta, &head), writer.body())
             .map_err(|why| why.label())?;
         cache.catch_up(asking.asked, &object);
-        let keep = Keep::whole(cache, asking.asked, length);
-        Verdict::Fill(filling, object, Box::new(keep))
+        let keep = PendingBody::whole(cache, asking.asked, length);
+        Verdict::Fill(writer, object, Box::new(keep))
     } else {
         let tee = Tee::new(
             Arc::clone(cache),
             (asking.key.clone(), asking.asked, asking.origin),
             (variant, meta, head),
-            filling,
+            writer,
             (asking.lead.take(), asking.ticket.take()),
         );
         Verdict::Keep(Box::new(tee))
@@ -162,7 +162,7 @@ impl Exchange<'_> {
         let total_bytes = part
             .total_bytes
             .or(held.as_ref().and_then(|held| held.total_bytes()));
-        let filling = store.fill(length).map_err(NotTaken::label)?;
+        let writer = store.fill(length).map_err(NotTaken::label)?;
         let addition = Part {
             key,
             variant,
@@ -171,7 +171,7 @@ impl Exchange<'_> {
             origin: asking.origin,
             start: part.start,
             total_bytes,
-            body: filling.body(),
+            body: writer.body(),
         };
         let object = store
             .assemble(held.as_ref(), &addition)
@@ -180,8 +180,8 @@ impl Exchange<'_> {
         if !answers(&self.request, &object, now, &asking.route.policy) {
             return Err(refused);
         }
-        let keep = Keep::part(&cache, asking.asked, (part.start, total_bytes));
-        Ok(Verdict::Fill(filling, object, Box::new(keep)))
+        let keep = PendingBody::part(&cache, asking.asked, (part.start, total_bytes));
+        Ok(Verdict::Fill(writer, object, Box::new(keep)))
     }
 
     /// The fields of what is stored, with those of the new part (section 3.4).

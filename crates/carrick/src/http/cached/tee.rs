@@ -3,8 +3,8 @@
 use super::parts::keep_beginning;
 use crate::cache::Cache;
 use crate::cache::flights::Lead;
-use crate::cache::memory::{Filling, Part};
-use crate::cache::purges::Moment;
+use crate::cache::memory::{BodyWriter, Part};
+use crate::cache::purges::PurgeEpoch;
 use crate::cache::shared::Ticket;
 use carrick_logic::cache::{Meta, Variant};
 use carrick_logic::http1::{Chunked, Piece};
@@ -15,12 +15,12 @@ use std::sync::Arc;
 pub struct Tee {
     cache: Arc<Cache>,
     key: Box<[u8]>,
-    asked: Moment,
+    asked: PurgeEpoch,
     origin: Option<IpAddr>,
     variant: Variant,
     meta: Meta,
     head: Vec<u8>,
-    filling: Option<Filling>,
+    writer: Option<BodyWriter>,
     /// Other requests wait for the whole.
     lead: Option<Lead>,
     ticket: Option<Ticket>,
@@ -30,9 +30,9 @@ pub struct Tee {
 impl Tee {
     pub(super) fn new(
         cache: Arc<Cache>,
-        (key, asked, origin): (Box<[u8]>, Moment, Option<IpAddr>),
+        (key, asked, origin): (Box<[u8]>, PurgeEpoch, Option<IpAddr>),
         (variant, meta, head): (Variant, Meta, Vec<u8>),
-        filling: Filling,
+        writer: BodyWriter,
         (lead, ticket): (Option<Lead>, Option<Ticket>),
     ) -> Self {
         Self {
@@ -43,7 +43,7 @@ impl Tee {
             variant,
             meta,
             head,
-            filling: Some(filling),
+            writer: Some(writer),
             lead,
             ticket,
             // For a client of HTTP/1.0 the framing is not tidied.
@@ -53,17 +53,17 @@ impl Tee {
 
     /// Keeps bytes of the body.
     pub fn keep(&mut self, bytes: &[u8]) {
-        let Some(filling) = &mut self.filling else {
+        let Some(writer) = &mut self.writer else {
             return;
         };
-        if filling.append(bytes).is_err() {
+        if writer.append(bytes).is_err() {
             self.let_go();
         }
     }
 
     /// Keeps the content of a piece of a chunked body, which was found to be right.
     pub fn keep_chunks(&mut self, mut bytes: &[u8]) {
-        while !bytes.is_empty() && self.filling.is_some() {
+        while !bytes.is_empty() && self.writer.is_some() {
             let used = match self.chunked.next(bytes) {
                 Ok(Piece::Framing(count) | Piece::End(count)) => count,
                 Ok(Piece::Data(count)) => {
@@ -79,21 +79,21 @@ impl Tee {
 
     /// Whether it is still of use to go on.
     pub fn is_kept(&self) -> bool {
-        self.filling.is_some()
+        self.writer.is_some()
     }
 
     /// The body is whole: from now on others find it.
     pub fn end(mut self) {
-        let Some(mut filling) = self.filling.take() else {
+        let Some(mut writer) = self.writer.take() else {
             return;
         };
-        filling.announce_end();
+        writer.announce_end();
         let store = &self.cache.store;
         let key = store.key(&self.key);
         let response = (&self.variant, self.meta, self.head.as_slice());
-        let stored = store.put_from(self.origin, key, response, filling.body());
+        let stored = store.put_from(self.origin, key, response, writer.body());
         // If there is no room, nothing has happened.
-        if filling.finish()
+        if writer.finish()
             && let Ok(object) = stored
         {
             self.cache.catch_up(self.asked, &object);
@@ -106,7 +106,7 @@ impl Tee {
 
     /// The body broke off, or its client has gone.
     pub async fn cut(mut self) {
-        let Some(filling) = self.filling.take() else {
+        let Some(writer) = self.writer.take() else {
             return;
         };
         let part = Part {
@@ -117,14 +117,14 @@ impl Tee {
             origin: self.origin,
             start: 0,
             total_bytes: None,
-            body: &filling.cut(),
+            body: &writer.cut(),
         };
         keep_beginning(Arc::clone(&self.cache), self.asked, part).await;
     }
 
     /// It is not kept, and requests that wait for it go on.
     fn let_go(&mut self) {
-        self.filling = None;
+        self.writer = None;
         self.lead = None;
     }
 }

@@ -4,14 +4,14 @@ use crate::context::client::Client;
 use crate::context::destination::NextHop;
 use crate::context::kernel_forward::{Pair, Pending};
 use crate::context::request_log::RequestLog;
-use crate::telemetry::forwarded::Guest;
+use crate::telemetry::forwarded::ForwardedClient;
 use crate::telemetry::job::Job;
 use carrick_logic::http1::Method;
-use carrick_splice::{CaughtUp, Judging};
+use carrick_splice::{CaughtUp, KernelRoutes};
 
 /// By which routes the kernel may classify further requests of a client whose requests go to `next_hop`.
-pub fn classifying(client: &Client, next_hop: &NextHop) -> Option<Judging> {
-    let table = (client.live.live.judged_by).get(&client.listener.address);
+pub fn classifying(client: &Client, next_hop: &NextHop) -> Option<KernelRoutes> {
+    let table = (client.live.live.route_tables).get(&client.listener.address);
     classifying_by(next_hop, client.is_trusted_proxy(), table.copied())
 }
 
@@ -20,7 +20,7 @@ fn classifying_by(
     next_hop: &NextHop,
     is_trusted_proxy: bool,
     table: Option<(u32, u32)>,
-) -> Option<Judging> {
+) -> Option<KernelRoutes> {
     let NextHop::Group { index, .. } = next_hop else {
         return None;
     };
@@ -29,7 +29,7 @@ fn classifying_by(
         return None;
     }
     let (table, generation) = table?;
-    Some(Judging {
+    Some(KernelRoutes {
         table,
         generation,
         upstream: u32::try_from(*index).ok()?,
@@ -51,7 +51,7 @@ impl Pair {
         if self.named.is_some() || classifying(client, &self.next_hop).is_none() {
             return;
         }
-        let named = client.worker.telemetry.forwarded.name(Guest {
+        let named = client.worker.telemetry.forwarded.name(ForwardedClient {
             client: client.address,
             job: Job::from(&client.listener.mode),
             upstream: Some(group.state.plan.name.clone()),

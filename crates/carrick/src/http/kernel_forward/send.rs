@@ -178,7 +178,7 @@ fn leads_to(
             let state = server.and_then(|server| group.state.servers.get(server));
             Rc::ptr_eq(group, wanted)
                 && state.is_some_and(|state| state.is_healthy())
-                && (group.state.plan.balance != balance::Method::Hash || pick(group) == server)
+                && (group.state.plan.balance != balance::Algorithm::Hash || pick(group) == server)
         }
         (NextHop::Origin { key, .. }, NextHop::Origin { key: wanted, .. }) => key == wanted,
         _ => false,

@@ -2,9 +2,9 @@
 use crate::config::plan::{PrefetchPlan, RouteCache};
 use crate::context::client::Client;
 use crate::net::scratch::Scratch;
-use crate::telemetry::metrics::Ahead;
+use crate::telemetry::metrics::PrefetchResult;
 use carrick_logic::cache::Fields;
-use carrick_logic::embedded::{Found, Object, page_url, write_request};
+use carrick_logic::embedded::{FoundObjects, Object, page_url, write_request};
 use carrick_logic::http1::{BodyLength, Method, RequestHead};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -68,14 +68,14 @@ impl Page {
     }
 
     /// Fetches what was found, or puts it behind what is being fetched.
-    pub(super) fn add(self: &Rc<Self>, found: Found) {
+    pub(super) fn add(self: &Rc<Self>, found: FoundObjects) {
         if self.is_aborted.get() {
             return;
         }
-        self.count(Ahead::Foreign, found.foreign);
+        self.count(PrefetchResult::Foreign, found.foreign);
         let room = found.objects.len().min(self.left_objects.get());
         self.left_objects.set(self.left_objects.get() - room);
-        self.count(Ahead::TooMany, found.objects.len() - room);
+        self.count(PrefetchResult::TooMany, found.objects.len() - room);
         let objects = found.objects.into_iter().take(room);
         self.waiting.borrow_mut().extend(objects);
         self.go_on();
@@ -90,7 +90,7 @@ impl Page {
     pub fn abort(&self) {
         self.is_aborted.set(true);
         let waiting = self.waiting.take();
-        self.count(Ahead::Aborted, waiting.len());
+        self.count(PrefetchResult::Aborted, waiting.len());
     }
 
     /// Begins with as many as there may be at a time.
@@ -104,7 +104,7 @@ impl Page {
                 return;
             };
             if worker.store.prefetches.get() >= self.plan.worker_at_once {
-                self.count(Ahead::TooMany, 1);
+                self.count(PrefetchResult::TooMany, 1);
                 continue;
             }
             (self.fetch)(Prefetch::begin(self), object);
@@ -136,9 +136,9 @@ impl Page {
     }
 
     /// Counts what became of some of its objects.
-    fn count(&self, what: Ahead, objects: usize) {
+    fn count(&self, what: PrefetchResult, objects: usize) {
         let metrics = &self.client.metrics().cache;
-        metrics.ahead(what).add(objects as u64);
+        metrics.prefetches(what).add(objects as u64);
     }
 }
 
@@ -147,7 +147,7 @@ pub struct Prefetch {
     page: Rc<Page>,
     /// Bytes of its body, as far as they are known.
     bytes: u64,
-    ended: Ahead,
+    ended: PrefetchResult,
 }
 
 impl Prefetch {
@@ -156,7 +156,7 @@ impl Prefetch {
         Self {
             page: Rc::clone(page),
             bytes: 0,
-            ended: Ahead::Failed,
+            ended: PrefetchResult::Failed,
         }
     }
 
@@ -172,7 +172,7 @@ impl Prefetch {
 
     /// It is asked for.
     pub fn begins(&self) {
-        self.page.count(Ahead::Asked, 1);
+        self.page.count(PrefetchResult::Asked, 1);
     }
 
     /// Counts bytes of its body that come; whether they are within the limits.
@@ -180,13 +180,13 @@ impl Prefetch {
         self.bytes = self.bytes.saturating_add(bytes);
         let is_within = self.bytes <= self.page.plan.object_bytes_max && self.page.spend(bytes);
         if !is_within {
-            self.ended = Ahead::TooLarge;
+            self.ended = PrefetchResult::TooLarge;
         }
         is_within
     }
 
     /// This is what became of it.
-    pub fn ends(mut self, how: Ahead) {
+    pub fn ends(mut self, how: PrefetchResult) {
         self.ended = how;
     }
 }

@@ -1,6 +1,6 @@
 //! Reading pages beside their way to a client: it never waits for this.
 use super::page::{Fetch, Page};
-use crate::cache::memory::{Object, State};
+use crate::cache::memory::{BodyState, Object};
 use crate::config::plan::RouteCache;
 use crate::context::client::Client;
 use crate::context::destination::{Destination, NextHop};
@@ -195,16 +195,16 @@ impl Reading {
         let mut at = 0;
         while !self.is_over() {
             let more = poll_fn(|cx| reader.poll_more(cx, at));
-            let Ok(have) = timer.within(idle, more).await else {
+            let Ok(progress) = timer.within(idle, more).await else {
                 break;
             };
-            if have.bytes <= at {
-                if have.state == State::Whole {
+            if progress.bytes <= at {
+                if progress.state == BodyState::Whole {
                     break;
                 }
                 return self.page.abort();
             }
-            let bytes = (have.bytes - at).min(PIECE_BYTES as u64);
+            let bytes = (progress.bytes - at).min(PIECE_BYTES as u64);
             if let Some(fetched) = reader.body().fetch(at, bytes)
                 && !matches!(timer.within(idle, fetched).await, Ok(Ok(true)))
             {

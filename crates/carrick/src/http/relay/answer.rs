@@ -16,7 +16,7 @@ use crate::net::clock::Clock;
 use crate::net::deadline::Timer;
 use crate::net::scratch::Scratch;
 use crate::net::transport::Transport;
-use crate::telemetry::metrics::{Ahead, Limit};
+use crate::telemetry::metrics::{Limit, PrefetchResult};
 use crate::upstream::checkout::Checkout;
 use carrick_logic::http1::{self, Refusal, ResponseBody, ResponseRewrite, Version};
 use carrick_splice::Engine;
@@ -51,8 +51,8 @@ impl Attempt<'_> {
             match judge(self.client, self.scratch, self.destination, asking) {
                 Verdict::PassOn => {}
                 Verdict::Keep(kept) => tee = Some(kept),
-                Verdict::Fill(filling, object, keep) => {
-                    let filled = (filling, object, keep);
+                Verdict::Fill(writer, object, keep) => {
+                    let filled = (writer, object, keep);
                     return Box::pin(self.fill(checkout, body_sent, filled)).await;
                 }
                 Verdict::Use(object, reuse) => {
@@ -66,7 +66,7 @@ impl Attempt<'_> {
                     Some(tee) => Box::pin(self.fetch(checkout, tee)).await,
                     None => {
                         if let Some(prefetch) = asking.take_prefetch() {
-                            prefetch.ends(Ahead::NotStored);
+                            prefetch.ends(PrefetchResult::NotStored);
                         }
                         Outcome::Kept
                     }

@@ -13,7 +13,7 @@ pub use peer::relay_for_cache;
 use super::cached::Asking;
 use super::decide::hash_key;
 use super::request_body::Means;
-use crate::connect::checkout::{Wanted, checkout};
+use crate::connect::checkout::{CheckoutOptions, checkout};
 use crate::context::client::Client;
 use crate::context::destination::{Destination, NextHop};
 use crate::context::request_log::RequestLog;
@@ -63,7 +63,7 @@ struct Attempt<'a> {
 }
 
 /// An attempt that failed before a byte of a response came, or that is to be made otherwise.
-struct Again {
+struct FailedAttempt {
     /// Whether not a byte of the request went out.
     nothing_sent: bool,
     failure: Failure,
@@ -103,7 +103,7 @@ pub async fn relay(
             ),
             NextHop::Origin { .. } => None,
         };
-        let wanted = Wanted {
+        let wanted = CheckoutOptions {
             key,
             reuse,
             segment_bytes: None,
@@ -216,7 +216,7 @@ fn is_replayable(scratch: &Scratch) -> bool {
     head.method.is_idempotent() && head.body == BodyLength::None && !head.wants_upgrade
 }
 
-impl Again {
+impl FailedAttempt {
     fn new(checkout: &Checkout, next_hop: &NextHop, nothing_sent: bool, failure: Failure) -> Self {
         checkout.failed(next_hop);
         let server = if checkout.upstream.reused {

@@ -1,8 +1,8 @@
 //! Asking another cache before the origin: for what it has stored, and for nothing else (`only-if-cached`, RFC 9111 section
 //! 5.2.1.7). Whatever goes wrong before its answer's head is there costs one time-out, and the origin is asked.
-use super::wait::{HeadWait, NoHead};
+use super::wait::{HeadWait, NoResponseHead};
 use super::{Attempt, Outcome, relay};
-use crate::cache::peers::{CachePeer, CachePeers, Said};
+use crate::cache::peers::{CachePeer, CachePeers, PeerAnswer};
 use crate::config::plan::{CachePeersPlan, Responses, ServerAddress};
 use crate::connect::dial::{Terms, dial};
 use crate::context::client::Client;
@@ -26,9 +26,9 @@ use std::time::Instant;
 const UNWANTED_BYTES_MAX: u64 = 64 * 1024;
 
 /// Why the request goes on to the origin.
-enum Turned {
+enum PeerFallback {
     /// The cache peer said so, or failed.
-    Away(Said, String),
+    Away(PeerAnswer, String),
     /// It has nothing to do with the cache peer: this process has no descriptor left.
     Short,
     /// Nowhere: the client is gone.
@@ -81,7 +81,7 @@ async fn ask_cache_peer(
     write_request(client, scratch, &there, asking.as_deref_mut());
     let turned = match head(client, scratch, &cache_peers, &there, log).await {
         Ok(checkout) => match meaning(&scratch.response_head) {
-            Said::Hit => {
+            PeerAnswer::Hit => {
                 let attempt = Attempt {
                     client,
                     scratch,
@@ -93,7 +93,7 @@ async fn ask_cache_peer(
                     // It is about nothing that is stored here.
                     Outcome::AskAgain => {
                         asking.as_deref_mut()?.forget_stored();
-                        Turned::Away(Said::Miss, String::new())
+                        PeerFallback::Away(PeerAnswer::Miss, String::new())
                     }
                     outcome => {
                         log.cache = Some(CacheResult::CachePeer);
@@ -101,8 +101,8 @@ async fn ask_cache_peer(
                             Outcome::Answered {
                                 passed: Passed::UpstreamBroke(how),
                                 ..
-                            } => (Said::Failed, *how),
-                            _ => (Said::Hit, ""),
+                            } => (PeerAnswer::Failed, *how),
+                            _ => (PeerAnswer::Hit, ""),
                         };
                         cache_peer.told(said, why, Instant::now());
                         return Some(outcome);
@@ -112,7 +112,7 @@ async fn ask_cache_peer(
             said => {
                 let status = scratch.response_head.status;
                 read_away(client, scratch, checkout, &there, &cache_peers.plan).await;
-                Turned::Away(said, format!("it answered {status}"))
+                PeerFallback::Away(said, format!("it answered {status}"))
             }
         },
         Err(turned) => turned,
@@ -121,15 +121,15 @@ async fn ask_cache_peer(
     (log.first_byte, log.server, log.reused) = (None, None, false);
     let asking = asking.as_deref_mut()?;
     match turned {
-        Turned::Away(said, why) => {
-            if said == Said::Refused {
+        PeerFallback::Away(said, why) => {
+            if said == PeerAnswer::Refused {
                 tracing::debug!("the cache peer {}: {why}", cache_peer.label);
             }
             cache_peer.told(said, &why, Instant::now());
             asking.ask_origin(said);
         }
-        Turned::Short => asking.wants_only_stored(false),
-        Turned::ClientGone => {
+        PeerFallback::Short => asking.wants_only_stored(false),
+        PeerFallback::ClientGone => {
             return Some(Outcome::Failed(Failure::ClientGone("client_reset")));
         }
     }
@@ -163,9 +163,9 @@ async fn head(
     cache_peers: &Arc<CachePeers>,
     there: &Destination,
     log: &mut RequestLog,
-) -> Result<Checkout, Turned> {
+) -> Result<Checkout, PeerFallback> {
     let NextHop::Origin { server, key, .. } = &there.next_hop else {
-        return Err(Turned::Short);
+        return Err(PeerFallback::Short);
     };
     let idle = client
         .worker
@@ -177,7 +177,7 @@ async fn head(
         client.metrics().upstream_connections_reused.add(1);
         match one_head(client, scratch, &checkout, &cache_peers.plan, log).await {
             Ok(()) => return Ok(checkout),
-            Err(NoHead::Closed { started: false }) => {}
+            Err(NoResponseHead::Closed { started: false }) => {}
             Err(no_head) => return Err(turned(no_head)),
         }
     }
@@ -193,17 +193,17 @@ async fn connect(
     connector: &Connector,
     server: &ServerAddress,
     plan: &CachePeersPlan,
-) -> Result<Upstream, Turned> {
+) -> Result<Upstream, PeerFallback> {
     // By this machine's own address, whatever the listener keeps of its clients.
     let terms = Terms::default();
     Box::pin(dial(connector, server, None, terms, plan.connect))
         .await
         .map_err(|unreachable| match unreachable {
-            Unreachable::Shortage(_) => Turned::Short,
+            Unreachable::Shortage(_) => PeerFallback::Short,
             Unreachable::TimedOut => {
-                Turned::Away(Said::Failed, "connecting took too long".to_owned())
+                PeerFallback::Away(PeerAnswer::Failed, "connecting took too long".to_owned())
             }
-            unreachable => Turned::Away(Said::Failed, unreachable.to_string()),
+            unreachable => PeerFallback::Away(PeerAnswer::Failed, unreachable.to_string()),
         })
 }
 
@@ -214,14 +214,14 @@ async fn one_head(
     checkout: &Checkout,
     plan: &CachePeersPlan,
     log: &mut RequestLog,
-) -> Result<(), NoHead> {
+) -> Result<(), NoResponseHead> {
     log.took(&checkout.upstream);
     let mut deadline = Deadline::after(plan.answer);
     let sending = write_all(&checkout.upstream.transport, &scratch.out);
     match client.timer.until(&mut deadline, sending).await {
         Ok(Ok(())) => {}
-        Ok(Err(_)) => return Err(NoHead::Closed { started: false }),
-        Err(_) => return Err(NoHead::TimedOut),
+        Ok(Err(_)) => return Err(NoResponseHead::Closed { started: false }),
+        Err(_) => return Err(NoResponseHead::TimedOut),
     }
     scratch.expect_response();
     let mut wait = HeadWait {
@@ -238,14 +238,14 @@ async fn one_head(
         .await
 }
 
-fn turned(no_head: NoHead) -> Turned {
+fn turned(no_head: NoResponseHead) -> PeerFallback {
     let why = match no_head {
-        NoHead::ClientGone => return Turned::ClientGone,
-        NoHead::Closed { .. } => "it closed the connection without an answer",
-        NoHead::TimedOut => "it did not answer in time",
-        NoHead::Refused(refusal) => refusal.reason,
+        NoResponseHead::ClientGone => return PeerFallback::ClientGone,
+        NoResponseHead::Closed { .. } => "it closed the connection without an answer",
+        NoResponseHead::TimedOut => "it did not answer in time",
+        NoResponseHead::Refused(refusal) => refusal.reason,
     };
-    Turned::Away(Said::Failed, why.to_owned())
+    PeerFallback::Away(PeerAnswer::Failed, why.to_owned())
 }
 
 /// Reads an answer that is not wanted to its end, if that is near, and keeps the connection.

@@ -1,7 +1,7 @@
 //! Sending a request and getting to its response's head; with a body, both directions are served at the same time.
 use super::answer::{pass_response, write_head};
-use super::wait::{HeadWait, NoHead};
-use super::{Again, Attempt, Outcome, means};
+use super::wait::{HeadWait, NoResponseHead};
+use super::{Attempt, FailedAttempt, Outcome, means};
 use crate::http::cached;
 use crate::http::kernel_forward;
 use crate::http::outcome::{Failure, Passed};
@@ -30,9 +30,9 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 const BODY_BYTES_FEW: usize = 64 << 10;
 
 /// What came of serving both directions at the same time.
-enum Met {
+enum SendOutcome {
     /// No response's head came.
-    NoHead(NoHead),
+    NoHead(NoResponseHead),
     /// The response's head came when the whole body was sent, or makes a tunnel: nothing of it is passed on yet.
     Head,
     /// The response was passed on while the body was still under way.
@@ -41,7 +41,10 @@ enum Met {
 
 impl Attempt<'_> {
     /// Sends a request without a body, and passes its response on.
-    pub(super) async fn without_body(mut self, mut checkout: Checkout) -> Result<Outcome, Again> {
+    pub(super) async fn without_body(
+        mut self,
+        mut checkout: Checkout,
+    ) -> Result<Outcome, FailedAttempt> {
         if self.asking.is_none() {
             kernel_forward::hold_body(self.client, self.scratch, &mut checkout, self.destination);
         }
@@ -72,7 +75,7 @@ impl Attempt<'_> {
             .await
         {
             Ok(()) => Ok(self.answer(checkout, true).await),
-            Err(NoHead::Closed { started: false }) => {
+            Err(NoResponseHead::Closed { started: false }) => {
                 Err(self.again(&checkout, false, "upstream_closed"))
             }
             Err(no_head) => Ok(Outcome::Failed(self.failure(no_head, &checkout))),
@@ -113,7 +116,10 @@ impl Attempt<'_> {
     }
 
     /// Sends a request with a body. While it goes up an early response may come down (RFC 9112 section 9.3); both are served at the same time.
-    pub(super) async fn with_body(mut self, mut checkout: Checkout) -> Result<Outcome, Again> {
+    pub(super) async fn with_body(
+        mut self,
+        mut checkout: Checkout,
+    ) -> Result<Outcome, FailedAttempt> {
         let worker = Rc::clone(&self.client.worker);
         let pace = self.client.paced(self.destination.pace);
         let mut means = means(self.client, &worker.splicer, self.destination, pace);
@@ -194,13 +200,13 @@ impl Attempt<'_> {
                             )
                             .await;
                     }
-                    (None, _) => break Err(NoHead::Closed { started: false }),
+                    (None, _) => break Err(NoResponseHead::Closed { started: false }),
                 }
             };
             match head {
-                Err(no_head) => Met::NoHead(no_head),
+                Err(no_head) => SendOutcome::NoHead(no_head),
                 Ok(()) if sent.is_some() || scratch.response_head.body == ResponseBody::Tunnel => {
-                    Met::Head
+                    SendOutcome::Head
                 }
                 Ok(()) => {
                     let keep_alive = write_head(&client.listener, &worker.clock, scratch, false);
@@ -230,7 +236,7 @@ impl Attempt<'_> {
                     if sent.is_none() && passed == Passed::Whole && still_reads(scratch) {
                         sent = Some(body.await);
                     }
-                    Met::Passed(passed, keep_alive)
+                    SendOutcome::Passed(passed, keep_alive)
                 }
             }
         };
@@ -238,8 +244,8 @@ impl Attempt<'_> {
         self.log.received += received;
         let body_sent = matches!(sent, Some(Ok(())));
         match met {
-            Met::Head => Ok(self.answer(checkout, body_sent).await),
-            Met::Passed(passed, keep_alive) => {
+            SendOutcome::Head => Ok(self.answer(checkout, body_sent).await),
+            SendOutcome::Passed(passed, keep_alive) => {
                 checkout.answered(&self.destination.next_hop);
                 self.log.status = self.scratch.response_head.status;
                 if let Some(asking) = self.asking.as_deref_mut() {
@@ -248,7 +254,7 @@ impl Attempt<'_> {
                 }
                 Ok(self.conclude(checkout, passed, keep_alive, body_sent))
             }
-            Met::NoHead(no_head) => match sent {
+            SendOutcome::NoHead(no_head) => match sent {
                 Some(Err(not_sent)) => self.not_sent(not_sent, &checkout, &sending),
                 Some(Ok(())) | None => Ok(Outcome::Failed(self.failure(no_head, &checkout))),
             },
@@ -261,12 +267,12 @@ impl Attempt<'_> {
         not_sent: NotSent,
         checkout: &Checkout,
         sending: &[u8],
-    ) -> Result<Outcome, Again> {
+    ) -> Result<Outcome, FailedAttempt> {
         Ok(Outcome::Failed(match not_sent {
             NotSent::ClientGone => Failure::ClientGone("client_closed"),
             NotSent::ClientSlow(limit) => Failure::ClientSlow(limit),
             NotSent::Refused(refusal) => Failure::BadRequest(refusal),
-            NotSent::UpstreamSlow => self.failure(NoHead::TimedOut, checkout),
+            NotSent::UpstreamSlow => self.failure(NoResponseHead::TimedOut, checkout),
             NotSent::Upstream {
                 nothing_sent,
                 error,
@@ -282,8 +288,8 @@ impl Attempt<'_> {
         }))
     }
 
-    fn again(&self, checkout: &Checkout, nothing_sent: bool, how: &'static str) -> Again {
-        Again::new(
+    fn again(&self, checkout: &Checkout, nothing_sent: bool, how: &'static str) -> FailedAttempt {
+        FailedAttempt::new(
             checkout,
             &self.destination.next_hop,
             nothing_sent,
@@ -291,18 +297,20 @@ impl Attempt<'_> {
         )
     }
 
-    fn failure(&self, no_head: NoHead, checkout: &Checkout) -> Failure {
-        if matches!(no_head, NoHead::ClientGone) {
+    fn failure(&self, no_head: NoResponseHead, checkout: &Checkout) -> Failure {
+        if matches!(no_head, NoResponseHead::ClientGone) {
             return Failure::ClientGone("client_reset");
         }
         checkout.failed(&self.destination.next_hop);
         match no_head {
-            NoHead::ClientGone | NoHead::Closed { .. } => Failure::NoResponse("upstream_closed"),
-            NoHead::TimedOut => {
+            NoResponseHead::ClientGone | NoResponseHead::Closed { .. } => {
+                Failure::NoResponse("upstream_closed")
+            }
+            NoResponseHead::TimedOut => {
                 self.client.metrics().limits.reached(Limit::IdleTimeout);
                 Failure::TimedOut
             }
-            NoHead::Refused(refusal) => Failure::BadResponse(refusal),
+            NoResponseHead::Refused(refusal) => Failure::BadResponse(refusal),
         }
     }
 }

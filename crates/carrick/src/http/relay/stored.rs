@@ -1,9 +1,9 @@
 //! Answers that the client gets from the store: those that are just being put there, and those that were there before.
 use super::{Attempt, Outcome};
-use crate::cache::memory::{Filling, Object};
-use crate::http::cached::{self, Asking, Fill, Keep, Tee, reuse_of};
+use crate::cache::memory::{BodyWriter, Object};
+use crate::http::cached::{self, Asking, Fill, PendingBody, Tee, reuse_of};
 use crate::net::io::read_some;
-use crate::telemetry::metrics::Ahead;
+use crate::telemetry::metrics::PrefetchResult;
 use crate::upstream::checkout::Checkout;
 use carrick_logic::cache::Reuse;
 use carrick_logic::http1::{Chunked, Followed, ResponseBody};
@@ -18,7 +18,7 @@ impl Attempt<'_> {
         mut self,
         mut checkout: Checkout,
         body_sent: bool,
-        (filling, object, mut keep): (Filling, Arc<Object>, Box<Keep>),
+        (writer, object, mut keep): (BodyWriter, Arc<Object>, Box<PendingBody>),
     ) -> Outcome {
         checkout.upstream.limit_unread_if_near();
         if let Some(asking) = self.asking.as_deref_mut() {
@@ -31,7 +31,7 @@ impl Attempt<'_> {
             _ => 0,
         };
         let fill = Fill {
-            filling,
+            writer,
             object: Arc::clone(&object),
             keep,
             checkout,
@@ -106,7 +106,7 @@ impl Attempt<'_> {
     fn fetched(self) -> Outcome {
         let asking = self.asking.as_deref_mut();
         if let Some(prefetch) = asking.and_then(Asking::take_prefetch) {
-            prefetch.ends(Ahead::Stored);
+            prefetch.ends(PrefetchResult::Stored);
         }
         Outcome::Kept
     }
@@ -134,7 +134,7 @@ impl Attempt<'_> {
         asking.release();
         if asking.is_background() {
             if let Some(prefetch) = asking.take_prefetch() {
-                prefetch.ends(Ahead::Stored);
+                prefetch.ends(PrefetchResult::Stored);
             }
             return Outcome::Kept;
         }

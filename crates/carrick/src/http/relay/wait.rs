@@ -12,7 +12,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 /// What ended the wait.
-pub enum NoHead {
+pub enum NoResponseHead {
     /// The client reset its connection.
     ClientGone,
     /// The upstream closed or reset; whether a part of a head had come.
@@ -49,7 +49,7 @@ impl HeadWait<'_> {
         deadline: &mut Deadline,
         scratch: &mut Scratch,
         log: &mut RequestLog,
-    ) -> Result<(), NoHead> {
+    ) -> Result<(), NoResponseHead> {
         loop {
             self.head(timer, deadline, scratch, log).await?;
             if !scratch.response_head.is_interim() {
@@ -65,7 +65,7 @@ impl HeadWait<'_> {
         deadline: &mut Deadline,
         scratch: &mut Scratch,
         log: &mut RequestLog,
-    ) -> Result<(), NoHead> {
+    ) -> Result<(), NoResponseHead> {
         let Scratch {
             response,
             response_head,
@@ -77,7 +77,7 @@ impl HeadWait<'_> {
                 match response_head.parse(response, request_head.method, &self.limits) {
                     Ok(Progress::Complete) => return Ok(()),
                     Ok(Progress::Partial) => {}
-                    Err(refusal) => return Err(NoHead::Refused(refusal)),
+                    Err(refusal) => return Err(NoResponseHead::Refused(refusal)),
                 }
             }
             if response.len() == response.capacity() {
@@ -85,18 +85,18 @@ impl HeadWait<'_> {
             }
             let started = !response.is_empty();
             match timer.until(deadline, self.read(response)).await {
-                Ok(None) => return Err(NoHead::ClientGone),
-                Ok(Some(Ok(0) | Err(_))) => return Err(NoHead::Closed { started }),
+                Ok(None) => return Err(NoResponseHead::ClientGone),
+                Ok(Some(Ok(0) | Err(_))) => return Err(NoResponseHead::Closed { started }),
                 Ok(Some(Ok(_))) if started => {}
                 // The server has not received the request: this is no response to it, and another client's would follow.
                 Ok(Some(Ok(_))) if self.is_unasked() => {
                     response.clear();
-                    return Err(NoHead::Closed { started: false });
+                    return Err(NoResponseHead::Closed { started: false });
                 }
                 Ok(Some(Ok(_))) => {
                     log.first_byte = log.first_byte.or_else(|| Some(now() - log.begun))
                 }
-                Err(TimedOut) => return Err(NoHead::TimedOut),
+                Err(TimedOut) => return Err(NoResponseHead::TimedOut),
             }
         }
     }
@@ -135,7 +135,11 @@ impl HeadWait<'_> {
     }
 
     /// Passes a 1xx response on to a client that knows them (RFC 9110 section 15.2) and removes it from `scratch.response`.
-    async fn pass_interim(&self, timer: &mut Timer, scratch: &mut Scratch) -> Result<(), NoHead> {
+    async fn pass_interim(
+        &self,
+        timer: &mut Timer,
+        scratch: &mut Scratch,
+    ) -> Result<(), NoResponseHead> {
         if scratch.request_head.version == Version::Http11 {
             let mut out = Vec::with_capacity(256);
             let how = ResponseRewrite {
@@ -148,7 +152,7 @@ impl HeadWait<'_> {
             http1::write_response(&mut out, &scratch.response, &scratch.response_head, &how);
             match timer.within(self.idle, write_all(self.client, &out)).await {
                 Ok(Ok(())) => {}
-                Ok(Err(_)) | Err(TimedOut) => return Err(NoHead::ClientGone),
+                Ok(Err(_)) | Err(TimedOut) => return Err(NoResponseHead::ClientGone),
             }
         }
         scratch.response.drain(..scratch.response_head.head_bytes);

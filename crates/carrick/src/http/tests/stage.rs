@@ -245,7 +245,7 @@ fn worker(plan: Plan, log: &LogSender, servers: Servers) -> Worker {
         generation: 0,
         plan: Arc::new(plan),
         upstreams,
-        judged_by: Default::default(),
+        route_tables: Default::default(),
         followers: Followers::new(1),
     };
     Worker {
@@ -258,7 +258,7 @@ fn worker(plan: Plan, log: &LogSender, servers: Servers) -> Worker {
             admission,
             tcp_tuning: engines.tcp_tuning,
             origins: Default::default(),
-            handshakes: engines.handshakes,
+            deferred_syns: engines.deferred_syns,
             tracking: Default::default(),
             metrics: Arc::clone(&metrics),
             live: RefCell::new(Rc::new(WorkerLive::new(Arc::new(live), 0, None))),
@@ -271,7 +271,7 @@ fn worker(plan: Plan, log: &LogSender, servers: Servers) -> Worker {
             log: log.worker(Arc::clone(&metrics)),
             metrics,
             forwarded: engines.forwarded,
-            path_history: engines.learned,
+            path_history: engines.path_history,
             acknowledgements: Rc::default(),
         },
         sessions: Sessions::default(),

@@ -1,7 +1,7 @@
 //! The far end of a link: connects to the servers that the near end names, one after the other on each connection.
 use super::GIVEN_UP_MAX;
 use super::near::is_lost;
-use super::relay::{Asked, Outcome, Relay};
+use super::relay::{Outcome, Relay, RelayOptions};
 use crate::config::plan::{Mode, ServerAddress};
 use crate::connect::dial::{Terms, dial};
 use crate::connect::tcp_profile::ServerProfiles;
@@ -17,8 +17,8 @@ use crate::telemetry::metrics::Limit;
 use crate::telemetry::tunnels::About;
 use crate::upstream::link_connection::{Connection, Lost};
 use crate::upstream::{Unreachable, Upstream};
-use carrick_logic::link::talk::Event;
-use carrick_logic::link::{Destination, Frame, VERSION, Why};
+use carrick_logic::link::connection_state::Event;
+use carrick_logic::link::{Destination, ErrorCode, Frame, VERSION};
 use carrick_splice::Choice;
 use std::future::poll_fn;
 use std::io;
@@ -210,15 +210,15 @@ async fn refuse(
     tracing::debug!("for {}, over a link: {unreachable}", client.address);
     (log.status, log.ended) = (reply.status, reply.label);
     let why = match unreachable {
-        Unreachable::Denied(_) => Why::Denied,
-        Unreachable::TimedOut => Why::TimedOut,
-        Unreachable::Shortage(_) => Why::Failed,
+        Unreachable::Denied(_) => ErrorCode::Denied,
+        Unreachable::TimedOut => ErrorCode::TimedOut,
+        Unreachable::Shortage(_) => ErrorCode::Failed,
         Unreachable::Connect { error, .. } if error.kind() == io::ErrorKind::ConnectionRefused => {
-            Why::Refused
+            ErrorCode::Refused
         }
-        _ => Why::Unreachable,
+        _ => ErrorCode::Unreachable,
     };
-    let refused = connection.talk(|talk| talk.refused(why));
+    let refused = connection.with_state(|state| state.refused(why));
     connection.send(&refused).await?;
     let until_rest = connection.discard_until_rest();
     match tokio::time::timeout(GIVEN_UP_MAX, until_rest).await {
@@ -240,7 +240,7 @@ async fn relay(
     let Some(far) = upstream.transport.shared_tcp().map(Rc::clone) else {
         return Err(Lost::Ended);
     };
-    let opened = connection.talk(|talk| talk.opened(upstream.address));
+    let opened = connection.with_state(|state| state.opened(upstream.address));
     connection.send(&opened).await?;
     let Mode::Link(plan) = &client.listener.mode else {
         return Err(Lost::Malformed(
@@ -254,7 +254,7 @@ async fn relay(
     let begun = Instant::now();
     counters.tunnels_opened.add(1);
     let listed = list(client, &upstream, target, begun);
-    let asked = Asked {
+    let options = RelayOptions {
         engine,
         pace: [to_client, to_server],
         idle: client.live.plan().timeouts.tunnel_idle,
@@ -263,7 +263,7 @@ async fn relay(
     let note = |[from, to]: [u64; 2], [of_from, of_to]: [_; 2]| {
         listed.tunnel().note_bytes([to, from], [of_to, of_from]);
     };
-    let relay = Relay::new(&client.worker, connection, &far, asked);
+    let relay = Relay::new(&client.worker, connection, &far, options);
     relay.noting(&note);
     let result = relay.run(&[]).await;
     let [sent, received] = relay.moved();
@@ -286,7 +286,7 @@ async fn relay(
     log.ended = match outcome {
         Some(Outcome::Complete) => return Ok(()),
         Some(Outcome::Reset) => "upstream_reset",
-        Some(Outcome::Idle | Outcome::ByPeer(Why::Idle)) => "tunnel_idle_timeout",
+        Some(Outcome::Idle | Outcome::ByPeer(ErrorCode::Idle)) => "tunnel_idle_timeout",
         Some(Outcome::ByPeer(_) | Outcome::Refused(_)) => "client_reset",
         None => "link_lost",
     };

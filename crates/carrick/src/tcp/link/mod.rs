@@ -3,7 +3,7 @@
 //!
 //! | module | what it does |
 //! |---|---|
-//! | `pool` | the connections of a worker to the other end: opened ahead, kept, taken |
+//! | `pool` | the connections of a worker to the other end: opened in advance, kept, taken |
 //! | `near` | sends a tunnel's or splitter's connection over a link |
 //! | `far` | the other end: connects to servers |
 //! | `relay` | relays one connection over a link connection |

@@ -1,5 +1,5 @@
 //! The near end of a link: sends a tunnel's or splitter's connection to the far end, which connects to the server.
-use super::relay::{Asked, Outcome, Relay};
+use super::relay::{Outcome, Relay, RelayOptions};
 use crate::config::plan::{Fallback, ServerAddress};
 use crate::context::client::Client;
 use crate::context::client::Next;
@@ -14,7 +14,7 @@ use crate::upstream::group::Active;
 use crate::upstream::link::Link;
 use crate::upstream::link_connection::{Connection, Lost};
 use carrick_logic::access::Access;
-use carrick_logic::link::{Destination, Frame, Why};
+use carrick_logic::link::{Destination, ErrorCode, Frame};
 use carrick_splice::Choice;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -150,7 +150,7 @@ async fn carry(
 ) -> Result<Outcome, (Lost, bool)> {
     let metrics = Arc::clone(client.metrics());
     let near = client.transport.shared_tcp().map(Rc::clone);
-    let (Some(near), Some(number)) = (near, connection.talk(|talk| talk.open())) else {
+    let (Some(near), Some(number)) = (near, connection.with_state(|state| state.open())) else {
         return Err((Lost::Ended, true));
     };
     let open = Frame::Open {
@@ -184,13 +184,13 @@ async fn carry(
         log,
     );
     counters.tunnels_opened.add(1);
-    let asked = Asked {
+    let options = RelayOptions {
         engine,
         pace,
         idle: client.live.plan().timeouts.tunnel_idle,
     };
     let note = |moved, engines| listed.tunnel().note_bytes(moved, engines);
-    let relay = Relay::new(&client.worker, connection, &near, asked);
+    let relay = Relay::new(&client.worker, connection, &near, options);
     relay.noting(&note);
     let result = relay.run(wish.first).await;
     let [sent, received] = relay.moved();
@@ -228,7 +228,7 @@ fn ended(
 ) -> Next {
     if let (NextHop::Group { group, .. }, Some((server, _))) = (wish.next_hop, &chosen.in_group) {
         match outcome {
-            Outcome::Refused(Why::Denied | Why::Failed) => {}
+            Outcome::Refused(ErrorCode::Denied | ErrorCode::Failed) => {}
             Outcome::Refused(_) => group.failed(*server, Instant::now()),
             _ => group.succeeded(*server),
         }
@@ -241,7 +241,7 @@ fn ended(
         }
         Outcome::ByPeer(why) => {
             log.ended = match why {
-                Why::Idle => "tunnel_idle_timeout",
+                ErrorCode::Idle => "tunnel_idle_timeout",
                 _ => "upstream_reset",
             };
             Next::Reset
@@ -254,9 +254,9 @@ fn ended(
         Outcome::Refused(why) => {
             metrics.link.refused.add(1);
             (log.status, log.ended) = match why {
-                Why::Denied => (403, "denied_address"),
-                Why::TimedOut => (504, "connect_timeout"),
-                Why::Failed => (503, "link_refused"),
+                ErrorCode::Denied => (403, "denied_address"),
+                ErrorCode::TimedOut => (504, "connect_timeout"),
+                ErrorCode::Failed => (503, "link_refused"),
                 _ => (502, "connect"),
             };
             metrics.refusals.count(log.ended);

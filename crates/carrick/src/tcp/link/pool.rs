@@ -83,7 +83,7 @@ impl Link {
         if worker.sessions.is_draining() || self.is_retired.get() {
             return;
         }
-        for _ in there..self.plan.ahead {
+        for _ in there..self.plan.preconnect {
             self.opening.set(self.opening.get() + 1);
             let (link, worker) = (Rc::clone(self), Rc::clone(worker));
             tokio::task::spawn_local(async move {

@@ -6,8 +6,8 @@ use super::GIVEN_UP_MAX;
 use crate::context::worker::Worker;
 use crate::net::io::{peek, write_both};
 use crate::upstream::link_connection::{Connection, Lost};
-use carrick_logic::link::talk::Event;
-use carrick_logic::link::{DATA_BYTES_MAX, Frame, Why};
+use carrick_logic::link::connection_state::Event;
+use carrick_logic::link::{DATA_BYTES_MAX, ErrorCode, Frame};
 use carrick_splice::tcp::{is_hung_up, pending_input};
 use carrick_splice::{Choice, End, Ended, Engine, Order, PaceHandle, Side, Transfer};
 use socket2::SockRef;
@@ -32,16 +32,16 @@ pub enum Outcome {
     /// The local connection was reset.
     Reset,
     /// The other end has given it up.
-    ByPeer(Why),
+    ByPeer(ErrorCode),
     /// The other end cannot connect to the server.
-    Refused(Why),
+    Refused(ErrorCode),
     /// No bytes moved in either direction for too long.
     Idle,
 }
 
 /// How to relay.
 #[derive(Debug, Clone, Copy)]
-pub struct Asked {
+pub struct RelayOptions {
     /// The engine.
     pub engine: Choice,
     /// Pacing towards the link, and away from it.
@@ -58,7 +58,7 @@ pub struct Relay<'a> {
     worker: &'a Worker,
     connection: &'a Connection,
     local: &'a TcpStream,
-    asked: Asked,
+    options: RelayOptions,
     /// Bytes towards the link, and away from it.
     moved: [Cell<u64>; 2],
     engines: [Cell<Engine>; 2],
@@ -68,7 +68,7 @@ pub struct Relay<'a> {
     server: Cell<Option<SocketAddr>>,
     outcome: Cell<Option<Outcome>>,
     /// RESET must be sent, for this reason.
-    owes_reset: Cell<Option<Why>>,
+    owes_reset: Cell<Option<ErrorCode>>,
     /// A frame other than DATA is being sent.
     is_sending: Cell<bool>,
     has_local_failed: Cell<bool>,
@@ -85,7 +85,7 @@ enum Input {
     /// Its end.
     End,
     /// The relayed connection is given up.
-    Reset(Why),
+    Reset(ErrorCode),
 }
 
 impl<'a> Relay<'a> {
@@ -94,13 +94,13 @@ impl<'a> Relay<'a> {
         worker: &'a Worker,
         connection: &'a Connection,
         local: &'a TcpStream,
-        asked: Asked,
+        options: RelayOptions,
     ) -> Self {
         Self {
             worker,
             connection,
             local,
-            asked,
+            options,
             moved: Default::default(),
             engines: [const { Cell::new(Engine::Copy) }; 2],
             has_taken: Cell::new(false),
@@ -216,13 +216,13 @@ impl<'a> Relay<'a> {
             match poll_fn(|cx| self.poll_input(cx)).await {
                 Input::Bytes(bytes) => self.send_data(bytes).await?,
                 Input::End => {
-                    let end = self.connection.talk(|talk| talk.end());
+                    let end = self.connection.with_state(|state| state.end());
                     self.send(&end).await?;
                 }
                 Input::Reset(why) => {
                     let reset = self
                         .connection
-                        .talk(|talk| talk.may_reset().then(|| talk.reset(why)));
+                        .with_state(|state| state.may_reset().then(|| state.reset(why)));
                     if let Some(reset) = reset {
                         self.is_given_up.set(true);
                         self.send(&reset).await?;
@@ -254,14 +254,14 @@ impl<'a> Relay<'a> {
         if let Some(why) = self.owes_reset.get() {
             return Poll::Ready(Input::Reset(why));
         }
-        if self.connection.talk(|talk| talk.has_ended()) {
+        if self.connection.with_state(|state| state.has_ended()) {
             // The task that watches the local connection reports its failure.
             return Poll::Pending;
         }
         loop {
             if ready!(self.local.poll_read_ready(cx)).is_err() {
                 self.local_failed();
-                return Poll::Ready(Input::Reset(Why::Reset));
+                return Poll::Ready(Input::Reset(ErrorCode::Reset));
             }
             let waiting = pending_input(self.local).unwrap_or(0);
             if waiting > 0 {
@@ -281,7 +281,7 @@ impl<'a> Relay<'a> {
                 Err(_) => {}
             }
             self.local_failed();
-            return Poll::Ready(Input::Reset(Why::Reset));
+            return Poll::Ready(Input::Reset(ErrorCode::Reset));
         }
     }
 
@@ -347,10 +347,10 @@ impl<'a> Relay<'a> {
     }
 
     fn order<'o>(&self, bytes: u32, way: usize) -> Order<'o> {
-        let [towards, away] = self.asked.pace;
+        let [towards, away] = self.options.pace;
         Order {
             // The kernel's engines need whole connections; this is a part of one.
-            choice: match self.asked.engine {
+            choice: match self.options.engine {
                 Choice::Socket | Choice::Packet => Choice::Auto,
                 choice => choice,
             },
@@ -402,11 +402,11 @@ impl<'a> Relay<'a> {
     /// The local connection failed.
     fn local_failed(&self) {
         self.has_local_failed.set(true);
-        self.end_by(Outcome::Reset, Why::Reset);
+        self.end_by(Outcome::Reset, ErrorCode::Reset);
     }
 
     /// Notes the end; the other end is told, now or later.
-    fn end_by(&self, outcome: Outcome, why: Why) {
+    fn end_by(&self, outcome: Outcome, why: ErrorCode) {
         if self.outcome.get().is_none() {
             self.outcome.set(Some(outcome));
         }
@@ -420,12 +420,12 @@ impl<'a> Relay<'a> {
     async fn look_for_quiet(&self) {
         let (mut seen, mut since) = (self.moved(), Instant::now());
         loop {
-            sleep((self.asked.idle / LOOKS).max(Duration::from_millis(1))).await;
+            sleep((self.options.idle / LOOKS).max(Duration::from_millis(1))).await;
             let moved = self.moved();
             if moved != seen {
                 (seen, since) = (moved, Instant::now());
-            } else if since.elapsed() >= self.asked.idle {
-                return self.end_by(Outcome::Idle, Why::Idle);
+            } else if since.elapsed() >= self.options.idle {
+                return self.end_by(Outcome::Idle, ErrorCode::Idle);
             }
         }
     }

@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 /// One worker's formatted second.
 #[derive(Debug)]
-pub(super) struct Clock {
+pub(super) struct LogClock {
     zone: TimeZone,
     second: Option<u64>,
     stamp: Stamp,
@@ -24,7 +24,7 @@ pub(super) struct Stamp {
     pub millisecond: u32,
 }
 
-impl Clock {
+impl LogClock {
     /// In the zone given by `TZ` or the system.
     pub fn new() -> Self {
         Self::in_zone(TimeZone::system())

@@ -76,7 +76,7 @@ impl CacheResult {
 
 /// The result for an object embedded in a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ahead {
+pub enum PrefetchResult {
     /// It was requested.
     Asked,
     /// It was fetched or validated, and can be sent.
@@ -103,7 +103,7 @@ pub enum Ahead {
     Aborted,
 }
 
-impl Ahead {
+impl PrefetchResult {
     /// All of them.
     pub const ALL: [Self; 12] = [
         Self::Asked,
@@ -144,7 +144,7 @@ impl Ahead {
 #[derive(Debug, Default)]
 pub struct CacheMetrics {
     requests: [Counter; CacheResult::ALL.len()],
-    ahead: [Counter; Ahead::ALL.len()],
+    prefetches: [Counter; PrefetchResult::ALL.len()],
     /// Pages scanned for embedded objects.
     pub pages: Counter,
     /// Requests that waited for another request's answer.
@@ -178,8 +178,8 @@ impl CacheMetrics {
 
     /// Embedded objects with this result.
     #[must_use]
-    pub fn ahead(&self, what: Ahead) -> &Counter {
-        &self.ahead[what as usize]
+    pub fn prefetches(&self, what: PrefetchResult) -> &Counter {
+        &self.prefetches[what as usize]
     }
 
     /// Counts a finished request, with the number of body bytes sent.

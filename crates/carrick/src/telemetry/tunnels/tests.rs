@@ -38,7 +38,7 @@ fn noted(tunnel: &Tunnel, side: usize, moved: u64, beside_live: u64, engine: Eng
 }
 
 fn seen(tunnel: &Arc<Tunnel>, splice: Option<LiveSplice>) -> Seen {
-    Listed::new(0, Arc::clone(tunnel)).with(splice, None)
+    TunnelSnapshot::new(0, Arc::clone(tunnel)).with(splice, None)
 }
 
 #[test]
@@ -79,7 +79,7 @@ fn bytes_are_the_process_s_and_the_kernel_s() {
 fn bytes_are_never_too_many() {
     let tunnel = Arc::new(Tunnel::new(about(1)));
     noted(&tunnel, 0, 5, 5, Engine::Copy);
-    let before = Listed::new(0, Arc::clone(&tunnel));
+    let before = TunnelSnapshot::new(0, Arc::clone(&tunnel));
     // The kernel has moved 100; the tunnel leaves it, 10 bytes go through the process, and it enters the kernel again.
     let splice = splice([100, 0]);
     noted(&tunnel, 0, 115, 115, Engine::Socket);

@@ -2,8 +2,8 @@
 use super::*;
 use std::process::{Command, Stdio};
 
-fn wish() -> Wish {
-    Wish {
+fn request() -> ExclusionRequest {
+    ExclusionRequest {
         port: 3130,
         pair: Pair {
             client: "10.1.0.0/24".parse().unwrap(),
@@ -21,21 +21,21 @@ fn what_is_written_is_read() {
             .parse()
             .unwrap(),
     };
-    for wish in [
-        wish(),
-        Wish {
+    for request in [
+        request(),
+        ExclusionRequest {
             seconds: 0,
-            ..wish()
+            ..request()
         },
-        Wish {
+        ExclusionRequest {
             pair: six,
             port: u16::MAX,
             seconds: SECONDS_MAX,
         },
     ] {
-        let line = wish.to_string();
+        let line = request.to_string();
         assert!(line.len() < LINE_BYTES_MAX);
-        assert_eq!(Wish::parse(&line), Some(wish));
+        assert_eq!(ExclusionRequest::parse(&line), Some(request));
     }
 }
 
@@ -58,7 +58,7 @@ fn nothing_else_is_read() {
         "leave-out 3130 10.1.0.0/24}; flush ruleset; { 192.0.2.0/24 60",
         "flush ruleset",
     ] {
-        assert_eq!(Wish::parse(line), None, "{line}");
+        assert_eq!(ExclusionRequest::parse(line), None, "{line}");
     }
 }
 
@@ -70,7 +70,7 @@ fn a_full_pipe_does_not_block_and_a_closed_one_is_an_error() {
         .spawn()
         .unwrap();
     let line = SupervisorPipe::new(sleeper.stdin.take().unwrap()).unwrap();
-    let ask = || line.leave_out(3130, wish().pair, Duration::from_secs(1));
+    let ask = || line.leave_out(3130, request().pair, Duration::from_secs(1));
     let refused = (0..1_000_000).find_map(|_| ask().err()).unwrap();
     assert_eq!(refused.kind(), io::ErrorKind::WouldBlock);
     sleeper.kill().unwrap();
@@ -78,6 +78,6 @@ fn a_full_pipe_does_not_block_and_a_closed_one_is_an_error() {
     assert_eq!(ask().unwrap_err().kind(), io::ErrorKind::NotConnected);
     line.close();
     assert_eq!(ask().unwrap_err().kind(), io::ErrorKind::NotConnected);
-    let too_long = line.leave_out(3130, wish().pair, Duration::from_secs(SECONDS_MAX + 1));
+    let too_long = line.leave_out(3130, request().pair, Duration::from_secs(SECONDS_MAX + 1));
     assert_eq!(too_long.unwrap_err().kind(), io::ErrorKind::InvalidInput);
 }

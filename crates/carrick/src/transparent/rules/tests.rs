@@ -150,15 +150,15 @@ fn programs_of_this_machine_have_a_mark_of_their_own_and_carrick_is_let_through(
 
 #[test]
 fn a_pair_that_is_left_out_is_there_once() {
-    let wish = |line: &str| nft_leave_out(&Wish::parse(line).unwrap());
+    let request = |line: &str| nft_leave_out(&ExclusionRequest::parse(line).unwrap());
     assert_eq!(
-        wish("leave-out 8080 10.1.0.0/24 192.0.2.0/24 60"),
+        request("leave-out 8080 10.1.0.0/24 192.0.2.0/24 60"),
         "add element inet carrick-8080 left-v4 { 10.1.0.0/24 . 192.0.2.0/24 }\n\
          delete element inet carrick-8080 left-v4 { 10.1.0.0/24 . 192.0.2.0/24 }\n\
          add element inet carrick-8080 left-v4 { 10.1.0.0/24 . 192.0.2.0/24 timeout 60s }\n"
     );
     assert_eq!(
-        wish("leave-out 8080 2001:db8:1::/48 2001:db8:2::/48 0"),
+        request("leave-out 8080 2001:db8:1::/48 2001:db8:2::/48 0"),
         "add element inet carrick-8080 left-v6 { 2001:db8:1::/48 . 2001:db8:2::/48 }\n\
          delete element inet carrick-8080 left-v6 { 2001:db8:1::/48 . 2001:db8:2::/48 }\n"
     );

@@ -1,5 +1,4 @@
 //! The cache: what clients get from it, and what the server is asked.
-mod ahead;
 mod bodies;
 mod cache_peers;
 mod control;
@@ -10,6 +9,7 @@ mod lifetimes;
 mod parents;
 mod parts;
 mod pipelines;
+mod prefetch;
 mod safety;
 #[cfg(feature = "shared-cache")]
 mod shared;

@@ -1,7 +1,7 @@
 //! Popular programs through carrick, against servers on loopback, with real TLS inside `CONNECT`.
 mod browser;
-mod browser_ahead;
 mod browser_cache;
+mod browser_prefetch;
 mod curl;
 mod git;
 mod packages;

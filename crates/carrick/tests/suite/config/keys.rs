@@ -442,7 +442,7 @@ fn every_key_has_an_effect() {
         .chain(pace::KEYS)
         .chain(tcp_profiles::KEYS)
         .chain(link::KEYS)
-        .chain(second_level())
+        .chain(shared_cache())
     {
         let with = format!("{beginning}{lines}\n");
         let last_line = lines.lines().last().expect("a line");
@@ -470,7 +470,7 @@ fn every_key_has_an_effect() {
 }
 
 /// The keys of the shared cache, if this carrick supports it; otherwise checks that they are refused.
-fn second_level() -> &'static [(&'static str, &'static str, &'static str, &'static str)] {
+fn shared_cache() -> &'static [(&'static str, &'static str, &'static str, &'static str)] {
     if cfg!(feature = "shared-cache") {
         cache::OF_SECOND_LEVEL
     } else {
@@ -480,14 +480,12 @@ fn second_level() -> &'static [(&'static str, &'static str, &'static str, &'stat
 
 #[test]
 #[cfg(not(feature = "shared-cache"))]
-fn a_second_level_that_is_not_built_in_is_refused() {
+fn a_shared_cache_that_is_not_built_in_is_refused() {
     for (_, _, beginning, lines) in cache::OF_SECOND_LEVEL {
         let rejected = parse(&format!("{beginning}{lines}\n")).expect_err("it is not built in");
         let problem = &rejected.problems[0];
         assert!(
-            problem
-                .message
-                .contains("built without a shared second level"),
+            problem.message.contains("built without a shared cache"),
             "{rejected}"
         );
         let help = problem.help.as_deref().unwrap_or_default();

@@ -39,9 +39,9 @@ fn clients_are_answered_at_once_where_there_is_a_link() {
     assert_eq!(loaded.plan.listeners[0].handshake, Handshake::AtOnce);
     assert!(loaded.problems.is_empty());
     let link = &loaded.plan.links[0];
-    assert_eq!((link.connections, link.ahead), (16, 4));
+    assert_eq!((link.connections, link.preconnect), (16, 4));
     let few = LINK.replace("4140\"", "4140\"\nconnections = 2");
-    assert_eq!(parse_right(&few).plan.links[0].ahead, 2);
+    assert_eq!(parse_right(&few).plan.links[0].preconnect, 2);
 }
 
 #[test]

@@ -81,7 +81,12 @@ fn a_servers_refusal_reaches_the_client() {
     let (near_place, far_place) = (Place::claim(), Place::claim());
     let (refusing, _socket) = far_place.refusing();
     let far = Carrick::start(&far_place, &far_text(ONE_WORKER, "deny_to = []"));
-    let text = near_text(ONE_WORKER, "ahead = 0", far_place.at(LINK_PORT), refusing);
+    let text = near_text(
+        ONE_WORKER,
+        "preconnect = 0",
+        far_place.at(LINK_PORT),
+        refusing,
+    );
     let near = Carrick::start(&near_place, &text);
     for _ in 0..3 {
         let mut client = near.connect_tunnel();
@@ -117,7 +122,7 @@ fn what_the_far_end_may_not_connect_to_is_refused() {
 fn an_idle_connection_ends_at_both_ends() {
     let stage = Stage::with(
         &format!("[timeouts]\ntunnel_idle = \"300ms\"\n{ONE_WORKER}"),
-        "ahead = 0",
+        "preconnect = 0",
         ONE_WORKER,
     );
     let (mut client, mut upstream) = stage.begin();
@@ -174,7 +179,7 @@ fn a_receiver_that_does_not_read_holds_its_sender_back() {
 #[test]
 fn a_client_of_a_link_that_reads_nothing_ends_when_too_much_is_held() {
     let near = format!("[limits]\nstalled = \"100 KB\"\n{ONE_WORKER}");
-    let stage = Stage::with(&near, "ahead = 0", ONE_WORKER);
+    let stage = Stage::with(&near, "preconnect = 0", ONE_WORKER);
     let (mut client, mut upstream) = stage.begin();
     let sending = std::thread::spawn(move || {
         let piece = vec![b'x'; 1 << 20];

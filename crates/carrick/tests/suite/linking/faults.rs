@@ -46,7 +46,7 @@ fn hello() -> Vec<u8> {
 
 #[test]
 fn open_and_the_clients_bytes_leave_without_waiting_for_an_answer() {
-    let script = Script::new("ahead = 0");
+    let script = Script::new("preconnect = 0");
     let mut client = script.near.connect_tunnel();
     client.send("at once");
     let mut link = script.door.accept();
@@ -71,7 +71,7 @@ fn a_far_end_that_speaks_something_else_is_given_up() {
         &hello()[..9],
         &written(&Frame::Hello { version: 2 }),
     ] {
-        let script = Script::new("ahead = 0");
+        let script = Script::new("preconnect = 0");
         let mut client = script.near.connect_tunnel();
         let mut link = script.door.accept();
         link.send(answer);
@@ -95,7 +95,7 @@ fn a_far_end_that_speaks_something_else_is_given_up() {
 #[test]
 fn a_connection_that_breaks_is_a_reset_for_the_client() {
     for last in [&b""[..], &written(&Frame::Data(100)), b"\x05\0\0"] {
-        let script = Script::new("ahead = 0");
+        let script = Script::new("preconnect = 0");
         let mut client = script.near.connect_tunnel();
         client.send("q");
         let mut link = script.door.accept();
@@ -115,7 +115,7 @@ fn a_connection_that_breaks_is_a_reset_for_the_client() {
 /// A far end that has just begun to drain closed the connection while OPEN was in flight.
 #[test]
 fn what_was_closed_while_it_was_taken_is_asked_for_again() {
-    let script = Script::new("ahead = 0");
+    let script = Script::new("preconnect = 0");
     let mut client = script.near.connect_tunnel();
     let mut first = script.door.accept();
     next(&mut first);
@@ -135,7 +135,7 @@ fn what_was_closed_while_it_was_taken_is_asked_for_again() {
 /// A far end that never ends a relayed connection that was given up: the link connection is given up as well.
 #[test]
 fn a_far_end_that_does_not_give_up_is_left() {
-    let script = Script::new("ahead = 0");
+    let script = Script::new("preconnect = 0");
     let client = script.near.connect_tunnel();
     let mut link = script.door.accept();
     next(&mut link);

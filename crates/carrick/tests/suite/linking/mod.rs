@@ -45,7 +45,7 @@ impl Stage {
     }
 
     fn plain() -> Self {
-        Self::with(ONE_WORKER, "ahead = 0", ONE_WORKER)
+        Self::with(ONE_WORKER, "preconnect = 0", ONE_WORKER)
     }
 
     fn begin(&self) -> (Peer, Peer) {

@@ -38,7 +38,7 @@ fn one_connection_carries_a_hundred_one_after_the_other() {
 
 #[test]
 fn some_are_opened_ahead_and_no_more_are_kept_than_wanted() {
-    let stage = Stage::with(ONE_WORKER, "ahead = 2\nconnections = 3", ONE_WORKER);
+    let stage = Stage::with(ONE_WORKER, "preconnect = 2\nconnections = 3", ONE_WORKER);
     stage.near.wait_for_metric(IDLE, &[], 2.0);
     assert_eq!(stage.near_metric(OPEN), 2.0);
     let pairs: Vec<(Peer, Peer)> = (0..8).map(|_| stage.begin()).collect();
@@ -84,7 +84,7 @@ fn a_far_end_that_is_killed_and_started_again_is_found_again() {
         mut far,
         near_place: _near_place,
         far_place,
-    } = Stage::with(ONE_WORKER, "ahead = 1", ONE_WORKER);
+    } = Stage::with(ONE_WORKER, "preconnect = 1", ONE_WORKER);
     let mut client = near.connect_tunnel();
     let mut upstream = server.accept();
     let sending = std::thread::spawn(move || while upstream.try_send(vec![1; 100_000]).is_ok() {});
@@ -135,7 +135,7 @@ fn without_a_far_end_clients_are_refused_or_go_directly() {
 
 #[test]
 fn a_reload_keeps_links_that_stay_and_closes_those_that_change() {
-    let stage = Stage::with(ONE_WORKER, "ahead = 2", ONE_WORKER);
+    let stage = Stage::with(ONE_WORKER, "preconnect = 2", ONE_WORKER);
     stage.near.wait_for_metric(IDLE, &[], 2.0);
     let (mut client, mut upstream) = stage.begin();
     stage.near.wait_for_metric(OPENED, &[], 3.0);
@@ -150,9 +150,9 @@ fn a_reload_keeps_links_that_stay_and_closes_those_that_change() {
             .near
             .wait_for_metric(reloads, &["result=\"ok\""], count);
     };
-    reload("ahead = 2", 1.0);
+    reload("preconnect = 2", 1.0);
     assert_eq!(stage.near_metric(OPENED), 3.0, "unchanged links stay");
-    reload("ahead = 1", 2.0);
+    reload("preconnect = 1", 2.0);
     // Two are closed, one is opened; the one in use continues, and is closed at its end.
     wait_for("the new ones", || {
         (stage.near_metric(OPENED) == 4.0 && stage.near_metric(OPEN) == 2.0).then_some(())
@@ -172,7 +172,7 @@ fn a_reload_keeps_links_that_stay_and_closes_those_that_change() {
 /// A draining far end finishes active connections, and closes idle ones; the near end uses its successor.
 #[test]
 fn ends_that_drain_let_what_is_under_way_end() {
-    let stage = Stage::with(ONE_WORKER, "ahead = 1", "[timeouts]\ndrain = \"20s\"");
+    let stage = Stage::with(ONE_WORKER, "preconnect = 1", "[timeouts]\ndrain = \"20s\"");
     stage.near.wait_for_metric(IDLE, &[], 1.0);
     let (mut client, mut upstream) = stage.begin();
     client.send("before");

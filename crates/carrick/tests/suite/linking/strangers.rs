@@ -1,7 +1,7 @@
 //! Clients of the far end that are not carrick, or not allowed.
 use super::{LINK_PORT, ONE_WORKER, Stage, far_text};
 use crate::support::{Carrick, Ending, Peer, Place};
-use carrick_logic::link::{Destination, Frame, Read, VERSION, Why, read};
+use carrick_logic::link::{Destination, ErrorCode, Frame, Read, VERSION, read};
 use std::net::SocketAddr;
 
 fn hello() -> Vec<u8> {
@@ -177,19 +177,19 @@ fn a_conversation_as_it_is_documented() {
     // RESET has crossed END, and has no effect.
     let reset = Frame::Reset {
         number: 1,
-        why: Why::Reset,
+        why: ErrorCode::Reset,
     };
     near.send(written(&[reset, open(2, refusing)]));
     assert_eq!(
         next(&mut near),
         Frame::Refused {
             number: 2,
-            why: Why::Refused
+            why: ErrorCode::Refused
         }
     );
     let reset = Frame::Reset {
         number: 2,
-        why: Why::Refused,
+        why: ErrorCode::Refused,
     };
     near.send(written(&[Frame::Data(2)]));
     near.send([b"xy".to_vec(), written(&[reset, open(3, server.address())])].concat());
@@ -206,7 +206,7 @@ fn a_conversation_as_it_is_documented() {
         next(&mut near),
         Frame::Reset {
             number: 3,
-            why: Why::Reset
+            why: ErrorCode::Reset
         }
     );
     let lines = far.access_log(2);

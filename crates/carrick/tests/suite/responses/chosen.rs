@@ -299,7 +299,7 @@ fn what_is_in_the_way_is_counted_and_a_client_is_left_alone() {
 
 /// A client with a lossy leg gets its responses from the process, after one that has shown the loss.
 #[test]
-fn a_bad_leg_is_noted_and_refused() {
+fn a_lossy_path_is_noted_and_refused() {
     let Some(play) = Play::begin_with("", AUTO) else {
         return;
     };
@@ -311,16 +311,16 @@ fn a_bad_leg_is_noted_and_refused() {
     // The kernel forwards the rest of the first one, and its legs are assessed when the connections are separated;
     // unless the process has already seen the loss, as happens on slow machines.
     ask_for(&mut play.connect(), LONG);
-    wait_for("the bad leg", || {
-        (play.carrick.metric(&play.bed, "carrick_packet_bad_legs") > 0.0).then_some(())
+    wait_for("the lossy path", || {
+        (play.carrick.metric(&play.bed, "carrick_packet_lossy_paths") > 0.0).then_some(())
     });
     let before = by_kernel(&play);
-    let refused = reason(&play, "packet_bad_leg");
+    let refused = reason(&play, "packet_lossy_path");
     let mut client = play.connect();
     for _ in 0..6 {
         ask_for(&mut client, LONG);
     }
     // The first one, over a used connection, was not for the kernel anyway; after three refusals it is no longer tried.
-    assert_eq!(reason(&play, "packet_bad_leg") - refused, 3.0);
+    assert_eq!(reason(&play, "packet_lossy_path") - refused, 3.0);
     assert_eq!(by_kernel(&play), before);
 }

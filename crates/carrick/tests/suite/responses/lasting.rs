@@ -71,7 +71,7 @@ fn wrk_finds_no_fault() {
     assert!(counted > 40.0, "{counted}");
 }
 
-/// Packets lost of a thousand: too few to make a leg look bad.
+/// Packets lost of a thousand: too few to make a leg look lossy.
 pub(super) const SOME: u32 = 6;
 
 /// Drops this many of a thousand incoming TCP packets.

@@ -1,9 +1,9 @@
 //! Responses that the kernel forwards (switch, engine `packet`): a client, a router with carrick, and servers, each in a network namespace.
 mod bodies;
 mod chosen;
+mod classified;
 mod clients;
 mod ends;
-mod judged;
 mod lasting;
 mod operations;
 mod paced;

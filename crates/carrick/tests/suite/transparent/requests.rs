@@ -252,7 +252,7 @@ fn what_pages_embed_comes_from_where_they_came_from() {
     for server in ["10.2.0.2", "[fd00:2::2]"] {
         bed.curl(&format!("http://{server}/embeds"));
     }
-    let label = |result: &str| format!("carrick_cache_ahead_total{{result=\"{result}\"}}");
+    let label = |result: &str| format!("carrick_cache_prefetches_total{{result=\"{result}\"}}");
     crate::support::wait_for("the objects", || {
         (carrick.metric(&bed, &label("stored")) >= 4.0).then_some(())
     });

@@ -51,7 +51,7 @@ fn end_of(mut stream: TcpStream) -> io::Result<usize> {
 
 /// Number of deferred SYNs with this event.
 fn done(carrick: &Running, bed: &Bed, event: &str) -> f64 {
-    let name = format!("carrick_held_handshakes_total{{event=\"{event}\"}}");
+    let name = format!("carrick_deferred_syns_total{{event=\"{event}\"}}");
     carrick.metric(bed, &name)
 }
 
@@ -108,7 +108,7 @@ fn a_client_hears_what_its_server_says_and_keeps_its_address_if_that_is_wanted()
         }
         assert_eq!(done(&carrick, &bed, "refused"), 2.0);
         assert_eq!(done(&carrick, &bed, "joined"), 2.0);
-        assert_eq!(done(&carrick, &bed, "held"), 4.0);
+        assert_eq!(done(&carrick, &bed, "deferred"), 4.0);
         let log = carrick.access_log(4);
         let failed = log.iter().filter(|line| line["ended"] == "connect");
         assert_eq!(failed.count(), 2, "{log:?}");
@@ -256,7 +256,7 @@ fn the_server_of_a_client_that_has_gone_is_reset() {
             socket
         });
         wait_for("the SYN", || {
-            (done(&carrick, &bed, "held") >= if vanishes { 2.0 } else { 1.0 }).then_some(())
+            (done(&carrick, &bed, "deferred") >= if vanishes { 2.0 } else { 1.0 }).then_some(())
         });
         if vanishes {
             lines(&bed.client, &["link set eth0 down"]);
@@ -267,7 +267,7 @@ fn the_server_of_a_client_that_has_gone_is_reset() {
         assert_eq!(end.expect_err("a reset").kind(), ErrorKind::ConnectionReset);
     }
     assert_eq!(done(&carrick, &bed, "expired"), 2.0);
-    assert_eq!(carrick.metric(&bed, "carrick_held_handshakes_waiting"), 0.0);
+    assert_eq!(carrick.metric(&bed, "carrick_deferred_syns_waiting"), 0.0);
 }
 
 #[test]
@@ -345,8 +345,8 @@ fn one_after_the_other_none_is_forgotten() {
             });
         }
     });
-    assert_eq!(carrick.metric(&bed, "carrick_held_handshakes_waiting"), 0.0);
-    assert!(done(&carrick, &bed, "held") >= 4.0 * EACH as f64);
+    assert_eq!(carrick.metric(&bed, "carrick_deferred_syns_waiting"), 0.0);
+    assert!(done(&carrick, &bed, "deferred") >= 4.0 * EACH as f64);
 }
 
 #[test]
@@ -357,7 +357,7 @@ fn a_client_that_is_held_when_carrick_is_killed_gets_to_its_server() {
     std::thread::scope(|scope| {
         let client = scope.spawn(|| connect(&bed, at(SERVERS[0], 80), PATIENCE));
         wait_for("the SYN", || {
-            (done(&carrick, &bed, "held") >= 1.0).then_some(())
+            (done(&carrick, &bed, "deferred") >= 1.0).then_some(())
         });
         carrick.kill();
         end_silence(&bed);
@@ -386,5 +386,5 @@ fn where_nothing_can_be_held_it_says_so() {
         "{text}"
     );
     assert!(bed.curl("http://10.2.0.2/").contains("server=10.2.0.2"));
-    assert_eq!(done(&carrick, &bed, "held"), 0.0);
+    assert_eq!(done(&carrick, &bed, "deferred"), 0.0);
 }

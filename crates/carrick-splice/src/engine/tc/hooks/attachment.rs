@@ -4,14 +4,14 @@ use super::clsact;
 use super::foreign::{self, Foreign};
 use super::pins::Pins;
 use super::tcx;
-use super::{Direction, HookError, Interface, Way};
+use super::{AttachMode, Direction, HookError, Interface};
 use std::os::fd::{AsFd, OwnedFd};
 
 /// An interface that has both programs.
 #[derive(Debug)]
 pub struct Attachment {
     interface: Interface,
-    way: Way,
+    way: AttachMode,
     /// Ingress, egress.
     hooks: [Hook; 2],
     foreign: Vec<Foreign>,
@@ -26,7 +26,7 @@ pub(super) enum Hook {
 }
 
 impl Attachment {
-    pub(super) fn new(interface: Interface, way: Way, hooks: [Hook; 2]) -> Attachment {
+    pub(super) fn new(interface: Interface, way: AttachMode, hooks: [Hook; 2]) -> Attachment {
         Attachment {
             interface,
             way,
@@ -43,7 +43,7 @@ impl Attachment {
 
     /// How the programs are attached.
     #[must_use]
-    pub fn way(&self) -> Way {
+    pub fn way(&self) -> AttachMode {
         self.way
     }
 

@@ -6,7 +6,7 @@
 
 use super::filters::{self, Filter};
 use super::tcx::quietly;
-use super::{Direction, HookError, Place, on};
+use super::{Direction, HookError, HookPosition, on};
 use libbpf_rs::{TC_EGRESS, TC_INGRESS, TcHook};
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -94,7 +94,7 @@ pub(super) fn attach(
     program: BorrowedFd<'_>,
     interface: &super::Interface,
     direction: Direction,
-    place: Place,
+    place: HookPosition,
     slot: &Slot,
 ) -> Result<Attached, HookError> {
     let on = || on(&interface.name, direction);
@@ -119,8 +119,8 @@ pub(super) fn attach(
     }
     let priorities: Vec<u32> = match (own, place) {
         (Some(priority), _) => vec![priority],
-        (None, Place::First) => (1..=PRIORITIES).collect(),
-        (None, Place::Last) => (0..PRIORITIES).map(|step| PRIORITY_MAX - step).collect(),
+        (None, HookPosition::First) => (1..=PRIORITIES).collect(),
+        (None, HookPosition::Last) => (0..PRIORITIES).map(|step| PRIORITY_MAX - step).collect(),
     };
     let mut last = io::Error::from_raw_os_error(libc::EINVAL);
     for priority in priorities {

@@ -9,7 +9,7 @@ use super::clsact;
 use super::filters;
 use super::foreign::{self, Foreign};
 use super::pins;
-use super::{Interface, Interfaces, Way, tcx};
+use super::{AttachMode, Interface, Interfaces, tcx};
 use crate::Reason;
 use libbpf_rs::ProgramType;
 use rustix::thread::CapabilitySet;
@@ -23,7 +23,7 @@ pub struct InterfaceFact {
     /// Its name.
     pub name: String,
     /// How the programs would be attached, or why they cannot be.
-    pub usable: Result<Way, String>,
+    pub usable: Result<AttachMode, String>,
     /// What is worth knowing: programs and filters of others, and what they mean.
     pub notes: Vec<String>,
 }
@@ -88,7 +88,7 @@ pub fn interface_facts() -> io::Result<Vec<InterfaceFact>> {
 fn fact(interface: &Interface) -> InterfaceFact {
     let mut fact = InterfaceFact {
         name: interface.name.clone(),
-        usable: Ok(Way::Tcx),
+        usable: Ok(AttachMode::Tcx),
         notes: Vec::new(),
     };
     if let Some(unsupported) = interface.unsupported(&Interfaces::All) {
@@ -96,12 +96,12 @@ fn fact(interface: &Interface) -> InterfaceFact {
         return fact;
     }
     let way = if tcx::is_there(interface.index) {
-        Way::Tcx
+        AttachMode::Tcx
     } else {
-        Way::Clsact
+        AttachMode::Clsact
     };
     fact.usable = Ok(way);
-    if way == Way::Clsact
+    if way == AttachMode::Clsact
         && let Ok(Some(qdisc)) = filters::qdisc(interface.index)
         && qdisc != "clsact"
     {
@@ -124,7 +124,9 @@ fn fact(interface: &Interface) -> InterfaceFact {
                 .filter(|one| !one.name.starts_with(clsact::NAME))
                 .map(|one| Foreign {
                     // carrick would be the first.
-                    is_before: one.is_before && way == Way::Clsact && one.way == Way::Tcx,
+                    is_before: one.is_before
+                        && way == AttachMode::Clsact
+                        && one.way == AttachMode::Tcx,
                     ..one
                 })
                 .map(|one| one.to_string()),

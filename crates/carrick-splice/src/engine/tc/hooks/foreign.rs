@@ -2,7 +2,7 @@
 
 use super::filters::{self, Filter};
 use super::tcx::{self, OnHook};
-use super::{Direction, HookError, Way, on};
+use super::{AttachMode, Direction, HookError, on};
 use libbpf_rs::query::ProgInfoIter;
 use std::collections::HashMap;
 use std::fmt;
@@ -13,7 +13,7 @@ pub struct Foreign {
     /// On which hook.
     pub direction: Direction,
     /// How it is attached.
-    pub way: Way,
+    pub way: AttachMode,
     /// The number of its BPF program; a filter may have none.
     pub program: Option<u32>,
     /// The program's name, or the filter's kind and priority. Empty where the kernel does not tell it (`CAP_SYS_ADMIN`).
@@ -78,7 +78,7 @@ pub(super) fn look(
             } else {
                 found.push(Foreign {
                     direction,
-                    way: Way::Tcx,
+                    way: AttachMode::Tcx,
                     program: Some(program.program),
                     name: String::new(),
                     is_before,
@@ -94,7 +94,7 @@ pub(super) fn look(
             } else {
                 found.push(Foreign {
                     direction,
-                    way: Way::Clsact,
+                    way: AttachMode::Clsact,
                     program: filter.program,
                     name: describe(filter),
                     is_before,

@@ -32,7 +32,7 @@ pub(in crate::engine::tc) struct Pins {
 
 /// What a file in the folder stands for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::engine::tc) struct Entry {
+pub(in crate::engine::tc) struct PinEntry {
     pub(super) interface: u32,
     pub(super) direction: Direction,
     /// `None`: the file is a link.
@@ -47,9 +47,9 @@ pub(in crate::engine::tc) struct Record {
     pub(super) namespace: u64,
 }
 
-impl Entry {
+impl PinEntry {
     pub(super) fn name(&self) -> String {
-        let Entry {
+        let PinEntry {
             interface,
             direction,
             filter,
@@ -62,7 +62,7 @@ impl Entry {
         }
     }
 
-    pub(super) fn parse(name: &str) -> Option<Entry> {
+    pub(super) fn parse(name: &str) -> Option<PinEntry> {
         let mut words = name.strip_prefix("hook-")?.split('-');
         let interface = words.next()?.parse().ok()?;
         let direction = match words.next()? {
@@ -77,7 +77,7 @@ impl Entry {
             }),
             None => None,
         };
-        let entry = Entry {
+        let entry = PinEntry {
             interface,
             direction,
             filter,
@@ -139,8 +139,13 @@ impl Pins {
     }
 
     /// The name for a hook, by a filter with a handle, or by a link.
-    pub(super) fn entry(&self, interface: u32, direction: Direction, handle: Option<u32>) -> Entry {
-        Entry {
+    pub(super) fn entry(
+        &self,
+        interface: u32,
+        direction: Direction,
+        handle: Option<u32>,
+    ) -> PinEntry {
+        PinEntry {
             interface,
             direction,
             filter: handle.map(|handle| Record {
@@ -151,12 +156,12 @@ impl Pins {
     }
 
     /// What is recorded. Files of other names are left alone.
-    pub(in crate::engine::tc) fn entries(&self) -> Result<Vec<Entry>, HookError> {
+    pub(in crate::engine::tc) fn entries(&self) -> Result<Vec<PinEntry>, HookError> {
         let failed = |error| HookError::new("readdir(3)", file(&self.folder), &error);
         let mut entries = Vec::new();
         for found in fs::read_dir(&self.folder).map_err(failed)? {
             let name = found.map_err(failed)?.file_name();
-            entries.extend(name.to_str().and_then(Entry::parse));
+            entries.extend(name.to_str().and_then(PinEntry::parse));
         }
         Ok(entries)
     }
@@ -183,7 +188,7 @@ impl Pins {
     }
 
     /// Refuses a filter of another network namespace.
-    fn check_filter(&self, entry: &Entry) -> Result<(), HookError> {
+    fn check_filter(&self, entry: &PinEntry) -> Result<(), HookError> {
         match entry.filter {
             Some(record) if record.namespace != self.namespace => Err(elsewhere(&self.path(entry))),
             _ => Ok(()),
@@ -193,7 +198,7 @@ impl Pins {
     /// The link of an entry; `None` if that is a filter, or there is no such file.
     pub(in crate::engine::tc) fn link(
         &self,
-        entry: &Entry,
+        entry: &PinEntry,
     ) -> Result<Option<(OwnedFd, tcx::Standing)>, HookError> {
         let path = self.path(entry);
         if entry.filter.is_some() || !path.exists() {
@@ -216,7 +221,7 @@ impl Pins {
     }
 
     /// Gives a link, or the program of a filter, the name of `entry`, in place of what had it.
-    pub(super) fn keep(&self, entry: &Entry, object: BorrowedFd<'_>) -> Result<(), HookError> {
+    pub(super) fn keep(&self, entry: &PinEntry, object: BorrowedFd<'_>) -> Result<(), HookError> {
         let (new, path) = (self.folder.join(NEW), self.path(entry));
         tcx::pin(object, &new)
             .map_err(|error| HookError::new("BPF_OBJ_PIN", file(&path), &error))?;
@@ -224,7 +229,7 @@ impl Pins {
     }
 
     /// Removes a hook and its record.
-    pub(in crate::engine::tc) fn remove(&self, entry: &Entry) -> Result<(), HookError> {
+    pub(in crate::engine::tc) fn remove(&self, entry: &PinEntry) -> Result<(), HookError> {
         // Foreign files of the name are refused. A link goes at once when its last descriptor is closed, but some time later when
         // its last name is removed (`bpf_link_put`): so the descriptor outlives the name.
         let _link = self.link(entry)?;
@@ -235,7 +240,7 @@ impl Pins {
         remove(&self.path(entry))
     }
 
-    fn path(&self, entry: &Entry) -> PathBuf {
+    fn path(&self, entry: &PinEntry) -> PathBuf {
         self.folder.join(entry.name())
     }
 }

@@ -1,6 +1,6 @@
 //! tcx: programs at an interface by BPF links, which go when their last descriptor or pin goes (Linux 6.6 and later).
 
-use super::{Direction, Place};
+use super::{Direction, HookPosition};
 use libbpf_rs::libbpf_sys;
 use libbpf_rs::query::{LinkInfo, LinkTypeInfo};
 use std::ffi::CString;
@@ -45,14 +45,14 @@ pub(super) fn attach(
     program: BorrowedFd<'_>,
     interface: u32,
     direction: Direction,
-    place: Place,
+    place: HookPosition,
 ) -> io::Result<OwnedFd> {
     let options = libbpf_sys::bpf_link_create_opts {
         sz: size_of::<libbpf_sys::bpf_link_create_opts>() as libbpf_sys::size_t,
         // Relative to nothing: before, or behind, all that are there.
         flags: match place {
-            Place::First => libbpf_sys::BPF_F_BEFORE,
-            Place::Last => libbpf_sys::BPF_F_AFTER,
+            HookPosition::First => libbpf_sys::BPF_F_BEFORE,
+            HookPosition::Last => libbpf_sys::BPF_F_AFTER,
         },
         ..Default::default()
     };

@@ -26,7 +26,7 @@ pub struct RequestEvent {
     pub end_before: u64,
     /// The status of that response; `None` if it is not known.
     pub status_before: Option<u16>,
-    /// The place of the table by which it was judged.
+    /// The place of the table by which it was classified.
     pub table: u32,
     /// And its generation.
     pub generation: u32,
@@ -40,7 +40,7 @@ pub struct RequestEvent {
     pub target: Vec<u8>,
     /// Whether the target was longer.
     pub is_target_cut: bool,
-    /// Its host without port; names of more than 63 bytes are not judged.
+    /// Its host without port; names of more than 63 bytes are not classified.
     pub host: Vec<u8>,
     /// It stands for so many requests, itself included.
     pub stands_for: u32,

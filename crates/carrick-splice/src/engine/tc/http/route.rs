@@ -1,8 +1,8 @@
-//! A route as the kernel may judge by it, and why it cannot.
+//! A route as the kernel may classify by it, and why it cannot.
 
 use super::{COOKIE_BYTES_MAX, COOKIES_MAX, HEAD_BYTES_MAX, ROUTES_MAX, TEXT_BYTES_MAX, TEXTS_MAX};
 
-/// A route, as far as the kernel could judge it. All conditions must hold; a request is for the first route that takes it.
+/// A route, as far as the kernel could classify it. All conditions must hold; a request is for the first route that takes it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Route {
     /// The host that a request is for.
@@ -38,7 +38,7 @@ pub enum Host {
     Below(String),
     /// This name, and what is below.
     IsOrBelow(String),
-    /// None that the kernel judges, such as an IPv6 address.
+    /// None that the kernel classifies, such as an IPv6 address.
     Other,
 }
 
@@ -76,7 +76,7 @@ impl Default for Settings {
     }
 }
 
-/// Why the requests of a route cannot be judged in the kernel.
+/// Why the requests of a route cannot be classified in the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NotInKernel {
     /// It has a condition that the kernel knows nothing of.
@@ -100,7 +100,7 @@ pub enum NotInKernel {
     Cookies,
     /// There are too many routes before it.
     #[error(
-        "the kernel judges the first {ROUTES_MAX} routes of a listener, or one fewer where there are more"
+        "the kernel classifies the first {ROUTES_MAX} routes of a listener, or one fewer where there are more"
     )]
     Place,
 }

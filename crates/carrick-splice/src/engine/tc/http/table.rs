@@ -1,4 +1,4 @@
-//! A listener's routes as the kernel judges by them.
+//! A listener's routes as the kernel classifies by them.
 
 use super::ROUTES_MAX;
 use super::encode::{self, Draft, Kind};
@@ -12,7 +12,7 @@ pub struct RequestTable {
 }
 
 impl RequestTable {
-    /// Makes the table of these routes. Whatever the kernel cannot judge makes a route the process's, and what would come to it
+    /// Makes the table of these routes. Whatever the kernel cannot classify makes a route the process's, and what would come to it
     /// never comes to a later one instead.
     #[must_use]
     pub fn new(routes: &[Route], settings: Settings) -> RequestTable {
@@ -21,13 +21,13 @@ impl RequestTable {
             left_out: Vec::new(),
         };
         // Where there are more, one bit stands for all the others.
-        let judged = if routes.len() > ROUTES_MAX {
+        let classified = if routes.len() > ROUTES_MAX {
             ROUTES_MAX - 1
         } else {
             routes.len()
         };
         for (number, route) in routes.iter().enumerate() {
-            if number >= judged {
+            if number >= classified {
                 table.left_out.push((number, NotInKernel::Place));
                 continue;
             }
@@ -39,27 +39,27 @@ impl RequestTable {
             }
             table.draft.upstreams[number] = route.upstream;
         }
-        if routes.len() > judged {
-            table.draft.add_route(1 << judged);
+        if routes.len() > classified {
+            table.draft.add_route(1 << classified);
         }
         table
     }
 
-    /// The routes that the kernel cannot judge, by their place, and why. What they take is up to the process, whether they were to be
+    /// The routes that the kernel cannot classify, by their place, and why. What they take is up to the process, whether they were to be
     /// in the kernel or not.
     #[must_use]
     pub fn left_out(&self) -> &[(usize, NotInKernel)] {
         &self.left_out
     }
 
-    /// Whether there is anything to judge.
+    /// Whether there is anything to classify.
     #[must_use]
     pub fn is_useful(&self) -> bool {
         self.draft.in_kernel != 0
     }
 }
 
-/// Adds a route with all conditions that can be judged; of those that cannot, it says why.
+/// Adds a route with all conditions that can be classified; of those that cannot, it says why.
 fn add(draft: &mut Draft, bit: u32, route: &Route) -> Result<(), NotInKernel> {
     draft.add_route(bit);
     draft.add_methods(bit, &route.methods);

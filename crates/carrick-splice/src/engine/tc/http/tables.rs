@@ -39,24 +39,24 @@ impl RequestsError {
     }
 }
 
-/// The tables that the kernel judges by, by the place of each. A connection remembers place and generation of the table under which it
+/// The tables that the kernel classifies by, by the place of each. A connection remembers place and generation of the table under which it
 /// was bound; once another table stands there, or none, its requests are up to the process.
 #[derive(Debug)]
 pub struct RequestTables {
     tables: MapHandle,
-    stock: Mutex<Stock>,
+    pool: Mutex<TablePool>,
     /// Never 0, which is nobody's.
     last: AtomicU32,
 }
 
 /// Tables that exist: making one takes a privilege that a process may have given up, filling one does not.
 #[derive(Debug, Default)]
-struct Stock {
+struct TablePool {
     spare: Vec<MapHandle>,
     placed: HashMap<u32, MapHandle>,
 }
 
-impl Stock {
+impl TablePool {
     fn take(&mut self) -> Result<MapHandle, RequestsError> {
         match self.spare.pop() {
             Some(table) => Ok(table),
@@ -93,22 +93,22 @@ fn make_table() -> libbpf_rs::Result<MapHandle> {
 impl RequestTables {
     /// Of a map `request_tables`; so many tables are made at once, for when the process may make none any more.
     pub(crate) fn new(tables: MapHandle, spare: usize) -> libbpf_rs::Result<RequestTables> {
-        let stock = Stock {
+        let pool = TablePool {
             spare: (0..spare).map(|_| make_table()).collect::<Result<_, _>>()?,
             placed: HashMap::new(),
         };
         Ok(RequestTables {
             tables,
-            stock: Mutex::new(stock),
+            pool: Mutex::new(pool),
             last: AtomicU32::new(0),
         })
     }
 
-    fn stock(&self) -> MutexGuard<'_, Stock> {
-        self.stock.lock().unwrap_or_else(PoisonError::into_inner)
+    fn pool(&self) -> MutexGuard<'_, TablePool> {
+        self.pool.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts a table into a place, from 0 to [`TABLES_MAX`] - 1, and tells its generation. When it returns, no request is judged by
+    /// Puts a table into a place, from 0 to [`TABLES_MAX`] - 1, and tells its generation. When it returns, no request is classified by
     /// the table that was there before; that takes some milliseconds.
     ///
     /// # Errors
@@ -118,8 +118,8 @@ impl RequestTables {
             return Err(RequestsError::Place(place));
         }
         let generation = self.next_generation();
-        let mut stock = self.stock();
-        let map = stock.take()?;
+        let mut pool = self.pool();
+        let map = pool.take()?;
         let descriptor = map.as_fd().as_raw_fd().to_ne_bytes();
         let first = 0_u32.to_ne_bytes();
         map.update(&first, &table.draft.bytes(generation), MapFlags::ANY)
@@ -129,7 +129,7 @@ impl RequestTables {
                     .update(&place.to_ne_bytes(), &descriptor, MapFlags::ANY)
             })
             .map_err(|error| RequestsError::kernel("BPF_MAP_UPDATE_ELEM", &error))?;
-        stock.put(place, Some(map));
+        pool.put(place, Some(map));
         Ok(generation)
     }
 
@@ -146,7 +146,7 @@ impl RequestTables {
                 Err(RequestsError::kernel("BPF_MAP_DELETE_ELEM", &error))
             }
             _ => {
-                self.stock().put(place, None);
+                self.pool().put(place, None);
                 Ok(())
             }
         }
@@ -162,9 +162,9 @@ impl RequestTables {
 
 /// What the kernel has counted since the programs were loaded.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Counts {
+pub struct RequestCounts {
     /// Requests for which it found a route.
-    pub judged: u64,
+    pub classified: u64,
     /// Requests that it left to the process, by the reason, in the order of [`UpToProcess::ALL`].
     pub up: [u64; UpToProcess::ALL.len()],
     /// Requests that it told of.
@@ -173,19 +173,19 @@ pub struct Counts {
     pub events_lost: u64,
 }
 
-impl Counts {
+impl RequestCounts {
     /// Sums up a map `request_counters` over all CPUs.
     ///
     /// # Errors
     /// The kernel's.
-    pub(crate) fn read(counters: &MapHandle) -> Result<Counts, RequestsError> {
+    pub(crate) fn read(counters: &MapHandle) -> Result<RequestCounts, RequestsError> {
         let cpus = counters
             .lookup_percpu(&0_u32.to_ne_bytes(), MapFlags::ANY)
             .map_err(|error| RequestsError::kernel("BPF_MAP_LOOKUP_ELEM", &error))?
             .unwrap_or_default();
-        let mut sum = Counts::default();
+        let mut sum = RequestCounts::default();
         for counts in &cpus {
-            sum.judged += u64_at(counts, offset_of!(request_counts, judged));
+            sum.classified += u64_at(counts, offset_of!(request_counts, classified));
             sum.events += u64_at(counts, offset_of!(request_counts, events));
             sum.events_lost += u64_at(counts, offset_of!(request_counts, events_lost));
             for (place, up) in sum.up.iter_mut().enumerate() {

@@ -3,11 +3,11 @@ use super::*;
 use std::time::Duration;
 
 /// `None` without root.
-fn judge() -> Option<Judge> {
+fn classifier() -> Option<Classifier> {
     if !carrick_test::is_root() {
         return None;
     }
-    Some(Judge::load().unwrap())
+    Some(Classifier::load().unwrap())
 }
 
 fn everything(upstream: u32) -> Route {
@@ -29,10 +29,12 @@ const REQUEST: &[u8] = b"GET /a/b.html?c=d HTTP/1.1\r\nHost: www.example.org:808
 
 #[test]
 fn a_table_is_replaced_as_a_whole_and_the_old_generation_has_none() {
-    let Some(judge) = judge() else { return };
-    let tables = judge.tables();
+    let Some(classifier) = classifier() else {
+        return;
+    };
+    let tables = classifier.tables();
     let up = Verdict::Up(UpToProcess::Table);
-    let says = |place, generation| judge.judge(place, generation, REQUEST).unwrap();
+    let says = |place, generation| classifier.classify(place, generation, REQUEST).unwrap();
     assert_eq!(says(5, 1), up);
     let first = RequestTable::new(&[everything(7)], Settings::default());
     let first = tables.install(5, &first).unwrap();
@@ -61,7 +63,9 @@ fn a_table_is_replaced_as_a_whole_and_the_old_generation_has_none() {
 
 #[test]
 fn an_event_describes_the_request() {
-    let Some(judge) = judge() else { return };
+    let Some(classifier) = classifier() else {
+        return;
+    };
     let routes = [
         Route {
             path: Some("/x".into()),
@@ -70,12 +74,14 @@ fn an_event_describes_the_request() {
         everything(2),
     ];
     let table = RequestTable::new(&routes, telling_each(1));
-    let generation = judge.tables().install(9, &table).unwrap();
-    let mut events = judge.events().unwrap();
-    judge.judge_and_tell(9, generation, REQUEST, 77).unwrap();
+    let generation = classifier.tables().install(9, &table).unwrap();
+    let mut events = classifier.events().unwrap();
+    classifier
+        .classify_and_tell(9, generation, REQUEST, 77)
+        .unwrap();
     let long = format!("HEAD /{} HTTP/1.1\r\nHost: a\r\n\r\n", "b".repeat(200));
-    judge
-        .judge_and_tell(9, generation, long.as_bytes(), 78)
+    classifier
+        .classify_and_tell(9, generation, long.as_bytes(), 78)
         .unwrap();
     let mut told = events.take().unwrap();
     assert!(told.iter().all(|event| event.time > Duration::ZERO));
@@ -114,17 +120,21 @@ fn an_event_describes_the_request() {
 
 #[test]
 fn every_nth_request_is_reported_and_all_are_counted() {
-    let Some(judge) = judge() else { return };
-    let mut events = judge.events().unwrap();
+    let Some(classifier) = classifier() else {
+        return;
+    };
+    let mut events = classifier.events().unwrap();
     for (sample_every, told) in [(0, 0), (1, 200), (10, 20)] {
         let table = RequestTable::new(&[everything(1)], telling_each(sample_every));
-        let generation = judge.tables().install(0, &table).unwrap();
-        let before = judge.counts().unwrap();
+        let generation = classifier.tables().install(0, &table).unwrap();
+        let before = classifier.counts().unwrap();
         for _ in 0..200 {
-            judge.judge_and_tell(0, generation, REQUEST, 0).unwrap();
+            classifier
+                .classify_and_tell(0, generation, REQUEST, 0)
+                .unwrap();
         }
-        let after = judge.counts().unwrap();
-        assert_eq!(after.judged - before.judged, 200);
+        let after = classifier.counts().unwrap();
+        assert_eq!(after.classified - before.classified, 200);
         let events = events.take().unwrap();
         // Each CPU counts to ten separately.
         let cpus = libbpf_rs::num_possible_cpus().unwrap();
@@ -140,33 +150,39 @@ fn every_nth_request_is_reported_and_all_are_counted() {
 
 #[test]
 fn unread_events_are_lost_and_counted() {
-    let Some(judge) = judge() else { return };
+    let Some(classifier) = classifier() else {
+        return;
+    };
     let table = RequestTable::new(&[everything(1)], telling_each(1));
-    let generation = judge.tables().install(0, &table).unwrap();
+    let generation = classifier.tables().install(0, &table).unwrap();
     for _ in 0..1000 {
-        let verdict = judge.judge_and_tell(0, generation, REQUEST, 0).unwrap();
+        let verdict = classifier
+            .classify_and_tell(0, generation, REQUEST, 0)
+            .unwrap();
         assert!(matches!(verdict, Verdict::Route { .. }));
     }
-    let counts = judge.counts().unwrap();
-    assert_eq!(counts.judged, 1000);
+    let counts = classifier.counts().unwrap();
+    assert_eq!(counts.classified, 1000);
     assert!(counts.events_lost > 0 && counts.events > 0, "{counts:?}");
     assert_eq!(counts.events + counts.events_lost, 1000);
-    let events = judge.events().unwrap().take().unwrap();
+    let events = classifier.events().unwrap().take().unwrap();
     assert_eq!(events.len() as u64, counts.events);
 }
 
 #[test]
 fn what_is_up_to_the_process_is_counted_by_its_reason() {
-    let Some(judge) = judge() else { return };
+    let Some(classifier) = classifier() else {
+        return;
+    };
     let table = RequestTable::new(&[everything(1)], Settings::default());
-    let generation = judge.tables().install(0, &table).unwrap();
+    let generation = classifier.tables().install(0, &table).unwrap();
     for request in [
         &b"POST / HTTP/1.1\r\nHost: a\r\n\r\n"[..],
         b"PUT / HTTP/1.1\r\nHost: ab\r\n\r\n",
     ] {
-        judge.judge(0, generation, request).unwrap();
+        classifier.classify(0, generation, request).unwrap();
     }
-    let counts = judge.counts().unwrap();
+    let counts = classifier.counts().unwrap();
     let expected = UpToProcess::ALL.map(|why| if why == UpToProcess::Method { 2 } else { 0 });
     assert_eq!(counts.up, expected);
 }

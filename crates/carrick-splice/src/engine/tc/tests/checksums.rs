@@ -32,7 +32,7 @@ fn is_not_believed(lab: &Lab, what: &str, frame: &[u8]) {
     let responses = |mut splice: packet_splice| {
         splice.state = packet_state::PACKET_RESPONSES.0;
         splice.legs[CLIENT].received = C;
-        (splice.judged_start, splice.judged_end) = (C, C);
+        (splice.classified_start, splice.classified_end) = (C, C);
         splice.response_start = S;
         splice
     };

@@ -1,7 +1,7 @@
 //! The programs in the kernel, on no interface: their effect on a packet.
 
 use super::wire::{ACK, Packet};
-use crate::engine::tc::command::{Ran, run_on};
+use crate::engine::tc::command::{ProgramRun, run_on};
 use crate::engine::tc::skeleton::types::{flow, packet_response, packet_splice, packet_state};
 use crate::engine::tc::state::key;
 use crate::engine::tc::{Connections, PacketEngine};
@@ -161,13 +161,13 @@ impl Lab {
             .unwrap();
     }
 
-    pub fn run(&self, hook: Hook, frame: &[u8], context: &[u8]) -> Ran {
+    pub fn run(&self, hook: Hook, frame: &[u8], context: &[u8]) -> ProgramRun {
         self.run_once(hook, frame, context, 0).unwrap()
     }
 
     /// The same for a packet whose checksum the interface has computed over the whole (CHECKSUM_COMPLETE), which must
     /// be right afterwards. `None` if this kernel does not support that.
-    pub fn run_summed(&self, hook: Hook, frame: &[u8]) -> Option<Ran> {
+    pub fn run_summed(&self, hook: Hook, frame: &[u8]) -> Option<ProgramRun> {
         match self.run_once(hook, frame, &[], SUM_WHOLE) {
             Ok(ran) => Some(ran),
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => None,
@@ -183,7 +183,7 @@ impl Lab {
         frame: &[u8],
         context: &[u8],
         flags: u32,
-    ) -> std::io::Result<Ran> {
+    ) -> std::io::Result<ProgramRun> {
         run_on(self.programs[hook as usize].as_fd(), frame, context, flags)
     }
 

@@ -149,7 +149,11 @@ fn messages_about_responses_go_to_the_server_and_about_requests_to_the_client() 
         (down.acked, down.start, down.end) = (S, S, S + 9000);
         // A request of 2000 bytes was forwarded, behind others of the process.
         let delta = 77_000;
-        (splice.judged_start, splice.judged_end, splice.judged_delta) = (C + 500, C + 2500, delta);
+        (
+            splice.classified_start,
+            splice.classified_end,
+            splice.classified_delta,
+        ) = (C + 500, C + 2500, delta);
         splice.ways[CLIENT].end = C + 2500;
         splice.legs[CLIENT].received = C + 500;
         splice.legs[SERVER].send_offset = 64;

@@ -16,7 +16,7 @@ mod random;
 mod road;
 mod scenario;
 mod unasked;
-mod unjudged;
+mod unclassified;
 mod world;
 
 pub use answered::answering;

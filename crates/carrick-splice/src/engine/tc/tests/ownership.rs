@@ -3,7 +3,7 @@ use super::lab::OWN_MARK;
 use crate::engine::tc::command::{Answer, Command};
 use crate::engine::tc::state;
 use crate::engine::tc::state::Addresses;
-use crate::engine::tc::table::{Placing, Table};
+use crate::engine::tc::table::{SlotProgram, SpliceTable};
 use crate::engine::tc::{Connections, PacketEngine, skeleton};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use std::mem::MaybeUninit;
@@ -15,7 +15,7 @@ struct Sealed {
     flows: MapHandle,
     splices: MapHandle,
     interfaces: MapHandle,
-    table: Table,
+    table: SpliceTable,
 }
 
 impl Sealed {
@@ -30,18 +30,18 @@ impl Sealed {
         let handle = |map: &libbpf_rs::MapMut<'_>| MapHandle::try_from(map).unwrap();
         let (flows, splices) = (handle(&loaded.maps.flows), handle(&loaded.maps.splices));
         let program = |program: &libbpf_rs::ProgramMut<'_>| program.as_fd().try_clone_to_owned();
-        let placing = Placing {
+        let slot_program = SlotProgram {
             program: program(&loaded.progs.carrick_place).unwrap(),
             owned: handle(&loaded.maps.owned),
         };
         let command = program(&loaded.progs.carrick_command).unwrap();
         Some(Sealed {
             interfaces: handle(&loaded.maps.interfaces),
-            table: Table::new(
+            table: SpliceTable::new(
                 handle(&loaded.maps.flows),
                 handle(&loaded.maps.splices),
                 command,
-                Some(placing),
+                Some(slot_program),
                 4,
             ),
             flows,

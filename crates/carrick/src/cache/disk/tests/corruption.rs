@@ -43,7 +43,7 @@ fn a_changed_byte_anywhere_is_found() {
         for (version, bytes) in sizes.into_iter().enumerate() {
             if let Some(object) = bed.get(&version.to_string()) {
                 assert_right(&object);
-                assert_eq!(object.body().have().bytes, bytes as u64, "seed {seed}");
+                assert_eq!(object.body().progress().bytes, bytes as u64, "seed {seed}");
             }
         }
         let stats = bed.disk.stats();

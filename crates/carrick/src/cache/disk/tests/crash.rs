@@ -69,7 +69,7 @@ fn whatever_is_found_after_a_crash_is_right() {
             assert_right(&object);
             let (version, revision) = says(&object);
             assert_eq!(
-                object.body().have().bytes,
+                object.body().progress().bytes,
                 known.bytes[&version] as u64,
                 "seed {seed}"
             );

@@ -178,7 +178,7 @@ impl Bed {
 
     /// Stores a version of an object; its fields say which.
     fn put(&self, name: &str, version: u64, bytes: usize) -> Option<Arc<Object>> {
-        let mut filling = self.store.fill(Some(bytes as u64)).ok()?;
+        let mut writer = self.store.fill(Some(bytes as u64)).ok()?;
         let key = self.store.key(name.as_bytes());
         let fields = fields(version, 0);
         let object = self
@@ -188,14 +188,14 @@ impl Bed {
                 &Variant::default(),
                 fresh(version),
                 fields.as_bytes(),
-                filling.body(),
+                writer.body(),
             )
             .ok()?;
         for piece in content(version, 0, bytes).chunks(100_000) {
-            filling.append(piece).ok()?;
+            writer.append(piece).ok()?;
             self.disk.pool.work();
         }
-        filling.finish().then_some(object)
+        writer.finish().then_some(object)
     }
 
     /// Finds an object in memory.

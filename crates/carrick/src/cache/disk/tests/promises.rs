@@ -43,7 +43,7 @@ fn what_is_asked_for_again_is_there_after_a_restart() {
         let object = bed.get(name).unwrap();
         assert_right(&object);
         assert_eq!(
-            (says(&object), object.body().have().bytes),
+            (says(&object), object.body().progress().bytes),
             ((version, 0), bytes as u64)
         );
         assert_eq!(object.body().is_file(), bytes > 16_384);

@@ -1,6 +1,6 @@
 //! Bodies that go to the disk at once.
 use super::{Bed, Pattern, Purge, assert_right, content, fields, folder, fresh, plan};
-use crate::cache::memory::{NotTaken, State};
+use crate::cache::memory::{BodyState, NotTaken};
 use carrick_logic::cache::Variant;
 use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll, Waker};
@@ -12,7 +12,7 @@ fn a_long_body_is_read_while_it_is_written_and_is_there_after_a_restart() {
     let folder = folder();
     let plan = plan(&folder);
     let bed = Bed::open(&plan);
-    let mut filling = bed.store.fill(Some(BYTES as u64)).unwrap();
+    let mut writer = bed.store.fill(Some(BYTES as u64)).unwrap();
     let key = bed.store.key(b"a");
     let object = (bed.store)
         .put(
@@ -20,27 +20,27 @@ fn a_long_body_is_read_while_it_is_written_and_is_there_after_a_restart() {
             &Variant::default(),
             fresh(1),
             fields(1, 0).as_bytes(),
-            filling.body(),
+            writer.body(),
         )
         .unwrap();
     assert_eq!(object.body().total_bytes(), Some(BYTES as u64));
     let all = content(1, 0, BYTES);
-    filling.append(&all[..1_000_000]).unwrap();
+    writer.append(&all[..1_000_000]).unwrap();
     assert_eq!(
-        object.body().have().bytes,
+        object.body().progress().bytes,
         0,
         "nothing is told before it is written"
     );
     bed.disk.pool.work();
-    assert_eq!(object.body().have().bytes, 1_000_000);
+    assert_eq!(object.body().progress().bytes, 1_000_000);
     let mut bytes = vec![0; 1000];
     object.body().read_at(&mut bytes, 999_000).unwrap();
     assert!(bytes == all[999_000..1_000_000]);
     let memory = bed.store.stats().bytes;
     assert!(memory < 10_000, "{memory}");
-    filling.append(&all[1_000_000..]).unwrap();
-    assert!(filling.finish());
-    assert_eq!(object.body().have().state, State::Filling);
+    writer.append(&all[1_000_000..]).unwrap();
+    assert!(writer.finish());
+    assert_eq!(object.body().progress().state, BodyState::Filling);
     bed.disk.pool.work();
     assert_right(&object);
     assert_eq!(bed.store.stats().fills, 0);
@@ -49,24 +49,24 @@ fn a_long_body_is_read_while_it_is_written_and_is_there_after_a_restart() {
     let bed = Bed::open(&plan);
     let object = bed.get("a").unwrap();
     assert_right(&object);
-    assert_eq!(object.body().have().bytes, BYTES as u64);
+    assert_eq!(object.body().progress().bytes, BYTES as u64);
 }
 
 #[test]
 fn who_fills_waits_for_the_disk() {
     let folder = folder();
     let bed = Bed::open(&plan(&folder));
-    let mut filling = bed.store.fill(Some(BYTES as u64)).unwrap();
+    let mut writer = bed.store.fill(Some(BYTES as u64)).unwrap();
     let mut cx = Context::from_waker(Waker::noop());
-    assert!(filling.poll_room(&mut cx).is_ready());
-    filling.append(&vec![0; 1 << 20]).unwrap();
-    assert_eq!(filling.poll_room(&mut cx), Poll::Pending);
+    assert!(writer.poll_room(&mut cx).is_ready());
+    writer.append(&vec![0; 1 << 20]).unwrap();
+    assert_eq!(writer.poll_room(&mut cx), Poll::Pending);
     bed.disk.pool.work();
-    assert!(filling.poll_room(&mut cx).is_ready());
-    // A filler that does not wait is refused.
-    while filling.append(&vec![0; 100_000]).is_ok() {}
-    assert_eq!(filling.body().have().state, State::Broken);
-    drop(filling);
+    assert!(writer.poll_room(&mut cx).is_ready());
+    // A writer that does not wait is refused.
+    while writer.append(&vec![0; 100_000]).is_ok() {}
+    assert_eq!(writer.body().progress().state, BodyState::Broken);
+    drop(writer);
     bed.disk.pool.work();
     let stats = bed.disk.stats();
     assert_eq!(
@@ -80,12 +80,12 @@ fn a_body_of_unknown_length_moves_from_memory() {
     let folder = folder();
     let plan = plan(&folder);
     let bed = Bed::open(&plan);
-    let mut filling = bed.store.fill(None).unwrap();
+    let mut writer = bed.store.fill(None).unwrap();
     for piece in content(1, 0, BYTES).chunks(50_000) {
-        filling.append(piece).unwrap();
+        writer.append(piece).unwrap();
         bed.disk.pool.work();
     }
-    filling.announce_end();
+    writer.announce_end();
     let key = bed.store.key(b"a");
     let object = (bed.store)
         .put(
@@ -93,11 +93,11 @@ fn a_body_of_unknown_length_moves_from_memory() {
             &Variant::default(),
             fresh(1),
             fields(1, 0).as_bytes(),
-            filling.body(),
+            writer.body(),
         )
         .unwrap();
     assert_eq!(object.body().total_bytes(), Some(BYTES as u64));
-    assert!(filling.finish());
+    assert!(writer.finish());
     bed.disk.pool.work();
     assert_right(&object);
     drop(object);
@@ -110,7 +110,7 @@ fn what_breaks_off_or_is_purged_leaves_nothing() {
     let folder = folder();
     let bed = Bed::open(&plan(&folder));
     for case in 0..4 {
-        let mut filling = bed.store.fill(Some(BYTES as u64)).unwrap();
+        let mut writer = bed.store.fill(Some(BYTES as u64)).unwrap();
         let key = bed.store.key(b"a");
         let object = (bed.store)
             .put(
@@ -118,26 +118,26 @@ fn what_breaks_off_or_is_purged_leaves_nothing() {
                 &Variant::default(),
                 fresh(1),
                 fields(1, 0).as_bytes(),
-                filling.body(),
+                writer.body(),
             )
             .unwrap();
-        filling.append(&content(1, 0, 1000)).unwrap();
+        writer.append(&content(1, 0, 1000)).unwrap();
         bed.disk.pool.work();
         match case {
-            0 => drop(filling),
-            1 => assert!(!filling.finish()),
+            0 => drop(writer),
+            1 => assert!(!writer.finish()),
             2 => {
                 bed.disk.folder.fuse.one_of.store(1, Relaxed);
-                let _ = filling.append(&content(1, 1000, BYTES - 1000));
+                let _ = writer.append(&content(1, 1000, BYTES - 1000));
                 bed.disk.pool.work();
-                filling.finish();
+                writer.finish();
                 bed.disk.pool.work();
                 bed.disk.folder.fuse.one_of.store(0, Relaxed);
             }
             _ => {
                 // It was purged while it came: its reader gets all of it, and it is not found any more.
-                filling.append(&content(1, 1000, BYTES - 1000)).unwrap();
-                assert!(filling.finish());
+                writer.append(&content(1, 1000, BYTES - 1000)).unwrap();
+                assert!(writer.finish());
                 bed.purge(&Pattern::All, Purge::Remove);
                 bed.disk.pool.work();
                 assert_right(&object);

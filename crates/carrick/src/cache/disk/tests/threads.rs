@@ -1,7 +1,7 @@
 //! Several threads besides the pool's: each name is changed by one of them, and read by all.
 use super::{Bed, Pattern, Purge, Random, content, fields, folder, fresh, plan, says};
 use crate::cache::memory::tests::nothing;
-use crate::cache::memory::{Found, Object, State};
+use crate::cache::memory::{BodyState, Found, Object};
 use crate::config::plan::DiskPlan;
 use carrick_logic::cache::{UnixTime, Variant};
 use std::sync::Arc;
@@ -72,7 +72,7 @@ fn play(bed: &Bed, number: u64, seed: u64) -> u64 {
             0..2 if is_own => {
                 version += 1;
                 let bytes = [10, 3000, 20_000, 70_000, 200_000][random.below(5) as usize];
-                let Ok(mut filling) = bed.store.fill(Some(bytes as u64)) else {
+                let Ok(mut writer) = bed.store.fill(Some(bytes as u64)) else {
                     continue;
                 };
                 let fields = fields(version, 0);
@@ -81,18 +81,18 @@ fn play(bed: &Bed, number: u64, seed: u64) -> u64 {
                     &Variant::default(),
                     fresh(version),
                     fields.as_bytes(),
-                    filling.body(),
+                    writer.body(),
                 );
                 if put.is_err() {
                     continue;
                 }
                 *one = Some((version, 0));
                 for piece in content(version, 0, bytes).chunks(50_000) {
-                    if filling.append(piece).is_err() {
+                    if writer.append(piece).is_err() {
                         break;
                     }
                 }
-                filling.finish();
+                writer.finish();
             }
             2 if is_own => {
                 bed.store
@@ -139,9 +139,9 @@ fn play(bed: &Bed, number: u64, seed: u64) -> u64 {
 /// Checks the bytes that are there; returns whether the body is whole.
 fn is_right(object: &Arc<Object>) -> bool {
     let (version, _) = says(object);
-    let have = object.body().have();
-    let mut bytes = vec![0; have.bytes as usize];
+    let progress = object.body().progress();
+    let mut bytes = vec![0; progress.bytes as usize];
     object.body().read_at(&mut bytes, 0).unwrap();
     assert!(bytes == content(version, 0, bytes.len()));
-    have.state == State::Whole
+    progress.state == BodyState::Whole
 }

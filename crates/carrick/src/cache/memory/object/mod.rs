@@ -1,7 +1,7 @@
 //! A stored response, with its body.
 mod body;
 
-pub use body::{Body, HEAP_BYTES_MAX, Have, Piece, Reader, State};
+pub use body::{Body, BodyProgress, BodyReader, BodyState, HEAP_BYTES_MAX, Piece};
 pub(super) use body::{PIECE_BYTES, Storage, joined};
 
 use crate::cache::disk::{NewHead, Response};
@@ -223,7 +223,7 @@ impl Item for Object {
     }
 
     fn is_under_way(&self) -> bool {
-        self.body.have().state == State::Filling
+        self.body.progress().state == BodyState::Filling
     }
 
     fn frequency(&self) -> u8 {

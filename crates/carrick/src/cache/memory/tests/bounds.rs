@@ -36,9 +36,9 @@ fn what_is_too_large_is_not_taken() {
     let store = store(limits);
     assert_eq!(store.fill(Some(50_001)).err(), Some(NotTaken::TooLarge));
     put(&store, "kept", 1, 50_000).unwrap();
-    let (mut filling, _) = begun(&store, "open", None);
-    filling.append(&[0; 50_000]).unwrap();
-    filling.append(&[0; 1]).unwrap_err();
+    let (mut writer, _) = begun(&store, "open", None);
+    writer.append(&[0; 50_000]).unwrap();
+    writer.append(&[0; 1]).unwrap_err();
     assert!(get(&store, "open").is_none());
     assert!(get(&store, "kept").is_some());
     // At most an eighth of all bytes.
@@ -71,9 +71,9 @@ fn bodies_that_are_filled_are_not_evicted() {
     under_way.push(begun(&store, "open7", Some(100_000)));
     assert_eq!(store.fill(Some(1 << 17)).err(), Some(NotTaken::Full));
     // A whole body can be evicted.
-    let (mut filling, object) = under_way.remove(0);
-    filling.append(&content(0, 0, 1 << 17)).unwrap();
-    assert!(filling.finish());
+    let (mut writer, object) = under_way.remove(0);
+    writer.append(&content(0, 0, 1 << 17)).unwrap();
+    assert!(writer.finish());
     drop(object);
     store.fill(Some(1 << 16)).unwrap();
     drop(under_way);
@@ -99,12 +99,12 @@ fn what_readers_hold_is_counted_apart() {
 #[test]
 fn a_body_that_is_filled_when_it_was_purged_goes_on_for_its_readers() {
     let store = store(SMALL);
-    let (mut filling, object) = begun(&store, "page", None);
-    filling.append(&content(1, 0, 30_000)).unwrap();
+    let (mut writer, object) = begun(&store, "page", None);
+    writer.append(&content(1, 0, 30_000)).unwrap();
     store.purge(&Pattern::All, Purge::Remove, None);
     assert_eq!(store.stats().bytes, 0);
-    filling.append(&content(1, 30_000, 60_000)).unwrap();
-    assert!(filling.finish());
+    writer.append(&content(1, 30_000, 60_000)).unwrap();
+    assert!(writer.finish());
     assert!(read(&object) == content(1, 0, 90_000));
     let held = store.stats().bytes_held_by_readers;
     assert!((90_000..100_000).contains(&held), "{held}");
@@ -124,16 +124,16 @@ fn memory_that_was_taken_for_what_did_not_come_is_given_back() {
         bytes: 100 << 20,
         ..SMALL
     });
-    let (mut filling, object) = begun(&store, "page", None);
-    filling.append(&content(1, 0, 200_000)).unwrap();
+    let (mut writer, object) = begun(&store, "page", None);
+    writer.append(&content(1, 0, 200_000)).unwrap();
     let before = store.stats().bytes;
-    assert!(filling.finish());
+    assert!(writer.finish());
     // Four chunks.
     assert_eq!(object.body().charged_bytes(), 200_000 + 4 * 96);
     assert!(store.stats().bytes < before);
-    let (mut filling, object) = begun(&store, "short", None);
-    filling.append(&content(1, 0, 1500)).unwrap();
-    assert!(filling.finish());
+    let (mut writer, object) = begun(&store, "short", None);
+    writer.append(&content(1, 0, 1500)).unwrap();
+    assert!(writer.finish());
     assert_eq!(object.body().charged_bytes(), 1500);
 }
 

@@ -1,5 +1,5 @@
 //! What is stored is found, and nothing else.
-use super::super::{Found, NotTaken, State};
+use super::super::{BodyState, Found, NotTaken};
 use super::*;
 use crate::cache::index::VARIANTS_MAX;
 
@@ -20,11 +20,11 @@ fn what_was_put_is_found_wherever_it_is() {
             .enumerate()
         {
             put(&store, &format!("known{number}"), number as u64, bytes).unwrap();
-            let (mut filling, _) = begun(&store, &format!("open{number}"), None);
+            let (mut writer, _) = begun(&store, &format!("open{number}"), None);
             for piece in content(number as u64, 0, bytes).chunks(10_007) {
-                filling.append(piece).unwrap();
+                writer.append(piece).unwrap();
             }
-            assert!(filling.finish());
+            assert!(writer.finish());
             for way in ["known", "open"] {
                 let object = get(&store, &format!("{way}{number}")).unwrap();
                 assert!(object.body().is_whole());
@@ -134,29 +134,29 @@ fn a_freshened_object_has_the_body_of_the_old_one() {
 fn what_breaks_off_is_taken_out() {
     let store = store(SMALL);
     for announced in [Some(40_000), Some(100), None] {
-        let (mut filling, object) = begun(&store, "page", announced);
-        filling.append(&content(1, 0, 50)).unwrap();
+        let (mut writer, object) = begun(&store, "page", announced);
+        writer.append(&content(1, 0, 50)).unwrap();
         assert_eq!(
-            get(&store, "page").unwrap().body().have().state,
-            State::Filling
+            get(&store, "page").unwrap().body().progress().state,
+            BodyState::Filling
         );
-        drop(filling);
+        drop(writer);
         assert!(get(&store, "page").is_none());
-        assert_eq!(object.body().have().state, State::Broken);
+        assert_eq!(object.body().progress().state, BodyState::Broken);
         assert_eq!(read(&object), content(1, 0, 50));
         let body = Arc::clone(object.body());
         assert_eq!(put_body(&store, "page", &body).err(), Some(NotTaken::Body));
     }
     // The length was not announced.
-    let (mut filling, object) = begun(&store, "page", Some(10));
-    filling.append(&[1; 9]).unwrap();
-    assert!(!filling.finish());
-    assert_eq!(object.body().have().state, State::Broken);
-    let (mut filling, _) = begun(&store, "page", Some(10));
-    filling.append(&[1; 11]).unwrap_err();
+    let (mut writer, object) = begun(&store, "page", Some(10));
+    writer.append(&[1; 9]).unwrap();
+    assert!(!writer.finish());
+    assert_eq!(object.body().progress().state, BodyState::Broken);
+    let (mut writer, _) = begun(&store, "page", Some(10));
+    writer.append(&[1; 11]).unwrap_err();
     assert!(get(&store, "page").is_none());
-    filling.append(&[1]).unwrap_err();
-    assert!(!filling.finish());
+    writer.append(&[1]).unwrap_err();
+    assert!(!writer.finish());
     assert_eq!(store.stats().broken, 5);
     drop(object);
     assert_nothing_leaks(&store);
@@ -165,10 +165,10 @@ fn what_breaks_off_is_taken_out() {
 #[test]
 fn a_freshened_object_is_taken_out_too_if_its_body_breaks_off() {
     let store = store(SMALL);
-    let (mut filling, object) = begun(&store, "page", None);
-    filling.append(b"some").unwrap();
+    let (mut writer, object) = begun(&store, "page", None);
+    writer.append(b"some").unwrap();
     store.replace(&object, meta(2000), b"").unwrap();
-    drop(filling);
+    drop(writer);
     assert!(get(&store, "page").is_none());
     assert_eq!(store.stats().objects, 0);
 }
@@ -177,9 +177,9 @@ fn a_freshened_object_is_taken_out_too_if_its_body_breaks_off() {
 fn the_beginning_of_a_body_can_be_stored_as_a_part() {
     for bytes in [1000, 100_000] {
         let store = store(SMALL);
-        let (mut filling, _) = begun(&store, "page", Some(125_000));
-        filling.append(&content(5, 0, bytes)).unwrap();
-        let part = filling.cut();
+        let (mut writer, _) = begun(&store, "page", Some(125_000));
+        writer.append(&content(5, 0, bytes)).unwrap();
+        let part = writer.cut();
         assert!(get(&store, "page").is_none());
         let object = put_body(&store, "page", &part).unwrap();
         assert_eq!(put_body(&store, "other", &part).err(), Some(NotTaken::Body));

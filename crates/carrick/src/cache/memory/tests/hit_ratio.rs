@@ -13,10 +13,10 @@ impl Cache for Arc<Store> {
         if let Found::Object(_) = self.find(key, nothing()) {
             return true;
         }
-        let mut filling = self.fill(Some(bytes)).unwrap();
-        filling.append(&vec![0; bytes as usize]).unwrap();
-        let body = Arc::clone(filling.body());
-        assert!(filling.finish());
+        let mut writer = self.fill(Some(bytes)).unwrap();
+        writer.append(&vec![0; bytes as usize]).unwrap();
+        let body = Arc::clone(writer.body());
+        assert!(writer.finish());
         self.put(key, &Variant::default(), meta(1000), b"", &body)
             .unwrap();
         false

@@ -10,7 +10,7 @@ mod threads;
 mod wire;
 mod workload;
 
-use super::{Filling, Found, NotTaken, Object, Store};
+use super::{BodyWriter, Found, NotTaken, Object, Store};
 use crate::cache::ledger::Limits;
 use crate::cache::purge::{Pattern, Purge};
 use carrick_logic::cache::{Fields, Meta, UnixTime, Variant};
@@ -54,10 +54,10 @@ pub(in crate::cache) fn content(seed: u64, from: u64, bytes: usize) -> Vec<u8> {
 
 /// A body that is whole.
 fn filled(store: &Arc<Store>, seed: u64, bytes: usize) -> Result<Arc<super::Body>, NotTaken> {
-    let mut filling = store.fill(Some(bytes as u64))?;
-    filling.append(&content(seed, 0, bytes)).unwrap();
-    let body = Arc::clone(filling.body());
-    assert!(filling.finish());
+    let mut writer = store.fill(Some(bytes as u64))?;
+    writer.append(&content(seed, 0, bytes)).unwrap();
+    let body = Arc::clone(writer.body());
+    assert!(writer.finish());
     Ok(body)
 }
 
@@ -82,10 +82,10 @@ fn put_body(
 }
 
 /// A body that is begun, and its stored object.
-fn begun(store: &Arc<Store>, name: &str, bytes: Option<u64>) -> (Filling, Arc<Object>) {
-    let filling = store.fill(bytes).unwrap();
-    let object = put_body(store, name, filling.body()).unwrap();
-    (filling, object)
+fn begun(store: &Arc<Store>, name: &str, bytes: Option<u64>) -> (BodyWriter, Arc<Object>) {
+    let writer = store.fill(bytes).unwrap();
+    let object = put_body(store, name, writer.body()).unwrap();
+    (writer, object)
 }
 
 pub(super) fn get(store: &Store, name: &str) -> Option<Arc<Object>> {
@@ -98,7 +98,7 @@ pub(super) fn get(store: &Store, name: &str) -> Option<Arc<Object>> {
 
 /// The whole of a body.
 pub(in crate::cache) fn read(object: &Object) -> Vec<u8> {
-    let mut bytes = vec![0; object.body().have().bytes as usize];
+    let mut bytes = vec![0; object.body().progress().bytes as usize];
     assert_eq!(object.body().read_at(&mut bytes, 0).unwrap(), bytes.len());
     bytes
 }

@@ -1,6 +1,6 @@
 //! Random operations on the store and on a simple model of it: what is found is what was put last, bounds hold, and nothing
 //! is left over.
-use super::super::State;
+use super::super::BodyState;
 use super::*;
 use proptest::prelude::*;
 use proptest::sample::Index;
@@ -76,7 +76,7 @@ type Weakly = std::sync::Weak<Object>;
 
 /// A body under way: what it will be, and how far it is.
 struct UnderWay {
-    filling: Filling,
+    writer: BodyWriter,
     name: Name,
     seed: u64,
     bytes: usize,
@@ -135,11 +135,11 @@ impl Pair {
         assert_eq!(object.key().bytes(), key_bytes);
         let seed = format!("{}", known.seed);
         assert_eq!(object.fields().first(b"seed"), Some(seed.as_bytes()));
-        let have = object.body().have();
-        assert_ne!(have.state, State::Broken);
+        let progress = object.body().progress();
+        assert_ne!(progress.state, BodyState::Broken);
         let is_under_way = self.under_way.iter().any(|one| one.seed == known.seed);
-        assert_eq!(have.state == State::Filling, is_under_way);
-        assert!(read(&object) == content(known.seed, 0, have.bytes as usize));
+        assert_eq!(progress.state == BodyState::Filling, is_under_way);
+        assert!(read(&object) == content(known.seed, 0, progress.bytes as usize));
         if hold {
             self.held.push((object, known.seed));
         }
@@ -155,10 +155,10 @@ impl Pair {
                 }
             }
             Operation::Begin(name, bytes, known) => {
-                if let Ok(filling) = self.store.fill(known.then_some(bytes as u64)) {
-                    self.put(name, seed, &Arc::clone(filling.body()));
+                if let Ok(writer) = self.store.fill(known.then_some(bytes as u64)) {
+                    self.put(name, seed, &Arc::clone(writer.body()));
                     self.under_way.push(UnderWay {
-                        filling,
+                        writer,
                         name,
                         seed,
                         bytes,
@@ -200,19 +200,19 @@ impl Pair {
                 let count = (*bytes).min(one.bytes - one.done);
                 let piece = content(one.seed, one.done as u64, count);
                 one.done += count;
-                if one.filling.append(&piece).is_err() {
+                if one.writer.append(&piece).is_err() {
                     self.ended(place, false);
                 }
             }
             Operation::Finish(_) => {
                 let rest = content(one.seed, one.done as u64, one.bytes - one.done);
-                let whole = one.filling.append(&rest).is_ok();
-                let (filling, _) = self.ended(place, whole);
-                assert_eq!(filling.finish(), whole);
+                let whole = one.writer.append(&rest).is_ok();
+                let (writer, _) = self.ended(place, whole);
+                assert_eq!(writer.finish(), whole);
             }
             Operation::Cut(_, name) => {
-                let (filling, seed) = self.ended(place, false);
-                let body = filling.cut();
+                let (writer, seed) = self.ended(place, false);
+                let body = writer.cut();
                 if self.under_way.iter().all(|one| one.name != *name) {
                     self.put(*name, seed, &body);
                 }
@@ -222,12 +222,12 @@ impl Pair {
     }
 
     /// Removes a body that has ended. If it is not whole, it must not be found.
-    fn ended(&mut self, place: usize, whole: bool) -> (Filling, u64) {
+    fn ended(&mut self, place: usize, whole: bool) -> (BodyWriter, u64) {
         let one = self.under_way.swap_remove(place);
         if !whole {
             self.model.retain(|_, known| known.seed != one.seed);
         }
-        (one.filling, one.seed)
+        (one.writer, one.seed)
     }
 
     fn purge(&mut self, group: &Group, outdates: bool) {

@@ -1,6 +1,6 @@
 //! Responses that are stored in parts: every byte is right, and nothing leaks.
 use super::{Limits, Store, assert_nothing_leaks, content, get, meta, read, store as new_store};
-use crate::cache::memory::{Body, NotTaken, Object, PIECES_MAX, Part, State};
+use crate::cache::memory::{Body, BodyState, NotTaken, Object, PIECES_MAX, Part};
 use crate::cache::purge::{Pattern, Purge};
 use carrick_logic::cache::Variant;
 use proptest::prelude::*;
@@ -21,11 +21,11 @@ const LIMITS: Limits = Limits {
 /// A body of these bytes of the representation.
 fn piece(store: &Arc<Store>, range: &Range<u64>) -> Arc<Body> {
     let bytes = range.end - range.start;
-    let mut filling = store.fill(Some(bytes)).unwrap();
+    let mut writer = store.fill(Some(bytes)).unwrap();
     let length = usize::try_from(bytes).unwrap();
-    filling.append(&content(SEED, range.start, length)).unwrap();
-    let body = Arc::clone(filling.body());
-    assert!(filling.finish());
+    writer.append(&content(SEED, range.start, length)).unwrap();
+    let body = Arc::clone(writer.body());
+    assert!(writer.finish());
     body
 }
 
@@ -143,20 +143,20 @@ fn a_part_under_way_is_read_along() {
     let store = new_store(LIMITS);
     add(&store, 0..100_000, 300_000).unwrap();
     let held = get(&store, NAME).unwrap();
-    let mut filling = store.fill(Some(200_000)).unwrap();
-    let object = assemble(&store, Some(&held), 100_000, Some(300_000), filling.body()).unwrap();
+    let mut writer = store.fill(Some(200_000)).unwrap();
+    let object = assemble(&store, Some(&held), 100_000, Some(300_000), writer.body()).unwrap();
     let mut reader = object.body().reader();
     let mut cx = Context::from_waker(Waker::noop());
     let mut poll = |at| reader.poll_more(&mut cx, at);
-    assert!(matches!(poll(5), Poll::Ready(have) if have.bytes == 100_000));
+    assert!(matches!(poll(5), Poll::Ready(progress) if progress.bytes == 100_000));
     assert!(poll(100_000).is_pending());
-    filling.append(&content(SEED, 100_000, 150_000)).unwrap();
-    assert!(matches!(poll(100_000), Poll::Ready(have) if have.bytes == 250_000));
+    writer.append(&content(SEED, 100_000, 150_000)).unwrap();
+    assert!(matches!(poll(100_000), Poll::Ready(progress) if progress.bytes == 250_000));
     let error = store.put_parts(Some(&held), &object).unwrap_err();
     assert_eq!(error, NotTaken::Body, "it is not whole");
     // It breaks off: what came can be kept.
-    let came = filling.cut();
-    assert!(matches!(poll(250_000), Poll::Ready(have) if have.state == State::Broken));
+    let came = writer.cut();
+    assert!(matches!(poll(250_000), Poll::Ready(progress) if progress.state == BodyState::Broken));
     drop((reader, object));
     let object = assemble(&store, Some(&held), 100_000, Some(300_000), &came).unwrap();
     store.put_parts(Some(&held), &object).unwrap();

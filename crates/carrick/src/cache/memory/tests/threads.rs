@@ -1,5 +1,5 @@
 //! Many threads at once, which fill, read and evict.
-use super::super::{FillError, State};
+use super::super::{BodyState, FillError};
 use super::workload::Random;
 use super::*;
 use std::future::poll_fn;
@@ -17,17 +17,17 @@ fn follow(body: &Arc<super::super::Body>, seed: u64) -> Option<u64> {
         let mut from = 0;
         let mut buffer = vec![0; 10_000];
         loop {
-            let have = poll_fn(|cx| reader.poll_more(cx, from)).await;
-            while from < have.bytes {
+            let progress = poll_fn(|cx| reader.poll_more(cx, from)).await;
+            while from < progress.bytes {
                 let count = body.read_at(&mut buffer, from).unwrap();
                 assert!(count > 0);
                 assert!(buffer[..count] == content(seed, from, count));
                 from += count as u64;
             }
-            match have.state {
-                State::Filling => {}
-                State::Whole => return Some(from),
-                State::Broken => return None,
+            match progress.state {
+                BodyState::Filling => {}
+                BodyState::Whole => return Some(from),
+                BodyState::Broken => return None,
             }
         }
     })
@@ -48,8 +48,8 @@ fn readers_in_other_threads_follow_a_body() {
             (3, 500_000, true),
             (4, 700_000, false),
         ] {
-            let mut filling = store.fill(announced.then_some(bytes)).unwrap();
-            let body = Arc::clone(filling.body());
+            let mut writer = store.fill(announced.then_some(bytes)).unwrap();
+            let body = Arc::clone(writer.body());
             thread::scope(|scope| {
                 for _ in 0..6 {
                     scope.spawn(|| assert_eq!(follow(&body, seed), Some(bytes)));
@@ -58,15 +58,13 @@ fn readers_in_other_threads_follow_a_body() {
                 let mut from = 0;
                 while from < bytes {
                     let count = (1 + random.next() % (bytes / 100)).min(bytes - from);
-                    filling
-                        .append(&content(seed, from, count as usize))
-                        .unwrap();
+                    writer.append(&content(seed, from, count as usize)).unwrap();
                     from += count;
                     if random.next().is_multiple_of(4) {
                         thread::yield_now();
                     }
                 }
-                assert!(filling.finish());
+                assert!(writer.finish());
             });
         }
         assert_nothing_leaks(&store);
@@ -76,12 +74,12 @@ fn readers_in_other_threads_follow_a_body() {
 #[test]
 fn readers_learn_that_a_body_broke_off() {
     let store = store(SMALL);
-    let mut filling = store.fill(Some(10_000)).unwrap();
-    let body = Arc::clone(filling.body());
+    let mut writer = store.fill(Some(10_000)).unwrap();
+    let body = Arc::clone(writer.body());
     thread::scope(|scope| {
         let readers: Vec<_> = (0..4).map(|_| scope.spawn(|| follow(&body, 1))).collect();
-        filling.append(&content(1, 0, 9_999)).unwrap();
-        drop(filling);
+        writer.append(&content(1, 0, 9_999)).unwrap();
+        drop(writer);
         for reader in readers {
             assert_eq!(reader.join().unwrap(), None);
         }
@@ -91,8 +89,8 @@ fn readers_learn_that_a_body_broke_off() {
 #[test]
 fn a_reader_that_is_gone_is_woken_no_more() {
     let store = store(SMALL);
-    let mut filling = store.fill(None).unwrap();
-    let body = Arc::clone(filling.body());
+    let mut writer = store.fill(None).unwrap();
+    let body = Arc::clone(writer.body());
     let mut cx = Context::from_waker(Waker::noop());
     let mut readers: Vec<_> = (0..10).map(|_| body.reader()).collect();
     for _ in 0..3 {
@@ -103,9 +101,11 @@ fn a_reader_that_is_gone_is_woken_no_more() {
     assert_eq!(body.readers_waiting(), 10, "one place for each");
     readers.truncate(4);
     assert_eq!(body.readers_waiting(), 4);
-    filling.append(b"x").unwrap();
+    writer.append(b"x").unwrap();
     assert_eq!(body.readers_waiting(), 0);
-    assert!(matches!(readers[0].poll_more(&mut cx, 0), Poll::Ready(have) if have.bytes == 1));
+    assert!(
+        matches!(readers[0].poll_more(&mut cx, 0), Poll::Ready(progress) if progress.bytes == 1)
+    );
     assert!(readers[1].poll_more(&mut cx, 1).is_pending());
     // A registration of the round before removes no other reader's waker.
     drop(readers.pop());
@@ -164,15 +164,15 @@ fn bytes_of(seed: u64) -> u64 {
 fn fill_one(store: &Arc<Store>, random: &mut Random, seed: u64) {
     let bytes = bytes_of(seed);
     let known = random.next().is_multiple_of(2).then_some(bytes);
-    let Ok(mut filling) = store.fill(known) else {
+    let Ok(mut writer) = store.fill(known) else {
         return;
     };
-    let object = put_body(store, &seed.to_string(), filling.body());
+    let object = put_body(store, &seed.to_string(), writer.body());
     let breaks_off = random.next().is_multiple_of(5);
     let mut from = 0;
     while from < bytes {
         let count = (1 + random.next() % 30_000).min(bytes - from);
-        match filling.append(&content(seed, from, count as usize)) {
+        match writer.append(&content(seed, from, count as usize)) {
             Ok(()) => {}
             Err(FillError::NotTaken(NotTaken::Full)) => return,
             Err(error) => panic!("{error}"),
@@ -182,7 +182,7 @@ fn fill_one(store: &Arc<Store>, random: &mut Random, seed: u64) {
             return;
         }
     }
-    assert!(filling.finish());
+    assert!(writer.finish());
     if let Ok(object) = object {
         let freshened = store.replace(&object, meta(2000), b"A: freshened\r\n");
         assert!(!matches!(

@@ -1,5 +1,5 @@
 //! What is sent is what was stored, even when the body is cut while it comes.
-use super::super::{Body, State};
+use super::super::{Body, BodyState};
 use super::*;
 use std::future::poll_fn;
 use std::io::ErrorKind;
@@ -19,8 +19,8 @@ async fn send_all(body: &Arc<Body>, to: &TcpStream, prefix: &[u8]) -> bool {
     let mut from = 0;
     let mut prefix = prefix;
     loop {
-        let have = poll_fn(|cx| reader.poll_more(cx, from)).await;
-        while from < have.bytes || !prefix.is_empty() {
+        let progress = poll_fn(|cx| reader.poll_more(cx, from)).await;
+        while from < progress.bytes || !prefix.is_empty() {
             match body.send(to, from, u64::MAX, prefix, false) {
                 Ok(sent) => {
                     let of_prefix = sent.min(prefix.len());
@@ -33,11 +33,11 @@ async fn send_all(body: &Arc<Body>, to: &TcpStream, prefix: &[u8]) -> bool {
                 Err(error) => panic!("{error}"),
             }
         }
-        match have.state {
-            State::Filling => {}
-            State::Whole if from == body.have().bytes => return true,
-            State::Whole => {}
-            State::Broken => return false,
+        match progress.state {
+            BodyState::Filling => {}
+            BodyState::Whole if from == body.progress().bytes => return true,
+            BodyState::Whole => {}
+            BodyState::Broken => return false,
         }
     }
 }
@@ -54,8 +54,8 @@ async fn prefix_and_body_arrive_whatever_their_place() {
         for bytes in [0, 1, 65_536, 65_537, 300_000, 6_000_000] {
             for known in [true, false] {
                 let announced = known.then_some(bytes as u64);
-                let mut filling = store.fill(announced).unwrap();
-                let body = Arc::clone(filling.body());
+                let mut writer = store.fill(announced).unwrap();
+                let body = Arc::clone(writer.body());
                 let (server, mut client) = connected().await;
                 let sending = async {
                     let whole = send_all(&body, &server, b"the head").await;
@@ -64,10 +64,10 @@ async fn prefix_and_body_arrive_whatever_their_place() {
                 };
                 let filled = async {
                     for piece in content(3, 0, bytes).chunks(50_001) {
-                        filling.append(piece).unwrap();
+                        writer.append(piece).unwrap();
                         tokio::task::yield_now().await;
                     }
-                    filling.finish()
+                    writer.finish()
                 };
                 let receiving = async {
                     let mut received = Vec::new();
@@ -119,9 +119,9 @@ async fn a_window_of_a_body_is_sent() {
 #[tokio::test]
 async fn a_cut_body_is_sent() {
     let store = store(SMALL);
-    let mut filling = store.fill(Some(120_000)).unwrap();
-    filling.append(&content(4, 0, 100_000)).unwrap();
-    let body = filling.cut();
+    let mut writer = store.fill(Some(120_000)).unwrap();
+    writer.append(&content(4, 0, 100_000)).unwrap();
+    let body = writer.cut();
     let (server, mut client) = connected().await;
     let receiving = async {
         let mut received = Vec::new();

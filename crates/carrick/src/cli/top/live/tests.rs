@@ -1,5 +1,5 @@
 //! The effect of keys and samples on the screen, without a terminal.
-use super::super::rates::tests::{look, status};
+use super::super::rates::tests::{snapshot, status};
 use super::*;
 use serde_json::json;
 
@@ -17,7 +17,7 @@ fn screen(order: &Order) -> Screen<'_> {
     Screen {
         order,
         sort: order.sort,
-        last: Some(look(1, status(json!({})), json!({}), json!({}))),
+        last: Some(snapshot(1, status(json!({})), json!({}), json!({}))),
         rates: None,
         trouble: None,
         shows_help: false,
@@ -25,7 +25,7 @@ fn screen(order: &Order) -> Screen<'_> {
     }
 }
 
-fn press(screen: &mut Screen<'_>, key: char) -> Done {
+fn press(screen: &mut Screen<'_>, key: char) -> KeyAction {
     screen.key(KeyEvent::new(KeyCode::Char(key), KeyModifiers::NONE))
 }
 
@@ -43,19 +43,23 @@ fn keys_do_what_the_help_says() {
         ('s', Sort::Up),
         ('x', Sort::Up),
     ] {
-        assert_eq!(press(&mut screen, key), Done::Nothing);
+        assert_eq!(press(&mut screen, key), KeyAction::Nothing);
         assert_eq!(screen.sort, sort, "{key}");
     }
     press(&mut screen, 'p');
     assert!(screen.view().is_paused);
     press(&mut screen, ' ');
     assert!(!screen.view().is_paused);
-    assert_eq!(press(&mut screen, 'q'), Done::End);
+    assert_eq!(press(&mut screen, 'q'), KeyAction::End);
     let escape = KeyEvent::new(KeyCode::Esc, KeyModifiers::NONE);
-    assert_eq!(screen.key(escape), Done::End);
-    for (key, done) in [('c', Done::End), ('z', Done::Suspend), ('l', Done::Anew)] {
+    assert_eq!(screen.key(escape), KeyAction::End);
+    for (key, action) in [
+        ('c', KeyAction::End),
+        ('z', KeyAction::Suspend),
+        ('l', KeyAction::Anew),
+    ] {
         let key = KeyEvent::new(KeyCode::Char(key), KeyModifiers::CONTROL);
-        assert_eq!(screen.key(key), done);
+        assert_eq!(screen.key(key), action);
     }
     assert_eq!(screen.sort, Sort::Up);
 }
@@ -66,11 +70,11 @@ fn any_key_leaves_the_help_and_does_nothing_else() {
     let mut screen = screen(&order);
     press(&mut screen, 'h');
     assert!(screen.shows_help);
-    assert_eq!(press(&mut screen, 'q'), Done::Nothing);
+    assert_eq!(press(&mut screen, 'q'), KeyAction::Nothing);
     assert!(!screen.shows_help);
     press(&mut screen, '?');
     let end = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
-    assert_eq!(screen.key(end), Done::End);
+    assert_eq!(screen.key(end), KeyAction::End);
 }
 
 #[test]
@@ -89,15 +93,16 @@ fn every_order_comes_by_and_by() {
 fn a_carrick_that_disappears_and_returns_is_shown() {
     let order = order();
     let mut screen = screen(&order);
-    let page = |pid: u32, second| look(second, status(json!({ "pid": pid })), json!({}), json!({}));
-    screen.looked(Ok(page(7, 2)));
+    let page =
+        |pid: u32, second| snapshot(second, status(json!({ "pid": pid })), json!({}), json!({}));
+    screen.sampled(Ok(page(7, 2)));
     assert!(screen.rates.is_some() && screen.trouble.is_none());
-    screen.looked(Err(Failed::Because("refused".to_owned())));
+    screen.sampled(Err(Failed::Because("refused".to_owned())));
     assert_eq!(screen.trouble.as_deref(), Some("refused"));
     assert!(screen.rates.is_some(), "the last rates are gone");
     // Another process: its counters start anew.
-    screen.looked(Ok(page(8, 3)));
+    screen.sampled(Ok(page(8, 3)));
     assert!(screen.rates.is_none() && screen.trouble.is_none());
-    screen.looked(Ok(page(8, 4)));
+    screen.sampled(Ok(page(8, 4)));
     assert_eq!(screen.rates.as_ref().unwrap().about.pid, 8);
 }

@@ -1,6 +1,6 @@
 //! Pages laid out for rooms of several sizes.
-use super::super::look::{Look as Seen, escape};
-use super::super::rates::tests::{look, status, tunnel};
+use super::super::rates::tests::{snapshot, status, tunnel};
+use super::super::snapshot::{Snapshot, escape};
 use super::*;
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ const ADDRESS: &str = "127.0.0.1:3129";
 
 /// Rates with the given numbers of classes, workers and tunnels; each tunnel is faster than the one before.
 fn rates(classes: usize, workers: usize, tunnels: usize) -> Rates {
-    let seen = |second: u64| -> Seen {
+    let seen = |second: u64| -> Snapshot {
         let class = |number: usize| {
             json!({
                 "name": format!("class-{number}"), "policy": "conservative", "ceiling": 10 << 20, "splices": 2,
@@ -29,7 +29,7 @@ fn rates(classes: usize, workers: usize, tunnels: usize) -> Rates {
         };
         let list =
             |count, of: &dyn Fn(usize) -> Value| -> Vec<Value> { (0..count).map(of).collect() };
-        look(
+        snapshot(
             second,
             status(json!({
                 "splice": { "pipe_bytes": 3 * 1024 * 1024 * second, "pipe_splices": 0 },
@@ -184,7 +184,7 @@ fn trouble_and_pauses_are_shown() {
         ..view(&rates)
     };
     let lines = page(&away, room(80, 24));
-    assert_eq!(lines[1].look, Look::Alarm);
+    assert_eq!(lines[1].style, Style::Alarm);
     assert!(
         lines[1].text.contains("does not answer") && lines[1].text.contains("refused\\u{1b}[2J")
     );
@@ -215,7 +215,7 @@ fn names_of_others_move_no_cursor() {
         for field in ["server", "target", "engine", "class"] {
             one[field] = json!(evil);
         }
-        look(
+        snapshot(
             second,
             status(json!({ "version": evil, "state": evil })),
             json!({ "list": [one], "outliving": { "list": [{ "client": evil, "server": evil }] } }),

@@ -1,15 +1,15 @@
 //! Rates of artificial samples with known results.
-use super::super::look::{Pace, Splices, Status, Timed};
+use super::super::snapshot::{Pace, Splices, Status, Timed};
 use super::*;
 use serde_json::{Value, json};
 
 /// A sample at this second; each page is 0.1 seconds later than the previous one.
-pub(crate) fn look(seconds: u64, status: Value, splices: Value, pace: Value) -> Look {
+pub(crate) fn snapshot(seconds: u64, status: Value, splices: Value, pace: Value) -> Snapshot {
     let at = |tenths: u64| Duration::from_secs(seconds) + Duration::from_millis(100 * tenths);
     let status: Status = serde_json::from_value(status).unwrap();
     let splices: Splices = serde_json::from_value(splices).unwrap();
     let pace: Pace = serde_json::from_value(pace).unwrap();
-    Look {
+    Snapshot {
         status: Timed {
             at: at(0),
             page: status,
@@ -75,8 +75,8 @@ fn counters_become_rates() {
             },
         }))
     };
-    let before = look(10, page(2), nothing(), nothing());
-    let now = look(14, page(6), nothing(), nothing());
+    let before = snapshot(10, page(2), nothing(), nothing());
+    let now = snapshot(14, page(6), nothing(), nothing());
     let rates = Rates::between(&before, &now).unwrap();
     assert_eq!(rates.time, Duration::from_secs(4));
     assert_eq!(rates.about.connections_open, 6);
@@ -112,12 +112,12 @@ fn counters_become_rates() {
 fn an_unused_cache_has_no_ratio() {
     let page = || status(json!({ "cache": { "hits": 5, "misses": 5 } }));
     let rates = Rates::between(
-        &look(0, page(), nothing(), nothing()),
-        &look(1, page(), nothing(), nothing()),
+        &snapshot(0, page(), nothing(), nothing()),
+        &snapshot(1, page(), nothing(), nothing()),
     );
     assert_eq!(rates.unwrap().cache.unwrap().hit_ratio, None);
-    let without = || look(0, status(json!({ "cache": null })), nothing(), nothing());
-    let later = look(1, status(nothing()), nothing(), nothing());
+    let without = || snapshot(0, status(json!({ "cache": null })), nothing(), nothing());
+    let later = snapshot(1, status(nothing()), nothing(), nothing());
     assert_eq!(Rates::between(&without(), &later).unwrap().cache, None);
 }
 
@@ -135,8 +135,8 @@ fn classes_and_workers_have_the_time_of_their_page() {
             }],
         })
     };
-    let before = look(0, status(nothing()), nothing(), page(1));
-    let mut now = look(
+    let before = snapshot(0, status(nothing()), nothing(), page(1));
+    let mut now = snapshot(
         2,
         status(json!({ "workers": [{ "connections_open": 5 }] })),
         nothing(),
@@ -180,11 +180,11 @@ fn tunnels_are_followed_by_their_names() {
         // It was open before but not listed, so its rate is unknown.
         tunnel("4", "192.0.2.4:1", 500.0, 1 << 30, 0),
     ]});
-    let looks = (
-        look(0, status(nothing()), before, nothing()),
-        look(2, status(nothing()), now, nothing()),
+    let snapshots = (
+        snapshot(0, status(nothing()), before, nothing()),
+        snapshot(2, status(nothing()), now, nothing()),
     );
-    let rates = Rates::between(&looks.0, &looks.1).unwrap();
+    let rates = Rates::between(&snapshots.0, &snapshots.1).unwrap();
     let of = |client: &str| {
         let tunnel = rates
             .tunnels
@@ -207,8 +207,8 @@ fn adopted_tunnels_are_tunnels_of_the_engine_packet() {
             "client_to_upstream": { "bytes": bytes }, "upstream_to_client": { "bytes": 2 * bytes },
         }]}})
     };
-    let before = look(0, status(nothing()), page(10), nothing());
-    let now = look(1, status(nothing()), page(30), nothing());
+    let before = snapshot(0, status(nothing()), page(10), nothing());
+    let now = snapshot(1, status(nothing()), page(30), nothing());
     let rates = Rates::between(&before, &now).unwrap();
     let tunnel = &rates.tunnels[0];
     assert_eq!((tunnel.up, tunnel.down, tunnel.bytes), (20.0, 40.0, 90));
@@ -227,11 +227,11 @@ fn each_order_has_its_first() {
         tunnel("b", "192.0.2.2:1", 100.0, 10, 95),
         tunnel("c", "192.0.2.1:1", 21.0, 0, 500),
     ]});
-    let looks = (
-        look(0, status(nothing()), before, nothing()),
-        look(1, status(nothing()), now, nothing()),
+    let snapshots = (
+        snapshot(0, status(nothing()), before, nothing()),
+        snapshot(1, status(nothing()), now, nothing()),
     );
-    let rates = Rates::between(&looks.0, &looks.1).unwrap();
+    let rates = Rates::between(&snapshots.0, &snapshots.1).unwrap();
     for (sort, clients) in [
         (Sort::Rate, ["2", "3", "1"]),
         (Sort::Up, ["3", "2", "1"]),
@@ -250,10 +250,10 @@ fn each_order_has_its_first() {
 
 #[test]
 fn nothing_is_made_of_looks_that_do_not_belong_together() {
-    let first = look(5, status(nothing()), nothing(), nothing());
-    let another = look(6, status(json!({ "pid": 8 })), nothing(), nothing());
+    let first = snapshot(5, status(nothing()), nothing(), nothing());
+    let another = snapshot(6, status(json!({ "pid": 8 })), nothing(), nothing());
     assert_eq!(Rates::between(&first, &another), None);
-    let anew = look(
+    let anew = snapshot(
         6,
         status(json!({ "started": "2000-01-02T00:00:00Z" })),
         nothing(),
@@ -261,15 +261,15 @@ fn nothing_is_made_of_looks_that_do_not_belong_together() {
     );
     assert_eq!(Rates::between(&first, &anew), None);
     assert_eq!(Rates::between(&first, &first), None);
-    let earlier = look(4, status(nothing()), nothing(), nothing());
+    let earlier = snapshot(4, status(nothing()), nothing(), nothing());
     assert_eq!(Rates::between(&first, &earlier), None);
 }
 
 #[test]
 fn what_goes_back_a_little_has_not_moved() {
     let page = |bytes: u64| status(json!({ "splice": { "copy_bytes": bytes } }));
-    let before = look(0, page(10), nothing(), nothing());
-    let now = look(1, page(9), nothing(), nothing());
+    let before = snapshot(0, page(10), nothing(), nothing());
+    let now = snapshot(1, page(9), nothing(), nothing());
     close(Rates::between(&before, &now).unwrap().bytes, 0.0);
 }
 

@@ -37,12 +37,12 @@ fn a_panic_gives_the_terminal_back_before_it_says_anything() {
     assert!(has_mode("icanon") && has_mode("echo"), "{after}");
 }
 
-fn page_of(looks: &[(Look, &str)]) -> Vec<Line> {
-    let line = |(look, text): &(Look, &str)| Line {
-        look: *look,
+fn page_of(styles: &[(Style, &str)]) -> Vec<Line> {
+    let line = |(style, text): &(Style, &str)| Line {
+        style: *style,
         text: (*text).to_owned(),
     };
-    looks.iter().map(line).collect()
+    styles.iter().map(line).collect()
 }
 
 fn text_of(page: &[Line], width: usize, height: usize, has_colours: bool) -> String {
@@ -54,11 +54,11 @@ fn text_of(page: &[Line], width: usize, height: usize, has_colours: bool) -> Str
     String::from_utf8(drawn(page, room, has_colours).unwrap()).unwrap()
 }
 
-const ALL: [(Look, &str); 4] = [
-    (Look::Plain, "plain"),
-    (Look::Heading, "heading"),
-    (Look::Alarm, "alarm"),
-    (Look::Faint, "faint"),
+const ALL: [(Style, &str); 4] = [
+    (Style::Plain, "plain"),
+    (Style::Heading, "heading"),
+    (Style::Alarm, "alarm"),
+    (Style::Faint, "faint"),
 ];
 
 #[test]
@@ -75,12 +75,12 @@ fn without_colours_none_is_set() {
 #[test]
 fn a_full_line_keeps_its_last_column_and_the_rest_is_cleared() {
     const TO_END: &str = "\u{1b}[K";
-    let text = text_of(&page_of(&[(Look::Plain, "1234")]), 4, 1, false);
+    let text = text_of(&page_of(&[(Style::Plain, "1234")]), 4, 1, false);
     assert!(
         !text.contains(TO_END) && !text.contains("\u{1b}[J"),
         "{text:?}"
     );
-    let text = text_of(&page_of(&[(Look::Plain, "123")]), 4, 2, false);
+    let text = text_of(&page_of(&[(Style::Plain, "123")]), 4, 2, false);
     assert!(
         text.contains(TO_END) && text.contains("\u{1b}[2;1H\u{1b}[J"),
         "{text:?}"

@@ -1,11 +1,11 @@
-//! When the kernel may judge requests, and what the process makes of those that it was not asked about.
+//! When the kernel may classify requests, and what the process makes of those that it was not asked about.
 use super::super::tests::{group, pending, to_group, to_origin};
 use super::*;
 
 #[test]
-fn the_kernel_judges_for_a_client_of_its_own_whose_listener_has_a_table() {
+fn the_kernel_classifies_for_a_client_of_its_own_whose_listener_has_a_table() {
     let (group, origin) = (to_group(&group(1, |_| {})), to_origin("a"));
-    let classifying = Judging {
+    let classifying = KernelRoutes {
         table: 3,
         generation: 5,
         upstream: 7,
@@ -30,14 +30,14 @@ const CAUGHT_UP: CaughtUp = CaughtUp {
 /// The kernel tells of its own itself: a line of the process's would be a second one.
 #[test]
 fn only_a_request_of_the_process_gets_its_line_when_the_kernel_has_forwarded_others() {
-    let (own, judged) = (pending(None), Pending::classified(&CAUGHT_UP));
+    let (own, classified) = (pending(None), Pending::classified(&CAUGHT_UP));
     let unread = CaughtUp {
         passed_status: None,
         ..CAUGHT_UP
     };
     for (under_way, caught_up, wanted) in [
         (None, CAUGHT_UP, None),
-        (Some(&judged), CAUGHT_UP, None),
+        (Some(&classified), CAUGHT_UP, None),
         (Some(&own), CAUGHT_UP, Some((900, 404, 0))),
         (Some(&own), unread, Some((900, STATUS_UNKNOWN, 0))),
     ] {

@@ -105,7 +105,7 @@ fn a_connection_may_be_kept_where_the_upstream_says_so_or_the_client_was_led_the
 #[test]
 fn a_bound_client_stays_with_its_server_unless_the_request_names_another() {
     let [one, other] = [group(2, |_| {}), group(2, |_| {})];
-    let hashed = group(2, |plan| plan.balance = balance::Method::Hash);
+    let hashed = group(2, |plan| plan.balance = balance::Algorithm::Hash);
     let sick = group(2, |_| {});
     sick.state.servers[0].healthy.store(false, Relaxed);
     let [one, other, hashed, sick] = [&one, &other, &hashed, &sick].map(to_group);

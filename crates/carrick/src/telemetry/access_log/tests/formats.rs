@@ -65,13 +65,13 @@ fn tunnel() -> Record<'static> {
 
 fn combined(record: &Record<'_>) -> String {
     let mut out = Vec::new();
-    format::combined(&mut out, record, Clock::in_zone(west()).at(moment()));
+    format::combined(&mut out, record, LogClock::in_zone(west()).at(moment()));
     String::from_utf8(out).unwrap()
 }
 
 fn json(record: &Record<'_>) -> String {
     let mut out = Vec::new();
-    format::json(&mut out, record, Clock::in_zone(west()).at(moment()));
+    format::json(&mut out, record, LogClock::in_zone(west()).at(moment()));
     String::from_utf8(out).unwrap()
 }
 
@@ -283,10 +283,10 @@ fn an_empty_user_is_not_no_user() {
 
 #[test]
 fn dates_follow_the_clock_and_the_zone() {
-    let mut clock = Clock::in_zone(TimeZone::fixed(
+    let mut clock = LogClock::in_zone(TimeZone::fixed(
         jiff::tz::Offset::from_seconds(5 * 3600 + 1800).unwrap(),
     ));
-    let at = |clock: &mut Clock, ms| {
+    let at = |clock: &mut LogClock, ms| {
         let stamp = clock.at(SystemTime::UNIX_EPOCH + Duration::from_millis(ms));
         format!(
             "{} {}.{:03}{}",

@@ -15,7 +15,7 @@ pub const KEYS: &[(&str, &str, &str, &str)] = &[
     ),
     (
         "[link.NAME]",
-        "ahead",
+        "preconnect",
         LINK,
         "peer = \"192.0.2.7:4140\"\nahead = 7",
     ),

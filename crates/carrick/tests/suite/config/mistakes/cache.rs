@@ -268,7 +268,7 @@ pub const MISTAKES: &[Mistake] = &[
         "[cache]\n[upstream.u]\nservers = \"10.0.0.1\"\n[[listener]]\nlisten = \"127.0.0.1:8080\"\nmode = \"switch\"\nforwarded = \"off\"\nvia = \"\"\n[[listener.route]]\nupstream = \"u\"\nengine = \"packet\"\nrequests = \"kernel\"\ncache = true",
         Error,
         "true",
-        "judged in the kernel do not come to the cache",
+        "classified in the kernel do not come to the cache",
         "in place of `requests`",
     ),
     (

@@ -41,7 +41,7 @@ pub const MISTAKES: &[Mistake] = &[
     (
         "&link = \"sky\"\n[link.sky]\npeer = \"a:1\"\nconnections = 2\nahead = 3",
         Error,
-        "ahead",
+        "preconnect",
         "more connections would be opened",
         "`connections` is 2",
     ),

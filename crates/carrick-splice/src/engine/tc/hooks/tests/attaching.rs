@@ -1,7 +1,7 @@
 //! Both programs see the packets; which interfaces they are attached to, and why not to others.
 
 use super::support::*;
-use crate::engine::tc::hooks::{Hooks, Reason, Settings, Unsupported, Way};
+use crate::engine::tc::hooks::{AttachFailure, AttachMode, Hooks, Settings, Unsupported};
 
 fn names(hooks: &Hooks) -> Vec<&str> {
     hooks
@@ -10,7 +10,7 @@ fn names(hooks: &Hooks) -> Vec<&str> {
         .collect()
 }
 
-fn reason<'h>(hooks: &'h Hooks, name: &str) -> &'h Reason {
+fn reason<'h>(hooks: &'h Hooks, name: &str) -> &'h AttachFailure {
     &hooks
         .refused()
         .iter()
@@ -53,7 +53,11 @@ fn tcx_is_chosen_where_the_kernel_has_it() {
             crate::engine::tc::hooks::Direction::Ingress,
         )
         .is_ok();
-        let expected = if has_tcx { Way::Tcx } else { Way::Clsact };
+        let expected = if has_tcx {
+            AttachMode::Tcx
+        } else {
+            AttachMode::Clsact
+        };
         assert!(
             hooks
                 .attached()
@@ -87,18 +91,18 @@ fn interfaces_that_cannot_are_left_out_with_the_reason() {
             assert_eq!(attached, ["bridge0", "tap0", "v0", "v1"]);
             assert_eq!(
                 *reason(&hooks, "lo"),
-                Reason::Unsupported(Unsupported::Loopback)
+                AttachFailure::Unsupported(Unsupported::Loopback)
             );
             assert_eq!(
                 *reason(&hooks, "p1"),
-                Reason::Unsupported(Unsupported::Down)
+                AttachFailure::Unsupported(Unsupported::Down)
             );
             assert_eq!(
                 *reason(&hooks, "tun0"),
-                Reason::Unsupported(Unsupported::NoEthernet(65_534))
+                AttachFailure::Unsupported(Unsupported::NoEthernet(65_534))
             );
             let port = Unsupported::PortOf("bridge".into(), "bridge0".into());
-            assert_eq!(*reason(&hooks, "p0"), Reason::Unsupported(port));
+            assert_eq!(*reason(&hooks, "p0"), AttachFailure::Unsupported(port));
             let text: Vec<String> = hooks.refused().iter().map(ToString::to_string).collect();
             assert!(
                 text.iter().any(|line| line.contains("interface tun0")
@@ -122,10 +126,10 @@ fn named_interfaces_are_the_only_ones_and_are_waited_for() {
                 ..Settings::default()
             });
             assert_eq!(names(&hooks), ["v0"]);
-            assert_eq!(*reason(&hooks, "later0"), Reason::NotThere);
+            assert_eq!(*reason(&hooks, "later0"), AttachFailure::NotThere);
             assert_eq!(
                 *reason(&hooks, "lo"),
-                Reason::Unsupported(Unsupported::Loopback)
+                AttachFailure::Unsupported(Unsupported::Loopback)
             );
             programs.seen_of(4, 4, 0, 0);
             // A port that is down, by name.
@@ -145,9 +149,9 @@ fn other_qdiscs_are_not_replaced() {
         interfaces();
         run("tc qdisc add dev v0 ingress");
         let programs = Programs::load();
-        let hooks = programs.attach(by(Way::Clsact));
+        let hooks = programs.attach(by(AttachMode::Clsact));
         assert_eq!(names(&hooks), ["v1"]);
-        let Reason::Failed(error) = reason(&hooks, "v0") else {
+        let AttachFailure::Failed(error) = reason(&hooks, "v0") else {
             panic!("{:?}", hooks.refused());
         };
         let text = error.to_string();
@@ -181,7 +185,7 @@ fn a_program_of_another_kind_is_refused_with_the_call_and_the_interface() {
                 )
                 .expect("the hooks");
                 assert_eq!(names(&hooks), [""; 0]);
-                let Reason::Failed(error) = reason(&hooks, "v0") else {
+                let AttachFailure::Failed(error) = reason(&hooks, "v0") else {
                     panic!("{:?}", hooks.refused());
                 };
                 let text = error.to_string();

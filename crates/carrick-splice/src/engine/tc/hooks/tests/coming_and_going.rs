@@ -1,7 +1,7 @@
 //! Interfaces that disappear, appear, change; and the kernel's notifications.
 
 use super::support::*;
-use crate::engine::tc::hooks::{Changed, Changes, Settings, Way};
+use crate::engine::tc::hooks::{AttachMode, Changed, Changes, Settings};
 use std::time::Duration;
 
 const SOON: Duration = Duration::from_secs(10);
@@ -71,7 +71,7 @@ fn programs_that_were_detached_are_put_back() {
         || {
             interfaces();
             let programs = Programs::load();
-            let mut hooks = programs.attach(by(Way::Clsact));
+            let mut hooks = programs.attach(by(AttachMode::Clsact));
             run("tc filter del dev v0 ingress");
             programs.seen_of(3, 0, 3, 0);
             let refreshed = hooks.refresh().expect("refreshed");

@@ -3,7 +3,7 @@
 use super::support::*;
 use crate::engine::tc::hooks::doctor::{InterfaceFact, Obstacle, interface_facts, obstacles};
 use crate::engine::tc::hooks::pins::mounted;
-use crate::engine::tc::hooks::{Direction, Place, Way, tcx};
+use crate::engine::tc::hooks::{AttachMode, Direction, HookPosition, tcx};
 use std::process::Command;
 
 fn fact(name: &str) -> InterfaceFact {
@@ -52,7 +52,7 @@ fn each_interface_has_its_way_or_its_reason() {
         interfaces();
         run("ip link set lo up");
         run("ip link add w0 type veth peer name w1");
-        assert_eq!(fact("v0").usable, Ok(Way::Tcx));
+        assert_eq!(fact("v0").usable, Ok(AttachMode::Tcx));
         assert_eq!(fact("v0").notes, [""; 0]);
         assert!(
             fact("lo")
@@ -74,15 +74,15 @@ fn programs_of_others_are_named_and_those_of_carrick_are_not() {
             interfaces();
             let (programs, theirs) = (Programs::load(), Programs::load());
             let _hooks = [
-                programs.attach(by(Way::Tcx)),
-                programs.attach(by(Way::Clsact)),
+                programs.attach(by(AttachMode::Tcx)),
+                programs.attach(by(AttachMode::Clsact)),
             ];
             assert_eq!(fact("v0").notes, [""; 0]);
             let link = tcx::attach(
                 theirs.fd("foreign_ok"),
                 index("v0"),
                 Direction::Egress,
-                Place::First,
+                HookPosition::First,
             );
             let _link = link.expect("a link");
             run("tc filter add dev v1 ingress pref 7 protocol ip u32 match u32 0 0 flowid 1:1");

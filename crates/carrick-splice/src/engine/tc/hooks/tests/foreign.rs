@@ -1,7 +1,9 @@
 //! Foreign programs and filters: they stay, they work, and they are reported.
 
 use super::support::*;
-use crate::engine::tc::hooks::{Attachment, Direction, Hooks, Place, Settings, Way, clsact, tcx};
+use crate::engine::tc::hooks::{
+    AttachMode, Attachment, Direction, HookPosition, Hooks, Settings, clsact, tcx,
+};
 use std::os::fd::OwnedFd;
 
 fn attachment<'h>(hooks: &'h Hooks, name: &str) -> &'h Attachment {
@@ -11,7 +13,7 @@ fn attachment<'h>(hooks: &'h Hooks, name: &str) -> &'h Attachment {
         .expect("an attachment")
 }
 
-fn put(programs: &Programs, name: &str, place: Place) -> OwnedFd {
+fn put(programs: &Programs, name: &str, place: HookPosition) -> OwnedFd {
     let interface = index("v0");
     tcx::attach(programs.fd(name), interface, Direction::Ingress, place).expect("a link")
 }
@@ -23,11 +25,11 @@ fn a_program_that_was_there_goes_on_behind_ours_or_before_it() {
         || {
             interfaces();
             let (programs, theirs) = (Programs::load(), Programs::load());
-            let _link = put(&theirs, "foreign_next", Place::First);
-            for (place, is_before) in [(Place::First, false), (Place::Last, true)] {
+            let _link = put(&theirs, "foreign_next", HookPosition::First);
+            for (place, is_before) in [(HookPosition::First, false), (HookPosition::Last, true)] {
                 let hooks = programs.attach(Settings {
                     ingress: place,
-                    way: Some(Way::Tcx),
+                    way: Some(AttachMode::Tcx),
                     ..Settings::default()
                 });
                 let [foreign] = attachment(&hooks, "v0").foreign() else {
@@ -36,7 +38,7 @@ fn a_program_that_was_there_goes_on_behind_ours_or_before_it() {
                 assert_eq!(foreign.name, "foreign_next");
                 assert_eq!(
                     (foreign.direction, foreign.way),
-                    (Direction::Ingress, Way::Tcx)
+                    (Direction::Ingress, AttachMode::Tcx)
                 );
                 assert_eq!(foreign.is_before, is_before);
                 let text = foreign.to_string();
@@ -62,13 +64,13 @@ fn a_program_that_ends_the_hook_does_not_hide_packets_from_ours() {
         || {
             interfaces();
             let (programs, theirs) = (Programs::load(), Programs::load());
-            let link = put(&theirs, "foreign_ok", Place::First);
-            let mut hooks = programs.attach(by(Way::Tcx));
+            let link = put(&theirs, "foreign_ok", HookPosition::First);
+            let mut hooks = programs.attach(by(AttachMode::Tcx));
             programs.seen_of(10, 10, 10, 0);
             assert_eq!(theirs.seen().foreign, 10);
             // A later program that attaches first hides them, and this is reported.
             drop(link);
-            let _link = put(&theirs, "foreign_ok", Place::First);
+            let _link = put(&theirs, "foreign_ok", HookPosition::First);
             hooks.refresh().expect("refreshed");
             let [foreign] = attachment(&hooks, "v0").foreign() else {
                 panic!("{:?}", attachment(&hooks, "v0"));
@@ -105,7 +107,7 @@ fn filters_that_were_there_go_on_with_both_ways() {
                     panic!("{:?}", attachment(&hooks, "v0"));
                 };
                 assert!(foreign.name.starts_with("foreign_ok"), "{foreign}");
-                assert_eq!(foreign.way, Way::Clsact);
+                assert_eq!(foreign.way, AttachMode::Clsact);
                 assert!(!foreign.is_before, "{foreign}");
                 programs.seen_of(10, 10, 10, 0);
                 assert_eq!(theirs.seen().foreign, 10);
@@ -127,7 +129,7 @@ fn a_priority_that_another_kind_of_filter_has_is_left_to_it() {
             run("tc qdisc add dev v0 clsact");
             run("tc filter add dev v0 ingress pref 1 protocol ip u32 match u32 0 0 flowid 1:1");
             let programs = Programs::load();
-            let hooks = programs.attach(by(Way::Clsact));
+            let hooks = programs.attach(by(AttachMode::Clsact));
             let shown = filters("v0");
             assert!(
                 shown.contains("pref 1 u32") && shown.contains("pref 2 bpf"),
@@ -164,7 +166,7 @@ fn a_foreign_filter_with_a_handle_of_ours_is_not_replaced_or_removed() {
                 .handle(handle)
                 .attach()
                 .expect("a filter");
-            let hooks = programs.attach(by(Way::Clsact));
+            let hooks = programs.attach(by(AttachMode::Clsact));
             programs.seen_of(10, 10, 10, 0);
             assert_eq!(theirs.seen().foreign, 10);
             drop(hooks);

@@ -2,7 +2,7 @@
 
 use crate::engine::tc::hooks::Direction;
 use crate::engine::tc::hooks::netlink::{attribute, attributes, split};
-use crate::engine::tc::hooks::pins::{Entry, Record};
+use crate::engine::tc::hooks::pins::{PinEntry, Record};
 use proptest::prelude::*;
 
 #[test]
@@ -20,12 +20,12 @@ fn names_in_the_folder_are_read_as_they_are_written() {
             }),
         ),
     ] {
-        let entry = Entry {
+        let entry = PinEntry {
             interface,
             direction,
             filter,
         };
-        assert_eq!(Entry::parse(name), Some(entry.clone()));
+        assert_eq!(PinEntry::parse(name), Some(entry.clone()));
         assert_eq!(entry.name(), name);
     }
     for foreign in [
@@ -40,7 +40,7 @@ fn names_in_the_folder_are_read_as_they_are_written() {
         "flows",
         "",
     ] {
-        assert_eq!(Entry::parse(foreign), None, "{foreign}");
+        assert_eq!(PinEntry::parse(foreign), None, "{foreign}");
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::support::*;
 use crate::engine::tc::hooks::pins::mounted;
-use crate::engine::tc::hooks::{Direction, Hooks, Place, Settings, Way, tcx};
+use crate::engine::tc::hooks::{AttachMode, Direction, HookPosition, Hooks, Settings, tcx};
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::fd::AsFd;
@@ -19,7 +19,7 @@ fn bpffs() -> PathBuf {
     PathBuf::from("/mnt")
 }
 
-fn pinned(folder: &Path, way: Way) -> Settings {
+fn pinned(folder: &Path, way: AttachMode) -> Settings {
     Settings {
         folder: Some(folder.to_owned()),
         ..by(way)
@@ -142,7 +142,10 @@ fn what_is_recorded_follows_the_interfaces_and_the_settings() {
         "pinning::what_is_recorded_follows_the_interfaces_and_the_settings",
         || {
             let folder = bpffs().join("hooks");
-            for (way, other) in [(Way::Tcx, Way::Clsact), (Way::Clsact, Way::Tcx)] {
+            for (way, other) in [
+                (AttachMode::Tcx, AttachMode::Clsact),
+                (AttachMode::Clsact, AttachMode::Tcx),
+            ] {
                 interfaces();
                 let programs = Programs::load();
                 drop(programs.attach(pinned(&folder, way)));
@@ -216,7 +219,7 @@ fn folders_that_cannot_be_used_are_refused_with_what_to_do() {
             let programs = Programs::load();
             let refused = |folder: &Path, words: &[&str]| {
                 let error = programs
-                    .try_attach(pinned(folder, Way::Tcx))
+                    .try_attach(pinned(folder, AttachMode::Tcx))
                     .expect_err("a refusal")
                     .to_string();
                 for word in words {
@@ -237,7 +240,7 @@ fn folders_that_cannot_be_used_are_refused_with_what_to_do() {
             let below = elsewhere.path().join("hooks");
             assert!(
                 programs
-                    .try_attach(pinned(&below, Way::Tcx))
+                    .try_attach(pinned(&below, AttachMode::Tcx))
                     .expect_err("a refusal")
                     .to_string()
                     .contains("not on a BPF file system")
@@ -251,9 +254,9 @@ fn folders_that_cannot_be_used_are_refused_with_what_to_do() {
             refused(&mounted, &["somebody else may write", "chmod 700"]);
 
             // In use.
-            let mut hooks = programs.attach(pinned(&folder, Way::Tcx));
+            let mut hooks = programs.attach(pinned(&folder, AttachMode::Tcx));
             let error = programs
-                .try_attach(pinned(&folder, Way::Tcx))
+                .try_attach(pinned(&folder, AttachMode::Tcx))
                 .expect_err("a refusal");
             assert!(error.to_string().contains("another process"), "{error}");
             let error = Hooks::remove_pinned(&folder).expect_err("a refusal");
@@ -283,7 +286,7 @@ fn folders_that_cannot_be_used_are_refused_with_what_to_do() {
                 let text = String::from_utf8_lossy(&output.stdout);
                 assert_eq!(
                     text.matches("another network namespace").count(),
-                    if way == Way::Clsact { 2 } else { 1 },
+                    if way == AttachMode::Clsact { 2 } else { 1 },
                     "{text}"
                 );
                 programs.seen_of(1, 1, 1, 0);
@@ -301,16 +304,16 @@ fn what_a_process_was_just_about_to_record_when_it_was_killed_is_removed() {
             let folder = bpffs().join("hooks");
             interfaces();
             let (programs, killed) = (Programs::load(), Programs::load());
-            drop(programs.attach(pinned(&folder, Way::Tcx)));
+            drop(programs.attach(pinned(&folder, AttachMode::Tcx)));
             let link = tcx::attach(
                 killed.fd("carrick_in"),
                 index("v0"),
                 Direction::Ingress,
-                Place::First,
+                HookPosition::First,
             );
             tcx::pin(link.expect("a link").as_fd(), &folder.join("hook-new")).expect("pinned");
             killed.seen_of(1, 1, 0, 0);
-            drop(programs.attach(pinned(&folder, Way::Tcx)));
+            drop(programs.attach(pinned(&folder, AttachMode::Tcx)));
             assert_eq!(files(&folder).len(), 4);
             programs.seen_of(1, 1, 1, 0);
             assert_eq!(killed.seen().ingress, 1);
@@ -331,7 +334,7 @@ fn another_namespace_is_distinguished() {
     });
     println!("{}", error.expect_err("a refusal"));
     // A link is removed from everywhere; a filter with this number would be a different one here.
-    if let (Some(folder), Way::Clsact) = (folder, way) {
+    if let (Some(folder), AttachMode::Clsact) = (folder, way) {
         println!("{}", Hooks::remove_pinned(&folder).expect_err("a refusal"));
     }
 }
@@ -347,7 +350,7 @@ fn a_process_that_is_killed_leaves_what_is_pinned_and_nothing_else() {
                     interfaces();
                     kill_a_holder(is_pinned.then_some(&folder), way);
                     let left = links("v0").len() + filters("v0").matches("carrick_in:[").count();
-                    assert_eq!(left, usize::from(is_pinned || way == Way::Clsact));
+                    assert_eq!(left, usize::from(is_pinned || way == AttachMode::Clsact));
                     // A process without pins leaves pinned hooks alone, and removes leftovers.
                     let (stranger, heir) = (Programs::load(), Programs::load());
                     let hooks = stranger.attach(by(way));
@@ -372,7 +375,7 @@ fn a_process_that_is_killed_leaves_what_is_pinned_and_nothing_else() {
     );
 }
 
-fn kill_a_holder(folder: Option<&PathBuf>, way: Way) {
+fn kill_a_holder(folder: Option<&PathBuf>, way: AttachMode) {
     let folder = folder.map_or(String::new(), |folder| folder.display().to_string());
     let mut child = myself("pinning::hooks_are_held_until_the_process_is_killed", &[])
         .env(HOLDER, format!("{folder}|{way}"))
@@ -388,10 +391,14 @@ fn kill_a_holder(folder: Option<&PathBuf>, way: Way) {
     child.wait().expect("its end");
 }
 
-fn holder() -> Option<(Option<PathBuf>, Way)> {
+fn holder() -> Option<(Option<PathBuf>, AttachMode)> {
     let what = std::env::var(HOLDER).ok()?;
     let (folder, way) = what.split_once('|')?;
-    let way = if way == "tcx" { Way::Tcx } else { Way::Clsact };
+    let way = if way == "tcx" {
+        AttachMode::Tcx
+    } else {
+        AttachMode::Clsact
+    };
     Some(((!folder.is_empty()).then(|| PathBuf::from(folder)), way))
 }
 

@@ -1,7 +1,7 @@
 //! What works without privileges, and the messages for the rest.
 
 use super::support::*;
-use crate::engine::tc::hooks::{Changes, HookError, Hooks, Reason, Way, interfaces};
+use crate::engine::tc::hooks::{AttachFailure, AttachMode, Changes, HookError, Hooks, interfaces};
 use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
 
 /// Runs a closure in a thread without any capabilities; other threads keep theirs.
@@ -42,7 +42,7 @@ fn attaching_without_privileges_says_which_are_missing() {
             super::support::interfaces();
             let programs = Programs::load();
             let refused: Result<Hooks, HookError> =
-                without_privileges(|| programs.try_attach(by(Way::Clsact)));
+                without_privileges(|| programs.try_attach(by(AttachMode::Clsact)));
             let error = refused.expect_err("a refusal");
             assert!(error.is_permission(), "{error:?}");
             let text = error.to_string();
@@ -75,21 +75,21 @@ fn with_privileges_given_up_links_follow_the_interfaces_and_filters_do_not() {
                 // Creating a link needs none, if the program was loaded with them; a filter does.
                 assert_eq!(
                     hooks.has(index("w0")),
-                    way == Way::Tcx,
+                    way == AttachMode::Tcx,
                     "{:?}",
                     hooks.refused()
                 );
-                if way == Way::Clsact {
+                if way == AttachMode::Clsact {
                     let told = hooks.refused().iter().find(|one| one.interface == "w0");
-                    let Some(Reason::Failed(error)) = told.map(|one| &one.reason) else {
+                    let Some(AttachFailure::Failed(error)) = told.map(|one| &one.reason) else {
                         panic!("{told:?}");
                     };
                     assert!(error.is_permission(), "{error}");
                 }
                 let outcome = without_privileges(move || hooks.detach());
                 match way {
-                    Way::Tcx => outcome.expect("detached"),
-                    Way::Clsact => {
+                    AttachMode::Tcx => outcome.expect("detached"),
+                    AttachMode::Clsact => {
                         let error = outcome.expect_err("a refusal").to_string();
                         assert!(error.contains("tc filter del dev v"), "{error}");
                         // The next process with privileges does it.

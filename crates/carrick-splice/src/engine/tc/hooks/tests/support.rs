@@ -1,6 +1,6 @@
 //! A process in its own namespace, two connected interfaces, and programs that count.
 
-use crate::engine::tc::hooks::{Hooks, Interfaces, Settings, Way};
+use crate::engine::tc::hooks::{AttachMode, Hooks, Interfaces, Settings};
 use libbpf_rs::{MapCore, MapFlags, Object, ObjectBuilder};
 use std::net::UdpSocket;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -14,7 +14,7 @@ const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/hooks_test.o"));
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Both ways, for tests of each.
-pub const WAYS: [Way; 2] = [Way::Tcx, Way::Clsact];
+pub const WAYS: [AttachMode; 2] = [AttachMode::Tcx, AttachMode::Clsact];
 
 /// Runs the test with this name (below `tests::`) in another process, with its own network interfaces and mounts, which
 /// disappear with it. Without root the test is skipped with a message.
@@ -192,7 +192,7 @@ impl Programs {
     }
 }
 
-pub fn by(way: Way) -> Settings {
+pub fn by(way: AttachMode) -> Settings {
     Settings {
         way: Some(way),
         ..Settings::default()

@@ -7,7 +7,7 @@ use super::endpoint::{START, Settings, Tcp};
 use super::frame::{options, parse};
 use super::programs::{Programs, Verdict};
 use super::scenario::Scenario;
-use crate::engine::tc::command::{Answer, Command, Judging};
+use crate::engine::tc::command::{Answer, Command, KernelRoutes};
 use crate::engine::tc::skeleton::types::{packet_splice, packet_state};
 
 /// Responses are forwarded, and nothing is in flight.
@@ -17,7 +17,7 @@ pub fn answering(lab: &Lab) -> packet_splice {
     splice.record = 1;
     splice.left_bytes = u64::MAX;
     (splice.response_start, splice.armed_at) = (S, S);
-    (splice.judged_start, splice.judged_end) = (C, C);
+    (splice.classified_start, splice.classified_end) = (C, C);
     splice.legs[CLIENT].received = C;
     splice.legs[CLIENT].local_window = 500;
     splice
@@ -208,8 +208,8 @@ fn blocks_of_a_request_do_not_reach_the_client() {
 /// A request of 50 bytes was forwarded; the 30 bytes behind it are the process's.
 fn asked(lab: &Lab) -> packet_splice {
     let mut splice = answering(lab);
-    splice.judged_end = C + 50;
-    splice.judged_delta = UP;
+    splice.classified_end = C + 50;
+    splice.classified_delta = UP;
     splice.ways[CLIENT].end = C + 80;
     splice.legs[SERVER].local_end = C + UP + 80;
     splice.legs[SERVER].local_acked = C + UP + 50;
@@ -257,7 +257,7 @@ fn the_connections_do_not_come_back_before_a_request_has_arrived() {
         programs.set(&before, lab.addresses);
         let answer = programs.ask(Command::Disarm {
             is_forced,
-            judged: 0,
+            classified: 0,
         });
         assert_eq!((answer, programs.splice().state), wanted, "{received}");
     }
@@ -271,7 +271,7 @@ fn no_request_overtakes_the_first() {
     };
     let record = programs.record();
     record.clear();
-    programs.let_judge(*b"GET /abc", 12);
+    programs.let_classify(*b"GET /abc", 12);
     let mut before = answering(&lab);
     before.table = 1;
     let (packet, _): (Packet, _) = up(&lab, |packet| packet.payload = b"GET /abcdefg".to_vec());
@@ -298,7 +298,7 @@ fn what_was_told_of_ends_where_another_request_follows() {
     record.clear();
     record.settle_first();
     record.note_response_for_tests();
-    programs.let_judge(*b"GET /abc", 12);
+    programs.let_classify(*b"GET /abc", 12);
     let mut before = answering(&lab);
     before.table = 1;
     programs.set(&before, lab.addresses);
@@ -344,10 +344,10 @@ fn timestamps_go_on_from_an_earlier_splice() {
     let (Some(lab), Some(programs)) = (Lab::v4(), Programs::load()) else {
         return;
     };
-    let judging: Option<Judging> = None;
+    let routes: Option<KernelRoutes> = None;
     let responses = Command::ArmResponses {
         record: 1,
-        judging,
+        routes,
         pace: 0,
     };
     for command in [Command::Arm { pace: [0; 2] }, responses] {

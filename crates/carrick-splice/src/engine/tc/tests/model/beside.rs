@@ -87,7 +87,7 @@ fn the_connections_come_back_though_something_is_not_acknowledged() {
         }
         let answer = programs.ask(Command::Disarm {
             is_forced: false,
-            judged: 0,
+            classified: 0,
         });
         assert_eq!(answer, Answer::Done);
         let after = programs.splice();
@@ -119,7 +119,7 @@ fn the_connections_do_not_come_back_while_something_is_to_be_relayed() {
         }
         let answer = programs.ask(Command::Disarm {
             is_forced: false,
-            judged: 0,
+            classified: 0,
         });
         assert_eq!(answer, Answer::Busy);
     }
@@ -146,7 +146,7 @@ fn the_connection_that_is_left_comes_back_by_force() {
             programs.show(&socket);
             let answer = programs.ask(Command::Disarm {
                 is_forced,
-                judged: 0,
+                classified: 0,
             });
             let wanted = if is_forced {
                 Answer::Done
@@ -182,7 +182,7 @@ fn what_the_process_still_holds_keeps_its_numbers() {
     }
     let answer = programs.ask(Command::Disarm {
         is_forced: false,
-        judged: 0,
+        classified: 0,
     });
     assert_eq!(answer, Answer::Done);
     for leg in programs.splice().legs {

@@ -20,7 +20,7 @@ fn due(lab: &Lab) -> packet_splice {
     splice.state = packet_state::PACKET_DUE.0;
     splice.record = 1;
     (splice.left_bytes, splice.is_measured) = (LEFT, 1);
-    (splice.judged_start, splice.judged_end) = (C, C);
+    (splice.classified_start, splice.classified_end) = (C, C);
     splice.legs[CLIENT].received = C;
     splice.legs[SERVER].received = S;
     splice.legs[SERVER].passed_end = S;

@@ -8,7 +8,7 @@ use super::super::lab::{CLIENT, Lab, PROCESS};
 use super::super::spliced::{C, S, UP, down, up};
 use super::super::wire::{ACK, FIN, PSH, RST};
 use super::programs::Verdict;
-use super::unjudged::{RESPONSE, Rest};
+use super::unclassified::{RESPONSE, Rest};
 use crate::engine::tc::command::{Answer, Command};
 
 /// Length of the request that the model's classifier accepts.
@@ -97,11 +97,15 @@ impl<'a> Course<'a> {
             asked: 0,
             answered: 0,
             is_spoiled: false,
-            known: record.judged(),
+            known: record.classified(),
             is_pending: false,
             is_parting: false,
             is_parted: false,
-            begun: (record.judged(), record.sent_bytes(), record.acked_bytes()),
+            begun: (
+                record.classified(),
+                record.sent_bytes(),
+                record.acked_bytes(),
+            ),
         }
     }
 
@@ -183,9 +187,9 @@ impl<'a> Course<'a> {
         }
         if !self.is_parting {
             // `catch_up`, and `look`.
-            let judged = record.judged();
-            self.is_pending |= judged != self.known;
-            self.known = judged;
+            let classified = record.classified();
+            self.is_pending |= classified != self.known;
+            self.known = classified;
             let sent = record.sent_bytes() - record.head_at();
             let is_whole = sent == RESPONSE.len() as u64
                 && record.acked_bytes() - self.begun.2 == record.sent_bytes() - self.begun.1;
@@ -196,7 +200,7 @@ impl<'a> Course<'a> {
         self.is_parting = false;
         let answer = self.rest.programs.ask(Command::Disarm {
             is_forced: false,
-            judged: self.known,
+            classified: self.known,
         });
         match answer {
             Answer::Done => {

@@ -10,8 +10,8 @@ use super::programs::{Programs, addresses};
 use crate::engine::tc::command::{Answer, Command};
 use crate::engine::tc::skeleton::types::packet_splice;
 use crate::engine::tc::state;
-use crate::engine::tc::state::{Holder, State};
-use crate::engine::tc::table::Table;
+use crate::engine::tc::state::{Holder, PacketState};
+use crate::engine::tc::table::SpliceTable;
 use answering::Answering;
 pub use answering::{Round, Rounds};
 
@@ -56,7 +56,7 @@ pub struct Tally {
     /// Packets beyond the receiver's window, but within the local socket's.
     pub behind_windows: u64,
     /// Requests that the kernel has forwarded.
-    pub judged: u64,
+    pub classified: u64,
     /// Responses of which the kernel has forwarded the rest.
     pub bodies: u64,
     /// Window updates for waiting senders.
@@ -78,7 +78,7 @@ impl Tally {
             &mut self.refused,
             &mut self.behind_windows,
             &mut self.gave_up,
-            &mut self.judged,
+            &mut self.classified,
             &mut self.bodies,
             &mut self.grants,
         ]
@@ -107,7 +107,7 @@ impl Tally {
             self.disarmed_ahead,
             self.forwarded,
             self.copies,
-            self.judged,
+            self.classified,
             self.bodies,
         ];
         assert!(seen.iter().all(|count| *count > 0), "{self:#?}");
@@ -117,7 +117,7 @@ impl Tally {
 pub struct Host {
     /// The sockets towards the client and the server.
     pub locals: [Tcp; 2],
-    table: Table,
+    table: SpliceTable,
     slot: u32,
     was_armed: bool,
     pub is_armed: bool,
@@ -181,7 +181,7 @@ impl Host {
         from_bytes(&self.table.read(self.slot).unwrap())
     }
 
-    pub fn state(&self) -> State {
+    pub fn state(&self) -> PacketState {
         state::read(&self.table.read(self.slot).unwrap())
     }
 
@@ -246,7 +246,7 @@ impl Host {
                 programs,
                 Command::Disarm {
                     is_forced: true,
-                    judged: 0,
+                    classified: 0,
                 },
             );
         }
@@ -350,7 +350,7 @@ impl Host {
                 programs,
                 Command::Disarm {
                     is_forced: false,
-                    judged: 0,
+                    classified: 0,
                 },
             ) {
                 Answer::Done => self.came_back(),

@@ -8,7 +8,7 @@ use crate::engine::tc::granting::grant_some;
 use crate::engine::tc::records::{Record, Records};
 use crate::engine::tc::skeleton::types::{holding, pace_block, packet_splice};
 use crate::engine::tc::state::{Addresses, key};
-use crate::engine::tc::table::{Placing, Table};
+use crate::engine::tc::table::{SlotProgram, SpliceTable};
 use crate::sys::mmap::Mmap;
 use libbpf_rs::{MapCore, MapFlags, MapHandle, ObjectBuilder};
 use std::mem::{offset_of, size_of};
@@ -114,7 +114,7 @@ impl Programs {
     }
 
     /// The engine's table over these maps, empty.
-    pub fn table(&self) -> Table {
+    pub fn table(&self) -> SpliceTable {
         for map in [&self.flows, &self.sockets, &self.requests, &self.lengths] {
             for key in map.keys().collect::<Vec<_>>() {
                 map.delete(&key).unwrap();
@@ -123,7 +123,7 @@ impl Programs {
         self.forget_held();
         let copy = |map: &MapHandle| MapHandle::try_from(map).unwrap();
         let command = self.command.try_clone().unwrap();
-        let placing = Placing {
+        let slot_program = SlotProgram {
             program: self.place.try_clone().unwrap(),
             owned: copy(&self.sockets),
         };
@@ -134,7 +134,13 @@ impl Programs {
                 .update(&slot.to_ne_bytes(), &nothing, MapFlags::ANY)
                 .unwrap();
         }
-        Table::new(copy(&self.flows), splices, command, Some(placing), SLOTS)
+        SpliceTable::new(
+            copy(&self.flows),
+            splices,
+            command,
+            Some(slot_program),
+            SLOTS,
+        )
     }
 
     /// Removes all waiters.
@@ -168,7 +174,7 @@ impl Programs {
     }
 
     /// The kernel accepts a packet with this beginning and length as a plain request.
-    pub fn let_judge(&self, first: [u8; 8], bytes: u64) {
+    pub fn let_classify(&self, first: [u8; 8], bytes: u64) {
         let bytes = (bytes as u32).to_ne_bytes();
         self.requests.update(&first, &bytes, MapFlags::ANY).unwrap();
     }

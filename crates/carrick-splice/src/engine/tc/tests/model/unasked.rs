@@ -5,7 +5,7 @@ use super::super::spliced::{C, S, UP, down, up};
 use super::super::wire::{ACK, FIN};
 use super::frame::parse;
 use super::programs::Verdict;
-use super::unjudged::{REQUEST, RESPONSE, rests};
+use super::unclassified::{REQUEST, RESPONSE, rests};
 
 /// The client would take it for the response to its next request.
 #[test]
@@ -75,10 +75,10 @@ fn what_a_server_sends_before_it_has_a_request_is_no_response() {
             rest.show();
             verdict
         };
-        // A request of the process in two packets; or, with `is_judged`, one that the kernel forwards.
-        let ask = |is_judged: bool| {
+        // A request of the process in two packets; or, with `is_classified`, one that the kernel forwards.
+        let ask = |is_classified: bool| {
             rest.begin(|splice| splice.request_start = C + UP);
-            if is_judged {
+            if is_classified {
                 rest.arrives(&rest.request(|_| {}));
                 rest.show();
                 return;
@@ -98,22 +98,22 @@ fn what_a_server_sends_before_it_has_a_request_is_no_response() {
         rest.begin(|splice| splice.request_start = C + UP);
         assert_eq!(says(0, 0), Verdict::Drop);
         assert!(rest.record.is_over());
-        for is_judged in [false, true] {
+        for is_classified in [false, true] {
             // A server may answer before it has read everything.
             for (acked, wanted) in [
                 (0, Verdict::Drop),
                 (1, Verdict::Forward),
                 (request, Verdict::Forward),
             ] {
-                ask(is_judged);
-                assert_eq!(says(0, acked), wanted, "{is_judged} {acked}");
+                ask(is_classified);
+                assert_eq!(says(0, acked), wanted, "{is_classified} {acked}");
                 let is_refused = wanted == Verdict::Drop;
                 assert_eq!(rest.record.is_over(), is_refused);
                 // Behind it, the start of the response is unknown.
                 assert_eq!(says(RESPONSE.len() as u32, request), Verdict::Drop);
             }
             // The response has overtaken it.
-            ask(is_judged);
+            ask(is_classified);
             assert_eq!(says(RESPONSE.len() as u32, request), Verdict::Forward);
             assert_eq!(says(0, 0), Verdict::Drop);
             assert!(rest.record.is_over() && rest.record.has_spilt());

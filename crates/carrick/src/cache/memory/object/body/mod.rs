@@ -4,7 +4,7 @@ mod sending;
 mod storage;
 mod waiting;
 
-pub use reader::Reader;
+pub use reader::BodyReader;
 pub use storage::Piece;
 pub(in crate::cache::memory) use storage::{PIECE_BYTES, Storage, joined};
 
@@ -28,7 +28,7 @@ pub const HEAP_BYTES_MAX: u64 = 64 * 1024;
 
 /// How far a body is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum State {
+pub enum BodyState {
     /// More may come.
     Filling,
     /// All bytes are there.
@@ -39,21 +39,21 @@ pub enum State {
 
 /// What there is of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Have {
+pub struct BodyProgress {
     /// How many bytes, from the first on.
     pub bytes: u64,
     /// How far it is.
-    pub state: State,
+    pub state: BodyState,
 }
 
-impl Have {
+impl BodyProgress {
     fn of_word(word: u64) -> Self {
         Self {
             bytes: word >> 2,
             state: match word & 3 {
-                0 => State::Filling,
-                1 => State::Whole,
-                _ => State::Broken,
+                0 => BodyState::Filling,
+                1 => BodyState::Whole,
+                _ => BodyState::Broken,
             },
         }
     }
@@ -61,9 +61,9 @@ impl Have {
     fn word(self) -> u64 {
         self.bytes << 2
             | match self.state {
-                State::Filling => 0,
-                State::Whole => 1,
-                State::Broken => 2,
+                BodyState::Filling => 0,
+                BodyState::Whole => 1,
+                BodyState::Broken => 2,
             }
     }
 }
@@ -72,8 +72,8 @@ impl Have {
 #[derive(Debug)]
 pub struct Body {
     memory: Arc<Memory>,
-    /// [`Have`] in one word, so that count and state always belong together.
-    have: AtomicU64,
+    /// [`BodyProgress`] in one word, so that count and state always belong together.
+    progress: AtomicU64,
     pub(in crate::cache::memory) charge: Charge,
     /// Where the bytes are; unset while they are in [`UnderWay`].
     pub(in crate::cache::memory) storage: OnceLock<Storage>,
@@ -108,7 +108,7 @@ impl Body {
         memory.fill_begins();
         Self {
             memory,
-            have: AtomicU64::new(0),
+            progress: AtomicU64::new(0),
             charge: Charge::new(charge),
             storage,
             kept: ArcSwapOption::empty(),
@@ -127,13 +127,13 @@ impl Body {
         charge: u64,
         storage: Storage,
     ) -> Self {
-        let have = Have {
+        let progress = BodyProgress {
             bytes,
-            state: State::Whole,
+            state: BodyState::Whole,
         };
         Self {
             memory,
-            have: have.word().into(),
+            progress: progress.word().into(),
             charge: Charge::new(charge),
             storage: OnceLock::from(storage),
             kept: ArcSwapOption::empty(),
@@ -149,39 +149,39 @@ impl Body {
 
     /// What there is now. Does not wait.
     #[must_use]
-    pub fn have(&self) -> Have {
-        Have::of_word(self.have.load(Ordering::Acquire))
+    pub fn progress(&self) -> BodyProgress {
+        BodyProgress::of_word(self.progress.load(Ordering::Acquire))
     }
 
     /// Whether all bytes are there.
     #[must_use]
     pub fn is_whole(&self) -> bool {
-        self.have().state == State::Whole
+        self.progress().state == BodyState::Whole
     }
 
     /// How long it is, or will be; `None` if that is not known yet, or the body is broken.
     #[must_use]
     pub fn total_bytes(&self) -> Option<u64> {
-        let have = self.have();
-        match have.state {
-            State::Whole => Some(have.bytes),
-            State::Broken => None,
-            State::Filling => match &*self.under_way() {
+        let progress = self.progress();
+        match progress.state {
+            BodyState::Whole => Some(progress.bytes),
+            BodyState::Broken => None,
+            BodyState::Filling => match &*self.under_way() {
                 Some(under_way) => under_way.announced_bytes,
                 // It has just ended.
-                None => self.is_whole().then(|| self.have().bytes),
+                None => self.is_whole().then(|| self.progress().bytes),
             },
         }
     }
 
-    /// Whether anything holds it besides its filler and its object; for a body that is made of pieces, besides its object.
+    /// Whether anything holds it besides its writer and its object; for a body that is made of pieces, besides its object.
     #[must_use]
     pub fn is_read(self: &Arc<Self>) -> bool {
         let others = if self.pieces().is_empty() { 2 } else { 1 };
         Arc::strong_count(self) > others
     }
 
-    /// How many hold it, about; its filler and its object are among them.
+    /// How many hold it, about; its writer and its object are among them.
     #[must_use]
     pub fn readers(self: &Arc<Self>) -> usize {
         Arc::strong_count(self)
@@ -189,8 +189,8 @@ impl Body {
 
     /// A reader, which can wait for more.
     #[must_use]
-    pub fn reader(self: &Arc<Self>) -> Reader {
-        Reader::of(Arc::clone(self))
+    pub fn reader(self: &Arc<Self>) -> BodyReader {
+        BodyReader::of(Arc::clone(self))
     }
 
     /// Copies bytes from offset `from` to `buffer`; returns how many, 0 if there are none yet.
@@ -198,7 +198,7 @@ impl Body {
     /// # Errors
     /// Those of `pread(2)`.
     pub fn read_at(&self, buffer: &mut [u8], from: u64) -> io::Result<usize> {
-        let there = self.have().bytes.saturating_sub(from);
+        let there = self.progress().bytes.saturating_sub(from);
         let bytes = usize::try_from(there).map_or(buffer.len(), |there| there.min(buffer.len()));
         let buffer = &mut buffer[..bytes];
         if bytes == 0 {
@@ -264,26 +264,26 @@ impl Body {
 
     /// Marks it as broken, since its bytes could not be read. It is not sent again.
     pub fn spoil(&self) {
-        let have = Have {
-            bytes: self.have().bytes,
-            state: State::Broken,
+        let progress = BodyProgress {
+            bytes: self.progress().bytes,
+            state: BodyState::Broken,
         };
-        self.have.store(have.word(), Ordering::Release);
+        self.progress.store(progress.word(), Ordering::Release);
     }
 
     /// Tells readers what there is. If the body has ended by that, returns the object that has it.
     pub(in crate::cache::memory) fn publish(
         &self,
         bytes: u64,
-        state: State,
+        state: BodyState,
     ) -> Option<Arc<Object>> {
-        let have = Have { bytes, state };
+        let progress = BodyProgress { bytes, state };
         let mut under_way = self.under_way();
         if under_way.is_none() {
             // It has ended already.
             return None;
         }
-        if state != State::Filling && self.storage.get().is_none() {
+        if state != BodyState::Filling && self.storage.get().is_none() {
             let (heap, chunks) = (under_way.as_mut())
                 .map(|under_way| (take(&mut under_way.heap), take(&mut under_way.chunks)))
                 .unwrap_or_default();
@@ -293,10 +293,10 @@ impl Body {
                 Storage::Chunks(chunks.into_boxed_slice())
             });
         }
-        self.have.store(have.word(), Ordering::Release);
+        self.progress.store(progress.word(), Ordering::Release);
         let waiting = under_way.as_mut().map(|under_way| under_way.waiting.take());
         let ended = match state {
-            State::Filling => None,
+            BodyState::Filling => None,
             _ => under_way.take(),
         };
         drop(under_way);
@@ -363,7 +363,7 @@ impl Body {
                 under_way.object = Arc::downgrade(object);
                 true
             }
-            None => self.have().state != State::Broken,
+            None => self.progress().state != BodyState::Broken,
         }
     }
 

@@ -1,19 +1,19 @@
 //! Reading a body while it comes.
 use super::waiting::Registration;
-use super::{Body, Have, State};
+use super::{Body, BodyProgress, BodyState};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
 /// Reads a body, and can wait for more of it. Once dropped, it is not woken any more.
 #[derive(Debug)]
-pub struct Reader {
+pub struct BodyReader {
     body: Arc<Body>,
     registration: Option<Registration>,
     /// The reader of the piece that was waited for last.
-    of_piece: Option<Box<Reader>>,
+    of_piece: Option<Box<BodyReader>>,
 }
 
-impl Reader {
+impl BodyReader {
     pub(super) fn of(body: Arc<Body>) -> Self {
         Self {
             body,
@@ -31,35 +31,36 @@ impl Reader {
     /// Ready when there are more than `from` bytes, or when no more will come.
     ///
     /// A reader has one waker, the last one that it was polled with. It can be polled by one thread and woken by another.
-    pub fn poll_more(&mut self, cx: &mut Context<'_>, from: u64) -> Poll<Have> {
+    pub fn poll_more(&mut self, cx: &mut Context<'_>, from: u64) -> Poll<BodyProgress> {
         if !self.body.pieces().is_empty() {
             return self.poll_piece(cx, from);
         }
-        let is_ready = |have: &Have| have.bytes > from || have.state != State::Filling;
-        let have = self.body.have();
-        if is_ready(&have) {
-            return Poll::Ready(have);
+        let is_ready =
+            |progress: &BodyProgress| progress.bytes > from || progress.state != BodyState::Filling;
+        let progress = self.body.progress();
+        if is_ready(&progress) {
+            return Poll::Ready(progress);
         }
         let mut under_way = self.body.under_way();
-        // The filler publishes under the lock: what is not seen here wakes the waker that is registered here.
-        let have = self.body.have();
-        if is_ready(&have) {
-            return Poll::Ready(have);
+        // The writer publishes under the lock: what is not seen here wakes the waker that is registered here.
+        let progress = self.body.progress();
+        if is_ready(&progress) {
+            return Poll::Ready(progress);
         }
         let Some(under_way) = under_way.as_mut() else {
             debug_assert!(false, "a body that is being filled is under way");
-            return Poll::Ready(have);
+            return Poll::Ready(progress);
         };
         self.registration = Some(under_way.waiting.register(self.registration, cx.waker()));
         Poll::Pending
     }
 
     /// The same for a body that is made of pieces.
-    fn poll_piece(&mut self, cx: &mut Context<'_>, from: u64) -> Poll<Have> {
+    fn poll_piece(&mut self, cx: &mut Context<'_>, from: u64) -> Poll<BodyProgress> {
         let Some(piece) = self.body.piece(from) else {
-            return Poll::Ready(Have {
+            return Poll::Ready(BodyProgress {
                 bytes: from,
-                state: State::Broken,
+                state: BodyState::Broken,
             });
         };
         let (start, end) = (piece.start, piece.range.end);
@@ -67,14 +68,16 @@ impl Reader {
             Some(reader) if Arc::ptr_eq(&reader.body, &piece.body) => reader,
             place => place.insert(Box::new(piece.body.reader())),
         };
-        reader.poll_more(cx, from - start).map(|have| Have {
-            bytes: end.min(start.saturating_add(have.bytes)),
-            state: have.state,
-        })
+        reader
+            .poll_more(cx, from - start)
+            .map(|progress| BodyProgress {
+                bytes: end.min(start.saturating_add(progress.bytes)),
+                state: progress.state,
+            })
     }
 }
 
-impl Drop for Reader {
+impl Drop for BodyReader {
     fn drop(&mut self) {
         let Some(registration) = self.registration else {
             return;

@@ -30,7 +30,7 @@ impl Body {
         prefix: &[u8],
         more: bool,
     ) -> io::Result<usize> {
-        let there = self.have().bytes.saturating_sub(from).min(bytes_max);
+        let there = self.progress().bytes.saturating_sub(from).min(bytes_max);
         if there == 0 {
             return send_pieces(to, prefix, [], more);
         }

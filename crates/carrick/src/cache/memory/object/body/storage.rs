@@ -1,5 +1,5 @@
 //! Where the bytes of a body are.
-use super::{Body, Have, State, copy};
+use super::{Body, BodyProgress, BodyState, copy};
 use crate::cache::disk::File;
 use crate::cache::ledger::Charge;
 use crate::cache::memory::accounting::Memory;
@@ -86,14 +86,14 @@ pub(in crate::cache::memory) fn joined(held: &[Piece], new: Piece) -> Option<Vec
 impl Body {
     /// A body of these pieces, which are in order and do not overlap. The ledger has taken [`PIECE_BYTES`] for each.
     pub(in crate::cache::memory) fn of_pieces(memory: Arc<Memory>, pieces: Vec<Piece>) -> Self {
-        let have = Have {
+        let progress = BodyProgress {
             bytes: pieces.last().map_or(0, |piece| piece.range.end),
-            state: State::Whole,
+            state: BodyState::Whole,
         };
         let charge = PIECE_BYTES * pieces.len() as u64;
         Self {
             memory,
-            have: have.word().into(),
+            progress: progress.word().into(),
             charge: Charge::new(charge),
             storage: OnceLock::from(Storage::Pieces(pieces.into())),
             kept: arc_swap::ArcSwapOption::empty(),

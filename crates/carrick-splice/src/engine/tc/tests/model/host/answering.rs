@@ -4,7 +4,7 @@ use super::super::endpoint::{Life, MILLISECOND};
 use super::super::programs::Programs;
 use super::super::random::said;
 use super::{After, DISARM_LOOK, DISARM_LOOKS_MAX, HELD_MAX, Host, Packet, Tcp};
-use crate::engine::tc::command::{Answer, Command, Judging};
+use crate::engine::tc::command::{Answer, Command, KernelRoutes};
 use crate::engine::tc::records::Record;
 
 /// How often to check whether a response has ended that delays a request.
@@ -30,7 +30,7 @@ pub struct Rounds {
     /// Responses go through the process, and the server is delayed before each.
     pub holds: bool,
     /// The kernel classifies requests.
-    pub is_judged: bool,
+    pub is_classified: bool,
     /// The process relays a request when all previous responses are complete; otherwise at once.
     pub is_serial: bool,
     /// When the client closes, the process takes the connections back at once.
@@ -53,7 +53,7 @@ pub struct Answering {
     /// It knows which rest.
     rest_asked: bool,
     /// Requests in the record that are not ours.
-    judged_before: u32,
+    classified_before: u32,
     /// Bytes of responses that went through the process, including those before it armed.
     relayed: u64,
     /// The record's value then.
@@ -62,7 +62,7 @@ pub struct Answering {
     busy_until: u64,
 }
 
-const JUDGING: Judging = Judging {
+const KERNEL_ROUTES: KernelRoutes = KernelRoutes {
     table: 0,
     generation: 0,
     upstream: 0,
@@ -79,14 +79,14 @@ impl Answering {
         let (mut at, mut answered) = (0, 0);
         for round in &rounds.all {
             if round.is_plain {
-                programs.let_judge(first_bytes(0, at), round.request_bytes);
+                programs.let_classify(first_bytes(0, at), round.request_bytes);
             }
             programs.let_measure(first_bytes(1, answered), round.response_bytes);
             at += round.request_bytes;
             answered += round.response_bytes;
         }
         Answering {
-            judged_before: record.judged(),
+            classified_before: record.classified(),
             acked_before: record.acked_bytes(),
             sent_before: record.sent_bytes(),
             rounds,
@@ -103,8 +103,10 @@ impl Answering {
         }
     }
 
-    fn judged(&self) -> usize {
-        self.record.judged().wrapping_sub(self.judged_before) as usize
+    fn classified(&self) -> usize {
+        self.record
+            .classified()
+            .wrapping_sub(self.classified_before) as usize
     }
 
     /// The request with this beginning.
@@ -218,8 +220,15 @@ impl Host {
         if !self.is_armed {
             return true;
         }
-        let judged = self.answering().record.judged();
-        let answer = self.ask(now, programs, Command::Disarm { is_forced, judged });
+        let classified = self.answering().record.classified();
+        let answer = self.ask(
+            now,
+            programs,
+            Command::Disarm {
+                is_forced,
+                classified,
+            },
+        );
         if answer == Answer::Busy && !is_forced {
             return false;
         }
@@ -283,7 +292,7 @@ impl Host {
             return false;
         };
         let answering = self.answering.as_ref().unwrap();
-        let expected = answering.begun + answering.judged();
+        let expected = answering.begun + answering.classified();
         let Some(index) = answering.find(first) else {
             self.wrong = Some("no request has this beginning".into());
             return false;
@@ -333,11 +342,11 @@ impl Host {
         let is_in_flight = self.locals.iter().any(is_in_flight);
         let answering = self.answering();
         let record = answering.record.number();
-        let judging = answering.rounds.is_judged.then_some(JUDGING);
+        let routes = answering.rounds.is_classified.then_some(KERNEL_ROUTES);
         answering.record.clear();
         let command = Command::ArmResponses {
             record,
-            judging,
+            routes,
             pace: self.pace[1],
         };
         let answer = self.ask(now, programs, command);
@@ -384,7 +393,7 @@ impl Host {
         let is_under_way = rest > 0;
         let cut = asked.cut_bytes.min(rest);
         // A part of what was read is not written yet.
-        let is_latest = answering.begun + answering.judged() == answering.latest + 1;
+        let is_latest = answering.begun + answering.classified() == answering.latest + 1;
         let record = answering.record.number();
         let held_bytes = self.held[1].len() as u64;
         let rest_bytes = (rest - cut).saturating_sub(held_bytes);
@@ -490,12 +499,12 @@ impl Host {
         }
         let answered = self.answered();
         let answering = self.answering();
-        let (passed, judged) = (answering.begun, answering.judged());
+        let (passed, classified) = (answering.begun, answering.classified());
         let asked = answering.rounds.all.len();
-        self.tally.judged += judged as u64;
-        if answered != said_bytes || passed + judged != asked {
+        self.tally.classified += classified as u64;
+        if answered != said_bytes || passed + classified != asked {
             return Err(format!(
-                "{answered} of {said_bytes} bytes are counted, {passed} and {judged} of {asked} requests"
+                "{answered} of {said_bytes} bytes are counted, {passed} and {classified} of {asked} requests"
             ));
         }
         Ok(())

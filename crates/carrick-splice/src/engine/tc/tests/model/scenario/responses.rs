@@ -44,11 +44,11 @@ fn rounds(random: &mut Random) -> Rounds {
     } else {
         random.between(2, 14)
     };
-    let judged = random.one_of(&[0, 500, 900]);
+    let classified = random.one_of(&[0, 500, 900]);
     let bodies = random.one_of(&[0, 300, 900]);
     let all = (0..count)
         .map(|_| {
-            let is_plain = random.happens(judged);
+            let is_plain = random.happens(classified);
             let request_max = random.one_of(&[100, 500, 3000, 40_000]);
             let request_bytes = if is_plain {
                 random.between(8, 500)
@@ -68,7 +68,7 @@ fn rounds(random: &mut Random) -> Rounds {
     Rounds {
         all,
         holds: bodies > 0 && random.happens(500),
-        is_judged: judged > 0,
+        is_classified: classified > 0,
         is_serial: random.happens(700),
         ends_at_once: random.happens(500),
         pause_max: random.one_of(&[0, 0, 100, 3000]),
@@ -77,7 +77,7 @@ fn rounds(random: &mut Random) -> Rounds {
 
 /// Whether nothing may follow before the response.
 fn is_alone(rounds: &Rounds, round: &Round, is_lossy: bool) -> bool {
-    rounds.is_judged && round.is_plain && is_lossy
+    rounds.is_classified && round.is_plain && is_lossy
 }
 
 pub fn plans(random: &mut Random, is_lossy: bool) -> ([Plan; 2], Option<Rounds>) {

@@ -1,6 +1,6 @@
 //! Receiving a body's bytes from a connection, where possible without a copy.
-use super::{FillError, Filling};
-use crate::cache::memory::object::State;
+use super::{BodyWriter, FillError};
+use crate::cache::memory::object::BodyState;
 use crate::net::io::{Stream, forget_readable, read_at_most};
 use std::future::poll_fn;
 use std::io;
@@ -11,7 +11,7 @@ use tokio::net::TcpStream;
 /// Bytes that are read at once if they have to be copied.
 const BURST_BYTES: usize = 128 << 10;
 
-impl Filling {
+impl BodyWriter {
     /// Waits for bytes from a connection and appends them, at most what was announced; returns how many, 0 at the connection's end.
     /// `buffer` is for bytes that have to be copied. Dropped before it is ready, it has taken nothing.
     ///
@@ -53,7 +53,7 @@ impl Filling {
             let writer = match self.writer(self.written_bytes) {
                 Ok(writer) => writer,
                 Err(error) => {
-                    self.end(State::Broken);
+                    self.end(BodyState::Broken);
                     return Poll::Ready(Err(error));
                 }
             };
@@ -64,7 +64,7 @@ impl Filling {
                         forget_readable(from);
                     }
                     self.written_bytes += count as u64;
-                    self.body.publish(self.written_bytes, State::Filling);
+                    self.body.publish(self.written_bytes, BodyState::Filling);
                     return Poll::Ready(Ok(count));
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}

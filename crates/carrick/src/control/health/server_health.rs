@@ -2,14 +2,14 @@
 
 /// The state of a server according to its checks.
 #[derive(Debug)]
-pub(super) struct Opinion {
+pub(super) struct ServerHealth {
     is_healthy: bool,
     fall: u32,
     rise: u32,
     contradictions: u32,
 }
 
-impl Opinion {
+impl ServerHealth {
     /// `fall` checks in a row must fail before the server is down, `rise` must succeed before it is up; 0 counts as 1.
     pub fn new(is_healthy: bool, fall: u32, rise: u32) -> Self {
         Self {

@@ -1,11 +1,11 @@
-//! Measures how long the kernel takes to judge a request, for heads as programs send them. As root:
+//! Measures how long the kernel takes to classify a request, for heads as programs send them. As root:
 //!
-//!     cargo run -p carrick-splice --example judge_cost
+//!     cargo run -p carrick-splice --example classifier_cost
 #![allow(clippy::print_stdout, reason = "it is what it is for")]
 
-use carrick_splice::requests::{Cookie, Judge, RequestTable, Route, Settings};
+use carrick_splice::requests::{Classifier, Cookie, RequestTable, Route, Settings};
 
-/// So often each head is judged in a row, and so many such rows: the fastest one was disturbed least.
+/// So often each head is classified in a row, and so many such rows: the fastest one was disturbed least.
 const TIMES: u32 = 100_000;
 const ROWS: usize = 20;
 
@@ -20,7 +20,7 @@ const CHROMIUM: &str = "GET /images/logo.png HTTP/1.1\r\nHost: www.example.org\r
     Cookie: _ga=GA1.2.1234567890.1700000000; session=0123456789abcdef0123456789abcdef\r\n\r\n";
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let judge = Judge::load()?;
+    let classifier = Classifier::load()?;
     let all = || Route {
         in_kernel: true,
         ..Route::default()
@@ -66,15 +66,16 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             ],
         ),
     ];
-    println!("| routes | head | bytes | judged, ns | with the call and the copy alone, ns |");
+    println!("| routes | head | bytes | classified, ns | with the call and the copy alone, ns |");
     println!("|---|---|---|---|---|");
     for (name, routes) in tables {
         let table = RequestTable::new(&routes, Settings::default());
-        let generation = judge.tables().install(0, &table)?;
+        let generation = classifier.tables().install(0, &table)?;
         for (head, bytes) in [("wrk", WRK), ("curl", CURL), ("Chromium", CHROMIUM)] {
-            let verdict = judge.judge(0, generation, bytes.as_bytes())?;
+            let verdict = classifier.classify(0, generation, bytes.as_bytes())?;
             let fastest = |generation| {
-                let rows = (0..ROWS).map(|_| judge.cost_ns(0, generation, bytes.as_bytes(), TIMES));
+                let rows =
+                    (0..ROWS).map(|_| classifier.cost_ns(0, generation, bytes.as_bytes(), TIMES));
                 rows.collect::<Result<Vec<_>, _>>()
                     .map(|rows| rows.into_iter().min().unwrap_or(0))
             };

@@ -13,13 +13,13 @@ const TURN_BYTES: u64 = 64 << 10;
 
 /// Adds up what relaying an exchange has cost.
 #[derive(Debug, Default)]
-pub(super) struct Worth {
+pub(super) struct RelayCost {
     cost_bytes: u64,
     taken_bytes: [u64; 2],
     speaker: Option<u8>,
 }
 
-impl Worth {
+impl RelayCost {
     /// Records the bytes taken from each side so far. True if attaching pays.
     pub(super) fn observe(&mut self, taken_bytes: [u64; 2]) -> bool {
         for (side, (now, before)) in (0..).zip(taken_bytes.into_iter().zip(self.taken_bytes)) {
@@ -42,10 +42,10 @@ mod tests {
 
     /// How many messages of `bytes`, from this many sides in turn, it takes.
     fn messages_until_it_pays(bytes: u64, sides: u64) -> Option<u64> {
-        let (mut worth, mut taken) = (Worth::default(), [0; 2]);
+        let (mut relay_cost, mut taken) = (RelayCost::default(), [0; 2]);
         (1..100_000).find(|count| {
             taken[(count % sides) as usize] += bytes;
-            worth.observe(taken)
+            relay_cost.observe(taken)
         })
     }
 
@@ -70,7 +70,7 @@ mod tests {
 
     #[test]
     fn silence_costs_nothing() {
-        let mut worth = Worth::default();
-        assert!((0..100_000).all(|_| !worth.observe([100, 100])));
+        let mut relay_cost = RelayCost::default();
+        assert!((0..100_000).all(|_| !relay_cost.observe([100, 100])));
     }
 }

@@ -4,7 +4,7 @@ use super::bed::*;
 use crate::support::*;
 use carrick_splice::requests::{Cookie, Host as HostRule, RequestTable, Route, Settings};
 use carrick_splice::{
-    Arming, DisarmError, Judging, PaceHandle, PacketService, ResponseSplice, Splicer,
+    Arming, DisarmError, KernelRoutes, PaceHandle, PacketService, ResponseSplice, Splicer,
 };
 use socket2::{Domain, Protocol, Socket, Type};
 use std::cell::RefCell;
@@ -33,11 +33,11 @@ fn route(path: Option<&str>, in_kernel: bool) -> Route {
     }
 }
 
-fn install(service: &PacketService) -> Judging {
+fn install(service: &PacketService) -> KernelRoutes {
     let routes = [route(Some("/process/"), false), route(None, true)];
     let table = RequestTable::new(&routes, Settings::default());
     let tables = service.request_tables().unwrap();
-    Judging {
+    KernelRoutes {
         table: 4,
         generation: tables.install(4, &table).unwrap(),
         upstream: UPSTREAM,
@@ -91,10 +91,10 @@ async fn pass_requests(
     splicer: Splicer,
     mut client: tokio::net::TcpStream,
     mut server: tokio::net::TcpStream,
-    judging: Judging,
+    routes: KernelRoutes,
 ) -> (u64, u64) {
     let mut responses = splicer.responses(&client, &server, 7).unwrap();
-    let (mut passed, mut judged) = (0, 0);
+    let (mut passed, mut classified) = (0, 0);
     loop {
         let mut head = Vec::new();
         while !head.ends_with(b"\r\n\r\n") {
@@ -104,7 +104,7 @@ async fn pass_requests(
                 Err(error) => panic!("{error}"),
             }
         }
-        judged += responses
+        classified += responses
             .catch_up()
             .map_or(0, |caught| u64::from(caught.requests));
         if head.is_empty() {
@@ -112,7 +112,7 @@ async fn pass_requests(
         }
         passed += 1;
         let is_exact = !responses.is_armed() || is_whole(&responses);
-        let is_armed = responses.arm(Some(judging), PaceHandle::default()) == Arming::Armed;
+        let is_armed = responses.arm(Some(routes), PaceHandle::default()) == Arming::Armed;
         if is_armed {
             responses.expect_response(is_exact, false);
         }
@@ -127,7 +127,7 @@ async fn pass_requests(
     server.shutdown().await.unwrap();
     assert_eq!(server.read(&mut [0]).await.unwrap(), 0);
     client.shutdown().await.unwrap();
-    (passed, judged)
+    (passed, classified)
 }
 
 /// Whether the latest response has gone to the client.
@@ -202,7 +202,7 @@ fn requests_pass(
     let Some(bed) = Bed::new() else { return };
     prepare(&bed);
     let serving = bed.serve(addresses[1], clients as usize, answer_requests);
-    let judged = Arc::new(AtomicU64::new(0));
+    let classified = Arc::new(AtomicU64::new(0));
     let proxying = bed.proxy_with(addresses, (clients as usize, 64), install, pass_requests);
     let asking: Vec<_> = (0..clients)
         .map(|seed| {
@@ -219,13 +219,13 @@ fn requests_pass(
     let mut passed = 0;
     for (by_process, by_kernel) in proxying.join().unwrap() {
         passed += by_process;
-        judged.fetch_add(by_kernel, Ordering::Relaxed);
+        classified.fetch_add(by_kernel, Ordering::Relaxed);
     }
-    let judged = judged.load(Ordering::Relaxed);
-    assert_eq!(passed + judged, clients * rounds);
+    let classified = classified.load(Ordering::Relaxed);
+    assert_eq!(passed + classified, clients * rounds);
     assert!(
-        judged > clients * rounds / 4,
-        "{judged} of {}",
+        classified > clients * rounds / 4,
+        "{classified} of {}",
         clients * rounds
     );
 }
@@ -291,12 +291,12 @@ fn a_client_that_does_not_wait_is_answered_though_its_first_request_is_lost() {
     let served: u64 = serving.join().unwrap().into_iter().sum();
     let counts = proxying.join().unwrap();
     let passed: u64 = counts.iter().map(|(by_process, _)| by_process).sum();
-    let judged: u64 = counts.iter().map(|(_, by_kernel)| by_kernel).sum();
+    let classified: u64 = counts.iter().map(|(_, by_kernel)| by_kernel).sum();
     assert_eq!(
-        (served, passed + judged),
+        (served, passed + classified),
         (CLIENTS * REQUESTS, CLIENTS * REQUESTS)
     );
-    assert!(judged > CLIENTS, "{judged}");
+    assert!(classified > CLIENTS, "{classified}");
 }
 
 /// A container's or a virtual machine's client: it may say where the checksum is to be written, and so change the classified request.
@@ -433,8 +433,8 @@ fn the_server_s_connection_does_not_come_back_while_a_request_is_on_its_way_that
         V4,
         (1, 4),
         install,
-        move |splicer, client, server, judging| {
-            decide_late(splicer, client, server, judging, channels.take().unwrap())
+        move |splicer, client, server, routes| {
+            decide_late(splicer, client, server, routes, channels.take().unwrap())
         },
     );
     let asking = bed.on(Host::Client, move || {
@@ -463,7 +463,7 @@ async fn decide_late(
     splicer: Splicer,
     mut client: tokio::net::TcpStream,
     mut server: tokio::net::TcpStream,
-    judging: Judging,
+    routes: KernelRoutes,
     (arrived, release, go): (mpsc::Receiver<()>, mpsc::Sender<()>, mpsc::Sender<()>),
 ) {
     let mut responses = splicer.responses(&client, &server, 7).unwrap();
@@ -473,7 +473,7 @@ async fn decide_late(
         while !head.ends_with(b"\r\n\r\n") {
             head.push(client.read_u8().await.unwrap());
         }
-        is_armed = responses.arm(Some(judging), PaceHandle::default()) == Arming::Armed;
+        is_armed = responses.arm(Some(routes), PaceHandle::default()) == Arming::Armed;
         if is_armed {
             responses.expect_response(true, false);
             go.send(()).unwrap();

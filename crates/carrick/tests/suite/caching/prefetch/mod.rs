@@ -99,13 +99,14 @@ impl Play {
 
     fn count(&self, result: &str) -> f64 {
         let label = format!("result=\"{result}\"");
-        self.carrick.metric("carrick_cache_ahead_total", &[&label])
+        self.carrick
+            .metric("carrick_cache_prefetches_total", &[&label])
     }
 
     fn wait(&self, result: &str, least: f64) {
         let label = format!("result=\"{result}\"");
         self.carrick
-            .wait_for_metric("carrick_cache_ahead_total", &[&label], least);
+            .wait_for_metric("carrick_cache_prefetches_total", &[&label], least);
     }
 
     /// Requests what was prefetched.
@@ -239,10 +240,11 @@ fn what_pages_embed_is_there_before_it_is_asked_for() {
         // If two share a slot in the table of prefetched objects, one is not counted.
         assert!(play.count("used") >= 18.0, "{path}: {}", play.count("used"));
         assert_eq!(
-            play.carrick.metric("carrick_cache_ahead_pages_total", &[]),
+            play.carrick
+                .metric("carrick_cache_prefetch_pages_total", &[]),
             1.0
         );
-        assert_eq!(play.carrick.status()["cache"]["ahead"]["stored"], 20);
+        assert_eq!(play.carrick.status()["cache"]["prefetches"]["stored"], 20);
     }
 }
 
@@ -265,7 +267,8 @@ fn a_page_that_is_coded_is_understood_or_left_alone() {
     assert_eq!(play.ask("/gzip").body, GZIP);
     play.wait("stored", 2.0);
     assert_eq!(
-        play.carrick.metric("carrick_cache_ahead_pages_total", &[]),
+        play.carrick
+            .metric("carrick_cache_prefetch_pages_total", &[]),
         1.0
     );
 }
@@ -329,7 +332,8 @@ fn pages_that_are_asked_for_otherwise_are_not_followed() {
         200
     );
     assert_eq!(
-        play.carrick.metric("carrick_cache_ahead_pages_total", &[]),
+        play.carrick
+            .metric("carrick_cache_prefetch_pages_total", &[]),
         0.0
     );
     // From the store, with an ordinary request, it is.
@@ -338,7 +342,8 @@ fn pages_that_are_asked_for_otherwise_are_not_followed() {
     // But not a second time soon after.
     play.ask("/");
     assert_eq!(
-        play.carrick.metric("carrick_cache_ahead_pages_total", &[]),
+        play.carrick
+            .metric("carrick_cache_prefetch_pages_total", &[]),
         1.0
     );
 }
@@ -352,7 +357,8 @@ fn nothing_is_fetched_ahead_unless_it_is_wanted() {
     );
     play.ask("/");
     assert_eq!(
-        play.carrick.metric("carrick_cache_ahead_pages_total", &[]),
+        play.carrick
+            .metric("carrick_cache_prefetch_pages_total", &[]),
         0.0
     );
     assert_eq!(play.origin.heads().len(), 1);

@@ -7,7 +7,7 @@ use crate::relay::pipe::Pipe;
 use std::io::ErrorKind;
 
 /// Bytes in flight: taken from the sender, not yet written to the receiver.
-pub(super) enum Held {
+pub(super) enum InFlight {
     Nothing,
     Buffer {
         buffer: Box<[u8]>,

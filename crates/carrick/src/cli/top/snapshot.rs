@@ -10,7 +10,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Admin's answers.
 #[derive(Debug, Clone, Default)]
-pub struct Look {
+pub struct Snapshot {
     /// `/status`.
     pub status: Timed<Status>,
     /// `/splices`.
@@ -28,7 +28,7 @@ pub struct Timed<P> {
     pub page: P,
 }
 
-impl Look {
+impl Snapshot {
     /// Fetches all pages.
     ///
     /// # Errors

@@ -2,7 +2,7 @@
 
 use super::bed::*;
 use crate::support::on_worker;
-use carrick_splice::{BadPath, Choice, PacketService, PoolLimits, SocketService, Splicer};
+use carrick_splice::{Choice, LossyPath, PacketService, PoolLimits, SocketService, Splicer};
 use std::io::Read;
 use std::net::{IpAddr, Shutdown};
 use std::sync::mpsc;
@@ -12,11 +12,11 @@ use std::thread::JoinHandle;
 const QUESTIONS: usize = 400;
 
 /// A proxy of one tunnel after another, between these addresses and by these engines, with one packet engine. Returns
-/// the reports, and the bad pairs of networks afterwards.
+/// the reports, and the lossy pairs of networks afterwards.
 fn relay_in_turn(
     bed: &Bed,
     turns: Vec<([IpAddr; 2], Choice)>,
-) -> JoinHandle<(Vec<Told>, Vec<BadPath>)> {
+) -> JoinHandle<(Vec<Told>, Vec<LossyPath>)> {
     let (ready, is_ready) = mpsc::channel();
     let proxying = bed.on(Host::Middle, move || {
         let service = PacketService::default();
@@ -40,7 +40,7 @@ fn relay_in_turn(
                 );
                 told.push(relay(splicer, client, server, choice).await);
             }
-            (told, service.bad_paths())
+            (told, service.lossy_paths())
         })
     });
     is_ready.recv().unwrap();
@@ -78,8 +78,8 @@ fn after_losses(first: Choice) {
             .unwrap();
         serving.join().unwrap();
     }
-    let (told, bad) = proxying.join().unwrap();
-    let is_refused = |told: &Told| told.reasons.contains(&"packet_bad_leg");
+    let (told, lossy) = proxying.join().unwrap();
+    let is_refused = |told: &Told| told.reasons.contains(&"packet_lossy_path");
     assert_eq!(told[0].by_kernel > 0, first == Choice::Packet, "{told:?}");
     assert!(!is_refused(&told[0]), "{told:?}");
     assert_eq!(
@@ -88,13 +88,15 @@ fn after_losses(first: Choice) {
         "{told:?}"
     );
     assert!(told[2].by_kernel > 0 && !is_refused(&told[2]), "{told:?}");
-    let [bad] = &bad[..] else { panic!("{bad:?}") };
-    assert_eq!(bad.client.to_string(), "10.78.1.0/24");
-    assert_eq!(bad.server.to_string(), "10.78.2.0/24");
-    let [to_client, to_server] = bad.lost_percent;
-    assert!(to_client > 2.0, "{bad:?}");
+    let [lossy] = &lossy[..] else {
+        panic!("{lossy:?}")
+    };
+    assert_eq!(lossy.client.to_string(), "10.78.1.0/24");
+    assert_eq!(lossy.server.to_string(), "10.78.2.0/24");
+    let [to_client, to_server] = lossy.lost_percent;
+    assert!(to_client > 2.0, "{lossy:?}");
     // A splice loses for both: the client retransmits data for which the server's acknowledgements were lost.
-    assert!(first == Choice::Packet || to_server < 1.0, "{bad:?}");
+    assert!(first == Choice::Packet || to_server < 1.0, "{lossy:?}");
 }
 
 #[test]

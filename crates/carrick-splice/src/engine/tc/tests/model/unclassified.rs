@@ -28,7 +28,7 @@ impl Rest {
     /// `None` without root.
     pub fn new(lab: fn() -> Option<Lab>) -> Option<Rest> {
         let (lab, programs) = (lab()?, Programs::load()?);
-        programs.let_judge(*REQUEST.first_chunk().unwrap(), REQUEST.len() as u64);
+        programs.let_classify(*REQUEST.first_chunk().unwrap(), REQUEST.len() as u64);
         programs.let_measure(*b"HTTP/1.1", RESPONSE.len() as u64);
         let record = programs.record();
         Some(Rest {
@@ -89,7 +89,7 @@ const SOURCE_ROUTE: [u8; 8] = [131, 7, 4, 192, 0, 2, 77, 0];
 /// The first copy must not be lost between this host and the server's application: the client could then send another
 /// one with the same numbers.
 #[test]
-fn a_request_that_the_server_might_not_read_as_it_was_judged_is_the_process_s() {
+fn a_request_that_the_server_might_not_read_as_it_was_classified_is_the_process_s() {
     type Change = fn(&mut Packet);
     let cases: [(&str, bool, Change); 16] = [
         ("as browsers send it", true, |_| {}),
@@ -139,8 +139,8 @@ fn a_request_that_the_server_might_not_read_as_it_was_judged_is_the_process_s() 
                 Verdict::Pass
             };
             assert_eq!(outcome.verdict, wanted, "{what}");
-            let judged = rest.programs.splice().judged_end != C;
-            assert_eq!(judged, is_forwarded, "{what}");
+            let classified = rest.programs.splice().classified_end != C;
+            assert_eq!(classified, is_forwarded, "{what}");
         }
         // Aggregated from segments, one of which may be lost.
         rest.begin(|_| {});
@@ -306,7 +306,7 @@ fn urgent_data_is_not_passed_on() {
 
 /// They count no bytes: the data behind them would be taken for the next request.
 #[test]
-fn nothing_is_judged_behind_an_end_or_a_reset() {
+fn nothing_is_classified_behind_an_end_or_a_reset() {
     for rest in rests() {
         for (flags, seq) in [
             (ACK | FIN, C),
@@ -332,7 +332,7 @@ fn nothing_is_judged_behind_an_end_or_a_reset() {
 
 /// Data that only the local socket may accept is not counted: nothing behind it is classified.
 #[test]
-fn nothing_is_judged_behind_bytes_that_are_not_believed() {
+fn nothing_is_classified_behind_bytes_that_are_not_believed() {
     for rest in rests() {
         for (what, change) in [
             (
@@ -444,10 +444,13 @@ fn what_is_forwarded_lives_a_hop_less() {
 #[test]
 fn the_connections_stay_in_the_kernel_while_the_process_does_not_know_of_a_request() {
     for rest in rests() {
-        let before = rest.record.judged();
-        let ask = |judged, is_forced| {
-            let judged = before.wrapping_add(judged);
-            rest.programs.ask(Command::Disarm { is_forced, judged })
+        let before = rest.record.classified();
+        let ask = |classified, is_forced| {
+            let classified = before.wrapping_add(classified);
+            rest.programs.ask(Command::Disarm {
+                is_forced,
+                classified,
+            })
         };
         rest.begin(|_| {});
         assert_eq!(

@@ -16,22 +16,22 @@ fn a_flood_passes_and_a_client_behind_it_is_served() {
         return;
     };
     let (to_router, orders) = mpsc::channel::<()>();
-    let holding = hold(&bed, async move |holder, mut reader| {
+    let deferring = defer(&bed, async move |syn_defer, mut reader| {
         let mut waiting = Vec::new();
         let honest = address(FAMILIES[0].client, 0).ip();
         while orders.try_recv().is_err() {
-            let Ok(held) = tokio::time::timeout(SHORT, reader.next()).await else {
+            let Ok(deferred) = tokio::time::timeout(SHORT, reader.next()).await else {
                 continue;
             };
-            let held = held.unwrap();
-            if held.client().ip() == honest || waiting.len() >= WAITING_MAX {
+            let deferred = deferred.unwrap();
+            if deferred.client().ip() == honest || waiting.len() >= WAITING_MAX {
                 // With so many, some are evicted at once.
-                held.release().unwrap();
+                deferred.release().unwrap();
             } else {
-                waiting.push(held);
+                waiting.push(deferred);
             }
         }
-        (holder.counts().unwrap(), waiting.len())
+        (syn_defer.counts().unwrap(), waiting.len())
     });
     // Released SYNs, and those that pass, go nowhere: the server does not have that address.
     let server = address(FAMILIES[0].elsewhere, 0).ip();
@@ -64,8 +64,8 @@ fn a_flood_passes_and_a_client_behind_it_is_served() {
     });
     listening.join().unwrap();
     to_router.send(()).unwrap();
-    let (counts, waiting) = holding.join().unwrap();
+    let (counts, waiting) = deferring.join().unwrap();
     assert_eq!(waiting, WAITING_MAX);
-    let met = counts.held + counts.crowded + counts.unattended;
+    let met = counts.deferred + counts.crowded + counts.unattended;
     assert!(met > u64::from(SYNS) / 2, "{counts:?}");
 }

@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::time::Duration;
 
 /// Like [`SWITCH`], but the kernel classifies requests to `/s/`.
-fn judging() -> String {
+fn classifying() -> String {
     let listener = "mode = \"switch\"\nforwarded = \"off\"\nvia = \"\"\n";
     SWITCH.replace("mode = \"switch\"\n", listener).replace(
         "engine = \"packet\"\n",
@@ -29,7 +29,7 @@ fn switches(play: &Play) -> u64 {
 
 #[test]
 fn requests_do_not_visit_the_process() {
-    let Some(play) = Play::begin_with("", &judging()) else {
+    let Some(play) = Play::begin_with("", &classifying()) else {
         return;
     };
     let server = play.server(0);
@@ -37,7 +37,7 @@ fn requests_do_not_visit_the_process() {
     let mut bodies = Random::new(9);
     let before = switches(&play);
     for number in 0..300 {
-        let target = format!("/s/judged-{number}");
+        let target = format!("/s/classified-{number}");
         client.send(get(&target));
         let head = upstream.read_head();
         // Unchanged, except for carrick's mark.
@@ -55,7 +55,7 @@ fn requests_do_not_visit_the_process() {
     let _other = play.serve(1, |_| ok(b"other"));
     assert_eq!(client.ask(&get("/other/x")).body, b"other");
     for number in [0, 150, 299] {
-        let line = play.line(&format!("/s/judged-{number}"));
+        let line = play.line(&format!("/s/classified-{number}"));
         assert_eq!((line.text("engine"), line.status()), ("packet", 200));
         assert_eq!(
             (line.text("method"), line.text("upstream")),
@@ -70,8 +70,8 @@ fn requests_do_not_visit_the_process() {
 }
 
 #[test]
-fn what_the_kernel_cannot_judge_goes_through_the_process_in_between() {
-    let Some(play) = Play::begin_with("", &judging()) else {
+fn what_the_kernel_cannot_classify_goes_through_the_process_in_between() {
+    let Some(play) = Play::begin_with("", &classifying()) else {
         return;
     };
     let answering = play.serve(0, |head| {
@@ -130,17 +130,17 @@ fn tally(play: &Play, name: &str, rounds: usize, kinds: &[Asking]) -> usize {
     }
     // The last request ends with the connection.
     drop(client);
-    let mut judged = 0;
+    let mut classified = 0;
     for target in asked {
         let (line, body) = (play.line(&target), content(&target));
         assert_eq!((line.text("ended"), line.status()), ("complete", 200));
         // For requests that the kernel forwarded, heads are counted, too.
         let sent = line.number("sent");
-        let is_judged = sent == ok(&body).len() as u64;
-        assert!(is_judged || sent == body.len() as u64, "{line:?}");
-        judged += usize::from(is_judged);
+        let is_classified = sent == ok(&body).len() as u64;
+        assert!(is_classified || sent == body.len() as u64, "{line:?}");
+        classified += usize::from(is_classified);
     }
-    judged
+    classified
 }
 
 /// The process relays it, and the kernel forwards the response.
@@ -155,7 +155,7 @@ fn post(target: &str) -> String {
 
 #[test]
 fn a_line_has_the_bytes_of_its_own_response() {
-    let Some(play) = Play::begin_with("", &judging()) else {
+    let Some(play) = Play::begin_with("", &classifying()) else {
         return;
     };
     let _server = play.serve(0, |head| ok(&content(target_of(head))));
@@ -167,15 +167,15 @@ fn a_line_has_the_bytes_of_its_own_response() {
         ("both", &[get, post, get, odd, get, get]),
     ];
     for (name, kinds) in plays {
-        let judged = tally(&play, name, 12, kinds);
+        let classified = tally(&play, name, 12, kinds);
         // At least one, if the process keeps up with the client.
-        assert!(judged > 0, "{name}: none was judged");
+        assert!(classified > 0, "{name}: none was classified");
     }
 }
 
 #[test]
 fn the_last_line_is_written_at_the_end() {
-    let Some(mut play) = Play::begin_with("[timeouts]\ndrain = \"1s\"\n", &judging()) else {
+    let Some(mut play) = Play::begin_with("[timeouts]\ndrain = \"1s\"\n", &classifying()) else {
         return;
     };
     let server = play.server(0);
@@ -194,7 +194,7 @@ fn the_last_line_is_written_at_the_end() {
 
 #[test]
 fn a_server_that_ends_between_requests_costs_the_client_nothing() {
-    let Some(play) = Play::begin_with("", &judging()) else {
+    let Some(play) = Play::begin_with("", &classifying()) else {
         return;
     };
     let server = play.server(0);
@@ -215,7 +215,7 @@ fn a_server_that_ends_between_requests_costs_the_client_nothing() {
 /// The client would take it for the response to its next request.
 #[test]
 fn an_unsolicited_response_reaches_no_client() {
-    let Some(play) = Play::begin_with("", &judging()) else {
+    let Some(play) = Play::begin_with("", &classifying()) else {
         return;
     };
     let server = play.server(0);
@@ -245,7 +245,7 @@ fn an_unsolicited_response_reaches_no_client() {
 /// Bytes behind the two heads were taken for the next response, and its length for this one's.
 #[test]
 fn a_body_that_begins_like_a_response_is_no_response() {
-    for switch in [SWITCH.to_owned(), judging()] {
+    for switch in [SWITCH.to_owned(), classifying()] {
         let Some(play) = Play::begin_with("", &switch) else {
             return;
         };
@@ -287,12 +287,12 @@ fn what_a_server_sends_behind_the_head_for_a_head_request_reaches_no_client() {
 }
 
 #[test]
-fn a_judged_response_that_is_cut_is_not_logged_as_complete() {
+fn a_classified_response_that_is_cut_is_not_logged_as_complete() {
     for beginning in [
         "HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\npart",
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n8\r\npart",
     ] {
-        let Some(play) = Play::begin_with("", &judging()) else {
+        let Some(play) = Play::begin_with("", &classifying()) else {
             return;
         };
         let server = play.server(0);
@@ -363,7 +363,7 @@ fn a_server_that_speaks_before_it_has_the_request_is_not_heard() {
 
 #[test]
 fn a_reload_gives_the_kernel_other_routes() {
-    let Some(play) = Play::begin_with("", &judging()) else {
+    let Some(play) = Play::begin_with("", &classifying()) else {
         return;
     };
     let _first = play.serve(0, |_| ok(b"first"));
@@ -372,7 +372,7 @@ fn a_reload_gives_the_kernel_other_routes() {
     for number in 0..20 {
         assert_eq!(client.ask(&get(&format!("/s/{number}"))).body, b"first");
     }
-    let changed = format!("[workers]\ncount = 1\n{}", judging());
+    let changed = format!("[workers]\ncount = 1\n{}", classifying());
     let changed = changed.replace("10.2.0.2:9000", "10.2.0.3:9001");
     play.carrick.reload(&changed, "reloaded");
     for number in 0..20 {
@@ -384,7 +384,7 @@ fn a_reload_gives_the_kernel_other_routes() {
 /// the loop one connection longer.
 #[test]
 fn a_circle_does_not_grow_with_each_request_that_the_kernel_forwards() {
-    let Some(play) = Play::begin_with("", &judging()) else {
+    let Some(play) = Play::begin_with("", &classifying()) else {
         return;
     };
     let server = play.server(0);
@@ -424,14 +424,14 @@ fn is_refused(play: &Play) -> Option<()> {
 
 #[test]
 fn a_client_that_may_not_come_any_more_is_not_forwarded_by_the_kernel() {
-    let Some(play) = Play::begin_with("", &judging()) else {
+    let Some(play) = Play::begin_with("", &classifying()) else {
         return;
     };
     let server = play.server(0);
     let _other = play.serve(1, |_| ok(b"other"));
     let (mut client, mut upstream) = play.pair(&server);
-    answer(&mut client, &mut upstream, "/s/judged", b"yes");
-    let shut = judging().replace(
+    answer(&mut client, &mut upstream, "/s/classified", b"yes");
+    let shut = classifying().replace(
         "forwarded = \"off\"\n",
         "forwarded = \"off\"\nallow = [\"192.0.2.0/24\"]\n",
     );
@@ -449,12 +449,12 @@ fn a_client_that_may_not_come_any_more_is_not_forwarded_by_the_kernel() {
 fn a_listener_that_is_gone_leaves_no_client_to_the_kernel() {
     let first =
         "[[listener]]\nlisten = \"10.1.0.1:8081\"\nmode = \"forward\"\nallow = [\"10.1.0.0/24\"]\n";
-    let Some(play) = Play::begin_with(first, &judging()) else {
+    let Some(play) = Play::begin_with(first, &classifying()) else {
         return;
     };
     let server = play.server(0);
     let (mut client, mut upstream) = play.pair(&server);
-    answer(&mut client, &mut upstream, "/s/judged", b"yes");
+    answer(&mut client, &mut upstream, "/s/classified", b"yes");
     play.carrick
         .reload(&format!("[workers]\ncount = 1\n{first}"), "reloaded");
     let to: SocketAddr = LISTENER.parse().expect("an address");

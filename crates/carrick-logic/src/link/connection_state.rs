@@ -3,7 +3,7 @@
 //! Each way of a relayed connection ends with exactly one END, or with RESET (which REFUSED stands for, from the far end). RESET may also
 //! follow END, while the other way goes on; then the two can cross on the link, and it comes when its relayed connection is over
 //! for who gets it. It is known by its number, and means nothing then.
-use super::{Frame, Why};
+use super::{ErrorCode, Frame};
 use std::net::SocketAddr;
 
 /// One way of the relayed connection.
@@ -33,7 +33,7 @@ pub enum Event {
     /// The server has accepted.
     Opened(SocketAddr),
     /// It has not; RESET is to be sent, unless the own way is over.
-    Refused(Why),
+    Refused(ErrorCode),
     /// So many bytes follow.
     Data(u32),
     /// They follow, and are dropped: this direction was reset.
@@ -41,21 +41,21 @@ pub enum Event {
     /// Nothing more comes this way.
     End,
     /// Nothing more comes this way; RESET is to be sent, unless the own way is over.
-    Reset(Why),
+    Reset(ErrorCode),
     /// Nothing: it is about a relayed connection that is over.
     Nothing,
 }
 
 /// What was said about the present relayed connection, or the last one.
 #[derive(Debug, Clone)]
-pub struct Talk {
+pub struct ConnectionState {
     opens: bool,
     number: u32,
     ours: Way,
     theirs: Way,
 }
 
-impl Talk {
+impl ConnectionState {
     /// Of the end that opens relayed connections, or of the other one.
     #[must_use]
     pub fn new(opens: bool) -> Self {
@@ -118,7 +118,7 @@ impl Talk {
     }
 
     /// The frame that says that it has not.
-    pub fn refused(&mut self, why: Why) -> Frame {
+    pub fn refused(&mut self, why: ErrorCode) -> Frame {
         debug_assert_eq!(self.ours, Way::Unanswered);
         self.ours = Way::Reset;
         Frame::Refused {
@@ -134,8 +134,8 @@ impl Talk {
         Frame::End
     }
 
-    /// The frame that gives the relayed connection up. Only if it [may be sent](Talk::may_reset).
-    pub fn reset(&mut self, why: Why) -> Frame {
+    /// The frame that gives the relayed connection up. Only if it [may be sent](ConnectionState::may_reset).
+    pub fn reset(&mut self, why: ErrorCode) -> Frame {
         debug_assert!(self.may_reset());
         self.ours = Way::Reset;
         Frame::Reset {

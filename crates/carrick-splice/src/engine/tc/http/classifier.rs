@@ -1,7 +1,7 @@
-//! The judge by itself: what the kernel would say of a request. For tests, measurements, and those who want to know.
+//! The classifier by itself: what the kernel would say of a request. For tests, measurements, and those who want to know.
 
-use super::skeleton::types::judge_answer;
-use super::{Counts, Events, RequestTables, RequestsError, UpToProcess, skeleton};
+use super::skeleton::types::classify_answer;
+use super::{Events, RequestCounts, RequestTables, RequestsError, UpToProcess, skeleton};
 use crate::Unavailable;
 use crate::engine::tc::command;
 use crate::engine::tc::command::ETHERNET_HEADER;
@@ -11,7 +11,7 @@ use std::io;
 use std::mem::{MaybeUninit, offset_of};
 use std::os::fd::{AsFd, OwnedFd};
 
-/// `enum judge_wants`.
+/// `enum classify_wants`.
 const ANSWER: u32 = 1;
 const TELL: u32 = 2;
 
@@ -36,31 +36,31 @@ pub enum Verdict {
     Up(UpToProcess),
 }
 
-/// The judge, loaded by itself, with tables of its own.
+/// The classifier, loaded by itself, with tables of its own.
 #[derive(Debug)]
-pub struct Judge {
+pub struct Classifier {
     program: OwnedFd,
     tables: RequestTables,
     counters: MapHandle,
     events: MapHandle,
 }
 
-impl Judge {
+impl Classifier {
     /// Loads it. Blocks for some milliseconds.
     ///
     /// # Errors
     /// Why it cannot be loaded.
-    pub fn load() -> Result<Judge, Unavailable> {
-        Unavailable::unless_loaded(Judge::open_and_load)
+    pub fn load() -> Result<Classifier, Unavailable> {
+        Unavailable::unless_loaded(Classifier::open_and_load)
     }
 
-    fn open_and_load() -> libbpf_rs::Result<Judge> {
+    fn open_and_load() -> libbpf_rs::Result<Classifier> {
         let mut object = MaybeUninit::uninit();
         let mut open = skeleton::HttpSkelBuilder::default().open(&mut object)?;
         open.maps.request_events.set_max_entries(EVENTS_BYTES)?;
         let loaded = open.load()?;
-        let program = loaded.progs.carrick_judge.as_fd().try_clone_to_owned();
-        Ok(Judge {
+        let program = loaded.progs.carrick_classify.as_fd().try_clone_to_owned();
+        Ok(Classifier {
             program: program.map_err(libbpf_rs::Error::from)?,
             tables: RequestTables::new(MapHandle::try_from(&loaded.maps.request_tables)?, 0)?,
             counters: MapHandle::try_from(&loaded.maps.request_counters)?,
@@ -78,8 +78,8 @@ impl Judge {
     ///
     /// # Errors
     /// The kernel's.
-    pub fn counts(&self) -> Result<Counts, RequestsError> {
-        Counts::read(&self.counters)
+    pub fn counts(&self) -> Result<RequestCounts, RequestsError> {
+        RequestCounts::read(&self.counters)
     }
 
     /// What it tells of.
@@ -94,15 +94,15 @@ impl Judge {
     ///
     /// # Errors
     /// The kernel cannot run it, as with too many bytes.
-    pub fn judge(&self, place: u32, generation: u32, bytes: &[u8]) -> io::Result<Verdict> {
+    pub fn classify(&self, place: u32, generation: u32, bytes: &[u8]) -> io::Result<Verdict> {
         self.run([place, generation, ANSWER, 0], bytes)
     }
 
     /// The same, and if it is forwarded, it is told as one of the splice in this place.
     ///
     /// # Errors
-    /// As of [`Judge::judge`].
-    pub fn judge_and_tell(
+    /// As of [`Classifier::classify`].
+    pub fn classify_and_tell(
         &self,
         place: u32,
         generation: u32,
@@ -112,10 +112,10 @@ impl Judge {
         self.run([place, generation, ANSWER | TELL, splice], bytes)
     }
 
-    /// How long it takes to judge these bytes, in nanoseconds: the mean of so many times in a row, with what it takes to call it.
+    /// How long it takes to classify these bytes, in nanoseconds: the mean of so many times in a row, with what it takes to call it.
     ///
     /// # Errors
-    /// As of [`Judge::judge`].
+    /// As of [`Classifier::classify`].
     pub fn cost_ns(
         &self,
         place: u32,
@@ -135,13 +135,16 @@ impl Judge {
             let number = ran.packet.get(ETHERNET_HEADER.len() + at..)?;
             number.first_chunk().copied().map(u32::from_ne_bytes)
         };
-        let is_unknown = || io::Error::other(format!("the judge's answer {verdict} is not known"));
+        let is_unknown =
+            || io::Error::other(format!("the classifier's answer {verdict} is not known"));
         match usize::try_from(verdict) {
             Ok(route) => Ok(Verdict::Route {
                 route,
-                upstream: answer(offset_of!(judge_answer, upstream)).ok_or_else(is_unknown)?,
-                path_bytes: answer(offset_of!(judge_answer, path_bytes)).ok_or_else(is_unknown)?,
-                host_bytes: answer(offset_of!(judge_answer, host_bytes)).ok_or_else(is_unknown)?,
+                upstream: answer(offset_of!(classify_answer, upstream)).ok_or_else(is_unknown)?,
+                path_bytes: answer(offset_of!(classify_answer, path_bytes))
+                    .ok_or_else(is_unknown)?,
+                host_bytes: answer(offset_of!(classify_answer, host_bytes))
+                    .ok_or_else(is_unknown)?,
             }),
             Err(_) => UpToProcess::of(verdict.unsigned_abs())
                 .map(Verdict::Up)
@@ -150,7 +153,7 @@ impl Judge {
     }
 }
 
-/// A `struct judge_order` and the request behind it.
+/// A `struct classify_order` and the request behind it.
 fn packet(order: [u32; 4], bytes: &[u8]) -> Vec<u8> {
     let mut packet = ETHERNET_HEADER.to_vec();
     for number in order {

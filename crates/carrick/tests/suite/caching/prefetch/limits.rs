@@ -185,9 +185,17 @@ fn nothing_more_is_asked_for_once_the_pages_client_has_gone() {
     let mut first = server.accept();
     assert!(first.read_head().starts_with("GET /0 "));
     client.reset();
-    carrick.wait_for_metric("carrick_cache_ahead_total", &["result=\"aborted\""], 9.0);
+    carrick.wait_for_metric(
+        "carrick_cache_prefetches_total",
+        &["result=\"aborted\""],
+        9.0,
+    );
     first.send(answer(FRESH, "object"));
-    carrick.wait_for_metric("carrick_cache_ahead_total", &["result=\"stored\""], 1.0);
+    carrick.wait_for_metric(
+        "carrick_cache_prefetches_total",
+        &["result=\"stored\""],
+        1.0,
+    );
     server.expect_no_connection();
 }
 
@@ -228,7 +236,7 @@ fn other_hosts_are_asked_only_if_that_is_wanted_and_allowed() {
         let carrick = Carrick::start(&own, &text);
         let count = |result: &str| {
             let label = format!("result=\"{result}\"");
-            carrick.metric("carrick_cache_ahead_total", &[&label])
+            carrick.metric("carrick_cache_prefetches_total", &[&label])
         };
         let ask = |url: &str| {
             let request = format!("GET {url} HTTP/1.1\r\nHost: x\r\n\r\n");
@@ -237,7 +245,11 @@ fn other_hosts_are_asked_only_if_that_is_wanted_and_allowed() {
         let url = format!("http://{}/", own.ip());
         assert_eq!(ask(&url).status, 200);
         let stored = expected.len() as f64 - 1.0;
-        carrick.wait_for_metric("carrick_cache_ahead_total", &["result=\"stored\""], stored);
+        carrick.wait_for_metric(
+            "carrick_cache_prefetches_total",
+            &["result=\"stored\""],
+            stored,
+        );
         let denied = 3.0 - foreign / 2.0 - 1.0;
         wait_for("the denied object", || {
             (hosts == "same" || count("denied") + count("failed") >= 1.0).then_some(denied)
@@ -281,7 +293,11 @@ fn what_is_out_of_date_is_validated_ahead() {
     let carrick = Carrick::start(&place, &text);
     carrick.connect().ask(&get("/0", ""));
     carrick.connect().ask(&get("/", ""));
-    carrick.wait_for_metric("carrick_cache_ahead_total", &["result=\"stored\""], 1.0);
+    carrick.wait_for_metric(
+        "carrick_cache_prefetches_total",
+        &["result=\"stored\""],
+        1.0,
+    );
     let response = carrick.connect().ask(&get("/0", ""));
     assert!(status(&response).contains("; hit"), "{}", response.head);
     assert_eq!(response.text(), "object");

@@ -1,15 +1,15 @@
 //! A body that goes to the disk while it comes, since it is too long for memory.
 //!
-//! The filler queues copies of what came. Threads of the pool write them in order, and then tell readers, who read from the file: its
-//! pages are in the page cache. The queue is bounded: the filler waits for [`Stream::poll_room`].
+//! The writer queues copies of what came. Threads of the pool write them in order, and then tell readers, who read from the file: its
+//! pages are in the page cache. The queue is bounded: the writer waits for [`Stream::poll_room`].
 use crate::cache::disk::{Disk, File, FileWriter, NotWritten};
 use crate::cache::memory::Store;
-use crate::cache::memory::object::{Body, State};
+use crate::cache::memory::object::{Body, BodyState};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
 
-/// Queued bytes of one body from which on the filler has to wait.
+/// Queued bytes of one body from which on the writer has to wait.
 const WINDOW_BYTES: u64 = 1 << 20;
 
 /// Queued bytes of one body whose sender does not wait. With more, it is not stored.
@@ -18,7 +18,7 @@ const QUEUED_BYTES_MAX: u64 = 2 << 20;
 /// Pieces that are written before other jobs have their turn.
 const TURN: usize = 16;
 
-/// The filler's end.
+/// The writer's end.
 #[derive(Debug)]
 pub(super) struct Stream {
     shared: Arc<Shared>,
@@ -112,7 +112,7 @@ impl Stream {
     /// # Errors
     /// The disk does not take it.
     pub(super) fn append_body(&mut self, body: Arc<Body>) -> Result<(), NotWritten> {
-        self.make_room(body.have().bytes)?;
+        self.make_room(body.progress().bytes)?;
         self.shared.push(Piece::Memory(body), 0);
         Ok(())
     }
@@ -201,13 +201,13 @@ impl Shared {
                 Piece::Bytes(bytes) => (bytes.len(), writer.append(&bytes)),
                 Piece::Memory(body) => {
                     let read = |buffer: &mut [u8], at| body.read_at(buffer, at);
-                    (0, writer.append_from(body.have().bytes, read))
+                    (0, writer.append_from(body.progress().bytes, read))
                 }
             };
             if written.is_ok()
                 && let Some(body) = self.body.upgrade()
             {
-                body.publish(writer.written_bytes(), State::Filling);
+                body.publish(writer.written_bytes(), BodyState::Filling);
             }
             if let Some(waker) = self.wrote(bytes as u64, written.is_err()) {
                 waker.wake();
@@ -217,7 +217,7 @@ impl Shared {
         self.take_turn();
     }
 
-    /// Counts written bytes; returns the filler's waker if it can go on.
+    /// Counts written bytes; returns the writer's waker if it can go on.
     fn wrote(&self, bytes: u64, has_failed: bool) -> Option<Waker> {
         let mut queue = self.queue();
         queue.bytes -= bytes;
@@ -236,9 +236,9 @@ impl Shared {
         writer.end((!is_stored).then_some(taken_bytes));
         // Readers keep the file open, with or without a name. Without one, it is not counted, and should not stay.
         let state = if is_whole {
-            State::Whole
+            BodyState::Whole
         } else {
-            State::Broken
+            BodyState::Broken
         };
         self.store.end_stream(body, bytes, state, is_stored);
     }

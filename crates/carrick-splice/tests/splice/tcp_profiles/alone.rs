@@ -180,7 +180,7 @@ fn other_processes_see_no_effect() {
     let service = TcpTuning::load();
     service.handshake().unwrap();
     for folder in [&group.0, &own_group()] {
-        let mut other = start(folder, "legs::alone::an_unrelated_process");
+        let mut other = start(folder, "tcp_profiles::alone::an_unrelated_process");
         wait_for(&mut other, "unaffected");
         assert!(other.wait().unwrap().success());
     }
@@ -219,7 +219,10 @@ fn the_programs_go_with_the_service_and_with_the_process() {
     let group = Group::new();
     assert_eq!(group.programs(), 0);
     for is_killed in [true, false] {
-        let mut user = start(&group.0, "legs::alone::a_process_that_uses_the_programs");
+        let mut user = start(
+            &group.0,
+            "tcp_profiles::alone::a_process_that_uses_the_programs",
+        );
         wait_for(&mut user, "using the programs");
         assert_eq!(group.programs(), 2);
         if is_killed {

@@ -12,7 +12,7 @@ pub(super) const HEALTH_MAX: usize = 8;
 
 /// The connections, in order of arrival.
 #[derive(Debug, Default)]
-pub(super) struct Places {
+pub(super) struct ConnectionSlots {
     taken: Mutex<Taken>,
     /// Held while a page is generated: one at a time.
     turn: tokio::sync::Mutex<()>,
@@ -38,21 +38,21 @@ pub(super) struct Connection {
 
 /// A connection's slot; dropping it frees the slot.
 #[derive(Debug)]
-pub(super) struct Place {
-    places: Arc<Places>,
+pub(super) struct ConnectionSlot {
+    slots: Arc<ConnectionSlots>,
     key: u64,
     /// The slot's connection.
     pub connection: Arc<Connection>,
 }
 
-impl Places {
+impl ConnectionSlots {
     fn taken(&self) -> MutexGuard<'_, Taken> {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes a slot for a new connection. At the limit, the oldest waiting connection is dismissed, preferably one that
     /// has sent no request. Also returns whether the limit was reached.
-    pub fn take(self: &Arc<Self>) -> (Place, bool) {
+    pub fn take(self: &Arc<Self>) -> (ConnectionSlot, bool) {
         let mut taken = self.taken();
         let mut is_full = false;
         if taken.connections.len() >= CONNECTIONS_MAX {
@@ -68,19 +68,19 @@ impl Places {
         taken.next += 1;
         taken.connections.insert(key, Arc::clone(&connection));
         drop(taken);
-        let place = Place {
-            places: Arc::clone(self),
+        let slot = ConnectionSlot {
+            slots: Arc::clone(self),
             key,
             connection,
         };
-        (place, is_full)
+        (slot, is_full)
     }
 }
 
-impl Place {
+impl ConnectionSlot {
     /// Waits for its turn to generate a page. Between two pages the thread does its other work; `/health` needs no turn.
     pub async fn turn(&self) {
-        let _turn = self.places.turn.lock().await;
+        let _turn = self.slots.turn.lock().await;
         tokio::task::yield_now().await;
     }
 }
@@ -124,9 +124,9 @@ impl Connection {
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
-        drop(self.places.taken().connections.remove(&self.key));
+        drop(self.slots.taken().connections.remove(&self.key));
     }
 }
 
@@ -135,42 +135,42 @@ mod tests {
     use super::*;
     use std::task::{Context, Poll, Waker};
 
-    fn is_dismissed(place: &Place) -> bool {
-        let dismissed = std::pin::pin!(place.connection.is_dismissed());
+    fn is_dismissed(slot: &ConnectionSlot) -> bool {
+        let dismissed = std::pin::pin!(slot.connection.is_dismissed());
         dismissed.poll(&mut Context::from_waker(Waker::noop())) == Poll::Ready(())
     }
 
     #[test]
     fn the_oldest_that_waits_makes_room_and_first_one_that_has_asked_nothing() {
-        let places = Arc::new(Places::default());
-        let mut taken: Vec<Place> = (0..CONNECTIONS_MAX).map(|_| places.take().0).collect();
+        let slots = Arc::new(ConnectionSlots::default());
+        let mut taken: Vec<ConnectionSlot> = (0..CONNECTIONS_MAX).map(|_| slots.take().0).collect();
         // The first has sent a request and waits for more; the second is being answered.
-        for place in &taken[..2] {
-            assert!(place.connection.asks("/status"));
+        for slot in &taken[..2] {
+            assert!(slot.connection.asks("/status"));
         }
         taken[0].connection.waits();
-        let (place, is_full) = places.take();
-        assert!(is_full && !place.connection.is_for_health);
-        taken.push(place);
+        let (slot, is_full) = slots.take();
+        assert!(is_full && !slot.connection.is_for_health);
+        taken.push(slot);
         assert!(is_dismissed(&taken[2]) && !is_dismissed(&taken[0]));
         // All others are being answered, so the waiting one is dismissed.
-        for place in &taken[3..] {
-            assert!(place.connection.asks("/metrics"));
+        for slot in &taken[3..] {
+            assert!(slot.connection.asks("/metrics"));
         }
-        let (place, _) = places.take();
-        assert!(is_dismissed(&taken[0]) && place.connection.asks("/metrics"));
-        taken.push(place);
+        let (slot, _) = slots.take();
+        assert!(is_dismissed(&taken[0]) && slot.connection.asks("/metrics"));
+        taken.push(slot);
         // The remaining slots are for health checks.
         for _ in 0..HEALTH_MAX {
-            let (place, _) = places.take();
-            assert!(place.connection.asks("/health") && !place.connection.asks("/status"));
-            taken.push(place);
+            let (slot, _) = slots.take();
+            assert!(slot.connection.asks("/health") && !slot.connection.asks("/status"));
+            taken.push(slot);
         }
         let first_for_health = taken.len() - HEALTH_MAX;
-        let (last, _) = places.take();
+        let (last, _) = slots.take();
         assert!(is_dismissed(&taken[first_for_health]));
         assert!(last.connection.asks("/health"));
         drop((taken, last));
-        assert!(places.taken().connections.is_empty());
+        assert!(slots.taken().connections.is_empty());
     }
 }

@@ -9,12 +9,12 @@ fn while_the_reader_hangs_syns_pass_and_what_it_decides_later_is_too_late() {
     };
     let (to_router, orders) = mpsc::channel::<()>();
     let (tell, told) = mpsc::channel();
-    let holding = hold(&bed, async move |holder, mut reader| {
-        let held = next(&mut reader).await;
+    let deferring = defer(&bed, async move |syn_defer, mut reader| {
+        let deferred = next(&mut reader).await;
         tell.send(()).unwrap();
         // It hangs: nothing else runs in this thread.
         orders.recv().unwrap();
-        (held.refuse().unwrap(), holder.counts().unwrap())
+        (deferred.refuse().unwrap(), syn_defer.counts().unwrap())
     });
     let client = bed.on(Host::Client, || {
         TcpStream::connect_timeout(&address(FAMILIES[0].server, 80), HANG).map(drop)
@@ -26,23 +26,23 @@ fn while_the_reader_hangs_syns_pass_and_what_it_decides_later_is_too_late() {
     drop(listener);
     connects(&bed, FAMILIES[1]);
     to_router.send(()).unwrap();
-    let (is_refused, counts) = holding.join().unwrap();
+    let (is_refused, counts) = deferring.join().unwrap();
     assert!(!is_refused, "the client has its connection");
-    assert_eq!(counts.held, 1, "{counts:?}");
+    assert_eq!(counts.deferred, 1, "{counts:?}");
     assert!(counts.unattended >= 2, "{counts:?}");
 }
 
 #[test]
-fn what_was_held_passes_when_the_holder_is_gone() {
+fn what_was_deferred_passes_when_the_process_is_gone() {
     let Some(bed) = bed() else {
         return;
     };
-    let holding = hold(&bed, async |_, mut reader| {
+    let deferring = defer(&bed, async |_, mut reader| {
         // As if it were killed, without a decision.
         std::mem::forget(next(&mut reader).await);
     });
     connects(&bed, FAMILIES[0]);
-    holding.join().unwrap();
+    deferring.join().unwrap();
 }
 
 #[test]
@@ -51,16 +51,16 @@ fn what_is_not_understood_passes() {
         return;
     };
     let (to_router, orders) = mpsc::channel::<()>();
-    let holding = hold(&bed, async move |holder, mut reader| {
+    let deferring = defer(&bed, async move |syn_defer, mut reader| {
         while orders.try_recv().is_err() {
             assert!(
                 tokio::time::timeout(SHORT / 10, reader.next())
                     .await
                     .is_err(),
-                "nothing of this is held"
+                "nothing of this is deferred"
             );
         }
-        holder.counts().unwrap()
+        syn_defer.counts().unwrap()
     });
     for (host, device) in [
         (Host::Client, "c"),
@@ -86,8 +86,12 @@ fn what_is_not_understood_passes() {
     let is_extended = |packet: &[u8]| packet[0] >> 4 == 6 && packet[6] == 60;
     tap.next(HANG, is_extended).expect("with extension headers");
     to_router.send(()).unwrap();
-    let counts = holding.join().unwrap();
-    assert_eq!((counts.held, counts.not_understood), (0, 3), "{counts:?}");
+    let counts = deferring.join().unwrap();
+    assert_eq!(
+        (counts.deferred, counts.not_understood),
+        (0, 3),
+        "{counts:?}"
+    );
 }
 
 #[test]
@@ -95,16 +99,16 @@ fn a_syn_with_a_wrong_checksum_goes_nowhere() {
     let Some(bed) = bed() else {
         return;
     };
-    let holding = hold(&bed, async |_, mut reader| {
-        let held = next(&mut reader).await;
-        assert_eq!(held.client().port(), 4001);
+    let deferring = defer(&bed, async |_, mut reader| {
+        let deferred = next(&mut reader).await;
+        assert_eq!(deferred.client().port(), 4001);
     });
     let family = FAMILIES[0];
     let mut wrong = by_hand(&family, 4000, 1, &[]);
     wrong[20 + 14] ^= 1;
     send(&bed, &family, &wrong);
     send(&bed, &family, &by_hand(&family, 4001, 1, &[]));
-    holding.join().unwrap();
+    deferring.join().unwrap();
 }
 
 #[test]
@@ -113,7 +117,7 @@ fn checksums_that_are_left_to_the_interface_are_made() {
         return;
     };
     bed.offload(true);
-    let holding = hold(&bed, async |_, mut reader| {
+    let deferring = defer(&bed, async |_, mut reader| {
         for _ in FAMILIES {
             assert!(next(&mut reader).await.release().unwrap());
             assert!(next(&mut reader).await.refuse().unwrap());
@@ -127,5 +131,5 @@ fn checksums_that_are_left_to_the_interface_are_made() {
         let refused = refused.unwrap_err();
         assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);
     }
-    holding.join().unwrap();
+    deferring.join().unwrap();
 }

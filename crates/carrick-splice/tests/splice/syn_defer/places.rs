@@ -13,7 +13,7 @@ fn put_in(bed: &Bed, device: &str) {
 }
 
 fn is_served_and_refused(bed: &Bed) {
-    let holding = hold(bed, async |_, mut reader| {
+    let deferring = defer(bed, async |_, mut reader| {
         for _ in FAMILIES {
             assert!(next(&mut reader).await.release().unwrap());
             assert!(next(&mut reader).await.refuse().unwrap());
@@ -29,7 +29,7 @@ fn is_served_and_refused(bed: &Bed) {
         });
         drop(listener);
     }
-    holding.join().unwrap();
+    deferring.join().unwrap();
 }
 
 #[test]
@@ -93,7 +93,7 @@ fn by_a_tunnel_without_ethernet() {
     let file = bed.at(Host::Middle, || tunnel("tun"));
     bed.ip(Host::Middle, "link set tun up");
     put_in(&bed, "tun");
-    let holding = hold(&bed, async |_, mut reader| {
+    let deferring = defer(&bed, async |_, mut reader| {
         for _ in FAMILIES {
             assert!(next(&mut reader).await.release().unwrap());
             assert!(next(&mut reader).await.refuse().unwrap());
@@ -117,5 +117,5 @@ fn by_a_tunnel_without_ethernet() {
         }
         drop(listener);
     }
-    holding.join().unwrap();
+    deferring.join().unwrap();
 }

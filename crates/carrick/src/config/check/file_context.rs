@@ -10,7 +10,7 @@ use std::path::Path;
 use std::time::Duration;
 
 /// What holds for all listeners.
-pub struct Given<'f> {
+pub struct FileContext<'f> {
     /// The engine of `[splice]`.
     pub engine: Choice,
     /// What paths are relative to.

@@ -2,8 +2,8 @@
 mod receiving;
 mod stream;
 
-use super::chunk::{self, CHUNK_BYTES, Writer};
-use super::object::{Body, HEAP_BYTES_MAX, State, Storage};
+use super::chunk::{self, CHUNK_BYTES, ChunkWriter};
+use super::object::{Body, BodyState, HEAP_BYTES_MAX, Storage};
 use super::{NotTaken, Store};
 use std::io;
 use std::sync::{Arc, OnceLock};
@@ -29,14 +29,14 @@ pub enum FillError {
 
 /// Fills a body. If it is dropped before [`finish`](Self::finish), the body is *broken*, and its object is removed from the store.
 #[derive(Debug)]
-pub struct Filling {
+pub struct BodyWriter {
     store: Arc<Store>,
     body: Arc<Body>,
     announced_bytes: Option<u64>,
     written_bytes: u64,
     ended: bool,
     /// The chunk for the next bytes. Short bodies have none, nor have those of unknown length while they are short.
-    writer: Option<Writer>,
+    writer: Option<ChunkWriter>,
     /// The way to the disk, if it is too long for memory.
     stream: Option<Stream>,
 }
@@ -49,7 +49,7 @@ fn charge_of(bytes: u64) -> u64 {
     bytes + bytes.div_ceil(CHUNK_BYTES as u64) * chunk::OVERHEAD_BYTES
 }
 
-impl Filling {
+impl BodyWriter {
     /// Takes the memory for a body of known length, and nothing yet for another.
     pub(super) fn begin(store: Arc<Store>, announced_bytes: Option<u64>) -> Result<Self, NotTaken> {
         let memory = Arc::clone(store.memory());
@@ -120,10 +120,10 @@ impl Filling {
                 self.written_bytes += bytes.len() as u64;
                 // Bytes for the disk are published when they are written.
                 if self.stream.is_none() {
-                    self.body.publish(self.written_bytes, State::Filling);
+                    self.body.publish(self.written_bytes, BodyState::Filling);
                 }
             }
-            Err(_) => self.end(State::Broken),
+            Err(_) => self.end(BodyState::Broken),
         }
         result
     }
@@ -151,9 +151,9 @@ impl Filling {
                 .announced_bytes
                 .is_none_or(|announced| announced == self.written_bytes);
         self.end(if is_whole {
-            State::Whole
+            BodyState::Whole
         } else {
-            State::Broken
+            BodyState::Broken
         });
         is_whole
     }
@@ -167,7 +167,7 @@ impl Filling {
             Some(_) => 0,
             None => self.written_bytes,
         };
-        self.end(State::Broken);
+        self.end(BodyState::Broken);
         Arc::new(Body::beginning_of(&self.body, bytes))
     }
 
@@ -209,7 +209,7 @@ impl Filling {
         }
         let (mut stream, body) = stream_for(&self.store, None).ok_or(NotTaken::TooLarge)?;
         let begun = std::mem::replace(&mut self.body, body);
-        begun.publish(self.written_bytes, State::Broken);
+        begun.publish(self.written_bytes, BodyState::Broken);
         self.store.memory().fill_ends(true);
         let appended = stream.append_body(begun);
         self.stream = Some(stream);
@@ -259,7 +259,7 @@ impl Filling {
     }
 
     /// The chunk for the bytes after the first `kept_bytes`.
-    fn writer(&mut self, kept_bytes: u64) -> Result<&mut Writer, FillError> {
+    fn writer(&mut self, kept_bytes: u64) -> Result<&mut ChunkWriter, FillError> {
         if !self.has_room() {
             let left = self.announced_bytes.map(|bytes| bytes - kept_bytes);
             let left = left.and_then(|left| usize::try_from(left).ok());
@@ -277,11 +277,11 @@ impl Filling {
     }
 
     /// For a body of known length, memory is taken already.
-    fn next_chunk(&self, bytes: usize) -> Result<Writer, NotTaken> {
+    fn next_chunk(&self, bytes: usize) -> Result<ChunkWriter, NotTaken> {
         if self.announced_bytes.is_none() {
             self.take(bytes as u64 + chunk::OVERHEAD_BYTES)?;
         }
-        Writer::begin(bytes).ok_or(NotTaken::Full)
+        ChunkWriter::begin(bytes).ok_or(NotTaken::Full)
     }
 
     /// Takes more memory for the body.
@@ -291,26 +291,26 @@ impl Filling {
         Ok(())
     }
 
-    fn end(&mut self, state: State) {
+    fn end(&mut self, state: BodyState) {
         if self.ended {
             return;
         }
         self.ended = true;
         if let Some(stream) = self.stream.take() {
             // A broken body is published at once, a whole one when it is written.
-            if state != State::Whole
-                && let Some(object) = self.body.publish(self.body.have().bytes, state)
+            if state != BodyState::Whole
+                && let Some(object) = self.body.publish(self.body.progress().bytes, state)
             {
                 self.store.remove(&object);
             }
-            return stream.end(Arc::clone(&self.body), state == State::Whole);
+            return stream.end(Arc::clone(&self.body), state == BodyState::Whole);
         }
         self.trim();
         let object = self.body.publish(self.written_bytes, state);
         self.give_rest_back();
-        self.store.memory().fill_ends(state == State::Whole);
+        self.store.memory().fill_ends(state == BodyState::Whole);
         if let Some(object) = object {
-            if state == State::Whole {
+            if state == BodyState::Whole {
                 self.store.weigh_again(&object);
                 self.store.offer_new(&object);
             } else {
@@ -325,7 +325,7 @@ impl Filling {
             return;
         };
         let bytes = writer.chunk().bytes();
-        let Some(mut trimmed) = Writer::begin(bytes.len()) else {
+        let Some(mut trimmed) = ChunkWriter::begin(bytes.len()) else {
             return;
         };
         trimmed.append(bytes);
@@ -349,9 +349,9 @@ impl Filling {
     }
 }
 
-impl Drop for Filling {
+impl Drop for BodyWriter {
     fn drop(&mut self) {
-        self.end(State::Broken);
+        self.end(BodyState::Broken);
     }
 }
 

@@ -21,13 +21,13 @@ const SHORT: Duration = Duration::from_millis(300);
 const MARK: u32 = 7;
 
 /// Runs `what` on the router with one reader of deferred SYNs, and waits until it reads.
-fn hold<T: Send + 'static>(
+fn defer<T: Send + 'static>(
     bed: &Bed,
     what: impl AsyncFnOnce(SynDefer, Reader) -> T + Send + 'static,
 ) -> std::thread::JoinHandle<T> {
     mark(bed);
     let (begun, has_begun) = mpsc::channel();
-    let holding = bed.on(Host::Middle, move || {
+    let deferring = bed.on(Host::Middle, move || {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
@@ -37,14 +37,14 @@ fn hold<T: Send + 'static>(
                 marks: vec![MARK],
                 readers: 1,
             };
-            let holder = SynDefer::attach(&settings).unwrap();
-            let reader = holder.reader(0).unwrap();
+            let syn_defer = SynDefer::attach(&settings).unwrap();
+            let reader = syn_defer.reader(0).unwrap();
             begun.send(()).unwrap();
-            what(holder, reader).await
+            what(syn_defer, reader).await
         })
     });
     has_begun.recv().unwrap();
-    holding
+    deferring
 }
 
 /// The router routes, and marks packets to port 80.
@@ -60,8 +60,8 @@ fn mark(bed: &Bed) {
 }
 
 async fn next(reader: &mut Reader) -> DeferredSyn {
-    let held = tokio::time::timeout(HANG, reader.next()).await;
-    held.expect("a SYN").unwrap()
+    let deferred = tokio::time::timeout(HANG, reader.next()).await;
+    deferred.expect("a SYN").unwrap()
 }
 
 /// A connection to port 80 of the server, through which the server sends a word.
@@ -86,21 +86,24 @@ fn a_syn_that_is_released_reaches_the_server() {
     let Some(bed) = bed() else {
         return;
     };
-    let holding = hold(&bed, async |holder, mut reader| {
+    let deferring = defer(&bed, async |syn_defer, mut reader| {
         for family in FAMILIES {
-            let held = next(&mut reader).await;
-            assert_eq!(held.server(), address(family.server, 80));
-            assert_eq!(held.client().ip(), address(family.client, 0).ip());
-            assert_eq!((held.mark(), held.segment_bytes().is_some()), (MARK, true));
-            assert!(held.release().unwrap());
+            let deferred = next(&mut reader).await;
+            assert_eq!(deferred.server(), address(family.server, 80));
+            assert_eq!(deferred.client().ip(), address(family.client, 0).ip());
+            assert_eq!(
+                (deferred.mark(), deferred.segment_bytes().is_some()),
+                (MARK, true)
+            );
+            assert!(deferred.release().unwrap());
         }
-        holder.counts().unwrap()
+        syn_defer.counts().unwrap()
     });
     for family in FAMILIES {
         connects(&bed, family);
     }
-    let counts = holding.join().unwrap();
-    assert_eq!(counts.held, 2, "{counts:?}");
+    let counts = deferring.join().unwrap();
+    assert_eq!(counts.deferred, 2, "{counts:?}");
 }
 
 #[test]
@@ -108,7 +111,7 @@ fn a_client_that_is_refused_hears_it_at_once() {
     let Some(bed) = bed() else {
         return;
     };
-    let holding = hold(&bed, async |_, mut reader| {
+    let deferring = defer(&bed, async |_, mut reader| {
         for _ in FAMILIES {
             assert!(next(&mut reader).await.refuse().unwrap());
             for why in [
@@ -132,7 +135,7 @@ fn a_client_that_is_refused_hears_it_at_once() {
         assert_eq!(says(&bed), libc::EHOSTUNREACH);
         assert!([libc::EHOSTUNREACH, libc::EACCES].contains(&says(&bed)));
     }
-    holding.join().unwrap();
+    deferring.join().unwrap();
 }
 
 /// A handmade SYN to port 80 of the server, from this port.
@@ -158,11 +161,11 @@ fn a_syn_that_is_released_is_as_it_was() {
     let Some(bed) = bed() else {
         return;
     };
-    let holding = hold(&bed, async |_, mut reader| {
+    let deferring = defer(&bed, async |_, mut reader| {
         for _ in 0..4 {
-            let held = next(&mut reader).await;
-            assert_eq!(held.segment_bytes(), Some(1400));
-            held.release().unwrap();
+            let deferred = next(&mut reader).await;
+            assert_eq!(deferred.segment_bytes(), Some(1400));
+            deferred.release().unwrap();
         }
     });
     for family in FAMILIES {
@@ -177,7 +180,7 @@ fn a_syn_that_is_released_is_as_it_was() {
             assert_eq!(sent_tcp, came_tcp);
         }
     }
-    holding.join().unwrap();
+    deferring.join().unwrap();
 }
 
 #[test]
@@ -188,25 +191,25 @@ fn a_syn_that_is_repeated_is_asked_for_once_and_passes_when_it_was_released() {
     let (to_router, orders) = mpsc::channel::<&str>();
     let (tell, told) = mpsc::channel();
     let (done, is_done) = mpsc::channel();
-    let holding = hold(&bed, async move |holder, mut reader| {
+    let deferring = defer(&bed, async move |syn_defer, mut reader| {
         let mut waiting = None;
         loop {
             let order = orders.try_recv();
             match (order, waiting.take()) {
-                (Ok("release"), Some(held)) => {
-                    assert!(DeferredSyn::release(held).unwrap());
+                (Ok("release"), Some(deferred)) => {
+                    assert!(DeferredSyn::release(deferred).unwrap());
                     done.send(()).unwrap();
                 }
-                (Ok("forget"), Some(held)) => {
-                    drop(held);
+                (Ok("forget"), Some(deferred)) => {
+                    drop(deferred);
                     done.send(()).unwrap();
                 }
-                (Ok("end"), _) => return holder.counts().unwrap(),
-                (_, held) => waiting = held,
+                (Ok("end"), _) => return syn_defer.counts().unwrap(),
+                (_, deferred) => waiting = deferred,
             }
-            if let Ok(held) = tokio::time::timeout(SHORT / 10, reader.next()).await {
-                waiting = Some(held.unwrap());
-                tell.send(holder.counts().unwrap().repeated).unwrap();
+            if let Ok(deferred) = tokio::time::timeout(SHORT / 10, reader.next()).await {
+                waiting = Some(deferred.unwrap());
+                tell.send(syn_defer.counts().unwrap().repeated).unwrap();
             }
         }
     });
@@ -232,8 +235,8 @@ fn a_syn_that_is_repeated_is_asked_for_once_and_passes_when_it_was_released() {
     send(&bed, &family, &by_hand(&family, 4000, 78, &[]));
     told.recv_timeout(HANG).unwrap();
     to_router.send("end").unwrap();
-    let counts = holding.join().unwrap();
-    assert_eq!((counts.held, counts.repeated), (3, 4), "{counts:?}");
+    let counts = deferring.join().unwrap();
+    assert_eq!((counts.deferred, counts.repeated), (3, 4), "{counts:?}");
 }
 
 #[test]
@@ -241,7 +244,7 @@ fn a_reset_acknowledges_all_of_the_syn() {
     let Some(bed) = bed() else {
         return;
     };
-    let holding = hold(&bed, async |_, mut reader| {
+    let deferring = defer(&bed, async |_, mut reader| {
         for _ in FAMILIES {
             assert!(next(&mut reader).await.refuse().unwrap());
         }
@@ -260,5 +263,5 @@ fn a_reset_acknowledges_all_of_the_syn() {
         assert_eq!(came[4..8], [0; 4]);
         assert_eq!(came[8..12], 4_u32.to_be_bytes());
     }
-    holding.join().unwrap();
+    deferring.join().unwrap();
 }

@@ -1,6 +1,6 @@
 //! Requests that come back: to servers, or a parent, that lead to carrick again.
 use crate::reply::Reply;
-use carrick_logic::http1::{Circle, Mark, RequestHead, Target};
+use carrick_logic::http1::{Loop, Mark, RequestHead, Target};
 use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
 use std::sync::OnceLock;
@@ -31,11 +31,11 @@ pub fn refuse(listener: SocketAddr, bytes: &[u8], head: &RequestHead) -> Option<
     if !head.has_come_through_proxies() {
         return None;
     }
-    let detail = match head.circle(bytes, &mark(listener, bytes, head))? {
-        Circle::Closed => {
+    let detail = match head.find_loop(bytes, &mark(listener, bytes, head))? {
+        Loop::Closed => {
             "This request was here before: a server, or the parent, of this proxy leads back to it."
         }
-        Circle::TooLong => {
+        Loop::TooLong => {
             "This request has come through more than 20 proxies: some of them seem to lead to each other."
         }
     };

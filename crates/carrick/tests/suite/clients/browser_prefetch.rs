@@ -112,7 +112,7 @@ fn pictures_are_on_their_way_before_a_browser_can_ask_for_them() {
         lines.retain(|line| line.text("target").contains("picture"));
         (lines.len() >= PICTURES).then_some(lines)
     });
-    let ahead = lines.iter().filter(|line| line.text("cache") != "miss");
+    let prefetched = lines.iter().filter(|line| line.text("cache") != "miss");
     // The browser may have requested six of them before carrick did.
-    assert!(ahead.count() >= PICTURES - 6, "{lines:#?}");
+    assert!(prefetched.count() >= PICTURES - 6, "{lines:#?}");
 }
