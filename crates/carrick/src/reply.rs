@@ -1,5 +1,6 @@
 //! carrick's own responses: refusals and errors, with advice.
 use crate::context::client::Client;
+use crate::context::downstream::Downstream;
 use crate::context::request_log::RequestLog;
 use crate::net::deadline::Deadline;
 use crate::net::io::{read_some, write_all};
@@ -60,9 +61,10 @@ impl Asked {
 
 /// Sends a reply and notes it in `log`; `false` if it could not be sent.
 pub async fn send(client: &mut Client, reply: &Reply, asked: Asked, log: &mut RequestLog) -> bool {
-    client.metrics().refusals.count(reply.label);
+    let (context, downstream) = (&client.context, &mut client.downstream);
+    context.metrics().refusals.count(reply.label);
     let mut out = Vec::with_capacity(512);
-    let date = client.worker.clock.with_date(str::to_owned);
+    let date = context.worker.clock.with_date(str::to_owned);
     let response = ErrorResponse {
         status: reply.status,
         detail: &reply.detail,
@@ -75,15 +77,15 @@ pub async fn send(client: &mut Client, reply: &Reply, asked: Asked, log: &mut Re
     http1::write_error_response(&mut out, &response);
     let head_bytes = memchr::memmem::find(&out, b"\r\n\r\n").map_or(out.len(), |end| end + 4);
     log.status = reply.status;
-    let limit = client.live.plan().timeouts.idle;
-    let sent = client
+    let limit = context.live.plan().timeouts.idle;
+    let sent = downstream
         .timer
-        .within(limit, write_all(&client.transport, &out))
+        .within(limit, write_all(&downstream.transport, &out))
         .await;
     let is_sent = matches!(sent, Ok(Ok(())));
     if is_sent {
         log.sent = (out.len() - head_bytes) as u64;
-        client.worker.pacer.served(log.sent, false);
+        context.worker.pacer.served(log.sent, false);
     } else {
         log.ended = "client_reset";
     }
@@ -92,7 +94,7 @@ pub async fn send(client: &mut Client, reply: &Reply, asked: Asked, log: &mut Re
 
 /// Closes after a refusal: ends the sending direction and reads for a moment what the client still sends, since the
 /// kernel's reset would destroy the reply.
-pub async fn close_gently(client: &mut Client) {
+pub async fn close_gently(client: &mut Downstream) {
     if client.transport.end().is_err() {
         return;
     }

@@ -3,6 +3,7 @@ use crate::config::plan::Mode;
 use crate::connect::tcp_profile;
 use crate::context::client::Client;
 use crate::context::original;
+use crate::context::request_context::RequestContext;
 use crate::context::request_log::RequestLog;
 use crate::context::worker::Worker;
 use crate::http::session;
@@ -34,51 +35,66 @@ pub async fn serve(
     };
     let transport = Transport::Tcp(Rc::clone(&stream));
     let mut client = Client::new(worker, live, listener, (transport, peer));
-    client.kept.set(kept);
-    client.admitted = Some(Rc::clone(&admitted));
-    let is_far = matches!(client.listener.mode, Mode::Link(_));
+    client.downstream.kept.set(kept);
+    client.downstream.admitted = Some(Rc::clone(&admitted));
+    let is_far = matches!(client.context.listener.mode, Mode::Link(_));
     if is_far {
         link::keep_alive(&stream);
     }
     // The session becomes the only owner, so that a tunnel can take the connection.
     drop(stream);
-    tcp_profile::accepted(&client);
+    let service = &client.context.worker.connector.tcp_tuning;
+    tcp_profile::accepted(
+        service,
+        &client.context.listener,
+        &client.downstream.transport,
+    );
     let mut first = Vec::new();
-    if client.listener.proxy_protocol {
+    if client.context.listener.proxy_protocol {
         match read_proxy_header(&mut client).await {
             Some((address, rest)) => {
-                client.address = address;
+                client.context.address = address;
                 first = rest;
             }
             None => return,
         }
-        let client_ip = (!client.is_trusted_proxy()).then(|| client.address.ip());
+        let client_ip = (!client.context.is_trusted_proxy()).then(|| client.context.address.ip());
         if admitted.count_for(client_ip).is_err() {
-            let limits = &client.metrics().limits;
+            let limits = &client.context.metrics().limits;
             return limits.reached(Limit::ConnectionsPerClient);
         }
     }
     // The clients behind a trusted proxy are checked request by request.
-    let is_known = !client.is_trusted_proxy();
-    if is_known && !client.listener.access.allows_client(client.address.ip()) {
-        client.metrics().refusals.count("client_not_allowed");
+    let is_known = !client.context.is_trusted_proxy();
+    if is_known
+        && !client
+            .context
+            .listener
+            .access
+            .allows_client(client.context.address.ip())
+    {
+        client
+            .context
+            .metrics()
+            .refusals
+            .count("client_not_allowed");
         // An HTTP client gets the reason; other connections are closed.
-        if !client.listener.mode.is_blind() {
+        if !client.context.listener.mode.is_blind() {
             session::refuse_client(&mut client).await;
         }
         return;
     }
     // Connections at the far end of a link are never intercepted.
-    if client.listener.interception.is_some() && !is_far {
-        match original::destination(&client) {
+    if client.context.listener.interception.is_some() && !is_far {
+        match original::destination(&client.context.listener, &client.downstream.transport) {
             Some(destination) => {
-                client.metrics().intercepted.add(1);
-                client.original = Some(destination);
+                client.context.metrics().intercepted.add(1);
+                client.context.original = Some(destination);
             }
             None => return refuse_not_intercepted(client).await,
         }
     }
-    match client.listener.mode {
+    match client.context.listener.mode {
         Mode::Forward(_) | Mode::Switch(_) => session::run(client, first).await,
         Mode::Tunnel(_) | Mode::Split(_) => tunnel::run_listener(client, first).await,
         // Boxed: few connections are link connections.
@@ -88,46 +104,47 @@ pub async fn serve(
 
 /// Reads the PROXY header. Returns the client's address, and the bytes after the header.
 async fn read_proxy_header(client: &mut Client) -> Option<(SocketAddr, Vec<u8>)> {
+    let (context, downstream) = (&client.context, &mut client.downstream);
     let mut buffer = Vec::with_capacity(proxy_protocol::HEADER_BYTES_MAX);
-    let limit = client.live.plan().timeouts.head;
+    let limit = context.live.plan().timeouts.head;
     let mut deadline = Deadline::after(limit);
     loop {
-        match client
+        match downstream
             .timer
-            .until(&mut deadline, read_some(&client.transport, &mut buffer))
+            .until(&mut deadline, read_some(&downstream.transport, &mut buffer))
             .await
         {
             Ok(Ok(count)) if count > 0 => {}
             Ok(_) => return None,
             Err(_) => {
-                client.metrics().limits.reached(Limit::HeadTimeout);
+                context.metrics().limits.reached(Limit::HeadTimeout);
                 return None;
             }
         }
         match proxy_protocol::read(&buffer) {
             Ok(Header::Complete(length, endpoints)) => {
-                let address = endpoints.map_or(client.address, |endpoints| endpoints.source);
+                let address = endpoints.map_or(context.address, |endpoints| endpoints.source);
                 return Some((address, buffer.split_off(length.min(buffer.len()))));
             }
             Ok(Header::Partial) if buffer.len() < buffer.capacity() => {}
             Ok(Header::Partial) => {
-                refuse_header(client, "the PROXY header is too long");
+                refuse_header(context, "the PROXY header is too long");
                 return None;
             }
             Err(reason) => {
-                refuse_header(client, reason);
+                refuse_header(context, reason);
                 return None;
             }
         }
     }
 }
 
-fn refuse_header(client: &Client, reason: &str) {
-    client.metrics().refusals.count("proxy_protocol");
+fn refuse_header(context: &RequestContext, reason: &str) {
+    context.metrics().refusals.count("proxy_protocol");
     tracing::debug!(
         "{}: PROXY header from {}: {reason}",
-        client.listener.address,
-        client.address
+        context.listener.address,
+        context.address
     );
 }
 
@@ -138,16 +155,16 @@ async fn refuse_not_intercepted(mut client: Client) {
         Connect to the server itself.";
     tracing::debug!(
         "{}: {} was not intercepted, but connected to the listener itself",
-        client.listener.address,
-        client.address
+        client.context.listener.address,
+        client.context.address
     );
-    if client.listener.mode.is_blind() {
-        client.metrics().refusals.count(LABEL);
+    if client.context.listener.mode.is_blind() {
+        client.context.metrics().refusals.count(LABEL);
         let mut log = RequestLog::begin();
         (log.status, log.ended) = (403, LABEL);
-        let target = client.listener.address.to_string();
-        log.finish_tunnel(&client, target.as_bytes(), "TCP");
-        client.transport.reset_on_close();
+        let target = client.context.listener.address.to_string();
+        log.finish_tunnel(&client.context, target.as_bytes(), "TCP");
+        client.downstream.transport.reset_on_close();
         return;
     }
     session::refuse(&mut client, &Reply::new(403, LABEL, WHY)).await;

@@ -2,7 +2,7 @@
 use crate::config::plan::ServerAddress;
 use crate::connect::dial::{Terms, try_dial};
 use crate::connect::tcp_profile::ServerProfiles;
-use crate::context::client::Client;
+use crate::context::request_context::RequestContext;
 use crate::context::request_log::RequestLog;
 use crate::context::worker::Worker;
 use crate::net::admission::{Admitted, Full};
@@ -62,26 +62,29 @@ fn receive(worker: &Rc<Worker>, held: DeferredSyn) {
             return refuse(deferred_syns, held);
         }
     };
-    let client = Client::waiting(worker, live, listener, [held.client(), held.server()]);
-    tokio::task::spawn_local(async move { ask(client, held, admitted, place).await });
+    let context = RequestContext {
+        original: Some(held.server()),
+        ..RequestContext::new(Rc::clone(worker), live, listener, held.client())
+    };
+    tokio::task::spawn_local(async move { ask(context, held, admitted, place).await });
 }
 
 /// Connects to the server; then answers the client, or lets the listener answer it.
-async fn ask(client: Client, held: DeferredSyn, admitted: Admitted, place: Place) {
-    let worker = &client.worker;
+async fn ask(context: RequestContext, held: DeferredSyn, admitted: Admitted, place: Place) {
+    let worker = &context.worker;
     let deferred_syns = &worker.connector.deferred_syns;
     let mut log = RequestLog::begin();
     let terms = Terms {
-        source: client.source(),
-        source_port: client.source_port(),
+        source: context.source(),
+        source_port: context.source_port(),
         itself: None,
-        segment_bytes: segment_bytes(&client, &held),
-        profiles: ServerProfiles::of(&worker.connector.tcp_tuning, &client.listener),
+        segment_bytes: segment_bytes(&context, &held),
+        profiles: ServerProfiles::of(&worker.connector.tcp_tuning, &context.listener),
     };
     let server = ServerAddress::Ip(held.server());
     let begun = Instant::now();
-    let limit = client.live.plan().timeouts.connect;
-    let access = Some(&client.listener.access);
+    let limit = context.live.plan().timeouts.connect;
+    let access = Some(&context.listener.access);
     let dialled = try_dial(&worker.connector, &server, access, terms, limit).await;
     let stream = match dialled.map(alone) {
         Ok(Ok(stream)) => stream,
@@ -97,7 +100,7 @@ async fn ask(client: Client, held: DeferredSyn, admitted: Admitted, place: Place
             let reply = unreachable_reply(&why);
             worker.metrics().refusals.count(reply.label);
             (log.status, log.ended) = (reply.status, reply.label);
-            log.finish_tunnel(&client, held.server().to_string().as_bytes(), "TCP");
+            log.finish_tunnel(&context, held.server().to_string().as_bytes(), "TCP");
             return tell(deferred_syns, held, &why);
         }
     };
@@ -120,10 +123,10 @@ fn alone(upstream: Upstream) -> io::Result<std::net::TcpStream> {
 }
 
 /// The client's maximum segment size, if the kernel is to forward the server's packets.
-fn segment_bytes(client: &Client, held: &DeferredSyn) -> Option<u32> {
-    let route = client.listener.mode.routes().first()?;
-    let is_forwarded = split::engine(&client.listener.mode, route) == Choice::Packet;
-    if !is_forwarded || !client.worker.splicer.has_packet_engine() {
+fn segment_bytes(context: &RequestContext, held: &DeferredSyn) -> Option<u32> {
+    let route = context.listener.mode.routes().first()?;
+    let is_forwarded = split::engine(&context.listener.mode, route) == Choice::Packet;
+    if !is_forwarded || !context.worker.splicer.has_packet_engine() {
         return None;
     }
     held.segment_bytes().map(u32::from)

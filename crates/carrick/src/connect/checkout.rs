@@ -2,9 +2,10 @@
 use super::dial::{Terms, dial};
 use crate::config::plan::{ProxyVersion, ServerAddress};
 use crate::connect::tcp_profile::ServerProfiles;
-use crate::context::client::{Client, Pool};
 use crate::context::destination::NextHop;
+use crate::context::downstream::Downstream;
 use crate::context::original;
+use crate::context::request_context::{Pool, RequestContext};
 use crate::context::request_log::RequestLog;
 use crate::net::deadline::now;
 use crate::net::shortage::Shortage;
@@ -32,25 +33,27 @@ pub struct CheckoutOptions<'a> {
     pub segment_bytes: Option<u32>,
 }
 
-/// Gets a connection. Unreachable servers are added to `tried`, and another one is tried, at most `attempts`.
+/// Gets a connection. `downstream` is the client's, if one waits for the response. Unreachable servers are added to `tried`, and another one
+/// is tried, at most `attempts`.
 ///
 /// # Errors
 /// The last reason. No byte of the request has been sent.
 pub async fn checkout(
-    client: &Client,
+    context: &RequestContext,
+    downstream: Option<&Downstream>,
     next_hop: &NextHop,
     wanted: CheckoutOptions<'_>,
     tried: &mut Vec<usize>,
     log: &mut RequestLog,
 ) -> Result<Checkout, Unreachable> {
-    let (connector, metrics) = (&client.worker.connector, client.metrics());
+    let (connector, metrics) = (&context.worker.connector, context.metrics());
     match next_hop {
         NextHop::Origin {
             server,
             key,
             parent,
         } => {
-            let access = (!parent).then_some(&client.listener.access);
+            let access = (!parent).then_some(&context.listener.access);
             let idle = if wanted.reuse {
                 connector.origins.take(key)
             } else {
@@ -62,9 +65,9 @@ pub async fn checkout(
             });
             let upstream = match idle {
                 Some(upstream) => reused(metrics, upstream),
-                None => match take_kept(client, server, access, log) {
+                None => match take_kept(context, downstream, server, access, log) {
                     Some(upstream) => upstream,
-                    None => timed_dial(client, server, access, &wanted, log).await?,
+                    None => timed_dial(context, downstream, server, access, &wanted, log).await?,
                 },
             };
             log.took(&upstream);
@@ -72,7 +75,7 @@ pub async fn checkout(
         }
         NextHop::Group { group, index } => {
             log.upstream = Some(*index);
-            let attempts = client.live.plan().limits.attempts as usize;
+            let attempts = context.live.plan().limits.attempts as usize;
             let mut last = Unreachable::NoServer;
             loop {
                 let Some(server) = group.pick(wanted.key, tried, now()) else {
@@ -81,15 +84,17 @@ pub async fn checkout(
                 let Some(state) = group.state.servers.get(server) else {
                     return Err(last);
                 };
-                let idle = match (wanted.reuse, client.source()) {
+                let idle = match (wanted.reuse, context.source()) {
                     (true, None) => group.take_idle(server),
                     // Connections with a client's address belong to that client.
-                    (true, Some(_)) => connector.origins.take(&own_key(client.source(), state)),
+                    (true, Some(_)) => connector.origins.take(&own_key(context.source(), state)),
                     (false, _) => None,
                 };
                 let upstream = match idle {
                     Some(upstream) => Ok(reused(metrics, upstream)),
-                    None => timed_dial(client, &state.address, None, &wanted, log).await,
+                    None => {
+                        timed_dial(context, downstream, &state.address, None, &wanted, log).await
+                    }
                 };
                 match upstream {
                     Ok(upstream) => {
@@ -97,7 +102,7 @@ pub async fn checkout(
                         let preamble = if upstream.reused {
                             Vec::new()
                         } else {
-                            preamble(client, group.state.plan.send_proxy_protocol)
+                            preamble(context, downstream, group.state.plan.send_proxy_protocol)
                         };
                         return Ok(Checkout {
                             upstream,
@@ -255,46 +260,49 @@ fn reused(metrics: &WorkerMetrics, upstream: Upstream) -> Upstream {
 
 /// The connection that was opened before the client was accepted, if it leads to this server and access still allows it.
 fn take_kept(
-    client: &Client,
+    context: &RequestContext,
+    downstream: Option<&Downstream>,
     server: &ServerAddress,
     access: Option<&Access>,
     log: &mut RequestLog,
 ) -> Option<Upstream> {
-    let kept = client.kept.take()?;
-    let address = client.original?;
+    let kept = downstream?.kept.take()?;
+    let address = context.original?;
     let is_allowed = access.is_none_or(|access| access.check_address(address.ip()).is_ok());
     if *server != ServerAddress::Ip(address) || !is_allowed {
         return None;
     }
     log.connect = Some(kept.connecting);
     let stream = TcpStream::from_std(kept.into_stream()?).ok()?;
-    let unread_bytes = client.live.plan().limits.unread;
+    let unread_bytes = context.live.plan().limits.unread;
     let mut upstream = Upstream::new(stream, address, unread_bytes);
-    upstream.counted = Some(Counted::on(client.metrics()));
-    upstream.place = Some(client.worker.connector.admission.have_upstream());
+    upstream.counted = Some(Counted::on(context.metrics()));
+    upstream.place = Some(context.worker.connector.admission.have_upstream());
     Some(upstream)
 }
 
 async fn timed_dial(
-    client: &Client,
+    context: &RequestContext,
+    downstream: Option<&Downstream>,
     server: &ServerAddress,
     access: Option<&Access>,
     wanted: &CheckoutOptions<'_>,
     log: &mut RequestLog,
 ) -> Result<Upstream, Unreachable> {
     let begun = now();
-    let limit: Duration = client.live.plan().timeouts.connect;
+    let limit: Duration = context.live.plan().timeouts.connect;
+    let connector = &context.worker.connector;
     let terms = Terms {
-        source: client.source(),
-        source_port: client.source_port(),
+        source: context.source(),
+        source_port: context.source_port(),
         segment_bytes: wanted.segment_bytes,
-        itself: itself(client, access),
-        profiles: ServerProfiles::of(&client.worker.connector.tcp_tuning, &client.listener),
+        itself: itself(context, downstream, access),
+        profiles: ServerProfiles::of(&connector.tcp_tuning, &context.listener),
     };
     // Boxed: most requests find an open connection.
-    let result = Box::pin(dial(&client.worker.connector, server, access, terms, limit)).await;
+    let result = Box::pin(dial(connector, server, access, terms, limit)).await;
     if matches!(result, Err(Unreachable::TimedOut)) {
-        client
+        context
             .metrics()
             .limits
             .reached(crate::telemetry::metrics::Limit::ConnectTimeout);
@@ -308,20 +316,30 @@ async fn timed_dial(
 
 /// The address that the client connected to: a server there would be carrick itself, in a loop. Intercepted clients
 /// connected to their server; and a client that names its destination can cause only as many rounds as it names.
-fn itself(client: &Client, access: Option<&Access>) -> Option<SocketAddr> {
-    if client.original.is_some() || access.is_some() {
+fn itself(
+    context: &RequestContext,
+    downstream: Option<&Downstream>,
+    access: Option<&Access>,
+) -> Option<SocketAddr> {
+    if context.original.is_some() || access.is_some() {
         return None;
     }
     // Fails only if the connection is gone.
-    let own = client.transport.local_addr()?;
+    let own = downstream?.transport.local_addr()?;
     Some(SocketAddr::new(own.ip().to_canonical(), own.port()))
 }
 
-fn preamble(client: &Client, version: Option<ProxyVersion>) -> Vec<u8> {
+fn preamble(
+    context: &RequestContext,
+    downstream: Option<&Downstream>,
+    version: Option<ProxyVersion>,
+) -> Vec<u8> {
     let mut bytes = Vec::new();
-    if let (Some(version), Some(destination)) = (version, client.transport.local_addr()) {
+    if let (Some(version), Some(downstream)) = (version, downstream)
+        && let Some(destination) = downstream.transport.local_addr()
+    {
         let endpoints = Endpoints {
-            source: client.who(),
+            source: context.who(),
             destination,
         };
         proxy_protocol::write(&mut bytes, &endpoints, version == ProxyVersion::V1);

@@ -1,7 +1,7 @@
 //! Applies TCP profiles to connections of clients and to servers.
 use crate::config::plan::{ListenerPlan, TcpProfilePlan, TcpProfileRules};
-use crate::context::client::Client;
 use crate::net::io::Stream;
+use crate::net::transport::Transport;
 use carrick_splice::tcp_tuning::{LegFacts, Moment, Profile, ProfileSide, TcpTuning, facts};
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
@@ -19,11 +19,11 @@ pub fn listening(service: &TcpTuning, listener: &ListenerPlan, socket: &impl AsF
 }
 
 /// Gives the client's connection its profile. No byte may have been sent on it.
-pub fn accepted(client: &Client) {
-    let Some(TcpProfileRules { rules, .. }) = &client.listener.tcp_profiles else {
+pub fn accepted(service: &TcpTuning, listener: &ListenerPlan, client: &Transport) {
+    let Some(TcpProfileRules { rules, .. }) = &listener.tcp_profiles else {
         return;
     };
-    let Some(stream) = client.transport.tcp() else {
+    let Some(stream) = client.tcp() else {
         return;
     };
     // The packets' destination counts, whatever a PROXY header says.
@@ -35,18 +35,17 @@ pub fn accepted(client: &Client) {
         return;
     };
     if let Some(profile) = rules.choose(&facts) {
-        let service = &client.worker.connector.tcp_tuning;
         set(service, stream, profile, Moment::Connected);
     }
 }
 
 /// Resets the initial window of a client's connection that will be joined end to end: the server's window applies then,
 /// as for any other client. No byte may have been sent on it.
-pub fn as_end_to_end(client: &Client) {
-    if client.listener.tcp_profiles.is_none() {
+pub fn as_end_to_end(service: &TcpTuning, listener: &ListenerPlan, client: &Transport) {
+    if listener.tcp_profiles.is_none() {
         return;
     }
-    let Some(stream) = client.transport.tcp() else {
+    let Some(stream) = client.tcp() else {
         return;
     };
     let Ok(segment_bytes) = carrick_splice::tcp::segment_bytes(stream) else {
@@ -56,7 +55,6 @@ pub fn as_end_to_end(client: &Client) {
         initial_window_bytes: Some(SEGMENTS_AT_FIRST * segment_bytes),
         ..Profile::default()
     };
-    let service = &client.worker.connector.tcp_tuning;
     for refused in service.set(stream, &profile, Moment::Connected).refused {
         tracing::debug!("cannot reset a client's initial window: {refused}");
     }

@@ -1,5 +1,5 @@
 //! A request is over: its line in the access log, and its counts.
-use super::client::Client;
+use super::request_context::RequestContext;
 use super::request_log::RequestLog;
 use crate::net::deadline::now;
 use crate::telemetry::access_log::Record;
@@ -12,9 +12,9 @@ use std::time::Duration;
 
 impl RequestLog {
     /// Writes the log line and counts the request. `bytes` is the buffer of `head`; no head: it could not be read.
-    pub fn finish(&self, client: &Client, bytes: &[u8], head: Option<&RequestHead>) {
-        let worker = &client.worker;
-        let job = Job::from(&client.listener.mode);
+    pub fn finish(&self, context: &RequestContext, bytes: &[u8], head: Option<&RequestHead>) {
+        let worker = &context.worker;
+        let job = Job::from(&context.listener.mode);
         let counters = worker.metrics().job(job);
         let total = (now() - self.begun).saturating_sub(self.over_for);
         counters.requests.count(self.status);
@@ -42,7 +42,7 @@ impl RequestLog {
             None => first_line(bytes),
         };
         self.write(
-            client,
+            context,
             job,
             total,
             RequestWords {
@@ -60,17 +60,17 @@ impl RequestLog {
     }
 
     /// Writes the log line of a tunnel without HTTP and counts it.
-    pub fn finish_tunnel(&self, client: &Client, target: &[u8], version: &'static str) {
-        let job = Job::from(&client.listener.mode);
-        let counters = client.metrics().job(job);
+    pub fn finish_tunnel(&self, context: &RequestContext, target: &[u8], version: &'static str) {
+        let job = Job::from(&context.listener.mode);
+        let counters = context.metrics().job(job);
         let total = now() - self.begun;
         counters.requests.count(self.status);
         if let Some(connect) = self.connect {
-            client.metrics().connect_seconds.observe(connect);
+            context.metrics().connect_seconds.observe(connect);
         }
-        client.metrics().client_bytes_received.add(self.received);
-        client.metrics().client_bytes_sent.add(self.sent);
-        if client.worker.telemetry.log.is_on() {
+        context.metrics().client_bytes_received.add(self.received);
+        context.metrics().client_bytes_sent.add(self.sent);
+        if context.worker.telemetry.log.is_on() {
             let words = RequestWords {
                 method: b"TUNNEL",
                 target,
@@ -78,14 +78,14 @@ impl RequestLog {
                 referer: b"",
                 user_agent: b"",
             };
-            self.write(client, job, total, words);
+            self.write(context, job, total, words);
         }
     }
 
-    fn write(&self, client: &Client, job: Job, total: Duration, words: RequestWords<'_>) {
-        let plan = client.live.plan();
-        let who = self.client.unwrap_or(client.address);
-        client.worker.telemetry.log.write(&Record {
+    fn write(&self, context: &RequestContext, job: Job, total: Duration, words: RequestWords<'_>) {
+        let plan = context.live.plan();
+        let who = self.client.unwrap_or(context.address);
+        context.worker.telemetry.log.write(&Record {
             client: who.ip(),
             client_port: who.port(),
             user: self.user.as_deref(),
@@ -103,7 +103,7 @@ impl RequestLog {
                 .and_then(|index| plan.upstreams.get(index))
                 .map(|upstream| upstream.name.as_str()),
             server: self.server,
-            destination: client.original,
+            destination: context.original,
             engine: self.engine.map(engine_name),
             connect: self.connect,
             first_byte: self.first_byte,
@@ -111,7 +111,7 @@ impl RequestLog {
             reused: self.reused,
             paths: self.paths,
             cache: self.cache.map(CacheResult::name),
-            ended: if client.worker.sessions.has_cut_off() && self.ended != "complete" {
+            ended: if context.worker.sessions.has_cut_off() && self.ended != "complete" {
                 "drain"
             } else {
                 self.ended

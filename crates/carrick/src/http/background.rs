@@ -6,9 +6,9 @@ use super::decide::{Decision, decide_for};
 use super::head;
 use super::outcome::Failure;
 use super::prefetch::Prefetch;
-use super::relay::{Outcome, relay, relay_for_cache};
-use crate::context::client::Client;
+use super::relay::{Background, Outcome, Requester, relay, relay_for_cache};
 use crate::context::destination::Destination;
+use crate::context::request_context::RequestContext;
 use crate::context::request_log::RequestLog;
 use crate::net::scratch::Scratch;
 use crate::telemetry::metrics::PrefetchResult;
@@ -17,26 +17,26 @@ use carrick_logic::embedded::Object;
 
 /// Asks the origin for what the request in `scratch` asks for, while its client gets what is stored.
 pub fn revalidate(
-    client: &Client,
+    context: &RequestContext,
     scratch: &Scratch,
     destination: &Destination,
     asking: Box<Asking>,
 ) {
-    let mut own = client.worker.scratch.take();
+    let mut own = context.worker.scratch.take();
     let head_bytes = scratch.request_head.head_bytes;
     own.request
         .extend_from_slice(scratch.request.get(..head_bytes).unwrap_or_default());
-    if !head::read_again(client, &mut own) {
+    if !head::read_again(context, &mut own) {
         return;
     }
-    let (mut background, destination) = (client.background(), destination.clone());
-    client.metrics().cache.refreshes.add(1);
+    let (mut background, destination) = (Background::new(context.clone()), destination.clone());
+    context.metrics().cache.refreshes.add(1);
     tokio::task::spawn_local(async move {
         let mut asking = Some(asking);
         let log = &mut RequestLog::begin();
         // If it fails, the next one who gets an old answer tries again.
         let _ = relay(
-            &mut background,
+            &mut Requester::Store(&mut background),
             &mut own,
             &destination,
             log,
@@ -54,16 +54,17 @@ pub fn fetch(prefetch: Prefetch, object: Object) {
 }
 
 async fn fetch_object(prefetch: Prefetch, object: Object) {
-    let mut background = prefetch.background();
-    let mut scratch = background.worker.scratch.take();
+    let mut background = Background::new(prefetch.context().clone());
+    let mut scratch = background.context.worker.scratch.take();
     prefetch.write_request(&mut scratch.request, &object);
-    if !head::read_again(&background, &mut scratch) {
+    if !head::read_again(&background.context, &mut scratch) {
         return prefetch.ends(PrefetchResult::Denied);
     }
-    let Decision::Relay(destination) = decide_for(&background, &scratch) else {
+    let Decision::Relay(destination) = decide_for(&background.context, &scratch) else {
         return prefetch.ends(PrefetchResult::Denied);
     };
-    let begun = cached::begin_prefetch(&mut background, &scratch, &destination, fetch).await;
+    let Background { context, timer, .. } = &mut background;
+    let begun = cached::begin_prefetch(context, timer, &scratch, &destination, fetch).await;
     let mut asking = match begun {
         Ok(asking) => asking,
         Err(why) => return prefetch.ends(why),
@@ -72,7 +73,7 @@ async fn fetch_object(prefetch: Prefetch, object: Object) {
     asking.set_prefetch(prefetch);
     let mut asking = Some(asking);
     let outcome = relay_for_cache(
-        &mut background,
+        &mut Requester::Store(&mut background),
         &mut scratch,
         &destination,
         &mut RequestLog::begin(),

@@ -6,7 +6,9 @@ use crate::context::client::Client;
 use crate::context::destination::Destination;
 use crate::context::destination::NextHop;
 use crate::context::destination::client_key;
+use crate::context::downstream::Downstream;
 use crate::context::original;
+use crate::context::request_context::RequestContext;
 use crate::net::scratch::Scratch;
 use crate::reply::Reply;
 use crate::upstream::group::Group;
@@ -35,20 +37,20 @@ pub async fn decide(client: &Client, scratch: &Scratch, user: &mut Option<String
     if head.max_forwards(bytes) == Some(0) {
         return Decision::Reply(last_hop(head.method));
     }
-    if let Mode::Forward(plan) = &client.listener.mode
-        && let Some(reply) = authenticate(client, plan, bytes, head, user).await
+    if let Mode::Forward(plan) = &client.context.listener.mode
+        && let Some(reply) = authenticate(&client.downstream, plan, bytes, head, user).await
     {
         return Decision::Reply(reply);
     }
-    decide_for(client, scratch)
+    decide_for(&client.context, scratch)
 }
 
 /// The same for a client that is known to be one that may ask.
-pub fn decide_for(client: &Client, scratch: &Scratch) -> Decision {
+pub fn decide_for(context: &RequestContext, scratch: &Scratch) -> Decision {
     let (bytes, head) = (scratch.request.as_slice(), &scratch.request_head);
-    match &client.listener.mode {
-        Mode::Switch(routes) => switch(client, routes, bytes, head),
-        Mode::Forward(plan) => forward(client, plan, bytes, head),
+    match &context.listener.mode {
+        Mode::Switch(routes) => switch(context, routes, bytes, head),
+        Mode::Forward(plan) => forward(context, plan, bytes, head),
         Mode::Tunnel(_) | Mode::Split(_) | Mode::Link(_) => Decision::Reply(Reply::new(
             500,
             "internal",
@@ -68,7 +70,12 @@ fn last_hop(method: Method) -> Reply {
     reply
 }
 
-fn switch(client: &Client, routes: &[RoutePlan], bytes: &[u8], head: &RequestHead) -> Decision {
+fn switch(
+    context: &RequestContext,
+    routes: &[RoutePlan],
+    bytes: &[u8],
+    head: &RequestHead,
+) -> Decision {
     if head.method == Method::Connect {
         return Decision::Reply(no_connect());
     }
@@ -82,17 +89,17 @@ fn switch(client: &Client, routes: &[RoutePlan], bytes: &[u8], head: &RequestHea
         ));
     };
     let Some(index) = route.upstream else {
-        return to_original(client, How::of(route), bytes, head);
+        return to_original(context, How::of(route), bytes, head);
     };
-    let Some(group) = client.live.groups.get(index) else {
+    let Some(group) = context.live.groups.get(index) else {
         return Decision::Reply(Reply::new(
             503,
             "no_upstream",
             "The route's upstream does not exist.",
         ));
     };
-    if original::is_one_of(client, group.state.servers.iter().map(|one| &one.address)) {
-        return to_original(client, How::of(route), bytes, head);
+    if original::is_one_of(context, group.state.servers.iter().map(|one| &one.address)) {
+        return to_original(context, How::of(route), bytes, head);
     }
     Decision::Relay(Destination {
         next_hop: NextHop::Group {
@@ -137,15 +144,20 @@ fn no_connect() -> Reply {
 }
 
 /// Where the client's connection wanted to go; whatever the request calls it.
-fn to_original(client: &Client, how: How<'_>, bytes: &[u8], head: &RequestHead) -> Decision {
-    let Some(destination) = client.original else {
+fn to_original(
+    context: &RequestContext,
+    how: How<'_>,
+    bytes: &[u8],
+    head: &RequestHead,
+) -> Decision {
+    let Some(destination) = context.original else {
         return Decision::Reply(Reply::new(
             500,
             "internal",
             "this connection was not intercepted",
         ));
     };
-    match original::next_hop(client, destination, Some(head.host.of(bytes))) {
+    match original::next_hop(context, destination, Some(head.host.of(bytes))) {
         Ok(next_hop) => Decision::Relay(Destination {
             next_hop,
             engine: how.engine,
@@ -160,7 +172,7 @@ fn to_original(client: &Client, how: How<'_>, bytes: &[u8], head: &RequestHead) 
 
 /// What is hashed to choose a server, if the upstream's balancer hashes.
 pub fn hash_key<'b>(
-    client: &Client,
+    client: SocketAddr,
     group: &Group,
     bytes: &'b [u8],
     head: &RequestHead,
@@ -173,14 +185,14 @@ pub fn hash_key<'b>(
     Some(match &plan.hash_on {
         HashOn::Path => head.path.of(bytes),
         HashOn::Host => head.host.of(bytes),
-        HashOn::Client => client_key(client.who(), address),
+        HashOn::Client => client_key(client, address),
         HashOn::Header(name) => head.field(bytes, name).unwrap_or_default(),
         HashOn::Cookie(name) => head.cookie(bytes, name).unwrap_or_default(),
     })
 }
 
 async fn authenticate(
-    client: &Client,
+    downstream: &Downstream,
     plan: &ForwardPlan,
     bytes: &[u8],
     head: &RequestHead,
@@ -190,7 +202,7 @@ async fn authenticate(
     let given = head
         .field(bytes, "proxy-authorization")
         .and_then(credentials::read_basic);
-    client.push_held();
+    downstream.push_held();
     if let Some(given) = given
         && Box::pin(users.verify(&given)).await
     {
@@ -209,19 +221,24 @@ async fn authenticate(
     Some(reply)
 }
 
-fn forward(client: &Client, plan: &ForwardPlan, bytes: &[u8], head: &RequestHead) -> Decision {
+fn forward(
+    context: &RequestContext,
+    plan: &ForwardPlan,
+    bytes: &[u8],
+    head: &RequestHead,
+) -> Decision {
     let connect = head.method == Method::Connect;
-    if client.original.is_some() {
+    if context.original.is_some() {
         if connect {
             return Decision::Reply(no_connect());
         }
         let host = head.host.of(bytes);
         // A parent wants a whole URL, for which a host is needed.
         let parent = parent_for(plan, host)
-            .filter(|parent| !host.is_empty() && !original::is_one_of(client, [&parent.proxy]));
+            .filter(|parent| !host.is_empty() && !original::is_one_of(context, [&parent.proxy]));
         return match parent {
-            Some(parent) => match client.listener.access.check_name(host, 0, false) {
-                Ok(()) => Decision::Relay(through(client.source(), parent, plan)),
+            Some(parent) => match context.listener.access.check_name(host, 0, false) {
+                Ok(()) => Decision::Relay(through(context.source(), parent, plan)),
                 Err(denied) => Decision::Reply(refused(denied)),
             },
             None => {
@@ -231,7 +248,7 @@ fn forward(client: &Client, plan: &ForwardPlan, bytes: &[u8], head: &RequestHead
                     cache: &plan.cache,
                     pace: plan.pace,
                 };
-                to_original(client, how, bytes, head)
+                to_original(context, how, bytes, head)
             }
         };
     }
@@ -252,12 +269,12 @@ fn forward(client: &Client, plan: &ForwardPlan, bytes: &[u8], head: &RequestHead
     let Ok(host_text) = std::str::from_utf8(host) else {
         return Decision::Reply(Reply::new(400, "bad_host", "The host name is not ASCII."));
     };
-    if let Err(denied) = client.listener.access.check_name(host, port, connect) {
+    if let Err(denied) = context.listener.access.check_name(host, port, connect) {
         return Decision::Reply(refused(denied));
     }
     // Through a parent, CONNECT is an ordinary request whose 2xx makes a tunnel.
     if let Some(parent) = parent_for(plan, host) {
-        return Decision::Relay(through(client.source(), parent, plan));
+        return Decision::Relay(through(context.source(), parent, plan));
     }
     let server = match parse_ip_literal(host) {
         Literal::Ip(ip) => ServerAddress::Ip(SocketAddr::new(ip, port)),

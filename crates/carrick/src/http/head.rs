@@ -1,6 +1,7 @@
 //! Reading a request's head: from the first byte to the empty line, within the limits on size, fields and time.
 use super::sender;
 use crate::context::client::Client;
+use crate::context::request_context::RequestContext;
 use crate::net::deadline::Deadline;
 use crate::net::io::read_rest;
 use crate::net::scratch::{BUFFER_BYTES, Scratch};
@@ -30,7 +31,8 @@ pub async fn read(
     scratch: &mut Scratch,
     begun: Instant,
 ) -> Result<(), NoRequestHead> {
-    let plan = client.live.plan();
+    let (context, downstream) = (&client.context, &mut client.downstream);
+    let plan = context.live.plan();
     // The parser was another request's before, whose head may never have become whole.
     scratch.request_head.restart();
     let (limits, mut deadline) = (plan.limits.head(), Deadline::at(begun + plan.timeouts.head));
@@ -53,12 +55,12 @@ pub async fn read(
                 .request
                 .reserve(scratch.request.len().max(BUFFER_BYTES));
         }
-        client.push_held();
-        match client
+        downstream.push_held();
+        match downstream
             .timer
             .until(
                 &mut deadline,
-                read_rest(&client.transport, &mut scratch.request),
+                read_rest(&downstream.transport, &mut scratch.request),
             )
             .await
         {
@@ -70,7 +72,7 @@ pub async fn read(
             }
             Ok(Ok(_)) => {}
             Err(_) => {
-                client.metrics().limits.reached(Limit::HeadTimeout);
+                context.metrics().limits.reached(Limit::HeadTimeout);
                 return Err(NoRequestHead::TimedOut);
             }
         }
@@ -78,15 +80,15 @@ pub async fn read(
 }
 
 /// Parses the head in `scratch.request` once more, which was read, or written, before. `false`: it is none, by the present limits.
-pub fn read_again(client: &Client, scratch: &mut Scratch) -> bool {
-    let limits = client.live.plan().limits.head();
+pub fn read_again(context: &RequestContext, scratch: &mut Scratch) -> bool {
+    let limits = context.live.plan().limits.head();
     let head = &mut scratch.request_head;
     matches!(
         head.parse(&scratch.request, &limits),
         Ok(Progress::Complete)
     ) && sender::check_fields(
-        &client.listener,
-        client.is_trusted_proxy(),
+        &context.listener,
+        context.is_trusted_proxy(),
         head,
         &scratch.request,
     )

@@ -1,8 +1,8 @@
 //! A request's head, as the next hop gets it.
-use crate::context::client::Client;
 use crate::context::destination::Destination;
 use crate::context::destination::NextHop;
 use crate::context::original;
+use crate::context::request_context::RequestContext;
 use crate::http::cached;
 use crate::http::cached::Asking;
 use crate::http::loop_detection;
@@ -12,7 +12,7 @@ use carrick_logic::http1::RequestRewrite;
 
 /// Writes the request for the next hop to `scratch.out`.
 pub fn write_request(
-    client: &Client,
+    context: &RequestContext,
     scratch: &mut Scratch,
     destination: &Destination,
     asking: Option<&mut Asking>,
@@ -21,7 +21,7 @@ pub fn write_request(
     let omitted = cached::request_lines(asking, scratch, &mut added);
     let head = &scratch.request_head;
     scratch.out.clear();
-    let original = client.original.filter(|_| head.host.is_empty());
+    let original = context.original.filter(|_| head.host.is_empty());
     let original = original.map(original::host).unwrap_or_default();
     let default_host = match &destination.next_hop {
         NextHop::Group { group, .. } => group
@@ -34,12 +34,12 @@ pub fn write_request(
     let how = RequestRewrite {
         form: destination.form,
         default_host,
-        via: &client.listener.via,
-        mark: marks(&client.listener.via, &destination.next_hop)
-            .then(|| loop_detection::mark(client.listener.address, &scratch.request, head)),
-        client: client.address.ip(),
-        forwarded: client.listener.forwarded,
-        stated_in: client.listener.trusted.stated_in,
+        via: &context.listener.via,
+        mark: marks(&context.listener.via, &destination.next_hop)
+            .then(|| loop_detection::mark(context.listener.address, &scratch.request, head)),
+        client: context.address.ip(),
+        forwarded: context.listener.forwarded,
+        stated_in: context.listener.trusted.stated_in,
         pass_proxy_authorization: matches!(
             destination.next_hop,
             NextHop::Origin { parent: true, .. }

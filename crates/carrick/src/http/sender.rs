@@ -2,7 +2,9 @@
 use super::loop_detection;
 use crate::config::plan::ListenerPlan;
 use crate::context::client::Client;
+use crate::context::request_context::RequestContext;
 use crate::context::request_log::RequestLog;
+use crate::net::admission::Admitted;
 use crate::net::scratch::Scratch;
 use crate::reply::Reply;
 use crate::telemetry::metrics::{Limit, WorkerMetrics};
@@ -12,14 +14,14 @@ use std::net::IpAddr;
 /// What the head alone says against a request; learns whose it is.
 pub fn refuse(client: &mut Client, scratch: &mut Scratch, log: &mut RequestLog) -> Option<Reply> {
     let stated = take_statement(client, scratch);
-    log.client = client.stated;
+    log.client = client.context.stated;
     stated
-        .map_err(|refusal| refused(client.metrics(), refusal))
-        .and_then(|()| may_ask(client))
+        .map_err(|refusal| refused(client.context.metrics(), refusal))
+        .and_then(|()| may_ask(&client.context, client.downstream.admitted.as_deref()))
         .err()
         .or_else(|| {
             loop_detection::refuse(
-                client.listener.address,
+                client.context.listener.address,
                 &scratch.request,
                 &scratch.request_head,
             )
@@ -27,20 +29,20 @@ pub fn refuse(client: &mut Client, scratch: &mut Scratch, log: &mut RequestLog) 
 }
 
 /// Whether the client that a trusted proxy has named may use the listener, and has room for one more connection.
-fn may_ask(client: &Client) -> Result<(), Reply> {
-    if !client.is_trusted_proxy() {
+fn may_ask(context: &RequestContext, admitted: Option<&Admitted>) -> Result<(), Reply> {
+    if !context.is_trusted_proxy() {
         return Ok(());
     }
-    if !client.listener.access.allows_client(client.who().ip()) {
-        return Err(not_allowed(client.who().ip()));
+    if !context.listener.access.allows_client(context.who().ip()) {
+        return Err(not_allowed(context.who().ip()));
     }
-    let Some(admitted) = &client.admitted else {
+    let Some(admitted) = admitted else {
         return Ok(());
     };
     admitted
-        .count_for(client.stated.map(|stated| stated.ip()))
+        .count_for(context.stated.map(|stated| stated.ip()))
         .map_err(|_| {
-            let limits = &client.metrics().limits;
+            let limits = &context.metrics().limits;
             limits.reached(Limit::ConnectionsPerClient);
             Reply::new(
                 429,
@@ -63,18 +65,23 @@ pub fn not_allowed(client: IpAddr) -> Reply {
 /// The listener refuses such fields.
 fn take_statement(client: &mut Client, scratch: &mut Scratch) -> Result<(), Refusal> {
     let (bytes, head) = (&scratch.request, &mut scratch.request_head);
-    let trusted = &client.listener.trusted;
-    let stated = if client.is_trusted_proxy() {
+    let trusted = &client.context.listener.trusted;
+    let stated = if client.context.is_trusted_proxy() {
         head.stated_client(bytes, trusted.stated_in, |address| trusted.contain(address))
     } else {
         Ok(None)
     };
-    let before = client.who();
-    client.stated = stated.unwrap_or_default();
-    if client.who().ip() != before.ip() {
-        client.forget_pace();
+    let before = client.context.who();
+    client.context.stated = stated.unwrap_or_default();
+    if client.context.who().ip() != before.ip() {
+        client.downstream.pace.forget();
     }
-    check_fields(&client.listener, client.is_trusted_proxy(), head, bytes)?;
+    check_fields(
+        &client.context.listener,
+        client.context.is_trusted_proxy(),
+        head,
+        bytes,
+    )?;
     stated.map(|_| ())
 }
 

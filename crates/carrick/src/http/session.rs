@@ -5,18 +5,21 @@ use super::background;
 use super::cached::{self, Asking, CacheDecision};
 use super::decide::{Decision, decide};
 use super::head::{self, NoRequestHead};
-use super::relay::{Outcome, relay, relay_for_cache};
+use super::relay::{Outcome, Requester, relay, relay_for_cache};
 use super::sender;
 use crate::cache::memory::Object;
 use crate::context::client::Client;
 use crate::context::client::Next;
 use crate::context::destination::Destination;
+use crate::context::downstream::Downstream;
+use crate::context::request_context::RequestContext;
 use crate::context::request_log::RequestLog;
 use crate::http::kernel_forward;
 use crate::http::kernel_forward::{Interrupted, Offered, Unanswered, Waited};
 use crate::http::outcome::{Failure, Passed};
 use crate::net::io::{Stream, is_readable, read_some, try_read_some};
 use crate::net::scratch::{Lent, Scratch};
+use crate::net::transport::Transport;
 use crate::reply;
 use crate::reply::{Asked, Reply};
 use crate::tcp::tunnel;
@@ -44,13 +47,13 @@ enum Woken {
 
 /// Serves the connection; `first` came with it already.
 pub async fn run(mut client: Client, mut first: Vec<u8>) {
-    let mut limit = client.live.plan().timeouts.head;
-    let mut scratch = client.worker.scratch.take();
+    let mut limit = client.context.live.plan().timeouts.head;
+    let mut scratch = client.context.worker.scratch.take();
     scratch.request.append(&mut first);
     if scratch.request.is_empty() {
         // With `TCP_DEFER_ACCEPT` the first request has mostly come before its connection is accepted. Where it has not,
         // the runtime, which takes a new connection to be readable, knows better after this.
-        let _ = try_read_some(&client.transport, &mut scratch.request);
+        let _ = try_read_some(&client.downstream.transport, &mut scratch.request);
     }
     loop {
         if scratch.request.is_empty() {
@@ -63,14 +66,14 @@ pub async fn run(mut client: Client, mut first: Vec<u8>) {
                         return;
                     };
                     scratch = kept;
-                    limit = client.live.plan().timeouts.idle;
+                    limit = client.context.live.plan().timeouts.idle;
                     continue;
                 }
                 None => return,
             }
-            scratch = client.worker.scratch.take();
+            scratch = client.context.worker.scratch.take();
             // What came early left a readiness behind it: there is nothing to read, and the client is as idle as before.
-            let mut reading = read_some(&client.transport, &mut scratch.request);
+            let mut reading = read_some(&client.downstream.transport, &mut scratch.request);
             let read = poll_fn(|cx| Poll::Ready(Pin::new(&mut reading).poll(cx))).await;
             drop(reading);
             match read {
@@ -84,12 +87,12 @@ pub async fn run(mut client: Client, mut first: Vec<u8>) {
             }
         }
         let next = serve_request(&mut client, scratch).await;
-        client.worker.forward_if_late();
+        client.context.worker.forward_if_late();
         let Ok(kept) = end_or_go_on(&mut client, next).await else {
             return;
         };
         scratch = kept;
-        limit = client.live.plan().timeouts.idle;
+        limit = client.context.live.plan().timeouts.idle;
     }
 }
 
@@ -100,13 +103,13 @@ async fn end_or_go_on(
 ) -> Result<Lent, Ended> {
     match next {
         Next::Request => {
-            client.kernel_forward.is_persistent = true;
-            return Ok(kept.unwrap_or_else(|| client.worker.scratch.take()));
+            client.downstream.kernel_forward.is_persistent = true;
+            return Ok(kept.unwrap_or_else(|| client.context.worker.scratch.take()));
         }
         Next::Close => {}
-        Next::CloseGently => reply::close_gently(client).await,
+        Next::CloseGently => reply::close_gently(&mut client.downstream).await,
         Next::Reset => {
-            client.transport.reset_on_close();
+            client.downstream.transport.reset_on_close();
         }
     }
     Err(Ended)
@@ -114,7 +117,7 @@ async fn end_or_go_on(
 
 /// Answers a client that may not use the listener.
 pub async fn refuse_client(client: &mut Client) {
-    let reply = sender::not_allowed(client.who().ip());
+    let reply = sender::not_allowed(client.context.who().ip());
     refuse(client, &reply).await;
 }
 
@@ -122,21 +125,21 @@ pub async fn refuse_client(client: &mut Client) {
 pub async fn refuse(client: &mut Client, reply: &Reply) {
     let mut log = RequestLog::begin();
     let is_sent = reply::send(client, reply, Asked::NOTHING, &mut log).await;
-    log.finish(client, &[], None);
+    log.finish(&client.context, &[], None);
     if is_sent {
-        reply::close_gently(client).await;
+        reply::close_gently(&mut client.downstream).await;
     }
 }
 
 /// Waits without a buffer until there is something to do; `None`: the connection is to be closed.
 async fn wait_for_request(client: &mut Client, mut limit: Duration) -> Option<Woken> {
-    if let Some(admitted) = &client.admitted
-        && client.stated.is_some()
+    if let Some(admitted) = &client.downstream.admitted
+        && client.context.stated.is_some()
     {
         // The proxy has yet to name the next request's client. The count without a client is never full.
         let _ = admitted.count_for(None);
     }
-    if client.kernel_forward.pair.is_some() {
+    if client.downstream.kernel_forward.pair.is_some() {
         match kernel_forward::wait(client, limit).await {
             Waited::Request => return Some(Woken::Request),
             Waited::Detached(left) => limit = left,
@@ -147,12 +150,10 @@ async fn wait_for_request(client: &mut Client, mut limit: Duration) -> Option<Wo
             }
         }
     }
-    let Client {
-        worker,
-        transport,
-        timer,
-        ..
-    } = client;
+    let worker = &client.context.worker;
+    let Downstream {
+        transport, timer, ..
+    } = &mut client.downstream;
     let readable = poll_fn(|cx| transport.poll_read_ready(cx));
     let waiting = worker.sessions.wait_idle(readable);
     let mut waiting = std::pin::pin!(waiting);
@@ -172,32 +173,32 @@ async fn wait_for_request(client: &mut Client, mut limit: Duration) -> Option<Wo
 /// A reload may have changed what this connection's listener does, and who may use it: a request follows the plan that is in force when
 /// its head is whole. The answer to a client that may not ask any more. `Err`: the connection has to end without one.
 async fn follow_configuration(client: &mut Client) -> Result<Option<Reply>, Next> {
-    let live = client.worker.live();
-    if std::rc::Rc::ptr_eq(&live, &client.live) {
+    let live = client.context.worker.live();
+    if std::rc::Rc::ptr_eq(&live, &client.context.live) {
         return Ok(None);
     }
     Box::pin(kernel_forward::leave(client)).await?;
-    client.kernel_forward.start_afresh();
-    client.forget_pace();
-    client.stated = None;
-    match live.listener(client.listener.address) {
+    client.downstream.kernel_forward.start_afresh();
+    client.downstream.pace.forget();
+    client.context.stated = None;
+    match live.listener(client.context.listener.address) {
         Some(listener)
             if std::mem::discriminant(&listener.mode)
-                == std::mem::discriminant(&client.listener.mode) =>
+                == std::mem::discriminant(&client.context.listener.mode) =>
         {
-            client.listener = listener;
-            client.live = live;
+            client.context.listener = listener;
+            client.context.live = live;
         }
         // The listener is gone or has another job: what came is answered under the old plan, and that is all.
-        _ => client.is_last = true,
+        _ => client.downstream.is_last = true,
     }
     // The client that a trusted proxy names is still to be read.
-    let allows = |address: SocketAddr| client.listener.access.allows_client(address.ip());
-    if client.is_trusted_proxy() || allows(client.address) {
+    let allows = |address: SocketAddr| client.context.listener.access.allows_client(address.ip());
+    if client.context.is_trusted_proxy() || allows(client.context.address) {
         return Ok(None);
     }
-    client.is_last = true;
-    Ok(Some(sender::not_allowed(client.who().ip())))
+    client.downstream.is_last = true;
+    Ok(Some(sender::not_allowed(client.context.who().ip())))
 }
 
 /// Serves one request; what follows, and the buffers with what has come of the next request.
@@ -220,7 +221,7 @@ async fn serve_request(client: &mut Client, mut scratch: Lent) -> (Next, Option<
     let mut at_hand = None;
     let mut may_forward = false;
     if !matches!(&decision, Decision::Relay(destination) if destination.cache.is_some()) {
-        client.push_held();
+        client.downstream.push_held();
     }
     if let Decision::Relay(destination) = &decision {
         may_forward = kernel_forward::is_eligible(client, &scratch, destination);
@@ -247,15 +248,15 @@ async fn serve_unanswered(
     client: &mut Client,
     unanswered: Box<Unanswered>,
 ) -> (Next, Option<Lent>) {
-    let mut scratch = client.worker.scratch.take();
+    let mut scratch = client.context.worker.scratch.take();
     let mut log = unanswered.log;
     scratch.request.extend_from_slice(&unanswered.request);
-    if !head::read_again(client, &mut scratch) {
+    if !head::read_again(&client.context, &mut scratch) {
         return (Next::Reset, None);
     }
     if let Some(failure) = unanswered.failure {
         let next = failed(client, &scratch, &mut log, failure).await;
-        return over(client, scratch, &log, next);
+        return over(&client.context, scratch, &log, next);
     }
     let decision = decide(client, &scratch, &mut log.user).await;
     answer_decided(client, scratch, &mut log, &decision, (None, false)).await
@@ -287,7 +288,7 @@ async fn answer_decided(
             return relay_decided(client, scratch, log, destination, (at_hand, may_forward)).await;
         }
     };
-    over(client, scratch, log, next)
+    over(&client.context, scratch, log, next)
 }
 
 /// Answers from the cache, or passes the request on.
@@ -304,20 +305,21 @@ async fn relay_decided(
         match Box::pin(ask_cache(client, &mut scratch, log, destination)).await {
             Ok(next) => {
                 if let Some(checkout) = at_hand {
-                    checkout.give_back(client.pool(), &destination.next_hop);
+                    checkout.give_back(client.context.pool(), &destination.next_hop);
                 }
-                return over(client, scratch, log, next);
+                return over(&client.context, scratch, log, next);
             }
             Err(to_ask) => asking = to_ask,
         }
     }
-    client.push_held();
+    client.downstream.push_held();
     let next = loop {
         let at_hand = at_hand.take();
+        let mut requester = Requester::Client(client);
         let outcome = if asking.is_some() {
             // Boxed: as above.
             let relayed = relay_for_cache(
-                client,
+                &mut requester,
                 &mut scratch,
                 destination,
                 log,
@@ -328,7 +330,7 @@ async fn relay_decided(
             Box::pin(relayed).await
         } else {
             relay(
-                client,
+                &mut requester,
                 &mut scratch,
                 destination,
                 log,
@@ -360,13 +362,13 @@ async fn relay_decided(
                 return (Box::pin(tunnel).await, None);
             }
             Outcome::Answered { passed, keep_alive } => {
-                after_response(client, &scratch, passed, keep_alive)
+                after_response(&client.downstream.transport, &scratch, passed, keep_alive)
             }
             // Only requests for the store alone end so.
             Outcome::Kept | Outcome::AskAgain => Next::Reset,
             Outcome::Failed(failure) => {
                 let stale = (asking.as_deref()).and_then(|asking| {
-                    let now = client.worker.clock.now();
+                    let now = client.context.worker.clock.now();
                     Some((asking, cached::stale(&scratch, asking, now)?))
                 });
                 match stale {
@@ -379,7 +381,7 @@ async fn relay_decided(
             }
         };
     };
-    over(client, scratch, log, next)
+    over(&client.context, scratch, log, next)
 }
 
 /// Answers from the cache. `Err`: the origin has to be asked; what it is to be asked for the cache.
@@ -398,10 +400,10 @@ async fn ask_cache(
                 revalidation,
             } => {
                 if let Some(asking) = revalidation {
-                    background::revalidate(client, scratch, destination, asking);
+                    background::revalidate(&client.context, scratch, destination, asking);
                 }
                 let (passed, keep_alive) = cached::send(client, scratch, &source, log).await;
-                after_response(client, scratch, passed, keep_alive)
+                after_response(&client.downstream.transport, scratch, passed, keep_alive)
             }
             CacheDecision::ClientGone => Next::Reset,
             CacheDecision::Reply(reply) => Box::pin(send_reply(client, scratch, log, &reply)).await,
@@ -417,20 +419,25 @@ async fn send_stale(
     log: &mut RequestLog,
 ) -> Next {
     log.cache = Some(CacheResult::Stale);
-    let source = asking.source(object, reuse, client.worker.clock.now(), None);
+    let source = asking.source(object, reuse, client.context.worker.clock.now(), None);
     let (passed, keep_alive) = cached::send(client, scratch, &source, log).await;
-    after_response(client, scratch, passed, keep_alive)
+    after_response(&client.downstream.transport, scratch, passed, keep_alive)
 }
 
 /// The request in `scratch` is answered.
-fn over(client: &Client, mut scratch: Lent, log: &RequestLog, next: Next) -> (Next, Option<Lent>) {
-    log.finish(client, &scratch.request, Some(&scratch.request_head));
+fn over(
+    context: &RequestContext,
+    mut scratch: Lent,
+    log: &RequestLog,
+    next: Next,
+) -> (Next, Option<Lent>) {
+    log.finish(context, &scratch.request, Some(&scratch.request_head));
     let head_bytes = scratch.request_head.head_bytes.min(scratch.request.len());
     scratch.request.drain(..head_bytes);
     (next, Some(scratch))
 }
 
-fn after_response(client: &Client, scratch: &Scratch, passed: Passed, keep_alive: bool) -> Next {
+fn after_response(client: &Transport, scratch: &Scratch, passed: Passed, keep_alive: bool) -> Next {
     match passed {
         Passed::Whole | Passed::WholeAndDone if keep_alive => Next::Request,
         Passed::Whole | Passed::WholeAndDone => {
@@ -438,7 +445,7 @@ fn after_response(client: &Client, scratch: &Scratch, passed: Passed, keep_alive
             // Of a body there may be more on its way, whatever has come.
             let unread = scratch.request.len() > scratch.request_head.head_bytes
                 || scratch.request_head.body != BodyLength::None
-                || is_readable(&client.transport);
+                || is_readable(client);
             match unread {
                 true => Next::CloseGently,
                 false => Next::Close,
@@ -483,7 +490,7 @@ async fn refuse_head(
             half_written: true, ..
         } => {
             log.ended = "client_closed";
-            log.finish(client, &scratch.request, None);
+            log.finish(&client.context, &scratch.request, None);
             return Next::Close;
         }
         NoRequestHead::TimedOut => {
@@ -494,10 +501,10 @@ async fn refuse_head(
                 "The request's head did not arrive in time.",
             )
         }
-        NoRequestHead::Refused(refusal) => sender::refused(client.metrics(), refusal),
+        NoRequestHead::Refused(refusal) => sender::refused(client.context.metrics(), refusal),
     };
     let sent = reply::send(client, &reply, Asked::NOTHING, &mut log).await;
-    log.finish(client, &scratch.request, None);
+    log.finish(&client.context, &scratch.request, None);
     if sent { Next::CloseGently } else { Next::Close }
 }
 
@@ -516,8 +523,8 @@ async fn send_reply(
     let keep_alive = head.keep_alive
         && head.body == BodyLength::None
         && !may_be_tunnel
-        && !client.is_last
-        && !client.worker.sessions.is_draining();
+        && !client.downstream.is_last
+        && !client.context.worker.sessions.is_draining();
     let asked = Asked {
         method: head.method,
         version: head.version,
@@ -537,7 +544,7 @@ async fn failed(
     log: &mut RequestLog,
     failure: Failure,
 ) -> Next {
-    match failure.reply(client.metrics(), log) {
+    match failure.reply(client.context.metrics(), log) {
         Some(reply) => send_reply(client, scratch, log, &reply).await,
         None => Next::Close,
     }

@@ -4,6 +4,7 @@ use crate::context::client::Next;
 use crate::context::request_log::RequestLog;
 use crate::context::tunnels::Listed;
 use crate::net::io::Stream;
+use crate::net::transport::Transport;
 use crate::reply::unreachable_reply;
 use crate::telemetry::job::Job;
 use crate::telemetry::metrics::WorkerMetrics;
@@ -23,21 +24,22 @@ pub(super) fn list(
     begun: Instant,
     log: &RequestLog,
 ) -> Listed {
-    let worker = &client.worker;
-    let upstreams = &client.live.plan().upstreams;
+    let (context, downstream) = (&client.context, &client.downstream);
+    let worker = &context.worker;
+    let upstreams = &context.live.plan().upstreams;
     let about = About {
         label: worker.tunnels.label(worker.number),
         begun,
-        job: Job::from(&client.listener.mode),
-        listener: client.listener.address,
-        client: client.who(),
+        job: Job::from(&context.listener.mode),
+        listener: context.listener.address,
+        client: context.who(),
         target,
         upstream: log
             .upstream
             .and_then(|index| upstreams.get(index))
             .map(Arc::clone),
         server,
-        class: client.class().map(Into::into),
+        class: downstream.pace.class(&context.live).map(Into::into),
         bytes_before: [log.received, log.sent],
     };
     Listed::new(&worker.tunnels, worker.metrics(), about)
@@ -49,14 +51,18 @@ pub(super) fn kept_target(target: &[u8]) -> Box<[u8]> {
 }
 
 /// Notes the TCP state of both connections before they are closed.
-pub(super) fn note_paths(client: &Client, far: &TcpStream, log: &mut RequestLog) {
+pub(super) fn note_paths(
+    metrics: &WorkerMetrics,
+    client: &Transport,
+    far: &TcpStream,
+    log: &mut RequestLog,
+) {
     // Fails only for a closed descriptor.
-    let near = client.transport.tcp();
+    let near = client.tcp();
     let (Some(Ok(near)), Ok(far)) = (near.map(path_state), path_state(far)) else {
         return;
     };
     let paths = [near, far];
-    let metrics = client.metrics();
     let counted = metrics
         .tunnel_rtt
         .iter()

@@ -61,17 +61,18 @@ pub fn engine(mode: &Mode, route: &RoutePlan) -> Choice {
 /// Decides about a connection whose server has accepted; `None` if its listener does not split.
 #[must_use]
 pub fn decide(client: &Client, route: &RoutePlan, checkout: &Checkout) -> Option<Decided> {
-    let Mode::Split(plan) = &client.listener.mode else {
+    let (context, downstream) = (&client.context, &client.downstream);
+    let Mode::Split(plan) = &context.listener.mode else {
         return None;
     };
-    let (address, server) = (client.address, checkout.upstream.address);
+    let (address, server) = (context.address, checkout.upstream.address);
     // Fails only for a closed descriptor.
-    let near = client.transport.tcp().and_then(|leg| measure(leg).ok());
+    let near = downstream.transport.tcp().and_then(|leg| measure(leg).ok());
     let far = (checkout.upstream.transport.tcp()).and_then(|leg| measure(leg).ok());
     let client_window_bytes = near.map_or(0, |leg| {
         u64::from(leg.congestion_window) * u64::from(leg.segment_bytes)
     });
-    let path_history = &client.worker.telemetry.path_history;
+    let path_history = &context.worker.telemetry.path_history;
     let share = f64::from(plan.control_group) / 100.0;
     let is_control = || is_chosen(address, server, Purpose::Control, share);
     let decision = match route.split {
@@ -91,8 +92,8 @@ pub fn decide(client: &Client, route: &RoutePlan, checkout: &Checkout) -> Option
             let known = FirstKnown {
                 rtt: [near, far].map(|leg| leg.and_then(|leg| leg.rtt)),
                 client_window_bytes,
-                can_join: client.worker.splicer.has_packet_engine(),
-                can_leave_out: client.listener.interception.is_some()
+                can_join: context.worker.splicer.has_packet_engine(),
+                can_leave_out: context.listener.interception.is_some()
                     && path_history.can_leave_out(),
             };
             path_history.decide(address, server, &known)
@@ -100,18 +101,22 @@ pub fn decide(client: &Client, route: &RoutePlan, checkout: &Checkout) -> Option
     };
     match decision.way {
         Way::LeaveOut => {
-            let port = client.listener.address.port();
+            let port = context.listener.address.port();
             match path_history.leave_out(port, address, server) {
-                Ok(()) => client.metrics().split.left_out.add(1),
+                Ok(()) => context.metrics().split.left_out.add(1),
                 Err(error) => tracing::debug!(
                     "cannot exclude {address} and {server} from interception: {error}"
                 ),
             }
         }
-        Way::Join => tcp_profile::as_end_to_end(client),
+        Way::Join => {
+            let service = &context.worker.connector.tcp_tuning;
+            let (listener, near) = (&context.listener, &downstream.transport);
+            tcp_profile::as_end_to_end(service, listener, near);
+        }
         Way::Split => {}
     }
-    let metrics = &client.metrics().split;
+    let metrics = &context.metrics().split;
     metrics.reasons(decision.reason).add(1);
     Some(Decided {
         client: address,

@@ -11,6 +11,7 @@ use crate::context::destination::client_key;
 use crate::context::destination::{Destination, NextHop};
 use crate::context::log_line::target_text;
 use crate::context::original;
+use crate::context::request_context::RequestContext;
 use crate::context::request_log::RequestLog;
 use crate::context::request_log::STALLED;
 use crate::context::tunnels::Listed;
@@ -54,7 +55,8 @@ pub async fn run_connect(
         segment_bytes: segment_bytes(client, destination.engine),
     };
     let checkout = match checkout(
-        client,
+        &client.context,
+        Some(&client.downstream),
         &destination.next_hop,
         wanted,
         &mut Vec::new(),
@@ -73,21 +75,26 @@ pub async fn run_connect(
                 keep_alive: false,
             };
             reply::send(client, &reply, asked, &mut log).await;
-            log.finish(client, &scratch.request, Some(head));
+            log.finish(&client.context, &scratch.request, Some(head));
             return Next::CloseGently;
         }
     };
     log.status = 200;
-    let idle = client.live.plan().timeouts.idle;
+    let idle = client.context.live.plan().timeouts.idle;
     if !matches!(
         client
+            .downstream
             .timer
-            .within(idle, write_all(&client.transport, ESTABLISHED))
+            .within(idle, write_all(&client.downstream.transport, ESTABLISHED))
             .await,
         Ok(Ok(()))
     ) {
         log.ended = "client_reset";
-        log.finish(client, &scratch.request, Some(&scratch.request_head));
+        log.finish(
+            &client.context,
+            &scratch.request,
+            Some(&scratch.request_head),
+        );
         return Next::Close;
     }
     let way = (destination.engine, destination.pace);
@@ -132,12 +139,13 @@ async fn relay(
         .unwrap_or_default()
         .to_vec();
     // An idle tunnel keeps the fields of the log line, not the buffers.
-    let story: Option<(Box<[u8]>, RequestHead)> = client.worker.telemetry.log.is_on().then(|| {
-        (
-            scratch.request.get(..head_bytes).unwrap_or_default().into(),
-            scratch.request_head.clone(),
-        )
-    });
+    let story: Option<(Box<[u8]>, RequestHead)> =
+        client.context.worker.telemetry.log.is_on().then(|| {
+            (
+                scratch.request.get(..head_bytes).unwrap_or_default().into(),
+                scratch.request_head.clone(),
+            )
+        });
     let head = scratch.request.get(..head_bytes).unwrap_or_default();
     let target = notes::kept_target(target_text(head, &scratch.request_head));
     drop(scratch);
@@ -155,7 +163,7 @@ async fn relay(
     let (bytes, head) = story
         .as_ref()
         .map_or((&[][..], None), |(bytes, head)| (bytes, Some(head)));
-    log.finish(client, bytes, head);
+    log.finish(&client.context, bytes, head);
     next
 }
 
@@ -168,12 +176,16 @@ async fn exchange(
     (from_client, from_upstream): (Vec<u8>, Vec<u8>),
     log: &mut RequestLog,
 ) -> Next {
-    let unread = [client.limit_unread(), checkout.upstream.limit_unread()];
+    let unread = [
+        client.downstream.limit_unread(),
+        checkout.upstream.limit_unread(),
+    ];
     let pace = client.paced(class);
     let counters = client
+        .context
         .worker
         .metrics()
-        .job(Job::from(&client.listener.mode));
+        .job(Job::from(&client.context.listener.mode));
     let begun = Instant::now();
     counters.tunnels_opened.add(1);
     let listed = notes::list(client, checkout.upstream.address, target, begun, log);
@@ -181,7 +193,7 @@ async fn exchange(
         choice: engine,
         a_prefix: &from_client,
         b_prefix: &from_upstream,
-        idle: client.live.plan().timeouts.tunnel_idle,
+        idle: client.context.live.plan().timeouts.tunnel_idle,
         label: listed.tunnel().about.label,
         pace,
         joining: decided.map_or(Joining::IfGood, |decided| decided.joining()),
@@ -189,7 +201,10 @@ async fn exchange(
     };
     let has_begun = !from_client.is_empty();
     let mut watched = decided.map(|decided| Watched::new(decided, has_begun));
-    let legs = (client.transport.take(), checkout.upstream.transport.take());
+    let legs = (
+        client.downstream.transport.take(),
+        checkout.upstream.transport.take(),
+    );
     let Relayed {
         bytes,
         engine,
@@ -198,17 +213,17 @@ async fn exchange(
     } = match legs {
         (Transport::Tcp(near), Transport::Tcp(far)) => {
             let legs = [
-                (near, &mut client.transport),
+                (near, &mut client.downstream.transport),
                 (far, &mut checkout.upstream.transport),
             ];
-            spliced(&client.worker, legs, order, (&listed, &mut watched)).await
+            spliced(&client.context.worker, legs, order, (&listed, &mut watched)).await
         }
         (near, far) => {
-            (client.transport, checkout.upstream.transport) = (near, far);
-            let legs = [&client.transport, &checkout.upstream.transport];
+            (client.downstream.transport, checkout.upstream.transport) = (near, far);
+            let legs = [&client.downstream.transport, &checkout.upstream.transport];
             // Boxed: few tunnels need it.
             Box::pin(copied::both_ways(
-                &client.worker.sessions,
+                &client.context.worker.sessions,
                 legs,
                 order,
                 &listed,
@@ -221,12 +236,18 @@ async fn exchange(
     log.engine = Some(engine);
     drop(listed);
     if let Some(far) = checkout.upstream.transport.tcp() {
-        notes::note_paths(client, far, log);
+        notes::note_paths(
+            client.context.metrics(),
+            &client.downstream.transport,
+            far,
+            log,
+        );
     }
     let bytes = [log.received, log.sent];
     let ended_well = matches!(end, Some(ExchangeEnd::Closed));
-    split::settle(client, checkout, watched, bytes, ended_well);
-    checkout.count(client.metrics(), log.received, log.sent);
+    let (worker, near) = (&client.context.worker, &client.downstream.transport);
+    split::settle(worker, near, checkout, watched, bytes, ended_well);
+    checkout.count(client.context.metrics(), log.received, log.sent);
     counters.tunnels_closed.add(1);
     counters.tunnel_seconds.observe(begun.elapsed());
     let Some(end) = end else {
@@ -238,7 +259,11 @@ async fn exchange(
         ExchangeEnd::Closed => Next::Close,
         ExchangeEnd::Idle => {
             log.ended = "tunnel_idle_timeout";
-            client.metrics().limits.reached(Limit::TunnelIdleTimeout);
+            client
+                .context
+                .metrics()
+                .limits
+                .reached(Limit::TunnelIdleTimeout);
             Next::Close
         }
         ExchangeEnd::Stalled => {
@@ -341,35 +366,35 @@ fn leg<'a>(
 /// Serves a connection to a tunnel listener or a splitter; `first` has already been read.
 pub async fn run_listener(mut client: Client, mut first: Vec<u8>) {
     let mut log = RequestLog::begin();
-    let listener = std::sync::Arc::clone(&client.listener);
+    let listener = std::sync::Arc::clone(&client.context.listener);
     let routes = listener.mode.routes();
     let (sni, version) = if routes.iter().any(|route| route.conditions.sni.is_some()) {
         match read_server_name(&mut client, &mut first).await {
             Ok(name) => name,
             Err(ended) => {
                 log.ended = ended;
-                return log.finish_tunnel(&client, b"-", "TCP");
+                return log.finish_tunnel(&client.context, b"-", "TCP");
             }
         }
     } else {
         (None, "TCP")
     };
     let target = sni.clone().unwrap_or_else(|| {
-        let place = client.original.unwrap_or(listener.address);
+        let place = client.context.original.unwrap_or(listener.address);
         place.to_string().into_bytes()
     });
     let Some(route) = routes
         .iter()
         .find(|route| route.conditions.match_tunnel(sni.as_deref()))
     else {
-        client.metrics().refusals.count("no_route");
+        client.context.metrics().refusals.count("no_route");
         (log.status, log.ended) = (404, "no_route");
-        return log.finish_tunnel(&client, &target, version);
+        return log.finish_tunnel(&client.context, &target, version);
     };
     let next = tunnel_to(&mut client, route, sni.as_deref(), &target, first, &mut log).await;
-    log.finish_tunnel(&client, &target, version);
+    log.finish_tunnel(&client.context, &target, version);
     if matches!(next, Next::Reset) {
-        client.transport.reset_on_close();
+        client.downstream.transport.reset_on_close();
     }
 }
 
@@ -381,10 +406,10 @@ async fn tunnel_to(
     first: Vec<u8>,
     log: &mut RequestLog,
 ) -> Next {
-    let next_hop = match next_hop(client, route, sni) {
+    let next_hop = match next_hop(&client.context, route, sni) {
         Ok(next_hop) => next_hop,
         Err(unreachable) => {
-            return notes::not_reached(client.metrics(), None, &unreachable, log);
+            return notes::not_reached(client.context.metrics(), None, &unreachable, log);
         }
     };
     let mut address = [0; 16];
@@ -398,12 +423,12 @@ async fn tunnel_to(
     let key = hashed.map(|plan| match plan.hash_on {
         HashOn::Host => sni.unwrap_or_default(),
         HashOn::Client | HashOn::Path | HashOn::Header(_) | HashOn::Cookie(_) => {
-            client_key(client.address, &mut address)
+            client_key(client.context.address, &mut address)
         }
     });
     let destination = Destination {
         next_hop,
-        engine: split::engine(&client.listener.mode, route),
+        engine: split::engine(&client.context.listener.mode, route),
         responses: route.responses,
         cache: None,
         pace: route.pace,
@@ -427,14 +452,22 @@ async fn tunnel_to(
         reuse: false,
         segment_bytes: segment_bytes(client, destination.engine),
     };
-    let mut checkout =
-        match checkout(client, &destination.next_hop, wanted, &mut Vec::new(), log).await {
-            Ok(checkout) => checkout,
-            Err(unreachable) => {
-                let name = plan.as_ref().map(|plan| plan.name.as_str());
-                return notes::not_reached(client.metrics(), name, &unreachable, log);
-            }
-        };
+    let mut checkout = match checkout(
+        &client.context,
+        Some(&client.downstream),
+        &destination.next_hop,
+        wanted,
+        &mut Vec::new(),
+        log,
+    )
+    .await
+    {
+        Ok(checkout) => checkout,
+        Err(unreachable) => {
+            let name = plan.as_ref().map(|plan| plan.name.as_str());
+            return notes::not_reached(client.context.metrics(), name, &unreachable, log);
+        }
+    };
     checkout.answered(&destination.next_hop);
     log.status = 200;
     let mut preamble = checkout.preamble.clone();
@@ -455,30 +488,30 @@ async fn tunnel_to(
 
 /// The largest segments for a server whose packets the kernel is to forward: what the client and the path accept.
 fn segment_bytes(client: &Client, engine: Choice) -> Option<u32> {
-    if engine != Choice::Packet || !client.worker.splicer.has_packet_engine() {
+    if engine != Choice::Packet || !client.context.worker.splicer.has_packet_engine() {
         return None;
     }
-    carrick_splice::tcp::segment_bytes(client.transport.tcp()?).ok()
+    carrick_splice::tcp::segment_bytes(client.downstream.transport.tcp()?).ok()
 }
 
 /// A route's next hop.
 fn next_hop(
-    client: &Client,
+    context: &RequestContext,
     route: &RoutePlan,
     sni: Option<&[u8]>,
 ) -> Result<NextHop, Unreachable> {
     if let Some(index) = route.upstream {
-        let group = client.live.groups.get(index);
+        let group = context.live.groups.get(index);
         let group = group.ok_or(Unreachable::NoServer)?;
-        if !original::is_one_of(client, group.state.servers.iter().map(|one| &one.address)) {
+        if !original::is_one_of(context, group.state.servers.iter().map(|one| &one.address)) {
             return Ok(NextHop::Group {
                 group: Rc::clone(group),
                 index,
             });
         }
     }
-    let destination = client.original.ok_or(Unreachable::NoServer)?;
-    Ok(original::next_hop(client, destination, sni)?)
+    let destination = context.original.ok_or(Unreachable::NoServer)?;
+    Ok(original::next_hop(context, destination, sni)?)
 }
 
 /// Reads the ClientHello; returns its server name, and the protocol. The bytes read stay in `buffer`.
@@ -486,7 +519,8 @@ async fn read_server_name(
     client: &mut Client,
     buffer: &mut Vec<u8>,
 ) -> Result<(Option<Vec<u8>>, &'static str), &'static str> {
-    let mut deadline = Deadline::after(client.live.plan().timeouts.head);
+    let (context, downstream) = (&client.context, &mut client.downstream);
+    let mut deadline = Deadline::after(context.live.plan().timeouts.head);
     buffer.reserve(4096);
     loop {
         match client_hello::read(buffer) {
@@ -498,9 +532,9 @@ async fn read_server_name(
         if buffer.len() == buffer.capacity() {
             buffer.reserve(buffer.len());
         }
-        match client
+        match downstream
             .timer
-            .until(&mut deadline, read_some(&client.transport, buffer))
+            .until(&mut deadline, read_some(&downstream.transport, buffer))
             .await
         {
             Ok(Ok(0) | Err(_)) => return Err("client_closed"),
@@ -510,7 +544,7 @@ async fn read_server_name(
                 if buffer.is_empty() {
                     return Ok((None, "TCP"));
                 }
-                client.metrics().limits.reached(Limit::HeadTimeout);
+                context.metrics().limits.reached(Limit::HeadTimeout);
                 return Err("head_timeout");
             }
         }

@@ -51,7 +51,6 @@ impl CacheQuery {
             says_status: self.says_status,
             fetch: self.fetch,
             lead: None,
-            is_background: false,
             prefetch: None,
             is_bypassed: false,
             wants_only_stored: false,
@@ -95,8 +94,6 @@ pub struct Asking {
     pub(super) lead: Option<Lead>,
     /// Whatever the answer is, the store has nothing to do with it.
     pub(super) is_bypassed: bool,
-    /// No client waits for it: it is for the store alone.
-    pub(super) is_background: bool,
     /// It is an object that a page embeds: a prefetch.
     pub(super) prefetch: Option<Prefetch>,
     /// Another cache is asked, for what it has stored.
@@ -148,11 +145,6 @@ impl Asking {
     /// The name of what is asked for, as the store has it.
     pub(super) fn store_key(&self) -> Key<'_> {
         self.cache.store.key(&self.key)
-    }
-
-    /// Whether no client waits for the answer.
-    pub fn is_background(&self) -> bool {
-        self.is_background
     }
 
     /// The answer comes from there. Who fetched what another cache has is not known.

@@ -3,9 +3,10 @@ use super::parts::PendingBody;
 use crate::cache::memory::{BodyWriter, Object};
 use crate::cache::shared::Ticket;
 use crate::config::plan::CachePlan;
-use crate::context::client::Client;
 use crate::context::destination::NextHop;
+use crate::context::request_context::RequestContext;
 use crate::http::prefetch::Prefetch;
+use crate::net::deadline::Timer;
 use crate::net::scratch::Scratch;
 use crate::telemetry::metrics::PrefetchResult;
 use crate::upstream::checkout::Checkout;
@@ -37,7 +38,7 @@ pub struct Fill {
 
 impl Fill {
     /// Takes what is in `scratch` already; the rest comes by itself.
-    pub fn begin(mut self, client: &Client, scratch: &Scratch) {
+    pub fn begin(mut self, context: &RequestContext, scratch: &Scratch) {
         let head_bytes = scratch.response_head.head_bytes;
         let here = scratch.response.get(head_bytes..).unwrap_or_default();
         let bytes = here
@@ -54,32 +55,33 @@ impl Fill {
         }
         let left_bytes = self.length - bytes as u64;
         if left_bytes == 0 && !self.keep.is_part() {
-            self.end(client);
+            self.end(context);
             return;
         }
-        let mut background = client.background();
+        let context = context.clone();
         tokio::task::spawn_local(async move {
-            if self.run(&mut background, left_bytes).await {
-                let (keep, object) = self.end(&background);
+            if self.run(&context, left_bytes).await {
+                let (keep, object) = self.end(&context);
                 keep.end(&object).await;
             } else {
                 self.checkout.failed(&self.next_hop);
                 let received_bytes = self.writer.written_bytes();
-                (self.checkout).count(background.metrics(), 0, received_bytes);
+                (self.checkout).count(context.metrics(), 0, received_bytes);
                 self.keep.cut(self.writer, &self.object).await;
             }
         });
     }
 
     /// Whether the body came whole.
-    async fn run(&mut self, background: &mut Client, mut left_bytes: u64) -> bool {
-        let idle = background.live.plan().timeouts.idle;
+    async fn run(&mut self, context: &RequestContext, mut left_bytes: u64) -> bool {
+        let idle = context.live.plan().timeouts.idle;
+        let mut timer = Timer::default();
         let mut buffer = Vec::new();
         while left_bytes > 0 {
             let stream = &self.checkout.upstream.transport;
             let received = {
                 let receiving = pin!(self.writer.receive(stream, &mut buffer));
-                background.timer.within(idle, receiving).await
+                timer.within(idle, receiving).await
             };
             let count = match received {
                 Ok(Ok(count)) if count > 0 => count,
@@ -87,12 +89,12 @@ impl Fill {
             };
             left_bytes -= count as u64;
             let room = poll_fn(|cx| self.writer.poll_room(cx));
-            if background.timer.within(idle, room).await.is_err() {
+            if timer.within(idle, room).await.is_err() {
                 return false;
             }
             let is_wanted = self.prefetch.is_some() || self.object.body().is_read();
-            if !is_wanted && self.is_too_far(background.live.plan().cache.as_ref(), left_bytes) {
-                background.metrics().cache.fills_given_up.add(1);
+            if !is_wanted && self.is_too_far(context.live.plan().cache.as_ref(), left_bytes) {
+                context.metrics().cache.fills_given_up.add(1);
                 return false;
             }
         }
@@ -108,7 +110,7 @@ impl Fill {
         left_bytes > 0 && plan.quick_abort.bytes_to_fetch(have, Some(self.length)) == 0
     }
 
-    fn end(self, client: &Client) -> (Box<PendingBody>, Arc<Object>) {
+    fn end(self, context: &RequestContext) -> (Box<PendingBody>, Arc<Object>) {
         let Self {
             writer,
             object,
@@ -122,16 +124,16 @@ impl Fill {
         } = self;
         if writer.finish() {
             if let Some(ticket) = ticket {
-                ticket.keep(&object, client.worker.clock.now());
+                ticket.keep(&object, context.worker.clock.now());
             }
             if let Some(prefetch) = prefetch {
                 prefetch.ends(PrefetchResult::Stored);
             }
         }
-        checkout.count(client.metrics(), 0, length);
+        checkout.count(context.metrics(), 0, length);
         if is_kept {
             checkout.upstream.expect_like(length);
-            checkout.give_back(client.pool(), &next_hop);
+            checkout.give_back(context.pool(), &next_hop);
         }
         (keep, object)
     }

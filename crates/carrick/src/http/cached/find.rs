@@ -8,9 +8,11 @@ use crate::cache::memory::Object;
 use crate::config::plan::RouteCache;
 use crate::context::client::Client;
 use crate::context::destination::{Destination, NextHop};
+use crate::context::request_context::RequestContext;
 use crate::context::request_log::{CLIENT_CLOSED_REQUEST, RequestLog};
 use crate::http::cached::shared::SharedLookup;
 use crate::http::prefetch::Fetch;
+use crate::net::deadline::Timer;
 use crate::net::io::poll_reset;
 use crate::net::scratch::Scratch;
 use crate::reply::Reply;
@@ -57,17 +59,19 @@ pub async fn begin(
     fetch: Fetch,
     log: &mut RequestLog,
 ) -> CacheDecision {
-    let (Some(cache), Some(route)) = (client.worker.store.cache.clone(), destination.cache.clone())
-    else {
+    let (Some(cache), Some(route)) = (
+        client.context.worker.store.cache.clone(),
+        destination.cache.clone(),
+    ) else {
         return CacheDecision::PassBy;
     };
     if scratch.request_head.wants_upgrade {
         return CacheDecision::PassBy;
     }
-    let named = name(client, destination, scratch, &route);
+    let named = name(&client.context, destination, scratch, &route);
     let is_bypassed = named.is_none();
     let (key, not_filled) = named.unwrap_or_default();
-    let plan = client.live.plan().cache.as_ref();
+    let plan = client.context.live.plan().cache.as_ref();
     let wanted = CacheQuery {
         cache,
         route,
@@ -82,24 +86,26 @@ pub async fn begin(
             forward: Some(Forward::Bypass),
             ..CacheStatus::default()
         };
-        let mut asking = wanted.ask(None, status, client.worker.clock.now());
+        let mut asking = wanted.ask(None, status, client.context.worker.clock.now());
         asking.is_bypassed = true;
         return CacheDecision::Ask(Box::new(asking));
     }
     let (mut waits, mut asks_disk, mut is_from_disk) = (true, true, false);
     let mut shared = SharedLookup::default();
     loop {
-        let now = client.worker.clock.now();
+        let now = client.context.worker.clock.now();
         let begun = Instant::now();
-        let (stored, lookup) = wanted.find(&client.listener.access, scratch, destination, now);
+        let (stored, lookup) =
+            wanted.find(&client.context.listener.access, scratch, destination, now);
         let took = begun.elapsed();
-        client.metrics().cache.find_seconds.observe(took);
+        client.context.metrics().cache.find_seconds.observe(took);
         if stored.is_none() || reuse(lookup).is_none() {
-            client.push_held();
+            client.downstream.push_held();
         }
         if stored.is_none() && asks_disk {
             asks_disk = false;
-            is_from_disk = wanted.bring(client, scratch).await;
+            let timer = &mut client.downstream.timer;
+            is_from_disk = wanted.bring(&client.context, timer, scratch).await;
             if is_from_disk {
                 continue;
             }
@@ -113,10 +119,10 @@ pub async fn begin(
                 && let Flight::Lead(lead) = wanted.cache.flights.board(&wanted.key)
             {
                 let mut asking = wanted.ask(stored, status, now);
-                (asking.lead, asking.is_background) = (Some(lead), true);
+                asking.lead = Some(lead);
                 revalidation = Some(Box::new(asking));
             }
-            wanted.note_use(client.metrics(), now);
+            wanted.note_use(client.context.metrics(), now);
             let source = Source {
                 route: wanted.route,
                 object,
@@ -163,7 +169,7 @@ pub async fn begin(
             }
         }
         if shared
-            .asks(client, scratch, &wanted, stored.as_ref(), status)
+            .asks(&client.context, scratch, &wanted, stored.as_ref(), status)
             .await
         {
             continue;
@@ -192,12 +198,13 @@ pub async fn begin(
 /// # Errors
 /// Says why it is not to be asked.
 pub async fn begin_prefetch(
-    client: &mut Client,
+    context: &RequestContext,
+    timer: &mut Timer,
     scratch: &Scratch,
     destination: &Destination,
     fetch: Fetch,
 ) -> Result<Box<Asking>, PrefetchResult> {
-    let cache = client
+    let cache = context
         .worker
         .store
         .cache
@@ -205,7 +212,7 @@ pub async fn begin_prefetch(
         .ok_or(PrefetchResult::Denied)?;
     let route = destination.cache.clone().ok_or(PrefetchResult::Denied)?;
     let (key, not_filled) =
-        name(client, destination, scratch, &route).ok_or(PrefetchResult::Denied)?;
+        name(context, destination, scratch, &route).ok_or(PrefetchResult::Denied)?;
     let wanted = CacheQuery {
         cache,
         route,
@@ -216,18 +223,18 @@ pub async fn begin_prefetch(
     };
     let (mut asks_disk, mut shared) = (true, SharedLookup::default());
     loop {
-        let now = client.worker.clock.now();
+        let now = context.worker.clock.now();
         // With what was not stored lately there is nothing to wait for, and so nothing to fetch.
         if !wanted.may_wait(scratch, now) {
             return Err(PrefetchResult::NotStored);
         }
-        let (stored, lookup) = wanted.find(&client.listener.access, scratch, destination, now);
+        let (stored, lookup) = wanted.find(&context.listener.access, scratch, destination, now);
         if reuse(lookup).is_some() {
             return Err(PrefetchResult::Fresh);
         }
         if stored.is_none() && asks_disk {
             asks_disk = false;
-            if wanted.bring(client, scratch).await {
+            if wanted.bring(context, timer, scratch).await {
                 continue;
             }
         }
@@ -236,7 +243,7 @@ pub async fn begin_prefetch(
         };
         let status = CacheStatus::of(lookup);
         if shared
-            .asks(client, scratch, &wanted, stored.as_ref(), status)
+            .asks(context, scratch, &wanted, stored.as_ref(), status)
             .await
         {
             return Err(PrefetchResult::Fresh);
@@ -244,7 +251,6 @@ pub async fn begin_prefetch(
         let stored = stored.filter(|_| matches!(lookup, Lookup::Revalidate(_)));
         let mut asking = wanted.ask(stored, status, now);
         (asking.lead, asking.ticket) = (Some(lead), shared.ticket);
-        asking.is_background = true;
         return Ok(Box::new(asking));
     }
 }
@@ -274,7 +280,7 @@ fn is_answerable(method: Method) -> bool {
 
 /// The name under which the answer to the request in `scratch` is stored, and whether it may not be; `None`: the cache is not for it.
 fn name(
-    client: &Client,
+    context: &RequestContext,
     destination: &Destination,
     scratch: &Scratch,
     route: &RouteCache,
@@ -288,8 +294,8 @@ fn name(
     let fields = Fields::of_request(head, bytes);
     let mut key = Vec::with_capacity(128);
     let realm = realm(
-        client.listener.address,
-        client.original,
+        context.listener.address,
+        context.original,
         &destination.next_hop,
     );
     write_key(&mut key, realm, &uri, fields, &route.key);
@@ -337,7 +343,7 @@ impl CacheQuery {
     }
 
     /// Brings what is on the disk into memory; `false`: there is nothing.
-    async fn bring(&self, client: &mut Client, scratch: &Scratch) -> bool {
+    async fn bring(&self, context: &RequestContext, timer: &mut Timer, scratch: &Scratch) -> bool {
         let (head, store) = (&scratch.request_head, &self.cache.store);
         if !is_answerable(head.method) || store.disk().is_none() {
             return false;
@@ -345,11 +351,15 @@ impl CacheQuery {
         let fields = Fields::of_request(head, &scratch.request);
         let begun = Instant::now();
         let bringing = pin!(store.bring(store.key(&self.key), fields));
-        let limit = WAIT_MAX.min(client.live.plan().timeouts.idle);
-        match client.timer.within(limit, bringing).await {
+        let limit = WAIT_MAX.min(context.live.plan().timeouts.idle);
+        match timer.within(limit, bringing).await {
             Ok(is_there) => {
                 if is_there {
-                    client.metrics().cache.disk_seconds.observe(begun.elapsed());
+                    context
+                        .metrics()
+                        .cache
+                        .disk_seconds
+                        .observe(begun.elapsed());
                 }
                 is_there
             }
@@ -391,10 +401,11 @@ struct ClientReset;
 
 /// Waits for another request's answer, and for a reset of the client.
 async fn wait(client: &mut Client, mut follow: Follow) -> Result<(), ClientReset> {
-    client.metrics().cache.waited.add(1);
-    let limit = WAIT_MAX.min(client.live.plan().timeouts.idle);
+    let (context, downstream) = (&client.context, &mut client.downstream);
+    context.metrics().cache.waited.add(1);
+    let limit = WAIT_MAX.min(context.live.plan().timeouts.idle);
     let mut over = pin!(follow.over());
-    let (stream, mut watches) = (&client.transport, true);
+    let (stream, mut watches) = (&downstream.transport, true);
     let ended = poll_fn(|cx| {
         if over.as_mut().poll(cx).is_ready() {
             return Poll::Ready(Ok(()));
@@ -405,5 +416,9 @@ async fn wait(client: &mut Client, mut follow: Follow) -> Result<(), ClientReset
         Poll::Pending
     });
     // Whether it was over or took too long: both are seen in the store.
-    client.timer.within(limit, ended).await.unwrap_or(Ok(()))
+    downstream
+        .timer
+        .within(limit, ended)
+        .await
+        .unwrap_or(Ok(()))
 }

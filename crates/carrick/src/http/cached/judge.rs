@@ -4,8 +4,8 @@ use super::parts::{answers, reuse_of, stored_of};
 use super::store::{Exchange, Verdict, try_store};
 use crate::cache::memory::Object;
 use crate::cache::purge::{Pattern, Purge};
-use crate::context::client::Client;
 use crate::context::destination::Destination;
+use crate::context::request_context::RequestContext;
 use crate::http::cached::shared;
 use crate::net::scratch::Scratch;
 use crate::telemetry::metrics::WorkerMetrics;
@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 /// Judges the answer whose head is in `scratch`, and does to the store what follows from it.
 pub fn judge(
-    client: &Client,
+    context: &RequestContext,
     scratch: &Scratch,
     destination: &Destination,
     asking: &mut Asking,
@@ -26,7 +26,7 @@ pub fn judge(
     if asking.is_bypassed {
         return Verdict::PassOn;
     }
-    let now = client.worker.clock.now();
+    let now = context.worker.clock.now();
     let (head, bytes) = (&scratch.request_head, scratch.request.as_slice());
     // Without one there would be no key.
     let Ok(uri) = target_uri(head, bytes) else {
@@ -53,12 +53,12 @@ pub fn judge(
         let begun = asking.cache.purges.now();
         let mut purges = 0;
         if invalidates(head.method, head.method_text.of(bytes), status) {
-            purges = invalidate(client, destination, &exchange, asking);
+            purges = invalidate(context, destination, &exchange, asking);
         }
         if head.method == Method::Post && begun == asking.asked {
             // What this answer has purged was there before it.
             asking.asked = begun.after(purges);
-            return keep_answer_to_post(client.metrics(), scratch, &exchange, asking);
+            return keep_answer_to_post(context.metrics(), scratch, &exchange, asking);
         }
         return Verdict::PassOn;
     }
@@ -67,7 +67,7 @@ pub fn judge(
         return Verdict::AskAgain;
     }
     let Some(stored) = asking.stored.clone() else {
-        return replace(client.metrics(), scratch, &exchange, asking);
+        return replace(context.metrics(), scratch, &exchange, asking);
     };
     let meaning = after_validation(
         &exchange.request,
@@ -85,7 +85,7 @@ pub fn judge(
             Verdict::Use(stored, reuse)
         }
         Validated::AskAgain => Verdict::AskAgain,
-        Validated::Replace => replace(client.metrics(), scratch, &exchange, asking),
+        Validated::Replace => replace(context.metrics(), scratch, &exchange, asking),
     }
 }
 
@@ -178,7 +178,7 @@ fn note_head(exchange: &Exchange<'_>, asking: &mut Asking) {
 
 /// An unsafe method has changed what these are copies of (RFC 9111 section 4.4). Returns how many purges that took.
 fn invalidate(
-    client: &Client,
+    context: &RequestContext,
     destination: &Destination,
     exchange: &Exchange<'_>,
     asking: &Asking,
@@ -194,8 +194,8 @@ fn invalidate(
         write_key(
             &mut key,
             realm(
-                client.listener.address,
-                client.original,
+                context.listener.address,
+                context.original,
                 &destination.next_hop,
             ),
             &uri,
@@ -204,8 +204,8 @@ fn invalidate(
         );
         let chosen = Pattern::key(&key);
         let (removed, _) = asking.cache.purge(&chosen, Purge::Remove);
-        shared::forget(client, &asking.cache, &key);
-        client.metrics().cache.invalidated.add(removed);
+        shared::forget(context, &asking.cache, &key);
+        context.metrics().cache.invalidated.add(removed);
         purges += 1;
     }
     purges

@@ -90,7 +90,7 @@ pub async fn send(
     let reader = object.body().reader();
     let is_whole = object.body().is_whole() && !object.body().is_file();
     if !is_whole {
-        client.push_held();
+        client.downstream.push_held();
     }
     let total_bytes = object.total_bytes();
     if total_bytes.is_none() && object.meta().part().is_none() {
@@ -106,8 +106,8 @@ pub async fn send(
         &source.route.policy,
     );
     let keep_alive = scratch.request_head.keep_alive
-        && !client.is_last
-        && !client.worker.sessions.is_draining()
+        && !client.downstream.is_last
+        && !client.context.worker.sessions.is_draining()
         && !has_tunnel_bytes(scratch);
     let is_head = scratch.request_head.method == Method::Head;
     scratch.out.clear();
@@ -117,13 +117,13 @@ pub async fn send(
         answer,
         total_bytes,
         (scratch.request_head.version, keep_alive),
-        &client.listener.via,
+        &client.context.listener.via,
     );
     log.status = status;
     let parts = if is_head { Vec::new() } else { parts };
     let page = match parts.first() {
         Some(Part::Stored(_)) if status == 200 => Page::of_stored(
-            client,
+            &client.context,
             scratch,
             (object, &source.route),
             source.now,
@@ -142,7 +142,7 @@ pub async fn send(
     } else {
         PaceHandle::default()
     };
-    let throttle = Throttle::new(pace, client.worker.splicer.pacer());
+    let throttle = Throttle::new(pace, client.context.worker.splicer.pacer());
     let sending = Sending {
         reader,
         first_byte,
@@ -151,7 +151,7 @@ pub async fn send(
     };
     let before = log.sent;
     let passed = send_parts(client, &mut scratch.out, sending, parts, log).await;
-    let pacer = &client.worker.pacer;
+    let pacer = &client.context.worker.pacer;
     if is_fetched {
         pacer.splices();
     } else {
@@ -162,7 +162,7 @@ pub async fn send(
     }
     if let Passed::ClientGone(how) | Passed::UpstreamBroke(how) = passed {
         log.ended = how;
-        let limits = &client.metrics().limits;
+        let limits = &client.context.metrics().limits;
         match how {
             TOO_SLOW => limits.reached(Limit::RateMin),
             IDLE_TIMEOUT => limits.reached(Limit::IdleTimeout),
@@ -393,7 +393,8 @@ async fn send_parts(
     parts: Vec<Part>,
     log: &mut RequestLog,
 ) -> Passed {
-    let live = Rc::clone(&client.live);
+    let (context, downstream) = (&client.context, &mut client.downstream);
+    let live = Rc::clone(&context.live);
     let (limits, timeouts) = (&live.plan().limits, &live.plan().timeouts);
     let mut pace = Pace::new((limits.rate_min > 0).then_some(RateMin {
         bytes_per_second: limits.rate_min,
@@ -411,7 +412,7 @@ async fn send_parts(
         let mut at = range.start;
         while at < range.end {
             let more = poll_fn(|cx| sending.reader.poll_more(cx, at));
-            let end = match client.timer.within(timeouts.idle, more).await {
+            let end = match downstream.timer.within(timeouts.idle, more).await {
                 Ok(progress) if progress.bytes > at => progress.bytes.min(range.end),
                 Ok(_) => return Passed::UpstreamBroke("upstream_closed"),
                 Err(_) => return Passed::UpstreamBroke(IDLE_TIMEOUT),
@@ -423,7 +424,7 @@ async fn send_parts(
                 .min(burst_bytes)
                 .min(sending.throttle.piece_bytes());
             if let Some(fetched) = body.fetch(at, bytes) {
-                match client.timer.within(timeouts.idle, fetched).await {
+                match downstream.timer.within(timeouts.idle, fetched).await {
                     Ok(Ok(true)) => {}
                     Ok(_) => {
                         body.spoil();
@@ -433,14 +434,14 @@ async fn send_parts(
                 }
             }
             // What waits for its pace is not slow.
-            let held = (client.transport.wait_for(&mut sending.throttle, bytes)).await;
+            let held = (downstream.transport.wait_for(&mut sending.throttle, bytes)).await;
             let begun = begun + held;
             let sent = {
-                let burst = send_burst(&client.transport, out, body, (at, bytes), sending.more);
-                client.timer.within(timeouts.idle, pin!(burst)).await
+                let burst = send_burst(&downstream.transport, out, body, (at, bytes), sending.more);
+                downstream.timer.within(timeouts.idle, pin!(burst)).await
             };
             match sent {
-                Ok(Ok(())) => sending.count(client.metrics()),
+                Ok(Ok(())) => sending.count(context.metrics()),
                 // The file has become shorter than it was.
                 Ok(Err(error)) if error.kind() == io::ErrorKind::UnexpectedEof => {
                     sending.reader.body().spoil();
@@ -464,18 +465,18 @@ async fn send_parts(
         }
     }
     if out.is_empty() {
-        client.holds.set(sending.more);
+        downstream.holds.set(sending.more);
         return Passed::Whole;
     }
     let sent = {
         let body = sending.reader.body();
-        let burst = send_burst(&client.transport, out, body, (0, 0), sending.more);
-        client.timer.within(timeouts.idle, pin!(burst)).await
+        let burst = send_burst(&downstream.transport, out, body, (0, 0), sending.more);
+        downstream.timer.within(timeouts.idle, pin!(burst)).await
     };
     match sent {
         Ok(Ok(())) => {
-            sending.count(client.metrics());
-            client.holds.set(sending.more);
+            sending.count(context.metrics());
+            downstream.holds.set(sending.more);
             Passed::Whole
         }
         Ok(Err(_)) => Passed::ClientGone("client_reset"),

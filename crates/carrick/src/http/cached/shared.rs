@@ -3,7 +3,7 @@ use super::ask::CacheQuery;
 use crate::cache::Cache;
 use crate::cache::memory::{Object, Store};
 use crate::cache::shared::{Names, Shared, Ticket};
-use crate::context::client::Client;
+use crate::context::request_context::RequestContext;
 use crate::net::scratch::Scratch;
 use crate::telemetry::metrics::CacheResult;
 use carrick_logic::cache::{CacheStatus, Forward, Record, Request, UnixTime, Variant};
@@ -23,7 +23,7 @@ impl SharedLookup {
     /// Asks it once, for a request that something like `status` would be said of. True: the store has something new.
     pub(super) async fn asks(
         &mut self,
-        client: &Client,
+        context: &RequestContext,
         scratch: &Scratch,
         wanted: &CacheQuery,
         stored: Option<&Arc<Object>>,
@@ -32,7 +32,7 @@ impl SharedLookup {
         let Some(shared) = wanted.cache.shared.load_full() else {
             return false;
         };
-        let now = client.worker.clock.now();
+        let now = context.worker.clock.now();
         // What always has to be validated is not there.
         let is_there = stored.is_none_or(|stored| !stored.meta().always_validate);
         if std::mem::replace(&mut self.is_asked, true)
@@ -41,7 +41,7 @@ impl SharedLookup {
         {
             return false;
         }
-        let names = names(client, &shared, &wanted.key);
+        let names = names(context, &shared, &wanted.key);
         // Boxed: most requests are answered without it.
         let Some(mut found) = Box::pin(shared.find(names)).await else {
             return false;
@@ -86,9 +86,9 @@ impl SharedLookup {
 }
 
 /// What is stored for this key here is not right any more, and not there either.
-pub(super) fn forget(client: &Client, cache: &Cache, key: &[u8]) {
+pub(super) fn forget(context: &RequestContext, cache: &Cache, key: &[u8]) {
     if let Some(shared) = cache.shared.load_full() {
-        shared.forget(&names(client, &shared, key));
+        shared.forget(&names(context, &shared, key));
     }
 }
 
@@ -108,9 +108,9 @@ fn is_for_all(scratch: &Scratch, wanted: &CacheQuery, now: UnixTime) -> bool {
 
 /// Processes that share have listeners with the same ports. One whose port another listener has, too, is known by its whole
 /// address: they may have other rules.
-fn names(client: &Client, shared: &Shared, key: &[u8]) -> Names {
-    let port = client.listener.address.port();
-    let listeners = &client.live.plan().listeners;
+fn names(context: &RequestContext, shared: &Shared, key: &[u8]) -> Names {
+    let port = context.listener.address.port();
+    let listeners = &context.live.plan().listeners;
     let with_port = listeners
         .iter()
         .filter(|listener| listener.address.port() == port);

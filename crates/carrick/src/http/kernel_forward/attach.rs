@@ -29,7 +29,7 @@ pub(super) fn is_plain(head: &RequestHead, bytes: &[u8]) -> bool {
 /// what the server sends from now on. Otherwise the process relays this response; the kernel may forward the next one.
 pub fn attach(client: &mut Client, checkout: &mut Checkout, destination: &Destination) -> bool {
     let may_be_armed = checkout.preamble.is_empty();
-    let classifying = classifying(client, &destination.next_hop);
+    let classifying = classifying(&client.context, &destination.next_hop);
     let [_, pace] = client.paced(destination.pace);
     ask_kernel(client, checkout, |splice| {
         if may_be_armed {
@@ -43,12 +43,12 @@ pub fn attach(client: &mut Client, checkout: &mut Checkout, destination: &Destin
 /// Makes both connections known to the kernel, if they are not yet, and asks it to forward. Whether it does. Connections that it refuses
 /// for good are forgotten.
 pub(super) fn ask_kernel(
-    client: &mut Client,
+    client: &Client,
     checkout: &mut Checkout,
     ask: impl FnOnce(&mut ResponseSplice) -> Arming,
 ) -> bool {
-    let worker = &client.worker;
-    let legs = Transport::both_tcp(&client.transport, &checkout.upstream.transport);
+    let worker = &client.context.worker;
+    let legs = Transport::both_tcp(&client.downstream.transport, &checkout.upstream.transport);
     let splice = match (checkout.splice.take(), legs) {
         (Some(splice), _) => Ok(splice),
         (None, Some([near, far])) => worker
@@ -73,14 +73,14 @@ pub(super) fn ask_kernel(
 }
 
 /// The kernel does not forward what this server sends to this client.
-pub(super) fn refused(client: &mut Client, checkout: &Checkout, reason: Reason) {
+pub(super) fn refused(client: &Client, checkout: &Checkout, reason: Reason) {
     tracing::debug!(
-        client = %client.address,
+        client = %client.context.address,
         server = %checkout.upstream.address,
         "responses are not forwarded packet by packet: {}",
         reason.name()
     );
-    client.kernel_forward.refused();
+    client.downstream.kernel_forward.refused();
 }
 
 /// Keeps a connection that is at rest after a response that the process has relayed, if the kernel knows it; otherwise returns it.

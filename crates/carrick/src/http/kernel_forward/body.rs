@@ -71,7 +71,7 @@ pub fn arm(
     }) = rest
     else {
         if is_auto {
-            detach_short(&client.transport, checkout);
+            detach_short(&client.downstream.transport, checkout);
         }
         return false;
     };
@@ -83,17 +83,17 @@ pub fn arm(
         splice.arm_body(held_bytes, rest_bytes, pace)
     });
     if is_armed && is_auto {
-        let counters = client.worker.splicer.counters();
+        let counters = client.context.worker.splicer.counters();
         counters.reason(Reason::PacketPays).add(1);
     }
     is_armed
 }
 
 /// Whether a long response by `auto` is one for the kernel right away. If not, the next one over the same connections may be.
-fn may_arm_by_auto(client: &mut Client, checkout: &mut Checkout, rest_bytes: u64) -> bool {
-    if let Err(reason) = client.worker.splicer.may_choose_packets() {
+fn may_arm_by_auto(client: &Client, checkout: &mut Checkout, rest_bytes: u64) -> bool {
+    if let Err(reason) = client.context.worker.splicer.may_choose_packets() {
         refused(client, checkout, reason);
-        detach_short(&client.transport, checkout);
+        detach_short(&client.downstream.transport, checkout);
         return false;
     }
     let is_unheld = checkout.upstream.reused && !checkout.expects_long;
@@ -103,7 +103,7 @@ fn may_arm_by_auto(client: &mut Client, checkout: &mut Checkout, rest_bytes: u64
     match ByAuto::of(
         is_unheld,
         rest_bytes,
-        client.kernel_forward.is_persistent,
+        client.downstream.kernel_forward.is_persistent,
         are_together,
     ) {
         ByAuto::Arm => return true,
@@ -153,7 +153,7 @@ fn detach_short(client: &Transport, checkout: &mut Checkout) {
 /// Before the request in `scratch` is sent: if the kernel may forward the rest of the response, limits the server to what the client takes,
 /// so that not all of it reaches the process before its head is read.
 pub fn hold(
-    client: &mut Client,
+    client: &Client,
     scratch: &Scratch,
     checkout: &mut Checkout,
     destination: &Destination,
@@ -212,8 +212,8 @@ pub(super) fn may_hold(
 
 /// Whether the kernel may have the rest of the response to the request in `scratch`, if it is long.
 fn may_take_body(client: &Client, scratch: &Scratch, destination: &Destination) -> bool {
-    takes_bodies(destination.engine, || client.worker.splicer.has_packet_engine())
-        && !client.kernel_forward.is_hopeless()
+    takes_bodies(destination.engine, || client.context.worker.splicer.has_packet_engine())
+        && !client.downstream.kernel_forward.is_hopeless()
         // The connection serves this client until it has everything, and asks again.
         && may_be_kept(&destination.next_hop, true)
         && is_plain(&scratch.request_head, &scratch.request)
@@ -238,15 +238,16 @@ pub async fn begin(
     destination: &Destination,
     log: &mut RequestLog,
 ) -> Result<(), (Checkout, &'static str)> {
+    let (context, downstream) = (&client.context, &mut client.downstream);
     let response = &scratch.response_head;
     let body = scratch.response.get(response.head_bytes..);
     let body = body.unwrap_or_default();
-    let idle = client.live.plan().timeouts.idle;
-    let written = client
+    let idle = context.live.plan().timeouts.idle;
+    let written = downstream
         .timer
         .within(
             idle,
-            write_both(&client.transport, &scratch.out, body, &mut 0),
+            write_both(&downstream.transport, &scratch.out, body, &mut 0),
         )
         .await;
     match written {
@@ -280,7 +281,7 @@ pub async fn begin(
             .unwrap_or_default(),
     );
     pair.pending = Some(pending);
-    client.kernel_forward.pair = Some(pair);
+    downstream.kernel_forward.pair = Some(pair);
     Ok(())
 }
 
@@ -307,10 +308,11 @@ impl Pair {
 
     /// Relays what the server's socket has.
     pub(super) async fn pass_on(&mut self, client: &mut Client) -> PassedOn {
+        let (context, downstream) = (&client.context, &mut client.downstream);
         let Some(bytes_max) = burst_bytes(self.left_bytes()) else {
             return PassedOn::Nothing;
         };
-        let mut scratch = client.worker.scratch.take();
+        let mut scratch = context.worker.scratch.take();
         scratch.response.reserve(BURST_BYTES);
         let server = &self.checkout.upstream.transport;
         let mut reading = read_at_most(server, &mut scratch.response, bytes_max);
@@ -326,9 +328,9 @@ impl Pair {
         if let Some(unread) = &mut self.unread {
             self.checkout.upstream.transport.took(unread, bytes);
         }
-        let idle = client.live.plan().timeouts.idle;
+        let idle = context.live.plan().timeouts.idle;
         let written = {
-            let mut writing = write_all(&client.transport, &scratch.response);
+            let mut writing = write_all(&downstream.transport, &scratch.response);
             let at_once = poll_fn(|cx| Poll::Ready(Pin::new(&mut writing).poll(cx))).await;
             match at_once {
                 Poll::Ready(written) => Ok(written),
@@ -337,7 +339,7 @@ impl Pair {
                     let upstream = &mut self.checkout.upstream;
                     self.unread
                         .get_or_insert_with(|| UnreadWindow::new(upstream.limit_unread()));
-                    Box::pin(client.timer.within(idle, writing)).await
+                    Box::pin(downstream.timer.within(idle, writing)).await
                 }
             }
         };
@@ -346,7 +348,7 @@ impl Pair {
             Ok(Err(_)) => return PassedOn::ClientGone("client_reset"),
             Err(_) => return PassedOn::ClientGone(IDLE_TIMEOUT),
         }
-        client.worker.splicer.counters().copy_bytes.add(bytes);
+        context.worker.splicer.counters().copy_bytes.add(bytes);
         if let Some(pending) = &mut self.pending {
             pending.relayed_bytes += bytes;
         }

@@ -1,8 +1,8 @@
 //! Requests that the kernel classifies and forwards itself (`requests = "kernel"`): when it may, and what the process learns of them.
 use super::STATUS_UNKNOWN;
-use crate::context::client::Client;
 use crate::context::destination::NextHop;
 use crate::context::kernel_forward::{Pair, Pending};
+use crate::context::request_context::RequestContext;
 use crate::context::request_log::RequestLog;
 use crate::telemetry::forwarded::ForwardedClient;
 use crate::telemetry::job::Job;
@@ -10,9 +10,9 @@ use carrick_logic::http1::Method;
 use carrick_splice::{CaughtUp, KernelRoutes};
 
 /// By which routes the kernel may classify further requests of a client whose requests go to `next_hop`.
-pub fn classifying(client: &Client, next_hop: &NextHop) -> Option<KernelRoutes> {
-    let table = (client.live.live.route_tables).get(&client.listener.address);
-    classifying_by(next_hop, client.is_trusted_proxy(), table.copied())
+pub fn classifying(context: &RequestContext, next_hop: &NextHop) -> Option<KernelRoutes> {
+    let table = (context.live.live.route_tables).get(&context.listener.address);
+    classifying_by(next_hop, context.is_trusted_proxy(), table.copied())
 }
 
 /// `table`: its slot and its generation.
@@ -38,25 +38,25 @@ fn classifying_by(
 
 impl Pair {
     /// A request of the client's is in the server's socket: the kernel may classify the next one.
-    pub(super) fn note_request(&mut self, client: &Client, bytes: usize) {
-        self.name(client);
+    pub(super) fn note_request(&mut self, context: &RequestContext, bytes: usize) {
+        self.name(context);
         self.splice.settle(bytes as u64);
     }
 
     /// Has the kernel record the requests that it forwards under the client's name.
-    fn name(&mut self, client: &Client) {
+    fn name(&mut self, context: &RequestContext) {
         let NextHop::Group { group, .. } = &self.next_hop else {
             return;
         };
-        if self.named.is_some() || classifying(client, &self.next_hop).is_none() {
+        if self.named.is_some() || classifying(context, &self.next_hop).is_none() {
             return;
         }
-        let named = client.worker.telemetry.forwarded.name(ForwardedClient {
-            client: client.address,
-            job: Job::from(&client.listener.mode),
+        let named = context.worker.telemetry.forwarded.name(ForwardedClient {
+            client: context.address,
+            job: Job::from(&context.listener.mode),
             upstream: Some(group.state.plan.name.clone()),
             server: self.checkout.upstream.address,
-            destination: client.original,
+            destination: context.original,
             watch: self.splice.watch(),
         });
         self.splice.tell_as(named.name());
@@ -64,12 +64,12 @@ impl Pair {
     }
 
     /// Notes requests that the kernel has forwarded. From then on the response to the latest of them is pending.
-    pub(super) fn catch_up(&mut self, client: &Client) {
+    pub(super) fn catch_up(&mut self, context: &RequestContext) {
         let Some(caught_up) = self.splice.catch_up() else {
             return;
         };
         if let Some(passed) = passed(self.pending.as_ref(), &caught_up) {
-            self.conclude_as(client, "complete", passed);
+            self.conclude_as(context, "complete", passed);
         }
         // A client that pipelines may have asked in the middle of a response.
         self.past.is_exact = false;

@@ -7,6 +7,7 @@ use super::response::ResponseState;
 use crate::context::client::Client;
 use crate::context::client::Next;
 use crate::context::kernel_forward::Pair;
+use crate::context::request_context::RequestContext;
 use std::time::{Duration, Instant};
 
 /// A response is checked again after this time, then after twice that, up to [`POLL_MAX`].
@@ -40,12 +41,12 @@ pub enum Interrupted {
 
 impl Interrupted {
     /// For a request that cannot be served again: what the client has sent since would have to wait for it.
-    pub fn give_up(self, client: &Client) -> Next {
+    pub fn give_up(self, context: &RequestContext) -> Next {
         match self {
             Self::End(next) => next,
             Self::Unanswered(mut unanswered) => {
                 unanswered.log.ended = "upstream_closed";
-                unanswered.log.finish(client, &unanswered.request, None);
+                unanswered.log.finish(context, &unanswered.request, None);
                 Next::Reset
             }
         }
@@ -72,15 +73,15 @@ pub async fn await_end(
     let begun = pair.progress();
     let mut stalls = StallWatch::new(begun, Instant::now());
     loop {
-        let state = pair.state(client);
+        let state = pair.state(&client.context);
         let (now, progress) = (Instant::now(), pair.progress());
         // What comes after the next request was not waited for.
-        client.kernel_forward.has_pipelined |= progress.sent_bytes != begun.sent_bytes;
+        client.downstream.kernel_forward.has_pipelined |= progress.sent_bytes != begun.sent_bytes;
         let waiting = Waiting {
             following,
             is_certain: pair.past.is_certain(pair.pending.as_ref()),
             is_told,
-            has_pipelined: client.kernel_forward.has_pipelined,
+            has_pipelined: client.downstream.kernel_forward.has_pipelined,
             quiet: stalls.quiet(progress, now),
         };
         match waiting.step(state) {
@@ -97,13 +98,13 @@ pub async fn await_end(
             Step::Wait => {}
         }
         let has_room = || pair.splice.client_has_room();
-        if let Some(ended) = stalls.check(client.live.plan(), progress, now, has_room) {
+        if let Some(ended) = stalls.check(client.context.live.plan(), progress, now, has_room) {
             return Err(stalled(client, pair, state, ended).into());
         }
-        if client.transport.has_failed() {
-            pair.conclude(client, "client_reset");
+        if client.downstream.transport.has_failed() {
+            pair.conclude(&client.context, "client_reset");
             pair.reset_server();
-            pair.disarm_for_good(&client.transport);
+            pair.disarm_for_good(&client.downstream.transport);
             return Err(Next::Reset.into());
         }
         let event = match next_event(client, &pair, wait_for, poll_again).await {
@@ -122,7 +123,7 @@ pub async fn await_end(
         };
         match event {
             Event::Server { is_reset } => {
-                let has_response = !client.kernel_forward.has_pipelined;
+                let has_response = !client.downstream.kernel_forward.has_pipelined;
                 return match server_gone(client, pair, is_reset, has_response).await {
                     ServerEnd::Over => Ok(None),
                     ServerEnd::End(next) => Err(next.into()),
@@ -208,10 +209,10 @@ pub enum Detached {
 /// A server's connection gets to others only here and by [`Pair::into_checkout`](super::send), and only if both hold in the step in which
 /// the kernel gives it back: every request that went to the server is known here, and the response to the last of them is known to be whole.
 pub fn detach(client: &Client, mut pair: Box<Pair>) -> Detached {
-    match pair.disarm_for_good(&client.transport) {
-        disarmed @ Disarmed::Done => pair.give_back(client.pool(), disarmed),
+    match pair.disarm_for_good(&client.downstream.transport) {
+        disarmed @ Disarmed::Done => pair.give_back(client.context.pool(), disarmed),
         Disarmed::Behind => {
-            pair.catch_up(client);
+            pair.catch_up(&client.context);
             return Detached::NotYet(pair);
         }
         Disarmed::Lost => return Detached::End(Next::Reset),
@@ -237,22 +238,22 @@ pub async fn await_end_and_detach(
 
 /// For the process to send something: waits until the client has its response, and detaches it from the server's connection.
 pub async fn leave(client: &mut Client) -> Result<(), Next> {
-    let Some(pair) = client.kernel_forward.pair.take() else {
+    let Some(pair) = client.downstream.kernel_forward.pair.take() else {
         return Ok(());
     };
     let detached = await_end_and_detach(client, pair, Following::Anything).await;
-    detached.map_err(|interrupted| interrupted.give_up(client))
+    detached.map_err(|interrupted| interrupted.give_up(&client.context))
 }
 
 /// The client has ended its stream, or reset it; in the former case it still gets its response (RFC 9112 section 9.6).
 pub async fn serve_to_end(client: &mut Client, is_reset: bool) -> Result<(), Interrupted> {
-    let Some(mut pair) = client.kernel_forward.pair.take() else {
+    let Some(mut pair) = client.downstream.kernel_forward.pair.take() else {
         return Ok(());
     };
     if !is_reset {
         return await_end_and_detach(client, pair, Following::Anything).await;
     }
-    match pair.state(client) {
+    match pair.state(&client.context) {
         ResponseState::Whole { is_exact } => {
             pair.is_over(client, is_exact);
             if let Detached::NotYet(pair) = detach(client, pair) {
@@ -260,9 +261,9 @@ pub async fn serve_to_end(client: &mut Client, is_reset: bool) -> Result<(), Int
             }
         }
         _ => {
-            pair.conclude(client, "client_reset");
+            pair.conclude(&client.context, "client_reset");
             pair.reset_server();
-            pair.disarm_for_good(&client.transport);
+            pair.disarm_for_good(&client.downstream.transport);
         }
     }
     Ok(())

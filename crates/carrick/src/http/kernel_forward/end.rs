@@ -5,6 +5,7 @@ use crate::config::plan::Plan;
 use crate::context::client::Client;
 use crate::context::client::Next;
 use crate::context::kernel_forward::{Pair, Pending};
+use crate::context::request_context::RequestContext;
 use crate::context::request_log::RequestLog;
 use crate::context::request_log::{IDLE_TIMEOUT, TOO_SLOW};
 use crate::http::outcome::Failure;
@@ -26,11 +27,11 @@ pub struct Unanswered {
 /// The client takes no more of its response.
 pub(super) fn client_gone(client: &Client, mut pair: Box<Pair>, ended: &'static str) -> Next {
     if ended == IDLE_TIMEOUT {
-        client.metrics().limits.reached(Limit::IdleTimeout);
+        client.context.metrics().limits.reached(Limit::IdleTimeout);
     }
-    pair.conclude(client, ended);
+    pair.conclude(&client.context, ended);
     pair.reset_server();
-    pair.disarm_for_good(&client.transport);
+    pair.disarm_for_good(&client.downstream.transport);
     Next::Reset
 }
 
@@ -176,7 +177,7 @@ fn is_unacknowledged(progress: ResponseProgress) -> bool {
 
 /// The server has ended its stream, or has broken off. `has_response`: see [`response_end`].
 pub(super) async fn server_gone(
-    client: &mut Client,
+    client: &Client,
     mut pair: Box<Pair>,
     is_reset: bool,
     has_response: bool,
@@ -191,11 +192,11 @@ pub(super) async fn server_gone(
     while is_reset && is_unacknowledged(pair.splice.progress()) && Instant::now() < deadline {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    let state = pair.state(client);
-    if pair.disarm_for_good(&client.transport) != Disarmed::Done {
+    let state = pair.state(&client.context);
+    if pair.disarm_for_good(&client.downstream.transport) != Disarmed::Done {
         // The requests that the kernel has forwarded since stay unanswered.
-        pair.catch_up(client);
-        pair.conclude(client, how);
+        pair.catch_up(&client.context);
+        pair.conclude(&client.context, how);
         return ServerEnd::End(Next::Reset);
     }
     let Some(pending) = &pair.pending else {
@@ -218,16 +219,21 @@ pub(super) async fn server_gone(
             };
         }
         ResponseEnd::Unanswered => {
-            return unanswered(client.metrics(), pair)
+            return unanswered(client.context.metrics(), pair)
                 .map_or(ServerEnd::Over, ServerEnd::Unanswered);
         }
         ResponseEnd::Closed { .. } | ResponseEnd::Cut { .. } => {}
     }
-    ServerEnd::End(end(client, &mut pair, response_end, how))
+    ServerEnd::End(end(&client.context, &mut pair, response_end, how))
 }
 
 /// The response ends with the client's connection; `how`: the reason in one word, unless it is complete.
-fn end(client: &Client, pair: &mut Pair, response_end: ResponseEnd, how: &'static str) -> Next {
+fn end(
+    context: &RequestContext,
+    pair: &mut Pair,
+    response_end: ResponseEnd,
+    how: &'static str,
+) -> Next {
     if response_end
         == (ResponseEnd::Cut {
             is_servers_fault: true,
@@ -236,7 +242,7 @@ fn end(client: &Client, pair: &mut Pair, response_end: ResponseEnd, how: &'stati
         pair.checkout.failed(&pair.next_hop);
     }
     let is_complete = response_end == ResponseEnd::Closed { is_complete: true };
-    pair.conclude(client, if is_complete { "complete" } else { how });
+    pair.conclude(context, if is_complete { "complete" } else { how });
     if matches!(response_end, ResponseEnd::Closed { .. }) {
         Next::Close
     } else {
@@ -257,9 +263,9 @@ pub(super) fn unanswered(metrics: &WorkerMetrics, mut pair: Box<Pair>) -> Option
 
 /// The server has sent more than its response, and the client has received it. No other response may follow.
 pub(super) fn too_long(client: &Client, mut pair: Box<Pair>) -> Next {
-    pair.conclude(client, "bad_response");
+    pair.conclude(&client.context, "bad_response");
     pair.reset_server();
-    pair.disarm_for_good(&client.transport);
+    pair.disarm_for_good(&client.downstream.transport);
     Next::Reset
 }
 
@@ -270,15 +276,19 @@ pub(super) fn stalled(
     state: ResponseState,
     ended: &'static str,
 ) -> Next {
-    client.metrics().limits.reached(if ended == TOO_SLOW {
-        Limit::RateMin
-    } else {
-        Limit::IdleTimeout
-    });
+    client
+        .context
+        .metrics()
+        .limits
+        .reached(if ended == TOO_SLOW {
+            Limit::RateMin
+        } else {
+            Limit::IdleTimeout
+        });
     let response_end = end_of_stalled(state, ended, || pair.splice.client_has_room());
-    let next = end(client, &mut pair, response_end, ended);
+    let next = end(&client.context, &mut pair, response_end, ended);
     pair.reset_server();
-    match pair.disarm_for_good(&client.transport) {
+    match pair.disarm_for_good(&client.downstream.transport) {
         Disarmed::Done => next,
         Disarmed::Behind | Disarmed::Lost => Next::Reset,
     }

@@ -1,5 +1,6 @@
 //! What can happen to two connections between which the kernel forwards.
 use crate::context::client::Client;
+use crate::context::downstream::Downstream;
 use crate::context::kernel_forward::Pair;
 use crate::net::io::{Stream, try_peek};
 use std::future::{Future, poll_fn};
@@ -61,10 +62,10 @@ pub(super) async fn next_event(
     limit: Duration,
 ) -> Event {
     let Client {
-        worker,
-        transport,
-        timer,
-        ..
+        context,
+        downstream: Downstream {
+            transport, timer, ..
+        },
     } = client;
     let mut listening = poll_fn(|cx| {
         if wait_for.client && transport.poll_read_ready(cx).is_ready() {
@@ -75,7 +76,7 @@ pub(super) async fn next_event(
     if !wait_for.dismissal {
         return timer.within(limit, listening).await.unwrap_or(Event::Tick);
     }
-    let mut waiting = pin!(worker.sessions.wait_idle(&mut listening));
+    let mut waiting = pin!(context.worker.sessions.wait_idle(&mut listening));
     match timer
         .within(limit, poll_fn(|cx| waiting.as_mut().poll(cx)))
         .await

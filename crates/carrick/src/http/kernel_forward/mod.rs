@@ -30,8 +30,9 @@ pub use end::Unanswered;
 pub use send::{Offered, is_eligible, offer, start};
 pub use wait::{Waited, wait};
 
-use crate::context::client::{Client, Pool};
+use crate::context::client::Client;
 use crate::context::kernel_forward::{Pair, Pending};
+use crate::context::request_context::{Pool, RequestContext};
 use crate::net::transport::Transport;
 use crate::upstream::checkout::Checkout;
 use crate::upstream::reuse::{AtRest, Disarmed};
@@ -52,8 +53,8 @@ const TICK: Duration = Duration::from_secs(1);
 
 impl Pair {
     /// What is known of the response under way.
-    fn state(&mut self, client: &Client) -> ResponseState {
-        self.catch_up(client);
+    fn state(&mut self, context: &RequestContext) -> ResponseState {
+        self.catch_up(context);
         let progress = self.progress();
         match &mut self.pending {
             None => ResponseState::Whole {
@@ -61,7 +62,7 @@ impl Pair {
             },
             Some(pending) => pending.state(
                 progress,
-                &client.live.plan().limits.head(),
+                &context.live.plan().limits.head(),
                 || self.splice.head(),
                 || self.splice.tail(),
             ),
@@ -69,7 +70,7 @@ impl Pair {
     }
 
     /// The response under way is over: writes the log line and counts.
-    fn conclude(&mut self, client: &Client, ended: &'static str) {
+    fn conclude(&mut self, context: &RequestContext, ended: &'static str) {
         let sent_bytes = self.progress().sent_bytes;
         let Some(pending) = &mut self.pending else {
             return;
@@ -85,13 +86,13 @@ impl Pair {
         if self.splice.progress().sent_bytes > 0 && ended == "complete" {
             pending.log.over_for = self.splice.since_acknowledged();
         }
-        self.conclude_as(client, ended, (sent_bytes, status, head_bytes));
+        self.conclude_as(context, ended, (sent_bytes, status, head_bytes));
     }
 
     /// [`Pair::conclude`] with what is known: bytes, status, and how many bytes of them are the head.
     fn conclude_as(
         &mut self,
-        client: &Client,
+        context: &RequestContext,
         ended: &'static str,
         (sent_bytes, status, head_bytes): (u64, u16, u64),
     ) {
@@ -118,26 +119,26 @@ impl Pair {
             log.engine = Some(engine);
         }
         log.ended = ended;
-        self.checkout.count(client.metrics(), 0, log.sent);
+        self.checkout.count(context.metrics(), 0, log.sent);
         self.checkout.rest();
         let mut head = RequestHead::new();
-        let is_read = client.worker.telemetry.log.is_on()
+        let is_read = context.worker.telemetry.log.is_on()
             && matches!(
-                head.parse(&self.request, &client.live.plan().limits.head()),
+                head.parse(&self.request, &context.live.plan().limits.head()),
                 Ok(Progress::Complete)
             );
-        log.finish(client, &self.request, is_read.then_some(&head));
+        log.finish(context, &self.request, is_read.then_some(&head));
     }
 
     /// The response under way is over, or may be taken for it: see [`ResponseState`].
     fn is_over(&mut self, client: &Client, is_exact: bool) {
-        self.note_body(&client.kernel_forward);
+        self.note_body(&client.downstream.kernel_forward);
         let head = self.pending.as_ref().and_then(Pending::final_head);
         if let Some(known) = head {
-            client.kernel_forward.note_status(known.status);
+            client.downstream.kernel_forward.note_status(known.status);
         }
         self.past.add(self.pending.as_ref(), is_exact);
-        self.conclude(client, "complete");
+        self.conclude(&client.context, "complete");
     }
 
     /// [`Pair::disarm`] for good: the engine gets both connections' path statistics first.

@@ -37,12 +37,12 @@ pub enum Offered {
 /// Whether the kernel may forward the response to this request unread: nothing may have to be done to it.
 pub fn is_eligible(client: &Client, scratch: &Scratch, destination: &Destination) -> bool {
     goes_unread(destination)
-        && client.kernel_forward.is_worth_it()
-        && matches!(client.listener.mode, Mode::Switch(_))
-        && may_be_kept(&destination.next_hop, client.original.is_some())
+        && client.downstream.kernel_forward.is_worth_it()
+        && matches!(client.context.listener.mode, Mode::Switch(_))
+        && may_be_kept(&destination.next_hop, client.context.original.is_some())
         && may_be_sent(&scratch.request_head, &scratch.request)
-        && !client.is_last
-        && !client.worker.sessions.is_draining()
+        && !client.downstream.is_last
+        && !client.context.worker.sessions.is_draining()
 }
 
 /// Whether nothing has to be done to responses from there.
@@ -68,22 +68,22 @@ pub async fn offer(
     is_eligible: bool,
     log: &mut RequestLog,
 ) -> Offered {
-    let Some(mut pair) = client.kernel_forward.pair.take() else {
+    let Some(mut pair) = client.downstream.kernel_forward.pair.take() else {
         return Offered::Relay(None);
     };
     let next_hop = &destination.next_hop;
     let goes_there = leads_to(&pair.next_hop, pair.checkout.server, next_hop, |group| {
         let mut address = [0; 16];
         let (bytes, head) = (&scratch.request, &scratch.request_head);
-        let key = hash_key(client, group, bytes, head, &mut address);
+        let key = hash_key(client.context.who(), group, bytes, head, &mut address);
         group.pick(key, &[], Instant::now())
-    }) && client.is_paced_by(destination.pace);
+    }) && client.downstream.pace.is_by(destination.pace);
     let following = if goes_there && is_eligible {
         Following::NextResponse
     } else {
         Following::Anything
     };
-    let state = pair.state(client);
+    let state = pair.state(&client.context);
     let is_certain = pair.past.is_certain(pair.pending.as_ref());
     pair = match state {
         state if may_follow(state, following, is_certain) => {
@@ -94,12 +94,12 @@ pub async fn offer(
             pair
         }
         state => {
-            client.kernel_forward.has_pipelined |=
+            client.downstream.kernel_forward.has_pipelined |=
                 matches!(state, ResponseState::NotBegun | ResponseState::Partial);
             match Box::pin(await_end(client, pair, following)).await {
                 Ok(Some(pair)) => pair,
                 Ok(None) => return Offered::Relay(None),
-                Err(interrupted) => return Offered::End(interrupted.give_up(client)),
+                Err(interrupted) => return Offered::End(interrupted.give_up(&client.context)),
             }
         }
     };
@@ -126,8 +126,11 @@ pub async fn offer(
         Way::Forwarded => {}
     }
     let [_, pace] = client.paced(destination.pace);
-    match pair.splice.arm(classifying(client, &pair.next_hop), pace) {
-        Arming::Armed => client.kernel_forward.start_afresh(),
+    match pair
+        .splice
+        .arm(classifying(&client.context, &pair.next_hop), pace)
+    {
+        Arming::Armed => client.downstream.kernel_forward.start_afresh(),
         // What may be left of an earlier response would be taken for this one.
         Arming::NotYet | Arming::Never(_) if !pair.past.is_exact => return Offered::Relay(None),
         Arming::NotYet => return Offered::Relay(Some(pair.into_checkout(true))),
@@ -136,7 +139,7 @@ pub async fn offer(
             return Offered::Relay(Some(pair.into_checkout(false)));
         }
     }
-    write_request(client, scratch, destination, None);
+    write_request(&client.context, scratch, destination, None);
     match send(client, scratch, pair, log).await {
         Ok(()) => Offered::Sent,
         Err(None) => Offered::Relay(None),
@@ -213,8 +216,9 @@ async fn send(
 ) -> Result<(), Option<Next>> {
     let is_head = scratch.request_head.method == Method::Head;
     pair.splice.expect_response(pair.past.is_exact, is_head);
-    let idle = client.live.plan().timeouts.idle;
+    let idle = client.context.live.plan().timeouts.idle;
     let sent = client
+        .downstream
         .timer
         .within(
             idle,
@@ -228,9 +232,9 @@ async fn send(
         };
         tracing::debug!("send to {}: {why}", pair.checkout.upstream.address);
         pair.reset_server();
-        let disarmed = pair.disarm_for_good(&client.transport);
+        let disarmed = pair.disarm_for_good(&client.downstream.transport);
         let is_clean = may_be_asked_again(disarmed, pair.past.is_exact, pair.has_sent_nothing());
-        client.metrics().retries.add(1);
+        client.context.metrics().retries.add(1);
         return Err((!is_clean).then_some(Next::Reset));
     }
     pair.request.clear();
@@ -243,11 +247,11 @@ async fn send(
         NextHop::Origin { .. } => None,
     };
     pair.checkout.resume(&pair.next_hop);
-    client.metrics().upstream_connections_reused.add(1);
+    client.context.metrics().upstream_connections_reused.add(1);
     let method = scratch.request_head.method;
     pair.pending = Some(Pending::new(log.hand_over(), method, pair.past.is_exact));
-    pair.note_request(client, head_bytes);
-    client.kernel_forward.pair = Some(pair);
+    pair.note_request(&client.context, head_bytes);
+    client.downstream.kernel_forward.pair = Some(pair);
     Ok(())
 }
 

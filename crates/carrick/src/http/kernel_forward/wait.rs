@@ -29,10 +29,10 @@ pub enum Waited {
 
 /// Waits without a buffer for the next request, at most `limit` after the response.
 pub async fn wait(client: &mut Client, limit: Duration) -> Waited {
-    let Some(mut pair) = client.kernel_forward.pair.take() else {
+    let Some(mut pair) = client.downstream.kernel_forward.pair.take() else {
         return Waited::Detached(limit);
     };
-    let plan = client.live.plan();
+    let plan = client.context.live.plan();
     let idle = plan.timeouts.idle;
     let wait_for = WaitFor {
         client: true,
@@ -42,7 +42,7 @@ pub async fn wait(client: &mut Client, limit: Duration) -> Waited {
     loop {
         let quiet_max = quiet_max(pair.pending.is_some(), idle, limit);
         let event = next_event(client, &pair, wait_for, quiet_max).await;
-        pair.catch_up(client);
+        pair.catch_up(&client.context);
         let event = match event {
             Event::Body => match pair.pass_on(client).await {
                 PassedOn::Some | PassedOn::Nothing => Event::Body,
@@ -55,7 +55,7 @@ pub async fn wait(client: &mut Client, limit: Duration) -> Waited {
         };
         match event {
             Event::Client => {
-                client.kernel_forward.pair = Some(pair);
+                client.downstream.kernel_forward.pair = Some(pair);
                 return Waited::Request;
             }
             Event::Server { is_reset } => {
@@ -79,10 +79,10 @@ pub async fn wait(client: &mut Client, limit: Duration) -> Waited {
                 Detached::End(next) => return Waited::End(next),
             },
             // A response that takes this long gives statistics of both paths.
-            Event::Tick => pair.note_path_statistics(&client.transport),
+            Event::Tick => pair.note_path_statistics(&client.downstream.transport),
             Event::Body => {}
         }
-        match pair.state(client) {
+        match pair.state(&client.context) {
             ResponseState::Whole { is_exact } => {
                 pair.is_over(client, is_exact);
                 if pair.past.is_closing {
@@ -103,7 +103,9 @@ pub async fn wait(client: &mut Client, limit: Duration) -> Waited {
                 let (now, progress) = (Instant::now(), pair.progress());
                 let stalls = stalls.get_or_insert_with(|| StallWatch::new(progress, now));
                 let has_room = || pair.splice.client_has_room();
-                if let Some(ended) = stalls.check(client.live.plan(), progress, now, has_room) {
+                if let Some(ended) =
+                    stalls.check(client.context.live.plan(), progress, now, has_room)
+                {
                     return Waited::End(stalled(client, pair, state, ended));
                 }
             }
@@ -122,12 +124,12 @@ fn quiet_max(is_pending: bool, idle: Duration, limit: Duration) -> Duration {
 
 /// The server has not answered in time.
 fn timed_out(client: &Client, mut pair: Box<Pair>) -> Waited {
-    client.metrics().limits.reached(Limit::IdleTimeout);
+    client.context.metrics().limits.reached(Limit::IdleTimeout);
     pair.reset_server();
     let is_trusted = (pair.pending.as_ref()).is_some_and(|pending| pending.is_trusted);
-    let disarmed = pair.disarm_for_good(&client.transport);
+    let disarmed = pair.disarm_for_good(&client.downstream.transport);
     if may_be_asked_again(disarmed, is_trusted, pair.has_sent_nothing()) {
-        return unanswered(client.metrics(), pair).map_or(
+        return unanswered(client.context.metrics(), pair).map_or(
             Waited::End(Next::Reset),
             |mut unanswered| {
                 unanswered.failure = Some(Failure::TimedOut);
@@ -135,8 +137,8 @@ fn timed_out(client: &Client, mut pair: Box<Pair>) -> Waited {
             },
         );
     }
-    pair.catch_up(client);
-    pair.conclude(client, "upstream_timeout");
+    pair.catch_up(&client.context);
+    pair.conclude(&client.context, "upstream_timeout");
     Waited::End(Next::Reset)
 }
 

@@ -1,6 +1,6 @@
 //! A page whose objects are fetched: who asked for it, what waits, and what of its limits is left.
 use crate::config::plan::{PrefetchPlan, RouteCache};
-use crate::context::client::Client;
+use crate::context::request_context::RequestContext;
 use crate::net::scratch::Scratch;
 use crate::telemetry::metrics::PrefetchResult;
 use carrick_logic::cache::Fields;
@@ -18,7 +18,7 @@ pub type Fetch = fn(Prefetch, Object);
 /// A page whose objects are fetched.
 pub struct Page {
     /// In whose name.
-    pub(super) client: Client,
+    pub(super) context: RequestContext,
     route: Arc<RouteCache>,
     pub(super) plan: PrefetchPlan,
     fetch: Fetch,
@@ -38,7 +38,7 @@ pub struct Page {
 impl Page {
     /// The page that the request in `scratch` asks for; `None`: its objects are not fetched.
     pub(super) fn of(
-        client: &Client,
+        context: &RequestContext,
         scratch: &Scratch,
         route: &Arc<RouteCache>,
         fetch: Fetch,
@@ -48,11 +48,11 @@ impl Page {
         let is_plain = head.method == Method::Get && head.body == BodyLength::None;
         // What a page embeds for an authenticated user is for that user alone, too.
         let is_personal = Fields::of_request(head, bytes).has(b"authorization");
-        if !client.transport.is_connected() || !is_plain || is_personal {
+        if !is_plain || is_personal {
             return None;
         }
         Some(Self {
-            client: client.background(),
+            context: context.clone(),
             route: Arc::clone(route),
             plan: plan.clone(),
             fetch,
@@ -95,7 +95,7 @@ impl Page {
 
     /// Begins with as many as there may be at a time.
     fn go_on(self: &Rc<Self>) {
-        let worker = &self.client.worker;
+        let worker = &self.context.worker;
         if worker.sessions.is_draining() {
             self.abort();
         }
@@ -113,7 +113,7 @@ impl Page {
 
     /// One more, or one less, is under way.
     fn is_under_way(&self, word: bool) {
-        for count in [&self.under_way, &self.client.worker.store.prefetches] {
+        for count in [&self.under_way, &self.context.worker.store.prefetches] {
             count.set(if word {
                 count.get() + 1
             } else {
@@ -137,7 +137,7 @@ impl Page {
 
     /// Counts what became of some of its objects.
     fn count(&self, what: PrefetchResult, objects: usize) {
-        let metrics = &self.client.metrics().cache;
+        let metrics = &self.context.metrics().cache;
         metrics.prefetches(what).add(objects as u64);
     }
 }
@@ -160,9 +160,9 @@ impl Prefetch {
         }
     }
 
-    /// The client that asks for it.
-    pub fn background(&self) -> Client {
-        self.page.client.background()
+    /// In whose name it is asked for.
+    pub fn context(&self) -> &RequestContext {
+        &self.page.context
     }
 
     /// Writes the request for it.

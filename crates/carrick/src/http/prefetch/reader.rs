@@ -2,8 +2,8 @@
 use super::page::{Fetch, Page};
 use crate::cache::memory::{BodyState, Object};
 use crate::config::plan::RouteCache;
-use crate::context::client::Client;
 use crate::context::destination::{Destination, NextHop};
+use crate::context::request_context::RequestContext;
 use crate::net::scratch::Scratch;
 use carrick_logic::cache::{Fields, UnixTime};
 use carrick_logic::embedded::{Coding, Decoder, Embedded, Hosts};
@@ -29,19 +29,19 @@ pub struct PageTap {
 impl PageTap {
     /// For the answer whose head is in `scratch`, on its way from an origin to a client; `None`: it is no page whose objects are fetched.
     pub fn at_answer(
-        client: &Client,
+        context: &RequestContext,
         scratch: &Scratch,
         destination: &Destination,
         fetch: Fetch,
     ) -> Option<Box<Self>> {
         let route = destination.cache.as_ref()?;
-        let page = Page::of(client, scratch, route, fetch)?;
+        let page = Page::of(context, scratch, route, fetch)?;
         let head = &scratch.response_head;
         let coding = coding(head.status, Fields::of_response(head, &scratch.response))?;
         let (page, hosts) = (
             Rc::new(page),
             hosts(
-                client.original.is_some(),
+                context.original.is_some(),
                 route,
                 Some(&destination.next_hop),
             ),
@@ -113,13 +113,13 @@ impl Drop for PageTap {
 impl Page {
     /// The stored page that is being sent to a client; `None`: it is none, or what it embeds was fetched a moment ago.
     pub fn of_stored(
-        client: &Client,
+        context: &RequestContext,
         scratch: &Scratch,
         (object, route): (&Arc<Object>, &Arc<RouteCache>),
         now: UnixTime,
         fetch: Fetch,
     ) -> Option<Rc<Self>> {
-        let cache = client.worker.store.cache.as_ref()?;
+        let cache = context.worker.store.cache.as_ref()?;
         // Asked first: it is so for nearly all that is stored.
         route.prefetch.as_ref()?;
         let coding = coding(200, object.fields())?;
@@ -127,9 +127,9 @@ impl Page {
         if cache.pages.has(hash, now) {
             return None;
         }
-        let page = Rc::new(Self::of(client, scratch, route, fetch)?);
+        let page = Rc::new(Self::of(context, scratch, route, fetch)?);
         cache.pages.note(hash, now);
-        let hosts = hosts(client.original.is_some(), route, None);
+        let hosts = hosts(context.original.is_some(), route, None);
         let reading = Reading::begin(Rc::clone(&page), coding, hosts);
         tokio::task::spawn_local(reading.stored(Arc::clone(object)));
         Some(page)
@@ -167,7 +167,7 @@ struct Reading {
 
 impl Reading {
     fn begin(page: Rc<Page>, coding: Coding, hosts: Hosts) -> Self {
-        page.client.metrics().cache.pages.add(1);
+        page.context.metrics().cache.pages.add(1);
         Self {
             decoder: Decoder::new(coding, page.plan.look_bytes),
             embedded: Embedded::new(page.url.clone(), hosts),
@@ -190,7 +190,7 @@ impl Reading {
     async fn stored(mut self, object: Arc<Object>) {
         let mut reader = object.body().reader();
         let mut timer = crate::net::deadline::Timer::default();
-        let idle = self.page.client.live.plan().timeouts.idle;
+        let idle = self.page.context.live.plan().timeouts.idle;
         let mut buffer = vec![0; PIECE_BYTES];
         let mut at = 0;
         while !self.is_over() {

@@ -1,8 +1,8 @@
 //! Passing a response on, and what becomes of the two connections after it.
 use super::{Attempt, Outcome, means};
 use crate::config::plan::{ListenerPlan, Mode};
-use crate::context::client::Client;
 use crate::context::destination::Destination;
+use crate::context::request_context::RequestContext;
 use crate::context::request_log::RequestLog;
 use crate::context::request_log::{IDLE_TIMEOUT, TOO_SLOW};
 use crate::http::cached::{self, Asking, Tee, Verdict};
@@ -22,13 +22,15 @@ use carrick_logic::http1::{self, Refusal, ResponseBody, ResponseRewrite, Version
 use carrick_splice::Engine;
 use std::rc::Rc;
 
-impl Attempt<'_> {
+impl Attempt<'_, '_> {
     /// Passes the response on whose head is in `scratch`.
     pub(super) async fn answer(mut self, mut checkout: Checkout, body_sent: bool) -> Outcome {
         checkout.answered(&self.destination.next_hop);
         let response_head = &self.scratch.response_head;
         self.log.status = response_head.status;
-        self.client.kernel_forward.note_status(response_head.status);
+        if let Some(downstream) = self.requester.downstream() {
+            downstream.kernel_forward.note_status(response_head.status);
+        }
         if response_head.status == 101 && !self.scratch.request_head.wants_upgrade {
             let reason = "the upstream switched protocols without being asked";
             return Outcome::Failed(Failure::BadResponse(Refusal {
@@ -48,7 +50,8 @@ impl Attempt<'_> {
             {
                 return Outcome::Kept;
             }
-            match judge(self.client, self.scratch, self.destination, asking) {
+            let context = self.requester.context();
+            match judge(context, self.scratch, self.destination, asking) {
                 Verdict::PassOn => {}
                 Verdict::Keep(kept) => tee = Some(kept),
                 Verdict::Fill(writer, object, keep) => {
@@ -61,38 +64,44 @@ impl Attempt<'_> {
                 }
                 Verdict::AskAgain => return Outcome::AskAgain,
             }
-            if asking.is_background() {
-                return match tee {
-                    Some(tee) => Box::pin(self.fetch(checkout, tee)).await,
-                    None => {
-                        if let Some(prefetch) = asking.take_prefetch() {
-                            prefetch.ends(PrefetchResult::NotStored);
-                        }
-                        Outcome::Kept
-                    }
-                };
+        }
+        let Some(client) = self.requester.client() else {
+            if let Some(tee) = tee {
+                return Box::pin(self.fetch(checkout, tee)).await;
             }
+            let asking = self.asking.as_deref_mut();
+            if let Some(prefetch) = asking.and_then(Asking::take_prefetch) {
+                prefetch.ends(PrefetchResult::NotStored);
+            }
+            return Outcome::Kept;
+        };
+        if let Some(asking) = self.asking.as_deref_mut() {
             asking.release();
         }
+        let context = &client.context;
         let mut tap = self.asking.as_deref().and_then(|asking| {
-            PageTap::at_answer(self.client, self.scratch, self.destination, asking.fetch())
+            PageTap::at_answer(context, self.scratch, self.destination, asking.fetch())
         });
-        let worker = Rc::clone(&self.client.worker);
+        let worker = Rc::clone(&context.worker);
         let (head, here) = (&self.scratch.response_head, &self.scratch.response);
         // What is here already is not spliced.
         let pace = if is_to_come(head, here) {
             worker.pacer.splices();
-            self.client.paced(self.destination.pace)
+            client.paced(self.destination.pace)
         } else {
             Default::default()
         };
-        let mut means = means(self.client, &worker.splicer, self.destination, pace);
+        let mut means = means(&client.context, &worker.splicer, self.destination, pace);
         let may_keep = body_sent
-            && !self.client.is_last
+            && !client.downstream.is_last
             && !worker.sessions.is_draining()
             && !has_tunnel_bytes(self.scratch);
-        let client = &mut *self.client;
-        let keep_alive = write_head(&client.listener, &worker.clock, self.scratch, may_keep);
+        let keep_alive = write_head(
+            &client.context.listener,
+            &worker.clock,
+            self.scratch,
+            may_keep,
+        );
         if let Some(status) = self.asking.as_deref().and_then(Asking::status_value) {
             http1::add_field(&mut self.scratch.out, "Cache-Status", &status);
         }
@@ -102,15 +111,23 @@ impl Attempt<'_> {
             && self.scratch.response_head.body != ResponseBody::UntilClose
             && kernel_forward::arm_body(client, self.scratch, &mut checkout, self.destination)
         {
-            return self.leave_body(checkout, body_sent).await;
+            let (destination, log) = (self.destination, &mut *self.log);
+            let begun =
+                kernel_forward::begin_body(client, self.scratch, checkout, destination, log).await;
+            return match begun {
+                Ok(()) => Outcome::LeftToKernel,
+                Err((checkout, how)) => {
+                    self.conclude(checkout, Passed::ClientGone(how), true, body_sent)
+                }
+            };
         }
         means.unread = checkout.upstream.limit_unread();
         let upstream = &checkout.upstream.transport;
         let passed = pass_response(
             means,
             upstream,
-            &client.transport,
-            &mut client.timer,
+            &client.downstream.transport,
+            &mut client.downstream.timer,
             self.scratch,
             keep_alive,
             (self.log, (tee.as_deref_mut(), tap.as_deref_mut())),
@@ -136,30 +153,6 @@ impl Attempt<'_> {
         }
     }
 
-    /// The kernel takes the rest of the response.
-    async fn leave_body(self, checkout: Checkout, body_sent: bool) -> Outcome {
-        let Attempt {
-            client,
-            scratch,
-            destination,
-            log,
-            asking,
-        } = self;
-        match kernel_forward::begin_body(client, scratch, checkout, destination, log).await {
-            Ok(()) => Outcome::LeftToKernel,
-            Err((checkout, how)) => {
-                let attempt = Attempt {
-                    client,
-                    scratch,
-                    destination,
-                    log,
-                    asking,
-                };
-                attempt.conclude(checkout, Passed::ClientGone(how), true, body_sent)
-            }
-        }
-    }
-
     /// What becomes of the two connections after a response.
     pub(super) fn conclude(
         self,
@@ -168,18 +161,21 @@ impl Attempt<'_> {
         keep_alive: bool,
         body_sent: bool,
     ) -> Outcome {
-        checkout.count(self.client.metrics(), self.log.received, self.log.sent);
+        let context = self.requester.context();
+        checkout.count(context.metrics(), self.log.received, self.log.sent);
         match passed {
             Passed::Whole if self.scratch.response_head.keep_alive && body_sent => {
                 checkout.upstream.expect_like(self.log.sent);
                 let next_hop = &self.destination.next_hop;
-                let parted = if keep_alive {
-                    kernel_forward::keep(&mut self.client.kernel_forward, checkout, next_hop)
-                } else {
-                    Some(checkout)
+                let parted = match self.requester.client() {
+                    Some(client) if keep_alive => {
+                        let kernel_forward = &mut client.downstream.kernel_forward;
+                        kernel_forward::keep(kernel_forward, checkout, next_hop)
+                    }
+                    _ => Some(checkout),
                 };
                 if let Some(checkout) = parted {
-                    checkout.give_back(self.client.pool(), next_hop);
+                    checkout.give_back(self.requester.context().pool(), next_hop);
                 }
             }
             Passed::Whole | Passed::WholeAndDone => {}
@@ -201,7 +197,7 @@ impl Attempt<'_> {
     }
 
     fn count_limit(&self, how: &str) {
-        let limits = &self.client.metrics().limits;
+        let limits = &self.requester.context().metrics().limits;
         match how {
             TOO_SLOW => limits.reached(Limit::RateMin),
             IDLE_TIMEOUT => limits.reached(Limit::IdleTimeout),
@@ -212,12 +208,12 @@ impl Attempt<'_> {
 
 /// What is done with the answer whose head is in `scratch`; a prefetch is noted if it is stored.
 fn judge(
-    client: &Client,
+    context: &RequestContext,
     scratch: &Scratch,
     destination: &Destination,
     asking: &mut Asking,
 ) -> Verdict {
-    let verdict = cached::judge(client, scratch, destination, asking);
+    let verdict = cached::judge(context, scratch, destination, asking);
     if !matches!(verdict, Verdict::PassOn | Verdict::AskAgain) {
         asking.note_prefetch();
     }

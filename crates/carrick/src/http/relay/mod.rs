@@ -4,11 +4,13 @@
 //! and not a byte of a response came.
 mod answer;
 pub mod peer;
+mod requester;
 mod send;
 mod stored;
 mod wait;
 
 pub use peer::relay_for_cache;
+pub use requester::{Background, Requester};
 
 use super::cached::Asking;
 use super::decide::hash_key;
@@ -16,6 +18,7 @@ use super::request_body::Means;
 use crate::connect::checkout::{CheckoutOptions, checkout};
 use crate::context::client::Client;
 use crate::context::destination::{Destination, NextHop};
+use crate::context::request_context::RequestContext;
 use crate::context::request_log::RequestLog;
 use crate::http::kernel_forward;
 use crate::http::outcome::{Failure, Passed};
@@ -53,8 +56,8 @@ pub enum Outcome {
 }
 
 /// A request under way, with everything that belongs to it.
-struct Attempt<'a> {
-    client: &'a mut Client,
+struct Attempt<'a, 'c> {
+    requester: &'a mut Requester<'c>,
     scratch: &'a mut Scratch,
     destination: &'a Destination,
     log: &'a mut RequestLog,
@@ -74,7 +77,7 @@ struct FailedAttempt {
 /// Passes the request in `scratch` on, and its response back. `at_hand` is a connection to use first; `may_forward`: the kernel may
 /// forward the response, or those to come; `asking`: what the cache asks.
 pub async fn relay(
-    client: &mut Client,
+    requester: &mut Requester<'_>,
     scratch: &mut Scratch,
     destination: &Destination,
     log: &mut RequestLog,
@@ -82,10 +85,15 @@ pub async fn relay(
     may_forward: bool,
     asking: &mut Option<Box<Asking>>,
 ) -> Outcome {
-    wait_for_leave(client, destination).await;
-    write_request(client, scratch, destination, asking.as_deref_mut());
+    wait_for_leave(requester, destination).await;
+    write_request(
+        requester.context(),
+        scratch,
+        destination,
+        asking.as_deref_mut(),
+    );
     let replayable = is_replayable(scratch);
-    let attempts = client.live.plan().limits.attempts;
+    let attempts = requester.context().live.plan().limits.attempts;
     let mut tried = Vec::new();
     let mut attempt = 1;
     let mut last = None;
@@ -95,7 +103,7 @@ pub async fn relay(
         let mut address = [0; 16];
         let key = match &destination.next_hop {
             NextHop::Group { group, .. } => hash_key(
-                client,
+                requester.context().who(),
                 group,
                 &scratch.request,
                 &scratch.request_head,
@@ -110,8 +118,15 @@ pub async fn relay(
         };
         let at_hand = at_hand.take().filter(|checkout| checkout.is_silent());
         let found = match at_hand {
-            Some(checkout) => Ok(note_use(client.metrics(), destination, log, *checkout)),
-            None => checkout(client, &destination.next_hop, wanted, &mut tried, log).await,
+            Some(checkout) => {
+                let metrics = requester.context().metrics();
+                Ok(note_use(metrics, destination, log, *checkout))
+            }
+            None => {
+                let (context, downstream) = (requester.context(), requester.downstream());
+                let next_hop = &destination.next_hop;
+                checkout(context, downstream, next_hop, wanted, &mut tried, log).await
+            }
         };
         let found = match found {
             Ok(found) => found,
@@ -123,13 +138,13 @@ pub async fn relay(
                 });
             }
         };
-        let (checkout, is_attached) = attach(client, found, destination, may_forward);
+        let (checkout, is_attached) = attach(requester.client(), found, destination, may_forward);
         if is_attached {
             return Outcome::Forward(checkout);
         }
         let has_body = scratch.request_head.body != BodyLength::None;
         let under_way = Attempt {
-            client,
+            requester,
             scratch,
             destination,
             log,
@@ -146,7 +161,12 @@ pub async fn relay(
                 if let Some(asking) = asking.as_deref_mut() {
                     asking.forget_stored();
                 }
-                write_request(client, scratch, destination, asking.as_deref_mut());
+                write_request(
+                    requester.context(),
+                    scratch,
+                    destination,
+                    asking.as_deref_mut(),
+                );
                 attempt += 1;
                 continue;
             }
@@ -156,28 +176,30 @@ pub async fn relay(
         let may = again.nothing_sent || replayable;
         if !may || attempt >= attempts {
             if may {
-                client.metrics().limits.reached(Limit::Attempts);
+                let metrics = requester.context().metrics();
+                metrics.limits.reached(Limit::Attempts);
             }
             return Outcome::Failed(again.failure);
         }
         tried.extend(again.server);
         last = Some(again.failure);
         attempt += 1;
-        client.metrics().retries.add(1);
+        requester.context().metrics().retries.add(1);
     }
 }
 
 /// Where what is spliced waits for the worker, so does what is done for it before.
-async fn wait_for_leave(client: &mut Client, destination: &Destination) {
+async fn wait_for_leave(requester: &mut Requester<'_>, destination: &Destination) {
     let Some(class) = destination.pace else {
         return;
     };
-    let plan = client.live.plan().pace.classes.get(class);
+    let (context, kept) = requester.pace();
+    let plan = context.live.plan().pace.classes.get(class);
     let is_held = plan.is_some_and(|class| class.policy != Policy::Immediate);
     // A policy may have been changed since it was configured: what the client has of its class knows.
-    if is_held || client.is_paced_by(destination.pace) {
-        let [_, pace] = client.paced(destination.pace);
-        let worker = Rc::clone(&client.worker);
+    if is_held || kept.is_by(destination.pace) {
+        let [_, pace] = kept.of(context, destination.pace);
+        let worker = Rc::clone(&context.worker);
         // Boxed: few wait.
         Box::pin(worker.pacer.admit(pace)).await;
     }
@@ -186,12 +208,14 @@ async fn wait_for_leave(client: &mut Client, destination: &Destination) {
 /// Has the kernel forward between the two connections, if the route allows it and the engine can. The connection goes in and out by value: what an async function has lent keeps
 /// its room in every session's future, even when it has been given away.
 fn attach(
-    client: &mut Client,
+    client: Option<&mut Client>,
     mut checkout: Checkout,
     destination: &Destination,
     may_forward: bool,
 ) -> (Checkout, bool) {
-    let is_attached = may_forward && kernel_forward::attach(client, &mut checkout, destination);
+    let is_attached = client.is_some_and(|client| {
+        may_forward && kernel_forward::attach(client, &mut checkout, destination)
+    });
     (checkout, is_attached)
 }
 
@@ -234,12 +258,12 @@ impl FailedAttempt {
 
 /// How the bodies of a request and its response are moved.
 fn means<'a>(
-    client: &Client,
+    context: &RequestContext,
     splicer: &'a Splicer,
     destination: &Destination,
     pace: [PaceHandle; 2],
 ) -> Means<'a> {
-    let plan = client.live.plan();
+    let plan = context.live.plan();
     let (bytes_per_second, grace) = (plan.limits.rate_min, plan.timeouts.head);
     let rate_min = (bytes_per_second > 0).then_some(RateMin {
         bytes_per_second,
@@ -252,6 +276,6 @@ fn means<'a>(
         rate_min,
         pace,
         unread: UnreadLimit::default(),
-        odd_names: client.listener.odd_names,
+        odd_names: context.listener.odd_names,
     }
 }

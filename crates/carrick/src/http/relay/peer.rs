@@ -1,11 +1,10 @@
 //! Asking another cache before the origin: for what it has stored, and for nothing else (`only-if-cached`, RFC 9111 section
 //! 5.2.1.7). Whatever goes wrong before its answer's head is there costs one time-out, and the origin is asked.
 use super::wait::{HeadWait, NoResponseHead};
-use super::{Attempt, Outcome, relay};
+use super::{Attempt, Outcome, Requester, relay};
 use crate::cache::peers::{CachePeer, CachePeers, PeerAnswer};
 use crate::config::plan::{CachePeersPlan, Responses, ServerAddress};
 use crate::connect::dial::{Terms, dial};
-use crate::context::client::Client;
 use crate::context::destination::{Destination, NextHop};
 use crate::context::request_log::RequestLog;
 use crate::context::worker::Connector;
@@ -37,7 +36,7 @@ enum PeerFallback {
 
 /// As [`relay`], for a request whose answer the cache may store: the cache peer that owns its URL is asked first.
 pub async fn relay_for_cache(
-    client: &mut Client,
+    requester: &mut Requester<'_>,
     scratch: &mut Scratch,
     destination: &Destination,
     log: &mut RequestLog,
@@ -45,16 +44,16 @@ pub async fn relay_for_cache(
     may_forward: bool,
     asking: &mut Option<Box<Asking>>,
 ) -> Outcome {
-    match ask_cache_peer(client, scratch, destination, log, asking).await {
+    match ask_cache_peer(requester, scratch, destination, log, asking).await {
         Some(outcome) => {
             if let Some(checkout) = at_hand {
-                checkout.give_back(client.pool(), &destination.next_hop);
+                checkout.give_back(requester.context().pool(), &destination.next_hop);
             }
             outcome
         }
         None => {
             relay(
-                client,
+                requester,
                 scratch,
                 destination,
                 log,
@@ -69,7 +68,7 @@ pub async fn relay_for_cache(
 
 /// Asks a cache peer; `None`: the origin has to be asked.
 async fn ask_cache_peer(
-    client: &mut Client,
+    requester: &mut Requester<'_>,
     scratch: &mut Scratch,
     destination: &Destination,
     log: &mut RequestLog,
@@ -78,12 +77,12 @@ async fn ask_cache_peer(
     let (cache_peers, cache_peer) = asking.as_deref()?.cache_peer(scratch, Instant::now())?;
     let there = to(&cache_peer, destination);
     asking.as_deref_mut()?.wants_only_stored(true);
-    write_request(client, scratch, &there, asking.as_deref_mut());
-    let turned = match head(client, scratch, &cache_peers, &there, log).await {
+    write_request(requester.context(), scratch, &there, asking.as_deref_mut());
+    let turned = match head(requester, scratch, &cache_peers, &there, log).await {
         Ok(checkout) => match meaning(&scratch.response_head) {
             PeerAnswer::Hit => {
                 let attempt = Attempt {
-                    client,
+                    requester,
                     scratch,
                     destination: &there,
                     log,
@@ -111,7 +110,7 @@ async fn ask_cache_peer(
             }
             said => {
                 let status = scratch.response_head.status;
-                read_away(client, scratch, checkout, &there, &cache_peers.plan).await;
+                read_away(requester, scratch, checkout, &there, &cache_peers.plan).await;
                 PeerFallback::Away(said, format!("it answered {status}"))
             }
         },
@@ -158,7 +157,7 @@ fn to(cache_peer: &CachePeer, destination: &Destination) -> Destination {
 /// Sends the request in `scratch.out`, and waits for the answer's head. A connection that was idle may have just died: then a
 /// new one is tried, once.
 async fn head(
-    client: &mut Client,
+    requester: &mut Requester<'_>,
     scratch: &mut Scratch,
     cache_peers: &Arc<CachePeers>,
     there: &Destination,
@@ -167,23 +166,20 @@ async fn head(
     let NextHop::Origin { server, key, .. } = &there.next_hop else {
         return Err(PeerFallback::Short);
     };
-    let idle = client
-        .worker
-        .connector
-        .origins
-        .take(key)
-        .map(Checkout::alone);
+    let connector = &requester.context().worker.connector;
+    let idle = connector.origins.take(key).map(Checkout::alone);
     if let Some(checkout) = idle.filter(Checkout::is_silent) {
-        client.metrics().upstream_connections_reused.add(1);
-        match one_head(client, scratch, &checkout, &cache_peers.plan, log).await {
+        let metrics = requester.context().metrics();
+        metrics.upstream_connections_reused.add(1);
+        match one_head(requester, scratch, &checkout, &cache_peers.plan, log).await {
             Ok(()) => return Ok(checkout),
             Err(NoResponseHead::Closed { started: false }) => {}
             Err(no_head) => return Err(turned(no_head)),
         }
     }
-    let checkout =
-        Checkout::alone(connect(&client.worker.connector, server, &cache_peers.plan).await?);
-    match one_head(client, scratch, &checkout, &cache_peers.plan, log).await {
+    let connector = &requester.context().worker.connector;
+    let checkout = Checkout::alone(connect(connector, server, &cache_peers.plan).await?);
+    match one_head(requester, scratch, &checkout, &cache_peers.plan, log).await {
         Ok(()) => Ok(checkout),
         Err(no_head) => Err(turned(no_head)),
     }
@@ -209,7 +205,7 @@ async fn connect(
 
 /// One attempt on this connection.
 async fn one_head(
-    client: &mut Client,
+    requester: &mut Requester<'_>,
     scratch: &mut Scratch,
     checkout: &Checkout,
     plan: &CachePeersPlan,
@@ -218,24 +214,24 @@ async fn one_head(
     log.took(&checkout.upstream);
     let mut deadline = Deadline::after(plan.answer);
     let sending = write_all(&checkout.upstream.transport, &scratch.out);
-    match client.timer.until(&mut deadline, sending).await {
+    match requester.timer().until(&mut deadline, sending).await {
         Ok(Ok(())) => {}
         Ok(Err(_)) => return Err(NoResponseHead::Closed { started: false }),
         Err(_) => return Err(NoResponseHead::TimedOut),
     }
     scratch.expect_response();
+    let (context, timer, client) = requester.waiting();
     let mut wait = HeadWait {
         upstream: &checkout.upstream.transport,
-        client: &client.transport,
-        limits: client.live.plan().limits.head(),
-        via: &client.listener.via,
+        client,
+        limits: context.live.plan().limits.head(),
+        via: &context.listener.via,
         idle: plan.answer,
-        watches_client: client.transport.is_connected(),
+        watches_client: true,
         asked_bytes: (checkout.upstream.reused).then_some(scratch.out.len()),
         first_read_bytes: checkout.upstream.first_read_bytes,
     };
-    wait.final_head(&mut client.timer, &mut deadline, scratch, log)
-        .await
+    wait.final_head(timer, &mut deadline, scratch, log).await
 }
 
 fn turned(no_head: NoResponseHead) -> PeerFallback {
@@ -250,7 +246,7 @@ fn turned(no_head: NoResponseHead) -> PeerFallback {
 
 /// Reads an answer that is not wanted to its end, if that is near, and keeps the connection.
 async fn read_away(
-    client: &mut Client,
+    requester: &mut Requester<'_>,
     scratch: &mut Scratch,
     checkout: Checkout,
     there: &Destination,
@@ -271,12 +267,12 @@ async fn read_away(
     let mut deadline = Deadline::after(plan.answer);
     while head.keep_alive && buffer.len() < whole {
         let reading = read_some(&checkout.upstream.transport, buffer);
-        match client.timer.until(&mut deadline, reading).await {
+        match requester.timer().until(&mut deadline, reading).await {
             Ok(Ok(count)) if count > 0 => {}
             _ => return,
         }
     }
     if head.keep_alive && buffer.len() == whole {
-        checkout.give_back(client.pool(), &there.next_hop);
+        checkout.give_back(requester.context().pool(), &there.next_hop);
     }
 }

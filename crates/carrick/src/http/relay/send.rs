@@ -39,39 +39,36 @@ enum SendOutcome {
     Passed(Passed, bool),
 }
 
-impl Attempt<'_> {
+impl Attempt<'_, '_> {
     /// Sends a request without a body, and passes its response on.
     pub(super) async fn without_body(
         mut self,
         mut checkout: Checkout,
     ) -> Result<Outcome, FailedAttempt> {
-        if self.asking.is_none() {
-            kernel_forward::hold_body(self.client, self.scratch, &mut checkout, self.destination);
+        if self.asking.is_none()
+            && let Some(client) = self.requester.client()
+        {
+            kernel_forward::hold_body(client, self.scratch, &mut checkout, self.destination);
         }
-        let idle = self.client.live.plan().timeouts.idle;
+        let idle = self.requester.context().live.plan().timeouts.idle;
         if let Err((error, nothing_sent)) = self.send_head(&checkout, idle).await {
             tracing::debug!("send to {}: {error}", checkout.upstream.address);
             return Err(self.again(&checkout, nothing_sent, "upstream_reset"));
         }
         self.scratch.expect_response();
-        let client = &mut *self.client;
+        let (context, timer, client) = self.requester.waiting();
         let mut wait = HeadWait {
             upstream: &checkout.upstream.transport,
-            client: &client.transport,
-            limits: client.live.plan().limits.head(),
-            via: &client.listener.via,
+            client,
+            limits: context.live.plan().limits.head(),
+            via: &context.listener.via,
             idle,
-            watches_client: client.transport.is_connected(),
+            watches_client: true,
             asked_bytes: (checkout.upstream.reused).then_some(self.scratch.out.len()),
             first_read_bytes: checkout.upstream.first_read_bytes,
         };
         match wait
-            .final_head(
-                &mut client.timer,
-                &mut Deadline::after(idle),
-                self.scratch,
-                self.log,
-            )
+            .final_head(timer, &mut Deadline::after(idle), self.scratch, self.log)
             .await
         {
             Ok(()) => Ok(self.answer(checkout, true).await),
@@ -88,7 +85,7 @@ impl Attempt<'_> {
         checkout: &Checkout,
         idle: Duration,
     ) -> Result<(), (io::Error, bool)> {
-        let (stream, timer) = (&checkout.upstream.transport, &mut self.client.timer);
+        let (stream, timer) = (&checkout.upstream.transport, self.requester.timer());
         let head = &self.scratch.out;
         if !checkout.preamble.is_empty() {
             let sent = timer
@@ -120,11 +117,16 @@ impl Attempt<'_> {
         mut self,
         mut checkout: Checkout,
     ) -> Result<Outcome, FailedAttempt> {
-        let worker = Rc::clone(&self.client.worker);
-        let pace = self.client.paced(self.destination.pace);
-        let mut means = means(self.client, &worker.splicer, self.destination, pace);
-        if self.has_much_to_come() {
-            means.unread = self.client.limit_unread();
+        let has_much_to_come = self.has_much_to_come();
+        let Some(client) = self.requester.client() else {
+            // What is fetched for the store alone is asked for with a head.
+            return Ok(Outcome::Failed(Failure::ClientGone("client_closed")));
+        };
+        let worker = Rc::clone(&client.context.worker);
+        let pace = client.paced(self.destination.pace);
+        let mut means = means(&client.context, &worker.splicer, self.destination, pace);
+        if has_much_to_come {
+            means.unread = client.downstream.limit_unread();
         }
         let unread_response = checkout.upstream.limit_unread();
         let upstream = &checkout.upstream.transport;
@@ -140,12 +142,11 @@ impl Attempt<'_> {
         let mut sent: Option<Result<(), NotSent>> = None;
         self.scratch.expect_response();
         let met = {
-            let client = &mut *self.client;
             let (scratch, log) = (&mut *self.scratch, &mut *self.log);
             let from_client = (&mut request, head_bytes);
             let mut body = pin!(request_body::send(
                 means,
-                &client.transport,
+                &client.downstream.transport,
                 upstream,
                 &sending,
                 from_client,
@@ -154,9 +155,9 @@ impl Attempt<'_> {
             ));
             let mut wait = HeadWait {
                 upstream,
-                client: &client.transport,
-                limits: client.live.plan().limits.head(),
-                via: &client.listener.via,
+                client: Some(&client.downstream.transport),
+                limits: client.context.live.plan().limits.head(),
+                via: &client.context.listener.via,
                 idle: means.idle,
                 watches_client: false,
                 asked_bytes: None,
@@ -167,8 +168,12 @@ impl Attempt<'_> {
                 let limit = if sent.is_some() { means.idle } else { FOREVER };
                 let mut deadline = Deadline::after(limit);
                 let step = {
-                    let mut waiting =
-                        pin!(wait.final_head(&mut client.timer, &mut deadline, scratch, log));
+                    let mut waiting = pin!(wait.final_head(
+                        &mut client.downstream.timer,
+                        &mut deadline,
+                        scratch,
+                        log
+                    ));
                     poll_fn(|cx| {
                         if sent.is_none()
                             && let Poll::Ready(result) = body.as_mut().poll(cx)
@@ -193,7 +198,7 @@ impl Attempt<'_> {
                     ) => {
                         break wait
                             .final_head(
-                                &mut client.timer,
+                                &mut client.downstream.timer,
                                 &mut Deadline::after(LAST_WORDS),
                                 scratch,
                                 log,
@@ -209,7 +214,8 @@ impl Attempt<'_> {
                     SendOutcome::Head
                 }
                 Ok(()) => {
-                    let keep_alive = write_head(&client.listener, &worker.clock, scratch, false);
+                    let keep_alive =
+                        write_head(&client.context.listener, &worker.clock, scratch, false);
                     let passed = {
                         let mut passing = pin!(pass_response(
                             Means {
@@ -217,8 +223,8 @@ impl Attempt<'_> {
                                 ..means
                             },
                             upstream,
-                            &client.transport,
-                            &mut client.timer,
+                            &client.downstream.transport,
+                            &mut client.downstream.timer,
                             scratch,
                             keep_alive,
                             (&mut *log, (None, None))
@@ -250,7 +256,12 @@ impl Attempt<'_> {
                 self.log.status = self.scratch.response_head.status;
                 if let Some(asking) = self.asking.as_deref_mut() {
                     // A request with a body leaves nothing in the store, but may take something out of it.
-                    let _ = cached::judge(self.client, self.scratch, self.destination, asking);
+                    let _ = cached::judge(
+                        self.requester.context(),
+                        self.scratch,
+                        self.destination,
+                        asking,
+                    );
                 }
                 Ok(self.conclude(checkout, passed, keep_alive, body_sent))
             }
@@ -307,7 +318,8 @@ impl Attempt<'_> {
                 Failure::NoResponse("upstream_closed")
             }
             NoResponseHead::TimedOut => {
-                self.client.metrics().limits.reached(Limit::IdleTimeout);
+                let metrics = self.requester.context().metrics();
+                metrics.limits.reached(Limit::IdleTimeout);
                 Failure::TimedOut
             }
             NoResponseHead::Refused(refusal) => Failure::BadResponse(refusal),

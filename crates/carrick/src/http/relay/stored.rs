@@ -12,7 +12,7 @@ use std::sync::Arc;
 /// Room that a read needs in its buffer.
 const READ_BYTES_MIN: usize = 16 * 1024;
 
-impl Attempt<'_> {
+impl Attempt<'_, '_> {
     /// The body goes into the store, and the client reads it from there.
     pub(super) async fn fill(
         mut self,
@@ -24,7 +24,7 @@ impl Attempt<'_> {
         if let Some(asking) = self.asking.as_deref_mut() {
             asking.leave_lead_to(&mut keep);
         }
-        checkout.count(self.client.metrics(), self.log.received, 0);
+        checkout.count(self.requester.context().metrics(), self.log.received, 0);
         let response = &self.scratch.response_head;
         let length = match response.body {
             ResponseBody::Bytes(length) => length,
@@ -43,8 +43,9 @@ impl Attempt<'_> {
         };
         // First the reader: a body without readers may be given up.
         let reader = object.body().reader();
-        fill.begin(self.client, self.scratch);
-        let reuse = reuse_of(&object, self.client.worker.clock.now());
+        fill.begin(self.requester.context(), self.scratch);
+        let now = self.requester.context().worker.clock.now();
+        let reuse = reuse_of(&object, now);
         let outcome = self.send_stored(object, reuse).await;
         drop(reader);
         outcome
@@ -53,7 +54,7 @@ impl Attempt<'_> {
     /// Fetches a body of unknown length for the store alone.
     pub(super) async fn fetch(self, mut checkout: Checkout, mut tee: Box<Tee>) -> Outcome {
         checkout.upstream.limit_unread_if_near();
-        let idle = self.client.live.plan().timeouts.idle;
+        let idle = self.requester.context().live.plan().timeouts.idle;
         let response = &self.scratch.response_head;
         let is_chunked = response.body == ResponseBody::Chunked;
         let buffer = &mut self.scratch.response;
@@ -91,7 +92,7 @@ impl Attempt<'_> {
             buffer.drain(..used);
             buffer.reserve(READ_BYTES_MIN);
             let reading = read_some(&checkout.upstream.transport, buffer);
-            match self.client.timer.within(idle, reading).await {
+            match self.requester.timer().within(idle, reading).await {
                 Ok(Ok(0)) if !is_chunked => {
                     tee.end();
                     return self.fetched();
@@ -113,7 +114,8 @@ impl Attempt<'_> {
 
     /// The server's connection is not needed any more.
     pub(super) fn leave(&self, mut checkout: Checkout, body_sent: bool) {
-        checkout.count(self.client.metrics(), self.log.received, 0);
+        let context = self.requester.context();
+        checkout.count(context.metrics(), self.log.received, 0);
         let response = &self.scratch.response_head;
         let is_at_rest = response.body == ResponseBody::None
             && response.keep_alive
@@ -121,7 +123,7 @@ impl Attempt<'_> {
             && self.scratch.response.len() == response.head_bytes;
         if is_at_rest {
             checkout.upstream.expect_like(0);
-            checkout.give_back(self.client.pool(), &self.destination.next_hop);
+            checkout.give_back(context.pool(), &self.destination.next_hop);
         }
     }
 
@@ -132,16 +134,16 @@ impl Attempt<'_> {
         };
         // Those who wait find it.
         asking.release();
-        if asking.is_background() {
+        let Some(client) = self.requester.client() else {
             if let Some(prefetch) = asking.take_prefetch() {
                 prefetch.ends(PrefetchResult::Stored);
             }
             return Outcome::Kept;
-        }
-        let now = self.client.worker.clock.now();
+        };
+        let now = client.context.worker.clock.now();
         let source = asking.source(object, reuse, now, self.destination.pace);
         self.log.cache = Some(source.result());
-        let (passed, keep_alive) = cached::send(self.client, self.scratch, &source, self.log).await;
+        let (passed, keep_alive) = cached::send(client, self.scratch, &source, self.log).await;
         Outcome::Answered { passed, keep_alive }
     }
 }

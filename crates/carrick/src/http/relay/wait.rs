@@ -26,7 +26,8 @@ pub enum NoResponseHead {
 /// Two connections between a request and its response.
 pub struct HeadWait<'a> {
     pub upstream: &'a Transport,
-    pub client: &'a Transport,
+    /// The client's, if one waits for the response.
+    pub client: Option<&'a Transport>,
     pub limits: HeadLimits,
     /// Name in `Via` of interim responses.
     pub via: &'a str,
@@ -126,7 +127,10 @@ impl HeadWait<'_> {
             if let Poll::Ready(read) = Pin::new(&mut reading).poll(cx) {
                 return Poll::Ready(Some(read));
             }
-            if *watches && poll_reset(client, watches, cx) {
+            if let Some(client) = client
+                && *watches
+                && poll_reset(client, watches, cx)
+            {
                 Poll::Ready(None)
             } else {
                 Poll::Pending
@@ -140,7 +144,9 @@ impl HeadWait<'_> {
         timer: &mut Timer,
         scratch: &mut Scratch,
     ) -> Result<(), NoResponseHead> {
-        if scratch.request_head.version == Version::Http11 {
+        if let Some(client) = self.client
+            && scratch.request_head.version == Version::Http11
+        {
             let mut out = Vec::with_capacity(256);
             let how = ResponseRewrite {
                 via: self.via,
@@ -150,7 +156,7 @@ impl HeadWait<'_> {
                 pass_upgrade: false,
             };
             http1::write_response(&mut out, &scratch.response, &scratch.response_head, &how);
-            match timer.within(self.idle, write_all(self.client, &out)).await {
+            match timer.within(self.idle, write_all(client, &out)).await {
                 Ok(Ok(())) => {}
                 Ok(Err(_)) | Err(TimedOut) => return Err(NoResponseHead::ClientGone),
             }

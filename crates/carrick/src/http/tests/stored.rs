@@ -1,5 +1,6 @@
 //! What the cache answers, and what it asks the server.
 use super::stage::{FIRST, GET, OK, SWITCH, play};
+use std::time::Duration;
 
 fn with_cache() -> String {
     let cached = SWITCH.replace("upstream = \"u\"", "upstream = \"u\"\ncache = true");
@@ -69,6 +70,32 @@ fn what_may_have_changed_is_validated() {
         assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
     });
     assert_eq!(log[1].text("cache"), "revalidated");
+}
+
+#[test]
+fn a_refresh_goes_on_after_an_interim_response() {
+    let log = play(&with_cache(), async |stage| {
+        let mut server = stage.server(FIRST);
+        let client = stage.client();
+        client.say(GET).await;
+        let connection = server.accept().await;
+        connection.hear("\r\n\r\n").await;
+        let stale = "max-age=0, stale-while-revalidate=60";
+        connection.say(fresh().replace("max-age=60", stale)).await;
+        client.hear("ok").await;
+        client.say(GET).await;
+        client.hear("ok").await;
+        connection.hear("\r\n\r\n").await;
+        connection.say("HTTP/1.1 103 Early Hints\r\n\r\n").await;
+        connection
+            .say("HTTP/1.1 304 Not Modified\r\nETag: \"e\"\r\nCache-Control: max-age=60\r\n\r\n")
+            .await;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        client.say(GET).await;
+        client.hear("ok").await;
+    });
+    let results: Vec<&str> = log.iter().map(|line| line.text("cache")).collect();
+    assert_eq!(results, ["miss", "stale", "hit"]);
 }
 
 #[test]

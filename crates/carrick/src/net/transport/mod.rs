@@ -23,8 +23,8 @@ pub mod testing;
 pub enum Transport {
     /// TCP.
     Tcp(Rc<TcpStream>),
-    /// No connection: the request has no waiting client (a prefetch, a refresh), or a splice has borrowed the connection.
-    Absent,
+    /// No connection: a tunnel has taken it out, or left it to the kernel; see [`take`](Self::take).
+    Taken,
     /// In this process.
     #[cfg(test)]
     Memory(Rc<testing::End>),
@@ -41,15 +41,15 @@ pub enum Network {
     Memory(testing::Servers),
 }
 
-/// The error of every call on [`Transport::Absent`].
-const ABSENT: Errno = Errno::NOTCONN;
+/// The error of every call on [`Transport::Taken`].
+const TAKEN: Errno = Errno::NOTCONN;
 
 /// Calls the same method of each variant.
 macro_rules! each {
-    ($transport:expr, $stream:ident => $does:expr, $absent:expr) => {
+    ($transport:expr, $stream:ident => $does:expr, $taken:expr) => {
         match $transport {
             Transport::Tcp($stream) => $does,
-            Transport::Absent => $absent,
+            Transport::Taken => $taken,
             #[cfg(test)]
             Transport::Memory($stream) => $does,
         }
@@ -57,12 +57,6 @@ macro_rules! each {
 }
 
 impl Transport {
-    /// Whether there is a connection.
-    #[must_use]
-    pub fn is_connected(&self) -> bool {
-        !matches!(self, Self::Absent)
-    }
-
     /// The TCP connection, to be shared.
     #[must_use]
     pub fn shared_tcp(&self) -> Option<&Rc<TcpStream>> {
@@ -87,10 +81,10 @@ impl Transport {
         Some([one.shared_tcp()?, other.shared_tcp()?])
     }
 
-    /// Takes the connection and leaves [`Absent`](Self::Absent).
+    /// Takes the connection and leaves [`Taken`](Self::Taken).
     #[must_use]
     pub fn take(&mut self) -> Self {
-        std::mem::replace(self, Self::Absent)
+        std::mem::replace(self, Self::Taken)
     }
 
     /// The address of this end; `None` if it has none or is gone.
@@ -106,7 +100,7 @@ impl Transport {
     pub fn end(&self) -> io::Result<()> {
         match self {
             Self::Tcp(stream) => Ok(shutdown(stream, Shutdown::Write)?),
-            Self::Absent => Err(ABSENT.into()),
+            Self::Taken => Err(TAKEN.into()),
             #[cfg(test)]
             Self::Memory(end) => end.end(),
         }
@@ -118,7 +112,7 @@ impl Transport {
             Self::Tcp(stream) => {
                 let _ = carrick_splice::tcp::reset_on_close(stream);
             }
-            Self::Absent => {}
+            Self::Taken => {}
             #[cfg(test)]
             Self::Memory(end) => end.reset_on_close(),
         }
@@ -151,7 +145,7 @@ impl Transport {
                 };
                 poll(&mut polled, Some(&at_once)).is_ok_and(|ready| ready > 0)
             }
-            Self::Absent => false,
+            Self::Taken => false,
             #[cfg(test)]
             Self::Memory(end) => end.has_room(),
         }
@@ -162,7 +156,7 @@ impl Transport {
     pub fn unacknowledged_bytes(&self) -> Option<u64> {
         match self {
             Self::Tcp(stream) => carrick_splice::tcp::unacknowledged_bytes(stream),
-            Self::Absent => None,
+            Self::Taken => None,
             #[cfg(test)]
             Self::Memory(end) => Some(end.unacknowledged_bytes()),
         }
@@ -199,27 +193,27 @@ impl Stream for Transport {
     }
 
     fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        each!(self, stream => stream.poll_read_ready(cx), Poll::Ready(Err(ABSENT.into())))
+        each!(self, stream => stream.poll_read_ready(cx), Poll::Ready(Err(TAKEN.into())))
     }
 
     fn poll_write_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        each!(self, stream => stream.poll_write_ready(cx), Poll::Ready(Err(ABSENT.into())))
+        each!(self, stream => stream.poll_write_ready(cx), Poll::Ready(Err(TAKEN.into())))
     }
 
     fn try_read(&self, buffer: &mut Vec<u8>, room: usize) -> io::Result<usize> {
-        each!(self, stream => stream.try_read(buffer, room), Err(ABSENT.into()))
+        each!(self, stream => stream.try_read(buffer, room), Err(TAKEN.into()))
     }
 
     fn read_now(&self, buffer: &mut Vec<u8>) -> rustix::io::Result<usize> {
-        each!(self, stream => stream.read_now(buffer), Err(ABSENT))
+        each!(self, stream => stream.read_now(buffer), Err(TAKEN))
     }
 
     fn peek(&self) -> rustix::io::Result<bool> {
-        each!(self, stream => Stream::peek(stream), Err(ABSENT))
+        each!(self, stream => Stream::peek(stream), Err(TAKEN))
     }
 
     fn try_peek(&self) -> io::Result<bool> {
-        each!(self, stream => stream.try_peek(), Err(ABSENT.into()))
+        each!(self, stream => stream.try_peek(), Err(TAKEN.into()))
     }
 
     fn forget_readable(&self) {
@@ -227,14 +221,14 @@ impl Stream for Transport {
     }
 
     fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
-        each!(self, stream => stream.try_write(bytes), Err(ABSENT.into()))
+        each!(self, stream => stream.try_write(bytes), Err(TAKEN.into()))
     }
 
     fn try_write_vectored(&self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
-        each!(self, stream => stream.try_write_vectored(pieces), Err(ABSENT.into()))
+        each!(self, stream => stream.try_write_vectored(pieces), Err(TAKEN.into()))
     }
 
     fn try_send(&self, pieces: &[IoSlice<'_>], offered: usize, more: bool) -> io::Result<usize> {
-        each!(self, stream => stream.try_send(pieces, offered, more), Err(ABSENT.into()))
+        each!(self, stream => stream.try_send(pieces, offered, more), Err(TAKEN.into()))
     }
 }

@@ -6,9 +6,10 @@ use crate::config::plan::{Mode, ServerAddress};
 use crate::connect::dial::{Terms, dial};
 use crate::connect::tcp_profile::ServerProfiles;
 use crate::context::client::Client;
+use crate::context::request_context::RequestContext;
 use crate::context::request_log::RequestLog;
 use crate::context::tunnels::Listed;
-use crate::net::deadline::Deadline;
+use crate::net::deadline::{Deadline, Timer};
 use crate::net::io::try_peek;
 use crate::reply::unreachable_reply;
 use crate::tcp::notes;
@@ -30,23 +31,23 @@ use std::time::Instant;
 
 /// Serves a connection from the near end of a link, until one end closes it.
 pub async fn serve(mut client: Client) {
-    let peer = client.address;
-    let Some(stream) = client.transport.shared_tcp() else {
+    let peer = client.context.address;
+    let Some(stream) = client.downstream.transport.shared_tcp() else {
         return;
     };
     let connection = Connection::accepted(stream, peer);
-    if let Err(lost) = greet(&mut client, &connection).await {
-        report(&client, &connection, &lost);
+    if let Err(lost) = greet(&client.context, &mut client.downstream.timer, &connection).await {
+        report(&client.context, &connection, &lost);
         return;
     }
     loop {
         if !is_wanted(&mut client, &connection).await {
             return;
         }
-        client.address = peer;
-        let asked = match next(&mut client, &connection).await {
+        client.context.address = peer;
+        let asked = match next(&client.context, &mut client.downstream.timer, &connection).await {
             Ok(asked) => asked,
-            Err(lost) => return report(&client, &connection, &lost),
+            Err(lost) => return report(&client.context, &connection, &lost),
         };
         let Frame::Open {
             client: address,
@@ -56,24 +57,28 @@ pub async fn serve(mut client: Client) {
         else {
             continue;
         };
-        client.address = address;
+        client.context.address = address;
         if let Err(lost) = carry(&mut client, &connection, destination).await {
-            return is_lost(client.metrics(), &connection, &lost);
+            return is_lost(client.context.metrics(), &connection, &lost);
         }
         connection.has_carried.set(true);
-        if client.is_last || client.worker.sessions.is_draining() {
+        if client.downstream.is_last || client.context.worker.sessions.is_draining() {
             return;
         }
     }
 }
 
 /// Waits for HELLO, and answers with a version that both ends support.
-async fn greet(client: &mut Client, connection: &Connection) -> Result<(), Lost> {
-    let mut deadline = Deadline::after(client.live.plan().timeouts.head);
+async fn greet(
+    context: &RequestContext,
+    timer: &mut Timer,
+    connection: &Connection,
+) -> Result<(), Lost> {
+    let mut deadline = Deadline::after(context.live.plan().timeouts.head);
     let mut hello = pin!(connection.expect_hello());
     let expected = poll_fn(|cx| hello.as_mut().poll(cx));
-    let Ok(version) = client.timer.until(&mut deadline, expected).await else {
-        client.metrics().limits.reached(Limit::HeadTimeout);
+    let Ok(version) = timer.until(&mut deadline, expected).await else {
+        context.metrics().limits.reached(Limit::HeadTimeout);
         return Err(Lost::Malformed("HELLO did not arrive in time"));
     };
     let version = version?.min(VERSION);
@@ -82,7 +87,7 @@ async fn greet(client: &mut Client, connection: &Connection) -> Result<(), Lost>
 
 /// Waits without a buffer and without a limit for a frame. False: close the connection.
 async fn is_wanted(client: &mut Client, connection: &Connection) -> bool {
-    let worker = Rc::clone(&client.worker);
+    let worker = Rc::clone(&client.context.worker);
     let stream = Rc::clone(&connection.stream);
     let something = poll_fn(|cx| {
         loop {
@@ -99,39 +104,43 @@ async fn is_wanted(client: &mut Client, connection: &Connection) -> bool {
 
 /// Applies a reload, which may have changed the listener's mode or access. False: this connection is no longer allowed.
 fn follow_configuration(client: &mut Client, connection: &Connection) -> bool {
-    let live = client.worker.live();
-    if Rc::ptr_eq(&live, &client.live) {
+    let live = client.context.worker.live();
+    if Rc::ptr_eq(&live, &client.context.live) {
         return true;
     }
-    client.forget_pace();
-    match live.listener(client.listener.address) {
+    client.downstream.pace.forget();
+    match live.listener(client.context.listener.address) {
         Some(listener) if matches!(listener.mode, Mode::Link(_)) => {
             let peer = connection.stream.peer_addr();
             let is_allowed =
                 peer.is_ok_and(|peer| listener.access.allows_client(peer.ip().to_canonical()));
-            client.listener = listener;
-            client.live = live;
+            client.context.listener = listener;
+            client.context.live = live;
             is_allowed
         }
         _ => {
-            client.is_last = true;
+            client.downstream.is_last = true;
             false
         }
     }
 }
 
 /// The next frame between two relayed connections: OPEN, or one without effect.
-async fn next(client: &mut Client, connection: &Connection) -> Result<Frame, Lost> {
-    let mut deadline = Deadline::after(client.live.plan().timeouts.head);
+async fn next(
+    context: &RequestContext,
+    timer: &mut Timer,
+    connection: &Connection,
+) -> Result<Frame, Lost> {
+    let mut deadline = Deadline::after(context.live.plan().timeouts.head);
     let mut event = pin!(connection.event());
     let coming = poll_fn(|cx| event.as_mut().poll(cx));
-    match client.timer.until(&mut deadline, coming).await {
+    match timer.until(&mut deadline, coming).await {
         Ok(result) => match result? {
             (Event::Open | Event::Nothing, frame) => Ok(frame),
             _ => Err(Lost::Malformed("expected OPEN, got another frame")),
         },
         Err(_) => {
-            client.metrics().limits.reached(Limit::HeadTimeout);
+            context.metrics().limits.reached(Limit::HeadTimeout);
             Err(Lost::Malformed("a frame did not arrive completely in time"))
         }
     }
@@ -146,45 +155,45 @@ async fn carry(
     let mut log = RequestLog::begin();
     let server = match destination {
         Destination::Address(address) => {
-            client.original = Some(address);
+            client.context.original = Some(address);
             ServerAddress::Ip(address)
         }
         Destination::Name { host, port } => {
-            client.original = None;
+            client.context.original = None;
             ServerAddress::Name { host, port }
         }
     };
     let target = server.to_string().into_bytes();
-    let result = match connect(client, &server, &mut log).await {
+    let result = match connect(&client.context, &server, &mut log).await {
         Ok(upstream) => relay(client, connection, upstream, &target, &mut log).await,
-        Err(unreachable) => refuse(client, connection, &unreachable, &mut log).await,
+        Err(unreachable) => refuse(&client.context, connection, &unreachable, &mut log).await,
     };
     if result.is_err() {
         log.ended = "link_lost";
     }
-    log.finish_tunnel(client, &target, "TCP");
+    log.finish_tunnel(&client.context, &target, "TCP");
     result
 }
 
 async fn connect(
-    client: &Client,
+    context: &RequestContext,
     server: &ServerAddress,
     log: &mut RequestLog,
 ) -> Result<Upstream, Unreachable> {
-    let access = &client.listener.access;
+    let access = &context.listener.access;
     if let ServerAddress::Name { host, port } = server {
         access.check_name(host.as_bytes(), *port, false)?;
     }
     let terms = Terms {
-        source: client.source(),
-        source_port: client.source_port(),
-        profiles: ServerProfiles::of(&client.worker.connector.tcp_tuning, &client.listener),
+        source: context.source(),
+        source_port: context.source_port(),
+        profiles: ServerProfiles::of(&context.worker.connector.tcp_tuning, &context.listener),
         ..Terms::default()
     };
-    let limit = client.live.plan().timeouts.connect;
+    let limit = context.live.plan().timeouts.connect;
     let begun = Instant::now();
     let result = Box::pin(dial(
-        &client.worker.connector,
+        &context.worker.connector,
         server,
         Some(access),
         terms,
@@ -192,7 +201,7 @@ async fn connect(
     ))
     .await;
     if matches!(result, Err(Unreachable::TimedOut)) {
-        client.metrics().limits.reached(Limit::ConnectTimeout);
+        context.metrics().limits.reached(Limit::ConnectTimeout);
     }
     log.connect = result.is_ok().then(|| begun.elapsed());
     result
@@ -200,14 +209,14 @@ async fn connect(
 
 /// Tells the near end that there is no connection, and waits until it has given up, too.
 async fn refuse(
-    client: &Client,
+    context: &RequestContext,
     connection: &Connection,
     unreachable: &Unreachable,
     log: &mut RequestLog,
 ) -> Result<(), Lost> {
     let reply = unreachable_reply(unreachable);
-    client.metrics().refusals.count(reply.label);
-    tracing::debug!("for {}, over a link: {unreachable}", client.address);
+    context.metrics().refusals.count(reply.label);
+    tracing::debug!("for {}, over a link: {unreachable}", context.address);
     (log.status, log.ended) = (reply.status, reply.label);
     let why = match unreachable {
         Unreachable::Denied(_) => ErrorCode::Denied,
@@ -242,14 +251,14 @@ async fn relay(
     };
     let opened = connection.with_state(|state| state.opened(upstream.address));
     connection.send(&opened).await?;
-    let Mode::Link(plan) = &client.listener.mode else {
+    let Mode::Link(plan) = &client.context.listener.mode else {
         return Err(Lost::Malformed(
             "the listener is no longer the far end of a link",
         ));
     };
     let (engine, class): (Choice, _) = (plan.engine, plan.pace);
     let [to_server, to_client] = client.paced(class);
-    let metrics = Arc::clone(client.metrics());
+    let metrics = Arc::clone(client.context.metrics());
     let counters = metrics.job(Job::Link);
     let begun = Instant::now();
     counters.tunnels_opened.add(1);
@@ -257,13 +266,13 @@ async fn relay(
     let options = RelayOptions {
         engine,
         pace: [to_client, to_server],
-        idle: client.live.plan().timeouts.tunnel_idle,
+        idle: client.context.live.plan().timeouts.tunnel_idle,
     };
     // Towards the link means from the server.
     let note = |[from, to]: [u64; 2], [of_from, of_to]: [_; 2]| {
         listed.tunnel().note_bytes([to, from], [of_to, of_from]);
     };
-    let relay = Relay::new(&client.worker, connection, &far, options);
+    let relay = Relay::new(&client.context.worker, connection, &far, options);
     relay.noting(&note);
     let result = relay.run(&[]).await;
     let [sent, received] = relay.moved();
@@ -274,7 +283,7 @@ async fn relay(
     } else {
         of_received
     });
-    notes::note_paths(client, &far, log);
+    notes::note_paths(&metrics, &client.downstream.transport, &far, log);
     counters.tunnels_closed.add(1);
     counters.tunnel_seconds.observe(begun.elapsed());
     metrics.upstream_bytes_sent.add(received);
@@ -299,30 +308,31 @@ async fn relay(
 }
 
 fn list(client: &Client, upstream: &Upstream, target: &[u8], begun: Instant) -> Listed {
-    let worker = &client.worker;
+    let (context, downstream) = (&client.context, &client.downstream);
+    let worker = &context.worker;
     let about = About {
         label: worker.tunnels.label(worker.number),
         begun,
         job: Job::Link,
-        listener: client.listener.address,
-        client: client.address,
+        listener: context.listener.address,
+        client: context.address,
         target: notes::kept_target(target),
         upstream: None,
         server: upstream.address,
-        class: client.class().map(Into::into),
+        class: downstream.pace.class(&context.live).map(Into::into),
         bytes_before: [0; 2],
     };
     Listed::new(&worker.tunnels, worker.metrics(), about)
 }
 
 /// Logs the end of a connection that relays nothing.
-fn report(client: &Client, connection: &Connection, lost: &Lost) {
+fn report(context: &RequestContext, connection: &Connection, lost: &Lost) {
     if let Lost::Malformed(reason) = lost {
-        client.metrics().link.malformed.add(1);
-        client.metrics().refusals.count("link_protocol");
+        context.metrics().link.malformed.add(1);
+        context.metrics().refusals.count("link_protocol");
         tracing::debug!(
             "{}: from {}: {reason}",
-            client.listener.address,
+            context.listener.address,
             connection.peer
         );
         let _ = carrick_splice::tcp::reset_on_close(&connection.stream);

@@ -39,12 +39,12 @@ pub struct Wish<'a> {
 /// Relays a client's connection over a link. `None`: there is no connection to the far end, so the caller must connect
 /// to the server directly.
 pub async fn relay(client: &mut Client, wish: Wish<'_>, log: &mut RequestLog) -> Option<Next> {
-    let link = Rc::clone(client.live.links.get(wish.link)?);
-    let chosen = match choose(&client.listener.access, &wish, log) {
+    let link = Rc::clone(client.context.live.links.get(wish.link)?);
+    let chosen = match choose(&client.context.listener.access, &wish, log) {
         Ok(chosen) => chosen,
         Err(unreachable) => {
             return Some(notes::not_reached(
-                client.metrics(),
+                client.context.metrics(),
                 None,
                 &unreachable,
                 log,
@@ -53,16 +53,16 @@ pub async fn relay(client: &mut Client, wish: Wish<'_>, log: &mut RequestLog) ->
     };
     let mut may_repeat = true;
     loop {
-        let connection = match take(&client.worker, &link, log).await {
+        let connection = match take(&client.context.worker, &link, log).await {
             Ok(connection) => connection,
             Err(unreachable) if link.plan.fallback == Fallback::Direct => {
                 tracing::debug!("link \"{}\": {unreachable}", link.plan.name);
-                client.metrics().link.direct.add(1);
+                client.context.metrics().link.direct.add(1);
                 return None;
             }
             Err(unreachable) => {
                 return Some(notes::not_reached(
-                    client.metrics(),
+                    client.context.metrics(),
                     None,
                     &unreachable,
                     log,
@@ -73,13 +73,19 @@ pub async fn relay(client: &mut Client, wish: Wish<'_>, log: &mut RequestLog) ->
         match carried {
             Ok(outcome) => {
                 connection.has_carried.set(true);
-                link.put(&client.worker.sessions, connection);
-                return Some(ended(client.metrics(), &wish, &chosen, outcome, log));
+                link.put(&client.context.worker.sessions, connection);
+                return Some(ended(
+                    client.context.metrics(),
+                    &wish,
+                    &chosen,
+                    outcome,
+                    log,
+                ));
             }
             // The far end closed it while OPEN was in flight. No byte of the client's was sent.
             Err((_, true)) if may_repeat => may_repeat = false,
             Err((lost, _)) => {
-                is_lost(client.metrics(), &connection, &lost);
+                is_lost(client.context.metrics(), &connection, &lost);
                 log.status = if log.status == 200 { 200 } else { 502 };
                 log.ended = "link_lost";
                 return Some(Next::Reset);
@@ -148,14 +154,14 @@ async fn carry(
     wish: &Wish<'_>,
     log: &mut RequestLog,
 ) -> Result<Outcome, (Lost, bool)> {
-    let metrics = Arc::clone(client.metrics());
-    let near = client.transport.shared_tcp().map(Rc::clone);
+    let metrics = Arc::clone(client.context.metrics());
+    let near = client.downstream.transport.shared_tcp().map(Rc::clone);
     let (Some(near), Some(number)) = (near, connection.with_state(|state| state.open())) else {
         return Err((Lost::Ended, true));
     };
     let open = Frame::Open {
         number,
-        client: client.address,
+        client: client.context.address,
         destination: match &chosen.address {
             ServerAddress::Ip(address) => Destination::Address(*address),
             ServerAddress::Name { host, port } => Destination::Name {
@@ -174,7 +180,7 @@ async fn carry(
     (log.reused, log.server) = (connection.has_carried.get(), Some(connection.peer));
     let (engine, class) = wish.way;
     let pace = client.paced(class);
-    let counters = metrics.job(Job::from(&client.listener.mode));
+    let counters = metrics.job(Job::from(&client.context.listener.mode));
     let begun = Instant::now();
     let listed = notes::list(
         client,
@@ -187,10 +193,10 @@ async fn carry(
     let options = RelayOptions {
         engine,
         pace,
-        idle: client.live.plan().timeouts.tunnel_idle,
+        idle: client.context.live.plan().timeouts.tunnel_idle,
     };
     let note = |moved, engines| listed.tunnel().note_bytes(moved, engines);
-    let relay = Relay::new(&client.worker, connection, &near, options);
+    let relay = Relay::new(&client.context.worker, connection, &near, options);
     relay.noting(&note);
     let result = relay.run(wish.first).await;
     let [sent, received] = relay.moved();
@@ -206,7 +212,12 @@ async fn carry(
     if let Some(server) = server {
         (log.status, log.server) = (200, Some(server));
     }
-    notes::note_paths(client, &connection.stream, log);
+    notes::note_paths(
+        &metrics,
+        &client.downstream.transport,
+        &connection.stream,
+        log,
+    );
     counters.tunnels_closed.add(1);
     counters.tunnel_seconds.observe(begun.elapsed());
     metrics.upstream_bytes_sent.add(sent);

@@ -1,7 +1,6 @@
 //! Measures a splitter's connection at its end, and records the result in the path history.
 use super::{Activity, Decided};
-use crate::context::client::Client;
-use crate::context::worker::Telemetry;
+use crate::context::worker::{Telemetry, Worker};
 use crate::net::transport::Transport;
 use crate::telemetry::metrics::SplitEnd;
 use crate::upstream::checkout::Checkout;
@@ -70,7 +69,8 @@ impl Watched {
 
 /// Records a connection that ended regularly; `bytes` went from the client and to it.
 pub fn settle(
-    client: &Client,
+    worker: &Rc<Worker>,
+    client: &Transport,
     checkout: &Checkout,
     watched: Option<Watched>,
     bytes: [u64; 2],
@@ -78,11 +78,10 @@ pub fn settle(
 ) {
     let (Some(watched), Some([near, far])) = (
         watched,
-        Transport::both_tcp(&client.transport, &checkout.upstream.transport),
+        Transport::both_tcp(client, &checkout.upstream.transport),
     ) else {
         return;
     };
-    let worker = &client.worker;
     let is_down = bytes[1] >= bytes[0];
     let bytes = bytes[0].max(bytes[1]);
     if !ended_well || bytes == 0 {

@@ -1,0 +1,104 @@
+//! What a request is decided, fetched and logged by. It needs no connection of the client's.
+use super::live::WorkerLive;
+use super::worker::{Connector, Worker};
+use crate::config::plan::{ListenerPlan, Mode};
+use crate::telemetry::metrics::WorkerMetrics;
+use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// Who asks, where, and under which configuration. A client has one that its requests change; a copy serves for what is fetched in the
+/// background, while the client is served or after it has gone; and one is made for a client whose SYN is deferred.
+#[derive(Clone)]
+pub struct RequestContext {
+    /// The worker that serves the client.
+    pub worker: Rc<Worker>,
+    /// The configuration in force when the present request began.
+    pub live: Rc<WorkerLive>,
+    /// The listener that the client came in by.
+    pub listener: Arc<ListenerPlan>,
+    /// The address of the sender of requests: of the connection, or of the PROXY header.
+    pub address: SocketAddr,
+    /// The client of the present request, if a trusted proxy has named it; see [`who`](RequestContext::who).
+    pub stated: Option<SocketAddr>,
+    /// Where the client wanted to go, if it was intercepted.
+    pub original: Option<SocketAddr>,
+}
+
+impl RequestContext {
+    /// For a sender of requests that was not intercepted.
+    #[must_use]
+    pub fn new(
+        worker: Rc<Worker>,
+        live: Rc<WorkerLive>,
+        listener: Arc<ListenerPlan>,
+        address: SocketAddr,
+    ) -> Self {
+        Self {
+            worker,
+            live,
+            listener,
+            address,
+            stated: None,
+            original: None,
+        }
+    }
+
+    /// The worker's counters.
+    #[must_use]
+    pub fn metrics(&self) -> &Arc<WorkerMetrics> {
+        self.worker.metrics()
+    }
+
+    /// The client of the present request, as far as it is known: for access, limits, balancing, pacing and the log.
+    #[must_use]
+    pub fn who(&self) -> SocketAddr {
+        self.stated.unwrap_or(self.address)
+    }
+
+    /// Whether the sender is a proxy that is believed what it says of clients.
+    #[must_use]
+    pub fn is_trusted_proxy(&self) -> bool {
+        self.listener.trusted.contain(self.address.ip())
+    }
+
+    /// The address that connections to servers are to have; `None`: this machine's.
+    #[must_use]
+    pub fn source(&self) -> Option<IpAddr> {
+        let interception = self.listener.interception.as_ref();
+        interception
+            .filter(|interception| interception.keeps_client)
+            .map(|_| self.address.ip())
+    }
+
+    /// Where connections to servers return to.
+    #[must_use]
+    pub fn pool(&self) -> Pool<'_> {
+        Pool {
+            connector: &self.worker.connector,
+            source: self.source(),
+        }
+    }
+
+    /// The port that goes with [`source`](RequestContext::source), for connections that stand for the client's own: so a server sees the same two ends as without carrick, and
+    /// none of the client's connections that go there end to end can be mistaken for one of these. Where connections are tracked, a client's
+    /// that is here as well would be mistaken for it: then `None`, too.
+    #[must_use]
+    pub fn source_port(&self) -> Option<u16> {
+        let is_alone = match self.listener.mode {
+            Mode::Split(_) | Mode::Tunnel(_) => !self.worker.connector.tracking.is_on(),
+            Mode::Link(_) => true,
+            _ => false,
+        };
+        self.source()
+            .filter(|_| is_alone)
+            .map(|_| self.address.port())
+    }
+}
+
+/// Where a client's connections to servers return to. Those that have the client's address serve that client alone.
+#[derive(Clone, Copy)]
+pub struct Pool<'a> {
+    pub(crate) connector: &'a Connector,
+    pub(crate) source: Option<IpAddr>,
+}
