@@ -222,19 +222,15 @@ impl Filter {
     }
 }
 
-/// The shortest of runs: each series once for each job, and each workload with one series at least.
+/// The shortest of runs: each series once for each job, and the first two of each workload, which it compares.
 pub fn keep_new(workloads: &mut [Vec<Member>]) {
     let mut seen = BTreeSet::new();
     for members in workloads {
-        let key = |member: &Member| (member.name.clone(), member.job);
-        let is_ready = |member: &Member| member.state == State::Ready;
-        let mut wants_one = !members
-            .iter()
-            .any(|member| is_ready(member) && !seen.contains(&key(member)));
+        let mut ready = 0;
         members.retain(|member| {
-            let is_wanted = wants_one && is_ready(member);
-            wants_one &= !is_wanted;
-            seen.insert(key(member)) || is_wanted
+            let is_new = seen.insert((member.name.clone(), member.job));
+            ready += u32::from(member.state == State::Ready);
+            is_new || (member.state == State::Ready && ready <= 2)
         });
     }
 }

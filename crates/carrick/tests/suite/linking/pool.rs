@@ -63,7 +63,7 @@ fn some_are_opened_ahead_and_no_more_are_kept_than_wanted() {
 
 #[test]
 fn without_a_pool_each_connection_carries_one() {
-    let stage = Stage::with(ONE_WORKER, "connections = 0\nahead = 0", ONE_WORKER);
+    let stage = Stage::with(ONE_WORKER, "connections = 0\npreconnect = 0", ONE_WORKER);
     for round in 0..3 {
         serve_once(&stage, "once");
         stage.near.access_log(round + 1);

@@ -17,7 +17,7 @@ pub const KEYS: &[(&str, &str, &str, &str)] = &[
         "[link.NAME]",
         "preconnect",
         LINK,
-        "peer = \"192.0.2.7:4140\"\nahead = 7",
+        "peer = \"192.0.2.7:4140\"\npreconnect = 7",
     ),
     (
         "[link.NAME]",

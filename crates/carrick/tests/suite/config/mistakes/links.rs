@@ -25,7 +25,7 @@ pub const MISTAKES: &[Mistake] = &[
         "name it",
     ),
     (
-        "&link = \"sky\"\n[link.sky]\nahead = 1",
+        "&link = \"sky\"\n[link.sky]\npreconnect = 1",
         Error,
         "",
         "`peer` is missing",
@@ -39,7 +39,7 @@ pub const MISTAKES: &[Mistake] = &[
         "",
     ),
     (
-        "&link = \"sky\"\n[link.sky]\npeer = \"a:1\"\nconnections = 2\nahead = 3",
+        "&link = \"sky\"\n[link.sky]\npeer = \"a:1\"\nconnections = 2\npreconnect = 3",
         Error,
         "preconnect",
         "more connections would be opened",
