@@ -7,7 +7,7 @@ mod origin;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -217,8 +217,27 @@ fn a_short_look_at_tunnels_has_round_trips_bytes_and_the_process_alone() {
     };
     let works = ["ping-64", "tunnel-256-1k", "bulk-16"];
     // Where the machine is so busy that a peer does not answer in its second, again.
+    let look = |_| {
+        let out = tempfile::tempdir().unwrap();
+        let output = Command::new(LAB)
+            .args(["bench", "--quick", "--only", &works.join(",")])
+            .args(["--peers", &peers.join(","), "--carrick"])
+            .arg(&carrick)
+            .arg("--out")
+            .arg(out.path())
+            .output_in_time()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        let is_busy = said.contains("FAILED: not one response");
+        assert!(
+            output.status.success() || is_busy,
+            "{said}{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        (!is_busy).then_some((out, said))
+    };
     let (out, said) = (0..5)
-        .find_map(|_| short_look(&carrick, &works, &peers))
+        .find_map(look)
         .expect("the machine was too busy five times");
     for part in ["trips/s", "Gbit/s", "CPU ms/GB", "process", "x copy"] {
         assert!(said.contains(part), "{part} is missing in\n{said}");
@@ -363,29 +382,4 @@ fn mistakes_on_the_command_line_are_explained() {
             "{arguments:?}: {said}"
         );
     }
-}
-
-/// A quick benchmark: its folder and its table; `None`: nothing was answered within the measured second.
-fn short_look(
-    carrick: &Path,
-    works: &[&str],
-    peers: &[&str],
-) -> Option<(tempfile::TempDir, String)> {
-    let out = tempfile::tempdir().unwrap();
-    let output = Command::new(LAB)
-        .args(["bench", "--quick", "--only", &works.join(",")])
-        .args(["--peers", &peers.join(","), "--carrick"])
-        .arg(carrick)
-        .arg("--out")
-        .arg(out.path())
-        .output_in_time()
-        .unwrap();
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    let is_busy = said.contains("FAILED: not one response");
-    assert!(
-        output.status.success() || is_busy,
-        "{said}{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    (!is_busy).then_some((out, said))
 }

@@ -107,7 +107,7 @@ impl PacketService {
         self.engine().map_or(0, |engine| engine.table.spliced())
     }
 
-    /// An engine that also accepts connections that do not exist, for a [`crowd`](PacketService::crowd). Not
+    /// An engine that also accepts connections that do not exist, for [`dummy_splices`](PacketService::dummy_splices). Not
     /// for real traffic.
     #[must_use]
     pub fn for_measuring() -> PacketService {
