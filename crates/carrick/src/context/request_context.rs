@@ -80,9 +80,9 @@ impl RequestContext {
         }
     }
 
-    /// The port that goes with [`source`](RequestContext::source), for connections that stand for the client's own: so a server sees the same two ends as without carrick, and
-    /// none of the client's connections that go there end to end can be mistaken for one of these. Where connections are tracked, a client's
-    /// that is here as well would be mistaken for it: then `None`, too.
+    /// The port that goes with [`source`](RequestContext::source), for connections that stand for the client's own: so a server sees the same
+    /// two ends as without carrick, and none of the client's connections that go there end to end can be mistaken for one of these. `None` also
+    /// where connections are tracked, since a client's connection through this machine would be mistaken for it.
     #[must_use]
     pub fn source_port(&self) -> Option<u16> {
         let is_alone = match self.listener.mode {

@@ -90,6 +90,7 @@ fn a_refresh_goes_on_after_an_interim_response() {
         connection
             .say("HTTP/1.1 304 Not Modified\r\nETag: \"e\"\r\nCache-Control: max-age=60\r\n\r\n")
             .await;
+        // Time is virtual: it passes once every task waits.
         tokio::time::sleep(Duration::from_secs(1)).await;
         client.say(GET).await;
         client.hear("ok").await;
