@@ -4,8 +4,9 @@ use crate::cli::args::{FAILED, FINE, RunArgs, WRONG};
 use crate::run::{RunError, run as run_program};
 use std::io::Write;
 use std::process::ExitCode;
-use tracing_subscriber::EnvFilter;
-use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
 
 /// Runs the proxy until a signal ends it.
 #[must_use]
@@ -32,14 +33,16 @@ fn start_messages() {
     let wanted = std::env::var(VARIABLE).unwrap_or_default();
     let (filter, trouble) = match filter(&wanted) {
         Ok(filter) => (filter, None),
-        Err(why) => (EnvFilter::new(LEVEL), Some(why)),
+        Err(why) => (Targets::new().with_default(LEVEL), Some(why)),
     };
     let is_terminal = std::io::IsTerminal::is_terminal(&std::io::stderr());
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
+    let messages = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
         .with_ansi(is_terminal)
-        .with_target(false)
+        .with_target(false);
+    tracing_subscriber::registry()
+        .with(messages)
+        .with(filter)
         .init();
     if let Some(why) = trouble {
         tracing::warn!(
@@ -49,12 +52,12 @@ fn start_messages() {
 }
 
 /// The default level.
-const LEVEL: &str = "info";
+const LEVEL: LevelFilter = LevelFilter::INFO;
 
 /// Parses a list of levels, with or without parts of the program.
-fn filter(wanted: &str) -> Result<EnvFilter, String> {
+fn filter(wanted: &str) -> Result<Targets, String> {
     if wanted.is_empty() {
-        return Ok(EnvFilter::new(LEVEL));
+        return Ok(Targets::new().with_default(LEVEL));
     }
     // A single word that is not a level would be taken for a part of the program, and hide everything else.
     let mut words = wanted.split(',').filter(|part| !part.contains('='));
@@ -62,7 +65,9 @@ fn filter(wanted: &str) -> Result<EnvFilter, String> {
     if let Some(word) = wrong {
         return Err(format!("{word:?} is not a level"));
     }
-    EnvFilter::try_new(wanted).map_err(|error| error.to_string())
+    wanted
+        .parse()
+        .map_err(|error: tracing_subscriber::filter::ParseError| error.to_string())
 }
 
 #[cfg(test)]
