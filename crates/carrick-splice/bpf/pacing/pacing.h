@@ -141,30 +141,38 @@ static __always_inline __u64 pace_urgent_rate(__u64 ceiling)
 	return ceiling - ceiling / PACE_LEAVE_ONE_IN;
 }
 
-/* The bytes a ceiling has left at this urgency: what less urgent traffic took does not count. */
-static __always_inline __u64 pace_ceiling_left(struct pace_bucket *at, __u64 urgency, __u64 now)
+/* What is done at each level is a function for the verifier, too, which looks at it once. */
+#define PACE_FUNCTION __attribute__((noinline))
+
+/* The bytes a bucket's ceiling has left at this urgency (what less urgent traffic took does not count); ~0 without a ceiling. */
+PACE_FUNCTION __u64 pace_ceiling_left(struct pace_bucket *at, __u64 urgency, __u64 now)
 {
+	if (!at || !at->ceiling)
+		return ~0ULL;
 	if (urgency && urgency <= PACE_URGENCIES)
 		return pace_left(pace_urgent_rate(at->ceiling), at->urgent_due_ns[urgency - 1], at->burst_ns, now);
 	return pace_left(at->ceiling, at->ceiling_due_ns, at->burst_ns, now);
 }
 
+/* The bytes a bucket's own rate has left; 0 without a rate. */
+PACE_FUNCTION __u64 pace_rate_left(struct pace_bucket *at, __u64 now)
+{
+	return at && at->rate ? pace_left(at->rate, at->rate_due_ns, at->burst_ns, now) : 0;
+}
+
 /* The bytes a bucket lets pass: its own rate in any case; beyond that, what the buckets above leave. */
 static __noinline __u64 pace_bucket_left(struct pace_block *block, __u32 bucket, __u64 now)
 {
-	__u64 left = ~0ULL, urgency = 0, own;
+	__u64 left = ~0ULL, urgency = 0, own, under;
 
 	if (!block)
 		return 0;
 	for (int level = 0; level < PACE_LEVELS && bucket && bucket <= PACE_BUCKETS; level++) {
 		struct pace_bucket *at = &block->buckets[(bucket - 1) & (PACE_BUCKETS - 1)];
 
-		if (at->ceiling) {
-			__u64 under = pace_ceiling_left(at, urgency, now);
-
-			left = under < left ? under : left;
-		}
-		own = at->rate ? pace_left(at->rate, at->rate_due_ns, at->burst_ns, now) : 0;
+		under = pace_ceiling_left(at, urgency, now);
+		left = under < left ? under : left;
+		own = pace_rate_left(at, now);
 		if (own)
 			return own < left ? own : left;
 		urgency = at->urgency;
@@ -186,6 +194,22 @@ static __always_inline void pace_pay(__u64 *due_ns, __u64 rate, __u64 bytes, __u
 	__sync_fetch_and_add(due_ns, bytes * PACE_SECOND_NS / rate);
 }
 
+/* Charges a bucket for bytes that were passed at this urgency. */
+PACE_FUNCTION int pace_charge(struct pace_bucket *at, __u64 urgency, __u64 bytes, __u64 now)
+{
+	if (!at)
+		return 0;
+	if (at->ceiling) {
+		pace_pay(&at->ceiling_due_ns, at->ceiling, bytes, now, 0);
+		for (int below = 0; below < PACE_URGENCIES && below < urgency; below++)
+			pace_pay(&at->urgent_due_ns[below], pace_urgent_rate(at->ceiling), bytes, now, 0);
+	}
+	if (at->rate)
+		pace_pay(&at->rate_due_ns, at->rate, bytes, now, 2 * at->burst_ns);
+	__sync_fetch_and_add(&at->taken, bytes);
+	return 0;
+}
+
 /* Charges bytes that were passed. */
 static __noinline int pace_take(struct pace_block *block, pace_handle handle, __u64 bytes, __u64 now)
 {
@@ -201,14 +225,7 @@ static __noinline int pace_take(struct pace_block *block, pace_handle handle, __
 	for (int level = 0; level < PACE_LEVELS && bucket && bucket <= PACE_BUCKETS; level++) {
 		struct pace_bucket *at = &block->buckets[(bucket - 1) & (PACE_BUCKETS - 1)];
 
-		if (at->ceiling) {
-			pace_pay(&at->ceiling_due_ns, at->ceiling, bytes, now, 0);
-			for (int below = 0; below < PACE_URGENCIES && below < urgency; below++)
-				pace_pay(&at->urgent_due_ns[below], pace_urgent_rate(at->ceiling), bytes, now, 0);
-		}
-		if (at->rate)
-			pace_pay(&at->rate_due_ns, at->rate, bytes, now, 2 * at->burst_ns);
-		__sync_fetch_and_add(&at->taken, bytes);
+		pace_charge(at, urgency, bytes, now);
 		urgency = at->urgency;
 		bucket = at->parent;
 	}

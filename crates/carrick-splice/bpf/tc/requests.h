@@ -33,31 +33,30 @@ static __always_inline void keep_request(struct packet_request *kept, const stru
 	__u32 i;
 
 #pragma clang loop unroll(disable)
-	for (i = 0; i < PACKET_REQUEST_WORDS && 8 * i < packet->payload_bytes; i++)
-		kept->words[i] = payload->words[i];
+	for (i = 0; i < PACKET_REQUEST_WORDS && 8 * i < packet->payload_bytes; i += 8)
+		__builtin_memcpy(&kept->words[i], &payload->words[i], 64);
 }
 
 /* Whether a packet carries the kept request's bytes, from `offset` on. */
 static __always_inline int is_kept(const struct packet_request *kept, const struct packet *packet, __u32 offset)
 {
-	const struct packet_request *payload = &packet->headers->payload;
-	__u32 i;
+	const __u8 *payload = (const __u8 *)packet->headers->payload.words, *bytes = (const __u8 *)kept->words;
+	__u32 left = packet->payload_bytes & 7, end = packet->payload_bytes - left, at = offset + end, i;
 
+	asm volatile("" : "+r"(end), "+r"(at));
+	if (end > sizeof(*kept) - 8 || at > sizeof(*kept) - 8)
+		return 0;
+	/* First, so that the verifier follows it once, not behind each turn of the loop. */
+	if (left && (*(const __u64 *)(payload + end) ^ *(const __u64 *)(bytes + at)) << (64 - 8 * left))
+		return 0;
 #pragma clang loop unroll(disable)
-	for (i = 0; i < PACKET_REQUEST_WORDS; i++) {
-		__u32 at = offset + 8 * i, left = packet->payload_bytes - 8 * i;
-		__u64 difference;
-
+	for (i = 0; i < sizeof(*kept) && i < end; i += 8) {
+		at = offset + i;
 		asm volatile("" : "+r"(at));
-		if (at > sizeof(*kept) - 8)
-			return 0;
-		difference = payload->words[i] ^ *(const __u64 *)((const __u8 *)kept + at);
-		if (left <= 8)
-			return !(difference << (64 - 8 * left));
-		if (difference)
+		if (at > sizeof(*kept) - 8 || *(const __u64 *)(payload + i) != *(const __u64 *)(bytes + at))
 			return 0;
 	}
-	return 0;
+	return 1;
 }
 
 /* Forwards a classified request to the server, with the numbers it would have had through the local sockets. */

@@ -238,7 +238,7 @@ static __always_inline int has_of_head(const struct packet_response *record, __u
 // the verifier checks it once.
 __attribute__((noinline)) int keep_head(struct __sk_buff *skb, __u32 number, __u32 at, __u32 from_and_bytes, __u32 head_at)
 {
-	__u32 zero = 0, from = from_and_bytes >> 16, bytes = from_and_bytes & 0xffff, i;
+	__u32 zero = 0, from = from_and_bytes >> 16, bytes = from_and_bytes & 0xffff, words_end, i;
 	struct packet_splice *splice = bpf_map_lookup_elem(&splices, &number);
 	struct headers *headers_of = bpf_map_lookup_elem(&headers, &zero);
 	struct packet_response *record;
@@ -253,11 +253,25 @@ __attribute__((noinline)) int keep_head(struct __sk_buff *skb, __u32 number, __u
 	bpf_spin_lock(&splice->lock);
 	if ((__u32)record->head_at == head_at && !has_of_head(record, from, from + bytes)) {
 		// What is behind the packet's bytes in the buffer is another packet's, and not noted.
-		if (!from && !record->early_end)
+		if (!from && !record->early_end) {
 			__builtin_memcpy(record->head, headers_of->payload.words, PACKET_HEAD_BYTES);
-		else
-			for (i = 0; i < PACKET_HEAD_BYTES && i < bytes; i++)
-				record->head[(from + i) & (PACKET_HEAD_BYTES - 1)] = payload[i];
+		} else {
+			words_end = bytes & ~7U;
+			// First, so that the verifier follows it once, not behind each turn of the other loop.
+#pragma clang loop unroll(full)
+			for (i = 0; i < 7; i++) {
+				at = words_end + i;
+				if (at < bytes)
+					record->head[(from + at) & (PACKET_HEAD_BYTES - 1)] = payload[at & (PACKET_HEAD_BYTES - 1)];
+			}
+			for (i = 0; i < PACKET_HEAD_BYTES && i < words_end; i += 8) {
+				at = from + i;
+				asm volatile("" : "+r"(at));
+				if (at > PACKET_HEAD_BYTES - 8)
+					break;
+				*(__u64 *)(record->head + at) = *(const __u64 *)(payload + i);
+			}
+		}
 		note_head(record, from, from + bytes);
 	}
 	bpf_spin_unlock(&splice->lock);
