@@ -7,6 +7,7 @@ mod expired;
 mod forsaken;
 mod headers;
 mod lab;
+mod loaded;
 mod local;
 mod messages;
 mod model;

@@ -1,10 +1,12 @@
 //! The programs in the kernel, on no interface: their effect on a packet.
 
+use super::loaded::{Loaded, Parts, Pool};
 use super::wire::{ACK, Packet};
 use crate::engine::tc::command::{ProgramRun, run_on};
 use crate::engine::tc::skeleton::types::{flow, packet_response, packet_splice, packet_state};
 use crate::engine::tc::state::key;
 use crate::engine::tc::{Connections, PacketEngine};
+use libbpf_rs::skel::Skel;
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use std::mem::MaybeUninit;
 use std::net::SocketAddr;
@@ -62,7 +64,10 @@ pub struct Lab {
     responses: MapHandle,
     programs: [OwnedFd; 2],
     pub addresses: [(SocketAddr, SocketAddr); 2],
+    _loaded: Loaded,
 }
+
+static POOL: Pool = Pool::new(Vec::new());
 
 impl Lab {
     /// `None` without root.
@@ -90,21 +95,20 @@ impl Lab {
         if !carrick_test::is_root() {
             return None;
         }
-        let mut object = MaybeUninit::uninit();
-        let loaded =
-            PacketEngine::load_maps(&mut object, 4, OWN_MARK, None, Connections::Written).unwrap();
-        let owned =
-            |program: &libbpf_rs::ProgramMut<'_>| program.as_fd().try_clone_to_owned().unwrap();
+        let loaded = Loaded::take(&POOL, || {
+            let mut object = MaybeUninit::uninit();
+            let loaded =
+                PacketEngine::load_maps(&mut object, 4, OWN_MARK, None, Connections::Written);
+            Parts::of(loaded.unwrap().object())
+        });
         let lab = Lab {
-            flows: MapHandle::try_from(&loaded.maps.flows).unwrap(),
-            splices: MapHandle::try_from(&loaded.maps.splices).unwrap(),
-            pulse: MapHandle::try_from(&loaded.maps.pulse).unwrap(),
-            responses: MapHandle::try_from(&loaded.maps.responses).unwrap(),
-            programs: [
-                owned(&loaded.progs.carrick_arriving),
-                owned(&loaded.progs.carrick_leaving),
-            ],
+            flows: loaded.map("flows"),
+            splices: loaded.map("splices"),
+            pulse: loaded.map("pulse"),
+            responses: loaded.map("responses"),
+            programs: ["carrick_arriving", "carrick_leaving"].map(|name| loaded.program(name)),
             addresses,
+            _loaded: loaded,
         };
         lab.know_flows();
         Some(lab)

@@ -1,6 +1,7 @@
 //! The real programs of the engine, run packet by packet. Their kernel calls are answered from maps (bpf/tc/model.bpf.c).
 
 use super::super::lab::{COPY_MARK, as_bytes, from_bytes};
+use super::super::loaded::{Loaded, Parts, Pool};
 use super::endpoint::{Life, Tcp};
 use super::frame::end;
 use crate::engine::tc::command::{Answer, Command, ask, run_on};
@@ -57,7 +58,10 @@ pub struct Programs {
     held: MapHandle,
     pub holdings: Mmap,
     pub pace: Mmap,
+    _loaded: Loaded,
 }
+
+static POOL: Pool = Pool::new(Vec::new());
 
 /// A program's result for a frame, and the frame that it created for the local socket.
 pub struct Outcome {
@@ -72,44 +76,39 @@ impl Programs {
         if !carrick_test::is_root() {
             return None;
         }
-        let mut open = ObjectBuilder::default().open_memory(OBJECT).unwrap();
-        for mut map in open.maps_mut() {
-            match map.name().to_str().unwrap() {
-                "flows" => map.set_max_entries(2 * SLOTS).unwrap(),
-                "splices" => map.set_max_entries(SLOTS).unwrap(),
-                "responses" | "requests" => map.set_max_entries(RECORDS).unwrap(),
-                "held" => map.set_max_entries(4 * SLOTS).unwrap(),
-                _ => {}
+        let loaded = Loaded::take(&POOL, || {
+            let mut open = ObjectBuilder::default().open_memory(OBJECT).unwrap();
+            for mut map in open.maps_mut() {
+                match map.name().to_str().unwrap() {
+                    "flows" => map.set_max_entries(2 * SLOTS).unwrap(),
+                    "splices" => map.set_max_entries(SLOTS).unwrap(),
+                    "responses" | "requests" => map.set_max_entries(RECORDS).unwrap(),
+                    "held" => map.set_max_entries(4 * SLOTS).unwrap(),
+                    _ => {}
+                }
             }
-        }
-        let object = open.load().unwrap();
-        let program = |name: &str| {
-            let mut all = object.progs();
-            let program = all.find(|program| program.name() == name).unwrap();
-            program.as_fd().try_clone_to_owned().unwrap()
-        };
-        let map = |name: &str| {
-            let mut all = object.maps();
-            MapHandle::try_from(&all.find(|map| map.name() == name).unwrap()).unwrap()
-        };
-        let records = Records::map(map("responses").as_fd(), RECORDS).unwrap();
+            Parts::of(&open.load().unwrap())
+        });
+        let mapped = |name, bytes| Mmap::map(loaded.map(name).as_fd(), bytes).unwrap();
+        let records = Records::map(loaded.map("responses").as_fd(), RECORDS).unwrap();
         Some(Programs {
-            arriving: program("carrick_arriving"),
-            leaving: program("carrick_leaving"),
-            command: program("carrick_command"),
-            place: program("carrick_place"),
-            flows: map("flows"),
-            splices: map("splices"),
-            sockets: map("model_sockets"),
-            clock: map("model_clock"),
-            clones: map("model_clones"),
-            requests: map("model_requests"),
-            lengths: map("model_responses"),
+            arriving: loaded.program("carrick_arriving"),
+            leaving: loaded.program("carrick_leaving"),
+            command: loaded.program("carrick_command"),
+            place: loaded.program("carrick_place"),
+            flows: loaded.map("flows"),
+            splices: loaded.map("splices"),
+            sockets: loaded.map("model_sockets"),
+            clock: loaded.map("model_clock"),
+            clones: loaded.map("model_clones"),
+            requests: loaded.map("model_requests"),
+            lengths: loaded.map("model_responses"),
             records: Arc::new(records),
-            grant: program("carrick_grant"),
-            held: map("held"),
-            holdings: Mmap::map(map("holdings").as_fd(), size_of::<holding>()).unwrap(),
-            pace: Mmap::map(map("pace").as_fd(), size_of::<pace_block>()).unwrap(),
+            grant: loaded.program("carrick_grant"),
+            held: loaded.map("held"),
+            holdings: mapped("holdings", size_of::<holding>()),
+            pace: mapped("pace", size_of::<pace_block>()),
+            _loaded: loaded,
         })
     }
 
