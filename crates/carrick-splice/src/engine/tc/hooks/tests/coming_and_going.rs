@@ -111,6 +111,8 @@ fn changes_of_links_addresses_routes_and_filters_are_reported() {
     inside(
         "coming_and_going::changes_of_links_addresses_routes_and_filters_are_reported",
         || {
+            // Otherwise interfaces get IPv6 addresses, which are confirmed a second later.
+            run("sysctl -qw net.ipv6.conf.default.addr_gen_mode=1");
             let changes = Changes::open().expect("a socket");
             assert!(!changes.wait(NOT).expect("nothing").is_any());
             let heard = |line: &str| {
