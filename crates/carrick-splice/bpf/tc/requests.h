@@ -49,6 +49,8 @@ static __always_inline int is_kept(const struct packet_request *kept, const stru
 	/* First, so that the verifier follows it once, not behind each turn of the loop. */
 	if (left && (*(const __u64 *)(payload + end) ^ *(const __u64 *)(bytes + at)) << (64 - 8 * left))
 		return 0;
+	/* Else clang 19 leaves out the loop's first bound, which Linux 6.1 does not infer from `end`. */
+	asm volatile("" : "+r"(end));
 #pragma clang loop unroll(disable)
 	for (i = 0; i < sizeof(*kept) && i < end; i += 8) {
 		at = offset + i;

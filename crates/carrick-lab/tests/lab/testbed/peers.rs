@@ -30,7 +30,16 @@ fn get(name: &str, bed: &Testbed, to: SocketAddr, target: &str) -> Vec<u8> {
 }
 
 #[tokio::test(flavor = "current_thread")]
-async fn every_proxy_that_is_here_starts_in_both_layouts_and_does_its_jobs() {
+async fn every_proxy_that_is_here_does_its_jobs_in_the_direct_layout() {
+    every_proxy_does_its_jobs(Layout::Direct).await;
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn every_proxy_that_is_here_does_its_jobs_in_the_routed_layout() {
+    every_proxy_does_its_jobs(Layout::Routed).await;
+}
+
+async fn every_proxy_does_its_jobs(layout: Layout) {
     skip_unless!("nginx", "curl", "haproxy", "squid", "socat");
     let carrick = std::path::Path::new(LAB).with_file_name("carrick");
     let missing = |family: Family| match family {
@@ -53,51 +62,49 @@ async fn every_proxy_that_is_here_starts_in_both_layouts_and_does_its_jobs() {
     let carrick = carrick.is_file().then_some(carrick.as_path());
     let (programs, missing) = Programs::find(&families, carrick, None).unwrap();
     assert!(missing.is_empty(), "{missing:?}");
-    for layout in LAYOUTS {
-        let bed = build(layout, |_| {});
-        let addresses = bed.addresses();
-        let mut origin = start_origin(&[50_000], &bed, &programs).unwrap();
-        origin
-            .wait_until_listening(addresses.origin_http().port(), LONGEST_RUN)
-            .await
-            .unwrap();
-        let expected = get_from_origin(&bed);
-        for peer in &peers {
-            // On the way of connections it is in the direct layout alone, of these.
-            let on_its_way = |job: &&Job| **job != Job::Gateway || layout == Layout::Direct;
-            for job in peer.jobs.iter().filter(on_its_way) {
-                if let Some(why) = programs.why_not(peer, *job) {
-                    carrick_test::lacks!("{} as {}: {why}", peer.name, job.name());
-                    continue;
-                }
-                let tunnel_origin = addresses.origin_http().to_string();
-                let service = peer.start(*job, &tunnel_origin, &bed, &programs).unwrap();
-                let Some(mut service) = service else {
-                    assert_eq!(peer.family, Family::Routed);
-                    continue;
-                };
-                peer.wait_until_ready(*job, &mut service, LONGEST_RUN)
-                    .await
-                    .unwrap_or_else(|error| panic!("{layout:?} {}: {error:#}", peer.name));
-                let target = match job {
-                    Job::Forward => format!("http://{}/50000", addresses.origin_http()),
-                    Job::Switch | Job::Tunnel | Job::Gateway => String::from("/50000"),
-                    Job::Cache | Job::CacheDisk => String::from("/c/50000"),
-                };
-                let name = format!("{layout:?} {} {}", peer.name, job.name());
-                let to = match job {
-                    Job::Gateway => addresses.origin_http(),
-                    _ => addresses.proxy_for(*job),
-                };
-                let before = service.connections().unwrap().accepted;
-                for _ in 0..2 {
-                    let got = get(&name, &bed, to, &target);
-                    assert!(got == expected, "{name}");
-                }
-                let accepted = service.connections().unwrap().accepted - before;
-                assert!(accepted >= 2, "{name}: {accepted} connections came in");
-                service.stop().await;
+    let bed = build(layout, |_| {});
+    let addresses = bed.addresses();
+    let mut origin = start_origin(&[50_000], &bed, &programs).unwrap();
+    origin
+        .wait_until_listening(addresses.origin_http().port(), LONGEST_RUN)
+        .await
+        .unwrap();
+    let expected = get_from_origin(&bed);
+    for peer in &peers {
+        // On the way of connections it is in the direct layout alone, of these.
+        let on_its_way = |job: &&Job| **job != Job::Gateway || layout == Layout::Direct;
+        for job in peer.jobs.iter().filter(on_its_way) {
+            if let Some(why) = programs.why_not(peer, *job) {
+                carrick_test::lacks!("{} as {}: {why}", peer.name, job.name());
+                continue;
             }
+            let tunnel_origin = addresses.origin_http().to_string();
+            let service = peer.start(*job, &tunnel_origin, &bed, &programs).unwrap();
+            let Some(mut service) = service else {
+                assert_eq!(peer.family, Family::Routed);
+                continue;
+            };
+            peer.wait_until_ready(*job, &mut service, LONGEST_RUN)
+                .await
+                .unwrap_or_else(|error| panic!("{layout:?} {}: {error:#}", peer.name));
+            let target = match job {
+                Job::Forward => format!("http://{}/50000", addresses.origin_http()),
+                Job::Switch | Job::Tunnel | Job::Gateway => String::from("/50000"),
+                Job::Cache | Job::CacheDisk => String::from("/c/50000"),
+            };
+            let name = format!("{layout:?} {} {}", peer.name, job.name());
+            let to = match job {
+                Job::Gateway => addresses.origin_http(),
+                _ => addresses.proxy_for(*job),
+            };
+            let before = service.connections().unwrap().accepted;
+            for _ in 0..2 {
+                let got = get(&name, &bed, to, &target);
+                assert!(got == expected, "{name}");
+            }
+            let accepted = service.connections().unwrap().accepted - before;
+            assert!(accepted >= 2, "{name}: {accepted} connections came in");
+            service.stop().await;
         }
     }
 }
