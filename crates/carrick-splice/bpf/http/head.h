@@ -3,6 +3,7 @@
 #ifndef CARRICK_HTTP_HEAD_H
 #define CARRICK_HTTP_HEAD_H
 
+#include "../common/bounds.h"
 #include "tables.h"
 #include "words.h"
 
@@ -12,9 +13,8 @@
 #define HEAD_ROOM (2048 + 256)
 #define HEAD_WORDS_MAX (REQUEST_HEAD_MAX / 8 + 1)
 
-/* A search through the head goes through chunks of it, each of so many words; all but the first in a function of its own, called from
- * another. So the verifier follows 16 turns twice, and 11, where it would follow 183 of a single loop; and most searches end in the
- * first chunk. */
+/* Searches for the end of the target or of a value go chunk by chunk: the first, where most of them end, in place, the others in a
+ * function. So the verifier follows 16 + 16 + 11 turns, not 183. */
 #define HEAD_CHUNK_WORDS 16
 #define HEAD_CHUNK_BYTES (8 * HEAD_CHUNK_WORDS)
 #define HEAD_CHUNKS_MAX (HEAD_WORDS_MAX / HEAD_CHUNK_WORDS + 1)
@@ -68,10 +68,6 @@ struct {
 	__type(value, struct parsed_head);
 } parsed_heads SEC(".maps");
 
-/* Functions with a loop are functions for the verifier, too: it looks at each by itself, once, whatever it is called with. So none may
- * have an argument that is null, though it never is. Their stacks are kept small, since they add up with the caller's. */
-#define GLOBAL_FUNCTION __attribute__((noinline))
-
 /* Makes the compiler forget what it knows of a number, where the verifier does not know it: a bound would be left out. */
 #define FORGET(number) asm volatile("" : "+r"(number))
 
@@ -111,11 +107,13 @@ static __always_inline __u32 find_target_end_in_chunk(struct parsed_head *parsed
 	return 0;
 }
 
+/* The same, of a chunk that is not the first. */
 GLOBAL_FUNCTION __u32 find_target_end_in_another(struct parsed_head *parsed, __u32 at)
 {
 	return parsed ? find_target_end_in_chunk(parsed, at) : NO_TARGET;
 }
 
+/* Where it ends behind the first chunk; or `NO_TARGET`. */
 GLOBAL_FUNCTION __u32 find_target_end_behind(struct parsed_head *parsed, __u32 at)
 {
 	__u32 end = 0, i;
@@ -227,11 +225,13 @@ static __always_inline __u32 find_value_end_in_chunk(const struct parsed_head *p
 	return 0;
 }
 
+/* The same, of a chunk that is not the first. */
 GLOBAL_FUNCTION __u32 find_value_end_in_another(const struct parsed_head *parsed, __u32 at, __u64 separator)
 {
 	return parsed ? find_value_end_in_chunk(parsed, at, separator) : 0;
 }
 
+/* Where it ends behind the first chunk; 0 if it never does. */
 GLOBAL_FUNCTION __u32 find_value_end_behind(const struct parsed_head *parsed, __u32 at, __u64 separator)
 {
 	__u32 end = 0, i;

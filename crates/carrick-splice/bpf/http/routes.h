@@ -32,24 +32,6 @@ GLOBAL_FUNCTION int find_file_in_word(struct parsed_head *parsed, __u32 at)
 	return 0;
 }
 
-/* Looks through a chunk of the path. */
-GLOBAL_FUNCTION int find_file_in_chunk(struct parsed_head *parsed, __u32 at)
-{
-	__u32 i;
-
-	if (!parsed)
-		return 0;
-#pragma clang loop unroll(disable)
-	for (i = 0; i < HEAD_CHUNK_WORDS; i++) {
-		/* Not in the loop's condition, where the verifier would see more in it than there is. */
-		if (at >= parsed->path_end)
-			break;
-		find_file_in_word(parsed, at);
-		at += 8;
-	}
-	return 0;
-}
-
 /* The last segment of the path, without parameters: extensions are looked for at its end. */
 GLOBAL_FUNCTION int find_file(struct parsed_head *parsed)
 {
@@ -61,10 +43,12 @@ GLOBAL_FUNCTION int find_file(struct parsed_head *parsed)
 	parsed->file_at = at;
 	parsed->file_end = parsed->path_end;
 #pragma clang loop unroll(disable)
-	for (i = 0; i < HEAD_CHUNKS_MAX; i++, at += HEAD_CHUNK_BYTES) {
+	for (i = 0; i < HEAD_WORDS_MAX; i++) {
+		/* Not in the loop's condition, where the verifier would see more in it than there is. */
 		if (at >= parsed->path_end)
 			break;
-		find_file_in_chunk(parsed, at);
+		find_file_in_word(parsed, at);
+		at += 8;
 	}
 	return 0;
 }
@@ -85,24 +69,6 @@ GLOBAL_FUNCTION int has_cgi_in_word(const struct parsed_head *parsed, __u32 at)
 	return 0;
 }
 
-/* Whether it begins in a chunk of the path. */
-GLOBAL_FUNCTION int has_cgi_in_chunk(const struct parsed_head *parsed, __u32 at)
-{
-	__u32 i;
-
-	if (!parsed)
-		return 0;
-#pragma clang loop unroll(disable)
-	for (i = 0; i < HEAD_CHUNK_WORDS; i++) {
-		if (at >= parsed->path_end)
-			break;
-		if (has_cgi_in_word(parsed, at))
-			return 1;
-		at += 8;
-	}
-	return 0;
-}
-
 /* A path with /cgi-bin/, or a query. */
 GLOBAL_FUNCTION int is_cgi(const struct parsed_head *parsed)
 {
@@ -114,11 +80,12 @@ GLOBAL_FUNCTION int is_cgi(const struct parsed_head *parsed)
 		return 1;
 	at = parsed->path_at;
 #pragma clang loop unroll(disable)
-	for (i = 0; i < HEAD_CHUNKS_MAX; i++, at += HEAD_CHUNK_BYTES) {
+	for (i = 0; i < HEAD_WORDS_MAX; i++) {
 		if (at >= parsed->path_end)
 			break;
-		if (has_cgi_in_chunk(parsed, at))
+		if (has_cgi_in_word(parsed, at))
 			return 1;
+		at += 8;
 	}
 	return 0;
 }

@@ -141,11 +141,8 @@ static __always_inline __u64 pace_urgent_rate(__u64 ceiling)
 	return ceiling - ceiling / PACE_LEAVE_ONE_IN;
 }
 
-/* What is done at each level is a function for the verifier, too, which looks at it once. */
-#define PACE_FUNCTION __attribute__((noinline))
-
 /* The bytes a bucket's ceiling has left at this urgency (what less urgent traffic took does not count); ~0 without a ceiling. */
-PACE_FUNCTION __u64 pace_ceiling_left(struct pace_bucket *at, __u64 urgency, __u64 now)
+GLOBAL_FUNCTION __u64 pace_ceiling_left(struct pace_bucket *at, __u64 urgency, __u64 now)
 {
 	if (!at || !at->ceiling)
 		return ~0ULL;
@@ -155,7 +152,7 @@ PACE_FUNCTION __u64 pace_ceiling_left(struct pace_bucket *at, __u64 urgency, __u
 }
 
 /* The bytes a bucket's own rate has left; 0 without a rate. */
-PACE_FUNCTION __u64 pace_rate_left(struct pace_bucket *at, __u64 now)
+GLOBAL_FUNCTION __u64 pace_rate_left(struct pace_bucket *at, __u64 now)
 {
 	return at && at->rate ? pace_left(at->rate, at->rate_due_ns, at->burst_ns, now) : 0;
 }
@@ -195,7 +192,7 @@ static __always_inline void pace_pay(__u64 *due_ns, __u64 rate, __u64 bytes, __u
 }
 
 /* Charges a bucket for bytes that were passed at this urgency. */
-PACE_FUNCTION int pace_charge(struct pace_bucket *at, __u64 urgency, __u64 bytes, __u64 now)
+GLOBAL_FUNCTION int pace_charge(struct pace_bucket *at, __u64 urgency, __u64 bytes, __u64 now)
 {
 	if (!at)
 		return 0;

@@ -126,7 +126,7 @@ static __always_inline void look_up_rate(struct pace_view *view, __u64 handle, _
 /* Looks up pacing for a packet that advertises a window to the sender of the way `told`. (Not inlined and not
  * static, so that the verifier checks it once, not for each state at its calls; hence it looks up what it needs
  * itself.) */
-__attribute__((noinline)) int look_up_pace(__u32 number, __u32 told, __u64 now)
+GLOBAL_FUNCTION int look_up_pace(__u32 number, __u32 told, __u64 now)
 {
 	struct packet_splice *splice = bpf_map_lookup_elem(&splices, &number);
 	__u32 zero = 0;
@@ -166,7 +166,7 @@ static __always_inline void wait_turn(struct packet_splice *splice, __u32 direct
 
 /* Grants according to what the state machine has noted. (Also separate for the verifier; three functions, since the
  * caller's stack is deep.) */
-__attribute__((noinline)) int settle_pace(__u32 number, __u32 told)
+GLOBAL_FUNCTION int settle_pace(__u32 number, __u32 told)
 {
 	struct packet_splice *splice = bpf_map_lookup_elem(&splices, &number);
 	__u32 zero = 0;
@@ -187,7 +187,7 @@ __attribute__((noinline)) int settle_pace(__u32 number, __u32 told)
 }
 
 /* Charges a way for what was granted. */
-__attribute__((noinline)) int pay_pace(__u32 number, __u32 side)
+GLOBAL_FUNCTION int pay_pace(__u32 number, __u32 side)
 {
 	struct packet_splice *splice = bpf_map_lookup_elem(&splices, &number);
 	__u32 zero = 0;
@@ -202,7 +202,7 @@ __attribute__((noinline)) int pay_pace(__u32 number, __u32 side)
 }
 
 /* Counts and queues a way that waits for a grant. */
-__attribute__((noinline)) int hold_pace(__u32 number, __u32 told, __u64 now)
+GLOBAL_FUNCTION int hold_pace(__u32 number, __u32 told, __u64 now)
 {
 	struct packet_splice *splice = bpf_map_lookup_elem(&splices, &number);
 	struct pace_class *class;
@@ -291,7 +291,7 @@ static __always_inline __u32 write_update(struct update *update, const struct pa
 
 /* Grants more to the way whose turn it is, and announces it by a packet that enters the interface as if the receiver
  * had sent it, so that it is handled like any other. */
-__attribute__((noinline)) int grant_turn(struct __sk_buff *skb, __u32 direction, __u64 now)
+GLOBAL_FUNCTION int grant_turn(struct __sk_buff *skb, __u32 direction, __u64 now)
 {
 	__u32 number = direction >> 1, side = direction & 1, zero = 0, bucket, bytes, waiting = 1;
 	struct packet_splice *splice = bpf_map_lookup_elem(&splices, &number);

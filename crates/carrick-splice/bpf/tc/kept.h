@@ -33,7 +33,7 @@ static __always_inline int has_of_head(const struct packet_response *record, __u
 /* Keeps `bytes` at offset `at` of a packet as bytes `from` onwards of the response that begins at `head_at`.
  * Under the lock: kept late, they would be taken for the beginning of the next response. Not static, so that
  * the verifier checks it once. */
-__attribute__((noinline)) int keep_head(struct __sk_buff *skb, __u32 number, __u32 at, __u32 from_and_bytes, __u32 head_at)
+GLOBAL_FUNCTION int keep_head(struct __sk_buff *skb, __u32 number, __u32 at, __u32 from_and_bytes, __u32 head_at)
 {
 	__u32 zero = 0, from = from_and_bytes >> 16, bytes = from_and_bytes & 0xffff, words_end, i;
 	struct packet_splice *splice = bpf_map_lookup_elem(&splices, &number);

@@ -100,7 +100,7 @@ struct local {
 
 /* Reads a local socket, and whether the process owns it. (Not static, so that the verifier checks it once: for each
  * kernel field, it goes through all kernel types.) */
-__attribute__((noinline)) int look_at(struct __sk_buff *skb, const struct packet_leg *leg, struct local *local)
+GLOBAL_FUNCTION int look_at(struct __sk_buff *skb, const struct packet_leg *leg, struct local *local)
 {
 	struct bpf_sock_tuple tuple = {};
 	struct bpf_sock *socket;
