@@ -250,6 +250,29 @@ fn most_plain_requests_are_decided_in_the_kernel() {
     assert!(decided * 10 > all * 9, "{decided} of {all}");
 }
 
+/// Of every length up to the longest head, also at the seams of the parts that a search goes through.
+#[test]
+fn long_targets_and_values_are_decided_in_the_kernel() {
+    let Some(classifier) = classifier() else {
+        return;
+    };
+    let table = RequestTable::new(&in_kernel(&[Conditions::default()], 1), Settings::default());
+    let generation = classifier.tables().install(0, &table).unwrap();
+    for bytes in 1..1400 {
+        let long = "a".repeat(bytes);
+        for request in [
+            format!("GET /{long} HTTP/1.1\r\nHost: a\r\n\r\n"),
+            format!("GET / HTTP/1.1\r\nHost: a\r\nX-Long: {long}\r\n\r\n"),
+        ] {
+            let verdict = classifier.classify(0, generation, request.as_bytes());
+            assert!(
+                matches!(verdict, Ok(Verdict::Route { route: 0, .. })),
+                "{request}: {verdict:?}"
+            );
+        }
+    }
+}
+
 /// A request for everything, with these fields.
 fn with_fields(fields: &str) -> Vec<u8> {
     format!("GET /a HTTP/1.1\r\nHost: a.example\r\n{fields}\r\n").into_bytes()
