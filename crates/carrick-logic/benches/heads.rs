@@ -1,8 +1,8 @@
 //! Times what every request costs in this crate: `cargo bench -p carrick-logic`. It prints figures and judges nothing.
 #![expect(clippy::print_stdout, reason = "the figures are what it is for")]
 use carrick_logic::http1::{
-    Chunked, Forwarded, HeadLimits, Method, Piece, RequestHead, RequestRewrite, ResponseHead,
-    ResponseRewrite, StatedIn, TargetForm, Version, write_request, write_response,
+    Chunked, Forwarded, HeadLimits, Method, NamedIn, Piece, RequestHead, RequestRewrite,
+    ResponseHead, ResponseRewrite, StatedIn, TargetForm, Version, write_request, write_response,
 };
 use std::hint::black_box;
 use std::net::{IpAddr, Ipv4Addr};
@@ -62,7 +62,8 @@ fn requests(name: &str, bytes: &[u8]) {
     let mut how = RequestRewrite {
         form: TargetForm::Origin,
         default_host: "",
-        via: "carrick",
+        name: "carrick",
+        named_in: NamedIn::Via,
         mark: None,
         client: IpAddr::V4(Ipv4Addr::LOCALHOST),
         forwarded: Forwarded::Unchanged,

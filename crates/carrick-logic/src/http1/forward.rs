@@ -28,6 +28,17 @@ pub enum Forwarded {
     Remove,
 }
 
+/// Which field of a request tells that it has come through this proxy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NamedIn {
+    /// `Via` (RFC 9110 section 7.6.3).
+    Via,
+    /// `CDN-Loop` (RFC 8586).
+    CdnLoop,
+    /// None.
+    Nothing,
+}
+
 /// How a request's head is to be changed.
 #[derive(Debug, Clone, Copy)]
 pub struct RequestRewrite<'a> {
@@ -35,9 +46,11 @@ pub struct RequestRewrite<'a> {
     pub form: TargetForm,
     /// `Host` for an HTTP/1.0 request that names no host, such as the upstream's address: many servers refuse an empty one.
     pub default_host: &'a str,
-    /// Name in `Via`; empty: no `Via`.
-    pub via: &'a str,
-    /// What the request is known by, should it come back: in a comment of `Via`, or in `CDN-Loop` where there is no `Via`.
+    /// The proxy's name.
+    pub name: &'a str,
+    /// Where the name goes.
+    pub named_in: NamedIn,
+    /// What the request is known by, should it come back: in a comment of `Via`, or in place of the name in `CDN-Loop`.
     pub mark: Option<Mark>,
     /// The address of the request's sender, for `forwarded`.
     pub client: IpAddr,
@@ -74,7 +87,7 @@ pub fn write_request(
     head: &RequestHead,
     how: &RequestRewrite<'_>,
 ) {
-    out.reserve(head.head_bytes + how.via.len() + 256);
+    out.reserve(head.head_bytes + how.name.len() + 256);
     out.extend_from_slice(head.method_text.of(bytes));
     out.push(b' ');
     write_target(out, bytes, head, how.form);
@@ -95,31 +108,31 @@ pub fn write_request(
         Forwarded::Standard => write_forwarded(&mut lines, bytes, head, how),
         Forwarded::Unchanged | Forwarded::Remove => {}
     }
-    write_via(&mut lines, head.version, how.via, how.mark);
+    write_name(&mut lines, head.version, how);
     lines.put(&[how.added]);
     lines.finish();
 }
 
-/// `Via` (RFC 9110 section 7.6.3) as a line of its own, which counts as an element after those before. Without a name there is none, and
-/// the mark goes into `CDN-Loop` (RFC 8586).
-pub(super) fn write_via(
-    lines: &mut LineWriter<'_>,
-    received: Version,
-    name: &str,
-    mark: Option<Mark>,
-) {
-    let version: &[u8] = match received {
+/// Both fields as a line of its own, which counts as an element after those before.
+fn write_name(lines: &mut LineWriter<'_>, received: Version, how: &RequestRewrite<'_>) {
+    let name = how.name.as_bytes();
+    match (how.named_in, how.mark) {
+        (NamedIn::Via, None) => write_via(lines, received, &[name]),
+        (NamedIn::Via, Some(mark)) => write_via(lines, received, &[name, b" (", mark.text(), b")"]),
+        (NamedIn::CdnLoop, None) => lines.put(&[b"CDN-Loop: ", name, b"\r\n"]),
+        (NamedIn::CdnLoop, Some(mark)) => lines.put(&[b"CDN-Loop: ", mark.text(), b"\r\n"]),
+        (NamedIn::Nothing, _) => {}
+    }
+}
+
+/// A line of `Via`.
+pub(super) fn write_via(lines: &mut LineWriter<'_>, received: Version, name: &[&[u8]]) {
+    lines.put(&[match received {
         Version::Http10 => b"Via: 1.0 ",
         Version::Http11 => b"Via: 1.1 ",
-    };
-    match (name.is_empty(), mark) {
-        (true, None) => {}
-        (true, Some(mark)) => lines.put(&[b"CDN-Loop: ", mark.text(), b"\r\n"]),
-        (false, None) => lines.put(&[version, name.as_bytes(), b"\r\n"]),
-        (false, Some(mark)) => {
-            lines.put(&[version, name.as_bytes(), b" (", mark.text(), b")\r\n"]);
-        }
-    }
+    }]);
+    lines.put(name);
+    lines.put(&[b"\r\n"]);
 }
 
 fn write_target(out: &mut Vec<u8>, bytes: &[u8], head: &RequestHead, form: TargetForm) {

@@ -48,7 +48,9 @@ pub fn write_response(
         lines.put(&[b"Transfer-Encoding: chunked\r\n"]);
     }
     write_connection(&mut lines, head, how);
-    write_via(&mut lines, head.version, how.via, None);
+    if !how.via.is_empty() {
+        write_via(&mut lines, head.version, &[how.via.as_bytes()]);
+    }
     lines.finish();
 }
 

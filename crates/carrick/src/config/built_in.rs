@@ -3,7 +3,7 @@ use super::check::{self, workers};
 use super::file::{Limits, PINS_DEFAULT, Timeouts};
 use super::plan::{
     CachePlan, ForwardPlan, Handshake, ListenerPlan, LogFormat, LogPlan, LogTarget, Mode, PacePlan,
-    PacketUse, Plan, RouteCache, Sandbox, TrustedProxies,
+    PacketUse, Plan, RouteCache, Sandbox, TrustedProxies, Via,
 };
 use super::section::Keys;
 use carrick_logic::access::Access;
@@ -29,7 +29,11 @@ impl Plan {
             forwarded: Forwarded::Unchanged,
             trusted: TrustedProxies::default(),
             odd_names: OddNames::Drop,
-            via: "carrick".to_owned(),
+            via: Via {
+                name: "carrick".to_owned(),
+                is_in_requests: true,
+                is_in_responses: true,
+            },
             access: Access::default(),
             mode: Mode::Forward(ForwardPlan {
                 engine: Choice::Auto,

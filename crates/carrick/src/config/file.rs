@@ -18,7 +18,7 @@ pub use general::{
 };
 pub use intercept::{Intercept, PortRange};
 pub use link::{Fallback, Link};
-pub use listener::{Answering, ConnectPorts, Job, Listener, Parent, Splitting};
+pub use listener::{Answering, ConnectPorts, Job, Listener, Parent, Splitting, ViaIn};
 pub use pace::{
     PREFIX_V4_DEFAULT, PREFIX_V6_DEFAULT, Pace, PaceClass, PolicyName, WrongPolicy, policy,
 };

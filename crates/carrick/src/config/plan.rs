@@ -135,14 +135,33 @@ pub struct ListenerPlan {
     pub trusted: TrustedProxies,
     /// What becomes of request fields whose names have `_` and the like.
     pub odd_names: OddNames,
-    /// The name in `Via`; empty: none.
-    pub via: String,
+    /// What is added to heads to tell of this proxy.
+    pub via: Via,
     /// How the TCP of its clients' connections, and of those to servers, is to be; `None`: as the system has it.
     pub tcp_profiles: Option<TcpProfileRules>,
     /// Networks, ports and names; for switch and tunnel `clients` is used, and the rest only for what goes to its original destination.
     pub access: Access,
     /// The job.
     pub mode: Mode,
+}
+
+/// `via` and `via_name`
+#[derive(Debug)]
+pub struct Via {
+    /// The proxy's name.
+    pub name: String,
+    /// Whether it is in `Via` of requests; else in their `CDN-Loop`, where they could come back.
+    pub is_in_requests: bool,
+    /// Whether it is in `Via` of responses.
+    pub is_in_responses: bool,
+}
+
+impl Via {
+    /// The name in `Via` of responses; empty: none.
+    #[must_use]
+    pub fn of_responses(&self) -> &str {
+        if self.is_in_responses { &self.name } else { "" }
+    }
 }
 
 /// `trusted_proxies` and `trusted_field`

@@ -1,4 +1,5 @@
 //! A request's head, as the next hop gets it.
+use crate::config::plan::Via;
 use crate::context::destination::Destination;
 use crate::context::destination::NextHop;
 use crate::context::original;
@@ -8,7 +9,7 @@ use crate::http::cached::Asking;
 use crate::http::loop_detection;
 use crate::net::scratch::Scratch;
 use carrick_logic::http1;
-use carrick_logic::http1::RequestRewrite;
+use carrick_logic::http1::{NamedIn, RequestRewrite};
 
 /// Writes the request for the next hop to `scratch.out`.
 pub fn write_request(
@@ -31,11 +32,14 @@ pub fn write_request(
             .map_or("", |server| &server.label),
         NextHop::Origin { .. } => &original,
     };
+    let via = &context.listener.via;
+    let named_in = named_in(via, &destination.next_hop);
     let how = RequestRewrite {
         form: destination.form,
         default_host,
-        via: &context.listener.via,
-        mark: marks(&context.listener.via, &destination.next_hop)
+        name: &via.name,
+        named_in,
+        mark: (named_in != NamedIn::Nothing && head.has_come_through_proxies())
             .then(|| loop_detection::mark(context.listener.address, &scratch.request, head)),
         client: context.address.ip(),
         forwarded: context.listener.forwarded,
@@ -52,8 +56,11 @@ pub fn write_request(
     http1::write_request(&mut scratch.out, &scratch.request, head, &how);
 }
 
-/// Whether the request is to be known if it comes back. Strangers' servers lead nowhere else, and without `Via` need not know of a proxy.
-fn marks(via: &str, next_hop: &NextHop) -> bool {
-    let is_strangers = matches!(next_hop, NextHop::Origin { parent: false, .. });
-    !via.is_empty() || !is_strangers
+/// Where a request tells of this proxy. Strangers' servers lead nowhere else, and without `Via` need not know of it.
+fn named_in(via: &Via, next_hop: &NextHop) -> NamedIn {
+    match next_hop {
+        _ if via.is_in_requests => NamedIn::Via,
+        NextHop::Origin { parent: false, .. } => NamedIn::Nothing,
+        NextHop::Origin { .. } | NextHop::Group { .. } => NamedIn::CdnLoop,
+    }
 }

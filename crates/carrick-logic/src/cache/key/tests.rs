@@ -5,7 +5,7 @@ use super::{
 };
 use crate::cache::{Fields, Uri};
 use crate::http1::{
-    Forwarded, HeadLimits, Progress, RequestHead, RequestRewrite, StatedIn, TargetForm,
+    Forwarded, HeadLimits, NamedIn, Progress, RequestHead, RequestRewrite, StatedIn, TargetForm,
     write_request,
 };
 use proptest::prelude::*;
@@ -143,7 +143,8 @@ fn rfc_9112_3_2_2_a_host_that_disagrees_with_the_target_is_nowhere() {
     let how = RequestRewrite {
         form: TargetForm::Origin,
         default_host: "",
-        via: "",
+        name: "",
+        named_in: NamedIn::Nothing,
         mark: None,
         client: IpAddr::V4(Ipv4Addr::LOCALHOST),
         forwarded: Forwarded::XForwarded,

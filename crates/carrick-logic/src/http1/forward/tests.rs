@@ -5,7 +5,8 @@ use crate::http1::{HeadLimits, Progress};
 const ORIGIN: RequestRewrite<'static> = RequestRewrite {
     form: TargetForm::Origin,
     default_host: "",
-    via: "",
+    name: "carrick",
+    named_in: NamedIn::Nothing,
     mark: None,
     client: IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1)),
     forwarded: Forwarded::Unchanged,
@@ -200,7 +201,7 @@ fn options_of_the_rewriting() {
     );
 
     let named = RequestRewrite {
-        via: "carrick",
+        named_in: NamedIn::Via,
         ..ORIGIN
     };
     assert_eq!(
@@ -309,7 +310,7 @@ fn the_claims_of_trusted_proxies_are_written_in_both_forms() {
 fn requests_can_be_known_when_they_come_back() {
     let mark = Some(Mark::new(0xabc));
     let named = RequestRewrite {
-        via: "carrick",
+        named_in: NamedIn::Via,
         mark,
         ..ORIGIN
     };
@@ -317,11 +318,19 @@ fn requests_can_be_known_when_they_come_back() {
         fields_left("Via: 1.1 a\r\n", &named),
         "Via: 1.1 a\r\nVia: 1.1 carrick (0000000000000abc)\r\n"
     );
-    let unnamed = RequestRewrite { via: "", ..named };
+    let unnamed = RequestRewrite {
+        named_in: NamedIn::CdnLoop,
+        ..named
+    };
     assert_eq!(
         fields_left("Connection: CDN-Loop\r\nCDN-Loop: a\r\n", &unnamed),
         "CDN-Loop: a\r\nCDN-Loop: 0000000000000abc\r\n"
     );
+    let first = RequestRewrite {
+        mark: None,
+        ..unnamed
+    };
+    assert_eq!(fields_left("", &first), "CDN-Loop: carrick\r\n");
 }
 
 #[test]

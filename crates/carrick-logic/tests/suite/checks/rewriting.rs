@@ -2,7 +2,7 @@
 use super::LIMITS;
 use super::heads::{request_is_unambiguous, response_is_unambiguous};
 use carrick_logic::http1::{
-    Field, Forwarded, HeadLimits, Mark, Method, Progress, RequestHead, RequestRewrite,
+    Field, Forwarded, HeadLimits, Mark, Method, NamedIn, Progress, RequestHead, RequestRewrite,
     ResponseBody, ResponseHead, ResponseRewrite, StatedIn, TargetForm, Version, write_request,
     write_response,
 };
@@ -24,7 +24,12 @@ pub fn rewrite_request(bytes: &[u8]) {
             TargetForm::Absolute
         },
         default_host: "",
-        via: if options & 2 == 0 { "" } else { "carrick" },
+        name: "carrick",
+        named_in: if options & 2 == 0 {
+            NamedIn::CdnLoop
+        } else {
+            NamedIn::Via
+        },
         mark: (options & 4 != 0).then(|| Mark::new(7)),
         client: IpAddr::from(if options & 4 == 0 {
             [192, 0, 2, 1]
@@ -99,7 +104,7 @@ pub fn rewrite_request(bytes: &[u8]) {
     }
     let mut again = Vec::new();
     let unchanged = RequestRewrite {
-        via: "",
+        named_in: NamedIn::Nothing,
         mark: None,
         forwarded: Forwarded::Unchanged,
         ..how

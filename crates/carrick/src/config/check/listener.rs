@@ -4,8 +4,8 @@ use super::file_context::FileContext;
 use super::networks::networks;
 use super::route::{self, Inherited, Kind};
 use super::{link, path, requests, senders, split, transparent};
-use crate::config::file::{self, ConnectPorts, Job};
-use crate::config::plan::{FarPlan, ForwardPlan, ListenerPlan, Mode, ParentPlan, Splitting};
+use crate::config::file::{self, ConnectPorts, Job, ViaIn};
+use crate::config::plan::{FarPlan, ForwardPlan, ListenerPlan, Mode, ParentPlan, Splitting, Via};
 use crate::config::problem::Problems;
 use crate::config::section::{Keys, Written};
 use crate::config::setting::Setting;
@@ -133,7 +133,7 @@ pub fn check(
     let access = access(written, address, clients, job, problems);
     report_open_proxy(written, address, job == Some(Job::Forward), problems);
     let odd_names = senders::odd_names(written, problems);
-    let via = via(written, problems);
+    let via = via(written, job, problems);
     requests::check(
         written,
         mode.as_ref(),
@@ -424,17 +424,28 @@ fn forwarded(written: &Written<file::Listener>, is_to_strangers: bool) -> Forwar
     }
 }
 
-/// `Via` takes a pseudonym or a host with port (RFC 9110 section 7.6.3).
-fn via(written: &Written<file::Listener>, problems: &mut Problems) -> String {
-    let via = &written.via;
-    let name = via.get_ref();
-    if !name.is_empty()
-        && !values::is_token(name)
-        && values::server_address(name, Some(80)).is_err()
-    {
+/// `Via` takes a pseudonym or a host with port (RFC 9110 section 7.6.3). By default, a switch names itself to servers only: its
+/// responses can then be forwarded unread.
+fn via(written: &Written<file::Listener>, job: Option<Job>, problems: &mut Problems) -> Via {
+    let name = written.via_name.get_ref();
+    if !values::is_token(name) && values::server_address(name, Some(80)).is_err() {
         problems
-            .error(via.span(), "this cannot be a name in `Via`", "")
-            .help("write one word, such as \"carrick\", or \"\" for no `Via`");
+            .error(
+                written.via_name.span(),
+                "this cannot be a name in `Via`",
+                "",
+            )
+            .help("write one word, such as \"carrick\"; `via = \"\"` leaves `Via` out");
     }
-    name.clone()
+    let default = if job == Some(Job::Switch) {
+        ViaIn::Requests
+    } else {
+        ViaIn::Both
+    };
+    let via = (written.via.given()).map_or(default, |via| *via.get_ref());
+    Via {
+        name: name.clone(),
+        is_in_requests: via != ViaIn::Nothing,
+        is_in_responses: via == ViaIn::Both,
+    }
 }

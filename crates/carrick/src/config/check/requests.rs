@@ -2,7 +2,7 @@
 //! And `responses`, which says what is read of responses that go by the packet engine.
 use crate::config::file::{self, Job};
 use crate::config::in_kernel;
-use crate::config::plan::{HashOn, Mode, Requests, Responses, RoutePlan, UpstreamPlan};
+use crate::config::plan::{HashOn, Mode, Requests, Responses, RoutePlan, UpstreamPlan, Via};
 use crate::config::problem::Problems;
 use crate::config::section::Written;
 use carrick_logic::balance::Algorithm;
@@ -15,7 +15,7 @@ use std::ops::Range;
 pub fn check(
     written: &Written<file::Listener>,
     mode: Option<&Mode>,
-    (forwarded, via): (Forwarded, &str),
+    (forwarded, via): (Forwarded, &Via),
     upstreams: &[Option<UpstreamPlan>],
     problems: &mut Problems,
 ) {
@@ -70,7 +70,7 @@ pub fn check(
                 "the kernel sends requests on as they are, and servers would learn of the client with some requests only",
                 "add `forwarded = \"off\"` or \"unchanged\" to the listener; `send_proxy_protocol` of the upstream tells servers the client's address once for each connection",
             );
-        } else if !via.is_empty() {
+        } else if via.is_in_requests {
             refuse(
                 problems,
                 span,

@@ -81,9 +81,12 @@ section! {
         /// take for other headers (`X_Forwarded_For`): `drop` takes them out, as nginx does, `refuse` answers 400, `pass`
         /// lets them through. Trailers likewise. Not for `tunnel` and `split`
         underscores in HTTP: OddNames = one_of("drop"),
-        /// The name in `Via` (RFC 9110 section 7.6.3); `""`: no `Via`, and what servers of upstreams and parents get has
-        /// a mark in `CDN-Loop` instead. Not for `tunnel` and `split`
-        via in HTTP: Spanned<String> = text("a name", "carrick"),
+        /// Where `Via` is added (RFC 9110 section 7.6.3). `requests`: to requests, as is demanded of a gateway; `both`: to
+        /// responses as well, which a switch then forwards in the process; `""`: nowhere, and servers of upstreams and
+        /// parents get `CDN-Loop` instead. Not for `tunnel` and `split`
+        via in HTTP: Setting<ViaIn> = one_of_or("switch: requests; forward: both"),
+        /// The name in `Via` and `CDN-Loop`: one word, or a host with or without port. Not for `tunnel` and `split`
+        via_name in HTTP: Spanned<String> = text("a name", "carrick"),
         /// Where requests go. Only for `switch`, `tunnel` and `split`
         routes as "route" in ROUTED: Vec<Written<Route>> = tables("", "required, but not with `transparent`"),
         /// Ports that `CONNECT` may name. Only for `forward`
@@ -186,6 +189,19 @@ words!(Forwarded {
     "off" => Remove,
     "unchanged" => Unchanged,
 });
+
+/// `via`
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ViaIn {
+    /// In requests.
+    Requests,
+    /// In requests and responses.
+    Both,
+    /// Neither.
+    Nothing,
+}
+
+words!(ViaIn { "requests" => Requests, "both" => Both, "" => Nothing });
 
 words!(StatedIn { "x-forwarded-for" => XForwardedFor, "forwarded" => Forwarded });
 

@@ -4,8 +4,8 @@ mod requests;
 use super::conditions;
 use carrick_logic::access::NamePattern;
 use carrick_logic::http1::{
-    BodyLength, Forwarded, HeadLimits, Method, OddNames, Progress, RequestHead, RequestRewrite,
-    StatedIn, Target, TargetForm, Version, write_request,
+    BodyLength, Forwarded, HeadLimits, Method, NamedIn, OddNames, Progress, RequestHead,
+    RequestRewrite, StatedIn, Target, TargetForm, Version, write_request,
 };
 use carrick_logic::route::{Conditions, CookieRule, pick_request};
 use carrick_splice::requests::{Classifier, RequestTable, Route, Settings, UpToProcess, Verdict};
@@ -74,7 +74,8 @@ fn written(bytes: &[u8], head: &RequestHead) -> Vec<u8> {
     let how = RequestRewrite {
         form: TargetForm::Origin,
         default_host: "",
-        via: "",
+        name: "",
+        named_in: NamedIn::Nothing,
         mark: None,
         client: Ipv4Addr::LOCALHOST.into(),
         forwarded: Forwarded::Remove,

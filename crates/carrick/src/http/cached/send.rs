@@ -117,7 +117,7 @@ pub async fn send(
         answer,
         total_bytes,
         (scratch.request_head.version, keep_alive),
-        &client.context.listener.via,
+        client.context.listener.via.of_responses(),
     );
     log.status = status;
     let parts = if is_head { Vec::new() } else { parts };

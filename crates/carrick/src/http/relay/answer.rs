@@ -237,7 +237,7 @@ pub(super) fn write_head(
     };
     let keep_alive = may_keep && request.keep_alive && is_delimited;
     let how = ResponseRewrite {
-        via: &listener.via,
+        via: listener.via.of_responses(),
         client_version: request.version,
         keep_alive,
         add_chunked: keep_alive && response.body == ResponseBody::UntilClose,

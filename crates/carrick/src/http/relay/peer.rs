@@ -225,7 +225,7 @@ async fn one_head(
         upstream: &checkout.upstream.transport,
         client,
         limits: context.live.plan().limits.head(),
-        via: &context.listener.via,
+        via: context.listener.via.of_responses(),
         idle: plan.answer,
         watches_client: true,
         asked_bytes: (checkout.upstream.reused).then_some(scratch.out.len()),

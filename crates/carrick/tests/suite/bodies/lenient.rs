@@ -48,9 +48,8 @@ fn servers_with_old_habits_are_served_and_their_clients_see_none_of_them() {
             let (mut client, mut upstream) = stage.begin("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
             upstream.read_head();
             upstream.send_in_pieces(sent, sizes);
-            let expected = expected.replacen("\r\n\r\n", "\r\nVia: 1.1 carrick\r\n\r\n", 1);
             let seen = client.read_exact(expected.len());
-            assert_eq!(String::from_utf8_lossy(&seen), expected, "{what} {sizes:?}");
+            assert_eq!(String::from_utf8_lossy(&seen), *expected, "{what} {sizes:?}");
             // Both connections are in step, and no bytes are left over.
             expect_reusable(&mut client, &mut upstream);
         }

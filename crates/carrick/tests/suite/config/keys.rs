@@ -231,7 +231,8 @@ const KEYS: &[(&str, &str, &str, &str)] = &[
         FORWARD,
         "underscores = \"refuse\"",
     ),
-    ("[[listener]]", "via", FORWARD, "via = \"\""),
+    ("[[listener]]", "via", FORWARD, "via = \"requests\""),
+    ("[[listener]]", "via_name", FORWARD, "via_name = \"gate\""),
     (
         "[[listener]]",
         "connect_ports",

@@ -18,7 +18,7 @@ fn urls_and_connect_go_through_a_second_carrick() {
     let server = Server::listen(&far);
     let outer = Carrick::start(
         &far,
-        &FORWARD_TEXT.replace("\"all\"\n", "\"all\"\nvia = \"outer\"\n"),
+        &FORWARD_TEXT.replace("\"all\"\n", "\"all\"\nvia_name = \"outer\"\n"),
     );
     let inner = with_parent(&near, outer.forward_address(), "");
     let address = server.address();

@@ -156,8 +156,8 @@ fn the_target_decides_about_the_host_not_the_field() {
 }
 
 #[test]
-fn via_is_added_in_both_directions_behind_those_that_are_there() {
-    let stage = Stage::with("");
+fn via_is_added_as_configured_behind_those_that_are_there() {
+    let stage = Stage::with("via = \"both\"");
     let (request, response) = stage.exchange(
         "GET / HTTP/1.0\r\nHost: a\r\nVia: 1.1 first\r\n\r\n",
         "HTTP/1.1 204 No Content\r\nVia: 1.1 origin\r\nConnection: close\r\n\r\n",
@@ -167,16 +167,28 @@ fn via_is_added_in_both_directions_behind_those_that_are_there() {
         field(&response, "via").as_deref(),
         Some("1.1 origin, 1.1 carrick")
     );
-    let stage = Stage::with("via = \"gate-1\"");
-    let (request, response) = stage.exchange("GET / HTTP/1.1\r\nHost: a\r\n\r\n", NOTHING);
-    assert_eq!(via(&request).as_deref(), Some("1.1 gate-1"));
-    assert_eq!(field(&response, "via").as_deref(), Some("1.1 gate-1"));
-    let stage = Stage::with("via = \"\"");
-    let (request, response) = stage.exchange("GET / HTTP/1.1\r\nHost: a\r\n\r\n", NOTHING);
-    assert_eq!(
-        (field(&request, "via"), field(&response, "via")),
-        (None, None)
-    );
+    for (keys, in_request, in_response) in [
+        ("", Some("1.1 carrick"), None),
+        (
+            "via = \"requests\"\nvia_name = \"gate-1\"",
+            Some("1.1 gate-1"),
+            None,
+        ),
+        (
+            "via = \"both\"\nvia_name = \"a:80\"",
+            Some("1.1 a:80"),
+            Some("1.1 a:80"),
+        ),
+        ("via = \"\"", None, None),
+    ] {
+        let stage = Stage::with(keys);
+        let (request, response) = stage.exchange("GET / HTTP/1.1\r\nHost: a\r\n\r\n", NOTHING);
+        // A request that has come through no proxy has no mark.
+        assert_eq!(field(&request, "via").as_deref(), in_request, "{keys}");
+        assert_eq!(field(&response, "via").as_deref(), in_response, "{keys}");
+        let instead = in_request.is_none().then_some("carrick");
+        assert_eq!(field(&request, "cdn-loop").as_deref(), instead, "{keys}");
+    }
 }
 
 #[test]

@@ -8,7 +8,7 @@ fn second() -> String {
     SWITCH
         .replace("8080", "8090")
         .replace("ports = [80]", "ports = [8000]")
-        .replace("[[listener]]", "[[listener]]\nvia = \"second\"")
+        .replace("[[listener]]", "[[listener]]\nvia_name = \"second\"")
 }
 
 #[test]

@@ -128,7 +128,8 @@ fn only_what_is_named_is_intercepted() {
 fn what_is_under_way_is_finished_when_carrick_ends() {
     let Some(bed) = Bed::build() else { return };
     let before = bed.rules();
-    let text = format!("{SWITCH}[timeouts]\ndrain = \"20s\"\n");
+    let listener = SWITCH.replace("transparent", "via = \"both\"\ntransparent");
+    let text = format!("{listener}[timeouts]\ndrain = \"20s\"\n");
     let mut carrick = bed.carrick(&text);
     let download = inside(
         &bed.client,

@@ -19,7 +19,7 @@ pub const MISTAKES: &[Mistake] = &[
         "\"forward\"",
     ),
     (
-        "&[[listener]]\nlisten = \"127.0.0.1:1\"\nmode = \"tunnel\"\nvia = \"x\"\nroute = [{ upstream = \"u\" }]",
+        "&[[listener]]\nlisten = \"127.0.0.1:1\"\nmode = \"tunnel\"\nvia = \"both\"\nroute = [{ upstream = \"u\" }]",
         Error,
         "via",
         "means nothing in a \"tunnel\"",
@@ -155,13 +155,26 @@ pub const MISTAKES: &[Mistake] = &[
         "name:hash",
     ),
     (
-        "§via = \"two words\"",
+        "§via_name = \"two words\"",
         Error,
         "\"two words\"",
         "`Via`",
         "one word",
     ),
-    ("§via = \"a\\r\\nb\"", Error, "\"a\\r\\nb\"", "`Via`", ""),
+    (
+        "§via_name = \"a\\r\\nb\"",
+        Error,
+        "\"a\\r\\nb\"",
+        "`Via`",
+        "",
+    ),
+    (
+        "§via = \"proxy.example\"",
+        Error,
+        "\"proxy.example\"",
+        "",
+        "requests",
+    ),
     (
         "§parent = { for = \"a.example\" }",
         Error,

@@ -135,7 +135,7 @@ listen = \"127.0.0.1\" # wrong
 mode = \"forward\"
 allow = [\"10.0.0.1/8\"] # wrong
 deny_to = [\"exa mple\"] # wrong
-via = \"a b\" # wrong
+via_name = \"a b\" # wrong
 connect_ports = [0] # wrong
 users = \"none\" # wrong
 engine = \"pipes\" # wrong
@@ -150,7 +150,7 @@ mode = \"switch\"
 transparent = true
 allow = [] # wrong
 deny_to = [\"10.0.0.1/8\"] # wrong
-via = \"a b\" # wrong
+via_name = \"a b\" # wrong
 intercept = { ports = [80], from = [\"10.0.0.1/8\"] } # wrong
 [[listener.route]]
 path = \"~^/x\" # wrong
@@ -166,7 +166,7 @@ servers = [\"10.0.0.1\"]
 listen = \"127.0.0.1:8080\"
 mode = \"swich\" # wrong
 allow = [\"10.0.0.1/8\"] # wrong
-via = \"a b\" # wrong
+via_name = \"a b\" # wrong
 [[listener.route]]
 path = \"images\" # wrong
 upstream = \"u\"
