@@ -8,6 +8,7 @@
 //! `strace -c -f` of two runs with different CYCLES, one ENGINE and one kind shows the system calls of a cycle.
 
 use bed::{Bed, Pair};
+use carrick_splice::requests::RequestFields;
 use carrick_splice::{
     Arming, Choice, Counters, Exchange, ExchangeOrder, PaceHandle, PacketService, PoolLimits,
     ResponseSplice, SPLICES_MAX, SocketService, Splicer,
@@ -286,7 +287,7 @@ impl Bench {
             if how == How::New {
                 kept = self.splicer.responses(&near, &far, 0).map_err(refused)?;
             }
-            match kept.arm(None, PaceHandle::default()) {
+            match kept.arm(None, &RequestFields::default(), PaceHandle::default()) {
                 Arming::Armed => kept.expect_response(true, false),
                 answer => return Err(format!("it was not armed: {answer:?}").into()),
             }

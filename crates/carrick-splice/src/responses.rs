@@ -2,13 +2,14 @@
 
 use crate::engine::tc::command::Answer;
 pub use crate::engine::tc::command::KernelRoutes;
+use crate::engine::tc::http::RequestFields;
 use crate::engine::tc::path_statistics::PathStatistics;
 use crate::engine::tc::records::Record;
 pub use crate::engine::tc::records::{ResponseWatch, ToldResponse};
 use crate::engine::tc::splice::PacketSplice;
 use crate::lifecycle::State;
+use crate::sys::clock::now_ns;
 use crate::{PaceHandle, Reason, Splicer};
-use rustix::time::{ClockId, clock_gettime};
 use std::io;
 use std::task::Context;
 use std::time::Duration;
@@ -38,7 +39,19 @@ pub struct ResponseSplice {
     is_body: bool,
     /// Forwarded requests at the last check.
     classified: u32,
+    /// The routes that it was armed with, if any, and what ends that.
+    bound: Option<Bound>,
     path_statistics: Box<PathStatistics>,
+}
+
+/// How long the kernel goes on forwarding requests.
+struct Bound {
+    upstream: u32,
+    /// [`RequestTables::choices`](crate::requests::RequestTables::choices) when it began.
+    choices: u32,
+    /// The number of forwarded requests, and the time (`CLOCK_MONOTONIC`), at which it ends.
+    requests: u32,
+    until_ns: u64,
 }
 
 /// A response waits for a client with less room than this.
@@ -140,6 +153,7 @@ impl Splicer {
                 begun_at: record.sent_bytes(),
                 counted_bytes: record.acked_bytes(),
                 classified: record.classified(),
+                bound: None,
                 record,
                 splicer: self.clone(),
                 is_fresh: false,
@@ -157,10 +171,16 @@ impl ResponseSplice {
     ///
     /// With `routes`, the kernel also forwards requests that it can classify and that go to the same
     /// upstream; the process learns of them only by events ([`Events`](crate::requests::Events)). This begins
-    /// once [`ResponseSplice::settle`] has reported that nothing else is outstanding.
+    /// once [`ResponseSplice::settle`] has reported that nothing else is outstanding. These requests get
+    /// `fields`.
     ///
     /// What is forwarded is paced by `pace`, which must outlive it.
-    pub fn arm(&mut self, routes: Option<KernelRoutes>, pace: PaceHandle) -> Arming {
+    pub fn arm(
+        &mut self,
+        routes: Option<KernelRoutes>,
+        fields: &RequestFields,
+        pace: PaceHandle,
+    ) -> Arming {
         if self.is_body && self.disarm().is_err() {
             return self.refused(Reason::PacketRefused);
         }
@@ -170,11 +190,22 @@ impl ResponseSplice {
         if self.is_lossy() {
             return self.refused(Reason::PacketLossyPath);
         }
+        let choices = routes.and_then(|routes| self.choices(routes.upstream));
         let before = self.begin_record();
+        self.record.append(fields);
         let answer = self.splice.arm_responses(&self.record, routes, pace);
         let arming = self.armed(&answer, before);
         if arming == Arming::Armed {
             self.is_fresh = true;
+            self.bound = routes.zip(choices).map(|(routes, choices)| {
+                let until_ns = u128::from(now_ns()) + routes.time_max.as_nanos();
+                Bound {
+                    upstream: routes.upstream,
+                    choices,
+                    requests: self.classified.wrapping_add(routes.requests_max),
+                    until_ns: u64::try_from(until_ns).unwrap_or(u64::MAX),
+                }
+            });
             self.splicer.counters().packet_splices.add(1);
         }
         arming
@@ -291,6 +322,22 @@ impl ResponseSplice {
         Arming::Never(reason)
     }
 
+    /// Whether the kernel forwards no further requests because of [`KernelRoutes::requests_max`], [`KernelRoutes::time_max`] or
+    /// [`choose_again`](crate::requests::RequestTables::choose_again): a server is to be chosen. Costs no system call.
+    #[must_use]
+    pub fn is_spent(&self) -> bool {
+        self.bound.as_ref().is_some_and(|bound| {
+            self.record.classified() == bound.requests
+                || now_ns() >= bound.until_ns
+                || self.choices(bound.upstream) != Some(bound.choices)
+        })
+    }
+
+    fn choices(&self, upstream: u32) -> Option<u32> {
+        let engine = self.splicer.packet_engine()?;
+        Some(engine.request_tables.choices(upstream))
+    }
+
     /// Sets the name in events of requests that the kernel forwards from now on. Call it before
     /// [`ResponseSplice::settle`].
     pub fn tell_as(&self, name: u64) {
@@ -376,12 +423,7 @@ impl ResponseSplice {
     /// Time since the client last acknowledged forwarded data. Costs no system call.
     #[must_use]
     pub fn since_acknowledged(&self) -> Duration {
-        let now = clock_gettime(ClockId::Monotonic);
-        let now = Duration::new(
-            now.tv_sec.try_into().unwrap_or(0),
-            now.tv_nsec.try_into().unwrap_or(0),
-        );
-        now.saturating_sub(Duration::from_nanos(self.record.acked_ns()))
+        Duration::from_nanos(now_ns().saturating_sub(self.record.acked_ns()))
     }
 
     /// The beginning of the response: its first packet, at most 1024 bytes. If interim heads (1xx) came in

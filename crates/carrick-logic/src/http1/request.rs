@@ -117,7 +117,7 @@ pub struct RequestHead {
     /// `Connection` names fields that are for this hop only.
     pub(super) connection_names_fields: bool,
     /// What `Host` says to the next hop: the target's authority, else the value of `Host`.
-    pub(super) host_and_port: Span,
+    pub host_and_port: Span,
     scan: Scan,
 }
 

@@ -34,6 +34,22 @@ struct {
 	__type(value, struct request_counts);
 } request_counters SEC(".maps");
 
+/* For each upstream, how often its clients were to choose a server again. Mapped into the process. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, REQUEST_UPSTREAMS_MAX);
+	__type(key, __u32);
+	__type(value, __u32);
+} upstream_choices SEC(".maps");
+
+static __always_inline __u32 choices_of(__u32 upstream)
+{
+	__u32 *choices = bpf_map_lookup_elem(&upstream_choices, &upstream);
+
+	return choices ? *(volatile __u32 *)choices : 0;
+}
+
 /* Requests that were forwarded unseen. The process sets its size. */
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
@@ -53,6 +69,7 @@ GLOBAL_FUNCTION int load_head(struct __sk_buff *skb, struct parsed_head *parsed,
 		return UP_LENGTH;
 	parsed->end = bytes;
 	parsed->host_end = 0;
+	parsed->connection_at = 0;
 	parsed->fields = 0;
 	parsed->is_whole = 0;
 	parsed->is_in_cookies = 0;

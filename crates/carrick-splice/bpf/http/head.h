@@ -48,6 +48,8 @@ struct parsed_head {
 	__u32 file_end; /* without its parameters */
 	__u32 host_at;
 	__u32 host_end; /* 0: there was none yet */
+	__u32 host_value_end; /* with the port */
+	__u32 connection_at; /* the line `Connection: keep-alive`; 0: there is none */
 	__u32 fields;
 	__u32 is_whole;
 	__u32 is_in_cookies;
@@ -260,7 +262,7 @@ GLOBAL_FUNCTION __u32 find_value_end(const struct parsed_head *parsed, __u32 at,
 /* `Connection: keep-alive` says what is so anyway. */
 static __always_inline int says_keep_alive(const struct parsed_head *parsed, __u32 at, __u32 end)
 {
-	return end - at == 10 &&
+	return end - at == 10 && (pair_at(head_at(parsed, at - 4)) | 0x2020) == ('o' | 'n' << 8) &&
 	       (word_at(head_at(parsed, at)) | SMALL) == WORD('k', 'e', 'e', 'p', '-', 'a', 'l', 'i') &&
 	       (pair_at(head_at(parsed, at + 8)) | 0x2020) == ('v' | 'e' << 8);
 }
@@ -310,6 +312,7 @@ GLOBAL_FUNCTION int parse_host(struct parsed_head *parsed, __u32 value_at, __u32
 		return 0;
 	parsed->host_at = value_at;
 	parsed->host_end = at;
+	parsed->host_value_end = value_end;
 	return at == value_end || is_port(parsed, at + 1, value_end);
 }
 
@@ -322,7 +325,10 @@ static __always_inline int parse_field(struct parsed_head *parsed, const struct 
 	case WORD('h', 'o', 's', 't', 0, 0, 0, 0):
 		return parse_host(parsed, at, end) ? 0 : UP_HOST;
 	case WORD('c', 'o', 'n', 'n', 'e', 'c', 't', 'i'):
-		return says_keep_alive(parsed, at, end) ? 0 : UP_MEANING;
+		if (name_bytes != 10 || parsed->connection_at || !says_keep_alive(parsed, at, end))
+			return UP_MEANING;
+		parsed->connection_at = at - name_bytes - 2;
+		return 0;
 	case WORD('c', 'o', 'n', 't', 'e', 'n', 't', '-'):
 		/* Content-Length; others are harmless. */
 		return name_bytes == 14 ? UP_MEANING : 0;

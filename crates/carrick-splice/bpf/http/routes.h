@@ -124,6 +124,33 @@ GLOBAL_FUNCTION int match_text(struct parsed_head *parsed, const struct request_
 	return 0;
 }
 
+/* Whether the request is for the host that the appended lines name. */
+GLOBAL_FUNCTION int is_for_host(const struct parsed_head *parsed, const struct request_fields *fields)
+{
+	__u32 left, at, i;
+
+	if (!parsed || !fields)
+		return 0;
+	left = fields->host_bytes;
+	if (!left)
+		return 1;
+	at = parsed->host_at;
+	if (parsed->host_value_end - at != left)
+		return 0;
+#pragma clang loop unroll(disable)
+	for (i = 0; i < REQUEST_HOST_WORDS; i++) {
+		__u64 other = word_at(head_at(parsed, at)) ^ fields->host[i];
+
+		if (left <= 8)
+			return !(other << (64 - 8 * left));
+		if (other)
+			return 0;
+		at += 8;
+		left -= 8;
+	}
+	return 0;
+}
+
 /* Which route takes the request. */
 GLOBAL_FUNCTION int choose_route(struct parsed_head *parsed, const struct request_table *table)
 {

@@ -22,6 +22,9 @@
 /* Tables, one for each listener. */
 #define REQUEST_TABLES_MAX 64
 
+/* Upstreams whose clients can be told to choose a server again. */
+#define REQUEST_UPSTREAMS_MAX 4096
+
 /* What an event tells of path (with its query) and host. */
 #define REQUEST_EVENT_PATH_MAX 128
 #define REQUEST_EVENT_HOST_MAX 64
@@ -80,6 +83,20 @@ struct request_cookie {
 	__u32 present; /* the routes that want it */
 	__u32 absent;  /* the routes that do not */
 	__u32 reserved;
+};
+
+/* The line `Connection: keep-alive`, which servers do not get. */
+#define KEEP_ALIVE_BYTES 24
+
+/* Field lines that a request is forwarded with, behind its own. */
+#define REQUEST_FIELDS_BYTES 256
+#define REQUEST_HOST_WORDS 9
+
+struct request_fields {
+	__u64 host[REQUEST_HOST_WORDS]; /* which the lines name; padded with zeros */
+	__u32 host_bytes; /* 0: they name none */
+	__u32 bytes;      /* of text, at most REQUEST_FIELDS_BYTES; 0: requests are forwarded as they are */
+	__u8 text[REQUEST_FIELDS_BYTES]; /* with the empty line that ends a head */
 };
 
 /* The routes of a listener. Bit i is route i; the first one that is left is taken. */

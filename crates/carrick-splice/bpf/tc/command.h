@@ -17,11 +17,13 @@ struct request {
 	__u32 side;
 	/* PACKET_ARM_BODY: */
 	__u32 held;       /* bytes of the response that were read but not written yet */
-	__u32 rest[2];    /* its unread bytes, lower half first */
+	/* lower half first: its unread bytes. PACKET_ARM_RESPONSES: until when requests are forwarded */
+	__u32 rest[2];
 	/* pacing handles of both ways, lower halves first. */
 	__u32 pace[4];
-	/* PACKET_DISARM: how many forwarded requests the process knows of. */
-	__u32 classified;
+	/* PACKET_DISARM: how many forwarded requests the process knows of. PACKET_ARM_RESPONSES: how many may be
+	 * forwarded. */
+	__u32 requests;
 };
 
 /* Whether both connections still belong to this splice: a new connection may use the addresses of one of them. */
@@ -104,7 +106,7 @@ static __always_inline void begin_way(struct packet_way *way, struct packet_leg 
 
 /* Starts RESPONSES. The server may send what the client takes, and what its local socket has advertised. */
 static __always_inline void begin_responses(struct packet_splice *splice, const struct local *client,
-					    const struct request *request)
+					    const struct request *request, __u32 choices)
 {
 	struct packet_leg *leg = &splice->legs[0];
 	struct packet_way *down = &splice->ways[1];
@@ -124,6 +126,9 @@ static __always_inline void begin_responses(struct packet_splice *splice, const 
 	splice->table = request->table;
 	splice->generation = request->generation;
 	splice->upstream = request->upstream;
+	splice->choices = choices;
+	splice->requests_left = request->requests;
+	splice->requests_until_ns = request->rest[0] | (__u64)request->rest[1] << 32;
 	splice->left_bytes = ~0ULL;
 	splice->state = PACKET_RESPONSES;
 }
@@ -153,7 +158,7 @@ static __always_inline enum packet_answer arm(struct packet_splice *splice, cons
 {
 	enum packet_answer answer = compare(a, b, request->command);
 	int is_body = request->command == PACKET_ARM_BODY, was_due, was_armed;
-	__u32 allowed_end, told_end, is_told_less;
+	__u32 allowed_end, told_end, is_told_less, choices = choices_of(request->upstream);
 
 	if (answer)
 		return answer;
@@ -182,7 +187,7 @@ static __always_inline enum packet_answer arm(struct packet_splice *splice, cons
 			  a->write_seq + (is_body ? request->held : 0), request->pace + 2);
 		splice->state = PACKET_SPLICED;
 		if (request->command != PACKET_ARM)
-			begin_responses(splice, a, request);
+			begin_responses(splice, a, request, choices);
 		if (is_body)
 			begin_due(splice, b, request);
 		/* The server was told a different window from its local socket's. */
@@ -245,7 +250,7 @@ static __always_inline enum packet_answer disarm(struct packet_splice *splice, c
 			splice->state = PACKET_PROCESS;
 		else if (splice->state != PACKET_RESPONSES)
 			answer = PACKET_NO_PLACE;
-		else if (!is_forced && record->classified != request->classified)
+		else if (!is_forced && record->classified != request->requests)
 			answer = PACKET_BEHIND;
 		else if (!is_forced && is_request_outstanding(splice))
 			answer = PACKET_BUSY;

@@ -54,30 +54,74 @@ static __attribute__((noinline)) int strip_payload(struct __sk_buff *skb)
 	return write_length(skb, is_ipv6, ip, ip_bytes, tcp_bytes);
 }
 
-/* Keeps the first `bytes` of a longer payload. The packet then enters the interface again. */
-static __attribute__((noinline)) int cut_payload(struct __sk_buff *skb, const struct packet *packet, __u32 bytes)
+/* The sum of a packet's bytes from there on, as the checksum of a segment has it in which they begin at `offset`.
+ * Negative: they are not there. */
+static __attribute__((noinline)) __s64 sum_of(struct __sk_buff *skb, __u32 at, __u32 bytes, __u32 offset)
 {
-	__u32 zero = 0, ip_bytes = packet->tcp_at - ETH_HLEN, was = packet->header_bytes + packet->payload_bytes;
-	__u32 tcp_bytes = packet->header_bytes + bytes, check_at = packet->tcp_at + offsetof(struct tcphdr, check), sum;
+	__u32 zero = 0, sum;
 	struct summing *summing = bpf_map_lookup_elem(&sums, &zero);
 
 	if (!summing)
-		return 0;
-	summing->at = packet->tcp_at + tcp_bytes;
-	summing->left = was - tcp_bytes;
+		return -1;
+	summing->at = at;
+	summing->left = bytes;
 	summing->sum = 0;
 	bpf_loop(CHUNKS_MAX, add_chunk, &skb, 0);
+	if (summing->left)
+		return -1;
 	sum = fold(summing->sum);
 	/* After an odd number of bytes, the halves of each word are swapped. */
-	if (bytes & 1)
-		sum = (sum & 0xff) << 8 | sum >> 8;
-	if (summing->left || bpf_skb_change_tail(skb, packet->tcp_at + tcp_bytes, 0) ||
-	    bpf_skb_load_bytes(skb, ETH_HLEN, summing->chunk, sizeof(struct ipv6hdr)) ||
-	    !write_length(skb, packet->is_ipv6, summing->chunk, ip_bytes, tcp_bytes))
+	return offset & 1 ? (sum & 0xff) << 8 | sum >> 8 : sum;
+}
+
+/* Sets a packet's length to `tcp_bytes` of TCP, from `was`, and changes its checksum by `difference`. */
+static __attribute__((noinline)) int write_size(struct __sk_buff *skb, const struct packet *packet, __u32 was, __u32 tcp_bytes, __u32 difference)
+{
+	__u32 zero = 0, check_at = packet->tcp_at + offsetof(struct tcphdr, check);
+	struct summing *summing = bpf_map_lookup_elem(&sums, &zero);
+
+	if (!summing || bpf_skb_load_bytes(skb, ETH_HLEN, summing->chunk, sizeof(struct ipv6hdr)) ||
+	    !write_length(skb, packet->is_ipv6, summing->chunk, packet->tcp_at - ETH_HLEN, tcp_bytes))
 		return 0;
 	/* With CHECKSUM_PARTIAL only the length matters: it is part of the pseudo header. */
-	return !bpf_l4_csum_replace(skb, check_at, 0, ~sum & 0xffff, 0) &&
+	return !bpf_l4_csum_replace(skb, check_at, 0, difference, 0) &&
 	       !bpf_l4_csum_replace(skb, check_at, bpf_htons(was), bpf_htons(tcp_bytes), BPF_F_PSEUDO_HDR | sizeof(__u16));
+}
+
+/* Keeps the first `bytes` of a longer payload. The packet then enters the interface again. */
+static __attribute__((noinline)) int cut_payload(struct __sk_buff *skb, const struct packet *packet, __u32 bytes)
+{
+	__u32 was = packet->header_bytes + packet->payload_bytes, tcp_bytes = packet->header_bytes + bytes;
+	__s64 sum = sum_of(skb, packet->tcp_at + tcp_bytes, was - tcp_bytes, bytes);
+
+	if (sum < 0 || bpf_skb_change_tail(skb, packet->tcp_at + tcp_bytes, 0))
+		return 0;
+	return write_size(skb, packet, was, tcp_bytes, ~sum & 0xffff);
+}
+
+/* Gives a request the payload that the server gets: without the line that is left out, and with the record's field lines
+ * in place of the empty line. The packet's first `kept_bytes` stay. */
+static __attribute__((noinline)) int change_payload(struct __sk_buff *skb, const struct packet *packet, const struct plan *plan,
+						    const struct request_fields *fields)
+{
+	__u32 kept = plan->kept_bytes, rest = plan->rest_bytes, added = plan->is_extended ? fields->bytes : 0;
+	__u32 at = packet->tcp_at + packet->header_bytes + kept, was = packet->payload_bytes - kept;
+	__u32 from = kept + plan->left_out_bytes;
+	__s64 sum_before = sum_of(skb, at, was, kept), sum_after;
+
+	if (sum_before < 0 || bpf_skb_change_tail(skb, at + rest + added, 0))
+		return 0;
+	if (rest && plan->left_out_bytes &&
+	    (!IS_WITHIN(from, 1, PACKET_REQUEST_BYTES) || !IS_WITHIN(rest, 1, PACKET_REQUEST_BYTES) ||
+	     bpf_skb_store_bytes(skb, at, (const __u8 *)packet->headers->payload.words + from, rest, 0)))
+		return 0;
+	if (added && (!IS_WITHIN(added, 1, REQUEST_FIELDS_BYTES) || bpf_skb_store_bytes(skb, at + rest, fields->text, added, 0)))
+		return 0;
+	sum_after = sum_of(skb, at, rest + added, kept);
+	if (sum_after < 0)
+		return 0;
+	was += packet->header_bytes + kept;
+	return write_size(skb, packet, was, packet->header_bytes + kept + rest + added, fold(sum_after + (~sum_before & 0xffff)));
 }
 
 #endif

@@ -106,6 +106,8 @@ struct plan {
 	__u8 is_told : 1;       /* notify the process */
 	__u8 is_request : 1;    /* FORWARD: it is a classified request */
 	__u8 is_acknowledging : 1; /* it acknowledges more of a response: for the record */
+	__u8 is_changed : 1;    /* FORWARD: the server gets another payload; see below */
+	__u8 is_extended : 1;   /* likewise, it ends with the record's field lines */
 	union {
 		__u32 ifindex; /* FORWARD: the outgoing interface */
 		__u32 part;    /* CUT */
@@ -113,6 +115,10 @@ struct plan {
 	__u32 head_from;    /* with is_head: its payload's offset in the response */
 	__u32 head_at;      /* likewise: the response, by its `head_at` in the record (lower half) */
 	__u32 local_ack;    /* with is_copied: the acknowledgement in the local socket's copy */
+	/* with is_changed: the payload's first bytes, those behind them that are left out, and those behind these */
+	__u32 kept_bytes;
+	__u32 left_out_bytes;
+	__u32 rest_bytes;
 };
 
 struct headers {
@@ -124,8 +130,10 @@ struct headers {
 	struct options options;
 	__u32 interim_bytes; /* length of the interim head (1xx) at the start of this packet */
 	__u32 method; /* method of the request classified in this packet, an `enum request_method` */
+	__u32 left_out_at; /* likewise, the offset of a line that is left out; 0: none */
 	struct plan plan;
 	struct packet_request payload; /* with has_payload: the packet's payload */
+	__u8 room[PACKET_REQUEST_BYTES]; /* for the verifier: as many bytes from anywhere in it are in the map */
 };
 
 struct {

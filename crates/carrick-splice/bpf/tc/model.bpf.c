@@ -25,9 +25,10 @@ struct parsed_head {
 	__u32 method;
 	__u64 response_bytes;
 	__u32 interim_bytes;
+	__u32 connection_at;
 };
 
-// Forwarded requests: their first bytes, and their length.
+// Forwarded requests: their first bytes; their length, and where a line is that is left out (upper half).
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 256);
@@ -49,16 +50,31 @@ static __always_inline struct parsed_head *parsed_head(void)
 	return bpf_map_lookup_elem(&model_parsed_heads, &zero);
 }
 
+static __always_inline int is_for_host(const struct parsed_head *parsed, const struct request_fields *fields)
+{
+	return 1;
+}
+
+static __always_inline __u32 choices_of(__u32 upstream)
+{
+	return 0;
+}
+
 static __always_inline int classify_request(struct __sk_buff *skb, __u32 payload_at, __u32 payload_bytes, __u32 number,
 					    __u32 generation)
 {
+	struct parsed_head *parsed;
 	__u64 first = 0;
 	__u32 *bytes;
 
 	if (bpf_skb_load_bytes(skb, payload_at, &first, sizeof(first)))
 		return -1;
 	bytes = bpf_map_lookup_elem(&model_requests, &first);
-	return bytes && *bytes == payload_bytes ? 0 : -1;
+	parsed = parsed_head();
+	if (!bytes || !parsed || (*bytes & 0xffff) != payload_bytes)
+		return -1;
+	parsed->connection_at = *bytes >> 16;
+	return 0;
 }
 
 // Responses: their first bytes, and their length.

@@ -19,7 +19,7 @@ static __always_inline int is_next_request(const struct packet_splice *splice, c
 	const struct packet_leg *client = &splice->legs[0], *server = &splice->legs[1];
 	const struct packet_way *up = &splice->ways[0], *down = &splice->ways[1];
 
-	return splice->state == PACKET_RESPONSES && splice->table && packet->has_payload && !packet->is_odd && !packet->is_expiring &&
+	return splice->state == PACKET_RESPONSES && splice->table && splice->requests_left && packet->has_payload && !packet->is_odd && !packet->is_expiring &&
 	       !is_old(client, packet) && !(packet->flags & ~(FLAG_ACK | FLAG_PSH)) && packet->seq == up->end && client->received == up->end &&
 	       packet->ack - down->delta == down->end && !down->has_end && server->local_acked == server->local_end &&
 	       record->passed_bytes == record->settled_bytes && record->sent_bytes != record->head_at &&
@@ -61,6 +61,56 @@ static __always_inline int is_kept(const struct packet_request *kept, const stru
 	return 1;
 }
 
+/* The empty line that ends a request, which the appended field lines take the place of. */
+#define EMPTY_LINE_BYTES 2
+
+/* Bytes of the line that the server does not get. */
+static __always_inline __u32 left_out_bytes(const struct packet_splice *splice)
+{
+	return splice->left_out_at ? KEEP_ALIVE_BYTES : 0;
+}
+
+/* How many bytes more the server gets of the latest forwarded request; may be less than none. */
+static __always_inline __u32 added_bytes(const struct packet_splice *splice, const struct packet_response *record)
+{
+	return record->fields.bytes ? record->fields.bytes - EMPTY_LINE_BYTES - left_out_bytes(splice) : 0;
+}
+
+/* The end of what is passed on unchanged, as an offset in that request. */
+static __always_inline __u32 unchanged_bytes(const struct packet_splice *splice, const struct packet_response *record)
+{
+	return splice->classified_end - splice->classified_start - (record->fields.bytes ? EMPTY_LINE_BYTES : 0);
+}
+
+/* Forwards a packet of that request, from `offset` on, with the server's numbers. A part of it that was left out is
+ * dropped. */
+static __always_inline void forward_part(struct packet_splice *splice, const struct packet_response *record,
+					 const struct packet *packet, __u32 offset, __u32 window, struct plan *plan)
+{
+	__u32 unchanged = unchanged_bytes(splice, record), end = offset + packet->payload_bytes;
+	__u32 start = offset < unchanged ? offset : unchanged, out = splice->left_out_at, out_end = out + left_out_bytes(splice);
+	__u32 seq;
+
+	plan->is_extended = end > unchanged && splice->classified_start + end == splice->classified_end && record->fields.bytes;
+	if (end > unchanged)
+		end = unchanged;
+	/* What is left out of this packet begins and ends in it. */
+	out = out < start ? start : out < end ? out : end;
+	out_end = out_end < start ? start : out_end < end ? out_end : end;
+	plan->kept_bytes = out - start;
+	plan->left_out_bytes = out_end - out;
+	plan->rest_bytes = end - out_end;
+	if (!plan->kept_bytes && !plan->rest_bytes && !plan->is_extended) {
+		plan->fate = FATE_DROP;
+		return;
+	}
+	seq = splice->classified_start + splice->classified_delta + start;
+	if (start > splice->left_out_at)
+		seq -= start - splice->left_out_at < left_out_bytes(splice) ? start - splice->left_out_at : left_out_bytes(splice);
+	plan->is_changed = plan->left_out_bytes || record->fields.bytes;
+	forward_to_server(splice, packet, seq, window, plan);
+}
+
 /* Forwards a classified request to the server, with the numbers it would have had through the local sockets. */
 static __always_inline void forward_request(struct packet_splice *splice, struct packet_response *record,
 					    struct packet_request *kept, const struct packet *packet, __u32 window,
@@ -74,8 +124,11 @@ static __always_inline void forward_request(struct packet_splice *splice, struct
 	splice->classified_start = packet->seq;
 	splice->classified_end = up->end = packet->seq + bytes;
 	splice->classified_delta = server->local_end - packet->seq;
+	splice->left_out_at = record->fields.bytes ? packet->headers->left_out_at : 0;
+	splice->requests_left -= 1;
 	splice->request_start = server->local_end;
 	client->receive_offset += bytes;
+	bytes += added_bytes(splice, record);
 	server->send_offset += bytes;
 	server->local_end += bytes;
 	server->local_acked = server->local_end;
@@ -90,7 +143,7 @@ static __always_inline void forward_request(struct packet_splice *splice, struct
 	forget_head(record);
 	record->method = packet->headers->method;
 	record->classified += 1;
-	forward_to_server(splice, packet, packet->seq + splice->classified_delta, window, plan);
+	forward_part(splice, record, packet, 0, window, plan);
 }
 
 /* Whether the server has yet to acknowledge a forwarded request. */
@@ -189,7 +242,7 @@ static __always_inline void handle_client(struct packet_splice *splice, struct p
 		}
 		/* The FIN is left out here, as it is for the local socket. The client sends it again once its
 		 * request is acknowledged. */
-		forward_to_server(splice, packet, packet->seq + splice->classified_delta, window, plan);
+		forward_part(splice, record, packet, packet->seq - splice->classified_start, window, plan);
 		return;
 	}
 	plan->rewriting.seq = -client->receive_offset;
@@ -216,16 +269,29 @@ static __always_inline void handle_client(struct packet_splice *splice, struct p
 	forward_to_server(splice, packet, splice->legs[1].local_end, window, plan);
 }
 
-/* Records what the server has acknowledged of forwarded requests. Whether the client is to learn of it. */
-static __always_inline int note_request_acked(struct packet_splice *splice, const struct packet *packet)
+/* Records what the server has acknowledged of forwarded requests. Whether the client is to learn of it. The empty line is
+ * acknowledged with the field lines in its place: until then the client has something to send again. */
+static __always_inline int note_request_acked(struct packet_splice *splice, const struct packet_response *record,
+					      const struct packet *packet)
 {
 	struct packet_leg *client = &splice->legs[0];
-	__u32 acked = packet->ack - splice->classified_delta;
+	__u32 offset = packet->ack - splice->classified_delta - splice->classified_start;
+	__u32 bytes = splice->classified_end - splice->classified_start, unchanged = unchanged_bytes(splice, record);
 
-	if (!is_request_outstanding(splice) || !is_after(acked, client->received))
+	if (!is_request_outstanding(splice) || (__s32)offset <= 0)
 		return 0;
 	/* The acknowledgement may also cover later data from the process. */
-	client->received = is_after(acked, splice->classified_end) ? splice->classified_end : acked;
+	if (offset >= bytes + added_bytes(splice, record)) {
+		offset = bytes;
+	} else {
+		if (splice->left_out_at && offset >= splice->left_out_at)
+			offset += KEEP_ALIVE_BYTES;
+		if (offset > unchanged)
+			offset = unchanged;
+	}
+	if (!is_after(splice->classified_start + offset, client->received))
+		return 0;
+	client->received = splice->classified_start + offset;
 	return 1;
 }
 

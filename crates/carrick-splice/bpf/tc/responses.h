@@ -330,7 +330,7 @@ static __always_inline void handle_server(struct packet_splice *splice, struct p
 		return;
 	note_time(server, packet);
 	acknowledge_locally(server, packet, plan);
-	is_news = note_request_acked(splice, packet);
+	is_news = note_request_acked(splice, record, packet);
 	if (packet->flags & FLAG_FIN && !is_before(end - 1, down->end)) {
 		down->has_end = 1;
 		down->end_of_stream = end;

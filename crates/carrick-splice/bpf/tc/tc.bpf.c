@@ -236,16 +236,18 @@ static __always_inline int classify_packet(struct __sk_buff *skb, const struct p
 	struct parsed_head *parsed;
 
 	// Data that the server's local socket has yet to send or retransmit would get numbers already in use.
-	if (!is_next_request(splice, record, packet) ||
-	    !is_silent(skb, &splice->legs[1], packet->payload_bytes + packet->header_bytes - TCP_HEADER_MIN))
+	if (!is_next_request(splice, record, packet) || bpf_ktime_get_ns() >= splice->requests_until_ns ||
+	    choices_of(splice->upstream) != splice->choices ||
+	    !is_silent(skb, &splice->legs[1], packet->payload_bytes + packet->header_bytes - TCP_HEADER_MIN + record->fields.bytes))
 		return 0;
 	if (classify_request(skb, packet->tcp_at + packet->header_bytes, packet->payload_bytes, splice->table - 1,
 			     splice->generation) < 0)
 		return 0;
 	parsed = parsed_head();
-	if (!parsed || parsed->upstream != splice->upstream)
+	if (!parsed || parsed->upstream != splice->upstream || !is_for_host(parsed, &record->fields))
 		return 0;
 	packet->headers->method = parsed->method;
+	packet->headers->left_out_at = parsed->connection_at;
 	return 1;
 }
 
@@ -463,6 +465,8 @@ int carrick_arriving(struct __sk_buff *skb)
 	*(__u16 *)(packet.headers->new + 2) = other->peer_port;
 	rewrite_tcp(&packet, &plan->rewriting);
 	if (!write_tcp(skb, &packet) || !write_addresses(skb, &packet, other) || !count_down(skb, &packet))
+		return TC_ACT_SHOT;
+	if (plan->is_changed && !change_payload(skb, &packet, plan, &record->fields))
 		return TC_ACT_SHOT;
 	// Keeps it from being taken for a packet of the local socket whose addresses it has. (Having no socket is no
 	// criterion: between namespaces of one host, a packet keeps its sender's.)

@@ -3,6 +3,8 @@
 #ifndef CARRICK_TC_H
 #define CARRICK_TC_H
 
+#include "../http/tables.h"
+
 /* A connection from this host's side, in network byte order; IPv4 addresses are mapped: ::ffff:a.b.c.d. */
 struct flow {
 	__u32 own[4];
@@ -167,9 +169,14 @@ struct packet_splice {
 	__u32 table;          /* index of the route table for classifying requests, plus 1; 0: the process takes all requests */
 	__u32 generation;     /* of the table */
 	__u32 upstream;       /* the upstream of leg 1 */
+	__u32 choices;        /* of `upstream_choices`, when it was armed: once that differs, the process chooses a server again */
 	__u32 classified_start; /* the latest forwarded request, in leg 0's numbers on the wire */
 	__u32 classified_end;
-	__u32 classified_delta; /* leg 1's numbers minus leg 0's, for that request */
+	__u32 classified_delta; /* leg 1's numbers minus leg 0's, where that request begins */
+	__u32 left_out_at; /* offset in that request of the line that the server does not get; 0: it gets all */
+	/* requests that may still be forwarded, and until when (CLOCK_MONOTONIC), before the process chooses a server again */
+	__u32 requests_left;
+	__u64 requests_until_ns;
 	/* where the latest request begins, in leg 1's numbers on the wire; a packet that acknowledges none of it is
 	 * no response to it */
 	__u32 request_start;
@@ -226,6 +233,7 @@ struct packet_response {
 	__u32 asked;         /* the process's requests, counted before they are sent; written by the process */
 	__u32 early_from;    /* the part of `head` that arrived before what precedes it; none if `early_end` is 0 */
 	__u32 early_end;
+	struct request_fields fields; /* what forwarded requests get; written by the process before arming */
 	__u8 tail[8];      /* the last five bytes */
 	__u8 head[PACKET_HEAD_BYTES] __attribute__((aligned(8))); /* the beginning of the latest response */
 };

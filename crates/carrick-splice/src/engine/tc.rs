@@ -511,6 +511,7 @@ impl PacketEngine {
             )),
             request_tables: RequestTables::new(
                 MapHandle::try_from(&loaded.maps.request_tables)?,
+                loaded.maps.upstream_choices.as_fd(),
                 SPARE_TABLES,
             )?,
             request_counters: MapHandle::try_from(&loaded.maps.request_counters)?,

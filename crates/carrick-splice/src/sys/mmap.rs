@@ -6,6 +6,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 /// The whole map, which must have been made with `BPF_F_MMAPABLE`.
+#[derive(Debug)]
 pub(crate) struct Mmap {
     start: NonNull<u8>,
     bytes: usize,

@@ -42,11 +42,6 @@ pub fn is_wanted(listener: &ListenerPlan) -> bool {
 /// Routes as the kernel classifies by them. The number of an upstream is its index in the plan.
 #[must_use]
 pub fn routes(routes: &[RoutePlan]) -> Vec<Route> {
-    // The kernel forwards with the pace of the client's last request that the process has seen.
-    let are_alike = routes.windows(2).all(|pair| match pair {
-        [one, other] => one.pace == other.pace,
-        _ => true,
-    });
     routes
         .iter()
         .map(|route| Route {
@@ -54,8 +49,7 @@ pub fn routes(routes: &[RoutePlan]) -> Vec<Route> {
                 .upstream
                 .and_then(|index| u32::try_from(index).ok())
                 .unwrap_or(NO_UPSTREAM),
-            // Names are compared with the destinations that are refused, before a request goes to where its client wanted.
-            in_kernel: route.requests == Requests::Kernel && route.upstream.is_some() && are_alike,
+            in_kernel: route.requests == Requests::Kernel,
             ..conditions(&route.conditions)
         })
         .collect()

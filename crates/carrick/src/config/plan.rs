@@ -357,6 +357,8 @@ pub struct RoutePlan {
     pub engine: Choice,
     /// Where requests are classified on connections that the packet engine has.
     pub requests: Requests,
+    /// Why the kernel classifies none of them; `None`: it does, or nothing is to be said of it.
+    pub not_in_kernel: Option<String>,
     /// Whether the process reads responses that the packet engine moves.
     pub responses: Responses,
     /// What is cached; `None`: nothing.

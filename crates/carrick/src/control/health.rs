@@ -5,6 +5,7 @@ mod server_health;
 use crate::resolver::Resolver;
 use crate::telemetry::ControlMetrics;
 use crate::upstream::state::{ServerState, UpstreamState};
+use carrick_splice::PacketService;
 use probe::Probe;
 use server_health::ServerHealth;
 use std::hash::{BuildHasher, RandomState};
@@ -31,9 +32,10 @@ impl HealthChecks {
         resolver: &Resolver,
         mark: Option<u32>,
         metrics: &Arc<ControlMetrics>,
+        packet: &PacketService,
     ) -> Self {
         let mut tasks = JoinSet::new();
-        for upstream in upstreams {
+        for (index, upstream) in (0..).zip(upstreams) {
             for server in &upstream.servers {
                 match Probe::new(&upstream.plan, server, resolver) {
                     Some(probe) => {
@@ -42,6 +44,7 @@ impl HealthChecks {
                             Arc::clone(server),
                             probe.marked(mark),
                             Arc::clone(metrics),
+                            (packet.clone(), index),
                         ));
                     }
                     None => server.healthy.store(true, Relaxed),
@@ -52,12 +55,14 @@ impl HealthChecks {
     }
 }
 
-/// Checks one server until cancelled.
+/// Checks one server until cancelled. When it goes down or comes up, the clients of its upstream, by its index, get their requests to the
+/// process, which chooses a server.
 async fn watch(
     upstream: Arc<UpstreamState>,
     server: Arc<ServerState>,
     probe: Probe,
     metrics: Arc<ControlMetrics>,
+    (packet, index): (PacketService, u32),
 ) {
     let Some(plan) = &upstream.plan.health else {
         return;
@@ -90,6 +95,9 @@ async fn watch(
             continue;
         };
         server.healthy.store(is_healthy, Relaxed);
+        if let Some(tables) = packet.request_tables() {
+            tables.choose_again(index);
+        }
         let (name, address) = (&upstream.plan.name, &server.label);
         match result {
             Ok(()) => tracing::info!(

@@ -173,7 +173,9 @@ impl Thread {
     ) -> Self {
         let running = state.running.load();
         let mark = running.plan.own_mark();
-        let health = HealthChecks::start(&running.upstreams, &resolver, mark, &state.metrics);
+        let packet = &state.kernel.packet;
+        let health =
+            HealthChecks::start(&running.upstreams, &resolver, mark, &state.metrics, packet);
         drop(running);
         Self {
             state,
@@ -237,6 +239,7 @@ impl Thread {
             &self.resolver,
             mark,
             &self.state.metrics,
+            &self.state.kernel.packet,
         );
         self.state.running.store(Arc::new(running));
         Ok(())

@@ -4,9 +4,11 @@
 use super::skeleton::types::{packet_answer, packet_command};
 use super::state::{self, Addresses};
 use crate::Reason;
+use crate::sys::clock::now_ns;
 use libbpf_rs::libbpf_sys::bpf_test_run_opts;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
+use std::time::Duration;
 
 /// A dummy Ethernet header, which the kernel requires. Its type is for experiments (IEEE 802).
 pub(crate) const ETHERNET_HEADER: [u8; 14] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x88, 0xb5];
@@ -60,6 +62,10 @@ pub struct KernelRoutes {
     pub generation: u32,
     /// The upstream of the server's connection: the process gets requests that are routed elsewhere.
     pub upstream: u32,
+    /// After so many requests the process gets the next one: it may choose another server.
+    pub requests_max: u32,
+    /// Likewise, after this time.
+    pub time_max: Duration,
 }
 
 /// `enum packet_answer`.
@@ -158,23 +164,23 @@ pub(super) fn ask(program: BorrowedFd<'_>, slot: u32, command: Command) -> io::R
         Command::ArmResponses {
             routes: Some(routes),
             ..
-        } => [
-            routes.table + 1,
-            routes.generation,
-            routes.upstream,
-            0,
-            0,
-            0,
-            0,
-        ],
+        } => {
+            let [lower, upper] = halves(u128::from(now_ns()) + routes.time_max.as_nanos());
+            let KernelRoutes {
+                table,
+                generation,
+                upstream,
+                ..
+            } = routes;
+            [table + 1, generation, upstream, 0, 0, lower, upper]
+        }
         Command::GoBy { side, .. } => [0, 0, 0, side, 0, 0, 0],
         Command::ArmBody {
             held_bytes,
             rest_bytes,
             ..
         } => {
-            let lower = (rest_bytes & u64::from(u32::MAX)) as u32;
-            let upper = (rest_bytes >> 32) as u32;
+            let [lower, upper] = halves(rest_bytes.into());
             [0, 0, 0, 0, held_bytes, lower, upper]
         }
         _ => [0; 7],
@@ -184,20 +190,25 @@ pub(super) fn ask(program: BorrowedFd<'_>, slot: u32, command: Command) -> io::R
         Command::ArmResponses { pace, .. } | Command::ArmBody { pace, .. } => [0, pace],
         _ => [0; 2],
     };
-    let pace = pace
-        .into_iter()
-        .flat_map(|handle| [(handle & u64::from(u32::MAX)) as u32, (handle >> 32) as u32]);
+    let pace = pace.into_iter().flat_map(|handle| halves(handle.into()));
     let mut packet = Vec::with_capacity(96);
     packet.extend_from_slice(&ETHERNET_HEADER);
-    let classified = match command {
+    let requests = match command {
         Command::Disarm { classified, .. } => classified,
+        Command::ArmResponses { routes, .. } => routes.map_or(0, |routes| routes.requests_max),
         _ => 0,
     };
     let words = [number.0, slot, argument].into_iter();
-    for word in words.chain(further).chain(pace).chain([classified]) {
+    for word in words.chain(further).chain(pace).chain([requests]) {
         packet.extend_from_slice(&word.to_ne_bytes());
     }
     run(program, &packet).map(Answer::of)
+}
+
+/// A number of 64 bits, lower half first; a larger one counts as the largest.
+fn halves(number: u128) -> [u32; 2] {
+    let number = u64::try_from(number).unwrap_or(u64::MAX);
+    [(number & u64::from(u32::MAX)) as u32, (number >> 32) as u32]
 }
 
 /// Puts two connections into a slot, by the program `carrick_place`.

@@ -9,6 +9,7 @@
 mod classifier;
 mod encode;
 mod event;
+mod fields;
 mod reason;
 mod route;
 mod table;
@@ -20,6 +21,7 @@ skeleton!("http.skel.rs");
 
 pub use classifier::{Classifier, Verdict};
 pub use event::{Events, RequestEvent};
+pub use fields::RequestFields;
 pub use reason::UpToProcess;
 pub use route::{Cookie, Host, NotInKernel, Route, Settings};
 pub use table::RequestTable;
@@ -45,6 +47,15 @@ pub const COOKIE_BYTES_MAX: usize = 31;
 
 /// So many different cookies are in a table.
 pub const COOKIES_MAX: usize = 8;
+
+/// Upstreams have numbers below this one.
+pub const UPSTREAMS_MAX: u32 = 4096;
+
+/// The longest text that the kernel appends to a request, in bytes.
+pub const FIELDS_BYTES_MAX: usize = 256;
+
+/// The longest host that this text may name, in bytes.
+pub const HOST_BYTES_MAX: usize = 72;
 
 /// The methods that the kernel classifies, in the order of `enum request_method`.
 pub(super) const METHODS: [&str; 4] = ["GET", "HEAD", "OPTIONS", "DELETE"];

@@ -1,7 +1,7 @@
 //! The kernel's records of forwarded responses (`struct packet_response` of bpf/tc/tc.h), in shared memory.
 
-use super::http::{METHODS, status_of};
-use super::skeleton::types::packet_response;
+use super::http::{METHODS, RequestFields, status_of};
+use super::skeleton::types::{packet_response, request_fields};
 use crate::sys::mmap::Mmap;
 use std::mem::{offset_of, size_of};
 use std::os::fd::BorrowedFd;
@@ -132,6 +132,30 @@ impl Record {
         METHODS
             .get(self.half_word(offset_of!(packet_response, method)) as usize)
             .copied()
+    }
+
+    /// Writes what requests get that the kernel forwards from the next arming on.
+    pub(crate) fn append(&self, fields: &RequestFields) {
+        let at = |field| offset_of!(packet_response, fields) + field;
+        self.write(at(offset_of!(request_fields, text)), fields.text());
+        self.write(at(offset_of!(request_fields, host)), fields.host());
+        for (field, bytes) in [
+            (offset_of!(request_fields, bytes), fields.text().len()),
+            (offset_of!(request_fields, host_bytes), fields.host().len()),
+        ] {
+            let field = self.records.half_word(self.number, at(field));
+            field.store(u32::try_from(bytes).unwrap_or(0), Release);
+        }
+    }
+
+    /// Writes bytes to a field, and zeros up to a whole word.
+    fn write(&self, field: usize, bytes: &[u8]) {
+        for (number, bytes) in bytes.chunks(8).enumerate() {
+            let mut word = [0; 8];
+            word[..bytes.len()].copy_from_slice(bytes);
+            let place = self.records.word(self.number, field + 8 * number);
+            place.store(u64::from_ne_bytes(word), Release);
+        }
     }
 
     /// The end of the response to the process's latest request, in bytes forwarded, if others followed; and

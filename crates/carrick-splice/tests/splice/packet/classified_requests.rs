@@ -2,7 +2,9 @@
 
 use super::bed::*;
 use crate::support::*;
-use carrick_splice::requests::{Cookie, Host as HostRule, RequestTable, Route, Settings};
+use carrick_splice::requests::{
+    Cookie, Host as HostRule, RequestFields, RequestTable, Route, Settings,
+};
 use carrick_splice::{
     Arming, DisarmError, KernelRoutes, PaceHandle, PacketService, ResponseSplice, Splicer,
 };
@@ -41,6 +43,8 @@ fn install(service: &PacketService) -> KernelRoutes {
         table: 4,
         generation: tables.install(4, &table).unwrap(),
         upstream: UPSTREAM,
+        requests_max: u32::MAX,
+        time_max: Duration::MAX,
     }
 }
 
@@ -112,7 +116,11 @@ async fn pass_requests(
         }
         passed += 1;
         let is_exact = !responses.is_armed() || is_whole(&responses);
-        let is_armed = responses.arm(Some(routes), PaceHandle::default()) == Arming::Armed;
+        let is_armed = responses.arm(
+            Some(routes),
+            &RequestFields::default(),
+            PaceHandle::default(),
+        ) == Arming::Armed;
         if is_armed {
             responses.expect_response(is_exact, false);
         }
@@ -473,7 +481,11 @@ async fn decide_late(
         while !head.ends_with(b"\r\n\r\n") {
             head.push(client.read_u8().await.unwrap());
         }
-        is_armed = responses.arm(Some(routes), PaceHandle::default()) == Arming::Armed;
+        is_armed = responses.arm(
+            Some(routes),
+            &RequestFields::default(),
+            PaceHandle::default(),
+        ) == Arming::Armed;
         if is_armed {
             responses.expect_response(true, false);
             go.send(()).unwrap();

@@ -2,6 +2,7 @@
 
 use super::bed::*;
 use crate::support::*;
+use carrick_splice::requests::RequestFields;
 use carrick_splice::{Arming, Choice, ClassSettings, ExchangeOrder, INTERVAL, Pacing, Policy};
 use std::io::{Read, Write};
 use std::net::{IpAddr, Shutdown, TcpStream};
@@ -281,7 +282,8 @@ fn responses_keep_to_a_ceiling() {
             let mut question = [0; 16];
             let mut unseen = 0;
             while client.read_exact(&mut question).await.is_ok() {
-                let is_armed = responses.arm(None, paced.to_client()) == Arming::Armed;
+                let is_armed = responses.arm(None, &RequestFields::default(), paced.to_client())
+                    == Arming::Armed;
                 unseen += u64::from(is_armed);
                 if is_armed {
                     responses.expect_response(true, false);

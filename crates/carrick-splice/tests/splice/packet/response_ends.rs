@@ -2,6 +2,7 @@
 
 use super::bed::*;
 use crate::support::*;
+use carrick_splice::requests::RequestFields;
 use carrick_splice::{Arming, PaceHandle, ResponseSplice, Splicer};
 use socket2::SockRef;
 use std::future::poll_fn;
@@ -31,7 +32,10 @@ pub async fn bind(
         client.write_u8(answer).await.unwrap();
     }
     let question = client.read_u8().await.unwrap();
-    assert_eq!(responses.arm(None, PaceHandle::default()), Arming::Armed);
+    assert_eq!(
+        responses.arm(None, &RequestFields::default(), PaceHandle::default()),
+        Arming::Armed
+    );
     responses.expect_response(true, false);
     server.write_u8(question).await.unwrap();
     responses

@@ -2,6 +2,7 @@
 
 use super::bed::*;
 use crate::support::*;
+use carrick_splice::requests::RequestFields;
 use carrick_splice::{Arming, PaceHandle, ResponseProgress as Progress, ResponseSplice, Splicer};
 use std::io::{Read, Write};
 use std::net::{IpAddr, Shutdown};
@@ -55,7 +56,9 @@ async fn serve(
         if is_apart {
             responses.disarm().unwrap();
         }
-        let is_armed = !is_apart && responses.arm(None, PaceHandle::default()) == Arming::Armed;
+        let is_armed = !is_apart
+            && responses.arm(None, &RequestFields::default(), PaceHandle::default())
+                == Arming::Armed;
         if is_armed {
             responses.expect_response(true, false);
         }
@@ -200,7 +203,10 @@ fn what_a_client_never_took_does_not_count_for_the_next() {
                     .unwrap();
             }
             let question = client.read_u8().await.unwrap();
-            assert_eq!(responses.arm(None, PaceHandle::default()), Arming::Armed);
+            assert_eq!(
+                responses.arm(None, &RequestFields::default(), PaceHandle::default()),
+                Arming::Armed
+            );
             server.write_u8(question).await.unwrap();
             until(|| {
                 let progress = responses.progress();

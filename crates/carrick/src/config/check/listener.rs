@@ -68,7 +68,7 @@ pub fn check(
         written,
         job == Some(Job::Forward) || written.is_transparent(),
     );
-    let mode = match job {
+    let mut mode = match job {
         Some(Job::Forward) => {
             let cache = caching
                 .of_listener(&written.cache, problems)
@@ -134,13 +134,7 @@ pub fn check(
     report_open_proxy(written, address, job == Some(Job::Forward), problems);
     let odd_names = senders::odd_names(written, problems);
     let via = via(written, job, problems);
-    requests::check(
-        written,
-        mode.as_ref(),
-        (forwarded, &via),
-        context.upstreams,
-        problems,
-    );
+    requests::settle(written, mode.as_mut(), &via, context.upstreams, problems);
     Some(ListenerPlan {
         address: address?,
         interception: interception?,

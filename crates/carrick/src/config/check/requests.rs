@@ -1,91 +1,144 @@
-//! Checks `requests = "kernel"`: a request that is classified in the kernel goes on as its client has sent it, on the connection of the last one.
-//! And `responses`, which says what is read of responses that go by the packet engine.
+//! Where a switch's requests are classified. By default `auto` has the kernel forward those of every route that allows it; the others keep
+//! their reason, for `carrick check`. What `requests` and `responses` demand is checked.
 use crate::config::file::{self, Job};
 use crate::config::in_kernel;
 use crate::config::plan::{HashOn, Mode, Requests, Responses, RoutePlan, UpstreamPlan, Via};
 use crate::config::problem::Problems;
 use crate::config::section::Written;
 use carrick_logic::balance::Algorithm;
-use carrick_logic::http1::Forwarded;
 use carrick_splice::Choice;
-use carrick_splice::requests::{NotInKernel, RequestTable, Settings};
+use carrick_splice::requests::{RequestTable, Settings};
 use std::ops::Range;
 
-/// Checks a listener's routes. Without a mode that can be used, only what its word tells.
-pub fn check(
+/// Why the kernel cannot forward a route's requests, and what can be done.
+type Obstacle = (String, &'static str);
+
+/// Settles it for a listener's routes. Without a mode that can be used, checks only what its word tells.
+pub fn settle(
     written: &Written<file::Listener>,
-    mode: Option<&Mode>,
-    (forwarded, via): (Forwarded, &Via),
+    mode: Option<&mut Mode>,
+    via: &Via,
     upstreams: &[Option<UpstreamPlan>],
     problems: &mut Problems,
 ) {
     if matches!(written.job(), Some(Job::Tunnel | Job::Split)) {
         report_blind(written, problems);
     }
-    let given = |route: &file::Route| route.requests.given().map(toml::Spanned::span);
     let Some(Mode::Switch(routes)) = mode else {
         return;
     };
     check_responses(written, routes, problems);
-    let table = RequestTable::new(&in_kernel::routes(routes), Settings::default());
-    for (number, (route, place)) in routes.iter().zip(&written.routes).enumerate() {
-        let Some(span) = given(place).filter(|_| route.requests == Requests::Kernel) else {
-            continue;
+    // A transparent listener has a last route that is not in the file.
+    let given = |number: usize| written.routes.get(number)?.requests.given();
+    let is_demanded =
+        |number: usize| given(number).is_some_and(|word| *word.get_ref() == Requests::Kernel);
+    let are_alike = routes
+        .windows(2)
+        .all(|pair| matches!(pair, [one, other] if one.pace == other.pace));
+    let mut obstacles: Vec<Option<Obstacle>> = (routes.iter().enumerate())
+        .map(|(number, route)| {
+            let upstream = route
+                .upstream
+                .and_then(|index| upstreams.get(index)?.as_ref());
+            obstacle(route, upstream, via, are_alike, given(number).is_some())
+        })
+        .collect();
+    for (route, obstacle) in routes.iter_mut().zip(&obstacles) {
+        route.requests = if obstacle.is_none() {
+            Requests::Kernel
+        } else {
+            Requests::Process
         };
-        let upstream = route.upstream.map(|index| upstreams.get(index));
-        let hashes = matches!(upstream, Some(Some(Some(upstream)))
-            if upstream.balance == Algorithm::Hash && upstream.hash_on != HashOn::Client);
-        if route.engine != Choice::Packet {
-            refuse(
-                problems,
-                span,
-                "requests are classified in the kernel only on connections that the packet engine has",
-                "add `engine = \"packet\"` to the route, or remove `requests`",
-            );
-        } else if route.responses == Responses::Read {
-            refuse(
-                problems,
-                span,
-                "of a request that the kernel forwards, the process does not see the response",
-                "remove `responses = \"read\"`, or `requests`",
-            );
-        } else if route.upstream.is_none() {
-            refuse(
-                problems,
-                span,
-                "where a client wanted to go is for the process to check, at each request",
-                "name an `upstream` in place of `to`, or remove `requests`",
-            );
-        } else if hashes {
-            refuse(
-                problems,
-                span,
-                "the servers of this upstream are chosen by what each request says, and in the kernel a request goes where the last one went",
-                "use another `balance`, or `hash_on = \"client\"`",
-            );
-        } else if matches!(forwarded, Forwarded::XForwarded | Forwarded::Standard) {
-            refuse(
-                problems,
-                span,
-                "the kernel sends requests on as they are, and servers would learn of the client with some requests only",
-                "add `forwarded = \"off\"` or \"unchanged\" to the listener; `send_proxy_protocol` of the upstream tells servers the client's address once for each connection",
-            );
-        } else if via.is_in_requests {
-            refuse(
-                problems,
-                span,
-                "the kernel sends requests on as they are, and `Via` would be in some of them only",
-                "add `via = \"\"` to the listener",
-            );
-        } else if let Some(why) = reason(&table, number) {
-            refuse(
-                problems,
-                span,
-                &format!("this route cannot be classified in the kernel: {why}"),
+    }
+    let table = RequestTable::new(&in_kernel::routes(routes), Settings::default());
+    for (number, why) in table.left_out() {
+        if let Some(obstacle) = obstacles.get_mut(*number) {
+            obstacle.get_or_insert((
+                format!("this route cannot be classified in the kernel: {why}"),
                 "remove `requests`; the others may keep it, and what may be for this one goes to the process",
-            );
+            ));
         }
     }
+    for (number, (route, obstacle)) in routes.iter_mut().zip(obstacles).enumerate() {
+        let Some((why, help)) = obstacle else {
+            if route.engine == Choice::Auto {
+                route.responses = Responses::Unread;
+            }
+            continue;
+        };
+        route.requests = Requests::Process;
+        match given(number).filter(|_| is_demanded(number)) {
+            Some(word) => refuse(problems, word.span(), &why, help),
+            None => route.not_in_kernel = Some(why),
+        }
+    }
+}
+
+fn obstacle(
+    route: &RoutePlan,
+    upstream: Option<&UpstreamPlan>,
+    via: &Via,
+    are_alike: bool,
+    is_given: bool,
+) -> Option<Obstacle> {
+    let hashes = upstream.is_some_and(|upstream| {
+        upstream.balance == Algorithm::Hash && upstream.hash_on != HashOn::Client
+    });
+    let (why, help) = match route {
+        RoutePlan {
+            requests: Requests::Process,
+            ..
+        } if is_given => ("`requests = \"process\"` says so", "remove it"),
+        RoutePlan {
+            requests: Requests::Process,
+            engine: Choice::Packet,
+            ..
+        } => (
+            "with `engine = \"packet\"`, `requests = \"kernel\"` is to be named",
+            "name it, or use `engine = \"auto\"`",
+        ),
+        RoutePlan {
+            engine: Choice::Copy | Choice::Pipe | Choice::Socket,
+            ..
+        } => (
+            "requests are classified in the kernel only on connections that the packet engine has",
+            "use `engine = \"auto\"` or \"packet\" for the route, or remove `requests`",
+        ),
+        RoutePlan {
+            cache: Some(_),
+            engine: Choice::Auto,
+            ..
+        } => (
+            "requests that are classified in the kernel do not come to the cache",
+            "add `cache = false` to the route, or remove `requests`",
+        ),
+        RoutePlan {
+            responses: Responses::Read,
+            engine: Choice::Packet,
+            ..
+        } => (
+            "of a request that the kernel forwards, the process does not see the response",
+            "remove `responses = \"read\"`, or `requests`",
+        ),
+        RoutePlan { upstream: None, .. } => (
+            "where a client wanted to go is for the process to check, at each request",
+            "name an `upstream` in place of `to`, or remove `requests`",
+        ),
+        _ if hashes => (
+            "the servers of this upstream are chosen by what each request says, and in the kernel a request goes where the last one went",
+            "use another `balance`, or `hash_on = \"client\"`",
+        ),
+        _ if via.is_in_responses => (
+            "the kernel forwards responses as they are, without `Via`",
+            "remove `via = \"both\"` from the listener, or `requests`",
+        ),
+        _ if !are_alike => (
+            "the listener's routes have different pacing classes, and the kernel keeps that of a client's last request",
+            "give all routes of the listener the same `pace`, or remove `requests`",
+        ),
+        _ => return None,
+    };
+    Some((why.to_owned(), help))
 }
 
 /// What a listener that looks at no requests cannot do.
@@ -118,13 +171,13 @@ fn check_responses(
 ) {
     for (route, place) in routes.iter().zip(&written.routes) {
         if let Some(word) = place.responses.given()
-            && route.engine != Choice::Packet
+            && !matches!(route.engine, Choice::Packet | Choice::Auto)
         {
             refuse(
                 problems,
                 word.span(),
                 "only the packet engine leaves responses unread",
-                "add `engine = \"packet\"` to the route, or remove `responses`",
+                "use `engine = \"auto\"` or \"packet\" for the route, or remove `responses`",
             );
         }
     }
@@ -132,11 +185,4 @@ fn check_responses(
 
 fn refuse(problems: &mut Problems, span: Range<usize>, message: &str, help: &str) {
     problems.error(span, message.to_owned(), "").help(help);
-}
-
-fn reason(table: &RequestTable, route: usize) -> Option<NotInKernel> {
-    let mut left_out = table.left_out().iter();
-    left_out
-        .find(|(number, _)| *number == route)
-        .map(|(_, why)| *why)
 }

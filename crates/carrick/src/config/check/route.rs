@@ -78,10 +78,8 @@ pub fn check_all(
             let split = given_or(&route.split, inherited.split);
             let engine = split::engine(split, given_or(&route.engine, default));
             let link = link(route, kind, (split, inherited.link), context, problems);
-            let (requests, responses) = (
-                given_or(&route.requests, Requests::default()),
-                given_or(&route.responses, Responses::default()),
-            );
+            let requests = given_or(&route.requests, default_requests(engine));
+            let responses = given_or(&route.responses, default_responses(engine));
             let cache =
                 cache.and_then(|cache| cache.route(route, (engine, requests, responses), problems));
             let pace = (context.classes).of(&route.pace, inherited.pace, problems);
@@ -90,6 +88,7 @@ pub fn check_all(
                 upstream: upstream?,
                 engine,
                 requests,
+                not_in_kernel: None,
                 responses,
                 cache,
                 pace,
@@ -98,7 +97,7 @@ pub fn check_all(
             })
         })
         .collect();
-    let way = (default, Requests::Process, Responses::Unread);
+    let way = (default, Requests::Process, default_responses(default));
     let rest = cache
         .filter(|_| written.is_transparent())
         .and_then(|cache| cache.rest(way, problems));
@@ -121,7 +120,8 @@ pub fn check_all(
         upstream: None,
         engine: split::engine(inherited.split, default),
         requests: Requests::Process,
-        responses: Responses::Unread,
+        not_in_kernel: None,
+        responses: default_responses(default),
         cache: rest,
         pace: inherited.pace,
         split: inherited.split,
@@ -130,6 +130,24 @@ pub fn check_all(
             .filter(|_| inherited.split != Splitting::Never),
     });
     Some(routes)
+}
+
+/// `auto` has the kernel classify what it can.
+fn default_requests(engine: Choice) -> Requests {
+    if engine == Choice::Auto {
+        Requests::Kernel
+    } else {
+        Requests::Process
+    }
+}
+
+/// `auto` leaves responses unread only with requests that the kernel forwards.
+fn default_responses(engine: Choice) -> Responses {
+    if engine == Choice::Packet {
+        Responses::Unread
+    } else {
+        Responses::Read
+    }
 }
 
 /// The link of a route: what it names; else the listener's, for what goes to its original destination.

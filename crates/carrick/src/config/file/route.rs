@@ -38,14 +38,13 @@ section! {
         sni in BLIND: Setting<String> = one_text("a name pattern"),
         /// Overrides the listener's `engine` for this route
         engine: Setting<Choice> = one_of_or("that of the listener"),
-        /// Where requests after the first one of a connection are classified. `kernel`: plain ones that go where the last one went
-        /// are forwarded without the process, as the client has sent them. Only for `switch`, with `engine = "packet"`,
-        /// and with `forwarded` and `via` so that nothing is to be added
-        requests: Setting<Requests> = one_of_or("process"),
+        /// Where requests after the first ones of a connection are classified. `kernel`: plain ones that go where the last one went
+        /// are forwarded without the process. Only for `switch`, with `engine = "auto"` or `"packet"`
+        requests: Setting<Requests> = one_of_or("auto: kernel, where the route allows it; packet: process"),
         /// Whether the process reads responses' heads where the packet engine moves their bodies. `unread`: nothing is
         /// done to them, as little as for a router. `read`: as with other engines; the kernel gets the rest of long
-        /// bodies. Only for `switch`, with `engine = "packet"`
-        responses: Setting<Responses> = one_of_or("unread"),
+        /// bodies. Only for `switch`, with `engine = "auto"` or `"packet"`
+        responses: Setting<Responses> = one_of_or("packet, and auto where the kernel classifies requests: unread"),
         /// The `[link.NAME]` that the route's connections go through: the carrick at its other end connects to the server;
         /// `""`: none. Only for `tunnel` and `split`
         link: Setting<String> =
@@ -67,24 +66,21 @@ pub enum To {
 
 words!(To { "original" => Original });
 
-/// Where requests after the first one of a connection are classified.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+/// Where requests after the first ones of a connection are classified.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Requests {
     /// The process.
-    #[default]
     Process,
-    /// The kernel, if they are plain, lead to where the last one went, and this is the first route that takes them. They are
-    /// forwarded as they were sent.
+    /// The kernel, if they are plain, lead to where the last one went, and this is the first route that takes them.
     Kernel,
 }
 
 words!(Requests { "process" => Process, "kernel" => Kernel });
 
 /// Whether the process reads the heads of responses whose bodies the packet engine moves.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Responses {
     /// It does not: they go from the server to the client as they are.
-    #[default]
     Unread,
     /// It does, as with other engines; the kernel gets the rest of long bodies.
     Read,

@@ -315,7 +315,13 @@ async fn servers_go_down_and_come_up_again() {
     });
     let upstreams = UpstreamState::for_plan(&plans, &[]);
     let metrics = Arc::default();
-    let checks = HealthChecks::start(&upstreams, &a_resolver(), None, &metrics);
+    let checks = HealthChecks::start(
+        &upstreams,
+        &a_resolver(),
+        None,
+        &metrics,
+        &PacketService::default(),
+    );
     let [good, moody] = [0, 1].map(|index| Arc::clone(&upstreams[index].servers[0]));
     until("checks are done", || metrics.health_checks_good.get() >= 4).await;
     for answer in [503, 0] {
@@ -341,7 +347,13 @@ async fn without_checks_a_server_is_healthy_again() {
     let address = SocketAddr::from(([127, 0, 0, 1], 9));
     let upstreams = UpstreamState::for_plan(&[Arc::new(upstream("u", &[address], None))], &[]);
     upstreams[0].servers[0].healthy.store(false, Relaxed);
-    let _checks = HealthChecks::start(&upstreams, &a_resolver(), None, &Arc::default());
+    let _checks = HealthChecks::start(
+        &upstreams,
+        &a_resolver(),
+        None,
+        &Arc::default(),
+        &PacketService::default(),
+    );
     assert!(upstreams[0].servers[0].is_healthy());
 }
 

@@ -1,8 +1,9 @@
 //! Which connections are made known to the kernel, and asking it to forward.
-use super::classified::classifying;
+use super::classified::{arm, classifying_like};
 use crate::context::client::Client;
 use crate::context::destination::{Destination, NextHop};
 use crate::context::kernel_forward::{KernelForward, Pair, PastResponses};
+use crate::net::scratch::Scratch;
 use crate::net::transport::Transport;
 use crate::upstream::checkout::Checkout;
 use carrick_logic::http1::{BodyLength, RequestHead, Version};
@@ -27,13 +28,18 @@ pub(super) fn is_plain(head: &RequestHead, bytes: &[u8]) -> bool {
 
 /// Makes the client's connection and a server's known to the kernel, before the request in hand is sent. True: the kernel forwards
 /// what the server sends from now on. Otherwise the process relays this response; the kernel may forward the next one.
-pub fn attach(client: &mut Client, checkout: &mut Checkout, destination: &Destination) -> bool {
+pub fn attach(
+    client: &mut Client,
+    scratch: &Scratch,
+    checkout: &mut Checkout,
+    destination: &Destination,
+) -> bool {
     let may_be_armed = checkout.preamble.is_empty();
-    let classifying = classifying(&client.context, &destination.next_hop);
+    let classifying = classifying_like(&client.context, scratch, destination);
     let [_, pace] = client.paced(destination.pace);
     ask_kernel(client, checkout, |splice| {
         if may_be_armed {
-            splice.arm(classifying, pace)
+            arm(splice, classifying.as_ref(), pace)
         } else {
             Arming::NotYet
         }

@@ -1,18 +1,40 @@
 //! Requests that the kernel classifies and forwards itself (`requests = "kernel"`): when it may, and what the process learns of them.
 use super::STATUS_UNKNOWN;
-use crate::context::destination::NextHop;
+use crate::context::destination::{Destination, NextHop};
 use crate::context::kernel_forward::{Pair, Pending};
 use crate::context::request_context::RequestContext;
 use crate::context::request_log::RequestLog;
+use crate::http::request_out::appended;
+use crate::net::scratch::Scratch;
 use crate::telemetry::forwarded::ForwardedClient;
 use crate::telemetry::job::Job;
 use carrick_logic::http1::Method;
-use carrick_splice::{CaughtUp, KernelRoutes};
+use carrick_splice::requests::{RequestFields, UPSTREAMS_MAX};
+use carrick_splice::{Arming, CaughtUp, KernelRoutes, PaceHandle, ResponseSplice};
+use std::time::Duration;
+
+/// After so many requests in the kernel, the process chooses a server for the next one: as balance, weights and health want it by then. Two
+/// requests of this many cost what the process costs.
+const REQUESTS_MAX: u32 = 1000;
+
+/// Likewise, after this time.
+const TIME_MAX: Duration = Duration::from_secs(10);
 
 /// By which routes the kernel may classify further requests of a client whose requests go to `next_hop`.
 pub fn classifying(context: &RequestContext, next_hop: &NextHop) -> Option<KernelRoutes> {
     let table = (context.live.live.route_tables).get(&context.listener.address);
     classifying_by(next_hop, context.is_trusted_proxy(), table.copied())
+}
+
+/// By which routes, and what these requests get on their way, if they are for the host of the one in hand.
+pub(super) fn classifying_like(
+    context: &RequestContext,
+    scratch: &Scratch,
+    destination: &Destination,
+) -> Option<(KernelRoutes, RequestFields)> {
+    let routes = classifying(context, &destination.next_hop)?;
+    let host = scratch.request_head.host_and_port.of(&scratch.request);
+    Some((routes, appended(context, destination, host)?))
 }
 
 /// `table`: its slot and its generation.
@@ -32,8 +54,24 @@ fn classifying_by(
     Some(KernelRoutes {
         table,
         generation,
-        upstream: u32::try_from(*index).ok()?,
+        upstream: u32::try_from(*index)
+            .ok()
+            .filter(|&index| index < UPSTREAMS_MAX)?,
+        requests_max: REQUESTS_MAX,
+        time_max: TIME_MAX,
     })
+}
+
+/// Has the kernel forward responses, and with these routes requests.
+pub(super) fn arm(
+    splice: &mut ResponseSplice,
+    classifying: Option<&(KernelRoutes, RequestFields)>,
+    pace: PaceHandle,
+) -> Arming {
+    match classifying {
+        Some((routes, fields)) => splice.arm(Some(*routes), fields, pace),
+        None => splice.arm(None, &RequestFields::default(), pace),
+    }
 }
 
 impl Pair {

@@ -2,7 +2,7 @@
 use super::Disarmed;
 use super::attach::{is_plain, may_be_kept, refused};
 use super::body::may_hold;
-use super::classified::classifying;
+use super::classified::{arm, classifying, classifying_like};
 use super::detach::{Detached, Following, await_end, detach, may_follow};
 use super::end::may_be_asked_again;
 use super::response::ResponseState;
@@ -20,7 +20,7 @@ use crate::upstream::checkout::Checkout;
 use crate::upstream::group::Group;
 use carrick_logic::balance;
 use carrick_logic::http1::{Method, RequestHead};
-use carrick_splice::{Arming, Choice};
+use carrick_splice::{Arming, Choice, SpliceState};
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -39,6 +39,7 @@ pub fn is_eligible(client: &Client, scratch: &Scratch, destination: &Destination
     goes_unread(destination)
         && client.downstream.kernel_forward.is_worth_it()
         && matches!(client.context.listener.mode, Mode::Switch(_))
+        && (destination.engine == Choice::Packet || may_be_chosen(client, destination))
         && may_be_kept(&destination.next_hop, client.context.original.is_some())
         && may_be_sent(&scratch.request_head, &scratch.request)
         && !client.downstream.is_last
@@ -47,9 +48,23 @@ pub fn is_eligible(client: &Client, scratch: &Scratch, destination: &Destination
 
 /// Whether nothing has to be done to responses from there.
 fn goes_unread(destination: &Destination) -> bool {
-    destination.engine == Choice::Packet
+    matches!(destination.engine, Choice::Packet | Choice::Auto)
         && destination.responses == Responses::Unread
         && destination.cache.is_none()
+}
+
+/// Whether `auto` may have the kernel forward: that pays if it takes the client's requests, too.
+fn may_be_chosen(client: &Client, destination: &Destination) -> bool {
+    let splicer = &client.context.worker.splicer;
+    splicer.has_packet_engine()
+        && classifying(&client.context, &destination.next_hop).is_some()
+        && match splicer.may_choose_packets() {
+            Ok(()) => true,
+            Err(_) => {
+                client.downstream.kernel_forward.refused();
+                false
+            }
+        }
 }
 
 /// Whether the response to this request may stay unread, and the request may be sent again.
@@ -77,7 +92,8 @@ pub async fn offer(
         let (bytes, head) = (&scratch.request, &scratch.request_head);
         let key = hash_key(client.context.who(), group, bytes, head, &mut address);
         group.pick(key, &[], Instant::now())
-    }) && client.downstream.pace.is_by(destination.pace);
+    }) && client.downstream.pace.is_by(destination.pace)
+        && !pair.splice.is_spent();
     let following = if goes_there && is_eligible {
         Following::NextResponse
     } else {
@@ -126,10 +142,12 @@ pub async fn offer(
         Way::Forwarded => {}
     }
     let [_, pace] = client.paced(destination.pace);
-    match pair
-        .splice
-        .arm(classifying(&client.context, &pair.next_hop), pace)
-    {
+    let classifying = if pair.splice.state() == SpliceState::InKernel && !pair.splice.is_body() {
+        None
+    } else {
+        classifying_like(&client.context, scratch, destination)
+    };
+    match arm(&mut pair.splice, classifying.as_ref(), pace) {
         Arming::Armed => client.downstream.kernel_forward.start_afresh(),
         // What may be left of an earlier response would be taken for this one.
         Arming::NotYet | Arming::Never(_) if !pair.past.is_exact => return Offered::Relay(None),

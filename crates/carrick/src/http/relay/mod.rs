@@ -138,7 +138,8 @@ pub async fn relay(
                 });
             }
         };
-        let (checkout, is_attached) = attach(requester.client(), found, destination, may_forward);
+        let (checkout, is_attached) =
+            attach(requester.client(), scratch, found, destination, may_forward);
         if is_attached {
             return Outcome::Forward(checkout);
         }
@@ -209,12 +210,13 @@ async fn wait_for_leave(requester: &mut Requester<'_>, destination: &Destination
 /// its room in every session's future, even when it has been given away.
 fn attach(
     client: Option<&mut Client>,
+    scratch: &Scratch,
     mut checkout: Checkout,
     destination: &Destination,
     may_forward: bool,
 ) -> (Checkout, bool) {
     let is_attached = client.is_some_and(|client| {
-        may_forward && kernel_forward::attach(client, &mut checkout, destination)
+        may_forward && kernel_forward::attach(client, scratch, &mut checkout, destination)
     });
     (checkout, is_attached)
 }

@@ -49,7 +49,11 @@ fn servers_with_old_habits_are_served_and_their_clients_see_none_of_them() {
             upstream.read_head();
             upstream.send_in_pieces(sent, sizes);
             let seen = client.read_exact(expected.len());
-            assert_eq!(String::from_utf8_lossy(&seen), *expected, "{what} {sizes:?}");
+            assert_eq!(
+                String::from_utf8_lossy(&seen),
+                *expected,
+                "{what} {sizes:?}"
+            );
             // Both connections are in step, and no bytes are left over.
             expect_reusable(&mut client, &mut upstream);
         }

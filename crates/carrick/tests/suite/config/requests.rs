@@ -21,14 +21,48 @@ fn it_is_taken_from_the_route() {
         panic!("a switch");
     };
     assert_eq!(routes[0].requests, Requests::Kernel);
-    // The engine may be the listener's, and `process` is the default.
-    for requests in ["requests = \"process\"", ""] {
-        let text = switch("", "", &format!("upstream = \"u\"\n{requests}"));
+    // It is the default of `auto`, where nothing keeps a route from it.
+    for (listener, upstream, route, reason) in [
+        ("", "", "", None),
+        ("forwarded = \"forwarded\"", "", "path = \"/a\"", None),
+        ("", "", "requests = \"process\"", Some("says so")),
+        ("", "", "engine = \"packet\"", Some("is to be named")),
+        (
+            "",
+            "",
+            "engine = \"pipe\"",
+            Some("only on connections that the packet engine has"),
+        ),
+        ("via = \"both\"", "", "", Some("without `Via`")),
+        (
+            "",
+            "balance = \"hash\"",
+            "",
+            Some("chosen by what each request says"),
+        ),
+        (
+            "",
+            "",
+            "header = { name = \"a\", value = \"b\" }",
+            Some("does not look at header values"),
+        ),
+    ] {
+        let text = switch(listener, upstream, &format!("upstream = \"u\"\n{route}"));
         let loaded = parse_right(&text);
         let Mode::Switch(routes) = &loaded.plan.listeners[0].mode else {
             panic!("a switch");
         };
-        assert_eq!(routes[0].requests, Requests::Process);
+        assert_eq!(
+            routes[0].requests == Requests::Kernel,
+            reason.is_none(),
+            "{text}"
+        );
+        let given = routes[0].not_in_kernel.as_deref();
+        assert_eq!(given.is_some(), reason.is_some(), "{text}");
+        assert!(
+            given.is_none_or(|given| given.contains(reason.unwrap())),
+            "{text}: {given:?}"
+        );
     }
     let engine = format!("{PLAIN}\nengine = \"packet\"");
     let route = "upstream = \"u\"\nrequests = \"kernel\"";
@@ -46,7 +80,7 @@ fn what_a_table_has_comes_from_the_plan() {
         carrick::config::in_kernel::table(&plan.listeners[0], &plan.limits.head(), 1)
     };
     assert!(table(&loaded).is_some_and(|table| table.left_out().is_empty()));
-    let loaded = parse_right(&switch("", "", "upstream = \"u\""));
+    let loaded = parse_right(&switch("", "", "upstream = \"u\"\nrequests = \"process\""));
     assert!(table(&loaded).is_none(), "no route is the kernel's");
 }
 
@@ -62,25 +96,11 @@ const MISTAKES: &[(&str, &str, &str, &str, &str)] = &[
     (
         PLAIN,
         "",
-        "upstream = \"u\"\nrequests = \"kernel\"",
+        "upstream = \"u\"\nengine = \"copy\"\nrequests = \"kernel\"",
         "only on connections that the packet engine has",
-        "engine = \"packet\"",
+        "engine = \"auto\"",
     ),
-    (
-        "via = \"\"",
-        "",
-        ROUTE,
-        "with some requests only",
-        "forwarded = \"off\"",
-    ),
-    (
-        "via = \"\"\nforwarded = \"forwarded\"",
-        "",
-        ROUTE,
-        "with some requests only",
-        "forwarded = \"off\"",
-    ),
-    ("forwarded = \"off\"", "", ROUTE, "`Via`", "via = \"\""),
+    ("via = \"both\"", "", ROUTE, "`Via`", "via = \"both\""),
     (
         PLAIN,
         "balance = \"hash\"",

@@ -1,4 +1,5 @@
-//! `engine = "auto"` with the packet engine loaded: the kernel forwards the rest of long bodies, and nothing else.
+//! `engine = "auto"` with the packet engine loaded, where the process is to see all requests: the kernel forwards the rest of long bodies,
+//! and nothing else.
 use super::lasting::lose;
 use super::*;
 
@@ -11,6 +12,7 @@ listen = "10.1.0.1:8080"
 mode = "switch"
 [[listener.route]]
 upstream = "servers"
+requests = "process"
 [upstream.servers]
 servers = ["10.2.0.2:9000"]
 "#;

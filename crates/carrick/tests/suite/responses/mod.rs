@@ -1,5 +1,6 @@
 //! Responses that the kernel forwards (switch, engine `packet`): a client, a router with carrick, and servers, each in a network namespace.
 mod bodies;
+mod by_default;
 mod chosen;
 mod classified;
 mod clients;
@@ -33,6 +34,7 @@ mode = "switch"
 path = "/other/"
 upstream = "other"
 engine = "auto"
+requests = "process"
 [[listener.route]]
 path = "/closed/"
 upstream = "closed"

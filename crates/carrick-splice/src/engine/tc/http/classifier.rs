@@ -62,7 +62,11 @@ impl Classifier {
         let program = loaded.progs.carrick_classify.as_fd().try_clone_to_owned();
         Ok(Classifier {
             program: program.map_err(libbpf_rs::Error::from)?,
-            tables: RequestTables::new(MapHandle::try_from(&loaded.maps.request_tables)?, 0)?,
+            tables: RequestTables::new(
+                MapHandle::try_from(&loaded.maps.request_tables)?,
+                loaded.maps.upstream_choices.as_fd(),
+                0,
+            )?,
             counters: MapHandle::try_from(&loaded.maps.request_counters)?,
             events: MapHandle::try_from(&loaded.maps.request_events)?,
         })

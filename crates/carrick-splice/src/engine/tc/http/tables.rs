@@ -1,13 +1,14 @@
 //! Putting tables into the kernel, one for each listener, and reading what it has counted.
 
 use super::skeleton::types::{request_counts, request_table};
-use super::{RequestTable, TABLES_MAX, UpToProcess};
+use super::{RequestTable, TABLES_MAX, UPSTREAMS_MAX, UpToProcess};
 use crate::engine::tc::state::u64_at;
+use crate::sys::mmap::Mmap;
 use libbpf_rs::libbpf_sys::bpf_map_create_opts;
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
 use std::collections::HashMap;
 use std::mem::{offset_of, size_of};
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -44,6 +45,8 @@ impl RequestsError {
 #[derive(Debug)]
 pub struct RequestTables {
     tables: MapHandle,
+    /// `upstream_choices`
+    choices: Mmap,
     pool: Mutex<TablePool>,
     /// Never 0, which is nobody's.
     last: AtomicU32,
@@ -91,14 +94,19 @@ fn make_table() -> libbpf_rs::Result<MapHandle> {
 }
 
 impl RequestTables {
-    /// Of a map `request_tables`; so many tables are made at once, for when the process may make none any more.
-    pub(crate) fn new(tables: MapHandle, spare: usize) -> libbpf_rs::Result<RequestTables> {
+    /// Of the maps `request_tables` and `upstream_choices`; so many tables are made at once, for when the process may make none any more.
+    pub(crate) fn new(
+        tables: MapHandle,
+        choices: BorrowedFd<'_>,
+        spare: usize,
+    ) -> libbpf_rs::Result<RequestTables> {
         let pool = TablePool {
             spare: (0..spare).map(|_| make_table()).collect::<Result<_, _>>()?,
             placed: HashMap::new(),
         };
         Ok(RequestTables {
             tables,
+            choices: Mmap::map(choices, UPSTREAMS_MAX as usize * size_of::<u32>())?,
             pool: Mutex::new(pool),
             last: AtomicU32::new(0),
         })
@@ -106,6 +114,24 @@ impl RequestTables {
 
     fn pool(&self) -> MutexGuard<'_, TablePool> {
         self.pool.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has the process choose a server for the next request of each client of this upstream, whose servers have changed. Without effect
+    /// from [`UPSTREAMS_MAX`] on.
+    pub fn choose_again(&self, upstream: u32) {
+        if upstream < UPSTREAMS_MAX {
+            let choices = self.choices.half_word(upstream as usize * size_of::<u32>());
+            choices.fetch_add(1, Ordering::Release);
+        }
+    }
+
+    /// How often that was so.
+    pub(crate) fn choices(&self, upstream: u32) -> u32 {
+        if upstream >= UPSTREAMS_MAX {
+            return 0;
+        }
+        let choices = self.choices.half_word(upstream as usize * size_of::<u32>());
+        choices.load(Ordering::Acquire)
     }
 
     /// Puts a table into a place, from 0 to [`TABLES_MAX`] - 1, and tells its generation. When it returns, no request is classified by

@@ -2,6 +2,7 @@
 //! programs are the real ones, run packet by packet; the TCPs are the model's own.
 
 mod answered;
+mod appended;
 mod application;
 mod beside;
 mod due;

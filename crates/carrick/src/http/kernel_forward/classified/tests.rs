@@ -9,6 +9,8 @@ fn the_kernel_classifies_for_a_client_of_its_own_whose_listener_has_a_table() {
         table: 3,
         generation: 5,
         upstream: 7,
+        requests_max: REQUESTS_MAX,
+        time_max: TIME_MAX,
     };
     for (next_hop, is_trusted_proxy, table, wanted) in [
         (&group, false, Some((3, 5)), Some(classifying)),

@@ -19,11 +19,11 @@ pub const MISTAKES: &[Mistake] = &[
         "",
     ),
     (
-        "%responses = \"read\"",
+        "%engine = \"pipe\"\nresponses = \"read\"",
         Error,
         "\"read\"",
         "only the packet engine leaves responses unread",
-        "engine = \"packet\"",
+        "engine = \"auto\"",
     ),
     (
         "&responses = \"read\"",

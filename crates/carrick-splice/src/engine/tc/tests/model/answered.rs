@@ -16,6 +16,7 @@ pub fn answering(lab: &Lab) -> packet_splice {
     splice.state = packet_state::PACKET_RESPONSES.0;
     splice.record = 1;
     splice.left_bytes = u64::MAX;
+    (splice.requests_left, splice.requests_until_ns) = (u32::MAX, u64::MAX);
     (splice.response_start, splice.armed_at) = (S, S);
     (splice.classified_start, splice.classified_end) = (C, C);
     splice.legs[CLIENT].received = C;

@@ -178,6 +178,11 @@ impl Programs {
         self.requests.update(&first, &bytes, MapFlags::ANY).unwrap();
     }
 
+    /// Likewise, and it finds the line there that servers do not get.
+    pub fn let_classify_without(&self, first: [u8; 8], bytes: u64, left_out_at: u64) {
+        self.let_classify(first, bytes | left_out_at << 16);
+    }
+
     /// The kernel finds this length in a response with this beginning.
     pub fn let_measure(&self, first: [u8; 8], bytes: u64) {
         self.lengths

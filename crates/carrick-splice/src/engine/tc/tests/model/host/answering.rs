@@ -6,6 +6,7 @@ use super::super::random::said;
 use super::{After, DISARM_LOOK, DISARM_LOOKS_MAX, HELD_MAX, Host, Packet, Tcp};
 use crate::engine::tc::command::{Answer, Command, KernelRoutes};
 use crate::engine::tc::records::Record;
+use std::time::Duration;
 
 /// How often to check whether a response has ended that delays a request.
 const BODY_LOOK: u64 = 50 * MILLISECOND;
@@ -66,6 +67,8 @@ const KERNEL_ROUTES: KernelRoutes = KernelRoutes {
     table: 0,
     generation: 0,
     upstream: 0,
+    requests_max: u32::MAX,
+    time_max: Duration::MAX,
 };
 
 /// The first bytes that a peer sends from this position.

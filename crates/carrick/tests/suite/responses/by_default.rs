@@ -1,0 +1,176 @@
+//! A switch with nothing but its routes, and the packet engine: the kernel forwards plain requests.
+use super::*;
+
+/// A listener with defaults, and one whose requests all go through the process.
+const BY_DEFAULT: &str = r#"
+[process]
+packet = "auto"
+[[listener]]
+listen = "10.1.0.1:8080"
+mode = "switch"
+[[listener.route]]
+upstream = "servers"
+[[listener]]
+listen = "10.1.0.1:8081"
+mode = "switch"
+engine = "copy"
+[[listener.route]]
+upstream = "servers"
+[upstream.servers]
+servers = ["10.2.0.2:9000"]
+"#;
+
+/// Requests that the kernel has forwarded.
+fn by_kernel(play: &Play) -> f64 {
+    let metric = "carrick_kernel_requests_total{by=\"kernel\"}";
+    play.carrick.metric(&play.bed, metric)
+}
+
+/// The request line, and the others in some order.
+fn lines(head: &[u8]) -> Vec<String> {
+    let head = String::from_utf8_lossy(head).into_owned();
+    let mut lines: Vec<String> = head.split_inclusive('\n').map(str::to_owned).collect();
+    lines[1..].sort();
+    lines
+}
+
+/// A plain request, as browsers and programs send them.
+fn plain(random: &mut Random, number: usize) -> String {
+    let host = ["a.example", "a.example", "a.example:8080"][random.below(3)];
+    let mut fields = vec![format!("Host: {host}")];
+    for field in 0..random.below(9) {
+        let value = "v".repeat(1 + random.below(120));
+        fields.push(format!("X-Field-{field}: {value}"));
+    }
+    if random.below(2) == 0 {
+        let name = ["Connection", "connection", "CONNECTION"][random.below(3)];
+        let place = random.below(fields.len() + 1);
+        fields.insert(place, format!("{name}: keep-alive"));
+    }
+    let method = ["GET", "OPTIONS", "DELETE"][random.below(3)];
+    let query = "q".repeat(random.below(50));
+    let fields = fields.join("\r\n");
+    format!("{method} /{number}?{query} HTTP/1.1\r\n{fields}\r\n\r\n")
+}
+
+#[test]
+fn a_server_gets_what_the_process_would_send_but_for_the_order_of_fields() {
+    for forwarded in ["x-forwarded", "forwarded", "off", "unchanged"] {
+        let listener = format!("mode = \"switch\"\nforwarded = \"{forwarded}\"\n");
+        let text = BY_DEFAULT.replace("mode = \"switch\"\n", &listener);
+        let Some(play) = Play::begin_with("", &text) else {
+            return;
+        };
+        let _server = play.serve(0, |head| ok(head.as_bytes()));
+        let mut clients = [LISTENER, "10.1.0.1:8081"].map(|address| {
+            let connect = || Ok(Peer::connect(address.parse().expect("an address")));
+            play.bed.client.inside(connect).expect("a connection")
+        });
+        let mut random = Random::new(31);
+        for number in 0..600 {
+            let request = plain(&mut random, number);
+            let [one, other] = clients
+                .each_mut()
+                .map(|client| lines(&client.ask(&request).body));
+            assert_eq!(one, other, "{forwarded}: {request}");
+            assert_eq!(
+                other[0],
+                request.split_inclusive('\n').next().unwrap_or_default()
+            );
+        }
+        let count = by_kernel(&play);
+        assert!(count > 300.0, "{count} of 600 by the kernel");
+    }
+}
+
+#[test]
+fn a_client_stays_with_a_server_for_a_bounded_number_of_requests() {
+    let text = BY_DEFAULT.replace(
+        "servers = [\"10.2.0.2:9000\"]",
+        "servers = [\"10.2.0.2:9000\", \"10.2.0.3:9001\"]",
+    );
+    let Some(play) = Play::begin_with("", &text) else {
+        return;
+    };
+    let _servers = [play.serve(0, |_| ok(b"0")), play.serve(1, |_| ok(b"1"))];
+    let (mut client, mut answered) = (play.connect(), [0, 0]);
+    for _ in 0..4500 {
+        let body = client.ask(&get("/x")).body;
+        answered[usize::from(body == b"1")] += 1;
+    }
+    // Round-robin: four times a thousand, and the rest.
+    assert!(answered.iter().all(|count| *count > 1000), "{answered:?}");
+    assert!(by_kernel(&play) > 4000.0);
+}
+
+#[test]
+fn a_server_that_is_marked_down_is_left_at_once() {
+    let servers = "servers = [\"10.2.0.2:9000\", \"10.2.0.3:9001\"]\nhealth = { path = \"/health\", every = \"100ms\", fall = 1, rise = 1 }";
+    let text = BY_DEFAULT.replace("servers = [\"10.2.0.2:9000\"]", servers);
+    let Some(play) = Play::begin_with("", &text) else {
+        return;
+    };
+    let is_ill = Arc::new([AtomicBool::new(false), AtomicBool::new(false)]);
+    let _servers = [0, 1].map(|number| {
+        let is_ill = Arc::clone(&is_ill);
+        play.serve(number, move |head| {
+            if target_of(head) == "/health" && is_ill[number].load(Ordering::SeqCst) {
+                return b"HTTP/1.1 503 Ill\r\nContent-Length: 0\r\n\r\n".to_vec();
+            }
+            ok(number.to_string().as_bytes())
+        })
+    });
+    let mut client = play.connect();
+    let mut ask = || usize::from(client.ask(&get("/x")).body == b"1");
+    let is_up = |server: usize| {
+        let server = SERVERS[server];
+        let metric = format!("carrick_server_up{{upstream=\"servers\",server=\"{server}\"}}");
+        play.carrick.metric(&play.bed, &metric) > 0.5
+    };
+    for _ in 0..4 {
+        let server = wait_for("the kernel has the client's requests", || {
+            let before = by_kernel(&play);
+            let server = ask();
+            (by_kernel(&play) > before).then_some(server)
+        });
+        is_ill[server].store(true, Ordering::SeqCst);
+        wait_for("it is down", || (!is_up(server)).then_some(()));
+        let other = wait_for("another server", || {
+            Some(ask()).filter(|other| *other != server)
+        });
+        for _ in 0..8 {
+            assert_eq!(ask(), other);
+        }
+        is_ill[server].store(false, Ordering::SeqCst);
+        wait_for("it is up", || is_up(server).then_some(()));
+    }
+}
+
+#[test]
+fn what_the_kernel_forwards_is_logged_and_counted() {
+    let Some(play) = Play::begin_with("", BY_DEFAULT) else {
+        return;
+    };
+    let _server = play.serve(0, |head| ok(&content(target_of(head))));
+    let mut client = play.connect();
+    for number in 0..100 {
+        let target = format!("/s/{}", 1000 + number);
+        assert!(hash(&client.ask(&get(&target)).body) == hash(&content(&target)));
+    }
+    drop(client);
+    for number in 0..100 {
+        let line = play.line(&format!("/s/{}", 1000 + number));
+        assert_eq!((line.status(), line.text("ended")), (200, "complete"));
+    }
+    assert!(by_kernel(&play) > 90.0);
+    let requests = "carrick_requests_total{mode=\"switch\",status=\"200\"}";
+    wait_for("all to be counted", || {
+        (play.carrick.metric(&play.bed, requests) > 99.5).then_some(())
+    });
+    // A client that asks once or twice costs the kernel nothing.
+    let before = by_kernel(&play);
+    let mut client = play.connect();
+    client.ask(&get("/s/1"));
+    client.ask(&get("/s/1"));
+    assert!(by_kernel(&play) < before + 0.5);
+}
