@@ -47,6 +47,7 @@ fn say_what_it_does(verdict: &str, plan: &config::plan::Plan) -> std::io::Result
     for line in summary::lines(plan)
         .into_iter()
         .chain(summary::account(plan))
+        .chain(summary::paths(plan))
     {
         writeln!(out, "  {line}")?;
     }

@@ -7,6 +7,7 @@ use super::check::report;
 use super::clean::plan;
 use crate::cli::args::{FAILED, FINE, PinsArgs, WRONG};
 use crate::config::plan::Plan;
+use crate::config::summary;
 use crate::privileges::sandbox;
 use carrick_splice::probe::{Feature, InterfaceFact, Obstacle};
 use carrick_splice::{PacketService, Pinned, Unavailable};
@@ -50,6 +51,10 @@ pub fn run(arguments: &PinsArgs) -> ExitCode {
     ));
     let interfaces = carrick_splice::probe::interface_facts();
     text += &render_packet(&interfaces, &carrick_splice::probe::obstacles());
+    let paths = summary::paths(&plan);
+    if !paths.is_empty() {
+        text += &format!("\nrequests\n{}\n", paths.join("\n"));
+    }
     text += &render_sandbox(&plan);
     if let Some(pins) = plan.pins {
         text += &render_pinned(&pins, PacketService::pinned(&pins));

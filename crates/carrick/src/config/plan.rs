@@ -185,6 +185,12 @@ impl TrustedProxies {
 }
 
 impl ListenerPlan {
+    /// Whether only programs of this machine can be its clients.
+    #[must_use]
+    pub fn is_on_loopback(&self) -> bool {
+        self.address.ip().to_canonical().is_loopback() && self.interception.is_none()
+    }
+
     /// Whether a sender's fields that tell of clients are kept. Where nobody is named, `unchanged` keeps everybody's.
     #[must_use]
     pub fn believes(&self, is_trusted: bool) -> bool {
@@ -257,15 +263,23 @@ impl Plan {
     pub fn loads_packet_engine(&self) -> bool {
         match self.packet {
             PacketUse::Named => self.wants_packet_engine(),
-            PacketUse::Auto => self.wants_packet_engine() || self.has_engine_auto(),
+            PacketUse::Auto => self.wants_packet_engine() || self.may_choose_packets(),
             PacketUse::Off => false,
         }
     }
 
-    /// Whether anything leaves the choice to carrick.
+    /// Whether the choice is left to carrick somewhere.
     #[must_use]
     pub fn has_engine_auto(&self) -> bool {
         self.has_engine(|engine| engine == Choice::Auto)
+    }
+
+    /// Whether that is so for clients whose packets come by a network interface.
+    fn may_choose_packets(&self) -> bool {
+        let mut listeners = self.listeners.iter();
+        listeners.any(|listener| {
+            !listener.is_on_loopback() && listener.mode.has_engine(|engine| engine == Choice::Auto)
+        })
     }
 
     /// Whether some connections may be joined end to end, because that is quicker or to be compared with.
@@ -281,11 +295,8 @@ impl Plan {
     }
 
     fn has_engine(&self, is_wanted: impl Fn(Choice) -> bool) -> bool {
-        self.listeners.iter().any(|listener| match &listener.mode {
-            Mode::Forward(forward) => is_wanted(forward.engine),
-            Mode::Link(far) => is_wanted(far.engine),
-            mode => mode.routes().iter().any(|route| is_wanted(route.engine)),
-        })
+        let mut listeners = self.listeners.iter();
+        listeners.any(|listener| listener.mode.has_engine(&is_wanted))
     }
 }
 
@@ -305,6 +316,15 @@ pub enum Mode {
 }
 
 impl Mode {
+    /// Whether it, or one of its routes, has such an engine.
+    fn has_engine(&self, is_wanted: impl Fn(Choice) -> bool) -> bool {
+        match self {
+            Self::Forward(forward) => is_wanted(forward.engine),
+            Self::Link(far) => is_wanted(far.engine),
+            mode => mode.routes().iter().any(|route| is_wanted(route.engine)),
+        }
+    }
+
     /// The routes; a forward proxy has none.
     #[must_use]
     pub fn routes(&self) -> &[RoutePlan] {

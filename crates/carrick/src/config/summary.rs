@@ -1,5 +1,7 @@
 //! What a plan does, in a few lines for people.
-use super::plan::{ForwardPlan, Interception, ListenerPlan, LogTarget, Mode, Plan, PortRange};
+use super::plan::{
+    ForwardPlan, Interception, ListenerPlan, LogTarget, Mode, PacketUse, Plan, PortRange,
+};
 use std::fmt::Display;
 
 /// One line for each listener, then admin and the log.
@@ -51,6 +53,39 @@ pub fn lines(plan: &Plan) -> Vec<String> {
         count(plan.workers, "worker"),
         count(plan.upstreams.len(), "upstream")
     ));
+    lines
+}
+
+/// Which way the requests of each route of a switch go, and what keeps them from the faster one.
+#[must_use]
+pub fn paths(plan: &Plan) -> Vec<String> {
+    let mut lines = Vec::new();
+    for listener in &plan.listeners {
+        let Mode::Switch(routes) = &listener.mode else {
+            continue;
+        };
+        let of_listener = if !plan.loads_packet_engine() || plan.packet == PacketUse::Off {
+            Some("the engine \"packet\" is not loaded; see `packet` in [process]")
+        } else if listener.is_on_loopback() {
+            Some("the kernel forwards between network interfaces, and clients come by loopback")
+        } else {
+            None
+        };
+        for (number, route) in (1..).zip(routes) {
+            let to = match route.upstream.and_then(|index| plan.upstreams.get(index)) {
+                Some(upstream) => upstream.name.as_str(),
+                None => "original destinations",
+            };
+            let path = match (route.not_in_kernel.as_deref(), of_listener) {
+                (Some(why), _) | (None, Some(why)) => format!("by the process: {why}"),
+                (None, None) => "plain requests in the kernel, others by the process".to_owned(),
+            };
+            lines.push(format!(
+                "{}, route {number} to {to}: {path}",
+                listener.address
+            ));
+        }
+    }
     lines
 }
 

@@ -57,10 +57,10 @@ section! {
         /// Where programs and maps of the engine `packet` are kept (*pinned*), so that its tunnels outlive carrick; the
         /// folder is made if its parent exists
         pins: Spanned<String> = text("a folder on a BPF file system, or `\"\"` for none", PINS_DEFAULT),
-        /// When the engine `packet` is loaded, whose programs are on all network interfaces: `named`, if a listener or a
-        /// route names it; `auto`, also if one has the engine `auto`, for its tunnels and long bodies; `off`, never.
-        /// Where it is loaded, `auto` uses it
-        packet: PacketUse = one_of("named"),
+        /// When the engine `packet` is loaded, whose programs are on all network interfaces: `auto`, if a listener or a
+        /// route names it, or has the engine `auto` and clients that do not come by loopback; `named`, only if one names
+        /// it; `off`, never. Where it is loaded, `auto` uses it
+        packet: PacketUse = one_of("auto"),
         /// Whether carrick keeps itself from files and system calls that it does not need once it serves
         /// ([which](operations.md#the-sandbox)): `auto`, as far as the kernel can; `off`, no; `required`, or it does not
         /// start
@@ -72,9 +72,9 @@ section! {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum PacketUse {
     /// If something names it.
-    #[default]
     Named,
     /// Also if something leaves the choice to carrick.
+    #[default]
     Auto,
     /// Never.
     Off,
