@@ -402,6 +402,14 @@ impl ResponseSplice {
         Some(caught_up)
     }
 
+    /// The latest request that the kernel has forwarded, as the client has sent it. Call it once the connections are returned
+    /// ([`ResponseSplice::disarm`]): the kernel may forward another one before. Costs a system call.
+    #[must_use]
+    pub fn forwarded_request(&self) -> Option<Vec<u8>> {
+        let engine = self.splicer.packet_engine()?;
+        engine.kept_request(&self.record)
+    }
+
     /// How much of the response has gone to the client. Costs no system call.
     #[must_use]
     pub fn progress(&self) -> Progress {

@@ -196,7 +196,7 @@ impl Peer {
     fn carrick_values(&self) -> [(&'static str, &'static str); 4] {
         let (forwarded, via, route) = match self.mode {
             Mode::Classified => ("off", "", "requests = \"kernel\""),
-            Mode::Bodies => ("unchanged", "carrick", "responses = \"read\""),
+            Mode::Bodies => ("unchanged", "both", "responses = \"read\""),
             _ => ("unchanged", "", ""),
         };
         [

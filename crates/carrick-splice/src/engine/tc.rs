@@ -33,7 +33,7 @@ use hooks::doctor::Obstacle;
 use hooks::{Changes, HookError, Hooks, Interfaces, Settings};
 use http::{Events, RequestCounts, RequestTables};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
-use libbpf_rs::{MapHandle, OpenObject};
+use libbpf_rs::{MapCore, MapFlags, MapHandle, OpenObject};
 pub use paths::LossyPath;
 use paths::Paths;
 use records::{Record, Records};
@@ -280,6 +280,8 @@ pub(crate) struct PacketEngine {
     table: Arc<SpliceTable>,
     slot_owners: Arc<[SlotOwner]>,
     records: Arc<Records>,
+    /// The latest forwarded request of each record.
+    kept_requests: MapHandle,
     /// Route tables for classifying requests.
     pub(crate) request_tables: RequestTables,
     request_counters: MapHandle,
@@ -314,6 +316,17 @@ pub(crate) fn probe() -> std::io::Result<String> {
 }
 
 impl PacketEngine {
+    /// The latest request forwarded with this record, as the client has sent it; a head without a body. Costs a system call. `None`: there
+    /// is none.
+    pub(crate) fn kept_request(&self, record: &Record) -> Option<Vec<u8>> {
+        const END: &[u8] = b"\r\n\r\n";
+        let number = record.number().to_ne_bytes();
+        let mut bytes = self.kept_requests.lookup(&number, MapFlags::ANY).ok()??;
+        let end = bytes.windows(END.len()).position(|window| window == END)?;
+        bytes.truncate(end + END.len());
+        Some(bytes)
+    }
+
     fn load(
         splices_max: u32,
         interfaces: &[String],
@@ -514,6 +527,7 @@ impl PacketEngine {
                 loaded.maps.upstream_choices.as_fd(),
                 SPARE_TABLES,
             )?,
+            kept_requests: MapHandle::try_from(&loaded.maps.requests)?,
             request_counters: MapHandle::try_from(&loaded.maps.request_counters)?,
             request_events: MapHandle::try_from(&loaded.maps.request_events)?,
             events: MapHandle::try_from(&loaded.maps.packet_events)?,

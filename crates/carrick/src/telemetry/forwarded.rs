@@ -19,6 +19,9 @@ const QUIET: Duration = Duration::from_secs(1);
 /// How an incomplete response ended if the cause is unknown.
 const CLOSED: &str = "upstream_closed";
 
+/// How a request ended that is asked again: it is logged and counted then.
+pub const ASKED_AGAIN: &str = "asked_again";
+
 /// The status of a response whose status line is unknown.
 const STATUS_UNKNOWN: u16 = 0;
 
@@ -271,6 +274,9 @@ impl ClientState {
         else {
             return;
         };
+        if ended == Some(ASKED_AGAIN) {
+            return;
+        }
         let client = &self.client;
         let status = status.unwrap_or(STATUS_UNKNOWN);
         let bytes = end.saturating_sub(event.sent_bytes);

@@ -246,11 +246,11 @@ impl Client<'_> {
         }
     }
 
-    /// Whether the request may not be sent again after the origin's connection has ended: it is not idempotent, or the kernel
-    /// has forwarded it and there is no copy (docs/modes/kernel-forwarding.md).
+    /// Whether the request may not be sent again after the origin's connection has ended: it is not idempotent, or no proxy is there to
+    /// do so.
     fn is_excused(&self, exchange: &Exchange) -> bool {
-        let is_lonely = matches!(exchange.kind, Kind::Post { .. })
-            || matches!(self.play.scenario.way, Way::Classified | Way::Routed);
+        let is_lonely =
+            matches!(exchange.kind, Kind::Post { .. }) || self.play.scenario.way == Way::Routed;
         self.play.scenario.has_silent_closes && is_lonely
     }
 

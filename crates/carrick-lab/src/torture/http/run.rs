@@ -398,10 +398,11 @@ impl Bench<'_> {
     fn start(&self, scenario: &Scenario, log: &Path) -> Result<Service> {
         let addresses = self.testbed.addresses();
         let (engine, forwarded, via, route) = match scenario.way {
-            Way::Routed | Way::Auto => ("auto", "unchanged", "carrick", ""),
-            Way::Unread => ("packet", "unchanged", "carrick", ""),
-            Way::Bodies => ("packet", "unchanged", "carrick", "responses = \"read\""),
-            Way::Classified => ("packet", "off", "", "requests = \"kernel\""),
+            // As it is without a word.
+            Way::Routed | Way::Auto => ("auto", "x-forwarded", "requests", ""),
+            Way::Unread => ("packet", "unchanged", "requests", ""),
+            Way::Bodies => ("packet", "unchanged", "both", "responses = \"read\""),
+            Way::Classified => ("packet", "forwarded", "", "requests = \"kernel\""),
         };
         let text = render(
             TEMPLATE,

@@ -133,7 +133,8 @@ impl Pending {
         };
         Self {
             is_classified: true,
-            ..Self::new(RequestLog::begin(), method, false)
+            // The kernel forwards one only when the response before is whole.
+            ..Self::new(RequestLog::begin(), method, true)
         }
     }
 }

@@ -9,6 +9,7 @@ use crate::context::request_context::RequestContext;
 use crate::context::request_log::RequestLog;
 use crate::context::request_log::{IDLE_TIMEOUT, TOO_SLOW};
 use crate::http::outcome::Failure;
+use crate::telemetry::forwarded::ASKED_AGAIN;
 use crate::telemetry::metrics::{Limit, WorkerMetrics};
 use carrick_logic::http1::ResponseBody;
 use carrick_splice::ResponseProgress;
@@ -253,10 +254,18 @@ fn end(
 /// Not a byte of the response has come, and none will.
 pub(super) fn unanswered(metrics: &WorkerMetrics, mut pair: Box<Pair>) -> Option<Box<Unanswered>> {
     let pending = pair.pending.take()?;
+    let mut request = std::mem::take(&mut pair.request);
+    if pending.is_classified {
+        request = pair.splice.forwarded_request()?;
+        // It gets the line of the next attempt.
+        if let Some(named) = &mut pair.named {
+            named.ended = Some(ASKED_AGAIN);
+        }
+    }
     metrics.retries.add(1);
     Some(Box::new(Unanswered {
         log: pending.log,
-        request: std::mem::take(&mut pair.request),
+        request,
         failure: None,
     }))
 }

@@ -137,7 +137,10 @@ impl Pair {
         if let Some(known) = head {
             client.downstream.kernel_forward.note_status(known.status);
         }
-        self.past.add(self.pending.as_ref(), is_exact);
+        // Its end is known, but as the kernel sees it; other clients get no such connection.
+        let is_classified = (self.pending.as_ref()).is_some_and(|pending| pending.is_classified);
+        self.past
+            .add(self.pending.as_ref(), is_exact && !is_classified);
         self.conclude(&client.context, "complete");
     }
 

@@ -31,7 +31,7 @@ const KEYS: &[(&str, &str, &str, &str)] = &[
         "[process]",
         "packet",
         FORWARD,
-        "[process]\npacket = \"auto\"",
+        "[process]\npacket = \"named\"",
     ),
     (
         "[process]",

@@ -93,7 +93,7 @@ fn what_is_never_split_is_joined_by_the_packet_engine() {
         ("split = \"always\"\ncontrol_group = 1", true),
     ] {
         let plan = parse_right(&splitter(&format!("{INTERCEPT}{keys}"))).plan;
-        assert_eq!(plan.loads_packet_engine(), is_wanted, "{keys}");
+        assert_eq!(plan.wants_packet_engine(), is_wanted, "{keys}");
     }
 }
 
