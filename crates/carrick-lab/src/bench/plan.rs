@@ -1,5 +1,7 @@
 //! What is asked of the proxies that are compared side by side: the `load` of a workload whose key `does` is there.
 
+use std::net::SocketAddr;
+
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
@@ -60,6 +62,7 @@ impl Work {
             Does::Get | Does::Cache(_) | Does::Memory(_) => "requests/s",
             Does::Talk(Talk::PingPong) => "trips/s",
             Does::Talk(Talk::Stream) => "Gbit/s",
+            Does::Talk(Talk::Pages) => "pages/s",
         }
     }
 
@@ -166,6 +169,8 @@ pub enum Talk {
     PingPong,
     /// The server sends, without end.
     Stream,
+    /// What a browser asks for over TLS, [on a new connection each time](crate::bench::talk::PAGE).
+    Pages,
 }
 
 impl Talk {
@@ -175,6 +180,17 @@ impl Talk {
         match self {
             Self::PingPong => "ping-pong",
             Self::Stream => "stream",
+            Self::Pages => "pages",
+        }
+    }
+
+    /// Where its server listens.
+    #[must_use]
+    pub fn origin(self, addresses: &Addresses) -> SocketAddr {
+        match self {
+            Self::PingPong => addresses.origin_ping_pong(),
+            Self::Stream => addresses.origin_stream(),
+            Self::Pages => addresses.origin_pages(),
         }
     }
 }
@@ -249,20 +265,25 @@ pub struct Target {
 pub fn tunnel_origin(work: &Work, addresses: &Addresses) -> String {
     let origin = match work.does {
         Does::Get | Does::Cache(_) | Does::Memory(_) => addresses.origin_http(),
-        Does::Talk(Talk::PingPong) => addresses.origin_ping_pong(),
-        Does::Talk(Talk::Stream) => addresses.origin_stream(),
+        Does::Talk(talk) => talk.origin(addresses),
     };
     origin.to_string()
 }
 
-/// Where the client of a talk connects to.
+/// Where the client of a talk connects to, and what it asks for there by `CONNECT`, if it does.
 #[must_use]
-pub fn talk_target(work: &Work, peer: &Peer, addresses: &Addresses) -> String {
+pub fn talk_target(
+    job: Job,
+    work: &Work,
+    peer: &Peer,
+    addresses: &Addresses,
+) -> (String, Option<String>) {
+    let origin = tunnel_origin(work, addresses);
     if peer.family == Family::Routed {
-        tunnel_origin(work, addresses)
-    } else {
-        addresses.proxy_for(Job::Tunnel).to_string()
+        return (origin, None);
     }
+    let proxy = addresses.proxy_for(job).to_string();
+    (proxy, (job == Job::Forward).then_some(origin))
 }
 
 /// How a job's requests for a file of the origin are addressed through a peer.

@@ -170,7 +170,7 @@ impl Run<'_> {
             }
             Does::Talk(talk) => {
                 let time = Duration::try_from_secs_f64(seconds)?;
-                talk_for(testbed, work, self.peer, talk, time).await?
+                talk_for(testbed, self.job, work, self.peer, talk, time).await?
             }
             Does::Memory(_) => bail!("memory is measured without a load"),
         };
@@ -259,7 +259,7 @@ async fn first_request(
 ) -> Result<()> {
     let asked = async {
         if let Does::Talk(talk) = work.does {
-            return talk_for(testbed, work, peer, talk, Duration::ZERO)
+            return talk_for(testbed, job, work, peer, talk, Duration::ZERO)
                 .await
                 .map(drop);
         }
@@ -281,14 +281,17 @@ async fn first_request(
 
 async fn talk_for(
     testbed: &Testbed,
+    job: Job,
     work: &Work,
     peer: &Peer,
     talk: Talk,
     time: Duration,
 ) -> Result<Measured> {
+    let (connect, through) = talk_target(job, work, peer, &testbed.addresses());
     let wish = talk::Wish {
         talk,
-        connect: &talk_target(work, peer, &testbed.addresses()),
+        connect: &connect,
+        through: through.as_deref(),
         connections: work.connections,
         message_bytes: work.body_bytes,
         time,

@@ -32,6 +32,8 @@ pub struct TalkClient {
     message_bytes: usize,
     #[arg(long)]
     milliseconds: u64,
+    #[arg(long)]
+    through: Option<String>,
 }
 
 /// Serves until the process ends.
@@ -48,7 +50,7 @@ pub fn serve(options: &TalkServer) -> Result<()> {
 /// When a connection fails.
 pub fn run(options: &TalkClient) -> Result<()> {
     let measured = talk::client::run(
-        options.connect,
+        (options.connect, options.through.as_deref()),
         options.talk,
         options.connections,
         options.message_bytes,

@@ -139,13 +139,7 @@ impl Bed {
                 let listen = addresses.origin_echo().to_string();
                 congestion::start_echo(testbed, &testbed.server, &listen)
             }
-            Server::Talk(talk) => {
-                let listen = match talk {
-                    Talk::PingPong => addresses.origin_ping_pong(),
-                    Talk::Stream => addresses.origin_stream(),
-                };
-                talk::start_server(testbed, *talk, listen).await
-            }
+            Server::Talk(talk) => talk::start_server(testbed, *talk, talk.origin(&addresses)).await,
         }
     }
 
@@ -272,6 +266,7 @@ fn servers(experiment: &Experiment, workload: &Workload, addresses: &Addresses) 
             Server::Echo,
             Server::Talk(Talk::PingPong),
             Server::Talk(Talk::Stream),
+            Server::Talk(Talk::Pages),
         ];
     }
     let first = (String::from("origin"), addresses.origin_http().to_string());

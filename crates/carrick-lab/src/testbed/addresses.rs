@@ -16,6 +16,8 @@ const ORIGIN_ECHO_PORT: u16 = 7000;
 const ORIGIN_PING_PONG_PORT: u16 = 7001;
 /// Port of the server of streams.
 const ORIGIN_STREAM_PORT: u16 = 7002;
+/// Port of the server of pages.
+const ORIGIN_PAGES_PORT: u16 = 7003;
 /// Length of each subnet's prefix.
 pub(crate) const PREFIX_BITS: u8 = 24;
 
@@ -80,6 +82,12 @@ impl Addresses {
     #[must_use]
     pub fn origin_stream(&self) -> SocketAddr {
         SocketAddr::new(self.server, ORIGIN_STREAM_PORT)
+    }
+
+    /// Where the server of pages listens.
+    #[must_use]
+    pub fn origin_pages(&self) -> SocketAddr {
+        SocketAddr::new(self.server, ORIGIN_PAGES_PORT)
     }
 
     /// Where every proxy serves a job.

@@ -115,8 +115,8 @@ async fn ask(context: RequestContext, held: DeferredSyn, admitted: Admitted, pla
 }
 
 /// The connection in a form that any thread can use.
-fn alone(upstream: Upstream) -> io::Result<std::net::TcpStream> {
-    match upstream.transport.into_tcp() {
+fn alone(mut upstream: Upstream) -> io::Result<std::net::TcpStream> {
+    match upstream.transport.take().into_tcp() {
         Some(stream) => stream.into_std(),
         None => Err(io::Error::other("the connection is in use elsewhere")),
     }

@@ -185,12 +185,22 @@ impl Checkout {
 
     /// Keeps the connection for another request, after a response that the process has relayed to the end stated in its head.
     pub fn give_back(mut self, pool: Pool<'_>, next_hop: &NextHop) {
+        if self.come_to_rest() {
+            self.put_back(pool, next_hop);
+        }
+    }
+
+    /// Closes the connection after such a response, because the server expects no other request.
+    pub fn close(mut self) {
+        self.upstream.is_at_rest = self.come_to_rest();
+    }
+
+    /// Whether the connection [may be reused](AtRest), or reset.
+    fn come_to_rest(&mut self) -> bool {
         // First the kernel returns the connection, with no bytes in flight that the process does not know of.
         let splice = self.splice.take();
         let disarmed = splice.map_or(Disarmed::Done, |mut splice| splice.disarm().into());
-        if self.at_rest(disarmed).may_be_reused() {
-            self.put_back(pool, next_hop);
-        }
+        self.at_rest(disarmed).may_be_reused()
     }
 
     /// The state of the connection after such a response.
@@ -206,8 +216,9 @@ impl Checkout {
         }
     }
 
-    /// Puts a connection that [may be reused](AtRest) into the idle pool, if there is room.
-    pub fn put_back(self, Pool { connector, source }: Pool<'_>, next_hop: &NextHop) {
+    /// Puts a connection that [may be reused](AtRest) into the idle pool, if there is room; otherwise resets it.
+    pub fn put_back(mut self, Pool { connector, source }: Pool<'_>, next_hop: &NextHop) {
+        self.upstream.is_at_rest = true;
         if connector.admission.upstreams_waited_for() > 0 {
             // Another request is waiting for its descriptor.
             return;

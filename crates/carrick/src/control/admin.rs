@@ -73,17 +73,18 @@ pub(super) fn bind(address: SocketAddr) -> io::Result<std::net::TcpListener> {
     })
 }
 
-/// Like [`bind`], but at start: if a draining carrick has the address, it is asked to release it.
+/// Like [`bind`], but at start: if a draining carrick has the address, it is asked to release it. One that was killed
+/// releases it once the kernel has taken its memory back.
 ///
 /// # Errors
 /// See [`bind`].
 pub(super) fn bind_or_take_over(address: SocketAddr) -> io::Result<std::net::TcpListener> {
     bind(address).or_else(|error| {
-        if error.kind() == io::ErrorKind::AddrInUse && handover::ask(address) {
-            bind_when_free(Instant::now() + FREE_WAIT, || bind(address))
-        } else {
-            Err(error)
+        if error.kind() == io::ErrorKind::AddrInUse {
+            // Without an answer it may be about to be gone.
+            let _ = handover::ask(address);
         }
+        bind_when_free(Instant::now() + FREE_WAIT, || bind(address))
     })
 }
 

@@ -21,27 +21,26 @@ pub struct IdleConnections {
 impl IdleConnections {
     /// Takes the most recently used connection that is still usable.
     pub fn take(&mut self) -> Option<Upstream> {
-        while let Some(parked) = self.parked.pop_back() {
-            if is_silent(&parked.upstream.transport) {
-                return Some(parked.upstream);
+        while let Some(Parked { mut upstream, .. }) = self.parked.pop_back() {
+            if is_silent(&upstream.transport) {
+                upstream.is_at_rest = false;
+                return Some(upstream);
             }
         }
         None
     }
 
     /// Keeps a connection that [may be reused](super::reuse), at most `max`; the oldest is dropped first.
-    pub fn put(&mut self, upstream: Upstream, max: usize, now: Instant) {
+    pub fn put(&mut self, mut upstream: Upstream, max: usize, now: Instant) {
         if max == 0 {
             return;
         }
         while self.parked.len() >= max {
             self.parked.pop_front();
         }
+        upstream.reused = true;
         self.parked.push_back(Parked {
-            upstream: Upstream {
-                reused: true,
-                ..upstream
-            },
+            upstream,
             since: now,
         });
     }

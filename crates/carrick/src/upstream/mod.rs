@@ -33,6 +33,9 @@ pub struct Upstream {
     pub counted: Option<Counted>,
     /// Its slot within the process's descriptors.
     pub place: Option<UpstreamPlace>,
+    /// Whether it [is at rest](reuse): then closing it resets it, which costs the server nothing and leaves no TIME_WAIT (RFC 9293 section
+    /// 3.6) to occupy its port for a minute.
+    pub is_at_rest: bool,
     /// The limit on unread bytes; see [`Upstream::limit_unread`].
     unread: Unread,
 }
@@ -73,6 +76,7 @@ impl Upstream {
             first_read_bytes: usize::MAX,
             counted: None,
             place: None,
+            is_at_rest: false,
             unread: Unread::new(unread_bytes),
         }
     }
@@ -96,6 +100,14 @@ impl Upstream {
         } else {
             usize::MAX
         };
+    }
+}
+
+impl Drop for Upstream {
+    fn drop(&mut self) {
+        if self.is_at_rest {
+            self.transport.reset_on_close();
+        }
     }
 }
 

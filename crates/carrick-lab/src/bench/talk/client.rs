@@ -12,6 +12,7 @@ use rustix::net::{RecvFlags, recv};
 
 use crate::bench::measured::{Errors, Latency, Measured};
 use crate::bench::plan::Talk;
+use crate::bench::talk::PAGE;
 
 /// A proxy has to come up within this time.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -31,13 +32,13 @@ struct Seen {
     latency_ns: Histogram<u64>,
 }
 
-/// Opens the connections, waits until all are open, and talks on each for so long. What is counted are messages, or
-/// whole megabytes of a stream.
+/// Opens the connections, waits until all are open, and talks on each for so long, or on one after the other. What is counted are
+/// messages, whole megabytes of a stream, or pages. `through`: what is asked for by `CONNECT`.
 ///
 /// # Errors
 /// When one connection cannot be opened, fails, or brings other bytes back than were sent.
 pub fn run(
-    connect: SocketAddr,
+    (connect, through): (SocketAddr, Option<&str>),
     talk: Talk,
     connections: usize,
     message_bytes: usize,
@@ -58,6 +59,7 @@ pub fn run(
                     match talk {
                         Talk::PingPong => ping(stream, message_bytes, time),
                         Talk::Stream => take(&stream, time),
+                        Talk::Pages => pages(stream, (connect, through), time),
                     }
                 })
             })
@@ -150,6 +152,66 @@ fn ping(mut stream: TcpStream, message_bytes: usize, time: Duration) -> Result<S
         }
         sent = now;
     }
+}
+
+/// One page after the other, each on a connection of its own, the first on `stream`.
+fn pages(
+    mut stream: TcpStream,
+    (connect, through): (SocketAddr, Option<&str>),
+    time: Duration,
+) -> Result<Seen> {
+    let mut seen = Seen {
+        count: 0,
+        bytes: 0,
+        latency_ns: histogram()?,
+    };
+    let mut message = vec![0_u8; READ_BYTES];
+    let begun = Instant::now();
+    loop {
+        let sent = Instant::now();
+        if let Some(origin) = through {
+            open_tunnel(&mut stream, origin)?;
+        }
+        for (asked, answered) in PAGE {
+            stream.write_all(&message[..asked]).context("cannot send")?;
+            stream
+                .read_exact(&mut message[..answered])
+                .context("no page came back")?;
+            seen.bytes += answered as u64;
+        }
+        if stream.read(&mut message).context("no end came")? > 0 {
+            bail!("more came than the page");
+        }
+        seen.count += 1;
+        seen.latency_ns
+            .saturating_record(sent.elapsed().as_nanos() as u64);
+        if begun.elapsed() >= time {
+            return Ok(seen);
+        }
+        stream = open(connect)?;
+    }
+}
+
+/// Asks a forward proxy for a tunnel.
+fn open_tunnel(stream: &mut TcpStream, origin: &str) -> Result<()> {
+    write!(
+        stream,
+        "CONNECT {origin} HTTP/1.1\r\nHost: {origin}\r\n\r\n"
+    )
+    .context("cannot ask")?;
+    let (mut head, mut piece) = (Vec::new(), [0; 1024]);
+    // The server says nothing before it is asked.
+    while !head.ends_with(b"\r\n\r\n") {
+        match stream.read(&mut piece).context("no answer came")? {
+            0 => bail!("the proxy closed"),
+            count => head.extend(&piece[..count]),
+        }
+    }
+    let is_open = head.starts_with(b"HTTP/1.1 200") || head.starts_with(b"HTTP/1.0 200");
+    if !is_open {
+        bail!("no tunnel: {}", String::from_utf8_lossy(&head));
+    }
+    Ok(())
 }
 
 /// Takes what comes until the time is over. `MSG_TRUNC` takes it out of the socket without copying it (tcp(7)), so that the

@@ -1,4 +1,4 @@
-//! Load without HTTP, through tunnels: a message back and forth, or a stream. This program again, at both ends.
+//! Load without HTTP, through tunnels: a message back and forth, a stream, or what a browser says. This program again, at both ends.
 
 pub mod client;
 pub mod server;
@@ -20,6 +20,26 @@ pub const READY: &str = "ready";
 const READY_TIMEOUT: Duration = Duration::from_secs(15);
 /// How much longer than asked the client may take, patience with a proxy that comes up included.
 const GRACE: Duration = Duration::from_secs(30);
+
+/// What a browser and a server say on one connection: requests and their answers, in bytes. First TLS's handshake and the
+/// first tickets, then objects. The server closes, so that no proxy's connection to it waits (TIME_WAIT), which would cost
+/// the next ones the more the more there are.
+pub const PAGE: [(usize, usize); 13] = [
+    (517, 4096),
+    (64, 256),
+    (512, 512),
+    OBJECT,
+    OBJECT,
+    OBJECT,
+    OBJECT,
+    OBJECT,
+    OBJECT,
+    OBJECT,
+    OBJECT,
+    OBJECT,
+    OBJECT,
+];
+const OBJECT: (usize, usize) = (2 << 10, 20 << 10);
 
 /// Starts the far end in the server's namespace, and waits until it serves.
 ///
@@ -45,6 +65,8 @@ pub struct Wish<'a> {
     pub talk: Talk,
     /// `ADDRESS:PORT`, of a proxy or of the server.
     pub connect: &'a str,
+    /// What is asked for there by `CONNECT`, if it is a forward proxy; only for pages.
+    pub through: Option<&'a str>,
     /// On so many connections at a time.
     pub connections: usize,
     /// The length of each message; a stream has none.
@@ -65,6 +87,7 @@ pub async fn run(testbed: &Testbed, wish: &Wish<'_>) -> Result<Measured> {
         .args(["--connections", &wish.connections.to_string()])
         .args(["--message-bytes", &wish.message_bytes.to_string()])
         .args(["--milliseconds", &wish.time.as_millis().to_string()])
+        .args(wish.through.iter().flat_map(|origin| ["--through", origin]))
         .stdin(Stdio::null());
     let output = tokio::time::timeout(wish.time + GRACE, command.output())
         .await

@@ -1,4 +1,4 @@
-//! The far end: sends back what comes, or sends a stream. A thread for each connection, which does nothing but that.
+//! The far end: sends back what comes, sends a stream, or answers a browser. A thread for each connection, which does nothing but that.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -9,7 +9,7 @@ use rustix::fs::{MemfdFlags, memfd_create, sendfile};
 use rustix::io::Errno;
 
 use crate::bench::plan::Talk;
-use crate::bench::talk::READY;
+use crate::bench::talk::{PAGE, READY};
 
 /// Longer than any message.
 const BUFFER_BYTES: usize = 64 << 10;
@@ -48,6 +48,7 @@ pub fn serve_on(listener: &TcpListener, talk: Talk) -> Result<()> {
         std::thread::spawn(move || match talk {
             Talk::PingPong => echo(stream),
             Talk::Stream => send(&stream, &file),
+            Talk::Pages => answer(stream),
         });
     }
 }
@@ -61,6 +62,16 @@ fn echo(mut stream: TcpStream) -> io::Result<()> {
             count => stream.write_all(&buffer[..count])?,
         }
     }
+}
+
+fn answer(mut stream: TcpStream) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    let mut buffer = vec![0; BUFFER_BYTES];
+    for (asked, answered) in PAGE {
+        stream.read_exact(&mut buffer[..asked])?;
+        stream.write_all(&buffer[..answered])?;
+    }
+    Ok(())
 }
 
 /// By sendfile(2), so that the far end costs little beside the proxy.

@@ -16,7 +16,7 @@ fn messages_are_counted_and_timed() {
     let address = serve(Talk::PingPong);
     for bytes in [1, 64, 1024, 60_000] {
         let time = Duration::from_millis(20);
-        let measured = client::run(address, Talk::PingPong, 2, bytes, time).unwrap();
+        let measured = client::run((address, None), Talk::PingPong, 2, bytes, time).unwrap();
         assert!(measured.requests >= 2);
         assert_eq!(measured.bytes, measured.requests * bytes as u64);
         assert!(measured.duration_us >= 20_000);
@@ -28,7 +28,7 @@ fn messages_are_counted_and_timed() {
 #[test]
 fn even_without_time_there_is_one_message_on_each_connection() {
     let address = serve(Talk::PingPong);
-    let measured = client::run(address, Talk::PingPong, 3, 64, Duration::ZERO).unwrap();
+    let measured = client::run((address, None), Talk::PingPong, 3, 64, Duration::ZERO).unwrap();
     assert_eq!((measured.requests, measured.bytes), (3, 3 * 64));
 }
 
@@ -36,7 +36,7 @@ fn even_without_time_there_is_one_message_on_each_connection() {
 fn a_stream_brings_the_file_again_and_again() {
     let address = serve(Talk::Stream);
     let time = Duration::from_millis(200);
-    let measured = client::run(address, Talk::Stream, 2, 0, time).unwrap();
+    let measured = client::run((address, None), Talk::Stream, 2, 0, time).unwrap();
     assert!(measured.bytes > 0 && measured.latency_us.max == 0.0);
 
     let mut stream = std::net::TcpStream::connect(address).unwrap();
@@ -47,6 +47,16 @@ fn a_stream_brings_the_file_again_and_again() {
             .enumerate()
             .all(|(index, byte)| *byte == index as u8)
     );
+}
+
+#[test]
+fn each_page_has_a_connection_of_its_own() {
+    let address = serve(Talk::Pages);
+    let time = Duration::from_millis(20);
+    let measured = client::run((address, None), Talk::Pages, 2, 0, time).unwrap();
+    let page: usize = PAGE.iter().map(|(_, answered)| answered).sum();
+    assert!(measured.requests >= 2);
+    assert_eq!(measured.bytes, measured.requests * page as u64);
 }
 
 #[test]
@@ -66,7 +76,7 @@ fn wrong_bytes_and_connections_that_end_are_told() {
         (Talk::PingPong, "nothing came back"),
         (Talk::Stream, "the stream ended"),
     ] {
-        let error = client::run(address, talk, 1, 64, Duration::ZERO).unwrap_err();
+        let error = client::run((address, None), talk, 1, 64, Duration::ZERO).unwrap_err();
         assert!(format!("{error:#}").contains(part), "{error:#}");
     }
 }

@@ -186,8 +186,11 @@ fn side_by_side_the_packet_engine_is_measured_where_it_works() {
     assert_eq!(works_of("carrick-packet", Job::Switch), kept);
     assert_eq!(works_of("carrick-classified", Job::Switch), kept);
     assert_eq!(works_of("carrick-packet-body", Job::Switch), kept[3..]);
-    assert_eq!(works_of("carrick-packet", Job::Forward), ["forward-1m"]);
-    assert_eq!(works_of("carrick-packet", Job::Tunnel).len(), 12);
+    assert_eq!(
+        works_of("carrick-packet", Job::Forward),
+        ["connect-pages", "forward-1m"]
+    );
+    assert_eq!(works_of("carrick-packet", Job::Tunnel).len(), 13);
     for (peer, job) in [
         ("carrick-classified", Job::Tunnel),
         ("carrick-packet-body", Job::Tunnel),

@@ -84,8 +84,9 @@ impl Attempt<'_, '_> {
         });
         let worker = Rc::clone(&context.worker);
         let (head, here) = (&self.scratch.response_head, &self.scratch.response);
-        // What is here already is not spliced.
-        let pace = if is_to_come(head, here) {
+        // What is here already is not spliced, and needs no limit.
+        let is_to_come = is_to_come(head, here);
+        let pace = if is_to_come {
             worker.pacer.splices();
             client.paced(self.destination.pace)
         } else {
@@ -121,7 +122,9 @@ impl Attempt<'_, '_> {
                 }
             };
         }
-        means.unread = checkout.upstream.limit_unread();
+        if is_to_come {
+            means.unread = checkout.upstream.limit_unread();
+        }
         let upstream = &checkout.upstream.transport;
         let passed = pass_response(
             means,
@@ -178,6 +181,7 @@ impl Attempt<'_, '_> {
                     checkout.give_back(self.requester.context().pool(), next_hop);
                 }
             }
+            Passed::Whole if body_sent => checkout.close(),
             Passed::Whole | Passed::WholeAndDone => {}
             Passed::ClientGone(how) => {
                 self.log.ended = how;

@@ -193,3 +193,38 @@ fn a_date_is_added_where_there_is_none_and_hop_fields_go() {
         }
     });
 }
+
+/// A reset frees the port of carrick's end at once, and must not take anything from the server.
+#[test]
+fn the_servers_connection_is_reset_only_where_nothing_can_be_lost() {
+    const POST: &str = "POST /a HTTP/1.1\r\nHost: a.example\r\nContent-Length: 4\r\n\r\n";
+    let keeps_none = format!("{SWITCH}keepalive = 0\n");
+    let closes = OK.replace("Date", "Connection: close\r\nDate");
+    let until_close = "HTTP/1.1 200 OK\r\n\r\nok";
+    for (configuration, request, unread, response, server_ends, is_reset) in [
+        (&*keeps_none, GET, "", OK, false, true),
+        (SWITCH, GET, "", &*closes, false, true),
+        (SWITCH, GET, "", &OK.replace("1.1", "1.0"), false, true),
+        // The server is still to read the body.
+        (&keeps_none, POST, "body", OK, false, false),
+        (SWITCH, POST, "body", &closes, false, false),
+        // The server's end comes first: it has the port that waits.
+        (SWITCH, GET, "", until_close, true, false),
+        (SWITCH, GET, "", &closes, true, false),
+    ] {
+        play(configuration, async |stage| {
+            let mut server = stage.server(FIRST);
+            let client = stage.client();
+            client.say(format!("{request}{unread}")).await;
+            let connection = server.accept().await;
+            connection.hear("\r\n\r\n").await;
+            connection.say(response).await;
+            if server_ends {
+                connection.end().unwrap();
+            }
+            client.hear("ok").await;
+            let ended = connection.hear_all().await;
+            assert_eq!(ended, (unread.to_owned(), is_reset), "{response:?}");
+        });
+    }
+}

@@ -1,7 +1,7 @@
 //! Which idle connections may carry another request.
 
 use super::*;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::TcpListener;
 use tokio::net::TcpStream;
 
@@ -22,4 +22,30 @@ async fn a_connection_on_which_something_has_come_is_not_taken_though_the_runtim
         .expect("a socket");
     // On loopback it arrives at once. The runtime sees no event before this test waits.
     assert!(idle.take().is_none());
+}
+
+/// So its port is free at once, also after the process has ended.
+#[tokio::test(flavor = "current_thread")]
+async fn idle_connections_are_reset_however_they_are_closed() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a listener");
+    let address = listener.local_addr().expect("an address");
+    let now = Instant::now();
+    let closings: [fn(&mut IdleConnections, Instant); 4] = [
+        |idle, now| idle.close_stale(now, Duration::ZERO),
+        |idle, _| assert!(idle.close_oldest()),
+        |idle, _| *idle = IdleConnections::default(),
+        // It is at rest no more.
+        |idle, _| drop(idle.take().expect("nothing has come")),
+    ];
+    for (number, close) in closings.into_iter().enumerate() {
+        let stream = TcpStream::connect(address).await.expect("a connection");
+        let (mut server, _) = listener.accept().expect("a connection");
+        let mut upstream = Upstream::new(stream, address, 0);
+        upstream.is_at_rest = true;
+        let mut idle = IdleConnections::default();
+        idle.put(upstream, 1, now);
+        close(&mut idle, now);
+        let is_reset = server.read(&mut [0]).is_err();
+        assert_eq!(is_reset, number < 3, "{number}");
+    }
 }

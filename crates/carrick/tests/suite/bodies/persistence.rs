@@ -55,7 +55,7 @@ fn a_server_that_closes_does_not_close_the_client() {
             (response.text().as_str(), response.field("connection")),
             ("ok", None)
         );
-        upstream.expect_end();
+        upstream.expect_reset();
     }
 }
 

@@ -100,7 +100,7 @@ fn a_server_of_http_1_0_is_understood() {
         (response.text().as_str(), response.field("connection")),
         ("two", None)
     );
-    upstream.expect_end();
+    upstream.expect_reset();
     client.send("GET /3 HTTP/1.1\r\nHost: a\r\n\r\n");
     let mut upstream = stage.server.accept();
     upstream.read_head();

@@ -248,6 +248,14 @@ impl Peer {
         );
     }
 
+    /// The other side must reset the connection, without further bytes: so carrick closes servers' connections that are at rest.
+    pub fn expect_reset(&mut self) {
+        match self.read_ending() {
+            Ending::Reset(rest) if rest.is_empty() => {}
+            other => panic!("no reset, but {other:?}"),
+        }
+    }
+
     /// Bytes that were read ahead.
     pub fn take_ahead(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.buffer)

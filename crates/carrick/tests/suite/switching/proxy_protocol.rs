@@ -204,7 +204,7 @@ fn servers_get_the_header_first_and_no_connection_is_shared() {
             upstream.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
             assert_eq!(client.read_response("GET").text(), "ok");
             // It began with this client's address, so no other client may use it.
-            upstream.expect_end();
+            upstream.expect_reset();
         }
     }
 }

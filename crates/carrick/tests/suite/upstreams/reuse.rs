@@ -87,7 +87,7 @@ fn without_keepalive_every_request_has_a_connection_of_its_own() {
         upstream.read_head();
         upstream.send(OK);
         assert_eq!(client.read_response("GET").text(), "ok");
-        upstream.expect_end();
+        upstream.expect_reset();
     }
 }
 
@@ -119,7 +119,7 @@ fn a_connection_that_the_server_has_closed_is_not_used() {
                 "new",
                 "{request:?} reset: {with_reset}"
             );
-            fresh.expect_end();
+            fresh.expect_reset();
         }
     }
 }
@@ -239,5 +239,5 @@ fn an_idle_connection_ends_with_the_idle_time_out() {
         &format!("[timeouts]\nidle = \"500ms\"\ndrain = \"1s\"\n{text}"),
     );
     let mut upstream = idle_connection(&carrick, &server);
-    upstream.expect_end();
+    upstream.expect_reset();
 }
