@@ -7,6 +7,7 @@
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
 #include <linux/in.h>
+#include <linux/in6.h>
 #include <linux/ip.h>
 #include <linux/ipv6.h>
 #include <linux/pkt_cls.h>
@@ -63,6 +64,7 @@ struct bpf_nf_ctx {
 } __attribute__((preserve_access_index));
 
 extern int bpf_dynptr_from_skb(struct __sk_buff *skb, __u64 flags, struct bpf_dynptr *dynptr) __ksym;
+extern void *bpf_rdonly_cast(const void *address, __u32 type) __ksym;
 
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
@@ -149,24 +151,28 @@ enum kind {
 #define RST 0x04
 #define ACK 0x10
 
+// A byte of the packet's linear part, as the first one of a type that begins with bytes: one load, where
+// `bpf_probe_read_kernel` takes three calls.
+static __always_inline __u8 byte_at(const struct sk_buff *skb, __u32 at)
+{
+	const struct in6_addr *bytes = bpf_rdonly_cast(skb->head + at, bpf_core_type_id_kernel(struct in6_addr));
+
+	return bytes->in6_u.u6_addr8[0];
+}
+
 // Whether a packet is certainly not a SYN. Nearly all packets are not, so this comes first and reads the
 // packet once or twice. It is unknown if TCP's flags are outside the linear part, or behind IPv6 extension
 // headers.
 static __always_inline int is_no_syn(const struct sk_buff *skb)
 {
 	__u32 flags_at = skb->transport_header + FLAGS_AT;
-	__u8 protocol, flags;
 
 	if (skb->protocol == bpf_htons(ETH_P_IPV6)) {
-		if (bpf_probe_read_kernel(&protocol, 1,
-					  skb->head + skb->network_header + offsetof(struct ipv6hdr, nexthdr)) ||
-		    protocol != IPPROTO_TCP)
-			return 0;
 		flags_at = skb->network_header + sizeof(struct ipv6hdr) + FLAGS_AT;
+		if (byte_at(skb, skb->network_header + offsetof(struct ipv6hdr, nexthdr)) != IPPROTO_TCP)
+			return 0;
 	}
-	if (flags_at >= skb->tail || bpf_probe_read_kernel(&flags, 1, skb->head + flags_at))
-		return 0;
-	return (flags & (FIN | SYN | RST | ACK)) != SYN;
+	return flags_at < skb->tail && (byte_at(skb, flags_at) & (FIN | SYN | RST | ACK)) != SYN;
 }
 
 // Parses a packet into `told`.

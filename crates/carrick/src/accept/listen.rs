@@ -50,7 +50,7 @@ impl Accepting {
 }
 
 /// Binds a listening socket that the workers share by `SO_REUSEPORT`. Accepted sockets inherit `TCP_NODELAY` and
-/// `SO_OOBINLINE`, and, if the listener is transparent, `IP_TRANSPARENT`.
+/// `SO_OOBINLINE`, and, if the listener is transparent, `IP_TRANSPARENT` and the mark of its packets.
 ///
 /// # Errors
 /// Names the failed call and the address, and gives advice.
@@ -61,8 +61,8 @@ pub fn bind(listener: &ListenerPlan) -> io::Result<std::net::TcpListener> {
 /// Like [`bind`], at `address` instead of the listener's, whose port may be 0.
 fn bind_at(listener: &ListenerPlan, address: SocketAddr) -> io::Result<std::net::TcpListener> {
     let socket = bind_socket(address, Sharing::Workers)?;
-    let takes = |interception: &Interception| !interception.ports.is_empty();
-    if listener.interception.as_ref().is_some_and(takes) {
+    let takes = |interception: &&Interception| !interception.ports.is_empty();
+    if let Some(interception) = listener.interception.as_ref().filter(takes) {
         let kernel = SockRef::from(&socket);
         let is_v4 = address.is_ipv4();
         let set = if is_v4 {
@@ -70,11 +70,12 @@ fn bind_at(listener: &ListenerPlan, address: SocketAddr) -> io::Result<std::net:
         } else {
             kernel.set_ip_transparent_v6(true)
         };
+        let set = set.and_then(|()| kernel.set_mark(interception.mark));
         set.map_err(|error| {
             let option = if is_v4 { "IP_TRANSPARENT" } else { "IPV6_TRANSPARENT" };
             io::Error::new(
                 error.kind(),
-                format!("cannot listen on {}: setsockopt {option}: {error} (`transparent` needs CAP_NET_ADMIN)", address),
+                format!("cannot listen on {}: setsockopt {option}, SO_MARK: {error} (`transparent` needs CAP_NET_ADMIN)", address),
             )
         })?;
     }

@@ -77,6 +77,7 @@ async fn ask(context: RequestContext, held: DeferredSyn, admitted: Admitted, pla
     let terms = Terms {
         source: context.source(),
         source_port: context.source_port(),
+        mark: context.source_mark(),
         itself: None,
         segment_bytes: segment_bytes(&context, &held),
         profiles: ServerProfiles::of(&worker.connector.tcp_tuning, &context.listener),

@@ -306,6 +306,7 @@ async fn timed_dial(
     let terms = Terms {
         source: context.source(),
         source_port: context.source_port(),
+        mark: context.source_mark(),
         segment_bytes: wanted.segment_bytes,
         itself: itself(context, downstream, access),
         profiles: ServerProfiles::of(&connector.tcp_tuning, &context.listener),

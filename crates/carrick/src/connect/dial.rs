@@ -34,6 +34,8 @@ pub struct Terms {
     pub source: Option<IpAddr>,
     /// The source port that goes with it, if it is available; otherwise the kernel chooses one.
     pub source_port: Option<u16>,
+    /// The mark by which the kernel's rules recognise a connection with another machine's address.
+    pub mark: Option<u32>,
     /// The largest segments that the server may send, in bytes as in TCP's option MSS.
     pub segment_bytes: Option<u32>,
     /// An address that must not be connected to: carrick itself.
@@ -267,8 +269,8 @@ async fn connect_from(address: SocketAddr, terms: &AllTerms, port: u16) -> io::R
     socket.set_nodelay(true)?;
     // As for clients (`accept::listen`).
     SockRef::from(&socket).set_out_of_band_inline(true)?;
-    if let Some(mark) = terms.mark {
-        // Without the mark it would be intercepted like connections of local programs.
+    // Without a mark it would be intercepted like connections of local programs.
+    if let Some(mark) = terms.of_one.mark.or(terms.mark) {
         SockRef::from(&socket).set_mark(mark)?;
     }
     if terms.unsent > 0 {

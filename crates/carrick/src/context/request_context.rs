@@ -65,10 +65,16 @@ impl RequestContext {
     /// The address that connections to servers are to have; `None`: this machine's.
     #[must_use]
     pub fn source(&self) -> Option<IpAddr> {
+        self.source_mark().map(|_| self.address.ip())
+    }
+
+    /// The mark of connections with the client's address.
+    #[must_use]
+    pub fn source_mark(&self) -> Option<u32> {
         let interception = self.listener.interception.as_ref();
         interception
             .filter(|interception| interception.keeps_client)
-            .map(|_| self.address.ip())
+            .map(|interception| interception.mark)
     }
 
     /// Where connections to servers return to.

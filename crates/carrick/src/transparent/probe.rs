@@ -13,6 +13,7 @@ const TRIAL: &str = "table inet carrick-trial {
   }
   chain prerouting {
     type filter hook prerouting priority mangle; policy accept;
+    socket mark 1 meta mark set 1 accept
     socket transparent 1 socket wildcard 1 meta mark set 1 accept
     fib daddr type local return
     ip saddr . ip daddr @left return

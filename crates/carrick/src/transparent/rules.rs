@@ -107,6 +107,10 @@ const ERRORS: &str = "meta l4proto { icmp, ipv6-icmp }";
 /// packet has no socket: the acknowledgement of a SYN cookie. Therefore a set remembers recent SYNs; while it is full, new connections are
 /// not intercepted.
 ///
+/// carrick's sockets have the interception's mark (`SO_MARK`), which accepted ones inherit. The first rule finds them by it: every further
+/// expression, and above all a second lookup of the socket, is a cost for each packet. Of packets for the listener's port on other machines it
+/// would find the listener; this port is never intercepted.
+///
 /// `own_marks` are the marks of all listeners of this carrick; locally sent packets with one of them are carrick's own.
 pub fn nft_install(interception: &Interception, own_marks: &[u32]) -> String {
     let name = table_name(interception.listener.port());
@@ -123,20 +127,22 @@ pub fn nft_install(interception: &Interception, own_marks: &[u32]) -> String {
     for family in families() {
         sets(&mut text, family);
     }
-    // A listening socket matches `socket`, too, although a packet for its port need not be for it. `socket` is a lookup in the kernel's tables
-    // for every packet, so it runs once for all conditions.
+    let port = interception.listener.port();
+    let known = format!("tcp dport != {port} socket mark {mark} meta mark set {mark} accept");
+    let own_host = "iif \"lo\" goto local";
+    // The sockets of local clients have the mark, too, but their packets need the other one.
+    let [first, second] = match interception.local {
+        Some(_) => [own_host, &known],
+        None => [&known, own_host],
+    };
     let _ = write!(
         text,
         "  chain prerouting {{
     type filter hook prerouting priority mangle; policy accept;
-    iif \"lo\" goto local
+    {first}
+    {second}
     {SYN} goto begin
-    meta l4proto tcp socket transparent 1 goto own
-    {ERRORS} socket transparent 1 goto own
-    goto answered
-  }}
-  chain own {{
-    socket wildcard 0 meta mark set {mark} accept
+    {ERRORS} socket mark {mark} socket wildcard 0 meta mark set {mark} accept
     goto answered
   }}
   chain begin {{
@@ -179,7 +185,7 @@ fn answers_only(name: &str, mark: u32) -> String {
   chain prerouting {{
     type filter hook prerouting priority mangle; policy accept;
     iif \"lo\" accept
-    {TCP_AND_ERRORS} socket transparent 1 socket wildcard 0 meta mark set {mark} accept
+    {TCP_AND_ERRORS} socket mark {mark} meta mark set {mark} accept
   }}
 }}
 "

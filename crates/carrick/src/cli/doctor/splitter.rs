@@ -43,6 +43,8 @@ pub fn advice(plan: &Plan, sysctl: &Path, descriptors: Option<u64>) -> Vec<Fact>
         if plan.interceptions().any(|one| one.takes_v6()) {
             least("net.ipv6.conf.all.forwarding", 1, why);
         }
+        let why = "otherwise each packet of a split connection is routed anew";
+        least("net.ipv4.ip_early_demux", 1, why);
     }
     let connections = u64::try_from(plan.limits.connections).unwrap_or(u64::MAX);
     if let Some(most) = read("net.netfilter.nf_conntrack_max") {

@@ -187,6 +187,7 @@ async fn connect(
     let terms = Terms {
         source: context.source(),
         source_port: context.source_port(),
+        mark: context.source_mark(),
         profiles: ServerProfiles::of(&context.worker.connector.tcp_tuning, &context.listener),
         ..Terms::default()
     };

@@ -50,6 +50,28 @@ fn all_ports_but_those_that_are_left_out_of_both_families() {
     assert_eq!(intercepted(&bed, &carrick), 3.0);
 }
 
+/// Neither the routes that sockets remember nor the set of recent SYNs are needed.
+#[test]
+fn packets_find_carricks_sockets_by_their_mark_alone() {
+    let Some(bed) = Bed::build() else { return };
+    let carrick = bed.carrick(SPLIT);
+    bed.router
+        .set_parameter("net/ipv4/tcp_early_demux", "0")
+        .expect("a parameter");
+    for address in SERVERS {
+        let listener = listen(&bed, address);
+        let (mut client, mut server) = pair(&bed, &listener);
+        assert!(is_split(&bed, &client, &server));
+        for set in ["began-v4", "began-v6"] {
+            bed.router
+                .run("nft", &["flush", "set", "inet", "carrick-3180", set])
+                .expect("an empty set");
+        }
+        talk(&mut client, &mut server);
+    }
+    drop(carrick);
+}
+
 /// A full SYN queue: further clients are answered with a SYN cookie, and only the cookie identifies them later.
 #[test]
 fn handshakes_by_cookies_are_intercepted_as_well() {

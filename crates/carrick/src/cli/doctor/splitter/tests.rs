@@ -17,12 +17,13 @@ fn told(text: &str, settings: &[(&str, &str)], descriptors: u64) -> Vec<Fact> {
     advice(&plan, directory.path(), Some(descriptors))
 }
 
-const SETTINGS: [&str; 8] = [
+const SETTINGS: [&str; 9] = [
     "net.core.rmem_max",
     "net.core.wmem_max",
     "net.core.somaxconn",
     "net.ipv4.tcp_max_syn_backlog",
     "net.ipv4.ip_forward",
+    "net.ipv4.ip_early_demux",
     "net.netfilter.nf_conntrack_max",
     "net.ipv4.tcp_slow_start_after_idle",
     "net.ipv4.conf.all.rp_filter",
@@ -30,7 +31,9 @@ const SETTINGS: [&str; 8] = [
 
 #[test]
 fn a_machine_as_it_should_be_gets_no_advice() {
-    let values = ["2097152", "2097152", "4096", "4096", "1", "20000", "0", "2"];
+    let values = [
+        "2097152", "2097152", "4096", "4096", "1", "1", "20000", "0", "2",
+    ];
     let settings: Vec<_> = SETTINGS.into_iter().zip(values).collect();
     let facts = told(SPLITTER, &settings, 60_000);
     let names: Vec<_> = facts.iter().map(|fact| fact.name).collect();
@@ -43,10 +46,14 @@ fn a_machine_as_it_should_be_gets_no_advice() {
 
 #[test]
 fn too_low_settings_are_reported_with_advice() {
-    let values = ["212992", "2097151", "128", "512", "0", "19999", "1", "1"];
+    let values = [
+        "212992", "2097151", "128", "512", "0", "0", "19999", "1", "1",
+    ];
     let settings: Vec<_> = SETTINGS.into_iter().zip(values).collect();
     let facts = told(SPLITTER, &settings, 59_999);
-    let right = ["2097152", "2097152", "4096", "4096", "1", "20000", "0", "2"];
+    let right = [
+        "2097152", "2097152", "4096", "4096", "1", "1", "20000", "0", "2",
+    ];
     for ((fact, name), right) in facts.iter().zip(SETTINGS).zip(right) {
         let advice = format!("`sysctl -w {name}={right}`: ");
         assert!(fact.meaning.starts_with(&advice), "{fact:?}");
