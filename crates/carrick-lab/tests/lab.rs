@@ -9,7 +9,6 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 use carrick_lab::command::find;
 use carrick_lab::testbed::Testbed;
@@ -18,7 +17,6 @@ use carrick_lab::testbed::name::{PREFIX, RunName, memory_directory};
 use carrick_test::{EndInTime, RunInTime};
 
 const LAB: &str = env!("CARGO_BIN_EXE_carrick-lab");
-const LONGEST_RUN: Duration = Duration::from_secs(90);
 
 /// Whether a test that needs root, and these, can be run here.
 fn can_run(tools: &[&str]) -> bool {

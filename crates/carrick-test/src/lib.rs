@@ -15,8 +15,8 @@ use std::io::{self, ErrorKind, Write};
 use std::net::{TcpListener, ToSocketAddrs};
 use std::time::{Duration, Instant};
 
-/// What waits longer hangs.
-const HANG: Duration = Duration::from_secs(60);
+/// Time limit for whatever a test waits for: only a hang reaches it, also on a machine that does other work.
+pub const PATIENCE: Duration = Duration::from_secs(600);
 
 /// With `1`, [`is_root`] says that nobody is: `make test-quick`.
 const QUICK: &str = "CARRICK_QUICK";
@@ -80,12 +80,12 @@ pub fn leave_out(reason: Arguments<'_>, may_fail: bool) {
 /// execve(2).
 ///
 /// # Errors
-/// Of `bind`; that the address is in use, after a minute of it.
+/// Of `bind`; that the address is in use, after [`PATIENCE`].
 pub fn until_free<T>(bind: impl Fn() -> io::Result<T>) -> io::Result<T> {
     let begun = Instant::now();
     loop {
         match bind() {
-            Err(error) if error.kind() == ErrorKind::AddrInUse && begun.elapsed() < HANG => {
+            Err(error) if error.kind() == ErrorKind::AddrInUse && begun.elapsed() < PATIENCE => {
                 std::thread::sleep(Duration::from_millis(10));
             }
             bound => return bound,
@@ -93,7 +93,7 @@ pub fn until_free<T>(bind: impl Fn() -> io::Result<T>) -> io::Result<T> {
     }
 }
 
-/// Listens here once the address is [free](until_free). If nobody connects, `accept` fails after a minute, and so does a read from a connection
+/// Listens here once the address is [free](until_free). If nothing connects, `accept` fails after [`PATIENCE`], and so does a read from a connection
 /// that it returns, which inherits the limit (`SO_RCVTIMEO`).
 ///
 /// # Panics
@@ -101,7 +101,7 @@ pub fn until_free<T>(bind: impl Fn() -> io::Result<T>) -> io::Result<T> {
 #[must_use]
 pub fn listen(address: impl ToSocketAddrs) -> TcpListener {
     let listening = until_free(|| TcpListener::bind(&address)).and_then(|listener| {
-        set_socket_timeout(&listener, Timeout::Recv, Some(HANG))?;
+        set_socket_timeout(&listener, Timeout::Recv, Some(PATIENCE))?;
         Ok(listener)
     });
     listening.unwrap_or_else(|error| panic!("cannot listen: {error}"))

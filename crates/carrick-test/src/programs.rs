@@ -1,12 +1,10 @@
 //! Programs that must end, but whose time is not measured.
+use crate::PATIENCE;
 use rustix::process::{Pid, Signal, kill_process};
 use std::io;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::mpsc;
-use std::time::{Duration, Instant};
-
-/// A program that runs for longer than this hangs, on the slowest machine.
-const HANG: Duration = Duration::from_secs(600);
+use std::time::Instant;
 
 /// [`Command::output`] with a limit.
 pub trait RunInTime {
@@ -51,7 +49,7 @@ pub trait EndInTime {
 
 impl EndInTime for Child {
     fn wait_in_time(&mut self) -> io::Result<ExitStatus> {
-        let deadline = Instant::now() + HANG;
+        let deadline = Instant::now() + PATIENCE;
         loop {
             if let Some(status) = self.try_wait()? {
                 return Ok(status);
@@ -68,7 +66,7 @@ impl EndInTime for Child {
         let pid = Pid::from_child(&self);
         let (done, output) = mpsc::channel();
         std::thread::spawn(move || done.send(self.wait_with_output()));
-        output.recv_timeout(HANG).unwrap_or_else(|_| {
+        output.recv_timeout(PATIENCE).unwrap_or_else(|_| {
             let _ = kill_process(pid, Signal::KILL);
             panic!("process {} does not end", pid.as_raw_nonzero());
         })

@@ -14,7 +14,7 @@ use crate::testbed::namespace::Namespace;
 /// Connections that are being opened at the same moment.
 const CONCURRENCY: usize = 16;
 /// How long refused connections are tried again: a proxy has to come up within this time.
-const PATIENCE_SECONDS: u64 = 15;
+const PATIENCE_SECONDS: u64 = 90;
 /// For opening all connections.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(120);
 

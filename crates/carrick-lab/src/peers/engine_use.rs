@@ -16,9 +16,9 @@ const ADMIN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHO
 /// Bytes that each engine has moved.
 const MOVED: &str = "carrick_splice_bytes_total";
 /// For one question.
-const TIMEOUT: Duration = Duration::from_secs(2);
+const TIMEOUT: Duration = Duration::from_secs(20);
 /// Connections that end with the load are counted when they have ended.
-const PATIENCE: Duration = Duration::from_millis(500);
+const PATIENCE: Duration = Duration::from_secs(5);
 /// The engine must have moved this share of the bodies at least: most of them.
 const SHARE_MIN: f64 = 0.5;
 

@@ -16,7 +16,7 @@ use crate::wan::spec::{WanCounts, WanSpec};
 /// What each of them prints when it is at work.
 const READY: &str = "ready";
 /// How long that may take.
-const READY_TIMEOUT: Duration = Duration::from_secs(15);
+const READY_TIMEOUT: Duration = Duration::from_secs(90);
 /// Between two looks at the file of counts.
 const POLL: Duration = Duration::from_millis(10);
 

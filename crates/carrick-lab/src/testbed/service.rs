@@ -14,7 +14,9 @@ use crate::testbed::rules::Rules;
 
 /// How much of a log an error quotes.
 const LOG_LINES_QUOTED: usize = 8;
-/// How long a program may take to end by itself.
+/// A program that must end by itself hangs after this time.
+const HANG: Duration = Duration::from_secs(60);
+/// How long a program that may be killed has to end by itself.
 const END_TIMEOUT: Duration = Duration::from_secs(3);
 /// Between two looks at a program that is coming up.
 const POLL: Duration = Duration::from_millis(10);
@@ -189,13 +191,13 @@ impl Service {
     /// When it does not end in time (then it is killed), or fails: with the end of its log.
     pub async fn end(mut self) -> Result<()> {
         self.ask_to_end();
-        let status = tokio::time::timeout(END_TIMEOUT, self.child.wait())
+        let status = tokio::time::timeout(HANG, self.child.wait())
             .await
             .with_context(|| {
                 format!(
                     "{} did not end within {} s of SIGTERM",
                     self.name,
-                    END_TIMEOUT.as_secs()
+                    HANG.as_secs()
                 )
             })?
             .with_context(|| format!("cannot wait for {}", self.name))?;

@@ -26,8 +26,10 @@ use crate::wan::spec::{Path as WanPath, Rule, WanSpec};
 
 /// For a relay to come up.
 const START_TIMEOUT: Duration = Duration::from_secs(90);
+/// Longer than a relay may stay silent when it has something to pass on.
+const PATIENCE: Duration = Duration::from_secs(60);
 /// For a relay to let go of what belongs to connections that have ended.
-const SETTLE_TIMEOUT: Duration = Duration::from_secs(10);
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Between two looks whether it has.
 const SETTLE_POLL: Duration = Duration::from_millis(100);
 /// Connections that may wait to be accepted.
@@ -419,9 +421,9 @@ impl Act<'_> {
             seed,
             connections,
         } = self.clone();
-        let limit = scale.of(Duration::from_secs(120), Duration::from_secs(900));
+        let limit = scale.of(Duration::from_secs(400), Duration::from_secs(900));
         perform(testbed, server, limit, move |listener| async move {
-            let stage = Rc::new(Stage::new(relay, listener, processes, seed)?);
+            let stage = Rc::new(Stage::new(relay, listener, processes, seed, PATIENCE)?);
             match case {
                 Some(case) => play(case, &stage, scale, connections).await,
                 None => warm_up(&stage).await,

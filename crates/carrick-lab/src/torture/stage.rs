@@ -20,9 +20,6 @@ use crate::testbed::namespace::Namespace;
 use crate::torture::stream::{Lane, Socket};
 use crate::torture::tally::{SharedTally, Tally};
 
-/// For making a connection through the relay.
-const CONNECT_PATIENCE: Duration = Duration::from_secs(30);
-
 type Waiting = Rc<RefCell<HashMap<u64, oneshot::Sender<TcpStream>>>>;
 
 /// A relay, the server behind it, and what has been counted.
@@ -33,6 +30,8 @@ pub struct Stage {
     next: Cell<u64>,
     seed: u64,
     processes: Option<Namespace>,
+    /// Longer than the relay may need for a connection, or stay silent on one when it has something to pass on.
+    pub patience: Duration,
     /// The counts of the case.
     pub tally: SharedTally,
 }
@@ -120,7 +119,7 @@ pub fn way_name(number: u64, is_up: bool) -> String {
 
 impl Stage {
     /// For a relay at this address that opens a connection to `listener` for each of its own. `processes`: where the relay
-    /// runs, if it can be stopped. To be called inside a `LocalSet`.
+    /// runs, if it can be stopped. What takes longer than `patience` counts as silence. To be called inside a `LocalSet`.
     ///
     /// # Errors
     /// When the runtime does not take the listener.
@@ -129,6 +128,7 @@ impl Stage {
         listener: std::net::TcpListener,
         processes: Option<Namespace>,
         seed: u64,
+        patience: Duration,
     ) -> Result<Self> {
         listener
             .set_nonblocking(true)
@@ -142,6 +142,7 @@ impl Stage {
             next: Cell::new(0),
             seed,
             processes,
+            patience,
             tally: SharedTally::default(),
         })
     }
@@ -150,7 +151,7 @@ impl Stage {
     pub async fn pair(&self) -> Option<Pair> {
         let number = self.next.get();
         self.next.set(number + 1);
-        let opened = timeout(CONNECT_PATIENCE, self.open(number)).await;
+        let opened = timeout(self.patience, self.open(number)).await;
         let why = match opened {
             Ok(Ok((client, server))) => {
                 self.tally.borrow_mut().connections += 1;
@@ -158,15 +159,15 @@ impl Stage {
                 let seed = mix(self.seed ^ mix(number));
                 return Some(Pair {
                     number,
-                    client: Socket::new(client),
-                    server: Socket::new(server),
+                    client: Socket::new(client, self.patience),
+                    server: Socket::new(server, self.patience),
                     up: Lane::new(seed),
                     down: Lane::new(mix(seed)),
                     chance: Chance::new(seed, 1),
                 });
             }
             Ok(Err(error)) => format!("{error:#}"),
-            Err(_) => format!("nothing arrived within {} s", CONNECT_PATIENCE.as_secs()),
+            Err(_) => format!("nothing arrived within {} s", self.patience.as_secs()),
         };
         self.waiting.borrow_mut().remove(&number);
         let mut tally = self.tally.borrow_mut();

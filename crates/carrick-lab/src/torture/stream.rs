@@ -10,10 +10,6 @@ use tokio::net::TcpStream;
 use crate::content::{Body, PIECE_BYTES_MAX};
 use crate::origin::sys::unacknowledged_bytes;
 
-/// Longer than a relay may stay silent when it has something to pass on: bytes, an end, a reset. The tests, whose relays are
-/// nearby and idle, have less.
-pub const PATIENCE: Duration = Duration::from_secs(if cfg!(test) { 4 } else { 30 });
-
 /// Calls to the kernel in a row, after which it is the turn of other connections.
 const TURN: u32 = 32;
 
@@ -49,6 +45,8 @@ pub struct Wrong {
 #[derive(Debug)]
 pub struct Socket {
     stream: TcpStream,
+    /// Longer than the relay may stay silent when it has something to pass on: bytes, an end, a reset.
+    patience: Duration,
     /// A reset is reported once, to the next call; afterwards a read says 0, as if the stream had ended well.
     was_reset: Cell<bool>,
 }
@@ -60,7 +58,7 @@ pub enum Ending {
     Clean,
     /// By a RST, or another error of the connection.
     Broken,
-    /// Not within [`PATIENCE`].
+    /// Not within the socket's patience.
     Silent,
 }
 
@@ -97,7 +95,7 @@ impl Lane {
     /// Sends the next `bytes`, at most `piece_bytes` with each call to the kernel.
     ///
     /// # Errors
-    /// When the connection breaks; `TimedOut` if it takes nothing for [`PATIENCE`].
+    /// When the connection breaks; `TimedOut` if it takes nothing for the socket's patience.
     pub async fn send(&self, socket: &Socket, bytes: u64, piece_bytes: usize) -> io::Result<()> {
         let end = self.offered() + bytes;
         let mut calls = 0;
@@ -108,7 +106,7 @@ impl Lane {
             match socket.note(socket.stream.try_write(piece)) {
                 Ok(written) => self.offered.set(self.offered() + written as u64),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    within(PATIENCE, socket.stream.writable()).await?;
+                    within(socket.patience, socket.stream.writable()).await?;
                 }
                 Err(error) => return Err(error),
             }
@@ -119,7 +117,7 @@ impl Lane {
     /// Reads and checks the next `bytes`, at most `piece_bytes` with each call to the kernel.
     ///
     /// # Errors
-    /// When the connection breaks; `UnexpectedEof` if it ends before; `TimedOut` if nothing comes for [`PATIENCE`].
+    /// When the connection breaks; `UnexpectedEof` if it ends before; `TimedOut` if nothing comes for the socket's patience.
     pub async fn receive(&self, socket: &Socket, bytes: u64, piece_bytes: usize) -> io::Result<()> {
         let end = self.received() + bytes;
         let mut calls = 0;
@@ -159,7 +157,7 @@ impl Lane {
             });
             match read {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    within(PATIENCE, socket.stream.readable()).await?;
+                    within(socket.patience, socket.stream.readable()).await?;
                 }
                 read => return read,
             }
@@ -214,11 +212,12 @@ impl Lane {
 }
 
 impl Socket {
-    /// This end.
+    /// This end, on which the relay may be silent for so long when it has something to pass on.
     #[must_use]
-    pub fn new(stream: TcpStream) -> Self {
+    pub fn new(stream: TcpStream, patience: Duration) -> Self {
         Self {
             stream,
+            patience,
             was_reset: Cell::new(false),
         }
     }

@@ -4,23 +4,24 @@ pub mod relay;
 
 use std::net::TcpListener;
 use std::rc::Rc;
-use std::time::Duration;
 
+use carrick_test::PATIENCE;
 use relay::{Manner, Relay};
 
 use super::cases::{Case, Scale, play};
 use super::stage::Stage;
-use super::stream::{Ending, Lane, PATIENCE};
+use super::stream::{Ending, Lane};
 use super::tally::{HELD_BYTES_MAX, Tally};
 
 /// Plays a case on loopback with a relay of this process.
 fn played(case: Case, manner: Manner, seed: u64) -> Tally {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let patience = manner.patience();
     let relay = Relay::start(manner, listener.local_addr().unwrap());
     let runtime = crate::program::runtime().unwrap();
     let tasks = tokio::task::LocalSet::new();
     tasks.block_on(&runtime, async {
-        let stage = Rc::new(Stage::new(relay.address(), listener, None, seed).unwrap());
+        let stage = Rc::new(Stage::new(relay.address(), listener, None, seed, patience).unwrap());
         play(case, &stage, Scale::Smoke, 100).await;
         Rc::into_inner(stage).unwrap().finish()
     })
@@ -176,12 +177,11 @@ fn more_than_was_sent_is_wrong() {
         // What the body would go on with, but nobody has offered it.
         let surplus = crate::content::Body::of_seed(3).piece(0, 10);
         near.unwrap().try_write(surplus).unwrap();
-        let far = super::stream::Socket::new(far.unwrap().0);
+        let far = super::stream::Socket::new(far.unwrap().0, PATIENCE);
         assert_eq!(lane.receive_to_end(&far, 100).await, Ending::Clean);
         assert_eq!(
             (lane.received(), lane.wrong().map(|wrong| wrong.at)),
             (10, Some(0))
         );
-        assert!(PATIENCE > Duration::from_secs(1));
     });
 }

@@ -7,10 +7,10 @@
 #[path = "origin_raw.rs"]
 mod raw;
 
+use carrick_test::PATIENCE;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 use carrick_lab::command::find;
 use carrick_lab::content::Body;
@@ -20,7 +20,6 @@ use carrick_lab::origin::page::Page;
 use carrick_lab::origin::server::{Running, Settings};
 
 const LAB: &str = env!("CARGO_BIN_EXE_carrick-lab");
-const PATIENCE: Duration = Duration::from_secs(20);
 
 macro_rules! skip_without_curl {
     () => {
@@ -39,7 +38,7 @@ fn start() -> Running {
 fn curl(origin: &Running, arguments: &[&str], target: &str) -> Vec<u8> {
     let url = format!("http://{}{target}", origin.addresses()[0]);
     let output = Command::new("curl")
-        .args(["--silent", "--show-error", "--max-time", "20"])
+        .args(["--silent", "--show-error", "--max-time", "600"])
         .args(arguments)
         .arg(url)
         .output()

@@ -12,7 +12,7 @@ use std::net::{Shutdown, TcpStream};
 use std::process::Command;
 use std::time::Duration;
 
-use bed::{Arrival, Bed, Place};
+use bed::{Arrival, Bed, Emulator, Place};
 
 use super::{LAB, can_run};
 
@@ -37,14 +37,14 @@ fn packets_take_the_delay_and_the_first_ones_are_not_lost() {
         "[[rule]]\nfrom = \"10.79.1.0/24\"\ndelay_ms = 30\n[[rule]]\nfrom = \"fd79:1::/64\"\ndelay_ms = 60\n",
     );
     for (place, delay_ms) in [(Place::ServerIpv4, 30), (Place::ServerIpv6, 60)] {
-        let sent = bed.send_udp(place, 50, 40, Duration::from_millis(2));
+        let sent = bed.send_udp(&wan, place, 50, 40, Duration::from_millis(2));
         assert_eq!(sent.arrivals.len(), 50, "{place:?}");
         let delay = Duration::from_millis(delay_ms);
         assert!(sent.delays().all(|took| took >= delay), "nothing is early");
         assert!(sent.is_in_order());
     }
     // The way back has no rule.
-    let back = bed.send_udp(Place::ClientIpv4, 50, 40, Duration::from_millis(2));
+    let back = bed.send_udp(&wan, Place::ClientIpv4, 50, 40, Duration::from_millis(2));
     assert_eq!(back.arrivals.len(), 50);
     let counts = wan.stop();
     assert_eq!((counts.rules[0].packets, counts.rules[1].packets), (50, 50));
@@ -67,7 +67,13 @@ fn the_receiver_misses_what_was_lost_and_a_seed_repeats_it() {
         let wan = bed.emulate(&format!(
             "seed = {seed}\n[[rule]]\n{FROM_CLIENT}\nloss = 0.02\nloss_after_loss = 0.4\n"
         ));
-        let sent = bed.send_udp(Place::ServerIpv4, PACKETS, 64, Duration::from_micros(20));
+        let sent = bed.send_udp(
+            &wan,
+            Place::ServerIpv4,
+            PACKETS,
+            64,
+            Duration::from_micros(20),
+        );
         let counts = wan.stop();
         assert_eq!(counts.overruns, 0);
         let rule = counts.rules[0];
@@ -104,15 +110,15 @@ fn the_rate_is_not_exceeded_and_a_full_queue_drops() {
         let wan = bed.emulate(&format!(
             "[[rule]]\n{FROM_CLIENT}\nrate_kbit = 2000\nqueue_packets = {queue}\n"
         ));
-        let sent = bed.send_udp(Place::ServerIpv4, 300, 1_000, Duration::ZERO);
+        let sent = bed.send_udp(&wan, Place::ServerIpv4, 300, 1_000, Duration::ZERO);
         let rule = wan.stop().rules[0];
         let arrived = sent.arrivals.len() as u64;
         assert_eq!(arrived + rule.dropped, 300);
         if is_long {
             assert_eq!(rule.dropped, 0);
         } else {
-            // The line takes 4 ms for each; 300 come much faster than in 1.2 s.
-            assert!((21..250).contains(&arrived), "{arrived}");
+            // The line takes 4 ms for each, and keeps 21. A sender that is interrupted gets more through.
+            assert!(arrived >= 21 && rule.dropped > 0, "{arrived}");
         }
         let least = Duration::from_nanos(arrived * PACKET_BYTES * 8 * 1_000_000 / 2_000);
         let took = sent.arrivals.last().unwrap().at - sent.left[0];
@@ -129,13 +135,14 @@ fn each_port_has_a_rate_of_its_own() {
     skip_unless!();
     let bed = Bed::new();
     let wan = bed.emulate(
-        "[[rule]]\nto_ports = [9000, 9099]\nfor_each_port = true\nrate_kbit = 400\nqueue_packets = 0\n",
+        "[[rule]]\nto_ports = [9000, 9099]\nfor_each_port = true\nrate_kbit = 8\nqueue_packets = 0\n",
     );
-    // Each port lets the first of two packets pass that come at once; the other port's line is free.
-    let sent = bed.send_to_ports(9_000, 50, 2, 972);
-    let rule = wan.stop().rules[0];
-    assert_eq!((rule.packets, rule.dropped), (100, 50));
-    assert_eq!(sent, 50);
+    // The first of two packets passes at each port, since the other ports' lines are others. It takes a second, and the
+    // second packet is dropped, unless the sender is interrupted for that long.
+    bed.send_to_ports(9_000, 50, 972);
+    let rule = wan.wait_for_packets(100).rules[0];
+    assert_eq!(rule.packets, 100);
+    assert!((1..=50).contains(&rule.dropped), "{}", rule.dropped);
 }
 
 #[test]
@@ -146,8 +153,8 @@ fn the_receiver_sees_copies_and_who_overtook() {
         "[[rule]]\n{FROM_CLIENT}\ndelay_ms = 20\nduplicate = 0.1\n[[rule]]\nfrom = \"fd79:1::/64\"\ndelay_ms = 20\nreorder = 0.05\n"
     ));
     let pace = Duration::from_micros(50);
-    let doubled = bed.send_udp(Place::ServerIpv4, 5_000, 64, pace);
-    let mixed = bed.send_udp(Place::ServerIpv6, 5_000, 64, pace);
+    let doubled = bed.send_udp(&wan, Place::ServerIpv4, 5_000, 64, pace);
+    let mixed = bed.send_udp(&wan, Place::ServerIpv6, 5_000, 64, pace);
     let counts = wan.stop();
 
     let copies = doubled.arrivals.len() as u64 - 5_000;
@@ -170,13 +177,11 @@ fn the_receiver_sees_copies_and_who_overtook() {
 /// Sends `bytes` from the server to the client by TCP; says whether they arrived as they were sent.
 fn carries_tcp(bed: &Bed, bytes: usize) -> bool {
     let content: Vec<u8> = (0..bytes).map(|place| (place % 251) as u8).collect();
-    // A connection on which nothing comes for so long is broken, on the slowest machine.
-    let patience = Some(Duration::from_secs(20));
+    // Whoever waits for longer waits for a retransmission, in the test of ACKs that are filtered.
+    let patience = Some(Duration::from_secs(50));
     let listener = bed.inside(&bed.server, || carrick_test::listen("10.79.2.2:0"));
     let address = listener.local_addr().unwrap();
-    let connected = bed.inside(&bed.client, || {
-        TcpStream::connect_timeout(&address, Duration::from_secs(20))
-    });
+    let connected = bed.inside(&bed.client, || TcpStream::connect(address));
     let Ok(mut stream) = connected else {
         return false;
     };
@@ -258,7 +263,7 @@ fn an_ack_filter_thins_acks_out_and_nobody_waits_for_the_last_one() {
         let mut client = bed.inside(&bed.client, || TcpStream::connect(address).unwrap());
         let (mut server, _) = listener.accept().unwrap();
         client
-            .set_read_timeout(Some(Duration::from_secs(20)))
+            .set_read_timeout(Some(Duration::from_secs(50)))
             .unwrap();
         for byte in b"abc" {
             server.write_all(&[*byte]).unwrap();
@@ -276,24 +281,24 @@ fn signals_ask_for_counts_and_another_specification() {
     let bed = Bed::new();
     let delayed = format!("[[rule]]\n{FROM_CLIENT}\ndelay_ms = 40\n");
     let mut wan = bed.emulate(&delayed);
-    let least_ms = |bed: &Bed| {
-        let sent = bed.send_udp(Place::ServerIpv4, 20, 40, Duration::from_millis(1));
+    let least_ms = |wan: &Emulator| {
+        let sent = bed.send_udp(wan, Place::ServerIpv4, 20, 40, Duration::from_millis(1));
         sent.delays().min().unwrap().as_millis()
     };
-    assert!(least_ms(&bed) >= 40);
+    assert!(least_ms(&wan) >= 40);
     assert_eq!(wan.counts_now().rules[0].packets, 20);
     assert_eq!(wan.counts_now().rules[0].packets, 20, "it goes on counting");
 
     wan.replace("[[rule]]\nloss = 7\n");
     wan.wait_for("keeps the old specification");
-    assert!(least_ms(&bed) >= 40);
+    assert!(least_ms(&wan) >= 40);
     assert_eq!(wan.counts_now().rules[0].packets, 40);
 
     wan.replace(&format!("[[rule]]\n{FROM_CLIENT}\ndelay_ms = 90\n"));
     wan.wait_for("follows");
     // It answers after it has followed.
     assert_eq!(wan.counts_now().rules[0].packets, 0);
-    assert!(least_ms(&bed) >= 90);
+    assert!(least_ms(&wan) >= 90);
     let counts = wan.stop();
     assert_eq!(counts.rules[0].packets, 20, "counts begin anew");
 }

@@ -89,6 +89,13 @@ fn a_prefix_is_dropped_until_other_rules_hold() {
         let mut rules = attach(&FAMILIES.each_ref().map(drop_clients));
         done.send(()).unwrap();
         commands.recv().unwrap();
+        wait_until("all are counted", || {
+            rules
+                .counts()
+                .unwrap()
+                .iter()
+                .all(|count| count.packets >= 3)
+        });
         let counts = rules.replace(&[]).unwrap();
         done.send(()).unwrap();
         commands.recv().unwrap();

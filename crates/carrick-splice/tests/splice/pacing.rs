@@ -2,7 +2,7 @@
 
 mod leave;
 
-use crate::support::{Random, Sockets, assert_same, connection, sample};
+use crate::support::{HANG, Random, Sockets, assert_same, connection, sample};
 use carrick_splice::{
     Choice, ClassSettings, Counters, Drain, End, Ended, Engine, ExchangeEnd, ExchangeOrder,
     INTERVAL, NetworkRate, Order, PaceHandle, Pacer, Pacing, PacketService, Policy, PoolLimits,
@@ -16,9 +16,6 @@ use std::time::{Duration, Instant};
 use tokio::net::TcpStream;
 
 const MB: u64 = 1_000_000;
-
-/// Longer than any of these should take.
-const HANG: Duration = Duration::from_secs(120);
 
 /// The engines that pace here. (The packet engine has no peers on loopback; it has its own tests.)
 const CHOICES: [Choice; 4] = [Choice::Copy, Choice::Pipe, Choice::Auto, Choice::Socket];

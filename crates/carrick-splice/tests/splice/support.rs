@@ -21,7 +21,7 @@ pub const EXCHANGE_CHOICES: [Choice; 4] =
     [Choice::Copy, Choice::Pipe, Choice::Auto, Choice::Socket];
 
 /// Longer than anything here should ever wait: a longer wait is a hang.
-pub const HANG: Duration = Duration::from_secs(120);
+pub const HANG: Duration = carrick_test::PATIENCE;
 
 /// The size of segments between small buffers.
 const SEGMENT_BYTES: u32 = 536;

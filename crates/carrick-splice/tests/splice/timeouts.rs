@@ -1,5 +1,5 @@
 //! Time-outs for slow and silent peers. Most of the time passes at once ([`pass`]), and a pause of the machine of less
-//! than ten seconds does not count as silence.
+//! than a minute does not count as silence.
 
 use crate::support::*;
 use carrick_splice::{End, Ended, Order, RateMin};

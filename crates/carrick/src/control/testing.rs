@@ -122,11 +122,11 @@ pub(crate) fn start_control(state: Arc<ControlState>) -> io::Result<ControlHandl
     Control::start(state, listener)
 }
 
-/// Sends bytes, reads until the end, returns what was read. Panics after 5 s without data.
+/// Sends bytes, reads until the end, returns what was read. Panics if nothing comes.
 pub(crate) fn exchange(address: SocketAddr, request: &[u8]) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     stream
-        .set_read_timeout(Some(Duration::from_secs(5)))
+        .set_read_timeout(Some(carrick_test::PATIENCE))
         .unwrap();
     stream.write_all(request).unwrap();
     let mut response = Vec::new();
@@ -143,9 +143,9 @@ pub(crate) fn get(address: SocketAddr, path: &str) -> (u16, String) {
     (status, body.into())
 }
 
-/// Waits for a condition for at most 10 s.
+/// Waits for a condition.
 pub(crate) fn eventually(what: &str, holds: impl Fn() -> bool) {
-    let give_up = Instant::now() + Duration::from_secs(10);
+    let give_up = Instant::now() + carrick_test::PATIENCE;
     while !holds() {
         assert!(Instant::now() < give_up, "timed out: {what}");
         std::thread::sleep(Duration::from_millis(5));

@@ -15,7 +15,7 @@ use crate::bench::plan::Talk;
 use crate::bench::talk::PAGE;
 
 /// A proxy has to come up within this time.
-const PATIENCE: Duration = Duration::from_secs(15);
+const PATIENCE: Duration = Duration::from_secs(90);
 /// Between two attempts to connect.
 const PAUSE: Duration = Duration::from_millis(10);
 /// So long without a byte, and the connection has failed.

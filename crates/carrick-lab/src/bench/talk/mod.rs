@@ -17,7 +17,7 @@ use crate::testbed::service::Service;
 /// What the server prints when it serves.
 pub const READY: &str = "ready";
 /// How long that may take.
-const READY_TIMEOUT: Duration = Duration::from_secs(15);
+const READY_TIMEOUT: Duration = Duration::from_secs(90);
 /// How much longer than asked the client may take, patience with a proxy that comes up included.
 const GRACE: Duration = Duration::from_secs(30);
 

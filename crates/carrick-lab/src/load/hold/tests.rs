@@ -2,7 +2,10 @@
 
 use super::*;
 
-const PATIENCE: Duration = Duration::from_millis(200);
+use carrick_test::PATIENCE;
+
+/// For an exchange that fails, and is tried again meanwhile.
+const SHORT: Duration = Duration::from_millis(200);
 
 async fn serve_once(answer: &'static [u8]) -> SocketAddr {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -39,7 +42,7 @@ async fn echoed_connections_are_held_open() {
     let address = listener.local_addr().unwrap();
     drop(listener);
     tokio::spawn(crate::origin::echo::serve(address));
-    let held = open(address, &Exchange::Echo, 20, 4, Duration::from_secs(5))
+    let held = open(address, &Exchange::Echo, 20, 4, PATIENCE)
         .await
         .unwrap();
     assert_eq!(held.len(), 20);
@@ -69,7 +72,7 @@ async fn wrong_answers_are_named() {
         ),
     ] {
         let address = serve_once(answer).await;
-        let error = open(address, &get_five_bytes(), 1, 1, PATIENCE)
+        let error = open(address, &get_five_bytes(), 1, 1, SHORT)
             .await
             .unwrap_err();
         assert!(format!("{error:#}").contains(part), "{error:#}");
@@ -84,7 +87,7 @@ async fn connections_closed_while_idle_are_noticed() {
         .unwrap();
     let begun = std::time::Instant::now();
     while count_open(&held, &get_five_bytes()) > 0 {
-        assert!(begun.elapsed() < Duration::from_secs(60));
+        assert!(begun.elapsed() < PATIENCE);
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
 }

@@ -17,6 +17,7 @@ const BACKLOGS: [u64; 7] = [1, 64 << 10, 300_000, 1 << 20, 3 << 20, 8 << 20, 64 
 pub async fn slow_reader(stage: &Rc<Stage>, scale: Scale) {
     let offered = scale.of(128 << 20, 1 << 30);
     let asleep = scale.of(Duration::from_millis(600), Duration::from_secs(3));
+    let still_looks = scale.of(4, 1);
     let slow_reads = scale.of(10, 100);
     each(stage, 2, 2, move |stage, number| async move {
         let Some(pair) = stage.pair().await else {
@@ -36,13 +37,11 @@ pub async fn slow_reader(stage: &Rc<Stage>, scale: Scale) {
         };
         let receive = async {
             // Until the relay takes no more, however long a busy machine needs for what it takes.
-            let mut unread = 0;
-            loop {
+            let (mut unread, mut still) = (0, 0);
+            while still < still_looks {
                 sleep(asleep).await;
                 let taken = way.lane.taken_bytes(way.sender);
-                if taken == unread {
-                    break;
-                }
+                still = if taken == unread { still + 1 } else { 0 };
                 unread = taken;
             }
             stage.tally.borrow_mut().unread(unread);

@@ -12,8 +12,6 @@ use crate::torture::stream::{Ending, Lane};
 
 /// Bytes before the first end, and after it in the other direction.
 const SIZES: [u64; 4] = [0, 1, 64 << 10, 8 << 20];
-/// An end that is passed on arrives long before. One that is not waits for the other direction's end.
-const END_PATIENCE: Duration = Duration::from_secs(if cfg!(test) { 3 } else { 10 });
 
 /// What the other side does while the first one ends.
 #[derive(Clone, Copy)]
@@ -65,9 +63,11 @@ async fn one(
             .receive_to_end(second.receiver, PIECE_BYTES_MAX)
             .await
     };
+    // An end that is passed on arrives long before. One that is not waits for the other direction's end.
+    let end_patience = stage.patience / 3;
     let to_end = || async {
         let read = first.lane.receive_to_end(first.receiver, PIECE_BYTES_MAX);
-        timeout(END_PATIENCE, read).await.unwrap_or(Ending::Silent)
+        timeout(end_patience, read).await.unwrap_or(Ending::Silent)
     };
     let send_rest = || async {
         let _ = second

@@ -14,8 +14,8 @@ use crate::load::fault::Fault;
 use crate::torture::http::decode::Head;
 use crate::torture::http::exchange::{Exchange, Framing, Kind};
 use crate::torture::http::scenario::{Conversation, Farewell};
-use crate::torture::http::shared::{Play, read_within, write_all};
-use crate::torture::http::{PATIENCE, PATIENCE_FOR_RESETS, Way};
+use crate::torture::http::shared::{Play, read_within};
+use crate::torture::http::{PATIENCE_FOR_RESETS, Way};
 use crate::torture::stream::take_turns;
 
 /// Between two pieces of a head.
@@ -44,7 +44,7 @@ pub async fn converse(play: Rc<Play>, number: usize) {
         stream,
         input: Vec::new(),
         calls: 0,
-        patience: PATIENCE,
+        patience: play.patience,
     };
     if client.talk().await == Next::GoOn {
         client.say_farewell(number).await;
@@ -62,7 +62,7 @@ async fn connect(play: &Play, conversation: &Conversation, number: usize) -> io:
     if let Some(bytes) = conversation.receive_buffer {
         socket.set_recv_buffer_size(bytes)?;
     }
-    let stream = timeout(PATIENCE, socket.connect(play.proxy))
+    let stream = timeout(play.patience, socket.connect(play.proxy))
         .await
         .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))?;
     stream.set_nodelay(true)?;
@@ -148,19 +148,19 @@ impl Client<'_> {
         } else {
             (first.as_bytes(), &[][..])
         };
-        write_all(&self.stream, first).await?;
+        self.play.write_all(&self.stream, first).await?;
         if !second.is_empty() {
             tokio::time::sleep(SPLIT_PAUSE).await;
-            write_all(&self.stream, second).await?;
+            self.play.write_all(&self.stream, second).await?;
         }
         let mut at = 0;
         while at < bytes {
             let most = usize::try_from(bytes - at).unwrap_or(usize::MAX);
             let piece = body.piece(at, most.min(UPLOAD_PIECE_BYTES));
-            write_all(&self.stream, piece).await?;
+            self.play.write_all(&self.stream, piece).await?;
             at += piece.len() as u64;
         }
-        write_all(&self.stream, later.as_bytes()).await
+        self.play.write_all(&self.stream, later.as_bytes()).await
     }
 
     /// Reads and judges the response.

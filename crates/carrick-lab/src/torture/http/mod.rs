@@ -26,7 +26,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 /// Longest time without a byte that is due: a tail that is lost seven times takes half a minute.
-pub const PATIENCE: Duration = Duration::from_secs(if cfg!(test) { 4 } else { 75 });
+pub const PATIENCE: Duration = Duration::from_secs(75);
 
 /// Likewise, for the end of what the origin has cut where resets may be lost, which are not sent again.
 pub const PATIENCE_FOR_RESETS: Duration = Duration::from_secs(15);

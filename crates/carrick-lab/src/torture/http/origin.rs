@@ -8,7 +8,7 @@ use tokio::net::TcpStream;
 
 use crate::torture::http::exchange::{Exchange, Framing, Kind};
 use crate::torture::http::request::Request;
-use crate::torture::http::shared::{Play, read_some, write_all};
+use crate::torture::http::shared::Play;
 use crate::torture::stream::take_turns;
 
 /// What is read at once.
@@ -45,14 +45,14 @@ pub async fn serve(play: Rc<Play>, stream: TcpStream) {
         note_arrival(&play, exchange, &request);
         play.busy.borrow_mut().insert(number, exchange.label());
         let done = match take_upload(&play, &stream, &mut input, exchange).await {
-            Ok(()) => respond(&stream, exchange, request.closes).await,
+            Ok(()) => respond(&play, &stream, exchange, request.closes).await,
             Err(error) => Err(error),
         };
         play.busy.borrow_mut().remove(&number);
         match done {
             Ok(Done::GoesOn) => {}
             Ok(Done::Ends) => {
-                end(&stream).await;
+                end(&play, &stream).await;
                 return;
             }
             Ok(Done::Resets) => {
@@ -71,10 +71,10 @@ pub async fn serve(play: Rc<Play>, stream: TcpStream) {
 
 /// Says that nothing more comes, and waits for the other side: closing with something unread would be a reset, which may
 /// overtake the response.
-async fn end(stream: &TcpStream) {
+async fn end(play: &Play, stream: &TcpStream) {
     let _ = SockRef::from(stream).shutdown(std::net::Shutdown::Write);
     let mut buffer = [0; 1024];
-    while let Ok(1..) = read_some(stream, &mut buffer).await {}
+    while let Ok(1..) = play.read_some(stream, &mut buffer).await {}
 }
 
 /// The next head; none at the connection's end.
@@ -94,7 +94,7 @@ async fn next_request(play: &Play, stream: &TcpStream, input: &mut Vec<u8>) -> O
         }
         // An idle connection may be kept for longer than anything that is due takes.
         stream.readable().await.ok()?;
-        match read_some(stream, &mut buffer).await {
+        match play.read_some(stream, &mut buffer).await {
             Ok(0) | Err(_) => return None,
             Ok(bytes) => input.extend_from_slice(&buffer[..bytes]),
         }
@@ -126,7 +126,7 @@ async fn take_upload(
     let mut buffer = vec![0; READ_BYTES];
     while taken < bytes {
         if input.is_empty() {
-            let read = read_some(stream, &mut buffer).await?;
+            let read = play.read_some(stream, &mut buffer).await?;
             if read == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
@@ -147,8 +147,14 @@ async fn take_upload(
     Ok(())
 }
 
-async fn respond(stream: &TcpStream, exchange: &Exchange, is_last: bool) -> io::Result<Done> {
+async fn respond(
+    play: &Play,
+    stream: &TcpStream,
+    exchange: &Exchange,
+    is_last: bool,
+) -> io::Result<Done> {
     let mut output = Output {
+        play,
         stream,
         waiting: exchange.response_head().into_bytes(),
         piece_bytes: exchange.origin_piece_bytes,
@@ -199,6 +205,7 @@ async fn respond(stream: &TcpStream, exchange: &Exchange, is_last: bool) -> io::
 
 /// Puts together what is small, so that a head and a short body, or a chunk with its size, are one packet.
 struct Output<'a> {
+    play: &'a Play,
     stream: &'a TcpStream,
     waiting: Vec<u8>,
     piece_bytes: usize,
@@ -217,7 +224,7 @@ impl Output<'_> {
     async fn flush(&mut self) -> io::Result<()> {
         take_turns(&mut self.calls).await;
         for piece in self.waiting.chunks(self.piece_bytes.max(1)) {
-            write_all(self.stream, piece).await?;
+            self.play.write_all(self.stream, piece).await?;
         }
         self.waiting.clear();
         Ok(())

@@ -13,14 +13,13 @@ use tokio::time::Instant;
 use crate::torture::http::scenario::Scenario;
 use crate::torture::http::shared::Play;
 use crate::torture::http::tally::Tally;
-use crate::torture::http::{PATIENCE, client, origin};
+use crate::torture::http::{client, origin};
 
-/// Behind the last client's end, the origin may have so long until it has heard of it.
-const ORIGIN_PATIENCE: Duration = PATIENCE;
-/// Between two looks whether it has.
+/// Between two looks whether the origin has heard of the last client's end.
 const POLL: Duration = Duration::from_millis(20);
 
-/// Plays a scenario to its end. The origin's connections are closed then. To be called in a `LocalSet`.
+/// Plays a scenario to its end. What is due and does not come within `patience` counts as lost. The origin's connections
+/// are closed then. To be called in a `LocalSet`.
 ///
 /// # Errors
 /// When the runtime does not take the listener.
@@ -29,6 +28,7 @@ pub async fn play(
     proxy: SocketAddr,
     clients: fn(&Scenario, usize) -> Option<SocketAddr>,
     listener: std::net::TcpListener,
+    patience: Duration,
 ) -> Result<Tally> {
     listener
         .set_nonblocking(true)
@@ -39,6 +39,7 @@ pub async fn play(
         scenario,
         proxy,
         clients,
+        patience,
         tally: RefCell::default(),
         arrivals: RefCell::default(),
         busy: RefCell::default(),
@@ -52,7 +53,7 @@ pub async fn play(
     while let Some(ended) = talking.join_next().await {
         ended.context("a client failed")?;
     }
-    let until = Instant::now() + ORIGIN_PATIENCE;
+    let until = Instant::now() + patience;
     while !play.busy.borrow().is_empty() && Instant::now() < until {
         tokio::time::sleep(POLL).await;
     }

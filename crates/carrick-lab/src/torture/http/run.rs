@@ -14,12 +14,12 @@ use crate::peers::template::render;
 use crate::testbed::netem::NetemPaths;
 use crate::testbed::service::Service;
 use crate::testbed::{Layout, Testbed, TestbedPlan, cores, files};
-use crate::torture::http::Way;
 use crate::torture::http::disturbance::disturb;
 use crate::torture::http::network::Wire;
 use crate::torture::http::play::play;
 use crate::torture::http::scenario::Scenario;
 use crate::torture::http::tally::Tally;
+use crate::torture::http::{PATIENCE, Way};
 use crate::torture::run::perform;
 use crate::torture::watch::Holdings;
 use crate::wan::spec::Subnet;
@@ -33,9 +33,9 @@ const IDLE_SECONDS: u64 = 150;
 /// Most that a whole run may take.
 const RUN_LIMIT: Duration = Duration::from_secs(400);
 /// A client behind all others must be served within so long, on a good network.
-const FRESH_LIMIT: Duration = Duration::from_secs(5);
+const FRESH_LIMIT: Duration = Duration::from_secs(20);
 /// For carrick to let go of what belongs to connections that have ended.
-const SETTLE_TIMEOUT: Duration = Duration::from_secs(15);
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(60);
 const SETTLE_POLL: Duration = Duration::from_millis(100);
 /// Longer than a packet is under way.
 const UNDER_WAY: Duration = Duration::from_millis(150);
@@ -321,14 +321,11 @@ impl Bench<'_> {
         run.tally.add(&played?);
 
         let fresh = Scenario::plain(!scenario.seed, scenario.way, 1);
-        let began = Instant::now();
-        let served = tokio::time::timeout(FRESH_LIMIT * 4, self.play(fresh)).await;
-        let is_served = matches!(&served, Ok(Ok(tally)) if tally.whole == 1);
-        let seconds = began.elapsed().as_secs_f64();
-        if !is_served || seconds > FRESH_LIMIT.as_secs_f64() {
+        let served = tokio::time::timeout(FRESH_LIMIT, self.play(fresh)).await;
+        if !matches!(&served, Ok(Ok(tally)) if tally.whole == 1) {
             complain(
                 run,
-                &format!("afterwards, a fresh client was served after {seconds:.1} s: {served:?}"),
+                &format!("afterwards, a fresh client was not served: {served:?}"),
             );
         }
         Ok(())
@@ -444,7 +441,7 @@ impl Bench<'_> {
             _ => addresses.proxy_for(Job::Switch),
         };
         perform(self.testbed, origin, RUN_LIMIT, move |listener| {
-            play(scenario, proxy, client_address, listener)
+            play(scenario, proxy, client_address, listener, PATIENCE)
         })
         .await
     }

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use tokio::net::TcpStream;
 
-use crate::torture::http::PATIENCE;
 use crate::torture::http::exchange::Exchange;
 use crate::torture::http::scenario::Scenario;
 use crate::torture::http::tally::Tally;
@@ -22,6 +21,8 @@ pub struct Play {
     pub proxy: SocketAddr,
     /// The addresses that clients connect from, by conversation; none: whatever the kernel chooses.
     pub clients: fn(&Scenario, usize) -> Option<SocketAddr>,
+    /// Longest time without a byte that is due.
+    pub patience: Duration,
     /// The counts.
     pub tally: RefCell<Tally>,
     /// How often each request has reached the origin.
@@ -71,37 +72,37 @@ impl Play {
             self.scenario.way.name()
         ));
     }
-}
 
-/// Writes all of it, each piece within [`PATIENCE`].
-///
-/// # Errors
-/// When the connection breaks; `TimedOut` if it takes nothing.
-pub async fn write_all(stream: &TcpStream, mut bytes: &[u8]) -> io::Result<()> {
-    while !bytes.is_empty() {
-        match stream.try_write(bytes) {
-            Ok(written) => bytes = &bytes[written..],
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                within(PATIENCE, stream.writable()).await?;
+    /// Writes all of it, each piece within [`Self::patience`].
+    ///
+    /// # Errors
+    /// When the connection breaks; `TimedOut` if it takes nothing.
+    pub async fn write_all(&self, stream: &TcpStream, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            match stream.try_write(bytes) {
+                Ok(written) => bytes = &bytes[written..],
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    within(self.patience, stream.writable()).await?;
+                }
+                Err(error) => return Err(error),
             }
-            Err(error) => return Err(error),
         }
+        Ok(())
     }
-    Ok(())
+
+    /// Reads something; 0 at the end.
+    ///
+    /// # Errors
+    /// When the connection breaks; `TimedOut` if nothing comes within [`Self::patience`].
+    pub async fn read_some(&self, stream: &TcpStream, buffer: &mut [u8]) -> io::Result<usize> {
+        read_within(self.patience, stream, buffer).await
+    }
 }
 
-/// Reads something; 0 at the end.
+/// Reads something within a limit; 0 at the end.
 ///
 /// # Errors
-/// When the connection breaks; `TimedOut` if nothing comes within [`PATIENCE`].
-pub async fn read_some(stream: &TcpStream, buffer: &mut [u8]) -> io::Result<usize> {
-    read_within(PATIENCE, stream, buffer).await
-}
-
-/// Likewise, with another limit.
-///
-/// # Errors
-/// As [`read_some`].
+/// As [`Play::read_some`].
 pub async fn read_within(
     limit: Duration,
     stream: &TcpStream,

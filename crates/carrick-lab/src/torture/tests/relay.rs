@@ -4,6 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::mpsc;
 use std::thread;
+use std::time::Duration;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::tcp::{ReadHalf, WriteHalf};
@@ -41,6 +42,16 @@ pub enum Manner {
     Hoards,
     /// Closes what it accepts.
     ClosesAtOnce,
+}
+
+impl Manner {
+    /// How long the suite waits for what is due: where it is not withheld, as long as a busy machine may need.
+    pub fn patience(self) -> Duration {
+        match self {
+            Self::FallsSilent | Self::KeepsTheEnd | Self::ClosesAtOnce => Duration::from_secs(4),
+            _ => carrick_test::PATIENCE,
+        }
+    }
 }
 
 /// The relay; it ends when it is dropped.

@@ -68,7 +68,7 @@ impl<T> Watched<T> {
         let value = self.value.lock().unwrap();
         let _ = self
             .changed
-            .wait_timeout_while(value, crate::LONGEST_RUN, |value| !is_so(value))
+            .wait_timeout_while(value, carrick_test::PATIENCE, |value| !is_so(value))
             .unwrap();
     }
 }

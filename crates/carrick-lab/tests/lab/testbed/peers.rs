@@ -10,7 +10,7 @@ fn get(name: &str, bed: &Testbed, to: SocketAddr, target: &str) -> Vec<u8> {
         .client
         .inside(|| Ok(TcpStream::connect(to)?))
         .unwrap_or_else(|error| panic!("{name}, {to}: {error:#}"));
-    stream.set_read_timeout(Some(LONGEST_RUN)).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
     write!(
         stream,
         "GET {target} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"
@@ -66,7 +66,7 @@ async fn every_proxy_does_its_jobs(layout: Layout) {
     let addresses = bed.addresses();
     let mut origin = start_origin(&[50_000], &bed, &programs).unwrap();
     origin
-        .wait_until_listening(addresses.origin_http().port(), LONGEST_RUN)
+        .wait_until_listening(addresses.origin_http().port(), PATIENCE)
         .await
         .unwrap();
     let expected = get_from_origin(&bed);
@@ -84,7 +84,7 @@ async fn every_proxy_does_its_jobs(layout: Layout) {
                 assert_eq!(peer.family, Family::Routed);
                 continue;
             };
-            peer.wait_until_ready(*job, &mut service, LONGEST_RUN)
+            peer.wait_until_ready(*job, &mut service, PATIENCE)
                 .await
                 .unwrap_or_else(|error| panic!("{layout:?} {}: {error:#}", peer.name));
             let target = match job {

@@ -10,18 +10,18 @@ use std::net::UdpSocket;
 use std::os::fd::AsFd as _;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use carrick_lab::wan::spec::WanCounts;
+use carrick_lab::wan::spec::{RuleCounts, WanCounts};
+use carrick_test::PATIENCE;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use super::LAB;
 
-/// How long the slowest machine may take for what takes milliseconds.
-const PATIENCE: Duration = Duration::from_secs(60);
-/// When nothing has come for so long, nothing more will.
-const SILENCE: Duration = Duration::from_millis(1_000);
+/// After what is due has come, packets that are not due may come for so long.
+const SILENCE: Duration = Duration::from_millis(100);
 
 /// Three namespaces and a directory; removed when dropped.
 pub struct Bed {
@@ -163,8 +163,18 @@ impl Bed {
         socket
     }
 
-    /// Sends numbered packets, `pace` apart, and receives them on the other side.
-    pub fn send_udp(&self, to: Place, count: u64, bytes: usize, pace: Duration) -> Sent {
+    /// Sends numbered packets, `pace` apart, and receives on the other side as many as the emulator says it has sent on.
+    /// To the client, where no rule is, that is all of them.
+    pub fn send_udp(
+        &self,
+        wan: &Emulator,
+        to: Place,
+        count: u64,
+        bytes: usize,
+        pace: Duration,
+    ) -> Sent {
+        let has_rule = !matches!(to, Place::ClientIpv4);
+        let before = wan.counts_now();
         let (from, sender, to, receiver) = match to {
             Place::ServerIpv4 => (&self.client, "10.79.1.2:0", &self.server, "10.79.2.2:0"),
             Place::ServerIpv6 => (&self.client, "[fd79:1::2]:0", &self.server, "[fd79:2::2]:0"),
@@ -174,17 +184,26 @@ impl Bed {
         let receiver = self.bind(to, receiver);
         receiver.set_read_timeout(Some(SILENCE)).unwrap();
         sender.connect(receiver.local_addr().unwrap()).unwrap();
+        let due = OnceLock::new();
         std::thread::scope(|scope| {
             let receiving = scope.spawn(|| {
+                let deadline = Instant::now() + PATIENCE;
                 let mut arrivals = Vec::new();
                 let mut packet = [0; 2_048];
-                while let Ok(length) = receiver.recv(&mut packet) {
+                loop {
+                    let received = receiver.recv(&mut packet);
                     let at = Instant::now();
+                    let Ok(length) = received else {
+                        let is_all = due.get().is_some_and(|due| arrivals.len() as u64 >= *due);
+                        if is_all || at > deadline {
+                            return arrivals;
+                        }
+                        continue;
+                    };
                     assert_eq!(length, bytes);
                     let number = u64::from_be_bytes(*packet.first_chunk().unwrap());
                     arrivals.push(Arrival { number, at });
                 }
-                arrivals
             });
             let mut packet = vec![0xa5; bytes];
             let mut left = Vec::new();
@@ -201,13 +220,20 @@ impl Bed {
                     }
                 }
             }
+            due.set(if has_rule {
+                let after = wan.wait_for_packets(matched(&before) + count);
+                sent_on(&after) - sent_on(&before)
+            } else {
+                count
+            })
+            .unwrap();
             let arrivals = receiving.join().unwrap();
             Sent { left, arrivals }
         })
     }
 
-    /// Sends `each` packets to each of `count` ports at once; how many came.
-    pub fn send_to_ports(&self, first: u16, count: u16, each: usize, bytes: usize) -> usize {
+    /// Sends two packets to each of `count` ports at once, and receives one from each.
+    pub fn send_to_ports(&self, first: u16, count: u16, bytes: usize) {
         let receivers: Vec<UdpSocket> = (first..first + count)
             .map(|port| self.bind(&self.server, &format!("10.79.2.2:{port}")))
             .collect();
@@ -215,21 +241,16 @@ impl Bed {
         let packet = vec![0; bytes];
         // The first packet of all has to wait for an answer of ARP, which would part the two.
         for receiver in &receivers {
-            for _ in 0..each {
+            for _ in 0..2 {
                 sender
                     .send_to(&packet, receiver.local_addr().unwrap())
                     .unwrap();
             }
         }
-        std::thread::sleep(SILENCE);
-        let mut buffer = [0; 2_048];
-        receivers
-            .iter()
-            .map(|receiver| {
-                receiver.set_nonblocking(true).unwrap();
-                std::iter::from_fn(|| receiver.recv(&mut buffer).ok()).count()
-            })
-            .sum()
+        for receiver in &receivers {
+            receiver.set_read_timeout(Some(PATIENCE)).unwrap();
+            assert_eq!(receiver.recv(&mut [0; 2_048]).unwrap(), bytes);
+        }
     }
 
     /// Starts the emulator in the router, and waits until it is ready.
@@ -270,6 +291,20 @@ impl Drop for Bed {
     }
 }
 
+/// Packets that a rule matched.
+fn matched(counts: &WanCounts) -> u64 {
+    counts.rules.iter().map(|rule| rule.packets).sum()
+}
+
+/// Packets that have come out of the rules, or are in them.
+fn sent_on(counts: &WanCounts) -> u64 {
+    let rules = counts.rules.iter();
+    let gone = |rule: &RuleCounts| rule.lost_first + rule.lost_next + rule.dropped + rule.filtered;
+    rules
+        .map(|rule| rule.packets + rule.duplicated - gone(rule))
+        .sum()
+}
+
 /// A running emulator; killed when dropped.
 pub struct Emulator {
     child: Child,
@@ -306,8 +341,20 @@ impl Emulator {
         }
     }
 
+    /// The counts once it has seen so many packets that a rule matches.
+    pub fn wait_for_packets(&self, packets: u64) -> WanCounts {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let counts = self.counts_now();
+            if matched(&counts) >= packets {
+                return counts;
+            }
+            assert!(Instant::now() < deadline, "of {packets}: {counts:?}");
+        }
+    }
+
     /// Asks for the counts with a signal; it goes on.
-    pub fn counts_now(&mut self) -> WanCounts {
+    pub fn counts_now(&self) -> WanCounts {
         let _ = fs::remove_file(&self.counts);
         self.signal(rustix::process::Signal::USR1);
         let deadline = Instant::now() + PATIENCE;

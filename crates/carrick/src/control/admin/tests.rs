@@ -335,7 +335,7 @@ fn keep_alive_works() {
     let (handle, address) = start();
     let mut stream = BlockingStream::connect(address).unwrap();
     stream
-        .set_read_timeout(Some(Duration::from_secs(5)))
+        .set_read_timeout(Some(carrick_test::PATIENCE))
         .unwrap();
     for _ in 0..3 {
         stream

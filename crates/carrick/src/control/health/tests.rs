@@ -6,6 +6,7 @@ use super::*;
 use crate::config::plan::{HealthPlan, ProxyVersion, ServerAddress, UpstreamPlan};
 use crate::resolver::DnsOptions;
 use crate::resolver::{Service, resolver};
+use carrick_test::PATIENCE;
 use std::net::SocketAddr;
 use std::sync::atomic::AtomicUsize;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -70,7 +71,7 @@ async fn check_answer(answer: &'static [u8]) -> Result<(), CheckError> {
     let (address, _questions) = server(answer).await;
     check(
         &upstream("u", &[address], Some(health(Some("/healthz")))),
-        Duration::from_secs(2),
+        PATIENCE,
     )
     .await
 }
@@ -104,7 +105,7 @@ fn opinions_change_after_enough_checks_in_a_row() {
 async fn the_request_is_what_it_should_be() {
     let (address, mut questions) = server(b"HTTP/1.1 204 No Content\r\n\r\n").await;
     let mut plan = upstream("u", &[address], Some(health(Some("/healthz?deep=1"))));
-    check(&plan, Duration::from_secs(2)).await.unwrap();
+    check(&plan, PATIENCE).await.unwrap();
     let version = env!("CARGO_PKG_VERSION");
     let rest = format!("User-Agent: carrick/{version}\r\nAccept: */*\r\nConnection: close\r\n\r\n");
     let expected = format!("GET /healthz?deep=1 HTTP/1.1\r\nHost: {address}\r\n{rest}");
@@ -115,7 +116,7 @@ async fn the_request_is_what_it_should_be() {
 
     plan.health.as_mut().unwrap().host = Some("www.example.org".into());
     plan.send_proxy_protocol = Some(ProxyVersion::V1);
-    check(&plan, Duration::from_secs(2)).await.unwrap();
+    check(&plan, PATIENCE).await.unwrap();
     let expected =
         format!("PROXY UNKNOWN\r\nGET /healthz?deep=1 HTTP/1.1\r\nHost: www.example.org\r\n{rest}");
     assert_eq!(
@@ -124,7 +125,7 @@ async fn the_request_is_what_it_should_be() {
     );
 
     plan.send_proxy_protocol = Some(ProxyVersion::V2);
-    check(&plan, Duration::from_secs(2)).await.unwrap();
+    check(&plan, PATIENCE).await.unwrap();
     let question = questions.recv().await.unwrap();
     // proxy-protocol.txt section 2.2: signature, version 2 and LOCAL, unspecified family, no address bytes.
     assert_eq!(
@@ -202,7 +203,7 @@ async fn an_endless_head_is_not_read_for_ever() {
         while stream.write_all(&[b'a'; 1024]).await.is_ok() {}
     });
     let plan = upstream("u", &[address], Some(health(Some("/"))));
-    let error = check(&plan, Duration::from_secs(5)).await.unwrap_err();
+    let error = check(&plan, PATIENCE).await.unwrap_err();
     assert!(
         matches!(error, CheckError::NotHttp | CheckError::Lost(_)),
         "{error}"
@@ -231,7 +232,7 @@ async fn an_answer_counts_even_if_its_connection_stays_open() {
         std::future::pending::<()>().await;
     });
     let plan = upstream("u", &[address], Some(health(Some("/"))));
-    check(&plan, Duration::from_secs(2)).await.unwrap();
+    check(&plan, PATIENCE).await.unwrap();
 }
 
 #[tokio::test]
@@ -239,9 +240,9 @@ async fn without_a_path_a_connection_is_enough() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let plan = upstream("u", &[address], Some(health(None)));
-    check(&plan, Duration::from_secs(2)).await.unwrap();
+    check(&plan, PATIENCE).await.unwrap();
     drop(listener);
-    let error = check(&plan, Duration::from_secs(2)).await.unwrap_err();
+    let error = check(&plan, PATIENCE).await.unwrap_err();
     assert!(error.to_string().starts_with("cannot connect: "), "{error}");
 }
 
@@ -254,16 +255,13 @@ async fn a_servers_name_is_resolved_and_each_of_its_addresses_tried() {
         host: "localhost".into(),
         port: address.port(),
     };
-    check(&plan, Duration::from_secs(2)).await.unwrap();
+    check(&plan, PATIENCE).await.unwrap();
     plan.servers[0].address = ServerAddress::Name {
         host: "1.2.3".into(),
         port: address.port(),
     };
     assert_eq!(
-        check(&plan, Duration::from_secs(2))
-            .await
-            .unwrap_err()
-            .to_string(),
+        check(&plan, PATIENCE).await.unwrap_err().to_string(),
         "this is not a host name"
     );
 }
@@ -293,7 +291,7 @@ async fn moody_server() -> (SocketAddr, Arc<AtomicUsize>) {
 }
 
 async fn until(what: &str, holds: impl Fn() -> bool) {
-    let give_up = Instant::now() + Duration::from_secs(60);
+    let give_up = Instant::now() + PATIENCE;
     while !holds() {
         assert!(Instant::now() < give_up, "timed out: {what}");
         tokio::time::sleep(Duration::from_millis(5)).await;
@@ -359,7 +357,7 @@ async fn without_checks_a_server_is_healthy_again() {
 
 #[test]
 fn the_first_check_comes_at_a_random_moment() {
-    let most = Duration::from_secs(2);
+    let most = PATIENCE;
     let moments: Vec<_> = (0..50).map(|_| below(most)).collect();
     assert!(moments.iter().all(|moment| *moment < most));
     assert!(

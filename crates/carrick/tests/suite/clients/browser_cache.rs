@@ -71,8 +71,7 @@ struct Origin(Mutex<Seen>);
 impl Origin {
     /// The browser's report on a step.
     fn report(&self, step: &str) -> String {
-        // Browsers start slowly.
-        let deadline = Instant::now() + 4 * PATIENCE;
+        let deadline = Instant::now() + PATIENCE;
         loop {
             if let Some(report) = self.seen().reports.get(step) {
                 return report.clone();

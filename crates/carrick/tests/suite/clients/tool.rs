@@ -5,9 +5,6 @@ use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Instant;
 
-/// How long a program may take: browsers and package managers start slowly.
-const TOOL_PATIENCE: std::time::Duration = PATIENCE.saturating_mul(4);
-
 /// A program with its arguments.
 #[derive(Debug)]
 pub struct Tool {
@@ -129,7 +126,7 @@ impl Tool {
             .unwrap_or_else(|error| panic!("{}: {error}", self.name));
         let out = Output::collect(child.stdout.take().expect("a pipe"));
         let error = Output::collect(child.stderr.take().expect("a pipe"));
-        let deadline = Instant::now() + TOOL_PATIENCE;
+        let deadline = Instant::now() + PATIENCE;
         let group = rustix::process::Pid::from_child(&child);
         let status = loop {
             if let Some(status) = child.try_wait().expect("a state") {

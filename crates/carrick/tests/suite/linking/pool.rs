@@ -172,7 +172,7 @@ fn a_reload_keeps_links_that_stay_and_closes_those_that_change() {
 /// A draining far end finishes active connections, and closes idle ones; the near end uses its successor.
 #[test]
 fn ends_that_drain_let_what_is_under_way_end() {
-    let stage = Stage::with(ONE_WORKER, "preconnect = 1", "[timeouts]\ndrain = \"20s\"");
+    let stage = Stage::with(ONE_WORKER, "preconnect = 1", "[timeouts]\ndrain = \"10m\"");
     stage.near.wait_for_metric(IDLE, &[], 1.0);
     let (mut client, mut upstream) = stage.begin();
     client.send("before");

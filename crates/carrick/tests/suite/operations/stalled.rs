@@ -4,7 +4,7 @@ use crate::support::place::{LISTENER_PORT, TUNNEL_PORT};
 use crate::support::{Carrick, Ending, Peer, Place, Server, server, wait_for};
 
 /// Bytes of a response that is not read to the end.
-pub const MUCH: usize = 64 << 20;
+pub const MUCH: usize = 512 << 20;
 
 /// Bytes that clients read before they stop: until then, everything moves as fast as it can.
 const READ_FIRST: usize = 8 << 20;

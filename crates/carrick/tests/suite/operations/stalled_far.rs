@@ -15,9 +15,10 @@ const LONG: Line = Line {
     rate_kbit: 15_000,
 };
 
-/// The line holds 2.5 MB: more than the initial window of far servers.
+/// The line holds 5 MB: more than the initial window of far servers. A window grows if half of it comes in a round trip,
+/// which is long so that a busy machine needs little CPU for it.
 const WIDE: Line = Line {
-    delay_ms: 100,
+    delay_ms: 200,
     rate_kbit: 100_000,
 };
 
@@ -128,8 +129,9 @@ fn what_a_far_server_may_send_grows_while_its_client_takes() {
             for port in [LISTENER_PORT, TUNNEL_PORT] {
                 let mut client = stalled(bed, port);
                 let mut read_bytes = READ_FIRST;
+                // A machine that is too busy for one window grows the next one.
                 while far_receive_buffer_bytes() < 2 * HELD_MAX {
-                    assert!(read_bytes < MUCH / 2, "{way}: after {read_bytes} bytes");
+                    assert!(read_bytes < MUCH, "{way}: after {read_bytes} bytes");
                     client.read_exact(READ_FIRST);
                     read_bytes += READ_FIRST;
                 }

@@ -22,9 +22,6 @@ const INSIDE: &str = "CARRICK_OUTLIVING_INSIDE";
 pub const PROXY: &str = "10.80.1.1:8080";
 pub const SERVER: &str = "10.80.2.2:8000";
 
-/// Time limit for events.
-pub const HANG: Duration = Duration::from_secs(60);
-
 /// Greetings in each direction before anything else: the kernel must see packets of both connections.
 const GREETINGS: usize = 3;
 
@@ -267,7 +264,7 @@ impl Bed {
     pub fn accept(&self) -> TcpStream {
         let (server, _) = self.listener.accept().expect("a connection");
         server.set_nodelay(true).expect("set");
-        server.set_read_timeout(Some(HANG)).expect("set");
+        server.set_read_timeout(Some(PATIENCE)).expect("set");
         server
     }
 
@@ -277,7 +274,7 @@ impl Bed {
             TcpStream::connect(PROXY).expect("the proxy")
         });
         client.set_nodelay(true).expect("set");
-        client.set_read_timeout(Some(HANG)).expect("set");
+        client.set_read_timeout(Some(PATIENCE)).expect("set");
         let mut ends = [client, self.accept()];
         for _ in 0..GREETINGS {
             say(&mut ends, 0, b"hello");
@@ -437,7 +434,7 @@ impl Exchanges {
     /// Waits for all ends: each has received everything.
     pub fn assert_whole(&self) {
         for (number, outcome) in self.outcomes.iter().enumerate() {
-            assert_eq!(outcome.recv_timeout(HANG), Ok(true), "tunnel {number}");
+            assert_eq!(outcome.recv_timeout(PATIENCE), Ok(true), "tunnel {number}");
         }
     }
 }

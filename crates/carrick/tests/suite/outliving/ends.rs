@@ -1,6 +1,6 @@
 //! Ends of connections that the network loses while carrick exits.
-use super::bed::{Bed, HANG, PROXY, Running, SERVER, inside, on};
-use crate::support::wait_for;
+use super::bed::{Bed, PROXY, Running, SERVER, inside, on};
+use crate::support::{PATIENCE, wait_for};
 use crate::transparent::bed::{inside as command_in, lines};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -34,7 +34,7 @@ fn a_client_hears_of_its_end_that_was_lost_while_carrick_ended() {
         let client = on(&bed.client, || {
             TcpStream::connect(PROXY).expect("the proxy")
         });
-        client.set_read_timeout(Some(HANG)).expect("set");
+        client.set_read_timeout(Some(PATIENCE)).expect("set");
         let mut client = BufReader::new(client);
         let mut server = None;
         for _ in 0..4 {

@@ -219,7 +219,7 @@ fn interim_responses_without_end_do_not_hold_a_client_for_ever() {
     let text = crate::support::carrick::switch_text(&[server.address()]);
     let carrick = Carrick::start(
         &place,
-        &format!("[timeouts]\nidle = \"1s\"\ndrain = \"1s\"\n{text}"),
+        &format!("[timeouts]\nidle = \"3s\"\ndrain = \"1s\"\n{text}"),
     );
     let mut client = carrick.connect();
     client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");

@@ -55,7 +55,7 @@ fn a_reload_is_followed_by_the_next_request() {
 
 #[test]
 fn a_drain_waits_for_a_response_that_the_kernel_forwards() {
-    let Some(mut play) = Play::begin("[timeouts]\ndrain = \"20s\"\n") else {
+    let Some(mut play) = Play::begin("[timeouts]\ndrain = \"10m\"\n") else {
         return;
     };
     let server = play.server(0);

@@ -8,7 +8,7 @@ fn nine_thousand_connections_in_a_burst_are_all_split_and_all_alive() {
     let Some(_turn) = turn() else { return };
     let Some(bed) = Bed::build() else { return };
     let carrick = bed.carrick(&format!(
-        "[timeouts]\nconnect = \"20s\"\ndrain = \"2s\"\n{SPLIT}"
+        "[timeouts]\nconnect = \"10m\"\ndrain = \"2s\"\n{SPLIT}"
     ));
     let address: SocketAddr = SERVERS[0].parse().unwrap();
     let listener = bed.server.inside(|| {

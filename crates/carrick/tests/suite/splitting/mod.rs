@@ -9,7 +9,7 @@ mod ports;
 mod tcp_profiles;
 
 use crate::outliving::bed::on;
-use crate::support::wait_for;
+use crate::support::{PATIENCE, wait_for};
 use crate::transparent::bed::{Bed, Running};
 use socket2::SockRef;
 use std::io::{self, Read, Write};
@@ -23,9 +23,6 @@ const SPLIT: &str = "[[listener]]\nlisten = \"[::]:3180\"\nmode = \"split\"\nhan
 const SERVERS: [&str; 2] = ["10.2.0.2:9000", "[fd00:2::2]:9000"];
 
 const INTERCEPTED: &str = "carrick_intercepted_connections_total";
-
-/// Time limit for immediate events.
-const PATIENCE: Duration = Duration::from_secs(20);
 
 fn listen(bed: &Bed, address: &str) -> TcpListener {
     on(&bed.server, || carrick_test::listen(address))

@@ -44,8 +44,8 @@ pub use squid::Squid;
 
 use std::time::{Duration, Instant};
 
-/// Time limit for an event before a test fails. Not a speed test: machines are slow and busy at times.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+/// Time limit for an event before a test fails.
+pub use carrick_test::PATIENCE;
 
 /// Polls `condition` until it has an answer; fails with `what` after [`PATIENCE`]. For events that cannot be awaited otherwise.
 pub fn wait_for<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {

@@ -2,7 +2,6 @@
 use super::PATIENCE;
 use std::io::{BufRead, BufReader, Read};
 use std::sync::{Arc, Condvar, Mutex};
-use std::time::Instant;
 
 /// The text of a stream so far.
 #[derive(Debug, Clone, Default)]
@@ -69,42 +68,31 @@ impl Output {
 
     /// Waits until the text contains `part`; returns the text so far. `Err`: the stream ended without it.
     pub fn wait_for(&self, part: &str) -> Result<String, String> {
-        let deadline = Instant::now() + PATIENCE;
-        let mut collected = self.0.0.lock().expect("no panic in between");
-        while !collected.text.contains(part) {
-            if collected.is_ended {
-                return Err(collected.text.clone());
-            }
-            let left = deadline.saturating_duration_since(Instant::now());
-            assert!(
-                !left.is_zero(),
-                "waited in vain for {part:?} in:\n{}",
-                collected.text
-            );
-            collected = self
-                .0
-                .1
-                .wait_timeout(collected, left)
-                .expect("no panic in between")
-                .0;
+        let (text, is_ended) =
+            self.wait_until(|collected| collected.is_ended || collected.text.contains(part));
+        if text.contains(part) {
+            return Ok(text);
         }
-        Ok(collected.text.clone())
+        assert!(is_ended, "waited in vain for {part:?} in:\n{text}");
+        Err(text)
     }
 
     /// Waits for the end of the stream; returns all of its text.
     pub fn wait_for_end(&self) -> String {
-        let mut collected = self.0.0.lock().expect("no panic in between");
-        let deadline = Instant::now() + PATIENCE;
-        while !collected.is_ended {
-            let left = deadline.saturating_duration_since(Instant::now());
-            assert!(!left.is_zero(), "the output does not end");
-            collected = self
-                .0
-                .1
-                .wait_timeout(collected, left)
-                .expect("no panic in between")
-                .0;
-        }
-        collected.text.clone()
+        let (text, is_ended) = self.wait_until(|collected| collected.is_ended);
+        assert!(is_ended, "the output does not end:\n{text}");
+        text
+    }
+
+    /// The text once `holds`, or after [`PATIENCE`], and whether it is complete. The lock is free again: tests panic then,
+    /// and show the text as they unwind.
+    fn wait_until(&self, holds: impl Fn(&Collected) -> bool) -> (String, bool) {
+        let Self(shared) = self;
+        let collected = shared.0.lock().expect("no panic in between");
+        let (collected, _) = shared
+            .1
+            .wait_timeout_while(collected, PATIENCE, |collected| !holds(collected))
+            .expect("no panic in between");
+        (collected.text.clone(), collected.is_ended)
     }
 }

@@ -117,7 +117,7 @@ impl Server {
             let serve = Arc::new(serve);
             let mut threads = Vec::new();
             loop {
-                let peer = self.accept_until(Instant::now() + 4 * PATIENCE);
+                let peer = self.accept_until(Instant::now() + PATIENCE);
                 if stopped.load(Ordering::SeqCst) {
                     break;
                 }

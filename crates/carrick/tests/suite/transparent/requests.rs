@@ -129,7 +129,7 @@ fn what_is_under_way_is_finished_when_carrick_ends() {
     let Some(bed) = Bed::build() else { return };
     let before = bed.rules();
     let listener = SWITCH.replace("transparent", "via = \"both\"\ntransparent");
-    let text = format!("{listener}[timeouts]\ndrain = \"20s\"\n");
+    let text = format!("{listener}[timeouts]\ndrain = \"10m\"\n");
     let mut carrick = bed.carrick(&text);
     let download = inside(
         &bed.client,

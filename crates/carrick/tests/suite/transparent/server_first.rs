@@ -307,9 +307,7 @@ fn nine_thousand_at_once() {
     });
     for client in clients {
         client.set_nonblocking(false).expect("a socket");
-        client
-            .set_read_timeout(Some(PATIENCE * 2))
-            .expect("a time-out");
+        client.set_read_timeout(Some(PATIENCE)).expect("a time-out");
         let mut byte = [0];
         wait_for("a connection", || client.peer_addr().is_ok().then_some(()));
         (&client).read_exact(&mut byte).expect("the server's word");

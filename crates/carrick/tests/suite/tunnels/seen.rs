@@ -3,6 +3,7 @@ use crate::support::carrick::{FORWARD_TEXT, switch_text, tunnel_text};
 use crate::support::place::TUNNEL_PORT;
 use crate::support::server::answer_requests;
 use crate::support::{Carrick, Peer, Place, Server, wait_for};
+use carrick_lab::command::run;
 use rustix::thread::UnshareFlags;
 use serde_json::Value;
 use std::os::unix::fs::PermissionsExt;
@@ -362,7 +363,11 @@ fn lose_and_send_again(engine: &str) {
         assert_eq!(retransmissions("upstream_leg"), 0);
         assert!(carrick.metric("carrick_socket_retransmissions", &["leg=\"client\""]) > 0.0);
     } else {
-        std::thread::sleep(std::time::Duration::from_millis(700));
+        let port = format!(":{TUNNEL_PORT}");
+        wait_for("it to be sent again", || {
+            let told = run("ss", &["-tinH", "sport", "=", &port]).expect("ss");
+            told.contains("retrans:").then_some(())
+        });
     }
     tool("tc qdisc del dev lo root");
     client.expect("an answer");

@@ -25,7 +25,7 @@ fn cache_peers(members: &[SocketAddr], more: &str) -> String {
     let patience = if more.contains("answer") {
         ""
     } else {
-        ", connect = \"20s\", answer = \"20s\""
+        ", connect = \"60s\", answer = \"60s\""
     };
     format!("peers = {{ members = {members:?}{more}{patience} }}")
 }

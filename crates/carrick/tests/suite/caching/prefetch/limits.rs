@@ -132,7 +132,7 @@ fn an_origin_that_fails_costs_the_page_nothing() {
     let place = Place::claim();
     let server = Server::listen(&place);
     let text =
-        cached_switch(&[server.address()], "", "prefetch = true") + "[timeouts]\nidle = \"1s\"\n";
+        cached_switch(&[server.address()], "", "prefetch = true") + "[timeouts]\nidle = \"5s\"\n";
     let html = "<img src=/close><img src=/broken><img src=/junk><img src=/never><img src=/0>";
     let (mut answers, _) = objects(1);
     answers.extend([

@@ -78,7 +78,7 @@ fn one_that_is_busy_for_longer_than_a_second_is_waited_for_if_timeout_allows_it(
     let (server, far) = server();
     let origin = origin(&far, FRESH);
     let (one, two) = (Play::begin(server.address()), Play::begin(server.address()));
-    // `timeout` is 5 s in these tests.
+    // `timeout` is 10 s in these tests.
     let be_busy = || assert_eq!(server.ask(&["CLIENT", "PAUSE", "1500"]), "OK");
     be_busy();
     one.fetch(origin.address(), "/a");
@@ -167,7 +167,7 @@ fn a_reload_begins_and_ends_its_use() {
     let with = text.replace(
         "[cache]",
         &format!(
-            "[cache]\nshared = {{ servers = \"{}\", timeout = \"5s\" }}",
+            "[cache]\nshared = {{ servers = \"{}\", timeout = \"10s\" }}",
             server.address()
         ),
     );

@@ -26,7 +26,7 @@ impl Play {
         let timeout = if shared.contains("timeout") {
             ""
         } else {
-            ", timeout = \"5s\""
+            ", timeout = \"10s\""
         };
         let place = Place::claim();
         let text = format!("[cache]\nshared = {{ {shared}{timeout} }}\n{FORWARD_TEXT}");

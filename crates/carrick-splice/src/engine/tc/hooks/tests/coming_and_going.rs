@@ -2,9 +2,9 @@
 
 use super::support::*;
 use crate::engine::tc::hooks::{AttachMode, Changed, Changes, Settings};
+use carrick_test::PATIENCE;
 use std::time::Duration;
 
-const SOON: Duration = Duration::from_secs(10);
 const NOT: Duration = Duration::from_millis(50);
 
 #[test]
@@ -118,7 +118,7 @@ fn changes_of_links_addresses_routes_and_filters_are_reported() {
             let heard = |line: &str| {
                 run(line);
                 // One change may arrive in several messages.
-                let mut heard = changes.wait(SOON).expect("a change");
+                let mut heard = changes.wait(PATIENCE).expect("a change");
                 loop {
                     let more = changes.wait(NOT).expect("more");
                     if !more.is_any() {
@@ -165,7 +165,10 @@ fn when_too_much_changes_at_once_everything_may_have_changed() {
             assert_eq!(changes.take().expect("changes"), Changed::ALL);
             assert!(!changes.take().expect("nothing").is_any());
             run("ip route del 10.10.0.0/24 dev v1");
-            assert!(changes.wait(SOON).expect("a change").routes, "it continues");
+            assert!(
+                changes.wait(PATIENCE).expect("a change").routes,
+                "it continues"
+            );
         },
     );
 }

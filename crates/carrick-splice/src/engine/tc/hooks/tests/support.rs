@@ -1,6 +1,7 @@
 //! A process in its own namespace, two connected interfaces, and programs that count.
 
 use crate::engine::tc::hooks::{AttachMode, Hooks, Interfaces, Settings};
+use carrick_test::PATIENCE;
 use libbpf_rs::{MapCore, MapFlags, Object, ObjectBuilder};
 use std::net::UdpSocket;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -9,9 +10,6 @@ use std::time::{Duration, Instant};
 
 const INSIDE: &str = "CARRICK_HOOKS_TEST_INSIDE";
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/hooks_test.o"));
-
-/// Events come at once, except on a machine under load.
-const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Both ways, for tests of each.
 pub const WAYS: [AttachMode; 2] = [AttachMode::Tcx, AttachMode::Clsact];
