@@ -184,7 +184,7 @@ impl Bed {
         let receiver = self.bind(to, receiver);
         receiver.set_read_timeout(Some(SILENCE)).unwrap();
         sender.connect(receiver.local_addr().unwrap()).unwrap();
-        let due = OnceLock::new();
+        let due = OnceLock::<u64>::new();
         std::thread::scope(|scope| {
             let receiving = scope.spawn(|| {
                 let deadline = Instant::now() + PATIENCE;
