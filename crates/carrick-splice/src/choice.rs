@@ -116,8 +116,7 @@ pub enum Reason {
     /// The packets of a connection were not seen under its addresses: they are translated, or take another
     /// route.
     PacketUnseen,
-    /// The order does not name the engine, and netfilter rules use connection state or translate addresses:
-    /// conntrack must see all packets.
+    /// The order does not name the engine, and netfilter rules must see all packets, such as quotas.
     PacketNetfilter,
     /// Likewise, and packets are marked, or routed by marks.
     PacketMarks,

@@ -1,11 +1,12 @@
-/* Acknowledgements for a local socket's own data, taken from forwarded packets. Included by tc.bpf.c. */
+/* Acknowledgements for a local socket, taken from forwarded packets: of its own data, and for connection tracking.
+ * Included by tc.bpf.c. */
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 #ifndef CARRICK_TC_BESIDE_H
 #define CARRICK_TC_BESIDE_H
 
 /* Sends the local socket a copy of the packet, which acknowledges what it has sent. `strip_payload` removes the
  * payload when the copy arrives. */
-static __always_inline int copy_to_local(struct __sk_buff *skb, struct packet *packet, const struct packet_leg *leg,
+static __always_inline int copy_to_local(struct __sk_buff *skb, struct packet *packet, struct packet_leg *leg,
 					 const struct plan *plan)
 {
 	struct rewriting rewriting = {
@@ -20,6 +21,11 @@ static __always_inline int copy_to_local(struct __sk_buff *skb, struct packet *p
 	if (!local || !local->is_whole)
 		return 1;
 	rewriting.seq = local->rcv_nxt - packet->seq;
+	// Connection tracking takes the same acknowledgement for a retransmission, and soon forgets connections with
+	// several (nf_conntrack_tcp_max_retrans).
+	if (leg->is_varied && packet->window)
+		rewriting.window -= 1;
+	leg->is_varied ^= 1;
 	// SACK blocks are translated for the other peer only.
 	packet->sack_blocks = 0;
 	rewrite_tcp(packet, &rewriting);

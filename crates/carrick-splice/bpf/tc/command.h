@@ -185,6 +185,7 @@ static __always_inline enum packet_answer arm(struct packet_splice *splice, cons
 			  request->pace);
 		begin_way(&splice->ways[1], &splice->legs[1], b, is_body ? b->copied_seq : b->rcv_nxt, &splice->legs[0], a,
 			  a->write_seq + (is_body ? request->held : 0), request->pace + 2);
+		splice->legs[0].shown_at = splice->legs[1].shown_at = splice->noted_ns >> PACKET_SHOW_SHIFT;
 		splice->state = PACKET_SPLICED;
 		if (request->command != PACKET_ARM)
 			begin_responses(splice, a, request, choices);

@@ -263,6 +263,23 @@ static __always_inline void handle_arriving(struct packet_splice *splice, struct
 	handle_spliced(splice, side, packet, plan);
 }
 
+/* Netfilter lies between this hook and the local socket, and sees nothing of what is forwarded. So that connection
+ * tracking keeps the connection, the socket gets an acknowledgement now and then that says nothing new. */
+static __always_inline void show_life(struct packet_splice *splice, __u32 side, const struct packet *packet, __u64 now,
+				      struct plan *plan)
+{
+	struct packet_leg *leg = &splice->legs[side & 1];
+	__u32 shown_at = now >> PACKET_SHOW_SHIFT;
+
+	if (plan->fate != FATE_FORWARD || leg->shown_at == shown_at || is_over(splice) ||
+	    (packet->flags & (FLAG_SYN | FLAG_RST | FLAG_ACK)) != FLAG_ACK)
+		return;
+	leg->shown_at = shown_at;
+	if (!plan->is_copied)
+		plan->local_ack = leg->local_acked - leg->send_offset;
+	plan->is_copied = 1;
+}
+
 /* A packet of a local socket whose peer may have received more from the other peer than this socket has sent. */
 static __always_inline void handle_behind(struct packet_leg *leg, const struct packet *packet, struct plan *plan)
 {

@@ -431,6 +431,7 @@ int carrick_arriving(struct __sk_buff *skb)
 	bpf_spin_unlock(&splice->lock);
 	if (is_paced(splice))
 		settle(&packet, direction >> 1, ~direction & 1, plan);
+	show_life(splice, direction, &packet, now, plan);
 	if (plan->is_acknowledging)
 		record->acked_ns = now;
 	if (plan->is_told)

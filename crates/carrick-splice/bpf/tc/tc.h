@@ -35,6 +35,9 @@ enum packet_state {
 /* A pause with nothing in flight is not network time: at most this much of it counts as active. */
 #define PACKET_PAUSE_NS 1000000000ULL
 
+/* Connection tracking is shown a forwarded packet of each connection every 2^33 nanoseconds (9 s). */
+#define PACKET_SHOW_SHIFT 33
+
 /* Network interfaces the programs can be on: the size of `interfaces`. */
 #define PACKET_INTERFACES_MAX 4096
 
@@ -109,6 +112,7 @@ struct packet_leg {
 	__u32 told_end;       /* DUE, leg 1: right edge of the window last advertised to the peer */
 	__u32 told_tsval;     /* with is_told_less: the timestamp of the first packet that advertised told_end */
 	__u32 passed_end;     /* PROCESS: end of what was delivered, or is on its way, to the local socket */
+	__u32 shown_at;       /* when connection tracking was last shown a forwarded packet, in units of PACKET_SHOW_SHIFT */
 	__u16 local_window;   /* the local socket's latest window, unscaled as in the header */
 	__u8 is_clamped; /* DUE, leg 1: the local socket's latest window was reduced */
 	__u8 is_told_less; /* DUE, leg 1: told_end is before an earlier right edge, which the peer may use until it has seen the new one */
@@ -123,6 +127,7 @@ struct packet_leg {
 	 * socket has sent since */
 	__u8 is_ahead;
 	__u8 had_end;      /* with is_ahead: the last number sent to the peer is a FIN */
+	__u8 is_varied;    /* the local socket's next copy of a forwarded packet has a window one lower */
 	__u8 is_odd;       /* a packet had options that the server's TCP might read differently from the local socket */
 };
 

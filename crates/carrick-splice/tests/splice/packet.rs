@@ -14,6 +14,7 @@ mod races;
 mod response_ends;
 mod responses;
 mod roads;
+mod tracked;
 mod tunnels;
 mod unlike;
 mod unsplicing;

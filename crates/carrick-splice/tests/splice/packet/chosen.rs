@@ -144,13 +144,25 @@ fn sockets_wait_until_packets_are_given_up() {
 }
 
 #[test]
+fn where_connections_are_tracked_a_long_tunnel_goes_packet_by_packet() {
+    let Some(bed) = bed() else { return };
+    bed.nft(
+        Host::Middle,
+        "table inet tracked { chain c { type filter hook input priority 0; ct state invalid drop; }; }",
+    );
+    let told = chatted(&bed, V4, false, |stream| chat(stream, 100));
+    assert_reasons(&told, &["packet_pays"]);
+    assert!(told.by_kernel > 0, "{told:?}");
+}
+
+#[test]
 fn where_others_must_see_packets_they_do() {
     type Prepare = fn(&Bed);
     let cases: [(&str, Prepare); 3] = [
         ("packet_netfilter", |bed| {
             bed.nft(
                 Host::Middle,
-                "table inet tracked { chain c { type filter hook input priority 0; ct state invalid drop; }; }",
+                "table inet counted { chain c { type filter hook input priority 0; quota over 1000000 mbytes drop; }; }",
             );
         }),
         ("packet_marks", |bed| {

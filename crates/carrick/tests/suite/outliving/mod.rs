@@ -4,6 +4,7 @@ mod chosen;
 mod ends;
 mod paced;
 mod segments;
+mod tracked;
 
 use crate::support::carrick::PROGRAM;
 use crate::support::{PATIENCE, wait_for};

@@ -282,7 +282,7 @@ fn what_is_in_the_way_is_counted_and_a_client_is_left_alone() {
     for words in [
         "add table inet eyes",
         "add chain inet eyes c { type filter hook forward priority 0 ; }",
-        "add rule inet eyes c ct state invalid drop",
+        "add rule inet eyes c quota over 1000000 mbytes drop",
     ] {
         let words: Vec<&str> = words.split(' ').collect();
         bed.router.run("nft", &words).expect("nft");

@@ -312,4 +312,5 @@ pub fn from_bytes<T: Plain>(bytes: &[u8]) -> T {
 pub fn forget_times(splice: &mut packet_splice) {
     (splice.seen_ns, splice.noted_ns, splice.noted_bytes) = (0, 0, 0);
     (splice.active_ns, splice.pending_ns) = (0, 0);
+    splice.legs.iter_mut().for_each(|leg| leg.shown_at = 0);
 }

@@ -20,10 +20,18 @@ const NFTA_EXPR_NAME: u16 = 1;
 const NFTA_EXPR_DATA: u16 = 2;
 const NFTA_META_KEY: u16 = 2;
 const NFTA_META_SREG: u16 = 3;
+const NFTA_CT_KEY: u16 = 2;
+const NFTA_CT_SREG: u16 = 4;
+const NFTA_OBJREF_IMM_TYPE: u16 = 1;
 /// Of matches and targets of iptables.
 const NFTA_COMPAT_NAME: u16 = 1;
 /// In network byte order, as all numbers of nftables.
 const NFT_META_MARK: [u8; 4] = 3_u32.to_be_bytes();
+const NFT_OBJECT_QUOTA: [u8; 4] = 2_u32.to_be_bytes();
+
+/// What a connection has for its whole life (`enum nft_ct_keys`): state, direction, status, protocols, addresses, ports, id.
+/// Others, such as marks, counts and times, change.
+const CT_LASTING: [u8; 14] = [0, 1, 2, 7, 8, 9, 10, 11, 12, 19, 20, 21, 22, 23];
 
 /// Tables of carrick's own begin so.
 const OWN: &str = "carrick";
@@ -36,6 +44,8 @@ const NAMED_MAX: usize = 4;
 struct Found {
     rules: BTreeSet<String>,
     tracking: BTreeSet<String>,
+    /// Rules that do something with each packet of a connection.
+    each_packet: BTreeSet<String>,
     translation: BTreeSet<String>,
     marks: BTreeSet<String>,
 }
@@ -73,10 +83,21 @@ pub(super) fn obstacles(settings: &Path) -> Vec<Obstacle> {
             name: "address translation",
             found: format!("in {}", list(&found.translation)),
             effect: "On the wire, connections that it changes have other addresses than their sockets; the programs find them by those of \
-                     the wire, so these connections cannot be spliced by packets."
+                     the wire, so these connections are not spliced by packets."
                 .to_owned(),
             remedy: "Let carrick have the connection itself (transparent mode uses TPROXY, which translates nothing), or exempt it."
                 .to_owned(),
+            keeps_auto_off: None,
+        });
+    }
+    if !found.each_packet.is_empty() {
+        obstacles.push(Obstacle {
+            name: "rules for each packet",
+            found: format!("in {}", list(&found.each_packet)),
+            effect: "Quotas, queues, marks and counts of connections, flow tables, connection limits and SYN proxies miss \
+                     the packets of a splice."
+                .to_owned(),
+            remedy: "Exempt the proxy's connections from these rules, or name the engine where they do not matter.".to_owned(),
             keeps_auto_off: Some(Reason::PacketNetfilter),
         });
     }
@@ -105,23 +126,17 @@ fn tracking(found: &Found, entries: u64, number: &impl Fn(&str) -> Option<u64>) 
     } else {
         format!("; asked for in {}", list(&places))
     };
-    let or_unknown = |name| number(name).map_or("?".to_owned(), |number| number.to_string());
+    let seconds = number("nf_conntrack_tcp_timeout_established");
     Obstacle {
         name: "connection tracking",
         found: format!("{entries} connections{rules}"),
         effect: format!(
-            "It sees nothing of a splice. It sees the numbers of the local sockets, so it is not confused when a splice ends; but an entry \
-             that a splice outlasts (nf_conntrack_tcp_timeout_established = {} s) is forgotten, and what comes afterwards is a new or \
-             invalid connection to rules that ask (nf_conntrack_tcp_loose = {}). A FIN or RST that passes by packet is not seen: the entry \
-             stays until it times out.",
-            or_unknown("nf_conntrack_tcp_timeout_established"),
-            or_unknown("nf_conntrack_tcp_loose"),
+            "It sees the numbers of the local sockets, an acknowledgement every nine seconds while packets of a splice pass, and the end. An \
+             entry expires as without a splice, when nothing has passed for long (nf_conntrack_tcp_timeout_established = {} s).",
+            seconds.map_or("?".to_owned(), |seconds| seconds.to_string()),
         ),
-        remedy: "Exempt the proxy's connections (nft: `notrack` in a chain of priority raw, both directions), or keep the time-out longer \
-                 than tunnels stand and nf_conntrack_max large."
-            .to_owned(),
-        // What nobody asks for harms nobody.
-        keeps_auto_off: (!places.is_empty()).then_some(Reason::PacketNetfilter),
+        remedy: String::new(),
+        keeps_auto_off: None,
     }
 }
 
@@ -176,17 +191,32 @@ fn note(found: &mut Found, message: &Message) -> Option<()> {
             | (Some("target"), Some("SNAT" | "DNAT" | "MASQUERADE" | "REDIRECT" | "NETMAP")) => {
                 found.translation.insert(place);
             }
-            (Some("ct" | "connlimit" | "flow_offload" | "synproxy"), _)
-            | (
-                Some("match"),
-                Some("conntrack" | "state" | "connmark" | "connbytes" | "connlimit" | "helper"),
-            ) => {
+            (Some("ct"), _) if is_lasting(data) => {
                 found.tracking.insert(place);
+            }
+            (Some("match"), Some("conntrack" | "state")) => {
+                found.tracking.insert(place);
+            }
+            (Some("objref"), _)
+                if attribute(data, NFTA_OBJREF_IMM_TYPE) == Some(&NFT_OBJECT_QUOTA) =>
+            {
+                found.each_packet.insert(place);
+            }
+            (Some("ct" | "connlimit" | "flow_offload" | "synproxy" | "quota" | "queue"), _)
+            | (Some("target"), Some("NFQUEUE" | "SYNPROXY"))
+            | (Some("match"), Some("connmark" | "connbytes" | "connlimit" | "helper" | "quota")) => {
+                found.each_packet.insert(place);
             }
             _ => {}
         }
     }
     Some(())
+}
+
+/// Whether an expression reads something of a connection that lasts.
+fn is_lasting(ct: &[u8]) -> bool {
+    let key = attribute(ct, NFTA_CT_KEY).and_then(|key| key.get(3));
+    attribute(ct, NFTA_CT_SREG).is_none() && key.is_some_and(|key| CT_LASTING.contains(key))
 }
 
 /// Tables of the older iptables, whose rules cannot be read by netlink.

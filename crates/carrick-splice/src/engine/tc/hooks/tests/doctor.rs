@@ -212,6 +212,20 @@ fn rules_of_nftables_are_reported_by_their_effect() {
                 tracking[0].effect.contains("established = 432000 s"),
                 "{told:?}"
             );
+            assert!(
+                told.iter().all(|one| one.keeps_auto_off.is_none()),
+                "{told:?}"
+            );
+            nft(
+                "table inet counted { chain c { type filter hook input priority 0; ct bytes > 1000000 drop; }; chain d { quota over 1000 mbytes drop; }; chain e { ct mark set 1; } }",
+            );
+            let told = obstacles();
+            let each = named(&told, "rules for each packet");
+            assert_eq!(
+                each[0].found,
+                "in inet counted c, inet counted d, inet counted e"
+            );
+            assert_eq!(each[0].keeps_auto_off, Some(crate::Reason::PacketNetfilter));
             nft(
                 "table ip6 marked { chain c { type filter hook output priority 0; meta mark set 7; } }",
             );
