@@ -319,11 +319,9 @@ impl PacketEngine {
     /// The latest request forwarded with this record, as the client has sent it; a head without a body. Costs a system call. `None`: there
     /// is none.
     pub(crate) fn kept_request(&self, record: &Record) -> Option<Vec<u8>> {
-        const END: &[u8] = b"\r\n\r\n";
         let number = record.number().to_ne_bytes();
         let mut bytes = self.kept_requests.lookup(&number, MapFlags::ANY).ok()??;
-        let end = bytes.windows(END.len()).position(|window| window == END)?;
-        bytes.truncate(end + END.len());
+        bytes.truncate(http::head_bytes(&bytes)?);
         Some(bytes)
     }
 

@@ -60,6 +60,13 @@ pub const HOST_BYTES_MAX: usize = 72;
 /// The methods that the kernel classifies, in the order of `enum request_method`.
 pub(super) const METHODS: [&str; 4] = ["GET", "HEAD", "OPTIONS", "DELETE"];
 
+/// The length of the head at the beginning of these bytes, with its empty line.
+pub(super) fn head_bytes(bytes: &[u8]) -> Option<usize> {
+    const END: &[u8] = b"\r\n\r\n";
+    let end = bytes.windows(END.len()).position(|window| window == END)?;
+    Some(end + END.len())
+}
+
 /// A status as the kernel notes it; `None`: it is not known.
 pub(super) fn status_of(number: u32) -> Option<u16> {
     let status = u16::try_from(number).ok();
