@@ -90,7 +90,7 @@ fn a_short_tunnel_stays_in_the_process() {
     let Some(bed) = bed() else {
         return;
     };
-    let told = chatted(&bed, V4, false, |stream| chat_shortly(stream, 3));
+    let told = chatted(&bed, V4, false, |stream| chat_shortly(stream, 1));
     assert_reasons(&told, &[]);
     assert_eq!((told.by_kernel, told.engines.0), (0, Engine::Copy));
 }

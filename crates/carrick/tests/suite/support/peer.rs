@@ -133,9 +133,14 @@ impl Peer {
         }
     }
 
-    /// Closes this side; the other may continue sending.
+    /// Closes this side; the other may continue sending, or has reset the connection.
     pub fn half_close(&mut self) {
-        self.stream.shutdown(Shutdown::Write).expect("a half-close");
+        match self.stream.shutdown(Shutdown::Write) {
+            Err(error) if error.kind() != io::ErrorKind::NotConnected => {
+                panic!("half-close: {error}")
+            }
+            _ => {}
+        }
     }
 
     /// Resets the connection.
