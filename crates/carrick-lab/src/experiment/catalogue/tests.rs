@@ -224,7 +224,7 @@ fn side_by_side_sockets_are_for_tunnels_and_a_carrick_without_a_cache_for_misses
 fn side_by_side_there_are_all_works_and_each_is_drawn() {
     let bench = bench().unwrap();
     let count = |has: fn(&Workload) -> bool| bench.workloads.iter().filter(|one| has(one)).count();
-    assert_eq!(bench.workloads.len(), 42);
+    assert_eq!(bench.workloads.len(), 44);
     assert_eq!(count(|one| one.on_request), 6);
     assert_eq!(count(|one| one.id.starts_with("memory")), 6);
     let targets: usize = bench.workloads.iter().map(|one| one.targets.len()).sum();
