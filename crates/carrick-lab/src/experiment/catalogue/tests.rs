@@ -228,7 +228,7 @@ fn side_by_side_there_are_all_works_and_each_is_drawn() {
     assert_eq!(count(|one| one.on_request), 6);
     assert_eq!(count(|one| one.id.starts_with("memory")), 6);
     let targets: usize = bench.workloads.iter().map(|one| one.targets.len()).sum();
-    assert_eq!(targets, 105);
+    assert_eq!(targets, 109);
     for workload in &bench.workloads {
         let is_drawn = bench
             .figures

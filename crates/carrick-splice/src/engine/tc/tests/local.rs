@@ -317,6 +317,7 @@ fn the_local_socket_gets_its_acknowledgement_beside() {
                 Forwarded(forwarded),
                 |splice| {
                     splice.legs[CLIENT].local_acked = splice.legs[CLIENT].local_end;
+                    splice.legs[CLIENT].is_varied = 1;
                     splice.legs[SERVER].has_tsval = 1;
                     splice.legs[SERVER].last_tsval = 78;
                     splice.ways[SERVER].acked = S;

@@ -252,7 +252,7 @@ fn rules_of_nftables_are_reported_by_their_effect() {
                 ));
             }
             let found = named(&obstacles(), "packet filter")[0].found.clone();
-            assert!(found.ends_with(", 6 more"), "{found}");
+            assert!(found.ends_with(", 9 more"), "{found}");
         },
     );
 }
