@@ -494,8 +494,24 @@ impl ResponseSplice {
     /// [`DisarmError`].
     pub fn disarm(&mut self) -> Result<(), DisarmError> {
         self.count();
+        let answer = self.splice.disarm(self.classified)?;
+        self.disarmed(answer)
+    }
+
+    /// [`ResponseSplice::disarm`] when the server's connection is of no further use: it may have missed the latest forwarded request,
+    /// which the client takes for received. [`ResponseSplice::forwarded_request`] has it. Close the server's connection by a reset.
+    ///
+    /// # Errors
+    /// [`DisarmError`].
+    pub fn take_client(&mut self) -> Result<(), DisarmError> {
+        self.count();
+        let answer = self.splice.take_client(self.classified)?;
+        self.disarmed(answer)
+    }
+
+    fn disarmed(&mut self, answer: Answer) -> Result<(), DisarmError> {
         let was_body = std::mem::take(&mut self.is_body);
-        match self.splice.disarm(self.classified)? {
+        match answer {
             Answer::Done => Ok(()),
             Answer::Behind => Err(DisarmError::Behind),
             // The kernel has returned them by itself.

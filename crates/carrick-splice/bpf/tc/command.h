@@ -244,8 +244,8 @@ static __always_inline enum packet_answer disarm(struct packet_splice *splice, c
 	if (splice->state == PACKET_RESPONSES || splice->state == PACKET_DUE) {
 		/* The local sockets send nothing meanwhile, so they need not be at rest. But the process must know
 		 * of every forwarded request, or it would pool the server's connection with a response outstanding;
-		 * and every one must have arrived: only the client can retransmit it, and the local socket would
-		 * treat it as old data. */
+		 * and unless that connection is given up, every one must have arrived: only the client can retransmit
+		 * it, and the local socket will treat it as old data. */
 		bpf_spin_lock(&splice->lock);
 		if (splice->state == PACKET_DUE)
 			splice->state = PACKET_PROCESS;
@@ -253,7 +253,7 @@ static __always_inline enum packet_answer disarm(struct packet_splice *splice, c
 			answer = PACKET_NO_PLACE;
 		else if (!is_forced && record->classified != request->requests)
 			answer = PACKET_BEHIND;
-		else if (!is_forced && is_request_outstanding(splice))
+		else if (!is_forced && request->command == PACKET_DISARM && is_request_outstanding(splice))
 			answer = PACKET_BUSY;
 		else
 			end_responses(splice);

@@ -19,8 +19,8 @@ static __always_inline int is_next_request(const struct packet_splice *splice, c
 	const struct packet_leg *client = &splice->legs[0], *server = &splice->legs[1];
 	const struct packet_way *up = &splice->ways[0], *down = &splice->ways[1];
 
-	return splice->state == PACKET_RESPONSES && splice->table && splice->requests_left && packet->has_payload && !packet->is_odd && !packet->is_expiring &&
-	       !is_old(client, packet) && !(packet->flags & ~(FLAG_ACK | FLAG_PSH)) && packet->seq == up->end && client->received == up->end &&
+	return splice->state == PACKET_RESPONSES && splice->table && splice->requests_left && packet->has_payload && !packet->is_odd &&
+	       !packet->is_expiring && !is_old(client, packet) && !(packet->flags & ~(FLAG_ACK | FLAG_PSH)) && packet->seq == up->end && client->received == up->end &&
 	       packet->ack - down->delta == down->end && !down->has_end && server->local_acked == server->local_end &&
 	       record->passed_bytes == record->settled_bytes && record->sent_bytes != record->head_at &&
 	       record->sent_bytes == record->whole_end;

@@ -144,7 +144,7 @@ int carrick_command(struct __sk_buff *skb)
 			return PACKET_BUSY;
 		return a.is_there || b.is_there ? PACKET_DONE : PACKET_NO_SOCKET;
 	}
-	if (request.command == PACKET_DISARM)
+	if (request.command == PACKET_DISARM || request.command == PACKET_TAKE_CLIENT)
 		return disarm(splice, &request, &a, &b);
 	return PACKET_NO_PLACE;
 }

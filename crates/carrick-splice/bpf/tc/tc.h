@@ -62,6 +62,7 @@ enum packet_command {
 	PACKET_ARM_BODY = 7, /* likewise, in the middle of a response, as soon as possible (PACKET_DUE); also from DUE or RESPONSES */
 	PACKET_GO_BY = 6, /* forward to the peer of leg `side` by interface `argument` from now on */
 	PACKET_FORGET = 8, /* end the splice: remove its connections and free its slot */
+	PACKET_TAKE_CLIENT = 9, /* DISARM, but the server's connection is given up, whatever it has acknowledged */
 };
 
 /* Results of a command. */

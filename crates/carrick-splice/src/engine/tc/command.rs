@@ -45,6 +45,8 @@ pub(super) enum Command {
         /// The number of forwarded requests it knows of.
         classified: u32,
     },
+    /// Return the connections although the server's is of no further use. It may have missed a forwarded request.
+    TakeClient { classified: u32 },
     /// The local socket of this side may send its FIN.
     MayEnd { side: u32 },
     /// Report whether a local socket still exists.
@@ -153,6 +155,7 @@ pub(super) fn ask(program: BorrowedFd<'_>, slot: u32, command: Command) -> io::R
     let (number, argument) = match command {
         Command::Arm { .. } => (packet_command::PACKET_ARM, 0),
         Command::Disarm { is_forced, .. } => (packet_command::PACKET_DISARM, u32::from(is_forced)),
+        Command::TakeClient { .. } => (packet_command::PACKET_TAKE_CLIENT, 0),
         Command::MayEnd { side } => (packet_command::PACKET_MAY_END, side),
         Command::Look => (packet_command::PACKET_LOOK, 0),
         Command::Forget => (packet_command::PACKET_FORGET, 0),
@@ -194,7 +197,7 @@ pub(super) fn ask(program: BorrowedFd<'_>, slot: u32, command: Command) -> io::R
     let mut packet = Vec::with_capacity(96);
     packet.extend_from_slice(&ETHERNET_HEADER);
     let requests = match command {
-        Command::Disarm { classified, .. } => classified,
+        Command::Disarm { classified, .. } | Command::TakeClient { classified } => classified,
         Command::ArmResponses { routes, .. } => routes.map_or(0, |routes| routes.requests_max),
         _ => 0,
     };

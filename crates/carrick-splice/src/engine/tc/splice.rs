@@ -231,10 +231,22 @@ impl PacketSplice {
         if !self.is_armed {
             return Ok(Answer::Done);
         }
-        let answer = self.ask(Command::Disarm {
+        self.disarm_by(Command::Disarm {
             is_forced: false,
             classified,
-        })?;
+        })
+    }
+
+    /// Likewise; the server's connection, side 1, is to be closed, so it may have missed a forwarded request.
+    pub(crate) fn take_client(&mut self, classified: u32) -> io::Result<Answer> {
+        if !self.is_armed {
+            return Ok(Answer::Done);
+        }
+        self.disarm_by(Command::TakeClient { classified })
+    }
+
+    fn disarm_by(&mut self, command: Command) -> io::Result<Answer> {
+        let answer = self.ask(command)?;
         if answer == Answer::Done {
             self.is_armed = false;
         }

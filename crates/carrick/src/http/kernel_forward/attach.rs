@@ -1,5 +1,5 @@
 //! Which connections are made known to the kernel, and asking it to forward.
-use super::classified::{arm, classifying_like};
+use super::classified::arm;
 use crate::context::client::Client;
 use crate::context::destination::{Destination, NextHop};
 use crate::context::kernel_forward::{KernelForward, Pair, PastResponses};
@@ -35,11 +35,10 @@ pub fn attach(
     destination: &Destination,
 ) -> bool {
     let may_be_armed = checkout.preamble.is_empty();
-    let classifying = classifying_like(&client.context, scratch, destination);
     let [_, pace] = client.paced(destination.pace);
     ask_kernel(client, checkout, |splice| {
         if may_be_armed {
-            arm(splice, classifying.as_ref(), pace)
+            arm(splice, &client.context, scratch, destination, pace)
         } else {
             Arming::NotYet
         }

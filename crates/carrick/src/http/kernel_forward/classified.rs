@@ -26,15 +26,22 @@ pub fn classifying(context: &RequestContext, next_hop: &NextHop) -> Option<Kerne
     classifying_by(next_hop, context.is_trusted_proxy(), table.copied())
 }
 
-/// By which routes, and what these requests get on their way, if they are for the host of the one in hand.
-pub(super) fn classifying_like(
+/// Has the kernel forward what this server sends, and where it can classify the client's further requests, those for the host of the one in
+/// hand. Nothing changes if it does so already.
+pub(super) fn arm(
+    splice: &mut ResponseSplice,
     context: &RequestContext,
     scratch: &Scratch,
     destination: &Destination,
-) -> Option<(KernelRoutes, RequestFields)> {
-    let routes = classifying(context, &destination.next_hop)?;
+    pace: PaceHandle,
+) -> Arming {
+    let is_to_be_armed = !splice.is_armed() || splice.is_body();
+    let routes = classifying(context, &destination.next_hop).filter(|_| is_to_be_armed);
     let host = scratch.request_head.host_and_port.of(&scratch.request);
-    Some((routes, appended(context, destination, host)?))
+    match routes.and_then(|routes| Some((routes, appended(context, destination, host)?))) {
+        Some((routes, fields)) => splice.arm(Some(routes), &fields, pace),
+        None => splice.arm(None, &RequestFields::default(), pace),
+    }
 }
 
 /// `table`: its slot and its generation.
@@ -60,18 +67,6 @@ fn classifying_by(
         requests_max: REQUESTS_MAX,
         time_max: TIME_MAX,
     })
-}
-
-/// Has the kernel forward responses, and with these routes requests.
-pub(super) fn arm(
-    splice: &mut ResponseSplice,
-    classifying: Option<&(KernelRoutes, RequestFields)>,
-    pace: PaceHandle,
-) -> Arming {
-    match classifying {
-        Some((routes, fields)) => splice.arm(Some(*routes), fields, pace),
-        None => splice.arm(None, &RequestFields::default(), pace),
-    }
 }
 
 impl Pair {

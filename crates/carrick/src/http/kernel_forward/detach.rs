@@ -104,7 +104,7 @@ pub async fn await_end(
         if client.downstream.transport.has_failed() {
             pair.conclude(&client.context, "client_reset");
             pair.reset_server();
-            pair.disarm_for_good(&client.downstream.transport);
+            pair.take_client(&client.downstream.transport);
             return Err(Next::Reset.into());
         }
         let event = match next_event(client, &pair, wait_for, poll_again).await {
@@ -209,7 +209,8 @@ pub enum Detached {
 /// A server's connection gets to others only here and by [`Pair::into_checkout`](super::send), and only if both hold in the step in which
 /// the kernel gives it back: every request that went to the server is known here, and the response to the last of them is known to be whole.
 pub fn detach(client: &Client, mut pair: Box<Pair>) -> Detached {
-    match pair.disarm_for_good(&client.downstream.transport) {
+    pair.note_path_statistics(&client.downstream.transport);
+    match pair.disarm() {
         disarmed @ Disarmed::Done => pair.give_back(client.context.pool(), disarmed),
         Disarmed::Behind => {
             pair.catch_up(&client.context);
@@ -263,7 +264,7 @@ pub async fn serve_to_end(client: &mut Client, is_reset: bool) -> Result<(), Int
         _ => {
             pair.conclude(&client.context, "client_reset");
             pair.reset_server();
-            pair.disarm_for_good(&client.downstream.transport);
+            pair.take_client(&client.downstream.transport);
         }
     }
     Ok(())

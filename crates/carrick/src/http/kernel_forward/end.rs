@@ -32,7 +32,7 @@ pub(super) fn client_gone(client: &Client, mut pair: Box<Pair>, ended: &'static 
     }
     pair.conclude(&client.context, ended);
     pair.reset_server();
-    pair.disarm_for_good(&client.downstream.transport);
+    pair.take_client(&client.downstream.transport);
     Next::Reset
 }
 
@@ -194,7 +194,7 @@ pub(super) async fn server_gone(
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     let state = pair.state(&client.context);
-    if pair.disarm_for_good(&client.downstream.transport) != Disarmed::Done {
+    if pair.take_client(&client.downstream.transport) != Disarmed::Done {
         // The requests that the kernel has forwarded since stay unanswered.
         pair.catch_up(&client.context);
         pair.conclude(&client.context, how);
@@ -257,6 +257,8 @@ pub(super) fn unanswered(metrics: &WorkerMetrics, mut pair: Box<Pair>) -> Option
     let mut request = std::mem::take(&mut pair.request);
     if pending.is_classified {
         request = pair.splice.forwarded_request()?;
+        // It may not have this request, so no end would reach it.
+        pair.reset_server();
         // It gets the line of the next attempt.
         if let Some(named) = &mut pair.named {
             named.ended = Some(ASKED_AGAIN);
@@ -274,7 +276,7 @@ pub(super) fn unanswered(metrics: &WorkerMetrics, mut pair: Box<Pair>) -> Option
 pub(super) fn too_long(client: &Client, mut pair: Box<Pair>) -> Next {
     pair.conclude(&client.context, "bad_response");
     pair.reset_server();
-    pair.disarm_for_good(&client.downstream.transport);
+    pair.take_client(&client.downstream.transport);
     Next::Reset
 }
 
@@ -297,7 +299,7 @@ pub(super) fn stalled(
     let response_end = end_of_stalled(state, ended, || pair.splice.client_has_room());
     let next = end(&client.context, &mut pair, response_end, ended);
     pair.reset_server();
-    match pair.disarm_for_good(&client.downstream.transport) {
+    match pair.take_client(&client.downstream.transport) {
         Disarmed::Done => next,
         Disarmed::Behind | Disarmed::Lost => Next::Reset,
     }

@@ -144,10 +144,11 @@ impl Pair {
         self.conclude(&client.context, "complete");
     }
 
-    /// [`Pair::disarm`] for good: the engine gets both connections' path statistics first.
-    fn disarm_for_good(&mut self, client: &Transport) -> Disarmed {
+    /// Returns both connections to the process for good. The server's is of no further use.
+    fn take_client(&mut self, client: &Transport) -> Disarmed {
         self.note_path_statistics(client);
-        self.disarm()
+        let result = self.splice.take_client();
+        self.disarmed(result)
     }
 
     fn note_path_statistics(&mut self, client: &Transport) {
@@ -157,6 +158,10 @@ impl Pair {
     /// Returns both connections to the process.
     fn disarm(&mut self) -> Disarmed {
         let result = self.splice.disarm();
+        self.disarmed(result)
+    }
+
+    fn disarmed(&self, result: Result<(), DisarmError>) -> Disarmed {
         if let Err(error @ DisarmError::Lost(_)) = &result {
             tracing::debug!(
                 "taking {} back from the kernel: {error}",

@@ -2,7 +2,7 @@
 use super::Disarmed;
 use super::attach::{is_plain, may_be_kept, refused};
 use super::body::may_hold;
-use super::classified::{arm, classifying, classifying_like};
+use super::classified::{arm, classifying};
 use super::detach::{Detached, Following, await_end, detach, may_follow};
 use super::end::may_be_asked_again;
 use super::response::ResponseState;
@@ -20,7 +20,7 @@ use crate::upstream::checkout::Checkout;
 use crate::upstream::group::Group;
 use carrick_logic::balance;
 use carrick_logic::http1::{Method, RequestHead};
-use carrick_splice::{Arming, Choice, SpliceState};
+use carrick_splice::{Arming, Choice};
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -142,12 +142,8 @@ pub async fn offer(
         Way::Forwarded => {}
     }
     let [_, pace] = client.paced(destination.pace);
-    let classifying = if pair.splice.state() == SpliceState::InKernel && !pair.splice.is_body() {
-        None
-    } else {
-        classifying_like(&client.context, scratch, destination)
-    };
-    match arm(&mut pair.splice, classifying.as_ref(), pace) {
+    let splice = &mut pair.splice;
+    match arm(splice, &client.context, scratch, destination, pace) {
         Arming::Armed => client.downstream.kernel_forward.start_afresh(),
         // What may be left of an earlier response would be taken for this one.
         Arming::NotYet | Arming::Never(_) if !pair.past.is_exact => return Offered::Relay(None),
@@ -250,7 +246,7 @@ async fn send(
         };
         tracing::debug!("send to {}: {why}", pair.checkout.upstream.address);
         pair.reset_server();
-        let disarmed = pair.disarm_for_good(&client.downstream.transport);
+        let disarmed = pair.take_client(&client.downstream.transport);
         let is_clean = may_be_asked_again(disarmed, pair.past.is_exact, pair.has_sent_nothing());
         client.context.metrics().retries.add(1);
         return Err((!is_clean).then_some(Next::Reset));

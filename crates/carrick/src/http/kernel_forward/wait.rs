@@ -127,7 +127,7 @@ fn timed_out(client: &Client, mut pair: Box<Pair>) -> Waited {
     client.context.metrics().limits.reached(Limit::IdleTimeout);
     pair.reset_server();
     let is_trusted = (pair.pending.as_ref()).is_some_and(|pending| pending.is_trusted);
-    let disarmed = pair.disarm_for_good(&client.downstream.transport);
+    let disarmed = pair.take_client(&client.downstream.transport);
     if may_be_asked_again(disarmed, is_trusted, pair.has_sent_nothing()) {
         return unanswered(client.context.metrics(), pair).map_or(
             Waited::End(Next::Reset),

@@ -146,6 +146,45 @@ fn a_server_that_is_marked_down_is_left_at_once() {
     }
 }
 
+/// The kernel's copy of the request is all that there is of it.
+#[test]
+fn a_request_that_its_server_does_not_answer_is_asked_again() {
+    let Some(play) = Play::begin_with("", BY_DEFAULT) else {
+        return;
+    };
+    let server = play.server(0);
+    for ends_by_reset in [false, true] {
+        let (mut client, mut upstream) = play.pair(&server);
+        let warm_up = |client: &mut Peer, upstream: &mut Peer| {
+            let before = by_kernel(&play);
+            answer(client, upstream, "/s/warm", b"warm");
+            (by_kernel(&play) > before).then_some(())
+        };
+        wait_for("the kernel to have the client's requests", || {
+            warm_up(&mut client, &mut upstream)
+        });
+        let target = format!("/s/again-{ends_by_reset}");
+        let request = get(&target).replace("\r\n\r\n", "\r\nConnection: keep-alive\r\n\r\n");
+        client.send(&request);
+        let first = upstream.read_head();
+        if ends_by_reset {
+            upstream.reset();
+        } else {
+            drop(upstream);
+        }
+        let mut other = server.accept();
+        let second = other.read_head();
+        assert_eq!(lines(first.as_bytes()), lines(second.as_bytes()));
+        other.send(ok(b"answered"));
+        assert_eq!(client.read_response("GET").body, b"answered");
+        drop(client);
+        // One line, of the attempt that was answered.
+        assert_eq!(play.line(&target).status(), 200);
+        let all = play.carrick.access_log(0).into_iter().map(Line);
+        assert_eq!(all.filter(|line| line.text("target") == target).count(), 1);
+    }
+}
+
 #[test]
 fn what_the_kernel_forwards_is_logged_and_counted() {
     let Some(play) = Play::begin_with("", BY_DEFAULT) else {

@@ -473,3 +473,32 @@ fn the_connections_stay_in_the_kernel_while_the_process_does_not_know_of_a_reque
         assert_eq!(rest.arrives(&rest.request(|_| {})).verdict, Verdict::Pass);
     }
 }
+
+/// The process asks another server for it, by the kernel's copy.
+#[test]
+fn a_client_is_taken_back_from_a_server_that_has_missed_its_request() {
+    for rest in rests() {
+        let classified = rest.record.classified().wrapping_add(1);
+        let ask = |command| rest.programs.ask(command);
+        let at_rest = Command::Disarm {
+            is_forced: false,
+            classified,
+        };
+        rest.begin(|_| {});
+        assert_eq!(
+            rest.arrives(&rest.request(|_| {})).verdict,
+            Verdict::Forward
+        );
+        let behind = classified.wrapping_sub(1);
+        assert_eq!(
+            ask(Command::TakeClient { classified: behind }),
+            Answer::Behind
+        );
+        assert_eq!(ask(at_rest), Answer::Busy);
+        assert_eq!(ask(Command::TakeClient { classified }), Answer::Done);
+        assert_eq!(rest.programs.splice().state, PROCESS);
+        // Old data to the local socket, which acknowledges it.
+        let again = rest.arrives(&rest.request(|_| {}));
+        assert_eq!(again.verdict, Verdict::Pass);
+    }
+}
