@@ -1,7 +1,5 @@
 //! What a plan does, in a few lines for people.
-use super::plan::{
-    ForwardPlan, Interception, ListenerPlan, LogTarget, Mode, PacketUse, Plan, PortRange,
-};
+use super::plan::{ForwardPlan, Interception, ListenerPlan, LogTarget, Mode, Plan, PortRange};
 use std::fmt::Display;
 
 /// One line for each listener, then admin and the log.
@@ -64,7 +62,7 @@ pub fn paths(plan: &Plan) -> Vec<String> {
         let Mode::Switch(routes) = &listener.mode else {
             continue;
         };
-        let of_listener = if !plan.loads_packet_engine() || plan.packet == PacketUse::Off {
+        let of_listener = if !plan.loads_packet_engine() {
             Some("the engine \"packet\" is not loaded; see `packet` in [process]")
         } else if listener.is_on_loopback() {
             Some("the kernel forwards between network interfaces, and clients come by loopback")

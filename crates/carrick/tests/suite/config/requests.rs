@@ -168,3 +168,34 @@ fn a_tunnel_has_no_requests() {
         "{rejected}"
     );
 }
+
+#[test]
+fn each_route_has_its_path_and_what_keeps_it_from_the_faster_one() {
+    let listener = |address: &str| {
+        format!(
+            "[[listener]]\nlisten = \"{address}\"\nmode = \"switch\"\n[[listener.route]]\npath = \"/a\"\nheader = {{ name = \"a\", value = \"b\" }}\n\
+             upstream = \"u\"\n[[listener.route]]\nupstream = \"u\"\n"
+        )
+    };
+    let upstream = "[upstream.u]\nservers = [\"10.0.0.1\"]\n";
+    let both = listener("127.0.0.1:80") + &listener("192.0.2.1:80") + upstream;
+    let paths = |text: &str| carrick::config::summary::paths(&parse_right(text).plan);
+    let [local, local_rest, outer, outer_rest] = &paths(&both)[..] else {
+        panic!("four routes");
+    };
+    assert!(
+        local.starts_with("127.0.0.1:80, route 1 to u: by the process"),
+        "{local}"
+    );
+    assert!(
+        local_rest.ends_with("clients come by loopback"),
+        "{local_rest}"
+    );
+    assert!(outer.ends_with("does not look at header values"), "{outer}");
+    assert_eq!(
+        outer_rest,
+        "192.0.2.1:80, route 2 to u: plain requests in the kernel, others by the process"
+    );
+    let off = format!("[process]\npacket = \"off\"\n{both}");
+    assert!(paths(&off)[3].contains("see `packet` in [process]"));
+}

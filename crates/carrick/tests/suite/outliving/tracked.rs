@@ -4,7 +4,7 @@ use crate::support::wait_for;
 use crate::transparent::bed::inside as command_in;
 use std::io::Read;
 use std::net::{Shutdown, TcpStream};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// The number of tunnels, one after another, at most so many at a time: 500, if `CARRICK_TRACKED_TUNNELS` does not say otherwise.
 const TUNNELS: usize = 500;
@@ -52,15 +52,9 @@ fn tracked(bed: &Bed) -> String {
 }
 
 fn until_untracked(bed: &Bed) {
-    let deadline = Instant::now() + Duration::from_secs(90);
-    loop {
-        let left = tracked(bed);
-        if left.is_empty() {
-            break;
-        }
-        assert!(Instant::now() < deadline, "still tracked: {left}");
-        std::thread::sleep(Duration::from_millis(100));
-    }
+    wait_for("netfilter to forget all", || {
+        tracked(bed).is_empty().then_some(())
+    });
     let count = ["cat", "/proc/sys/net/netfilter/nf_conntrack_count"];
     let count = command_in(&bed.proxy, &count).output().expect("cat").stdout;
     assert_eq!(count, b"0\n");

@@ -119,19 +119,20 @@ impl RequestTables {
     /// Has the process choose a server for the next request of each client of this upstream, whose servers have changed. Without effect
     /// from [`UPSTREAMS_MAX`] on.
     pub fn choose_again(&self, upstream: u32) {
-        if upstream < UPSTREAMS_MAX {
-            let choices = self.choices.half_word(upstream as usize * size_of::<u32>());
+        if let Some(choices) = self.choices_of(upstream) {
             choices.fetch_add(1, Ordering::Release);
         }
     }
 
     /// How often that was so.
     pub(crate) fn choices(&self, upstream: u32) -> u32 {
-        if upstream >= UPSTREAMS_MAX {
-            return 0;
-        }
-        let choices = self.choices.half_word(upstream as usize * size_of::<u32>());
-        choices.load(Ordering::Acquire)
+        self.choices_of(upstream)
+            .map_or(0, |choices| choices.load(Ordering::Acquire))
+    }
+
+    fn choices_of(&self, upstream: u32) -> Option<&AtomicU32> {
+        let is_there = upstream < UPSTREAMS_MAX;
+        is_there.then(|| self.choices.half_word(upstream as usize * size_of::<u32>()))
     }
 
     /// Puts a table into a place, from 0 to [`TABLES_MAX`] - 1, and tells its generation. When it returns, no request is classified by
