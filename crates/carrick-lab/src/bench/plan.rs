@@ -17,6 +17,9 @@ pub struct Work {
     /// How many connections are kept busy, or held.
     #[serde(default = "sixteen")]
     pub connections: usize,
+    /// How many more are open beside a load of GETs: each has had one response.
+    #[serde(default)]
+    pub idle_connections: usize,
     /// The length of each response's body, or of each message; a stream has none.
     #[serde(default)]
     pub body_bytes: usize,

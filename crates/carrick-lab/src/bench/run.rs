@@ -109,6 +109,10 @@ impl Run<'_> {
         if let Some(asks) = asks.filter(|asks| asks.is_hit()) {
             cached::prime(testbed, asks, work, &numbered()).await?;
         }
+        let idle = match work.idle_connections {
+            0 => None,
+            count => Some(self.hold(&plain, count).await?),
+        };
         // A crowd is to find a proxy that does nothing.
         if self.warm_up_seconds > 0.0 && asks != Some(Asks::Crowd) {
             self.once(&numbered(), self.warm_up_seconds).await?;
@@ -118,6 +122,9 @@ impl Run<'_> {
         let readings = Readings::take(testbed, counted)?;
         let (measured, crowd) = self.once(&target, self.seconds).await?;
         let (cpu, accepted, foreign_cores) = readings.since()?;
+        if let Some(idle) = idle {
+            idle.close().await?;
+        }
         let mut sample = metrics_of(work, &measured, cpu.as_ref());
         let mut add = |name: &str, value: f64| sample.extend([(name.to_owned(), value)]);
         add("foreign_cores", foreign_cores);
@@ -155,6 +162,13 @@ impl Run<'_> {
             cached::check_stored(testbed, work, &target, measured.requests).await?;
         }
         Ok(sample)
+    }
+
+    /// Opens connections that stay open while the load runs on others.
+    async fn hold(&self, target: &Target, connections: usize) -> Result<Holder> {
+        let request = Request::http(target, self.work.body_bytes);
+        let on = self.testbed.placement().other_cores();
+        Holder::open(&self.testbed.client, &on, &request, connections).await
     }
 
     /// The load, once.

@@ -7,6 +7,7 @@ use crate::testbed::busy::Source;
 const GET: Work = Work {
     does: Does::Get,
     connections: 16,
+    idle_connections: 0,
     body_bytes: 1024,
     close: false,
 };

@@ -6,6 +6,7 @@ use crate::bench::plan::{Does, Work};
 const GET: Work = Work {
     does: Does::Get,
     connections: 16,
+    idle_connections: 0,
     body_bytes: 1024,
     close: false,
 };

@@ -101,10 +101,11 @@ fn what_is_out_of_date_here_may_be_fresh_there() {
     client.send(&ask);
     let mut peer = cache_peer.accept();
     peer.read_head();
-    // At the end of its lifetime: it is relayed, and must be validated for the next client.
+    // At the end of its lifetime, or behind it: it is relayed, and must be validated for the next client.
     peer.send("HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nAge: 60\r\nETag: \"v\"\r\nContent-Length: 3\r\n\r\nold");
     let first = client.read_response("GET");
-    assert_eq!((first.text().as_str(), age(&first)), ("old", Some(60)));
+    assert_eq!(first.text(), "old");
+    assert!(age(&first) >= Some(60), "{}", first.head);
     client.send(&ask);
     let head = peer.read_head();
     assert_eq!(field(&head, "if-none-match").as_deref(), Some("\"v\""));
