@@ -82,6 +82,7 @@ struct rewriting {
 	__u32 tsecr;
 	__u16 window; /* the new value */
 	__u8 is_reset; /* a FIN becomes a reset */
+	__u8 is_calmed : 1;   /* a reset becomes an acknowledgement */
 	__u8 is_plain : 1;    /* clears FIN and URG */
 	__u8 is_sackless : 1; /* removes SACK blocks */
 };
@@ -354,6 +355,10 @@ static __always_inline void rewrite_tcp(struct packet *packet, const struct rewr
 	*(__u16 *)(header + 14) = bpf_htons(rewriting->window);
 	if (rewriting->is_reset)
 		header[13] = FLAG_RST | FLAG_ACK;
+	if (rewriting->is_calmed) {
+		write_u32(header + 8, packet->ack + rewriting->ack);
+		header[13] = FLAG_ACK;
+	}
 	if (rewriting->is_plain) {
 		header[13] &= FLAG_ACK | FLAG_PSH | FLAGS_OF_ECN;
 		*(__u16 *)(header + 18) = 0;

@@ -6,6 +6,7 @@
 /* net/tcp_states.h */
 #define ESTABLISHED 1
 #define SYN_RECV 3
+#define CLOSE_WAIT 8
 #define LISTEN 10
 
 /* Bytes of options in each segment of a connection with timestamps. */
@@ -87,6 +88,7 @@ struct local {
 	__u8 is_shown;   /* it is in `owned` */
 	__u8 is_whole;   /* it has sequence numbers, in any state */
 	__u8 is_established;
+	__u8 is_half_closed; /* it has received its peer's FIN, and has not sent its own */
 	__u8 is_opening; /* its peer sent data with the SYN (TCP Fast Open), and has not acknowledged the SYN-ACK yet */
 	__u8 is_empty;   /* nothing to be received or sent */
 	__u8 is_in_order; /* it holds nothing out of order or in its backlog */
@@ -133,6 +135,7 @@ GLOBAL_FUNCTION int look_at(struct __sk_buff *skb, const struct packet_leg *leg,
 	if (tcp) {
 		local->is_whole = 1;
 		local->is_established = socket->state == ESTABLISHED;
+		local->is_half_closed = socket->state == CLOSE_WAIT;
 		local->is_opening = socket->state == SYN_RECV;
 		local->rcv_nxt = tcp->rcv_nxt;
 		local->write_seq = tcp->write_seq;

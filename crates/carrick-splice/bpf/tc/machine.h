@@ -208,10 +208,25 @@ static __always_inline void handle_spliced(struct packet_splice *splice, __u32 s
 #include "responses.h"
 #include "due.h"
 
-/* A packet from the peer of leg `side`. */
+/* A reset from the peer of a leg that was returned, at the end of the stream that its local socket has received. A
+ * peer that has closed and has acknowledged a forwarded FIN has forgotten the connection, and answers so whatever the
+ * local socket still sends: an acknowledgement again, or what was forwarded before. That has arrived, and to the local
+ * socket it is acknowledged. Its own FIN is the last of it. */
+static __always_inline void calm_reset(const struct packet_leg *leg, const struct packet *packet, struct plan *plan)
+{
+	if (!(packet->flags & FLAG_RST) || sequence_length(packet) || !leg->is_ahead || !leg->had_end ||
+	    leg->peer_next != leg->sent_end)
+		return;
+	plan->rewriting.is_calmed = 1;
+	plan->rewriting.ack = leg->local_end - leg->send_offset - packet->ack;
+	plan->rewriting.window = 0xffff;
+}
+
+/* A packet from the peer of leg `side`. `is_confirmed`: what the kernel was asked about it, which depends on the state
+ * and the packet, is so. */
 static __always_inline void handle_arriving(struct packet_splice *splice, struct packet_response *record,
 					    struct packet_request *kept, __u32 side, const struct packet *packet,
-					    int is_classified, struct plan *plan)
+					    int is_confirmed, struct plan *plan)
 {
 	struct packet_leg *leg = &splice->legs[side & 1];
 
@@ -233,6 +248,8 @@ static __always_inline void handle_arriving(struct packet_splice *splice, struct
 				plan->rewriting.ack = leg->local_end - leg->send_offset - packet->ack;
 		}
 		plan->rewriting.tsecr = -leg->ts_offset;
+		if (is_confirmed)
+			calm_reset(leg, packet, plan);
 		return;
 	case PACKET_ENDED:
 	case PACKET_RESET:
@@ -245,7 +262,7 @@ static __always_inline void handle_arriving(struct packet_splice *splice, struct
 		break;
 	case PACKET_DUE:
 		if (side)
-			handle_server_due(splice, record, packet, is_classified, plan);
+			handle_server_due(splice, record, packet, is_confirmed, plan);
 		else
 			handle_client_due(splice, packet, plan);
 		return;
@@ -253,7 +270,7 @@ static __always_inline void handle_arriving(struct packet_splice *splice, struct
 		if (side)
 			handle_server(splice, record, packet, plan);
 		else
-			handle_client(splice, record, kept, packet, is_classified, plan);
+			handle_client(splice, record, kept, packet, is_confirmed, plan);
 		return;
 	default:
 		plan->fate = FATE_LOCAL;

@@ -204,7 +204,7 @@ static __always_inline struct packet_splice *find(const struct flow *flow, __u32
 static __always_inline int changes(const struct packet *packet, const struct rewriting *rewriting)
 {
 	return rewriting->seq || rewriting->ack || rewriting->sack || rewriting->tsval || rewriting->tsecr ||
-	       rewriting->window != packet->window || rewriting->is_reset;
+	       rewriting->window != packet->window || rewriting->is_reset || rewriting->is_calmed;
 }
 
 // Whether a local socket has nothing to send or retransmit, so that its numbers can move, and its peer takes
@@ -278,6 +278,15 @@ static __attribute__((noinline)) int is_next(struct __sk_buff *skb, const struct
 	struct local *local = look_for(skb, leg);
 
 	return local && local->is_established && local->is_in_order && local->rcv_nxt + leg->receive_offset == seq;
+}
+
+// Whether the local socket has its peer's whole stream, which ends at `seq`, and has not ended its own. Not inlined for
+// the same reason.
+static __attribute__((noinline)) int is_half_closed(struct __sk_buff *skb, const struct packet_leg *leg, __u32 seq)
+{
+	struct local *local = look_for(skb, leg);
+
+	return local && local->is_half_closed && local->rcv_nxt + leg->receive_offset == seq;
 }
 
 // Tells the process of a forwarded request, before the server receives it.
@@ -385,7 +394,7 @@ int carrick_arriving(struct __sk_buff *skb)
 	struct plan *plan;
 	struct packet packet;
 	__u32 direction;
-	int is_classified = 0;
+	int is_confirmed = 0;
 	__u64 now;
 
 	if (skb->mark == COPY_MARK) {
@@ -412,9 +421,11 @@ int carrick_arriving(struct __sk_buff *skb)
 		packet.has_payload = take_payload(skb, packet.tcp_at + packet.header_bytes, packet.payload_bytes);
 	// Merged segments (GRO) may be retransmitted one by one. A retransmission is compared in any case.
 	if (packet.has_payload && splice->table && !skb->gso_size)
-		is_classified = classify_packet(skb, &packet, splice, record);
+		is_confirmed = classify_packet(skb, &packet, splice, record);
 	if (direction & 1 && splice->state == PACKET_DUE && packet.payload_bytes && packet.seq == splice->legs[1].passed_end)
-		is_classified = is_next(skb, &splice->legs[1], packet.seq);
+		is_confirmed = is_next(skb, &splice->legs[1], packet.seq);
+	if (packet.flags & FLAG_RST && splice->state == PACKET_PROCESS && splice->legs[direction & 1].is_ahead)
+		is_confirmed = is_half_closed(skb, &splice->legs[direction & 1], packet.seq);
 	now = bpf_ktime_get_ns();
 	if (is_forsaken(splice, now)) {
 		bpf_map_delete_elem(&flows, &packet.headers->flow);
@@ -425,7 +436,7 @@ int carrick_arriving(struct __sk_buff *skb)
 		look_up_pace(direction >> 1, ~direction & 1, now);
 	bpf_spin_lock(&splice->lock);
 	note_active(splice, now);
-	handle_arriving(splice, record, kept, direction & 1, &packet, is_classified, plan);
+	handle_arriving(splice, record, kept, direction & 1, &packet, is_confirmed, plan);
 	if (plan->fate == FATE_FORWARD)
 		splice->seen_ns = now;
 	bpf_spin_unlock(&splice->lock);

@@ -227,6 +227,117 @@ fn forwarded_ends_are_seen_by_the_next_reader() {
     }
 }
 
+/// Regression test: the server has acknowledged the client's forwarded FIN, has closed, and has forgotten the connection. It answers by RST
+/// whatever the local socket still sends: the acknowledgement of a repeated FIN, or what was forwarded before. This passed for a fault.
+#[test]
+fn a_server_that_has_forgotten_the_connection_does_not_undo_its_end() {
+    const SAID: usize = 3000;
+    // Its acknowledgements come only with its answer. Its FIN comes late and several times: while the socket is in use, answers are queued.
+    const AT_SERVER: &str = "add table netdev late; \
+        add chain netdev late out { type filter hook egress device s priority 0; }; \
+        add rule netdev late out ip length < 100 tcp flags & (fin | syn | rst | psh | ack) == ack drop; \
+        add rule netdev late out tcp flags & fin == fin numgen inc mod 1000 < 1 drop; \
+        add rule netdev late out tcp flags & fin == fin dup to s";
+    // It sends nothing again meanwhile.
+    const AT_CLIENT: &str = "add table netdev late; \
+        add chain netdev late out { type filter hook egress device c priority 0; }; \
+        add rule netdev late out tcp flags & (fin | psh) != 0 drop";
+    // (bytes before the client's FIN, whether the server closes by RST: that is a fault)
+    for (last, is_reset) in [(0, false), (1000, false), (0, true)] {
+        let Some(bed) = Bed::new() else {
+            return;
+        };
+        let bed = Arc::new(bed);
+        let hosts = Arc::clone(&bed);
+        let (unseen, is_unseen) = mpsc::channel();
+        let (heard, is_heard) = mpsc::channel();
+        let (taken_back, is_taken_back) = mpsc::channel();
+        let is_taken_back = Mutex::new(is_taken_back);
+        let serving = bed.serve(V4[1], 1, move |mut stream| {
+            greet_back(&mut stream);
+            let mut rest = Vec::new();
+            stream.read_to_end(&mut rest).unwrap();
+            assert_same(&rest, &sample(5, last), "what the server heard");
+            heard.send(()).unwrap();
+            let is_taken_back = is_taken_back.lock().unwrap();
+            is_taken_back.recv_timeout(HANG).unwrap();
+            if is_reset {
+                let linger = Some(Duration::ZERO);
+                socket2::SockRef::from(&stream).set_linger(linger).unwrap();
+            } else {
+                stream.write_all(&sample(4, SAID)).unwrap();
+            }
+        });
+        let has_ended = Arc::new(Notify::new());
+        let is_ended = Arc::clone(&has_ended);
+        let proxying = bed.proxy(V4, (1, 8), move |splicer, client, server| {
+            let (unseen, taken_back) = (unseen.clone(), taken_back.clone());
+            let is_ended = Arc::clone(&is_ended);
+            async move {
+                let order = ExchangeOrder::new(Choice::Packet);
+                let mut exchange = splicer.exchange(client, server, order);
+                tokio::select! {
+                    end = exchange.run() => panic!("{end:?}"),
+                    () = until(|| splicer.counters().packet_stays.get() > 0) => {}
+                }
+                unseen.send(()).unwrap();
+                is_ended.notified().await;
+                let (up, down, [a, b]) = exchange.unsplice_own().await;
+                assert!(is_clean(&up) && is_clean(&down), "{up:?} {down:?}");
+                taken_back.send(()).unwrap();
+                let order = ExchangeOrder::new(Choice::Copy);
+                let mut exchange = splicer.exchange(a.unwrap(), b.unwrap(), order);
+                let end = exchange.run().await;
+                (end, exchange.a_to_b_bytes(), exchange.b_to_a_bytes())
+            }
+        });
+        let asking = bed.on(Host::Client, move || {
+            let mut stream = connect(V4[0]);
+            greet(&mut stream);
+            is_unseen.recv_timeout(HANG).unwrap();
+            hosts.nft(Host::Server, AT_SERVER);
+            stream.write_all(&sample(5, last)).unwrap();
+            stream.shutdown(Shutdown::Write).unwrap();
+            is_heard.recv_timeout(HANG).unwrap();
+            hosts.nft(Host::Client, AT_CLIENT);
+            has_ended.notify_one();
+            let mut answer = Vec::new();
+            if !is_reset {
+                stream.read_to_end(&mut answer).unwrap();
+                hosts
+                    .on(Host::Server, until_connections_are_gone)
+                    .join()
+                    .unwrap();
+            }
+            hosts.nft(Host::Client, "delete table netdev late");
+            if is_reset {
+                answer = read_to_any_end(&mut stream).0;
+            }
+            answer
+        });
+        let answer = asking.join().unwrap();
+        serving.join().unwrap();
+        let (end, up, down) = proxying.join().unwrap().remove(0);
+        if is_reset {
+            assert!(matches!(end, ExchangeEnd::Fault { .. }), "{end:?}");
+        } else {
+            assert!(matches!(end, ExchangeEnd::Closed), "{last} {end:?}");
+            assert_same(&answer, &sample(4, SAID), "what the client heard");
+            assert_eq!((up, down), (last as u64, SAID as u64));
+        }
+    }
+}
+
+/// Waits until this host has no connection over IPv4.
+fn until_connections_are_gone() {
+    const LISTEN: &str = "0A";
+    wait_until("the connection is gone", || {
+        let table = std::fs::read_to_string("/proc/thread-self/net/tcp").unwrap();
+        let mut sockets = table.lines().skip(1);
+        sockets.all(|socket| socket.split_whitespace().nth(3) == Some(LISTEN))
+    });
+}
+
 /// Sends all bytes in pieces, while it reads to the end.
 fn talk(stream: TcpStream, bytes: &[u8], seed: u64) -> Vec<u8> {
     let mut writer = stream.try_clone().unwrap();

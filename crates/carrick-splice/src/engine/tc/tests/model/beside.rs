@@ -2,7 +2,7 @@
 
 use super::super::lab::{CLIENT, Lab, PROCESS, SERVER};
 use super::super::spliced::{C, S, spliced, up};
-use super::super::wire::{ACK, FIN, PSH, Packet, URG, timestamps};
+use super::super::wire::{ACK, FIN, PSH, Packet, RST, URG, timestamps};
 use super::endpoint::{START, Settings, Tcp};
 use super::frame::parse;
 use super::programs::{Programs, Verdict};
@@ -187,5 +187,78 @@ fn what_the_process_still_holds_keeps_its_numbers() {
     assert_eq!(answer, Answer::Done);
     for leg in programs.splice().legs {
         assert_eq!((leg.receive_offset, leg.send_offset), (0, 0));
+    }
+}
+
+/// Both streams are over, as far as the client knows: it has closed, and has acknowledged a FIN that its local socket has yet to send.
+#[test]
+fn a_reset_after_both_ends_is_an_acknowledgement() {
+    const RECEIVE: u32 = 5_000_000;
+    const SEND: u32 = 70_000_u32.wrapping_neg();
+    for lab in [Lab::v4(), Lab::v6()].into_iter().flatten() {
+        let Some(programs) = Programs::load() else {
+            return;
+        };
+        let mut over = lab.in_process();
+        let leg = &mut over.legs[CLIENT];
+        let sent = spliced(&lab).legs[CLIENT].local_end;
+        (leg.receive_offset, leg.send_offset) = (RECEIVE, SEND);
+        leg.local_end = sent.wrapping_add(SEND);
+        // Of what was forwarded, 500 bytes and the FIN are not sent again yet.
+        leg.sent_end = leg.local_end.wrapping_add(501);
+        (leg.peer_next, leg.is_ahead, leg.had_end) = (leg.sent_end, 1, 1);
+        let say = |flags: u8, ack: u32| {
+            lab.peer_packet(CLIENT).0.with(|packet| {
+                (packet.seq, packet.ack) = (C + RECEIVE, ack);
+                (packet.flags, packet.window) = (flags, 0);
+            })
+        };
+        let arrives = |splice: &_, packet: &Packet, is_half_closed: bool| {
+            let mut socket = local(&lab, CLIENT, sent);
+            if is_half_closed {
+                socket.shut();
+            }
+            programs.set(splice, lab.addresses);
+            programs.show(&socket);
+            let outcome = programs.arriving(&packet.bytes());
+            assert_eq!(outcome.verdict, Verdict::Pass);
+            parse(&outcome.frame)
+        };
+        let reset = say(RST, 0);
+        for packet in [&reset, &say(RST | ACK, over.legs[CLIENT].sent_end)] {
+            let acknowledgement = packet.with(|packet| {
+                (packet.seq, packet.ack) = (C, sent);
+                (packet.flags, packet.window) = (ACK, 0xffff);
+            });
+            assert_eq!(arrives(&over, packet, true), acknowledgement);
+        }
+        let is_reset = |what: &str, splice: &_, packet: &Packet, is_half_closed: bool| {
+            let given = arrives(splice, packet, is_half_closed);
+            let wanted = packet.with(|packet| {
+                packet.seq -= RECEIVE;
+                if packet.flags & ACK != 0 {
+                    packet.ack = sent;
+                }
+            });
+            assert_eq!(given, wanted, "{what}");
+        };
+        is_reset("the client has not closed", &over, &reset, false);
+        for by in [1, 1_u32.wrapping_neg()] {
+            let astray = reset.with(|packet| packet.seq = packet.seq.wrapping_add(by));
+            is_reset("elsewhere", &over, &astray, true);
+        }
+        let with_text = reset.with(|packet| packet.payload = vec![b'!'; 9]);
+        is_reset("with data", &over, &with_text, true);
+        let behind = over.legs[CLIENT].sent_end.wrapping_sub(1);
+        is_reset("the FIN is lacking", &over, &say(RST | ACK, behind), true);
+        let mut before = over;
+        before.legs[CLIENT].peer_next = behind;
+        is_reset("the FIN was lacking", &before, &reset, true);
+        before = over;
+        before.legs[CLIENT].had_end = 0;
+        is_reset("there was no FIN", &before, &reset, true);
+        before = over;
+        before.legs[CLIENT].is_ahead = 0;
+        is_reset("it was sent again", &before, &reset, true);
     }
 }
