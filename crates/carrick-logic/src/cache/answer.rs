@@ -88,9 +88,15 @@ pub fn write_answer_fields(
     answer: &Answer,
     age_s: Option<u32>,
 ) {
-    let has_tag = stored.fields.has(b"etag");
     let is_part = stored.meta.part().is_some();
-    for (name, value) in stored.fields {
+    let lines = match answer {
+        // All of them are sent: at once, as they are.
+        Answer::Whole if !is_part => stored.fields.text(),
+        _ => None,
+    };
+    out.extend_from_slice(lines.unwrap_or_default());
+    let has_tag = lines.is_none() && stored.fields.has(b"etag");
+    for (name, value) in stored.fields.iter().filter(|_| lines.is_none()) {
         let is = |other: &[u8]| name.eq_ignore_ascii_case(other);
         let is_sent = match answer {
             Answer::NotModified => belongs_in_304(name) || (is(b"last-modified") && !has_tag),

@@ -22,8 +22,8 @@ pub fn compare(
     let now = NOW.plus(case.later_s);
     let text = case.update.lines.text();
     let update = Response::read(304, Fields::of_text(text.as_bytes()), now, &policy);
-    let sent = write_conditions(&mut Vec::new(), request, &[*stored]);
-    let ours = after_validation(request, &[*stored], sent, &update, now, &policy);
+    let sent = write_conditions(&mut Vec::new(), request, &[stored.clone()]);
+    let ours = after_validation(request, &[stored.clone()], sent, &update, now, &policy);
     let is_updated = matches!(ours, Validated::Freshen(0));
     let there = theirs.after_response(
         &case.second.request(),

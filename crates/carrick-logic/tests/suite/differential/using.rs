@@ -23,7 +23,7 @@ pub fn compare(
     let matches = Variant::of(stored.fields, first.fields)
         .is_some_and(|variant| variant.matches(second.fields));
     let found = if matches {
-        Found::Stored(stored.meta)
+        Found::Stored(&stored.meta)
     } else {
         Found::OtherVariant
     };
@@ -52,7 +52,11 @@ pub fn compare(
         }
     };
     let Some(difference) = difference else {
-        return Err(unknown("use", (ours, shown(second, stored.meta)), !is_used));
+        return Err(unknown(
+            "use",
+            (ours, shown(second, &stored.meta)),
+            !is_used,
+        ));
     };
     seen.insert(difference);
     Ok(false)
@@ -112,7 +116,7 @@ fn compare_conditions(
     seen: &mut BTreeSet<Difference>,
 ) -> Result<(), TestCaseError> {
     let mut text = Vec::new();
-    let _ = write_conditions(&mut text, request, &[*stored]);
+    let _ = write_conditions(&mut text, request, &[stored.clone()]);
     let ours = carrick_logic::cache::Fields::of_text(&text);
     let line = |name: &str| theirs.get(name).map(|value| value.as_bytes().to_vec());
     let asked = &case.second.lines;

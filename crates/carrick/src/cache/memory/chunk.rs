@@ -1,10 +1,12 @@
 //! Memory that one thread writes, once, from the first byte to the last, while others read what is written.
+use super::slots::{Cell, Slot};
 use rustix::io::retry_on_intr;
 use rustix::net::RecvFlags;
 use std::cell::UnsafeCell;
 use std::fmt;
 use std::io;
 use std::mem::MaybeUninit;
+use std::ops::Deref;
 use std::os::fd::AsFd;
 use std::slice;
 use std::sync::Arc;
@@ -12,6 +14,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The length of a body's chunks, except the last, which may be shorter.
 pub(super) const CHUNK_BYTES: usize = 64 * 1024;
+
+/// The shortest chunk in a slot, which occupies whole pages.
+const SLOT_BYTES_MIN: usize = 32 * 1024;
 
 /// What a chunk takes besides its bytes: its description, the allocator's overhead, its entry in the list.
 pub(super) const OVERHEAD_BYTES: u64 = 96;
@@ -23,7 +28,26 @@ pub(super) struct Chunk(Arc<Shared>);
 struct Shared {
     /// How many cells are written, from the first on. They never change again.
     written_bytes: AtomicUsize,
-    cells: Box<[UnsafeCell<MaybeUninit<u8>>]>,
+    cells: Cells,
+}
+
+/// A chunk's memory.
+enum Cells {
+    /// As long as the chunk.
+    Heap(Box<[Cell]>),
+    /// At least as long.
+    Slot(Slot, usize),
+}
+
+impl Deref for Cells {
+    type Target = [Cell];
+
+    fn deref(&self) -> &[Cell] {
+        match self {
+            Self::Heap(cells) => cells,
+            Self::Slot(slot, bytes) => &slot.cells()[..*bytes],
+        }
+    }
 }
 
 #[expect(
@@ -44,6 +68,15 @@ impl Chunk {
         unsafe {
             slice::from_raw_parts(cells.as_ptr().cast(), cells.len())
         }
+    }
+
+    /// Whether its bytes can be lent to the kernel. Then they are from now on.
+    pub(super) fn lend(&self) -> bool {
+        let slot = match &self.0.cells {
+            Cells::Slot(slot, _) => Some(slot),
+            Cells::Heap(_) => None,
+        };
+        slot.inspect(|slot| slot.lend()).is_some()
     }
 
     /// How many bytes it has room for.
@@ -68,20 +101,17 @@ pub(super) struct ChunkWriter {
 impl ChunkWriter {
     /// Makes an empty chunk with room for so many bytes; `None`: there is no memory.
     pub(super) fn begin(bytes: usize) -> Option<Self> {
-        let mut cells = Vec::new();
-        cells.try_reserve_exact(bytes).ok()?;
-        #[expect(
-            unsafe_code,
-            reason = "writing them all would cost as much as receiving them"
-        )]
-        // SAFETY: they are allocated, and `MaybeUninit` needs no value.
-        unsafe {
-            cells.set_len(bytes);
-        }
+        let cells = match (bytes >= SLOT_BYTES_MIN)
+            .then(|| Slot::take(bytes))
+            .flatten()
+        {
+            Some(slot) => Cells::Slot(slot, bytes),
+            None => Cells::Heap(heap(bytes)?),
+        };
         Some(Self {
             chunk: Chunk(Arc::new(Shared {
                 written_bytes: AtomicUsize::new(0),
-                cells: cells.into_boxed_slice(),
+                cells,
             })),
             written_bytes: 0,
         })
@@ -136,6 +166,21 @@ impl ChunkWriter {
             .written_bytes
             .store(self.written_bytes, Ordering::Release);
     }
+}
+
+/// Cells on the heap; `None`: there is no memory.
+fn heap(bytes: usize) -> Option<Box<[Cell]>> {
+    let mut cells = Vec::new();
+    cells.try_reserve_exact(bytes).ok()?;
+    #[expect(
+        unsafe_code,
+        reason = "writing them all would cost as much as receiving them"
+    )]
+    // SAFETY: they are allocated, and `MaybeUninit` needs no value.
+    unsafe {
+        cells.set_len(bytes);
+    }
+    Some(cells.into_boxed_slice())
 }
 
 #[cfg(test)]
