@@ -7,6 +7,7 @@ use carrick_logic::cache::{
     write_conditions, write_range_conditions, write_stored_fields,
 };
 use carrick_logic::http1::Method;
+use std::slice;
 
 const NOW: UnixTime = UnixTime(1_700_000_000);
 
@@ -197,11 +198,11 @@ fn validate(
     policy: &Policy,
 ) {
     let mut conditions = Vec::new();
-    let sent = write_conditions(&mut conditions, request, &[stored.clone()]);
+    let sent = write_conditions(&mut conditions, request, slice::from_ref(stored));
     assert_eq!(sent.any, !conditions.is_empty());
     let _ = after_validation(
         request,
-        &[stored.clone()],
+        slice::from_ref(stored),
         sent,
         response,
         times.response,
