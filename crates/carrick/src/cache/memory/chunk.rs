@@ -15,9 +15,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// The length of a body's chunks, except the last, which may be shorter.
 pub(super) const CHUNK_BYTES: usize = 64 * 1024;
 
-/// The shortest chunk in a slot, which occupies whole pages.
-const SLOT_BYTES_MIN: usize = 32 * 1024;
-
 /// What a chunk takes besides its bytes: its description, the allocator's overhead, its entry in the list.
 pub(super) const OVERHEAD_BYTES: u64 = 96;
 
@@ -33,10 +30,10 @@ struct Shared {
 
 /// A chunk's memory.
 enum Cells {
-    /// As long as the chunk.
+    /// Of a short chunk: a slot would take more than is charged for it.
     Heap(Box<[Cell]>),
-    /// At least as long.
-    Slot(Slot, usize),
+    /// Of one of [`CHUNK_BYTES`].
+    Slot(Slot),
 }
 
 impl Deref for Cells {
@@ -45,7 +42,7 @@ impl Deref for Cells {
     fn deref(&self) -> &[Cell] {
         match self {
             Self::Heap(cells) => cells,
-            Self::Slot(slot, bytes) => &slot.cells()[..*bytes],
+            Self::Slot(slot) => slot.cells(),
         }
     }
 }
@@ -72,11 +69,13 @@ impl Chunk {
 
     /// Whether its bytes can be lent to the kernel. Then they are from now on.
     pub(super) fn lend(&self) -> bool {
-        let slot = match &self.0.cells {
-            Cells::Slot(slot, _) => Some(slot),
-            Cells::Heap(_) => None,
-        };
-        slot.inspect(|slot| slot.lend()).is_some()
+        match &self.0.cells {
+            Cells::Heap(_) => false,
+            Cells::Slot(slot) => {
+                slot.lend();
+                true
+            }
+        }
     }
 
     /// How many bytes it has room for.
@@ -101,12 +100,10 @@ pub(super) struct ChunkWriter {
 impl ChunkWriter {
     /// Makes an empty chunk with room for so many bytes; `None`: there is no memory.
     pub(super) fn begin(bytes: usize) -> Option<Self> {
-        let cells = match (bytes >= SLOT_BYTES_MIN)
-            .then(|| Slot::take(bytes))
-            .flatten()
-        {
-            Some(slot) => Cells::Slot(slot, bytes),
-            None => Cells::Heap(heap(bytes)?),
+        let cells = if bytes == CHUNK_BYTES {
+            Cells::Slot(Slot::take()?)
+        } else {
+            Cells::Heap(heap(bytes)?)
         };
         Some(Self {
             chunk: Chunk(Arc::new(Shared {
@@ -185,8 +182,18 @@ fn heap(bytes: usize) -> Option<Box<[Cell]>> {
 
 #[cfg(test)]
 mod tests {
-    use super::ChunkWriter;
+    use super::{CHUNK_BYTES, ChunkWriter};
     use std::thread;
+
+    #[test]
+    fn a_chunk_takes_no_more_than_its_room() {
+        for (bytes, is_lent) in [(CHUNK_BYTES - 1, false), (CHUNK_BYTES, true)] {
+            let writer = ChunkWriter::begin(bytes).unwrap();
+            assert_eq!(writer.left_bytes(), bytes);
+            // Slots are longer than short chunks.
+            assert_eq!(writer.chunk().lend(), is_lent, "{bytes}");
+        }
+    }
 
     #[test]
     fn what_is_written_can_be_read_and_no_more() {

@@ -52,23 +52,16 @@ static FREE: Mutex<Free> = Mutex::new(Free {
 });
 
 impl Slot {
-    /// A slot in which `bytes` will be used; `None`: there is no memory.
-    pub(super) fn take(bytes: usize) -> Option<Self> {
-        let (with_pages, without) = {
-            let mut free = free();
-            let with_pages = free.with_pages.pop();
-            let without = match with_pages {
-                None => free.without.pop(),
-                Some(_) => None,
-            };
-            (with_pages, without)
-        };
+    /// An unused slot; `None`: there is no memory.
+    pub(super) fn take() -> Option<Self> {
+        let with_pages = free().with_pages.pop();
         let start = match with_pages {
             Some(start) => start,
             None => {
+                let without = free().without.pop();
                 let start = without.or_else(map_region)?;
                 // All at once is cheaper than a fault for each page. If it fails (before Linux 5.14), there are faults.
-                let _ = start.advise(bytes.min(CHUNK_BYTES), Advice::LinuxPopulateWrite);
+                let _ = start.advise(Advice::LinuxPopulateWrite);
                 start
             }
         };
@@ -104,18 +97,18 @@ impl Drop for Slot {
             }
         }
         // A slot whose pages cannot be exchanged is not used again.
-        if start.advise(CHUNK_BYTES, Advice::LinuxDontNeed).is_ok() {
+        if start.advise(Advice::LinuxDontNeed).is_ok() {
             free().without.push(start);
         }
     }
 }
 
 impl Start {
-    fn advise(self, bytes: usize, advice: Advice) -> rustix::io::Result<()> {
+    fn advise(self, advice: Advice) -> rustix::io::Result<()> {
         #[expect(unsafe_code, reason = "`LinuxDontNeed` makes the bytes 0")]
         // SAFETY: the pages are those of a slot in which nothing is, or nothing any more.
         unsafe {
-            madvise(self.0.as_ptr().cast::<c_void>(), bytes, advice)
+            madvise(self.0.as_ptr().cast::<c_void>(), CHUNK_BYTES, advice)
         }
     }
 }

@@ -14,7 +14,7 @@ fn fill(slot: &Slot, byte: u8) {
 #[test]
 fn the_bytes_of_a_lent_slot_stay_as_long_as_a_pipe_has_them() {
     let (read, write) = rustix::pipe::pipe().unwrap();
-    let slot = Slot::take(CHUNK_BYTES).unwrap();
+    let slot = Slot::take().unwrap();
     fill(&slot, 1);
     slot.lend();
     #[expect(unsafe_code, reason = "the kernel refers to the bytes after the call")]
@@ -28,7 +28,7 @@ fn the_bytes_of_a_lent_slot_stay_as_long_as_a_pipe_has_them() {
     let start = slot.start.0;
     drop(slot);
     // Others may take slots meanwhile, but as many as these have no pages, or this one.
-    let taken: Vec<_> = (0..300).map(|_| Slot::take(CHUNK_BYTES).unwrap()).collect();
+    let taken: Vec<_> = (0..300).map(|_| Slot::take().unwrap()).collect();
     for slot in &taken {
         fill(slot, 2);
     }

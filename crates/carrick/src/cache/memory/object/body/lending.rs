@@ -1,4 +1,5 @@
 //! Lending memory to a connection instead of having the kernel copy it (`vmsplice(2)`, `splice(2)`): see [`slots`](crate::cache::memory).
+use super::storage::windows;
 use crate::cache::memory::chunk::{CHUNK_BYTES, Chunk};
 use crate::net::io::Stream;
 use rustix::io::retry_on_intr;
@@ -11,8 +12,8 @@ use std::ops::Range;
 use std::os::fd::OwnedFd;
 use tokio::io::Interest;
 
-/// Bytes that are lent at once, and the room of the pipe. With half of it, the calls cost more; more saves nothing.
-const STEP_BYTES: usize = 256 * 1024;
+/// Chunks that are lent at once, and the room of the pipe. With half of it, the calls cost more; more saves nothing.
+const STEP_CHUNKS: usize = 4;
 
 /// What went to a connection.
 pub(super) struct Lent {
@@ -43,27 +44,18 @@ pub(super) fn lend<S: Stream>(
 ) -> io::Result<Lent> {
     let copy = || io::Error::from(ErrorKind::Unsupported);
     let tcp = to.tcp().ok_or_else(copy)?;
-    let mut pieces = [const { None }; STEP_BYTES / CHUNK_BYTES + 1];
-    let (mut at, mut offered) = (range.start, 0);
-    for piece in &mut pieces {
-        let left = (range.end - at).min((STEP_BYTES - offered) as u64);
-        let (number, skipped) = (at / CHUNK_BYTES as u64, at % CHUNK_BYTES as u64);
-        let chunk = usize::try_from(number)
-            .ok()
-            .and_then(|number| chunks.get(number));
-        let Some(chunk) = chunk.filter(|chunk| left > 0 && chunk.lend()) else {
-            break;
-        };
-        let bytes = chunk.bytes().get(skipped as usize..).unwrap_or_default();
-        let bytes = &bytes[..bytes.len().min(usize::try_from(left).unwrap_or(usize::MAX))];
-        *piece = Some(IoSliceRaw::from_slice(bytes));
-        offered += bytes.len();
-        at += bytes.len() as u64;
+    let first = usize::try_from(range.start).map_err(|_| copy())? / CHUNK_BYTES;
+    let lent = (chunks.iter().skip(first).take(STEP_CHUNKS)).take_while(|chunk| chunk.lend());
+    let end = range.end.min(((first + lent.count()) * CHUNK_BYTES) as u64);
+    let pieces: Vec<_> = windows(chunks, range.start, end.saturating_sub(range.start))
+        .map(IoSliceRaw::from_slice)
+        .collect();
+    if pieces.is_empty() {
+        return Err(copy());
     }
     let pipe = PIPE.take().or_else(open).ok_or_else(copy)?;
-    let pieces: Vec<_> = pieces.into_iter().flatten().collect();
     #[expect(unsafe_code, reason = "the kernel refers to the bytes after the call")]
-    // SAFETY: they are in slots, and marked as lent: they do not change as long as anything refers to their pages.
+    // SAFETY: they are in slots that are marked as lent: they do not change as long as anything refers to their pages.
     let queued = unsafe { vmsplice(&pipe.write, &pieces, SpliceFlags::NONBLOCK) };
     let queued = queued.ok().filter(|queued| *queued > 0).ok_or_else(copy)?;
     let mut flags = SpliceFlags::NONBLOCK;
@@ -94,6 +86,6 @@ pub(super) fn lend<S: Stream>(
 
 fn open() -> Option<Pipe> {
     let (read, write) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).ok()?;
-    let room = fcntl_setpipe_size(&write, STEP_BYTES).ok()?;
-    (room >= STEP_BYTES).then_some(Pipe { read, write })
+    let room = fcntl_setpipe_size(&write, STEP_CHUNKS * CHUNK_BYTES).ok()?;
+    (room >= STEP_CHUNKS * CHUNK_BYTES).then_some(Pipe { read, write })
 }
