@@ -125,7 +125,6 @@ metrics! {
     CACHE_FIRST_BYTE_SECONDS = Histogram "carrick_cache_first_byte_seconds" "From a request's first byte to the first of its answer, where the cache had it and the origin was not asked.";
     CACHE_OBJECTS = Gauge "carrick_cache_objects" "Objects in the cache.";
     CACHE_BYTES = Gauge "carrick_cache_bytes" "Bytes used by the cache, including removed objects that are still being sent.";
-    CACHE_LENT = Counter "carrick_cache_lent_bytes" "Bytes of stored bodies that were sent from the cache's memory without a copy.";
     CACHE_FILLS = Gauge "carrick_cache_fills" "Bodies being stored in the cache.";
     CACHE_EVICTIONS = Counter "carrick_cache_evictions" "Objects that had to make room, by queue: small (not asked for since they came), main.";
     CACHE_DISK_OBJECTS = Gauge "carrick_cache_disk_objects" "Objects on the cache's disk.";

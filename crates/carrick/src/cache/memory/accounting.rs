@@ -8,8 +8,6 @@ pub(super) struct Memory {
     pub(super) ledger: Ledger,
     /// Bodies that are being filled.
     pub(super) fills: AtomicU64,
-    /// Bytes of bodies that were lent to connections.
-    pub(super) lent_bytes: AtomicU64,
     /// Bodies that broke off.
     pub(super) broken: AtomicU64,
 }
@@ -19,7 +17,6 @@ impl Memory {
         Self {
             ledger: Ledger::new(limits),
             fills: AtomicU64::new(0),
-            lent_bytes: AtomicU64::new(0),
             broken: AtomicU64::new(0),
         }
     }

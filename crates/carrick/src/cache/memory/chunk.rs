@@ -1,12 +1,10 @@
 //! Memory that one thread writes, once, from the first byte to the last, while others read what is written.
-use super::slots::{Cell, Slot};
 use rustix::io::retry_on_intr;
 use rustix::net::RecvFlags;
 use std::cell::UnsafeCell;
 use std::fmt;
 use std::io;
 use std::mem::MaybeUninit;
-use std::ops::Deref;
 use std::os::fd::AsFd;
 use std::slice;
 use std::sync::Arc;
@@ -25,26 +23,7 @@ pub(super) struct Chunk(Arc<Shared>);
 struct Shared {
     /// How many cells are written, from the first on. They never change again.
     written_bytes: AtomicUsize,
-    cells: Cells,
-}
-
-/// A chunk's memory.
-enum Cells {
-    /// Of a short chunk: a slot would take more than is charged for it.
-    Heap(Box<[Cell]>),
-    /// Of one of [`CHUNK_BYTES`].
-    Slot(Slot),
-}
-
-impl Deref for Cells {
-    type Target = [Cell];
-
-    fn deref(&self) -> &[Cell] {
-        match self {
-            Self::Heap(cells) => cells,
-            Self::Slot(slot) => slot.cells(),
-        }
-    }
+    cells: Box<[UnsafeCell<MaybeUninit<u8>>]>,
 }
 
 #[expect(
@@ -64,17 +43,6 @@ impl Chunk {
         // SAFETY: these cells are initialised, and are not written any more; `UnsafeCell<MaybeUninit<u8>>` is laid out as `u8`.
         unsafe {
             slice::from_raw_parts(cells.as_ptr().cast(), cells.len())
-        }
-    }
-
-    /// Whether its bytes can be lent to the kernel. Then they are from now on.
-    pub(super) fn lend(&self) -> bool {
-        match &self.0.cells {
-            Cells::Heap(_) => false,
-            Cells::Slot(slot) => {
-                slot.lend();
-                true
-            }
         }
     }
 
@@ -100,15 +68,20 @@ pub(super) struct ChunkWriter {
 impl ChunkWriter {
     /// Makes an empty chunk with room for so many bytes; `None`: there is no memory.
     pub(super) fn begin(bytes: usize) -> Option<Self> {
-        let cells = if bytes == CHUNK_BYTES {
-            Cells::Slot(Slot::take()?)
-        } else {
-            Cells::Heap(heap(bytes)?)
-        };
+        let mut cells = Vec::new();
+        cells.try_reserve_exact(bytes).ok()?;
+        #[expect(
+            unsafe_code,
+            reason = "writing them all would cost as much as receiving them"
+        )]
+        // SAFETY: they are allocated, and `MaybeUninit` needs no value.
+        unsafe {
+            cells.set_len(bytes);
+        }
         Some(Self {
             chunk: Chunk(Arc::new(Shared {
                 written_bytes: AtomicUsize::new(0),
-                cells,
+                cells: cells.into_boxed_slice(),
             })),
             written_bytes: 0,
         })
@@ -165,35 +138,10 @@ impl ChunkWriter {
     }
 }
 
-/// Cells on the heap; `None`: there is no memory.
-fn heap(bytes: usize) -> Option<Box<[Cell]>> {
-    let mut cells = Vec::new();
-    cells.try_reserve_exact(bytes).ok()?;
-    #[expect(
-        unsafe_code,
-        reason = "writing them all would cost as much as receiving them"
-    )]
-    // SAFETY: they are allocated, and `MaybeUninit` needs no value.
-    unsafe {
-        cells.set_len(bytes);
-    }
-    Some(cells.into_boxed_slice())
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{CHUNK_BYTES, ChunkWriter};
+    use super::ChunkWriter;
     use std::thread;
-
-    #[test]
-    fn a_chunk_takes_no_more_than_its_room() {
-        for (bytes, is_lent) in [(CHUNK_BYTES - 1, false), (CHUNK_BYTES, true)] {
-            let writer = ChunkWriter::begin(bytes).unwrap();
-            assert_eq!(writer.left_bytes(), bytes);
-            // Slots are longer than short chunks.
-            assert_eq!(writer.chunk().lend(), is_lent, "{bytes}");
-        }
-    }
 
     #[test]
     fn what_is_written_can_be_read_and_no_more() {

@@ -13,7 +13,6 @@ mod object;
 mod on_disk;
 mod open_files;
 mod parts;
-mod slots;
 mod stats;
 #[cfg(test)]
 pub(in crate::cache) mod tests;
@@ -378,7 +377,6 @@ impl Store {
             bytes: ledger.used(),
             bytes_held_by_readers: ledger.loose(),
             fills: self.memory.fills.load(Relaxed),
-            lent_bytes: self.memory.lent_bytes.load(Relaxed),
             broken: self.memory.broken.load(Relaxed),
             ..MemoryStats::default()
         };

@@ -11,8 +11,6 @@ pub struct MemoryStats {
     pub bytes: u64,
     /// Bytes of removed objects that readers still hold.
     pub bytes_held_by_readers: u64,
-    /// Bytes of bodies that the kernel has sent without copying them.
-    pub lent_bytes: u64,
     /// Bodies that are being filled.
     pub fills: u64,
     /// Bodies that broke off, ever.

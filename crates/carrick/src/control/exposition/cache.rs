@@ -58,7 +58,6 @@ impl Writer<'_, '_> {
                 ([("kind", "held_by_readers")], stats.bytes_held_by_readers),
             ],
         )?;
-        self.total(&declared::CACHE_LENT, stats.lent_bytes)?;
         self.gauge(&declared::CACHE_FILLS, stats.fills)?;
         self.counters(
             &declared::CACHE_EVICTIONS,

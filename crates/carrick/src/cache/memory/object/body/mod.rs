@@ -1,5 +1,4 @@
 //! A body: one thread appends its bytes, and many read them, also while they come.
-mod lending;
 mod reader;
 mod sending;
 mod storage;

@@ -1,19 +1,15 @@
 //! Sending a body's bytes to a connection.
+use super::Body;
 use super::storage::{Storage, windows};
-use super::{Body, lending};
 use crate::cache::disk::File;
 use crate::cache::memory::chunk::{CHUNK_BYTES, Chunk};
 use crate::net::io::Stream;
 use rustix::io::retry_on_intr;
 use std::io::{self, ErrorKind, IoSlice};
-use std::sync::atomic::Ordering::Relaxed;
 use tokio::io::Interest;
 
 /// Bytes of a body under way that are copied under its lock for one `send(2)`, at most.
 const COPIED_BYTES_MAX: u64 = 16 * 1024;
-
-/// What is lent to the kernel, at least. Less is copied in less time than two more system calls take.
-const LENT_BYTES_MIN: u64 = 128 * 1024;
 
 /// Buffers of one `sendmsg(2)`: a megabyte at any offset, and the prefix.
 const PIECES_MAX: usize = 18;
@@ -62,10 +58,6 @@ impl Body {
             Some(Storage::Inside(object)) => {
                 send_pieces(to, prefix, [window(object.inside(), from, there)], more)
             }
-            Some(Storage::Chunks(chunks)) if there >= LENT_BYTES_MIN && to.tcp().is_some() => {
-                let lent = |bytes| self.memory.lent_bytes.fetch_add(bytes, Relaxed);
-                send_lent(to, chunks, (from, there), (prefix, more), lent)
-            }
             Some(Storage::Chunks(chunks)) => {
                 send_pieces(to, prefix, windows(chunks, from, there), more)
             }
@@ -80,48 +72,6 @@ impl Body {
             }
         }
     }
-}
-
-/// Lends the kernel what it can of `bytes` bytes of `chunks` from `from` on, and has it copy the rest.
-fn send_lent<S: Stream>(
-    to: &S,
-    chunks: &[Chunk],
-    (from, bytes): (u64, u64),
-    (prefix, more): (&[u8], bool),
-    count: impl Fn(u64) -> u64,
-) -> io::Result<usize> {
-    let mut sent = 0;
-    if !prefix.is_empty() {
-        sent = send_pieces(to, prefix, [], true)?;
-        if sent < prefix.len() {
-            return Ok(sent);
-        }
-    }
-    let (mut at, end) = (from, from + bytes);
-    while at < end {
-        let result = lending::lend(to, chunks, at..end, more);
-        match result {
-            Ok(lent) => {
-                sent += lent.bytes;
-                at += lent.bytes as u64;
-                count(lent.bytes as u64);
-                if lent.is_full {
-                    break;
-                }
-            }
-            // A chunk that cannot be lent, or no pipe.
-            Err(error) if error.kind() == ErrorKind::Unsupported => {
-                let rest = windows(chunks, at, end - at);
-                return match send_pieces(to, &[], rest, more) {
-                    Err(_) if sent > 0 => Ok(sent),
-                    result => result.map(|copied| sent + copied),
-                };
-            }
-            Err(_) if sent > 0 => break,
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(sent)
 }
 
 fn send_file<S: Stream>(
