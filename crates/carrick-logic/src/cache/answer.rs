@@ -1,5 +1,5 @@
 //! How a stored response is sent: as 304, whole, or in ranges; and with which fields.
-use super::fields::write_line;
+use super::fields::{Fields, write_line};
 use super::message::Request;
 use super::ranges::{Ranges, if_range_holds, resolve};
 use super::validation::{Stored, client_has_it};
@@ -88,9 +88,20 @@ pub fn write_answer_fields(
     answer: &Answer,
     age_s: Option<u32>,
 ) {
-    let has_tag = stored.fields.has(b"etag");
     let is_part = stored.meta.part().is_some();
-    for (name, value) in stored.fields {
+    match (answer, stored.fields.text()) {
+        // All of them are sent: at once, as they are.
+        (Answer::Whole, Some(lines)) if !is_part => out.extend_from_slice(lines),
+        _ => write_some_fields(out, stored.fields, answer, is_part),
+    }
+    if let Some(age_s) = age_s {
+        write_line(out, b"Age", age_s.to_string().as_bytes());
+    }
+}
+
+fn write_some_fields(out: &mut Vec<u8>, fields: Fields<'_>, answer: &Answer, is_part: bool) {
+    let has_tag = fields.has(b"etag");
+    for (name, value) in fields {
         let is = |other: &[u8]| name.eq_ignore_ascii_case(other);
         let is_sent = match answer {
             Answer::NotModified => belongs_in_304(name) || (is(b"last-modified") && !has_tag),
@@ -104,9 +115,6 @@ pub fn write_answer_fields(
         if is_sent {
             write_line(out, name, value);
         }
-    }
-    if let Some(age_s) = age_s {
-        write_line(out, b"Age", age_s.to_string().as_bytes());
     }
 }
 

@@ -31,6 +31,17 @@ impl<'a> Fields<'a> {
         Self(Source::Text(text))
     }
 
+    /// The text of the lines, if it has all of them and nothing else.
+    #[must_use]
+    pub fn text(self) -> Option<&'a [u8]> {
+        match self.0 {
+            Source::Text(text) if text.ends_with(b"\r\n") && !text.ends_with(b"\r\n\r\n") => {
+                Some(text)
+            }
+            _ => None,
+        }
+    }
+
     /// Name and value of each line, in order.
     #[must_use]
     pub fn iter(self) -> Lines<'a> {

@@ -169,7 +169,7 @@ pub fn head_effect(
 #[must_use]
 pub fn may_combine(stored: &Stored<'_>, response: &Response<'_>, meta: &Meta) -> bool {
     let new = Stored {
-        meta,
+        meta: meta.clone(),
         fields: response.fields,
     };
     response.status == 206

@@ -24,6 +24,7 @@ mod lookup;
 mod message;
 mod meta;
 mod multipart;
+mod packed;
 mod parts;
 mod policy;
 mod quick_abort;
@@ -61,6 +62,7 @@ pub use lookup::{
 pub use message::{Expires, Request, Response, Times};
 pub use meta::{LifetimeFrom, Meta, Validator};
 pub use multipart::{Multipart, Part, multipart};
+pub use packed::PackedMeta;
 pub use parts::{has_all, is_same_version, missing};
 pub use policy::Policy;
 pub use quick_abort::QuickAbort;

@@ -195,8 +195,8 @@ fn read_meta(cursor: &mut Cursor<'_>) -> Option<Meta> {
     })
 }
 
-/// Their places here are what is written: new ones go to the end.
-const LIFETIMES: [LifetimeFrom; 6] = [
+/// Their places here are what is written: new ones go to the end. [`PackedMeta`](super::PackedMeta) has three bits for them.
+pub(super) const LIFETIMES: [LifetimeFrom; 6] = [
     LifetimeFrom::SMaxage,
     LifetimeFrom::MaxAge,
     LifetimeFrom::Expires,
@@ -206,7 +206,7 @@ const LIFETIMES: [LifetimeFrom; 6] = [
 ];
 
 /// As [`LIFETIMES`].
-const VALIDATORS: [Validator; 5] = [
+pub(super) const VALIDATORS: [Validator; 5] = [
     Validator::StrongTag,
     Validator::WeakTag,
     Validator::StrongDate,
@@ -215,7 +215,7 @@ const VALIDATORS: [Validator; 5] = [
 ];
 
 /// The place of one that is there.
-fn place_of<T: PartialEq>(all: &[T], one: T) -> u8 {
+pub(super) fn place_of<T: PartialEq>(all: &[T], one: T) -> u8 {
     let place = all.iter().position(|known| *known == one);
     place
         .and_then(|place| u8::try_from(place).ok())

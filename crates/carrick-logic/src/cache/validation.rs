@@ -8,10 +8,10 @@ use super::meta::Meta;
 use super::{Policy, UnixTime};
 
 /// A stored response: the decisions about it and its stored fields.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Stored<'a> {
     /// The decisions.
-    pub meta: &'a Meta,
+    pub meta: Meta,
     /// The fields, as [`write_stored_fields`](super::write_stored_fields) left them.
     pub fields: Fields<'a>,
 }
@@ -133,7 +133,7 @@ pub fn after_validation(
         let stale = stored
             .first()
             .filter(|_| is_origin_failure(response.status));
-        return match stale.and_then(|stored| stale_on_error(request, stored.meta, now, policy)) {
+        return match stale.and_then(|stored| stale_on_error(request, &stored.meta, now, policy)) {
             Some(reuse) => Validated::Stale(reuse),
             None => Validated::Replace,
         };

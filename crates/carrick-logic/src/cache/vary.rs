@@ -3,6 +3,7 @@ use super::UnixTime;
 use super::fields::{Elements, Fields};
 use super::meta::Meta;
 use crate::http1::syntax;
+use std::borrow::Borrow;
 
 /// The names that a response's `Vary` has, and the values that the request had for them, in a form in which values that
 /// mean the same are the same. The values themselves are kept, not a hash: nobody can make two of them collide.
@@ -84,12 +85,13 @@ impl Variant {
 /// Which of the variants answers a request: of those that match the most recent by `Date`, else the one that came last.
 /// `None` if none matches.
 #[must_use]
-pub fn select<'v>(
-    variants: impl Iterator<Item = (&'v Variant, &'v Meta)>,
+pub fn select<'v, M: Borrow<Meta>>(
+    variants: impl Iterator<Item = (&'v Variant, M)>,
     request: Fields<'_>,
 ) -> Option<usize> {
     let mut chosen: Option<(usize, (UnixTime, UnixTime))> = None;
     for (place, (variant, meta)) in variants.enumerate() {
+        let meta = meta.borrow();
         let when = (meta.date, meta.response_time);
         if chosen.is_none_or(|(_, before)| when >= before) && variant.matches(request) {
             chosen = Some((place, when));

@@ -177,6 +177,11 @@ impl Pace {
         }
     }
 
+    /// Whether there is a rate.
+    pub fn is_set(&self) -> bool {
+        self.rate.is_some()
+    }
+
     /// Counts bytes that the client took `waited` for; whether it is fast enough. Looked at once per grace, over it.
     pub fn holds(&mut self, bytes: usize, waited: Duration) -> bool {
         self.bytes += bytes as u64;

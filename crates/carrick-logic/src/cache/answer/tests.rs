@@ -8,7 +8,7 @@ fn plan(method: Method, status: u16, response: &str, request: &str) -> Answer {
     let (request, response, policy) = (lines(request), lines(response), Policy::default());
     let meta = Meta::of(&answer(status, &response, &policy), AT_ONCE, &policy);
     let stored = Stored {
-        meta: &meta,
+        meta: meta.clone(),
         fields: Fields::of_text(response.as_bytes()),
     };
     plan_answer(
@@ -115,7 +115,7 @@ fn rfc_9110_15_4_5_fields_of_each_answer() {
         let meta = Meta::of(&heads::answer(206, &stored, &policy), AT_ONCE, &policy);
         let fields = Fields::of_text(stored.as_bytes());
         let stored = Stored {
-            meta: &meta,
+            meta: meta.clone(),
             fields,
         };
         write_answer_fields(&mut out, &stored, &answer, Some(7));
@@ -142,7 +142,7 @@ fn content_range_of_what_is_stored_whole_stays() {
     ] {
         let meta = Meta::of(&heads::answer(200, &text, &policy), AT_ONCE, &policy);
         let stored = Stored {
-            meta: &meta,
+            meta: meta.clone(),
             fields,
         };
         let mut out = Vec::new();

@@ -94,7 +94,7 @@ fn rfc_9110_13_1_5_asking_for_the_rest() {
         let (text, policy) = (lines(response), Policy::default());
         let meta = Meta::of(&answer(206, &text, &policy), AT_ONCE, &policy);
         let stored = Stored {
-            meta: &meta,
+            meta: meta.clone(),
             fields: Fields::of_text(text.as_bytes()),
         };
         let mut out = Vec::new();

@@ -13,7 +13,7 @@ fn update(
     let (request, stored_lines, response) = (lines(request), lines(stored), lines(response));
     let meta = Meta::of(&answer(200, &stored_lines, policy), AT_ONCE, policy);
     let stored = Stored {
-        meta: &meta,
+        meta: meta.clone(),
         fields: Fields::of_text(stored_lines.as_bytes()),
     };
     let times = Times {
@@ -188,7 +188,7 @@ fn rfc_9111_4_3_5_head() {
     let (stored_lines, policy) = (lines(stored), Policy::default());
     let meta = Meta::of(&answer(200, &stored_lines, &policy), AT_ONCE, &policy);
     let stored = Stored {
-        meta: &meta,
+        meta: meta.clone(),
         fields: Fields::of_text(stored_lines.as_bytes()),
     };
     for (status, response, expected) in [
@@ -217,7 +217,7 @@ fn rfc_9111_4_3_5_head() {
         ..meta.clone()
     };
     let gone = Stored {
-        meta: &gone,
+        meta: gone.clone(),
         ..stored
     };
     assert_eq!(
@@ -274,7 +274,7 @@ fn rfc_9111_3_4_parts_that_go_together() {
         let read = answer(status, &response_lines, &policy);
         let meta = Meta::of(&read, AT_ONCE, &policy);
         let stored_view = Stored {
-            meta: &stored_meta,
+            meta: stored_meta.clone(),
             fields: Fields::of_text(stored_lines.as_bytes()),
         };
         assert_eq!(

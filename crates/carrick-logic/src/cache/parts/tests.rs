@@ -24,7 +24,7 @@ fn ask(request: &str, fields: &str, held: &Extents) -> Result<(), Option<Range<u
     let policy = Policy::default();
     let meta = Meta::of(&answer(206, &fields, &policy), AT_ONCE, &policy);
     let stored = Stored {
-        meta: &meta,
+        meta: meta.clone(),
         fields: Fields::of_text(fields.as_bytes()),
     };
     let request = get(&request);
@@ -120,8 +120,8 @@ fn versions_are_distinguished() {
         let (one, other) = (lines(one), lines(other));
         let metas =
             [&one, &other].map(|text| Meta::of(&answer(206, text, &policy), AT_ONCE, &policy));
-        let stored = |meta, text: &'static str| Stored {
-            meta,
+        let stored = |meta: &Meta, text: &'static str| Stored {
+            meta: meta.clone(),
             fields: Fields::of_text(text.as_bytes()),
         };
         let leaked = [one.leak() as &'static str, other.leak()];

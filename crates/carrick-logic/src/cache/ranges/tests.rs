@@ -75,7 +75,7 @@ fn rfc_9110_13_1_5_if_range() {
         let (response_lines, policy) = (lines(response), Policy::default());
         let meta = Meta::of(&answer(200, &response_lines, &policy), AT_ONCE, &policy);
         let stored = Stored {
-            meta: &meta,
+            meta: meta.clone(),
             fields: Fields::of_text(response_lines.as_bytes()),
         };
         let value = lines(value);

@@ -1,5 +1,6 @@
 //! Records: what was written is read back, and nothing else is accepted.
 use super::*;
+use crate::cache::{ContentRange, PackedMeta};
 use proptest::prelude::*;
 
 fn some_bytes(max: usize) -> impl Strategy<Value = Vec<u8>> {
@@ -53,6 +54,17 @@ fn written(
 }
 
 proptest! {
+    #[test]
+    fn what_was_packed_is_unpacked(meta in some_meta(), (start, bytes) in (any::<u32>(), 1..1000_u64)) {
+        let start = u64::from(start);
+        let part = ContentRange { start, end: start + bytes, total_bytes: None };
+        let packed = PackedMeta::of(&meta);
+        prop_assert_eq!(&packed.unpack(None), &meta);
+        let expected = Meta { part: Some(Box::new(part)), ..meta };
+        prop_assert_eq!(packed.unpack(Some(&part)), expected);
+        prop_assert_eq!(size_of::<PackedMeta>(), 36);
+    }
+
     #[test]
     fn what_was_written_is_read(meta in some_meta(), pieces in some_pieces(), generation in any::<u64>()) {
         let bytes = written(meta.clone(), &pieces, generation);

@@ -17,7 +17,7 @@ fn kept(status: u16, response: &str) -> Kept {
 impl Kept {
     fn stored(&self) -> Stored<'_> {
         Stored {
-            meta: &self.meta,
+            meta: self.meta.clone(),
             fields: Fields::of_text(self.text.as_bytes()),
         }
     }

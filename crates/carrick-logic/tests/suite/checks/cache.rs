@@ -7,6 +7,7 @@ use carrick_logic::cache::{
     write_conditions, write_range_conditions, write_stored_fields,
 };
 use carrick_logic::http1::Method;
+use std::slice;
 
 const NOW: UnixTime = UnixTime(1_700_000_000);
 
@@ -89,7 +90,7 @@ fn exchange(first: &Request<'_>, response: &Response<'_>, second: &Request<'_>, 
         }
     };
     let stored = Stored {
-        meta: &meta,
+        meta: meta.clone(),
         fields: Fields::of_text(&text),
     };
     for seconds in [0, 1, 60, 100_000, u64::MAX - NOW.0] {
@@ -111,7 +112,7 @@ fn use_stored(
     now: UnixTime,
     policy: &Policy,
 ) {
-    let meta = stored.meta;
+    let meta = &stored.meta;
     let extents = meta
         .part()
         .map_or(Extents::whole(BODY_BYTES), Extents::part);
@@ -197,13 +198,20 @@ fn validate(
     policy: &Policy,
 ) {
     let mut conditions = Vec::new();
-    let sent = write_conditions(&mut conditions, request, &[*stored]);
+    let sent = write_conditions(&mut conditions, request, slice::from_ref(stored));
     assert_eq!(sent.any, !conditions.is_empty());
-    let _ = after_validation(request, &[*stored], sent, response, times.response, policy);
+    let _ = after_validation(
+        request,
+        slice::from_ref(stored),
+        sent,
+        response,
+        times.response,
+        policy,
+    );
     let _ = head_effect(stored, Some(BODY_BYTES), response);
-    let _ = may_combine(stored, response, stored.meta);
+    let _ = may_combine(stored, response, &stored.meta);
     let _ = write_range_conditions(&mut conditions, stored, &(1..BODY_BYTES));
-    let _ = truncated(stored.meta, 3, Some(BODY_BYTES));
+    let _ = truncated(&stored.meta, 3, Some(BODY_BYTES));
     let mut fields = Vec::new();
     if let Freshened::Updated(meta) = freshen(
         &mut fields,

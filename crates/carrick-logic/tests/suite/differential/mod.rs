@@ -82,7 +82,7 @@ fn compare(case: &Case) -> Compared {
     let mut fields = Vec::new();
     write_stored_fields(&mut fields, &response);
     let stored = Stored {
-        meta: &meta,
+        meta: meta.clone(),
         fields: Fields::of_text(&fields),
     };
     let text = case.second.lines.text();

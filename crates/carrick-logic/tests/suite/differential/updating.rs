@@ -9,6 +9,7 @@ use carrick_logic::cache::{
 use http_cache_semantics::{AfterResponse, CachePolicy};
 use proptest::test_runner::TestCaseError;
 use std::collections::{BTreeMap, BTreeSet};
+use std::slice;
 
 /// Whether it applies to the stored response, and the result.
 pub fn compare(
@@ -22,8 +23,15 @@ pub fn compare(
     let now = NOW.plus(case.later_s);
     let text = case.update.lines.text();
     let update = Response::read(304, Fields::of_text(text.as_bytes()), now, &policy);
-    let sent = write_conditions(&mut Vec::new(), request, &[*stored]);
-    let ours = after_validation(request, &[*stored], sent, &update, now, &policy);
+    let sent = write_conditions(&mut Vec::new(), request, slice::from_ref(stored));
+    let ours = after_validation(
+        request,
+        slice::from_ref(stored),
+        sent,
+        &update,
+        now,
+        &policy,
+    );
     let is_updated = matches!(ours, Validated::Freshen(0));
     let there = theirs.after_response(
         &case.second.request(),

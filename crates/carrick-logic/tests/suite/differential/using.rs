@@ -8,6 +8,7 @@ use carrick_logic::http1::Method;
 use http_cache_semantics::{BeforeRequest, CachePolicy};
 use proptest::test_runner::TestCaseError;
 use std::collections::BTreeSet;
+use std::slice;
 
 /// Whether both ask the origin about the stored response.
 pub fn compare(
@@ -23,7 +24,7 @@ pub fn compare(
     let matches = Variant::of(stored.fields, first.fields)
         .is_some_and(|variant| variant.matches(second.fields));
     let found = if matches {
-        Found::Stored(stored.meta)
+        Found::Stored(&stored.meta)
     } else {
         Found::OtherVariant
     };
@@ -52,7 +53,11 @@ pub fn compare(
         }
     };
     let Some(difference) = difference else {
-        return Err(unknown("use", (ours, shown(second, stored.meta)), !is_used));
+        return Err(unknown(
+            "use",
+            (ours, shown(second, &stored.meta)),
+            !is_used,
+        ));
     };
     seen.insert(difference);
     Ok(false)
@@ -112,7 +117,7 @@ fn compare_conditions(
     seen: &mut BTreeSet<Difference>,
 ) -> Result<(), TestCaseError> {
     let mut text = Vec::new();
-    let _ = write_conditions(&mut text, request, &[*stored]);
+    let _ = write_conditions(&mut text, request, slice::from_ref(stored));
     let ours = carrick_logic::cache::Fields::of_text(&text);
     let line = |name: &str| theirs.get(name).map(|value| value.as_bytes().to_vec());
     let asked = &case.second.lines;

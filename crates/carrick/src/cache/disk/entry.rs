@@ -166,7 +166,7 @@ pub struct Entry {
 pub(in crate::cache) struct Response<'r> {
     pub(in crate::cache) key: Key<'r>,
     pub(in crate::cache) variant: &'r Variant,
-    pub(in crate::cache) meta: &'r Meta,
+    pub(in crate::cache) meta: Meta,
     /// The field lines.
     pub(in crate::cache) fields: &'r [u8],
     /// The address of the server that sent it, if a rule about addresses applies to it.

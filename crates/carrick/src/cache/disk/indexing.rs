@@ -263,7 +263,7 @@ impl Disk {
         let response = Response {
             key: Key::of(&self.seed, &head.key),
             variant: &head.variant,
-            meta: &head.meta,
+            meta: head.meta.clone(),
             fields: &head.fields,
             origin: head.origin,
             body_bytes: head.body_bytes,

@@ -171,7 +171,7 @@ pub(super) fn unreadable() -> CallError {
 impl Response<'_> {
     /// Whether it can be sent later. Parts (206) are only kept in memory.
     pub(super) fn is_worth_storing(&self) -> bool {
-        self.meta.part().is_none() && may_be_of_use(self.meta, now())
+        self.meta.part().is_none() && may_be_of_use(&self.meta, now())
     }
 }
 

@@ -64,6 +64,10 @@ pub(in crate::cache) trait Item {
     /// How often it was hit since eviction looked at it, up to a small maximum.
     fn frequency(&self) -> u8;
     fn set_frequency(&self, frequency: u8);
+    /// The item that has replaced it and is the same to others.
+    fn successor(self: &Arc<Self>) -> Option<Arc<Self>> {
+        None
+    }
 }
 
 /// A shard.
@@ -296,7 +300,13 @@ impl<T: Item> Shard<T> {
         }
     }
 
+    /// The node of an object or of its successor.
     fn place_of(&self, object: &Arc<T>) -> Option<u32> {
+        self.place_of_itself(object)
+            .or_else(|| self.place_of_itself(&object.successor()?))
+    }
+
+    fn place_of_itself(&self, object: &Arc<T>) -> Option<u32> {
         let mut place = self.first(object.key());
         while place != NONE {
             let node = self.nodes.get(place);

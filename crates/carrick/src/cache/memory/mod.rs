@@ -25,11 +25,12 @@ pub use parts::{PIECES_MAX, Part};
 pub use stats::MemoryStats;
 
 use super::disk::Disk;
-use super::index::{Index, count};
+use super::index::{Index, Item as _, count};
 use super::key::Key;
 use super::ledger::Limits;
 use accounting::Memory;
 use carrick_logic::cache::{Fields, Meta, Variant, select};
+use object::BodyPlace;
 use open_files::OpenFiles;
 use std::hash::RandomState;
 use std::net::IpAddr;
@@ -124,8 +125,7 @@ impl Store {
         let mut variants = self.index.lock(key.hash()).find(key);
         let mut count_found = 0;
         for place in 0..variants.len() {
-            let is_broken =
-                |object: &Arc<Object>| object.body().progress().state == BodyState::Broken;
+            let is_broken = |object: &Arc<Object>| object.progress().state == BodyState::Broken;
             if variants[place]
                 .as_ref()
                 .is_some_and(|object| !is_broken(object))
@@ -218,7 +218,7 @@ impl Store {
         let [replaced, left] = self.index.lock(key.hash()).put(Arc::clone(&object));
         // Once more: the old object may have been written in between.
         if let Some(disk) = &self.disk {
-            disk.remove_variant(key, variant, |entry| object.body().is_kept_as(entry));
+            disk.remove_variant(key, variant, |entry| body.is_kept_as(entry));
         }
         let counters = self.index.counters(key.hash());
         count(&counters.puts);
@@ -230,7 +230,7 @@ impl Store {
             count(&counters.pushed_out);
             self.let_go(left);
         }
-        if !body.belongs_to(&object) {
+        if object.apart().is_some_and(|body| !body.belongs_to(&object)) {
             self.remove(&object);
             return Err(NotTaken::Body);
         }
@@ -247,8 +247,12 @@ impl Store {
         body: &Arc<Body>,
     ) -> Result<Arc<Object>, NotTaken> {
         let ledger = &self.memory.ledger;
-        let charge = Object::charge_of(key, variant, head);
-        let loose = body.loose_bytes();
+        let inside = (body.short()).filter(|_| self.disk.is_none() && meta.part.is_none());
+        let charge = Object::charge_of(key, variant, head, inside.map(<[u8]>::len));
+        let loose = match inside {
+            Some(_) => 0,
+            None => body.loose_bytes(),
+        };
         self.take(charge + loose)?;
         while !ledger.try_take_object() {
             if !self.evict_one() {
@@ -256,14 +260,26 @@ impl Store {
                 return Err(NotTaken::Full);
             }
         }
-        body.tighten(loose);
-        Object::new(key, variant, meta, head, Arc::clone(body))
-            .map(Arc::new)
-            .ok_or_else(|| {
-                ledger.give_back_object();
-                ledger.give_back(charge);
-                NotTaken::TooLarge
-            })
+        let place = if inside.is_some() {
+            body.loosen();
+            BodyPlace::Inside(Arc::clone(&self.memory))
+        } else {
+            body.tighten(loose);
+            BodyPlace::Apart(Arc::clone(body))
+        };
+        Object::new(
+            key,
+            variant,
+            meta,
+            head,
+            (place, inside.unwrap_or_default()),
+        )
+        .map(Arc::new)
+        .ok_or_else(|| {
+            ledger.give_back_object();
+            ledger.give_back(charge);
+            NotTaken::TooLarge
+        })
     }
 
     /// Replaces head and decisions of `old`; the body stays.
@@ -290,19 +306,24 @@ impl Store {
         head: &[u8],
         origin: Option<IpAddr>,
     ) -> Result<Arc<Object>, NotTaken> {
-        let key = old.key();
+        let successor = old.successor();
+        let old = successor.as_ref().unwrap_or(old);
+        let (key, variant) = (old.key(), old.variant());
         let head = (head, origin);
-        let charge = Object::charge_of(key, old.variant(), head);
+        let inside = old.apart().is_none().then(|| old.inside());
+        let charge = Object::charge_of(key, variant, head, inside.map(<[u8]>::len));
         self.take(charge)?;
-        let Some(mut new) = Object::new(key, old.variant(), meta, head, Arc::clone(old.body()))
-        else {
+        let body = (old.place().clone(), old.inside());
+        let Some(mut new) = Object::new(key, variant, meta, head, body) else {
             self.memory.ledger.give_back(charge);
             return Err(NotTaken::TooLarge);
         };
         new.set_hits(old.hits());
         let new = Arc::new(new);
         // The disk first: what is loaded from it has the new head from now on.
-        if let (Some(disk), Some(entry)) = (&self.disk, &*new.body().kept()) {
+        if let (Some(disk), Some(body)) = (&self.disk, new.apart())
+            && let Some(entry) = &body.kept()
+        {
             disk.freshen(entry, new.new_head());
         }
         let replaced = self.index.lock(key.hash()).replace(old, &new);
@@ -310,9 +331,15 @@ impl Store {
             return Err(NotTaken::Gone);
         };
         replaced.loosen(false);
-        drop(replaced);
-        if !new.body().belongs_to(&new) {
-            self.remove(&new);
+        if let Some(body) = new.apart() {
+            if !Arc::ptr_eq(&replaced, old) {
+                // The object was moved meanwhile, and its body was loosened.
+                body.mark_stored();
+                body.tighten(0);
+            }
+            if !body.belongs_to(&new) {
+                self.remove(&new);
+            }
         }
         Ok(new)
     }
@@ -322,7 +349,9 @@ impl Store {
         let is_removed = self.take_out(object);
         if is_removed {
             count(&self.index.counters(object.key().hash()).removed);
-            if let (Some(disk), Some(entry)) = (&self.disk, &*object.body().kept()) {
+            if let (Some(disk), Some(body)) = (&self.disk, object.apart())
+                && let Some(entry) = &body.kept()
+            {
                 disk.remove(entry);
             }
         }
@@ -391,7 +420,32 @@ impl Store {
         drop(object);
     }
 
-    fn weigh_again(&self, object: &Arc<Object>) {
-        self.index.lock(object.key().hash()).weigh_again(object);
+    /// The body of an object has become whole: a short one moves inside.
+    fn is_whole_now(&self, object: &Arc<Object>) {
+        if self.disk.is_some() || !self.move_inside(object).unwrap_or(false) {
+            self.index.lock(object.key().hash()).weigh_again(object);
+        }
+        self.offer_new(object);
+    }
+
+    /// Replaces an object by one that has the body inside; whether that was done.
+    fn move_inside(&self, object: &Arc<Object>) -> Option<bool> {
+        let (key, variant, meta) = (object.key(), object.variant(), object.meta());
+        let body = object.apart().filter(|_| meta.part.is_none())?;
+        let inside = body.short()?;
+        let head = (object.head(), object.origin());
+        self.take(Object::charge_of(key, variant, head, Some(inside.len())))
+            .ok()?;
+        let place = BodyPlace::Inside(Arc::clone(&self.memory));
+        let Some(mut new) = Object::new(key, variant, meta, head, (place, inside)) else {
+            debug_assert!(false, "the object has the same head");
+            return None;
+        };
+        new.set_hits(object.hits());
+        let new = Arc::new(new);
+        body.note_move(object, &new);
+        let replaced = self.index.lock(key.hash()).replace(object, &new)?;
+        replaced.loosen(true);
+        Some(true)
     }
 }

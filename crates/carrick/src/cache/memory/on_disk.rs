@@ -36,7 +36,7 @@ impl Store {
     /// [`bring`](Self::bring) then opens the file again.
     #[must_use]
     pub fn stands(&self, object: &Arc<Object>, now: UnixTime) -> bool {
-        let stands = object.body().stands(now);
+        let stands = object.apart().is_none_or(|body| body.stands(now));
         if !stands {
             self.take_out(object);
         }
@@ -52,7 +52,7 @@ impl Store {
     /// Whether the object of this entry is in memory.
     pub(super) fn has(&self, entry: &Arc<Entry>) -> bool {
         let objects = self.index.lock(entry.key().hash()).find(entry.key());
-        (objects.iter().flatten()).any(|object| object.body().is_kept_as(entry))
+        (objects.iter().flatten()).any(|object| is_kept_as(object, entry))
     }
 
     /// An object was found: it is written to the disk, unless it is there.
@@ -68,8 +68,7 @@ impl Store {
         if let Some(disk) = &self.disk
             && disk.is_roomy()
         {
-            let body = object.body();
-            self.offer(disk, object, |found| Arc::ptr_eq(found.body(), body));
+            self.offer(disk, object, |found| have_same_body(found, object));
             self.close_evicted(disk);
         }
     }
@@ -81,9 +80,9 @@ impl Store {
         object: &Arc<Object>,
         is_same: impl Fn(&Arc<Object>) -> bool,
     ) {
-        let body = object.body();
+        let Some(body) = object.apart() else { return };
         let before = body.kept();
-        if let Some(entry) = &*before
+        if let Some(entry) = &before
             && entry.is_kept()
         {
             return entry.note_hit();
@@ -96,7 +95,7 @@ impl Store {
             return;
         };
         // Another thread was first, or the object was purged before the purge could find the entry.
-        if !body.set_kept(&before, &entry) || !self.has_object(object.key(), is_same) {
+        if !body.set_kept(before.as_ref(), &entry) || !self.has_object(object.key(), is_same) {
             disk.remove(&entry);
             return;
         }
@@ -113,8 +112,7 @@ impl Store {
 
     /// Whether this object is in memory, or another one with the same body.
     pub(super) fn is_current(&self, object: &Object) -> bool {
-        let body = object.body();
-        self.has_object(object.key(), |found| Arc::ptr_eq(found.body(), body))
+        self.has_object(object.key(), |found| have_same_body(found, object))
     }
 
     fn has_object(&self, key: Key<'_>, is_it: impl Fn(&Arc<Object>) -> bool) -> bool {
@@ -126,8 +124,7 @@ impl Store {
     fn close_evicted(&self, disk: &Disk) {
         for entry in disk.left_open() {
             let variants = self.variants(entry.key());
-            let is_its =
-                |object: &&Arc<Object>| object.body().is_file() && object.body().is_kept_as(&entry);
+            let is_its = |object: &&Arc<Object>| object.is_file() && is_kept_as(object, &entry);
             if let Some(object) = variants.iter().find(is_its) {
                 self.take_out(object);
             }
@@ -167,7 +164,7 @@ impl Store {
         let memory = Arc::clone(self.memory());
         let body = Arc::new(Body::loaded(memory, bytes, charge, storage));
         body.mark_stored();
-        body.set_kept(&None, entry);
+        body.set_kept(None, entry);
         let (key, variant) = (entry.key(), entry.variant());
         let head = (&*loaded.fields, loaded.origin);
         let object = self.make(key, variant, loaded.meta, head, &body).ok()?;
@@ -211,4 +208,14 @@ impl Store {
     pub(in crate::cache) fn limit_open_files(&mut self, max: u64) {
         self.open_files.limit(max);
     }
+}
+
+fn is_kept_as(object: &Object, entry: &Arc<Entry>) -> bool {
+    object.apart().is_some_and(|body| body.is_kept_as(entry))
+}
+
+fn have_same_body(one: &Object, other: &Object) -> bool {
+    let [one, other] = [one.apart(), other.apart()];
+    one.zip(other)
+        .is_some_and(|(one, other)| Arc::ptr_eq(one, other))
 }

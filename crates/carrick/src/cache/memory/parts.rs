@@ -1,5 +1,5 @@
 //! Responses that are stored in parts (RFC 9111 sections 3.3 and 3.4): objects whose bodies are made of others.
-use super::object::{Body, BodyState, Object, PIECE_BYTES, Piece, joined};
+use super::object::{Body, BodyPlace, BodyState, Object, PIECE_BYTES, Piece, joined};
 use super::{NotTaken, Store};
 use crate::cache::index::count;
 use crate::cache::key::Key;
@@ -35,18 +35,25 @@ impl Object {
     /// Which bytes of the representation are there, or will come.
     #[must_use]
     pub fn extents(&self) -> Extents {
-        let Some(part) = self.meta().part() else {
-            return Extents::whole(self.body().total_bytes().unwrap_or_default());
+        let Some(part) = self.part() else {
+            return Extents::whole(self.body_bytes().unwrap_or_default());
         };
-        extents(self.body().pieces(), part.total_bytes)
+        extents(self.pieces(), part.total_bytes)
     }
 
     /// The length of the whole representation, if that is known.
     #[must_use]
     pub fn total_bytes(&self) -> Option<u64> {
-        match self.meta().part() {
+        match self.part() {
             Some(part) => part.total_bytes,
-            None => self.body().total_bytes(),
+            None => self.body_bytes(),
+        }
+    }
+
+    fn body_bytes(&self) -> Option<u64> {
+        match self.apart() {
+            Some(body) => body.total_bytes(),
+            None => Some(self.progress().bytes),
         }
     }
 }
@@ -92,7 +99,7 @@ impl Store {
             start: part.start,
             body: Arc::clone(part.body),
         };
-        let held = held.map_or(&[][..], |held| held.body().pieces());
+        let held = held.map_or(&[][..], |held| held.pieces());
         let pieces = joined(held, new).ok_or(NotTaken::Body)?;
         let meta = meta_of(part, &pieces)?;
         let sum: u64 = pieces
@@ -103,16 +110,22 @@ impl Store {
             return Err(NotTaken::TooLarge);
         }
         let head = (part.head, part.origin);
-        let charge = Object::charge_of(part.key, part.variant, head);
+        let charge = Object::charge_of(part.key, part.variant, head, None);
         let of_pieces = PIECE_BYTES * pieces.len() as u64;
         self.take(charge + of_pieces)?;
         let body = Arc::new(Body::of_pieces(Arc::clone(&self.memory), pieces));
-        Object::new(part.key, part.variant, meta, head, body)
-            .map(Arc::new)
-            .ok_or_else(|| {
-                self.memory.ledger.give_back(charge);
-                NotTaken::TooLarge
-            })
+        Object::new(
+            part.key,
+            part.variant,
+            meta,
+            head,
+            (BodyPlace::Apart(body), b""),
+        )
+        .map(Arc::new)
+        .ok_or_else(|| {
+            self.memory.ledger.give_back(charge);
+            NotTaken::TooLarge
+        })
     }
 
     /// Stores an [assembled](Self::assemble) object; it replaces `held`, from which it was assembled.
@@ -125,9 +138,9 @@ impl Store {
         held: Option<&Arc<Object>>,
         assembled: &Arc<Object>,
     ) -> Result<(), NotTaken> {
-        let before = held.map_or(&[][..], |held| held.body().pieces());
+        let before = held.map_or(&[][..], |held| held.pieces());
         let is_new = |piece: &&Piece| !before.iter().any(|old| Arc::ptr_eq(&old.body, &piece.body));
-        let new: Vec<&Piece> = assembled.body().pieces().iter().filter(is_new).collect();
+        let new: Vec<&Piece> = assembled.pieces().iter().filter(is_new).collect();
         let mut marked = Vec::with_capacity(new.len());
         let mut result = Ok(());
         for piece in new {
@@ -173,9 +186,11 @@ impl Store {
         let replaced = replaced.ok_or(NotTaken::Gone)?;
         replaced.loosen(false);
         // Pieces that the new one has as well stay as they are.
-        replaced.body().loosen_itself();
-        let kept = assembled.body().pieces();
-        for piece in replaced.body().pieces() {
+        if let Some(body) = replaced.apart() {
+            body.loosen_itself();
+        }
+        let kept = assembled.pieces();
+        for piece in replaced.pieces() {
             if !kept
                 .iter()
                 .any(|other| Arc::ptr_eq(&other.body, &piece.body))

@@ -281,9 +281,9 @@ impl Ticket {
     }
 
     /// Has this object written, if it is whole, not too large, and can be used later. Does not wait.
-    pub fn keep(&self, object: &Object, now: UnixTime) {
+    pub fn keep(&self, object: &Arc<Object>, now: UnixTime) {
         let (body, meta) = (object.body(), object.meta());
-        let ttl_s = lasts_s(meta, now);
+        let ttl_s = lasts_s(&meta, now);
         let bytes = match body.total_bytes() {
             Some(bytes) if body.is_whole() && bytes <= self.shared.plan.object_bytes_max => bytes,
             _ => return,
@@ -312,12 +312,13 @@ impl Ticket {
     }
 
     /// The fields to write for an object; `None`: it cannot be written.
-    fn records(&self, object: &Object) -> Option<Vec<(Field, Vec<u8>)>> {
-        let total = usize::try_from(object.body().total_bytes()?).ok()?;
+    fn records(&self, object: &Arc<Object>) -> Option<Vec<(Field, Vec<u8>)>> {
+        let stored = object.body();
+        let total = usize::try_from(stored.total_bytes()?).ok()?;
         let mut body = vec![0; total];
         let mut at = 0;
         while at < total {
-            let count = (object.body().read_at(body.get_mut(at..)?, at as u64)).ok()?;
+            let count = (stored.read_at(body.get_mut(at..)?, at as u64)).ok()?;
             if count == 0 {
                 return None;
             }
@@ -326,7 +327,7 @@ impl Ticket {
         let (variant, key) = (object.variant(), self.names.key());
         let record = Record {
             variant: variant.clone(),
-            meta: object.meta().clone(),
+            meta: object.meta(),
             head: object.head(),
             body: &body,
         };

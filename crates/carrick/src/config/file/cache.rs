@@ -84,7 +84,7 @@ section! {
         path: Setting<String> = required_text("an absolute path"),
         /// Most bytes of all files, in blocks of 4 KB. What folders and the file system itself take comes besides
         size: Setting<u64> = required_disk_size(16 * MIB..=1 << 50),
-        /// Most objects. Each takes some 300 bytes of memory and its key, beside `memory`
+        /// Most objects. Each takes some 200 bytes of memory and its key, beside `memory`
         objects: u64 = number(1..=1_000_000_000, OBJECTS_DEFAULT),
         /// Largest body that is stored
         object_max: Setting<u64> = size_or(OBJECT_BYTES_MIN..=u64::MAX, "an eighth of `size`, which is the most"),

@@ -235,12 +235,12 @@ pub(super) fn list(request: &Request<Incoming>, state: &ControlState) -> Respons
             key: String::from_utf8_lossy(object.key().bytes()).into_owned(),
             status: Some(object.meta().status),
             bytes: object.stored_bytes(),
-            state: match object.meta().part() {
+            state: match object.part() {
                 Some(_) => "part",
-                None if object.body().is_whole() => "whole",
+                None if object.is_whole() => "whole",
                 None => "filling",
             },
-            place: if object.body().is_file() {
+            place: if object.is_file() {
                 "disk"
             } else if object.is_on_disk() {
                 "both"

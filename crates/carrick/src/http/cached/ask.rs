@@ -134,7 +134,7 @@ pub fn request_lines(
     };
     let request = Request::of_head(&scratch.request_head, &scratch.request);
     asking.conditions = write_conditions(lines, &request, &[stored_of(stored)]);
-    match stored.meta().part() {
+    match stored.part() {
         // Of what is stored in parts the client's range is enough.
         Some(_) => &CONDITION_FIELDS,
         None => &OMITTED,

@@ -92,7 +92,7 @@ impl Fill {
             if timer.within(idle, room).await.is_err() {
                 return false;
             }
-            let is_wanted = self.prefetch.is_some() || self.object.body().is_read();
+            let is_wanted = self.prefetch.is_some() || self.object.is_read();
             if !is_wanted && self.is_too_far(context.live.plan().cache.as_ref(), left_bytes) {
                 context.metrics().cache.fills_given_up.add(1);
                 return false;

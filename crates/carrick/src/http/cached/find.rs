@@ -135,9 +135,7 @@ pub async fn begin(
                 fetch,
             };
             log.cache = Some(match shared.result(source.result()) {
-                CacheResult::Hit if is_from_disk || source.object.body().is_file() => {
-                    CacheResult::HitDisk
-                }
+                CacheResult::Hit if is_from_disk || source.object.is_file() => CacheResult::HitDisk,
                 result => result,
             });
             return CacheDecision::Stored {
@@ -319,6 +317,7 @@ impl CacheQuery {
         } else {
             memory::Found::Nothing
         };
+        let meta;
         let (object, known) = match &found {
             memory::Found::Nothing => (None, Found::Nothing),
             memory::Found::OtherVariant => (None, Found::OtherVariant),
@@ -336,7 +335,8 @@ impl CacheQuery {
                 } else {
                     Found::PartOnly
                 };
-                (Some(Arc::clone(object)), known(object.meta()))
+                meta = object.meta();
+                (Some(Arc::clone(object)), known(&meta))
             }
         };
         (object, look_up(&request, known, now, &self.route.policy))

@@ -2,7 +2,7 @@
 //! sections 3.3 and 3.4).
 use crate::cache::Cache;
 use crate::cache::flights::Lead;
-use crate::cache::memory::{Body, BodyWriter, NotTaken, Object, PIECES_MAX, Part, Store};
+use crate::cache::memory::{Body, BodyWriter, NotTaken, Object, PIECES_MAX, Part, Piece, Store};
 use crate::cache::purges::PurgeEpoch;
 use crate::net::scratch::Scratch;
 use carrick_logic::cache::{
@@ -42,8 +42,7 @@ pub(super) fn answers(
     now: UnixTime,
     policy: &Policy,
 ) -> bool {
-    object.meta().part().is_none()
-        || has_all(request, &stored_of(object), &object.extents(), now, policy)
+    object.part().is_none() || has_all(request, &stored_of(object), &object.extents(), now, policy)
 }
 
 /// What is stored in parts, and what of it is asked for in the place of what the client asks for.
@@ -74,7 +73,7 @@ impl Completion {
             end => end - missing.start,
         };
         // What would be refused then is not worth a request of its own.
-        let has_room = object.body().pieces().len() < PIECES_MAX
+        let has_room = object.pieces().len() < PIECES_MAX
             && store.takes(held_bytes.saturating_add(missing_bytes));
         has_room.then(|| Self {
             object: Arc::clone(object),
@@ -146,7 +145,7 @@ impl PendingBody {
 
     /// The body of `object`, or of its newest part, has come.
     pub async fn end(self, object: &Object) {
-        let mut pieces = object.body().pieces().iter();
+        let mut pieces = object.pieces().iter();
         let newest = pieces.find(|piece| self.is_part && piece.start == self.start);
         if let Some(piece) = newest {
             self.grow(self.addition(object, &piece.body)).await;
@@ -158,19 +157,19 @@ impl PendingBody {
         let received_bytes = writer.written_bytes();
         let announced_bytes = self.total_bytes.filter(|_| !self.is_part);
         // Of a part only its beginning is a part, too.
-        let meta = match object.meta().part() {
+        let meta = match object.part() {
             Some(part) if self.is_part => Meta {
                 part: Some(Box::new(ContentRange {
                     start: self.start,
                     end: self.start.saturating_add(received_bytes),
                     ..part
                 })),
-                ..object.meta().clone()
+                ..object.meta()
             },
             _ => Meta {
                 status: 200,
                 part: None,
-                ..object.meta().clone()
+                ..object.meta()
             },
         };
         if truncated(&meta, received_bytes, announced_bytes).is_some() {
@@ -182,7 +181,7 @@ impl PendingBody {
         Part {
             key: like.key(),
             variant: like.variant(),
-            meta: like.meta().clone(),
+            meta: like.meta(),
             head: like.head(),
             origin: like.origin(),
             start: self.start,
@@ -199,13 +198,13 @@ impl PendingBody {
             let held = current.as_ref().filter(|held| is_of(held, &part));
             if let Some(other) = &current
                 && (held.is_none() && other.meta().date > part.meta.date
-                    || held.is_some() && other.meta().part().is_none())
+                    || held.is_some() && other.part().is_none())
             {
                 // There is something newer, or all of it.
                 return;
             }
             if let Some(held) = held
-                && !agree(held.body(), part.body, part.start).await
+                && !agree(held.pieces(), part.body, part.start).await
             {
                 // What has the same strong validator is not the same: neither can be trusted.
                 store.remove(held);
@@ -228,7 +227,7 @@ impl PendingBody {
 /// Whether a part is one of what is stored.
 fn is_of(held: &Object, part: &Part<'_>) -> bool {
     let new = Stored {
-        meta: &part.meta,
+        meta: part.meta.clone(),
         fields: Fields::of_text(part.head),
     };
     let same_length = match (held.total_bytes(), part.total_bytes) {
@@ -247,10 +246,10 @@ pub(super) fn stored_like(cache: &Cache, key: &[u8], variant: &Variant) -> Optio
 }
 
 /// Whether the bytes that `held` and `body`, the first of which is at `start`, have both are the same.
-async fn agree(held: &Body, body: &Body, start: u64) -> bool {
+async fn agree(held: &[Piece], body: &Body, start: u64) -> bool {
     let new = start..start.saturating_add(body.progress().bytes);
     let mut buffers = [Vec::new(), Vec::new()];
-    for piece in held.pieces() {
+    for piece in held {
         let mut at = piece.range.start.max(new.start);
         let end = piece.range.end.min(new.end);
         while at < end {
@@ -263,7 +262,7 @@ async fn agree(held: &Body, body: &Body, start: u64) -> bool {
             let read = |body: &Body, buffer: &mut [u8], from| -> io::Result<bool> {
                 Ok(body.read_at(buffer, from)? == buffer.len())
             };
-            if !matches!(read(held, one, at), Ok(true))
+            if !matches!(read(&piece.body, one, at - piece.start), Ok(true))
                 || !matches!(read(body, other, at - start), Ok(true))
                 || one != other
             {

@@ -88,15 +88,15 @@ pub async fn send(
 ) -> (Passed, bool) {
     let object = &source.object;
     let reader = object.body().reader();
-    let is_whole = object.body().is_whole() && !object.body().is_file();
+    let is_whole = object.is_whole() && !object.is_file();
     if !is_whole {
         client.downstream.push_held();
     }
     let total_bytes = object.total_bytes();
-    if total_bytes.is_none() && object.meta().part().is_none() {
+    if total_bytes.is_none() && object.part().is_none() {
         return broken_off(client, scratch, log).await;
     }
-    let known_bytes = total_bytes.unwrap_or(object.body().progress().bytes);
+    let known_bytes = total_bytes.unwrap_or(object.progress().bytes);
     let request = Request::of_head(&scratch.request_head, &scratch.request);
     let answer = plan_answer(
         &request,
@@ -199,7 +199,7 @@ async fn broken_off(
 pub fn stale(scratch: &Scratch, asking: &Asking, now: UnixTime) -> Option<(Arc<Object>, Reuse)> {
     let object = asking.stored.as_ref()?;
     let request = Request::of_head(&scratch.request_head, &scratch.request);
-    let reuse = stale_on_error(&request, object.meta(), now, &asking.route.policy)?;
+    let reuse = stale_on_error(&request, &object.meta(), now, &asking.route.policy)?;
     Some((Arc::clone(object), reuse))
 }
 
@@ -238,19 +238,21 @@ fn write_head(
     let stored = stored_of(&source.object);
     let status = match &answer {
         Answer::NotModified => 304,
-        Answer::Whole if source.object.meta().part().is_some() => 200,
+        Answer::Whole if source.object.part().is_some() => 200,
         Answer::Whole => source.object.meta().status,
         Answer::Range(_) | Answer::Ranges(_) => 206,
         Answer::Unsatisfiable => 416,
     };
-    let mut put = |text: std::fmt::Arguments<'_>| {
-        // Writing to a Vec does not fail.
-        let _ = io::Write::write_fmt(out, text);
-    };
-    put(format_args!(
-        "HTTP/1.1 {status} {}\r\n",
-        reason_phrase(status)
-    ));
+    // Without the machinery of `format!`, which costs more than the rest of a short head.
+    for part in [
+        b"HTTP/1.1 ".as_slice(),
+        itoa::Buffer::new().format(status).as_bytes(),
+        b" ",
+        reason_phrase(status).as_bytes(),
+        b"\r\n",
+    ] {
+        out.extend_from_slice(part);
+    }
     write_answer_fields(out, &stored, &answer, source.age_s());
     let mut put = |text: std::fmt::Arguments<'_>| {
         let _ = io::Write::write_fmt(out, text);
@@ -261,7 +263,9 @@ fn write_head(
         Answer::Whole if status == 204 => Vec::new(),
         Answer::Whole => {
             let total_bytes = total_bytes.unwrap_or_default();
-            put(format_args!("Content-Length: {total_bytes}\r\n"));
+            out.extend_from_slice(b"Content-Length: ");
+            out.extend_from_slice(itoa::Buffer::new().format(total_bytes).as_bytes());
+            out.extend_from_slice(b"\r\n");
             vec![Part::Stored(0..total_bytes)]
         }
         Answer::Range(range) => {
@@ -344,15 +348,19 @@ fn parts_of(laid_out: Multipart) -> Vec<Part> {
 /// The most that is given to the kernel with one call, so that other sessions get their turn.
 const BURST_BYTES_MAX: u64 = 1 << 20;
 
-/// The least that is worth a call, where many read the same body.
-const BURST_BYTES_MIN: u64 = 64 << 10;
+/// The least that is worth a call, where many read the same long body.
+const BURST_BYTES_MIN: u64 = 256 << 10;
 
 /// What all who read one body are given in a round, if that is more than the least for each: of those who have asked at the same time, none
 /// is to be done long before the others.
 const ROUND_BYTES: u64 = 16 << 20;
 
-/// How much of a body with this many readers is given to the kernel with one call.
-fn burst_bytes(readers: usize) -> u64 {
+/// How much of so many bytes of a body with this many readers is given to the kernel with one call. What one call can take is not
+/// divided: the calls would cost three times as much, and it does not take long.
+fn burst_bytes(bytes: u64, readers: usize) -> u64 {
+    if bytes <= BURST_BYTES_MAX {
+        return BURST_BYTES_MAX;
+    }
     let share = ROUND_BYTES / u64::try_from(readers.max(1)).unwrap_or(u64::MAX);
     share.clamp(BURST_BYTES_MIN, BURST_BYTES_MAX)
 }
@@ -417,9 +425,9 @@ async fn send_parts(
                 Ok(_) => return Passed::UpstreamBroke("upstream_closed"),
                 Err(_) => return Passed::UpstreamBroke(IDLE_TIMEOUT),
             };
-            let begun = Instant::now();
+            let begun = pace.is_set().then(Instant::now);
             let body = sending.reader.body();
-            let burst_bytes = burst_bytes(body.readers());
+            let burst_bytes = burst_bytes(range.end - range.start, body.readers());
             let bytes = (end - at)
                 .min(burst_bytes)
                 .min(sending.throttle.piece_bytes());
@@ -435,7 +443,6 @@ async fn send_parts(
             }
             // What waits for its pace is not slow.
             let held = (downstream.transport.wait_for(&mut sending.throttle, bytes)).await;
-            let begun = begun + held;
             let sent = {
                 let burst = send_burst(&downstream.transport, out, body, (at, bytes), sending.more);
                 downstream.timer.within(timeouts.idle, pin!(burst)).await
@@ -456,10 +463,10 @@ async fn send_parts(
             if burst_bytes < BURST_BYTES_MAX && at < range.end {
                 tokio::task::yield_now().await;
             }
-            if !pace.holds(
-                usize::try_from(bytes).unwrap_or(usize::MAX),
-                begun.elapsed(),
-            ) {
+            let waited = begun.map(|begun| (begun + held).elapsed());
+            if waited.is_some_and(|waited| {
+                !pace.holds(usize::try_from(bytes).unwrap_or(usize::MAX), waited)
+            }) {
                 return Passed::ClientGone(TOO_SLOW);
             }
         }
@@ -507,4 +514,22 @@ async fn send_burst(
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_long_bodies_of_many_readers_are_sent_in_turns() {
+        let mb = 1 << 20;
+        for (bytes, readers, expected) in [
+            (mb, 1000, mb),
+            (10 * mb, 1, mb),
+            (10 * mb, 32, mb / 2),
+            (10 * mb, 1000, mb / 4),
+        ] {
+            assert_eq!(burst_bytes(bytes, readers), expected, "{bytes} {readers}");
+        }
+    }
 }

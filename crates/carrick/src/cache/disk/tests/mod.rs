@@ -297,7 +297,7 @@ fn says(object: &Object) -> (u64, u64) {
 }
 
 /// Checks that an object is whole, and has the bytes of its version.
-fn assert_right(object: &Object) {
+fn assert_right(object: &Arc<Object>) {
     let (version, revision) = says(object);
     assert_eq!(object.head(), fields(version, revision).as_bytes());
     assert!(object.body().is_whole());

@@ -311,8 +311,7 @@ impl BodyWriter {
         self.store.memory().fill_ends(state == BodyState::Whole);
         if let Some(object) = object {
             if state == BodyState::Whole {
-                self.store.weigh_again(&object);
-                self.store.offer_new(&object);
+                self.store.is_whole_now(&object);
             } else {
                 self.store.remove(&object);
             }

@@ -252,7 +252,7 @@ impl Shared {
         let Some(entry) = writer.enter(&response, taken_bytes) else {
             return false;
         };
-        body.set_kept(&None, &entry);
+        body.set_kept(None, &entry);
         match body.object() {
             // The head was replaced meanwhile.
             Some(latest) if !Arc::ptr_eq(&latest, &object) => {

@@ -1,4 +1,5 @@
 //! Limits hold, and what is freed is given back.
+use super::super::object::APART_BYTES;
 use super::super::{NotTaken, OVERHEAD_BYTES};
 use super::*;
 
@@ -109,7 +110,7 @@ fn a_body_that_is_filled_when_it_was_purged_goes_on_for_its_readers() {
     let held = store.stats().bytes_held_by_readers;
     assert!((90_000..100_000).contains(&held), "{held}");
     // It can be stored once more.
-    let again = put_body(&store, "page", object.body()).unwrap();
+    let again = put_body(&store, "page", &object.body()).unwrap();
     drop((object, again));
     let stats = store.stats();
     assert_eq!(stats.bytes_held_by_readers, 0);
@@ -138,19 +139,60 @@ fn memory_that_was_taken_for_what_did_not_come_is_given_back() {
 }
 
 /// An object is charged with all that it takes. The counts of an `Arc` are 16 bytes; the table has a byte and a node number for each
-/// slot, of which at least seven of sixteen are used.
+/// slot, of which at least seven of sixteen are used. The allocator adds 8 bytes to each allocation, and rounds up to 16.
 #[test]
 fn what_an_object_is_charged_with_is_what_it_takes() {
-    let counts = 16;
+    let shared = |bytes: usize| (16 + bytes + 8).next_multiple_of(16);
+    // In the mean.
+    let plain = 8 + 8;
     let slot = (1 + size_of::<u32>()) * 16 / 7;
     let ghosts = 4 * 2 + 1;
     let node = crate::cache::index::NODE_BYTES;
-    let all = counts
-        + size_of::<Object>()
-        + counts
-        + size_of::<super::super::Body>()
-        + node
-        + slot
-        + ghosts;
-    assert!(all as u64 <= OVERHEAD_BYTES, "{all}");
+    let inside = shared(size_of::<Object>()) + plain + node + slot + ghosts;
+    assert!(inside as u64 <= OVERHEAD_BYTES, "{inside}");
+    let apart = shared(size_of::<super::super::Body>()) + plain;
+    assert!(apart as u64 <= APART_BYTES, "{apart}");
+}
+
+#[test]
+fn a_short_body_moves_into_its_object() {
+    let store = store(SMALL);
+    let (mut writer, begun) = begun(&store, "page", None);
+    writer.append(&content(1, 0, 1000)).unwrap();
+    let reader = begun.body();
+    assert!(get(&store, "page").is_some());
+    assert!(writer.finish());
+    let found = get(&store, "page").unwrap();
+    let (key, head) = (found.key().bytes().len(), found.head().len());
+    let all = OVERHEAD_BYTES + (key + head + 1000) as u64;
+    assert_eq!((store.stats().objects, store.stats().bytes), (1, all));
+    assert_eq!((found.stored_bytes(), found.hits()), (all, 2));
+    for object in [&begun, &found] {
+        assert!(read(object) == content(1, 0, 1000));
+    }
+    // Who reads along holds the bytes twice.
+    assert!(store.stats().bytes_held_by_readers >= 1000);
+    drop(reader);
+    // What was found before is the same object to the store.
+    let fresh = store.replace(&begun, meta(2000), b"C: d\r\n").unwrap();
+    assert!(read(&fresh) == content(1, 0, 1000));
+    assert_eq!(fresh.meta(), get(&store, "page").unwrap().meta());
+    assert!(!store.remove(&begun), "it was freshened");
+    assert!(store.remove(&fresh));
+    assert!(get(&store, "page").is_none());
+    drop((begun, found, fresh));
+    assert_nothing_leaks(&store);
+}
+
+#[test]
+fn a_purge_meets_an_object_whose_body_has_moved() {
+    for how in [Purge::Remove, Purge::Outdate] {
+        let store = store(SMALL);
+        let (writer, begun) = begun(&store, "page", Some(0));
+        assert!(writer.finish());
+        assert!(get(&store, "page").is_some());
+        assert!(store.purge_one(&begun, how));
+        let left = get(&store, "page").map(|object| object.meta().lifetime_s);
+        assert_eq!(left, (how == Purge::Outdate).then_some(0));
+    }
 }

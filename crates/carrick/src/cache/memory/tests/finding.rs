@@ -110,7 +110,7 @@ fn a_freshened_object_has_the_body_of_the_old_one() {
     let new = store
         .replace(&old, meta(2000), b"C: d\r\nE: f\r\n")
         .unwrap();
-    assert!(Arc::ptr_eq(old.body(), new.body()));
+    assert!(Arc::ptr_eq(&old.body(), &new.body()));
     let found = get(&store, "page").unwrap();
     assert!(Arc::ptr_eq(&found, &new));
     assert_eq!(found.meta().date, UnixTime(2000));
@@ -144,7 +144,7 @@ fn what_breaks_off_is_taken_out() {
         assert!(get(&store, "page").is_none());
         assert_eq!(object.body().progress().state, BodyState::Broken);
         assert_eq!(read(&object), content(1, 0, 50));
-        let body = Arc::clone(object.body());
+        let body = object.body();
         assert_eq!(put_body(&store, "page", &body).err(), Some(NotTaken::Body));
     }
     // The length was not announced.

@@ -97,8 +97,8 @@ pub(super) fn get(store: &Store, name: &str) -> Option<Arc<Object>> {
 }
 
 /// The whole of a body.
-pub(in crate::cache) fn read(object: &Object) -> Vec<u8> {
-    let mut bytes = vec![0; object.body().progress().bytes as usize];
+pub(in crate::cache) fn read(object: &Arc<Object>) -> Vec<u8> {
+    let mut bytes = vec![0; object.progress().bytes as usize];
     assert_eq!(object.body().read_at(&mut bytes, 0).unwrap(), bytes.len());
     bytes
 }

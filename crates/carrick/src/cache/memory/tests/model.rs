@@ -207,8 +207,10 @@ impl Pair {
             Operation::Finish(_) => {
                 let rest = content(one.seed, one.done as u64, one.bytes - one.done);
                 let whole = one.writer.append(&rest).is_ok();
-                let (writer, _) = self.ended(place, whole);
+                let name = one.name;
+                let (writer, seed) = self.ended(place, whole);
                 assert_eq!(writer.finish(), whole);
+                self.follow_move(name, seed);
             }
             Operation::Cut(_, name) => {
                 let (writer, seed) = self.ended(place, false);
@@ -218,6 +220,15 @@ impl Pair {
                 }
             }
             _ => drop(self.ended(place, false)),
+        }
+    }
+
+    /// A short body moves into its object, which is another one then.
+    fn follow_move(&mut self, name: Name, seed: u64) {
+        let moved = self.store.objects().find(|object| name_of(object) == name);
+        let known = self.model.get_mut(&name).filter(|known| known.seed == seed);
+        if let (Some(moved), Some(known)) = (moved, known) {
+            known.object = Arc::downgrade(&moved);
         }
     }
 

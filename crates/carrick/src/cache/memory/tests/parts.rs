@@ -59,7 +59,7 @@ fn add(store: &Arc<Store>, range: Range<u64>, total_bytes: u64) -> Result<Arc<Ob
 }
 
 /// Checks all bytes that are there, also across the ends of pieces.
-fn check(object: &Object, total_bytes: u64) {
+fn check(object: &Arc<Object>, total_bytes: u64) {
     for held in object.extents().held() {
         let length = usize::try_from(held.end - held.start).unwrap();
         let mut bytes = vec![0; length];
@@ -81,10 +81,10 @@ fn parts_become_a_whole() {
         assert_eq!(object.meta().status, 206);
         check(&object, total);
     }
-    let part = get(&store, NAME).unwrap().meta().part().unwrap();
+    let part = get(&store, NAME).unwrap().part().unwrap();
     assert_eq!((part.start, part.end), (0, total));
     let whole = add(&store, 40_000..220_000, total).unwrap();
-    assert_eq!((whole.meta().status, whole.meta().part()), (200, None));
+    assert_eq!((whole.meta().status, whole.part()), (200, None));
     assert_eq!(whole.body().total_bytes(), Some(total));
     assert_eq!(read(&whole), content(SEED, 0, total as usize));
     assert_eq!(store.stats().objects, 1);

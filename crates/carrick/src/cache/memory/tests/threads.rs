@@ -142,7 +142,7 @@ fn under_load_nobody_reads_what_is_not_right() {
                         _ => {
                             if let Some(object) = get(store, &name) {
                                 found.fetch_add(1, Ordering::Relaxed);
-                                let whole = follow(object.body(), seed);
+                                let whole = follow(&object.body(), seed);
                                 assert!(whole.is_none_or(|bytes| bytes == bytes_of(seed)));
                             }
                         }

@@ -8,12 +8,11 @@ pub use reader::BodyReader;
 pub use storage::Piece;
 pub(in crate::cache::memory) use storage::{PIECE_BYTES, Storage, joined};
 
-use super::Object;
+use super::{INSIDE_BYTES_MAX, Object};
 use crate::cache::disk::Entry;
 use crate::cache::ledger::{Charge, Ledger};
 use crate::cache::memory::accounting::Memory;
 use crate::cache::memory::chunk::Chunk;
-use arc_swap::ArcSwapOption;
 use carrick_logic::cache::UnixTime;
 use std::io;
 use std::mem::take;
@@ -23,7 +22,7 @@ use storage::copy_chunks;
 use tokio::sync::oneshot;
 use waiting::Waiting;
 
-/// Bodies of up to so many bytes are in one allocation, longer ones in several.
+/// Bodies of up to so many bytes are in one allocation, longer ones in chunks.
 pub const HEAP_BYTES_MAX: u64 = 64 * 1024;
 
 /// How far a body is.
@@ -78,7 +77,9 @@ pub struct Body {
     /// Where the bytes are; unset while they are in [`UnderWay`].
     pub(in crate::cache::memory) storage: OnceLock<Storage>,
     /// The entry of its file on the disk, which may not be written yet.
-    kept: ArcSwapOption<Entry>,
+    kept: Mutex<Option<Arc<Entry>>>,
+    /// The object that had it, and the one that has a copy inside instead.
+    moved: OnceLock<[Weak<Object>; 2]>,
     under_way: Mutex<Option<Box<UnderWay>>>,
 }
 
@@ -111,7 +112,8 @@ impl Body {
             progress: AtomicU64::new(0),
             charge: Charge::new(charge),
             storage,
-            kept: ArcSwapOption::empty(),
+            kept: Mutex::default(),
+            moved: OnceLock::new(),
             under_way: Mutex::new(Some(Box::new(UnderWay {
                 heap,
                 announced_bytes,
@@ -136,7 +138,8 @@ impl Body {
             progress: progress.word().into(),
             charge: Charge::new(charge),
             storage: OnceLock::from(storage),
-            kept: ArcSwapOption::empty(),
+            kept: Mutex::default(),
+            moved: OnceLock::new(),
             under_way: None.into(),
         }
     }
@@ -211,28 +214,54 @@ impl Body {
     }
 
     /// The entry of its file on the disk, which may have been removed since.
-    pub(in crate::cache::memory) fn kept(&self) -> arc_swap::Guard<Option<Arc<Entry>>> {
-        self.kept.load()
+    pub(in crate::cache::memory) fn kept(&self) -> Option<Arc<Entry>> {
+        self.lock_kept().clone()
+    }
+
+    fn lock_kept(&self) -> MutexGuard<'_, Option<Arc<Entry>>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Notes the entry of its file; `false` if another thread has noted one since `before` was read.
     pub(in crate::cache::memory) fn set_kept(
         &self,
-        before: &Option<Arc<Entry>>,
+        before: Option<&Arc<Entry>>,
         entry: &Arc<Entry>,
     ) -> bool {
-        let found = self.kept.compare_and_swap(before, Some(Arc::clone(entry)));
-        match (&*found, before) {
-            (Some(found), Some(before)) => Arc::ptr_eq(found, before),
-            (None, None) => true,
-            _ => false,
+        let mut kept = self.lock_kept();
+        let is_same = kept.as_ref().map(Arc::as_ptr) == before.map(Arc::as_ptr);
+        if is_same {
+            *kept = Some(Arc::clone(entry));
         }
+        is_same
     }
 
     /// Whether its file on the disk has this entry.
     pub(in crate::cache::memory) fn is_kept_as(&self, entry: &Arc<Entry>) -> bool {
-        let kept = self.kept();
+        let kept = self.lock_kept();
         kept.as_ref().is_some_and(|kept| Arc::ptr_eq(kept, entry))
+    }
+
+    /// Its bytes, if they are whole and few enough to be inside an object.
+    pub(in crate::cache::memory) fn short(&self) -> Option<&[u8]> {
+        match self.storage.get()? {
+            Storage::Heap(bytes) if bytes.len() <= INSIDE_BYTES_MAX && self.is_whole() => {
+                Some(bytes)
+            }
+            Storage::Inside(object) => Some(object.inside()),
+            _ => None,
+        }
+    }
+
+    /// Notes that `to` replaces `from`, and has a copy of the bytes inside.
+    pub(in crate::cache::memory) fn note_move(&self, from: &Arc<Object>, to: &Arc<Object>) {
+        let _ = self.moved.set([from, to].map(Arc::downgrade));
+    }
+
+    /// The object that replaces `from` since the bytes were moved.
+    pub(in crate::cache::memory) fn moved(&self, from: &Arc<Object>) -> Option<Arc<Object>> {
+        let [before, after] = self.moved.get()?;
+        (before.as_ptr() == Arc::as_ptr(from)).then(|| after.upgrade())?
     }
 
     /// Whether its bytes are only in a file of the disk's.

@@ -55,6 +55,9 @@ impl Body {
             Some(Storage::Heap(bytes)) => {
                 send_pieces(to, prefix, [window(bytes, from, there)], more)
             }
+            Some(Storage::Inside(object)) => {
+                send_pieces(to, prefix, [window(object.inside(), from, there)], more)
+            }
             Some(Storage::Chunks(chunks)) => {
                 send_pieces(to, prefix, windows(chunks, from, there), more)
             }

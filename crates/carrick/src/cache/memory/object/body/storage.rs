@@ -4,17 +4,20 @@ use crate::cache::disk::File;
 use crate::cache::ledger::Charge;
 use crate::cache::memory::accounting::Memory;
 use crate::cache::memory::chunk::{CHUNK_BYTES, Chunk};
+use crate::cache::memory::object::Object;
 use rustix::io::{pread, retry_on_intr};
 use std::io;
 use std::ops::Range;
 use std::os::fd::AsFd;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 /// Where the bytes are.
 #[derive(Debug)]
 pub(in crate::cache::memory) enum Storage {
     /// In one allocation.
     Heap(Box<[u8]>),
+    /// In the object itself.
+    Inside(Arc<Object>),
     /// In several.
     Chunks(Box<[Chunk]>),
     /// In a file of the disk's.
@@ -44,6 +47,7 @@ impl Storage {
     pub(super) fn read_at(&self, buffer: &mut [u8], from: u64) -> io::Result<()> {
         match self {
             Self::Heap(bytes) => copy(bytes, from, buffer),
+            Self::Inside(object) => copy(object.inside(), from, buffer),
             Self::Chunks(chunks) => copy_chunks(chunks, from, buffer),
             Self::Beginning(of) => {
                 let read = of.read_at(buffer, from)?;
@@ -96,7 +100,8 @@ impl Body {
             progress: progress.word().into(),
             charge: Charge::new(charge),
             storage: OnceLock::from(Storage::Pieces(pieces.into())),
-            kept: arc_swap::ArcSwapOption::empty(),
+            kept: Mutex::default(),
+            moved: OnceLock::new(),
             under_way: None.into(),
         }
     }
