@@ -18,6 +18,7 @@ pub use super::file::{
     Fallback, HashOn, Limits, LogFormat, PacketUse, ProxyVersion, Requests, Responses, Sandbox,
     Splitting, Timeouts,
 };
+pub use super::tls::Tls;
 pub use super::values::ServerAddress;
 
 use carrick_logic::access::{Access, NamePattern};
@@ -129,6 +130,12 @@ pub struct ListenerPlan {
     pub handshake: Handshake,
     /// Whether connections begin with a PROXY header.
     pub proxy_protocol: bool,
+    /// TLS to clients; `None`: they speak plainly.
+    pub tls: Option<Tls>,
+    /// The value of `Strict-Transport-Security`.
+    pub hsts: Option<String>,
+    /// The port of `https://` to which requests are redirected.
+    pub redirect_port: Option<u16>,
     /// What is told to upstreams about the client.
     pub forwarded: Forwarded,
     /// Who is believed what he says of clients.

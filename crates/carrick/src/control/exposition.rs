@@ -13,7 +13,7 @@ use crate::control::{ControlState, EngineStatus, Reloads};
 use crate::telemetry::LookupResult;
 use crate::telemetry::declarations as declared;
 use crate::telemetry::job::Job;
-use crate::telemetry::metrics::{Limit, WorkerMetrics};
+use crate::telemetry::metrics::{LabelCounters, Limit, WorkerMetrics};
 use crate::telemetry::process::Process;
 use crate::upstream::state::ServerState;
 use carrick_splice::Reason;
@@ -138,19 +138,25 @@ impl Writer<'_, '_> {
         })?;
         self.counter(&declared::RETRIES, |worker| &worker.retries)?;
 
-        let mut refusals = BTreeMap::new();
-        for (label, count) in state
-            .workers
-            .iter()
-            .flat_map(|worker| worker.refusals.iter())
-        {
-            *refusals.entry(label).or_insert(0) += count;
+        self.labels(&declared::REFUSALS, "reason", |worker| &worker.refusals)
+    }
+
+    /// One sample for each label.
+    fn labels(
+        &mut self,
+        metric: &'static declared::MetricDeclaration,
+        name: &'static str,
+        of: impl Fn(&WorkerMetrics) -> &LabelCounters,
+    ) -> fmt::Result {
+        let mut counts = BTreeMap::new();
+        let workers = self.state.workers.iter();
+        for (label, count) in workers.flat_map(|worker| of(worker).iter()) {
+            *counts.entry(label).or_insert(0) += count;
         }
+        let samples = counts.into_iter();
         self.counters(
-            &declared::REFUSALS,
-            refusals
-                .into_iter()
-                .map(|(label, count)| ([("reason", label)], count)),
+            metric,
+            samples.map(|(label, count)| ([(name, label)], count)),
         )
     }
 
@@ -158,6 +164,9 @@ impl Writer<'_, '_> {
         let state = self.state;
         self.counter(&declared::CLIENT_CONNECTIONS, |worker| {
             &worker.connections_accepted
+        })?;
+        self.labels(&declared::TLS_HANDSHAKES, "result", |worker| {
+            &worker.tls_handshakes
         })?;
         self.counter(&declared::INTERCEPTED, |worker| &worker.intercepted)?;
         let deferred_syns = &state.kernel.deferred_syns;

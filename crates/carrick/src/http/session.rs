@@ -106,7 +106,7 @@ async fn end_or_go_on(
             client.downstream.kernel_forward.is_persistent = true;
             return Ok(kept.unwrap_or_else(|| client.context.worker.scratch.take()));
         }
-        Next::Close => {}
+        Next::Close => client.downstream.transport.finish(),
         Next::CloseGently => reply::close_gently(&mut client.downstream).await,
         Next::Reset => {
             client.downstream.transport.reset_on_close();

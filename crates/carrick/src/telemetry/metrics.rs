@@ -88,6 +88,8 @@ pub struct WorkerMetrics {
     pub retries: Counter,
     /// Refused requests, by the label of the refusal.
     pub refusals: LabelCounters,
+    /// TLS handshakes with clients, by result.
+    pub tls_handshakes: LabelCounters,
     /// How often each limit was reached.
     pub limits: LimitCounters,
     /// Names answered from the worker's own cache.
