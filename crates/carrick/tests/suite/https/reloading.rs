@@ -123,3 +123,39 @@ fn files_that_change_are_followed_unless_they_are_wrong() {
     install(&stage.place, "one", "one");
     wait_for("the next certificate", || stage.serves("one").then_some(()));
 }
+
+#[test]
+fn files_elsewhere_are_followed_from_inside_the_sandbox() {
+    let Some(stage) = stage() else { return };
+    let place = &stage.place;
+    // As ACME clients do it: a link in one folder to a file in another.
+    for folder in ["live", "archive"] {
+        std::fs::create_dir(file(place, folder)).expect("a folder");
+    }
+    let install = |number: usize, name: &str| {
+        for kind in ["pem", "key"] {
+            let real = format!("archive/{number}.{kind}");
+            std::fs::copy(file(place, &format!("{name}.{kind}")), file(place, &real))
+                .expect("a copy");
+            std::os::unix::fs::symlink(format!("../{real}"), file(place, "live/new"))
+                .expect("a link");
+            std::fs::rename(
+                file(place, "live/new"),
+                file(place, &format!("live/{kind}")),
+            )
+            .expect("a link");
+        }
+    };
+    install(1, "one");
+    let text = stage
+        .text
+        .replace("server.pem", "live/pem")
+        .replace("server.key", "live/key");
+    stage.carrick.reload(place, &text);
+    stage
+        .carrick
+        .wait_for_metric("carrick_reloads_total", &["result=\"ok\""], 1.0);
+    assert!(stage.serves("one"));
+    install(2, "two");
+    wait_for("the next certificate", || stage.serves("two").then_some(()));
+}

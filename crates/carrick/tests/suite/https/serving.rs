@@ -3,6 +3,7 @@ use super::certificates::{Key, issue, make_authority};
 use super::client::{Offers, TlsPeer, trusting};
 use super::start;
 use crate::clients::tool::Tool;
+use crate::memory::own_bytes;
 use crate::support::message::field;
 use crate::support::server::answer_requests;
 use crate::support::{Carrick, Peer, Place, Server, random};
@@ -132,6 +133,50 @@ fn a_body_that_ends_with_the_connection_ends_with_a_word() {
     client.send(ASK);
     client.read_head();
     assert_eq!(client.read_to_end(), (b"to the end".to_vec(), true));
+}
+
+#[test]
+fn a_slow_reader_gets_the_last_word_of_such_a_body() {
+    let Some(place) = stage() else { return };
+    let server = Server::listen(&place).serve(|mut peer, _| {
+        if peer.waits_for_head() {
+            peer.read_head();
+            peer.send("HTTP/1.1 200 OK\r\n\r\n");
+            peer.send(vec![b'x'; 2_000_000]);
+        }
+    });
+    let carrick = start(&place, &[server.address()]);
+    let tcp = Peer::connect_with_buffers(carrick.listener(), 4096).into_stream();
+    let config = trusting(&place, Offers::All);
+    let mut client = TlsPeer::over(tcp, "a.example", &config).expect("a handshake");
+    client.send(ASK);
+    client.read_head();
+    let (bytes, has_ended) = client.read_to_end();
+    assert_eq!((bytes.len(), has_ended), (2_000_000, true));
+}
+
+#[test]
+fn a_thousand_idle_clients_cost_little() {
+    const CLIENTS: usize = 1000;
+    const BYTES_MAX: u64 = 25 * 1024;
+    let Some(place) = stage() else { return };
+    let server = Server::listen(&place).serve(|peer, _| answer_requests(peer, |_| OK.to_vec()));
+    let carrick = start(&place, &[server.address()]);
+    let config = trusting(&place, Offers::All);
+    let open = || {
+        let mut client = TlsPeer::connect(carrick.listener(), "a.example", &config);
+        assert_eq!(client.ask(ASK).1, "ok");
+        client
+    };
+    let _first: Vec<_> = (0..20).map(|_| open()).collect();
+    let before = own_bytes(&carrick);
+    let mut clients: Vec<_> = (0..CLIENTS).map(|_| open()).collect();
+    let each = own_bytes(&carrick).saturating_sub(before) / CLIENTS as u64;
+    eprintln!("{CLIENTS} idle clients with TLS: {each} bytes each");
+    assert!(each <= BYTES_MAX, "an idle client costs {each} bytes");
+    for client in clients.iter_mut().step_by(50) {
+        assert_eq!(client.ask(ASK).1, "ok");
+    }
 }
 
 #[test]
