@@ -5,7 +5,7 @@ use crate::http::session;
 use crate::net::transport::Transport;
 use crate::net::transport::tls::{HandshakeError, TlsStream};
 use crate::reply::Reply;
-use crate::telemetry::metrics::Limit;
+use crate::telemetry::metrics::{Handshake, Limit};
 use rustls::Error;
 use std::pin::pin;
 use std::rc::Rc;
@@ -21,14 +21,18 @@ pub async fn shake_hands(client: &mut Client, first: Vec<u8>) -> bool {
     match downstream.timer.within(limit, shaking).await {
         Ok(Ok(stream)) => {
             let agreed = stream.agreed(subject);
-            let kind = if agreed.is_resumed { "resumed" } else { "full" };
+            let kind = if agreed.is_resumed {
+                Handshake::Resumed
+            } else {
+                Handshake::Full
+            };
             context.metrics().tls_handshakes.count(kind);
             context.tls = Some(Rc::new(agreed));
             downstream.transport = Transport::Tls(Rc::new(stream));
             true
         }
         Ok(Err(HandshakeError::NotTls)) => {
-            context.metrics().tls_handshakes.count("plain_http");
+            context.metrics().tls_handshakes.count(Handshake::PlainHttp);
             session::refuse(client, &plain_http()).await;
             false
         }
@@ -42,7 +46,7 @@ pub async fn shake_hands(client: &mut Client, first: Vec<u8>) -> bool {
             false
         }
         Err(_) => {
-            context.metrics().tls_handshakes.count("timeout");
+            context.metrics().tls_handshakes.count(Handshake::Timeout);
             context.metrics().limits.reached(Limit::HeadTimeout);
             false
         }
@@ -50,18 +54,20 @@ pub async fn shake_hands(client: &mut Client, first: Vec<u8>) -> bool {
 }
 
 /// What a failure is counted as.
-fn kind(error: &HandshakeError) -> &'static str {
+fn kind(error: &HandshakeError) -> Handshake {
     match error {
-        HandshakeError::Closed | HandshakeError::Tcp(_) => "closed",
-        HandshakeError::NotTls => "plain_http",
+        HandshakeError::Closed | HandshakeError::Tcp(_) => Handshake::Closed,
+        HandshakeError::NotTls => Handshake::PlainHttp,
         HandshakeError::Tls(error) => match error {
-            Error::AlertReceived(_) => "alert",
-            Error::PeerIncompatible(_) | Error::NoApplicationProtocol => "incompatible",
-            Error::NoCertificatesPresented | Error::InvalidCertificate(_) => "client_certificate",
-            Error::InvalidMessage(_) | Error::PeerMisbehaved(_) | Error::DecryptError => {
-                "malformed"
+            Error::AlertReceived(_) => Handshake::Alert,
+            Error::PeerIncompatible(_) | Error::NoApplicationProtocol => Handshake::Incompatible,
+            Error::NoCertificatesPresented | Error::InvalidCertificate(_) => {
+                Handshake::ClientCertificate
             }
-            _ => "other",
+            Error::InvalidMessage(_) | Error::PeerMisbehaved(_) | Error::DecryptError => {
+                Handshake::Malformed
+            }
+            _ => Handshake::Other,
         },
     }
 }

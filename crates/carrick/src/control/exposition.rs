@@ -13,7 +13,7 @@ use crate::control::{ControlState, EngineStatus, Reloads};
 use crate::telemetry::LookupResult;
 use crate::telemetry::declarations as declared;
 use crate::telemetry::job::Job;
-use crate::telemetry::metrics::{LabelCounters, Limit, WorkerMetrics};
+use crate::telemetry::metrics::{Handshake, Limit, WorkerMetrics};
 use crate::telemetry::process::Process;
 use crate::upstream::state::ServerState;
 use carrick_splice::Reason;
@@ -138,25 +138,19 @@ impl Writer<'_, '_> {
         })?;
         self.counter(&declared::RETRIES, |worker| &worker.retries)?;
 
-        self.labels(&declared::REFUSALS, "reason", |worker| &worker.refusals)
-    }
-
-    /// One sample for each label.
-    fn labels(
-        &mut self,
-        metric: &'static declared::MetricDeclaration,
-        name: &'static str,
-        of: impl Fn(&WorkerMetrics) -> &LabelCounters,
-    ) -> fmt::Result {
-        let mut counts = BTreeMap::new();
-        let workers = self.state.workers.iter();
-        for (label, count) in workers.flat_map(|worker| of(worker).iter()) {
-            *counts.entry(label).or_insert(0) += count;
+        let mut refusals = BTreeMap::new();
+        for (label, count) in state
+            .workers
+            .iter()
+            .flat_map(|worker| worker.refusals.iter())
+        {
+            *refusals.entry(label).or_insert(0) += count;
         }
-        let samples = counts.into_iter();
         self.counters(
-            metric,
-            samples.map(|(label, count)| ([(name, label)], count)),
+            &declared::REFUSALS,
+            refusals
+                .into_iter()
+                .map(|(label, count)| ([("reason", label)], count)),
         )
     }
 
@@ -165,9 +159,11 @@ impl Writer<'_, '_> {
         self.counter(&declared::CLIENT_CONNECTIONS, |worker| {
             &worker.connections_accepted
         })?;
-        self.labels(&declared::TLS_HANDSHAKES, "result", |worker| {
-            &worker.tls_handshakes
-        })?;
+        let handshakes = Handshake::ALL.map(|(handshake, name)| {
+            let count = state.sum(|worker| worker.tls_handshakes.get(handshake));
+            ([("result", name)], count)
+        });
+        self.counters(&declared::TLS_HANDSHAKES, handshakes)?;
         self.counter(&declared::INTERCEPTED, |worker| &worker.intercepted)?;
         let deferred_syns = &state.kernel.deferred_syns;
         let events = deferred_syns.events().into_iter();
