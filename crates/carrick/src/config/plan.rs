@@ -198,6 +198,11 @@ impl ListenerPlan {
         self.address.ip().to_canonical().is_loopback() && self.interception.is_none()
     }
 
+    /// Whether it, or one of its routes, has such an engine. What TLS encrypts is copied, whatever engine is named.
+    fn has_engine(&self, is_wanted: impl Fn(Choice) -> bool) -> bool {
+        self.tls.is_none() && self.mode.has_engine(is_wanted)
+    }
+
     /// Whether a sender's fields that tell of clients are kept. Where nobody is named, `unchanged` keeps everybody's.
     #[must_use]
     pub fn believes(&self, is_trusted: bool) -> bool {
@@ -285,7 +290,7 @@ impl Plan {
     fn may_choose_packets(&self) -> bool {
         let mut listeners = self.listeners.iter();
         listeners.any(|listener| {
-            !listener.is_on_loopback() && listener.mode.has_engine(|engine| engine == Choice::Auto)
+            !listener.is_on_loopback() && listener.has_engine(|engine| engine == Choice::Auto)
         })
     }
 
@@ -303,7 +308,7 @@ impl Plan {
 
     fn has_engine(&self, is_wanted: impl Fn(Choice) -> bool) -> bool {
         let mut listeners = self.listeners.iter();
-        listeners.any(|listener| listener.mode.has_engine(&is_wanted))
+        listeners.any(|listener| listener.has_engine(&is_wanted))
     }
 }
 

@@ -69,7 +69,10 @@ pub async fn run(mut client: Client, mut first: Vec<u8>) {
                     limit = client.context.live.plan().timeouts.idle;
                     continue;
                 }
-                None => return,
+                None => {
+                    client.downstream.transport.finish();
+                    return;
+                }
             }
             scratch = client.context.worker.scratch.take();
             // What came early left a readiness behind it: there is nothing to read, and the client is as idle as before.

@@ -133,7 +133,7 @@ impl Transport {
         }
     }
 
-    /// Call before dropping the connection if everything was sent: TLS says so to the other end, which TCP does by itself.
+    /// Call before dropping the connection if everything was sent. TCP tells the other end by itself, TLS only then.
     pub fn finish(&self) {
         if let Self::Tls(stream) = self {
             // Fails only if the connection is broken.

@@ -35,7 +35,6 @@ pub struct TlsStream {
     /// Accepted bytes whose records the kernel has not taken entirely.
     owed_bytes: Cell<usize>,
     has_ended: Cell<bool>,
-    resets: Cell<bool>,
 }
 
 /// Why there is no connection.
@@ -85,14 +84,11 @@ impl TlsStream {
             session: RefCell::new(ServerConnection::new(config)?),
             owed_bytes: Cell::new(0),
             has_ended: Cell::new(false),
-            // A connection that fails in the handshake ends without further words.
-            resets: Cell::new(true),
         };
         let mut has_begun = false;
         loop {
             poll_fn(|cx| stream.poll_flush(cx)).await?;
             if !stream.session.borrow().is_handshaking() {
-                stream.resets.set(false);
                 return Ok(stream);
             }
             if first.is_empty() {
@@ -182,9 +178,9 @@ impl TlsStream {
         }
     }
 
-    /// Closing will reset the connection, without an end of the stream.
+    /// Closing will reset the connection. Without [`end`](Self::end), closing does not end the stream in any case: the
+    /// client knows that something is missing.
     pub fn reset_on_close(&self) {
-        self.resets.set(true);
         let _ = carrick_splice::tcp::reset_on_close(&self.tcp);
     }
 
@@ -265,17 +261,6 @@ impl TlsStream {
             Err(error) if error.kind() == ErrorKind::UnexpectedEof => Ok(false),
             result => result,
         }
-    }
-}
-
-impl Drop for TlsStream {
-    fn drop(&mut self) {
-        if self.resets.get() || self.has_ended.get() {
-            return;
-        }
-        let mut session = self.session.borrow_mut();
-        session.send_close_notify();
-        let _ = self.flush(&mut session, false);
     }
 }
 

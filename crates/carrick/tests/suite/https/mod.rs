@@ -26,10 +26,11 @@ fn pair(name: &str) -> String {
     format!("{{ certificate = \"{name}.pem\", key = \"{name}.key\" }}")
 }
 
-/// A switch with the certificate in `server.pem`.
+/// A switch with the certificate in `server.pem`, which never tires of waiting.
 fn start(place: &Place, servers: &[SocketAddr]) -> Carrick {
+    const PATIENT: &str = "[timeouts]\nhead = \"10m\"\nidle = \"10m\"\ndrain = \"2s\"\n";
     Carrick::start(
         place,
-        &switch_text(&format!("tls = {}", pair("server")), servers),
+        &(PATIENT.to_owned() + &switch_text(&format!("tls = {}", pair("server")), servers)),
     )
 }

@@ -1,7 +1,7 @@
 //! Requests and responses inside TLS.
 use super::certificates::{Key, issue, make_authority};
 use super::client::{Offers, TlsPeer, trusting};
-use super::start;
+use super::{pair, start, switch_text};
 use crate::clients::tool::Tool;
 use crate::memory::own_bytes;
 use crate::support::message::field;
@@ -133,6 +133,37 @@ fn a_body_that_ends_with_the_connection_ends_with_a_word() {
     client.send(ASK);
     client.read_head();
     assert_eq!(client.read_to_end(), (b"to the end".to_vec(), true));
+}
+
+#[test]
+fn an_idle_connection_ends_with_a_word() {
+    let Some(place) = stage() else { return };
+    let server = Server::listen(&place).serve(|peer, _| answer_requests(peer, |_| OK.to_vec()));
+    let text = switch_text(&format!("tls = {}", pair("server")), &[server.address()]);
+    let text = format!("[timeouts]\nidle = \"2s\"\n{text}");
+    let carrick = Carrick::start(&place, &text);
+    let mut client = connect(&place, &carrick);
+    client.send(ASK);
+    let (bytes, has_ended) = client.read_to_end();
+    assert!(bytes.ends_with(b"ok") && has_ended, "{bytes:?}");
+}
+
+#[test]
+fn a_proxy_header_comes_before_tls() {
+    let Some(place) = stage() else { return };
+    let server = Server::listen(&place);
+    let keys = format!("tls = {}\nproxy_protocol = true", pair("server"));
+    let carrick = Carrick::start(&place, &switch_text(&keys, &[server.address()]));
+    let mut tcp = carrick.connect();
+    tcp.send("PROXY TCP4 192.0.2.7 192.0.2.8 40000 443\r\n");
+    let config = trusting(&place, Offers::All);
+    let mut client = TlsPeer::over(tcp.into_stream(), "a.example", &config).expect("a handshake");
+    client.send(ASK);
+    let head = server.accept().read_head();
+    assert_eq!(
+        field(&head, "x-forwarded-for").as_deref(),
+        Some("192.0.2.7")
+    );
 }
 
 #[test]
