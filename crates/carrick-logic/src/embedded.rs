@@ -233,9 +233,9 @@ impl Embedded {
         let is_same = url.host() == self.page.host()
             && url.port() == self.page.port()
             && url.host().is_some();
-        // An absent port is the scheme's own, 80.
+        // An absent port is the scheme's own.
         let is_any = self.hosts == Hosts::Any && url.host().is_some() && url.port().is_none();
-        url.scheme() == "http"
+        url.scheme() == self.page.scheme()
             && (is_same || is_any)
             && url.username().is_empty()
             && url.password().is_none()

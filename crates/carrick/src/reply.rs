@@ -1,11 +1,13 @@
 //! carrick's own responses: refusals and errors, with advice.
 use crate::context::client::Client;
 use crate::context::downstream::Downstream;
+use crate::context::request_context::RequestContext;
 use crate::context::request_log::RequestLog;
 use crate::net::deadline::Deadline;
 use crate::net::io::{read_some, write_all};
 use crate::upstream::Unreachable;
 use carrick_logic::http1::{self, ErrorResponse, Method, Version};
+use std::borrow::Cow;
 use std::time::Duration;
 
 /// How long the rest of a refused request is read, so that a reset does not destroy the response (RFC 9112 section 9.6).
@@ -22,7 +24,7 @@ pub struct Reply {
     /// What is wrong and what would be right.
     pub detail: String,
     /// A further field line, such as `Proxy-Authenticate`.
-    pub field: Option<(&'static str, &'static str)>,
+    pub field: Option<(&'static str, Cow<'static, str>)>,
     /// The stable label for metrics and the log.
     pub label: &'static str,
 }
@@ -65,6 +67,9 @@ pub async fn send(client: &mut Client, reply: &Reply, asked: Asked, log: &mut Re
     context.metrics().refusals.count(reply.label);
     let mut out = Vec::with_capacity(512);
     let date = context.worker.clock.with_date(str::to_owned);
+    let mut fields = Vec::new();
+    fields.extend(reply.field.iter().map(|(name, value)| (*name, &**value)));
+    fields.extend(hsts(context).map(|value| (HSTS, value)));
     let response = ErrorResponse {
         status: reply.status,
         detail: &reply.detail,
@@ -72,7 +77,7 @@ pub async fn send(client: &mut Client, reply: &Reply, asked: Asked, log: &mut Re
         client_version: asked.version,
         keep_alive: asked.keep_alive,
         date: Some(&date),
-        extra_fields: reply.field.as_slice(),
+        extra_fields: &fields,
     };
     http1::write_error_response(&mut out, &response);
     let head_bytes = memchr::memmem::find(&out, b"\r\n\r\n").map_or(out.len(), |end| end + 4);
@@ -90,6 +95,16 @@ pub async fn send(client: &mut Client, reply: &Reply, asked: Asked, log: &mut Re
         log.ended = "client_reset";
     }
     is_sent
+}
+
+/// The name of [`hsts`].
+pub const HSTS: &str = "Strict-Transport-Security";
+
+/// What clients of a listener with TLS are told of its future (RFC 6797); never by plain HTTP.
+#[must_use]
+pub fn hsts(context: &RequestContext) -> Option<&str> {
+    let hsts = context.listener.hsts.as_deref();
+    hsts.filter(|_| context.tls.is_some())
 }
 
 /// Closes after a refusal: ends the sending direction and reads for a moment what the client still sends, since the

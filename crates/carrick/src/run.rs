@@ -3,6 +3,7 @@
 //! Order: configuration; whatever may need privileges (admin address, listening sockets, rules); a thread that loads the kernel engines;
 //! dropping privileges; log and threads. Everything that can fail is done before a client is accepted, except the engines, which load meanwhile.
 mod banner;
+mod certificates;
 mod descriptors;
 mod loading;
 mod open;
@@ -29,6 +30,7 @@ use crate::telemetry::metrics::{Liveness, WorkerMetrics};
 use crate::transparent::{self, Rules};
 use crate::upstream::state::UpstreamState;
 use carrick_splice::probe::{Feature, probe_but_socket};
+use certificates::Certificates;
 use descriptors::{descriptor_limit, fit_pipes, raise_descriptor_limit, set_limits};
 use loading::Loading;
 use open::Opened;
@@ -276,6 +278,7 @@ impl Program {
     /// Handles signals until one asks to shut down.
     async fn serve(&mut self, signals: &mut Signals, manager: &ServiceManager, watch: &mut Watch) {
         manager.ready("Serving");
+        let mut certificates = Certificates::new();
         loop {
             let order = tokio::select! {
                 order = signals.next() => order,
@@ -287,6 +290,7 @@ impl Program {
                     watch.tell(manager);
                     continue;
                 }
+                () = certificates.due(&self.orders) => continue,
             };
             // Whatever uses the engines must find them loaded.
             self.finish_loading(manager, watch).await;

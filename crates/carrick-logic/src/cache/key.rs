@@ -144,10 +144,9 @@ pub fn target_uri<'b>(head: &RequestHead, bytes: &'b [u8]) -> Result<Uri<'b>, No
         return Err(NoKey::DotSegments);
     }
     Ok(Uri {
-        scheme: b"http",
+        scheme: head.scheme.name().as_bytes(),
         host,
-        // The only scheme that is passed on as requests.
-        port: head.port.unwrap_or(80),
+        port: head.port.unwrap_or(head.scheme.port()),
         path_and_query: path_and_query.of(bytes),
     })
 }

@@ -17,11 +17,11 @@ pub fn page_url(head: &RequestHead, bytes: &[u8]) -> Option<Url> {
     let uri = target_uri(head, bytes).ok()?;
     let host = std::str::from_utf8(uri.host).ok()?;
     let path = std::str::from_utf8(uri.path_and_query).ok()?;
-    let port = uri.port;
+    let (scheme, port) = (head.scheme.name(), uri.port);
     let url = if host.contains(':') {
-        format!("http://[{host}]:{port}{path}")
+        format!("{scheme}://[{host}]:{port}{path}")
     } else {
-        format!("http://{host}:{port}{path}")
+        format!("{scheme}://{host}:{port}{path}")
     };
     Url::parse(&url).ok()
 }

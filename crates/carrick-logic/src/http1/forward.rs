@@ -231,7 +231,8 @@ fn write_x_forwarded(
     if !head.says(FieldName::XForwardedProto) {
         let proto = last.and_then(|last| last.proto.as_deref());
         let proto = proto.filter(|proto| syntax::is_token(proto));
-        lines.put(&[b"X-Forwarded-Proto: ", proto.unwrap_or(b"http"), b"\r\n"]);
+        let scheme = head.scheme.name().as_bytes();
+        lines.put(&[b"X-Forwarded-Proto: ", proto.unwrap_or(scheme), b"\r\n"]);
     }
     let host = last.and_then(|last| last.host.as_deref());
     let host = host.filter(|host| syntax::is_host_and_port(host));
@@ -274,7 +275,7 @@ fn write_forwarded(
     if !host.is_empty() {
         lines.put(&[b";host=\"", host, b"\""]);
     }
-    lines.put(&[b";proto=http\r\n"]);
+    lines.put(&[b";proto=", head.scheme.name().as_bytes(), b"\r\n"]);
 }
 
 fn write_for(lines: &mut LineWriter<'_>, address: IpAddr) {

@@ -23,7 +23,7 @@ pub use error_response::{ErrorResponse, reason_phrase, write_error_response};
 pub use forward::{Forwarded, NamedIn, RequestRewrite, TargetForm, write_request};
 pub use forward_response::{ResponseRewrite, add_field, write_response};
 pub use hops::{HOPS_MAX, Loop, Mark};
-pub use request::{BodyLength, Method, OddNames, RequestHead, Target, Version};
+pub use request::{BodyLength, Method, OddNames, RequestHead, Scheme, Target, Version};
 pub use response::{ResponseBody, ResponseHead};
 pub use span::{Field, FieldName, Span};
 pub use stated::{StatedIn, TRUSTED_HOPS_MAX};

@@ -58,6 +58,36 @@ pub enum Target {
     Asterisk,
 }
 
+/// How a resource is got (RFC 9110 section 4.2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Scheme {
+    /// Over TCP.
+    #[default]
+    Http,
+    /// Over TLS.
+    Https,
+}
+
+impl Scheme {
+    /// Its name in URLs.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Http => "http",
+            Self::Https => "https",
+        }
+    }
+
+    /// The port of URLs that have none.
+    #[must_use]
+    pub fn port(self) -> u16 {
+        match self {
+            Self::Http => 80,
+            Self::Https => 443,
+        }
+    }
+}
+
 /// How long a request's body is (RFC 9112 section 6.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BodyLength {
@@ -87,6 +117,8 @@ pub enum OddNames {
 pub struct RequestHead {
     /// Length of the head in the buffer, its empty line included.
     pub head_bytes: usize,
+    /// The scheme of what is asked for on this connection; set by the caller, and kept from request to request.
+    pub scheme: Scheme,
     /// The method, if it is one that matters here.
     pub method: Method,
     /// The method as it was written.
@@ -130,6 +162,7 @@ impl RequestHead {
     pub fn new() -> Self {
         Self {
             head_bytes: 0,
+            scheme: Scheme::Http,
             method: Method::Other,
             method_text: Span::default(),
             target: Target::Asterisk,
@@ -213,7 +246,7 @@ impl RequestHead {
     fn read_first_line(&mut self, line: &[u8], method_bytes: usize) -> Result<(), Refusal> {
         self.method_text = Span::new(0, method_bytes);
         self.method = request_line::method(&line[..method_bytes]);
-        let parts = request_line::parse(line, method_bytes, self.method)?;
+        let parts = request_line::parse(line, method_bytes, self.method, self.scheme)?;
         self.target = parts.target;
         self.path = parts.path;
         self.query = parts.query;
@@ -344,6 +377,12 @@ impl RequestHead {
             FieldName::Odd => !fields::tells_of_client(field.name.of(bytes)),
             _ => true,
         });
+    }
+
+    /// Forgets all fields with this name (lower-case), or that a gateway takes for it.
+    pub fn forget_field(&mut self, bytes: &[u8], name_lower: &[u8]) {
+        self.fields
+            .retain(|field| !syntax::may_pass_for(field.name.of(bytes), name_lower));
     }
 
     /// The value of the first field with this name (lower-case), if any.

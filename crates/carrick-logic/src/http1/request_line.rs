@@ -1,5 +1,5 @@
 //! The request line (RFC 9112 section 3): method, the four forms of target, version; and the host that a request names.
-use super::{Method, Refusal, Span, Target, Version, syntax};
+use super::{Method, Refusal, Scheme, Span, Target, Version, syntax};
 use std::net::Ipv6Addr;
 
 /// Longer methods are refused before the line has ended. The longest registered one has 17 letters.
@@ -93,6 +93,7 @@ pub(super) fn parse(
     line: &[u8],
     method_bytes: usize,
     method: Method,
+    scheme: Scheme,
 ) -> Result<RequestLine, Refusal> {
     let start = method_bytes + 1;
     let rest = line.get(start..).unwrap_or_default();
@@ -104,7 +105,7 @@ pub(super) fn parse(
     };
     let end = start + space;
     let version = version(&rest[space + 1..])?;
-    let parts = target(line, Span::new(start, end), method)?;
+    let parts = target(line, Span::new(start, end), method, scheme)?;
     Ok(RequestLine { version, ..parts })
 }
 
@@ -127,7 +128,12 @@ fn version(text: &[u8]) -> Result<Version, Refusal> {
     }
 }
 
-fn target(line: &[u8], whole: Span, method: Method) -> Result<RequestLine, Refusal> {
+fn target(
+    line: &[u8],
+    whole: Span,
+    method: Method,
+    scheme: Scheme,
+) -> Result<RequestLine, Refusal> {
     let text = whole.of(line);
     if !syntax::is_visible_text(text) {
         return Err(Refusal::bad(
@@ -157,7 +163,7 @@ fn target(line: &[u8], whole: Span, method: Method) -> Result<RequestLine, Refus
             "asterisk_target",
             "`*` is a target for OPTIONS only",
         )),
-        _ => absolute_form(line, whole),
+        _ => absolute_form(line, whole, scheme),
     }
 }
 
@@ -206,7 +212,7 @@ fn authority_form(line: &[u8], whole: Span) -> Result<RequestLine, Refusal> {
 }
 
 /// `http://host[:port][/path][?query]` (RFC 9112 section 3.2.2).
-fn absolute_form(line: &[u8], whole: Span) -> Result<RequestLine, Refusal> {
+fn absolute_form(line: &[u8], whole: Span, wanted: Scheme) -> Result<RequestLine, Refusal> {
     let text = whole.of(line);
     let colon = memchr::memchr(b':', text).unwrap_or(0);
     let (scheme, rest) = text.split_at(colon);
@@ -216,10 +222,13 @@ fn absolute_form(line: &[u8], whole: Span) -> Result<RequestLine, Refusal> {
             "the target is neither `/path` nor `http://host/path`",
         ));
     }
-    if !scheme.eq_ignore_ascii_case(b"http") {
+    if !scheme.eq_ignore_ascii_case(wanted.name().as_bytes()) {
         return Err(Refusal::bad(
             "unsupported_scheme",
-            "only `http://` is asked for here; `https://` goes by CONNECT",
+            match wanted {
+                Scheme::Http => "only `http://` is asked for here; `https://` goes by CONNECT",
+                Scheme::Https => "only `https://` is asked for here",
+            },
         ));
     }
     let start = whole.start as usize;

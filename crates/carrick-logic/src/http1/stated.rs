@@ -113,6 +113,22 @@ impl RequestHead {
         });
     }
 
+    /// Whether the proxy that has sent the request says that its own client came by HTTPS. Only of a trusted one.
+    #[must_use]
+    pub fn states_https(&self, bytes: &[u8], field: StatedIn) -> bool {
+        let known = match field {
+            StatedIn::XForwardedFor => FieldName::XForwardedProto,
+            StatedIn::Forwarded => FieldName::Forwarded,
+        };
+        let last = self.fields.iter().rev().find(|field| field.known == known);
+        let value = last.map(|field| field.value.of(bytes)).unwrap_or_default();
+        let proto = match field {
+            StatedIn::XForwardedFor => syntax::elements(value).last().map(<[u8]>::to_vec),
+            StatedIn::Forwarded => elements(value).last().flatten().and_then(|last| last.proto),
+        };
+        proto.is_some_and(|proto| proto.eq_ignore_ascii_case(b"https"))
+    }
+
     /// Whether there is a field of this name that is not empty.
     pub(super) fn says(&self, known: FieldName) -> bool {
         (self.fields.iter()).any(|field| field.known == known && !field.value.is_empty())

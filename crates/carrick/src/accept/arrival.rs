@@ -1,4 +1,5 @@
 //! Admits an accepted connection: reads the PROXY header if one is expected, checks access, and starts the listener's job.
+use crate::accept::tls;
 use crate::config::plan::Mode;
 use crate::connect::tcp_profile;
 use crate::context::client::Client;
@@ -78,8 +79,8 @@ pub async fn serve(
             .metrics()
             .refusals
             .count("client_not_allowed");
-        // An HTTP client gets the reason; other connections are closed.
-        if !client.context.listener.mode.is_blind() {
+        // An HTTP client gets the reason; other connections are closed. A stranger is not worth a TLS handshake.
+        if !client.context.listener.mode.is_blind() && client.context.listener.tls.is_none() {
             session::refuse_client(&mut client).await;
         }
         return;
@@ -92,6 +93,12 @@ pub async fn serve(
                 client.context.original = Some(destination);
             }
             None => return refuse_not_intercepted(client).await,
+        }
+    }
+    if client.context.listener.tls.is_some() {
+        // Boxed: a handshake is large, and soon over.
+        if !Box::pin(tls::shake_hands(&mut client, std::mem::take(&mut first))).await {
+            return;
         }
     }
     match client.context.listener.mode {

@@ -17,6 +17,7 @@ mod senders;
 mod shared;
 mod split;
 mod tcp_profile;
+mod tls;
 mod transparent;
 mod upstream;
 

@@ -7,6 +7,7 @@ mod listener;
 mod pace;
 mod route;
 mod tcp_profile;
+mod tls;
 mod upstream;
 
 pub use cache::{
@@ -24,6 +25,7 @@ pub use pace::{
 };
 pub use route::{Header, Requests, Responses, Route, To};
 pub use tcp_profile::{Keepalive, TcpProfile, TcpProfileRule};
+pub use tls::{Certificate, ClientCertificate};
 pub use upstream::{HashOn, Health, ProxyVersion, Server, Upstream};
 
 use super::keys::{NONE, REQUIRED};

@@ -14,6 +14,7 @@ mod reader;
 pub mod section;
 mod setting;
 pub mod summary;
+pub mod tls;
 pub mod users;
 pub mod values;
 pub mod word;

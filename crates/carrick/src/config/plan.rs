@@ -18,6 +18,7 @@ pub use super::file::{
     Fallback, HashOn, Limits, LogFormat, PacketUse, ProxyVersion, Requests, Responses, Sandbox,
     Splitting, Timeouts,
 };
+pub use super::tls::Tls;
 pub use super::values::ServerAddress;
 
 use carrick_logic::access::{Access, NamePattern};
@@ -129,6 +130,12 @@ pub struct ListenerPlan {
     pub handshake: Handshake,
     /// Whether connections begin with a PROXY header.
     pub proxy_protocol: bool,
+    /// TLS to clients; `None`: they speak plainly.
+    pub tls: Option<Tls>,
+    /// The value of `Strict-Transport-Security`.
+    pub hsts: Option<String>,
+    /// The port of `https://` to which requests are redirected.
+    pub redirect_port: Option<u16>,
     /// What is told to upstreams about the client.
     pub forwarded: Forwarded,
     /// Who is believed what he says of clients.
@@ -189,6 +196,11 @@ impl ListenerPlan {
     #[must_use]
     pub fn is_on_loopback(&self) -> bool {
         self.address.ip().to_canonical().is_loopback() && self.interception.is_none()
+    }
+
+    /// Whether it, or one of its routes, has such an engine. What TLS encrypts is copied, whatever engine is named.
+    fn has_engine(&self, is_wanted: impl Fn(Choice) -> bool) -> bool {
+        self.tls.is_none() && self.mode.has_engine(is_wanted)
     }
 
     /// Whether a sender's fields that tell of clients are kept. Where nobody is named, `unchanged` keeps everybody's.
@@ -278,7 +290,7 @@ impl Plan {
     fn may_choose_packets(&self) -> bool {
         let mut listeners = self.listeners.iter();
         listeners.any(|listener| {
-            !listener.is_on_loopback() && listener.mode.has_engine(|engine| engine == Choice::Auto)
+            !listener.is_on_loopback() && listener.has_engine(|engine| engine == Choice::Auto)
         })
     }
 
@@ -296,7 +308,7 @@ impl Plan {
 
     fn has_engine(&self, is_wanted: impl Fn(Choice) -> bool) -> bool {
         let mut listeners = self.listeners.iter();
-        listeners.any(|listener| listener.mode.has_engine(&is_wanted))
+        listeners.any(|listener| listener.has_engine(&is_wanted))
     }
 }
 

@@ -1,6 +1,5 @@
 //! Applies TCP profiles to connections of clients and to servers.
 use crate::config::plan::{ListenerPlan, TcpProfilePlan, TcpProfileRules};
-use crate::net::io::Stream;
 use crate::net::transport::Transport;
 use carrick_splice::tcp_tuning::{LegFacts, Moment, Profile, ProfileSide, TcpTuning, facts};
 use std::net::SocketAddr;
@@ -23,7 +22,7 @@ pub fn accepted(service: &TcpTuning, listener: &ListenerPlan, client: &Transport
     let Some(TcpProfileRules { rules, .. }) = &listener.tcp_profiles else {
         return;
     };
-    let Some(stream) = client.tcp() else {
+    let Some(stream) = client.socket() else {
         return;
     };
     // The packets' destination counts, whatever a PROXY header says.
@@ -45,7 +44,7 @@ pub fn as_end_to_end(service: &TcpTuning, listener: &ListenerPlan, client: &Tran
     if listener.tcp_profiles.is_none() {
         return;
     }
-    let Some(stream) = client.tcp() else {
+    let Some(stream) = client.socket() else {
         return;
     };
     let Ok(segment_bytes) = carrick_splice::tcp::segment_bytes(stream) else {

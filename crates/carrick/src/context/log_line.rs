@@ -103,6 +103,7 @@ impl RequestLog {
                 .and_then(|index| plan.upstreams.get(index))
                 .map(|upstream| upstream.name.as_str()),
             server: self.server,
+            tls: context.tls.as_deref(),
             destination: context.original,
             engine: self.engine.map(engine_name),
             connect: self.connect,

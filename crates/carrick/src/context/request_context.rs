@@ -2,7 +2,9 @@
 use super::live::WorkerLive;
 use super::worker::{Connector, Worker};
 use crate::config::plan::{ListenerPlan, Mode};
+use crate::net::transport::tls::Agreed;
 use crate::telemetry::metrics::WorkerMetrics;
+use carrick_logic::http1::Scheme;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -21,6 +23,8 @@ pub struct RequestContext {
     pub address: SocketAddr,
     /// The client of the present request, if a trusted proxy has named it; see [`who`](RequestContext::who).
     pub stated: Option<SocketAddr>,
+    /// What TLS has agreed with it; `None`: it speaks plainly.
+    pub tls: Option<Rc<Agreed>>,
     /// Where the client wanted to go, if it was intercepted.
     pub original: Option<SocketAddr>,
 }
@@ -40,6 +44,7 @@ impl RequestContext {
             listener,
             address,
             stated: None,
+            tls: None,
             original: None,
         }
     }
@@ -48,6 +53,21 @@ impl RequestContext {
     #[must_use]
     pub fn metrics(&self) -> &Arc<WorkerMetrics> {
         self.worker.metrics()
+    }
+
+    /// The scheme of what is asked for here. Clients of a forward proxy name the scheme; TLS is between them and the proxy.
+    #[must_use]
+    pub fn scheme(&self) -> Scheme {
+        match (&self.tls, &self.listener.mode) {
+            (Some(_), Mode::Switch(_)) => Scheme::Https,
+            _ => Scheme::Http,
+        }
+    }
+
+    /// The subject of the client's certificate, which was verified.
+    #[must_use]
+    pub fn client_subject(&self) -> Option<&str> {
+        self.tls.as_ref()?.client_subject.as_deref()
     }
 
     /// The client of the present request, as far as it is known: for access, limits, balancing, pacing and the log.

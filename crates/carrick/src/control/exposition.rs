@@ -13,7 +13,7 @@ use crate::control::{ControlState, EngineStatus, Reloads};
 use crate::telemetry::LookupResult;
 use crate::telemetry::declarations as declared;
 use crate::telemetry::job::Job;
-use crate::telemetry::metrics::{Limit, WorkerMetrics};
+use crate::telemetry::metrics::{Handshake, Limit, WorkerMetrics};
 use crate::telemetry::process::Process;
 use crate::upstream::state::ServerState;
 use carrick_splice::Reason;
@@ -159,6 +159,11 @@ impl Writer<'_, '_> {
         self.counter(&declared::CLIENT_CONNECTIONS, |worker| {
             &worker.connections_accepted
         })?;
+        let handshakes = Handshake::ALL.map(|(handshake, name)| {
+            let count = state.sum(|worker| worker.tls_handshakes.get(handshake));
+            ([("result", name)], count)
+        });
+        self.counters(&declared::TLS_HANDSHAKES, handshakes)?;
         self.counter(&declared::INTERCEPTED, |worker| &worker.intercepted)?;
         let deferred_syns = &state.kernel.deferred_syns;
         let events = deferred_syns.events().into_iter();

@@ -66,7 +66,10 @@ fn last_hop(method: Method) -> Reply {
         _ => (405, "This proxy does not reflect requests."),
     };
     let mut reply = Reply::new(status, "max_forwards", detail);
-    reply.field = Some(("Allow", "GET, HEAD, POST, PUT, DELETE, PATCH, OPTIONS"));
+    reply.field = Some((
+        "Allow",
+        "GET, HEAD, POST, PUT, DELETE, PATCH, OPTIONS".into(),
+    ));
     reply
 }
 
@@ -78,6 +81,12 @@ fn switch(
 ) -> Decision {
     if head.method == Method::Connect {
         return Decision::Reply(no_connect());
+    }
+    if let Some(port) = context.listener.redirect_port
+        && !(context.is_trusted_proxy()
+            && head.states_https(bytes, context.listener.trusted.stated_in))
+    {
+        return Decision::Reply(redirect(port, bytes, head));
     }
     let route = pick_request(routes.iter().map(|route| &route.conditions), bytes, head)
         .and_then(|index| routes.get(index));
@@ -114,6 +123,43 @@ fn switch(
     })
 }
 
+/// Sends the client to `https://`, with path and query as they are.
+fn redirect(port: u16, bytes: &[u8], head: &RequestHead) -> Reply {
+    let path_and_query = match head.target {
+        Target::Origin { path_and_query } | Target::Absolute { path_and_query, .. } => {
+            path_and_query.of(bytes)
+        }
+        Target::Authority { .. } | Target::Asterisk => b"",
+    };
+    let text = |bytes| std::str::from_utf8(bytes).unwrap_or_default();
+    let (host, path_and_query) = (text(head.host.of(bytes)), text(path_and_query));
+    if host.is_empty() {
+        return Reply::new(400, "no_host", "Use https:// and a `Host` field.");
+    }
+    let host = match host.contains(':') {
+        true => format!("[{host}]"),
+        false => host.to_owned(),
+    };
+    let port = match port {
+        443 => String::new(),
+        port => format!(":{port}"),
+    };
+    let slash = if path_and_query.starts_with('/') {
+        ""
+    } else {
+        "/"
+    };
+    // 308 keeps the method, but old clients do not know it.
+    let status = match head.method {
+        Method::Get | Method::Head => 301,
+        _ => 308,
+    };
+    let mut reply = Reply::new(status, "redirect_to_https", "Use https:// in the URL.");
+    let location = format!("https://{host}{port}{slash}{path_and_query}");
+    reply.field = Some(("Location", location.into()));
+    reply
+}
+
 /// How what goes to an original destination is treated.
 struct How<'p> {
     engine: Choice,
@@ -139,7 +185,10 @@ fn no_connect() -> Reply {
         "connect_to_switch",
         "CONNECT is for forward proxies; this is not one.",
     );
-    reply.field = Some(("Allow", "GET, HEAD, POST, PUT, DELETE, PATCH, OPTIONS"));
+    reply.field = Some((
+        "Allow",
+        "GET, HEAD, POST, PUT, DELETE, PATCH, OPTIONS".into(),
+    ));
     reply
 }
 
@@ -216,7 +265,7 @@ async fn authenticate(
     );
     reply.field = Some((
         "Proxy-Authenticate",
-        "Basic realm=\"carrick\", charset=\"UTF-8\"",
+        "Basic realm=\"carrick\", charset=\"UTF-8\"".into(),
     ));
     Some(reply)
 }

@@ -35,6 +35,7 @@ pub async fn read(
     let plan = context.live.plan();
     // The parser was another request's before, whose head may never have become whole.
     scratch.request_head.restart();
+    scratch.request_head.scheme = context.scheme();
     let (limits, mut deadline) = (plan.limits.head(), Deadline::at(begun + plan.timeouts.head));
     let mut may_be_empty = 2 * RequestHead::EMPTY_LINES_MAX;
     loop {
@@ -83,6 +84,7 @@ pub async fn read(
 pub fn read_again(context: &RequestContext, scratch: &mut Scratch) -> bool {
     let limits = context.live.plan().limits.head();
     let head = &mut scratch.request_head;
+    head.scheme = context.scheme();
     matches!(
         head.parse(&scratch.request, &limits),
         Ok(Progress::Complete)

@@ -1,7 +1,7 @@
 //! Sending a request: its head and the body that follows, up to the body's last byte and not one further.
 use carrick_logic::http1::{BodyLength, Chunked, Followed, OddNames, Refusal};
 use carrick_splice::tcp::{UnreadLimit, UnreadWindow};
-use carrick_splice::{Choice, End, Ended, Order, PaceHandle, RateMin, Side, Splicer};
+use carrick_splice::{Choice, End, Ended, Order, PaceHandle, RateMin, Side, Splicer, Throttle};
 use std::io;
 use std::time::Duration;
 
@@ -15,6 +15,9 @@ pub const SPLICED_CHUNK_BYTES_MIN: u64 = 64 * 1024;
 
 /// Room that a body read needs in its buffer.
 const READ_BYTES_MIN: usize = 8 * 1024;
+
+/// Size of the buffer for a body that is copied: a TLS record.
+const COPIED_BYTES: usize = 16 * 1024;
 
 /// How bodies are to be moved.
 #[derive(Clone, Copy)]
@@ -271,9 +274,11 @@ async fn copy(
     mut length: u64,
     body_bytes: &mut u64,
 ) -> Result<(), NotSent> {
-    let mut buffer = Vec::with_capacity(READ_BYTES_MIN);
+    let mut buffer = Vec::with_capacity(COPIED_BYTES);
     let mut timer = Timer::default();
     let mut pace = Pace::new(means.rate_min);
+    let mut throttle = Throttle::new(means.pace[0], means.splicer.pacer());
+    let mut window = UnreadWindow::new(means.unread);
     while length > 0 {
         buffer.clear();
         let begun = now();
@@ -287,6 +292,8 @@ async fn copy(
         if !pace.holds(count, now() - begun) {
             return Err(NotSent::ClientSlow(Limit::RateMin));
         }
+        client.took(&mut window, count as u64);
+        upstream.wait_for(&mut throttle, count as u64).await;
         write(means, upstream, &[], &buffer)
             .await
             .map_err(as_begun)?;

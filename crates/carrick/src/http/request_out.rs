@@ -12,6 +12,9 @@ use carrick_logic::http1;
 use carrick_logic::http1::{Forwarded, NamedIn, Progress, RequestHead, RequestRewrite};
 use carrick_splice::requests::RequestFields;
 
+/// The field that tells servers whose certificate the client has. All that begin so are removed from requests of those who are not trusted.
+const SUBJECT: &str = "X-Forwarded-Client-Subject";
+
 /// Writes the request for the next hop to `scratch.out`.
 pub fn write_request(
     context: &RequestContext,
@@ -22,6 +25,11 @@ pub fn write_request(
     let mut added = Vec::new();
     let omitted = cached::request_lines(asking, scratch, &mut added);
     scratch.out.clear();
+    if let Some(subject) = context.client_subject() {
+        for part in [SUBJECT, ": ", subject, "\r\n"] {
+            added.extend_from_slice(part.as_bytes());
+        }
+    }
     let (bytes, head) = (&scratch.request, &scratch.request_head);
     write(
         &mut scratch.out,

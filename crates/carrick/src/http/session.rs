@@ -69,7 +69,10 @@ pub async fn run(mut client: Client, mut first: Vec<u8>) {
                     limit = client.context.live.plan().timeouts.idle;
                     continue;
                 }
-                None => return,
+                None => {
+                    client.downstream.transport.finish();
+                    return;
+                }
             }
             scratch = client.context.worker.scratch.take();
             // What came early left a readiness behind it: there is nothing to read, and the client is as idle as before.
@@ -106,7 +109,7 @@ async fn end_or_go_on(
             client.downstream.kernel_forward.is_persistent = true;
             return Ok(kept.unwrap_or_else(|| client.context.worker.scratch.take()));
         }
-        Next::Close => {}
+        Next::Close => client.downstream.transport.finish(),
         Next::CloseGently => reply::close_gently(&mut client.downstream).await,
         Next::Reset => {
             client.downstream.transport.reset_on_close();

@@ -1,5 +1,4 @@
 //! The limit on unread bytes of a connection (`limits.unread`): set once, before the process relays incoming bytes.
-use super::io::Stream;
 use super::transport::Transport;
 use carrick_splice::tcp::UnreadLimit;
 
@@ -24,7 +23,7 @@ impl Unread {
 
     /// Sets it, unless it is set. For callers that report reads to an [`UnreadWindow`](carrick_splice::tcp::UnreadWindow).
     pub fn begin(&mut self, transport: &Transport) -> UnreadLimit {
-        match (*self, transport.tcp()) {
+        match (*self, transport.socket()) {
             (Self::Set(limit), _) => limit,
             (Self::ToCome(_), None) => UnreadLimit::default(),
             (Self::ToCome(bytes), Some(stream)) => {
@@ -38,7 +37,7 @@ impl Unread {
 
     /// For other callers: sets it only if the peer is near.
     pub fn begin_if_near(&mut self, transport: &Transport) {
-        let Some(stream) = transport.tcp() else {
+        let Some(stream) = transport.socket() else {
             return;
         };
         match *self {

@@ -58,15 +58,24 @@ fn commands_to_try(plan: &Plan) -> Vec<String> {
         .find(|listener| matches!(listener.mode, Mode::Forward(_)))
     {
         let proxy = reachable(forward.address);
-        commands.push(format!("curl -x http://{proxy} http://example.org/"));
-        commands.push(format!("curl -x http://{proxy} https://example.org/"));
+        let proxy = match forward.tls {
+            // The certificate has a name, and this is an address.
+            Some(_) => format!("--proxy-insecure -x https://{proxy}"),
+            None => format!("-x http://{proxy}"),
+        };
+        commands.push(format!("curl {proxy} http://example.org/"));
+        commands.push(format!("curl {proxy} https://example.org/"));
     } else if let Some(switch) = plan
         .listeners
         .iter()
         .filter(|listener| listener.interception.is_none())
         .find(|listener| matches!(listener.mode, Mode::Switch(_)))
     {
-        commands.push(format!("curl -i http://{}/", reachable(switch.address)));
+        let address = reachable(switch.address);
+        commands.push(match switch.tls {
+            Some(_) => format!("curl -i --insecure https://{address}/"),
+            None => format!("curl -i http://{address}/"),
+        });
     }
     if let Some(admin) = plan.admin {
         commands.push(format!("curl http://{}/status", reachable(admin)));

@@ -1,15 +1,17 @@
 //! Relays a tunnel by reading and writing, if the kernel cannot have both connections.
 use crate::context::tunnels::Listed;
-use crate::context::worker::Sessions;
+use crate::context::worker::Worker;
 use crate::net::deadline::now;
-use crate::net::io::{read_some, write_all};
+use crate::net::io::{Stream, try_read_some, write_all};
+use crate::net::scratch::ScratchPool;
 use crate::net::transport::Transport;
-use carrick_splice::{Engine, ExchangeEnd, ExchangeOrder, Fault, Side};
+use carrick_splice::tcp::UnreadWindow;
+use carrick_splice::{Engine, ExchangeEnd, ExchangeOrder, Fault, Side, Throttle};
 use std::cell::Cell;
+use std::future::poll_fn;
+use std::io::ErrorKind;
+use std::rc::Rc;
 use std::time::Instant;
-
-/// Size of each direction's buffer.
-const BUFFER_BYTES: usize = 16 * 1024;
 
 /// The result of relaying both directions.
 pub(super) struct Relayed {
@@ -25,11 +27,13 @@ pub(super) struct Relayed {
 
 /// Relays until both sides have ended, one has failed, or nothing has moved for too long.
 pub(super) async fn both_ways(
-    sessions: &Sessions,
+    worker: &Worker,
     [near, far]: [&Transport; 2],
     order: ExchangeOrder<'_>,
     listed: &Listed,
 ) -> Relayed {
+    let [unread_near, unread_far] = order.unread.map(UnreadWindow::new);
+    let [pace_up, pace_down] = (order.pace).map(|pace| Throttle::new(pace, worker.splicer.pacer()));
     let bytes = [Cell::new(0), Cell::new(0)];
     let moved_at = Cell::new(now());
     let note = |direction: usize, count: usize| {
@@ -38,8 +42,22 @@ pub(super) async fn both_ways(
         let moved = [bytes[0].get(), bytes[1].get()];
         listed.tunnel().note_bytes(moved, [Engine::Copy; 2]);
     };
-    let up = one_way([near, far], order.a_prefix, |count| note(0, count));
-    let down = one_way([far, near], order.b_prefix, |count| note(1, count));
+    let (up, down) = (
+        Way {
+            from: near,
+            to: far,
+            window: unread_near,
+            throttle: pace_up,
+        },
+        Way {
+            from: far,
+            to: near,
+            window: unread_far,
+            throttle: pace_down,
+        },
+    );
+    let up = up.relay(&worker.scratch, order.a_prefix, |count| note(0, count));
+    let down = down.relay(&worker.scratch, order.b_prefix, |count| note(1, count));
     let both = async {
         let fault = |a_to_b| move |fault| ExchangeEnd::Fault { a_to_b, fault };
         let up = async { up.await.map_err(fault(true)) };
@@ -61,7 +79,7 @@ pub(super) async fn both_ways(
     let end = tokio::select! {
         biased;
         end = both => Some(end),
-        () = sessions.wait_for_cut_off() => None,
+        () = worker.sessions.wait_for_cut_off() => None,
         () = silence => Some(ExchangeEnd::Idle),
     };
     Relayed {
@@ -72,28 +90,45 @@ pub(super) async fn both_ways(
     }
 }
 
-/// One direction, including its end.
-async fn one_way(
-    [from, to]: [&Transport; 2],
-    prefix: &[u8],
-    note: impl Fn(usize),
-) -> Result<(), Fault> {
-    let fault = |side, call| move |source| Fault { side, call, source };
-    write_all(to, prefix)
-        .await
-        .map_err(fault(Side::To, "send"))?;
-    let mut buffer = Vec::with_capacity(BUFFER_BYTES);
-    loop {
-        buffer.clear();
-        let count = read_some(from, &mut buffer)
-            .await
-            .map_err(fault(Side::From, "recv"))?;
-        if count == 0 {
-            return to.end().map_err(fault(Side::To, "shutdown"));
-        }
-        write_all(to, &buffer)
+/// One direction.
+struct Way<'t> {
+    from: &'t Transport,
+    to: &'t Transport,
+    window: UnreadWindow,
+    throttle: Throttle,
+}
+
+impl Way<'_> {
+    /// Relays to the end, which is passed on. A buffer is borrowed only while there are bytes.
+    async fn relay(
+        mut self,
+        buffers: &Rc<ScratchPool>,
+        prefix: &[u8],
+        note: impl Fn(usize),
+    ) -> Result<(), Fault> {
+        let fault = |side, call| move |source| Fault { side, call, source };
+        let (from, to) = (self.from, self.to);
+        write_all(to, prefix)
             .await
             .map_err(fault(Side::To, "send"))?;
-        note(count);
+        loop {
+            poll_fn(|cx| from.poll_read_ready(cx))
+                .await
+                .map_err(fault(Side::From, "recv"))?;
+            let mut lent = buffers.take();
+            let count = match try_read_some(from, &mut lent.request) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => continue,
+                result => result.map_err(fault(Side::From, "recv"))?,
+            };
+            if count == 0 {
+                return to.end().map_err(fault(Side::To, "shutdown"));
+            }
+            from.took(&mut self.window, count as u64);
+            to.wait_for(&mut self.throttle, count as u64).await;
+            write_all(to, &lent.request)
+                .await
+                .map_err(fault(Side::To, "send"))?;
+            note(count);
+        }
     }
 }

@@ -3,7 +3,6 @@ use crate::context::client::Client;
 use crate::context::client::Next;
 use crate::context::request_log::RequestLog;
 use crate::context::tunnels::Listed;
-use crate::net::io::Stream;
 use crate::net::transport::Transport;
 use crate::reply::unreachable_reply;
 use crate::telemetry::job::Job;
@@ -58,7 +57,7 @@ pub(super) fn note_paths(
     log: &mut RequestLog,
 ) {
     // Fails only for a closed descriptor.
-    let near = client.tcp();
+    let near = client.socket();
     let (Some(Ok(near)), Ok(far)) = (near.map(path_state), path_state(far)) else {
         return;
     };

@@ -223,7 +223,7 @@ async fn exchange(
             let legs = [&client.downstream.transport, &checkout.upstream.transport];
             // Boxed: few tunnels need it.
             Box::pin(copied::both_ways(
-                &client.context.worker.sessions,
+                &client.context.worker,
                 legs,
                 order,
                 &listed,

@@ -9,6 +9,7 @@ mod thread;
 pub use thread::LogThread;
 
 use crate::config::plan::LogFormat;
+use crate::net::transport::tls::Agreed;
 use crate::telemetry::job::Job;
 use crate::telemetry::metrics::{Counter, Limit, WorkerMetrics};
 use carrick_splice::tcp::PathState;
@@ -58,6 +59,8 @@ pub struct Record<'a> {
     pub upstream: Option<&'a str>,
     /// The address of the server that was used last.
     pub server: Option<SocketAddr>,
+    /// What TLS has agreed with the client; `None`: it speaks plainly.
+    pub tls: Option<&'a Agreed>,
     /// The original destination of an intercepted client.
     pub destination: Option<SocketAddr>,
     /// The engine that moved the body.

@@ -64,6 +64,7 @@ metrics! {
     REFUSALS = Counter "carrick_refusals" "Refused requests and responses, by reason.";
 
     CLIENT_CONNECTIONS = Counter "carrick_client_connections" "Connections accepted from clients.";
+    TLS_HANDSHAKES = Counter "carrick_tls_handshakes" "TLS handshakes with clients, by result: full, resumed; or why they failed: alert (the client refused, often the certificate), client_certificate (missing, or not trusted), closed, incompatible (no common version, cipher suite or protocol), malformed, plain_http, timeout, other.";
     INTERCEPTED = Counter "carrick_intercepted_connections" "Connections intercepted by transparent listeners.";
     DEFERRED_SYNS = Counter "carrick_deferred_syns" "Deferred SYNs of clients, by event.";
     DEFERRED_SYNS_WAITING = Gauge "carrick_deferred_syns_waiting" "Deferred SYNs that wait for their server, and server connections that wait for their client.";

@@ -305,6 +305,7 @@ impl ClientState {
             job: client.job,
             upstream: client.upstream.as_deref(),
             server: Some(client.server),
+            tls: None,
             destination: client.destination,
             engine: Some("packet"),
             connect: None,

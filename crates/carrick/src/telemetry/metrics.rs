@@ -2,10 +2,12 @@
 mod cache;
 mod link;
 mod split;
+mod tls;
 
 pub use cache::{CacheMetrics, CacheResult, PrefetchResult};
 pub use link::LinkMetrics;
 pub use split::{SplitEnd, SplitMetrics};
+pub use tls::{Handshake, HandshakeCounters};
 
 use super::job::Job;
 use super::tunnels::Tunnels;
@@ -88,6 +90,8 @@ pub struct WorkerMetrics {
     pub retries: Counter,
     /// Refused requests, by the label of the refusal.
     pub refusals: LabelCounters,
+    /// TLS handshakes with clients, by result.
+    pub tls_handshakes: HandshakeCounters,
     /// How often each limit was reached.
     pub limits: LimitCounters,
     /// Names answered from the worker's own cache.

@@ -21,7 +21,7 @@ fn memory(carrick: &Carrick, line: &str) -> u64 {
 }
 
 /// The process's own memory, without pages of the program's file, which depend on other processes that run it.
-fn own_bytes(carrick: &Carrick) -> u64 {
+pub fn own_bytes(carrick: &Carrick) -> u64 {
     memory(carrick, "Anonymous:")
 }
 

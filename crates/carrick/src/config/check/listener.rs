@@ -3,7 +3,7 @@ use super::addresses::note_privileged_port;
 use super::file_context::FileContext;
 use super::networks::networks;
 use super::route::{self, Inherited, Kind};
-use super::{link, path, requests, senders, split, transparent};
+use super::{link, path, requests, senders, split, tls, transparent};
 use crate::config::file::{self, ConnectPorts, Job, ViaIn};
 use crate::config::plan::{FarPlan, ForwardPlan, ListenerPlan, Mode, ParentPlan, Splitting, Via};
 use crate::config::problem::Problems;
@@ -134,6 +134,7 @@ pub fn check(
     report_open_proxy(written, address, job == Some(Job::Forward), problems);
     let odd_names = senders::odd_names(written, problems);
     let via = via(written, job, problems);
+    let tls = tls::check(written, context.directory, problems);
     requests::settle(written, mode.as_mut(), &via, context.upstreams, problems);
     Some(ListenerPlan {
         address: address?,
@@ -141,6 +142,9 @@ pub fn check(
         handshake,
         tcp_profiles,
         proxy_protocol: written.proxy_protocol,
+        tls: tls?,
+        hsts: tls::hsts(written, problems),
+        redirect_port: tls::redirect_port(written, problems),
         forwarded,
         odd_names,
         trusted: trusted?,

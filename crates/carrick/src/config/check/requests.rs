@@ -41,6 +41,7 @@ pub fn settle(
                 .upstream
                 .and_then(|index| upstreams.get(index)?.as_ref());
             obstacle(route, upstream, via, are_alike, given(number).is_some())
+                .or_else(|| in_process(!written.tls.is_absent()))
         })
         .collect();
     for (route, obstacle) in routes.iter_mut().zip(&obstacles) {
@@ -139,6 +140,16 @@ fn obstacle(
         _ => return None,
     };
     Some((why.to_owned(), help))
+}
+
+/// Why no request of a listener can be classified in the kernel.
+fn in_process(is_encrypted: bool) -> Option<Obstacle> {
+    is_encrypted.then(|| {
+        (
+            "the kernel cannot read requests inside TLS".to_owned(),
+            "remove `requests`, or `tls`",
+        )
+    })
 }
 
 /// What a listener that looks at no requests cannot do.

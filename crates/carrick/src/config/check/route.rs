@@ -63,7 +63,8 @@ pub fn check_all(
     problems: &mut Problems,
 ) -> Option<Vec<RoutePlan>> {
     let (default, cache) = (inherited.engine, inherited.cache);
-    if written.routes.is_empty() && !written.is_transparent() && written.key("route").is_none() {
+    let needs_routes = !written.is_transparent() && written.redirect_to_https.given().is_none();
+    if written.routes.is_empty() && needs_routes && written.key("route").is_none() {
         problems
             .error(written.span.clone(), "the listener has no routes", "")
             .help("add [[listener.route]] with `upstream = \"NAME\"`");

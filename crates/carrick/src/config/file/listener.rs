@@ -1,5 +1,7 @@
 //! `[[listener]]`: what is listened on, and to do what.
-use super::{BLIND, CacheUse, HTTP, Intercept, Route, TcpProfileRule};
+use super::{
+    BLIND, CacheUse, Certificate, ClientCertificate, HTTP, Intercept, Route, TcpProfileRule,
+};
 use crate::config::keys::{Form, NONE, REQUIRED};
 use crate::config::kinds::{
     Texts, number, one_of, one_of_or, other, required_text, switch, switch_or, table_list,
@@ -9,6 +11,7 @@ use crate::config::problem::Problems;
 use crate::config::reader::{Section, integer, wrong_kind};
 use crate::config::section::{Written, section};
 use crate::config::setting::Setting;
+use crate::config::tls::Minimum;
 use crate::config::word::words;
 use carrick_logic::http1::{Forwarded, OddNames, StatedIn};
 use carrick_splice::Choice;
@@ -22,6 +25,7 @@ const SERVING: &[&str] = &["forward", "switch", "tunnel", "split"];
 /// Where clients name their destination.
 const NAMED: &[&str] = &["forward", "link"];
 const FORWARD: &[&str] = &["forward"];
+const SWITCH: &[&str] = &["switch"];
 /// Where there are routes.
 const ROUTED: &[&str] = &["switch", "tunnel", "split"];
 const SPLIT: &[&str] = &["split"];
@@ -35,6 +39,22 @@ section! {
         /// The job: forward proxy, layer-7 switch, TCP relay, splitter of TCP connections, or the far end of a
         /// `[link.NAME]`
         mode in EVERY: Setting<Job> = one_of_or(REQUIRED),
+        /// Clients speak TLS, and get the certificate that has the server name they ask for; else the first. Only for
+        /// `forward` and `switch`
+        tls in HTTP: Setting<Vec<Written<Certificate>>> = table_list("a list of certificates, or one of them"),
+        /// The oldest version of TLS that clients may speak
+        tls_minimum in HTTP: Setting<Minimum> = one_of_or("1.2"),
+        /// A PEM file with the authorities that issue clients' certificates. Only with `tls`
+        client_ca in HTTP: Setting<String> = text_or("a path", "clients are not asked for certificates"),
+        /// Whether clients without a certificate are refused. Only with `client_ca`
+        client_certificate in HTTP: Setting<ClientCertificate> = one_of_or("required"),
+        /// Responses tell browsers to come by HTTPS only, for so long, or as a whole value says
+        /// (`"max-age=31536000; includeSubDomains"`): `Strict-Transport-Security`, unless the server sends it. Only with
+        /// `tls`, for `switch`
+        hsts in SWITCH: Setting<String> = text_or("a time, or a value", NONE),
+        /// Requests are answered with a redirect to `https://` at port 443, or at this port; not those of which a trusted
+        /// proxy says that they came by HTTPS. Needs no routes, and means nothing with `tls`. Only for `switch`
+        redirect_to_https in SWITCH: Setting<u16> = other("`true` or a port", "`false`", redirect_port),
         /// Connections must begin with a PROXY v1 or v2 header, and the client's address is taken from it; whoever can
         /// connect can claim any address, so let only your balancers in
         proxy_protocol in SERVING: bool = switch(false),
@@ -88,7 +108,7 @@ section! {
         /// The name in `Via` and `CDN-Loop`: one word, or a host with or without port. Not for `tunnel` and `split`
         via_name in HTTP: Spanned<String> = text("a name", "carrick"),
         /// Where requests go. Only for `switch`, `tunnel` and `split`
-        routes as "route" in ROUTED: Vec<Written<Route>> = tables("", "required, but not with `transparent`"),
+        routes as "route" in ROUTED: Vec<Written<Route>> = tables("", "required, but not with `transparent` or `redirect_to_https`"),
         /// Ports that `CONNECT` may name. Only for `forward`
         connect_ports in FORWARD: ConnectPorts =
             other("a list of ports, `\"all\"` or `\"none\"`", "[443]", connect_ports),
@@ -226,6 +246,27 @@ section! {
         proxy: Setting<String> = required_text("`host:port`; port 3128 if left out"),
         /// Destinations that go through it; the others are connected to directly
         destinations as "for": Setting<Texts> = texts("name patterns", "all"),
+    }
+}
+
+fn redirect_port(
+    table: &Section<'_>,
+    key: &'static str,
+    _: Form,
+    problems: &mut Problems,
+) -> Setting<u16> {
+    const HTTPS: u16 = 443;
+    let Some(value) = table.raw(key) else {
+        return Setting::Absent;
+    };
+    let port = match value.get_ref() {
+        DeValue::Boolean(false) => return Setting::Absent,
+        DeValue::Boolean(true) => Some(HTTPS),
+        other => integer(other).and_then(|port| u16::try_from(port).ok()),
+    };
+    match port.filter(|port| *port > 0) {
+        Some(port) => Setting::Given(Spanned::new(value.span(), port)),
+        None => wrong_kind(value, key, "`true`, `false` or a port", problems),
     }
 }
 

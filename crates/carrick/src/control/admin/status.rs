@@ -99,6 +99,7 @@ struct Listener {
     address: String,
     mode: &'static str,
     proxy_protocol: bool,
+    tls: bool,
     handshake: &'static str,
 }
 
@@ -109,6 +110,7 @@ impl Listener {
             address: plan.address.to_string(),
             mode: Job::from(&plan.mode).name(),
             proxy_protocol: plan.proxy_protocol,
+            tls: plan.tls.is_some(),
             handshake: if is_asked_first {
                 "server-first"
             } else {

@@ -68,7 +68,9 @@ pub async fn begin(
     if scratch.request_head.wants_upgrade {
         return CacheDecision::PassBy;
     }
-    let named = name(&client.context, destination, scratch, &route);
+    // What a server says to somebody whom it knows by a certificate is for nobody else.
+    let is_for_all = client.context.client_subject().is_none();
+    let named = name(&client.context, destination, scratch, &route).filter(|_| is_for_all);
     let is_bypassed = named.is_none();
     let (key, not_filled) = named.unwrap_or_default();
     let plan = client.context.live.plan().cache.as_ref();

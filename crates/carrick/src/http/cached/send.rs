@@ -13,14 +13,13 @@ use crate::http::request_body::Pace;
 use crate::net::io::Stream;
 use crate::net::scratch::Scratch;
 use crate::net::transport::Transport;
-use crate::reply;
-use crate::reply::{Asked, Reply};
+use crate::reply::{self, Asked, Reply};
 use crate::telemetry::metrics::{CacheResult, Limit, WorkerMetrics};
 use carrick_logic::cache::{
     Answer, CacheStatus, ContentRange, Multipart, Request, Reuse, UnixTime, multipart, plan_answer,
     stale_on_error, write_answer_fields,
 };
-use carrick_logic::http1::{Method, Version, reason_phrase};
+use carrick_logic::http1::{self, Method, Version, reason_phrase};
 use carrick_splice::{PaceHandle, RateMin, Throttle};
 use std::future::poll_fn;
 use std::io;
@@ -119,6 +118,11 @@ pub async fn send(
         (scratch.request_head.version, keep_alive),
         client.context.listener.via.of_responses(),
     );
+    if let Some(hsts) = reply::hsts(&client.context)
+        && !stored_of(object).fields.has(b"strict-transport-security")
+    {
+        http1::add_field(&mut scratch.out, reply::HSTS, hsts);
+    }
     log.status = status;
     let parts = if is_head { Vec::new() } else { parts };
     let page = match parts.first() {

@@ -12,10 +12,10 @@ use crate::http::outcome::{Failure, Passed};
 use crate::http::prefetch::PageTap;
 use crate::http::request_body::Means;
 use crate::http::response_body::{Response, is_to_come};
-use crate::net::clock::Clock;
 use crate::net::deadline::Timer;
 use crate::net::scratch::Scratch;
 use crate::net::transport::Transport;
+use crate::reply;
 use crate::telemetry::metrics::{Limit, PrefetchResult};
 use crate::upstream::checkout::Checkout;
 use carrick_logic::http1::{self, Refusal, ResponseBody, ResponseRewrite, Version};
@@ -97,12 +97,7 @@ impl Attempt<'_, '_> {
             && !client.downstream.is_last
             && !worker.sessions.is_draining()
             && !has_tunnel_bytes(self.scratch);
-        let keep_alive = write_head(
-            &client.context.listener,
-            &worker.clock,
-            self.scratch,
-            may_keep,
-        );
+        let keep_alive = write_head(&client.context, self.scratch, may_keep);
         if let Some(status) = self.asking.as_deref().and_then(Asking::status_value) {
             http1::add_field(&mut self.scratch.out, "Cache-Status", &status);
         }
@@ -226,12 +221,8 @@ fn judge(
 
 /// Writes the response's head for the client to `scratch.out`. `may_keep`: nothing but the two heads speaks against keeping
 /// the client's connection. Returns whether it stays open.
-pub(super) fn write_head(
-    listener: &ListenerPlan,
-    clock: &Clock,
-    scratch: &mut Scratch,
-    may_keep: bool,
-) -> bool {
+pub(super) fn write_head(context: &RequestContext, scratch: &mut Scratch, may_keep: bool) -> bool {
+    let listener = &context.listener;
     let (request, response) = (&scratch.request_head, &scratch.response_head);
     let is_delimited = match response.body {
         ResponseBody::None | ResponseBody::Bytes(_) => true,
@@ -250,7 +241,15 @@ pub(super) fn write_head(
     scratch.out.clear();
     http1::write_response(&mut scratch.out, &scratch.response, response, &how);
     if !response.has_date() {
+        let clock = &context.worker.clock;
         clock.with_date(|date| http1::add_field(&mut scratch.out, "Date", date));
+    }
+    if let Some(hsts) = reply::hsts(context)
+        && response
+            .field(&scratch.response, "strict-transport-security")
+            .is_none()
+    {
+        http1::add_field(&mut scratch.out, reply::HSTS, hsts);
     }
     keep_alive
 }

@@ -214,8 +214,7 @@ impl Attempt<'_, '_> {
                     SendOutcome::Head
                 }
                 Ok(()) => {
-                    let keep_alive =
-                        write_head(&client.context.listener, &worker.clock, scratch, false);
+                    let keep_alive = write_head(&client.context, scratch, false);
                     let passed = {
                         let mut passing = pin!(pass_response(
                             Means {

@@ -13,16 +13,20 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
+use tls::TlsStream;
 use tokio::net::TcpStream;
 
 #[cfg(test)]
 pub mod testing;
+pub mod tls;
 
 /// A connection to a client or a server.
 #[derive(Debug)]
 pub enum Transport {
     /// TCP.
     Tcp(Rc<TcpStream>),
+    /// TLS over TCP, encrypted by the process.
+    Tls(Rc<TlsStream>),
     /// No connection: a tunnel has taken it out, or left it to the kernel; see [`take`](Self::take).
     Taken,
     /// In this process.
@@ -49,6 +53,7 @@ macro_rules! each {
     ($transport:expr, $stream:ident => $does:expr, $taken:expr) => {
         match $transport {
             Transport::Tcp($stream) => $does,
+            Transport::Tls($stream) => $does,
             Transport::Taken => $taken,
             #[cfg(test)]
             Transport::Memory($stream) => $does,
@@ -81,6 +86,27 @@ impl Transport {
         Some([one.shared_tcp()?, other.shared_tcp()?])
     }
 
+    /// The TCP connection, also that below TLS: for its options and state. Bytes are moved on [`tcp`](Stream::tcp) only.
+    #[must_use]
+    pub fn socket(&self) -> Option<&TcpStream> {
+        match self {
+            Self::Tcp(stream) => Some(stream),
+            Self::Tls(stream) => Some(stream.socket()),
+            Self::Taken => None,
+            #[cfg(test)]
+            Self::Memory(_) => None,
+        }
+    }
+
+    /// What TLS has agreed with the client.
+    #[must_use]
+    pub fn tls(&self) -> Option<&TlsStream> {
+        match self {
+            Self::Tls(stream) => Some(stream),
+            _ => None,
+        }
+    }
+
     /// Takes the connection and leaves [`Taken`](Self::Taken).
     #[must_use]
     pub fn take(&mut self) -> Self {
@@ -100,9 +126,18 @@ impl Transport {
     pub fn end(&self) -> io::Result<()> {
         match self {
             Self::Tcp(stream) => Ok(shutdown(stream, Shutdown::Write)?),
+            Self::Tls(stream) => stream.end(),
             Self::Taken => Err(TAKEN.into()),
             #[cfg(test)]
             Self::Memory(end) => end.end(),
+        }
+    }
+
+    /// Call before dropping the connection if everything was sent. TCP tells the other end by itself, TLS only then.
+    pub fn finish(&self) {
+        if let Self::Tls(stream) = self {
+            // Fails only if the connection is broken.
+            let _ = stream.end();
         }
     }
 
@@ -112,6 +147,7 @@ impl Transport {
             Self::Tcp(stream) => {
                 let _ = carrick_splice::tcp::reset_on_close(stream);
             }
+            Self::Tls(stream) => stream.reset_on_close(),
             Self::Taken => {}
             #[cfg(test)]
             Self::Memory(end) => end.reset_on_close(),
@@ -120,7 +156,7 @@ impl Transport {
 
     /// Sends what the kernel has delayed.
     pub fn push(&self) {
-        if let Some(stream) = self.tcp() {
+        if let Some(stream) = self.socket() {
             // Setting it again pushes (tcp_sock_set_nodelay()). Fails only if the connection is broken, which the next operation reports.
             let _ = carrick_splice::tcp::set_nodelay(stream);
         }
@@ -129,42 +165,40 @@ impl Transport {
     /// Whether the connection has failed; consumes the error, and nothing else.
     #[must_use]
     pub fn has_failed(&self) -> bool {
-        self.tcp()
+        self.socket()
             .is_none_or(|stream| !matches!(stream.take_error(), Ok(None)))
     }
 
     /// Whether a write would be accepted now. Tells which side is at fault when no bytes move.
     #[must_use]
     pub fn has_room(&self) -> bool {
-        match self {
-            Self::Tcp(stream) => {
-                let mut polled = [PollFd::new(stream, PollFlags::OUT)];
-                let at_once = Timespec {
-                    tv_sec: 0,
-                    tv_nsec: 0,
-                };
-                poll(&mut polled, Some(&at_once)).is_ok_and(|ready| ready > 0)
-            }
-            Self::Taken => false,
-            #[cfg(test)]
-            Self::Memory(end) => end.has_room(),
+        #[cfg(test)]
+        if let Self::Memory(end) = self {
+            return end.has_room();
         }
+        self.socket().is_some_and(|stream| {
+            let mut polled = [PollFd::new(stream, PollFlags::OUT)];
+            let at_once = Timespec {
+                tv_sec: 0,
+                tv_nsec: 0,
+            };
+            poll(&mut polled, Some(&at_once)).is_ok_and(|ready| ready > 0)
+        })
     }
 
     /// Sent bytes that the other end has not acknowledged; `None` after an error.
     #[must_use]
     pub fn unacknowledged_bytes(&self) -> Option<u64> {
-        match self {
-            Self::Tcp(stream) => carrick_splice::tcp::unacknowledged_bytes(stream),
-            Self::Taken => None,
-            #[cfg(test)]
-            Self::Memory(end) => Some(end.unacknowledged_bytes()),
+        #[cfg(test)]
+        if let Self::Memory(end) = self {
+            return Some(end.unacknowledged_bytes());
         }
+        carrick_splice::tcp::unacknowledged_bytes(self.socket()?)
     }
 
     /// Waits until this many bytes may be written; returns the time waited. Only TCP is paced.
     pub async fn wait_for(&self, throttle: &mut Throttle, bytes: u64) -> Duration {
-        match self.tcp() {
+        match self.socket() {
             Some(stream) => throttle.pass(stream, bytes).await,
             None => Duration::ZERO,
         }
@@ -172,7 +206,7 @@ impl Transport {
 
     /// Reports read bytes to the kernel's window.
     pub fn took(&self, window: &mut UnreadWindow, bytes: u64) {
-        if let Some(stream) = self.tcp() {
+        if let Some(stream) = self.socket() {
             window.took(stream, bytes);
         }
     }

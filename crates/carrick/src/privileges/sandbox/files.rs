@@ -90,7 +90,12 @@ fn reach(plan: &Plan, source: Option<&Path>) -> Reach {
             Mode::Forward(forward) => forward.users.as_ref().map(|users| users.path()),
             _ => None,
         });
-    for file in source.into_iter().chain(users) {
+    let tls = plan
+        .listeners
+        .iter()
+        .filter_map(|listener| listener.tls.as_ref());
+    let tls = tls.flat_map(|tls| tls.settings.files());
+    for file in source.into_iter().chain(users).chain(tls) {
         reach.read.extend(folders(file));
     }
     if let LogTarget::File(path) = &plan.log.access {

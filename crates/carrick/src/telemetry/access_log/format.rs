@@ -4,6 +4,7 @@
 //! which the log is read.
 use super::Record;
 use super::clock::Stamp;
+use crate::net::transport::tls::Agreed;
 use std::io::Write;
 use std::time::Duration;
 
@@ -77,6 +78,22 @@ fn combined_extras(out: &mut Vec<u8>, record: &Record<'_>) {
     } else {
         b" reused=0"
     });
+    if let Some(tls) = record.tls {
+        for (name, value) in [
+            (" tls=", Some(tls.version)),
+            (" cipher=", Some(tls.cipher)),
+            (" sni=", tls.server_name.as_deref()),
+            (" subject=", tls.client_subject.as_deref()),
+        ] {
+            out.extend_from_slice(name.as_bytes());
+            or_dash(out, value, |out, value| token(out, value.as_bytes()));
+        }
+        out.extend_from_slice(if tls.is_resumed {
+            b" resumed=1"
+        } else {
+            b" resumed=0"
+        });
+    }
     if let Some(destination) = &record.destination {
         out.extend_from_slice(b" destination=");
         display(out, destination);
@@ -177,6 +194,11 @@ pub(super) fn json(out: &mut Vec<u8>, record: &Record<'_>, stamp: &Stamp) {
     }
     json_key(out, "reused");
     out.extend_from_slice(if record.reused { b"true" } else { b"false" });
+    json_key(out, "tls");
+    match record.tls {
+        Some(tls) => json_tls(out, tls),
+        None => out.extend_from_slice(b"null"),
+    }
     if let Some(cache) = record.cache {
         json_text(out, "cache", Some(cache.as_bytes()));
     }
@@ -194,6 +216,20 @@ pub(super) fn json(out: &mut Vec<u8>, record: &Record<'_>, stamp: &Stamp) {
     }
     json_text(out, "ended", Some(record.ended.as_bytes()));
     out.extend_from_slice(b"}\n");
+}
+
+fn json_tls(out: &mut Vec<u8>, tls: &Agreed) {
+    out.extend_from_slice(b"{\"version\":");
+    json_string(out, tls.version.as_bytes());
+    json_text(out, "cipher", Some(tls.cipher.as_bytes()));
+    json_text(out, "sni", tls.server_name.as_deref().map(str::as_bytes));
+    json_text(
+        out,
+        "subject",
+        tls.client_subject.as_deref().map(str::as_bytes),
+    );
+    json_key(out, "resumed");
+    out.extend_from_slice(if tls.is_resumed { b"true}" } else { b"false}" });
 }
 
 fn present(bytes: &[u8]) -> Option<&[u8]> {

@@ -20,6 +20,7 @@ fn record() -> Record<'static> {
         job: Job::Switch,
         upstream: Some("images"),
         server: Some(SocketAddr::from(([10, 0, 0, 11], 80))),
+        tls: None,
         destination: None,
         engine: Some("pipe"),
         connect: Some(Duration::from_micros(213)),

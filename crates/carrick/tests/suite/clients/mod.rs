@@ -7,7 +7,7 @@ mod git;
 mod packages;
 mod python;
 mod site;
-mod tool;
+pub mod tool;
 mod websocket;
 
 use crate::support::{Carrick, Line, wait_for};

@@ -3,6 +3,7 @@ mod cache;
 mod link;
 mod pace;
 mod tcp_profiles;
+mod tls;
 
 use super::{parse, parse_right, shown};
 use carrick::config::tables;
@@ -443,6 +444,7 @@ fn every_key_has_an_effect() {
         .chain(pace::KEYS)
         .chain(tcp_profiles::KEYS)
         .chain(link::KEYS)
+        .chain(tls::KEYS)
         .chain(shared_cache())
     {
         let with = format!("{beginning}{lines}\n");
@@ -501,7 +503,8 @@ fn an_unknown_key_is_refused_in_every_table() {
         .chain(cache::KEYS)
         .chain(pace::KEYS)
         .chain(tcp_profiles::KEYS)
-        .chain(link::KEYS))
+        .chain(link::KEYS)
+        .chain(tls::KEYS))
     .chain(cache::OF_SECOND_LEVEL)
     {
         if *key == "route" {

@@ -1,0 +1,81 @@
+//! TLS handshakes with clients.
+use crate::config::tls::subject;
+use crate::context::client::Client;
+use crate::http::session;
+use crate::net::transport::Transport;
+use crate::net::transport::tls::{HandshakeError, TlsStream};
+use crate::reply::Reply;
+use crate::telemetry::metrics::{Handshake, Limit};
+use rustls::Error;
+use std::pin::pin;
+use std::rc::Rc;
+
+/// Performs the handshake on a listener with TLS; `first` has been read already. Whether the client can be served.
+pub async fn shake_hands(client: &mut Client, first: Vec<u8>) -> bool {
+    let (context, downstream) = (&mut client.context, &mut client.downstream);
+    let (Some(tls), Some(tcp)) = (&context.listener.tls, downstream.transport.shared_tcp()) else {
+        return true;
+    };
+    let limit = context.live.plan().timeouts.head;
+    let shaking = pin!(TlsStream::accept(Rc::clone(tcp), tls.in_force(), first));
+    match downstream.timer.within(limit, shaking).await {
+        Ok(Ok(stream)) => {
+            let agreed = stream.agreed(subject);
+            let kind = if agreed.is_resumed {
+                Handshake::Resumed
+            } else {
+                Handshake::Full
+            };
+            context.metrics().tls_handshakes.count(kind);
+            context.tls = Some(Rc::new(agreed));
+            downstream.transport = Transport::Tls(Rc::new(stream));
+            true
+        }
+        Ok(Err(HandshakeError::NotTls)) => {
+            context.metrics().tls_handshakes.count(Handshake::PlainHttp);
+            session::refuse(client, &plain_http()).await;
+            false
+        }
+        Ok(Err(error)) => {
+            context.metrics().tls_handshakes.count(kind(&error));
+            tracing::debug!(
+                "{}: TLS handshake with {}: {error}",
+                context.listener.address,
+                context.address
+            );
+            false
+        }
+        Err(_) => {
+            context.metrics().tls_handshakes.count(Handshake::Timeout);
+            context.metrics().limits.reached(Limit::HeadTimeout);
+            false
+        }
+    }
+}
+
+/// What a failure is counted as.
+fn kind(error: &HandshakeError) -> Handshake {
+    match error {
+        HandshakeError::Closed | HandshakeError::Tcp(_) => Handshake::Closed,
+        HandshakeError::NotTls => Handshake::PlainHttp,
+        HandshakeError::Tls(error) => match error {
+            Error::AlertReceived(_) => Handshake::Alert,
+            Error::PeerIncompatible(_) | Error::NoApplicationProtocol => Handshake::Incompatible,
+            Error::NoCertificatesPresented | Error::InvalidCertificate(_) => {
+                Handshake::ClientCertificate
+            }
+            Error::InvalidMessage(_) | Error::PeerMisbehaved(_) | Error::DecryptError => {
+                Handshake::Malformed
+            }
+            _ => Handshake::Other,
+        },
+    }
+}
+
+fn plain_http() -> Reply {
+    Reply::new(
+        400,
+        "plain_http",
+        "A plain HTTP request came to a port for HTTPS. Use https:// in the URL.",
+    )
+}

@@ -1,0 +1,195 @@
+//! Checks what a listener says of TLS, and reads its certificates.
+use super::path;
+use crate::config::file::{self, ClientCertificate};
+use crate::config::problem::{Problem, Problems};
+use crate::config::section::Written;
+use crate::config::setting::Setting;
+use crate::config::tls::{CertificateFiles, ClientCertificates, Faults, Minimum, Tls, TlsSettings};
+use crate::config::values;
+use std::ops::Range;
+use std::path::Path;
+
+/// What means nothing without `tls`.
+const ONLY_WITH_TLS: [&str; 4] = ["tls_minimum", "client_ca", "client_certificate", "hsts"];
+
+/// A listener's TLS. `None` if something is wrong with it.
+#[expect(clippy::option_option, reason = "wrong, or not wanted")]
+pub fn check(
+    written: &Written<file::Listener>,
+    directory: &Path,
+    problems: &mut Problems,
+) -> Option<Option<Tls>> {
+    let list = match &written.tls {
+        Setting::Given(list) => list,
+        Setting::Wrong => return None,
+        Setting::Absent => {
+            report_without_tls(written, problems);
+            return Some(None);
+        }
+    };
+    let certificates = list.get_ref();
+    if certificates.is_empty() {
+        problems
+            .error(list.span(), "there is no certificate for clients", "")
+            .help("name one: `tls = { certificate = \"cert.pem\", key = \"key.pem\" }`, or remove `tls`");
+    }
+    if written.is_transparent() {
+        problems
+            .error(list.span(), "intercepted connections cannot be decrypted", "")
+            .help("remove `transparent`, or `tls`: clients expect the certificates of the servers that they connect to");
+    }
+    let clients = clients(written, directory, problems);
+    let files: Option<Vec<_>> = certificates
+        .iter()
+        .map(|one| files(one, directory))
+        .collect();
+    let settings = TlsSettings {
+        certificates: files.filter(|files| !files.is_empty())?,
+        minimum: written
+            .tls_minimum
+            .given()
+            .map_or(Minimum::Tls12, |one| *one.get_ref()),
+        clients: clients?,
+    };
+    let place =
+        |certificate: Option<usize>| match certificate.and_then(|index| certificates.get(index)) {
+            Some(table) => table.span.clone(),
+            None => written.value("client_ca").unwrap_or_else(|| list.span()),
+        };
+    match Tls::load(settings) {
+        Ok((tls, warnings)) => {
+            report(warnings, place, problems);
+            Some(Some(tls))
+        }
+        Err(errors) => {
+            report(errors, place, problems);
+            None
+        }
+    }
+}
+
+fn files(written: &Written<file::Certificate>, directory: &Path) -> Option<CertificateFiles> {
+    let certificate = path(directory, written.certificate.given()?.get_ref());
+    Some(CertificateFiles {
+        key: match &written.key {
+            Setting::Given(key) => path(directory, key.get_ref()),
+            Setting::Absent => certificate.clone(),
+            Setting::Wrong => return None,
+        },
+        ocsp: match &written.ocsp {
+            Setting::Given(ocsp) => Some(path(directory, ocsp.get_ref())),
+            Setting::Absent => None,
+            Setting::Wrong => return None,
+        },
+        certificate,
+    })
+}
+
+/// Who must present a certificate. `None` if that is wrong.
+#[expect(clippy::option_option, reason = "wrong, or not wanted")]
+fn clients(
+    written: &Written<file::Listener>,
+    directory: &Path,
+    problems: &mut Problems,
+) -> Option<Option<ClientCertificates>> {
+    let demand = written.client_certificate.given();
+    match &written.client_ca {
+        Setting::Wrong => None,
+        Setting::Absent => {
+            if let Some(word) = demand {
+                problems
+                    .error(
+                        word.span(),
+                        "it is not said who issues clients' certificates",
+                        "",
+                    )
+                    .help("add `client_ca = \"ca.pem\"`");
+            }
+            Some(None)
+        }
+        Setting::Given(ca) => Some(Some(ClientCertificates {
+            ca: path(directory, ca.get_ref()),
+            is_required: demand.is_none_or(|word| *word.get_ref() == ClientCertificate::Required),
+        })),
+    }
+}
+
+fn report_without_tls(written: &Written<file::Listener>, problems: &mut Problems) {
+    for (key, span) in &written.keys_given {
+        if ONLY_WITH_TLS.contains(key) {
+            problems
+                .error(
+                    span.clone(),
+                    format!("`{key}` means nothing without `tls`"),
+                    "",
+                )
+                .help(
+                    "add `tls = { certificate = \"cert.pem\", key = \"key.pem\" }`, or remove it",
+                );
+        }
+    }
+}
+
+/// The value of `Strict-Transport-Security` (RFC 6797 section 6.1).
+pub fn hsts(written: &Written<file::Listener>, problems: &mut Problems) -> Option<String> {
+    let value = written.hsts.refine("a value of `hsts`", problems, |text| {
+        if let Ok(time) = values::time(text) {
+            return Ok(format!("max-age={}", time.as_secs()));
+        }
+        let is_text = text.bytes().all(|byte| matches!(byte, b' '..=b'~'));
+        let has_age = (text.split(';').map(str::trim))
+            .filter_map(|directive| {
+                directive
+                    .to_ascii_lowercase()
+                    .strip_prefix("max-age=")
+                    .map(str::to_owned)
+            })
+            .any(|age| !age.is_empty() && age.bytes().all(|byte| byte.is_ascii_digit()));
+        match is_text && has_age {
+            true => Ok(text.clone()),
+            false => Err(
+                "write a time such as \"1year\", or \"max-age=31536000; includeSubDomains\""
+                    .to_owned(),
+            ),
+        }
+    });
+    value.given().map(|value| value.get_ref().clone())
+}
+
+/// Where requests are redirected to.
+pub fn redirect_port(written: &Written<file::Listener>, problems: &mut Problems) -> Option<u16> {
+    let port = written.redirect_to_https.given()?;
+    if !written.tls.is_absent() {
+        problems
+            .error(
+                port.span(),
+                "clients of this listener come by HTTPS already",
+                "",
+            )
+            .help("give `redirect_to_https` to a listener without `tls`, such as that on port 80");
+    }
+    if let Some(route) = written
+        .key("route")
+        .filter(|_| written.trusted_proxies.is_absent())
+    {
+        problems
+            .warning(
+                route,
+                "no request comes to these routes: all are redirected",
+                "",
+            )
+            .help("remove the routes, or `redirect_to_https`");
+    }
+    Some(*port.get_ref())
+}
+
+/// Problems with a file as a whole are shown where the configuration names it.
+fn report(found: Faults, place: impl Fn(Option<usize>) -> Range<usize>, problems: &mut Problems) {
+    for (certificate, mut problem) in found {
+        if problem.place.is_none() {
+            problem.at(&problems.source(), place(certificate), "");
+        }
+        let one: [Problem; 1] = [problem];
+        problems.extend(one);
+    }
+}

@@ -1,0 +1,75 @@
+//! Certificates of clients: who issues them, and whether they are demanded.
+use super::Provider;
+use super::identity::{certificate, certificates};
+use super::pem::{PemFile, whole};
+use crate::config::problem::Problem;
+use rustls::RootCertStore;
+use rustls::server::WebPkiClientVerifier;
+use rustls::server::danger::ClientCertVerifier;
+use std::path::PathBuf;
+use std::sync::Arc;
+use x509_cert::Certificate;
+use x509_cert::der::Decode;
+
+/// `client_ca` and `client_certificate`
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClientCertificates {
+    /// The file with the authorities' certificates.
+    pub ca: PathBuf,
+    /// Whether clients without one are refused.
+    pub is_required: bool,
+}
+
+impl ClientCertificates {
+    /// What verifies them.
+    ///
+    /// # Errors
+    /// The file cannot be used.
+    pub fn verifier(
+        &self,
+        provider: &Provider,
+    ) -> Result<Arc<dyn ClientCertVerifier>, Box<Problem>> {
+        let file = PemFile::read(&self.ca, "client CA")?;
+        let mut roots = RootCertStore::empty();
+        for block in certificates(&file) {
+            let der = certificate(&file, &block)?;
+            roots.add(der).map_err(|error| {
+                let message = format!("this certificate cannot be an authority: {error}");
+                file.problem(
+                    block.span.clone(),
+                    message,
+                    "use the certificate that issues those of clients",
+                )
+            })?;
+        }
+        let builder =
+            WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider));
+        let builder = if self.is_required {
+            builder
+        } else {
+            builder.allow_unauthenticated()
+        };
+        builder.build().map_err(|_| {
+            let message = format!("the client CA file {} has no certificate", file.name());
+            whole(
+                message,
+                "it must have a block \"-----BEGIN CERTIFICATE-----\" for each authority",
+            )
+        })
+    }
+}
+
+/// The subject of a certificate as RFC 4514 writes it, such as `CN=alice,O=Example`, in ASCII.
+#[must_use]
+pub fn subject(der: &[u8]) -> Option<String> {
+    let certificate = Certificate::from_der(der).ok()?;
+    let subject = certificate.tbs_certificate().subject().to_string();
+    let mut ascii = String::with_capacity(subject.len());
+    for byte in subject.bytes() {
+        match byte {
+            b' '..=b'~' => ascii.push(byte.into()),
+            _ => ascii.push_str(&format!("\\{byte:02X}")),
+        }
+    }
+    Some(ascii)
+}

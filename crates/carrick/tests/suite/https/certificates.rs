@@ -1,0 +1,82 @@
+//! Certificates that openssl makes: an authority, and what it issues.
+use crate::clients::tool::{Tool, has_all};
+use crate::support::Place;
+use std::path::PathBuf;
+
+/// The kind of a key.
+#[derive(Debug, Clone, Copy)]
+pub enum Key {
+    /// ECDSA with P-256.
+    Ec,
+    /// RSA with 2048 bits.
+    Rsa,
+}
+
+impl Key {
+    fn words(self) -> &'static str {
+        match self {
+            Self::Ec => "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes",
+            Self::Rsa => "-newkey rsa:2048 -nodes",
+        }
+    }
+}
+
+/// Creates `ca.pem`, an authority; false, with a visible message, if openssl is missing.
+pub fn make_authority(place: &Place) -> bool {
+    has_all(&["openssl", "curl"]) && {
+        make_other_authority(place, "ca");
+        true
+    }
+}
+
+/// Creates `NAME.pem` and `NAME.key`, another authority.
+pub fn make_other_authority(place: &Place, name: &str) {
+    Tool::new("openssl", place)
+        .words(&format!(
+            "req -x509 -subj /CN={name} -days 2 -keyout {name}.key -out {name}.pem"
+        ))
+        .words(Key::Ec.words())
+        .words("-addext keyUsage=critical,keyCertSign,cRLSign")
+        .expect();
+}
+
+/// Issues `FILE.pem` and `FILE.key` for these names, such as `DNS:a.example`.
+pub fn issue(place: &Place, file: &str, names: &str, key: Key) {
+    issue_by(place, "ca", (file, &format!("/CN={file}")), names, key);
+}
+
+/// The same for a client, with this subject.
+pub fn issue_for_client(place: &Place, authority: &str, file: &str, subject: &str) {
+    issue_by(
+        place,
+        authority,
+        (file, subject),
+        "DNS:client.invalid",
+        Key::Ec,
+    );
+}
+
+fn issue_by(place: &Place, authority: &str, (file, subject): (&str, &str), names: &str, key: Key) {
+    place.write(
+        &format!("{file}.ext"),
+        &format!(
+            "subjectAltName={names}\nkeyUsage=critical,digitalSignature\nextendedKeyUsage=serverAuth,clientAuth\n\
+             basicConstraints=critical,CA:FALSE\n"
+        ),
+    );
+    Tool::new("openssl", place)
+        .words("req -utf8 -subj")
+        .word(subject)
+        .words(&format!("-keyout {file}.key -out {file}.csr"))
+        .words(key.words())
+        .expect();
+    Tool::new("openssl", place)
+        .words(&format!("x509 -req -in {file}.csr -CA {authority}.pem -CAkey {authority}.key -CAcreateserial -days 2"))
+        .words(&format!("-extfile {file}.ext -out {file}.pem"))
+        .expect();
+}
+
+/// A file of the test.
+pub fn file(place: &Place, name: &str) -> PathBuf {
+    place.directory().join(name)
+}

@@ -1,0 +1,274 @@
+//! Handshakes: resumption, those that stall, break off or are none, certificates of clients, and stapled OCSP responses.
+use super::certificates::{Key, issue, issue_for_client, make_authority, make_other_authority};
+use super::client::{Offers, TlsPeer, presenting, trusting};
+use super::{pair, start, switch_text};
+use crate::clients::tool::Tool;
+use crate::support::message::field;
+use crate::support::server::answer_requests;
+use crate::support::tls::client_hello;
+use crate::support::{Carrick, Peer, Place, Server, random};
+use std::io::Read;
+
+const HANDSHAKES: &str = "carrick_tls_handshakes_total";
+const ASK: &str = "GET /a HTTP/1.1\r\nHost: a.example\r\n\r\n";
+
+fn stage() -> Option<Place> {
+    let place = Place::claim();
+    make_authority(&place).then(|| {
+        issue(&place, "server", "DNS:a.example", Key::Ec);
+        place
+    })
+}
+
+/// A server that answers with a field of the request.
+fn echo(place: &Place, name: &'static str) -> crate::support::server::Serving {
+    Server::listen(place).serve(move |peer, _| {
+        answer_requests(peer, |head| {
+            let value = field(head, name).unwrap_or_else(|| "none".to_owned());
+            format!(
+                "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{value}",
+                value.len()
+            )
+            .into_bytes()
+        });
+    })
+}
+
+#[test]
+fn sessions_are_resumed_by_every_worker_and_logged() {
+    let Some(place) = stage() else { return };
+    let server = echo(&place, "host");
+    let carrick = start(&place, &[server.address()]);
+    for (offers, version) in [(Offers::Tls13, "TLSv1.3"), (Offers::Tls12, "TLSv1.2")] {
+        let config = trusting(&place, offers);
+        // The kernel spreads connections over both workers.
+        for number in 0..12 {
+            let mut client = TlsPeer::connect(carrick.listener(), "a.example", &config);
+            client.ask(ASK);
+            assert_eq!(client.is_resumed(), number > 0, "{version} {number}");
+        }
+        let lines = carrick.access_log(12);
+        let line = &lines[lines.len() - 1];
+        let tls = line.value("tls");
+        assert_eq!(tls["version"], version, "{line:?}");
+        assert_eq!(
+            (&tls["sni"], &tls["resumed"]),
+            (&"a.example".into(), &true.into())
+        );
+        assert!(
+            tls["cipher"]
+                .as_str()
+                .is_some_and(|cipher| cipher.starts_with("TLS")),
+            "{line:?}"
+        );
+        std::fs::write(
+            place.directory().join(crate::support::carrick::ACCESS_LOG),
+            "",
+        )
+        .expect("a log");
+    }
+    for (result, count) in [("full", 2.0), ("resumed", 22.0)] {
+        let label = format!("result=\"{result}\"");
+        carrick.wait_for_metric(HANDSHAKES, &[&label], count);
+    }
+}
+
+#[test]
+fn a_handshake_that_stalls_is_given_up() {
+    let Some(place) = stage() else { return };
+    let text = switch_text(&format!("tls = {}", pair("server")), &[place.at(1)]);
+    let carrick = Carrick::start(
+        &place,
+        &format!("[timeouts]\nhead = \"100ms\"\ndrain = \"2s\"\n{text}"),
+    );
+    for first in [&[][..], &[22], &client_hello(Some("a.example"))[..50]] {
+        let mut client = carrick.connect();
+        client.send(first);
+        client.expect_end();
+    }
+    // The server's part came, and the client does nothing with it.
+    let mut client = carrick.connect();
+    client.send(client_hello(Some("a.example")));
+    client.read_ending();
+    assert!(carrick.limit_reached("head_timeout") >= 3.0);
+    carrick.wait_for_metric(HANDSHAKES, &["result=\"timeout\""], 3.0);
+}
+
+#[test]
+fn handshakes_that_break_off_or_are_none_harm_nobody() {
+    let Some(place) = stage() else { return };
+    let server = echo(&place, "host");
+    let carrick = start(&place, &[server.address()]);
+    let config = trusting(&place, Offers::All);
+    let mut kept = TlsPeer::connect(carrick.listener(), "a.example", &config);
+    let whole = recorded(&carrick, &config);
+    assert!(whole.len() > 200, "{}", whole.len());
+    // Cut off at each byte, by an end or a reset.
+    for length in 0..whole.len() {
+        let mut client = carrick.connect();
+        client.send(&whole[..length]);
+        match length % 2 {
+            0 => client.half_close(),
+            _ => client.reset(),
+        }
+    }
+    let mut random = random::Random::new(5);
+    for number in 0..1000_usize {
+        let mut bytes = match number % 3 {
+            0 => random.bytes(1 + number % 700),
+            _ => whole.clone(),
+        };
+        match number % 3 {
+            0 => bytes[0] = 22,
+            1 => {
+                // One byte is another.
+                let at = number * 7 % bytes.len();
+                bytes[at] ^= 1 + (number % 255) as u8;
+            }
+            _ => bytes.extend(random.bytes(100)),
+        }
+        let mut client = carrick.connect();
+        // It may have been refused before its last byte.
+        let _ = client.try_send(&bytes);
+        if number % 2 == 0 {
+            let mut rest = Vec::new();
+            client.half_close();
+            let _ = client.stream().take(1 << 20).read_to_end(&mut rest);
+        }
+    }
+    assert_eq!(kept.ask(ASK).1, "a.example");
+    let mut client = TlsPeer::connect(carrick.listener(), "a.example", &config);
+    assert_eq!(client.ask(ASK).1, "a.example");
+    carrick.wait_for_metric(HANDSHAKES, &["result=\"malformed\""], 100.0);
+    drop((kept, client));
+    crate::support::wait_for("all clients to be gone", || {
+        (carrick.clients_open() < 0.5).then_some(())
+    });
+}
+
+/// What a client sends until its handshake is done, with a first request.
+fn recorded(carrick: &Carrick, config: &std::sync::Arc<rustls::ClientConfig>) -> Vec<u8> {
+    let name = rustls::pki_types::ServerName::try_from("a.example").expect("a name");
+    let mut session =
+        rustls::ClientConnection::new(std::sync::Arc::clone(config), name).expect("a client");
+    let peer = carrick.connect();
+    let mut sent = Vec::new();
+    while session.is_handshaking() || session.wants_write() {
+        if session.wants_write() {
+            let before = sent.len();
+            session.write_tls(&mut sent).expect("memory");
+            std::io::Write::write_all(&mut peer.stream(), &sent[before..])
+                .expect("the server takes it");
+        } else {
+            session.read_tls(&mut peer.stream()).expect("an answer");
+            session.process_new_packets().expect("a handshake");
+        }
+    }
+    sent
+}
+
+#[test]
+fn certificates_of_clients_are_demanded_and_told() {
+    let Some(place) = stage() else { return };
+    issue_for_client(&place, "ca", "alice", "/O=Example, Inc/CN=alice");
+    issue_for_client(&place, "ca", "zoe", "/CN=Zoë");
+    make_other_authority(&place, "stranger");
+    issue_for_client(&place, "stranger", "mallory", "/CN=alice");
+    let server = echo(&place, "x-forwarded-client-subject");
+    let forged = "GET /a HTTP/1.1\r\nHost: a.example\r\nX-Forwarded-Client-Subject: CN=root\r\nX_Forwarded_Client_Subject: CN=root\r\n\r\n";
+    for (demand, is_required) in [("required", true), ("optional", false)] {
+        for forwarded in ["x-forwarded", "unchanged", "off"] {
+            let keys = format!(
+                "tls = {}\nclient_ca = \"ca.pem\"\nclient_certificate = \"{demand}\"\nforwarded = \"{forwarded}\"\nunderscores = \"pass\"",
+                pair("server")
+            );
+            let carrick = Carrick::start(&place, &switch_text(&keys, &[server.address()]));
+            let ask = |config| {
+                let mut client =
+                    TlsPeer::try_connect(carrick.listener(), "a.example", &config).ok()?;
+                client.try_ask(forged)
+            };
+            assert_eq!(
+                ask(presenting(&place, "alice")).as_deref(),
+                Some("CN=alice,O=Example\\, Inc")
+            );
+            assert_eq!(
+                ask(presenting(&place, "zoe")).as_deref(),
+                Some("CN=Zo\\C3\\AB")
+            );
+            assert_eq!(ask(presenting(&place, "mallory")), None);
+            let stranger = ask(trusting(&place, Offers::All));
+            assert_eq!(stranger.as_deref(), (!is_required).then_some("none"));
+            carrick.wait_for_metric(
+                HANDSHAKES,
+                &["result=\"client_certificate\""],
+                1.0 + f64::from(u8::from(is_required)),
+            );
+            let lines = carrick.access_log(2);
+            let subject = |line: &crate::support::Line| {
+                line.value("tls")["subject"].as_str().map(str::to_owned)
+            };
+            assert!(
+                lines
+                    .iter()
+                    .any(|line| subject(line).as_deref() == Some("CN=alice,O=Example\\, Inc")),
+                "{lines:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn an_ocsp_response_is_stapled() {
+    let Some(place) = stage() else { return };
+    // As `openssl ca` would have written it.
+    let serial = Tool::new("openssl", &place)
+        .words("x509 -in server.pem -noout -serial")
+        .expect();
+    let serial = serial.trim().trim_start_matches("serial=");
+    place.write(
+        "index.txt",
+        &format!("V\t491231235959Z\t\t{serial}\tunknown\t/CN=server\n"),
+    );
+    Tool::new("openssl", &place)
+        .words("ocsp -index index.txt -rsigner ca.pem -rkey ca.key -CA ca.pem -issuer ca.pem -cert server.pem -respout ocsp.der -ndays 1")
+        .expect();
+    let tls = "tls = { certificate = \"server.pem\", key = \"server.key\", ocsp = \"ocsp.der\" }";
+    let carrick = Carrick::start(&place, &switch_text(tls, &[place.at(1)]));
+    for version in ["-tls1_2", "-tls1_3"] {
+        let shown = Tool::new("openssl", &place)
+            .words(&format!(
+                "s_client -connect {} -status {version}",
+                carrick.listener()
+            ))
+            .expect();
+        assert!(
+            shown.contains("OCSP Response Status: successful"),
+            "{shown}"
+        );
+    }
+}
+
+#[test]
+fn protocols_are_agreed_on() {
+    let Some(place) = stage() else { return };
+    let carrick = start(&place, &[place.at(1)]);
+    let ask = |offered: &str| {
+        let words = format!("s_client -connect {} -alpn {offered}", carrick.listener());
+        Tool::new("openssl", &place).words(&words).run()
+    };
+    let done = ask("h2,http/1.1");
+    assert!(done.out.contains("ALPN protocol: http/1.1"), "{done:?}");
+    assert!(!ask("h2").status.success());
+    carrick.wait_for_metric(HANDSHAKES, &["result=\"incompatible\""], 1.0);
+}
+
+#[test]
+fn strangers_get_no_handshake() {
+    let Some(place) = stage() else { return };
+    let keys = format!("tls = {}\nallow = [\"192.0.2.0/24\"]", pair("server"));
+    let carrick = Carrick::start(&place, &switch_text(&keys, &[place.at(1)]));
+    let mut client = Peer::connect(carrick.listener());
+    client.send(client_hello(Some("a.example")));
+    assert_eq!(client.read_ending().bytes(), b"");
+}

@@ -1,0 +1,155 @@
+//! Tunnels inside TLS: upgraded connections, and CONNECT through a proxy that is spoken to by TLS.
+use super::certificates::{Key, issue, make_authority};
+use super::client::{Offers, TlsPeer, trusting};
+use super::{pair, start};
+use crate::clients::tool::Tool;
+use crate::support::carrick::FORWARD_TEXT;
+use crate::support::server::answer_requests;
+use crate::support::{Carrick, Place, Server, random};
+
+fn stage() -> Option<Place> {
+    let place = Place::claim();
+    make_authority(&place).then(|| {
+        issue(&place, "server", "DNS:a.example", Key::Ec);
+        place
+    })
+}
+
+fn start_forward(place: &Place) -> Carrick {
+    Carrick::start(place, &format!("{FORWARD_TEXT}tls = {}\n", pair("server")))
+}
+
+#[test]
+fn an_upgraded_connection_is_relayed_with_half_closes() {
+    let Some(place) = stage() else { return };
+    let server = Server::listen(&place);
+    let carrick = start(&place, &[server.address()]);
+    let mut client = TlsPeer::connect(
+        carrick.listener(),
+        "a.example",
+        &trusting(&place, Offers::All),
+    );
+    client.send(
+        "GET / HTTP/1.1\r\nHost: a.example\r\nConnection: Upgrade\r\nUpgrade: own\r\n\r\nearly",
+    );
+    let mut upstream = server.accept();
+    let head = upstream.read_head();
+    assert!(head.to_lowercase().contains("upgrade: own"), "{head}");
+    upstream.send(
+        "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: own\r\n\r\nfirst",
+    );
+    assert!(client.read_head().starts_with("HTTP/1.1 101 "));
+    client.expect("first");
+    upstream.expect("early");
+    client.send("to the server");
+    upstream.expect("to the server");
+    client.half_close();
+    upstream.expect_end();
+    upstream.send("after the client's end");
+    client.expect("after the client's end");
+    drop(upstream);
+    assert_eq!(client.read_to_end(), (Vec::new(), true));
+    let line = &carrick.access_log(1)[0];
+    assert_eq!(
+        (line.status(), line.text("engine"), line.text("ended")),
+        (101, "copy", "complete")
+    );
+}
+
+#[test]
+fn connect_through_a_proxy_by_tls() {
+    let Some(place) = stage() else { return };
+    let server = Server::listen(&place);
+    let carrick = start_forward(&place);
+    for offers in [Offers::Tls12, Offers::Tls13] {
+        let mut client = TlsPeer::connect(
+            carrick.forward_address(),
+            "a.example",
+            &trusting(&place, offers),
+        );
+        client.send(format!(
+            "CONNECT {0} HTTP/1.1\r\nHost: {0}\r\n\r\n",
+            server.address()
+        ));
+        assert!(client.read_head().starts_with("HTTP/1.1 200 "));
+        let mut upstream = server.accept();
+        let up = random::Random::new(3).bytes(2_000_000);
+        let down = random::Random::new(4).bytes(2_000_000);
+        let (sent, wanted) = (down.clone(), random::hash(&up));
+        let serving = std::thread::spawn(move || {
+            let got = upstream.read_exact(2_000_000);
+            assert_eq!(random::hash(&got), wanted);
+            upstream.send(&sent);
+            upstream.half_close();
+            upstream.expect("last words");
+            upstream.expect_end();
+        });
+        client.send(&up);
+        let (got, has_ended) = client.read_to_end();
+        assert!(has_ended);
+        assert_eq!(random::hash(&got), random::hash(&down));
+        // The server has ended its side; the client's goes on.
+        client.send("last words");
+        client.half_close();
+        serving.join().expect("the server got everything");
+    }
+    let lines = carrick.access_log(2);
+    for line in lines {
+        assert_eq!(
+            (line.number("received"), line.number("sent")),
+            (2_000_010, 2_000_000)
+        );
+        assert_eq!(line.text("ended"), "complete");
+    }
+}
+
+#[test]
+fn a_tunnel_that_is_cut_off_below_tls_is_reset() {
+    let Some(place) = stage() else { return };
+    let server = Server::listen(&place);
+    let carrick = start_forward(&place);
+    let mut client = TlsPeer::connect(
+        carrick.forward_address(),
+        "a.example",
+        &trusting(&place, Offers::All),
+    );
+    client.send(format!(
+        "CONNECT {0} HTTP/1.1\r\nHost: {0}\r\n\r\n",
+        server.address()
+    ));
+    client.read_head();
+    let mut upstream = server.accept();
+    client.send("a part");
+    upstream.expect("a part");
+    client.cut_off();
+    upstream.expect_reset();
+    assert_eq!(carrick.access_log(1)[0].text("ended"), "client_reset");
+}
+
+#[test]
+fn curl_uses_an_https_proxy() {
+    let Some(place) = stage() else { return };
+    let server = Server::listen(&place).serve(|peer, _| {
+        answer_requests(peer, |head| {
+            let answer = if head.contains("x-forwarded-proto: https") {
+                "https"
+            } else {
+                "plain"
+            };
+            format!("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n{answer}").into_bytes()
+        });
+    });
+    let carrick = start_forward(&place);
+    let port = carrick.forward_address().port();
+    for way in ["", "--proxytunnel"] {
+        let text = Tool::new("curl", &place)
+            .words("--disable --silent --show-error --fail --max-time 60 --proxy-cacert ca.pem --noproxy")
+            .word("")
+            .words(&format!("--resolve a.example:{port}:{}", place.ip()))
+            .words(&format!("--proxy https://a.example:{port} {way} http://{}/", server.address()))
+            .expect();
+        // The client asked for http://; TLS is between it and the proxy.
+        assert_eq!(text, "plain");
+    }
+    assert_eq!(carrick.access_log(2).len(), 2);
+}

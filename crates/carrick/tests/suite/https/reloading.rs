@@ -1,0 +1,161 @@
+//! Certificates that are replaced, with a reload and without.
+use super::certificates::{Key, file, issue, make_authority};
+use super::client::{Offers, TlsPeer, pem, trusting};
+use super::{pair, switch_text};
+use crate::support::server::answer_requests;
+use crate::support::{Carrick, Place, Server, wait_for};
+
+struct Stage {
+    carrick: Carrick,
+    text: String,
+    place: Place,
+}
+
+/// `server.pem` is that in `one.pem`; there is `two.pem`, too.
+fn stage() -> Option<Stage> {
+    let place = Place::claim();
+    if !make_authority(&place) {
+        return None;
+    }
+    for name in ["one", "two"] {
+        issue(&place, name, "DNS:a.example", Key::Ec);
+    }
+    let server = Server::listen(&place);
+    let address = server.address();
+    std::mem::forget(server.serve(|peer, _| {
+        answer_requests(peer, |_| {
+            b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok".to_vec()
+        });
+    }));
+    let text = switch_text(&format!("tls = {}", pair("server")), &[address]);
+    install(&place, "one", "one");
+    let carrick = Carrick::start(&place, &text);
+    Some(Stage {
+        carrick,
+        text,
+        place,
+    })
+}
+
+/// Replaces the files, as programs do that renew certificates.
+fn install(place: &Place, certificate: &str, key: &str) {
+    for (from, to) in [
+        (format!("{certificate}.pem"), "server.pem"),
+        (format!("{key}.key"), "server.key"),
+    ] {
+        std::fs::copy(file(place, &from), file(place, "new")).expect("a copy");
+        std::fs::rename(file(place, "new"), file(place, to)).expect("a file");
+    }
+}
+
+impl Stage {
+    fn serves(&self, name: &str) -> bool {
+        let config = trusting(&self.place, Offers::All);
+        let client = TlsPeer::connect(self.carrick.listener(), "a.example", &config);
+        client.certificate() == pem(&self.place, &format!("{name}.pem"))[0]
+    }
+}
+
+#[test]
+fn a_reload_brings_a_new_certificate_to_new_connections() {
+    let Some(stage) = stage() else { return };
+    let config = trusting(&stage.place, Offers::All);
+    let mut old = TlsPeer::connect(stage.carrick.listener(), "a.example", &config);
+    assert!(stage.serves("one"));
+    install(&stage.place, "two", "two");
+    stage.carrick.reload(&stage.place, &stage.text);
+    stage
+        .carrick
+        .wait_for_metric("carrick_reloads_total", &["result=\"ok\""], 1.0);
+    assert!(stage.serves("two"));
+    // The connection that was there goes on.
+    let (_, body) = old.ask("GET / HTTP/1.1\r\nHost: a.example\r\n\r\n");
+    assert_eq!(body, "ok");
+    // Sessions outlast the reload.
+    let again = TlsPeer::connect(stage.carrick.listener(), "a.example", &config);
+    assert!(again.is_resumed());
+}
+
+#[test]
+fn a_reload_with_a_wrong_certificate_is_refused() {
+    let Some(stage) = stage() else { return };
+    install(&stage.place, "two", "one");
+    stage.carrick.reload(&stage.place, &stage.text);
+    stage
+        .carrick
+        .wait_for_metric("carrick_reloads_total", &["result=\"failed\""], 1.0);
+    let said = stage
+        .carrick
+        .standard_error()
+        .wait_for("is not that of the certificate in")
+        .expect("a message");
+    assert!(said.contains("server.pem:1:1"), "{said}");
+    assert!(stage.serves("one"));
+}
+
+#[test]
+fn files_that_change_are_followed_unless_they_are_wrong() {
+    let Some(stage) = stage() else { return };
+    let said = stage.carrick.standard_error();
+    install(&stage.place, "two", "two");
+    said.wait_for("new certificates are in force")
+        .expect("a message");
+    assert!(stage.serves("two"));
+    for (name, text, expected) in [
+        (
+            "server.pem",
+            Some("-----BEGIN CERTIFICATE-----\n!\n-----END CERTIFICATE-----\n"),
+            "server.pem:1:1: this certificate cannot be read",
+        ),
+        ("server.key", None, "server.key cannot be read"),
+    ] {
+        install(&stage.place, "two", "two");
+        wait_for("the right files", || stage.serves("two").then_some(()));
+        match text {
+            Some(text) => stage.place.write(name, text),
+            None => std::fs::remove_file(file(&stage.place, name)).expect("a file"),
+        }
+        said.wait_for(expected).expect("a message");
+        assert!(stage.serves("two"));
+    }
+    said.wait_for("the previous certificates stay in force")
+        .expect("a message");
+    install(&stage.place, "one", "one");
+    wait_for("the next certificate", || stage.serves("one").then_some(()));
+}
+
+#[test]
+fn files_elsewhere_are_followed_from_inside_the_sandbox() {
+    let Some(stage) = stage() else { return };
+    let place = &stage.place;
+    // As ACME clients do it: a link in one folder to a file in another.
+    for folder in ["live", "archive"] {
+        std::fs::create_dir(file(place, folder)).expect("a folder");
+    }
+    let install = |number: usize, name: &str| {
+        for kind in ["pem", "key"] {
+            let real = format!("archive/{number}.{kind}");
+            std::fs::copy(file(place, &format!("{name}.{kind}")), file(place, &real))
+                .expect("a copy");
+            std::os::unix::fs::symlink(format!("../{real}"), file(place, "live/new"))
+                .expect("a link");
+            std::fs::rename(
+                file(place, "live/new"),
+                file(place, &format!("live/{kind}")),
+            )
+            .expect("a link");
+        }
+    };
+    install(1, "one");
+    let text = stage
+        .text
+        .replace("server.pem", "live/pem")
+        .replace("server.key", "live/key");
+    stage.carrick.reload(place, &text);
+    stage
+        .carrick
+        .wait_for_metric("carrick_reloads_total", &["result=\"ok\""], 1.0);
+    assert!(stage.serves("one"));
+    install(2, "two");
+    wait_for("the next certificate", || stage.serves("two").then_some(()));
+}
