@@ -437,3 +437,29 @@ fn the_whole_family_of_claims_is_forgotten() {
         );
     }
 }
+
+#[test]
+fn rfc_9112_3_2_2_a_whole_url_has_the_scheme_of_the_connection() {
+    let parse = |scheme, url: &str| {
+        let mut head = RequestHead::new();
+        head.scheme = scheme;
+        let text = format!("GET {url} HTTP/1.1\r\nHost: a\r\n\r\n");
+        let parsed = head.parse(text.as_bytes(), &LIMITS);
+        head.restart();
+        assert_eq!(head.scheme, scheme, "it is the connection's");
+        parsed.map_err(|refusal| refusal.label)
+    };
+    for (scheme, url, is_right) in [
+        (Scheme::Http, "http://a/", true),
+        (Scheme::Http, "https://a/", false),
+        (Scheme::Https, "HTTPS://a/", true),
+        (Scheme::Https, "http://a/", false),
+        (Scheme::Https, "/", true),
+    ] {
+        let expected = match is_right {
+            true => Ok(Progress::Complete),
+            false => Err("unsupported_scheme"),
+        };
+        assert_eq!(parse(scheme, url), expected, "{scheme:?} {url}");
+    }
+}

@@ -153,3 +153,45 @@ fn long_lists_cost_no_more_than_they_must() {
         assert_eq!(of(&line.repeat(TRUSTED_HOPS_MAX + 1)), "bad_forwarded");
     }
 }
+
+#[test]
+fn the_scheme_is_that_of_the_last_proxy() {
+    for (fields, stated_in, expected) in [
+        ("X-Forwarded-Proto: https", StatedIn::XForwardedFor, true),
+        (
+            "X-Forwarded-Proto: http, HTTPS",
+            StatedIn::XForwardedFor,
+            true,
+        ),
+        (
+            "X-Forwarded-Proto: https, http",
+            StatedIn::XForwardedFor,
+            false,
+        ),
+        ("X-Forwarded-Proto: https", StatedIn::Forwarded, false),
+        (
+            "Forwarded: for=192.0.2.1;proto=https",
+            StatedIn::Forwarded,
+            true,
+        ),
+        (
+            "Forwarded: for=192.0.2.1;proto=https, for=192.0.2.2",
+            StatedIn::Forwarded,
+            false,
+        ),
+        ("A: b", StatedIn::XForwardedFor, false),
+    ] {
+        let text = format!("GET / HTTP/1.1\r\nHost: a\r\n{fields}\r\n\r\n");
+        let mut head = RequestHead::new();
+        let limits = crate::http1::HeadLimits {
+            head_bytes_max: 8192,
+            fields_max: 100,
+        };
+        assert!(head.parse(text.as_bytes(), &limits).is_ok());
+        assert_eq!(
+            head.states_https(text.as_bytes(), stated_in),
+            expected,
+            "{fields}"
+        );
+    }
+}
