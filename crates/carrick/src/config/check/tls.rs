@@ -6,6 +6,7 @@ use crate::config::section::Written;
 use crate::config::setting::Setting;
 use crate::config::tls::{CertificateFiles, ClientCertificates, Faults, Minimum, Tls, TlsSettings};
 use crate::config::values;
+use carrick_splice::Choice;
 use std::ops::Range;
 use std::path::Path;
 
@@ -38,6 +39,7 @@ pub fn check(
             .error(list.span(), "intercepted connections cannot be decrypted", "")
             .help("remove `transparent`, or `tls`: clients expect the certificates of the servers that they connect to");
     }
+    report_engines(written, problems);
     let clients = clients(written, directory, problems);
     let files: Option<Vec<_>> = certificates
         .iter()
@@ -111,6 +113,25 @@ fn clients(
             ca: path(directory, ca.get_ref()),
             is_required: demand.is_none_or(|word| *word.get_ref() == ClientCertificate::Required),
         })),
+    }
+}
+
+/// Where an engine is named that cannot have these connections.
+fn report_engines(written: &Written<file::Listener>, problems: &mut Problems) {
+    let of_routes = written.routes.iter().map(|route| &route.engine);
+    for engine in of_routes
+        .chain([&written.engine])
+        .filter_map(Setting::given)
+    {
+        if !matches!(engine.get_ref(), Choice::Auto | Choice::Copy) {
+            problems
+                .warning(
+                    engine.span(),
+                    "the process encrypts for clients of this listener: no engine moves their bytes",
+                    "",
+                )
+                .help("remove `engine`, or `tls`");
+        }
     }
 }
 

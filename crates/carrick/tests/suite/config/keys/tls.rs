@@ -1,4 +1,6 @@
 //! Keys of TLS, and of the way to it.
+use crate::config::parse_right;
+
 const TLS: &str = "[upstream.u]\nservers = [\"10.0.0.1\"]\n[[listener]]\nlisten = \"127.0.0.1:8443\"\nmode = \"switch\"\nroute = [{ upstream = \"u\" }]\ntls = { certificate = \"example.pem\" }\n";
 const CERTIFICATE: &str = "[upstream.u]\nservers = [\"10.0.0.1\"]\n[[listener]]\nlisten = \"127.0.0.1:8443\"\nmode = \"switch\"\nroute = [{ upstream = \"u\" }]\n[listener.tls]\n";
 const PLAIN: &str = "[[listener]]\nlisten = \"127.0.0.1:8080\"\nmode = \"switch\"\n";
@@ -50,3 +52,16 @@ pub(super) const KEYS: &[(&str, &str, &str, &str)] = &[
         "certificate = \"example.pem\"\nocsp = \"../crates/carrick/tests/suite/config/keys/ocsp.der\"",
     ),
 ];
+
+#[test]
+fn an_engine_that_never_has_the_connections_is_a_warning() {
+    let warnings = |lines: &str| {
+        let loaded = parse_right(&format!("{TLS}{lines}"));
+        loaded.problems.len()
+    };
+    let without = warnings("");
+    for engine in ["packet", "pipe", "socket"] {
+        assert_eq!(warnings(&format!("engine = \"{engine}\"")), without + 1);
+    }
+    assert_eq!(warnings("engine = \"copy\""), without);
+}
