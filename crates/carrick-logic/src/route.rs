@@ -45,19 +45,21 @@ pub struct Conditions {
     pub method: Vec<String>,
     /// CGI: a path with `/cgi-bin/` or a query string (a `?` with nothing after it, too); `Some(false)`: neither.
     pub cgi: Option<bool>,
-    /// SNI, for tunnels.
+    /// SNI, for connections that nobody decrypts.
     pub sni: Option<NamePattern>,
 }
 
 impl Conditions {
-    /// Whether a request meets them. `sni` is ignored.
+    /// Whether a request meets them. None meets `sni`, which is for connections that have no requests to look at.
     #[must_use]
     pub fn match_request(&self, bytes: &[u8], head: &RequestHead) -> bool {
         // The cheapest conditions first.
         let path = path_of(bytes, head);
-        self.host
-            .as_ref()
-            .is_none_or(|pattern| pattern.matches(head.host.of(bytes)))
+        self.sni.is_none()
+            && self
+                .host
+                .as_ref()
+                .is_none_or(|pattern| pattern.matches(head.host.of(bytes)))
             && self
                 .path
                 .as_ref()
@@ -120,16 +122,6 @@ pub fn pick_request<'r>(
 ) -> Option<usize> {
     let mut routes = routes;
     routes.position(|route| route.match_request(bytes, head))
-}
-
-/// The first of `routes` that a tunnel's connection meets.
-#[must_use]
-pub fn pick_tunnel<'r>(
-    routes: impl Iterator<Item = &'r Conditions>,
-    sni: Option<&[u8]>,
-) -> Option<usize> {
-    let mut routes = routes;
-    routes.position(|route| route.match_tunnel(sni))
 }
 
 /// The path that is compared: `http://host` and `http://host?query` ask for `/` (RFC 9112 section 3.2.1); `*` and the

@@ -1,5 +1,5 @@
 //! Conditions applied to parsed requests.
-use super::{Conditions, CookieRule, pick_request, pick_tunnel};
+use super::{Conditions, CookieRule, pick_request};
 use crate::access::NamePattern;
 use crate::http1::{HeadLimits, Progress, RequestHead};
 
@@ -340,8 +340,7 @@ fn every_condition_must_hold() {
         header: header("x-beta", "1"),
         method: strings(&["GET", "HEAD"]),
         cgi: Some(false),
-        // Ignored for requests.
-        sni: host("other.example"),
+        sni: None,
     };
     let right = "GET /images/a.gif HTTP/1.1\r\nHost: www.example.org\r\nX-Beta: 1\r\n\r\n";
     assert!(matches(&all, right));
@@ -366,6 +365,10 @@ fn tunnels_are_matched_by_server_name() {
     assert!(!route.match_tunnel(None));
     assert!(with_sni("*").match_tunnel(Some(b"a")));
     assert!(!with_sni("*").match_tunnel(None), "it asks for some name");
+    assert!(!matches(
+        &route,
+        "GET / HTTP/1.1\r\nHost: a.example.org\r\n\r\n"
+    ));
 }
 
 #[test]
@@ -395,6 +398,7 @@ fn the_first_route_is_taken() {
         (Some(b"b.example"), 1),
         (None, 2),
     ] {
-        assert_eq!(pick_tunnel(tunnels.iter(), name), Some(expected));
+        let taken = tunnels.iter().position(|route| route.match_tunnel(name));
+        assert_eq!(taken, Some(expected));
     }
 }

@@ -14,7 +14,7 @@ use crate::net::io::read_some;
 use crate::net::transport::Transport;
 use crate::reply::Reply;
 use crate::syn_defer::Kept;
-use crate::tcp::{link, tunnel};
+use crate::tcp::{by_name, link};
 use crate::telemetry::metrics::Limit;
 use carrick_logic::proxy_protocol::{self, Header};
 use std::net::SocketAddr;
@@ -96,6 +96,12 @@ pub async fn serve(
         }
     }
     if client.context.listener.tls.is_some() {
+        if client.context.listener.routes_by_name().next().is_some() {
+            match Box::pin(by_name::pass_on(client, first)).await {
+                Some(kept) => (client, first) = kept,
+                None => return,
+            }
+        }
         // Boxed: a handshake is large, and soon over.
         if !Box::pin(tls::shake_hands(&mut client, std::mem::take(&mut first))).await {
             return;
@@ -103,7 +109,7 @@ pub async fn serve(
     }
     match client.context.listener.mode {
         Mode::Forward(_) | Mode::Switch(_) => session::run(client, first).await,
-        Mode::Tunnel(_) | Mode::Split(_) => tunnel::run_listener(client, first).await,
+        Mode::Tunnel(_) | Mode::Split(_) => by_name::run_listener(client, first).await,
         // Boxed: few connections are link connections.
         Mode::Link(_) => Box::pin(link::serve(client)).await,
     }

@@ -198,9 +198,18 @@ impl ListenerPlan {
         self.address.ip().to_canonical().is_loopback() && self.interception.is_none()
     }
 
-    /// Whether it, or one of its routes, has such an engine. What TLS encrypts is copied, whatever engine is named.
+    /// The routes for connections that are passed on before TLS, by their server names.
+    pub fn routes_by_name(&self) -> impl Iterator<Item = &RoutePlan> {
+        let routes = self.mode.routes().iter();
+        routes.filter(|route| route.conditions.sni.is_some())
+    }
+
+    /// Whether it, or one of its routes, has such an engine. What carrick encrypts is copied, whatever engine is named.
     fn has_engine(&self, is_wanted: impl Fn(Choice) -> bool) -> bool {
-        self.tls.is_none() && self.mode.has_engine(is_wanted)
+        match self.tls {
+            None => self.mode.has_engine(is_wanted),
+            Some(_) => self.routes_by_name().any(|route| is_wanted(route.engine)),
+        }
     }
 
     /// Whether a sender's fields that tell of clients are kept. Where nobody is named, `unchanged` keeps everybody's.

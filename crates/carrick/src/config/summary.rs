@@ -74,6 +74,13 @@ pub fn paths(plan: &Plan) -> Vec<String> {
                 Some(upstream) => upstream.name.as_str(),
                 None => "original destinations",
             };
+            if route.conditions.sni.is_some() {
+                let listener = listener.address;
+                lines.push(format!(
+                    "{listener}, route {number} to {to}: TLS passes undecrypted"
+                ));
+                continue;
+            }
             let path = match (route.not_in_kernel.as_deref(), of_listener) {
                 (Some(why), _) | (None, Some(why)) => format!("by the process: {why}"),
                 (None, None) => "plain requests in the kernel, others by the process".to_owned(),

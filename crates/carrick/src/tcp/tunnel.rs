@@ -1,23 +1,17 @@
-//! Tunnels: `CONNECT`, upgraded connections, TCP, and TLS by server name. Relays both directions, half-closes included,
-//! until both have ended.
+//! Tunnels: `CONNECT`, upgraded connections, and what [`by_name`](super::by_name) passes on. Relays both directions,
+//! half-closes included, until both have ended.
 use super::copied::{self, Relayed};
-use super::link;
 use super::split::{self, Decided, Watched};
-use crate::config::plan::{HashOn, RoutePlan};
 use crate::connect::checkout::{CheckoutOptions, checkout};
 use crate::context::client::Client;
 use crate::context::client::Next;
-use crate::context::destination::client_key;
-use crate::context::destination::{Destination, NextHop};
+use crate::context::destination::Destination;
 use crate::context::log_line::target_text;
-use crate::context::original;
-use crate::context::request_context::RequestContext;
 use crate::context::request_log::RequestLog;
 use crate::context::request_log::STALLED;
 use crate::context::tunnels::Listed;
 use crate::context::worker::Worker;
-use crate::net::deadline::Deadline;
-use crate::net::io::{Stream, read_some, write_all};
+use crate::net::io::{Stream, write_all};
 use crate::net::scratch::Lent;
 use crate::net::transport::Transport;
 use crate::reply;
@@ -25,16 +19,12 @@ use crate::reply::{Asked, unreachable_reply};
 use crate::tcp::notes;
 use crate::telemetry::job::Job;
 use crate::telemetry::metrics::Limit;
-use crate::upstream::Unreachable;
 use crate::upstream::checkout::Checkout;
-use carrick_logic::balance;
-use carrick_logic::client_hello::{self, CLIENT_HELLO_BYTES_MAX, Hello};
-use carrick_logic::http1::{RequestHead, TargetForm};
+use carrick_logic::http1::RequestHead;
 use carrick_splice::{Choice, ExchangeEnd, ExchangeOrder, Joining, Leg, Side};
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::task::Poll;
 use std::time::Instant;
 use tokio::net::TcpStream;
@@ -168,7 +158,7 @@ async fn relay(
 }
 
 /// Relays both directions until both have ended.
-async fn exchange(
+pub async fn exchange(
     client: &mut Client,
     checkout: &mut Checkout,
     ((engine, class), decided): ((Choice, Option<usize>), Option<Decided>),
@@ -363,190 +353,10 @@ fn leg<'a>(
     }
 }
 
-/// Serves a connection to a tunnel listener or a splitter; `first` has already been read.
-pub async fn run_listener(mut client: Client, mut first: Vec<u8>) {
-    let mut log = RequestLog::begin();
-    let listener = std::sync::Arc::clone(&client.context.listener);
-    let routes = listener.mode.routes();
-    let (sni, version) = if routes.iter().any(|route| route.conditions.sni.is_some()) {
-        match read_server_name(&mut client, &mut first).await {
-            Ok(name) => name,
-            Err(ended) => {
-                log.ended = ended;
-                return log.finish_tunnel(&client.context, b"-", "TCP");
-            }
-        }
-    } else {
-        (None, "TCP")
-    };
-    let target = sni.clone().unwrap_or_else(|| {
-        let place = client.context.original.unwrap_or(listener.address);
-        place.to_string().into_bytes()
-    });
-    let Some(route) = routes
-        .iter()
-        .find(|route| route.conditions.match_tunnel(sni.as_deref()))
-    else {
-        client.context.metrics().refusals.count("no_route");
-        (log.status, log.ended) = (404, "no_route");
-        return log.finish_tunnel(&client.context, &target, version);
-    };
-    let next = tunnel_to(&mut client, route, sni.as_deref(), &target, first, &mut log).await;
-    log.finish_tunnel(&client.context, &target, version);
-    if matches!(next, Next::Reset) {
-        client.downstream.transport.reset_on_close();
-    }
-}
-
-async fn tunnel_to(
-    client: &mut Client,
-    route: &RoutePlan,
-    sni: Option<&[u8]>,
-    target: &[u8],
-    first: Vec<u8>,
-    log: &mut RequestLog,
-) -> Next {
-    let next_hop = match next_hop(&client.context, route, sni) {
-        Ok(next_hop) => next_hop,
-        Err(unreachable) => {
-            return notes::not_reached(client.context.metrics(), None, &unreachable, log);
-        }
-    };
-    let mut address = [0; 16];
-    let plan = match &next_hop {
-        NextHop::Group { group, .. } => Some(Arc::clone(&group.state.plan)),
-        NextHop::Origin { .. } => None,
-    };
-    let hashed = plan
-        .as_ref()
-        .filter(|plan| plan.balance == balance::Algorithm::Hash);
-    let key = hashed.map(|plan| match plan.hash_on {
-        HashOn::Host => sni.unwrap_or_default(),
-        HashOn::Client | HashOn::Path | HashOn::Header(_) | HashOn::Cookie(_) => {
-            client_key(client.context.address, &mut address)
-        }
-    });
-    let destination = Destination {
-        next_hop,
-        engine: split::engine(&client.context.listener.mode, route),
-        responses: route.responses,
-        cache: None,
-        pace: route.pace,
-        form: TargetForm::Origin,
-    };
-    if let Some(link) = route.link {
-        let wish = link::Wish {
-            link,
-            next_hop: &destination.next_hop,
-            key,
-            target,
-            first: &first,
-            way: (destination.engine, destination.pace),
-        };
-        if let Some(next) = Box::pin(link::relay(client, wish, log)).await {
-            return next;
-        }
-    }
-    let wanted = CheckoutOptions {
-        key,
-        reuse: false,
-        segment_bytes: segment_bytes(client, destination.engine),
-    };
-    let mut checkout = match checkout(
-        &client.context,
-        Some(&client.downstream),
-        &destination.next_hop,
-        wanted,
-        &mut Vec::new(),
-        log,
-    )
-    .await
-    {
-        Ok(checkout) => checkout,
-        Err(unreachable) => {
-            let name = plan.as_ref().map(|plan| plan.name.as_str());
-            return notes::not_reached(client.context.metrics(), name, &unreachable, log);
-        }
-    };
-    checkout.answered(&destination.next_hop);
-    log.status = 200;
-    let mut preamble = checkout.preamble.clone();
-    preamble.extend_from_slice(&first);
-    log.received += first.len() as u64;
-    let decided = split::decide(client, route, &checkout);
-    let engine = decided.map_or(route.engine, |decided| decided.engine(route));
-    exchange(
-        client,
-        &mut checkout,
-        ((engine, destination.pace), decided),
-        notes::kept_target(target),
-        (preamble, Vec::new()),
-        log,
-    )
-    .await
-}
-
 /// The largest segments for a server whose packets the kernel is to forward: what the client and the path accept.
-fn segment_bytes(client: &Client, engine: Choice) -> Option<u32> {
+pub fn segment_bytes(client: &Client, engine: Choice) -> Option<u32> {
     if engine != Choice::Packet || !client.context.worker.splicer.has_packet_engine() {
         return None;
     }
     carrick_splice::tcp::segment_bytes(client.downstream.transport.tcp()?).ok()
-}
-
-/// A route's next hop.
-fn next_hop(
-    context: &RequestContext,
-    route: &RoutePlan,
-    sni: Option<&[u8]>,
-) -> Result<NextHop, Unreachable> {
-    if let Some(index) = route.upstream {
-        let group = context.live.groups.get(index);
-        let group = group.ok_or(Unreachable::NoServer)?;
-        if !original::is_one_of(context, group.state.servers.iter().map(|one| &one.address)) {
-            return Ok(NextHop::Group {
-                group: Rc::clone(group),
-                index,
-            });
-        }
-    }
-    let destination = context.original.ok_or(Unreachable::NoServer)?;
-    Ok(original::next_hop(context, destination, sni)?)
-}
-
-/// Reads the ClientHello; returns its server name, and the protocol. The bytes read stay in `buffer`.
-async fn read_server_name(
-    client: &mut Client,
-    buffer: &mut Vec<u8>,
-) -> Result<(Option<Vec<u8>>, &'static str), &'static str> {
-    let (context, downstream) = (&client.context, &mut client.downstream);
-    let mut deadline = Deadline::after(context.live.plan().timeouts.head);
-    buffer.reserve(4096);
-    loop {
-        match client_hello::read(buffer) {
-            Hello::Complete(name) => return Ok((name, "TLS")),
-            Hello::NotTls => return Ok((None, "TCP")),
-            Hello::Partial if buffer.len() >= CLIENT_HELLO_BYTES_MAX => return Ok((None, "TLS")),
-            Hello::Partial => {}
-        }
-        if buffer.len() == buffer.capacity() {
-            buffer.reserve(buffer.len());
-        }
-        match downstream
-            .timer
-            .until(&mut deadline, read_some(&downstream.transport, buffer))
-            .await
-        {
-            Ok(Ok(0) | Err(_)) => return Err("client_closed"),
-            Ok(Ok(_)) => {}
-            Err(_) => {
-                // Where the server speaks first, the client sends nothing, so there is no name.
-                if buffer.is_empty() {
-                    return Ok((None, "TCP"));
-                }
-                context.metrics().limits.reached(Limit::HeadTimeout);
-                return Err("head_timeout");
-            }
-        }
-    }
 }

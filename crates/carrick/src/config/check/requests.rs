@@ -86,6 +86,10 @@ fn obstacle(
         upstream.balance == Algorithm::Hash && upstream.hash_on != HashOn::Client
     });
     let (why, help) = match route {
+        RoutePlan { conditions, .. } if conditions.sni.is_some() => (
+            "connections with this server name are passed on undecrypted",
+            "remove `requests`, or `sni`",
+        ),
         RoutePlan {
             requests: Requests::Process,
             ..

@@ -20,13 +20,15 @@ pub enum Kind {
     Tunnel,
     /// The same.
     Split,
+    /// Of a switch with TLS: looks at the server name, and passes the connection on undecrypted.
+    Passed,
 }
 
 impl Kind {
     fn job(self) -> Job {
         match self {
             Self::Switch => Job::Switch,
-            Self::Tunnel => Job::Tunnel,
+            Self::Tunnel | Self::Passed => Job::Tunnel,
             Self::Split => Job::Split,
         }
     }
@@ -36,6 +38,7 @@ impl Kind {
             Self::Switch => "switch",
             Self::Tunnel => "tunnel",
             Self::Split => "splitter",
+            Self::Passed => "route with `sni`",
         }
     }
 }
@@ -74,6 +77,11 @@ pub fn check_all(
         .routes
         .iter()
         .map(|route| {
+            let has_name = !written.tls.is_absent() && !route.sni.is_absent();
+            let kind = match kind {
+                Kind::Switch if has_name => Kind::Passed,
+                kind => kind,
+            };
             let conditions = self::conditions(route, Some(kind), problems);
             let upstream = transparent::destination(written, route, context.known, problems);
             let split = given_or(&route.split, inherited.split);
@@ -81,8 +89,9 @@ pub fn check_all(
             let link = link(route, kind, (split, inherited.link), context, problems);
             let requests = given_or(&route.requests, default_requests(engine));
             let responses = given_or(&route.responses, default_responses(engine));
-            let cache =
-                cache.and_then(|cache| cache.route(route, (engine, requests, responses), problems));
+            let cache = cache
+                .filter(|_| kind != Kind::Passed)
+                .and_then(|cache| cache.route(route, (engine, requests, responses), problems));
             let pace = (context.classes).of(&route.pace, inherited.pace, problems);
             Some(RoutePlan {
                 conditions: conditions?,
@@ -108,7 +117,7 @@ pub fn check_all(
             |route: &Option<RoutePlan>| route.as_ref().is_none_or(|route| route.cache.is_some());
         cache.report_idle(rest.is_some() || routes.iter().any(may_use), problems);
     }
-    report_unreachable(&written.routes, &routes, problems);
+    report_unreachable(&written.routes, &routes, kind, problems);
     let mut routes: Vec<RoutePlan> = if written.is_transparent() {
         routes.into_iter().collect::<Option<_>>()?
     } else {
@@ -192,14 +201,19 @@ pub fn conditions(
             break;
         };
         let modes = file::Route::TABLE.modes(key);
-        if modes.is_empty() || modes.contains(&kind.job().word()) {
-            continue;
-        }
-        if kind != Kind::Switch {
-            let help = if *key == "host" {
-                "write `sni` for the server name of a TLS connection"
-            } else {
-                "use `mode = \"switch\"` to look at requests, or remove it"
+        if kind == Kind::Switch && *key == "sni" {
+            problems
+                .error(
+                    span.clone(),
+                    "`sni` means nothing in a switch without `tls`",
+                    "",
+                )
+                .help("write `host` for the host of a request, or use `mode = \"tunnel\"` for TLS");
+        } else if !modes.is_empty() && !modes.contains(&kind.job().word()) {
+            let help = match (kind, *key) {
+                (Kind::Passed, _) => "remove it, or remove `sni` to have carrick decrypt them",
+                (_, "host") => "write `sni` for the server name of a TLS connection",
+                _ => "use `mode = \"switch\"` to look at requests, or remove it",
             };
             problems
                 .error(
@@ -211,15 +225,6 @@ pub fn conditions(
                     "",
                 )
                 .help(help);
-        }
-        if kind == Kind::Switch {
-            problems
-                .error(
-                    span.clone(),
-                    "a switch does not speak TLS, so `sni` is not possible",
-                    "",
-                )
-                .help("write `host` for the host of a request, or use `mode = \"tunnel\"` for TLS");
         }
     }
     let conditions = Conditions {
@@ -255,8 +260,13 @@ fn is_wrong(route: &Written<file::Route>) -> bool {
 fn report_unreachable(
     written: &[Written<file::Route>],
     routes: &[Option<RoutePlan>],
+    kind: Kind,
     problems: &mut Problems,
 ) {
+    // A switch looks at names before it looks at requests.
+    let are_compared = |earlier: &Conditions, later: &Conditions| {
+        kind != Kind::Switch || earlier.sni.is_some() == later.sni.is_some()
+    };
     for (index, route) in routes.iter().enumerate() {
         let (Some(route), Some(place)) = (route, written.get(index)) else {
             continue;
@@ -268,9 +278,10 @@ fn report_unreachable(
             continue;
         }
         let earlier = routes.iter().take(index).zip(written).find(|(earlier, _)| {
-            earlier
-                .as_ref()
-                .is_some_and(|earlier| earlier.conditions.covers(&route.conditions))
+            earlier.as_ref().is_some_and(|earlier| {
+                are_compared(&earlier.conditions, &route.conditions)
+                    && earlier.conditions.covers(&route.conditions)
+            })
         });
         if let Some((_, earlier)) = earlier {
             let source = problems.source();
@@ -302,7 +313,9 @@ fn report_gap(
     {
         let outcome = match kind {
             Kind::Switch => "requests that meet none of the routes are answered with 404",
-            Kind::Tunnel | Kind::Split => "connections that meet none of the routes are closed",
+            Kind::Tunnel | Kind::Split | Kind::Passed => {
+                "connections that meet none of the routes are closed"
+            }
         };
         problems
             .note(last.span.clone(), outcome, "")

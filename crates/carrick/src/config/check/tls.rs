@@ -118,11 +118,11 @@ fn clients(
 
 /// Where an engine is named that cannot have these connections.
 fn report_engines(written: &Written<file::Listener>, problems: &mut Problems) {
-    let of_routes = written.routes.iter().map(|route| &route.engine);
-    for engine in of_routes
-        .chain([&written.engine])
-        .filter_map(Setting::given)
-    {
+    let decrypted = written.routes.iter().filter(|route| route.sni.is_absent());
+    let of_listener =
+        Some(&written.engine).filter(|_| decrypted.clone().count() == written.routes.len());
+    let of_routes = decrypted.map(|route| &route.engine);
+    for engine in of_routes.chain(of_listener).filter_map(Setting::given) {
         if !matches!(engine.get_ref(), Choice::Auto | Choice::Copy) {
             problems
                 .warning(

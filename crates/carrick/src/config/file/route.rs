@@ -1,5 +1,5 @@
 //! `[[listener.route]]`: where requests go.
-use super::{BLIND, CacheUse, Splitting};
+use super::{CacheUse, Splitting};
 use crate::config::kinds::{
     Texts, one_of_or, one_text, required_text, switch_or, table_or, text_or, texts,
 };
@@ -9,6 +9,7 @@ use crate::config::word::words;
 use carrick_splice::Choice;
 
 const SWITCH: &[&str] = &["switch"];
+const BY_NAME: &[&str] = &["tunnel", "split", "switch"];
 
 section! {
     /// `[[listener.route]]`
@@ -33,9 +34,9 @@ section! {
         method in SWITCH: Setting<Texts> = texts("methods", "any"),
         /// `true`: a path with `/cgi-bin/`, or a query string; `false`: neither
         cgi in SWITCH: Setting<bool> = switch_or("either"),
-        /// The server name in the TLS ClientHello, which is read and not terminated. Only for `tunnel` and `split`, which
-        /// have no other condition
-        sni in BLIND: Setting<String> = one_text("a name pattern"),
+        /// The server name in the TLS ClientHello, which is read and not terminated: the connection is passed on undecrypted.
+        /// For `tunnel`, `split`, and `switch` with `tls`, as the route's only condition
+        sni in BY_NAME: Setting<String> = one_text("a name pattern"),
         /// Overrides the listener's `engine` for this route
         engine: Setting<Choice> = one_of_or("that of the listener"),
         /// Where requests after the first ones of a connection are classified. `kernel`: plain ones that go where the last one went

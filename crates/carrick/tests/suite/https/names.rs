@@ -4,7 +4,10 @@ use super::client::{Offers, TlsPeer, pem, trusting};
 use super::{pair, switch_text};
 use crate::clients::tool::Tool;
 use crate::support::carrick::PROGRAM;
-use crate::support::{Carrick, Place};
+use crate::support::carrick::upstream_text;
+use crate::support::server::answer_requests;
+use crate::support::{Carrick, Peer, Place, Server};
+use std::net::SocketAddr;
 use std::process::Command;
 
 /// The name of the file whose certificate openssl gets with these words.
@@ -55,6 +58,79 @@ fn the_server_name_decides_and_wildcards_are_one_label() {
     ] {
         assert_eq!(got(&place, &carrick, name, &files), expected, "{name}");
     }
+}
+
+/// A switch that has `site.example` itself, and passes everything below `mail.example` on to a switch of its own.
+fn passing_text(place: &Place, server: SocketAddr) -> String {
+    const INNER_PORT: u16 = 18443;
+    let inner = (place.ip(), INNER_PORT).into();
+    let by_name = "[[listener.route]]\nsni = \"*.mail.example\"\nupstream = \"inner\"\n";
+    format!(
+        "{}[[listener]]\nlisten = \"{inner}\"\nmode = \"switch\"\ntls = {}\n[[listener.route]]\nupstream = \"u\"\n{}",
+        switch_text(&format!("tls = {}", pair("site")), &[server])
+            .replace("[upstream.u]", &format!("{by_name}[upstream.u]")),
+        pair("mail"),
+        upstream_text("inner", &[inner]),
+    )
+}
+
+#[test]
+fn names_of_routes_pass_undecrypted_and_others_end_here() {
+    let place = Place::claim();
+    if !make_authority(&place) {
+        return;
+    }
+    issue(&place, "site", "DNS:site.example", Key::Ec);
+    issue(&place, "mail", "DNS:*.mail.example", Key::Ec);
+    let server = Server::listen(&place).serve(|peer, _| {
+        answer_requests(peer, |_| {
+            b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok".to_vec()
+        });
+    });
+    let carrick = Carrick::start(&place, &passing_text(&place, server.address()));
+    for (words, expected) in [
+        ("-servername a.mail.example", "mail"),
+        ("-servername A.MAIL.example -tls1_2", "mail"),
+        ("-servername mail.example", "site"),
+        ("-servername site.example", "site"),
+        ("-noservername", "site"),
+    ] {
+        let presented = got(&place, &carrick, words, &["site", "mail"]);
+        assert_eq!(presented, expected, "{words}");
+    }
+    let config = trusting(&place, Offers::All);
+    for (name, path) in [
+        ("a.mail.example", "/passed"),
+        ("site.example", "/decrypted"),
+    ] {
+        let mut client = TlsPeer::connect(carrick.listener(), name, &config);
+        let (head, body) = client.ask(&format!("GET {path} HTTP/1.1\r\nHost: {name}\r\n\r\n"));
+        assert!(head.starts_with("HTTP/1.1 200 "), "{name}: {head}");
+        assert_eq!(body, "ok", "{name}");
+    }
+    let mut plain = Peer::connect(carrick.listener());
+    plain.send("GET / HTTP/1.1\r\nHost: a.mail.example\r\n\r\n");
+    assert!(plain.read_head().starts_with("HTTP/1.1 400 "));
+    let passed = carrick.metric("carrick_tunnels_total", &["mode=\"switch\""]);
+    assert!((passed - 3.0).abs() < 0.5, "{passed} connections");
+}
+
+#[test]
+fn a_connection_without_a_name_in_time_is_not_kept() {
+    let place = Place::claim();
+    if !make_authority(&place) {
+        return;
+    }
+    issue(&place, "site", "DNS:site.example", Key::Ec);
+    issue(&place, "mail", "DNS:*.mail.example", Key::Ec);
+    let text = "[timeouts]\nhead = \"200ms\"\n".to_owned() + &passing_text(&place, place.at(1));
+    let carrick = Carrick::start(&place, &text);
+    for beginning in ["", "\u{16}\u{3}\u{1}"] {
+        let mut client = Peer::connect(carrick.listener());
+        client.send(beginning);
+        client.expect_end();
+    }
+    carrick.wait_for_metric("carrick_tls_handshakes_total", &["result=\"timeout\""], 2.0);
 }
 
 #[test]
@@ -312,6 +388,14 @@ fn what_is_wrong_is_said_with_its_file_and_line() {
             "come by HTTPS already",
         ),
         ("redirect_to_https = 70000", "redirect_to_https"),
+        (
+            "tls = { certificate = \"server.pem\", key = \"server.key\" }\n[[listener.route]]\nsni = \"a.example\"\npath = \"/\"\nupstream = \"u\"",
+            "a route with `sni` does not look at requests, so `path` is not possible",
+        ),
+        (
+            "tls = { certificate = \"server.pem\", key = \"server.key\" }\n[[listener.route]]\nsni = \"a.example\"\nrequests = \"kernel\"\nupstream = \"u\"",
+            "are passed on undecrypted",
+        ),
     ] {
         let said = check(&place, keys);
         assert!(said.contains(expected), "{keys}: no {expected:?} in {said}");

@@ -199,7 +199,7 @@ pub const MISTAKES: &[Mistake] = &[
         "%sni = \"a.example\"",
         Error,
         "sni",
-        "does not speak TLS",
+        "means nothing in a switch without `tls`",
         "`host`",
     ),
     (
