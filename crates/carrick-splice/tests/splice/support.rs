@@ -97,12 +97,19 @@ pub fn connect_from(own: SocketAddr, to: SocketAddr) -> std::net::TcpStream {
 /// Writes a flood until the other end, which is being read, accepts no more. Returns the number of bytes.
 pub async fn fill(sender: &mut TcpStream, from: &TcpStream, flood: &[u8]) -> usize {
     let mut sent = 0;
+    // How much waited when nothing could be written last. Its reader was woken then, or had no room for it.
+    let mut waited = 0;
     loop {
         assert!(sent < flood.len(), "all of it was taken");
         match tokio::time::timeout(SHORT, sender.write(&flood[sent..])).await {
-            Ok(written) => sent += written.unwrap(),
-            Err(_) if tcp::pending_input(from).unwrap() > 0 => return sent,
-            Err(_) => {}
+            Ok(written) => (sent, waited) = (sent + written.unwrap(), 0),
+            Err(_) => {
+                let waits = tcp::pending_input(from).unwrap();
+                if waits > 0 && waits == waited {
+                    return sent;
+                }
+                waited = waits;
+            }
         }
     }
 }
