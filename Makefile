@@ -13,7 +13,7 @@ NEEDED_TO_TEST = $(NEEDED_TO_BUILD) curl=curl wget=wget git=git openssl=openssl 
 	ethtool=ethtool nft=nftables redis-server=redis-server redis-cli=redis-tools wrk=wrk tcpdump=tcpdump \
 	/usr/lib/nginx/modules/ngx_stream_module.so=libnginx-mod-stream
 NEEDED_TO_BENCH = $(NEEDED_TO_BUILD) ip=iproute2 nginx=nginx-light haproxy=haproxy squid=squid wrk=wrk \
-	/usr/lib/nginx/modules/ngx_stream_module.so=libnginx-mod-stream
+	h2load=nghttp2-client openssl=openssl /usr/lib/nginx/modules/ngx_stream_module.so=libnginx-mod-stream
 # They take part where they can be had; the table names who is left out.
 WANTED_TO_BENCH = varnishd=varnish traffic_server=trafficserver
 

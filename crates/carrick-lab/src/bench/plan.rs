@@ -26,6 +26,9 @@ pub struct Work {
     /// Whether the client opens a new connection for each request.
     #[serde(default)]
     pub close: bool,
+    /// How many requests of HTTP/2 are under way on each connection; 0: HTTP/1.1.
+    #[serde(default)]
+    pub streams: usize,
 }
 
 /// What the client does.
@@ -257,10 +260,21 @@ impl MemoryKind {
 pub struct Target {
     /// `ADDRESS:PORT` to connect to.
     pub connect: String,
+    /// Whether TLS is spoken there.
+    pub is_tls: bool,
     /// The request target: a path, or an absolute URL for a forward proxy.
     pub request_target: String,
     /// The `Host` field.
     pub host: String,
+}
+
+impl Target {
+    /// The URL of what is connected to, without a path.
+    #[must_use]
+    pub fn base(&self) -> String {
+        let scheme = if self.is_tls { "https" } else { "http" };
+        format!("{scheme}://{}", self.connect)
+    }
 }
 
 /// Where the tunnels of a work lead to.
@@ -311,6 +325,7 @@ pub fn target(job: Job, body_bytes: usize, peer: &Peer, addresses: &Addresses) -
     };
     Target {
         connect,
+        is_tls: job == Job::Https && !routed,
         request_target,
         host,
     }

@@ -12,13 +12,15 @@ use crate::bench::holder::{Holder, Request};
 use crate::bench::measured::Measured;
 use crate::bench::memory;
 use crate::bench::plan::{Asks, Does, Talk, Target, Work, talk_target, target, tunnel_origin};
-use crate::bench::{talk, wrk};
+use crate::bench::{h2load, talk, wrk};
 use crate::peers::{Job, Peer, Programs, engine_use};
 use crate::testbed::cores::Placement;
 use crate::testbed::service::Service;
 use crate::testbed::usage::foreign_cpu_seconds;
 use crate::testbed::{Meter, ProxyCpu, Testbed};
 
+/// A proxy that does not listen by then will not.
+const START_TIMEOUT: Duration = Duration::from_secs(20);
 /// With a new connection per request, at least this share of the requests must have come on one of their own.
 const NEW_CONNECTIONS_SHARE_MIN: f64 = 0.95;
 
@@ -179,6 +181,7 @@ impl Run<'_> {
                 let fetched = cached::crowd(testbed, work, target).await?;
                 return Ok((fetched.measured.clone(), Some(fetched)));
             }
+            Does::Get if work.streams > 0 => h2load::run(testbed, work, target, seconds).await?,
             Does::Get | Does::Cache(_) => {
                 wrk::run(testbed, self.wrk, work, target, seconds).await?
             }
@@ -284,6 +287,12 @@ async fn first_request(
         holder.close().await
     };
     let answered = match service {
+        // Our own client does not speak TLS. A load that gets no answer has a fault.
+        Some(service) if job == Job::Https => {
+            service
+                .wait_until_listening(job.port(), START_TIMEOUT)
+                .await
+        }
         Some(service) => tokio::select! {
             answered = asked => answered,
             ended = service.ended() => Err(ended),

@@ -43,7 +43,7 @@ pub async fn run(
         .arg(format!("--timeout={RESPONSE_TIMEOUT_SECONDS}s"))
         .arg("-s")
         .arg(script)
-        .arg(format!("http://{}/", target.connect))
+        .arg(format!("{}/", target.base()))
         .stdin(std::process::Stdio::null());
     let output = tokio::time::timeout(Duration::from_secs(whole_seconds) + GRACE, command.output())
         .await

@@ -1,7 +1,7 @@
 //! The configurations as they are kept in the repository.
 
 /// Their file names and contents.
-pub(super) const TEMPLATES: [(&str, &str); 30] = [
+pub(super) const TEMPLATES: [(&str, &str); 33] = [
     ("carrick.toml", include_str!("../../peers/carrick.toml")),
     ("haproxy.cfg", include_str!("../../peers/haproxy.cfg")),
     ("nginx.conf", include_str!("../../peers/nginx.conf")),
@@ -53,6 +53,19 @@ pub(super) const TEMPLATES: [(&str, &str); 30] = [
     (
         "squid-cache.conf",
         include_str!("../../peers/squid-cache.conf"),
+    ),
+    // With TLS.
+    (
+        "carrick-https.toml",
+        include_str!("../../peers/carrick-https.toml"),
+    ),
+    (
+        "haproxy-https.cfg",
+        include_str!("../../peers/haproxy-https.cfg"),
+    ),
+    (
+        "nginx-https.conf",
+        include_str!("../../peers/nginx-https.conf"),
     ),
     // On the way of connections.
     (

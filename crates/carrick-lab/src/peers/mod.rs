@@ -2,6 +2,7 @@
 
 mod built_in;
 mod caches;
+mod certificate;
 pub mod engine_use;
 mod gateway;
 pub mod probe;
@@ -289,6 +290,7 @@ impl Peer {
             ("buffer_bytes", buffer_bytes),
             ("half_close", half_close),
             ("configuration", ""),
+            ("certificate", certificate::FILE),
         ];
         // The first value of a name is the one that is used.
         let values: Vec<(&str, &str)> = variables
@@ -302,6 +304,9 @@ impl Peer {
             return Ok(None);
         }
         let (file_name, arguments) = self.file_and_arguments(job);
+        if job == Job::Https {
+            certificate::prepare(directory)?;
+        }
         if self.family == Family::Squid {
             prepare_squid(directory, addresses.client)?;
         }
@@ -370,7 +375,9 @@ impl Peer {
         match (self.family, job) {
             (Family::Routed, _) => ("", &[]),
             (Family::Carrick, _) => (self.carrick_file(job), &["run", "-c"]),
+            (Family::Haproxy, Job::Https) => ("haproxy-https.cfg", &["-db", "-f"]),
             (Family::Haproxy, _) => ("haproxy.cfg", &["-db", "-f"]),
+            (Family::Nginx, Job::Https) => ("nginx-https.conf", &["-c"]),
             (Family::Nginx, Job::Tunnel) => ("nginx-stream.conf", &["-c"]),
             (Family::Nginx, _) if caches => ("nginx-cache.conf", &["-c"]),
             (Family::Nginx, _) => ("nginx.conf", &["-c"]),
@@ -391,6 +398,8 @@ impl Peer {
             "carrick-cache.toml"
         } else if job == Job::Gateway {
             "carrick-gateway.toml"
+        } else if job == Job::Https {
+            "carrick-https.toml"
         } else {
             "carrick.toml"
         }

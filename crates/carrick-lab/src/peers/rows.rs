@@ -11,7 +11,7 @@ pub const PACKET: &str = "carrick-packet";
 /// All rows, in the order of reports.
 pub const PEERS: [Peer; 16] = {
     use Family::{Carrick, Haproxy, Nginx, Pepsal, Routed, Squid, TrafficServer, Varnish};
-    use Job::{Cache, CacheDisk, Forward, Gateway, Switch, Tunnel};
+    use Job::{Cache, CacheDisk, Forward, Gateway, Https, Switch, Tunnel};
     const ALL: &[Job] = &[Switch, Tunnel, Forward, Gateway];
     const PROXY: &[Job] = &[Switch, Tunnel, Forward];
     const REVERSE: &[Job] = &[Switch, Tunnel];
@@ -26,7 +26,7 @@ pub const PEERS: [Peer; 16] = {
         Peer {
             name: JUDGED,
             family: Carrick,
-            jobs: &[Switch, Tunnel, Forward, Cache, CacheDisk, Gateway],
+            jobs: &[Switch, Https, Tunnel, Forward, Cache, CacheDisk, Gateway],
             mode: Mode::Engine("auto"),
         },
         Peer {
@@ -75,7 +75,7 @@ pub const PEERS: [Peer; 16] = {
         Peer {
             name: "haproxy",
             family: Haproxy,
-            jobs: REVERSE,
+            jobs: &[Switch, Https, Tunnel],
             mode: Mode::SplicingOff,
         },
         Peer {
@@ -87,7 +87,7 @@ pub const PEERS: [Peer; 16] = {
         Peer {
             name: "nginx",
             family: Nginx,
-            jobs: &[Switch, Tunnel, Cache, CacheDisk],
+            jobs: &[Switch, Https, Tunnel, Cache, CacheDisk],
             mode: Mode::None,
         },
         Peer {

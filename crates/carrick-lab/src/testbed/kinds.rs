@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 pub enum Job {
     /// Requests with a path, to servers that the proxy chooses.
     Switch,
+    /// The same, inside TLS from the client to the proxy.
+    Https,
     /// Bytes, whatever they are.
     Tunnel,
     /// Requests with an absolute target.
@@ -26,6 +28,7 @@ impl Job {
     pub fn port(self) -> u16 {
         match self {
             Self::Switch | Self::Cache | Self::CacheDisk => 8080,
+            Self::Https => 8444,
             Self::Tunnel => 8443,
             Self::Forward => 3128,
             Self::Gateway => 3130,
@@ -37,6 +40,7 @@ impl Job {
     pub fn name(self) -> &'static str {
         match self {
             Self::Switch => "switch",
+            Self::Https => "https",
             Self::Tunnel => "tunnel",
             Self::Forward => "forward",
             Self::Cache => "cache",

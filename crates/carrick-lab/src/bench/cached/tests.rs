@@ -26,6 +26,7 @@ fn the_origin_says_how_many_requests_it_has_had() {
 fn targets_of_new_objects_are_of_one_run_only() {
     let plain = Target {
         connect: String::from("10.77.1.1:8080"),
+        is_tls: false,
         request_target: String::from("/c/1024"),
         host: String::from("o"),
     };

@@ -9,6 +9,7 @@ const GET: Work = Work {
     idle_connections: 0,
     body_bytes: 1024,
     close: false,
+    streams: 0,
 };
 
 const SAID: &str = "Running 3s test @ http://10.77.1.1:8080/\nRESULT {\"duration_us\":2000000,\"requests\":100,\"bytes\":130000,\

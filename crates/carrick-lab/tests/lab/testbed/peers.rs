@@ -89,7 +89,7 @@ async fn every_proxy_does_its_jobs(layout: Layout) {
                 .unwrap_or_else(|error| panic!("{layout:?} {}: {error:#}", peer.name));
             let target = match job {
                 Job::Forward => format!("http://{}/50000", addresses.origin_http()),
-                Job::Switch | Job::Tunnel | Job::Gateway => String::from("/50000"),
+                Job::Switch | Job::Https | Job::Tunnel | Job::Gateway => String::from("/50000"),
                 Job::Cache | Job::CacheDisk => String::from("/c/50000"),
             };
             let name = format!("{layout:?} {} {}", peer.name, job.name());
@@ -99,7 +99,10 @@ async fn every_proxy_does_its_jobs(layout: Layout) {
             };
             let before = service.connections().unwrap().accepted;
             for _ in 0..2 {
-                let got = get(&name, &bed, to, &target);
+                let got = match job {
+                    Job::Https => curl(&bed, &format!("https://{to}{target}")),
+                    _ => get(&name, &bed, to, &target),
+                };
                 assert!(got == expected, "{name}");
             }
             let accepted = service.connections().unwrap().accepted - before;
@@ -109,15 +112,21 @@ async fn every_proxy_does_its_jobs(layout: Layout) {
     }
 }
 
-/// By curl, as a user would in `carrick-lab testbed`.
 fn get_from_origin(bed: &Testbed) -> Vec<u8> {
-    let url = format!("http://{}/50000", bed.addresses().origin_http());
+    curl(
+        bed,
+        &format!("http://{}/50000", bed.addresses().origin_http()),
+    )
+}
+
+/// By curl, as a user would in `carrick-lab testbed`.
+fn curl(bed: &Testbed, url: &str) -> Vec<u8> {
     let output = Command::new("ip")
-        .args(["netns", "exec", bed.client.name(), "curl", "-sf", &url])
+        .args(["netns", "exec", bed.client.name(), "curl", "-skf", url])
         .output()
         .unwrap();
-    assert!(output.status.success());
-    assert_eq!(output.stdout.len(), 50_000);
+    assert!(output.status.success(), "{url}: {output:?}");
+    assert_eq!(output.stdout.len(), 50_000, "{url}");
     output.stdout
 }
 
