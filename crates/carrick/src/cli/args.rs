@@ -130,7 +130,7 @@ pub enum Command {
             carrick pace downloads policy=deadline target=2ms"
     )]
     Pace(PaceArgs),
-    /// Show the path history of a running carrick.
+    /// Show the path history or the certificates of a running carrick.
     Status(StatusArgs),
     /// Watch a running carrick: rates of connections, engines, classes, workers, the cache, and the busiest tunnels.
     #[command(
@@ -364,6 +364,12 @@ pub struct StatusArgs {
 pub enum StatusPage {
     /// Pairs of networks in splitters' path history: both legs, whether connections are split and why, and the gain.
     Paths(PathsArgs),
+    /// Certificates by ACME: until when they are valid, when they are renewed, and what failed.
+    Certificates {
+        /// How to reach admin.
+        #[command(flatten)]
+        admin: AdminArgs,
+    },
 }
 
 /// `carrick status paths`

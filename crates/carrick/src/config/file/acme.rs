@@ -18,7 +18,7 @@ section! {
         /// The authority's ACME directory
         directory: Spanned<String> = text("a URL", DIRECTORY_DEFAULT),
         /// The folder of account and certificates, which several processes may share; it is made if it does not exist
-        storage: Setting<String> = text_or("a path", "`acme` in the [state folder](modes/https.md#where-they-are-kept)"),
+        storage: Setting<String> = text_or("a path", "`acme` in the [state folder](modes/acme.md#where-they-are-kept)"),
         /// A PEM file with the authority that issued the directory's own certificate, for an authority of your own
         ca: Setting<String> = text_or("a path", "the system's authorities"),
         /// The only challenge to use: `http-01` (at port 80) or `tls-alpn-01` (at port 443)

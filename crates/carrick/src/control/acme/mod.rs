@@ -214,10 +214,17 @@ impl Orders {
     }
 
     fn ended(&mut self, text: &str, ended: &Ended) {
-        let mut name = Name::read(text, &self.work.storage);
+        if let Ended::Locked = ended {
+            // What the other process has written so far says nothing yet.
+            if let Some(name) = self.names.get_mut(text) {
+                name.is_under_way = false;
+                name.later = SystemTime::now().checked_add(OTHERS_EVERY);
+            }
+            return;
+        }
+        let name = Name::read(text, &self.work.storage);
         match ended {
-            Ended::Locked => name.later = SystemTime::now().checked_add(OTHERS_EVERY),
-            Ended::Idle => {}
+            Ended::Locked | Ended::Idle => {}
             Ended::Issued => self.put_into_force(text),
             Ended::Failed(is_general) => {
                 if *is_general {
@@ -279,7 +286,7 @@ async fn attempt(work: &Work, name: &str, chance: f64, state: &ControlState) -> 
     }
     let Some(challenge) = schedule::challenge(&work.plan.challenges, known.failures.failures)
     else {
-        return Ended::Idle;
+        return Ended::Failed(true);
     };
     let mut failures = Failures {
         failures: known.failures.failures.saturating_add(1),

@@ -25,6 +25,9 @@ const NONCES_MAX: u32 = 10;
 /// How often the lock of the account is tried.
 const LOCK_EVERY: Duration = Duration::from_millis(200);
 
+/// Most letters of what an authority says.
+const TEXT_LETTERS_MAX: usize = 1000;
+
 /// The lock of the account; names have no underscore.
 const ACCOUNT: &str = "_account";
 
@@ -107,8 +110,15 @@ fn in_full(error: &Error) -> String {
         }
         cause = error.source();
     }
-    text.strip_prefix("API error: ")
-        .map_or(text.clone(), str::to_owned)
+    plain(text.strip_prefix("API error: ").unwrap_or(&text))
+}
+
+/// What others said, for logs and terminals: authorities quote what servers answered.
+fn plain(text: &str) -> String {
+    let letters = text.chars().take(TEXT_LETTERS_MAX);
+    letters
+        .map(|letter| if letter.is_control() { ' ' } else { letter })
+        .collect()
 }
 
 /// Does a step again if the authority did not like its nonce, which is nobody's fault (RFC 8555 section 6.5).
@@ -281,10 +291,8 @@ async fn refusal(order: &mut Order) -> Option<String> {
     state?;
     let mut errors = authorization.challenges.iter();
     let problem = errors.find_map(|challenge| challenge.error.as_ref())?;
-    Some(
-        problem
-            .detail
-            .clone()
-            .unwrap_or_else(|| problem.to_string()),
-    )
+    Some(match &problem.detail {
+        Some(detail) => plain(detail),
+        None => plain(&problem.to_string()),
+    })
 }

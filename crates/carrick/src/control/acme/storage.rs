@@ -55,7 +55,8 @@ pub fn make(plan: &Plan) -> io::Result<()> {
     let missing: Vec<&Path> = acme
         .folder
         .ancestors()
-        .take_while(|one| !one.exists())
+        // The last one of a relative path is empty.
+        .take_while(|one| !one.as_os_str().is_empty() && !one.exists())
         .collect();
     for folder in missing.into_iter().rev() {
         let made = DirBuilder::new().mode(0o700).create(folder);
@@ -82,8 +83,10 @@ pub fn check(plan: &Plan) -> io::Result<()> {
         return Ok(());
     };
     let storage = Storage::of(acme);
-    let tried = storage.write("writable", b"");
-    let tried = tried.and_then(|()| std::fs::remove_file(storage.0.join("writable")));
+    // Others may be starting, too.
+    let name = format!("writable-{}", std::process::id());
+    let tried = storage.write_new(&name, b"");
+    let tried = tried.and_then(|()| std::fs::remove_file(storage.0.join(name)));
     tried.map_err(|error| unusable(acme, &error))
 }
 
