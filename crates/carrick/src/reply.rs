@@ -25,6 +25,8 @@ pub struct Reply {
     pub detail: String,
     /// A further field line, such as `Proxy-Authenticate`.
     pub field: Option<(&'static str, Cow<'static, str>)>,
+    /// Whether the text is the whole body, without the status before it.
+    pub is_bare: bool,
     /// The stable label for metrics and the log.
     pub label: &'static str,
 }
@@ -36,6 +38,7 @@ impl Reply {
             status,
             detail: detail.into(),
             field: None,
+            is_bare: false,
             label,
         }
     }
@@ -73,6 +76,7 @@ pub async fn send(client: &mut Client, reply: &Reply, asked: Asked, log: &mut Re
     let response = ErrorResponse {
         status: reply.status,
         detail: &reply.detail,
+        is_bare: reply.is_bare,
         method: asked.method,
         client_version: asked.version,
         keep_alive: asked.keep_alive,

@@ -14,9 +14,11 @@ use crate::cache::Cache;
 use crate::config;
 use crate::config::plan::{Limits, PacePlan, Plan, Sandbox};
 use crate::config::problem::{Problem, Severity};
+use crate::config::site::Source;
 use crate::context::followers::Followers;
 use crate::context::live::Live;
 use crate::context::live::Orders;
+use crate::control::acme;
 use crate::control::{Control, ControlHandle, ControlState, EngineStatus, Running};
 use crate::control::{NotReloaded, SignalOrder, Signals};
 use crate::engines::{Engines, Features, LoggedReasons, RouteTables};
@@ -36,7 +38,6 @@ use loading::Loading;
 use open::Opened;
 use std::future::pending;
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
@@ -69,7 +70,7 @@ pub enum RunError {
 
 /// A running carrick, as seen by its main thread.
 struct Program {
-    source: Option<PathBuf>,
+    source: Source,
     state: Arc<ControlState>,
     control: ControlHandle,
     log: LogThread,
@@ -91,8 +92,8 @@ struct Program {
 ///
 /// # Errors
 /// See [`RunError`]; everything is stopped by then.
-pub fn run(source: Option<PathBuf>) -> Result<(), RunError> {
-    let loaded = config::load(source.as_deref()).map_err(RunError::Configuration)?;
+pub fn run(source: Source) -> Result<(), RunError> {
+    let loaded = source.load().map_err(RunError::Configuration)?;
     log_problems(&loaded.problems);
     let mut plan = loaded.plan;
     fit_pipes(&mut plan, raise_descriptor_limit());
@@ -114,7 +115,7 @@ pub fn run(source: Option<PathBuf>) -> Result<(), RunError> {
 }
 
 impl Program {
-    fn start(source: Option<PathBuf>, plan: Arc<Plan>) -> Result<Self, RunError> {
+    fn start(source: Source, plan: Arc<Plan>) -> Result<Self, RunError> {
         let Opened {
             descriptors,
             engines,
@@ -124,11 +125,11 @@ impl Program {
             rules,
             given_up,
             disk,
-        } = Opened::open(&plan, source.as_deref())?;
+        } = Opened::open(&plan, source.file())?;
         // From here on, what also happens at a reload.
         tell_of_sandbox(&plan, &given_up.identity.sandbox);
         if given_up.is_something() || given_up.identity.sandbox.files.in_force {
-            tell_reload_trouble(source.as_deref(), &given_up);
+            tell_reload_trouble(&source, &given_up);
         }
         let mut features = probe_but_socket();
         features.splice(2..2, Engines::not_loaded("still loading"));
@@ -329,7 +330,7 @@ impl Program {
     }
 
     fn reload(&mut self) -> Result<(), String> {
-        let loaded = config::load(self.source.as_deref()).map_err(|rejected| {
+        let loaded = self.source.load().map_err(|rejected| {
             let why = rejected.to_string();
             // For unreadable files, the problem has only the kernel's message.
             let is_out_of_reach = self.given_up.identity.sandbox.files.in_force
@@ -381,6 +382,9 @@ impl Program {
             );
         }
         transparent::check_reload(&before.plan, &plan)?;
+        acme::make(&plan)
+            .and_then(|()| acme::check(&plan))
+            .map_err(|error| self.given_up.explain(&error))?;
         // If a new address cannot be bound, the existing ones stay.
         for listener in &plan.listeners {
             if !before
@@ -522,8 +526,8 @@ async fn loaded(loading: &mut Option<Loading>) -> Features {
 }
 
 /// Warns at start if a reload would fail for lack of dropped privileges, such as access to a file of root's.
-fn tell_reload_trouble(source: Option<&Path>, given_up: &GivenUp) {
-    if let Err(rejected) = config::load(source) {
+fn tell_reload_trouble(source: &Source, given_up: &GivenUp) {
+    if let Err(rejected) = source.load() {
         tracing::warn!(
             "carrick now runs as {}, and can no longer read its configuration, so a reload will fail: {rejected}",
             given_up.identity

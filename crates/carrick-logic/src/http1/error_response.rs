@@ -8,6 +8,8 @@ pub struct ErrorResponse<'a> {
     pub status: u16,
     /// What is wrong and what would be right, for a person to read; one line.
     pub detail: &'a str,
+    /// Whether the body is that text alone, for programs; else the status is before it.
+    pub is_bare: bool,
     /// The request's method: the answer to HEAD has no body. [`Method::Other`] if it is not known.
     pub method: Method,
     /// The client's version: when kept, an HTTP/1.0 connection gets `Connection: keep-alive`.
@@ -36,7 +38,11 @@ pub fn write_error_response(out: &mut Vec<u8>, response: &ErrorResponse<'_>) {
     for (name, value) in response.extra_fields {
         put(&[name, ": ", &without_control(value), "\r\n"]);
     }
-    let body = format!("{status} {phrase}\n{}\n", without_control(response.detail));
+    let detail = without_control(response.detail);
+    let body = match response.is_bare {
+        true => detail,
+        false => format!("{status} {phrase}\n{detail}\n"),
+    };
     put(&[
         "Content-Type: text/plain; charset=utf-8\r\nX-Content-Type-Options: nosniff\r\nCache-Control: no-store\r\n",
     ]);

@@ -1,5 +1,5 @@
 //! TLS handshakes with clients.
-use crate::config::tls::subject;
+use crate::config::tls::{ACME_ALPN, subject};
 use crate::context::client::Client;
 use crate::http::session;
 use crate::net::transport::Transport;
@@ -19,6 +19,12 @@ pub async fn shake_hands(client: &mut Client, first: Vec<u8>) -> bool {
     let limit = context.live.plan().timeouts.head;
     let shaking = pin!(TlsStream::accept(Rc::clone(tcp), tls.in_force(), first));
     match downstream.timer.within(limit, shaking).await {
+        Ok(Ok(stream)) if stream.speaks(ACME_ALPN) => {
+            // The handshake was all that the authority came for (RFC 8737 section 3).
+            context.metrics().tls_handshakes.count(Handshake::Challenge);
+            let _ = stream.end();
+            false
+        }
         Ok(Ok(stream)) => {
             let agreed = stream.agreed(subject);
             let kind = if agreed.is_resumed {

@@ -1,9 +1,10 @@
 //! The command line's syntax and help.
+use crate::config::site::{Site, Source};
 use crate::config::values;
 use crate::transparent::KEEP_RULES;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Success.
@@ -34,6 +35,8 @@ pub struct Cli {
 const EXAMPLES: &str = "Examples:\n  \
     carrick run                              a forward proxy on 127.0.0.1:3128\n  \
     curl -x http://127.0.0.1:3128 http://example.org/\n  \
+    carrick run --https example.org --to 127.0.0.1:3000\n                                           \
+    a site by HTTPS, with a certificate of Let's Encrypt\n  \
     carrick check -c carrick.toml            show all problems of a configuration\n  \
     carrick run -c carrick.toml              run the proxy that it describes\n  \
     carrick doctor                           show what this machine supports\n\n\
@@ -54,6 +57,7 @@ pub enum Command {
             every capability that it no longer needs.",
         after_help = "Examples:\n  \
             carrick run\n  \
+            carrick run --https example.org --to 127.0.0.1:3000   a site with a certificate of Let's Encrypt\n  \
             carrick run -c /etc/carrick/carrick.toml"
     )]
     Run(RunArgs),
@@ -126,7 +130,7 @@ pub enum Command {
             carrick pace downloads policy=deadline target=2ms"
     )]
     Pace(PaceArgs),
-    /// Show the path history of a running carrick.
+    /// Show the path history or the certificates of a running carrick.
     Status(StatusArgs),
     /// Watch a running carrick: rates of connections, engines, classes, workers, the cache, and the busiest tunnels.
     #[command(
@@ -165,8 +169,81 @@ pub struct LabArgs {
 #[derive(Debug, Clone, Args)]
 pub struct RunArgs {
     /// The configuration file, in TOML; without it: a forward proxy on 127.0.0.1:3128.
-    #[arg(short, long, value_name = "FILE")]
+    #[arg(short, long, value_name = "FILE", conflicts_with = "https")]
     pub config: Option<PathBuf>,
+    /// Serve a site with this name by HTTPS, without a file; may be repeated.
+    #[arg(long, value_name = "NAME", requires = "to")]
+    pub https: Vec<String>,
+    /// The site's server; may be repeated.
+    #[arg(long, value_name = "HOST:PORT", requires = "https")]
+    pub to: Vec<String>,
+    /// How the site is served.
+    #[command(flatten)]
+    pub site: SiteArgs,
+}
+
+/// Options of `carrick run --https`.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Options with --https")]
+pub struct SiteArgs {
+    /// An address that the certificates' authority may write to.
+    #[arg(long, value_name = "ADDRESS", requires = "https")]
+    pub email: Option<String>,
+    /// The authority's ACME directory; without it: Let's Encrypt.
+    #[arg(long, value_name = "URL", requires = "https")]
+    pub acme_directory: Option<String>,
+    /// A PEM file with the authority that issued the directory's own certificate.
+    #[arg(long, value_name = "FILE", requires = "https")]
+    pub acme_ca: Option<PathBuf>,
+    /// The folder of account and certificates; without it: in the state folder.
+    #[arg(long, value_name = "FOLDER", requires = "https")]
+    pub acme_storage: Option<PathBuf>,
+    /// The address to listen on; without it: all.
+    #[arg(long, value_name = "ADDRESS", requires = "https")]
+    pub listen: Option<IpAddr>,
+    /// The port of HTTPS; without it: 443.
+    #[arg(long, value_name = "PORT", requires = "https")]
+    pub https_port: Option<u16>,
+    /// The port that redirects to HTTPS; without it: 80.
+    #[arg(long, value_name = "PORT", requires = "https")]
+    pub http_port: Option<u16>,
+    /// The address of admin; without it: 127.0.0.1:3129.
+    #[arg(long, value_name = "ADDRESS", requires = "https")]
+    pub admin: Option<SocketAddr>,
+}
+
+impl RunArgs {
+    /// Where the configuration comes from.
+    #[must_use]
+    pub fn source(&self) -> Source {
+        if let Some(config) = &self.config {
+            return Source::File(config.clone());
+        }
+        if self.https.is_empty() {
+            return Source::BuiltIn;
+        }
+        let site = self.site.clone();
+        Source::Site(Site {
+            names: self.https.clone(),
+            servers: self.to.clone(),
+            address: site.listen.unwrap_or_else(everywhere),
+            https_port: site.https_port.unwrap_or(443),
+            http_port: site.http_port.unwrap_or(80),
+            admin: site.admin,
+            email: site.email,
+            directory: site.acme_directory,
+            ca: site.acme_ca,
+            storage: site.acme_storage,
+        })
+    }
+}
+
+/// All addresses; without IPv6 those of IPv4.
+fn everywhere() -> IpAddr {
+    match Path::new("/proc/net/if_inet6").exists() {
+        true => Ipv6Addr::UNSPECIFIED.into(),
+        false => Ipv4Addr::UNSPECIFIED.into(),
+    }
 }
 
 /// `carrick clean`, `carrick doctor`
@@ -287,6 +364,12 @@ pub struct StatusArgs {
 pub enum StatusPage {
     /// Pairs of networks in splitters' path history: both legs, whether connections are split and why, and the gain.
     Paths(PathsArgs),
+    /// Certificates by ACME: until when they are valid, when they are renewed, and what failed.
+    Certificates {
+        /// How to reach admin.
+        #[command(flatten)]
+        admin: AdminArgs,
+    },
 }
 
 /// `carrick status paths`

@@ -12,7 +12,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 #[must_use]
 pub fn run(arguments: &RunArgs) -> ExitCode {
     start_messages();
-    match run_program(arguments.config.clone()) {
+    match run_program(arguments.source()) {
         Ok(()) => ExitCode::from(FINE),
         Err(RunError::Configuration(rejected)) => {
             report(&rejected.problems);

@@ -1,4 +1,4 @@
-//! `carrick status paths`: shows the path history of a running splitter through admin.
+//! `carrick status`: shows the path history of a running splitter, and certificates by ACME, through admin.
 use super::admin::{Failed, ask, finish, parsed};
 use crate::cli::args::{StatusArgs, StatusPage};
 use crate::config::values::show_size;
@@ -9,7 +9,13 @@ use std::process::ExitCode;
 /// Shows the page.
 #[must_use]
 pub fn run(arguments: &StatusArgs) -> ExitCode {
-    let StatusPage::Paths(paths) = &arguments.page;
+    let paths = match &arguments.page {
+        StatusPage::Paths(paths) => paths,
+        StatusPage::Certificates { admin } => {
+            let json = ask(admin, "GET /status");
+            return finish(json.and_then(|json| certificates(&parsed(&json)?)));
+        }
+    };
     let json = ask(&paths.admin, "GET /paths");
     finish(if paths.json {
         json
@@ -69,6 +75,34 @@ fn tables(page: &Value) -> Result<String, Failed> {
             count("split"),
             count("joined")
         );
+    }
+    Ok(text)
+}
+
+/// A line for each certificate by ACME, and one for what failed.
+fn certificates(page: &Value) -> Result<String, Failed> {
+    let list = page["certificates"].as_array();
+    let list =
+        list.ok_or_else(|| Failed::Because("admin's answer has no `certificates`".to_owned()))?;
+    if list.is_empty() {
+        return Ok("No listener has certificates by ACME.\n".to_owned());
+    }
+    let time = |value: &Value| value.as_str().unwrap_or("-").to_owned();
+    let mut text = format!(
+        "{:<32} {:<20}  {:<20}  {:>8}\n",
+        "name", "valid until", "next order", "failures"
+    );
+    for one in list {
+        let (until, next) = (time(&one["not_after"]), time(&one["next_order"]));
+        let name = word(&one["name"]);
+        let _ = writeln!(
+            text,
+            "{name:<32} {until:<20}  {next:<20}  {:>8}",
+            one["failures"]
+        );
+        if let Some(error) = one["error"].as_str() {
+            let _ = writeln!(text, "  {error}");
+        }
     }
     Ok(text)
 }

@@ -59,6 +59,7 @@ impl Plan {
                 access: LogTarget::Stdout,
                 format: LogFormat::Combined,
             },
+            acme: None,
             cache: Some(CachePlan::default()),
             tcp_profiles: Vec::new(),
             links: Vec::new(),

@@ -1,5 +1,6 @@
 //! From the file as written to the plan: whatever does not go together is reported, all of it at once.
 mod account;
+mod acme;
 mod addresses;
 mod cache;
 mod cache_peers;
@@ -39,6 +40,7 @@ pub fn check(file: &Written<File>, directory: &Path, problems: &mut Problems) ->
     machine::check(file, &machine::Machine::here(), problems);
     let pins = pins(file, problems);
     let log = log(file, directory, problems);
+    let acme_settings = acme::check(file, directory, problems);
     let upstreams = upstream::check_all(file, problems);
     let known = upstream::Known::new(&file.upstreams);
     let (caching, cache) = cache::check(file, directory, problems);
@@ -63,11 +65,13 @@ pub fn check(file: &Written<File>, directory: &Path, problems: &mut Problems) ->
                 classes: &classes,
                 tcp_profiles: &tcp_profiles,
                 links: &known_links,
+                acme: acme_settings.as_ref(),
                 idle: file.timeouts.tunnel_idle.max(file.timeouts.idle),
             };
             listener::check(written, &context, problems)
         })
         .collect();
+    let acme = acme::plan(file, acme_settings, &listeners, problems);
     addresses::check_conflicts(file, admin.as_ref(), problems);
     addresses::check_loops(file, &listeners, &upstreams, problems);
     transparent::check_conflicts(file, &listeners, problems);
@@ -88,6 +92,7 @@ pub fn check(file: &Written<File>, directory: &Path, problems: &mut Problems) ->
         limits: limits(&file.limits),
         timeouts: file.timeouts.values.clone(),
         log,
+        acme: acme.map(Arc::new),
         cache,
         pace,
         tcp_profiles: tcp_profiles.plans,

@@ -1,4 +1,5 @@
 //! The configuration as it is written: every key with its place, its kind and its default; nothing is put together yet.
+mod acme;
 mod cache;
 mod general;
 mod intercept;
@@ -10,6 +11,7 @@ mod tcp_profile;
 mod tls;
 mod upstream;
 
+pub use acme::{Acme, ChallengeKind, DIRECTORY_DEFAULT, ExternalAccount};
 pub use cache::{
     Bypass, Cache, CacheKey, CachePeers, CacheUse, Disk, Prefetch, Query, QuickAbort, Shared,
 };
@@ -25,7 +27,7 @@ pub use pace::{
 };
 pub use route::{Header, Requests, Responses, Route, To};
 pub use tcp_profile::{Keepalive, TcpProfile, TcpProfileRule};
-pub use tls::{Certificate, ClientCertificate};
+pub use tls::{Certificate, ClientCertificate, ListenerTls};
 pub use upstream::{HashOn, Health, ProxyVersion, Server, Upstream};
 
 use super::keys::{NONE, REQUIRED};
@@ -44,6 +46,8 @@ section! {
     pub struct File = "the file", advice = ADVICE {
         /// Metrics, health and status
         admin: Written<Admin> = table(),
+        /// Certificates that an authority issues to carrick
+        acme: Written<Acme> = table(),
         /// How bytes are relayed
         splice: Written<Splice> = table(),
         /// Threads

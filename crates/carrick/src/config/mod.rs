@@ -13,6 +13,7 @@ pub mod problem;
 mod reader;
 pub mod section;
 mod setting;
+pub mod site;
 pub mod summary;
 pub mod tls;
 pub mod users;

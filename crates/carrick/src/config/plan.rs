@@ -1,10 +1,12 @@
 //! The configuration as it is used: checked, resolved to types, and never changed; a reload makes a new one.
+mod acme;
 mod cache;
 mod interception;
 mod link;
 mod split;
 mod tcp_profile;
 
+pub use acme::{AcmePlan, ChallengeKind, ExternalAccount, certificate_file};
 pub use cache::{
     CachePeersPlan, CachePlan, DiskPlan, OBJECT_SHARE, Password, PrefetchPlan, RouteCache,
     SharedPlan,
@@ -54,6 +56,8 @@ pub struct Plan {
     pub timeouts: Timeouts,
     /// The access log.
     pub log: LogPlan,
+    /// Certificates by ACME; `None`: no listener has any.
+    pub acme: Option<Arc<AcmePlan>>,
     /// The cache; `None`: nothing is stored, whatever listeners and routes say.
     pub cache: Option<CachePlan>,
     /// How what is relayed is paced.

@@ -1,6 +1,12 @@
 //! What a plan does, in a few lines for people.
-use super::plan::{ForwardPlan, Interception, ListenerPlan, LogTarget, Mode, Plan, PortRange};
+use super::plan::{
+    AcmePlan, ForwardPlan, Interception, ListenerPlan, LogTarget, Mode, Plan, PortRange,
+    certificate_file,
+};
+use super::tls::load_stored;
+use super::word::Word;
 use std::fmt::Display;
+use std::time::SystemTime;
 
 /// One line for each listener, then admin and the log.
 #[must_use]
@@ -10,6 +16,7 @@ pub fn lines(plan: &Plan) -> Vec<String> {
         .iter()
         .map(|listener| self::listener(listener))
         .collect();
+    lines.extend(plan.acme.iter().flat_map(|acme| certificates(acme)));
     if let Some(cache) = &plan.cache {
         let size = super::values::show_size(cache.memory_bytes);
         let mut line = format!("cache of {} in memory", size.trim_matches('"'));
@@ -51,6 +58,35 @@ pub fn lines(plan: &Plan) -> Vec<String> {
         count(plan.workers, "worker"),
         count(plan.upstreams.len(), "upstream")
     ));
+    lines
+}
+
+/// Most names of certificates that are listed.
+const NAMES_MAX: usize = 10;
+
+/// From whom certificates are, and what is done about each.
+fn certificates(acme: &AcmePlan) -> Vec<String> {
+    let challenges: Vec<_> = acme.challenges.iter().map(|one| one.word()).collect();
+    let mut lines = vec![format!(
+        "certificates from {} ({}), kept in {}",
+        acme.directory,
+        challenges.join(", "),
+        acme.folder.display()
+    )];
+    for name in acme.names.iter().take(NAMES_MAX) {
+        let kept = load_stored(&certificate_file(&acme.folder, name));
+        let state = match kept.map(|identity| identity.validity) {
+            Ok([_, until]) if until > SystemTime::now() => {
+                format!("until {}", humantime::format_rfc3339_seconds(until))
+            }
+            _ => "to be ordered".to_owned(),
+        };
+        lines.push(format!("  {name}: {state}"));
+    }
+    let rest = acme.names.len().saturating_sub(NAMES_MAX);
+    if rest > 0 {
+        lines.push(format!("  {rest} others"));
+    }
     lines
 }
 

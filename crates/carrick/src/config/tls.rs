@@ -1,10 +1,16 @@
 //! TLS of a listener: its certificates and how handshakes are done, read from files and replaced when these change.
+mod challenges;
 mod choice;
 mod clients;
+mod directory;
 mod identity;
 mod pem;
 
-pub use clients::{ClientCertificates, subject};
+pub use challenges::{Answer, ChallengeFiles};
+pub use clients::{ClientCertificates, authorities, subject};
+pub use directory::client_config;
+pub use identity::Identity;
+pub use pem::read as read_file;
 
 use super::problem::{Problem, Severity};
 use super::word::words;
@@ -21,6 +27,9 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 /// What is spoken inside TLS (RFC 7301).
 const ALPN: [&[u8]; 1] = [b"http/1.1"];
 
+/// What an authority speaks to see who a server is (RFC 8737 section 3).
+pub const ACME_ALPN: &[u8] = b"acme-tls/1";
+
 /// A certificate with its key, as the configuration names them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CertificateFiles {
@@ -30,6 +39,8 @@ pub struct CertificateFiles {
     pub key: PathBuf,
     /// The OCSP response that is stapled.
     pub ocsp: Option<PathBuf>,
+    /// The name for which carrick orders it by ACME: it may not be there yet.
+    pub acme: Option<String>,
 }
 
 /// The oldest version of TLS that is accepted.
@@ -52,6 +63,8 @@ pub struct TlsSettings {
     pub minimum: Minimum,
     /// Who must, or may, present a certificate; `None`: nobody is asked.
     pub clients: Option<ClientCertificates>,
+    /// The folder of certificates by ACME, and of answers to challenges.
+    pub acme: Option<PathBuf>,
 }
 
 /// A listener's TLS.
@@ -111,10 +124,28 @@ impl Tls {
             return None;
         }
         seen.read = now;
-        Some(read(&self.settings).map(|(config, warnings)| {
+        Some(self.read_again())
+    }
+
+    /// Reads the files again, of which carrick itself has replaced one at once.
+    ///
+    /// # Errors
+    /// See [`Self::follow_files`].
+    pub fn follow_now(&self) -> Result<Faults, Faults> {
+        let now = self.settings.stamps();
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        *seen = Seen {
+            read: now.clone(),
+            last: now,
+        };
+        self.read_again()
+    }
+
+    fn read_again(&self) -> Result<Faults, Faults> {
+        read(&self.settings).map(|(config, warnings)| {
             self.in_force.store(Arc::new(config));
             warnings
-        }))
+        })
     }
 }
 
@@ -127,6 +158,16 @@ impl TlsSettings {
         });
         let clients = self.clients.iter().map(|clients| &clients.ca);
         certificates.chain(clients).map(PathBuf::as_path)
+    }
+
+    /// Names for which carrick orders certificates.
+    pub fn acme_names(&self) -> impl Iterator<Item = &str> {
+        let names = self.certificates.iter().map(|files| files.acme.as_deref());
+        names.flatten()
+    }
+
+    fn challenges(&self) -> Option<ChallengeFiles> {
+        self.acme.as_deref().map(ChallengeFiles::new)
     }
 
     fn stamps(&self) -> Vec<Stamp> {
@@ -142,6 +183,7 @@ impl TlsSettings {
 fn read(settings: &TlsSettings) -> Result<(ServerConfig, Faults), Faults> {
     let provider = Arc::new(ring::default_provider());
     let (mut identities, mut warnings, mut errors) = (Vec::new(), Faults::new(), Faults::new());
+    let mut awaited = Vec::new();
     for (index, files) in settings.certificates.iter().enumerate() {
         let of = |problem| (Some(index), problem);
         match identity::load(files, &provider) {
@@ -149,7 +191,11 @@ fn read(settings: &TlsSettings) -> Result<(ServerConfig, Faults), Faults> {
                 warnings.extend(identity.warnings.drain(..).map(of));
                 identities.push(identity);
             }
-            Err(found) => errors.extend(found.into_iter().map(of)),
+            // One that is not there, or not whole, is ordered.
+            Err(found) => match &files.acme {
+                Some(name) => awaited.push(name.clone()),
+                None => errors.extend(found.into_iter().map(of)),
+            },
         }
     }
     let verifier = match settings.clients.as_ref().map(|one| one.verifier(&provider)) {
@@ -175,8 +221,15 @@ fn read(settings: &TlsSettings) -> Result<(ServerConfig, Faults), Faults> {
             Some(verifier) => builder.with_client_cert_verifier(verifier),
             None => builder.with_no_client_auth(),
         };
-        let mut config = builder.with_cert_resolver(Arc::new(Choice::new(identities)));
+        let mut config = builder.with_cert_resolver(Arc::new(Choice::new(
+            identities,
+            awaited,
+            settings.challenges(),
+        )));
         config.alpn_protocols = ALPN.map(<[u8]>::to_vec).into();
+        if settings.acme.is_some() {
+            config.alpn_protocols.push(ACME_ALPN.to_vec());
+        }
         config.ticketer = tickets;
         // Tickets do for all workers what a store would have to be locked for.
         config.session_storage = Arc::new(NoServerSessionStorage {});
@@ -209,3 +262,17 @@ fn impossible(error: &rustls::Error) -> Problem {
 
 /// The library's functions.
 type Provider = Arc<CryptoProvider>;
+
+/// Reads a certificate and its key, which carrick keeps in one file.
+///
+/// # Errors
+/// Everything that is wrong.
+pub fn load_stored(file: &Path) -> Result<Identity, Vec<Problem>> {
+    let files = CertificateFiles {
+        certificate: file.to_owned(),
+        key: file.to_owned(),
+        ocsp: None,
+        acme: None,
+    };
+    identity::load(&files, &Arc::new(ring::default_provider()))
+}

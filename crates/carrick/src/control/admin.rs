@@ -1,6 +1,7 @@
 //! The admin server: metrics, health, status, and changes to the cache and to pacing. It reads the workers' counters
 //! and never makes a worker wait.
 mod cache;
+mod certificates;
 mod handover;
 mod host;
 mod link;

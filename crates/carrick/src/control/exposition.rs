@@ -1,5 +1,6 @@
 //! `/metrics`: adds up what the workers counted and writes it as text.
 mod cache;
+mod certificates;
 mod format;
 mod link;
 mod pace;
@@ -59,6 +60,7 @@ impl Collector for Exposition {
         writer.program()?;
         writer.requests()?;
         writer.connections()?;
+        writer.certificates()?;
         writer.servers()?;
         writer.splices()?;
         writer.tunnels()?;

@@ -1,6 +1,7 @@
 //! The control thread: resolves names, checks servers' health, serves admin.
 //!
 //! Invariant: a worker asks this thread only for names that are not in its own cache, and serves its other connections while it waits.
+pub mod acme;
 mod admin;
 mod exposition;
 mod health;

@@ -8,6 +8,7 @@ use crate::telemetry::control::ControlMetrics;
 use crate::telemetry::metrics::{Histogram, HistogramTotal, WorkerMetrics};
 use crate::upstream::state::UpstreamState;
 use arc_swap::ArcSwap;
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -41,6 +42,22 @@ impl EngineStatus {
         self.name.strip_prefix("engine ")
     }
 }
+
+/// What is known of a certificate by ACME.
+#[derive(Debug, Clone, Default)]
+pub struct CertificateStatus {
+    /// When its validity ends; `None`: there is none.
+    pub not_after: Option<SystemTime>,
+    /// When it is ordered, for the first time or again; `None`: now.
+    pub next: Option<SystemTime>,
+    /// How many attempts in a row failed.
+    pub failures: u32,
+    /// Why the last one did.
+    pub error: Option<String>,
+}
+
+/// By name.
+pub type Certificates = BTreeMap<String, CertificateStatus>;
 
 /// Results of reloads.
 #[derive(Debug, Clone, Default)]
@@ -100,6 +117,7 @@ pub struct ControlState {
     pub(super) admin_left: Notify,
     draining: AtomicBool,
     reloads: Mutex<Reloads>,
+    certificates: Mutex<Certificates>,
     admin_address: Mutex<Option<SocketAddr>>,
 }
 
@@ -126,6 +144,7 @@ impl ControlState {
             cache,
             log,
             metrics: Arc::default(),
+            certificates: Mutex::default(),
             admin_left: Notify::new(),
             draining: AtomicBool::new(false),
             reloads: Mutex::default(),
@@ -169,6 +188,16 @@ impl ControlState {
             at: SystemTime::now(),
             error: result.err(),
         });
+    }
+
+    /// Certificates by ACME.
+    #[must_use]
+    pub fn certificates(&self) -> Certificates {
+        lock(&self.certificates).clone()
+    }
+
+    pub(super) fn change_certificates(&self, change: impl FnOnce(&mut Certificates)) {
+        change(&mut lock(&self.certificates));
     }
 
     /// Results of reloads. Counts and last result are consistent.

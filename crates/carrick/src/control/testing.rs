@@ -43,6 +43,7 @@ pub(crate) fn plan(admin: Option<SocketAddr>, upstreams: Vec<Arc<UpstreamPlan>>)
             tunnel_idle: second,
             drain: second,
         },
+        acme: None,
         cache: None,
         tcp_profiles: Vec::new(),
         links: Vec::new(),

@@ -1,4 +1,5 @@
 //! The control thread's life: start, reload, end.
+use super::acme::Acme;
 use super::admin::{self, Admin};
 use super::health::HealthChecks;
 use super::{ControlState, Running};
@@ -161,6 +162,7 @@ struct Thread {
     dns: DnsOptions,
     dns_changes: mpsc::UnboundedSender<DnsOptions>,
     health: HealthChecks,
+    acme: Acme,
     admin: Option<Admin>,
 }
 
@@ -176,6 +178,7 @@ impl Thread {
         let packet = &state.kernel.packet;
         let health =
             HealthChecks::start(&running.upstreams, &resolver, mark, &state.metrics, packet);
+        let acme = Acme::start(&running, &resolver, &state);
         drop(running);
         Self {
             state,
@@ -183,6 +186,7 @@ impl Thread {
             dns,
             dns_changes,
             health,
+            acme,
             admin: None,
         }
     }
@@ -241,6 +245,7 @@ impl Thread {
             &self.state.metrics,
             &self.state.kernel.packet,
         );
+        self.acme.follow(&running, &self.resolver, &self.state);
         self.state.running.store(Arc::new(running));
         Ok(())
     }

@@ -2,6 +2,7 @@
 use crate::config::plan::{
     ForwardPlan, HashOn, Mode, ParentPlan, Responses, RouteCache, RoutePlan, ServerAddress,
 };
+use crate::config::tls::ChallengeFiles;
 use crate::context::client::Client;
 use crate::context::destination::Destination;
 use crate::context::destination::NextHop;
@@ -82,6 +83,9 @@ fn switch(
     if head.method == Method::Connect {
         return Decision::Reply(no_connect());
     }
+    if let Some(reply) = challenge(context, bytes, head) {
+        return Decision::Reply(reply);
+    }
     if let Some(port) = context.listener.redirect_port
         && !(context.is_trusted_proxy()
             && head.states_https(bytes, context.listener.trusted.stated_in))
@@ -120,6 +124,21 @@ fn switch(
         cache: route.cache.clone(),
         pace: route.pace,
         form: TargetForm::Origin,
+    })
+}
+
+/// The answer to an authority that certifies the host, if carrick is being asked for it (RFC 8555 section 8.3).
+fn challenge(context: &RequestContext, bytes: &[u8], head: &RequestHead) -> Option<Reply> {
+    let acme = context.live.plan().acme.as_ref()?;
+    let path = head.path.of(bytes);
+    let token = path.strip_prefix(b"/.well-known/acme-challenge/")?;
+    if context.listener.tls.is_some() || !matches!(head.method, Method::Get | Method::Head) {
+        return None;
+    }
+    let answer = ChallengeFiles::new(&acme.folder).http(head.host.of(bytes), token)?;
+    Some(Reply {
+        is_bare: true,
+        ..Reply::new(200, "acme_challenge", answer)
     })
 }
 

@@ -4,7 +4,7 @@ use super::loading::Loading;
 use crate::accept::listen::{self, Bound};
 use crate::cache::disk::{Disk, misfit};
 use crate::config::plan::Plan;
-use crate::control::Control;
+use crate::control::{Control, acme};
 use crate::engines::Engines;
 use crate::privileges::{self, GivenUp, sandbox};
 use crate::transparent::{self, Rules};
@@ -42,11 +42,13 @@ impl Opened {
             engines.path_history.set_line(rules.line());
         }
         engines.deferred_syns.attach(plan)?;
+        acme::make(plan)?;
         privileges::wait_until_alone()?;
         let loading = Loading::start(&engines, plan)?;
         let mut given_up = privileges::give_up(plan)?;
         // With the identity under which it will be used.
         let disk = open_disk(plan)?;
+        acme::check(plan)?;
         given_up.identity.sandbox = sandbox::enter(plan, source)?;
         Ok(Self {
             descriptors,

@@ -60,6 +60,10 @@ pub struct ControlMetrics {
     pub health_checks_unmade: Counter,
     /// Times that admin was at its limit of connections.
     pub admin_connections_full: Counter,
+    /// Certificates by ACME that were issued.
+    pub acme_issued: Counter,
+    /// Attempts to get one that failed.
+    pub acme_failed: Counter,
     /// Whether the control thread makes progress.
     pub liveness: Arc<Liveness>,
     dns_lookups: [Counter; LookupResult::ALL.len()],

@@ -64,7 +64,10 @@ metrics! {
     REFUSALS = Counter "carrick_refusals" "Refused requests and responses, by reason.";
 
     CLIENT_CONNECTIONS = Counter "carrick_client_connections" "Connections accepted from clients.";
-    TLS_HANDSHAKES = Counter "carrick_tls_handshakes" "TLS handshakes with clients, by result: full, resumed; or why they failed: alert (the client refused, often the certificate), client_certificate (missing, or not trusted), closed, incompatible (no common version, cipher suite or protocol), malformed, plain_http, timeout, other.";
+    TLS_HANDSHAKES = Counter "carrick_tls_handshakes" "TLS handshakes with clients, by result: full, resumed; or why they failed: alert (the client refused, often the certificate), challenge (an authority saw the answer to tls-alpn-01), client_certificate (missing, or not trusted), closed, incompatible (no common version, cipher suite or protocol), malformed, plain_http, timeout, other.";
+    CERTIFICATE_EXPIRY = Gauge "carrick_certificate_expiry_timestamp_seconds" "When a certificate by ACME ends, in seconds since 1970, by name; absent while there is none.";
+    CERTIFICATE_FAILURES = Gauge "carrick_certificate_failures" "Attempts in a row that failed to get a certificate by ACME, by name.";
+    ACME_ORDERS = Counter "carrick_acme_orders" "Orders of certificates by ACME, by result: issued, failed.";
     INTERCEPTED = Counter "carrick_intercepted_connections" "Connections intercepted by transparent listeners.";
     DEFERRED_SYNS = Counter "carrick_deferred_syns" "Deferred SYNs of clients, by event.";
     DEFERRED_SYNS_WAITING = Gauge "carrick_deferred_syns_waiting" "Deferred SYNs that wait for their server, and server connections that wait for their client.";

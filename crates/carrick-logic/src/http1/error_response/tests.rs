@@ -3,6 +3,7 @@ use super::*;
 use crate::http1::{HeadLimits, Progress, ResponseBody, ResponseHead};
 
 const PLAIN: ErrorResponse<'static> = ErrorResponse {
+    is_bare: false,
     status: 400,
     detail: "Host is given more than once",
     method: Method::Get,

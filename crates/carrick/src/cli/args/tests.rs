@@ -22,7 +22,7 @@ fn run_and_check_take_a_file() {
     }
     assert!(matches!(
         Cli::try_parse_from(["carrick", "run"]).map(|cli| cli.command),
-        Ok(Command::Run(RunArgs { config: None }))
+        Ok(Command::Run(RunArgs { config: None, .. }))
     ));
 }
 

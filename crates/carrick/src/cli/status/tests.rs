@@ -1,5 +1,5 @@
 //! How a page is shown.
-use super::tables;
+use super::{certificates, tables};
 use crate::cli::admin::Failed;
 use serde_json::json;
 
@@ -47,4 +47,31 @@ fn a_page_without_pairs_says_so() {
         Some("No splitter has seen a connection end yet.\n")
     );
     assert!(matches!(tables(&json!({})), Err(Failed::Because(_))));
+}
+
+#[test]
+fn certificates_are_shown_with_what_failed() {
+    let page = json!({"certificates": [
+        {"name": "a.example", "not_after": "2027-01-02T03:04:05Z", "next_order": "2026-12-03T03:04:05Z",
+         "failures": 0, "error": null},
+        {"name": "b.example", "not_after": null, "next_order": "2026-11-02T03:04:05Z", "failures": 2,
+         "error": "the name has no address"},
+    ]});
+    let text = certificates(&page).ok().expect("a table");
+    let lines: Vec<Vec<&str>> = text
+        .lines()
+        .map(|line| line.split_whitespace().collect())
+        .collect();
+    assert_eq!(
+        lines[1],
+        [
+            "a.example",
+            "2027-01-02T03:04:05Z",
+            "2026-12-03T03:04:05Z",
+            "0"
+        ]
+    );
+    assert_eq!(lines[2], ["b.example", "-", "2026-11-02T03:04:05Z", "2"]);
+    assert_eq!(lines[3].join(" "), "the name has no address");
+    assert!(matches!(certificates(&json!({})), Err(Failed::Because(_))));
 }

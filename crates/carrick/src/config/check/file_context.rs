@@ -1,4 +1,5 @@
 //! What listeners and their routes are told of the rest of the file.
+use super::acme;
 use super::cache::Caching;
 use super::link::Links;
 use super::pace::Classes;
@@ -27,6 +28,8 @@ pub struct FileContext<'f> {
     pub tcp_profiles: &'f Profiles<'f>,
     /// The links.
     pub links: &'f Links<'f>,
+    /// `[acme]`; `None`: it is wrong.
+    pub acme: Option<&'f acme::Settings>,
     /// The longest that a connection stands on which nothing is said.
     pub idle: Duration,
 }

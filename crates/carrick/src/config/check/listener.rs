@@ -134,7 +134,7 @@ pub fn check(
     report_open_proxy(written, address, job == Some(Job::Forward), problems);
     let odd_names = senders::odd_names(written, problems);
     let via = via(written, job, problems);
-    let tls = tls::check(written, context.directory, problems);
+    let tls = tls::check(written, context.directory, context.acme, problems);
     requests::settle(written, mode.as_mut(), &via, context.upstreams, problems);
     Some(ListenerPlan {
         address: address?,

@@ -1,6 +1,7 @@
 //! Checks what a listener says of TLS, and reads its certificates.
-use super::path;
-use crate::config::file::{self, ClientCertificate};
+use super::{acme, path};
+use crate::config::file::{self, ClientCertificate, ListenerTls};
+use crate::config::plan::certificate_file;
 use crate::config::problem::{Problem, Problems};
 use crate::config::section::Written;
 use crate::config::setting::Setting;
@@ -18,6 +19,7 @@ const ONLY_WITH_TLS: [&str; 4] = ["tls_minimum", "client_ca", "client_certificat
 pub fn check(
     written: &Written<file::Listener>,
     directory: &Path,
+    acme: Option<&acme::Settings>,
     problems: &mut Problems,
 ) -> Option<Option<Tls>> {
     let list = match &written.tls {
@@ -28,12 +30,26 @@ pub fn check(
             return Some(None);
         }
     };
-    let certificates = list.get_ref();
-    if certificates.is_empty() {
-        problems
-            .error(list.span(), "there is no certificate for clients", "")
-            .help("name one: `tls = { certificate = \"cert.pem\", key = \"key.pem\" }`, or remove `tls`");
-    }
+    let certificates = match list.get_ref() {
+        ListenerTls::OfHosts => {
+            let hosts = acme::hosts(written, list.span(), acme, problems);
+            by_acme(hosts, acme)
+        }
+        ListenerTls::Certificates(certificates) if certificates.is_empty() => {
+            problems
+                .error(list.span(), "there is no certificate for clients", "")
+                .help("name one: `tls = { certificate = \"cert.pem\", key = \"key.pem\" }`, or remove `tls`");
+            None
+        }
+        ListenerTls::Certificates(certificates) => {
+            let each = certificates.iter();
+            let each = each.map(|one| files(one, directory, acme, problems));
+            // All of them are looked at.
+            let all: Vec<_> = each.collect();
+            let all: Option<Vec<_>> = all.into_iter().collect();
+            all.map(|all| all.concat())
+        }
+    };
     if written.is_transparent() {
         problems
             .error(list.span(), "intercepted connections cannot be decrypted", "")
@@ -41,23 +57,24 @@ pub fn check(
     }
     report_engines(written, problems);
     let clients = clients(written, directory, problems);
-    let files: Option<Vec<_>> = certificates
-        .iter()
-        .map(|one| files(one, directory))
-        .collect();
+    let (certificates, places): (Vec<_>, Vec<_>) = certificates?.into_iter().unzip();
+    if certificates.is_empty() {
+        return None;
+    }
+    let has_acme = certificates.iter().any(|files| files.acme.is_some());
     let settings = TlsSettings {
-        certificates: files.filter(|files| !files.is_empty())?,
+        certificates,
+        acme: acme.map(|acme| acme.folder.clone()).filter(|_| has_acme),
         minimum: written
             .tls_minimum
             .given()
             .map_or(Minimum::Tls12, |one| *one.get_ref()),
         clients: clients?,
     };
-    let place =
-        |certificate: Option<usize>| match certificate.and_then(|index| certificates.get(index)) {
-            Some(table) => table.span.clone(),
-            None => written.value("client_ca").unwrap_or_else(|| list.span()),
-        };
+    let place = |certificate: Option<usize>| match certificate.and_then(|index| places.get(index)) {
+        Some(span) => span.clone(),
+        None => written.value("client_ca").unwrap_or_else(|| list.span()),
+    };
     match Tls::load(settings) {
         Ok((tls, warnings)) => {
             report(warnings, place, problems);
@@ -70,9 +87,54 @@ pub fn check(
     }
 }
 
-fn files(written: &Written<file::Certificate>, directory: &Path) -> Option<CertificateFiles> {
+/// Certificates' files, each with its place in the configuration.
+type Files = Vec<(CertificateFiles, Range<usize>)>;
+
+/// Certificates that carrick orders.
+fn by_acme(names: Vec<(String, Range<usize>)>, settings: Option<&acme::Settings>) -> Option<Files> {
+    let folder = &settings?.folder;
+    let files = names.into_iter().map(|(name, span)| {
+        let file = certificate_file(folder, &name);
+        let files = CertificateFiles {
+            certificate: file.clone(),
+            key: file,
+            ocsp: None,
+            acme: Some(name),
+        };
+        (files, span)
+    });
+    Some(files.collect())
+}
+
+/// `None` if something is wrong.
+fn files(
+    written: &Written<file::Certificate>,
+    directory: &Path,
+    acme: Option<&acme::Settings>,
+    problems: &mut Problems,
+) -> Option<Files> {
+    if let Setting::Given(names) = &written.acme {
+        let others = ["certificate", "key", "ocsp"];
+        if let Some(other) = others.iter().find_map(|other| written.key(other)) {
+            problems
+                .error(other, "a certificate by ACME has no files of yours", "")
+                .help("remove it, or `acme`; `tls` can be a list of both kinds");
+        }
+        if names.get_ref().is_empty() {
+            problems
+                .error(names.span(), "there is no name for a certificate", "")
+                .help("name the site: `acme = [\"example.org\"]`");
+        }
+        let names = acme::names(names.get_ref().iter(), acme, problems);
+        return by_acme(names, acme);
+    }
+    if written.certificate.is_absent() && written.acme.is_absent() {
+        problems
+            .error(written.span.clone(), "`certificate` is missing here", "")
+            .help("name a PEM file, or write `acme = [\"example.org\"]`");
+    }
     let certificate = path(directory, written.certificate.given()?.get_ref());
-    Some(CertificateFiles {
+    let files = CertificateFiles {
         key: match &written.key {
             Setting::Given(key) => path(directory, key.get_ref()),
             Setting::Absent => certificate.clone(),
@@ -84,7 +146,9 @@ fn files(written: &Written<file::Certificate>, directory: &Path) -> Option<Certi
             Setting::Wrong => return None,
         },
         certificate,
-    })
+        acme: None,
+    };
+    Some(vec![(files, written.span.clone())])
 }
 
 /// Who must present a certificate. `None` if that is wrong.

@@ -1,11 +1,13 @@
 //! `[[listener]]`: what is listened on, and to do what.
+use super::tls::tls;
 use super::{
-    BLIND, CacheUse, Certificate, ClientCertificate, HTTP, Intercept, Route, TcpProfileRule,
+    BLIND, CacheUse, Certificate, ClientCertificate, HTTP, Intercept, ListenerTls, Route,
+    TcpProfileRule,
 };
 use crate::config::keys::{Form, NONE, REQUIRED};
 use crate::config::kinds::{
     Texts, number, one_of, one_of_or, other, required_text, switch, switch_or, table_list,
-    table_or, tables, text, text_or, texts,
+    table_or, table_or_other, tables, text, text_or, texts,
 };
 use crate::config::problem::Problems;
 use crate::config::reader::{Section, integer, wrong_kind};
@@ -39,9 +41,10 @@ section! {
         /// The job: forward proxy, layer-7 switch, TCP relay, splitter of TCP connections, or the far end of a
         /// `[link.NAME]`
         mode in EVERY: Setting<Job> = one_of_or(REQUIRED),
-        /// Clients speak TLS, and get the certificate that has the server name they ask for; else the first. Only for
-        /// `forward` and `switch`
-        tls in HTTP: Setting<Vec<Written<Certificate>>> = table_list("a list of certificates, or one of them"),
+        /// Clients speak TLS, and get the certificate that has the server name they ask for; else the first. `"acme"`: one
+        /// for each `host` of the routes, from the authority of `[acme]`. Only for `forward` and `switch`
+        tls in HTTP: Setting<ListenerTls> =
+            table_or_other::<Certificate, _>("a list of certificates, one of them, or `\"acme\"`", NONE, tls),
         /// The oldest version of TLS that clients may speak
         tls_minimum in HTTP: Setting<Minimum> = one_of_or("1.2"),
         /// A PEM file with the authorities that issue clients' certificates. Only with `tls`

@@ -26,6 +26,8 @@ pub struct Identity {
     pub key: Arc<CertifiedKey>,
     /// DNS names in lower case; a wildcard as `*.example.org`.
     pub names: Vec<String>,
+    /// From when to when it is valid.
+    pub validity: [SystemTime; 2],
     /// What is suspicious.
     pub warnings: Vec<Problem>,
 }
@@ -61,9 +63,12 @@ pub fn load(files: &CertificateFiles, provider: &Provider) -> Result<Identity, V
     }
     warnings.extend(out_of_time(&file, &chain.first, chain.first_span.clone()));
     let names = names(&chain.first);
+    let validity = chain.first.tbs_certificate().validity();
+    let validity = [validity.not_before, validity.not_after].map(|time| time.to_system_time());
     Ok(Identity {
         key: Arc::new(certified),
         names,
+        validity,
         warnings,
     })
 }

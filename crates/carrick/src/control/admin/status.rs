@@ -1,5 +1,6 @@
 //! `/status`: the state of a running carrick as one JSON object.
 use super::cache::CacheStatus;
+use super::certificates::{self, Certificate};
 use super::link::Links;
 use super::pace::PaceStatus;
 use super::paths::SplitStatus;
@@ -39,6 +40,7 @@ pub(super) fn json(state: &ControlState) -> serde_json::Result<String> {
             .iter()
             .map(|listener| Listener::of(listener, &state.kernel.deferred_syns))
             .collect(),
+        certificates: certificates::of(state),
         deferred_syns: DeferredSynsStatus::of(&state.kernel.deferred_syns),
         engines: &engines,
         process: &state.identity,
@@ -77,6 +79,7 @@ struct Status<'a> {
     uptime_seconds: u64,
     admin: Option<String>,
     listeners: Vec<Listener>,
+    certificates: Vec<Certificate>,
     deferred_syns: Option<DeferredSynsStatus>,
     engines: &'a [EngineStatus],
     process: &'a Identity,

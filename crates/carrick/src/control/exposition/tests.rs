@@ -420,6 +420,7 @@ fn an_idle_carrick_shows_zeros_rather_than_nothing() {
     let families = parse(&exposition(&state(plan(None, Vec::new())), Format::OpenMetrics).unwrap());
     for (name, family) in &families {
         let of_others = [
+            "carrick_certificate_",
             "carrick_server_",
             "carrick_cache_peer_",
             "carrick_pace_",

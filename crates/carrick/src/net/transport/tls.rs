@@ -138,6 +138,12 @@ impl TlsStream {
         }
     }
 
+    /// Whether this protocol was agreed (RFC 7301).
+    #[must_use]
+    pub fn speaks(&self, protocol: &[u8]) -> bool {
+        self.session.borrow().alpn_protocol() == Some(protocol)
+    }
+
     /// The connection below, for its options and state. Its bytes are not to be touched.
     #[must_use]
     pub fn socket(&self) -> &TcpStream {

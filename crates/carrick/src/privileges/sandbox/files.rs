@@ -95,7 +95,8 @@ fn reach(plan: &Plan, source: Option<&Path>) -> Reach {
         .iter()
         .filter_map(|listener| listener.tls.as_ref());
     let tls = tls.flat_map(|tls| tls.settings.files());
-    for file in source.into_iter().chain(users).chain(tls) {
+    let ca = plan.acme.as_ref().and_then(|acme| acme.ca.as_deref());
+    for file in source.into_iter().chain(users).chain(tls).chain(ca) {
         reach.read.extend(folders(file));
     }
     if let LogTarget::File(path) = &plan.log.access {
@@ -109,6 +110,8 @@ fn reach(plan: &Plan, source: Option<&Path>) -> Reach {
     }
     let disk = plan.cache.as_ref().and_then(|cache| cache.disk.as_ref());
     reach.change.extend(disk.map(|disk| disk.path.clone()));
+    let acme = plan.acme.as_ref();
+    reach.change.extend(acme.map(|acme| acme.folder.clone()));
     reach.change.extend(plan.pins.clone());
     reach
 }

@@ -8,6 +8,7 @@ pub enum Handshake {
     Full,
     Resumed,
     Alert,
+    Challenge,
     ClientCertificate,
     Closed,
     Incompatible,
@@ -19,10 +20,11 @@ pub enum Handshake {
 
 impl Handshake {
     /// All of them, in the order of their counters.
-    pub const ALL: [(Self, &'static str); 10] = [
+    pub const ALL: [(Self, &'static str); 11] = [
         (Self::Full, "full"),
         (Self::Resumed, "resumed"),
         (Self::Alert, "alert"),
+        (Self::Challenge, "challenge"),
         (Self::ClientCertificate, "client_certificate"),
         (Self::Closed, "closed"),
         (Self::Incompatible, "incompatible"),

@@ -258,6 +258,7 @@ fn man_pages_are_written_for_every_command() {
             "carrick-purge.1",
             "carrick-reload.1",
             "carrick-run.1",
+            "carrick-status-certificates.1",
             "carrick-status-paths.1",
             "carrick-status.1",
             "carrick-top.1",

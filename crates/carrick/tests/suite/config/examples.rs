@@ -37,6 +37,7 @@ fn every_shipped_file_is_right() {
             "complete",
             "forward",
             "paced",
+            "site",
             "splitter",
             "splitter-far",
             "switch",

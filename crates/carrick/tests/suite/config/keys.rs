@@ -1,4 +1,5 @@
 //! Every declared key has an effect: without its line the plan differs, or there is none.
+mod acme;
 mod cache;
 mod link;
 mod pace;
@@ -445,6 +446,7 @@ fn every_key_has_an_effect() {
         .chain(tcp_profiles::KEYS)
         .chain(link::KEYS)
         .chain(tls::KEYS)
+        .chain(acme::KEYS)
         .chain(shared_cache())
     {
         let with = format!("{beginning}{lines}\n");
@@ -504,7 +506,8 @@ fn an_unknown_key_is_refused_in_every_table() {
         .chain(pace::KEYS)
         .chain(tcp_profiles::KEYS)
         .chain(link::KEYS)
-        .chain(tls::KEYS))
+        .chain(tls::KEYS)
+        .chain(acme::KEYS))
     .chain(cache::OF_SECOND_LEVEL)
     {
         if *key == "route" {

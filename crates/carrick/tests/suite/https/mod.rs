@@ -1,4 +1,5 @@
 //! HTTPS in front: TLS from clients to switches and forward proxies.
+mod acme;
 mod certificates;
 mod client;
 mod handshakes;

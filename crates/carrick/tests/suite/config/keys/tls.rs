@@ -45,6 +45,7 @@ pub(super) const KEYS: &[(&str, &str, &str, &str)] = &[
         CERTIFICATE,
         "certificate = \"example.pem\"\nkey = \"../config/example.pem\"",
     ),
+    ("tls = { }", "acme", CERTIFICATE, "acme = \"a.example.org\""),
     (
         "tls = { }",
         "ocsp",

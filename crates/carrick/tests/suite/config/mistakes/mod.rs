@@ -1,4 +1,5 @@
 //! Mistakes: each is found at its place, with advice; and all of them at once.
+mod acme;
 mod cache;
 mod file;
 mod links;
@@ -30,6 +31,7 @@ const MISTAKES: &[&[Mistake]] = &[
     listeners::MISTAKES,
     routes::MISTAKES,
     upstreams::MISTAKES,
+    acme::MISTAKES,
     cache::MISTAKES,
     pace::MISTAKES,
     links::MISTAKES,

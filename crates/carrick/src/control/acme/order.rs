@@ -1,0 +1,298 @@
+//! One order: the account, the challenge, the certificate (RFC 8555 section 7.1).
+use super::https::Https;
+use super::storage::Storage;
+use crate::config::plan::{AcmePlan, ChallengeKind};
+use crate::config::tls::{Answer, ChallengeFiles};
+use instant_acme::{
+    Account, AuthorizationStatus, ChallengeType, Error, ExternalAccountKey, Identifier, NewAccount,
+    NewOrder, Order, OrderStatus, RetryPolicy,
+};
+use std::error::Error as _;
+use std::time::Duration;
+
+/// For the authority to check a name, and to issue.
+const ANSWER_MAX: Duration = Duration::from_secs(90);
+
+/// How soon, and then how often, an order is looked at; each wait is half as long again.
+const POLL: RetryPolicy = RetryPolicy::new()
+    .initial_delay(Duration::from_millis(200))
+    .backoff(1.5)
+    .timeout(ANSWER_MAX);
+
+/// How often a request may be refused for its nonce, after the library's own attempts.
+const NONCES_MAX: u32 = 10;
+
+/// How often the lock of the account is tried.
+const LOCK_EVERY: Duration = Duration::from_millis(200);
+
+/// Most letters of what an authority says.
+const TEXT_LETTERS_MAX: usize = 1000;
+
+/// The lock of the account; names have no underscore.
+const ACCOUNT: &str = "_account";
+
+/// Why there is no certificate.
+#[derive(Debug)]
+pub struct Failure {
+    /// What went wrong, and what to do.
+    pub why: String,
+    /// Whether other names would fare no better.
+    pub is_general: bool,
+}
+
+impl Failure {
+    fn of_name(why: impl Into<String>) -> Self {
+        Self {
+            why: why.into(),
+            is_general: false,
+        }
+    }
+
+    pub(super) fn general(why: impl Into<String>) -> Self {
+        Self {
+            why: why.into(),
+            is_general: true,
+        }
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        const OF_NAME: [&str; 9] = [
+            "caa",
+            "connection",
+            "dns",
+            "incorrectResponse",
+            "malformed",
+            "rateLimited",
+            "rejectedIdentifier",
+            "tls",
+            "unauthorized",
+        ];
+        let kind = kind(&error).unwrap_or_default();
+        let is_general = match &error {
+            Error::Api(_) => !OF_NAME.contains(&kind),
+            Error::Timeout(_) => false,
+            _ => true,
+        };
+        let help = match kind {
+            "externalAccountRequired" => {
+                "; the authority binds accounts: set `external_account` in [acme]"
+            }
+            "invalidContact" | "unsupportedContact" => "; correct `email` in [acme]",
+            "rateLimited" => "; the authority limits how many certificates it issues",
+            "caa" => "; the name's CAA records in DNS must allow this authority",
+            _ => "",
+        };
+        Self {
+            why: format!("{}{help}", in_full(&error)),
+            is_general,
+        }
+    }
+}
+
+/// The kind of problem that the authority names (RFC 8555 section 6.7).
+fn kind(error: &Error) -> Option<&str> {
+    match error {
+        Error::Api(problem) => problem.r#type.as_deref()?.rsplit(':').next(),
+        _ => None,
+    }
+}
+
+/// An error with its causes.
+fn in_full(error: &Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let further = error.to_string();
+        if !text.contains(&further) {
+            text = format!("{text}: {further}");
+        }
+        cause = error.source();
+    }
+    plain(text.strip_prefix("API error: ").unwrap_or(&text))
+}
+
+/// What others said, for logs and terminals: authorities quote what servers answered.
+fn plain(text: &str) -> String {
+    let letters = text.chars().take(TEXT_LETTERS_MAX);
+    letters
+        .map(|letter| if letter.is_control() { ' ' } else { letter })
+        .collect()
+}
+
+/// Does a step again if the authority did not like its nonce, which is nobody's fault (RFC 8555 section 6.5).
+macro_rules! patiently {
+    ($step:expr) => {{
+        let mut left = NONCES_MAX;
+        loop {
+            match $step {
+                Err(error) if left > 0 && kind(&error) == Some("badNonce") => left -= 1,
+                result => break result,
+            }
+        }
+    }};
+}
+
+/// Gets a certificate for a name: chain and key in PEM.
+pub async fn order(
+    plan: &AcmePlan,
+    storage: &Storage,
+    https: &Https,
+    (name, challenge): (&str, ChallengeKind),
+) -> Result<String, Failure> {
+    let identifiers = [Identifier::Dns(name.to_owned())];
+    let new = NewOrder::new(&identifiers);
+    let account = account(plan, storage, https).await?;
+    let mut order = match patiently!(account.new_order(&new).await) {
+        // The authority has lost it, or it was closed.
+        Err(error) if kind(&error) == Some("accountDoesNotExist") => {
+            let account = make_account(plan, storage, https).await?;
+            patiently!(account.new_order(&new).await)?
+        }
+        result => result?,
+    };
+    let answer = answer(plan, &mut order, (name, challenge)).await?;
+    let ready = patiently!(order.poll_ready(&POLL).await);
+    match ready {
+        Ok(OrderStatus::Ready) => {}
+        Err(error @ Error::Timeout(_)) => return Err(error.into()),
+        _ => {
+            let why = refusal(&mut order).await;
+            let why = why.unwrap_or_else(|| match ready {
+                Err(error) => in_full(&error),
+                Ok(_) => "the authority does not say why".to_owned(),
+            });
+            return Err(Failure::of_name(format!(
+                "{why}; {}",
+                hint(name, challenge)
+            )));
+        }
+    }
+    drop(answer);
+    let key = patiently!(order.finalize().await)?;
+    let chain = patiently!(order.poll_certificate(&POLL).await)?;
+    Ok(format!("{}\n{key}", chain.trim_end()))
+}
+
+/// What is required for a challenge.
+fn hint(name: &str, challenge: ChallengeKind) -> String {
+    match challenge {
+        ChallengeKind::Http01 => format!(
+            "http-01: the name's addresses in DNS must be this machine's, and http://{name}/ must lead to carrick at port 80"
+        ),
+        ChallengeKind::TlsAlpn01 => format!(
+            "tls-alpn-01: the name's addresses in DNS must be this machine's, and {name}:443 must lead to carrick, without another TLS server in front"
+        ),
+    }
+}
+
+/// The account that is kept, or a new one.
+async fn account(plan: &AcmePlan, storage: &Storage, https: &Https) -> Result<Account, Failure> {
+    let _lock = loop {
+        let lock = storage.lock(ACCOUNT).map_err(|error| unwritable(&error))?;
+        match lock {
+            Some(lock) => break lock,
+            None => tokio::time::sleep(LOCK_EVERY).await,
+        }
+    };
+    let kept = storage.account();
+    let kept = kept.and_then(|text| serde_json::from_slice(&text).ok());
+    match kept {
+        Some(credentials) => {
+            let builder = Account::builder_with_http(Box::new(https.clone()));
+            Ok(builder.from_credentials(credentials).await?)
+        }
+        None => make_account(plan, storage, https).await,
+    }
+}
+
+async fn make_account(
+    plan: &AcmePlan,
+    storage: &Storage,
+    https: &Https,
+) -> Result<Account, Failure> {
+    let contact = plan.email.as_ref().map(|email| format!("mailto:{email}"));
+    let contact: Vec<&str> = contact.as_deref().into_iter().collect();
+    let new = NewAccount {
+        contact: &contact,
+        terms_of_service_agreed: true,
+        only_return_existing: false,
+    };
+    let external = (plan.external_account.as_ref())
+        .map(|account| ExternalAccountKey::new(account.id.clone(), &account.key));
+    let (account, credentials) = patiently!({
+        let builder = Account::builder_with_http(Box::new(https.clone()));
+        let made = builder.create(&new, plan.directory.clone(), external.as_ref());
+        made.await
+    })?;
+    let text = serde_json::to_vec_pretty(&credentials).map_err(Error::from)?;
+    (storage.keep_account(&text)).map_err(|error| unwritable(&error))?;
+    tracing::info!("a new account with {}: {}", plan.directory, account.id());
+    Ok(account)
+}
+
+fn unwritable(error: &std::io::Error) -> Failure {
+    Failure::general(format!("cannot write to `storage` of [acme]: {error}"))
+}
+
+/// Answers the challenge, if the authority does not know the name already.
+async fn answer(
+    plan: &AcmePlan,
+    order: &mut Order,
+    (name, challenge): (&str, ChallengeKind),
+) -> Result<Option<Answer>, Failure> {
+    fetch(order).await?;
+    let mut authorizations = order.authorizations();
+    let mut authorization = match authorizations.next().await {
+        Some(authorization) => authorization?,
+        None => return Ok(None),
+    };
+    match authorization.status {
+        AuthorizationStatus::Valid => return Ok(None),
+        AuthorizationStatus::Pending => {}
+        other => {
+            let why = format!("the authority's authorization for {name} is {other:?}");
+            return Err(Failure::of_name(why));
+        }
+    }
+    let kind = match challenge {
+        ChallengeKind::Http01 => ChallengeType::Http01,
+        ChallengeKind::TlsAlpn01 => ChallengeType::TlsAlpn01,
+    };
+    let Some(mut handle) = authorization.challenge(kind) else {
+        let why = "the authority does not offer the challenge; set another `challenge` in [acme]";
+        return Err(Failure::of_name(why));
+    };
+    let files = ChallengeFiles::new(&plan.folder);
+    let text = handle.key_authorization();
+    let answer = match challenge {
+        ChallengeKind::Http01 => files.answer_http(name, &handle.token, text.as_str()),
+        ChallengeKind::TlsAlpn01 => files.answer_tls(name, text.as_str()),
+    };
+    let answer = answer.map_err(|error| unwritable(&error))?;
+    patiently!(handle.set_ready().await)?;
+    Ok(Some(answer))
+}
+
+/// Has the order know its authorizations, which are not asked for twice.
+async fn fetch(order: &mut Order) -> Result<(), Error> {
+    patiently!(match order.authorizations().next().await {
+        Some(Err(error)) => Err(error),
+        _ => Ok(()),
+    })
+}
+
+/// Why the authority does not believe the answer.
+async fn refusal(order: &mut Order) -> Option<String> {
+    let mut authorizations = order.authorizations();
+    let mut authorization = authorizations.next().await?.ok()?;
+    let state = patiently!(authorization.refresh().await.map(|_| ())).ok();
+    state?;
+    let mut errors = authorization.challenges.iter();
+    let problem = errors.find_map(|challenge| challenge.error.as_ref())?;
+    Some(match &problem.detail {
+        Some(detail) => plain(detail),
+        None => plain(&problem.to_string()),
+    })
+}
