@@ -14,6 +14,7 @@ mod pace;
 mod requests;
 mod route;
 mod senders;
+mod server_tls;
 mod shared;
 mod split;
 mod tcp_profile;
@@ -39,7 +40,7 @@ pub fn check(file: &Written<File>, directory: &Path, problems: &mut Problems) ->
     machine::check(file, &machine::Machine::here(), problems);
     let pins = pins(file, problems);
     let log = log(file, directory, problems);
-    let upstreams = upstream::check_all(file, problems);
+    let upstreams = upstream::check_all(file, directory, problems);
     let known = upstream::Known::new(&file.upstreams);
     let (caching, cache) = cache::check(file, directory, problems);
     let (classes, pace) = pace::check(&file.pace, problems);

@@ -25,7 +25,7 @@ pub use pace::{
 };
 pub use route::{Header, Requests, Responses, Route, To};
 pub use tcp_profile::{Keepalive, TcpProfile, TcpProfileRule};
-pub use tls::{Certificate, ClientCertificate};
+pub use tls::{Certificate, ClientCertificate, ServerTls};
 pub use upstream::{HashOn, Health, ProxyVersion, Server, Upstream};
 
 use super::keys::{NONE, REQUIRED};

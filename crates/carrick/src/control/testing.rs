@@ -68,6 +68,7 @@ pub(crate) fn upstream(
     UpstreamPlan {
         name: name.into(),
         servers: servers.collect(),
+        tls: None,
         balance: Algorithm::RoundRobin,
         hash_on: HashOn::Path,
         health,

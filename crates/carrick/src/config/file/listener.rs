@@ -1,11 +1,12 @@
 //! `[[listener]]`: what is listened on, and to do what.
+use super::tls::{SERVER_TLS, ServerTls, server_tls};
 use super::{
     BLIND, CacheUse, Certificate, ClientCertificate, HTTP, Intercept, Route, TcpProfileRule,
 };
 use crate::config::keys::{Form, NONE, REQUIRED};
 use crate::config::kinds::{
     Texts, number, one_of, one_of_or, other, required_text, switch, switch_or, table_list,
-    table_or, tables, text, text_or, texts,
+    table_or, table_or_other, tables, text, text_or, texts,
 };
 use crate::config::problem::Problems;
 use crate::config::reader::{Section, integer, wrong_kind};
@@ -244,6 +245,8 @@ section! {
     pub struct Parent = "parent = { }" {
         /// The other proxy
         proxy: Setting<String> = required_text("`host:port`; port 3128 if left out"),
+        /// Speak TLS to it, and verify it
+        tls: Setting<Option<Written<ServerTls>>> = table_or_other::<ServerTls, _>(SERVER_TLS, "`false`", server_tls),
         /// Destinations that go through it; the others are connected to directly
         destinations as "for": Setting<Texts> = texts("name patterns", "all"),
     }

@@ -6,7 +6,8 @@ use crate::config::problem::Problem;
 use rustls::RootCertStore;
 use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::ClientCertVerifier;
-use std::path::PathBuf;
+use rustls_pki_types::CertificateDer;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use x509_cert::Certificate;
 use x509_cert::der::Decode;
@@ -29,19 +30,7 @@ impl ClientCertificates {
         &self,
         provider: &Provider,
     ) -> Result<Arc<dyn ClientCertVerifier>, Box<Problem>> {
-        let file = PemFile::read(&self.ca, "client CA")?;
-        let mut roots = RootCertStore::empty();
-        for block in certificates(&file) {
-            let der = certificate(&file, &block)?;
-            roots.add(der).map_err(|error| {
-                let message = format!("this certificate cannot be an authority: {error}");
-                file.problem(
-                    block.span.clone(),
-                    message,
-                    "use the certificate that issues those of clients",
-                )
-            })?;
-        }
+        let (roots, _) = authorities(&self.ca, "client CA", "clients")?;
         let builder =
             WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider));
         let builder = if self.is_required {
@@ -49,14 +38,40 @@ impl ClientCertificates {
         } else {
             builder.allow_unauthenticated()
         };
-        builder.build().map_err(|_| {
-            let message = format!("the client CA file {} has no certificate", file.name());
-            whole(
-                message,
-                "it must have a block \"-----BEGIN CERTIFICATE-----\" for each authority",
-            )
-        })
+        builder
+            .build()
+            .map_err(|error| whole(format!("these authorities cannot be used: {error}"), ""))
     }
+}
+
+/// Reads a file of authorities, at least one; `what` it is, and whose certificates they issue. Also returns their
+/// certificates.
+///
+/// # Errors
+/// The file cannot be used.
+pub fn authorities(
+    path: &Path,
+    what: &str,
+    whose: &str,
+) -> Result<(RootCertStore, Vec<CertificateDer<'static>>), Box<Problem>> {
+    let file = PemFile::read(path, what)?;
+    let (mut roots, mut ders) = (RootCertStore::empty(), Vec::new());
+    for block in certificates(&file) {
+        let der = certificate(&file, &block)?;
+        roots.add(der.clone()).map_err(|error| {
+            let message = format!("this certificate cannot be an authority: {error}");
+            let help = format!("use the certificate that issues those of {whose}");
+            file.problem(block.span.clone(), message, &help)
+        })?;
+        ders.push(der);
+    }
+    if ders.is_empty() {
+        return Err(whole(
+            format!("the {what} file {} has no certificate", file.name()),
+            "it must have a block \"-----BEGIN CERTIFICATE-----\" for each authority",
+        ));
+    }
+    Ok((roots, ders))
 }
 
 /// The subject of a certificate as RFC 4514 writes it, such as `CN=alice,O=Example`, in ASCII.

@@ -1,5 +1,6 @@
 //! Restricts the reachable files by landlock(7) once carrick serves.
 use crate::config::plan::{LogTarget, Mode, Plan};
+use crate::config::tls::FromFiles;
 use landlock::{
     ABI, Access, AccessFs, BitFlags, CompatLevel, Compatible, Ruleset, RulesetAttr,
     RulesetCreatedAttr, RulesetError, RulesetStatus, path_beneath_rules,
@@ -95,7 +96,8 @@ fn reach(plan: &Plan, source: Option<&Path>) -> Reach {
         .iter()
         .filter_map(|listener| listener.tls.as_ref());
     let tls = tls.flat_map(|tls| tls.settings.files());
-    for file in source.into_iter().chain(users).chain(tls) {
+    let to_servers = plan.server_tls().flat_map(|tls| tls.files.settings.files());
+    for file in source.into_iter().chain(users).chain(tls).chain(to_servers) {
         reach.read.extend(folders(file));
     }
     if let LogTarget::File(path) = &plan.log.access {
