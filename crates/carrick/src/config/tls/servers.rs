@@ -2,9 +2,7 @@
 use super::clients::authorities;
 use super::pem::whole;
 use super::verifier::Verifier;
-use super::{
-    ALPN, CertificateFiles, Faults, FromFiles, Minimum, Provider, Tls, identity, impossible,
-};
+use super::{CertificateFiles, Faults, FromFiles, Minimum, Provider, Tls, identity, impossible};
 use crate::config::problem::Problem;
 use rustls::client::{Resumption, WebPkiServerVerifier};
 use rustls::crypto::ring;
@@ -14,6 +12,9 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+
+/// What is spoken inside TLS (RFC 7301).
+const ALPN: &[u8] = b"http/1.1";
 
 /// Tickets kept for each server, the most that the library keeps for one name.
 const TICKETS: usize = 8;
@@ -154,7 +155,7 @@ impl FromFiles for ServerTlsSettings {
             Some(key) => builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(key))),
             None => builder.with_no_client_auth(),
         };
-        config.alpn_protocols = ALPN.map(<[u8]>::to_vec).into();
+        config.alpn_protocols = vec![ALPN.to_vec()];
         let each = self.names.iter().map(|_| {
             let mut config = config.clone();
             // A server has no use for the tickets of another.
