@@ -140,6 +140,8 @@ pub fn unreachable_reply(unreachable: &Unreachable) -> Reply {
         Unreachable::Resolve(_) => "resolve",
         Unreachable::Denied(_) => "denied_address",
         Unreachable::Connect { .. } => "connect",
+        Unreachable::Tls { .. } => "upstream_tls",
+        Unreachable::TlsTimedOut(_) => "upstream_tls_timeout",
         Unreachable::TimedOut => "connect_timeout",
         Unreachable::Itself(_) => "loop",
         Unreachable::Shortage(shortage) => shortage.label(),

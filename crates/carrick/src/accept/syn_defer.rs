@@ -81,6 +81,7 @@ async fn ask(context: RequestContext, held: DeferredSyn, admitted: Admitted, pla
         itself: None,
         segment_bytes: segment_bytes(&context, &held),
         profiles: ServerProfiles::of(&worker.connector.tcp_tuning, &context.listener),
+        tls: None,
     };
     let server = ServerAddress::Ip(held.server());
     let begun = Instant::now();

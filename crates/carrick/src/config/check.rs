@@ -15,6 +15,7 @@ mod pace;
 mod requests;
 mod route;
 mod senders;
+mod server_tls;
 mod shared;
 mod split;
 mod tcp_profile;
@@ -41,7 +42,7 @@ pub fn check(file: &Written<File>, directory: &Path, problems: &mut Problems) ->
     let pins = pins(file, problems);
     let log = log(file, directory, problems);
     let acme_settings = acme::check(file, directory, problems);
-    let upstreams = upstream::check_all(file, problems);
+    let upstreams = upstream::check_all(file, directory, problems);
     let known = upstream::Known::new(&file.upstreams);
     let (caching, cache) = cache::check(file, directory, problems);
     let (classes, pace) = pace::check(&file.pace, problems);

@@ -27,7 +27,7 @@ pub use pace::{
 };
 pub use route::{Header, Requests, Responses, Route, To};
 pub use tcp_profile::{Keepalive, TcpProfile, TcpProfileRule};
-pub use tls::{Certificate, ClientCertificate, ListenerTls};
+pub use tls::{Certificate, ClientCertificate, ListenerTls, ServerTls};
 pub use upstream::{HashOn, Health, ProxyVersion, Server, Upstream};
 
 use super::keys::{NONE, REQUIRED};

@@ -20,7 +20,7 @@ pub use super::file::{
     Fallback, HashOn, Limits, LogFormat, PacketUse, ProxyVersion, Requests, Responses, Sandbox,
     Splitting, Timeouts,
 };
-pub use super::tls::Tls;
+pub use super::tls::{ServerTls, Tls};
 pub use super::values::ServerAddress;
 
 use carrick_logic::access::{Access, NamePattern};
@@ -235,6 +235,22 @@ impl Plan {
             .filter_map(|listener| listener.interception.as_ref())
     }
 
+    /// TLS to servers of upstreams, and to parents.
+    pub fn server_tls(&self) -> impl Iterator<Item = &ServerTls> {
+        let upstreams = self
+            .upstreams
+            .iter()
+            .filter_map(|upstream| upstream.tls.as_deref());
+        let parents = self
+            .listeners
+            .iter()
+            .filter_map(|listener| match &listener.mode {
+                Mode::Forward(forward) => forward.parent.as_ref()?.tls.as_deref(),
+                _ => None,
+            });
+        upstreams.chain(parents)
+    }
+
     /// The mark of carrick's own connections, where those of this machine's programs are intercepted.
     #[must_use]
     pub fn own_mark(&self) -> Option<u32> {
@@ -387,6 +403,8 @@ pub struct ForwardPlan {
 pub struct ParentPlan {
     /// The parent.
     pub proxy: ServerAddress,
+    /// TLS to it; `None`: it is spoken to plainly.
+    pub tls: Option<Arc<ServerTls>>,
     /// Destinations that go through it; empty: all.
     pub destinations: Vec<NamePattern>,
 }
@@ -423,6 +441,8 @@ pub struct UpstreamPlan {
     pub name: String,
     /// Its servers; at least one.
     pub servers: Vec<ServerPlan>,
+    /// TLS to them; `None`: they are spoken to plainly.
+    pub tls: Option<Arc<ServerTls>>,
     /// How one is chosen.
     pub balance: balance::Algorithm,
     /// What `hash` looks at.

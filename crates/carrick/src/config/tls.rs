@@ -1,25 +1,29 @@
-//! TLS of a listener: its certificates and how handshakes are done, read from files and replaced when these change.
+//! TLS of listeners, and to servers: certificates and how handshakes are done, read from files and replaced when these
+//! change.
 mod challenges;
 mod choice;
 mod clients;
 mod directory;
 mod identity;
 mod pem;
+mod servers;
+mod verifier;
 
 pub use challenges::{Answer, ChallengeFiles};
 pub use clients::{ClientCertificates, authorities, subject};
 pub use directory::client_config;
 pub use identity::Identity;
 pub use pem::read as read_file;
+pub use servers::{Authorities, ServerTls, ServerTlsSettings};
 
 use super::problem::{Problem, Severity};
 use super::word::words;
 use arc_swap::ArcSwap;
 use choice::Choice;
-use rustls::ServerConfig;
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::server::{NoServerSessionStorage, ProducesTickets};
 use rustls::version::{TLS12, TLS13};
+use rustls::{ServerConfig, SupportedProtocolVersion};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -54,6 +58,16 @@ pub enum Minimum {
 
 words!(Minimum { "1.2" => Tls12, "1.3" => Tls13 });
 
+impl Minimum {
+    fn versions(self) -> &'static [&'static SupportedProtocolVersion] {
+        static ALL: [&SupportedProtocolVersion; 2] = [&TLS13, &TLS12];
+        match self {
+            Self::Tls12 => &ALL,
+            Self::Tls13 => &ALL[..1],
+        }
+    }
+}
+
 /// What the configuration says of a listener's TLS.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TlsSettings {
@@ -67,13 +81,28 @@ pub struct TlsSettings {
     pub acme: Option<PathBuf>,
 }
 
-/// A listener's TLS.
+/// A listener's TLS, or that to servers.
 #[derive(Debug)]
-pub struct Tls {
+pub struct Tls<S: FromFiles = TlsSettings> {
     /// What it was made from.
-    pub settings: TlsSettings,
-    in_force: ArcSwap<ServerConfig>,
+    pub settings: S,
+    in_force: ArcSwap<S::Made>,
     seen: Mutex<Seen>,
+}
+
+/// Settings that name files.
+pub trait FromFiles {
+    /// What is made of them.
+    type Made;
+
+    /// All files that are named.
+    fn files(&self) -> impl Iterator<Item = &Path>;
+
+    /// Reads the files. Also returns warnings.
+    ///
+    /// # Errors
+    /// Everything that is wrong with the files.
+    fn read(&self) -> Result<(Self::Made, Faults), Faults>;
 }
 
 /// What the files were like.
@@ -88,17 +117,17 @@ struct Seen {
 /// Device, inode, size and time of a file; `None`: it is not there.
 type Stamp = Option<(u64, u64, u64, i64, i64)>;
 
-/// Errors, each with the index of the certificate that it concerns; `None`: the clients' certificate authorities.
+/// Errors, each with the index of the certificate that it concerns; `None`: the certificate authorities.
 pub type Faults = Vec<(Option<usize>, Problem)>;
 
-impl Tls {
+impl<S: FromFiles> Tls<S> {
     /// Reads all files. Also returns warnings.
     ///
     /// # Errors
     /// Everything that is wrong with the files.
-    pub fn load(settings: TlsSettings) -> Result<(Self, Faults), Faults> {
-        let read = settings.stamps();
-        let (config, warnings) = self::read(&settings)?;
+    pub fn load(settings: S) -> Result<(Self, Faults), Faults> {
+        let read = stamps(&settings);
+        let (config, warnings) = settings.read()?;
         let last = read.clone();
         let tls = Self {
             settings,
@@ -110,14 +139,14 @@ impl Tls {
 
     /// What new handshakes use.
     #[must_use]
-    pub fn in_force(&self) -> Arc<ServerConfig> {
+    pub fn in_force(&self) -> Arc<S::Made> {
         self.in_force.load_full()
     }
 
     /// Reads the files again if they have changed, though not since the call before: a certificate and its key take a
     /// moment to be replaced. `None`: nothing is to be done. Else warnings, or, if everything remains as it was, errors.
     pub fn follow_files(&self) -> Option<Result<Faults, Faults>> {
-        let now = self.settings.stamps();
+        let now = stamps(&self.settings);
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let has_settled = std::mem::replace(&mut seen.last, now.clone()) == now;
         if !has_settled || seen.read == now {
@@ -132,7 +161,7 @@ impl Tls {
     /// # Errors
     /// See [`Self::follow_files`].
     pub fn follow_now(&self) -> Result<Faults, Faults> {
-        let now = self.settings.stamps();
+        let now = stamps(&self.settings);
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         *seen = Seen {
             read: now.clone(),
@@ -142,16 +171,17 @@ impl Tls {
     }
 
     fn read_again(&self) -> Result<Faults, Faults> {
-        read(&self.settings).map(|(config, warnings)| {
+        self.settings.read().map(|(config, warnings)| {
             self.in_force.store(Arc::new(config));
             warnings
         })
     }
 }
 
-impl TlsSettings {
-    /// All files that are named.
-    pub fn files(&self) -> impl Iterator<Item = &Path> {
+impl FromFiles for TlsSettings {
+    type Made = ServerConfig;
+
+    fn files(&self) -> impl Iterator<Item = &Path> {
         let certificates = self.certificates.iter().flat_map(|files| {
             let always = [&files.certificate, &files.key];
             always.into_iter().chain(&files.ocsp)
@@ -160,6 +190,12 @@ impl TlsSettings {
         certificates.chain(clients).map(PathBuf::as_path)
     }
 
+    fn read(&self) -> Result<(ServerConfig, Faults), Faults> {
+        read(self)
+    }
+}
+
+impl TlsSettings {
     /// Names for which carrick orders certificates.
     pub fn acme_names(&self) -> impl Iterator<Item = &str> {
         let names = self.certificates.iter().map(|files| files.acme.as_deref());
@@ -169,15 +205,15 @@ impl TlsSettings {
     fn challenges(&self) -> Option<ChallengeFiles> {
         self.acme.as_deref().map(ChallengeFiles::new)
     }
+}
 
-    fn stamps(&self) -> Vec<Stamp> {
-        let stamp = |file: &Path| {
-            let found = file.metadata().ok()?;
-            let changed = (found.mtime(), found.mtime_nsec());
-            Some((found.dev(), found.ino(), found.size(), changed.0, changed.1))
-        };
-        self.files().map(stamp).collect()
-    }
+fn stamps(settings: &impl FromFiles) -> Vec<Stamp> {
+    let stamp = |file: &Path| {
+        let found = file.metadata().ok()?;
+        let changed = (found.mtime(), found.mtime_nsec());
+        Some((found.dev(), found.ino(), found.size(), changed.0, changed.1))
+    };
+    settings.files().map(stamp).collect()
 }
 
 fn read(settings: &TlsSettings) -> Result<(ServerConfig, Faults), Faults> {
@@ -209,13 +245,9 @@ fn read(settings: &TlsSettings) -> Result<(ServerConfig, Faults), Faults> {
     if !errors.is_empty() {
         return Err(errors);
     }
-    let versions = match settings.minimum {
-        Minimum::Tls12 => &[&TLS13, &TLS12][..],
-        Minimum::Tls13 => &[&TLS13],
-    };
     let config: Result<ServerConfig, rustls::Error> = (|| {
         let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
-            .with_protocol_versions(versions)?;
+            .with_protocol_versions(settings.minimum.versions())?;
         let tickets = tickets(verifier.is_some())?;
         let builder = match verifier {
             Some(verifier) => builder.with_client_cert_verifier(verifier),

@@ -1,5 +1,6 @@
 //! Gets a connection for one request: an idle one, or a new one to a server that has not been tried yet.
 use super::dial::{Terms, dial};
+use super::tls::Handshake;
 use crate::config::plan::{ProxyVersion, ServerAddress};
 use crate::connect::tcp_profile::ServerProfiles;
 use crate::context::destination::NextHop;
@@ -11,7 +12,7 @@ use crate::net::deadline::now;
 use crate::net::shortage::Shortage;
 use crate::telemetry::metrics::WorkerMetrics;
 use crate::upstream::checkout::Checkout;
-use crate::upstream::group::Active;
+use crate::upstream::group::{Active, Group};
 use crate::upstream::idle::{is_quiet, is_silent};
 use crate::upstream::reuse::{AtRest, Disarmed};
 use crate::upstream::state::ServerState;
@@ -19,6 +20,7 @@ use crate::upstream::{Counted, Unreachable, Upstream};
 use carrick_logic::access::Access;
 use carrick_logic::proxy_protocol::{self, Endpoints};
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpStream;
 
@@ -52,6 +54,7 @@ pub async fn checkout(
             server,
             key,
             parent,
+            ..
         } => {
             let access = (!parent).then_some(&context.listener.access);
             let idle = if wanted.reuse {
@@ -67,7 +70,11 @@ pub async fn checkout(
                 Some(upstream) => reused(metrics, upstream),
                 None => match take_kept(context, downstream, server, access, log) {
                     Some(upstream) => upstream,
-                    None => timed_dial(context, downstream, server, access, &wanted, log).await?,
+                    None => {
+                        let tls = handshake(next_hop, None, &mut Vec::new());
+                        let place = (server, access, tls);
+                        timed_dial(context, downstream, place, &wanted, log).await?
+                    }
                 },
             };
             log.took(&upstream);
@@ -87,23 +94,30 @@ pub async fn checkout(
                 let idle = match (wanted.reuse, context.source()) {
                     (true, None) => group.take_idle(server),
                     // Connections with a client's address belong to that client.
-                    (true, Some(_)) => connector.origins.take(&own_key(context.source(), state)),
+                    (true, Some(_)) => {
+                        connector
+                            .origins
+                            .take(&own_key(context.source(), group, state))
+                    }
                     (false, _) => None,
                 };
+                let mut preamble = Vec::new();
                 let upstream = match idle {
                     Some(upstream) => Ok(reused(metrics, upstream)),
                     None => {
-                        timed_dial(context, downstream, &state.address, None, &wanted, log).await
+                        preamble = self::preamble(
+                            context,
+                            downstream,
+                            group.state.plan.send_proxy_protocol,
+                        );
+                        let tls = handshake(next_hop, Some(server), &mut preamble);
+                        let place = (&state.address, None, tls);
+                        timed_dial(context, downstream, place, &wanted, log).await
                     }
                 };
                 match upstream {
                     Ok(upstream) => {
                         log.took(&upstream);
-                        let preamble = if upstream.reused {
-                            Vec::new()
-                        } else {
-                            preamble(context, downstream, group.state.plan.send_proxy_protocol)
-                        };
                         return Ok(Checkout {
                             upstream,
                             server: Some(server),
@@ -229,7 +243,7 @@ impl Checkout {
                 let own = source.and(group.state.servers.get(server));
                 match own {
                     Some(state) if group.state.plan.keepalive > 0 => {
-                        let key = own_key(source, state);
+                        let key = own_key(source, group, state);
                         connector.origins.put(&key, self.upstream, now);
                     }
                     Some(_) => {}
@@ -259,9 +273,28 @@ impl Checkout {
     }
 }
 
-/// The key of idle connections to a server that use the client's address.
-fn own_key(source: Option<IpAddr>, server: &ServerState) -> Box<[u8]> {
-    original::idle_key(source, &format!("server {}", server.address))
+/// The key of idle connections to a server that use the client's address. With TLS, no other was opened by the same rules.
+fn own_key(source: Option<IpAddr>, group: &Group, server: &ServerState) -> Box<[u8]> {
+    let address = &server.address;
+    let name = match &group.state.plan.tls {
+        Some(tls) => format!("server {address} by {:p}", Arc::as_ptr(tls)),
+        None => format!("server {address}"),
+    };
+    original::idle_key(source, &name)
+}
+
+/// The handshake with a new connection's server, if it speaks TLS: it sends the preamble.
+fn handshake(
+    next_hop: &NextHop,
+    server: Option<usize>,
+    preamble: &mut Vec<u8>,
+) -> Option<Handshake> {
+    let (tls, server) = next_hop.tls(server)?;
+    Some(Handshake {
+        tls: Arc::clone(tls),
+        server,
+        preamble: std::mem::take(preamble),
+    })
 }
 
 fn reused(metrics: &WorkerMetrics, upstream: Upstream) -> Upstream {
@@ -295,8 +328,7 @@ fn take_kept(
 async fn timed_dial(
     context: &RequestContext,
     downstream: Option<&Downstream>,
-    server: &ServerAddress,
-    access: Option<&Access>,
+    (server, access, tls): (&ServerAddress, Option<&Access>, Option<Handshake>),
     wanted: &CheckoutOptions<'_>,
     log: &mut RequestLog,
 ) -> Result<Upstream, Unreachable> {
@@ -310,10 +342,14 @@ async fn timed_dial(
         segment_bytes: wanted.segment_bytes,
         itself: itself(context, downstream, access),
         profiles: ServerProfiles::of(&connector.tcp_tuning, &context.listener),
+        tls,
     };
     // Boxed: most requests find an open connection.
     let result = Box::pin(dial(connector, server, access, terms, limit)).await;
-    if matches!(result, Err(Unreachable::TimedOut)) {
+    if matches!(
+        result,
+        Err(Unreachable::TimedOut | Unreachable::TlsTimedOut(_))
+    ) {
         context
             .metrics()
             .limits

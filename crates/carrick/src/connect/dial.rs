@@ -1,4 +1,5 @@
 //! Connecting: races several addresses of a name as in RFC 8305 ("happy eyeballs").
+use super::tls::Handshake;
 use crate::config::plan::ServerAddress;
 use crate::connect::tcp_profile::ServerProfiles;
 use crate::context::worker::Connector;
@@ -42,6 +43,8 @@ pub struct Terms {
     pub itself: Option<SocketAddr>,
     /// Its TCP profiles.
     pub profiles: Option<ServerProfiles>,
+    /// TLS to the server.
+    pub tls: Option<Handshake>,
 }
 
 /// [`Terms`], and settings of all connections to servers.
@@ -80,9 +83,10 @@ pub async fn try_dial(
     connector: &Connector,
     server: &ServerAddress,
     access: Option<&Access>,
-    terms: Terms,
+    mut terms: Terms,
     limit: Duration,
 ) -> Result<Upstream, Unreachable> {
+    let handshake = terms.tls.take();
     let live = connector.live();
     let plan = live.plan();
     let terms = AllTerms {
@@ -120,6 +124,10 @@ pub async fn try_dial(
             }
         }?;
         upstream.place = Some(place);
+        if let Some(handshake) = &handshake {
+            stage.set(Stage::ShakingHands(upstream.address));
+            handshake.perform(&mut upstream, &connector.metrics).await?;
+        }
         Ok(upstream)
     };
     let result = match tokio::time::timeout(limit, connecting).await {
@@ -128,6 +136,10 @@ pub async fn try_dial(
             Stage::Resolving => ResolveError::Timeout.into(),
             Stage::Waiting => Unreachable::Shortage(Shortage::Descriptors),
             Stage::Connecting => Unreachable::TimedOut,
+            Stage::ShakingHands(address) => match &handshake {
+                Some(handshake) => handshake.timed_out(address, &connector.metrics),
+                None => Unreachable::TimedOut,
+            },
         }),
     };
     match &result {
@@ -147,6 +159,7 @@ enum Stage {
     Resolving,
     Waiting,
     Connecting,
+    ShakingHands(SocketAddr),
 }
 
 /// A descriptor for a connection to a server. If there is none, this worker closes an idle connection at once, others

@@ -2,3 +2,4 @@
 pub mod checkout;
 pub mod dial;
 pub mod tcp_profile;
+pub mod tls;

@@ -1,5 +1,5 @@
 //! Where a request or a tunnel goes.
-use crate::config::plan::{Responses, RouteCache, ServerAddress};
+use crate::config::plan::{Responses, RouteCache, ServerAddress, ServerTls};
 use crate::upstream::group::Group;
 use carrick_logic::http1::TargetForm;
 use carrick_splice::Choice;
@@ -42,7 +42,20 @@ pub enum NextHop {
         key: Box<[u8]>,
         /// Whether this is the parent, which is not subject to the destination rules.
         parent: bool,
+        /// TLS to it.
+        tls: Option<Arc<ServerTls>>,
     },
+}
+
+impl NextHop {
+    /// TLS to the server with this index, if that is spoken.
+    #[must_use]
+    pub fn tls(&self, server: Option<usize>) -> Option<(&Arc<ServerTls>, usize)> {
+        match self {
+            Self::Group { group, .. } => Some((group.state.plan.tls.as_ref()?, server?)),
+            Self::Origin { tls, .. } => Some((tls.as_ref()?, 0)),
+        }
+    }
 }
 
 /// The client's address as bytes to hash; IPv4 in its mapped form.

@@ -46,6 +46,7 @@ pub fn next_hop(
         key: idle_key(context.source(), &server.to_string()),
         server,
         parent: false,
+        tls: None,
     })
 }
 

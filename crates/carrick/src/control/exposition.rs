@@ -14,7 +14,7 @@ use crate::control::{ControlState, EngineStatus, Reloads};
 use crate::telemetry::LookupResult;
 use crate::telemetry::declarations as declared;
 use crate::telemetry::job::Job;
-use crate::telemetry::metrics::{Handshake, Limit, WorkerMetrics};
+use crate::telemetry::metrics::{Handshake, Limit, ServerHandshake, WorkerMetrics};
 use crate::telemetry::process::Process;
 use crate::upstream::state::ServerState;
 use carrick_splice::Reason;
@@ -199,6 +199,11 @@ impl Writer<'_, '_> {
         self.counter(&declared::UPSTREAM_FAILED, |worker| {
             &worker.upstream_connections_failed
         })?;
+        let handshakes = ServerHandshake::ALL.map(|(handshake, name)| {
+            let count = state.sum(|worker| worker.server_tls_handshakes.get(handshake));
+            ([("result", name)], count)
+        });
+        self.counters(&declared::UPSTREAM_TLS_HANDSHAKES, handshakes)?;
         self.gauge(
             &declared::UPSTREAM_OPEN,
             state.sum(WorkerMetrics::upstream_connections_open),

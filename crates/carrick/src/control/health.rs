@@ -36,8 +36,8 @@ impl HealthChecks {
     ) -> Self {
         let mut tasks = JoinSet::new();
         for (index, upstream) in (0..).zip(upstreams) {
-            for server in &upstream.servers {
-                match Probe::new(&upstream.plan, server, resolver) {
+            for (place, server) in upstream.servers.iter().enumerate() {
+                match Probe::new(&upstream.plan, (place, server), resolver) {
                     Some(probe) => {
                         tasks.spawn(watch(
                             Arc::clone(upstream),

@@ -69,6 +69,7 @@ pub(crate) fn upstream(
     UpstreamPlan {
         name: name.into(),
         servers: servers.collect(),
+        tls: None,
         balance: Algorithm::RoundRobin,
         hash_on: HashOn::Path,
         health,

@@ -356,6 +356,7 @@ fn forward(
             key: server.to_string().into_bytes().into(),
             server,
             parent: false,
+            tls: None,
         },
         engine: plan.engine,
         responses: Responses::Read,
@@ -384,11 +385,17 @@ fn parent_for<'p>(plan: &'p ForwardPlan, host: &[u8]) -> Option<&'p ParentPlan> 
 /// Through the parent. Its idle connections have a key of their own, since they were opened without regard to the destination rules.
 fn through(source: Option<IpAddr>, parent: &ParentPlan, plan: &ForwardPlan) -> Destination {
     let server = parent.proxy.clone();
+    let name = match &parent.tls {
+        // No other connection was opened by these rules.
+        Some(tls) => format!("parent {server} by {:p}", Arc::as_ptr(tls)),
+        None => format!("parent {server}"),
+    };
     Destination {
         next_hop: NextHop::Origin {
-            key: original::idle_key(source, &format!("parent {server}")),
+            key: original::idle_key(source, &name),
             server,
             parent: true,
+            tls: parent.tls.clone(),
         },
         engine: plan.engine,
         responses: Responses::Read,

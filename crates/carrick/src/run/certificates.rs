@@ -1,7 +1,9 @@
 //! Certificates whose files are replaced come into force without a reload.
 use super::log_problems;
-use crate::config::plan::{Plan, Tls};
+use crate::config::plan::Plan;
+use crate::config::tls::{FromFiles, Tls};
 use crate::context::live::Orders;
+use std::fmt::Display;
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Interval, MissedTickBehavior, interval};
@@ -21,7 +23,10 @@ impl Certificates {
 
     /// Waits, and follows the files of the plan in force; forever without TLS. Cancel-safe.
     pub(super) async fn due(&mut self, orders: &watch::Sender<Orders>) {
-        let has_tls = |plan: &Plan| plan.listeners.iter().any(|listener| listener.tls.is_some());
+        let has_tls = |plan: &Plan| {
+            let to_clients = plan.listeners.iter().any(|listener| listener.tls.is_some());
+            to_clients || plan.server_tls().next().is_some()
+        };
         if !has_tls(&orders.borrow().live.plan) {
             return std::future::pending().await;
         }
@@ -32,17 +37,25 @@ impl Certificates {
 
 fn follow(plan: &Plan) {
     for listener in &plan.listeners {
-        let address = listener.address;
-        let (found, is_new) = match listener.tls.as_ref().and_then(Tls::follow_files) {
-            None => continue,
-            Some(Ok(warnings)) => (warnings, true),
-            Some(Err(errors)) => (errors, false),
-        };
-        let problems: Vec<_> = found.into_iter().map(|(_, problem)| problem).collect();
-        log_problems(&problems);
-        match is_new {
-            true => tracing::info!("{address}: new certificates are in force"),
-            false => tracing::error!("{address}: the previous certificates stay in force"),
+        if let Some(tls) = &listener.tls {
+            follow_one(&listener.address, tls);
         }
+    }
+    for tls in plan.server_tls() {
+        follow_one(&tls.owner, &tls.files);
+    }
+}
+
+fn follow_one<S: FromFiles>(whose: &dyn Display, tls: &Tls<S>) {
+    let (found, is_new) = match tls.follow_files() {
+        None => return,
+        Some(Ok(warnings)) => (warnings, true),
+        Some(Err(errors)) => (errors, false),
+    };
+    let problems: Vec<_> = found.into_iter().map(|(_, problem)| problem).collect();
+    log_problems(&problems);
+    match is_new {
+        true => tracing::info!("{whose}: new certificates are in force"),
+        false => tracing::error!("{whose}: the previous certificates stay in force"),
     }
 }

@@ -7,7 +7,7 @@ mod tls;
 pub use cache::{CacheMetrics, CacheResult, PrefetchResult};
 pub use link::LinkMetrics;
 pub use split::{SplitEnd, SplitMetrics};
-pub use tls::{Handshake, HandshakeCounters};
+pub use tls::{Handshake, HandshakeCounters, ServerHandshake, ServerHandshakeCounters};
 
 use super::job::Job;
 use super::tunnels::Tunnels;
@@ -92,6 +92,8 @@ pub struct WorkerMetrics {
     pub refusals: LabelCounters,
     /// TLS handshakes with clients, by result.
     pub tls_handshakes: HandshakeCounters,
+    /// TLS handshakes with servers.
+    pub server_tls_handshakes: ServerHandshakeCounters,
     /// How often each limit was reached.
     pub limits: LimitCounters,
     /// Names answered from the worker's own cache.

@@ -75,8 +75,10 @@ impl Group {
                 if let Some(before) = before {
                     let mut before = before.borrow_mut();
                     fresh.passive = before.passive.clone();
+                    // Connections are of the same kind, and were trusted for the same reasons.
                     if previous.is_some_and(|group| {
-                        group.state.plan.send_proxy_protocol == state.plan.send_proxy_protocol
+                        let (old, new) = (&group.state.plan, &state.plan);
+                        old.send_proxy_protocol == new.send_proxy_protocol && old.tls == new.tls
                     }) {
                         fresh.idle = std::mem::take(&mut before.idle);
                     }

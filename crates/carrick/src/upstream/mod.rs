@@ -11,6 +11,7 @@ pub mod state;
 use crate::net::admission::UpstreamPlace;
 use crate::net::shortage::{Shortage, is_tcp_memory_short};
 use crate::net::transport::Transport;
+use crate::net::transport::tls::HandshakeError;
 use crate::net::unread::Unread;
 use crate::telemetry::metrics::WorkerMetrics;
 use carrick_splice::tcp::UnreadLimit;
@@ -106,6 +107,9 @@ impl Upstream {
 impl Drop for Upstream {
     fn drop(&mut self) {
         if self.is_at_rest {
+            if let Some(tls) = self.transport.tls() {
+                tls.take_leave();
+            }
             self.transport.reset_on_close();
         }
     }
@@ -131,6 +135,17 @@ pub enum Unreachable {
         /// The error of `connect(2)`.
         error: io::Error,
     },
+    /// The TLS handshake failed.
+    #[error("TLS handshake with {address}: {error}")]
+    Tls {
+        /// The address of the server.
+        address: SocketAddr,
+        /// Why.
+        error: HandshakeError,
+    },
+    /// The TLS handshake took longer than what `[timeouts] connect` had left.
+    #[error("the TLS handshake with {0} took longer than [timeouts] connect")]
+    TlsTimedOut(SocketAddr),
     /// It took longer than `[timeouts] connect`.
     #[error("connecting took longer than [timeouts] connect")]
     TimedOut,
@@ -148,7 +163,7 @@ impl Unreachable {
     pub fn is_ours(&self) -> bool {
         match self {
             Self::Shortage(_) => true,
-            Self::TimedOut => is_tcp_memory_short(),
+            Self::TimedOut | Self::TlsTimedOut(_) => is_tcp_memory_short(),
             _ => false,
         }
     }
@@ -159,9 +174,9 @@ impl Unreachable {
         match self {
             Self::NoServer | Self::Shortage(_) => 503,
             Self::Denied(_) => 403,
-            Self::TimedOut => 504,
+            Self::TimedOut | Self::TlsTimedOut(_) => 504,
             Self::Resolve(error) => error.status(),
-            Self::Connect { .. } => 502,
+            Self::Connect { .. } | Self::Tls { .. } => 502,
             Self::Itself(_) => 508,
         }
     }

@@ -3,7 +3,7 @@ use super::addresses::note_privileged_port;
 use super::file_context::FileContext;
 use super::networks::networks;
 use super::route::{self, Inherited, Kind};
-use super::{link, path, requests, senders, split, tls, transparent};
+use super::{link, path, requests, senders, server_tls, split, tls, transparent};
 use crate::config::file::{self, ConnectPorts, Job, ViaIn};
 use crate::config::plan::{FarPlan, ForwardPlan, ListenerPlan, Mode, ParentPlan, Splitting, Via};
 use crate::config::problem::Problems;
@@ -371,7 +371,7 @@ fn forward(
     };
     let parent = match written.parent.given() {
         None => None,
-        Some(parent) => Some(self::parent(parent.get_ref(), problems)?),
+        Some(parent) => Some(self::parent(parent.get_ref(), directory, problems)?),
     };
     Some(ForwardPlan {
         engine,
@@ -382,8 +382,14 @@ fn forward(
     })
 }
 
-fn parent(written: &file::Parent, problems: &mut Problems) -> Option<ParentPlan> {
+fn parent(written: &file::Parent, directory: &Path, problems: &mut Problems) -> Option<ParentPlan> {
     let proxy = super::server_address(&written.proxy, Some(PARENT_PORT), problems);
+    let owner = match proxy.given() {
+        Some(proxy) => format!("parent {}", proxy.get_ref()),
+        None => "parent".to_owned(),
+    };
+    let servers: Vec<_> = (proxy.given().into_iter().cloned()).collect();
+    let tls = server_tls::check(&written.tls, owner, &servers, directory, problems);
     let mut destinations = Vec::new();
     if let Some(list) = written.destinations.given() {
         if list.get_ref().is_empty() {
@@ -410,6 +416,7 @@ fn parent(written: &file::Parent, problems: &mut Problems) -> Option<ParentPlan>
     }
     Some(ParentPlan {
         proxy: proxy.given()?.get_ref().clone(),
+        tls: tls?,
         destinations,
     })
 }

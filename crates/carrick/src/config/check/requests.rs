@@ -40,7 +40,8 @@ pub fn settle(
             let upstream = route
                 .upstream
                 .and_then(|index| upstreams.get(index)?.as_ref());
-            obstacle(route, upstream, via, are_alike, given(number).is_some())
+            to_tls(upstream)
+                .or_else(|| obstacle(route, upstream, via, are_alike, given(number).is_some()))
                 .or_else(|| in_process(!written.tls.is_absent()))
         })
         .collect();
@@ -144,6 +145,16 @@ fn obstacle(
         _ => return None,
     };
     Some((why.to_owned(), help))
+}
+
+/// Why no request for these servers can be classified in the kernel.
+fn to_tls(upstream: Option<&UpstreamPlan>) -> Option<Obstacle> {
+    upstream?.tls.as_ref().map(|_| {
+        (
+            "the process encrypts for the servers of this upstream".to_owned(),
+            "remove `requests`, or `tls` from the upstream",
+        )
+    })
 }
 
 /// Why no request of a listener can be classified in the kernel.

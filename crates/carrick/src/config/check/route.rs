@@ -1,7 +1,7 @@
 //! Checks `[[listener.route]]`, and whether every route can be reached.
 use super::cache::OfListener;
 use super::file_context::FileContext;
-use super::{conditions, split, transparent};
+use super::{conditions, server_tls, split, transparent};
 use crate::config::file::{self, Job};
 use crate::config::plan::{Requests, Responses, RoutePlan, Splitting};
 use crate::config::problem::Problems;
@@ -86,6 +86,11 @@ pub fn check_all(
             let upstream = transparent::destination(written, route, context.known, problems);
             let split = given_or(&route.split, inherited.split);
             let engine = split::engine(split, given_or(&route.engine, default));
+            let to_tls = server_tls::is_spoken(context, upstream.flatten());
+            let engine = match to_tls {
+                true => server_tls::engine(route, kind, problems),
+                false => engine,
+            };
             let link = link(route, kind, (split, inherited.link), context, problems);
             let requests = given_or(&route.requests, default_requests(engine));
             let responses = given_or(&route.responses, default_responses(engine));

@@ -269,7 +269,11 @@ pub fn redirect_port(written: &Written<file::Listener>, problems: &mut Problems)
 }
 
 /// Problems with a file as a whole are shown where the configuration names it.
-fn report(found: Faults, place: impl Fn(Option<usize>) -> Range<usize>, problems: &mut Problems) {
+pub fn report(
+    found: Faults,
+    place: impl Fn(Option<usize>) -> Range<usize>,
+    problems: &mut Problems,
+) {
     for (certificate, mut problem) in found {
         if problem.place.is_none() {
             problem.at(&problems.source(), place(certificate), "");

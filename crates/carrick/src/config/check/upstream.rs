@@ -1,7 +1,8 @@
 //! Checks `[upstream.NAME]`.
 use super::named::{Named, Words};
+use super::server_tls;
 use crate::config::file::{self, File, Job, Server};
-use crate::config::plan::{HashOn, HealthPlan, ServerPlan, UpstreamPlan};
+use crate::config::plan::{HashOn, HealthPlan, ServerAddress, ServerPlan, UpstreamPlan};
 use crate::config::problem::Problems;
 use crate::config::section::Written;
 use crate::config::setting::Setting;
@@ -9,9 +10,14 @@ use crate::config::values;
 use carrick_logic::balance::Algorithm;
 use std::collections::BTreeSet;
 use std::ops::Range;
+use std::path::Path;
+use toml::Spanned;
 
 /// The port of a server that does not say, where requests are HTTP.
 const HTTP_PORT: u16 = 80;
+
+/// The same with TLS.
+const HTTPS_PORT: u16 = 443;
 
 const WORDS: Words = Words {
     what: "upstream",
@@ -56,7 +62,11 @@ impl<'f> Known<'f> {
 }
 
 /// Checks all upstreams; the result has the same order, with `None` for those that cannot be used.
-pub fn check_all(file: &File, problems: &mut Problems) -> Vec<Option<UpstreamPlan>> {
+pub fn check_all(
+    file: &File,
+    directory: &Path,
+    problems: &mut Problems,
+) -> Vec<Option<UpstreamPlan>> {
     let tunnels = (file.listeners.iter()).filter(|listener| listener.job() == Some(Job::Tunnel));
     let in_tunnels: BTreeSet<&str> = tunnels
         .flat_map(|tunnel| &tunnel.routes)
@@ -68,6 +78,7 @@ pub fn check_all(file: &File, problems: &mut Problems) -> Vec<Option<UpstreamPla
             check(
                 written,
                 in_tunnels.contains(written.name.get_ref().as_str()),
+                directory,
                 problems,
             )
         })
@@ -77,10 +88,18 @@ pub fn check_all(file: &File, problems: &mut Problems) -> Vec<Option<UpstreamPla
 fn check(
     written: &Written<file::Upstream>,
     in_tunnel: bool,
+    directory: &Path,
     problems: &mut Problems,
 ) -> Option<UpstreamPlan> {
     check_name(written, problems);
     let servers = check_servers(written, in_tunnel, problems);
+    let addresses: Vec<_> = servers
+        .iter()
+        .flatten()
+        .map(|(place, _)| place.clone())
+        .collect();
+    let owner = format!("upstream {}", written.name.get_ref());
+    let tls = server_tls::check(&written.tls, owner, &addresses, directory, problems);
     let balance = written.balance;
     let hash_on = check_hash_on(written, balance, in_tunnel, problems);
     let health = check_health(written, in_tunnel, problems);
@@ -103,7 +122,8 @@ fn check(
     }
     Some(UpstreamPlan {
         name: written.name.get_ref().clone(),
-        servers: servers?,
+        servers: servers?.into_iter().map(|(_, server)| server).collect(),
+        tls: tls?,
         balance,
         hash_on,
         health,
@@ -133,7 +153,7 @@ fn check_servers(
     written: &Written<file::Upstream>,
     in_tunnel: bool,
     problems: &mut Problems,
-) -> Option<Vec<ServerPlan>> {
+) -> Option<Vec<(Spanned<ServerAddress>, ServerPlan)>> {
     let list = match &written.servers {
         Setting::Wrong => return None,
         Setting::Absent => {
@@ -157,24 +177,30 @@ fn check_servers(
             .help("write [\"host:port\"]");
         return None;
     }
-    let default_port = if in_tunnel { None } else { Some(HTTP_PORT) };
-    let mut servers: Vec<ServerPlan> = Vec::with_capacity(list.get_ref().len());
+    let has_tls = matches!(&written.tls, Setting::Given(tls) if tls.get_ref().is_some());
+    let default_port = match (in_tunnel, has_tls) {
+        (true, _) => None,
+        (false, true) => Some(HTTPS_PORT),
+        (false, false) => Some(HTTP_PORT),
+    };
+    let mut servers: Vec<(_, ServerPlan)> = Vec::with_capacity(list.get_ref().len());
     for Server { address, weight } in list.get_ref() {
         let Setting::Given(found) = super::server_address(address, default_port, problems) else {
             continue;
         };
         if servers
             .iter()
-            .any(|server| server.address == *found.get_ref())
+            .any(|(_, server)| server.address == *found.get_ref())
         {
             problems
                 .warning(found.span(), "this server is already in the list", "")
                 .help("for a larger share write { address = …, weight = 2 }");
         }
-        servers.push(ServerPlan {
-            address: found.into_inner(),
+        let server = ServerPlan {
+            address: found.get_ref().clone(),
             weight: *weight,
-        });
+        };
+        servers.push((found, server));
     }
     if servers.len() == list.get_ref().len() {
         Some(servers)

@@ -1,5 +1,5 @@
 //! `[[listener]]`: what is listened on, and to do what.
-use super::tls::tls;
+use super::tls::{SERVER_TLS, ServerTls, server_tls, tls};
 use super::{
     BLIND, CacheUse, Certificate, ClientCertificate, HTTP, Intercept, ListenerTls, Route,
     TcpProfileRule,
@@ -247,6 +247,8 @@ section! {
     pub struct Parent = "parent = { }" {
         /// The other proxy
         proxy: Setting<String> = required_text("`host:port`; port 3128 if left out"),
+        /// Speak TLS to it, and verify it
+        tls: Setting<Option<Written<ServerTls>>> = table_or_other::<ServerTls, _>(SERVER_TLS, "`false`", server_tls),
         /// Destinations that go through it; the others are connected to directly
         destinations as "for": Setting<Texts> = texts("name patterns", "all"),
     }

@@ -1,4 +1,5 @@
 //! `[upstream.NAME]`: groups of servers.
+use super::tls::{SERVER_TLS, ServerTls, server_tls};
 use crate::config::keys::{Form, REQUIRED};
 use crate::config::kinds::{
     DAY, milliseconds, number, one_of, other, required_text, seconds, table_or, table_or_other,
@@ -19,10 +20,12 @@ section! {
     /// `[upstream.NAME]`
     #[derive(Debug)]
     pub struct Upstream = "[upstream.NAME]" {
-        /// The servers, as names or addresses, IPv6 in brackets; port 80 if left out, except in a `tunnel`'s upstream,
-        /// which must say it
+        /// The servers, as names or addresses, IPv6 in brackets; port 80 (with `tls` 443) if left out, except in
+        /// a `tunnel`'s upstream, which must say it
         servers: Setting<Vec<Server>> =
             table_or_other::<Server, _>("a list of `\"host:port\"` and `{ address, weight }`", REQUIRED, servers),
+        /// Speak TLS to the servers, and verify them
+        tls: Setting<Option<Written<ServerTls>>> = table_or_other::<ServerTls, _>(SERVER_TLS, "`false`", server_tls),
         /// How a server is chosen: in turn; the least busy; the less busy of two drawn at random; the same for the same
         /// key
         balance: Algorithm = one_of("round-robin"),

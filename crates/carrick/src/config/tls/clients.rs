@@ -74,6 +74,25 @@ pub fn authorities(
     Ok((roots, ders))
 }
 
+/// The authorities that this system trusts.
+///
+/// # Errors
+/// There are none.
+pub fn system_authorities() -> Result<RootCertStore, Box<Problem>> {
+    let found = rustls_native_certs::load_native_certs();
+    let mut roots = RootCertStore::empty();
+    // Among so many there may be one that the library does not take.
+    let (taken, _) = roots.add_parsable_certificates(found.certs);
+    if taken > 0 {
+        return Ok(roots);
+    }
+    let why = (found.errors.first()).map_or_else(String::new, |error| format!(": {error}"));
+    Err(whole(
+        format!("this system has no certificate authorities{why}"),
+        "install ca-certificates, or name the authorities: `ca = \"ca.pem\"`",
+    ))
+}
+
 /// The subject of a certificate as RFC 4514 writes it, such as `CN=alice,O=Example`, in ASCII.
 #[must_use]
 pub fn subject(der: &[u8]) -> Option<String> {

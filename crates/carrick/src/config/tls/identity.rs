@@ -232,7 +232,7 @@ fn out_of_time(
     } else {
         return None;
     };
-    let mut problem = file.problem(span, message, "renew it; clients will refuse it");
+    let mut problem = file.problem(span, message, "renew it; it will be refused");
     problem.severity = Severity::Warning;
     Some(*problem)
 }

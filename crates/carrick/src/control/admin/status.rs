@@ -167,6 +167,7 @@ impl Worker {
 #[derive(Serialize)]
 struct Upstream<'a> {
     name: &'a str,
+    tls: bool,
     health_checks: bool,
     servers: Vec<Server<'a>>,
 }
@@ -176,6 +177,7 @@ impl<'a> Upstream<'a> {
         let servers = state.plan.servers.iter().zip(&state.servers);
         Self {
             name: &state.plan.name,
+            tls: state.plan.tls.is_some(),
             health_checks: state.plan.health.is_some(),
             servers: servers
                 .map(|(plan, state)| Server::of(plan, state))

@@ -1,15 +1,21 @@
 //! One check of one server: a connection and, if a path is configured, a GET.
-use crate::config::plan::{ProxyVersion, ServerAddress, UpstreamPlan};
+use crate::config::plan::{ProxyVersion, ServerAddress, ServerTls, UpstreamPlan};
+use crate::connect::tls;
 use crate::net::shortage::{Shortage, is_tcp_memory_short};
+use crate::net::transport::tls::HandshakeError;
 use crate::resolver::{ResolveError, Resolver};
 use crate::upstream::state::ServerState;
 use socket2::SockRef;
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
-use tokio::time::timeout;
+use tokio::time::error::Elapsed;
+use tokio::time::{Instant, timeout, timeout_at};
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 
 /// Most bytes that are read for the response's head, interim responses included.
 const HEAD_BYTES_MAX: usize = 16 * 1024;
@@ -36,6 +42,8 @@ pub(super) enum CheckError {
     Name(#[from] ResolveError),
     #[error("cannot connect: {0}")]
     Connect(io::Error),
+    #[error("TLS handshake: {0}")]
+    Tls(String),
     #[error("connection lost: {0}")]
     Lost(io::Error),
     #[error("connection closed without a response")]
@@ -64,6 +72,10 @@ impl CheckError {
 pub(super) struct Probe {
     address: ServerAddress,
     resolver: Resolver,
+    /// TLS, and which of its servers this is.
+    tls: Option<(Arc<ServerTls>, usize)>,
+    /// What is sent before a TLS handshake.
+    preamble: &'static [u8],
     /// The bytes to send; empty if connecting is enough.
     request: Vec<u8>,
     wants_response: bool,
@@ -73,14 +85,18 @@ pub(super) struct Probe {
 
 impl Probe {
     /// `None` if the upstream has no active checks.
-    pub fn new(plan: &UpstreamPlan, server: &ServerState, resolver: &Resolver) -> Option<Self> {
+    pub fn new(
+        plan: &UpstreamPlan,
+        (index, server): (usize, &ServerState),
+        resolver: &Resolver,
+    ) -> Option<Self> {
         let health = plan.health.as_ref()?;
         let mut request = Vec::new();
-        match plan.send_proxy_protocol {
-            Some(ProxyVersion::V1) => request.extend_from_slice(PROXY_V1_UNKNOWN),
-            Some(ProxyVersion::V2) => request.extend_from_slice(&PROXY_V2_LOCAL),
-            None => {}
-        }
+        let preamble = match plan.send_proxy_protocol {
+            Some(ProxyVersion::V1) => PROXY_V1_UNKNOWN,
+            Some(ProxyVersion::V2) => &PROXY_V2_LOCAL,
+            None => &[],
+        };
         if let Some(path) = &health.path {
             let host = health.host.as_deref().unwrap_or(&server.label);
             let version = env!("CARGO_PKG_VERSION");
@@ -94,6 +110,8 @@ impl Probe {
         Some(Self {
             address: server.address.clone(),
             resolver: resolver.clone(),
+            tls: plan.tls.clone().map(|tls| (tls, index)),
+            preamble,
             request,
             wants_response: health.path.is_some(),
             mark: None,
@@ -107,33 +125,62 @@ impl Probe {
 
     /// Performs one check.
     pub async fn check(&self, limit: Duration) -> Result<(), CheckError> {
-        let answered = timeout(limit, self.ask(limit))
+        let deadline = Instant::now() + limit;
+        let late = |_| CheckError::Timeout(limit);
+        let stream = timeout_at(deadline, self.open(limit))
             .await
-            .unwrap_or(Err(CheckError::Timeout(limit)))?;
-        let Some((stream, status)) = answered else {
-            return Ok(());
+            .map_err(late)??;
+        let Some((tls, server)) = &self.tls else {
+            return self.ask_by(stream, deadline).await.map_err(late)?;
+        };
+        let shaking = shake_hands(stream, tls, *server);
+        let stream = timeout_at(deadline, shaking).await.map_err(late)??;
+        self.ask_by(stream, deadline).await.map_err(late)?
+    }
+
+    /// Connects, and sends what goes before everything else.
+    async fn open(&self, limit: Duration) -> Result<TcpStream, CheckError> {
+        let mut stream = self.connect(limit).await?;
+        stream
+            .write_all(self.preamble)
+            .await
+            .map_err(CheckError::Lost)?;
+        Ok(stream)
+    }
+
+    /// Asks on a connection, if connecting is not enough.
+    async fn ask_by(
+        &self,
+        mut stream: impl AsyncRead + AsyncWrite + Unpin,
+        deadline: Instant,
+    ) -> Result<Result<(), CheckError>, Elapsed> {
+        if !self.wants_response {
+            return Ok(Ok(()));
+        }
+        let status = match timeout_at(deadline, self.ask(&mut stream)).await? {
+            Ok(status) => status,
+            Err(error) => return Ok(Err(error)),
         };
         // A server that answers in time but does not close passes.
         finish(stream).await;
-        if (200..400).contains(&status) {
+        Ok(if (200..400).contains(&status) {
             Ok(())
         } else {
             Err(CheckError::Status(status))
-        }
+        })
     }
 
-    /// The status and its connection; `None` if connecting is enough.
-    async fn ask(&self, limit: Duration) -> Result<Option<(TcpStream, u16)>, CheckError> {
-        let mut stream = self.connect(limit).await?;
+    /// The status of the response.
+    async fn ask(
+        &self,
+        stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
+    ) -> Result<u16, CheckError> {
         stream
             .write_all(&self.request)
             .await
             .map_err(CheckError::Lost)?;
-        if !self.wants_response {
-            return Ok(None);
-        }
-        let status = read_status(&mut stream).await?;
-        Ok(Some((stream, status)))
+        stream.flush().await.map_err(CheckError::Lost)?;
+        read_status(stream).await
     }
 
     /// Tries the server's addresses in turn; each has an equal share of the time.
@@ -172,8 +219,30 @@ impl Probe {
     }
 }
 
+/// Performs the handshake with a server.
+async fn shake_hands(
+    stream: TcpStream,
+    tls: &ServerTls,
+    server: usize,
+) -> Result<TlsStream<TcpStream>, CheckError> {
+    let (config, name) = (tls.server(server)).ok_or_else(|| CheckError::Tls(String::new()))?;
+    let connecting = TlsConnector::from(config).connect(name, stream);
+    connecting.await.map_err(|error| {
+        let text = error.to_string();
+        let own = error.into_inner().and_then(|own| own.downcast().ok());
+        let advice = own.map_or("", |own: Box<rustls::Error>| {
+            let has_certificate = tls.files.settings.certificate.is_some();
+            tls::advice(&HandshakeError::Tls(*own), has_certificate)
+        });
+        CheckError::Tls(match advice {
+            "" => text,
+            advice => format!("{text}; {advice}"),
+        })
+    })
+}
+
 /// The status of the final response; interim ones (1xx) are skipped.
-async fn read_status(stream: &mut TcpStream) -> Result<u16, CheckError> {
+async fn read_status(stream: &mut (impl AsyncRead + Unpin)) -> Result<u16, CheckError> {
     let mut bytes = Vec::new();
     loop {
         while let Some((status, head_bytes)) = parse_status(&bytes)? {
@@ -208,7 +277,7 @@ fn parse_status(bytes: &[u8]) -> Result<Option<(u16, usize)>, CheckError> {
 }
 
 /// Reads some of the rest: closing with unread bytes sends the server a reset, which it may log as an error.
-async fn finish(stream: TcpStream) {
+async fn finish(stream: impl AsyncRead + Unpin) {
     let mut body = stream.take(BODY_BYTES_MAX);
     // The verdict does not depend on the end.
     let _ = timeout(

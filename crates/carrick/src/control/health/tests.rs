@@ -61,7 +61,7 @@ async fn server(answer: &'static [u8]) -> (SocketAddr, mpsc::UnboundedReceiver<V
 
 async fn check(plan: &UpstreamPlan, limit: Duration) -> Result<(), CheckError> {
     let server = ServerState::new(plan.servers[0].address.clone());
-    Probe::new(plan, &server, &a_resolver())
+    Probe::new(plan, (0, &server), &a_resolver())
         .unwrap()
         .check(limit)
         .await

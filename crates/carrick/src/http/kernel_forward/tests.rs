@@ -41,6 +41,7 @@ pub(super) fn to_origin(name: &str) -> NextHop {
         server: ServerAddress::Ip(([127, 0, 0, 1], 80).into()),
         key: name.as_bytes().into(),
         parent: false,
+        tls: None,
     }
 }
 

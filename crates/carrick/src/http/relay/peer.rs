@@ -145,6 +145,7 @@ fn to(cache_peer: &CachePeer, destination: &Destination) -> Destination {
                 .into(),
             // A parent would get the client's `Proxy-Authorization`.
             parent: false,
+            tls: None,
         },
         engine: destination.engine,
         responses: Responses::Read,

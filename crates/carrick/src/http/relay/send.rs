@@ -2,6 +2,7 @@
 use super::answer::{pass_response, write_head};
 use super::wait::{HeadWait, NoResponseHead};
 use super::{Attempt, FailedAttempt, Outcome, means};
+use crate::connect::tls;
 use crate::http::cached;
 use crate::http::kernel_forward;
 use crate::http::outcome::{Failure, Passed};
@@ -303,8 +304,18 @@ impl Attempt<'_, '_> {
             checkout,
             &self.destination.next_hop,
             nothing_sent,
-            Failure::NoResponse(how),
+            self.refusal(checkout).unwrap_or(Failure::NoResponse(how)),
         )
+    }
+
+    /// Why a server did not answer on a new connection, if it took the TLS handshake back.
+    fn refusal(&self, checkout: &Checkout) -> Option<Failure> {
+        let upstream = &checkout.upstream;
+        let tls = upstream.transport.tls().filter(|_| !upstream.reused)?;
+        let (of, server) = self.destination.next_hop.tls(checkout.server)?;
+        let (error, metrics) = (tls.refusal()?.into(), self.requester.context().metrics());
+        let unreachable = tls::failed((of, server), upstream.address, error, metrics);
+        Some(Failure::Unreachable(unreachable))
     }
 
     fn failure(&self, no_head: NoResponseHead, checkout: &Checkout) -> Failure {
@@ -313,9 +324,9 @@ impl Attempt<'_, '_> {
         }
         checkout.failed(&self.destination.next_hop);
         match no_head {
-            NoResponseHead::ClientGone | NoResponseHead::Closed { .. } => {
-                Failure::NoResponse("upstream_closed")
-            }
+            NoResponseHead::ClientGone | NoResponseHead::Closed { .. } => self
+                .refusal(checkout)
+                .unwrap_or(Failure::NoResponse("upstream_closed")),
             NoResponseHead::TimedOut => {
                 let metrics = self.requester.context().metrics();
                 metrics.limits.reached(Limit::IdleTimeout);

@@ -98,7 +98,7 @@ impl Transport {
         }
     }
 
-    /// What TLS has agreed with the client.
+    /// The connection, if it is TLS.
     #[must_use]
     pub fn tls(&self) -> Option<&TlsStream> {
         match self {

@@ -7,7 +7,9 @@ use crate::net::deadline::{Deadline, Timer};
 use crate::net::io::{Stream, read_some, write_all};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, Shutdown, recv, shutdown};
-use rustls::{HandshakeKind, ProtocolVersion, ServerConfig, ServerConnection};
+use rustls::{
+    ClientConnection, Connection, HandshakeKind, ProtocolVersion, ServerConfig, ServerConnection,
+};
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::io::{self, BufRead, ErrorKind, IoSlice, Read, Write};
@@ -18,7 +20,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::net::TcpStream;
 
-/// Room for what a client sends of its handshake at a time.
+/// Room for what the other end sends of its handshake at a time.
 const HANDSHAKE_BYTES: usize = 4 * 1024;
 
 /// How long the last records wait for room in the kernel after the connection has ended.
@@ -27,24 +29,26 @@ const END_MAX: Duration = Duration::from_secs(30);
 /// The type of the record that a handshake begins with (RFC 8446 section 5.1).
 const HANDSHAKE_RECORD: u8 = 22;
 
-/// A client's connection after the handshake.
+/// A client's or a server's connection after the handshake.
 #[derive(Debug)]
 pub struct TlsStream {
     tcp: Rc<TcpStream>,
-    session: RefCell<ServerConnection>,
+    session: RefCell<Connection>,
     /// Accepted bytes whose records the kernel has not taken entirely.
     owed_bytes: Cell<usize>,
     has_ended: Cell<bool>,
+    /// Why the session failed.
+    refusal: RefCell<Option<rustls::Error>>,
 }
 
 /// Why there is no connection.
 #[derive(Debug, thiserror::Error)]
 pub enum HandshakeError {
-    /// The client went away.
-    #[error("the client closed its connection")]
+    /// The other end went away.
+    #[error("the connection was closed")]
     Closed,
-    /// It sent text, such as an HTTP request.
-    #[error("the client does not speak TLS")]
+    /// It sent text, such as an HTTP request or response.
+    #[error("the other end does not speak TLS")]
     NotTls,
     /// The kernel's connection failed.
     #[error("{0}")]
@@ -77,13 +81,34 @@ impl TlsStream {
     pub async fn accept(
         tcp: Rc<TcpStream>,
         config: Arc<ServerConfig>,
+        first: Vec<u8>,
+    ) -> Result<Self, HandshakeError> {
+        let session = ServerConnection::new(config)?;
+        Self::shake_hands(tcp, session.into(), first).await
+    }
+
+    /// Performs the handshake with a server. The caller limits the time.
+    ///
+    /// # Errors
+    /// See [`HandshakeError`].
+    pub async fn connect(
+        tcp: Rc<TcpStream>,
+        session: ClientConnection,
+    ) -> Result<Self, HandshakeError> {
+        Self::shake_hands(tcp, session.into(), Vec::new()).await
+    }
+
+    async fn shake_hands(
+        tcp: Rc<TcpStream>,
+        session: Connection,
         mut first: Vec<u8>,
     ) -> Result<Self, HandshakeError> {
         let stream = Self {
             tcp,
-            session: RefCell::new(ServerConnection::new(config)?),
+            session: RefCell::new(session),
             owed_bytes: Cell::new(0),
             has_ended: Cell::new(false),
+            refusal: RefCell::default(),
         };
         let mut has_begun = false;
         loop {
@@ -132,8 +157,11 @@ impl TlsStream {
             cipher: (session.negotiated_cipher_suite())
                 .and_then(|suite| suite.suite().as_str())
                 .unwrap_or("unknown"),
-            server_name: session.server_name().map(Into::into),
-            is_resumed: session.handshake_kind() == Some(HandshakeKind::Resumed),
+            server_name: match &*session {
+                Connection::Server(session) => session.server_name().map(Into::into),
+                Connection::Client(_) => None,
+            },
+            is_resumed: self.is_resumed(),
             client_subject: certificate.and_then(|der| subject(der)).map(Into::into),
         }
     }
@@ -142,6 +170,29 @@ impl TlsStream {
     #[must_use]
     pub fn speaks(&self, protocol: &[u8]) -> bool {
         self.session.borrow().alpn_protocol() == Some(protocol)
+    }
+
+    /// Whether an earlier session was resumed.
+    #[must_use]
+    pub fn is_resumed(&self) -> bool {
+        self.session.borrow().handshake_kind() == Some(HandshakeKind::Resumed)
+    }
+
+    /// What the other end says against the session that this end thought was agreed: with TLS 1.3, a server checks a
+    /// client's certificate after the client's last word in the handshake.
+    #[must_use]
+    pub fn refusal(&self) -> Option<rustls::Error> {
+        if self.refusal.borrow().is_none() {
+            let _ = self.peek_with(Readiness::Ignored);
+        }
+        self.refusal.borrow().clone()
+    }
+
+    /// Announces the end, if the kernel has room for it, to an end that may be reset next.
+    pub fn take_leave(&self) {
+        let mut session = self.session.borrow_mut();
+        session.send_close_notify();
+        let _ = self.flush(&mut session, false);
     }
 
     /// The connection below, for its options and state. Its bytes are not to be touched.
@@ -191,7 +242,7 @@ impl TlsStream {
     }
 
     /// Gives the kernel all records that are ready.
-    fn flush(&self, session: &mut ServerConnection, more: bool) -> io::Result<()> {
+    fn flush(&self, session: &mut Connection, more: bool) -> io::Result<()> {
         let mut outgoing = Outgoing {
             tcp: &self.tcp,
             more,
@@ -225,7 +276,7 @@ impl TlsStream {
     }
 
     /// Reads records until there are bytes (true), or the end (false).
-    fn pull(&self, session: &mut ServerConnection, readiness: Readiness) -> io::Result<bool> {
+    fn pull(&self, session: &mut Connection, readiness: Readiness) -> io::Result<bool> {
         loop {
             match session.reader().fill_buf() {
                 Ok(bytes) => return Ok(!bytes.is_empty()),
@@ -239,7 +290,10 @@ impl TlsStream {
             let result = session.process_new_packets();
             // Alerts, and answers to key updates. What does not go out now goes with the next write.
             let _ = self.flush(session, false);
-            result.map_err(|error| io::Error::new(ErrorKind::InvalidData, error))?;
+            if let Err(error) = result {
+                self.refusal.replace(Some(error.clone()));
+                return Err(io::Error::new(ErrorKind::InvalidData, error));
+            }
         }
     }
 

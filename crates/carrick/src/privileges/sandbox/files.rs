@@ -1,5 +1,6 @@
 //! Restricts the reachable files by landlock(7) once carrick serves.
 use crate::config::plan::{LogTarget, Mode, Plan};
+use crate::config::tls::FromFiles;
 use landlock::{
     ABI, Access, AccessFs, BitFlags, CompatLevel, Compatible, Ruleset, RulesetAttr,
     RulesetCreatedAttr, RulesetError, RulesetStatus, path_beneath_rules,
@@ -95,8 +96,10 @@ fn reach(plan: &Plan, source: Option<&Path>) -> Reach {
         .iter()
         .filter_map(|listener| listener.tls.as_ref());
     let tls = tls.flat_map(|tls| tls.settings.files());
+    let to_servers = plan.server_tls().flat_map(|tls| tls.files.settings.files());
     let ca = plan.acme.as_ref().and_then(|acme| acme.ca.as_deref());
-    for file in source.into_iter().chain(users).chain(tls).chain(ca) {
+    let tls = tls.chain(to_servers).chain(ca);
+    for file in source.into_iter().chain(users).chain(tls) {
         reach.read.extend(folders(file));
     }
     if let LogTarget::File(path) = &plan.log.access {

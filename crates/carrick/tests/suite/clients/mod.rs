@@ -6,7 +6,7 @@ mod curl;
 mod git;
 mod packages;
 mod python;
-mod site;
+pub mod site;
 pub mod tool;
 mod websocket;
 

@@ -36,6 +36,7 @@ fn every_shipped_file_is_right() {
             "built-in",
             "complete",
             "forward",
+            "https",
             "paced",
             "site",
             "splitter",

@@ -76,6 +76,24 @@ fn issue_by(place: &Place, authority: &str, (file, subject): (&str, &str), names
         .expect();
 }
 
+/// Issues a server's `FILE.pem` and `FILE.key` that were valid for a day, long ago.
+pub fn issue_expired(place: &Place, file: &str, names: &str) {
+    issue(place, file, names, Key::Ec);
+    place.write(
+        "expired.cnf",
+        "[ca]\ndefault_ca=d\n[d]\nnew_certs_dir=.\ndatabase=index.txt\nserial=serial.txt\npolicy=p\ndefault_md=sha256\n[p]\ncommonName=supplied\n",
+    );
+    place.write("index.txt", "");
+    place.write("serial.txt", "01\n");
+    Tool::new("openssl", place)
+        .words("ca -batch -notext -config expired.cnf -cert ca.pem -keyfile ca.key")
+        .words("-startdate 20200101000000Z -enddate 20200102000000Z")
+        .words(&format!(
+            "-in {file}.csr -extfile {file}.ext -out {file}.pem"
+        ))
+        .expect();
+}
+
 /// A file of the test.
 pub fn file(place: &Place, name: &str) -> PathBuf {
     place.directory().join(name)

@@ -1,4 +1,4 @@
-//! HTTPS in front: TLS from clients to switches and forward proxies.
+//! HTTPS: TLS from clients to switches and forward proxies, and from these to servers.
 mod acme;
 mod certificates;
 mod client;
@@ -7,6 +7,7 @@ mod names;
 mod redirects;
 mod relaying;
 mod reloading;
+mod servers;
 mod serving;
 
 use crate::support::carrick::upstream_text;

@@ -1,0 +1,202 @@
+//! Checks what is said of TLS to servers, and reads its certificates.
+use super::file_context::FileContext;
+use super::route::Kind;
+use super::{path, tls};
+use crate::config::file;
+use crate::config::problem::Problems;
+use crate::config::section::Written;
+use crate::config::setting::Setting;
+use crate::config::tls::{Authorities, CertificateFiles, Minimum, ServerTls, ServerTlsSettings};
+use crate::config::values::ServerAddress;
+use carrick_splice::Choice;
+use rustls::pki_types::{IpAddr, ServerName};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use toml::Spanned;
+
+/// Where this system has the authorities that it trusts; the library knows other places as well.
+const SYSTEM_AUTHORITIES: &str = "/etc/ssl/certs/ca-certificates.crt";
+
+/// Replaces it (OpenSSL, `SSL_CTX_set_default_verify_paths`).
+const SYSTEM_VARIABLE: &str = "SSL_CERT_FILE";
+
+/// TLS to these servers of `owner`. `None` if something is wrong with it.
+#[expect(clippy::option_option, reason = "wrong, or not wanted")]
+pub fn check(
+    setting: &Setting<Option<Written<file::ServerTls>>>,
+    owner: String,
+    servers: &[Spanned<ServerAddress>],
+    directory: &Path,
+    problems: &mut Problems,
+) -> Option<Option<Arc<ServerTls>>> {
+    let given = match setting {
+        Setting::Wrong => return None,
+        Setting::Absent => return Some(None),
+        Setting::Given(given) => given,
+    };
+    let Some(written) = given.get_ref() else {
+        return Some(None);
+    };
+    let names = names(written, servers, problems);
+    let authorities = authorities(written, directory, problems);
+    let certificate = certificate(written, directory, problems);
+    let settings = ServerTlsSettings {
+        authorities: authorities?,
+        certificate: certificate?,
+        minimum: written
+            .minimum
+            .given()
+            .map_or(Minimum::Tls12, |one| *one.get_ref()),
+        names: names?,
+    };
+    let place = |certificate: Option<usize>| {
+        let key = if certificate.is_some() {
+            "certificate"
+        } else {
+            "ca"
+        };
+        written.value(key).unwrap_or_else(|| given.span())
+    };
+    match ServerTls::load(owner, settings) {
+        Ok((made, warnings)) => {
+            tls::report(warnings, place, problems);
+            Some(Some(Arc::new(made)))
+        }
+        Err(errors) => {
+            tls::report(errors, place, problems);
+            None
+        }
+    }
+}
+
+/// The name of each server: `server_name`, or its own.
+fn names(
+    written: &Written<file::ServerTls>,
+    servers: &[Spanned<ServerAddress>],
+    problems: &mut Problems,
+) -> Option<Vec<ServerName<'static>>> {
+    let named = written
+        .server_name
+        .refine("a server's name", problems, |text| {
+            ServerName::try_from(text.trim_end_matches('.').to_owned()).map_err(|_| {
+                "write a host name such as \"www.example.org\", or an address".to_owned()
+            })
+        });
+    let one = match named {
+        Setting::Wrong => return None,
+        Setting::Given(name) => Some(name.into_inner()),
+        Setting::Absent => None,
+    };
+    let of = |server: &Spanned<ServerAddress>| match (&one, server.get_ref()) {
+        (Some(name), _) => Some(name.clone()),
+        (None, ServerAddress::Ip(address)) => {
+            Some(ServerName::IpAddress(IpAddr::from(address.ip())))
+        }
+        (None, ServerAddress::Name { host, .. }) => {
+            let name = ServerName::try_from(host.trim_end_matches('.').to_owned());
+            name.map_err(|_| {
+                problems
+                    .error(server.span(), "a certificate cannot have this name", "")
+                    .help("say which name it has: `tls = { server_name = \"www.example.org\" }`");
+            })
+            .ok()
+        }
+    };
+    servers.iter().map(of).collect()
+}
+
+fn authorities(
+    written: &Written<file::ServerTls>,
+    directory: &Path,
+    problems: &mut Problems,
+) -> Option<Authorities> {
+    let ca = match &written.ca {
+        Setting::Wrong => return None,
+        Setting::Absent => None,
+        Setting::Given(ca) => Some(ca),
+    };
+    if !written.insecure {
+        return Some(match ca {
+            Some(ca) => Authorities::File(path(directory, ca.get_ref())),
+            None => Authorities::System(
+                std::env::var_os(SYSTEM_VARIABLE)
+                    .map_or_else(|| SYSTEM_AUTHORITIES.into(), PathBuf::from),
+            ),
+        });
+    }
+    let place = written
+        .key("insecure")
+        .unwrap_or_else(|| written.span.clone());
+    match ca {
+        Some(ca) => {
+            problems
+                .error(ca.span(), "`ca` means nothing with `insecure`: no server is verified", "")
+                .help("remove `insecure`, so that these authorities count");
+            return None;
+        }
+        None => problems
+            .warning(
+                place,
+                "servers are not verified: whoever is between can read and change everything",
+                "",
+            )
+            .help("name the authority that issues their certificates, or a certificate itself: `ca = \"ca.pem\"`"),
+    };
+    Some(Authorities::Anybody)
+}
+
+/// What is presented. `None` if it is wrong.
+#[expect(clippy::option_option, reason = "wrong, or not wanted")]
+fn certificate(
+    written: &Written<file::ServerTls>,
+    directory: &Path,
+    problems: &mut Problems,
+) -> Option<Option<CertificateFiles>> {
+    let certificate = match (&written.certificate, &written.key) {
+        (Setting::Wrong, _) | (_, Setting::Wrong) => return None,
+        (Setting::Absent, Setting::Absent) => return Some(None),
+        (Setting::Absent, Setting::Given(key)) => {
+            problems
+                .error(key.span(), "`key` means nothing without `certificate`", "")
+                .help("add `certificate = \"client.pem\"`, or remove it");
+            return None;
+        }
+        (Setting::Given(certificate), _) => path(directory, certificate.get_ref()),
+    };
+    let key = written.key.given();
+    Some(Some(CertificateFiles {
+        key: key.map_or_else(|| certificate.clone(), |key| path(directory, key.get_ref())),
+        ocsp: None,
+        acme: None,
+        certificate,
+    }))
+}
+
+/// Whether the servers of an upstream are spoken to by TLS.
+pub fn is_spoken(context: &FileContext<'_>, upstream: Option<usize>) -> bool {
+    let plan = upstream.and_then(|index| context.upstreams.get(index)?.as_ref());
+    plan.is_some_and(|plan| plan.tls.is_some())
+}
+
+/// The engine of a route to such servers. Reports what cannot be for them.
+pub fn engine(route: &Written<file::Route>, kind: Kind, problems: &mut Problems) -> Choice {
+    if let Some(upstream) = route.upstream.given()
+        && kind != Kind::Switch
+    {
+        problems
+            .error(upstream.span(), "the servers of this upstream are spoken to by TLS, and a tunnel passes on what clients speak", "")
+            .help("use `mode = \"switch\"`, or an upstream without `tls`");
+    }
+    if let Some(engine) = route.engine.given()
+        && !matches!(engine.get_ref(), Choice::Auto | Choice::Copy)
+    {
+        problems
+            .warning(
+                engine.span(),
+                "the process encrypts for the servers of this upstream: no engine moves their bytes",
+                "",
+            )
+            .help("remove `engine`, or `tls` from the upstream");
+    }
+    Choice::Copy
+}

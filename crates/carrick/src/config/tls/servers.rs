@@ -1,0 +1,192 @@
+//! TLS to the servers of an upstream: who is trusted, what carrick presents, and the sessions that are resumed.
+use super::clients::{authorities, system_authorities};
+use super::pem::whole;
+use super::verifier::Verifier;
+use super::{CertificateFiles, Faults, FromFiles, Minimum, Provider, Tls, identity, impossible};
+use crate::config::problem::Problem;
+use rustls::client::{Resumption, WebPkiServerVerifier};
+use rustls::crypto::ring;
+use rustls::pki_types::ServerName;
+use rustls::sign::SingleCertAndKey;
+use rustls::{ClientConfig, ClientConnection, RootCertStore};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// What is spoken inside TLS (RFC 7301).
+const ALPN: &[u8] = b"http/1.1";
+
+/// Tickets kept for each server, the most that the library keeps for one name.
+const TICKETS: usize = 8;
+
+/// The least time between two warnings of a server's handshakes.
+const WARNING_EVERY: Duration = Duration::from_secs(10);
+
+/// Who issues servers' certificates.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Authorities {
+    /// Those that this system trusts. When this file changes, they are read again.
+    System(PathBuf),
+    /// Those in a file.
+    File(PathBuf),
+    /// Anybody: servers are not verified.
+    Anybody,
+}
+
+/// What the configuration says of TLS to servers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerTlsSettings {
+    /// Who issues their certificates.
+    pub authorities: Authorities,
+    /// What is presented to servers that ask for a certificate.
+    pub certificate: Option<CertificateFiles>,
+    /// The oldest version.
+    pub minimum: Minimum,
+    /// The name of each server, in the order of the upstream, which is asked for and must be in its certificate.
+    pub names: Vec<ServerName<'static>>,
+}
+
+/// TLS to servers.
+#[derive(Debug)]
+pub struct ServerTls {
+    /// Whose it is, for messages: `upstream NAME`.
+    pub owner: String,
+    /// What is in force.
+    pub files: Tls<ServerTlsSettings>,
+    /// When a warning of each server was last logged.
+    warned: Vec<Mutex<Option<Instant>>>,
+}
+
+impl ServerTls {
+    /// Reads all files. Also returns warnings.
+    ///
+    /// # Errors
+    /// Everything that is wrong with the files.
+    pub fn load(owner: String, settings: ServerTlsSettings) -> Result<(Self, Faults), Faults> {
+        let warned = settings.names.iter().map(|_| Mutex::default()).collect();
+        let (files, warnings) = Tls::load(settings)?;
+        let tls = Self {
+            owner,
+            files,
+            warned,
+        };
+        Ok((tls, warnings))
+    }
+
+    /// How to shake hands with a server, and its name.
+    #[must_use]
+    pub fn server(&self, server: usize) -> Option<(Arc<ClientConfig>, ServerName<'static>)> {
+        let config = self.files.in_force().get(server)?.clone();
+        Some((config, self.files.settings.names.get(server)?.clone()))
+    }
+
+    /// A new session with a server.
+    ///
+    /// # Errors
+    /// The kernel gives no random numbers, or there is no such server.
+    pub fn session(&self, server: usize) -> Result<ClientConnection, rustls::Error> {
+        let unknown = || rustls::Error::General("no such server".to_owned());
+        let (config, name) = self.server(server).ok_or_else(unknown)?;
+        ClientConnection::new(config, name)
+    }
+
+    /// Whether a warning of a server may be logged now, which is then noted.
+    pub fn may_warn(&self, server: usize, now: Instant) -> bool {
+        let Some(warned) = self.warned.get(server) else {
+            return false;
+        };
+        let mut warned = warned.lock().unwrap_or_else(PoisonError::into_inner);
+        let may = warned.is_none_or(|at| now.duration_since(at) >= WARNING_EVERY);
+        if may {
+            *warned = Some(now);
+        }
+        may
+    }
+}
+
+impl PartialEq for ServerTls {
+    fn eq(&self, other: &Self) -> bool {
+        self.files.settings == other.files.settings
+    }
+}
+
+impl FromFiles for ServerTlsSettings {
+    type Made = Vec<Arc<ClientConfig>>;
+
+    fn files(&self) -> impl Iterator<Item = &Path> {
+        let authorities = match &self.authorities {
+            Authorities::System(file) | Authorities::File(file) => Some(file),
+            Authorities::Anybody => None,
+        };
+        let own = (self.certificate.iter()).flat_map(|files| [&files.certificate, &files.key]);
+        authorities.into_iter().chain(own).map(PathBuf::as_path)
+    }
+
+    fn read(&self) -> Result<(Self::Made, Faults), Faults> {
+        let provider = Arc::new(ring::default_provider());
+        let (mut warnings, mut errors) = (Faults::new(), Faults::new());
+        let of_certificate = |problem| (Some(0), problem);
+        let verifier = self.authorities.verifier(&provider);
+        let verifier = verifier
+            .map_err(|problem| errors.push((None, *problem)))
+            .ok();
+        let own = match &self.certificate {
+            None => None,
+            Some(files) => match identity::load(files, &provider) {
+                Ok(identity) => {
+                    warnings.extend(identity.warnings.into_iter().map(of_certificate));
+                    Some(identity.key)
+                }
+                Err(found) => {
+                    errors.extend(found.into_iter().map(of_certificate));
+                    None
+                }
+            },
+        };
+        let (Some(verifier), true) = (verifier, errors.is_empty()) else {
+            return Err(errors);
+        };
+        let builder = ClientConfig::builder_with_provider(provider)
+            .with_protocol_versions(self.minimum.versions())
+            .map_err(|error| vec![(None, impossible(&error))])?
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(verifier));
+        let mut config = match own {
+            Some(key) => builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(key))),
+            None => builder.with_no_client_auth(),
+        };
+        config.alpn_protocols = vec![ALPN.to_vec()];
+        let each = self.names.iter().map(|_| {
+            let mut config = config.clone();
+            // A server has no use for the tickets of another.
+            config.resumption = Resumption::in_memory_sessions(TICKETS);
+            Arc::new(config)
+        });
+        Ok((each.collect(), warnings))
+    }
+}
+
+impl Authorities {
+    fn verifier(&self, provider: &Provider) -> Result<Verifier, Box<Problem>> {
+        let (roots, trusted) = match self {
+            Self::System(_) => (system_authorities()?, Vec::new()),
+            Self::File(path) => authorities(path, "CA", "the servers")?,
+            Self::Anybody => (RootCertStore::empty(), Vec::new()),
+        };
+        let chain = match self {
+            Self::Anybody => None,
+            _ => Some(
+                WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider))
+                    .build()
+                    .map_err(|error| {
+                        whole(format!("these authorities cannot be used: {error}"), "")
+                    })?,
+            ),
+        };
+        Ok(Verifier {
+            chain,
+            trusted,
+            algorithms: provider.signature_verification_algorithms,
+        })
+    }
+}
