@@ -10,6 +10,9 @@ const FREE: u32 = 1000;
 /// The time after which it has one more.
 const ONE_MORE_AFTER: Duration = Duration::from_millis(10);
 
+/// How many a reset counts as.
+const RESET: u32 = 5;
+
 /// `END_STREAM`, and `ACK`.
 const FLAG: u8 = 0x1;
 
@@ -37,7 +40,7 @@ impl FrameMeter {
         }
     }
 
-    /// Moves past `bytes`; how many frames that are a nuisance began in them.
+    /// Moves past `bytes`; how many nuisances the frames are that began in them.
     pub fn pass(&mut self, mut bytes: &[u8]) -> u32 {
         let mut nuisances = 0;
         loop {
@@ -56,7 +59,7 @@ impl FrameMeter {
                 let length = u32::from_be_bytes([0, high, middle, low]) as usize;
                 self.head_bytes = 0;
                 self.left = length;
-                nuisances += u32::from(is_nuisance(kind, flags, length));
+                nuisances += nuisance(kind, flags, length);
             }
         }
     }
@@ -68,21 +71,24 @@ impl Default for FrameMeter {
     }
 }
 
-/// Frames that a client in its right mind sends a few of. Those that make requests, carry content, or open windows are
+/// How many nuisances a frame is. Clients in their right minds send few such. Those that make requests, carry content, or open windows are
 /// limited otherwise.
-fn is_nuisance(kind: u8, flags: u8, length: usize) -> bool {
-    match kind {
+fn nuisance(kind: u8, flags: u8, length: usize) -> u32 {
+    let is_one = match kind {
         // DATA: empty, and not the end.
         0 => length == 0 && flags & FLAG == 0,
         // HEADERS, WINDOW_UPDATE.
         1 | 8 => false,
+        // RST_STREAM: a request was begun in vain (CVE-2023-44487).
+        3 => return RESET,
         // SETTINGS, PING: those that demand an answer.
         4 | 6 => flags & FLAG == 0,
         // CONTINUATION: small, and not the end.
         9 => length < 64 && flags & END_HEADERS == 0,
-        // PRIORITY, RST_STREAM, PUSH_PROMISE, GOAWAY, and what is not known.
+        // PRIORITY, PUSH_PROMISE, GOAWAY, and what is not known.
         _ => true,
-    }
+    };
+    u32::from(is_one)
 }
 
 /// What a client has left of nuisances.
@@ -96,7 +102,10 @@ impl NuisanceBudget {
     /// All of it.
     #[must_use]
     pub fn new(now: Instant) -> Self {
-        Self { left: FREE, at: now }
+        Self {
+            left: FREE,
+            at: now,
+        }
     }
 
     /// Takes so much from it; whether it had so much.
@@ -144,7 +153,7 @@ mod tests {
             (frame(8, 0, &[0, 0, 0, 1]), 0),
             (frame(9, 0, b""), 1),
             (frame(9, 4, b""), 0),
-            (frame(3, 0, &[0; 4]), 1),
+            (frame(3, 0, &[0; 4]), RESET),
             (frame(200, 0, b"what"), 1),
         ];
         let expected: u32 = frames.iter().map(|(_, nuisances)| nuisances).sum();

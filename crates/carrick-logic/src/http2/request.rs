@@ -88,29 +88,29 @@ struct Stated<'a> {
     length: Option<u64>,
 }
 
-/// Appends the head in the form of HTTP/1.1 to `out`; what is to follow it.
+/// Appends the head in the form of HTTP/1.1 to `out`; what is to follow it. `fields` has names and values.
 ///
 /// # Errors
 /// See [`Malformed`]. `out` has no part of the head then.
 pub fn write_request<'f, F>(
     out: &mut Vec<u8>,
     pseudo: &Pseudo<'f>,
-    fields: F,
+    fields: impl Fn() -> F,
     how: &RequestTranslation<'_>,
 ) -> Result<RequestBody, Malformed>
 where
-    F: Iterator<Item = (&'f [u8], &'f [u8])> + Clone,
+    F: Iterator<Item = (&'f [u8], &'f [u8])>,
 {
-    let stated = check_fields(fields.clone())?;
+    let stated = check_fields(fields())?;
     let target = Target::read(pseudo, &stated)?;
     let body = body(&target, &stated, how.is_whole);
     target.write(out, how.form);
-    for (name, value) in fields.clone().filter(|(name, _)| is_kept(name, body)) {
+    for (name, value) in fields().filter(|(name, _)| is_kept(name, body)) {
         for part in [name, b": ", value, b"\r\n"] {
             out.extend_from_slice(part);
         }
     }
-    write_cookie(out, fields);
+    write_cookie(out, fields());
     match body {
         RequestBody::Chunked => out.extend_from_slice(b"transfer-encoding: chunked\r\n"),
         RequestBody::WebSocket => {
@@ -192,9 +192,7 @@ fn is_kept(name: &[u8], body: RequestBody) -> bool {
         b"content-length" => matches!(body, RequestBody::None | RequestBody::Bytes(_)),
         b"sec-websocket-key" => body != RequestBody::WebSocket,
         // A tunnel has no content.
-        b"expect" | b"trailer" => {
-            !matches!(body, RequestBody::Tunnel | RequestBody::WebSocket)
-        }
+        b"expect" | b"trailer" => !matches!(body, RequestBody::Tunnel | RequestBody::WebSocket),
         _ => true,
     }
 }

@@ -7,11 +7,12 @@ use crate::context::original;
 use crate::context::request_context::RequestContext;
 use crate::context::request_log::RequestLog;
 use crate::context::worker::Worker;
-use crate::http::session;
+use crate::http::{http2, session};
 use crate::net::admission::Admitted;
 use crate::net::deadline::Deadline;
 use crate::net::io::read_some;
 use crate::net::transport::Transport;
+use crate::net::transport::tls::TlsStream;
 use crate::reply::Reply;
 use crate::syn_defer::Kept;
 use crate::tcp::{link, tunnel};
@@ -102,7 +103,17 @@ pub async fn serve(
         }
     }
     match client.context.listener.mode {
-        Mode::Forward(_) | Mode::Switch(_) => session::run(client, first).await,
+        Mode::Forward(_) | Mode::Switch(_) => {
+            let tls = client.downstream.transport.tls();
+            let begun = match tls.is_some_and(TlsStream::speaks_http2) {
+                true => Some((client, first)),
+                false => session::run(client, first).await,
+            };
+            if let Some((client, first)) = begun {
+                // Boxed: what each client of HTTP/1 would have room for otherwise.
+                Box::pin(http2::serve(client, first)).await;
+            }
+        }
         Mode::Tunnel(_) | Mode::Split(_) => tunnel::run_listener(client, first).await,
         // Boxed: few connections are link connections.
         Mode::Link(_) => Box::pin(link::serve(client)).await,

@@ -18,8 +18,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-/// What is spoken inside TLS (RFC 7301).
-const ALPN: [&[u8]; 1] = [b"http/1.1"];
+/// What is spoken inside TLS (RFC 7301), the best first.
+const ALPN: [&[u8]; 2] = [b"h2", b"http/1.1"];
 
 /// A certificate with its key, as the configuration names them.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,6 +52,8 @@ pub struct TlsSettings {
     pub minimum: Minimum,
     /// Who must, or may, present a certificate; `None`: nobody is asked.
     pub clients: Option<ClientCertificates>,
+    /// Whether clients may speak HTTP/2.
+    pub http2: bool,
 }
 
 /// A listener's TLS.
@@ -176,7 +178,9 @@ fn read(settings: &TlsSettings) -> Result<(ServerConfig, Faults), Faults> {
             None => builder.with_no_client_auth(),
         };
         let mut config = builder.with_cert_resolver(Arc::new(Choice::new(identities)));
-        config.alpn_protocols = ALPN.map(<[u8]>::to_vec).into();
+        config.alpn_protocols = (ALPN.iter().skip(usize::from(!settings.http2)))
+            .map(|name| name.to_vec())
+            .collect();
         config.ticketer = tickets;
         // Tickets do for all workers what a store would have to be locked for.
         config.session_storage = Arc::new(NoServerSessionStorage {});

@@ -65,6 +65,8 @@ metrics! {
 
     CLIENT_CONNECTIONS = Counter "carrick_client_connections" "Connections accepted from clients.";
     TLS_HANDSHAKES = Counter "carrick_tls_handshakes" "TLS handshakes with clients, by result: full, resumed; or why they failed: alert (the client refused, often the certificate), client_certificate (missing, or not trusted), closed, incompatible (no common version, cipher suite or protocol), malformed, plain_http, timeout, other.";
+    HTTP2_CONNECTIONS = Counter "carrick_http2_connections" "Connections of clients that speak HTTP/2.";
+    HTTP2_REQUESTS = Counter "carrick_http2_requests" "Requests on them, malformed ones included.";
     INTERCEPTED = Counter "carrick_intercepted_connections" "Connections intercepted by transparent listeners.";
     DEFERRED_SYNS = Counter "carrick_deferred_syns" "Deferred SYNs of clients, by event.";
     DEFERRED_SYNS_WAITING = Gauge "carrick_deferred_syns_waiting" "Deferred SYNs that wait for their server, and server connections that wait for their client.";

@@ -92,6 +92,10 @@ pub struct WorkerMetrics {
     pub refusals: LabelCounters,
     /// TLS handshakes with clients, by result.
     pub tls_handshakes: HandshakeCounters,
+    /// Client connections that speak HTTP/2.
+    pub http2_connections: Counter,
+    /// Requests on them.
+    pub http2_requests: Counter,
     /// How often each limit was reached.
     pub limits: LimitCounters,
     /// Names answered from the worker's own cache.
@@ -287,11 +291,13 @@ pub enum Limit {
     Ports,
     /// `limits.stalled`: a transfer or tunnel whose receiver accepted nothing was ended.
     Stalled,
+    /// A client sent more frames of HTTP/2 that cost work and carry nothing than it has reason to.
+    Http2Flood,
 }
 
 impl Limit {
     /// All of them, in the order of their declaration.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::Connections,
         Self::ConnectionsPerClient,
         Self::HeadBytes,
@@ -308,6 +314,7 @@ impl Limit {
         Self::KernelMemory,
         Self::Ports,
         Self::Stalled,
+        Self::Http2Flood,
     ];
 
     /// The label in metrics.
@@ -315,6 +322,7 @@ impl Limit {
     pub const fn label(self) -> &'static str {
         match self {
             Self::Connections => "connections",
+            Self::Http2Flood => "http2_flood",
             Self::ConnectionsPerClient => "connections_per_client",
             Self::HeadBytes => "head_bytes",
             Self::HeadFields => "head_fields",

@@ -23,10 +23,17 @@ fn translate(
     fields: &[(&str, &str)],
     how: &RequestTranslation<'_>,
 ) -> Result<(String, RequestBody), Malformed> {
-    let fields = fields.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes()));
+    let fields = || {
+        fields
+            .iter()
+            .map(|(name, value)| (name.as_bytes(), value.as_bytes()))
+    };
     let mut out = Vec::new();
     let body = write_request(&mut out, pseudo, fields, how);
-    assert!(body.is_ok() || out.is_empty(), "a part of a head was written");
+    assert!(
+        body.is_ok() || out.is_empty(),
+        "a part of a head was written"
+    );
     Ok((String::from_utf8(out).unwrap(), body?))
 }
 
@@ -36,8 +43,12 @@ fn with(fields: &[(&str, &str)]) -> Result<(String, RequestBody), Malformed> {
 
 #[test]
 fn a_request_becomes_one_of_http_1() {
-    let (head, body) = with(&[("accept", "a"), ("te", "trailers"), ("http2-settings", "x")]).unwrap();
-    assert_eq!(head, "GET /p?q HTTP/1.1\r\nhost: a.example\r\naccept: a\r\n\r\n");
+    let (head, body) =
+        with(&[("accept", "a"), ("te", "trailers"), ("http2-settings", "x")]).unwrap();
+    assert_eq!(
+        head,
+        "GET /p?q HTTP/1.1\r\nhost: a.example\r\naccept: a\r\n\r\n"
+    );
     assert_eq!(body, RequestBody::None);
 }
 
@@ -96,46 +107,115 @@ fn pseudo_fields_have_the_values_they_may_have() {
         method(b""),
         method(b"GET /x"),
         method(b"CONNECT"),
-        Pseudo { scheme: Some(b"ht tp"), ..GET },
-        Pseudo { scheme: Some(b"http://b.example/?"), ..GET },
-        Pseudo { protocol: Some(b"websocket"), ..GET },
-        Pseudo { method: b"CONNECT", path: None, ..GET },
-        Pseudo { method: b"CONNECT", path: None, scheme: None, authority: None, protocol: None },
+        Pseudo {
+            scheme: Some(b"ht tp"),
+            ..GET
+        },
+        Pseudo {
+            scheme: Some(b"http://b.example/?"),
+            ..GET
+        },
+        Pseudo {
+            protocol: Some(b"websocket"),
+            ..GET
+        },
+        Pseudo {
+            method: b"CONNECT",
+            path: None,
+            ..GET
+        },
+        Pseudo {
+            method: b"CONNECT",
+            path: None,
+            scheme: None,
+            authority: None,
+            protocol: None,
+        },
     ] {
-        assert_eq!(translate(&wrong, &[], &ORIGIN), Err(Malformed::Pseudo), "{wrong:?}");
+        assert_eq!(
+            translate(&wrong, &[], &ORIGIN),
+            Err(Malformed::Pseudo),
+            "{wrong:?}"
+        );
     }
     for authority in [&b""[..], b"a b", b"a\r\nx: y"] {
-        let wrong = Pseudo { authority: Some(authority), ..GET };
-        assert_eq!(translate(&wrong, &[], &ORIGIN), Err(Malformed::Host), "{wrong:?}");
+        let wrong = Pseudo {
+            authority: Some(authority),
+            ..GET
+        };
+        assert_eq!(
+            translate(&wrong, &[], &ORIGIN),
+            Err(Malformed::Host),
+            "{wrong:?}"
+        );
     }
-    let unknown = Pseudo { method: b"CONNECT", protocol: Some(b"connect-udp"), ..GET };
+    let unknown = Pseudo {
+        method: b"CONNECT",
+        protocol: Some(b"connect-udp"),
+        ..GET
+    };
     assert_eq!(translate(&unknown, &[], &ORIGIN), Err(Malformed::Protocol));
-    let options = Pseudo { method: b"OPTIONS", path: Some(b"*"), ..GET };
+    let options = Pseudo {
+        method: b"OPTIONS",
+        path: Some(b"*"),
+        ..GET
+    };
     let (head, _) = translate(&options, &[], &ORIGIN).unwrap();
     assert!(head.starts_with("OPTIONS * HTTP/1.1\r\n"), "{head}");
 }
 
 #[test]
 fn proxies_get_whole_urls_and_so_do_those_that_refuse_the_scheme() {
-    let absolute = RequestTranslation { form: RequestForm::Absolute, ..ORIGIN };
-    let http = Pseudo { scheme: Some(b"http"), ..GET };
+    let absolute = RequestTranslation {
+        form: RequestForm::Absolute,
+        ..ORIGIN
+    };
+    let http = Pseudo {
+        scheme: Some(b"http"),
+        ..GET
+    };
     let (head, _) = translate(&http, &[], &absolute).unwrap();
-    assert!(head.starts_with("GET http://a.example/p?q HTTP/1.1\r\n"), "{head}");
-    let all = Pseudo { method: b"OPTIONS", path: Some(b"*"), ..http };
+    assert!(
+        head.starts_with("GET http://a.example/p?q HTTP/1.1\r\n"),
+        "{head}"
+    );
+    let all = Pseudo {
+        method: b"OPTIONS",
+        path: Some(b"*"),
+        ..http
+    };
     let (head, _) = translate(&all, &[], &absolute).unwrap();
-    assert!(head.starts_with("OPTIONS http://a.example HTTP/1.1\r\n"), "{head}");
-    let only_https = RequestForm::Origin { http: false, https: true };
-    let only_https = RequestTranslation { form: only_https, ..ORIGIN };
+    assert!(
+        head.starts_with("OPTIONS http://a.example HTTP/1.1\r\n"),
+        "{head}"
+    );
+    let only_https = RequestForm::Origin {
+        http: false,
+        https: true,
+    };
+    let only_https = RequestTranslation {
+        form: only_https,
+        ..ORIGIN
+    };
     let (head, _) = translate(&http, &[], &only_https).unwrap();
-    assert!(head.starts_with("GET http://a.example/p?q HTTP/1.1\r\n"), "{head}");
+    assert!(
+        head.starts_with("GET http://a.example/p?q HTTP/1.1\r\n"),
+        "{head}"
+    );
     let (head, _) = translate(&GET, &[], &only_https).unwrap();
     assert!(head.starts_with("GET /p?q HTTP/1.1\r\n"), "{head}");
 }
 
 #[test]
 fn a_body_has_one_length() {
-    let open = RequestTranslation { is_whole: false, ..ORIGIN };
-    let post = Pseudo { method: b"POST", ..GET };
+    let open = RequestTranslation {
+        is_whole: false,
+        ..ORIGIN
+    };
+    let post = Pseudo {
+        method: b"POST",
+        ..GET
+    };
     let (head, body) = translate(&post, &[], &open).unwrap();
     assert!(head.ends_with("transfer-encoding: chunked\r\n\r\n") && body == RequestBody::Chunked);
     let (head, body) = translate(&post, &[("content-length", "7")], &open).unwrap();
@@ -146,17 +226,30 @@ fn a_body_has_one_length() {
 
 #[test]
 fn tunnels_and_web_sockets() {
-    let open = RequestTranslation { is_whole: false, ..ORIGIN };
+    let open = RequestTranslation {
+        is_whole: false,
+        ..ORIGIN
+    };
     let connect = Pseudo {
         method: b"CONNECT",
         authority: Some(b"a.example:443"),
         ..Pseudo::default()
     };
     let (head, body) = translate(&connect, &[("content-length", "5")], &open).unwrap();
-    assert_eq!(head, "CONNECT a.example:443 HTTP/1.1\r\nhost: a.example:443\r\n\r\n");
+    assert_eq!(
+        head,
+        "CONNECT a.example:443 HTTP/1.1\r\nhost: a.example:443\r\n\r\n"
+    );
     assert_eq!(body, RequestBody::Tunnel);
-    let extended = Pseudo { method: b"CONNECT", protocol: Some(b"websocket"), ..GET };
-    let fields = [("sec-websocket-version", "13"), ("sec-websocket-key", "other")];
+    let extended = Pseudo {
+        method: b"CONNECT",
+        protocol: Some(b"websocket"),
+        ..GET
+    };
+    let fields = [
+        ("sec-websocket-version", "13"),
+        ("sec-websocket-key", "other"),
+    ];
     let (head, body) = translate(&extended, &fields, &open).unwrap();
     assert_eq!(
         head,
@@ -167,16 +260,28 @@ fn tunnels_and_web_sockets() {
 
 #[test]
 fn the_parser_reads_what_was_meant() {
-    const LIMITS: HeadLimits = HeadLimits { head_bytes_max: 8192, fields_max: 100 };
+    const LIMITS: HeadLimits = HeadLimits {
+        head_bytes_max: 8192,
+        fields_max: 100,
+    };
     let (head, _) = translate(
-        &Pseudo { method: b"PUT", ..GET },
+        &Pseudo {
+            method: b"PUT",
+            ..GET
+        },
         &[("content-length", "3"), ("cookie", "a=b")],
-        &RequestTranslation { is_whole: false, ..ORIGIN },
+        &RequestTranslation {
+            is_whole: false,
+            ..ORIGIN
+        },
     )
     .unwrap();
     let mut parsed = RequestHead::new();
     parsed.scheme = Scheme::Https;
-    assert_eq!(parsed.parse(head.as_bytes(), &LIMITS), Ok(Progress::Complete));
+    assert_eq!(
+        parsed.parse(head.as_bytes(), &LIMITS),
+        Ok(Progress::Complete)
+    );
     assert_eq!(parsed.body, BodyLength::Bytes(3));
     assert_eq!(parsed.host.of(head.as_bytes()), b"a.example");
 }

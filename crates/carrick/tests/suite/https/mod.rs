@@ -1,5 +1,5 @@
 //! HTTPS in front: TLS from clients to switches and forward proxies.
-mod certificates;
+pub mod certificates;
 mod client;
 mod handshakes;
 mod names;
@@ -22,7 +22,7 @@ fn switch_text(keys: &str, servers: &[SocketAddr]) -> String {
 }
 
 /// The certificate in `NAME.pem` with the key in `NAME.key`.
-fn pair(name: &str) -> String {
+pub fn pair(name: &str) -> String {
     format!("{{ certificate = \"{name}.pem\", key = \"{name}.key\" }}")
 }
 
