@@ -11,7 +11,11 @@ NEEDED_TO_BUILD = cc=gcc clang=clang pkg-config=pkgconf /usr/include/libelf.h=li
 NEEDED_TO_TEST = $(NEEDED_TO_BUILD) curl=curl wget=wget git=git openssl=openssl python3=python3 ip=iproute2 \
 	nginx=nginx-light haproxy=haproxy squid=squid chromium=chromium htpasswd=apache2-utils socat=socat \
 	ethtool=ethtool nft=nftables redis-server=redis-server redis-cli=redis-tools wrk=wrk tcpdump=tcpdump \
+	nghttp=nghttp2-client h2load=nghttp2-client go=golang-go \
 	/usr/lib/nginx/modules/ngx_stream_module.so=libnginx-mod-stream
+# Programs that are not packages of Debian, and the folder that they are built in.
+GO_PROGRAMS = $(CURDIR)/target/go-bin
+NEEDED_OF_GO = h2spec=github.com/summerwind/h2spec/cmd/h2spec@v2.2.1+incompatible
 NEEDED_TO_BENCH = $(NEEDED_TO_BUILD) ip=iproute2 nginx=nginx-light haproxy=haproxy squid=squid wrk=wrk \
 	/usr/lib/nginx/modules/ngx_stream_module.so=libnginx-mod-stream
 # They take part where they can be had; the table names who is left out.
@@ -44,12 +48,14 @@ build-lab: build
 # Which tests were skipped, and why: each adds a line. CARRICK_REQUIRE_ROOT=1: whoever would be, for want of root or of a program, fails.
 SKIPPED = target/skipped
 test test-quick: export CARRICK_SKIPPED = $(CURDIR)/$(SKIPPED)
+test: export PATH := $(PATH):$(GO_PROGRAMS)
 # Most tests wait most of the time.
 test test-quick: export RUST_TEST_THREADS ?= $(shell expr 8 + 2 \* $$(nproc))
 
 # Everything: unit, property, table and end-to-end tests. As root also those that need namespaces; without root they are named at the end.
 test: need-rust
 	@scripts/need $(NEEDED_TO_TEST)
+	@scripts/need-go $(GO_PROGRAMS) $(NEEDED_OF_GO)
 	@mkdir -p $(dir $(SKIPPED)) && : > $(SKIPPED)
 	$(CARGO) test --workspace --locked --all-targets --no-fail-fast
 	$(CARGO) test --workspace --locked --doc

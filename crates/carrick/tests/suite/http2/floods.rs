@@ -63,7 +63,7 @@ fn floods_end_their_connection() {
         assert_eq!(error, Some(ENHANCE_YOUR_CALM), "{name}");
     }
     still_serves(&carrick);
-    assert!(carrick.metric("carrick_limits_reached_total", &[("limit", "http2_flood")]) > 2.5);
+    assert!(carrick.limit_reached("http2_flood") > 2.5);
 }
 
 #[test]
