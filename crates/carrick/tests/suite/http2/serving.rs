@@ -216,7 +216,6 @@ fn a_response_that_breaks_off_does_not_end_in_order() {
         "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nnot all",
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n64\r\nnot all",
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nall\r\n",
-        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nall\r\nnonsense\r\n",
     ] {
         let server = server_that_says(&place, response);
         let carrick = start(&place, &[server.address()]);
@@ -291,6 +290,8 @@ fn an_early_answer_leaves_the_rest_of_a_request_unread() {
         peer.send(
             "HTTP/1.1 413 Content Too Large\r\nContent-Length: 2\r\nConnection: close\r\n\r\nno",
         );
+        // Closing with unread bytes would reset the connection before the answer is read.
+        peer.read_ending();
         server
     });
     run(async {

@@ -1,7 +1,7 @@
 //! The connection below HTTP/2, as the library has connections.
 use super::super::Transport;
 use super::Http2Connection;
-use crate::net::io::{Stream, try_read_some};
+use crate::net::io::Stream;
 use std::io::{self, ErrorKind, IoSlice};
 use std::pin::Pin;
 use std::rc::Rc;
@@ -54,17 +54,20 @@ impl AsyncRead for Http2Io {
             return Poll::Ready(Ok(()));
         }
         let transport = self.connection.transport();
+        let room = buffer.remaining();
         loop {
             ready!(transport.poll_read_ready(cx))?;
             // Its own buffer, for a moment: an idle connection has none.
-            let mut bytes = Vec::with_capacity(buffer.remaining());
-            match try_read_some(transport, &mut bytes) {
+            let mut bytes = Vec::with_capacity(room);
+            match transport.try_read(&mut bytes, room) {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                 Err(error) => return Poll::Ready(Err(error)),
-                Ok(_) => {
-                    let count = bytes.len().min(buffer.remaining());
-                    self.connection.came(&bytes[..count]);
-                    buffer.put_slice(&bytes[..count]);
+                Ok(count) => {
+                    if count > 0 && count < room {
+                        transport.forget_readable();
+                    }
+                    self.connection.came(&bytes);
+                    buffer.put_slice(&bytes);
                     return Poll::Ready(Ok(()));
                 }
             }

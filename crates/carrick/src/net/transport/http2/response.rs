@@ -214,6 +214,7 @@ impl Outgoing {
         }
         let Some(status) = self.status(&head, bytes) else {
             self.state = State::Over;
+            self.websocket = None;
             self.send_response(plain(502), true)?;
             return Err(Errno::PROTO);
         };
@@ -361,8 +362,12 @@ impl Outgoing {
     }
 
     pub(super) fn reset(&mut self) {
-        let is_tunnel = self.method == Method::Connect && self.body.is_some();
-        let reason = match is_tunnel {
+        let is_tunnel = self.method == Method::Connect || self.websocket.is_some();
+        if matches!(self.state, State::Over) && !is_tunnel {
+            // All of the response is on its way.
+            return;
+        }
+        let reason = match is_tunnel && self.body.is_some() {
             true => Reason::CONNECT_ERROR,
             false => Reason::INTERNAL_ERROR,
         };
