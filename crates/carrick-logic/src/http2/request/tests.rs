@@ -1,3 +1,4 @@
+//! Requests of HTTP/2: what they become, and which are malformed.
 use super::*;
 use crate::http1::{BodyLength, HeadLimits, Progress, RequestHead, Scheme};
 

@@ -3,8 +3,11 @@ use super::LIMITS;
 use carrick_logic::http1::{BodyLength, Progress, RequestHead};
 use carrick_logic::http2::{Pseudo, RequestBody, RequestForm, RequestTranslation, write_request};
 
+/// A name and a value.
+type Field<'b> = (&'b [u8], &'b [u8]);
+
 /// Fields are separated by `|`, a name and its value by `=`.
-fn read(bytes: &[u8]) -> (Pseudo<'_>, Vec<(&[u8], &[u8])>) {
+fn read(bytes: &[u8]) -> (Pseudo<'_>, Vec<Field<'_>>) {
     let (mut pseudo, mut fields) = (Pseudo::default(), Vec::new());
     for field in bytes.split(|&byte| byte == b'|') {
         let at = memchr(b'=', field).unwrap_or(field.len());
@@ -56,7 +59,7 @@ pub fn http2_request(bytes: &[u8]) {
     }
 }
 
-fn check(head: &[u8], body: RequestBody, fields: &[(&[u8], &[u8])]) {
+fn check(head: &[u8], body: RequestBody, fields: &[Field<'_>]) {
     let end = head.windows(4).position(|window| window == b"\r\n\r\n");
     assert_eq!(end, Some(head.len() - 4), "a head ends once");
     let line_ends = head.windows(2).filter(|window| window == b"\r\n").count();

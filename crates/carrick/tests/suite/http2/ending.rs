@@ -42,6 +42,12 @@ fn an_idle_client_is_dismissed_by_a_drain() {
     assert!(carrick.wait().status.success());
 }
 
+/// Reloads, for the how-manieth time.
+fn reload(carrick: &Carrick, place: &Place, text: &str, count: f64) {
+    carrick.reload(place, text);
+    carrick.wait_for_metric("carrick_reloads_total", &["result=\"ok\""], count);
+}
+
 #[test]
 fn a_reload_is_followed_by_the_next_request() {
     let place = Place::claim();
@@ -53,10 +59,8 @@ fn a_reload_is_followed_by_the_next_request() {
         let mut sender = connect(carrick.listener()).await;
         let reply = fetch(&mut sender, request("GET", "/"), b"", None).await;
         assert_eq!(reply.expect("a response").body, b"ok");
-        carrick.reload(
-            &place,
-            &(PATIENT.to_owned() + &switch_text("", &[busy.address()])),
-        );
+        let next = PATIENT.to_owned() + &switch_text("", &[busy.address()]);
+        reload(&carrick, &place, &next, 1.0);
         // This one is under way while another reload excludes the client.
         let (response, _) = sender
             .send_request(request("GET", "/"), true)
@@ -69,7 +73,7 @@ fn a_reload_is_followed_by_the_next_request() {
         .await
         .expect("the server");
         let excluded = switch_text("allow = [\"192.0.2.1\"]", &[server.address()]);
-        carrick.reload(&place, &(PATIENT.to_owned() + &excluded));
+        reload(&carrick, &place, &(PATIENT.to_owned() + &excluded), 2.0);
         let reply = fetch(&mut sender, request("GET", "/"), b"", None).await;
         assert_eq!(reply.expect("a response").status, 403);
         upstream.send(OK);

@@ -16,7 +16,6 @@ pub const ACK: u8 = 1;
 pub const END_HEADERS: u8 = 4;
 
 pub const PROTOCOL_ERROR: u32 = 1;
-pub const INTERNAL_ERROR: u32 = 2;
 pub const ENHANCE_YOUR_CALM: u32 = 11;
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
