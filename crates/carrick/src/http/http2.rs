@@ -103,7 +103,8 @@ pub async fn serve(mut client: Client, first: Vec<u8>) {
         is_last: false,
         has_asked: false,
     };
-    connection.run().await;
+    // Boxed: large, and moved once.
+    Box::pin(connection.run()).await;
 }
 
 /// Exchanges prefaces.
