@@ -13,6 +13,7 @@ mod cursor;
 pub mod embedded;
 pub mod eyeballs;
 pub mod http1;
+pub mod http2;
 pub mod link;
 pub mod proxy_protocol;
 pub mod route;

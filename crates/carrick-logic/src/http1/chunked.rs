@@ -175,6 +175,12 @@ impl Chunked {
         }
     }
 
+    /// Whether the next byte belongs to the trailer section, its empty line included.
+    #[must_use]
+    pub fn is_in_trailers(&self) -> bool {
+        self.state == State::Trailers
+    }
+
     /// Counts content that went by without being looked at; at most [`data_left`](Self::data_left).
     pub fn skip_data(&mut self, bytes: u64) {
         debug_assert!(bytes <= self.data_left());

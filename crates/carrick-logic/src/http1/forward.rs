@@ -108,13 +108,17 @@ pub fn write_request(
         Forwarded::Standard => write_forwarded(&mut lines, bytes, head, how),
         Forwarded::Unchanged | Forwarded::Remove => {}
     }
-    write_name(&mut lines, head.version, how);
+    let received = match (head.is_http2, head.version) {
+        (true, _) => b"Via: 2.0 ",
+        (false, version) => via_version(version),
+    };
+    write_name(&mut lines, received, how);
     lines.put(&[how.added]);
     lines.finish();
 }
 
 /// Both fields as a line of its own, which counts as an element after those before.
-fn write_name(lines: &mut LineWriter<'_>, received: Version, how: &RequestRewrite<'_>) {
+fn write_name(lines: &mut LineWriter<'_>, received: &[u8], how: &RequestRewrite<'_>) {
     let name = how.name.as_bytes();
     match (how.named_in, how.mark) {
         (NamedIn::Via, None) => write_via(lines, received, &[name]),
@@ -125,12 +129,17 @@ fn write_name(lines: &mut LineWriter<'_>, received: Version, how: &RequestRewrit
     }
 }
 
-/// A line of `Via`.
-pub(super) fn write_via(lines: &mut LineWriter<'_>, received: Version, name: &[&[u8]]) {
-    lines.put(&[match received {
+/// What a line of `Via` begins with.
+pub(super) fn via_version(received: Version) -> &'static [u8; 9] {
+    match received {
         Version::Http10 => b"Via: 1.0 ",
         Version::Http11 => b"Via: 1.1 ",
-    }]);
+    }
+}
+
+/// A line of `Via`, with this beginning.
+pub(super) fn write_via(lines: &mut LineWriter<'_>, received: &[u8], name: &[&[u8]]) {
+    lines.put(&[received]);
     lines.put(name);
     lines.put(&[b"\r\n"]);
 }

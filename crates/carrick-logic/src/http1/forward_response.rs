@@ -1,5 +1,5 @@
 //! How a response's head changes on its way through (RFC 9110 section 7.6).
-use super::forward::write_via;
+use super::forward::{via_version, write_via};
 use super::lines::{self, LineWriter};
 use super::{Field, FieldName, ResponseBody, ResponseHead, Version};
 
@@ -49,7 +49,7 @@ pub fn write_response(
     }
     write_connection(&mut lines, head, how);
     if !how.via.is_empty() {
-        write_via(&mut lines, head.version, &[how.via.as_bytes()]);
+        write_via(&mut lines, via_version(head.version), &[how.via.as_bytes()]);
     }
     lines.finish();
 }

@@ -119,6 +119,8 @@ pub struct RequestHead {
     pub head_bytes: usize,
     /// The scheme of what is asked for on this connection; set by the caller, and kept from request to request.
     pub scheme: Scheme,
+    /// Whether it was one of HTTP/2; set by the caller, and kept likewise.
+    pub is_http2: bool,
     /// The method, if it is one that matters here.
     pub method: Method,
     /// The method as it was written.
@@ -163,6 +165,7 @@ impl RequestHead {
         Self {
             head_bytes: 0,
             scheme: Scheme::Http,
+            is_http2: false,
             method: Method::Other,
             method_text: Span::default(),
             target: Target::Asterisk,

@@ -58,6 +58,11 @@ fn proxy_protocol() {
 }
 
 #[test]
+fn http2_request() {
+    replay("http2_request", checks::http2_request);
+}
+
+#[test]
 fn cache() {
     replay("cache", checks::cache);
 }

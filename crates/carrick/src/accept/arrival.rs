@@ -1,13 +1,14 @@
 //! Admits an accepted connection: reads the PROXY header if one is expected, checks access, and starts the listener's job.
 use crate::accept::tls;
 use crate::config::plan::Mode;
+use crate::config::tls::HTTP2_ALPN;
 use crate::connect::tcp_profile;
 use crate::context::client::Client;
 use crate::context::original;
 use crate::context::request_context::RequestContext;
 use crate::context::request_log::RequestLog;
 use crate::context::worker::Worker;
-use crate::http::session;
+use crate::http::{http2, session};
 use crate::net::admission::Admitted;
 use crate::net::deadline::Deadline;
 use crate::net::io::read_some;
@@ -108,7 +109,17 @@ pub async fn serve(
         }
     }
     match client.context.listener.mode {
-        Mode::Forward(_) | Mode::Switch(_) => session::run(client, first).await,
+        Mode::Forward(_) | Mode::Switch(_) => {
+            let tls = client.downstream.transport.tls();
+            let begun = match tls.is_some_and(|tls| tls.speaks(HTTP2_ALPN)) {
+                true => Some((client, first)),
+                false => session::run(client, first).await,
+            };
+            if let Some((client, first)) = begun {
+                // Boxed: what each client of HTTP/1 would have room for otherwise.
+                Box::pin(http2::serve(client, first)).await;
+            }
+        }
         Mode::Tunnel(_) | Mode::Split(_) => by_name::run_listener(client, first).await,
         // Boxed: few connections are link connections.
         Mode::Link(_) => Box::pin(link::serve(client)).await,

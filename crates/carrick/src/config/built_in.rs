@@ -27,6 +27,7 @@ impl Plan {
             tcp_profiles: None,
             proxy_protocol: false,
             tls: None,
+            http2: true,
             hsts: None,
             redirect_port: None,
             forwarded: Forwarded::Unchanged,

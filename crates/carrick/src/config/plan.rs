@@ -136,6 +136,8 @@ pub struct ListenerPlan {
     pub proxy_protocol: bool,
     /// TLS to clients; `None`: they speak plainly.
     pub tls: Option<Tls>,
+    /// Whether clients may speak HTTP/2.
+    pub http2: bool,
     /// The value of `Strict-Transport-Security`.
     pub hsts: Option<String>,
     /// The port of `https://` to which requests are redirected.

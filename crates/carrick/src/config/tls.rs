@@ -28,8 +28,11 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-/// What is spoken inside TLS (RFC 7301).
-const ALPN: [&[u8]; 1] = [b"http/1.1"];
+/// What is spoken inside TLS (RFC 7301), the best first.
+const ALPN: [&[u8]; 2] = [HTTP2_ALPN, b"http/1.1"];
+
+/// HTTP/2 among them.
+pub const HTTP2_ALPN: &[u8] = b"h2";
 
 /// What an authority speaks to see who a server is (RFC 8737 section 3).
 pub const ACME_ALPN: &[u8] = b"acme-tls/1";
@@ -79,6 +82,8 @@ pub struct TlsSettings {
     pub clients: Option<ClientCertificates>,
     /// The folder of certificates by ACME, and of answers to challenges.
     pub acme: Option<PathBuf>,
+    /// Whether clients may speak HTTP/2.
+    pub http2: bool,
 }
 
 /// A listener's TLS, or that to servers.
@@ -258,7 +263,9 @@ fn read(settings: &TlsSettings) -> Result<(ServerConfig, Faults), Faults> {
             awaited,
             settings.challenges(),
         )));
-        config.alpn_protocols = ALPN.map(<[u8]>::to_vec).into();
+        config.alpn_protocols = (ALPN.iter().skip(usize::from(!settings.http2)))
+            .map(|name| name.to_vec())
+            .collect();
         if settings.acme.is_some() {
             config.alpn_protocols.push(ACME_ALPN.to_vec());
         }

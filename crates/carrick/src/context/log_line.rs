@@ -49,6 +49,7 @@ impl RequestLog {
                 method: head.map_or(&[][..], |head| head.method_text.of(bytes)),
                 target: &target,
                 version: match head.map(|head| head.version) {
+                    _ if context.is_http2 => "HTTP/2.0",
                     Some(Version::Http11) => "HTTP/1.1",
                     Some(Version::Http10) => "HTTP/1.0",
                     None => "-",

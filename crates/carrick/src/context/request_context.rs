@@ -25,6 +25,8 @@ pub struct RequestContext {
     pub stated: Option<SocketAddr>,
     /// What TLS has agreed with it; `None`: it speaks plainly.
     pub tls: Option<Rc<Agreed>>,
+    /// Whether it speaks HTTP/2.
+    pub is_http2: bool,
     /// Where the client wanted to go, if it was intercepted.
     pub original: Option<SocketAddr>,
 }
@@ -45,6 +47,7 @@ impl RequestContext {
             address,
             stated: None,
             tls: None,
+            is_http2: false,
             original: None,
         }
     }

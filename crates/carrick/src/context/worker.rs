@@ -100,6 +100,8 @@ pub struct Telemetry {
 #[derive(Default)]
 pub struct Sessions {
     pub(crate) idle: IdleSessions,
+    /// Those that are to tell their clients at once that there is a drain.
+    pub(crate) told: IdleSessions,
     /// Their connections, so that the end of a drain reaches them.
     pub(crate) clients: RefCell<Slab<Weak<TcpStream>>>,
     pub(crate) draining: Cell<bool>,
@@ -169,6 +171,22 @@ impl Sessions {
         if !self.has_cut_off() {
             now.await;
         }
+    }
+
+    /// From now on, clients are to be told that their connection will be closed.
+    pub fn drain(&self) {
+        self.draining.set(true);
+        self.told.wake_all();
+    }
+
+    /// Waits for `ready`; `None`: a drain has begun, unless the client `is_told`.
+    pub async fn wait_while_serving<F: Future + Unpin>(
+        &self,
+        ready: F,
+        is_told: bool,
+    ) -> Option<F::Output> {
+        let has_begun = || !is_told && self.is_draining();
+        self.told.wait(ready, has_begun).await
     }
 
     /// Waits for `ready` as an idle session; `None`: idle clients are to be closed now.

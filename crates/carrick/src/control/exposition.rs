@@ -166,6 +166,10 @@ impl Writer<'_, '_> {
             ([("result", name)], count)
         });
         self.counters(&declared::TLS_HANDSHAKES, handshakes)?;
+        self.counter(&declared::HTTP2_CONNECTIONS, |worker| {
+            &worker.http2_connections
+        })?;
+        self.counter(&declared::HTTP2_REQUESTS, |worker| &worker.http2_requests)?;
         self.counter(&declared::INTERCEPTED, |worker| &worker.intercepted)?;
         let deferred_syns = &state.kernel.deferred_syns;
         let events = deferred_syns.events().into_iter();

@@ -7,6 +7,7 @@ use crate::net::io::read_rest;
 use crate::net::scratch::{BUFFER_BYTES, Scratch};
 use crate::telemetry::metrics::Limit;
 use carrick_logic::http1::{Method, Progress, Refusal, RequestHead};
+use carrick_logic::http2::is_preface;
 use std::time::Instant;
 
 /// Why there is no request.
@@ -25,6 +26,25 @@ pub enum NoRequestHead {
     Refused(Refusal),
 }
 
+/// Whether the connection is one of HTTP/2, by what it begins with, of which at least a byte is in `scratch.request`.
+pub async fn is_http2(client: &mut Client, scratch: &mut Scratch) -> bool {
+    let mut deadline = Deadline::after(client.context.live.plan().timeouts.head);
+    let downstream = &mut client.downstream;
+    loop {
+        if let Some(is_so) = is_preface(&scratch.request) {
+            return is_so;
+        }
+        let reading = read_rest(&downstream.transport, &mut scratch.request);
+        // An end is found by the next read.
+        if !matches!(
+            downstream.timer.until(&mut deadline, reading).await,
+            Ok(Ok(1..))
+        ) {
+            return false;
+        }
+    }
+}
+
 /// Reads until `scratch.request` begins with a whole head, parsed into `scratch.request_head`.
 pub async fn read(
     client: &mut Client,
@@ -36,6 +56,7 @@ pub async fn read(
     // The parser was another request's before, whose head may never have become whole.
     scratch.request_head.restart();
     scratch.request_head.scheme = context.scheme();
+    scratch.request_head.is_http2 = context.is_http2;
     let (limits, mut deadline) = (plan.limits.head(), Deadline::at(begun + plan.timeouts.head));
     let mut may_be_empty = 2 * RequestHead::EMPTY_LINES_MAX;
     loop {

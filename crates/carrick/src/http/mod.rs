@@ -1,8 +1,9 @@
-//! HTTP/1 on a client's connection, one request after the other.
+//! HTTP on a client's connection.
 //!
 //! | module | what it does |
 //! |---|---|
-//! | `session` | waits for requests, and takes each through what follows |
+//! | `session` | waits for requests of HTTP/1, one after the other, and takes each through what follows |
+//! | `http2` | a connection of HTTP/2: each stream has a session |
 //! | `head`, `sender`, `loop_detection` | reads the head; finds out who sent it; refuses what has been here before |
 //! | `decide` | where the request goes, or why it is refused |
 //! | `cached`, `prefetch` | what the cache answers and keeps; what is fetched before it is asked for |
@@ -16,6 +17,7 @@ pub mod background;
 pub mod cached;
 pub mod decide;
 pub mod head;
+pub mod http2;
 pub mod kernel_forward;
 pub mod loop_detection;
 pub mod outcome;

@@ -45,8 +45,9 @@ enum Woken {
     Unanswered(Box<Unanswered>),
 }
 
-/// Serves the connection; `first` came with it already.
-pub async fn run(mut client: Client, mut first: Vec<u8>) {
+/// Serves the connection; `first` came with it already. Returns it, with what has come, if it turns out to be one of HTTP/2.
+pub async fn run(mut client: Client, mut first: Vec<u8>) -> Option<(Client, Vec<u8>)> {
+    let mut may_be_http2 = may_be_http2(&client.context);
     let mut limit = client.context.live.plan().timeouts.head;
     let mut scratch = client.context.worker.scratch.take();
     scratch.request.append(&mut first);
@@ -63,7 +64,7 @@ pub async fn run(mut client: Client, mut first: Vec<u8>) {
                 Some(Woken::Unanswered(unanswered)) => {
                     let next = Box::pin(serve_unanswered(&mut client, unanswered)).await;
                     let Ok(kept) = end_or_go_on(&mut client, next).await else {
-                        return;
+                        return None;
                     };
                     scratch = kept;
                     limit = client.context.live.plan().timeouts.idle;
@@ -71,7 +72,7 @@ pub async fn run(mut client: Client, mut first: Vec<u8>) {
                 }
                 None => {
                     client.downstream.transport.finish();
-                    return;
+                    return None;
                 }
             }
             scratch = client.context.worker.scratch.take();
@@ -84,19 +85,45 @@ pub async fn run(mut client: Client, mut first: Vec<u8>) {
                 // Asked once more, the socket would only say that it has ended.
                 Poll::Ready(Err(_)) => {
                     let _ = kernel_forward::serve_to_end(&mut client, true).await;
-                    return;
+                    return None;
                 }
                 Poll::Ready(Ok(_)) => {}
             }
         }
+        if std::mem::take(&mut may_be_http2)
+            && Box::pin(head::is_http2(&mut client, &mut scratch)).await
+        {
+            return Some((client, scratch.request.split_off(0)));
+        }
         let next = serve_request(&mut client, scratch).await;
         client.context.worker.forward_if_late();
         let Ok(kept) = end_or_go_on(&mut client, next).await else {
-            return;
+            return None;
         };
         scratch = kept;
         limit = client.context.live.plan().timeouts.idle;
     }
+}
+
+/// Whether a connection without TLS may begin with the preface of HTTP/2 (RFC 9113 section 3.3). What is intercepted goes to
+/// servers whose version is theirs.
+fn may_be_http2(context: &RequestContext) -> bool {
+    context.listener.http2 && context.tls.is_none() && context.original.is_none()
+}
+
+/// Serves a stream of HTTP/2, whose request's head is there. Whether its connection is to end.
+pub async fn run_stream(mut client: Client) -> bool {
+    let mut scratch = client.context.worker.scratch.take();
+    // Fails only if the stream is lost already, which the session finds.
+    let _ = try_read_some(&client.downstream.transport, &mut scratch.request);
+    let (next, _) = serve_request(&mut client, scratch).await;
+    client.context.worker.forward_if_late();
+    match next {
+        // A stream has one request, and what is left of that need not be read: HTTP/2 says so (RFC 9113 section 8.1).
+        Next::Request | Next::Close | Next::CloseGently => client.downstream.transport.finish(),
+        Next::Reset => client.downstream.transport.reset_on_close(),
+    }
+    client.downstream.is_last
 }
 
 /// Sees to the client's connection's end, if that is what follows a request; else the buffers for the next one.

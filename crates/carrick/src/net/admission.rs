@@ -45,6 +45,8 @@ pub struct Admitted {
     admission: Arc<Admission>,
     /// The address that it is counted for.
     client: Cell<Option<IpAddr>>,
+    /// Whether it is a request beside others on the connection of one that was admitted, and has no slot.
+    is_beside: bool,
 }
 
 /// A slot for a connection to a server, which needs a descriptor; dropping this frees it.
@@ -156,6 +158,7 @@ impl Admission {
         let admitted = Admitted {
             admission: Arc::clone(self),
             client: Cell::new(None),
+            is_beside: false,
         };
         admitted.count_for(client)?;
         Ok(admitted)
@@ -169,6 +172,16 @@ impl Admission {
 }
 
 impl Admitted {
+    /// A request beside others on the same connection, to be counted for another client.
+    #[must_use]
+    pub fn beside(&self) -> Self {
+        Self {
+            admission: Arc::clone(&self.admission),
+            client: Cell::new(None),
+            is_beside: true,
+        }
+    }
+
     /// Counts the connection for this client instead of the previous one; `None`: for none.
     ///
     /// # Errors
@@ -240,7 +253,9 @@ impl Drop for UpstreamWait<'_> {
 
 impl Drop for Admitted {
     fn drop(&mut self) {
-        self.admission.open.fetch_sub(1, Ordering::Relaxed);
+        if !self.is_beside {
+            self.admission.open.fetch_sub(1, Ordering::Relaxed);
+        }
         self.count_no_longer();
     }
 }

@@ -146,7 +146,9 @@ async fn serve(mut parts: WorkerParts, started: impl FnOnce()) -> std::io::Resul
             break;
         }
         let orders = parts.orders.borrow_and_update().clone();
-        worker.sessions.draining.set(orders.draining);
+        if orders.draining {
+            worker.sessions.drain();
+        }
         if orders.live.generation != worker.live().live.generation {
             let next = WorkerLive::new(
                 Arc::clone(&orders.live),

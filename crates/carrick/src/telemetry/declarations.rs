@@ -68,6 +68,8 @@ metrics! {
     CERTIFICATE_EXPIRY = Gauge "carrick_certificate_expiry_timestamp_seconds" "When a certificate by ACME ends, in seconds since 1970, by name; absent while there is none.";
     CERTIFICATE_FAILURES = Gauge "carrick_certificate_failures" "Attempts in a row that failed to get a certificate by ACME, by name.";
     ACME_ORDERS = Counter "carrick_acme_orders" "Orders of certificates by ACME, by result: issued, failed.";
+    HTTP2_CONNECTIONS = Counter "carrick_http2_connections" "Connections of clients that speak HTTP/2.";
+    HTTP2_REQUESTS = Counter "carrick_http2_requests" "Requests on them, malformed ones included.";
     INTERCEPTED = Counter "carrick_intercepted_connections" "Connections intercepted by transparent listeners.";
     DEFERRED_SYNS = Counter "carrick_deferred_syns" "Deferred SYNs of clients, by event.";
     DEFERRED_SYNS_WAITING = Gauge "carrick_deferred_syns_waiting" "Deferred SYNs that wait for their server, and server connections that wait for their client.";

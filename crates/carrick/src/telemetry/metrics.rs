@@ -94,6 +94,10 @@ pub struct WorkerMetrics {
     pub tls_handshakes: HandshakeCounters,
     /// TLS handshakes with servers.
     pub server_tls_handshakes: ServerHandshakeCounters,
+    /// Client connections that speak HTTP/2.
+    pub http2_connections: Counter,
+    /// Requests on them.
+    pub http2_requests: Counter,
     /// How often each limit was reached.
     pub limits: LimitCounters,
     /// Names answered from the worker's own cache.
@@ -289,11 +293,13 @@ pub enum Limit {
     Ports,
     /// `limits.stalled`: a transfer or tunnel whose receiver accepted nothing was ended.
     Stalled,
+    /// A client sent more frames of HTTP/2 that cost work and carry nothing than it has reason to.
+    Http2Flood,
 }
 
 impl Limit {
     /// All of them, in the order of their declaration.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::Connections,
         Self::ConnectionsPerClient,
         Self::HeadBytes,
@@ -310,6 +316,7 @@ impl Limit {
         Self::KernelMemory,
         Self::Ports,
         Self::Stalled,
+        Self::Http2Flood,
     ];
 
     /// The label in metrics.
@@ -317,6 +324,7 @@ impl Limit {
     pub const fn label(self) -> &'static str {
         match self {
             Self::Connections => "connections",
+            Self::Http2Flood => "http2_flood",
             Self::ConnectionsPerClient => "connections_per_client",
             Self::HeadBytes => "head_bytes",
             Self::HeadFields => "head_fields",

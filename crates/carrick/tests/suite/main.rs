@@ -13,6 +13,7 @@ mod config;
 mod engines;
 mod forwarding;
 mod http;
+mod http2;
 mod https;
 mod laboratory;
 mod linking;

@@ -5,12 +5,14 @@ mod cache;
 mod chunked;
 mod first_bytes;
 mod heads;
+mod http2;
 mod rewriting;
 
 pub use cache::cache;
 pub use chunked::chunked;
 pub use first_bytes::{client_hello, proxy_protocol};
 pub use heads::{request_head, response_head};
+pub use http2::http2_request;
 pub use rewriting::{rewrite_request, rewrite_response};
 
 const LIMITS: HeadLimits = HeadLimits {

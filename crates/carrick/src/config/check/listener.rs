@@ -143,6 +143,7 @@ pub fn check(
         tcp_profiles,
         proxy_protocol: written.proxy_protocol,
         tls: tls?,
+        http2: written.http2,
         hsts: tls::hsts(written, problems),
         redirect_port: tls::redirect_port(written, problems),
         forwarded,

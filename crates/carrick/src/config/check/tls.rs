@@ -70,6 +70,7 @@ pub fn check(
             .given()
             .map_or(Minimum::Tls12, |one| *one.get_ref()),
         clients: clients?,
+        http2: written.http2,
     };
     let place = |certificate: Option<usize>| match certificate.and_then(|index| places.get(index)) {
         Some(span) => span.clone(),

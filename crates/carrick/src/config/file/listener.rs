@@ -51,6 +51,9 @@ section! {
         client_ca in HTTP: Setting<String> = text_or("a path", "clients are not asked for certificates"),
         /// Whether clients without a certificate are refused. Only with `client_ca`
         client_certificate in HTTP: Setting<ClientCertificate> = one_of_or("required"),
+        /// Clients may speak HTTP/2: with `tls` those that offer it, without it those that begin so. Only for `forward` and
+        /// `switch`
+        http2 in HTTP: bool = switch(true),
         /// Responses tell browsers to come by HTTPS only, for so long, or as a whole value says
         /// (`"max-age=31536000; includeSubDomains"`): `Strict-Transport-Security`, unless the server sends it. Only with
         /// `tls`, for `switch`

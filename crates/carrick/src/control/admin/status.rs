@@ -103,6 +103,7 @@ struct Listener {
     mode: &'static str,
     proxy_protocol: bool,
     tls: bool,
+    http2: bool,
     handshake: &'static str,
 }
 
@@ -114,6 +115,7 @@ impl Listener {
             mode: Job::from(&plan.mode).name(),
             proxy_protocol: plan.proxy_protocol,
             tls: plan.tls.is_some(),
+            http2: plan.http2 && !plan.mode.is_blind(),
             handshake: if is_asked_first {
                 "server-first"
             } else {

@@ -161,6 +161,7 @@ impl Stage {
         let transport = (Transport::Memory(far), SocketAddr::from(CLIENT));
         let client = Client::new(Rc::clone(&self.worker), live, listener, transport);
         let session = session::run(client, first.to_vec());
+        let session = async { assert!(session.await.is_none(), "HTTP/2") };
         self.sessions
             .borrow_mut()
             .push(tokio::task::spawn_local(session));

@@ -5,6 +5,7 @@
 use super::io::Stream;
 use carrick_splice::Throttle;
 use carrick_splice::tcp::UnreadWindow;
+use http2::Http2Stream;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{Shutdown, shutdown};
@@ -16,6 +17,7 @@ use std::time::Duration;
 use tls::TlsStream;
 use tokio::net::TcpStream;
 
+pub mod http2;
 #[cfg(test)]
 pub mod testing;
 pub mod tls;
@@ -27,6 +29,8 @@ pub enum Transport {
     Tcp(Rc<TcpStream>),
     /// TLS over TCP, encrypted by the process.
     Tls(Rc<TlsStream>),
+    /// A stream of HTTP/2, in the form of HTTP/1.1.
+    Http2(Rc<Http2Stream>),
     /// No connection: a tunnel has taken it out, or left it to the kernel; see [`take`](Self::take).
     Taken,
     /// In this process.
@@ -54,6 +58,7 @@ macro_rules! each {
         match $transport {
             Transport::Tcp($stream) => $does,
             Transport::Tls($stream) => $does,
+            Transport::Http2($stream) => $does,
             Transport::Taken => $taken,
             #[cfg(test)]
             Transport::Memory($stream) => $does,
@@ -86,12 +91,13 @@ impl Transport {
         Some([one.shared_tcp()?, other.shared_tcp()?])
     }
 
-    /// The TCP connection, also that below TLS: for its options and state. Bytes are moved on [`tcp`](Stream::tcp) only.
+    /// The TCP connection, also that below TLS and HTTP/2: for its options and state. Bytes are moved on [`tcp`](Stream::tcp) only.
     #[must_use]
     pub fn socket(&self) -> Option<&TcpStream> {
         match self {
             Self::Tcp(stream) => Some(stream),
             Self::Tls(stream) => Some(stream.socket()),
+            Self::Http2(stream) => stream.connection().socket(),
             Self::Taken => None,
             #[cfg(test)]
             Self::Memory(_) => None,
@@ -116,7 +122,14 @@ impl Transport {
     /// The address of this end; `None` if it has none or is gone.
     #[must_use]
     pub fn local_addr(&self) -> Option<SocketAddr> {
-        each!(self, stream => stream.local_addr().ok(), None)
+        match self {
+            Self::Tcp(stream) => stream.local_addr().ok(),
+            Self::Tls(stream) => stream.local_addr().ok(),
+            Self::Http2(stream) => stream.connection().local_addr(),
+            Self::Taken => None,
+            #[cfg(test)]
+            Self::Memory(end) => end.local_addr().ok(),
+        }
     }
 
     /// Ends the sending direction.
@@ -127,17 +140,18 @@ impl Transport {
         match self {
             Self::Tcp(stream) => Ok(shutdown(stream, Shutdown::Write)?),
             Self::Tls(stream) => stream.end(),
+            Self::Http2(stream) => stream.end(),
             Self::Taken => Err(TAKEN.into()),
             #[cfg(test)]
             Self::Memory(end) => end.end(),
         }
     }
 
-    /// Call before dropping the connection if everything was sent. TCP tells the other end by itself, TLS only then.
+    /// Call before dropping the connection if everything was sent. TCP tells the other end by itself, others only then.
     pub fn finish(&self) {
-        if let Self::Tls(stream) = self {
+        if let Self::Tls(_) | Self::Http2(_) = self {
             // Fails only if the connection is broken.
-            let _ = stream.end();
+            let _ = self.end();
         }
     }
 
@@ -148,6 +162,7 @@ impl Transport {
                 let _ = carrick_splice::tcp::reset_on_close(stream);
             }
             Self::Tls(stream) => stream.reset_on_close(),
+            Self::Http2(stream) => stream.reset(),
             Self::Taken => {}
             #[cfg(test)]
             Self::Memory(end) => end.reset_on_close(),
@@ -172,6 +187,9 @@ impl Transport {
     /// Whether a write would be accepted now. Tells which side is at fault when no bytes move.
     #[must_use]
     pub fn has_room(&self) -> bool {
+        if let Self::Http2(stream) = self {
+            return stream.has_room();
+        }
         #[cfg(test)]
         if let Self::Memory(end) = self {
             return end.has_room();

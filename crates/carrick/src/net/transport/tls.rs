@@ -253,7 +253,30 @@ impl TlsStream {
         Ok(())
     }
 
-    fn poll_flush(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    /// Encrypts `pieces`, or a part of them, for [`poll_flush`](Self::poll_flush) to send. Not to be mixed with the writes of
+    /// [`Stream`].
+    ///
+    /// # Errors
+    /// Those of `sendmsg(2)`.
+    pub fn poll_encrypt(
+        &self,
+        pieces: &[IoSlice<'_>],
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<usize>> {
+        let count = self.session.borrow_mut().writer().write_vectored(pieces)?;
+        if count > 0 || pieces.iter().all(|piece| piece.is_empty()) {
+            return Poll::Ready(Ok(count));
+        }
+        // So much is encrypted as the library keeps.
+        std::task::ready!(self.poll_flush(cx))?;
+        Poll::Ready(self.session.borrow_mut().writer().write_vectored(pieces))
+    }
+
+    /// Gives the kernel all records that are ready.
+    ///
+    /// # Errors
+    /// Those of `sendmsg(2)`.
+    pub fn poll_flush(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         loop {
             match self.flush(&mut self.session.borrow_mut(), false) {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}

@@ -8,7 +8,7 @@ mod packages;
 mod python;
 pub mod site;
 pub mod tool;
-mod websocket;
+pub mod websocket;
 
 use crate::support::{Carrick, Line, wait_for};
 

@@ -14,7 +14,7 @@ const TEXT: u8 = 1;
 const BINARY: u8 = 2;
 const CLOSE: u8 = 8;
 
-fn accept_for(key: &str) -> String {
+pub fn accept_for(key: &str) -> String {
     STANDARD.encode(Sha1::digest(format!("{key}{GUID}")))
 }
 

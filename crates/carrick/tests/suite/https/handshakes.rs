@@ -257,9 +257,12 @@ fn protocols_are_agreed_on() {
         let words = format!("s_client -connect {} -alpn {offered}", carrick.listener());
         Tool::new("openssl", &place).words(&words).run()
     };
-    let done = ask("h2,http/1.1");
-    assert!(done.out.contains("ALPN protocol: http/1.1"), "{done:?}");
-    assert!(!ask("h2").status.success());
+    for (offered, agreed) in [("http/1.1,h2", "h2"), ("http/1.1", "http/1.1")] {
+        let done = ask(offered);
+        let expected = format!("ALPN protocol: {agreed}\n");
+        assert!(done.out.contains(&expected), "{done:?}");
+    }
+    assert!(!ask("spdy/3").status.success());
     carrick.wait_for_metric(HANDSHAKES, &["result=\"incompatible\""], 1.0);
 }
 

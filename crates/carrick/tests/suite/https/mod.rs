@@ -1,6 +1,6 @@
 //! HTTPS: TLS from clients to switches and forward proxies, and from these to servers.
 mod acme;
-mod certificates;
+pub mod certificates;
 mod client;
 mod handshakes;
 mod names;
@@ -24,7 +24,7 @@ fn switch_text(keys: &str, servers: &[SocketAddr]) -> String {
 }
 
 /// The certificate in `NAME.pem` with the key in `NAME.key`.
-fn pair(name: &str) -> String {
+pub fn pair(name: &str) -> String {
     format!("{{ certificate = \"{name}.pem\", key = \"{name}.key\" }}")
 }
 

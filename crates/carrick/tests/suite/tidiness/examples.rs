@@ -119,7 +119,8 @@ fn metrics_in_documents_exist() {
     let mut complaints = Vec::new();
     for document in documents() {
         for (line, code) in code(&document.text) {
-            let names = code.split(|letter: char| !letter.is_ascii_lowercase() && letter != '_');
+            let is_of_name = |letter: char| matches!(letter, 'a'..='z' | '0'..='9' | '_');
+            let names = code.split(|letter| !is_of_name(letter));
             for name in names.filter(|name| {
                 name.strip_prefix("carrick_")
                     .is_some_and(|rest| !rest.is_empty())

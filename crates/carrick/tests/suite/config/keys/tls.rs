@@ -31,6 +31,7 @@ pub(super) const KEYS: &[(&str, &str, &str, &str)] = &[
         TLS,
         "client_ca = \"example.pem\"\nclient_certificate = \"optional\"",
     ),
+    ("[[listener]]", "http2", TLS, "http2 = false"),
     ("[[listener]]", "hsts", TLS, "hsts = \"1day\""),
     (
         "[[listener]]",

@@ -1,0 +1,185 @@
+//! Which frames of a client are a nuisance: they cost work and carry nothing (RFC 9113 section 10.5).
+use std::time::{Duration, Instant};
+
+/// Length of a frame's head (RFC 9113 section 4.1).
+const HEAD_BYTES: usize = 9;
+
+/// Nuisances that a client has free.
+const FREE: u32 = 1000;
+
+/// The time after which it has one more.
+const ONE_MORE_AFTER: Duration = Duration::from_millis(10);
+
+/// How many a reset counts as.
+const RESET: u32 = 5;
+
+/// `END_STREAM`, and `ACK`.
+const FLAG: u8 = 0x1;
+
+/// `END_HEADERS`.
+const END_HEADERS: u8 = 0x4;
+
+/// Follows the frames of a connection from its preface on, without keeping their content.
+#[derive(Debug, Clone)]
+pub struct FrameMeter {
+    head: [u8; HEAD_BYTES],
+    /// Bytes of the present head.
+    head_bytes: usize,
+    /// Bytes of the present frame's content, or of the preface, that are to come.
+    left: usize,
+}
+
+impl FrameMeter {
+    /// At the preface.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            head: [0; HEAD_BYTES],
+            head_bytes: 0,
+            left: super::PREFACE.len(),
+        }
+    }
+
+    /// Moves past `bytes`; how many nuisances the frames are that began in them.
+    pub fn pass(&mut self, mut bytes: &[u8]) -> u32 {
+        let mut nuisances = 0;
+        loop {
+            let skipped = self.left.min(bytes.len());
+            self.left -= skipped;
+            bytes = &bytes[skipped..];
+            if bytes.is_empty() {
+                return nuisances;
+            }
+            let taken = (HEAD_BYTES - self.head_bytes).min(bytes.len());
+            self.head[self.head_bytes..self.head_bytes + taken].copy_from_slice(&bytes[..taken]);
+            self.head_bytes += taken;
+            bytes = &bytes[taken..];
+            if self.head_bytes == HEAD_BYTES {
+                let [high, middle, low, kind, flags, ..] = self.head;
+                let length = u32::from_be_bytes([0, high, middle, low]) as usize;
+                self.head_bytes = 0;
+                self.left = length;
+                nuisances += nuisance(kind, flags, length);
+            }
+        }
+    }
+}
+
+impl Default for FrameMeter {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// How many nuisances a frame is. Clients in their right minds send few such. Those that make requests, carry content, or open windows are
+/// limited otherwise.
+fn nuisance(kind: u8, flags: u8, length: usize) -> u32 {
+    let is_one = match kind {
+        // DATA: empty, and not the end.
+        0 => length == 0 && flags & FLAG == 0,
+        // HEADERS, WINDOW_UPDATE.
+        1 | 8 => false,
+        // RST_STREAM: a request was begun in vain (CVE-2023-44487).
+        3 => return RESET,
+        // SETTINGS, PING: those that demand an answer.
+        4 | 6 => flags & FLAG == 0,
+        // CONTINUATION: small, and not the end.
+        9 => length < 64 && flags & END_HEADERS == 0,
+        // PRIORITY, PUSH_PROMISE, GOAWAY, and what is not known.
+        _ => true,
+    };
+    u32::from(is_one)
+}
+
+/// What a client has left of nuisances.
+#[derive(Debug, Clone)]
+pub struct NuisanceBudget {
+    left: u32,
+    at: Instant,
+}
+
+impl NuisanceBudget {
+    /// All of it.
+    #[must_use]
+    pub fn new(now: Instant) -> Self {
+        Self {
+            left: FREE,
+            at: now,
+        }
+    }
+
+    /// Takes so much from it; whether it had so much.
+    pub fn spend(&mut self, nuisances: u32, now: Instant) -> bool {
+        let since = now.saturating_duration_since(self.at);
+        let more = since.as_millis() / ONE_MORE_AFTER.as_millis();
+        if more > 0 {
+            self.at = now;
+            self.give(u32::try_from(more).unwrap_or(FREE));
+        }
+        let has_enough = nuisances <= self.left;
+        self.left = self.left.saturating_sub(nuisances);
+        has_enough
+    }
+
+    /// Gives some back: a client that gets much may say much about it.
+    pub fn give(&mut self, nuisances: u32) {
+        self.left = self.left.saturating_add(nuisances).min(FREE);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame(kind: u8, flags: u8, content: &[u8]) -> Vec<u8> {
+        let length = u32::try_from(content.len()).unwrap().to_be_bytes();
+        let mut frame = vec![length[1], length[2], length[3], kind, flags, 0, 0, 0, 1];
+        frame.extend_from_slice(content);
+        frame
+    }
+
+    #[test]
+    fn frames_are_told_apart_however_they_are_cut() {
+        let mut all = super::super::PREFACE.to_vec();
+        let frames = [
+            (frame(4, 0, &[0; 6]), 1),
+            (frame(4, 1, b""), 0),
+            (frame(1, 5, &[6; 300]), 0),
+            (frame(0, 0, b"a"), 0),
+            (frame(0, 0, b""), 1),
+            (frame(0, 1, b""), 0),
+            (frame(6, 0, &[0; 8]), 1),
+            (frame(6, 1, &[0; 8]), 0),
+            (frame(8, 0, &[0, 0, 0, 1]), 0),
+            (frame(9, 0, b""), 1),
+            (frame(9, 4, b""), 0),
+            (frame(3, 0, &[0; 4]), RESET),
+            (frame(200, 0, b"what"), 1),
+        ];
+        let expected: u32 = frames.iter().map(|(_, nuisances)| nuisances).sum();
+        for (frame, _) in &frames {
+            all.extend_from_slice(frame);
+        }
+        assert_eq!(FrameMeter::new().pass(&all), expected);
+        for size in 1..20 {
+            let mut meter = FrameMeter::new();
+            let sum: u32 = all.chunks(size).map(|piece| meter.pass(piece)).sum();
+            assert_eq!(sum, expected, "in pieces of {size}");
+        }
+    }
+
+    #[test]
+    fn a_budget_grows_with_time_and_with_what_is_given() {
+        let begun = Instant::now();
+        let mut budget = NuisanceBudget::new(begun);
+        assert!(budget.spend(FREE, begun));
+        assert!(!budget.spend(1, begun));
+        budget.give(2);
+        assert!(budget.spend(2, begun));
+        assert!(!budget.spend(1, begun + ONE_MORE_AFTER / 2));
+        assert!(budget.spend(3, begun + 3 * ONE_MORE_AFTER));
+        assert!(!budget.spend(1, begun + 3 * ONE_MORE_AFTER));
+        let later = begun + Duration::from_secs(3600);
+        assert!(budget.spend(FREE, later) && !budget.spend(1, later));
+    }
+}

@@ -1,0 +1,437 @@
+//! A client's HTTP/2 connection (RFC 9113): each stream is served as a connection of HTTP/1.1 with one request.
+use super::session;
+use crate::config::plan::Mode;
+use crate::context::client::Client;
+use crate::net::deadline::{Deadline, now};
+use crate::net::io::read_some;
+use crate::net::transport::Transport;
+use crate::net::transport::http2::{
+    Http2Connection, Http2Io, Http2Stream, Incoming, Outgoing, Piece,
+};
+use crate::net::unread::Unread;
+use crate::telemetry::metrics::Limit;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use carrick_logic::http1::Method;
+use carrick_logic::http2::{
+    Malformed, Pseudo, RequestBody, RequestForm, RequestTranslation, write_request,
+};
+use h2::ext::Protocol;
+use h2::server::{Builder, SendResponse};
+use h2::{Reason, RecvStream};
+use http::{Request, Response, StatusCode};
+use sha1::{Digest, Sha1};
+use std::future::poll_fn;
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+/// Streams of a connection that are served at the same time.
+const STREAMS_MAX: usize = 128;
+
+/// Unread bytes of a request's body, per stream and per connection.
+const STREAM_WINDOW_BYTES: u32 = 128 * 1024;
+const CONNECTION_WINDOW_BYTES: u32 = 512 * 1024;
+
+/// Unsent bytes of a response's body, per stream.
+const SEND_BUFFER_BYTES: usize = 64 * 1024;
+
+/// Malformed requests that are answered with a reset of their stream; one more, and the connection is closed.
+const MALFORMED_MAX: usize = 100;
+
+/// What a field costs in the size of a list besides its bytes (RFC 9113 section 6.5.2).
+const FIELD_BYTES: usize = 32;
+
+/// How much of a nuisance a malformed request is.
+const MALFORMED_NUISANCE: u32 = 10;
+
+/// How long the last frames may take to be sent, and what the client still sends is read.
+const CLOSE_MAX: Duration = Duration::from_secs(2);
+
+/// Most bytes of it that are read.
+const CLOSE_BYTES_MAX: usize = 1024 * 1024;
+
+/// RFC 6455 section 1.3.
+const WEBSOCKET_GUID: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
+
+/// The library's part of a connection.
+type Framing = h2::server::Connection<Http2Io, Piece>;
+
+/// A connection after its handshake.
+struct Connection {
+    client: Client,
+    shared: Rc<Http2Connection>,
+    framing: Framing,
+    /// Whether the client was told to open another connection.
+    is_last: bool,
+    /// Whether there was a request.
+    has_asked: bool,
+}
+
+/// What is next.
+enum Event {
+    Request(Box<(Request<RecvStream>, SendResponse<Piece>)>),
+    /// The client has closed, or made a mistake.
+    Ended(Option<h2::Error>),
+    /// It has sent too much that is good for nothing.
+    Flooded,
+    /// No further requests are to be taken.
+    Last,
+    /// There are streams now, or there are none any more.
+    Changed,
+    /// Idle clients are dismissed.
+    Dismissed,
+    /// Nothing was asked for too long.
+    TimedOut,
+}
+
+/// Serves the connection; `first` came with it already.
+pub async fn serve(mut client: Client, first: Vec<u8>) {
+    let transport = client.downstream.transport.take();
+    let shared = Rc::new(Http2Connection::new(transport));
+    let Some(framing) = begin(&mut client, &shared, first).await else {
+        return;
+    };
+    client.context.metrics().http2_connections.add(1);
+    client.context.is_http2 = true;
+    let connection = Connection {
+        client,
+        shared,
+        framing,
+        is_last: false,
+        has_asked: false,
+    };
+    // Boxed: large, and moved once.
+    Box::pin(connection.run()).await;
+}
+
+/// Exchanges prefaces.
+async fn begin(
+    client: &mut Client,
+    shared: &Rc<Http2Connection>,
+    first: Vec<u8>,
+) -> Option<Framing> {
+    let plan = client.context.live.plan();
+    let limits = plan.limits.head();
+    let head_bytes = limits.head_bytes_max + limits.fields_max * FIELD_BYTES;
+    let mut builder = Builder::new();
+    builder
+        .max_concurrent_streams(u32::try_from(STREAMS_MAX).unwrap_or(u32::MAX))
+        .initial_window_size(STREAM_WINDOW_BYTES)
+        .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+        .max_send_buffer_size(SEND_BUFFER_BYTES)
+        .max_header_list_size(u32::try_from(head_bytes).unwrap_or(u32::MAX))
+        .max_local_error_reset_streams(Some(MALFORMED_MAX))
+        .enable_connect_protocol();
+    let shaking = pin!(builder.handshake(Http2Io::new(Rc::clone(shared), first)));
+    match client
+        .downstream
+        .timer
+        .within(plan.timeouts.head, shaking)
+        .await
+    {
+        Ok(Ok(framing)) => Some(framing),
+        Ok(Err(error)) => {
+            tracing::debug!("{}: HTTP/2: {error}", client.context.address);
+            None
+        }
+        Err(_) => {
+            client.context.metrics().limits.reached(Limit::HeadTimeout);
+            None
+        }
+    }
+}
+
+impl Connection {
+    async fn run(mut self) {
+        let mut idle_since = now();
+        let mut was_idle = true;
+        let closing = loop {
+            let is_idle = self.shared.streams() == 0;
+            if is_idle && !was_idle {
+                idle_since = now();
+            }
+            was_idle = is_idle;
+            let event = match is_idle {
+                true => self.next_of_idle(idle_since).await,
+                false => self.next_of_busy().await,
+            };
+            match event {
+                Event::Request(request) => self.start(*request),
+                Event::Changed => {}
+                Event::Last => {
+                    self.framing.graceful_shutdown();
+                    self.is_last = true;
+                }
+                Event::Ended(error) => {
+                    if let Some(error) = error {
+                        tracing::debug!("{}: HTTP/2: {error}", self.client.context.address);
+                    }
+                    break None;
+                }
+                Event::Flooded => {
+                    self.client
+                        .context
+                        .metrics()
+                        .limits
+                        .reached(Limit::Http2Flood);
+                    break Some(Reason::ENHANCE_YOUR_CALM);
+                }
+                Event::TimedOut => {
+                    let limit = match self.has_asked {
+                        true => Limit::IdleTimeout,
+                        false => Limit::HeadTimeout,
+                    };
+                    self.client.context.metrics().limits.reached(limit);
+                    break Some(Reason::NO_ERROR);
+                }
+                Event::Dismissed => break Some(Reason::NO_ERROR),
+            }
+        };
+        self.close(closing).await;
+    }
+
+    /// Sends the last frames, and waits for the streams, which see that the connection is gone.
+    async fn close(self, reason: Option<Reason>) {
+        let Self {
+            mut client,
+            shared,
+            mut framing,
+            ..
+        } = self;
+        let mut deadline = Deadline::after(CLOSE_MAX);
+        let timer = &mut client.downstream.timer;
+        if let Some(reason) = reason {
+            framing.abrupt_shutdown(reason);
+            let closed = poll_fn(|cx| framing.poll_closed(cx));
+            let _ = timer.until(&mut deadline, closed).await;
+        }
+        drop(framing);
+        let transport = shared.transport();
+        transport.finish();
+        // The kernel's reset, which unread bytes lead to, could destroy the last word.
+        if reason.is_none_or(|reason| reason != Reason::NO_ERROR) && transport.end().is_ok() {
+            let mut read_bytes = 0;
+            let mut unwanted = Vec::with_capacity(4096);
+            while read_bytes < CLOSE_BYTES_MAX
+                && let Ok(Ok(count @ 1..)) = timer
+                    .until(&mut deadline, read_some(transport, &mut unwanted))
+                    .await
+            {
+                read_bytes += count;
+                unwanted.clear();
+            }
+        }
+        poll_fn(|cx| {
+            shared.register(cx);
+            match shared.streams() {
+                0 => Poll::Ready(()),
+                _ => Poll::Pending,
+            }
+        })
+        .await;
+    }
+
+    /// The next event while there are streams. Each has its own time limits.
+    async fn next_of_busy(&mut self) -> Event {
+        let worker = Rc::clone(&self.client.context.worker);
+        let is_last = self.is_last;
+        let next = next(&self.shared, &mut self.framing, is_last, false);
+        let event = worker.sessions.wait_while_serving(next, is_last).await;
+        event.unwrap_or(Event::Last)
+    }
+
+    /// The next event while there are none.
+    async fn next_of_idle(&mut self, idle_since: Instant) -> Event {
+        let context = &self.client.context;
+        let worker = Rc::clone(&context.worker);
+        let timeouts = &context.live.plan().timeouts;
+        let limit = match self.has_asked {
+            true => timeouts.idle,
+            false => timeouts.head,
+        };
+        let (shared, is_last) = (Rc::clone(&self.shared), self.is_last);
+        // What the streams have left behind may take its time, as long as it moves.
+        let ends_at = || idle_since.max(shared.moved_at()) + limit;
+        let next = next(&self.shared, &mut self.framing, is_last, true);
+        let serving = pin!(worker.sessions.wait_while_serving(next, is_last));
+        let waiting = pin!(worker.sessions.wait_idle(serving));
+        let mut deadline = Deadline::at(ends_at());
+        let timer = &mut self.client.downstream.timer;
+        match timer.until(&mut deadline, waiting).await {
+            Ok(Some(event)) => event.unwrap_or(Event::Last),
+            Ok(None) => Event::Dismissed,
+            Err(_) if now() < ends_at() => Event::Changed,
+            Err(_) => Event::TimedOut,
+        }
+    }
+
+    /// Serves a stream.
+    fn start(&mut self, (request, mut respond): (Request<RecvStream>, SendResponse<Piece>)) {
+        self.has_asked = true;
+        let context = &self.client.context;
+        context.metrics().http2_requests.add(1);
+        let (head, body) = request.into_parts();
+        let websocket = head
+            .extensions
+            .get::<Protocol>()
+            .map(|_| WebSocketKey::new());
+        let mut text = Vec::with_capacity(512);
+        let written = self.translate(&head, body.is_end_stream(), websocket.as_ref(), &mut text);
+        let framing = match written {
+            Ok(framing) => framing,
+            Err(Malformed::Protocol) => {
+                context.metrics().refusals.count("http2_protocol");
+                let mut refusal = Response::new(());
+                *refusal.status_mut() = StatusCode::NOT_IMPLEMENTED;
+                // Fails only if the client is gone.
+                let _ = respond.send_response(refusal, true);
+                return;
+            }
+            Err(malformed) => {
+                context.metrics().refusals.count("http2_malformed");
+                tracing::debug!("{}: HTTP/2: {malformed}", context.address);
+                self.shared.spend(MALFORMED_NUISANCE);
+                respond.send_reset(Reason::PROTOCOL_ERROR);
+                return;
+            }
+        };
+        let method = match (framing, &head.method) {
+            (RequestBody::Tunnel, _) => Method::Connect,
+            (_, &http::Method::HEAD) => Method::Head,
+            _ => Method::Other,
+        };
+        let accept = match framing {
+            RequestBody::WebSocket => websocket.map(|key| key.accept),
+            _ => None,
+        };
+        let stream = Http2Stream::new(
+            Rc::clone(&self.shared),
+            Incoming::new(text, framing, body),
+            Outgoing::new(respond, method, accept),
+        );
+        let client = self.client_of(stream);
+        let place = self.shared.place();
+        tokio::task::spawn_local(async move {
+            if session::run_stream(client).await {
+                place.connection().end();
+            }
+            drop(place);
+        });
+    }
+
+    /// Writes the request's head as HTTP/1.1 has it.
+    fn translate(
+        &self,
+        head: &http::request::Parts,
+        is_whole: bool,
+        websocket: Option<&WebSocketKey>,
+        text: &mut Vec<u8>,
+    ) -> Result<RequestBody, Malformed> {
+        let context = &self.client.context;
+        let protocol = head.extensions.get::<Protocol>();
+        let pseudo = Pseudo {
+            method: head.method.as_str().as_bytes(),
+            scheme: head.uri.scheme_str().map(str::as_bytes),
+            authority: head.uri.authority().map(|one| one.as_str().as_bytes()),
+            path: head.uri.path_and_query().map(|one| one.as_str().as_bytes()),
+            protocol: protocol.map(|one| one.as_str().as_bytes()),
+        };
+        let fields = || {
+            let fields = head.headers.iter();
+            fields.map(|(name, value)| (name.as_str().as_bytes(), value.as_bytes()))
+        };
+        let how = RequestTranslation {
+            form: match context.listener.mode {
+                Mode::Forward(_) => RequestForm::Absolute,
+                // Before a plain listener there may be one that decrypts.
+                _ => RequestForm::Origin {
+                    http: context.tls.is_none(),
+                    https: true,
+                },
+            },
+            is_whole,
+            websocket_key: websocket.map_or("", |websocket| &websocket.key),
+        };
+        write_request(text, &pseudo, fields, &how)
+    }
+
+    /// What a session has instead of a connection.
+    fn client_of(&self, stream: Http2Stream) -> Client {
+        let context = &self.client.context;
+        let mut client = Client::new(
+            Rc::clone(&context.worker),
+            Rc::clone(&context.live),
+            Arc::clone(&context.listener),
+            (Transport::Http2(Rc::new(stream)), context.address),
+        );
+        client.context.tls.clone_from(&context.tls);
+        client.context.original = context.original;
+        client.context.is_http2 = true;
+        // The window of HTTP/2 limits what waits unread.
+        client.downstream.unread.set(Unread::new(0));
+        if context.is_trusted_proxy() {
+            // It names a client for each request.
+            let admitted = self.client.downstream.admitted.as_ref();
+            client.downstream.admitted = admitted.map(|admitted| Rc::new(admitted.beside()));
+        }
+        client
+    }
+}
+
+/// The next event, as the frames and the streams have it.
+fn next(
+    shared: &Http2Connection,
+    framing: &mut Framing,
+    is_last: bool,
+    was_idle: bool,
+) -> impl Future<Output = Event> + Unpin {
+    poll_fn(move |cx| {
+        shared.register(cx);
+        if shared.is_flooded() {
+            return Poll::Ready(Event::Flooded);
+        }
+        if shared.has_ended() && !is_last {
+            return Poll::Ready(Event::Last);
+        }
+        let polled = if shared.streams() < STREAMS_MAX {
+            framing.poll_accept(cx)
+        } else {
+            // A stream that the client has reset has its place until its session has ended.
+            framing.poll_closed(cx).map(|closed| closed.err().map(Err))
+        };
+        match polled {
+            Poll::Ready(Some(Ok(request))) => Poll::Ready(Event::Request(Box::new(request))),
+            Poll::Ready(Some(Err(error))) => Poll::Ready(Event::Ended(Some(error))),
+            Poll::Ready(None) => Poll::Ready(Event::Ended(None)),
+            Poll::Pending if shared.is_flooded() => Poll::Ready(Event::Flooded),
+            Poll::Pending if (shared.streams() == 0) != was_idle => Poll::Ready(Event::Changed),
+            Poll::Pending => Poll::Pending,
+        }
+    })
+}
+
+/// What an upgrade asks with, and what it is to be answered with (RFC 6455 section 4.2.2).
+struct WebSocketKey {
+    key: String,
+    accept: Box<str>,
+}
+
+impl WebSocketKey {
+    fn new() -> Self {
+        let mut random = [0; 16];
+        // Not a secret: without random numbers it is a key like another.
+        let _ = getrandom::fill(&mut random);
+        let key = STANDARD.encode(random);
+        let digest = Sha1::new()
+            .chain_update(key.as_bytes())
+            .chain_update(WEBSOCKET_GUID)
+            .finalize();
+        Self {
+            accept: STANDARD.encode(digest).into(),
+            key,
+        }
+    }
+}

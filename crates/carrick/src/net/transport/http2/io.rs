@@ -1,0 +1,109 @@
+//! The connection below HTTP/2, as the library has connections.
+use super::super::Transport;
+use super::Http2Connection;
+use crate::net::io::Stream;
+use std::io::{self, ErrorKind, IoSlice};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// Reads and writes the connection of an [`Http2Connection`], and shows it what is read.
+#[derive(Debug)]
+pub struct Http2Io {
+    connection: Rc<Http2Connection>,
+    /// What has been read already.
+    first: Vec<u8>,
+}
+
+impl Http2Io {
+    /// `first` has been read already.
+    #[must_use]
+    pub fn new(connection: Rc<Http2Connection>, first: Vec<u8>) -> Self {
+        Self { connection, first }
+    }
+
+    fn poll_send(&self, pieces: &[IoSlice<'_>], cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        let transport = self.connection.transport();
+        if let Transport::Tls(stream) = transport {
+            return stream.poll_encrypt(pieces, cx);
+        }
+        loop {
+            match transport.try_write_vectored(pieces) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    ready!(transport.poll_write_ready(cx))?;
+                }
+                result => return Poll::Ready(result),
+            }
+        }
+    }
+}
+
+impl AsyncRead for Http2Io {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if !self.first.is_empty() {
+            let count = self.first.len().min(buffer.remaining());
+            let rest = self.first.split_off(count);
+            let first = std::mem::replace(&mut self.first, rest);
+            self.connection.came(&first);
+            buffer.put_slice(&first);
+            return Poll::Ready(Ok(()));
+        }
+        let transport = self.connection.transport();
+        let room = buffer.remaining();
+        loop {
+            ready!(transport.poll_read_ready(cx))?;
+            // Its own buffer, for a moment: an idle connection has none.
+            let mut bytes = Vec::with_capacity(room);
+            match transport.try_read(&mut bytes, room) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                Err(error) => return Poll::Ready(Err(error)),
+                Ok(count) => {
+                    if count > 0 && count < room {
+                        transport.forget_readable();
+                    }
+                    self.connection.came(&bytes);
+                    buffer.put_slice(&bytes);
+                    return Poll::Ready(Ok(()));
+                }
+            }
+        }
+    }
+}
+
+impl AsyncWrite for Http2Io {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.poll_send(&[IoSlice::new(bytes)], cx)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        pieces: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.poll_send(pieces, cx)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.connection.transport() {
+            Transport::Tls(stream) => stream.poll_flush(cx),
+            _ => Poll::Ready(Ok(())),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(self.connection.transport().end())
+    }
+}

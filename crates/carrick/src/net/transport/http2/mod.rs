@@ -1,0 +1,138 @@
+//! A stream of an HTTP/2 connection, in the form of a connection of HTTP/1.1 that has one request and one response.
+//!
+//! Bytes of HTTP/1.1 are read from it and written to it, so that whoever serves HTTP/1.1 serves HTTP/2. Nothing of a
+//! request is read ahead of its reader, and no more of a response is taken than the client's window and the limits of
+//! [`Http2Connection`] allow.
+mod connection;
+mod io;
+mod request;
+mod response;
+
+pub use connection::{Http2Connection, Piece, StreamPlace};
+pub use io::Http2Io;
+pub use request::Incoming;
+pub use response::Outgoing;
+
+use super::Transport;
+use crate::net::io::Stream;
+use rustix::io::Errno;
+use std::cell::RefCell;
+use std::io::{ErrorKind, IoSlice};
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+use tokio::net::TcpStream;
+
+/// One stream.
+#[derive(Debug)]
+pub struct Http2Stream {
+    connection: Rc<Http2Connection>,
+    request: RefCell<Incoming>,
+    response: RefCell<Outgoing>,
+}
+
+/// The client has reset the stream, or its connection is lost.
+const RESET: Errno = Errno::CONNRESET;
+
+impl Http2Stream {
+    /// Of a request, and for its response.
+    #[must_use]
+    pub fn new(connection: Rc<Http2Connection>, request: Incoming, response: Outgoing) -> Self {
+        Self {
+            connection,
+            request: RefCell::new(request),
+            response: RefCell::new(response),
+        }
+    }
+
+    /// The connection that has the stream.
+    #[must_use]
+    pub fn connection(&self) -> &Transport {
+        self.connection.transport()
+    }
+
+    /// Whether a write would be accepted now.
+    #[must_use]
+    pub fn has_room(&self) -> bool {
+        self.response.borrow_mut().has_room(&self.connection)
+    }
+
+    /// Ends a response that ends with its stream. Others have ended with their last byte.
+    ///
+    /// # Errors
+    /// The stream is lost.
+    pub fn end(&self) -> std::io::Result<()> {
+        Ok(self.response.borrow_mut().end(&self.connection)?)
+    }
+
+    /// Tells the client now that something is missing.
+    pub fn reset(&self) {
+        self.response.borrow_mut().reset();
+    }
+
+    fn read(&self, buffer: &mut Vec<u8>, room: usize) -> rustix::io::Result<usize> {
+        self.request.borrow_mut().read(buffer, room)
+    }
+}
+
+impl Stream for Http2Stream {
+    fn tcp(&self) -> Option<&TcpStream> {
+        None
+    }
+
+    fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        let mut request = self.request.borrow_mut();
+        if request.poll_ready(cx).is_pending() {
+            // A whole request is followed by nothing but, perhaps, a reset.
+            ready!(self.response.borrow_mut().poll_reset(cx));
+            request.fail();
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_write_ready(&self, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        let mut response = self.response.borrow_mut();
+        response.poll_ready(&self.connection, cx).map(Ok)
+    }
+
+    fn try_read(&self, buffer: &mut Vec<u8>, room: usize) -> std::io::Result<usize> {
+        Ok(self.read(buffer, room)?)
+    }
+
+    fn read_now(&self, buffer: &mut Vec<u8>) -> rustix::io::Result<usize> {
+        let room = buffer.capacity() - buffer.len();
+        self.read(buffer, room)
+    }
+
+    fn peek(&self) -> rustix::io::Result<bool> {
+        self.request.borrow().peek()
+    }
+
+    fn try_peek(&self) -> std::io::Result<bool> {
+        Ok(Stream::peek(self)?)
+    }
+
+    fn forget_readable(&self) {
+        // There is no readiness to be forgotten.
+    }
+
+    fn try_write(&self, bytes: &[u8]) -> std::io::Result<usize> {
+        Ok(self.response.borrow_mut().write(bytes, &self.connection)?)
+    }
+
+    fn try_write_vectored(&self, pieces: &[IoSlice<'_>]) -> std::io::Result<usize> {
+        let mut written = 0;
+        for piece in pieces.iter().filter(|piece| !piece.is_empty()) {
+            match self.try_write(piece) {
+                Ok(count) if count == piece.len() => written += count,
+                Ok(count) => return Ok(written + count),
+                Err(error) if error.kind() == ErrorKind::WouldBlock && written > 0 => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(written)
+    }
+
+    fn try_send(&self, pieces: &[IoSlice<'_>], _: usize, _: bool) -> std::io::Result<usize> {
+        self.try_write_vectored(pieces)
+    }
+}

@@ -1,0 +1,150 @@
+//! The request of a stream, as bytes of HTTP/1.1.
+use super::RESET;
+use bytes::{Buf, Bytes};
+use carrick_logic::http1::write_chunk_size;
+use carrick_logic::http2::{RequestBody, is_trailer};
+use h2::RecvStream;
+use http::HeaderMap;
+use rustix::io::Errno;
+use std::task::{Context, Poll, ready};
+
+/// What is to be read of a request.
+#[derive(Debug)]
+pub struct Incoming {
+    /// The head, or framing; comes before `piece`.
+    text: Bytes,
+    /// Content.
+    piece: Bytes,
+    body: RecvStream,
+    framing: RequestBody,
+    state: State,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Content,
+    Trailers,
+    Ended,
+    Failed,
+}
+
+impl Incoming {
+    /// With this head, and what follows it.
+    #[must_use]
+    pub fn new(head: Vec<u8>, framing: RequestBody, body: RecvStream) -> Self {
+        Self {
+            text: head.into(),
+            piece: Bytes::new(),
+            body,
+            framing,
+            state: State::Content,
+        }
+    }
+
+    /// A tunnel ends with its stream; requests end before it.
+    fn is_tunnel(&self) -> bool {
+        matches!(self.framing, RequestBody::Tunnel | RequestBody::WebSocket)
+    }
+
+    fn has_bytes(&self) -> bool {
+        !self.text.is_empty() || !self.piece.is_empty()
+    }
+
+    /// Ready when there are bytes, the end of a tunnel, or an error.
+    pub(super) fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        loop {
+            if self.has_bytes() {
+                return Poll::Ready(());
+            }
+            match self.state {
+                State::Failed => return Poll::Ready(()),
+                State::Ended if self.is_tunnel() => return Poll::Ready(()),
+                State::Ended => return Poll::Pending,
+                State::Content => {
+                    let data = ready!(self.body.poll_data(cx));
+                    self.take_content(data);
+                }
+                State::Trailers => {
+                    let trailers = ready!(self.body.poll_trailers(cx));
+                    self.take_trailers(trailers);
+                }
+            }
+        }
+    }
+
+    fn take_content(&mut self, data: Option<Result<Bytes, h2::Error>>) {
+        match data {
+            Some(Ok(bytes)) => {
+                if self.framing == RequestBody::Chunked && !bytes.is_empty() {
+                    let mut size = Vec::with_capacity(20);
+                    write_chunk_size(&mut size, bytes.len() as u64);
+                    self.text = size.into();
+                }
+                self.piece = bytes;
+            }
+            Some(Err(_)) => self.fail(),
+            None if self.framing == RequestBody::Chunked => self.state = State::Trailers,
+            None => self.state = State::Ended,
+        }
+    }
+
+    fn take_trailers(&mut self, trailers: Result<Option<HeaderMap>, h2::Error>) {
+        let Ok(trailers) = trailers else {
+            return self.fail();
+        };
+        let mut text = b"0\r\n".to_vec();
+        for (name, value) in trailers.iter().flatten() {
+            if is_trailer(name.as_str().as_bytes(), value.as_bytes()) {
+                for part in [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"] {
+                    text.extend_from_slice(part);
+                }
+            }
+        }
+        text.extend_from_slice(b"\r\n");
+        self.text = text.into();
+        self.state = State::Ended;
+    }
+
+    /// The rest will not come.
+    pub(super) fn fail(&mut self) {
+        (self.text, self.piece) = (Bytes::new(), Bytes::new());
+        self.state = State::Failed;
+    }
+
+    pub(super) fn peek(&self) -> rustix::io::Result<bool> {
+        match self.state {
+            _ if self.has_bytes() => Ok(true),
+            State::Failed => Err(RESET),
+            State::Ended if self.is_tunnel() => Ok(false),
+            _ => Err(Errno::AGAIN),
+        }
+    }
+
+    /// Reads what is there, and opens the client's window by as much.
+    pub(super) fn read(&mut self, buffer: &mut Vec<u8>, room: usize) -> rustix::io::Result<usize> {
+        if !self.peek()? {
+            return Ok(0);
+        }
+        let mut left = room;
+        while left > 0 && self.has_bytes() {
+            let is_text = !self.text.is_empty();
+            let source = if is_text {
+                &mut self.text
+            } else {
+                &mut self.piece
+            };
+            let count = source.len().min(left);
+            buffer.extend_from_slice(&source[..count]);
+            source.advance(count);
+            left -= count;
+            if !is_text {
+                // Fails only if the stream is lost, which the next read finds.
+                let _ = self.body.flow_control().release_capacity(count);
+                if self.piece.is_empty() && self.framing == RequestBody::Chunked {
+                    self.text = Bytes::from_static(b"\r\n");
+                }
+            }
+        }
+        Ok(room - left)
+    }
+}

@@ -1,0 +1,177 @@
+//! How connections end: drains, reloads, and time limits.
+use super::client::{connect, fetch, read, request, run};
+use super::frames::{
+    Answer, DATA, END_HEADERS, GOAWAY, HEADERS, RawClient, SETTINGS, WINDOW_UPDATE, get,
+};
+use super::{OK, PATIENT, ok_server, switch_text};
+use crate::support::server::answer_requests;
+use crate::support::{Carrick, Peer, Place, Server};
+use rustix::process::Signal;
+
+#[test]
+fn a_drain_lets_streams_end() {
+    let place = Place::claim();
+    let server = Server::listen(&place);
+    let text = PATIENT.to_owned() + &switch_text("", &[server.address()]);
+    let carrick = Carrick::start(&place, &text);
+    let mut client = RawClient::connect(carrick.listener(), b"");
+    client.ask(1, &get("/"));
+    let mut upstream = server.accept();
+    upstream.read_head();
+    carrick.signal(Signal::TERM);
+    // It is told at once, while nothing else happens.
+    assert_eq!(client.read_kind(GOAWAY).error(), 0);
+    upstream.send("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nlast");
+    assert_eq!(client.read_answer(1), Answer::Status(200, b"last".to_vec()));
+    drop(client);
+    let mut carrick = carrick;
+    assert!(carrick.wait().status.success());
+}
+
+#[test]
+fn an_idle_client_is_dismissed_by_a_drain() {
+    let place = Place::claim();
+    let server = ok_server(&place);
+    let text = PATIENT.to_owned() + &switch_text("", &[server.address()]);
+    let mut carrick = Carrick::start(&place, &text);
+    let mut client = RawClient::connect(carrick.listener(), b"");
+    client.ask(1, &get("/"));
+    assert_eq!(client.read_answer(1), Answer::Status(200, b"ok".to_vec()));
+    carrick.signal(Signal::TERM);
+    assert_eq!(client.read_kind(GOAWAY).error(), 0);
+    assert!(carrick.wait().status.success());
+}
+
+/// Reloads, for the how-manieth time.
+fn reload(carrick: &Carrick, place: &Place, text: &str, count: f64) {
+    carrick.reload(place, text);
+    carrick.wait_for_metric("carrick_reloads_total", &["result=\"ok\""], count);
+}
+
+#[test]
+fn a_reload_is_followed_by_the_next_request() {
+    let place = Place::claim();
+    let server = ok_server(&place);
+    let text = PATIENT.to_owned() + &switch_text("", &[server.address()]);
+    let carrick = Carrick::start(&place, &text);
+    let busy = Server::listen(&place);
+    run(async {
+        let mut sender = connect(carrick.listener()).await;
+        let reply = fetch(&mut sender, request("GET", "/"), b"", None).await;
+        assert_eq!(reply.expect("a response").body, b"ok");
+        let next = PATIENT.to_owned() + &switch_text("", &[busy.address()]);
+        reload(&carrick, &place, &next, 1.0);
+        // This one is under way while another reload excludes the client.
+        let (response, _) = sender
+            .send_request(request("GET", "/"), true)
+            .expect("a stream");
+        let mut upstream = tokio::task::spawn_blocking(move || {
+            let mut peer = busy.accept();
+            peer.read_head();
+            peer
+        })
+        .await
+        .expect("the server");
+        let excluded = switch_text("allow = [\"192.0.2.1\"]", &[server.address()]);
+        reload(&carrick, &place, &(PATIENT.to_owned() + &excluded), 2.0);
+        let reply = fetch(&mut sender, request("GET", "/"), b"", None).await;
+        assert_eq!(reply.expect("a response").status, 403);
+        upstream.send(OK);
+        assert_eq!(read(response).await.expect("a response").body, b"ok");
+        // After that, the connection takes no more.
+        let error = loop {
+            match fetch(&mut sender, request("GET", "/"), b"", None).await {
+                Ok(reply) => assert_eq!(reply.status, 403),
+                Err(error) => break error,
+            }
+        };
+        assert!(
+            error.is_go_away() || error.is_io() || error.reason().is_some(),
+            "{error}"
+        );
+    });
+}
+
+#[test]
+fn clients_without_requests_are_closed() {
+    let place = Place::claim();
+    let server = ok_server(&place);
+    let limits = "[timeouts]\nhead = \"1s\"\nidle = \"2s\"\n";
+    let carrick = Carrick::start(
+        &place,
+        &(limits.to_owned() + &switch_text("", &[server.address()])),
+    );
+    // One that says nothing but this.
+    let mut silent = RawClient::connect(carrick.listener(), b"");
+    // One that stops in the preface.
+    let mut cut = Peer::connect(carrick.listener());
+    cut.send("PRI * HTTP/2.0\r\n\r\nSM");
+    // One whose head has no end.
+    let mut open = RawClient::connect(carrick.listener(), b"");
+    open.send(HEADERS, 0, 1, &super::frames::block(&get("/")));
+    // One that has asked.
+    let mut idle = RawClient::connect(carrick.listener(), b"");
+    idle.ask(1, &get("/"));
+    assert_eq!(idle.read_answer(1), Answer::Status(200, b"ok".to_vec()));
+    assert_eq!(silent.read_kind(GOAWAY).error(), 0);
+    assert_eq!(open.read_kind(GOAWAY).error(), 0);
+    assert_eq!(idle.read_kind(GOAWAY).error(), 0);
+    cut.read_ending();
+    assert!(carrick.limit_reached("head_timeout") > 2.5);
+    assert!(carrick.limit_reached("idle_timeout") > 0.5);
+}
+
+#[test]
+fn a_client_that_opens_no_window_is_given_up() {
+    let place = Place::claim();
+    let server = Server::listen(&place).serve(|peer, _| {
+        answer_requests(peer, |_| {
+            let mut response = b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n".to_vec();
+            response.resize(response.len() + 1_000_000, b'x');
+            response
+        });
+    });
+    let limits = "[timeouts]\nidle = \"1s\"\n";
+    let carrick = Carrick::start(
+        &place,
+        &(limits.to_owned() + &switch_text("", &[server.address()])),
+    );
+    // SETTINGS_INITIAL_WINDOW_SIZE is 10.
+    let mut client = RawClient::connect(carrick.listener(), &[0, 4, 0, 0, 0, 10]);
+    client.ask(1, &get("/"));
+    let Answer::Reset(_) = client.read_answer(1) else {
+        panic!("the stream ended in order");
+    };
+    assert_eq!(carrick.access_log(1)[0].text("ended"), "idle_timeout");
+    // With a window, others are served.
+    client.send(SETTINGS, 0, 0, &[0, 4, 0, 15, 255, 255]);
+    client.send(WINDOW_UPDATE, 0, 0, &2_000_000_u32.to_be_bytes());
+    client.ask(3, &get("/"));
+    let Answer::Status(200, body) = client.read_answer(3) else {
+        panic!("no response");
+    };
+    assert_eq!(body.len(), 1_000_000);
+}
+
+#[test]
+fn a_request_whose_body_stops_is_given_up() {
+    let place = Place::claim();
+    let server = Server::listen(&place);
+    let limits = "[timeouts]\nidle = \"1s\"\n";
+    let carrick = Carrick::start(
+        &place,
+        &(limits.to_owned() + &switch_text("", &[server.address()])),
+    );
+    let mut client = RawClient::connect(carrick.listener(), b"");
+    let mut fields = get("/").to_vec();
+    fields[0].1 = "POST";
+    client.send(HEADERS, END_HEADERS, 1, &super::frames::block(&fields));
+    client.send(DATA, 0, 1, b"some");
+    let mut upstream = server.accept();
+    upstream.read_head();
+    upstream.expect("4\r\nsome\r\n");
+    let answer = client.read_answer(1);
+    assert!(!matches!(answer, Answer::Status(200, _)), "{answer:?}");
+    // Not an end in order.
+    assert_eq!(upstream.read_ending().bytes(), b"");
+}

@@ -1,0 +1,134 @@
+//! What is buffered, and how much goes on at a time.
+use super::client::{connect, fetch, request, run};
+use super::frames::{
+    Answer, DATA, END_HEADERS, END_STREAM, HEADERS, RST_STREAM, RawClient, SETTINGS, WINDOW_UPDATE,
+    block, get,
+};
+use super::{OK, PATIENT, ok_server, start, switch_text};
+use crate::support::{Carrick, Place, Server};
+use http::HeaderValue;
+
+const REFUSED_STREAM: u32 = 7;
+
+#[test]
+fn there_are_only_so_many_streams_at_a_time() {
+    let place = Place::claim();
+    let server = Server::listen(&place);
+    let carrick = start(&place, &[server.address()]);
+    let mut client = RawClient::connect(carrick.listener(), b"");
+    let settings = client.read_kind(SETTINGS).content;
+    let setting = |number: u8| {
+        let mut pairs = settings.chunks(6);
+        let pair = pairs.find(|pair| pair[1] == number).expect("a setting");
+        u32::from_be_bytes(pair[2..].try_into().expect("four bytes"))
+    };
+    let streams = setting(3);
+    assert_eq!((streams, setting(8)), (128, 1));
+    for index in 0..=streams {
+        client.ask(2 * index + 1, &get("/"));
+    }
+    let refused = client.read_kind(RST_STREAM);
+    assert_eq!(
+        (refused.stream, refused.error()),
+        (2 * streams + 1, REFUSED_STREAM)
+    );
+    // One more may come when one has gone.
+    let mut upstream = server.accept();
+    upstream.read_head();
+    upstream.send(OK);
+    loop {
+        let frame = client.read_kind(DATA);
+        if frame.flags & END_STREAM != 0 {
+            break;
+        }
+    }
+    client.ask(2 * streams + 3, &get("/last"));
+    loop {
+        let head = upstream.read_head();
+        upstream.send(OK);
+        if head.starts_with("GET /last ") {
+            break;
+        }
+        if !upstream.waits_for_head() {
+            upstream = server.accept();
+        }
+    }
+    assert_eq!(
+        client.read_answer(2 * streams + 3),
+        Answer::Status(200, b"ok".to_vec())
+    );
+}
+
+#[test]
+fn a_server_that_does_not_read_stops_the_client() {
+    const WINDOW_BYTES: u64 = 128 * 1024;
+    let place = Place::claim();
+    // The kernel has room for a little, too.
+    let server = Server::listen_with_buffers(&place, 4096);
+    let carrick = start(&place, &[server.address()]);
+    let mut client = RawClient::connect(carrick.listener(), b"");
+    let mut fields = get("/").to_vec();
+    fields[0].1 = "POST";
+    client.send(HEADERS, END_HEADERS, 1, &block(&fields));
+    let mut upstream = server.accept();
+    upstream.read_head();
+    // As much as the windows allow, and then for as long as they are opened.
+    let mut room = WINDOW_BYTES;
+    let mut sent = 0_u64;
+    client
+        .peer
+        .stream()
+        .set_read_timeout(Some(std::time::Duration::from_secs(1)))
+        .expect("a time-out");
+    loop {
+        while room >= 8192 {
+            client.send(DATA, 0, 1, &[b'x'; 8192]);
+            (room, sent) = (room - 8192, sent + 8192);
+        }
+        match client.read() {
+            Some(frame) if frame.kind == WINDOW_UPDATE && frame.stream == 1 => {
+                room += u64::from(u32::from_be_bytes(
+                    frame.content[..].try_into().expect("four"),
+                ));
+            }
+            Some(_) => {}
+            None => break,
+        }
+    }
+    // The socket buffers of this machine are in between; without a limit it would go on for ever.
+    assert!(sent < 16 << 20, "{sent} bytes were taken");
+    drop(upstream);
+}
+
+#[test]
+fn heads_have_the_limits_of_http1() {
+    let place = Place::claim();
+    let server = ok_server(&place);
+    let text = format!(
+        "{PATIENT}[limits]\nrequest_head = \"8KiB\"\nheaders = 20\n{}",
+        switch_text("", &[server.address()])
+    );
+    let carrick = Carrick::start(&place, &text);
+    run(async {
+        let mut sender = connect(carrick.listener()).await;
+        let mut many = request("GET", "/");
+        for number in 0..30_u32 {
+            let name = format!("x-{number}")
+                .parse::<http::HeaderName>()
+                .expect("a name");
+            many.headers_mut().insert(name, HeaderValue::from(number));
+        }
+        let mut long = request("GET", "/");
+        let value = HeaderValue::from_str(&"y".repeat(8200)).expect("a value");
+        long.headers_mut().insert("x", value);
+        for asked in [many, long] {
+            let reply = fetch(&mut sender, asked, b"", None)
+                .await
+                .expect("a response");
+            assert_eq!(reply.status, 431);
+        }
+        let reply = fetch(&mut sender, request("GET", "/"), b"", None).await;
+        assert_eq!(reply.expect("a response").body, b"ok");
+    });
+    assert_eq!(carrick.access_log(3)[0].status(), 431);
+}

@@ -1,0 +1,223 @@
+//! Streams that become tunnels: CONNECT, and WebSocket (RFC 8441).
+use super::client::{connect, fetch, request, run};
+use super::start;
+use crate::clients::websocket::accept_for;
+use crate::support::carrick::FORWARD_TEXT;
+use crate::support::message::field;
+use crate::support::{Carrick, Peer, Place, Server};
+use bytes::Bytes;
+use h2::ext::Protocol;
+use h2::{Reason, RecvStream, SendStream};
+use http::{Request, Response};
+use std::net::SocketAddr;
+
+/// Asks for a tunnel; the response, and the server's end.
+async fn open(
+    to: SocketAddr,
+    asked: Request<()>,
+    serve: impl FnOnce() -> Peer + Send + 'static,
+) -> (Response<RecvStream>, SendStream<Bytes>, Peer) {
+    let mut sender = connect(to).await;
+    let (response, stream) = sender.send_request(asked, false).expect("a stream");
+    let server = tokio::task::spawn_blocking(serve);
+    let response = response.await.expect("a response");
+    (response, stream, server.await.expect("the server"))
+}
+
+/// Bytes go both ways, and so do the ends.
+async fn relays(mut from: RecvStream, mut to: SendStream<Bytes>, mut server: Peer) {
+    to.send_data(Bytes::from_static(b"to the server"), false)
+        .expect("a stream");
+    let mut server = blocking(move || {
+        server.expect("to the server");
+        server.send("to the client");
+        server
+    })
+    .await;
+    let data = from.data().await.expect("data").expect("data");
+    assert_eq!(data, "to the client");
+    to.send_data(Bytes::from_static(b"last"), true)
+        .expect("a stream");
+    blocking(move || {
+        server.expect("last");
+        server.expect_end();
+        server.send("after the client's end");
+    })
+    .await;
+    let mut rest = Vec::new();
+    while let Some(data) = from.data().await {
+        rest.extend_from_slice(&data.expect("data"));
+    }
+    assert_eq!(rest, b"after the client's end");
+}
+
+async fn blocking<T: Send + 'static>(does: impl FnOnce() -> T + Send + 'static) -> T {
+    tokio::task::spawn_blocking(does).await.expect("the server")
+}
+
+fn connect_to(address: SocketAddr) -> Request<()> {
+    let asked = Request::builder()
+        .method("CONNECT")
+        .uri(address.to_string());
+    asked.body(()).expect("a request")
+}
+
+fn websocket() -> Request<()> {
+    let mut asked = request("CONNECT", "/chat");
+    asked
+        .extensions_mut()
+        .insert(Protocol::from_static("websocket"));
+    let version = http::HeaderValue::from_static("13");
+    asked.headers_mut().insert("sec-websocket-version", version);
+    asked
+}
+
+#[test]
+fn connect_makes_a_tunnel() {
+    let place = Place::claim();
+    let server = Server::listen(&place);
+    let carrick = Carrick::start(&place, FORWARD_TEXT);
+    let address = server.address();
+    run(async {
+        let (response, to, server) =
+            open(carrick.forward_address(), connect_to(address), move || {
+                server.accept()
+            })
+            .await;
+        assert_eq!(response.status(), 200);
+        relays(response.into_body(), to, server).await;
+    });
+    let line = &carrick.access_log(1)[0];
+    assert_eq!(
+        (line.text("version"), line.text("method")),
+        ("HTTP/2.0", "CONNECT")
+    );
+    assert_eq!((line.number("received"), line.number("sent")), (17, 35));
+}
+
+#[test]
+fn a_tunnel_whose_server_resets_is_reset() {
+    let place = Place::claim();
+    let server = Server::listen(&place);
+    let carrick = Carrick::start(&place, FORWARD_TEXT);
+    let address = server.address();
+    run(async {
+        let (response, _to, server) =
+            open(carrick.forward_address(), connect_to(address), move || {
+                server.accept()
+            })
+            .await;
+        blocking(move || server.reset()).await;
+        let error = response.into_body().data().await.expect("an end");
+        assert_eq!(
+            error.expect_err("a reset").reason(),
+            Some(Reason::CONNECT_ERROR)
+        );
+    });
+}
+
+#[test]
+fn a_forward_proxy_gets_whole_urls() {
+    let place = Place::claim();
+    let server = Server::listen(&place);
+    let carrick = Carrick::start(&place, FORWARD_TEXT);
+    let address = server.address();
+    run(async {
+        let serving = tokio::task::spawn_blocking(move || {
+            let mut peer = server.accept();
+            let head = peer.read_head();
+            peer.send(super::OK);
+            head
+        });
+        let mut sender = connect(carrick.forward_address()).await;
+        let asked = Request::builder()
+            .uri(format!("http://{address}/p?q"))
+            .body(());
+        let reply = fetch(&mut sender, asked.expect("a request"), b"", None).await;
+        assert_eq!(reply.expect("a response").body, b"ok");
+        let head = serving.await.expect("the server");
+        assert!(
+            head.starts_with(&format!("GET /p?q HTTP/1.1\r\nHost: {address}\r\n")),
+            "{head}"
+        );
+        let asked = Request::builder()
+            .uri(format!("https://{address}/"))
+            .body(());
+        let reply = fetch(&mut sender, asked.expect("a request"), b"", None).await;
+        assert_eq!(reply.expect("a response").status, 400);
+    });
+}
+
+#[test]
+fn a_web_socket_is_relayed() {
+    let place = Place::claim();
+    let server = Server::listen(&place);
+    let carrick = start(&place, &[server.address()]);
+    run(async {
+        let (response, to, server) = open(carrick.listener(), websocket(), move || {
+            let mut peer = server.accept();
+            let head = peer.read_head();
+            assert!(head.starts_with("GET /chat HTTP/1.1\r\n"), "{head}");
+            assert_eq!(field(&head, "upgrade").as_deref(), Some("websocket"));
+            assert_eq!(field(&head, "sec-websocket-version").as_deref(), Some("13"));
+            let accept = accept_for(&field(&head, "sec-websocket-key").expect("a key"));
+            peer.send(format!("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: {accept}\r\nSec-WebSocket-Protocol: chat\r\n\r\n"));
+            peer
+        })
+        .await;
+        assert_eq!(response.status(), 200);
+        let fields = response.headers();
+        assert_eq!(fields["sec-websocket-protocol"], "chat");
+        for name in ["connection", "upgrade", "sec-websocket-accept"] {
+            assert!(!fields.contains_key(name), "{name}");
+        }
+        relays(response.into_body(), to, server).await;
+    });
+    assert_eq!(carrick.access_log(1)[0].status(), 101);
+}
+
+#[test]
+fn a_web_socket_needs_the_servers_word() {
+    let place = Place::claim();
+    for (response, status) in [
+        (
+            "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: bm90IGl0\r\n\r\n",
+            502,
+        ),
+        ("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", 502),
+        ("HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\nno", 403),
+    ] {
+        let server = Server::listen(&place);
+        let carrick = start(&place, &[server.address()]);
+        run(async {
+            let (answer, _to, _server) = open(carrick.listener(), websocket(), move || {
+                let mut peer = server.accept();
+                peer.read_head();
+                peer.send(response);
+                peer
+            })
+            .await;
+            assert_eq!(answer.status(), status, "{response}");
+        });
+    }
+}
+
+#[test]
+fn other_protocols_are_not_spoken() {
+    let place = Place::claim();
+    let carrick = start(&place, &[place.at(1)]);
+    run(async {
+        let mut sender = connect(carrick.listener()).await;
+        let mut asked = websocket();
+        asked
+            .extensions_mut()
+            .insert(Protocol::from_static("connect-udp"));
+        let (response, _stream) = sender.send_request(asked, false).expect("a stream");
+        assert_eq!(response.await.expect("a response").status(), 501);
+        // A switch is no proxy.
+        let (response, _stream) = sender
+            .send_request(connect_to(place.at(1)), false)
+            .expect("a stream");
+        assert_eq!(response.await.expect("a response").status(), 405);
+    });
+}
