@@ -205,7 +205,7 @@ impl Orders {
                 let state = Arc::clone(&self.state);
                 let chance = name.chance;
                 self.under_way.spawn(async move {
-                    let ended = attempt(&work, &text, chance, &state).await;
+                    let ended = Box::pin(attempt(&work, &text, chance, &state)).await;
                     (text, ended)
                 });
             }
