@@ -33,7 +33,8 @@ impl Handshake {
         upstream: &mut Upstream,
         metrics: &WorkerMetrics,
     ) -> Result<(), Unreachable> {
-        match self.shake_hands(&upstream.transport).await {
+        // Boxed: what few connections need should not make every session larger.
+        match Box::pin(self.shake_hands(&upstream.transport)).await {
             Ok(stream) => {
                 metrics
                     .server_tls_handshakes

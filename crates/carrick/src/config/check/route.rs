@@ -1,7 +1,7 @@
 //! Checks `[[listener.route]]`, and whether every route can be reached.
 use super::cache::OfListener;
 use super::file_context::FileContext;
-use super::{conditions, server_tls, split, transparent};
+use super::{conditions, split, transparent};
 use crate::config::file::{self, Job};
 use crate::config::plan::{Requests, Responses, RoutePlan, Splitting};
 use crate::config::problem::Problems;
@@ -86,9 +86,8 @@ pub fn check_all(
             let upstream = transparent::destination(written, route, context.known, problems);
             let split = given_or(&route.split, inherited.split);
             let engine = split::engine(split, given_or(&route.engine, default));
-            let to_tls = server_tls::is_spoken(context, upstream.flatten());
-            let engine = match to_tls {
-                true => server_tls::engine(route, kind, problems),
+            let engine = match speaks_tls(context, upstream.flatten()) {
+                true => engine_to_tls(route, kind, problems),
                 false => engine,
             };
             let link = link(route, kind, (split, inherited.link), context, problems);
@@ -145,6 +144,35 @@ pub fn check_all(
             .filter(|_| inherited.split != Splitting::Never),
     });
     Some(routes)
+}
+
+/// Whether the servers of an upstream are spoken to by TLS.
+fn speaks_tls(context: &FileContext<'_>, upstream: Option<usize>) -> bool {
+    let plan = upstream.and_then(|index| context.upstreams.get(index)?.as_ref());
+    plan.is_some_and(|plan| plan.tls.is_some())
+}
+
+/// The engine of a route to such servers. Reports what cannot be for them.
+fn engine_to_tls(route: &Written<file::Route>, kind: Kind, problems: &mut Problems) -> Choice {
+    if let Some(upstream) = route.upstream.given()
+        && kind != Kind::Switch
+    {
+        problems
+            .error(upstream.span(), "the servers of this upstream are spoken to by TLS, and a tunnel passes on what clients speak", "")
+            .help("use `mode = \"switch\"`, or an upstream without `tls`");
+    }
+    if let Some(engine) = route.engine.given()
+        && !matches!(engine.get_ref(), Choice::Auto | Choice::Copy)
+    {
+        problems
+            .warning(
+                engine.span(),
+                "the process encrypts for the servers of this upstream: no engine moves their bytes",
+                "",
+            )
+            .help("remove `engine`, or `tls` from the upstream");
+    }
+    Choice::Copy
 }
 
 /// `auto` has the kernel classify what it can.

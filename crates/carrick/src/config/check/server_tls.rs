@@ -1,6 +1,4 @@
 //! Checks what is said of TLS to servers, and reads its certificates.
-use super::file_context::FileContext;
-use super::route::Kind;
 use super::{path, tls};
 use crate::config::file;
 use crate::config::problem::Problems;
@@ -8,7 +6,6 @@ use crate::config::section::Written;
 use crate::config::setting::Setting;
 use crate::config::tls::{Authorities, CertificateFiles, Minimum, ServerTls, ServerTlsSettings};
 use crate::config::values::ServerAddress;
-use carrick_splice::Choice;
 use rustls::pki_types::{IpAddr, ServerName};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -170,33 +167,4 @@ fn certificate(
         acme: None,
         certificate,
     }))
-}
-
-/// Whether the servers of an upstream are spoken to by TLS.
-pub fn is_spoken(context: &FileContext<'_>, upstream: Option<usize>) -> bool {
-    let plan = upstream.and_then(|index| context.upstreams.get(index)?.as_ref());
-    plan.is_some_and(|plan| plan.tls.is_some())
-}
-
-/// The engine of a route to such servers. Reports what cannot be for them.
-pub fn engine(route: &Written<file::Route>, kind: Kind, problems: &mut Problems) -> Choice {
-    if let Some(upstream) = route.upstream.given()
-        && kind != Kind::Switch
-    {
-        problems
-            .error(upstream.span(), "the servers of this upstream are spoken to by TLS, and a tunnel passes on what clients speak", "")
-            .help("use `mode = \"switch\"`, or an upstream without `tls`");
-    }
-    if let Some(engine) = route.engine.given()
-        && !matches!(engine.get_ref(), Choice::Auto | Choice::Copy)
-    {
-        problems
-            .warning(
-                engine.span(),
-                "the process encrypts for the servers of this upstream: no engine moves their bytes",
-                "",
-            )
-            .help("remove `engine`, or `tls` from the upstream");
-    }
-    Choice::Copy
 }

@@ -190,3 +190,36 @@ impl Authorities {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn warnings_of_each_server_are_few() {
+        let name = ServerName::try_from("a.example").unwrap();
+        let settings = ServerTlsSettings {
+            authorities: Authorities::Anybody,
+            certificate: None,
+            minimum: Minimum::Tls12,
+            names: vec![name.clone(), name],
+        };
+        let (tls, warnings) = ServerTls::load("upstream u".to_owned(), settings).unwrap();
+        assert!(warnings.is_empty());
+        let begun = Instant::now();
+        // A server, seconds, and whether a warning may be logged.
+        let table = [
+            (0, 0, true),
+            (0, 9, false),
+            (1, 9, true),
+            (0, 10, true),
+            (1, 10, false),
+            (0, 19, false),
+            (2, 30, false),
+        ];
+        for (server, seconds, expected) in table {
+            let now = begun + Duration::from_secs(seconds);
+            assert_eq!(tls.may_warn(server, now), expected, "{server} {seconds}");
+        }
+    }
+}

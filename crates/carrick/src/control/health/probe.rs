@@ -133,9 +133,12 @@ impl Probe {
         let Some((tls, server)) = &self.tls else {
             return self.ask_by(stream, deadline).await.map_err(late)?;
         };
-        let shaking = shake_hands(stream, tls, *server);
+        // Boxed: most checks have no need of its room.
+        let shaking = Box::pin(shake_hands(stream, tls, *server));
         let stream = timeout_at(deadline, shaking).await.map_err(late)??;
-        self.ask_by(stream, deadline).await.map_err(late)?
+        Box::pin(self.ask_by(stream, deadline))
+            .await
+            .map_err(late)?
     }
 
     /// Connects, and sends what goes before everything else.

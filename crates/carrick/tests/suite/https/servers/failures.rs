@@ -104,11 +104,11 @@ fn a_failed_handshake_leads_to_another_server_whatever_the_method() {
     let label = format!("server=\"{}\"", wrong.address());
     let failures = carrick.metric("carrick_server_failures_total", &[&label]);
     assert!(failures >= 2.0, "{failures}");
-    // One warning in ten seconds, however often it fails.
     let said = carrick.stop().standard_error;
-    let warnings = said.matches(" WARN carrick::connect::tls: ").count();
-    let all = said.matches("upstream u: TLS handshake with").count();
-    assert!(warnings < all, "{said}");
+    assert!(
+        said.contains(" WARN upstream u: TLS handshake with "),
+        "{said}"
+    );
 }
 
 #[test]

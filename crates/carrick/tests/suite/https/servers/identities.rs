@@ -79,10 +79,7 @@ fn servers_must_be_who_they_should_be() {
         assert_eq!(status, expected, "{certificate} {tls}: {error}");
         assert!(error.contains(said), "{certificate} {tls}: {error}");
         if expected == 502 {
-            let who = format!(
-                "WARN carrick::connect::tls: upstream u: TLS handshake with {}",
-                server.address()
-            );
+            let who = format!("WARN upstream u: TLS handshake with {}", server.address());
             assert!(error.contains(&who), "{error}");
         }
     }

@@ -162,7 +162,8 @@ fn a_parent_proxy_is_spoken_to_by_tls() {
     assert_eq!(client.ask(GET).text(), "ok");
     let tls = carrick.metric("carrick_tls_handshakes_total", &["result=\"full\""])
         + carrick.metric("carrick_tls_handshakes_total", &["result=\"resumed\""]);
-    assert!(tls >= 2.0, "{tls}");
+    // Each worker has connections of its own, which CONNECT can use, too.
+    assert!(tls >= 1.0, "{tls}");
 }
 
 #[test]
