@@ -261,7 +261,7 @@ impl Drop for Busy {
 #[test]
 fn a_conservative_class_waits_for_the_worker_but_not_for_ever() {
     const LONGEST: Duration = Duration::from_millis(300);
-    const PATIENT: Duration = Duration::from_secs(3600);
+    const PATIENT: Duration = Duration::from_secs(10);
     let held = |hold_max| ClassSettings {
         policy: Policy::Conservative,
         hold_max,
@@ -326,7 +326,7 @@ async fn run_until(transfer: &mut Transfer<'_>, bytes: u64) {
 fn the_application_lets_go_what_waits_when_it_likes() {
     let classes = [ClassSettings {
         policy: Policy::Conservative,
-        hold_max: Duration::from_secs(3600),
+        hold_max: Duration::from_secs(10),
         ..class("a")
     }];
     on_paced_worker(&classes, |splicer, pacing| async move {
