@@ -125,7 +125,13 @@ async fn begin(
         .max_header_list_size(u32::try_from(head_bytes).unwrap_or(u32::MAX))
         .max_local_error_reset_streams(Some(MALFORMED_MAX))
         .enable_connect_protocol();
-    let shaking = pin!(builder.handshake(Http2Io::new(Rc::clone(shared), first)));
+    let mut handshake = pin!(builder.handshake(Http2Io::new(Rc::clone(shared), first)));
+    let shaking = poll_fn(|cx| {
+        let polled = handshake.as_mut().poll(cx);
+        // If it fails, the handshake does so next.
+        let _ = shared.send_written(cx);
+        polled
+    });
     match client
         .downstream
         .timer
@@ -402,6 +408,9 @@ fn next(
             // A stream that the client has reset has its place until its session has ended.
             framing.poll_closed(cx).map(|closed| closed.err().map(Err))
         };
+        if polled.is_pending() && shared.send_written(cx).is_err() {
+            return Poll::Ready(Event::Ended(None));
+        }
         match polled {
             Poll::Ready(Some(Ok(request))) => Poll::Ready(Event::Request(Box::new(request))),
             Poll::Ready(Some(Err(error))) => Poll::Ready(Event::Ended(Some(error))),

@@ -5,9 +5,9 @@ use bytes::{Buf, Bytes};
 use carrick_logic::http1::ResponseHead;
 use carrick_logic::http2::{FrameMeter, NuisanceBudget};
 use std::cell::{Cell, RefCell};
-use std::io::IoSlice;
+use std::io::{self, IoSlice};
 use std::rc::Rc;
-use std::task::{Context, Waker};
+use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
 /// Bytes of bodies that may wait for room in the kernel, over all streams.
@@ -68,6 +68,21 @@ impl Http2Connection {
     #[must_use]
     pub fn transport(&self) -> &Transport {
         &self.transport
+    }
+
+    /// Gives the kernel what the library has written, to be called when it waits: the frames of many streams at once. What
+    /// there is no room for is for the next call, for which `cx` is woken.
+    ///
+    /// # Errors
+    /// Those of `sendmsg(2)`.
+    pub fn send_written(&self, cx: &mut Context<'_>) -> io::Result<()> {
+        match &self.transport {
+            Transport::Tls(stream) => match stream.poll_flush(cx) {
+                Poll::Ready(result) => result,
+                Poll::Pending => Ok(()),
+            },
+            _ => Ok(()),
+        }
     }
 
     /// How many streams are served.

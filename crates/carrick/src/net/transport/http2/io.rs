@@ -96,11 +96,9 @@ impl AsyncWrite for Http2Io {
         true
     }
 
-    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.connection.transport() {
-            Transport::Tls(stream) => stream.poll_flush(cx),
-            _ => Poll::Ready(Ok(())),
-        }
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // The library does so after each frame of a body. See `Http2Connection::send_written`.
+        Poll::Ready(Ok(()))
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
