@@ -108,7 +108,7 @@ pub fn whole(message: impl Into<String>, help: &str) -> Box<Problem> {
     Box::new(problem)
 }
 
-/// Reads any file of at most [`FILE_BYTES_MAX`].
+/// Reads any file of at most a megabyte.
 ///
 /// # Errors
 /// It cannot be read, or is longer.

@@ -1,7 +1,7 @@
 //! Orders certificates by ACME, and renews them.
 //!
 //! A name's failures are kept in the storage before an attempt is made, so that no restart, crash or second process makes
-//! attempts come faster than [`schedule::wait`] says.
+//! attempts come faster than `schedule::wait` says.
 mod https;
 mod order;
 mod schedule;
