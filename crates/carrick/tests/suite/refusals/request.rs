@@ -8,11 +8,6 @@ type Row = (&'static str, u16, &'static [u8]);
 const REQUEST_LINES: &[Row] = &[
     ("HTTP/0.9", 400, b"GET /\r\n"),
     ("HTTP/0.9 with fields", 400, b"GET /\r\nHost: a\r\n\r\n"),
-    (
-        "nearly the preface of HTTP/2",
-        505,
-        b"PRI * HTTP/2.0\r\n\r\nSN\r\n\r\n",
-    ),
     ("HTTP/2.0", 505, b"GET / HTTP/2.0\r\nHost: a\r\n\r\n"),
     ("HTTP/3.1", 505, b"GET / HTTP/3.1\r\nHost: a\r\n\r\n"),
     (
