@@ -1,18 +1,12 @@
 //! h2load as the load generator, for HTTP/2: started, and read.
 
-use std::process::Stdio;
-use std::time::Duration;
+use anyhow::{Context as _, Result};
 
-use anyhow::{Context as _, Result, bail};
-
+use crate::bench::generator;
 use crate::bench::measured::{Errors, Latency, Measured};
 use crate::bench::plan::{Target, Work};
 use crate::command::require;
 use crate::testbed::Testbed;
-use crate::testbed::cores;
-
-/// How much longer than asked h2load may take before it is given up.
-const GRACE: Duration = Duration::from_secs(20);
 
 /// Runs h2load once in the client's namespace.
 ///
@@ -24,29 +18,17 @@ pub async fn run(
     target: &Target,
     seconds: f64,
 ) -> Result<Measured> {
-    // It takes whole seconds.
-    let whole_seconds = seconds.ceil().max(1.0) as u64;
-    let program = require("h2load")?;
-    let mut command = testbed
-        .client
-        .command(&program, &cores::list(&testbed.placement().other_cores()));
-    command
-        .arg("-t1")
-        .arg(format!("-c{}", work.connections))
-        .arg(format!("-m{}", work.streams))
-        .arg(format!("-D{whole_seconds}"))
-        .arg(format!("{}{}", target.base(), target.request_target))
-        .stdin(Stdio::null());
-    let output = tokio::time::timeout(Duration::from_secs(whole_seconds) + GRACE, command.output())
-        .await
-        .context("h2load did not end in time")?
-        .context("cannot run h2load")?;
-    let said = String::from_utf8_lossy(&output.stdout);
-    if !output.status.success() {
-        let errors = String::from_utf8_lossy(&output.stderr);
-        bail!("h2load failed ({}): {said}{errors}", output.status);
-    }
-    parse(&said, whole_seconds).with_context(|| format!("h2load's report cannot be read: {said}"))
+    let (said, seconds) =
+        generator::run(testbed, &require("h2load")?, seconds, |command, seconds| {
+            command
+                .arg("-t1")
+                .arg(format!("-c{}", work.connections))
+                .arg(format!("-m{}", work.streams))
+                .arg(format!("-D{seconds}"))
+                .arg(format!("{}{}", target.base(), target.request_target));
+        })
+        .await?;
+    parse(&said, seconds).with_context(|| format!("h2load's report cannot be read: {said}"))
 }
 
 /// Requests that succeeded in the time; what was under way at its end is in none of the counts.

@@ -4,6 +4,7 @@
 pub mod cached;
 pub mod congestion;
 pub mod fetch;
+pub mod generator;
 pub mod h2load;
 pub mod holder;
 pub mod measured;

@@ -2,20 +2,17 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 
+use crate::bench::generator;
 use crate::bench::measured::Measured;
 use crate::bench::plan::{Does, Target, Work};
 use crate::peers::template::render;
 use crate::testbed::Testbed;
-use crate::testbed::cores;
 
 /// wrk counts a response that takes longer as an error.
 const RESPONSE_TIMEOUT_SECONDS: u64 = 5;
-/// How much longer than asked wrk may take before it is given up.
-const GRACE: Duration = Duration::from_secs(20);
 
 /// Runs wrk once in the client's namespace.
 ///
@@ -28,36 +25,20 @@ pub async fn run(
     target: &Target,
     seconds: f64,
 ) -> Result<Measured> {
-    // It takes whole seconds.
-    let whole_seconds = seconds.ceil().max(1.0) as u64;
     let script = write_script(testbed.directory(), work, target)?;
-    let mut command = testbed
-        .client
-        .command(wrk, &cores::list(&testbed.placement().other_cores()));
-    command
-        .args([
-            "-t1",
-            &format!("-c{}", work.connections),
-            &format!("-d{whole_seconds}s"),
-        ])
-        .arg(format!("--timeout={RESPONSE_TIMEOUT_SECONDS}s"))
-        .arg("-s")
-        .arg(script)
-        .arg(format!("{}/", target.base()))
-        .stdin(std::process::Stdio::null());
-    let output = tokio::time::timeout(Duration::from_secs(whole_seconds) + GRACE, command.output())
-        .await
-        .context("wrk did not end in time")?
-        .context("cannot run wrk")?;
-    let said = String::from_utf8_lossy(&output.stdout);
-    if !output.status.success() {
-        bail!(
-            "wrk failed ({}): {}{}",
-            output.status,
-            said,
-            String::from_utf8_lossy(&output.stderr)
-        );
-    }
+    let (said, _) = generator::run(testbed, wrk, seconds, |command, seconds| {
+        command
+            .args([
+                "-t1",
+                &format!("-c{}", work.connections),
+                &format!("-d{seconds}s"),
+            ])
+            .arg(format!("--timeout={RESPONSE_TIMEOUT_SECONDS}s"))
+            .arg("-s")
+            .arg(script)
+            .arg(format!("{}/", target.base()));
+    })
+    .await?;
     parse(&said)
 }
 

@@ -3,9 +3,7 @@
 use crate::socket::{is_here, order, until_in_kernel};
 use crate::support::*;
 use carrick_splice::{ExchangeEnd, ExchangeOrder, Reason, SpliceState, Splicer, tcp};
-use std::cell::Cell;
 use std::future::poll_fn;
-use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -141,22 +139,6 @@ fn ends_resets_and_silence_wake_the_process() {
                 ..order()
             };
             let mut exchange = splicer.exchange(sockets.from, sockets.to, order);
-            let is_silent = Cell::new(false);
-            let run = async {
-                let silence = async {
-                    // Again and again: the end of `one` may be noticed meanwhile.
-                    loop {
-                        tokio::time::sleep(Duration::from_millis(1)).await;
-                        if is_silent.get() {
-                            pass(HANG / 4).await;
-                        }
-                    }
-                };
-                tokio::select! {
-                    end = exchange.run() => end,
-                    () = silence => unreachable!(),
-                }
-            };
             let talk = async {
                 chat(
                     &mut sockets.sender,
@@ -188,11 +170,13 @@ fn ends_resets_and_silence_wake_the_process() {
                     reset(one);
                 } else {
                     drop(one);
-                    is_silent.set(true);
+                    // Its end has been passed on; from now on nothing moves.
+                    assert_eq!(other.read(&mut [0]).await.unwrap(), 0);
+                    pass(HANG / 4).await;
                 }
                 Some(other)
             };
-            let (end, _other) = tokio::join!(run, talk);
+            let (end, _other) = tokio::join!(exchange.run(), talk);
             let is_right = match kind.trim_end_matches(" by b") {
                 "half-close" => matches!(end, ExchangeEnd::Closed),
                 "reset" => matches!(end, ExchangeEnd::Fault { .. }),

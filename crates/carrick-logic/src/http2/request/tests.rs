@@ -11,6 +11,12 @@ const ORIGIN: RequestTranslation<'_> = RequestTranslation {
     websocket_key: "a2V5",
 };
 
+/// The same, with a body to come.
+const OPEN: RequestTranslation = RequestTranslation {
+    is_whole: false,
+    ..ORIGIN
+};
+
 const GET: Pseudo<'_> = Pseudo {
     method: b"GET",
     scheme: Some(b"https"),
@@ -209,17 +215,13 @@ fn proxies_get_whole_urls_and_so_do_those_that_refuse_the_scheme() {
 
 #[test]
 fn a_body_has_one_length() {
-    let open = RequestTranslation {
-        is_whole: false,
-        ..ORIGIN
-    };
     let post = Pseudo {
         method: b"POST",
         ..GET
     };
-    let (head, body) = translate(&post, &[], &open).unwrap();
+    let (head, body) = translate(&post, &[], &OPEN).unwrap();
     assert!(head.ends_with("transfer-encoding: chunked\r\n\r\n") && body == RequestBody::Chunked);
-    let (head, body) = translate(&post, &[("content-length", "7")], &open).unwrap();
+    let (head, body) = translate(&post, &[("content-length", "7")], &OPEN).unwrap();
     assert!(head.ends_with("content-length: 7\r\n\r\n") && body == RequestBody::Bytes(7));
     let (head, body) = translate(&post, &[], &ORIGIN).unwrap();
     assert!(head.ends_with("content-length: 0\r\n\r\n") && body == RequestBody::None);
@@ -227,16 +229,12 @@ fn a_body_has_one_length() {
 
 #[test]
 fn tunnels_and_web_sockets() {
-    let open = RequestTranslation {
-        is_whole: false,
-        ..ORIGIN
-    };
     let connect = Pseudo {
         method: b"CONNECT",
         authority: Some(b"a.example:443"),
         ..Pseudo::default()
     };
-    let (head, body) = translate(&connect, &[("content-length", "5")], &open).unwrap();
+    let (head, body) = translate(&connect, &[("content-length", "5")], &OPEN).unwrap();
     assert_eq!(
         head,
         "CONNECT a.example:443 HTTP/1.1\r\nhost: a.example:443\r\n\r\n"
@@ -251,7 +249,7 @@ fn tunnels_and_web_sockets() {
         ("sec-websocket-version", "13"),
         ("sec-websocket-key", "other"),
     ];
-    let (head, body) = translate(&extended, &fields, &open).unwrap();
+    let (head, body) = translate(&extended, &fields, &OPEN).unwrap();
     assert_eq!(
         head,
         "GET /p?q HTTP/1.1\r\nhost: a.example\r\nsec-websocket-version: 13\r\nconnection: Upgrade\r\nupgrade: websocket\r\nsec-websocket-key: a2V5\r\n\r\n"

@@ -1,4 +1,4 @@
-//! Checks `[acme]`, for which names certificates are wanted, and how the authority can see that they are carrick's.
+//! Checks `[acme]`, the names for which listeners want certificates, and whether a challenge for them can be answered.
 use super::path;
 use crate::config::file::{self, Acme, File};
 use crate::config::plan::{AcmePlan, ChallengeKind, ExternalAccount, ListenerPlan, Mode};
