@@ -12,7 +12,7 @@ const ORIGIN: RequestTranslation<'_> = RequestTranslation {
 };
 
 /// The same, with a body to come.
-const OPEN: RequestTranslation = RequestTranslation {
+const OPEN: RequestTranslation<'_> = RequestTranslation {
     is_whole: false,
     ..ORIGIN
 };
