@@ -3,15 +3,16 @@ use crate::context::client::Client;
 use crate::context::downstream::Downstream;
 use crate::context::request_context::RequestContext;
 use crate::context::request_log::RequestLog;
-use crate::net::deadline::Deadline;
+use crate::net::deadline::{Deadline, Timer};
 use crate::net::io::{read_some, write_all};
+use crate::net::transport::Transport;
 use crate::upstream::Unreachable;
 use carrick_logic::http1::{self, ErrorResponse, Method, Version};
 use std::borrow::Cow;
 use std::time::Duration;
 
 /// How long the rest of a refused request is read, so that a reset does not destroy the response (RFC 9112 section 9.6).
-const LINGER: Duration = Duration::from_secs(2);
+pub const LINGER: Duration = Duration::from_secs(2);
 
 /// Most bytes of it that are read.
 const LINGER_BYTES_MAX: usize = 1024 * 1024;
@@ -114,7 +115,12 @@ pub fn hsts(context: &RequestContext) -> Option<&str> {
 /// Closes after a refusal: ends the sending direction and reads for a moment what the client still sends, since the
 /// kernel's reset would destroy the reply.
 pub async fn close_gently(client: &mut Downstream) {
-    if client.transport.end().is_err() {
+    end_gently(&client.transport, &mut client.timer).await;
+}
+
+/// The same for a transport. Fails only if it is broken.
+pub async fn end_gently(transport: &Transport, timer: &mut Timer) {
+    if transport.end().is_err() {
         return;
     }
     let mut deadline = Deadline::after(LINGER);
@@ -122,11 +128,8 @@ pub async fn close_gently(client: &mut Downstream) {
     let mut read_bytes = 0;
     while read_bytes < LINGER_BYTES_MAX {
         unwanted.clear();
-        match client
-            .timer
-            .until(&mut deadline, read_some(&client.transport, &mut unwanted))
-            .await
-        {
+        let reading = read_some(transport, &mut unwanted);
+        match timer.until(&mut deadline, reading).await {
             Ok(Ok(count)) if count > 0 => read_bytes += count,
             _ => return,
         }

@@ -103,6 +103,10 @@ where
 {
     let stated = check_fields(fields())?;
     let target = Target::read(pseudo, &stated)?;
+    if how.form == RequestForm::Absolute && target.scheme.is_none() && target.kind != Kind::Tunnel {
+        // The library has none without an authority. To guess would be to send in plain what was meant for HTTPS.
+        return Err(Malformed::Pseudo);
+    }
     let body = body(&target, &stated, how.is_whole);
     target.write(out, how.form);
     for (name, value) in fields().filter(|(name, _)| is_kept(name, body)) {
@@ -260,7 +264,7 @@ impl<'a> Target<'a> {
     fn write(&self, out: &mut Vec<u8>, form: RequestForm) {
         out.extend_from_slice(self.method);
         out.push(b' ');
-        let scheme = self.scheme.unwrap_or(b"http");
+        let scheme = self.scheme.unwrap_or_default();
         let is_absolute = match form {
             RequestForm::Absolute => true,
             RequestForm::Origin { http, https } => self.scheme.is_some_and(|scheme| {

@@ -3,12 +3,12 @@ use super::session;
 use crate::config::plan::Mode;
 use crate::context::client::Client;
 use crate::net::deadline::{Deadline, now};
-use crate::net::io::read_some;
 use crate::net::transport::Transport;
 use crate::net::transport::http2::{
     Http2Connection, Http2Io, Http2Stream, Incoming, Outgoing, Piece,
 };
 use crate::net::unread::Unread;
+use crate::reply::{LINGER, end_gently};
 use crate::telemetry::metrics::Limit;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -26,7 +26,7 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Streams of a connection that are served at the same time.
 const STREAMS_MAX: usize = 128;
@@ -38,20 +38,15 @@ const CONNECTION_WINDOW_BYTES: u32 = 512 * 1024;
 /// Unsent bytes of a response's body, per stream.
 const SEND_BUFFER_BYTES: usize = 64 * 1024;
 
-/// Malformed requests that are answered with a reset of their stream; one more, and the connection is closed.
-const MALFORMED_MAX: usize = 100;
+/// Mistakes of a client that the library answers with a reset of their stream; one more, and the connection is closed. A
+/// balancer's connection lives long.
+const MISTAKES_MAX: usize = 1024;
 
 /// What a field costs in the size of a list besides its bytes (RFC 9113 section 6.5.2).
 const FIELD_BYTES: usize = 32;
 
 /// How much of a nuisance a malformed request is.
 const MALFORMED_NUISANCE: u32 = 10;
-
-/// How long the last frames may take to be sent, and what the client still sends is read.
-const CLOSE_MAX: Duration = Duration::from_secs(2);
-
-/// Most bytes of it that are read.
-const CLOSE_BYTES_MAX: usize = 1024 * 1024;
 
 /// RFC 6455 section 1.3.
 const WEBSOCKET_GUID: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
@@ -79,7 +74,7 @@ enum Event {
     Flooded,
     /// No further requests are to be taken.
     Last,
-    /// There are streams now, or there are none any more.
+    /// The load is another one.
     Changed,
     /// Idle clients are dismissed.
     Dismissed,
@@ -123,7 +118,7 @@ async fn begin(
         .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
         .max_send_buffer_size(SEND_BUFFER_BYTES)
         .max_header_list_size(u32::try_from(head_bytes).unwrap_or(u32::MAX))
-        .max_local_error_reset_streams(Some(MALFORMED_MAX))
+        .max_local_error_reset_streams(Some(MISTAKES_MAX))
         .enable_connect_protocol();
     let mut handshake = pin!(builder.handshake(Http2Io::new(Rc::clone(shared), first)));
     let shaking = poll_fn(|cx| {
@@ -153,16 +148,17 @@ async fn begin(
 impl Connection {
     async fn run(mut self) {
         let mut idle_since = now();
-        let mut was_idle = true;
+        let mut was_served = false;
         let closing = loop {
-            let is_idle = self.shared.streams() == 0;
-            if is_idle && !was_idle {
+            let load = Load::of(&self.shared, &self.framing);
+            let is_served = load == Load::Served;
+            if was_served && !is_served {
                 idle_since = now();
             }
-            was_idle = is_idle;
-            let event = match is_idle {
-                true => self.next_of_idle(idle_since).await,
-                false => self.next_of_busy().await,
+            was_served = is_served;
+            let event = match is_served {
+                true => self.next_of_served().await,
+                false => self.next_of_others(load, idle_since).await,
             };
             match event {
                 Event::Request(request) => self.start(*request),
@@ -173,6 +169,10 @@ impl Connection {
                 }
                 Event::Ended(error) => {
                     if let Some(error) = error {
+                        if error.is_library() && error.reason() == Some(Reason::ENHANCE_YOUR_CALM) {
+                            let limits = &self.client.context.metrics().limits;
+                            limits.reached(Limit::Http2Flood);
+                        }
                         tracing::debug!("{}: HTTP/2: {error}", self.client.context.address);
                     }
                     break None;
@@ -207,28 +207,18 @@ impl Connection {
             mut framing,
             ..
         } = self;
-        let mut deadline = Deadline::after(CLOSE_MAX);
         let timer = &mut client.downstream.timer;
         if let Some(reason) = reason {
             framing.abrupt_shutdown(reason);
             let closed = poll_fn(|cx| framing.poll_closed(cx));
-            let _ = timer.until(&mut deadline, closed).await;
+            let _ = timer.within(LINGER, closed).await;
         }
         drop(framing);
         let transport = shared.transport();
         transport.finish();
         // The kernel's reset, which unread bytes lead to, could destroy the last word.
-        if reason.is_none_or(|reason| reason != Reason::NO_ERROR) && transport.end().is_ok() {
-            let mut read_bytes = 0;
-            let mut unwanted = Vec::with_capacity(4096);
-            while read_bytes < CLOSE_BYTES_MAX
-                && let Ok(Ok(count @ 1..)) = timer
-                    .until(&mut deadline, read_some(transport, &mut unwanted))
-                    .await
-            {
-                read_bytes += count;
-                unwanted.clear();
-            }
+        if reason.is_none_or(|reason| reason != Reason::NO_ERROR) {
+            end_gently(transport, timer).await;
         }
         poll_fn(|cx| {
             shared.register(cx);
@@ -240,17 +230,17 @@ impl Connection {
         .await;
     }
 
-    /// The next event while there are streams. Each has its own time limits.
-    async fn next_of_busy(&mut self) -> Event {
+    /// The next event while streams are served. Each has its own time limits.
+    async fn next_of_served(&mut self) -> Event {
         let worker = Rc::clone(&self.client.context.worker);
         let is_last = self.is_last;
-        let next = next(&self.shared, &mut self.framing, is_last, false);
+        let next = next(&self.shared, &mut self.framing, is_last, Load::Served);
         let event = worker.sessions.wait_while_serving(next, is_last).await;
         event.unwrap_or(Event::Last)
     }
 
-    /// The next event while there are none.
-    async fn next_of_idle(&mut self, idle_since: Instant) -> Event {
+    /// The next event while none is.
+    async fn next_of_others(&mut self, load: Load, idle_since: Instant) -> Event {
         let context = &self.client.context;
         let worker = Rc::clone(&context.worker);
         let timeouts = &context.live.plan().timeouts;
@@ -261,9 +251,15 @@ impl Connection {
         let (shared, is_last) = (Rc::clone(&self.shared), self.is_last);
         // What the streams have left behind may take its time, as long as it moves.
         let ends_at = || idle_since.max(shared.moved_at()) + limit;
-        let next = next(&self.shared, &mut self.framing, is_last, true);
-        let serving = pin!(worker.sessions.wait_while_serving(next, is_last));
-        let waiting = pin!(worker.sessions.wait_idle(serving));
+        let next = next(&self.shared, &mut self.framing, is_last, load);
+        let sessions = &worker.sessions;
+        let mut serving = pin!(sessions.wait_while_serving(next, is_last));
+        let waiting = pin!(async {
+            match load {
+                Load::Idle => sessions.wait_idle(serving).await,
+                Load::Sending | Load::Served => Some(serving.as_mut().await),
+            }
+        });
         let mut deadline = Deadline::at(ends_at());
         let timer = &mut self.client.downstream.timer;
         match timer.until(&mut deadline, waiting).await {
@@ -276,6 +272,10 @@ impl Connection {
 
     /// Serves a stream.
     fn start(&mut self, (request, mut respond): (Request<RecvStream>, SendResponse<Piece>)) {
+        if self.is_last && self.shared.has_ended() {
+            // It was told; what is refused so may be asked again elsewhere.
+            return respond.send_reset(Reason::REFUSED_STREAM);
+        }
         self.has_asked = true;
         let context = &self.client.context;
         context.metrics().http2_requests.add(1);
@@ -387,12 +387,33 @@ impl Connection {
     }
 }
 
+/// What a connection has to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Load {
+    /// Nothing.
+    Idle,
+    /// The client has yet to take the rest of responses.
+    Sending,
+    /// There are requests.
+    Served,
+}
+
+impl Load {
+    fn of(shared: &Http2Connection, framing: &Framing) -> Self {
+        match shared.streams() {
+            0 if framing.has_streams() => Self::Sending,
+            0 => Self::Idle,
+            _ => Self::Served,
+        }
+    }
+}
+
 /// The next event, as the frames and the streams have it.
 fn next(
     shared: &Http2Connection,
     framing: &mut Framing,
     is_last: bool,
-    was_idle: bool,
+    load: Load,
 ) -> impl Future<Output = Event> + Unpin {
     poll_fn(move |cx| {
         shared.register(cx);
@@ -416,7 +437,7 @@ fn next(
             Poll::Ready(Some(Err(error))) => Poll::Ready(Event::Ended(Some(error))),
             Poll::Ready(None) => Poll::Ready(Event::Ended(None)),
             Poll::Pending if shared.is_flooded() => Poll::Ready(Event::Flooded),
-            Poll::Pending if (shared.streams() == 0) != was_idle => Poll::Ready(Event::Changed),
+            Poll::Pending if Load::of(shared, framing) != load => Poll::Ready(Event::Changed),
             Poll::Pending => Poll::Pending,
         }
     })

@@ -21,8 +21,12 @@ use carrick_logic::http1::TargetForm;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// How a connection ended whose first bytes did not come in time.
-const HEAD_TIMEOUT: &str = "head_timeout";
+/// Why there is no ClientHello, or anything else.
+#[derive(Debug, Clone, Copy)]
+enum NoHello {
+    Closed,
+    Late,
+}
 
 /// Serves a connection to a tunnel listener or a splitter; `first` has already been read.
 pub async fn run_listener(mut client: Client, mut first: Vec<u8>) {
@@ -31,8 +35,11 @@ pub async fn run_listener(mut client: Client, mut first: Vec<u8>) {
     let (sni, version) = if listener.routes_by_name().next().is_some() {
         match read_server_name(&mut client, &mut first).await {
             Ok(name) => name,
-            Err(ended) => {
-                log.ended = ended;
+            Err(no_hello) => {
+                log.ended = match no_hello {
+                    NoHello::Closed => "client_closed",
+                    NoHello::Late => "head_timeout",
+                };
                 return log.finish_tunnel(&client.context, b"-", "TCP");
             }
         }
@@ -60,16 +67,12 @@ pub async fn pass_on(mut client: Client, mut first: Vec<u8>) -> Option<(Client, 
     let listener = Arc::clone(&client.context.listener);
     let sni = match read_server_name(&mut client, &mut first).await {
         Ok((sni, _)) => sni,
-        Err(ended) => {
-            let is_late = ended == HEAD_TIMEOUT;
-            client
-                .context
-                .metrics()
-                .tls_handshakes
-                .count(match is_late {
-                    true => Handshake::Timeout,
-                    false => Handshake::Closed,
-                });
+        Err(no_hello) => {
+            let handshakes = &client.context.metrics().tls_handshakes;
+            handshakes.count(match no_hello {
+                NoHello::Closed => Handshake::Closed,
+                NoHello::Late => Handshake::Timeout,
+            });
             return None;
         }
     };
@@ -217,7 +220,7 @@ fn next_hop(
 async fn read_server_name(
     client: &mut Client,
     buffer: &mut Vec<u8>,
-) -> Result<(Option<Vec<u8>>, &'static str), &'static str> {
+) -> Result<(Option<Vec<u8>>, &'static str), NoHello> {
     let (context, downstream) = (&client.context, &mut client.downstream);
     let mut deadline = Deadline::after(context.live.plan().timeouts.head);
     buffer.reserve(4096);
@@ -236,7 +239,7 @@ async fn read_server_name(
             .until(&mut deadline, read_some(&downstream.transport, buffer))
             .await
         {
-            Ok(Ok(0) | Err(_)) => return Err("client_closed"),
+            Ok(Ok(0) | Err(_)) => return Err(NoHello::Closed),
             Ok(Ok(_)) => {}
             Err(_) => {
                 // Where the server speaks first, the client sends nothing, so there is no name.
@@ -244,7 +247,7 @@ async fn read_server_name(
                     return Ok((None, "TCP"));
                 }
                 context.metrics().limits.reached(Limit::HeadTimeout);
-                return Err(HEAD_TIMEOUT);
+                return Err(NoHello::Late);
             }
         }
     }

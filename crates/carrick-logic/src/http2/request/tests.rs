@@ -181,6 +181,18 @@ fn proxies_get_whole_urls_and_so_do_those_that_refuse_the_scheme() {
         scheme: Some(b"http"),
         ..GET
     };
+    let unknown = Pseudo {
+        scheme: None,
+        authority: None,
+        ..GET
+    };
+    let host = [("host", "a.example")];
+    assert_eq!(
+        translate(&unknown, &host, &absolute),
+        Err(Malformed::Pseudo)
+    );
+    let (head, _) = translate(&unknown, &host, &ORIGIN).unwrap();
+    assert_eq!(head, "GET /p?q HTTP/1.1\r\nhost: a.example\r\n\r\n");
     let (head, _) = translate(&http, &[], &absolute).unwrap();
     assert!(
         head.starts_with("GET http://a.example/p?q HTTP/1.1\r\n"),

@@ -1,7 +1,7 @@
 //! How connections end: drains, reloads, and time limits.
 use super::client::{connect, fetch, read, request, run};
 use super::frames::{
-    Answer, DATA, END_HEADERS, GOAWAY, HEADERS, RawClient, SETTINGS, WINDOW_UPDATE, get,
+    Answer, DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, RawClient, SETTINGS, WINDOW_UPDATE, get,
 };
 use super::{OK, PATIENT, ok_server, switch_text};
 use crate::support::server::answer_requests;
@@ -25,6 +25,47 @@ fn a_drain_lets_streams_end() {
     assert_eq!(client.read_answer(1), Answer::Status(200, b"last".to_vec()));
     drop(client);
     let mut carrick = carrick;
+    assert!(carrick.wait().status.success());
+}
+
+#[test]
+fn a_drain_lets_a_client_take_what_waits_for_it() {
+    const REQUESTS: u32 = 8;
+    const BODY_BYTES: usize = 32 * 1024;
+    let place = Place::claim();
+    let server = Server::listen(&place).serve(|peer, _| {
+        answer_requests(peer, |_| {
+            let mut response =
+                format!("HTTP/1.1 200 OK\r\nContent-Length: {BODY_BYTES}\r\n\r\n").into_bytes();
+            response.resize(response.len() + BODY_BYTES, b'x');
+            response
+        });
+    });
+    let text = PATIENT.to_owned() + &switch_text("", &[server.address()]);
+    let mut carrick = Carrick::start(&place, &text);
+    // The windows of HTTP/2 are large, that of TCP is small: responses wait for room in the kernel.
+    let peer = Peer::connect_with_buffers(carrick.listener(), 4096);
+    let mut client = RawClient::over(peer, &[0, 4, 0, 16, 0, 0]);
+    client.send(WINDOW_UPDATE, 0, 0, &(1_u32 << 20).to_be_bytes());
+    for index in 0..REQUESTS {
+        client.ask(2 * index + 1, &get("/"));
+    }
+    // For the session, each is over.
+    carrick.access_log(REQUESTS as usize);
+    carrick.signal(Signal::TERM);
+    while std::net::TcpStream::connect(carrick.listener()).is_ok() {
+        std::thread::yield_now();
+    }
+    let (mut ended, mut body_bytes) = (0, 0);
+    while ended < REQUESTS {
+        let frame = client.read().expect("the rest of the responses");
+        if frame.kind == DATA {
+            body_bytes += frame.content.len();
+            ended += u32::from(frame.flags & END_STREAM);
+        }
+    }
+    assert_eq!(body_bytes, REQUESTS as usize * BODY_BYTES);
+    drop(client);
     assert!(carrick.wait().status.success());
 }
 

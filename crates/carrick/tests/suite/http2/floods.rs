@@ -114,6 +114,28 @@ fn a_few_of_them_do_no_harm() {
 }
 
 #[test]
+fn a_server_makes_no_flood_of_interim_responses() {
+    let place = Place::claim();
+    let server = Server::listen(&place);
+    let carrick = start(&place, &[server.address()]);
+    let mut client = RawClient::connect(carrick.listener(), b"");
+    client.ask(1, &get("/"));
+    let mut upstream = server.accept();
+    upstream.read_head();
+    upstream.send("HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n".repeat(1000));
+    upstream.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+    let mut heads = 0;
+    loop {
+        let frame = client.read().expect("a response");
+        heads += u32::from(frame.kind == HEADERS);
+        if frame.flags & END_STREAM != 0 && frame.kind == DATA {
+            break;
+        }
+    }
+    assert_eq!(heads, 16 + 1);
+}
+
+#[test]
 fn a_head_that_grows_when_it_is_decompressed_is_refused() {
     let place = Place::claim();
     let server = Server::listen(&place);

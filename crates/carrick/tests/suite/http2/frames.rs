@@ -57,9 +57,12 @@ impl Frame {
 impl RawClient {
     /// Connects, and exchanges settings.
     pub fn connect(to: SocketAddr, settings: &[u8]) -> Self {
-        let mut client = Self {
-            peer: Peer::connect(to),
-        };
+        Self::over(Peer::connect(to), settings)
+    }
+
+    /// Exchanges settings.
+    pub fn over(peer: Peer, settings: &[u8]) -> Self {
+        let mut client = Self { peer };
         client.peer.send(PREFACE);
         client.send(SETTINGS, 0, 0, settings);
         client

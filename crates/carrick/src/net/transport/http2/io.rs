@@ -101,7 +101,12 @@ impl AsyncWrite for Http2Io {
         Poll::Ready(Ok(()))
     }
 
-    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(self.connection.transport().end())
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let transport = self.connection.transport();
+        if let Transport::Tls(stream) = transport {
+            // The client reads at its own pace, also the last records.
+            ready!(stream.poll_flush(cx))?;
+        }
+        Poll::Ready(transport.end())
     }
 }

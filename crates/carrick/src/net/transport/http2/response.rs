@@ -20,6 +20,9 @@ const LIMITS: HeadLimits = HeadLimits {
 /// Most bytes that are taken of one write, so that streams take turns.
 const TAKEN_BYTES_MAX: usize = 64 * 1024;
 
+/// 1xx responses that a client gets with one response. No window limits them: the rest is left out.
+const INTERIM_MAX: u8 = 16;
+
 /// What is sent of a response.
 #[derive(Debug)]
 pub struct Outgoing {
@@ -31,6 +34,8 @@ pub struct Outgoing {
     /// The beginning of a head.
     head: Vec<u8>,
     state: State,
+    /// 1xx responses that may follow.
+    interim_left: u8,
     /// Whether the stream is lost.
     is_lost: bool,
     /// Whether room was asked for that has not come.
@@ -62,6 +67,7 @@ impl Outgoing {
             websocket,
             head: Vec::new(),
             state: State::Head,
+            interim_left: INTERIM_MAX,
             is_lost: false,
             is_asking: false,
         }
@@ -206,6 +212,10 @@ impl Outgoing {
             Ok(Progress::Partial) | Err(_) => return Err(Errno::PROTO),
         }
         if head.is_interim() {
+            let Some(left) = self.interim_left.checked_sub(1) else {
+                return Ok(());
+            };
+            self.interim_left = left;
             return self.send(|outgoing| {
                 outgoing
                     .respond
