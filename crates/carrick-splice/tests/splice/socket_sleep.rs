@@ -6,6 +6,7 @@ use carrick_splice::{ExchangeEnd, ExchangeOrder, Reason, SpliceState, Splicer, t
 use std::future::poll_fn;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::sync::Notify;
 
 /// Messages back and forth; a process that is woken for each piece is polled four times as often.
 const ROUNDS: u64 = 500;
@@ -139,6 +140,21 @@ fn ends_resets_and_silence_wake_the_process() {
                 ..order()
             };
             let mut exchange = splicer.exchange(sockets.from, sockets.to, order);
+            let is_silent = Notify::new();
+            let run = async {
+                let silence = async {
+                    is_silent.notified().await;
+                    // Again and again: the end of `one` may be noticed meanwhile.
+                    loop {
+                        pass(HANG / 4).await;
+                        tokio::task::yield_now().await;
+                    }
+                };
+                tokio::select! {
+                    end = exchange.run() => end,
+                    () = silence => unreachable!(),
+                }
+            };
             let talk = async {
                 chat(
                     &mut sockets.sender,
@@ -172,11 +188,11 @@ fn ends_resets_and_silence_wake_the_process() {
                     drop(one);
                     // Its end has been passed on; from now on nothing moves.
                     assert_eq!(other.read(&mut [0]).await.unwrap(), 0);
-                    pass(HANG / 4).await;
+                    is_silent.notify_one();
                 }
                 Some(other)
             };
-            let (end, _other) = tokio::join!(exchange.run(), talk);
+            let (end, _other) = tokio::join!(run, talk);
             let is_right = match kind.trim_end_matches(" by b") {
                 "half-close" => matches!(end, ExchangeEnd::Closed),
                 "reset" => matches!(end, ExchangeEnd::Fault { .. }),
