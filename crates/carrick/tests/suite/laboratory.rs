@@ -62,10 +62,11 @@ fn left_behind(pid: u32) -> Vec<PathBuf> {
 }
 
 /// Messages of cells that fail because the machine is busy, not because the laboratory is wrong.
-const BUSY: [&str; 3] = [
+const BUSY: [&str; 4] = [
     "a look at the clock takes",
     "no request was completed while it was measured",
     "Resource temporarily unavailable",
+    "does not listen on port",
 ];
 
 /// Runs an experiment to its end, and repeats it while the machine is too busy; returns its results, and the process ID.

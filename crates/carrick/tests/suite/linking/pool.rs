@@ -97,6 +97,10 @@ fn a_far_end_that_is_killed_and_started_again_is_found_again() {
     assert_eq!(near.metric("carrick_link_lost_total", &[]), 1.0);
     let mut refused = near.connect_tunnel();
     assert_eq!(refused.read_ending(), Ending::Reset(Vec::new()));
+    // The idle connection has ended, too, and that may be noticed later.
+    wait_for("the end of the idle connection", || {
+        (near.metric(IDLE, &[]) == 0.0).then_some(())
+    });
 
     let _far = Carrick::start(&far_place, &far_text(ONE_WORKER, "deny_to = []"));
     near.wait_for_metric(IDLE, &[], 1.0);
