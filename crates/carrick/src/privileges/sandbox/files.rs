@@ -97,8 +97,11 @@ fn reach(plan: &Plan, source: Option<&Path>) -> Reach {
         .filter_map(|listener| listener.tls.as_ref());
     let tls = tls.flat_map(|tls| tls.settings.files());
     let to_servers = plan.server_tls().flat_map(|tls| tls.files.settings.files());
-    let ca = plan.acme.as_ref().and_then(|acme| acme.ca.as_deref());
-    let tls = tls.chain(to_servers).chain(ca);
+    let acme = plan.acme.as_deref();
+    let to_authority = acme.iter().flat_map(|acme| acme.tls.files());
+    let account = acme.and_then(|acme| acme.external_account.as_ref());
+    let tls = (tls.chain(to_servers).chain(to_authority))
+        .chain(account.map(|account| account.file.as_path()));
     for file in source.into_iter().chain(users).chain(tls) {
         reach.read.extend(folders(file));
     }
@@ -113,7 +116,10 @@ fn reach(plan: &Plan, source: Option<&Path>) -> Reach {
     }
     let disk = plan.cache.as_ref().and_then(|cache| cache.disk.as_ref());
     reach.change.extend(disk.map(|disk| disk.path.clone()));
-    let acme = plan.acme.as_ref();
+    let to_servers = plan.server_tls().map(|tls| &tls.files.settings);
+    for settings in to_servers.chain(acme.map(|acme| &acme.tls)) {
+        reach.read.extend(settings.authorities.folders());
+    }
     reach.change.extend(acme.map(|acme| acme.folder.clone()));
     reach.change.extend(plan.pins.clone());
     reach
