@@ -144,6 +144,9 @@ fn folders(file: &Path) -> impl Iterator<Item = PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::plan::{AcmePlan, ExternalAccount};
+    use crate::config::tls::{Authorities, ServerTlsSettings};
+    use std::sync::Arc;
 
     #[test]
     fn a_file_is_reached_where_it_is_named_and_where_it_is() {
@@ -158,6 +161,28 @@ mod tests {
         assert_eq!(found, [named, real]);
         let here: Vec<_> = folders(Path::new("not-there.toml")).collect();
         assert_eq!(here, [PathBuf::from(".")]);
+    }
+
+    #[test]
+    fn what_an_authority_is_asked_with_is_reached() {
+        let mut plan = Plan::built_in();
+        plan.acme = Some(Arc::new(AcmePlan {
+            email: None,
+            directory: "https://ca.example/dir".to_owned(),
+            folder: "/kept".into(),
+            tls: ServerTlsSettings::new(Authorities::System("/trusted/all.pem".into())),
+            challenges: Vec::new(),
+            external_account: Some(ExternalAccount {
+                id: "kid-1".to_owned(),
+                file: "/keys/external.key".into(),
+                key: vec![1],
+            }),
+            names: Vec::new(),
+        }));
+        let found = reach(&plan, None);
+        for folder in ["/trusted", "/keys"] {
+            assert!(found.read.contains(Path::new(folder)), "{folder}");
+        }
     }
 
     #[test]
