@@ -34,7 +34,7 @@ impl NewFile {
 
     /// Where it is until it is put in place.
     #[must_use]
-    pub fn path(&self) -> &Path {
+    pub fn written(&self) -> &Path {
         &self.new
     }
 

@@ -204,7 +204,7 @@ impl Orders {
     fn read(&mut self) {
         for name in &self.work.plan.names {
             let known = self.names.get(name);
-            if !known.is_some_and(|known| known.task.is_some()) {
+            if known.is_none_or(|known| known.task.is_none()) {
                 let read = Name::read(name, &self.work.storage);
                 self.names.insert(name.clone(), read);
             }

@@ -96,7 +96,7 @@ pub fn check(plan: &Plan) -> io::Result<()> {
     // Others may be starting, too.
     let name = format!("writable-{}", std::process::id());
     let tried = NewFile::write(storage.0.join(name), b"");
-    let tried = tried.and_then(|file| std::fs::remove_file(file.path()));
+    let tried = tried.and_then(|file| std::fs::remove_file(file.written()));
     tried.map_err(|error| unusable(acme, &error))
 }
 
@@ -143,7 +143,7 @@ impl Storage {
         let failed = |error: io::Error| format!("cannot write {}: {error}", self.0.display());
         let new = NewFile::write(certificate_file(&self.0, name), pem.as_bytes());
         let new = new.map_err(failed)?;
-        let identity = load_stored(new.path()).map_err(|problems| {
+        let identity = load_stored(new.written()).map_err(|problems| {
             let why: Vec<_> = problems.iter().map(ToString::to_string).collect();
             format!(
                 "the authority sent what is no certificate: {}",

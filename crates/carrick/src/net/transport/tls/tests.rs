@@ -57,7 +57,7 @@ async fn write(stream: &TlsStream, bytes: &[u8]) -> io::Result<usize> {
 
 #[tokio::test]
 async fn a_write_of_which_a_part_went_out_is_no_error_but_the_next_one_is() {
-    let (client, server) = pair().await;
+    let (client, server) = Box::pin(pair()).await;
     let bytes = vec![b'x'; OFFER_BYTES];
     let blocked = client.try_write(&bytes).unwrap_err();
     assert_eq!(blocked.kind(), ErrorKind::WouldBlock);
@@ -69,7 +69,7 @@ async fn a_write_of_which_a_part_went_out_is_no_error_but_the_next_one_is() {
 
 #[tokio::test]
 async fn a_write_of_which_nothing_went_out_is_an_error() {
-    let (client, server) = pair().await;
+    let (client, server) = Box::pin(pair()).await;
     server.reset_on_close();
     drop(server);
     // The reset has come.

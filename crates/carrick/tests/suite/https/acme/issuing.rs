@@ -112,7 +112,7 @@ fn a_certificate_is_renewed_before_it_ends() {
         served(&place, carrick.listener()).filter(|second| *second != first)
     });
     let [first, second] = [first, second].map(|der| Certificate::from_der(&der).expect("DER"));
-    let validity = |one: &Certificate| one.tbs_certificate().validity().clone();
+    let validity = |one: &Certificate| *one.tbs_certificate().validity();
     let end = validity(&first).not_after.to_system_time();
     assert!(validity(&second).not_before.to_system_time() < end);
     assert_eq!(failed(&carrick), 0.0);
