@@ -17,5 +17,6 @@ pub mod report;
 pub mod statistics;
 pub mod tables;
 pub mod testbed;
+pub mod tls;
 pub mod torture;
 pub mod wan;

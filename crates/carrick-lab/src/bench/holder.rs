@@ -39,6 +39,9 @@ impl Request {
             &body_bytes,
         ];
         request.arguments.extend(more.map(str::to_owned));
+        if target.is_tls {
+            request.arguments.push(String::from("--tls"));
+        }
         request
     }
 

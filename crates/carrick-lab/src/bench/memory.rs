@@ -130,9 +130,10 @@ async fn try_measure(
         // Clients connect to the server.
         MemoryKind::Split => Request::echo(&echo),
         MemoryKind::SplitStalled => Request::stalled(&stream),
-        MemoryKind::SwitchKeepAlive | MemoryKind::ForwardKeepAlive | MemoryKind::StoredObject => {
-            Request::http(&target, BODY_BYTES)
-        }
+        MemoryKind::SwitchKeepAlive
+        | MemoryKind::HttpsKeepAlive
+        | MemoryKind::ForwardKeepAlive
+        | MemoryKind::StoredObject => Request::http(&target, BODY_BYTES),
     };
     let client_cores = testbed.placement().other_cores();
     let mut kernel = match kind {

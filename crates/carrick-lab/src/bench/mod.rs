@@ -10,6 +10,7 @@ pub mod holder;
 pub mod measured;
 pub mod memory;
 pub mod plan;
+pub mod resume;
 pub mod run;
 pub mod talk;
 pub mod wrk;

@@ -26,6 +26,9 @@ pub struct Work {
     /// Whether the client opens a new connection for each request.
     #[serde(default)]
     pub close: bool,
+    /// Whether each of these resumes the TLS session of the one before.
+    #[serde(default)]
+    pub resumes: bool,
     /// How many requests of HTTP/2 are under way on each connection; 0: HTTP/1.1.
     #[serde(default)]
     pub streams: usize,
@@ -207,6 +210,8 @@ impl Talk {
 pub enum MemoryKind {
     /// Keep-alive clients of a switch.
     SwitchKeepAlive,
+    /// The same over TLS.
+    HttpsKeepAlive,
     /// Keep-alive clients of a forward proxy.
     ForwardKeepAlive,
     /// Tunnels.
@@ -225,6 +230,7 @@ impl MemoryKind {
     pub fn job(self) -> Job {
         match self {
             Self::SwitchKeepAlive => Job::Switch,
+            Self::HttpsKeepAlive => Job::Https,
             Self::ForwardKeepAlive => Job::Forward,
             Self::Tunnel => Job::Tunnel,
             Self::Split | Self::SplitStalled => Job::Gateway,

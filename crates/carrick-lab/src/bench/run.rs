@@ -12,7 +12,7 @@ use crate::bench::holder::{Holder, Request};
 use crate::bench::measured::Measured;
 use crate::bench::memory;
 use crate::bench::plan::{Asks, Does, Talk, Target, Work, talk_target, target, tunnel_origin};
-use crate::bench::{h2load, talk, wrk};
+use crate::bench::{h2load, resume, talk, wrk};
 use crate::peers::{Job, Peer, Programs, engine_use};
 use crate::testbed::cores::Placement;
 use crate::testbed::service::Service;
@@ -182,6 +182,7 @@ impl Run<'_> {
                 return Ok((fetched.measured.clone(), Some(fetched)));
             }
             Does::Get if work.streams > 0 => h2load::run(testbed, work, target, seconds).await?,
+            Does::Get if work.resumes => resume::run(testbed, work, target, seconds).await?,
             Does::Get | Does::Cache(_) => {
                 wrk::run(testbed, self.wrk, work, target, seconds).await?
             }

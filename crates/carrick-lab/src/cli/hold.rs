@@ -27,6 +27,9 @@ pub struct Hold {
     host: Option<String>,
     #[arg(long)]
     body_bytes: Option<usize>,
+    /// The GET is sent over TLS
+    #[arg(long, requires = "target")]
+    tls: bool,
     /// What comes is not read
     #[arg(long, conflicts_with = "target")]
     stalled: bool,
@@ -42,6 +45,7 @@ pub async fn run(options: Hold) -> Result<()> {
             target,
             host,
             body_bytes,
+            is_tls: options.tls,
         },
         _ if options.stalled => Exchange::Stalled,
         _ => Exchange::Echo,

@@ -7,6 +7,7 @@ pub mod hold;
 pub mod load;
 pub mod origin;
 mod output;
+pub mod resume;
 pub mod talk;
 pub mod testbed;
 pub mod torture;
@@ -53,6 +54,9 @@ pub enum Lab {
     /// Part of the benchmark: ask for numbered objects
     #[command(hide = true)]
     Fetch(fetch::Fetch),
+    /// Part of the benchmark: resume TLS sessions
+    #[command(hide = true)]
+    Resume(resume::Resume),
     /// Part of the benchmark: send back what comes
     #[command(hide = true)]
     Echo {
@@ -89,6 +93,9 @@ pub fn main(lab: Lab) -> ExitCode {
             .map(|()| ExitCode::SUCCESS),
         Lab::Fetch(arguments) => runtime()
             .and_then(|runtime| runtime.block_on(fetch::run(arguments)))
+            .map(|()| ExitCode::SUCCESS),
+        Lab::Resume(arguments) => runtime()
+            .and_then(|runtime| runtime.block_on(resume::run(arguments)))
             .map(|()| ExitCode::SUCCESS),
         Lab::Echo { listen } => runtime()
             .and_then(|runtime| runtime.block_on(echo::serve(listen)))

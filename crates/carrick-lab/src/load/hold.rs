@@ -6,12 +6,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use socket2::SockRef;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
 use crate::load::fault::Fault;
 use crate::load::response::{Expected, Response};
+use crate::tls::Client;
 
 /// For one connection's connect and exchange together.
 const EXCHANGE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -29,6 +30,8 @@ pub enum Exchange {
         host: String,
         /// The expected length of the body.
         body_bytes: usize,
+        /// Over TLS, whose session is forgotten afterwards: the server does not notice.
+        is_tls: bool,
     },
     /// Sixteen bytes, sent back as they are.
     Echo,
@@ -112,13 +115,15 @@ async fn open_one(address: SocketAddr, exchange: &Exchange) -> Result<TcpStream>
             target,
             host,
             body_bytes,
+            is_tls,
         } => {
             let request = format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n");
-            stream
-                .write_all(request.as_bytes())
-                .await
-                .context("cannot send the request")?;
-            read_response(&mut stream, *body_bytes).await?;
+            if *is_tls {
+                let mut tls = Client::new()?.connect(stream).await?;
+                ask(&mut tls, &request, *body_bytes).await?;
+                return Ok(tls.into_inner().0);
+            }
+            ask(&mut stream, &request, *body_bytes).await?;
         }
         Exchange::Stalled => stream.readable().await.context("nothing came")?,
         Exchange::Echo => {
@@ -137,7 +142,15 @@ async fn open_one(address: SocketAddr, exchange: &Exchange) -> Result<TcpStream>
     Ok(stream)
 }
 
-async fn read_response(stream: &mut TcpStream, body_bytes: usize) -> Result<()> {
+async fn ask(
+    stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
+    request: &str,
+    body_bytes: usize,
+) -> Result<()> {
+    stream
+        .write_all(request.as_bytes())
+        .await
+        .context("cannot send the request")?;
     let expected = Expected {
         body_bytes: Some(body_bytes as u64),
         ..Expected::default()

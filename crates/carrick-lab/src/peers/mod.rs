@@ -2,7 +2,7 @@
 
 mod built_in;
 mod caches;
-mod certificate;
+pub mod certificate;
 pub mod engine_use;
 mod gateway;
 pub mod probe;

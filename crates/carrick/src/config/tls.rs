@@ -3,16 +3,16 @@
 mod challenges;
 mod choice;
 mod clients;
-mod directory;
 mod identity;
+mod new_file;
 mod pem;
 mod servers;
 mod verifier;
 
 pub use challenges::{Answer, ChallengeFiles};
 pub use clients::{ClientCertificates, authorities, subject};
-pub use directory::client_config;
 pub use identity::Identity;
+pub use new_file::NewFile;
 pub use pem::read as read_file;
 pub use servers::{Authorities, ServerTls, ServerTlsSettings};
 
@@ -24,6 +24,7 @@ use rustls::crypto::{CryptoProvider, ring};
 use rustls::server::{NoServerSessionStorage, ProducesTickets};
 use rustls::version::{TLS12, TLS13};
 use rustls::{ServerConfig, SupportedProtocolVersion};
+use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -103,18 +104,20 @@ pub trait FromFiles {
     /// All files that are named.
     fn files(&self) -> impl Iterator<Item = &Path>;
 
-    /// Reads the files. Also returns warnings.
+    /// Reads the files. Also returns warnings, and errors of certificates by ACME for which those read before are taken.
     ///
     /// # Errors
-    /// Everything that is wrong with the files.
+    /// Everything else that is wrong with the files.
     fn read(&self) -> Result<(Self::Made, Faults), Faults>;
 }
 
 /// What the files were like.
 #[derive(Debug, Default)]
 struct Seen {
-    /// When they were read.
+    /// When they were read, and could be used.
     read: Vec<Stamp>,
+    /// When they could not be used, which is said once.
+    unusable: Option<Vec<Stamp>>,
     /// When they were last looked at.
     last: Vec<Stamp>,
 }
@@ -131,13 +134,23 @@ impl<S: FromFiles> Tls<S> {
     /// # Errors
     /// Everything that is wrong with the files.
     pub fn load(settings: S) -> Result<(Self, Faults), Faults> {
-        let read = stamps(&settings);
-        let (config, warnings) = settings.read()?;
-        let last = read.clone();
+        let last = stamps(&settings);
+        let (config, mut warnings) = settings.read()?;
+        let (read, unusable) = match has_errors(&warnings) {
+            false => (last.clone(), None),
+            true => (Vec::new(), Some(last.clone())),
+        };
+        for (_, problem) in &mut warnings {
+            problem.severity = problem.severity.min(Severity::Warning);
+        }
         let tls = Self {
             settings,
             in_force: ArcSwap::new(Arc::new(config)),
-            seen: Mutex::new(Seen { read, last }),
+            seen: Mutex::new(Seen {
+                read,
+                unusable,
+                last,
+            }),
         };
         Ok((tls, warnings))
     }
@@ -149,7 +162,8 @@ impl<S: FromFiles> Tls<S> {
     }
 
     /// Reads the files again if they have changed, though not since the call before: a certificate and its key take a
-    /// moment to be replaced. `None`: nothing is to be done. Else warnings, or, if everything remains as it was, errors.
+    /// moment to be replaced. `None`: there is nothing to do or to say. Else warnings, or, if everything remains as it was,
+    /// errors.
     pub fn follow_files(&self) -> Option<Result<Faults, Faults>> {
         let now = stamps(&self.settings);
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
@@ -157,30 +171,36 @@ impl<S: FromFiles> Tls<S> {
         if !has_settled || seen.read == now {
             return None;
         }
-        seen.read = now;
-        Some(self.read_again())
+        self.read_again(&mut seen, now)
     }
 
-    /// Reads the files again, of which carrick itself has replaced one at once.
-    ///
-    /// # Errors
-    /// See [`Self::follow_files`].
-    pub fn follow_now(&self) -> Result<Faults, Faults> {
+    /// Reads the files again, of which carrick itself has replaced one at once; see [`Self::follow_files`].
+    pub fn follow_now(&self) -> Option<Result<Faults, Faults>> {
         let now = stamps(&self.settings);
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        *seen = Seen {
-            read: now.clone(),
-            last: now,
-        };
-        self.read_again()
+        seen.last.clone_from(&now);
+        self.read_again(&mut seen, now)
     }
 
-    fn read_again(&self) -> Result<Faults, Faults> {
-        self.settings.read().map(|(config, warnings)| {
+    /// What cannot be used is tried again at the next look (there may be no file descriptors, say), but is reported once.
+    fn read_again(&self, seen: &mut Seen, now: Vec<Stamp>) -> Option<Result<Faults, Faults>> {
+        let read = self.settings.read();
+        if matches!(&read, Ok((_, found)) if !has_errors(found)) {
+            (seen.read, seen.unusable) = (now, None);
+        } else if seen.unusable.replace(now) == seen.unusable {
+            return None;
+        }
+        Some(read.map(|(config, found)| {
             self.in_force.store(Arc::new(config));
-            warnings
-        })
+            found
+        }))
     }
+}
+
+/// Whether something could not be used, so that what was there before is.
+#[must_use]
+pub fn has_errors(found: &[(Option<usize>, Problem)]) -> bool {
+    (found.iter()).any(|(_, problem)| problem.severity == Severity::Error)
 }
 
 impl FromFiles for TlsSettings {
@@ -230,11 +250,21 @@ fn read(settings: &TlsSettings) -> Result<(ServerConfig, Faults), Faults> {
         match identity::load(files, &provider) {
             Ok(mut identity) => {
                 warnings.extend(identity.warnings.drain(..).map(of));
+                if files.acme.is_some() {
+                    let mut last = BY_ACME.lock().unwrap_or_else(PoisonError::into_inner);
+                    last.insert(files.certificate.clone(), identity.clone());
+                }
                 identities.push(identity);
             }
-            // One that is not there, or not whole, is ordered.
             Err(found) => match &files.acme {
-                Some(name) => awaited.push(name.clone()),
+                Some(name) => {
+                    let last = last_by_acme(&files.certificate);
+                    warnings.extend(of_acme(found, files, last.is_some()).map(of));
+                    match last {
+                        Some(last) => identities.push(last),
+                        None => awaited.push(name.clone()),
+                    }
+                }
                 None => errors.extend(found.into_iter().map(of)),
             },
         }
@@ -278,6 +308,38 @@ fn read(settings: &TlsSettings) -> Result<(ServerConfig, Faults), Faults> {
         Ok(config) => Ok((config, warnings)),
         Err(error) => Err(vec![(None, impossible(&error))]),
     }
+}
+
+/// Certificates by ACME that were last read, each by its file. They remain in use whatever becomes of the file, also after a
+/// reload, until carrick has ordered others.
+static BY_ACME: Mutex<BTreeMap<PathBuf, Identity>> = Mutex::new(BTreeMap::new());
+
+fn last_by_acme(file: &Path) -> Option<Identity> {
+    let last = BY_ACME.lock().unwrap_or_else(PoisonError::into_inner);
+    last.get(file).cloned()
+}
+
+/// What is to be said of a certificate by ACME that cannot be read: nothing if it has not been issued yet.
+fn of_acme(
+    found: Vec<Problem>,
+    files: &CertificateFiles,
+    has_last: bool,
+) -> impl Iterator<Item = Problem> {
+    let is_awaited = !has_last && matches!(files.certificate.try_exists(), Ok(false));
+    let (severity, help) = match has_last {
+        true => (Severity::Error, "the one that was read last stays in force"),
+        false => (
+            Severity::Warning,
+            "another one is ordered; make sure that carrick's user can read and write there",
+        ),
+    };
+    // Certificate and key are in one file.
+    let said = found.into_iter().take(usize::from(!is_awaited));
+    said.map(move |mut problem| {
+        problem.severity = severity;
+        problem.help(help);
+        problem
+    })
 }
 
 /// The keys of session tickets, which change every six hours; the one before remains valid. All listeners, workers and

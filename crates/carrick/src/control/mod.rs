@@ -3,6 +3,7 @@
 //! Invariant: a worker asks this thread only for names that are not in its own cache, and serves its other connections while it waits.
 pub mod acme;
 mod admin;
+mod dial;
 mod exposition;
 mod health;
 mod signals;

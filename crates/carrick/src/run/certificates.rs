@@ -1,7 +1,7 @@
 //! Certificates whose files are replaced come into force without a reload.
 use super::log_problems;
 use crate::config::plan::Plan;
-use crate::config::tls::{FromFiles, Tls};
+use crate::config::tls::{FromFiles, Tls, has_errors};
 use crate::context::live::Orders;
 use std::fmt::Display;
 use std::time::Duration;
@@ -47,10 +47,10 @@ fn follow(plan: &Plan) {
 }
 
 fn follow_one<S: FromFiles>(whose: &dyn Display, tls: &Tls<S>) {
-    let (found, is_new) = match tls.follow_files() {
+    let (is_new, found) = match tls.follow_files() {
         None => return,
-        Some(Ok(warnings)) => (warnings, true),
-        Some(Err(errors)) => (errors, false),
+        Some(Ok(found)) => (!has_errors(&found), found),
+        Some(Err(errors)) => (false, errors),
     };
     let problems: Vec<_> = found.into_iter().map(|(_, problem)| problem).collect();
     log_problems(&problems);

@@ -9,6 +9,7 @@ const GET: Work = Work {
     idle_connections: 0,
     body_bytes: 1024,
     close: false,
+    resumes: false,
     streams: 0,
 };
 

@@ -24,7 +24,7 @@ fn a_word_means_a_work_or_a_group() {
     let tunnels = chosen(&["tunnel"]);
     assert!(tunnels.contains(&String::from("tunnel-1k")));
     assert!(!tunnels.contains(&String::from("ping-64")));
-    assert_eq!(chosen(&["switch-10k", "memory"]).len(), 7);
+    assert_eq!(chosen(&["switch-10k", "memory"]).len(), 8);
     let error = choose(
         &mut catalogue::bench().unwrap(),
         &[String::from("tunnel-1")],

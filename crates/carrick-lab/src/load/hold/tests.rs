@@ -33,6 +33,7 @@ fn get_five_bytes() -> Exchange {
         target: "/5".into(),
         host: "h".into(),
         body_bytes: 5,
+        is_tls: false,
     }
 }
 

@@ -5,10 +5,11 @@ use crate::config::plan::{AcmePlan, ChallengeKind, ExternalAccount, ListenerPlan
 use crate::config::problem::Problems;
 use crate::config::section::Written;
 use crate::config::setting::Setting;
-use crate::config::tls::{authorities, read_file};
+use crate::config::tls::{Authorities, ServerTlsSettings, authorities, read_file};
 use crate::config::values;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use std::ffi::OsStr;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -121,7 +122,7 @@ fn state_folder() -> &'static Path {
         value.filter(|path| path.is_absolute())
     };
     FOLDER.get_or_init(|| {
-        if let Some(folder) = variable("STATE_DIRECTORY") {
+        if let Some(folder) = std::env::var_os("STATE_DIRECTORY").and_then(|list| first(&list)) {
             return folder;
         }
         let of_user = || {
@@ -133,6 +134,13 @@ fn state_folder() -> &'static Path {
             _ => PathBuf::from("/var/lib/carrick"),
         }
     })
+}
+
+/// The first folder of a list (systemd.exec(5), `StateDirectory=`).
+fn first(list: &OsStr) -> Option<PathBuf> {
+    std::env::split_paths(list)
+        .next()
+        .filter(|path| path.is_absolute())
 }
 
 fn external_account(
@@ -156,6 +164,7 @@ fn external_account(
     match URL_SAFE_NO_PAD.decode(bare) {
         Ok(key) if !key.is_empty() => Some(ExternalAccount {
             id: id.get_ref().clone(),
+            file,
             key,
         }),
         _ => {
@@ -264,7 +273,7 @@ pub fn plan(
         email: settings.email,
         directory: settings.directory,
         folder: settings.folder,
-        ca: settings.ca,
+        tls: ServerTlsSettings::new(Authorities::of(settings.ca)),
         challenges,
         external_account: settings.external_account,
         names,
@@ -363,6 +372,15 @@ mod tests {
         for own in ["a.test", "host", "a.internal"] {
             assert!(name(own, true).is_ok(), "{own}");
         }
+    }
+
+    #[test]
+    fn of_several_state_folders_the_first_is_used() {
+        let of = |list: &str| first(OsStr::new(list));
+        assert_eq!(of("/var/lib/a"), Some("/var/lib/a".into()));
+        assert_eq!(of("/var/lib/a:/var/lib/b"), Some("/var/lib/a".into()));
+        assert_eq!(of("a"), None);
+        assert_eq!(of(""), None);
     }
 
     #[test]

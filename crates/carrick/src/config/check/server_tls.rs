@@ -7,15 +7,9 @@ use crate::config::setting::Setting;
 use crate::config::tls::{Authorities, CertificateFiles, Minimum, ServerTls, ServerTlsSettings};
 use crate::config::values::ServerAddress;
 use rustls::pki_types::{IpAddr, ServerName};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use toml::Spanned;
-
-/// Where this system has the authorities that it trusts; the library knows other places as well.
-const SYSTEM_AUTHORITIES: &str = "/etc/ssl/certs/ca-certificates.crt";
-
-/// Replaces it (OpenSSL, `SSL_CTX_set_default_verify_paths`).
-const SYSTEM_VARIABLE: &str = "SSL_CERT_FILE";
 
 /// TLS to these servers of `owner`. `None` if something is wrong with it.
 #[expect(clippy::option_option, reason = "wrong, or not wanted")]
@@ -113,13 +107,7 @@ fn authorities(
         Setting::Given(ca) => Some(ca),
     };
     if !written.insecure {
-        return Some(match ca {
-            Some(ca) => Authorities::File(path(directory, ca.get_ref())),
-            None => Authorities::System(
-                std::env::var_os(SYSTEM_VARIABLE)
-                    .map_or_else(|| SYSTEM_AUTHORITIES.into(), PathBuf::from),
-            ),
-        });
+        return Some(Authorities::of(ca.map(|ca| path(directory, ca.get_ref()))));
     }
     let place = written
         .key("insecure")

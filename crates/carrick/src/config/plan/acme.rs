@@ -1,6 +1,7 @@
 //! Certificates that an authority issues to carrick (ACME).
 pub use crate::config::file::ChallengeKind;
 
+use crate::config::tls::ServerTlsSettings;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -13,8 +14,8 @@ pub struct AcmePlan {
     pub directory: String,
     /// The folder of what it has issued; each authority has its own.
     pub folder: PathBuf,
-    /// The authority of the directory's own certificate; `None`: one of the system's.
-    pub ca: Option<PathBuf>,
+    /// How the directory itself is verified.
+    pub tls: ServerTlsSettings,
     /// The challenges to use in turn; at least one.
     pub challenges: Vec<ChallengeKind>,
     /// The account with the authority that carrick's is bound to.
@@ -28,6 +29,8 @@ pub struct AcmePlan {
 pub struct ExternalAccount {
     /// The key's identifier.
     pub id: String,
+    /// The file with the key.
+    pub file: PathBuf,
     /// The key.
     pub key: Vec<u8>,
 }

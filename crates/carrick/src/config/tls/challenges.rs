@@ -1,13 +1,14 @@
 //! Answers to the challenges by which an authority sees that a name is carrick's. They are files beside the certificates,
 //! so that every process that shares these can answer.
+use super::new_file::NewFile;
 use rcgen::{CertificateParams, CustomExtension, KeyPair, PKCS_ECDSA_P256_SHA256};
 use rustls::crypto::ring::sign::any_ecdsa_type;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::sign::CertifiedKey;
 use sha2::{Digest, Sha256};
-use std::fs::{DirBuilder, File, OpenOptions};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::fs::{DirBuilder, File};
+use std::io::{self, Read};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -102,11 +103,8 @@ impl ChallengeFiles {
             .mode(0o700)
             .create(&self.0);
         made?;
-        let (path, new) = (self.0.join(name), self.0.join(format!("{name}.new")));
-        let mut options = OpenOptions::new();
-        let file = options.write(true).create(true).truncate(true).mode(0o600);
-        file.open(&new)?.write_all(text.as_bytes())?;
-        std::fs::rename(&new, &path)?;
+        let path = self.0.join(name);
+        NewFile::write(path.clone(), text.as_bytes())?.put()?;
         Ok(Answer(path))
     }
 }

@@ -20,7 +20,7 @@ const KEY_FORM: &str =
     "it must have one block \"PRIVATE KEY\" (PKCS#8), \"EC PRIVATE KEY\" or \"RSA PRIVATE KEY\"";
 
 /// A certificate that can be used.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Identity {
     /// Chain and key.
     pub key: Arc<CertifiedKey>,

@@ -19,6 +19,15 @@ const ALPN: &[u8] = b"http/1.1";
 /// Tickets kept for each server, the most that the library keeps for one name.
 const TICKETS: usize = 8;
 
+/// Where this system has the authorities that it trusts; the library knows other places as well.
+const SYSTEM_AUTHORITIES: &str = "/etc/ssl/certs/ca-certificates.crt";
+
+/// Replaces it (OpenSSL, `SSL_CTX_set_default_verify_paths`).
+const SYSTEM_VARIABLE: &str = "SSL_CERT_FILE";
+
+/// Folders of further ones.
+const SYSTEM_FOLDERS_VARIABLE: &str = "SSL_CERT_DIR";
+
 /// The least time between two warnings of a server's handshakes.
 const WARNING_EVERY: Duration = Duration::from_secs(10);
 
@@ -123,6 +132,34 @@ impl FromFiles for ServerTlsSettings {
     }
 
     fn read(&self) -> Result<(Self::Made, Faults), Faults> {
+        let (config, warnings) = self.config()?;
+        let each = self.names.iter().map(|_| {
+            let mut config = config.clone();
+            // A server has no use for the tickets of another.
+            config.resumption = Resumption::in_memory_sessions(TICKETS);
+            Arc::new(config)
+        });
+        Ok((each.collect(), warnings))
+    }
+}
+
+impl ServerTlsSettings {
+    /// For servers that these authorities issue certificates to.
+    #[must_use]
+    pub fn new(authorities: Authorities) -> Self {
+        Self {
+            authorities,
+            certificate: None,
+            minimum: Minimum::Tls12,
+            names: Vec::new(),
+        }
+    }
+
+    /// How to shake hands with any server. Also returns warnings.
+    ///
+    /// # Errors
+    /// Everything that is wrong with the files.
+    pub fn config(&self) -> Result<(ClientConfig, Faults), Faults> {
         let provider = Arc::new(ring::default_provider());
         let (mut warnings, mut errors) = (Faults::new(), Faults::new());
         let of_certificate = |problem| (Some(0), problem);
@@ -156,17 +193,30 @@ impl FromFiles for ServerTlsSettings {
             None => builder.with_no_client_auth(),
         };
         config.alpn_protocols = vec![ALPN.to_vec()];
-        let each = self.names.iter().map(|_| {
-            let mut config = config.clone();
-            // A server has no use for the tickets of another.
-            config.resumption = Resumption::in_memory_sessions(TICKETS);
-            Arc::new(config)
-        });
-        Ok((each.collect(), warnings))
+        Ok((config, warnings))
     }
 }
 
 impl Authorities {
+    /// Those in a file, else the system's.
+    #[must_use]
+    pub fn of(file: Option<PathBuf>) -> Self {
+        let of_system = || std::env::var_os(SYSTEM_VARIABLE).map(PathBuf::from);
+        file.map_or_else(
+            || Self::System(of_system().unwrap_or_else(|| SYSTEM_AUTHORITIES.into())),
+            Self::File,
+        )
+    }
+
+    /// Folders in which there may be further ones.
+    #[must_use]
+    pub fn folders(&self) -> Vec<PathBuf> {
+        match (self, std::env::var_os(SYSTEM_FOLDERS_VARIABLE)) {
+            (Self::System(_), Some(folders)) => std::env::split_paths(&folders).collect(),
+            _ => Vec::new(),
+        }
+    }
+
     fn verifier(&self, provider: &Provider) -> Result<Verifier, Box<Problem>> {
         let (roots, trusted) = match self {
             Self::System(_) => (system_authorities()?, Vec::new()),

@@ -1,24 +1,24 @@
 //! Requests to an authority: HTTP/1.1 over TLS, a connection for each.
+use super::schedule::WAIT_MAX;
 use crate::config::plan::AcmePlan;
-use crate::config::tls::client_config;
+use crate::control::dial::dial;
 use crate::resolver::Resolver;
 use bytes::Bytes;
 use http::header::{CONNECTION, HOST, RETRY_AFTER};
-use http::{HeaderValue, Request, Response, StatusCode, Uri};
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Uri};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use instant_acme::{BodyWrapper, BytesResponse, Error, HttpClient};
 use rustls_pki_types::ServerName;
-use socket2::SockRef;
 use std::fmt;
 use std::future::Future;
-use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
-use tokio::net::{TcpSocket, TcpStream};
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
@@ -55,9 +55,11 @@ impl Https {
     /// # Errors
     /// There are none; says what to do.
     pub fn new(plan: &AcmePlan, resolver: Resolver, mark: Option<u32>) -> Result<Self, String> {
-        let config = client_config(plan.ca.as_deref());
-        let mut config = config.map_err(|problem| problem.to_string())?;
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        let config = plan.tls.config().map_err(|faults| {
+            let why: Vec<_> = faults.iter().map(|(_, one)| one.to_string()).collect();
+            why.join("; ")
+        });
+        let (config, _) = config?;
         Ok(Self {
             resolver,
             mark,
@@ -85,19 +87,19 @@ impl Https {
         let tls = self.tls.connect(name, tcp).await;
         let tls = tls.map_err(|error| format!("TLS with {host}:{port}: {error}"))?;
         let (mut sender, connection) = http1::handshake(TokioIo::new(tls)).await?;
-        // Ends with the request.
-        let connection = tokio::spawn(connection);
+        // Ends with the request, also if that takes too long.
+        let mut connections = JoinSet::new();
+        connections.spawn(connection);
         let response = sender.send_request(origin_form(request)?).await;
-        let response = self.whole(response?).await;
-        connection.abort();
-        response
+        self.whole(response?).await
     }
 
     async fn whole(
         &self,
         response: Response<hyper::body::Incoming>,
     ) -> Result<BytesResponse, Failed> {
-        let (parts, body) = response.into_parts();
+        let (mut parts, body) = response.into_parts();
+        let wait = bound_wait(&mut parts.headers);
         let body = Limited::new(body, BODY_BYTES_MAX)
             .collect()
             .await?
@@ -106,7 +108,6 @@ impl Https {
             parts.status,
             StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE
         ) {
-            let wait = parts.headers.get(RETRY_AFTER).and_then(retry_after);
             *self
                 .asked_wait
                 .lock()
@@ -116,29 +117,10 @@ impl Https {
     }
 
     async fn connect(&self, host: &str, port: u16) -> Result<TcpStream, Failed> {
-        let addresses = self.resolver.resolve(host).await?;
-        let share = REQUEST_MAX / 2 / u32::try_from(addresses.len()).unwrap_or(u32::MAX).max(1);
-        let mut last: Failed = "it has no address".into();
-        for address in addresses.iter() {
-            let address = SocketAddr::new(*address, port);
-            match timeout(share, self.connect_to(address)).await {
-                Ok(Ok(stream)) => return Ok(stream),
-                Ok(Err(error)) => last = error.into(),
-                Err(_) => last = format!("no answer within {share:?}").into(),
-            }
-        }
-        Err(last)
-    }
-
-    async fn connect_to(&self, address: SocketAddr) -> io::Result<TcpStream> {
-        let socket = match address {
-            SocketAddr::V4(_) => TcpSocket::new_v4(),
-            SocketAddr::V6(_) => TcpSocket::new_v6(),
-        }?;
-        if let Some(mark) = self.mark {
-            SockRef::from(&socket).set_mark(mark)?;
-        }
-        socket.connect(address).await
+        let found = self.resolver.resolve(host).await?;
+        let addresses = found.iter().map(|address| SocketAddr::new(*address, port));
+        let addresses: Vec<_> = addresses.collect();
+        Ok(dial(&addresses, REQUEST_MAX / 2, self.mark).await?)
     }
 }
 
@@ -179,6 +161,16 @@ fn origin_form(
     Ok(Request::from_parts(parts, body))
 }
 
+/// What the authority asks for, which is bounded for the library, too: it adds this to the time of day.
+fn bound_wait(headers: &mut HeaderMap) -> Option<Duration> {
+    let wait = headers
+        .get(RETRY_AFTER)
+        .and_then(retry_after)?
+        .min(WAIT_MAX);
+    headers.insert(RETRY_AFTER, HeaderValue::from(wait.as_secs()));
+    Some(wait)
+}
+
 /// RFC 9110 section 10.2.3.
 fn retry_after(value: &HeaderValue) -> Option<Duration> {
     let text = value.to_str().ok()?.trim();
@@ -215,5 +207,15 @@ mod tests {
         assert!(retry_after(&date).is_some_and(|wait| wait <= hour && wait > hour / 2));
         assert_eq!(of("Fri, 31 Dec 1999 23:59:59 GMT"), None);
         assert_eq!(of("soon"), None);
+    }
+
+    #[test]
+    fn a_wait_beyond_all_times_becomes_a_day() {
+        let mut headers = HeaderMap::new();
+        headers.insert(RETRY_AFTER, HeaderValue::from(u64::MAX));
+        assert_eq!(bound_wait(&mut headers), Some(WAIT_MAX));
+        assert_eq!(headers[RETRY_AFTER], "86400");
+        headers.insert(RETRY_AFTER, HeaderValue::from_static("soon"));
+        assert_eq!(bound_wait(&mut headers), None);
     }
 }

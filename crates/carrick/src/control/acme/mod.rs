@@ -6,21 +6,25 @@ mod https;
 mod order;
 mod schedule;
 mod storage;
+#[cfg(test)]
+mod testing;
 
 pub use storage::{check, make};
 
 use super::state::{CertificateStatus, Certificates, ControlState, Running};
-use crate::config::plan::{AcmePlan, ChallengeKind};
+use crate::config::plan::AcmePlan;
+use crate::config::problem::Severity;
 use crate::resolver::Resolver;
 use https::Https;
-use order::Failure;
-use schedule::Validity;
+use order::{Failure, KnownAccount};
+use schedule::{Validity, WAIT_FIRST, WAIT_MAX};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use storage::{Failures, Storage};
 use tokio::sync::Notify;
-use tokio::task::{AbortHandle, JoinSet};
+use tokio::task::{AbortHandle, Id, JoinError, JoinSet};
+use tokio::time::Instant;
 
 /// Most orders at a time.
 const ORDERS_MAX: usize = 4;
@@ -38,6 +42,7 @@ const OTHERS_EVERY: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub struct Acme {
     plan: Option<Arc<AcmePlan>>,
+    mark: Option<u32>,
     changed: Arc<Notify>,
     task: Option<AbortHandle>,
 }
@@ -54,13 +59,14 @@ impl Acme {
     /// Orders what the plan has. Must be called within a runtime.
     pub fn start(running: &Running, resolver: &Resolver, state: &Arc<ControlState>) -> Self {
         let plan = running.plan.acme.clone();
+        let mark = running.plan.own_mark();
         let changed = Arc::new(Notify::new());
         let task = plan.as_ref().map(|acme| {
             let work = Work {
                 plan: Arc::clone(acme),
                 storage: Storage::of(acme),
                 resolver: resolver.clone(),
-                mark: running.plan.own_mark(),
+                mark,
             };
             let orders = Orders::new(work, Arc::clone(state), Arc::clone(&changed));
             tokio::spawn(orders.run()).abort_handle()
@@ -70,6 +76,7 @@ impl Acme {
         }
         Self {
             plan,
+            mark,
             changed,
             task,
         }
@@ -77,7 +84,7 @@ impl Acme {
 
     /// Follows a reload. An order of a plan that has not changed goes on.
     pub fn follow(&mut self, running: &Running, resolver: &Resolver, state: &Arc<ControlState>) {
-        if self.plan == running.plan.acme {
+        if self.plan == running.plan.acme && self.mark == running.plan.own_mark() {
             self.changed.notify_one();
         } else {
             *self = Self::start(running, resolver, state);
@@ -95,6 +102,7 @@ struct Work {
 }
 
 /// How an attempt ended.
+#[derive(Debug)]
 enum Ended {
     /// Another process is at it.
     Locked,
@@ -102,8 +110,8 @@ enum Ended {
     Idle,
     /// There is a new certificate.
     Issued,
-    /// There is none; whether it is no use to try for other names.
-    Failed(bool),
+    /// There is none. If it is no use to try for other names: for how long.
+    Failed(Option<Duration>),
 }
 
 /// A name whose certificate is ordered.
@@ -113,8 +121,9 @@ struct Name {
     /// For the time of the renewal, from 0 to 1.
     chance: f64,
     /// Not before; another process is at it, say.
-    later: Option<SystemTime>,
-    is_under_way: bool,
+    later: Option<Instant>,
+    /// The order under way.
+    task: Option<Id>,
 }
 
 impl Name {
@@ -124,16 +133,27 @@ impl Name {
             failures: storage.failures(name),
             chance: random(),
             later: None,
-            is_under_way: false,
+            task: None,
         }
     }
 
-    /// When the certificate is ordered.
-    fn next(&self) -> SystemTime {
+    /// When the certificate is ordered, by what is kept.
+    fn due(&self, now: SystemTime) -> SystemTime {
         let due = self.validity.map_or(SystemTime::UNIX_EPOCH, |validity| {
             schedule::renewal(validity, self.chance)
         });
-        due.max(self.failures.not_before())
+        due.max(self.failures.not_before(now))
+    }
+
+    /// When the certificate is ordered.
+    fn next(&self, now: SystemTime, paused_until: Instant) -> SystemTime {
+        let until = self
+            .later
+            .map_or(paused_until, |later| later.max(paused_until));
+        match until.saturating_duration_since(Instant::now()) {
+            Duration::ZERO => self.due(now),
+            wait => self.due(now).max(now + wait),
+        }
     }
 }
 
@@ -143,7 +163,7 @@ struct Orders {
     changed: Arc<Notify>,
     names: BTreeMap<String, Name>,
     /// Until then the authority is left alone.
-    paused_until: SystemTime,
+    paused_until: Instant,
     under_way: JoinSet<(String, Ended)>,
 }
 
@@ -154,7 +174,7 @@ impl Orders {
             state,
             changed,
             names: BTreeMap::new(),
-            paused_until: SystemTime::UNIX_EPOCH,
+            paused_until: Instant::now(),
             under_way: JoinSet::new(),
         }
     }
@@ -169,10 +189,13 @@ impl Orders {
             tokio::select! {
                 Some(ended) = self.under_way.join_next() => match ended {
                     Ok((name, ended)) => self.ended(&name, &ended),
-                    Err(error) => tracing::error!("an order failed unexpectedly: {error}; please report it"),
+                    Err(error) => self.crashed(&error),
                 },
                 () = tokio::time::sleep(wait) => {}
-                () = self.changed.notified() => self.read(),
+                () = self.changed.notified() => {
+                    self.paused_until = Instant::now();
+                    self.read();
+                }
             }
         }
     }
@@ -181,7 +204,7 @@ impl Orders {
     fn read(&mut self) {
         for name in &self.work.plan.names {
             let known = self.names.get(name);
-            if !known.is_some_and(|known| known.is_under_way) {
+            if known.is_none_or(|known| known.task.is_none()) {
                 let read = Name::read(name, &self.work.storage);
                 self.names.insert(name.clone(), read);
             }
@@ -192,22 +215,21 @@ impl Orders {
     fn start_due(&mut self, now: SystemTime) -> SystemTime {
         let mut wake = now + LOOK_EVERY;
         for (text, name) in &mut self.names {
-            if name.is_under_way {
+            if name.task.is_some() {
                 continue;
             }
-            let next = name.next().max(self.paused_until);
-            let next = next.max(name.later.unwrap_or(SystemTime::UNIX_EPOCH));
+            let next = name.next(now, self.paused_until);
             if next > now {
                 wake = wake.min(next);
             } else if self.under_way.len() < ORDERS_MAX {
-                name.is_under_way = true;
                 let (work, text) = (self.work.clone(), text.clone());
                 let state = Arc::clone(&self.state);
                 let chance = name.chance;
-                self.under_way.spawn(async move {
+                let order = self.under_way.spawn(async move {
                     let ended = Box::pin(attempt(&work, &text, chance, &state)).await;
                     (text, ended)
                 });
+                name.task = Some(order.id());
             }
         }
         wake
@@ -217,24 +239,33 @@ impl Orders {
         if let Ended::Locked = ended {
             // What the other process has written so far says nothing yet.
             if let Some(name) = self.names.get_mut(text) {
-                name.is_under_way = false;
-                name.later = SystemTime::now().checked_add(OTHERS_EVERY);
+                name.task = None;
+                name.later = Some(Instant::now() + OTHERS_EVERY);
             }
             return;
         }
-        let name = Name::read(text, &self.work.storage);
+        let mut name = Name::read(text, &self.work.storage);
         match ended {
             Ended::Locked | Ended::Idle => {}
             Ended::Issued => self.put_into_force(text),
-            Ended::Failed(is_general) => {
-                if *is_general {
-                    // Where the storage cannot be written, the name has no failures.
-                    let soonest = SystemTime::now() + LOOK_EVERY;
-                    self.paused_until = name.failures.not_before().max(soonest);
-                }
+            Ended::Failed(pause) => {
+                // Where the storage cannot be written, the name has no failures.
+                name.later = Some(Instant::now() + WAIT_FIRST);
+                let until = Instant::now() + pause.unwrap_or_default();
+                self.paused_until = self.paused_until.max(until);
             }
         }
         self.names.insert(text.to_owned(), name);
+    }
+
+    /// An order that panics has failed like others.
+    fn crashed(&mut self, error: &JoinError) {
+        tracing::error!("an order failed unexpectedly: {error}; please report it");
+        self.state.metrics.acme_failed.add(1);
+        let found = (self.names.iter()).find(|(_, name)| name.task == Some(error.id()));
+        if let Some(text) = found.map(|(text, _)| text.clone()) {
+            self.ended(&text, &Ended::Failed(None));
+        }
     }
 
     /// Workers have the new certificate at once; other processes follow its file.
@@ -242,20 +273,25 @@ impl Orders {
         for listener in &self.state.running.load().plan.listeners {
             let tls = listener.tls.as_ref();
             let own = tls.filter(|tls| tls.settings.acme_names().any(|own| own == name));
-            if let Some(Err(faults)) = own.map(|tls| tls.follow_now()) {
-                for (_, problem) in faults {
-                    tracing::error!("{}: {problem}", listener.address);
-                }
+            let Some(Ok(found) | Err(found)) = own.and_then(|tls| tls.follow_now()) else {
+                continue;
+            };
+            let errors = found
+                .iter()
+                .filter(|(_, one)| one.severity == Severity::Error);
+            for (_, problem) in errors {
+                tracing::error!("{}: {problem}", listener.address);
             }
         }
     }
 
     /// Tells admin.
     fn publish(&self) {
+        let now = SystemTime::now();
         let certificates = self.names.iter().map(|(text, name)| {
             let status = CertificateStatus {
                 not_after: name.validity.map(|[_, until]| until),
-                next: (!name.is_under_way).then(|| name.next()),
+                next: (name.task.is_none()).then(|| name.next(now, self.paused_until)),
                 failures: name.failures.failures,
                 error: (name.failures.failures > 0).then(|| name.failures.error.clone()),
             };
@@ -269,67 +305,89 @@ impl Orders {
 
 /// Orders a certificate, unless that is not to be done any more.
 async fn attempt(work: &Work, name: &str, chance: f64, state: &ControlState) -> Ended {
+    let unwritable = |error: &std::io::Error| {
+        tracing::error!("{name}: cannot write to `storage` of [acme]: {error}");
+        Ended::Failed(Some(WAIT_FIRST))
+    };
     let _lock = match work.storage.lock(name) {
         Ok(Some(lock)) => lock,
         Ok(None) => return Ended::Locked,
-        Err(error) => {
-            tracing::error!("{name}: cannot write to `storage` of [acme]: {error}");
-            return Ended::Failed(true);
-        }
+        Err(error) => return unwritable(&error),
     };
     // Another process may have been faster.
     let now = SystemTime::now();
     let mut known = Name::read(name, &work.storage);
     known.chance = chance;
-    if known.next() > now {
+    if known.due(now) > now {
         return Ended::Idle;
     }
-    let Some(challenge) = schedule::challenge(&work.plan.challenges, known.failures.failures)
-    else {
-        return Ended::Failed(true);
+    let account = match order::account(&work.storage) {
+        Ok(None) => return Ended::Locked,
+        Ok(Some(account)) => Ok(account),
+        Err(failure) => Err(failure),
     };
+    let number = known.failures.failures.saturating_add(1);
     let mut failures = Failures {
-        failures: known.failures.failures.saturating_add(1),
-        not_before: seconds(now + schedule::wait(known.failures.failures + 1, None, random())),
+        failures: number,
+        not_before: seconds(now + schedule::wait(number, None, random())),
         error: "the order was interrupted".to_owned(),
     };
     if let Err(error) = work.storage.keep_failures(name, &failures) {
-        tracing::error!("{name}: cannot write to `storage` of [acme]: {error}");
-        return Ended::Failed(true);
+        return unwritable(&error);
     }
-    let (result, asked_wait) = ask(work, name, challenge).await;
-    let failure = match result {
+    let (result, asked_wait) = ask(work, (name, known.failures.failures), account).await;
+    let (why, ended) = match result {
         Ok(validity) => {
-            work.storage.forget_failures(name);
             state.metrics.acme_issued.add(1);
-            let until = humantime::format_rfc3339_seconds(validity[1]);
+            let [from, until] = validity.map(humantime::format_rfc3339_seconds);
             tracing::info!("{name}: a new certificate, until {until}");
-            return Ended::Issued;
+            if schedule::renewal(validity, 1.0) > SystemTime::now() {
+                work.storage.forget_failures(name);
+                return Ended::Issued;
+            }
+            let why = format!(
+                "the new certificate is to be renewed already, since it is valid from {from} until {until}; set this machine's clock, or have the authority issue certificates for longer"
+            );
+            (why, Ended::Issued)
         }
-        Err(failure) => failure,
+        Err(failure) => {
+            state.metrics.acme_failed.add(1);
+            let pause = WAIT_FIRST.max(asked_wait.unwrap_or_default());
+            let pause = failure.is_general.then_some(pause.min(WAIT_MAX));
+            (failure.why, Ended::Failed(pause))
+        }
     };
-    state.metrics.acme_failed.add(1);
-    let wait = schedule::wait(failures.failures, asked_wait, random());
+    let wait = schedule::wait(number, asked_wait, random());
     failures.not_before = seconds(SystemTime::now() + wait);
-    failures.error = failure.why;
+    failures.error = why;
     if let Err(error) = work.storage.keep_failures(name, &failures) {
         tracing::error!("{name}: cannot write to `storage` of [acme]: {error}");
     }
-    tell(work, name, (&failures, wait), known.validity);
-    Ended::Failed(failure.is_general)
+    tell(work, name, (&failures, wait), known.validity, &ended);
+    ended
 }
 
 /// The certificate's validity, once it is kept; and how long the authority asked to be left alone.
 async fn ask(
     work: &Work,
-    name: &str,
-    challenge: ChallengeKind,
+    (name, failures): (&str, u32),
+    account: Result<KnownAccount, Failure>,
 ) -> (Result<Validity, Failure>, Option<Duration>) {
-    let https = match Https::new(&work.plan, work.resolver.clone(), work.mark) {
-        Ok(https) => https,
-        Err(why) => return (Err(Failure::general(why)), None),
+    let none = || Failure::general("there is no challenge that a listener can answer");
+    let challenge = schedule::challenge(&work.plan.challenges, failures).ok_or_else(none);
+    let https = Https::new(&work.plan, work.resolver.clone(), work.mark);
+    let (account, challenge, https) = match (account, challenge, https) {
+        (Ok(account), Ok(challenge), Ok(https)) => (account, challenge, https),
+        (Err(failure), _, _) | (_, Err(failure), _) => return (Err(failure), None),
+        (_, _, Err(why)) => return (Err(Failure::general(why)), None),
     };
-    let order = order::order(&work.plan, &work.storage, &https, (name, challenge));
+    let order = order::order(
+        &work.plan,
+        &work.storage,
+        &https,
+        (name, challenge),
+        account,
+    );
     let result = match tokio::time::timeout(ORDER_MAX, order).await {
         Ok(Ok(pem)) => (work.storage.keep_certificate(name, &pem)).map_err(Failure::general),
         Ok(Err(failure)) => Err(failure),
@@ -343,19 +401,25 @@ fn tell(
     name: &str,
     (failures, wait): (&Failures, Duration),
     before: Option<Validity>,
+    ended: &Ended,
 ) {
     let (directory, error) = (&work.plan.directory, &failures.error);
-    let stays = match before {
-        Some([_, until]) => {
+    let what = match (ended, before) {
+        (Ended::Issued, _) => error.clone(),
+        (_, Some([_, until])) => {
             let until = humantime::format_rfc3339_seconds(until);
-            format!("the certificate until {until} stays in force")
+            format!(
+                "no certificate from {directory}: {error}; the certificate until {until} stays in force"
+            )
         }
-        None => "clients that ask for it are refused".to_owned(),
+        (_, None) => {
+            format!("no certificate from {directory}: {error}; clients that ask for it are refused")
+        }
     };
     let minutes = wait.as_secs().div_ceil(60);
     let file = work.storage.failures_path(name);
     tracing::error!(
-        "{name}: no certificate from {directory}: {error}; {stays}; the next attempt is in {minutes} min, or after `carrick reload` if {} is removed",
+        "{name}: {what}; the next attempt is in {minutes} min, or after `carrick reload` if {} is removed",
         file.display()
     );
 }
@@ -371,4 +435,48 @@ fn random() -> f64 {
     // Without random numbers there is no TLS either.
     let _ = getrandom::fill(&mut bytes);
     f64::from(u32::from_ne_bytes(bytes)) / f64::from(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::testing::{plan, state};
+    use crate::resolver::resolver;
+
+    #[tokio::test]
+    async fn an_order_that_panics_is_tried_again_later() {
+        let folder = tempfile::tempdir().unwrap();
+        let acme = Arc::new(testing::plan(folder.path()));
+        let state = state(plan(None, Vec::new()));
+        let work = Work {
+            storage: Storage::of(&acme),
+            plan: acme,
+            resolver: resolver(Arc::clone(&state.metrics)).0,
+            mark: None,
+        };
+        let mut orders = Orders::new(work, Arc::clone(&state), Arc::default());
+        orders.read();
+        let order = orders.under_way.spawn(async { panic!("on purpose") });
+        orders.names.get_mut("a.example").unwrap().task = Some(order.id());
+        let error = orders.under_way.join_next().await.unwrap().unwrap_err();
+        orders.crashed(&error);
+        assert_eq!(state.metrics.acme_failed.get(), 1);
+        // It is free again, but not at once.
+        let now = SystemTime::now();
+        let wake = orders.start_due(now);
+        assert!(wake > now + WAIT_FIRST / 2);
+        assert!(orders.names["a.example"].task.is_none());
+    }
+
+    #[test]
+    fn a_pause_is_part_of_what_is_next() {
+        let (_folder, storage) = testing::storage();
+        let mut name = Name::read("a.example", &storage);
+        let (now, instant) = (SystemTime::now(), Instant::now());
+        assert!(name.next(now, instant) <= now);
+        let next = name.next(now, instant + WAIT_FIRST);
+        assert!(next > now && next <= now + WAIT_FIRST);
+        name.later = Some(instant + 2 * WAIT_FIRST);
+        assert!(name.next(now, instant + WAIT_FIRST) > now + WAIT_FIRST);
+    }
 }

@@ -1,6 +1,6 @@
 //! One order: the account, the challenge, the certificate (RFC 8555 section 7.1).
 use super::https::Https;
-use super::storage::Storage;
+use super::storage::{Lock, Storage};
 use crate::config::plan::{AcmePlan, ChallengeKind};
 use crate::config::tls::{Answer, ChallengeFiles};
 use instant_acme::{
@@ -21,9 +21,6 @@ const POLL: RetryPolicy = RetryPolicy::new()
 
 /// How often a request may be refused for its nonce, after the library's own attempts.
 const NONCES_MAX: u32 = 10;
-
-/// How often the lock of the account is tried.
-const LOCK_EVERY: Duration = Duration::from_millis(200);
 
 /// Most letters of what an authority says.
 const TEXT_LETTERS_MAX: usize = 1000;
@@ -58,16 +55,21 @@ impl Failure {
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
-        const OF_NAME: [&str; 9] = [
+        const OF_NAME: [&str; 14] = [
+            "badCSR",
             "caa",
+            "compound",
             "connection",
             "dns",
             "incorrectResponse",
             "malformed",
+            "orderNotReady",
             "rateLimited",
             "rejectedIdentifier",
+            "serverInternal",
             "tls",
             "unauthorized",
+            "unsupportedIdentifier",
         ];
         let kind = kind(&error).unwrap_or_default();
         let is_general = match &error {
@@ -140,17 +142,25 @@ pub async fn order(
     storage: &Storage,
     https: &Https,
     (name, challenge): (&str, ChallengeKind),
+    account: KnownAccount,
 ) -> Result<String, Failure> {
     let identifiers = [Identifier::Dns(name.to_owned())];
     let new = NewOrder::new(&identifiers);
-    let account = account(plan, storage, https).await?;
-    let mut order = match patiently!(account.new_order(&new).await) {
-        // The authority has lost it, or it was closed.
-        Err(error) if kind(&error) == Some("accountDoesNotExist") => {
-            let account = make_account(plan, storage, https).await?;
-            patiently!(account.new_order(&new).await)?
+    let refused = |error| refused_order(error, storage);
+    let (account, kept) = match account {
+        KnownAccount::Kept(text) => (open_account(storage, https, &text).await?, text),
+        KnownAccount::ToMake(lock) => {
+            let made = make_account(plan, storage, https, lock).await?;
+            (made, Vec::new())
         }
-        result => result?,
+    };
+    let mut order = match patiently!(account.new_order(&new).await) {
+        // The authority has lost it.
+        Err(error) if kind(&error) == Some("accountDoesNotExist") => {
+            let account = replace_account(plan, storage, https, &kept).await?;
+            patiently!(account.new_order(&new).await).map_err(refused)?
+        }
+        result => result.map_err(refused)?,
     };
     let answer = answer(plan, &mut order, (name, challenge)).await?;
     let ready = patiently!(order.poll_ready(&POLL).await);
@@ -187,23 +197,60 @@ fn hint(name: &str, challenge: ChallengeKind) -> String {
     }
 }
 
-/// The account that is kept, or a new one.
-async fn account(plan: &AcmePlan, storage: &Storage, https: &Https) -> Result<Account, Failure> {
-    let _lock = loop {
-        let lock = storage.lock(ACCOUNT).map_err(|error| unwritable(&error))?;
-        match lock {
-            Some(lock) => break lock,
-            None => tokio::time::sleep(LOCK_EVERY).await,
-        }
+/// An account, before the authority is asked.
+#[derive(Debug)]
+pub enum KnownAccount {
+    /// As it is kept.
+    Kept(Vec<u8>),
+    /// There is none, and nobody else makes one.
+    ToMake(Lock),
+}
+
+/// The account. `None`: another order makes it.
+///
+/// # Errors
+/// What is kept cannot be read.
+pub fn account(storage: &Storage) -> Result<Option<KnownAccount>, Failure> {
+    let kept = || storage.account().map_err(|error| unusable(storage, &error));
+    if let Some(text) = kept()? {
+        return Ok(Some(KnownAccount::Kept(text)));
+    }
+    let Some(lock) = storage.lock(ACCOUNT).map_err(|error| unwritable(&error))? else {
+        return Ok(None);
     };
-    let kept = storage.account();
-    let kept = kept.and_then(|text| serde_json::from_slice(&text).ok());
-    match kept {
-        Some(credentials) => {
-            let builder = Account::builder_with_http(Box::new(https.clone()));
-            Ok(builder.from_credentials(credentials).await?)
-        }
-        None => make_account(plan, storage, https).await,
+    // Another order may have been faster.
+    Ok(Some(match kept()? {
+        Some(text) => KnownAccount::Kept(text),
+        None => KnownAccount::ToMake(lock),
+    }))
+}
+
+async fn open_account(storage: &Storage, https: &Https, text: &[u8]) -> Result<Account, Failure> {
+    let credentials = serde_json::from_slice(text).map_err(|error| unusable(storage, &error))?;
+    let builder = Account::builder_with_http(Box::new(https.clone()));
+    match builder.from_credentials(credentials).await {
+        Err(error @ (Error::KeyRejected | Error::Crypto)) => Err(unusable(storage, &error)),
+        result => Ok(result?),
+    }
+}
+
+/// Makes an account in place of one that the authority does not know, unless another order has.
+async fn replace_account(
+    plan: &AcmePlan,
+    storage: &Storage,
+    https: &Https,
+    before: &[u8],
+) -> Result<Account, Failure> {
+    let Some(lock) = storage.lock(ACCOUNT).map_err(|error| unwritable(&error))? else {
+        let why = "the authority does not know the account; another order makes a new one";
+        return Err(Failure::of_name(why));
+    };
+    let kept = storage
+        .account()
+        .map_err(|error| unusable(storage, &error))?;
+    match kept.filter(|text| text != before) {
+        Some(text) => open_account(storage, https, &text).await,
+        None => make_account(plan, storage, https, lock).await,
     }
 }
 
@@ -211,6 +258,7 @@ async fn make_account(
     plan: &AcmePlan,
     storage: &Storage,
     https: &Https,
+    _lock: Lock,
 ) -> Result<Account, Failure> {
     let contact = plan.email.as_ref().map(|email| format!("mailto:{email}"));
     let contact: Vec<&str> = contact.as_deref().into_iter().collect();
@@ -234,6 +282,28 @@ async fn make_account(
 
 fn unwritable(error: &std::io::Error) -> Failure {
     Failure::general(format!("cannot write to `storage` of [acme]: {error}"))
+}
+
+/// An account that is not replaced by itself: certificates may depend on it.
+fn unusable(storage: &Storage, error: &dyn std::error::Error) -> Failure {
+    Failure::general(format!(
+        "the account in {file} cannot be used: {error}; restore the file from a copy, or remove it to get a new account",
+        file = storage.account_path().display()
+    ))
+}
+
+/// Why there is no order. RFC 8555 section 7.3.6: an account that was closed is `unauthorized`.
+fn refused_order(error: Error, storage: &Storage) -> Failure {
+    let may_be_closed = kind(&error) == Some("unauthorized");
+    let failure = Failure::from(error);
+    if !may_be_closed {
+        return failure;
+    }
+    Failure::general(format!(
+        "{}; if the account was closed, remove {} to get a new one",
+        failure.why,
+        storage.account_path().display()
+    ))
 }
 
 /// Answers the challenge, if the authority does not know the name already.
@@ -295,4 +365,69 @@ async fn refusal(order: &mut Order) -> Option<String> {
         Some(detail) => plain(detail),
         None => plain(&problem.to_string()),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::acme::testing::storage;
+
+    fn problem(kind: &str) -> Error {
+        let text = format!(r#"{{"type": "urn:ietf:params:acme:error:{kind}", "detail": "no"}}"#);
+        Error::Api(serde_json::from_str(&text).unwrap())
+    }
+
+    #[test]
+    fn what_concerns_one_name_does_not_hinder_others() {
+        for (kind, is_general) in [
+            ("unsupportedIdentifier", false),
+            ("compound", false),
+            ("badCSR", false),
+            ("orderNotReady", false),
+            ("serverInternal", false),
+            ("rateLimited", false),
+            ("externalAccountRequired", true),
+            ("userActionRequired", true),
+        ] {
+            assert_eq!(
+                Failure::from(problem(kind)).is_general,
+                is_general,
+                "{kind}"
+            );
+        }
+    }
+
+    #[test]
+    fn it_is_said_what_to_do_about_a_closed_account() {
+        let (_folder, storage) = storage();
+        let failure = refused_order(problem("unauthorized"), &storage);
+        assert!(failure.is_general);
+        assert!(
+            failure.why.contains("account.json to get a new one"),
+            "{failure:?}"
+        );
+        let failure = refused_order(problem("rateLimited"), &storage);
+        assert!(!failure.is_general && !failure.why.contains("account.json"));
+    }
+
+    #[test]
+    fn an_account_is_made_by_one_order_at_a_time() {
+        let (_folder, storage) = storage();
+        let made = account(&storage).unwrap();
+        assert!(matches!(made, Some(KnownAccount::ToMake(_))));
+        assert!(account(&storage).unwrap().is_none());
+        // Who makes it keeps it before it is left.
+        storage.keep_account(b"{}").unwrap();
+        let kept = account(&storage).unwrap();
+        assert!(matches!(kept, Some(KnownAccount::Kept(text)) if text == b"{}"));
+    }
+
+    #[test]
+    fn an_account_that_cannot_be_read_is_not_replaced() {
+        let (_folder, storage) = storage();
+        std::fs::create_dir(storage.account_path()).unwrap();
+        let failure = account(&storage).unwrap_err();
+        assert!(failure.is_general);
+        assert!(failure.why.contains("restore the file"), "{failure:?}");
+    }
 }

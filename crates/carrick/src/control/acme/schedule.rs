@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 /// The wait after the first failure; each further one is four times as long. An authority allows few failures an hour
 /// (Let's Encrypt: five for a name).
-const WAIT_FIRST: Duration = Duration::from_secs(60);
+pub const WAIT_FIRST: Duration = Duration::from_secs(60);
 
 /// The longest wait, also of those that an authority asks for.
 pub const WAIT_MAX: Duration = Duration::from_secs(24 * 3600);

@@ -1,18 +1,20 @@
 //! The folder of what an authority has issued: account, certificates, and what failed. Several processes may share it.
-use super::schedule::Validity;
+use super::schedule::{Validity, WAIT_MAX};
 use crate::config::plan::{AcmePlan, Plan, certificate_file};
-use crate::config::tls::{Identity, load_stored};
-use rustix::fs::{FlockOperation, flock};
+use crate::config::tls::{Identity, NewFile, load_stored};
+use rustix::fs::{FlockOperation, Mode, OFlags, flock, mkdirat, open, openat};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
-use std::fs::{DirBuilder, File, OpenOptions};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, chown};
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::{OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 /// Most bytes of a file here.
 const FILE_BYTES_MAX: u64 = 1 << 20;
+
+const ACCOUNT_FILE: &str = "account.json";
 
 /// The folder of an authority.
 #[derive(Debug, Clone)]
@@ -30,10 +32,12 @@ pub struct Failures {
 }
 
 impl Failures {
-    /// When the next attempt may be made.
-    pub fn not_before(&self) -> SystemTime {
+    /// When the next attempt may be made. A time further away than any wait was written by a clock that was ahead, and does
+    /// not count.
+    pub fn not_before(&self, now: SystemTime) -> SystemTime {
         let time = SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(self.not_before));
-        time.unwrap_or(SystemTime::UNIX_EPOCH)
+        time.filter(|time| *time <= now + WAIT_MAX)
+            .unwrap_or(SystemTime::UNIX_EPOCH)
     }
 }
 
@@ -52,23 +56,29 @@ pub fn make(plan: &Plan) -> io::Result<()> {
         return Ok(());
     };
     let owner = (plan.account.as_ref()).filter(|_| rustix::process::geteuid().is_root());
-    let missing: Vec<&Path> = acme
-        .folder
-        .ancestors()
-        // The last one of a relative path is empty.
-        .take_while(|one| !one.as_os_str().is_empty() && !one.exists())
-        .collect();
-    for folder in missing.into_iter().rev() {
-        let made = DirBuilder::new().mode(0o700).create(folder);
-        let owned = made.and_then(|()| match owner {
-            Some(account) => chown(folder, Some(account.uid), Some(account.gid)),
-            None => Ok(()),
-        });
-        match owned {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                return Err(unusable(acme, &error));
-            }
-            _ => {}
+    let owner = owner.map(|account| (account.uid, account.gid));
+    make_folders(&acme.folder, owner).map_err(|error| unusable(acme, &error))
+}
+
+/// Makes the folders that are missing. Whoever owns one could put a link into it: none is followed.
+fn make_folders(folder: &Path, owner: Option<(u32, u32)>) -> io::Result<()> {
+    // The last one of a relative path is empty.
+    let there = folder.ancestors().find(|one| one.exists());
+    let missing = folder.strip_prefix(there.unwrap_or(Path::new("")));
+    let there = there.unwrap_or(Path::new("."));
+    let is_folder = OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let mut parent = open(there, OFlags::PATH | is_folder, Mode::empty())?;
+    for name in missing.map_err(io::Error::other)? {
+        let made = mkdirat(&parent, name, Mode::RWXU);
+        let is_new = made.is_ok();
+        if let Err(error) = made
+            && error != Errno::EXIST
+        {
+            return Err(error.into());
+        }
+        parent = openat(&parent, name, OFlags::NOFOLLOW | is_folder, Mode::empty())?;
+        if let Some((user, group)) = owner.filter(|_| is_new) {
+            fchown(&parent, Some(user), Some(group))?;
         }
     }
     Ok(())
@@ -85,8 +95,8 @@ pub fn check(plan: &Plan) -> io::Result<()> {
     let storage = Storage::of(acme);
     // Others may be starting, too.
     let name = format!("writable-{}", std::process::id());
-    let tried = storage.write_new(&name, b"");
-    let tried = tried.and_then(|()| std::fs::remove_file(storage.0.join(name)));
+    let tried = NewFile::write(storage.0.join(name), b"");
+    let tried = tried.and_then(|file| std::fs::remove_file(file.written()));
     tried.map_err(|error| unusable(acme, &error))
 }
 
@@ -130,11 +140,10 @@ impl Storage {
     /// # Errors
     /// They cannot be used or kept. Those before stay.
     pub fn keep_certificate(&self, name: &str, pem: &str) -> Result<Validity, String> {
-        let new = format!("{name}.new");
         let failed = |error: io::Error| format!("cannot write {}: {error}", self.0.display());
-        self.write_new(&new, pem.as_bytes()).map_err(failed)?;
-        let path = self.0.join(&new);
-        let identity = load_stored(&path).map_err(|problems| {
+        let new = NewFile::write(certificate_file(&self.0, name), pem.as_bytes());
+        let new = new.map_err(failed)?;
+        let identity = load_stored(new.written()).map_err(|problems| {
             let why: Vec<_> = problems.iter().map(ToString::to_string).collect();
             format!(
                 "the authority sent what is no certificate: {}",
@@ -144,14 +153,25 @@ impl Storage {
         if !is_for(&identity, name) {
             return Err("the authority sent a certificate for other names".to_owned());
         }
-        self.put(&path, &certificate_file(&self.0, name))
-            .map_err(failed)?;
+        new.put().map_err(failed)?;
         Ok(identity.validity)
     }
 
-    /// The account, as the library writes it.
-    pub fn account(&self) -> Option<Vec<u8>> {
-        self.read("account.json")
+    /// The account, as the library writes it, if there is one.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn account(&self) -> io::Result<Option<Vec<u8>>> {
+        match self.read(ACCOUNT_FILE) {
+            Ok(text) => Ok(Some(text)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Where the account is.
+    pub fn account_path(&self) -> PathBuf {
+        self.0.join(ACCOUNT_FILE)
     }
 
     /// Keeps the account.
@@ -159,12 +179,12 @@ impl Storage {
     /// # Errors
     /// It cannot be written.
     pub fn keep_account(&self, account: &[u8]) -> io::Result<()> {
-        self.write("account.json", account)
+        self.write(ACCOUNT_FILE, account)
     }
 
     /// What failed for a name.
     pub fn failures(&self, name: &str) -> Failures {
-        let text = self.read(&failures_file(name));
+        let text = self.read(&failures_file(name)).ok();
         let failures = text.and_then(|text| serde_json::from_slice(&text).ok());
         failures.unwrap_or_default()
     }
@@ -188,31 +208,15 @@ impl Storage {
         self.0.join(failures_file(name))
     }
 
-    fn read(&self, name: &str) -> Option<Vec<u8>> {
+    fn read(&self, name: &str) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
-        let file = File::open(self.0.join(name)).ok()?;
-        file.take(FILE_BYTES_MAX).read_to_end(&mut bytes).ok()?;
-        Some(bytes)
+        let file = File::open(self.0.join(name))?;
+        file.take(FILE_BYTES_MAX).read_to_end(&mut bytes)?;
+        Ok(bytes)
     }
 
-    /// Writes a file so that others see it whole, even after the machine has failed.
     fn write(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
-        let new = format!("{name}.new");
-        self.write_new(&new, bytes)?;
-        self.put(&self.0.join(new), &self.0.join(name))
-    }
-
-    fn write_new(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
-        let mut options = OpenOptions::new();
-        options.write(true).create(true).truncate(true).mode(0o600);
-        let mut file = options.open(self.0.join(name))?;
-        file.write_all(bytes)?;
-        file.sync_all()
-    }
-
-    fn put(&self, new: &Path, path: &Path) -> io::Result<()> {
-        std::fs::rename(new, path)?;
-        File::open(&self.0)?.sync_all()
+        NewFile::write(self.0.join(name), bytes)?.put()
     }
 }
 
@@ -245,6 +249,38 @@ mod tests {
         assert_eq!(rights.permissions().mode() & 0o777, 0o600);
         storage.forget_failures("a.example");
         assert_eq!(storage.failures("a.example"), Failures::default());
+    }
+
+    #[test]
+    fn a_clock_that_was_ahead_does_not_block() {
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000);
+        let day = WAIT_MAX.as_secs();
+        for (not_before, expected) in [
+            (0, 0),
+            (1_000_000 + day, 1_000_000 + day),
+            (1_000_000 + day + 1, 0),
+            (u64::MAX, 0),
+        ] {
+            let failures = Failures {
+                not_before,
+                ..Failures::default()
+            };
+            let expected = SystemTime::UNIX_EPOCH + Duration::from_secs(expected);
+            assert_eq!(failures.not_before(now), expected, "{not_before}");
+        }
+    }
+
+    #[test]
+    fn folders_are_made_but_not_through_links_in_them() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = place.path().join("a/b/c");
+        make_folders(&folder, None).unwrap();
+        make_folders(&folder, None).unwrap();
+        let rights = folder.metadata().unwrap().permissions();
+        assert_eq!(rights.mode() & 0o777, 0o700);
+        std::os::unix::fs::symlink(place.path().join("nowhere"), place.path().join("link"))
+            .unwrap();
+        assert!(make_folders(&place.path().join("link/d"), None).is_err());
     }
 
     #[test]

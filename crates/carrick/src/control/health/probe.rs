@@ -1,17 +1,17 @@
 //! One check of one server: a connection and, if a path is configured, a GET.
 use crate::config::plan::{ProxyVersion, ServerAddress, ServerTls, UpstreamPlan};
 use crate::connect::tls;
+use crate::control::dial::{DialError, dial};
 use crate::net::shortage::{Shortage, is_tcp_memory_short};
 use crate::net::transport::tls::HandshakeError;
 use crate::resolver::{ResolveError, Resolver};
 use crate::upstream::state::ServerState;
-use socket2::SockRef;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::net::{TcpSocket, TcpStream};
+use tokio::net::TcpStream;
 use tokio::time::error::Elapsed;
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_rustls::TlsConnector;
@@ -54,6 +54,16 @@ pub(super) enum CheckError {
     Status(u16),
     #[error("no answer within {0:?}")]
     Timeout(Duration),
+}
+
+impl From<DialError> for CheckError {
+    fn from(error: DialError) -> Self {
+        match error {
+            DialError::NoAddress => Self::Name(ResolveError::NoAddress),
+            DialError::Io(error) => Self::Connect(error),
+            DialError::Timeout(share) => Self::Timeout(share),
+        }
+    }
 }
 
 impl CheckError {
@@ -186,7 +196,6 @@ impl Probe {
         read_status(stream).await
     }
 
-    /// Tries the server's addresses in turn; each has an equal share of the time.
     async fn connect(&self, limit: Duration) -> Result<TcpStream, CheckError> {
         let addresses: Vec<SocketAddr> = match &self.address {
             ServerAddress::Ip(address) => vec![*address],
@@ -198,27 +207,7 @@ impl Probe {
                     .collect()
             }
         };
-        let share = limit / u32::try_from(addresses.len()).unwrap_or(u32::MAX).max(1);
-        let mut last_error = CheckError::Name(ResolveError::NoAddress);
-        for address in addresses {
-            match timeout(share, self.connect_to(address)).await {
-                Ok(Ok(stream)) => return Ok(stream),
-                Ok(Err(error)) => last_error = CheckError::Connect(error),
-                Err(_) => last_error = CheckError::Timeout(share),
-            }
-        }
-        Err(last_error)
-    }
-
-    async fn connect_to(&self, address: SocketAddr) -> io::Result<TcpStream> {
-        let socket = match address {
-            SocketAddr::V4(_) => TcpSocket::new_v4(),
-            SocketAddr::V6(_) => TcpSocket::new_v6(),
-        }?;
-        if let Some(mark) = self.mark {
-            SockRef::from(&socket).set_mark(mark)?;
-        }
-        socket.connect(address).await
+        Ok(dial(&addresses, limit, self.mark).await?)
     }
 }
 

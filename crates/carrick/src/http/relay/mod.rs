@@ -67,7 +67,7 @@ struct Attempt<'a, 'c> {
 
 /// An attempt that failed before a byte of a response came, or that is to be made otherwise.
 struct FailedAttempt {
-    /// Whether not a byte of the request went out.
+    /// Whether the server cannot have got the request: not a byte of it went out or, where TLS stalled, not its whole head.
     nothing_sent: bool,
     failure: Failure,
     /// The server, unless the connection had been idle: one of those that died says nothing about its server.

@@ -36,6 +36,8 @@ pub struct TlsStream {
     session: RefCell<Connection>,
     /// Accepted bytes whose records the kernel has not taken entirely.
     owed_bytes: Cell<usize>,
+    /// Whether the kernel has taken any of their records.
+    has_begun: Cell<bool>,
     has_ended: Cell<bool>,
     /// Why the session failed.
     refusal: RefCell<Option<rustls::Error>>,
@@ -107,6 +109,7 @@ impl TlsStream {
             tcp,
             session: RefCell::new(session),
             owed_bytes: Cell::new(0),
+            has_begun: Cell::new(false),
             has_ended: Cell::new(false),
             refusal: RefCell::default(),
         };
@@ -249,6 +252,7 @@ impl TlsStream {
         };
         while session.wants_write() {
             session.write_tls(&mut outgoing)?;
+            self.has_begun.set(true);
         }
         Ok(())
     }
@@ -286,16 +290,23 @@ impl TlsStream {
         }
     }
 
-    /// Encrypts and sends `pieces`, or goes on with those of the call before, which must be the same.
+    /// Encrypts and sends `pieces`, or goes on with those of the call before, which must be the same. An error means that
+    /// none of their records went out. A connection that fails later has taken them, as TCP takes bytes that are lost, and
+    /// the next call fails.
     fn send(&self, pieces: &[IoSlice<'_>], more: bool) -> io::Result<usize> {
         let mut session = self.session.borrow_mut();
         if self.owed_bytes.get() == 0 {
             self.flush(&mut session, more)?;
             self.owed_bytes
                 .set(session.writer().write_vectored(pieces)?);
+            self.has_begun.set(false);
         }
-        self.flush(&mut session, more)?;
-        Ok(self.owed_bytes.take())
+        match self.flush(&mut session, more) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock || !self.has_begun.get() => {
+                Err(error)
+            }
+            _ => Ok(self.owed_bytes.take()),
+        }
     }
 
     /// Reads records until there are bytes (true), or the end (false).
@@ -476,3 +487,6 @@ impl Write for Outgoing<'_> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

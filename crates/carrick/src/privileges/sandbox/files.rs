@@ -97,8 +97,11 @@ fn reach(plan: &Plan, source: Option<&Path>) -> Reach {
         .filter_map(|listener| listener.tls.as_ref());
     let tls = tls.flat_map(|tls| tls.settings.files());
     let to_servers = plan.server_tls().flat_map(|tls| tls.files.settings.files());
-    let ca = plan.acme.as_ref().and_then(|acme| acme.ca.as_deref());
-    let tls = tls.chain(to_servers).chain(ca);
+    let acme = plan.acme.as_deref();
+    let to_authority = acme.iter().flat_map(|acme| acme.tls.files());
+    let account = acme.and_then(|acme| acme.external_account.as_ref());
+    let tls = (tls.chain(to_servers).chain(to_authority))
+        .chain(account.map(|account| account.file.as_path()));
     for file in source.into_iter().chain(users).chain(tls) {
         reach.read.extend(folders(file));
     }
@@ -113,7 +116,10 @@ fn reach(plan: &Plan, source: Option<&Path>) -> Reach {
     }
     let disk = plan.cache.as_ref().and_then(|cache| cache.disk.as_ref());
     reach.change.extend(disk.map(|disk| disk.path.clone()));
-    let acme = plan.acme.as_ref();
+    let to_servers = plan.server_tls().map(|tls| &tls.files.settings);
+    for settings in to_servers.chain(acme.map(|acme| &acme.tls)) {
+        reach.read.extend(settings.authorities.folders());
+    }
     reach.change.extend(acme.map(|acme| acme.folder.clone()));
     reach.change.extend(plan.pins.clone());
     reach
@@ -138,6 +144,9 @@ fn folders(file: &Path) -> impl Iterator<Item = PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::plan::{AcmePlan, ExternalAccount};
+    use crate::config::tls::{Authorities, ServerTlsSettings};
+    use std::sync::Arc;
 
     #[test]
     fn a_file_is_reached_where_it_is_named_and_where_it_is() {
@@ -152,6 +161,28 @@ mod tests {
         assert_eq!(found, [named, real]);
         let here: Vec<_> = folders(Path::new("not-there.toml")).collect();
         assert_eq!(here, [PathBuf::from(".")]);
+    }
+
+    #[test]
+    fn what_an_authority_is_asked_with_is_reached() {
+        let mut plan = Plan::built_in();
+        plan.acme = Some(Arc::new(AcmePlan {
+            email: None,
+            directory: "https://ca.example/dir".to_owned(),
+            folder: "/kept".into(),
+            tls: ServerTlsSettings::new(Authorities::System("/trusted/all.pem".into())),
+            challenges: Vec::new(),
+            external_account: Some(ExternalAccount {
+                id: "kid-1".to_owned(),
+                file: "/keys/external.key".into(),
+                key: vec![1],
+            }),
+            names: Vec::new(),
+        }));
+        let found = reach(&plan, None);
+        for folder in ["/trusted", "/keys"] {
+            assert!(found.read.contains(Path::new(folder)), "{folder}");
+        }
     }
 
     #[test]

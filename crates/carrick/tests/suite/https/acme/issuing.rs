@@ -4,6 +4,8 @@ use super::*;
 use crate::support::Peer;
 use crate::support::place::LISTENER_PORT;
 use std::os::unix::fs::PermissionsExt;
+use x509_cert::Certificate;
+use x509_cert::der::Decode;
 
 #[test]
 fn a_name_is_answered_for_by_http_before_redirects() {
@@ -96,7 +98,7 @@ fn an_authority_that_refuses_every_other_nonce_and_binds_accounts_is_borne() {
 fn a_certificate_is_renewed_before_it_ends() {
     let place = Place::claim();
     let manner = Manner {
-        validity_seconds: 6,
+        validity_seconds: 9,
         ..Manner::default()
     };
     let Some(_pebble) = Pebble::start(&place, place.ip(), manner) else {
@@ -106,9 +108,13 @@ fn a_certificate_is_renewed_before_it_ends() {
     wait_for_issued(&carrick, 1.0);
     let first = wait_for("a certificate", || served(&place, carrick.listener()));
     wait_for_issued(&carrick, 2.0);
-    wait_for("another one", || {
+    let second = wait_for("another one", || {
         served(&place, carrick.listener()).filter(|second| *second != first)
     });
+    let [first, second] = [first, second].map(|der| Certificate::from_der(&der).expect("DER"));
+    let validity = |one: &Certificate| *one.tbs_certificate().validity();
+    let end = validity(&first).not_after.to_system_time();
+    assert!(validity(&second).not_before.to_system_time() < end);
     assert_eq!(failed(&carrick), 0.0);
 }
 

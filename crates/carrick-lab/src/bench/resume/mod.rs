@@ -1,0 +1,49 @@
+//! HTTPS requests of which each has a new connection, with the session of the one before: what wrk cannot do. This program
+//! again.
+
+pub mod client;
+
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+
+use crate::bench::measured::Measured;
+use crate::bench::plan::{Target, Work};
+use crate::testbed::Testbed;
+
+/// How much longer than asked the client may take before it is given up.
+const GRACE: Duration = Duration::from_secs(20);
+
+/// Asks from inside the client's namespace.
+///
+/// # Errors
+/// When a connection fails or does not resume the session, or an answer is not 200 with a body of the right length.
+pub async fn run(
+    testbed: &Testbed,
+    work: &Work,
+    target: &Target,
+    seconds: f64,
+) -> Result<Measured> {
+    let time = Duration::try_from_secs_f64(seconds)?;
+    let mut command = testbed.this_program(&testbed.client)?;
+    command
+        .args(["resume", "--connect", &target.connect])
+        .args(["--host", &target.host])
+        .args(["--target", &target.request_target])
+        .args(["--connections", &work.connections.to_string()])
+        .args(["--body-bytes", &work.body_bytes.to_string()])
+        .args(["--milliseconds", &time.as_millis().to_string()])
+        .stdin(Stdio::null());
+    let output = tokio::time::timeout(time + GRACE, command.output())
+        .await
+        .context("the resuming client did not end in time")?
+        .context("cannot run the resuming client")?;
+    if !output.status.success() {
+        bail!("{}", String::from_utf8_lossy(&output.stderr).trim());
+    }
+    serde_json::from_slice(&output.stdout).context("the resuming client's result cannot be read")
+}
+
+#[cfg(test)]
+mod tests;

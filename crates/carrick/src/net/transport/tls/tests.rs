@@ -1,0 +1,82 @@
+//! Writes to connections that fail.
+use super::*;
+use rcgen::generate_simple_self_signed;
+use rustls::pki_types::{PrivatePkcs8KeyDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use socket2::SockRef;
+use tokio::net::TcpSocket;
+
+/// More than the small buffers below have room for.
+const OFFER_BYTES: usize = 64 << 10;
+
+/// A client and a server whose kernel's buffers are as small as they can be.
+async fn pair() -> (TlsStream, TlsStream) {
+    let made = generate_simple_self_signed(["a.example".to_owned()]).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let key = PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
+    let of_server = ServerConfig::builder_with_provider(Arc::clone(&provider))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![made.cert.der().clone()], key.into())
+        .unwrap();
+    let mut roots = RootCertStore::empty();
+    roots.add(made.cert.der().clone()).unwrap();
+    let of_client = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let name = ServerName::try_from("a.example").unwrap();
+    let session = ClientConnection::new(Arc::new(of_client), name).unwrap();
+    let listening = TcpSocket::new_v4().unwrap();
+    listening.set_recv_buffer_size(1).unwrap();
+    listening.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let listener = listening.listen(1).unwrap();
+    let to = listener.local_addr().unwrap();
+    let (client, server) = tokio::join!(TcpStream::connect(to), listener.accept());
+    let (client, (server, _)) = (Rc::new(client.unwrap()), server.unwrap());
+    SockRef::from(&*client).set_send_buffer_size(1).unwrap();
+    let (client, server) = tokio::join!(
+        TlsStream::connect(client, session),
+        TlsStream::accept(Rc::new(server), Arc::new(of_server), Vec::new())
+    );
+    (client.unwrap(), server.unwrap())
+}
+
+/// The result of a write once there is one.
+async fn write(stream: &TlsStream, bytes: &[u8]) -> io::Result<usize> {
+    loop {
+        poll_fn(|cx| stream.poll_write_ready(cx)).await?;
+        match stream.try_write(bytes) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            result => return result,
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_write_of_which_a_part_went_out_is_no_error_but_the_next_one_is() {
+    let (client, server) = Box::pin(pair()).await;
+    let bytes = vec![b'x'; OFFER_BYTES];
+    let blocked = client.try_write(&bytes).unwrap_err();
+    assert_eq!(blocked.kind(), ErrorKind::WouldBlock);
+    // With unread bytes this resets the connection.
+    drop(server);
+    assert!(write(&client, &bytes).await.unwrap() > 0);
+    assert!(write(&client, &bytes).await.is_err());
+}
+
+#[tokio::test]
+async fn a_write_of_which_nothing_went_out_is_an_error() {
+    let (client, server) = Box::pin(pair()).await;
+    server.reset_on_close();
+    drop(server);
+    // The reset has come.
+    let mut read = Vec::with_capacity(OFFER_BYTES);
+    while read_some(&client, &mut read)
+        .await
+        .is_ok_and(|count| count > 0)
+    {}
+    assert!(write(&client, b"x").await.is_err());
+}
