@@ -135,7 +135,16 @@ pub async fn close_gently(client: &mut Downstream) {
 
 /// The reply when there is no connection to the upstream.
 pub fn unreachable_reply(unreachable: &Unreachable) -> Reply {
-    let label = match unreachable {
+    let label = unreachable_label(unreachable);
+    Reply::new(
+        unreachable.status(),
+        label,
+        format!("Cannot reach the upstream: {unreachable}."),
+    )
+}
+
+fn unreachable_label(unreachable: &Unreachable) -> &'static str {
+    match unreachable {
         Unreachable::NoServer => "no_server",
         Unreachable::Resolve(_) => "resolve",
         Unreachable::Denied(_) => "denied_address",
@@ -144,11 +153,10 @@ pub fn unreachable_reply(unreachable: &Unreachable) -> Reply {
         Unreachable::TlsTimedOut(_) => "upstream_tls_timeout",
         Unreachable::TimedOut => "connect_timeout",
         Unreachable::Itself(_) => "loop",
+        Unreachable::Http2 { .. } => "upstream_http2",
+        Unreachable::Http2TimedOut(_) => "upstream_http2_timeout",
+        Unreachable::NoWebSocket(_) => "upstream_no_websocket",
+        Unreachable::Shared(other) => unreachable_label(other),
         Unreachable::Shortage(shortage) => shortage.label(),
-    };
-    Reply::new(
-        unreachable.status(),
-        label,
-        format!("Cannot reach the upstream: {unreachable}."),
-    )
+    }
 }

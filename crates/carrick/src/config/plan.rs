@@ -18,7 +18,7 @@ pub use tcp_profile::{TcpProfilePlan, TcpProfileRules};
 
 pub use super::file::{
     Fallback, HashOn, Limits, LogFormat, PacketUse, ProxyVersion, Requests, Responses, Sandbox,
-    Splitting, Timeouts,
+    ServerHttp2, Splitting, Timeouts,
 };
 pub use super::tls::{ServerTls, Tls};
 pub use super::values::ServerAddress;
@@ -445,6 +445,8 @@ pub struct UpstreamPlan {
     pub servers: Vec<ServerPlan>,
     /// TLS to them; `None`: they are spoken to plainly.
     pub tls: Option<Arc<ServerTls>>,
+    /// Whether HTTP/2 is spoken to them.
+    pub http2: ServerHttp2,
     /// How one is chosen.
     pub balance: balance::Algorithm,
     /// What `hash` looks at.

@@ -43,6 +43,7 @@ pub async fn run_connect(
         key: None,
         reuse: false,
         segment_bytes: segment_bytes(client, destination.engine),
+        websocket: false,
     };
     let checkout = match checkout(
         &client.context,

@@ -26,6 +26,9 @@ section! {
             table_or_other::<Server, _>("a list of `\"host:port\"` and `{ address, weight }`", REQUIRED, servers),
         /// Speak TLS to the servers, and verify them
         tls: Setting<Option<Written<ServerTls>>> = table_or_other::<ServerTls, _>(SERVER_TLS, "`false`", server_tls),
+        /// Speak HTTP/2 to the servers: with `tls` as agreed in the handshake, else from the first byte. "auto": HTTP/1.1 with
+        /// those that do not agree to it. Requests share connections as streams
+        http2: Setting<ServerHttp2> = other("`false`, `true` or `\"auto\"`", "false", server_http2),
         /// How a server is chosen: in turn; the least busy; the less busy of two drawn at random; the same for the same
         /// key
         balance: Algorithm = one_of("round-robin"),
@@ -68,6 +71,17 @@ pub enum HashOn {
     Client,
     Header(String),
     Cookie(String),
+}
+
+/// Whether HTTP/2 is spoken to servers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ServerHttp2 {
+    /// HTTP/1.1 is.
+    Never,
+    /// With those that agree to it by TLS.
+    Auto,
+    /// To all.
+    Always,
 }
 
 /// PROXY protocol versions.
@@ -163,6 +177,24 @@ fn hash_on(text: &str) -> Result<HashOn, String> {
                 .to_owned(),
         ),
     }
+}
+
+fn server_http2(
+    table: &Section<'_>,
+    key: &'static str,
+    _: Form,
+    problems: &mut Problems,
+) -> Setting<ServerHttp2> {
+    let Some(value) = table.raw(key) else {
+        return Setting::Absent;
+    };
+    let http2 = match value.get_ref() {
+        DeValue::Boolean(false) => ServerHttp2::Never,
+        DeValue::Boolean(true) => ServerHttp2::Always,
+        DeValue::String(text) if text == "auto" => ServerHttp2::Auto,
+        _ => return wrong_kind(value, key, "`false`, `true` or \"auto\"", problems),
+    };
+    Setting::Given(Spanned::new(value.span(), http2))
 }
 
 fn send_proxy_protocol(

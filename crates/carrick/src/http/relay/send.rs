@@ -11,6 +11,7 @@ use crate::http::request_body::{Means, NotSent};
 use crate::net::deadline::{Deadline, TimedOut};
 use crate::net::io::{write_all, write_some};
 use crate::net::scratch::Scratch;
+use crate::net::transport::http2::server::ServerStream;
 use crate::telemetry::metrics::Limit;
 use crate::upstream::checkout::Checkout;
 use carrick_logic::http1::{BodyLength, ResponseBody, Version};
@@ -74,7 +75,8 @@ impl Attempt<'_, '_> {
         {
             Ok(()) => Ok(self.answer(checkout, true).await),
             Err(NoResponseHead::Closed { started: false }) => {
-                Err(self.again(&checkout, false, "upstream_closed"))
+                let is_refused = is_refused(&checkout);
+                Err(self.again(&checkout, is_refused, "upstream_closed"))
             }
             Err(no_head) => Ok(Outcome::Failed(self.failure(no_head, &checkout))),
         }
@@ -335,6 +337,12 @@ impl Attempt<'_, '_> {
             NoResponseHead::Refused(refusal) => Failure::BadResponse(refusal),
         }
     }
+}
+
+/// Whether the server says that it has not begun with the request, which may be sent again whatever it asks for (RFC 9113 section 8.7).
+fn is_refused(checkout: &Checkout) -> bool {
+    let stream = checkout.upstream.transport.server_stream();
+    stream.is_some_and(ServerStream::is_refused)
 }
 
 /// Whether the rest of a body is to be sent although its response is over. An upstream that does not read it says that it
