@@ -6,6 +6,7 @@ use crate::context::request_log::RequestLog;
 use crate::net::deadline::Deadline;
 use crate::net::io::{read_some, write_all};
 use crate::upstream::Unreachable;
+use carrick_logic::grpc;
 use carrick_logic::http1::{self, ErrorResponse, Method, Version};
 use std::borrow::Cow;
 use std::time::Duration;
@@ -53,6 +54,8 @@ pub struct Asked {
     pub version: Version,
     /// Whether another request may follow on this connection.
     pub keep_alive: bool,
+    /// Whether it is a call of gRPC, and if so whether its deadline is over.
+    pub is_late_call: Option<bool>,
 }
 
 impl Asked {
@@ -61,6 +64,7 @@ impl Asked {
         method: Method::Other,
         version: Version::Http11,
         keep_alive: false,
+        is_late_call: None,
     };
 }
 
@@ -83,7 +87,17 @@ pub async fn send(client: &mut Client, reply: &Reply, asked: Asked, log: &mut Re
         date: Some(&date),
         extra_fields: &fields,
     };
-    http1::write_error_response(&mut out, &response);
+    match asked.is_late_call {
+        None => http1::write_error_response(&mut out, &response),
+        Some(is_late) => {
+            let mut lines = format!("Date: {date}\r\n");
+            for (name, value) in &fields {
+                lines += &format!("{name}: {value}\r\n");
+            }
+            let status = grpc::status(reply.status, is_late);
+            grpc::write_status(&mut out, status, &reply.detail, lines.as_bytes());
+        }
+    }
     let head_bytes = memchr::memmem::find(&out, b"\r\n\r\n").map_or(out.len(), |end| end + 4);
     log.status = reply.status;
     let limit = context.live.plan().timeouts.idle;

@@ -475,7 +475,9 @@ pub struct ServerPlan {
 pub struct HealthPlan {
     /// The path of a GET that must be answered with 2xx or 3xx; `None`: a connection is enough.
     pub path: Option<String>,
-    /// The `Host` of that GET; `None`: the server's address.
+    /// The service that is asked for by the health checking protocol of gRPC, empty for the whole server; `None`: it is not spoken.
+    pub grpc: Option<String>,
+    /// The `Host` of what is asked; `None`: the server's address.
     pub host: Option<String>,
     /// Time between two checks, and the limit on one.
     pub every: Duration,

@@ -106,7 +106,7 @@ fn check(
     let tls = server_tls::check(&written.tls, by_tls, &addresses, directory, problems);
     let balance = written.balance;
     let hash_on = check_hash_on(written, balance, in_tunnel, problems);
-    let health = check_health(written, in_tunnel, problems);
+    let health = check_health(written, (in_tunnel, http2), problems);
     let send_proxy_protocol = written
         .send_proxy_protocol
         .given()
@@ -274,10 +274,27 @@ fn check_hash_on(
 
 fn check_health(
     written: &Written<file::Upstream>,
-    in_tunnel: bool,
+    (in_tunnel, http2): (bool, ServerHttp2),
     problems: &mut Problems,
 ) -> Option<HealthPlan> {
     let health = written.health.given()?.get_ref();
+    let grpc = health.grpc.given().filter(|grpc| grpc.get_ref().is_some());
+    if let Some(grpc) = grpc {
+        if http2 == ServerHttp2::Never {
+            problems
+                .error(grpc.span(), "gRPC is spoken by HTTP/2 only", "")
+                .help("add `http2 = true` to the upstream");
+        }
+        if let Some(path) = health.path.given() {
+            problems
+                .error(
+                    path.span(),
+                    "`path` is for a GET, which is not sent with `grpc`",
+                    "",
+                )
+                .help("remove one of the two");
+        }
+    }
     if let Some(path) = health.path.given() {
         let text = path.get_ref();
         if in_tunnel {
@@ -298,13 +315,14 @@ fn check_health(
     let host = health.host.refine("a host", problems, |text| {
         values::server_address(text, Some(HTTP_PORT)).map(|_| text.clone())
     });
-    if let (Some(host), None) = (host.given(), health.path.given()) {
+    if let (Some(host), None, None) = (host.given(), health.path.given(), grpc) {
         problems
             .warning(host.span(), "`host` has no effect without `path`", "")
             .help("add `path = \"/\"` for a check by HTTP");
     }
     Some(HealthPlan {
         path: health.path.given().map(|path| path.get_ref().clone()),
+        grpc: grpc.and_then(|grpc| grpc.get_ref().clone()),
         host: host.given().map(|host| host.get_ref().clone()),
         every: health.every,
         fall: health.fall,

@@ -109,7 +109,10 @@ section! {
     pub struct Health = "health = { }" {
         /// The path of a GET that must be answered with 2xx or 3xx
         path: Setting<String> = text_or("a path", "a connection is enough"),
-        /// The `Host` of that GET
+        /// Ask by the health checking protocol of gRPC, for the whole server (`true`) or one of its services; only with
+        /// `http2`
+        grpc: Setting<Option<String>> = other("`false`, `true` or the name of a service", "false", grpc),
+        /// The `Host` of what is asked
         host: Setting<String> = text_or("a host name", "the server's address"),
         /// Time between two checks, and the limit on one
         every: Duration = time(milliseconds(100)..=DAY, seconds(5)),
@@ -177,6 +180,32 @@ fn hash_on(text: &str) -> Result<HashOn, String> {
                 .to_owned(),
         ),
     }
+}
+
+/// `Some` of an empty name: the whole server.
+fn grpc(
+    table: &Section<'_>,
+    key: &'static str,
+    _: Form,
+    problems: &mut Problems,
+) -> Setting<Option<String>> {
+    let Some(value) = table.raw(key) else {
+        return Setting::Absent;
+    };
+    let service = match value.get_ref() {
+        DeValue::Boolean(false) => None,
+        DeValue::Boolean(true) => Some(String::new()),
+        DeValue::String(name) => Some(name.to_string()),
+        _ => {
+            return wrong_kind(
+                value,
+                key,
+                "`false`, `true` or the name of a service",
+                problems,
+            );
+        }
+    };
+    Setting::Given(Spanned::new(value.span(), service))
 }
 
 fn server_http2(

@@ -3,7 +3,7 @@ use super::super::client::{connect, fetch, request, run};
 use super::server::Http2Server;
 use super::start;
 use crate::clients::tool::Tool;
-use crate::support::{Peer, Place, random};
+use crate::support::{Peer, Place, Server, random};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response};
 
@@ -117,7 +117,11 @@ fn many_requests_share_a_connection_as_far_as_the_server_allows() {
 #[test]
 fn a_server_that_speaks_http1_is_found_out() {
     let place = Place::claim();
-    let server = super::super::ok_server(&place);
+    let server = Server::listen(&place).serve(|mut peer, _| {
+        peer.read_exact(24);
+        peer.send("HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n");
+        peer.read_ending();
+    });
     let carrick = start(&place, &[server.address()], "http2 = true");
     let mut client = Peer::connect(carrick.listener());
     client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");

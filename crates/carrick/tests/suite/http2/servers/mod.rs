@@ -1,5 +1,8 @@
 //! HTTP/2 to servers.
 mod asking;
+mod ends;
+mod grpc;
+mod programs;
 mod server;
 
 use super::PATIENT;

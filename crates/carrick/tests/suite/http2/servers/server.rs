@@ -2,7 +2,7 @@
 use crate::support::Place;
 use bytes::Bytes;
 use h2::RecvStream;
-use h2::server::{Builder, Connection, SendResponse};
+use h2::server::{Builder, SendResponse};
 use http::request::Parts;
 use http::{HeaderMap, Response, StatusCode};
 use std::net::SocketAddr;
@@ -24,12 +24,7 @@ pub struct Asked {
     pub head: Parts,
     pub body: RecvStream,
     pub respond: SendResponse<Bytes>,
-    /// The number of its connection, from 0.
-    pub connection: usize,
 }
-
-/// A connection that the test serves by itself.
-pub type Served = Connection<TcpStream, Bytes>;
 
 impl Http2Server {
     /// Answers each request with this.
@@ -49,48 +44,6 @@ impl Http2Server {
     where
         F: Future<Output = ()> + 'static,
     {
-        Self::raw(
-            place,
-            move |answer_of, tcp, number| {
-                let (settings, answer): (Builder, Rc<_>) = (settings.clone(), answer_of);
-                async move {
-                    let Ok(mut connection) = settings.handshake(tcp).await else {
-                        return;
-                    };
-                    while let Some(Ok((request, respond))) = connection.accept().await {
-                        let (head, body) = request.into_parts();
-                        let answer = Rc::clone(&answer);
-                        let asked = Asked {
-                            head,
-                            body,
-                            respond,
-                            connection: number,
-                        };
-                        tokio::task::spawn_local(async move { answer(asked).await });
-                    }
-                }
-            },
-            answer,
-        )
-    }
-
-    /// Serves each connection so.
-    pub fn serving<F>(place: &Place, serve: impl Fn(TcpStream, usize) -> F + Send + 'static) -> Self
-    where
-        F: Future<Output = ()> + 'static,
-    {
-        Self::raw(
-            place,
-            |serve: Rc<_>, tcp, number| (*serve)(tcp, number),
-            serve,
-        )
-    }
-
-    fn raw<S: Send + 'static, F: Future<Output = ()> + 'static>(
-        place: &Place,
-        serve: impl Fn(Rc<S>, TcpStream, usize) -> F + Send + 'static,
-        shared: S,
-    ) -> Self {
         let listener = std::net::TcpListener::bind((place.ip(), 0)).expect("a listener");
         listener.set_nonblocking(true).expect("a listener");
         let address = listener.local_addr().expect("an address");
@@ -101,13 +54,13 @@ impl Http2Server {
                 .enable_all()
                 .build()
                 .expect("a runtime");
-            let tasks = tokio::task::LocalSet::new();
-            tasks.block_on(&runtime, async move {
-                let shared = Rc::new(shared);
+            tokio::task::LocalSet::new().block_on(&runtime, async move {
+                let answer = Rc::new(answer);
                 let listener = TcpListener::from_std(listener).expect("a listener");
                 while let Ok((tcp, _)) = listener.accept().await {
-                    let number = count.fetch_add(1, Relaxed);
-                    tokio::task::spawn_local(serve(Rc::clone(&shared), tcp, number));
+                    count.fetch_add(1, Relaxed);
+                    let (settings, answer) = (settings.clone(), Rc::clone(&answer));
+                    tokio::task::spawn_local(serve(tcp, settings, answer));
                 }
             });
         });
@@ -124,6 +77,24 @@ impl Http2Server {
     /// Connections so far.
     pub fn connections(&self) -> usize {
         self.connections.load(Relaxed)
+    }
+}
+
+async fn serve<F>(tcp: TcpStream, settings: Builder, answer: Rc<impl Fn(Asked) -> F + 'static>)
+where
+    F: Future<Output = ()> + 'static,
+{
+    let Ok(mut connection) = settings.handshake(tcp).await else {
+        return;
+    };
+    while let Some(Ok((request, respond))) = connection.accept().await {
+        let (head, body) = request.into_parts();
+        let asked = Asked {
+            head,
+            body,
+            respond,
+        };
+        tokio::task::spawn_local(answer(asked));
     }
 }
 

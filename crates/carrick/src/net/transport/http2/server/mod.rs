@@ -22,6 +22,9 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 use tokio::net::TcpStream;
 
+/// Most bytes of a request that are kept, should the server not begin with it.
+const KEPT_BYTES_MAX: usize = 32 * 1024;
+
 /// One stream.
 #[derive(Debug)]
 pub struct ServerStream {
@@ -29,6 +32,8 @@ pub struct ServerStream {
     request: RefCell<Outgoing>,
     response: RefCell<Response>,
     asked_at: Cell<Option<Instant>>,
+    /// What was written, until a response comes or it is too much.
+    written: RefCell<Option<Vec<u8>>>,
     /// Given up after everything else.
     place: Option<StreamPlace>,
 }
@@ -40,6 +45,7 @@ impl ServerStream {
             request: RefCell::new(request),
             response: RefCell::new(Response::new()),
             asked_at: Cell::default(),
+            written: RefCell::new(Some(Vec::new())),
             place: Some(place),
         }
     }
@@ -68,6 +74,22 @@ impl ServerStream {
         self.response.borrow().lost() == Some(Lost::Refused)
     }
 
+    /// What was written. `None`: it was too much to be kept.
+    #[must_use]
+    pub fn take_back(&self) -> Option<Vec<u8>> {
+        self.written.take()
+    }
+
+    fn keep(&self, bytes: &[u8]) {
+        let mut written = self.written.borrow_mut();
+        match &mut *written {
+            Some(kept) if kept.len() + bytes.len() <= KEPT_BYTES_MAX => {
+                kept.extend_from_slice(bytes)
+            }
+            _ => *written = None,
+        }
+    }
+
     /// Ends a tunnel. A request has ended with its last byte.
     ///
     /// # Errors
@@ -92,7 +114,12 @@ impl Stream for ServerStream {
     }
 
     fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
-        self.response.borrow_mut().poll_ready(cx).map(Ok)
+        let mut response = self.response.borrow_mut();
+        let polled = response.poll_ready(cx);
+        if response.has_come() {
+            self.written.take();
+        }
+        polled.map(Ok)
     }
 
     fn poll_write_ready(&self, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
@@ -126,7 +153,9 @@ impl Stream for ServerStream {
             self.asked_at.set(Some(now()));
             self.response.borrow_mut().asked(asked);
         });
-        Ok(written?)
+        let count = written?;
+        self.keep(&bytes[..count]);
+        Ok(count)
     }
 
     fn try_write_vectored(&self, pieces: &[IoSlice<'_>]) -> std::io::Result<usize> {

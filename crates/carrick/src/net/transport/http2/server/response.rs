@@ -83,6 +83,11 @@ impl Response {
         matches!(self.state, State::Head(..))
     }
 
+    /// Whether the head has come.
+    pub(super) fn has_come(&self) -> bool {
+        matches!(self.state, State::Content(_))
+    }
+
     /// Ready when there are bytes, the end of a tunnel, or an error.
     pub(super) fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         loop {
