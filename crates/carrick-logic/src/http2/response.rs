@@ -52,7 +52,12 @@ where
     out.extend_from_slice(b"\r\n");
     // RFC 9110 section 8.6: neither has a length.
     let drops_length = accept.is_some() || status < 200 || status == 204;
-    for (name, value) in fields().filter(|(name, _)| !drops_length || *name != b"content-length") {
+    let is_kept = |name: &[u8]| match name {
+        b"content-length" => !drops_length,
+        b"sec-websocket-accept" => accept.is_none(),
+        _ => true,
+    };
+    for (name, value) in fields().filter(|(name, _)| is_kept(name)) {
         for part in [name, b": ", value, b"\r\n"] {
             out.extend_from_slice(part);
         }
@@ -197,7 +202,11 @@ mod tests {
             websocket_accept: Some("word"),
             ..PLAIN
         };
-        let fields = [("sec-websocket-protocol", "chat"), ("content-length", "3")];
+        let fields = [
+            ("sec-websocket-protocol", "chat"),
+            ("content-length", "3"),
+            ("sec-websocket-accept", "another"),
+        ];
         let (head, body) = translate(200, &fields, &how).unwrap();
         assert_eq!(body, RequestBody::WebSocket);
         assert_eq!(

@@ -10,6 +10,7 @@ use crate::context::original;
 use crate::context::request_context::{Pool, RequestContext};
 use crate::context::request_log::RequestLog;
 use crate::net::deadline::now;
+use crate::net::transport::http2::server::ServerStream;
 use crate::telemetry::metrics::WorkerMetrics;
 use crate::upstream::checkout::Checkout;
 use crate::upstream::group::{Active, Group};
@@ -256,9 +257,16 @@ impl Checkout {
         }
     }
 
-    /// Notes that the server did not answer; a failure of a reused connection proves nothing.
+    /// Whether a failure may be one of a connection that had died before, which proves nothing.
+    #[must_use]
+    pub fn may_be_stale(&self) -> bool {
+        let stream = self.upstream.transport.server_stream();
+        self.upstream.reused && stream.is_none_or(ServerStream::has_lost_connection)
+    }
+
+    /// Notes that the server did not answer, unless [that proves nothing](Self::may_be_stale).
     pub fn failed(&self, next_hop: &NextHop) {
-        if self.upstream.reused {
+        if self.may_be_stale() {
             return;
         }
         if let (NextHop::Group { group, .. }, Some(server)) = (next_hop, self.server) {

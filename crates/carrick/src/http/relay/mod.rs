@@ -266,10 +266,9 @@ impl FailedAttempt {
 
     fn new(checkout: &Checkout, next_hop: &NextHop, nothing_sent: bool, failure: Failure) -> Self {
         checkout.failed(next_hop);
-        let server = if checkout.upstream.reused {
-            None
-        } else {
-            checkout.server
+        let server = match checkout.may_be_stale() {
+            true => None,
+            false => checkout.server,
         };
         Self {
             nothing_sent,

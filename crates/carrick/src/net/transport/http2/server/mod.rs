@@ -90,6 +90,13 @@ impl ServerStream {
         }
     }
 
+    /// Whether it was lost with its connection, or the request could not even be sent on that.
+    #[must_use]
+    pub fn has_lost_connection(&self) -> bool {
+        let is_unasked = self.asked_at.get().is_none();
+        is_unasked || self.response.borrow().lost() == Some(Lost::Connection)
+    }
+
     /// Ends a tunnel. A request has ended with its last byte.
     ///
     /// # Errors
