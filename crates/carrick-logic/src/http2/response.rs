@@ -101,6 +101,9 @@ fn check<'f>(fields: impl Iterator<Item = (&'f [u8], &'f [u8])>) -> Result<Optio
 mod tests {
     use super::*;
 
+    /// Names and values.
+    type Fields = &'static [(&'static str, &'static str)];
+
     const PLAIN: ResponseTranslation<'_> = ResponseTranslation {
         is_for_head: false,
         is_whole: false,
@@ -135,7 +138,7 @@ mod tests {
             ..whole
         };
         let length = [("content-length", "5")];
-        let none: &[(&str, &str)] = &[];
+        let none: Fields = &[];
         let table = [
             (
                 200,
@@ -220,7 +223,7 @@ mod tests {
 
     #[test]
     fn malformed_heads_are_refused() {
-        let table: &[(u16, &[(&str, &str)], Malformed)] = &[
+        let table: &[(u16, Fields, Malformed)] = &[
             (101, &[], Malformed::Pseudo),
             (99, &[], Malformed::Pseudo),
             (200, &[("connection", "close")], Malformed::Connection),

@@ -107,7 +107,7 @@ fn many_requests_share_a_connection_as_far_as_the_server_allows() {
     }
     let done = Tool::new("h2load", &place)
         .words("--requests 3000 --clients 2 --max-concurrent-streams 20")
-        .word(&format!("http://{}/", carrick.listener()))
+        .word(format!("http://{}/", carrick.listener()))
         .expect();
     assert!(done.contains("status codes: 3000 2xx"), "{done}");
     let connections = server.connections();

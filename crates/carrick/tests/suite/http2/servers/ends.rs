@@ -4,7 +4,7 @@ use super::super::frames::{
     DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, PING, RawClient, SETTINGS, frame,
 };
 use super::server::{Asked, Http2Server};
-use super::start;
+use super::{PATIENT, start, switch_text};
 use crate::support::{Carrick, Peer, Place, Server};
 use bytes::Bytes;
 use h2::Reason;
@@ -226,6 +226,40 @@ fn clients_that_do_not_read_hold_up_nobody_else() {
         assert_eq!(&response.body[..], b"ok");
     }
     assert_eq!(server.connections(), 1);
+}
+
+#[test]
+fn requests_under_way_outlive_a_reload_that_removes_their_server() {
+    let place = Place::claim();
+    let old = Http2Server::start(&place, async |mut asked| {
+        let response = Response::new(());
+        let mut stream = asked
+            .respond
+            .send_response(response, false)
+            .expect("a client");
+        let (body, _) = asked.read().await.expect("a body");
+        stream.send_data(body.into(), true).expect("a client");
+    });
+    let new = Http2Server::start(&place, async |mut asked| asked.answer(200, b"new"));
+    let carrick = start(&place, &[old.address()], "http2 = true");
+    run(async {
+        let mut client = connect(carrick.listener()).await;
+        let (response, mut stream) = client
+            .send_request(request("POST", "/"), false)
+            .expect("a stream");
+        let mut body = response.await.expect("a response").into_body();
+        let text = PATIENT.to_owned() + &switch_text(&[new.address()], "http2 = true");
+        carrick.reload(&place, &text);
+        carrick.wait_for_metric("carrick_reloads_total", &["result=\"ok\""], 1.0);
+        let reply = fetch(&mut client, request("GET", "/"), b"", None);
+        assert_eq!(reply.await.expect("a response").body, b"new");
+        let sent = stream.send_data(Bytes::from_static(b"old"), true);
+        sent.expect("a stream");
+        assert_eq!(body.data().await.expect("data").expect("data"), "old");
+        assert!(body.data().await.is_none());
+    });
+    // The old connection closes after its last request.
+    carrick.wait_for_metric("carrick_upstream_connections_open", &[], 1.0);
 }
 
 /// A server that sends this on each connection, again and again.
