@@ -11,13 +11,15 @@ NEEDED_TO_BUILD = cc=gcc clang=clang pkg-config=pkgconf /usr/include/libelf.h=li
 NEEDED_TO_TEST = $(NEEDED_TO_BUILD) curl=curl wget=wget git=git openssl=openssl python3=python3 ip=iproute2 \
 	nginx=nginx-light haproxy=haproxy squid=squid chromium=chromium htpasswd=apache2-utils socat=socat \
 	ethtool=ethtool nft=nftables redis-server=redis-server redis-cli=redis-tools wrk=wrk tcpdump=tcpdump \
-	nghttp=nghttp2-client h2load=nghttp2-client go=golang-go \
+	nghttp=nghttp2-client h2load=nghttp2-client nghttpd=nghttp2-server go=golang-go \
 	/usr/lib/nginx/modules/ngx_stream_module.so=libnginx-mod-stream
 # Programs that are not packages of Debian, and the folder that they are built in.
 GO_PROGRAMS = $(CURDIR)/target/go-bin
 NEEDED_OF_GO = h2spec=github.com/summerwind/h2spec/cmd/h2spec@v2.2.1+incompatible \
 	pebble=github.com/letsencrypt/pebble/v2/cmd/pebble@v2.10.3 \
-	pebble-challtestsrv=github.com/letsencrypt/pebble/v2/cmd/pebble-challtestsrv@v2.10.3
+	pebble-challtestsrv=github.com/letsencrypt/pebble/v2/cmd/pebble-challtestsrv@v2.10.3 \
+	grpc-interop-client=google.golang.org/grpc/interop/client@v1.85.0 \
+	grpc-interop-server=google.golang.org/grpc/interop/server@v1.85.0
 NEEDED_TO_BENCH = $(NEEDED_TO_BUILD) ip=iproute2 nginx=nginx-light haproxy=haproxy squid=squid wrk=wrk \
 	h2load=nghttp2-client openssl=openssl /usr/lib/nginx/modules/ngx_stream_module.so=libnginx-mod-stream
 # They take part where they can be had; the table names who is left out.

@@ -70,6 +70,7 @@ fn requests(name: &str, bytes: &[u8]) {
         stated_in: StatedIn::default(),
         pass_proxy_authorization: false,
         pass_upgrade: true,
+        pass_te_trailers: false,
         drop_expect: false,
         omitted: &[],
         added: &[],

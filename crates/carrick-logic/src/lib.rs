@@ -12,6 +12,7 @@ pub mod credentials;
 mod cursor;
 pub mod embedded;
 pub mod eyeballs;
+pub mod grpc;
 pub mod http1;
 pub mod http2;
 pub mod link;

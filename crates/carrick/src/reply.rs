@@ -7,6 +7,7 @@ use crate::net::deadline::{Deadline, Timer};
 use crate::net::io::{read_some, write_all};
 use crate::net::transport::Transport;
 use crate::upstream::Unreachable;
+use carrick_logic::grpc;
 use carrick_logic::http1::{self, ErrorResponse, Method, Version};
 use std::borrow::Cow;
 use std::time::Duration;
@@ -54,6 +55,8 @@ pub struct Asked {
     pub version: Version,
     /// Whether another request may follow on this connection.
     pub keep_alive: bool,
+    /// Whether it is a call of gRPC, and if so whether its deadline is over.
+    pub is_late_call: Option<bool>,
 }
 
 impl Asked {
@@ -62,6 +65,7 @@ impl Asked {
         method: Method::Other,
         version: Version::Http11,
         keep_alive: false,
+        is_late_call: None,
     };
 }
 
@@ -84,7 +88,17 @@ pub async fn send(client: &mut Client, reply: &Reply, asked: Asked, log: &mut Re
         date: Some(&date),
         extra_fields: &fields,
     };
-    http1::write_error_response(&mut out, &response);
+    match asked.is_late_call {
+        None => http1::write_error_response(&mut out, &response),
+        Some(is_late) => {
+            let mut lines = format!("Date: {date}\r\n");
+            for (name, value) in &fields {
+                lines += &format!("{name}: {value}\r\n");
+            }
+            let status = grpc::status(reply.status, is_late);
+            grpc::write_status(&mut out, status, &reply.detail, lines.as_bytes());
+        }
+    }
     let head_bytes = memchr::memmem::find(&out, b"\r\n\r\n").map_or(out.len(), |end| end + 4);
     log.status = reply.status;
     let limit = context.live.plan().timeouts.idle;
@@ -138,7 +152,16 @@ pub async fn end_gently(transport: &Transport, timer: &mut Timer) {
 
 /// The reply when there is no connection to the upstream.
 pub fn unreachable_reply(unreachable: &Unreachable) -> Reply {
-    let label = match unreachable {
+    let label = unreachable_label(unreachable);
+    Reply::new(
+        unreachable.status(),
+        label,
+        format!("Cannot reach the upstream: {unreachable}."),
+    )
+}
+
+fn unreachable_label(unreachable: &Unreachable) -> &'static str {
+    match unreachable {
         Unreachable::NoServer => "no_server",
         Unreachable::Resolve(_) => "resolve",
         Unreachable::Denied(_) => "denied_address",
@@ -147,11 +170,10 @@ pub fn unreachable_reply(unreachable: &Unreachable) -> Reply {
         Unreachable::TlsTimedOut(_) => "upstream_tls_timeout",
         Unreachable::TimedOut => "connect_timeout",
         Unreachable::Itself(_) => "loop",
+        Unreachable::Http2 { .. } => "upstream_http2",
+        Unreachable::Http2TimedOut(_) => "upstream_http2_timeout",
+        Unreachable::NoWebSocket(_) => "upstream_no_websocket",
+        Unreachable::Shared(other) => unreachable_label(other),
         Unreachable::Shortage(shortage) => shortage.label(),
-    };
-    Reply::new(
-        unreachable.status(),
-        label,
-        format!("Cannot reach the upstream: {unreachable}."),
-    )
+    }
 }

@@ -62,6 +62,8 @@ pub struct RequestRewrite<'a> {
     pub pass_proxy_authorization: bool,
     /// Whether an `Upgrade` that the client asked for is passed on.
     pub pass_upgrade: bool,
+    /// Whether the next hop is told, as carrick was, that trailers are welcome (RFC 9110 section 10.1.4): servers of gRPC demand it.
+    pub pass_te_trailers: bool,
     /// `Expect` is dropped when the proxy answered it itself.
     pub drop_expect: bool,
     /// Further fields that are dropped, lower-case: those that a cache writes anew, or answers itself.
@@ -103,6 +105,9 @@ pub fn write_request(
     if how.pass_upgrade && head.wants_upgrade {
         lines.put(&[b"Connection: Upgrade\r\n"]);
     }
+    if how.pass_te_trailers && accepts_trailers(bytes, head) {
+        lines.put(&[b"TE: trailers\r\nConnection: TE\r\n"]);
+    }
     match how.forwarded {
         Forwarded::XForwarded => write_x_forwarded(&mut lines, bytes, head, how),
         Forwarded::Standard => write_forwarded(&mut lines, bytes, head, how),
@@ -115,6 +120,16 @@ pub fn write_request(
     write_name(&mut lines, received, how);
     lines.put(&[how.added]);
     lines.finish();
+}
+
+/// Whether the sender has said that trailers are welcome.
+fn accepts_trailers(bytes: &[u8], head: &RequestHead) -> bool {
+    let mut fields = head.fields.iter();
+    fields.any(|field| {
+        field.known == FieldName::Te
+            && syntax::elements(field.value.of(bytes))
+                .any(|element| element.eq_ignore_ascii_case(b"trailers"))
+    })
 }
 
 /// Both fields as a line of its own, which counts as an element after those before.

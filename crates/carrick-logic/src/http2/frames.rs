@@ -1,10 +1,10 @@
-//! Which frames of a client are a nuisance: they cost work and carry nothing (RFC 9113 section 10.5).
+//! Which frames of the other end are a nuisance: they cost work and carry nothing (RFC 9113 section 10.5).
 use std::time::{Duration, Instant};
 
 /// Length of a frame's head (RFC 9113 section 4.1).
 const HEAD_BYTES: usize = 9;
 
-/// Nuisances that a client has free.
+/// Nuisances that the other end has free.
 const FREE: u32 = 1000;
 
 /// The time after which it has one more.
@@ -12,6 +12,15 @@ const ONE_MORE_AFTER: Duration = Duration::from_millis(10);
 
 /// How many a reset counts as.
 const RESET: u32 = 5;
+
+/// A frame with a head, or trailers.
+const HEADERS: u8 = 1;
+
+/// How many one of a server counts as: no window limits its 1xx responses.
+const HEAD: u32 = 5;
+
+/// What a server may send because of a request: the response's head, an interim one, trailers, and a reset that stops the request.
+pub const NUISANCES_PER_REQUEST: u32 = 3 * HEAD + RESET;
 
 /// `END_STREAM`, and `ACK`.
 const FLAG: u8 = 0x1;
@@ -27,16 +36,28 @@ pub struct FrameMeter {
     head_bytes: usize,
     /// Bytes of the present frame's content, or of the preface, that are to come.
     left: usize,
+    is_of_server: bool,
 }
 
 impl FrameMeter {
-    /// At the preface.
+    /// Of a client, at the preface.
     #[must_use]
     pub fn new() -> Self {
         Self {
             head: [0; HEAD_BYTES],
             head_bytes: 0,
             left: super::PREFACE.len(),
+            is_of_server: false,
+        }
+    }
+
+    /// Of a server, which has no preface before its frames.
+    #[must_use]
+    pub fn of_server() -> Self {
+        Self {
+            left: 0,
+            is_of_server: true,
+            ..Self::new()
         }
     }
 
@@ -59,7 +80,10 @@ impl FrameMeter {
                 let length = u32::from_be_bytes([0, high, middle, low]) as usize;
                 self.head_bytes = 0;
                 self.left = length;
-                nuisances += nuisance(kind, flags, length);
+                nuisances += match (self.is_of_server, kind) {
+                    (true, HEADERS) => HEAD,
+                    _ => nuisance(kind, flags, length),
+                };
             }
         }
     }
@@ -78,7 +102,7 @@ fn nuisance(kind: u8, flags: u8, length: usize) -> u32 {
         // DATA: empty, and not the end.
         0 => length == 0 && flags & FLAG == 0,
         // HEADERS, WINDOW_UPDATE.
-        1 | 8 => false,
+        HEADERS | 8 => false,
         // RST_STREAM: a request was begun in vain (CVE-2023-44487).
         3 => return RESET,
         // SETTINGS, PING: those that demand an answer.
@@ -91,7 +115,7 @@ fn nuisance(kind: u8, flags: u8, length: usize) -> u32 {
     u32::from(is_one)
 }
 
-/// What a client has left of nuisances.
+/// What the other end has left of nuisances.
 #[derive(Debug, Clone)]
 pub struct NuisanceBudget {
     left: u32,
@@ -166,6 +190,18 @@ mod tests {
             let sum: u32 = all.chunks(size).map(|piece| meter.pass(piece)).sum();
             assert_eq!(sum, expected, "in pieces of {size}");
         }
+    }
+
+    #[test]
+    fn heads_of_a_server_are_counted_and_no_request_is_too_much() {
+        let head = frame(HEADERS, END_HEADERS, b"x");
+        let reset = frame(3, 0, &[0; 4]);
+        let mut all = frame(4, 0, &[]);
+        for frame in [&head, &head, &head, &reset] {
+            all.extend_from_slice(frame);
+        }
+        let sum = FrameMeter::of_server().pass(&all);
+        assert_eq!(sum, 1 + NUISANCES_PER_REQUEST);
     }
 
     #[test]

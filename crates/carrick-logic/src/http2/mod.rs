@@ -1,11 +1,13 @@
-//! HTTP/2 (RFC 9113) as far as it is not framing: its requests in the form of HTTP/1.1, and which frames are a nuisance.
+//! HTTP/2 (RFC 9113) as far as it is not framing: its messages in the form of HTTP/1.1, and which frames are a nuisance.
 mod frames;
 mod request;
+mod response;
 
-pub use frames::{FrameMeter, NuisanceBudget};
+pub use frames::{FrameMeter, NUISANCES_PER_REQUEST, NuisanceBudget};
 pub use request::{
     Malformed, Pseudo, RequestBody, RequestForm, RequestTranslation, is_trailer, write_request,
 };
+pub use response::{ResponseTranslation, write_response};
 
 /// What an HTTP/2 connection begins with (RFC 9113 section 3.4).
 pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";

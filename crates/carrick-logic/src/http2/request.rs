@@ -40,7 +40,7 @@ pub struct RequestTranslation<'a> {
     pub websocket_key: &'a str,
 }
 
-/// What follows a translated head.
+/// What follows a translated head, a request's or a response's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RequestBody {
     /// Nothing.
@@ -171,7 +171,7 @@ fn check_fields<'f>(
 }
 
 /// RFC 9113 section 8.2.1, and strictly: no other bytes than HTTP/1.1 has.
-fn check_field(name: &[u8], value: &[u8]) -> Result<(), Malformed> {
+pub(super) fn check_field(name: &[u8], value: &[u8]) -> Result<(), Malformed> {
     if !syntax::is_token(name) || name.iter().any(u8::is_ascii_uppercase) {
         return Err(Malformed::Name);
     }
@@ -191,8 +191,9 @@ pub fn is_trailer(name: &[u8], value: &[u8]) -> bool {
 /// Fields that are not written as they came.
 fn is_kept(name: &[u8], body: RequestBody) -> bool {
     match name {
-        // They have places of their own; `te` and `http2-settings` were for this hop.
-        b"host" | b"cookie" | b"te" | b"http2-settings" => false,
+        // They have places of their own; `http2-settings` was for this hop. `te` is, too, and has only one meaning: whoever writes
+        // the request for the next hop decides.
+        b"host" | b"cookie" | b"http2-settings" => false,
         b"content-length" => matches!(body, RequestBody::None | RequestBody::Bytes(_)),
         b"sec-websocket-key" => body != RequestBody::WebSocket,
         // A tunnel has no content.

@@ -63,6 +63,11 @@ fn http2_request() {
 }
 
 #[test]
+fn http2_response() {
+    replay("http2_response", checks::http2_response);
+}
+
+#[test]
 fn cache() {
     replay("cache", checks::cache);
 }

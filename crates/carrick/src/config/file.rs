@@ -28,7 +28,7 @@ pub use pace::{
 pub use route::{Header, Requests, Responses, Route, To};
 pub use tcp_profile::{Keepalive, TcpProfile, TcpProfileRule};
 pub use tls::{Certificate, ClientCertificate, ListenerTls, ServerTls};
-pub use upstream::{HashOn, Health, ProxyVersion, Server, Upstream};
+pub use upstream::{HashOn, Health, ProxyVersion, Server, ServerHttp2, Upstream};
 
 use super::keys::{NONE, REQUIRED};
 use super::kinds::{named_tables, table, table_or, tables};

@@ -18,7 +18,7 @@ pub use tcp_profile::{TcpProfilePlan, TcpProfileRules};
 
 pub use super::file::{
     Fallback, HashOn, Limits, LogFormat, PacketUse, ProxyVersion, Requests, Responses, Sandbox,
-    Splitting, Timeouts,
+    ServerHttp2, Splitting, Timeouts,
 };
 pub use super::tls::{ServerTls, Tls};
 pub use super::values::ServerAddress;
@@ -445,6 +445,8 @@ pub struct UpstreamPlan {
     pub servers: Vec<ServerPlan>,
     /// TLS to them; `None`: they are spoken to plainly.
     pub tls: Option<Arc<ServerTls>>,
+    /// Whether HTTP/2 is spoken to them.
+    pub http2: ServerHttp2,
     /// How one is chosen.
     pub balance: balance::Algorithm,
     /// What `hash` looks at.
@@ -473,7 +475,9 @@ pub struct ServerPlan {
 pub struct HealthPlan {
     /// The path of a GET that must be answered with 2xx or 3xx; `None`: a connection is enough.
     pub path: Option<String>,
-    /// The `Host` of that GET; `None`: the server's address.
+    /// The service that is asked for by the health checking protocol of gRPC, empty for the whole server; `None`: it is not spoken.
+    pub grpc: Option<String>,
+    /// The `Host` of what is asked; `None`: the server's address.
     pub host: Option<String>,
     /// Time between two checks, and the limit on one.
     pub every: Duration,

@@ -14,7 +14,7 @@ pub use clients::{ClientCertificates, authorities, subject};
 pub use identity::Identity;
 pub use new_file::NewFile;
 pub use pem::read as read_file;
-pub use servers::{Authorities, ServerTls, ServerTlsSettings};
+pub use servers::{Authorities, Protocols, ServerTls, ServerTlsSettings};
 
 use super::problem::{Problem, Severity};
 use super::word::words;

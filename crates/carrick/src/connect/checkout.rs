@@ -1,7 +1,8 @@
 //! Gets a connection for one request: an idle one, or a new one to a server that has not been tried yet.
 use super::dial::{Terms, dial};
+use super::http2;
 use super::tls::Handshake;
-use crate::config::plan::{ProxyVersion, ServerAddress};
+use crate::config::plan::{ProxyVersion, ServerAddress, ServerHttp2};
 use crate::connect::tcp_profile::ServerProfiles;
 use crate::context::destination::NextHop;
 use crate::context::downstream::Downstream;
@@ -9,7 +10,7 @@ use crate::context::original;
 use crate::context::request_context::{Pool, RequestContext};
 use crate::context::request_log::RequestLog;
 use crate::net::deadline::now;
-use crate::net::shortage::Shortage;
+use crate::net::transport::http2::server::ServerStream;
 use crate::telemetry::metrics::WorkerMetrics;
 use crate::upstream::checkout::Checkout;
 use crate::upstream::group::{Active, Group};
@@ -33,6 +34,8 @@ pub struct CheckoutOptions<'a> {
     pub reuse: bool,
     /// The largest segments that the server may send, in bytes as in TCP's option MSS; only for connections that are not reused.
     pub segment_bytes: Option<u32>,
+    /// Whether the request asks for a WebSocket.
+    pub websocket: bool,
 }
 
 /// Gets a connection. `downstream` is the client's, if one waits for the response. Unreachable servers are added to `tried`, and another one
@@ -91,32 +94,23 @@ pub async fn checkout(
                 let Some(state) = group.state.servers.get(server) else {
                     return Err(last);
                 };
-                let idle = match (wanted.reuse, context.source()) {
-                    (true, None) => group.take_idle(server),
-                    // Connections with a client's address belong to that client.
-                    (true, Some(_)) => {
-                        connector
-                            .origins
-                            .take(&own_key(context.source(), group, state))
-                    }
-                    (false, _) => None,
+                let place = http2::Place {
+                    group,
+                    next_hop,
+                    server,
                 };
-                let mut preamble = Vec::new();
-                let upstream = match idle {
-                    Some(upstream) => Ok(reused(metrics, upstream)),
-                    None => {
-                        preamble = self::preamble(
-                            context,
-                            downstream,
-                            group.state.plan.send_proxy_protocol,
-                        );
-                        let tls = handshake(next_hop, Some(server), &mut preamble);
-                        let place = (&state.address, None, tls);
-                        timed_dial(context, downstream, place, &wanted, log).await
+                let upstream = match group.state.plan.http2 {
+                    ServerHttp2::Never => plain(context, downstream, place, &wanted, log).await,
+                    ServerHttp2::Auto | ServerHttp2::Always => {
+                        // Boxed: what few requests need should not make every session larger.
+                        let taking = http2::take(context, downstream, place, &wanted, log);
+                        Box::pin(taking)
+                            .await
+                            .map(|upstream| (upstream, Vec::new()))
                     }
                 };
                 match upstream {
-                    Ok(upstream) => {
+                    Ok((upstream, preamble)) => {
                         log.took(&upstream);
                         return Ok(Checkout {
                             upstream,
@@ -128,10 +122,7 @@ pub async fn checkout(
                         });
                     }
                     Err(unreachable) => {
-                        // For lack of ports another server can be tried; for lack of descriptors or memory none can.
-                        if let Unreachable::Shortage(Shortage::Descriptors | Shortage::Memory) =
-                            unreachable
-                        {
+                        if unreachable.is_final() {
                             return Err(unreachable);
                         }
                         // A local shortage says nothing about the server.
@@ -232,6 +223,10 @@ impl Checkout {
 
     /// Puts a connection that [may be reused](AtRest) into the idle pool, if there is room; otherwise resets it.
     pub fn put_back(mut self, Pool { connector, source }: Pool<'_>, next_hop: &NextHop) {
+        if self.upstream.transport.server_stream().is_some() {
+            // A stream carries one request; its connection is shared already.
+            return;
+        }
         self.upstream.is_at_rest = true;
         if connector.admission.upstreams_waited_for() > 0 {
             // Another request is waiting for its descriptor.
@@ -262,15 +257,55 @@ impl Checkout {
         }
     }
 
-    /// Notes that the server did not answer; a failure of a reused connection proves nothing.
+    /// Whether a failure may be one of a connection that had died before, which proves nothing.
+    #[must_use]
+    pub fn may_be_stale(&self) -> bool {
+        let stream = self.upstream.transport.server_stream();
+        self.upstream.reused && stream.is_none_or(ServerStream::has_lost_connection)
+    }
+
+    /// Notes that the server did not answer, unless [that proves nothing](Self::may_be_stale).
     pub fn failed(&self, next_hop: &NextHop) {
-        if self.upstream.reused {
+        if self.may_be_stale() {
             return;
         }
         if let (NextHop::Group { group, .. }, Some(server)) = (next_hop, self.server) {
             group.failed(server, now());
         }
     }
+}
+
+/// A connection of HTTP/1.1 to a server of an upstream, and what is to be sent first on it.
+async fn plain(
+    context: &RequestContext,
+    downstream: Option<&Downstream>,
+    place: http2::Place<'_>,
+    wanted: &CheckoutOptions<'_>,
+    log: &mut RequestLog,
+) -> Result<(Upstream, Vec<u8>), Unreachable> {
+    let http2::Place {
+        group,
+        next_hop,
+        server,
+    } = place;
+    let state = (group.state.servers.get(server)).ok_or(Unreachable::NoServer)?;
+    let idle = match (wanted.reuse, context.source()) {
+        (true, None) => group.take_idle(server),
+        // Connections with a client's address belong to that client.
+        (true, Some(_)) => {
+            let key = own_key(context.source(), group, state);
+            context.worker.connector.origins.take(&key)
+        }
+        (false, _) => None,
+    };
+    if let Some(upstream) = idle {
+        return Ok((reused(context.metrics(), upstream), Vec::new()));
+    }
+    let mut preamble = preamble(context, downstream, group.state.plan.send_proxy_protocol);
+    let tls = handshake(next_hop, Some(server), &mut preamble);
+    let dialled = (&state.address, None, tls);
+    let upstream = timed_dial(context, downstream, dialled, wanted, log).await?;
+    Ok((upstream, preamble))
 }
 
 /// The key of idle connections to a server that use the client's address. With TLS, no other was opened by the same rules.
@@ -284,7 +319,7 @@ fn own_key(source: Option<IpAddr>, group: &Group, server: &ServerState) -> Box<[
 }
 
 /// The handshake with a new connection's server, if it speaks TLS: it sends the preamble.
-fn handshake(
+pub(super) fn handshake(
     next_hop: &NextHop,
     server: Option<usize>,
     preamble: &mut Vec<u8>,
@@ -297,7 +332,7 @@ fn handshake(
     })
 }
 
-fn reused(metrics: &WorkerMetrics, upstream: Upstream) -> Upstream {
+pub(super) fn reused(metrics: &WorkerMetrics, upstream: Upstream) -> Upstream {
     metrics.upstream_connections_reused.add(1);
     upstream
 }
@@ -325,7 +360,7 @@ fn take_kept(
     Some(upstream)
 }
 
-async fn timed_dial(
+pub(super) async fn timed_dial(
     context: &RequestContext,
     downstream: Option<&Downstream>,
     (server, access, tls): (&ServerAddress, Option<&Access>, Option<Handshake>),
@@ -377,7 +412,7 @@ fn itself(
     Some(SocketAddr::new(own.ip().to_canonical(), own.port()))
 }
 
-fn preamble(
+pub(super) fn preamble(
     context: &RequestContext,
     downstream: Option<&Downstream>,
     version: Option<ProxyVersion>,

@@ -152,7 +152,9 @@ pub fn advice(error: &HandshakeError, has_certificate: bool) -> &'static str {
         | Error::PeerIncompatible(_) => {
             "the server must speak TLS 1.2 or 1.3 (not older than `minimum` of `tls`) with AES-GCM or ChaCha20-Poly1305"
         }
-        Error::AlertReceived(Alert::NoApplicationProtocol) => "the server must speak HTTP/1.1",
+        Error::AlertReceived(Alert::NoApplicationProtocol) => {
+            "the server does not speak what `http2` of its upstream says"
+        }
         _ => "",
     }
 }

@@ -111,6 +111,7 @@ impl RequestLog {
             first_byte: self.first_byte,
             total,
             reused: self.reused,
+            server_version: self.is_server_http2.then_some("HTTP/2.0"),
             paths: self.paths,
             cache: self.cache.map(CacheResult::name),
             ended: if context.worker.sessions.has_cut_off() && self.ended != "complete" {

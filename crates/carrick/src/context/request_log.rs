@@ -34,6 +34,8 @@ pub struct RequestLog {
     pub first_byte: Option<Duration>,
     /// Whether the upstream connection had been used before.
     pub reused: bool,
+    /// Whether HTTP/2 was spoken to the server.
+    pub is_server_http2: bool,
     /// How the client's and the upstream's connections of a tunnel have fared.
     pub paths: Option<[PathState; 2]>,
     /// How long it has been over when that is noticed.
@@ -77,6 +79,7 @@ impl RequestLog {
             connect: None,
             first_byte: None,
             reused: false,
+            is_server_http2: false,
             paths: None,
             over_for: Duration::ZERO,
             cache: None,
@@ -94,6 +97,7 @@ impl RequestLog {
     pub fn took(&mut self, upstream: &Upstream) {
         self.server = Some(upstream.address);
         self.reused = upstream.reused;
+        self.is_server_http2 = upstream.transport.server_stream().is_some();
     }
 
     /// The server's address for a message.

@@ -203,6 +203,12 @@ impl Writer<'_, '_> {
         self.counter(&declared::UPSTREAM_FAILED, |worker| {
             &worker.upstream_connections_failed
         })?;
+        self.counter(&declared::UPSTREAM_HTTP2_CONNECTIONS, |worker| {
+            &worker.upstream_http2_connections
+        })?;
+        self.counter(&declared::UPSTREAM_HTTP2_REQUESTS, |worker| {
+            &worker.upstream_http2_requests
+        })?;
         let handshakes = ServerHandshake::ALL.map(|(handshake, name)| {
             let count = state.sum(|worker| worker.server_tls_handshakes.get(handshake));
             ([("result", name)], count)

@@ -2,7 +2,7 @@
 use super::{Control, ControlHandle, ControlState, EngineStatus, Running};
 use crate::config::plan::{
     HashOn, HealthPlan, Limits, LogFormat, LogPlan, LogTarget, PacePlan, PacketUse, Plan, Sandbox,
-    ServerAddress, ServerPlan, Timeouts, UpstreamPlan,
+    ServerAddress, ServerHttp2, ServerPlan, Timeouts, UpstreamPlan,
 };
 use crate::config::section::Keys;
 use crate::engines::Engines;
@@ -70,6 +70,7 @@ pub(crate) fn upstream(
         name: name.into(),
         servers: servers.collect(),
         tls: None,
+        http2: ServerHttp2::Never,
         balance: Algorithm::RoundRobin,
         hash_on: HashOn::Path,
         health,

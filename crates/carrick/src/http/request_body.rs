@@ -2,10 +2,11 @@
 use carrick_logic::http1::{BodyLength, Chunked, Followed, OddNames, Refusal};
 use carrick_splice::tcp::{UnreadLimit, UnreadWindow};
 use carrick_splice::{Choice, End, Ended, Order, PaceHandle, RateMin, Side, Splicer, Throttle};
+use std::cell::Cell;
 use std::io;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use crate::net::deadline::{Timer, now};
+use crate::net::deadline::{TimedOut, Timer, now};
 use crate::net::io::{read_at_most, read_rest, write_both};
 use crate::net::transport::Transport;
 use crate::telemetry::metrics::Limit;
@@ -36,15 +37,49 @@ pub struct Means<'a> {
     pub unread: UnreadLimit,
     /// What becomes of trailers with odd names.
     pub odd_names: OddNames,
+    /// When bytes last moved in either direction, if both are served at the same time: one may be silent as long as the other is not.
+    pub moved: Option<&'a Cell<Instant>>,
 }
 
 impl Means<'_> {
+    /// Waits for a read, as long as bytes move.
+    pub async fn read(
+        &self,
+        timer: &mut Timer,
+        reading: impl Future<Output = io::Result<usize>> + Unpin,
+    ) -> Result<io::Result<usize>, TimedOut> {
+        match self.moved {
+            None => timer.within(self.idle, reading).await,
+            Some(moved) => read_while_moving(timer, (self.idle, moved), reading).await,
+        }
+    }
+
     /// The engine for a piece that is followed by more on the same connection: by the next chunk, or the next request. The
     /// process keeps such a boundary at less cost than the kernel.
     pub fn engine_before_more(&self) -> Choice {
         match self.engine {
             Choice::Socket | Choice::Packet => Choice::Auto,
             choice => choice,
+        }
+    }
+}
+
+/// Waits for a read that may take longer than `idle` if something else `moved` meanwhile.
+async fn read_while_moving(
+    timer: &mut Timer,
+    (idle, moved): (Duration, &Cell<Instant>),
+    mut reading: impl Future<Output = io::Result<usize>> + Unpin,
+) -> Result<io::Result<usize>, TimedOut> {
+    let mut limit = idle;
+    loop {
+        let read = timer.within(limit, &mut reading).await;
+        if read.is_ok() {
+            moved.set(now());
+            return read;
+        }
+        limit = idle.saturating_sub(now().saturating_duration_since(moved.get()));
+        if limit.is_zero() {
+            return read;
         }
     }
 }
@@ -152,7 +187,7 @@ async fn send_chunked(
         }
         buffer.reserve(READ_BYTES_MIN);
         let begun = now();
-        match timer.within(means.idle, read_rest(client, buffer)).await {
+        match means.read(&mut timer, read_rest(client, buffer)).await {
             Ok(Ok(0) | Err(_)) => return Err(NotSent::ClientGone),
             Ok(Ok(count)) if pace.holds(count, now() - begun) => {
                 client.took(&mut window, count as u64)
@@ -284,7 +319,7 @@ async fn copy(
         let begun = now();
         let bytes_max = usize::try_from(length).unwrap_or(usize::MAX);
         let reading = read_at_most(client, &mut buffer, bytes_max);
-        let count = match timer.within(means.idle, reading).await {
+        let count = match means.read(&mut timer, reading).await {
             Ok(Ok(0) | Err(_)) => return Err(NotSent::ClientGone),
             Ok(Ok(count)) => count,
             Err(_) => return Err(NotSent::ClientSlow(Limit::IdleTimeout)),
@@ -311,5 +346,33 @@ fn as_begun(not_sent: NotSent) -> NotSent {
             error,
         },
         other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::future::{pending, poll_fn};
+    use std::pin::pin;
+    use std::task::Poll;
+
+    const IDLE: Duration = Duration::from_secs(60);
+
+    #[tokio::test(start_paused = true)]
+    async fn one_direction_may_be_silent_as_long_as_the_other_moves() {
+        let begun = now();
+        let moved = Cell::new(begun);
+        let mut timer = Timer::default();
+        let reading = Box::pin(pending::<io::Result<usize>>());
+        let mut waiting = pin!(read_while_moving(&mut timer, (IDLE, &moved), reading));
+        // The other direction moves for ten minutes.
+        for _ in 0..20 {
+            tokio::time::sleep(Duration::from_secs(30)).await;
+            moved.set(now());
+            let polled = poll_fn(|cx| Poll::Ready(waiting.as_mut().poll(cx).is_ready())).await;
+            assert!(!polled);
+        }
+        assert!(waiting.await.is_err());
+        assert_eq!(now() - begun, Duration::from_secs(600) + IDLE);
     }
 }

@@ -1,5 +1,5 @@
 //! A request's head, as the next hop gets it.
-use crate::config::plan::Via;
+use crate::config::plan::{ServerHttp2, Via};
 use crate::context::destination::Destination;
 use crate::context::destination::NextHop;
 use crate::context::original;
@@ -104,6 +104,10 @@ fn write(
             NextHop::Origin { parent: true, .. }
         ),
         pass_upgrade: head.wants_upgrade,
+        pass_te_trailers: matches!(
+            &destination.next_hop,
+            NextHop::Group { group, .. } if group.state.plan.http2 != ServerHttp2::Never
+        ),
         drop_expect: false,
         omitted,
         added,

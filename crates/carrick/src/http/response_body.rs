@@ -7,7 +7,7 @@ use crate::context::request_log::STALLED;
 use crate::context::request_log::TOO_SLOW;
 use crate::http::prefetch::PageTap;
 use crate::net::deadline::{Timer, now};
-use crate::net::io::{read_some, write_all, write_both};
+use crate::net::io::{poll_reset, read_some, write_all, write_both};
 use crate::net::transport::Transport;
 use carrick_logic::http1::{
     Chunked, Followed, LAST_CHUNK, Piece, Refusal, ResponseBody, ResponseHead, Version,
@@ -15,7 +15,11 @@ use carrick_logic::http1::{
 };
 use carrick_splice::tcp::UnreadWindow;
 use carrick_splice::{End, Ended, Engine, Fault, LocalCopy, Order, Side, Throttle, Transfer};
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
 use std::rc::Rc;
+use std::task::Poll;
 use tokio::net::TcpStream;
 
 /// Room that a read of a chunked body needs in its buffer.
@@ -23,6 +27,28 @@ const READ_BYTES_MIN: usize = 16 * 1024;
 
 /// A body of up to this many bytes is copied behind the head, which costs less than `writev(2)` costs more than `send(2)`.
 const COPIED_BODY_BYTES_MAX: usize = 4 * 1024;
+
+/// Reads from the upstream. A client's stream of HTTP/2 is watched meanwhile: its reset [ends](is_unwanted) the wait.
+fn read_for<'a>(
+    client: &'a Transport,
+    upstream: &'a Transport,
+    buffer: &'a mut Vec<u8>,
+) -> impl Future<Output = io::Result<usize>> + Unpin {
+    let mut reading = read_some(upstream, buffer);
+    let mut watches = matches!(client, Transport::Http2(_));
+    poll_fn(move |cx| {
+        let read = Pin::new(&mut reading).poll(cx);
+        if read.is_pending() && watches && poll_reset(client, &mut watches, cx) {
+            return Poll::Ready(Err(io::ErrorKind::Interrupted.into()));
+        }
+        read
+    })
+}
+
+/// Whether the client has reset its stream.
+fn is_unwanted(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::Interrupted
+}
 
 /// Whether there is more of a body than what is in the buffer: it may be spliced.
 pub fn is_to_come(head: &ResponseHead, buffer: &[u8]) -> bool {
@@ -230,10 +256,11 @@ impl Response<'_> {
                 };
             }
             self.buffer.reserve(READ_BYTES_MIN);
-            match timer
-                .within(means.idle, read_some(upstream, self.buffer))
+            match means
+                .read(timer, read_for(client, upstream, self.buffer))
                 .await
             {
+                Ok(Err(error)) if is_unwanted(&error) => return Passed::ClientGone("client_reset"),
                 Ok(Ok(0)) if left_bytes.is_some() => {
                     return Passed::UpstreamBroke("upstream_closed");
                 }
@@ -389,10 +416,11 @@ impl Response<'_> {
                 }
             }
             self.buffer.reserve(READ_BYTES_MIN);
-            match timer
-                .within(means.idle, read_some(upstream, self.buffer))
+            match means
+                .read(timer, read_for(client, upstream, self.buffer))
                 .await
             {
+                Ok(Err(error)) if is_unwanted(&error) => return Passed::ClientGone("client_reset"),
                 Ok(Ok(0)) => return Passed::UpstreamBroke("upstream_closed"),
                 Ok(Ok(count)) => upstream.took(&mut window, count as u64),
                 Ok(Err(_)) => return Passed::UpstreamBroke("upstream_reset"),

@@ -17,6 +17,7 @@ use crate::context::request_log::RequestLog;
 use crate::http::kernel_forward;
 use crate::http::kernel_forward::{Interrupted, Offered, Unanswered, Waited};
 use crate::http::outcome::{Failure, Passed};
+use crate::net::deadline::now;
 use crate::net::io::{Stream, is_readable, read_some, try_read_some};
 use crate::net::scratch::{Lent, Scratch};
 use crate::net::transport::Transport;
@@ -26,6 +27,7 @@ use crate::tcp::tunnel;
 use crate::telemetry::metrics::{CacheResult, Limit};
 use crate::upstream::checkout::Checkout;
 use carrick_logic::cache::Reuse;
+use carrick_logic::grpc;
 use carrick_logic::http1::{BodyLength, Method};
 use std::future::poll_fn;
 use std::net::SocketAddr;
@@ -559,12 +561,23 @@ async fn send_reply(
         method: head.method,
         version: head.version,
         keep_alive,
+        is_late_call: is_late_call(&client.context, scratch, log),
     };
     match reply::send(client, reply, asked, log).await {
         false => Next::Close,
         true if keep_alive => Next::Request,
         true => Next::CloseGently,
     }
+}
+
+/// Whether a request is a call of gRPC, and if so whether its deadline is over. Its client is told so in its own words.
+fn is_late_call(context: &RequestContext, scratch: &Scratch, log: &RequestLog) -> Option<bool> {
+    let field = |name| scratch.request_head.field(&scratch.request, name);
+    let is_call = context.is_http2 && field("content-type").is_some_and(grpc::is_grpc);
+    is_call.then(|| {
+        let deadline = field("grpc-timeout").and_then(grpc::timeout);
+        deadline.is_some_and(|limit| now().saturating_duration_since(log.begun) >= limit)
+    })
 }
 
 /// Answers a request that got no response.

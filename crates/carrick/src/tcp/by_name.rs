@@ -161,6 +161,7 @@ async fn tunnel_to(
         key,
         reuse: false,
         segment_bytes: segment_bytes(client, destination.engine),
+        websocket: false,
     };
     let mut checkout = match checkout(
         &client.context,

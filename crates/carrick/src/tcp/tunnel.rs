@@ -43,6 +43,7 @@ pub async fn run_connect(
         key: None,
         reuse: false,
         segment_bytes: segment_bytes(client, destination.engine),
+        websocket: false,
     };
     let checkout = match checkout(
         &client.context,
@@ -63,6 +64,7 @@ pub async fn run_connect(
                 method: head.method,
                 version: head.version,
                 keep_alive: false,
+                is_late_call: None,
             };
             reply::send(client, &reply, asked, &mut log).await;
             log.finish(&client.context, &scratch.request, Some(head));

@@ -73,6 +73,8 @@ pub struct Record<'a> {
     pub total: Duration,
     /// Whether the upstream connection had been used before.
     pub reused: bool,
+    /// What was spoken to the server, if it is not HTTP/1.1.
+    pub server_version: Option<&'static str>,
     /// The TCP state of a tunnel's connections to the client and to the upstream.
     pub paths: Option<[PathState; 2]>,
     /// The cache's result in one word: `hit`, `miss`, …; `None` if the cache was not asked.

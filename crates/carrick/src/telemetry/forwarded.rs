@@ -312,6 +312,7 @@ impl ClientState {
             first_byte: None,
             total: moved.duration_since(begun),
             reused: true,
+            server_version: None,
             paths: None,
             cache: None,
             // The side that closed first is unknown.

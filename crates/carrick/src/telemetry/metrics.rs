@@ -98,6 +98,10 @@ pub struct WorkerMetrics {
     pub http2_connections: Counter,
     /// Requests on them.
     pub http2_requests: Counter,
+    /// Connections to servers that speak HTTP/2.
+    pub upstream_http2_connections: Counter,
+    /// Streams opened on them.
+    pub upstream_http2_requests: Counter,
     /// How often each limit was reached.
     pub limits: LimitCounters,
     /// Names answered from the worker's own cache.

@@ -1,9 +1,11 @@
 //! One worker's view of a configured upstream: balancer, passive health, idle connections.
+use super::http2::Http2Connections;
 use super::idle::IdleConnections;
 use crate::upstream::Upstream;
 use crate::upstream::state::{ServerState, UpstreamState};
 use carrick_logic::balance::{Balancer, PassiveHealth, ServerView};
 use std::cell::{Cell, RefCell};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -24,6 +26,7 @@ pub struct Group {
 struct Server {
     passive: PassiveHealth,
     idle: IdleConnections,
+    http2: Rc<Http2Connections>,
 }
 
 /// Counts a request or tunnel as active on a server until dropped.
@@ -71,6 +74,7 @@ impl Group {
                 let mut fresh = Server {
                     passive: PassiveHealth::new(state.plan.failures_max),
                     idle: IdleConnections::default(),
+                    http2: Rc::default(),
                 };
                 if let Some(before) = before {
                     let mut before = before.borrow_mut();
@@ -78,9 +82,12 @@ impl Group {
                     // Connections are of the same kind, and were trusted for the same reasons.
                     if previous.is_some_and(|group| {
                         let (old, new) = (&group.state.plan, &state.plan);
-                        old.send_proxy_protocol == new.send_proxy_protocol && old.tls == new.tls
+                        old.send_proxy_protocol == new.send_proxy_protocol
+                            && old.tls == new.tls
+                            && old.http2 == new.http2
                     }) {
                         fresh.idle = std::mem::take(&mut before.idle);
+                        fresh.http2 = std::mem::take(&mut before.http2);
                     }
                 }
                 RefCell::new(fresh)
@@ -165,6 +172,11 @@ impl Group {
         }
     }
 
+    /// The connections of HTTP/2 to a server.
+    pub fn http2(&self, server: usize) -> Option<Rc<Http2Connections>> {
+        Some(Rc::clone(&self.servers.get(server)?.borrow().http2))
+    }
+
     /// Notes that a server did not answer.
     pub fn failed(&self, server: usize, now: Instant) {
         if let (Some(mine), Some(shared)) =
@@ -185,7 +197,9 @@ impl Group {
     /// Closes idle connections that are too old or were closed by the server.
     pub fn close_stale(&self, now: Instant, age_max: Duration) {
         for server in &self.servers {
-            server.borrow_mut().idle.close_stale(now, age_max);
+            let mut server = server.borrow_mut();
+            server.idle.close_stale(now, age_max);
+            (server.http2).close_stale(now, age_max, self.state.plan.keepalive);
         }
     }
 
@@ -193,12 +207,18 @@ impl Group {
     pub fn retire(&self) {
         self.is_retired.set(true);
         while self.close_one() {}
+        for server in &self.servers {
+            server.borrow().http2.retire();
+        }
     }
 
     /// Closes an idle connection; false if there is none.
     pub fn close_one(&self) -> bool {
         let mut servers = self.servers.iter();
-        servers.any(|server| server.borrow_mut().idle.close_oldest())
+        servers.any(|server| {
+            let mut server = server.borrow_mut();
+            server.idle.close_oldest() || server.http2.close_one()
+        })
     }
 
     /// Idle connections, over all servers.
@@ -206,7 +226,10 @@ impl Group {
     pub fn idle_count(&self) -> usize {
         self.servers
             .iter()
-            .map(|server| server.borrow().idle.len())
+            .map(|server| {
+                let server = server.borrow();
+                server.idle.len() + server.http2.idle_count()
+            })
             .sum()
     }
 }

@@ -1,6 +1,7 @@
 //! Connections to servers: the type, idle ones, and the servers' state that all workers share.
 pub mod checkout;
 pub mod group;
+pub mod http2;
 pub mod idle;
 pub mod link;
 pub mod link_connection;
@@ -146,6 +147,23 @@ pub enum Unreachable {
     /// The TLS handshake took longer than what `[timeouts] connect` had left.
     #[error("the TLS handshake with {0} took longer than [timeouts] connect")]
     TlsTimedOut(SocketAddr),
+    /// It does not speak HTTP/2 as it should.
+    #[error("HTTP/2 with {address}: {why}")]
+    Http2 {
+        /// The address of the server.
+        address: SocketAddr,
+        /// Why.
+        why: String,
+    },
+    /// Its first word of HTTP/2 took longer than what `[timeouts] connect` had left.
+    #[error("{0} has not begun to speak HTTP/2 within [timeouts] connect")]
+    Http2TimedOut(SocketAddr),
+    /// It does not take WebSockets by HTTP/2.
+    #[error("{0} takes no WebSocket by HTTP/2 (RFC 8441)")]
+    NoWebSocket(SocketAddr),
+    /// The same has happened to another request, whose connection was waited for.
+    #[error("{0}")]
+    Shared(Arc<Unreachable>),
     /// It took longer than `[timeouts] connect`.
     #[error("connecting took longer than [timeouts] connect")]
     TimedOut,
@@ -163,7 +181,18 @@ impl Unreachable {
     pub fn is_ours(&self) -> bool {
         match self {
             Self::Shortage(_) => true,
-            Self::TimedOut | Self::TlsTimedOut(_) => is_tcp_memory_short(),
+            Self::TimedOut | Self::TlsTimedOut(_) | Self::Http2TimedOut(_) => is_tcp_memory_short(),
+            Self::Shared(other) => other.is_ours(),
+            _ => false,
+        }
+    }
+
+    /// Whether another server need not be tried. For lack of ports one can; for lack of descriptors or memory none can.
+    #[must_use]
+    pub fn is_final(&self) -> bool {
+        match self {
+            Self::Shortage(Shortage::Descriptors | Shortage::Memory) | Self::NoWebSocket(_) => true,
+            Self::Shared(other) => other.is_final(),
             _ => false,
         }
     }
@@ -174,9 +203,12 @@ impl Unreachable {
         match self {
             Self::NoServer | Self::Shortage(_) => 503,
             Self::Denied(_) => 403,
-            Self::TimedOut | Self::TlsTimedOut(_) => 504,
+            Self::TimedOut | Self::TlsTimedOut(_) | Self::Http2TimedOut(_) => 504,
             Self::Resolve(error) => error.status(),
-            Self::Connect { .. } | Self::Tls { .. } => 502,
+            Self::Connect { .. } | Self::Tls { .. } | Self::Http2 { .. } | Self::NoWebSocket(_) => {
+                502
+            }
+            Self::Shared(other) => other.status(),
             Self::Itself(_) => 508,
         }
     }

@@ -151,6 +151,7 @@ fn rfc_9112_3_2_2_a_host_that_disagrees_with_the_target_is_nowhere() {
         stated_in: StatedIn::default(),
         pass_proxy_authorization: false,
         pass_upgrade: false,
+        pass_te_trailers: false,
         drop_expect: false,
         omitted: &[],
         added: &[],

@@ -13,6 +13,7 @@ const ORIGIN: RequestRewrite<'static> = RequestRewrite {
     stated_in: StatedIn::XForwardedFor,
     pass_proxy_authorization: false,
     pass_upgrade: false,
+    pass_te_trailers: false,
     drop_expect: false,
     omitted: &[],
     added: &[],
@@ -190,6 +191,25 @@ fn options_of_the_rewriting() {
         fields_left("Connection: upgrade\r\nUpgrade: h2c\r\n", &upgrading),
         ""
     );
+
+    let with_trailers = RequestRewrite {
+        pass_te_trailers: true,
+        ..ORIGIN
+    };
+    let table = [
+        ("TE: trailers\r\n", "TE: trailers\r\nConnection: TE\r\n"),
+        (
+            "TE: gzip;q=0.5, Trailers\r\n",
+            "TE: trailers\r\nConnection: TE\r\n",
+        ),
+        ("TE: gzip\r\n", ""),
+        ("TE: trailers;q=0\r\n", ""),
+        ("", ""),
+    ];
+    for (fields, kept) in table {
+        assert_eq!(fields_left(fields, &with_trailers), kept, "{fields}");
+        assert_eq!(fields_left(fields, &ORIGIN), "");
+    }
 
     let continued = RequestRewrite {
         drop_expect: true,

@@ -54,7 +54,7 @@ fn a_request_becomes_one_of_http_1() {
         with(&[("accept", "a"), ("te", "trailers"), ("http2-settings", "x")]).unwrap();
     assert_eq!(
         head,
-        "GET /p?q HTTP/1.1\r\nhost: a.example\r\naccept: a\r\n\r\n"
+        "GET /p?q HTTP/1.1\r\nhost: a.example\r\naccept: a\r\nte: trailers\r\n\r\n"
     );
     assert_eq!(body, RequestBody::None);
 }

@@ -12,7 +12,7 @@ pub use cache::cache;
 pub use chunked::chunked;
 pub use first_bytes::{client_hello, proxy_protocol};
 pub use heads::{request_head, response_head};
-pub use http2::http2_request;
+pub use http2::{http2_request, http2_response};
 pub use rewriting::{rewrite_request, rewrite_response};
 
 const LIMITS: HeadLimits = HeadLimits {

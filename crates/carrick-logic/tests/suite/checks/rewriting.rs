@@ -48,6 +48,7 @@ pub fn rewrite_request(bytes: &[u8]) {
         },
         pass_proxy_authorization: options & 32 != 0,
         pass_upgrade: options & 64 != 0,
+        pass_te_trailers: false,
         drop_expect: options & 128 != 0,
         omitted: &[],
         added: &[],

@@ -5,7 +5,9 @@ use super::networks::networks;
 use super::route::{self, Inherited, Kind};
 use super::{link, path, requests, senders, server_tls, split, tls, transparent};
 use crate::config::file::{self, ConnectPorts, Job, ViaIn};
-use crate::config::plan::{FarPlan, ForwardPlan, ListenerPlan, Mode, ParentPlan, Splitting, Via};
+use crate::config::plan::{
+    FarPlan, ForwardPlan, ListenerPlan, Mode, ParentPlan, ServerHttp2, Splitting, Via,
+};
 use crate::config::problem::Problems;
 use crate::config::section::{Keys, Written};
 use crate::config::setting::Setting;
@@ -390,7 +392,13 @@ fn parent(written: &file::Parent, directory: &Path, problems: &mut Problems) -> 
         None => "parent".to_owned(),
     };
     let servers: Vec<_> = (proxy.given().into_iter().cloned()).collect();
-    let tls = server_tls::check(&written.tls, owner, &servers, directory, problems);
+    let tls = server_tls::check(
+        &written.tls,
+        (owner, ServerHttp2::Never),
+        &servers,
+        directory,
+        problems,
+    );
     let mut destinations = Vec::new();
     if let Some(list) = written.destinations.given() {
         if list.get_ref().is_empty() {

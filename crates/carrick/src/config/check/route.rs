@@ -3,7 +3,7 @@ use super::cache::OfListener;
 use super::file_context::FileContext;
 use super::{conditions, split, transparent};
 use crate::config::file::{self, Job};
-use crate::config::plan::{Requests, Responses, RoutePlan, Splitting};
+use crate::config::plan::{Requests, Responses, RoutePlan, ServerHttp2, Splitting};
 use crate::config::problem::Problems;
 use crate::config::section::{Keys, Written};
 use crate::config::setting::Setting;
@@ -86,9 +86,9 @@ pub fn check_all(
             let upstream = transparent::destination(written, route, context.known, problems);
             let split = given_or(&route.split, inherited.split);
             let engine = split::engine(split, given_or(&route.engine, default));
-            let engine = match speaks_tls(context, upstream.flatten()) {
-                true => engine_to_tls(route, kind, problems),
-                false => engine,
+            let engine = match spoken(context, upstream.flatten()) {
+                Some(spoken) => engine_to(spoken, route, kind, problems),
+                None => engine,
             };
             let link = link(route, kind, (split, inherited.link), context, problems);
             let requests = given_or(&route.requests, default_requests(engine));
@@ -146,31 +146,47 @@ pub fn check_all(
     Some(routes)
 }
 
-/// Whether the servers of an upstream are spoken to by TLS.
-fn speaks_tls(context: &FileContext<'_>, upstream: Option<usize>) -> bool {
-    let plan = upstream.and_then(|index| context.upstreams.get(index)?.as_ref());
-    plan.is_some_and(|plan| plan.tls.is_some())
+/// What the process itself has to speak to the servers of an upstream, and the key that says so.
+fn spoken(
+    context: &FileContext<'_>,
+    upstream: Option<usize>,
+) -> Option<(&'static str, &'static str)> {
+    let plan = upstream.and_then(|index| context.upstreams.get(index)?.as_ref())?;
+    match (&plan.tls, plan.http2) {
+        (Some(_), _) => Some(("TLS", "tls")),
+        (None, ServerHttp2::Always | ServerHttp2::Auto) => Some(("HTTP/2", "http2")),
+        (None, ServerHttp2::Never) => None,
+    }
 }
 
 /// The engine of a route to such servers. Reports what cannot be for them.
-fn engine_to_tls(route: &Written<file::Route>, kind: Kind, problems: &mut Problems) -> Choice {
+fn engine_to(
+    (spoken, key): (&str, &str),
+    route: &Written<file::Route>,
+    kind: Kind,
+    problems: &mut Problems,
+) -> Choice {
     if let Some(upstream) = route.upstream.given()
         && kind != Kind::Switch
     {
         problems
-            .error(upstream.span(), "the servers of this upstream are spoken to by TLS, and a tunnel passes on what clients speak", "")
-            .help("use `mode = \"switch\"`, or an upstream without `tls`");
+            .error(upstream.span(), format!("the servers of this upstream are spoken to by {spoken}, and a tunnel passes on what clients speak"), "")
+            .help(format!("use `mode = \"switch\"`, or an upstream without `{key}`"));
     }
     if let Some(engine) = route.engine.given()
         && !matches!(engine.get_ref(), Choice::Auto | Choice::Copy)
     {
+        let does = match key {
+            "tls" => "encrypts",
+            _ => "speaks HTTP/2",
+        };
         problems
             .warning(
                 engine.span(),
-                "the process encrypts for the servers of this upstream: no engine moves their bytes",
+                format!("the process {does} for the servers of this upstream: no engine moves their bytes"),
                 "",
             )
-            .help("remove `engine`, or `tls` from the upstream");
+            .help(format!("remove `engine`, or `{key}` from the upstream"));
     }
     Choice::Copy
 }

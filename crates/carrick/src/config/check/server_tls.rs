@@ -1,10 +1,12 @@
 //! Checks what is said of TLS to servers, and reads its certificates.
 use super::{path, tls};
-use crate::config::file;
+use crate::config::file::{self, ServerHttp2};
 use crate::config::problem::Problems;
 use crate::config::section::Written;
 use crate::config::setting::Setting;
-use crate::config::tls::{Authorities, CertificateFiles, Minimum, ServerTls, ServerTlsSettings};
+use crate::config::tls::{
+    Authorities, CertificateFiles, Minimum, Protocols, ServerTls, ServerTlsSettings,
+};
 use crate::config::values::ServerAddress;
 use rustls::pki_types::{IpAddr, ServerName};
 use std::path::Path;
@@ -15,7 +17,7 @@ use toml::Spanned;
 #[expect(clippy::option_option, reason = "wrong, or not wanted")]
 pub fn check(
     setting: &Setting<Option<Written<file::ServerTls>>>,
-    owner: String,
+    (owner, http2): (String, ServerHttp2),
     servers: &[Spanned<ServerAddress>],
     directory: &Path,
     problems: &mut Problems,
@@ -34,6 +36,11 @@ pub fn check(
     let settings = ServerTlsSettings {
         authorities: authorities?,
         certificate: certificate?,
+        protocols: match http2 {
+            ServerHttp2::Never => Protocols::Http1,
+            ServerHttp2::Auto => Protocols::Any,
+            ServerHttp2::Always => Protocols::Http2,
+        },
         minimum: written
             .minimum
             .given()

@@ -2,7 +2,9 @@
 use super::named::{Named, Words};
 use super::server_tls;
 use crate::config::file::{self, File, Job, Server};
-use crate::config::plan::{HashOn, HealthPlan, ServerAddress, ServerPlan, UpstreamPlan};
+use crate::config::plan::{
+    HashOn, HealthPlan, ServerAddress, ServerHttp2, ServerPlan, UpstreamPlan,
+};
 use crate::config::problem::Problems;
 use crate::config::section::Written;
 use crate::config::setting::Setting;
@@ -99,10 +101,12 @@ fn check(
         .map(|(place, _)| place.clone())
         .collect();
     let owner = format!("upstream {}", written.name.get_ref());
-    let tls = server_tls::check(&written.tls, owner, &addresses, directory, problems);
+    let http2 = check_http2(written, problems);
+    let by_tls = (owner, http2);
+    let tls = server_tls::check(&written.tls, by_tls, &addresses, directory, problems);
     let balance = written.balance;
     let hash_on = check_hash_on(written, balance, in_tunnel, problems);
-    let health = check_health(written, in_tunnel, problems);
+    let health = check_health(written, (in_tunnel, http2), problems);
     let send_proxy_protocol = written
         .send_proxy_protocol
         .given()
@@ -113,6 +117,13 @@ fn check(
     } else {
         written.keepalive
     };
+    if let (Some(_), ServerHttp2::Always | ServerHttp2::Auto, Some(span)) =
+        (send_proxy_protocol, http2, written.key("http2"))
+    {
+        problems
+            .note(span, "with `send_proxy_protocol` each request has a connection of its own, also by HTTP/2", "")
+            .help("a connection with a PROXY header belongs to one client; remove `send_proxy_protocol` to have requests share connections");
+    }
     if let (Some(_), Some(span)) = (send_proxy_protocol, written.key("keepalive"))
         && written.keepalive > 0
     {
@@ -124,6 +135,7 @@ fn check(
         name: written.name.get_ref().clone(),
         servers: servers?.into_iter().map(|(_, server)| server).collect(),
         tls: tls?,
+        http2,
         balance,
         hash_on,
         health,
@@ -134,6 +146,24 @@ fn check(
             failures => failures,
         },
     })
+}
+
+/// Without TLS nothing is agreed: what is spoken has to be known.
+fn check_http2(written: &Written<file::Upstream>, problems: &mut Problems) -> ServerHttp2 {
+    let Some(given) = written.http2.given() else {
+        return ServerHttp2::Never;
+    };
+    let has_tls = matches!(&written.tls, Setting::Given(tls) if tls.get_ref().is_some());
+    if *given.get_ref() == ServerHttp2::Auto && !has_tls && written.tls.is_absent() {
+        problems
+            .error(
+                given.span(),
+                "without `tls` nothing tells whether the servers speak HTTP/2",
+                "",
+            )
+            .help("write `http2 = true` if all of them do, else remove it");
+    }
+    *given.get_ref()
 }
 
 /// Names become labels of metrics and words of log lines.
@@ -244,10 +274,27 @@ fn check_hash_on(
 
 fn check_health(
     written: &Written<file::Upstream>,
-    in_tunnel: bool,
+    (in_tunnel, http2): (bool, ServerHttp2),
     problems: &mut Problems,
 ) -> Option<HealthPlan> {
     let health = written.health.given()?.get_ref();
+    let grpc = health.grpc.given().filter(|grpc| grpc.get_ref().is_some());
+    if let Some(grpc) = grpc {
+        if http2 == ServerHttp2::Never {
+            problems
+                .error(grpc.span(), "gRPC is spoken by HTTP/2 only", "")
+                .help("add `http2 = true` to the upstream");
+        }
+        if let Some(path) = health.path.given() {
+            problems
+                .error(
+                    path.span(),
+                    "`path` is for a GET, which is not sent with `grpc`",
+                    "",
+                )
+                .help("remove one of the two");
+        }
+    }
     if let Some(path) = health.path.given() {
         let text = path.get_ref();
         if in_tunnel {
@@ -268,13 +315,14 @@ fn check_health(
     let host = health.host.refine("a host", problems, |text| {
         values::server_address(text, Some(HTTP_PORT)).map(|_| text.clone())
     });
-    if let (Some(host), None) = (host.given(), health.path.given()) {
+    if let (Some(host), None, None) = (host.given(), health.path.given(), grpc) {
         problems
             .warning(host.span(), "`host` has no effect without `path`", "")
             .help("add `path = \"/\"` for a check by HTTP");
     }
     Some(HealthPlan {
         path: health.path.given().map(|path| path.get_ref().clone()),
+        grpc: grpc.and_then(|grpc| grpc.get_ref().clone()),
         host: host.given().map(|host| host.get_ref().clone()),
         every: health.every,
         fall: health.fall,

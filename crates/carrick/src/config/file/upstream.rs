@@ -26,6 +26,9 @@ section! {
             table_or_other::<Server, _>("a list of `\"host:port\"` and `{ address, weight }`", REQUIRED, servers),
         /// Speak TLS to the servers, and verify them
         tls: Setting<Option<Written<ServerTls>>> = table_or_other::<ServerTls, _>(SERVER_TLS, "`false`", server_tls),
+        /// Speak HTTP/2 to the servers: with `tls` as agreed in the handshake, else from the first byte. "auto": HTTP/1.1 with
+        /// those that do not agree to it. Requests share connections as streams
+        http2: Setting<ServerHttp2> = other("`false`, `true` or `\"auto\"`", "false", server_http2),
         /// How a server is chosen: in turn; the least busy; the less busy of two drawn at random; the same for the same
         /// key
         balance: Algorithm = one_of("round-robin"),
@@ -70,6 +73,17 @@ pub enum HashOn {
     Cookie(String),
 }
 
+/// Whether HTTP/2 is spoken to servers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ServerHttp2 {
+    /// HTTP/1.1 is.
+    Never,
+    /// With those that agree to it by TLS.
+    Auto,
+    /// To all.
+    Always,
+}
+
 /// PROXY protocol versions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names say it")]
@@ -95,7 +109,10 @@ section! {
     pub struct Health = "health = { }" {
         /// The path of a GET that must be answered with 2xx or 3xx
         path: Setting<String> = text_or("a path", "a connection is enough"),
-        /// The `Host` of that GET
+        /// Ask by the health checking protocol of gRPC, for the whole server (`true`) or one of its services; only with
+        /// `http2`
+        grpc: Setting<Option<String>> = other("`false`, `true` or the name of a service", "false", grpc),
+        /// The `Host` of what is asked
         host: Setting<String> = text_or("a host name", "the server's address"),
         /// Time between two checks, and the limit on one
         every: Duration = time(milliseconds(100)..=DAY, seconds(5)),
@@ -163,6 +180,50 @@ fn hash_on(text: &str) -> Result<HashOn, String> {
                 .to_owned(),
         ),
     }
+}
+
+/// `Some` of an empty name: the whole server.
+fn grpc(
+    table: &Section<'_>,
+    key: &'static str,
+    _: Form,
+    problems: &mut Problems,
+) -> Setting<Option<String>> {
+    let Some(value) = table.raw(key) else {
+        return Setting::Absent;
+    };
+    let service = match value.get_ref() {
+        DeValue::Boolean(false) => None,
+        DeValue::Boolean(true) => Some(String::new()),
+        DeValue::String(name) => Some(name.to_string()),
+        _ => {
+            return wrong_kind(
+                value,
+                key,
+                "`false`, `true` or the name of a service",
+                problems,
+            );
+        }
+    };
+    Setting::Given(Spanned::new(value.span(), service))
+}
+
+fn server_http2(
+    table: &Section<'_>,
+    key: &'static str,
+    _: Form,
+    problems: &mut Problems,
+) -> Setting<ServerHttp2> {
+    let Some(value) = table.raw(key) else {
+        return Setting::Absent;
+    };
+    let http2 = match value.get_ref() {
+        DeValue::Boolean(false) => ServerHttp2::Never,
+        DeValue::Boolean(true) => ServerHttp2::Always,
+        DeValue::String(text) if text == "auto" => ServerHttp2::Auto,
+        _ => return wrong_kind(value, key, "`false`, `true` or \"auto\"", problems),
+    };
+    Setting::Given(Spanned::new(value.span(), http2))
 }
 
 fn send_proxy_protocol(

@@ -82,6 +82,7 @@ fn written(bytes: &[u8], head: &RequestHead) -> Vec<u8> {
         stated_in: StatedIn::default(),
         pass_proxy_authorization: false,
         pass_upgrade: false,
+        pass_te_trailers: false,
         drop_expect: false,
         omitted: &[],
         added: &[],

@@ -2,7 +2,9 @@
 use super::clients::{authorities, system_authorities};
 use super::pem::whole;
 use super::verifier::Verifier;
-use super::{CertificateFiles, Faults, FromFiles, Minimum, Provider, Tls, identity, impossible};
+use super::{
+    CertificateFiles, Faults, FromFiles, HTTP2_ALPN, Minimum, Provider, Tls, identity, impossible,
+};
 use crate::config::problem::Problem;
 use rustls::client::{Resumption, WebPkiServerVerifier};
 use rustls::crypto::ring;
@@ -13,8 +15,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// What is spoken inside TLS (RFC 7301).
-const ALPN: &[u8] = b"http/1.1";
+/// HTTP/1.1 inside TLS (RFC 7301).
+const HTTP1_ALPN: &[u8] = b"http/1.1";
 
 /// Tickets kept for each server, the most that the library keeps for one name.
 const TICKETS: usize = 8;
@@ -42,6 +44,29 @@ pub enum Authorities {
     Anybody,
 }
 
+/// What is offered to servers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Protocols {
+    /// HTTP/1.1.
+    Http1,
+    /// HTTP/2.
+    Http2,
+    /// HTTP/2, or else HTTP/1.1.
+    Any,
+}
+
+impl Protocols {
+    /// As they are offered (RFC 7301), the best first.
+    fn offered(self) -> Vec<Vec<u8>> {
+        let offered: &[&[u8]] = match self {
+            Self::Http1 => &[HTTP1_ALPN],
+            Self::Http2 => &[HTTP2_ALPN],
+            Self::Any => &[HTTP2_ALPN, HTTP1_ALPN],
+        };
+        offered.iter().map(|one| one.to_vec()).collect()
+    }
+}
+
 /// What the configuration says of TLS to servers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerTlsSettings {
@@ -49,6 +74,8 @@ pub struct ServerTlsSettings {
     pub authorities: Authorities,
     /// What is presented to servers that ask for a certificate.
     pub certificate: Option<CertificateFiles>,
+    /// What is offered to be spoken.
+    pub protocols: Protocols,
     /// The oldest version.
     pub minimum: Minimum,
     /// The name of each server, in the order of the upstream, which is asked for and must be in its certificate.
@@ -150,6 +177,7 @@ impl ServerTlsSettings {
         Self {
             authorities,
             certificate: None,
+            protocols: Protocols::Http1,
             minimum: Minimum::Tls12,
             names: Vec::new(),
         }
@@ -192,7 +220,7 @@ impl ServerTlsSettings {
             Some(key) => builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(key))),
             None => builder.with_no_client_auth(),
         };
-        config.alpn_protocols = vec![ALPN.to_vec()];
+        config.alpn_protocols = self.protocols.offered();
         Ok((config, warnings))
     }
 }
@@ -251,6 +279,7 @@ mod tests {
         let settings = ServerTlsSettings {
             authorities: Authorities::Anybody,
             certificate: None,
+            protocols: Protocols::Http1,
             minimum: Minimum::Tls12,
             names: vec![name.clone(), name],
         };

@@ -1,5 +1,7 @@
 //! One check of one server: a connection and, if a path is configured, a GET.
-use crate::config::plan::{ProxyVersion, ServerAddress, ServerTls, UpstreamPlan};
+use super::http2::{self, Question};
+use crate::config::plan::{ProxyVersion, ServerAddress, ServerHttp2, ServerTls, UpstreamPlan};
+use crate::config::tls::HTTP2_ALPN;
 use crate::connect::tls;
 use crate::control::dial::{DialError, dial};
 use crate::net::shortage::{Shortage, is_tcp_memory_short};
@@ -52,6 +54,12 @@ pub(super) enum CheckError {
     NotHttp,
     #[error("answered with status {0}")]
     Status(u16),
+    #[error("HTTP/2: {0}")]
+    Http2(String),
+    #[error("the server does not speak HTTP/2")]
+    NotHttp2,
+    #[error("gRPC: {0}")]
+    Grpc(String),
     #[error("no answer within {0:?}")]
     Timeout(Duration),
 }
@@ -89,6 +97,10 @@ pub(super) struct Probe {
     /// The bytes to send; empty if connecting is enough.
     request: Vec<u8>,
     wants_response: bool,
+    /// What is asked by HTTP/2.
+    question: Option<Question>,
+    /// Whether that is spoken.
+    http2: ServerHttp2,
     /// See [`Plan::own_mark`](crate::config::plan::Plan::own_mark).
     mark: Option<u32>,
 }
@@ -123,7 +135,9 @@ impl Probe {
             tls: plan.tls.clone().map(|tls| (tls, index)),
             preamble,
             request,
-            wants_response: health.path.is_some(),
+            wants_response: health.path.is_some() || health.grpc.is_some(),
+            question: Question::of(health, server, plan.tls.is_some()),
+            http2: plan.http2,
             mark: None,
         })
     }
@@ -141,14 +155,38 @@ impl Probe {
             .await
             .map_err(late)??;
         let Some((tls, server)) = &self.tls else {
-            return self.ask_by(stream, deadline).await.map_err(late)?;
+            let is_http2 = self.http2 != ServerHttp2::Never;
+            return self
+                .ask_as(stream, is_http2, deadline)
+                .await
+                .map_err(late)?;
         };
         // Boxed: most checks have no need of its room.
         let shaking = Box::pin(shake_hands(stream, tls, *server));
         let stream = timeout_at(deadline, shaking).await.map_err(late)??;
-        Box::pin(self.ask_by(stream, deadline))
+        let is_http2 = stream.get_ref().1.alpn_protocol() == Some(HTTP2_ALPN);
+        if self.http2 == ServerHttp2::Always && !is_http2 {
+            return Err(CheckError::NotHttp2);
+        }
+        Box::pin(self.ask_as(stream, is_http2, deadline))
             .await
             .map_err(late)?
+    }
+
+    /// Asks by the protocol that was agreed.
+    async fn ask_as(
+        &self,
+        stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        is_http2: bool,
+        deadline: Instant,
+    ) -> Result<Result<(), CheckError>, Elapsed> {
+        match &self.question {
+            Some(question) if is_http2 => {
+                timeout_at(deadline, Box::pin(http2::ask(stream, question))).await
+            }
+            Some(Question::Grpc { .. }) => Ok(Err(CheckError::NotHttp2)),
+            _ => self.ask_by(stream, deadline).await,
+        }
     }
 
     /// Connects, and sends what goes before everything else.

@@ -16,6 +16,7 @@ use tokio::sync::mpsc;
 fn health(path: Option<&str>) -> HealthPlan {
     HealthPlan {
         path: path.map(String::from),
+        grpc: None,
         host: None,
         every: Duration::from_millis(40),
         fall: 2,

@@ -104,6 +104,7 @@ fn an_address_of_the_same_port_that_cannot_be_bound_gives_the_old_one_back() {
 fn health_checks_follow_the_configuration() {
     let health = HealthPlan {
         path: None,
+        grpc: None,
         host: None,
         every: std::time::Duration::from_millis(20),
         fall: 1,

@@ -191,6 +191,7 @@ async fn broken_off(
         method: scratch.request_head.method,
         version: scratch.request_head.version,
         keep_alive: false,
+        is_late_call: None,
     };
     let passed = match reply::send(client, &reply, asked, log).await {
         true => Passed::Whole,

@@ -72,6 +72,8 @@ struct FailedAttempt {
     failure: Failure,
     /// The server, unless the connection had been idle: one of those that died says nothing about its server.
     server: Option<usize>,
+    /// The whole request, body included, that went out and was not begun with: the next attempt sends it as it is.
+    kept: bool,
 }
 
 /// Passes the request in `scratch` on, and its response back. `at_hand` is a connection to use first; `may_forward`: the kernel may
@@ -97,6 +99,7 @@ pub async fn relay(
     let mut tried = Vec::new();
     let mut attempt = 1;
     let mut last = None;
+    let mut is_kept = false;
     loop {
         // The last attempt goes over a fresh connection: several idle ones may have died together.
         let reuse = attempt < attempts.max(2);
@@ -115,6 +118,7 @@ pub async fn relay(
             key,
             reuse,
             segment_bytes: None,
+            websocket: wants_websocket(scratch),
         };
         let at_hand = at_hand.take().filter(|checkout| checkout.is_silent());
         let found = match at_hand {
@@ -143,7 +147,7 @@ pub async fn relay(
         if is_attached {
             return Outcome::Forward(checkout);
         }
-        let has_body = scratch.request_head.body != BodyLength::None;
+        let has_body = scratch.request_head.body != BodyLength::None && !is_kept;
         let under_way = Attempt {
             requester,
             scratch,
@@ -182,6 +186,7 @@ pub async fn relay(
             }
             return Outcome::Failed(again.failure);
         }
+        is_kept |= again.kept;
         tried.extend(again.server);
         last = Some(again.failure);
         attempt += 1;
@@ -236,6 +241,12 @@ fn note_use(
     checkout
 }
 
+fn wants_websocket(scratch: &Scratch) -> bool {
+    let head = &scratch.request_head;
+    let is_one = |protocol: &[u8]| protocol.eq_ignore_ascii_case(b"websocket");
+    head.wants_upgrade && head.field(&scratch.request, "upgrade").is_some_and(is_one)
+}
+
 /// Whether the request may be sent again although it may have been acted on.
 fn is_replayable(scratch: &Scratch) -> bool {
     let head = &scratch.request_head;
@@ -243,17 +254,27 @@ fn is_replayable(scratch: &Scratch) -> bool {
 }
 
 impl FailedAttempt {
+    /// The server has not begun with the request, and says so: that says nothing against it.
+    fn refused() -> Self {
+        Self {
+            nothing_sent: true,
+            failure: Failure::NoResponse("upstream_refused"),
+            server: None,
+            kept: true,
+        }
+    }
+
     fn new(checkout: &Checkout, next_hop: &NextHop, nothing_sent: bool, failure: Failure) -> Self {
         checkout.failed(next_hop);
-        let server = if checkout.upstream.reused {
-            None
-        } else {
-            checkout.server
+        let server = match checkout.may_be_stale() {
+            true => None,
+            false => checkout.server,
         };
         Self {
             nothing_sent,
             failure,
             server,
+            kept: false,
         }
     }
 }
@@ -279,5 +300,6 @@ fn means<'a>(
         pace,
         unread: UnreadLimit::default(),
         odd_names: context.listener.odd_names,
+        moved: None,
     }
 }

@@ -8,12 +8,15 @@ use crate::http::kernel_forward;
 use crate::http::outcome::{Failure, Passed};
 use crate::http::request_body;
 use crate::http::request_body::{Means, NotSent};
-use crate::net::deadline::{Deadline, TimedOut};
+use crate::net::deadline::{Deadline, TimedOut, now};
 use crate::net::io::{write_all, write_some};
 use crate::net::scratch::Scratch;
+use crate::net::transport::Transport;
+use crate::net::transport::http2::server::ServerStream;
 use crate::telemetry::metrics::Limit;
 use crate::upstream::checkout::Checkout;
 use carrick_logic::http1::{BodyLength, ResponseBody, Version};
+use std::cell::Cell;
 use std::future::poll_fn;
 use std::io;
 use std::pin::pin;
@@ -73,9 +76,10 @@ impl Attempt<'_, '_> {
             .await
         {
             Ok(()) => Ok(self.answer(checkout, true).await),
-            Err(NoResponseHead::Closed { started: false }) => {
-                Err(self.again(&checkout, false, "upstream_closed"))
-            }
+            Err(NoResponseHead::Closed { started: false }) => Err(match is_refused(&checkout) {
+                true => FailedAttempt::refused(),
+                false => self.again(&checkout, false, "upstream_closed"),
+            }),
             Err(no_head) => Ok(Outcome::Failed(self.failure(no_head, &checkout))),
         }
     }
@@ -126,10 +130,13 @@ impl Attempt<'_, '_> {
         let worker = Rc::clone(&client.context.worker);
         let pace = client.paced(self.destination.pace);
         let mut means = means(&client.context, &worker.splicer, self.destination, pace);
+        let moved = Cell::new(now());
+        means.moved = Some(&moved);
         if has_much_to_come {
             means.unread = client.downstream.limit_unread();
         }
         let unread_response = checkout.upstream.limit_unread();
+        let is_http2 = matches!(client.downstream.transport, Transport::Http2(_));
         let upstream = &checkout.upstream.transport;
         let mut sending = checkout.preamble.clone();
         sending.append(&mut self.scratch.out);
@@ -235,6 +242,10 @@ impl Attempt<'_, '_> {
                             {
                                 sent = Some(result);
                             }
+                            if is_http2 && matches!(sent, Some(Err(NotSent::ClientGone))) {
+                                // The stream was reset: nobody reads the rest.
+                                return Poll::Ready(Passed::ClientGone("client_reset"));
+                            }
                             passing.as_mut().poll(cx)
                         })
                         .await
@@ -267,6 +278,10 @@ impl Attempt<'_, '_> {
             }
             SendOutcome::NoHead(no_head) => match sent {
                 Some(Err(not_sent)) => self.not_sent(not_sent, &checkout, &sending),
+                Some(Ok(())) if let Some(whole) = taken_back(&checkout) => {
+                    self.scratch.out = whole;
+                    Err(FailedAttempt::refused())
+                }
                 Some(Ok(())) | None => Ok(Outcome::Failed(self.failure(no_head, &checkout))),
             },
         }
@@ -335,6 +350,18 @@ impl Attempt<'_, '_> {
             NoResponseHead::Refused(refusal) => Failure::BadResponse(refusal),
         }
     }
+}
+
+/// Whether the server says that it has not begun with the request, which may be sent again whatever it asks for (RFC 9113 section 8.7).
+fn is_refused(checkout: &Checkout) -> bool {
+    let stream = checkout.upstream.transport.server_stream();
+    stream.is_some_and(ServerStream::is_refused)
+}
+
+/// The whole request, if [it may be sent again](is_refused) and was short.
+fn taken_back(checkout: &Checkout) -> Option<Vec<u8>> {
+    let stream = checkout.upstream.transport.server_stream()?;
+    stream.is_refused().then(|| stream.take_back()).flatten()
 }
 
 /// Whether the rest of a body is to be sent although its response is over. An upstream that does not read it says that it

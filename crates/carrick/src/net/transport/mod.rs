@@ -6,6 +6,7 @@ use super::io::Stream;
 use carrick_splice::Throttle;
 use carrick_splice::tcp::UnreadWindow;
 use http2::Http2Stream;
+use http2::server::ServerStream;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{Shutdown, shutdown};
@@ -29,8 +30,10 @@ pub enum Transport {
     Tcp(Rc<TcpStream>),
     /// TLS over TCP, encrypted by the process.
     Tls(Rc<TlsStream>),
-    /// A stream of HTTP/2, in the form of HTTP/1.1.
+    /// A stream of a client's HTTP/2, in the form of HTTP/1.1.
     Http2(Rc<Http2Stream>),
+    /// A stream of HTTP/2 to a server, in the form of HTTP/1.1.
+    Http2Server(Rc<ServerStream>),
     /// No connection: a tunnel has taken it out, or left it to the kernel; see [`take`](Self::take).
     Taken,
     /// In this process.
@@ -59,6 +62,7 @@ macro_rules! each {
             Transport::Tcp($stream) => $does,
             Transport::Tls($stream) => $does,
             Transport::Http2($stream) => $does,
+            Transport::Http2Server($stream) => $does,
             Transport::Taken => $taken,
             #[cfg(test)]
             Transport::Memory($stream) => $does,
@@ -98,6 +102,7 @@ impl Transport {
             Self::Tcp(stream) => Some(stream),
             Self::Tls(stream) => Some(stream.socket()),
             Self::Http2(stream) => stream.connection().socket(),
+            Self::Http2Server(stream) => stream.transport().socket(),
             Self::Taken => None,
             #[cfg(test)]
             Self::Memory(_) => None,
@@ -109,6 +114,15 @@ impl Transport {
     pub fn tls(&self) -> Option<&TlsStream> {
         match self {
             Self::Tls(stream) => Some(stream),
+            _ => None,
+        }
+    }
+
+    /// The stream, if it is one of HTTP/2 to a server.
+    #[must_use]
+    pub fn server_stream(&self) -> Option<&ServerStream> {
+        match self {
+            Self::Http2Server(stream) => Some(stream),
             _ => None,
         }
     }
@@ -126,6 +140,7 @@ impl Transport {
             Self::Tcp(stream) => stream.local_addr().ok(),
             Self::Tls(stream) => stream.local_addr().ok(),
             Self::Http2(stream) => stream.connection().local_addr(),
+            Self::Http2Server(stream) => stream.transport().local_addr(),
             Self::Taken => None,
             #[cfg(test)]
             Self::Memory(end) => end.local_addr().ok(),
@@ -141,6 +156,7 @@ impl Transport {
             Self::Tcp(stream) => Ok(shutdown(stream, Shutdown::Write)?),
             Self::Tls(stream) => stream.end(),
             Self::Http2(stream) => stream.end(),
+            Self::Http2Server(stream) => stream.end(),
             Self::Taken => Err(TAKEN.into()),
             #[cfg(test)]
             Self::Memory(end) => end.end(),
@@ -149,7 +165,7 @@ impl Transport {
 
     /// Call before dropping the connection if everything was sent. TCP tells the other end by itself, others only then.
     pub fn finish(&self) {
-        if let Self::Tls(_) | Self::Http2(_) = self {
+        if let Self::Tls(_) | Self::Http2(_) | Self::Http2Server(_) = self {
             // Fails only if the connection is broken.
             let _ = self.end();
         }
@@ -163,6 +179,7 @@ impl Transport {
             }
             Self::Tls(stream) => stream.reset_on_close(),
             Self::Http2(stream) => stream.reset(),
+            Self::Http2Server(stream) => stream.reset(),
             Self::Taken => {}
             #[cfg(test)]
             Self::Memory(end) => end.reset_on_close(),
@@ -190,6 +207,9 @@ impl Transport {
         if let Self::Http2(stream) = self {
             return stream.has_room();
         }
+        if let Self::Http2Server(stream) = self {
+            return stream.has_room();
+        }
         #[cfg(test)]
         if let Self::Memory(end) = self {
             return end.has_room();
@@ -207,6 +227,10 @@ impl Transport {
     /// Sent bytes that the other end has not acknowledged; `None` after an error.
     #[must_use]
     pub fn unacknowledged_bytes(&self) -> Option<u64> {
+        if let Self::Http2Server(_) = self {
+            // Those of the connection are not its own.
+            return Some(0);
+        }
         #[cfg(test)]
         if let Self::Memory(end) = self {
             return Some(end.unacknowledged_bytes());

@@ -78,6 +78,10 @@ fn combined_extras(out: &mut Vec<u8>, record: &Record<'_>) {
     } else {
         b" reused=0"
     });
+    if let Some(version) = record.server_version {
+        out.extend_from_slice(b" server_version=");
+        out.extend_from_slice(version.as_bytes());
+    }
     if let Some(tls) = record.tls {
         for (name, value) in [
             (" tls=", Some(tls.version)),
@@ -194,6 +198,11 @@ pub(super) fn json(out: &mut Vec<u8>, record: &Record<'_>, stamp: &Stamp) {
     }
     json_key(out, "reused");
     out.extend_from_slice(if record.reused { b"true" } else { b"false" });
+    json_text(
+        out,
+        "server_version",
+        record.server_version.map(str::as_bytes),
+    );
     json_key(out, "tls");
     match record.tls {
         Some(tls) => json_tls(out, tls),

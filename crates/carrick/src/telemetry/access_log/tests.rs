@@ -27,6 +27,7 @@ fn record() -> Record<'static> {
         first_byte: Some(Duration::from_micros(1_502)),
         total: Duration::from_micros(61_002_030),
         reused: false,
+        server_version: None,
         cache: None,
         paths: None,
         ended: "complete",

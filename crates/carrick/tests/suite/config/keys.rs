@@ -377,6 +377,12 @@ const KEYS: &[(&str, &str, &str, &str)] = &[
     ),
     (
         "[upstream.NAME]",
+        "http2",
+        UPSTREAM,
+        "servers = \"10.0.0.1\"\nhttp2 = true",
+    ),
+    (
+        "[upstream.NAME]",
         "send_proxy_protocol",
         UPSTREAM,
         "servers = \"10.0.0.1\"\nsend_proxy_protocol = \"v2\"",
@@ -410,6 +416,12 @@ const KEYS: &[(&str, &str, &str, &str)] = &[
         "path",
         UPSTREAM,
         "servers = \"10.0.0.1\"\n[upstream.u.health]\npath = \"/\"",
+    ),
+    (
+        "health = { }",
+        "grpc",
+        UPSTREAM,
+        "servers = \"10.0.0.1\"\nhttp2 = true\n[upstream.u.health]\ngrpc = true",
     ),
     (
         "health = { }",

@@ -6,6 +6,7 @@ mod frames;
 mod limits;
 mod malformed;
 mod programs;
+mod servers;
 mod serving;
 mod tunnels;
 

@@ -3,7 +3,7 @@ use super::super::Transport;
 use crate::net::deadline::now;
 use bytes::{Buf, Bytes};
 use carrick_logic::http1::ResponseHead;
-use carrick_logic::http2::{FrameMeter, NuisanceBudget};
+use carrick_logic::http2::{FrameMeter, NUISANCES_PER_REQUEST, NuisanceBudget};
 use std::cell::{Cell, RefCell};
 use std::io::{self, IoSlice};
 use std::rc::Rc;
@@ -25,6 +25,7 @@ pub struct Http2Connection {
     streams: Cell<usize>,
     has_ended: Cell<bool>,
     moved_at: Cell<Instant>,
+    came_at: Cell<Instant>,
     meter: RefCell<FrameMeter>,
     budget: RefCell<NuisanceBudget>,
     is_flooded: Cell<bool>,
@@ -57,10 +58,20 @@ impl Http2Connection {
             streams: Cell::new(0),
             has_ended: Cell::new(false),
             moved_at: Cell::new(begun),
+            came_at: Cell::new(begun),
             meter: RefCell::default(),
             budget: RefCell::new(NuisanceBudget::new(begun)),
             is_flooded: Cell::new(false),
             head: RefCell::default(),
+        }
+    }
+
+    /// To a server, over this connection.
+    #[must_use]
+    pub fn to_server(transport: Transport) -> Self {
+        Self {
+            meter: RefCell::new(FrameMeter::of_server()),
+            ..Self::new(transport)
         }
     }
 
@@ -137,8 +148,20 @@ impl Http2Connection {
         }
     }
 
-    /// Notes what has come from the client.
+    /// When anything last came.
+    #[must_use]
+    pub fn came_at(&self) -> Instant {
+        self.came_at.get()
+    }
+
+    /// Notes a request to the server: it may say something about it.
+    pub(super) fn asked(&self) {
+        self.budget.borrow_mut().give(NUISANCES_PER_REQUEST);
+    }
+
+    /// Notes what has come from the other end.
     pub(super) fn came(&self, bytes: &[u8]) {
+        self.came_at.set(now());
         let nuisances = self.meter.borrow_mut().pass(bytes);
         if nuisances > 0 {
             self.spend(nuisances);

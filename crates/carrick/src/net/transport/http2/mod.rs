@@ -7,6 +7,8 @@ mod connection;
 mod io;
 mod request;
 mod response;
+pub mod server;
+mod websocket;
 
 pub use connection::{Http2Connection, Piece, StreamPlace};
 pub use io::Http2Io;

@@ -436,7 +436,7 @@ fn translate(head: &ResponseHead, bytes: &[u8], status: u16) -> Response<()> {
 }
 
 /// The trailer section's lines, which have been checked one by one.
-fn read_trailers(lines: &[u8]) -> HeaderMap {
+pub(super) fn read_trailers(lines: &[u8]) -> HeaderMap {
     let mut trailers = HeaderMap::new();
     for line in lines.split(|&byte| byte == b'\n') {
         let Some(colon) = memchr::memchr(b':', line) else {

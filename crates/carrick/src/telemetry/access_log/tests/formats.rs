@@ -109,10 +109,10 @@ fn golden_lines_in_json() {
          \"mode\":\"switch\",\"method\":\"GET\",\"target\":\"/images/a.png?x=1\",\"version\":\"HTTP/1.1\",\"status\":200,\
          \"received\":0,\"sent\":65536,\"referer\":\"http://www.example.org/\",\"user_agent\":\"curl/8.5.0\",\
          \"connect\":0.000213,\"first_byte\":0.001502,\"total\":61.002030,\"engine\":\"pipe\",\"upstream\":\"images\",\
-         \"server\":\"10.0.0.11:80\",\"reused\":false,\"tls\":null,\"ended\":\"complete\"}\n"
+         \"server\":\"10.0.0.11:80\",\"reused\":false,\"server_version\":null,\"tls\":null,\"ended\":\"complete\"}\n"
     );
     let line = json(&tunnel());
-    let end = "\"reused\":false,\"tls\":null,\"client_rtt\":0.080123,\"upstream_rtt\":null,\"client_retransmits\":3,\
+    let end = "\"reused\":false,\"server_version\":null,\"tls\":null,\"client_rtt\":0.080123,\"upstream_rtt\":null,\"client_retransmits\":3,\
                \"upstream_retransmits\":0,\"ended\":\"idle_timeout\"}\n";
     assert!(line.ends_with(end), "{line}");
     let refused: serde_json::Value = serde_json::from_str(&json(&refused())).unwrap();

@@ -1,0 +1,228 @@
+//! Gets a stream of HTTP/2 to a server: on a connection that is there, or on a new one.
+use super::checkout::{CheckoutOptions, handshake, preamble, reused, timed_dial};
+use crate::config::plan::ServerHttp2;
+use crate::config::tls::HTTP2_ALPN;
+use crate::connect::tls;
+use crate::context::destination::NextHop;
+use crate::context::downstream::Downstream;
+use crate::context::request_context::RequestContext;
+use crate::context::request_log::RequestLog;
+use crate::net::deadline::now;
+use crate::net::io::write_all;
+use crate::net::transport::Transport;
+use crate::net::transport::http2::server::{Ended, ServerConnection, ServerStream};
+use crate::telemetry::metrics::{Limit, WorkerMetrics};
+use crate::upstream::group::Group;
+use crate::upstream::http2::Access;
+use crate::upstream::{Unreachable, Upstream};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Instant;
+use tokio::time::timeout_at;
+
+/// One of the servers of an upstream.
+#[derive(Clone, Copy)]
+pub struct Place<'a> {
+    /// The upstream.
+    pub group: &'a Group,
+    /// The same, as a destination.
+    pub next_hop: &'a NextHop,
+    /// The server's index.
+    pub server: usize,
+}
+
+/// A new connection.
+enum Opened {
+    Http2(Rc<ServerConnection>),
+    /// The server has chosen this.
+    Http1(Upstream),
+}
+
+/// Gets a stream; or a connection of HTTP/1.1, if the server chooses that and may.
+///
+/// # Errors
+/// See [`Unreachable`]. No byte of the request has been sent.
+pub async fn take(
+    context: &RequestContext,
+    downstream: Option<&Downstream>,
+    place: Place<'_>,
+    wanted: &CheckoutOptions<'_>,
+    log: &mut RequestLog,
+) -> Result<Upstream, Unreachable> {
+    let upstream = find(context, downstream, place, wanted, log).await?;
+    let stream = upstream.transport.server_stream();
+    match stream.map(ServerStream::connection) {
+        Some(connection) if wanted.websocket && !connection.takes_websockets() => {
+            Err(Unreachable::NoWebSocket(upstream.address))
+        }
+        _ => Ok(upstream),
+    }
+}
+
+async fn find(
+    context: &RequestContext,
+    downstream: Option<&Downstream>,
+    place: Place<'_>,
+    wanted: &CheckoutOptions<'_>,
+    log: &mut RequestLog,
+) -> Result<Upstream, Unreachable> {
+    let (plan, metrics) = (&place.group.state.plan, context.metrics());
+    let shared = (place.group.http2(place.server)).ok_or(Unreachable::NoServer)?;
+    let deadline = now() + context.live.plan().timeouts.connect;
+    // What has a client's address, or names it, is of no use to another.
+    if context.source().is_some() || plan.send_proxy_protocol.is_some() {
+        let opened = open(context, downstream, place, wanted, (log, deadline)).await?;
+        return match opened {
+            Opened::Http1(upstream) => Ok(upstream),
+            Opened::Http2(connection) => {
+                let stream = stream_of(&connection, metrics);
+                connection.end();
+                stream
+            }
+        };
+    }
+    loop {
+        if wanted.reuse {
+            if let Some(stream) = shared.stream() {
+                let mut upstream = as_upstream(stream, metrics);
+                upstream.reused = true;
+                return Ok(reused(metrics, upstream));
+            }
+            if let Some(upstream) = place.group.take_idle(place.server) {
+                return Ok(reused(metrics, upstream));
+            }
+        }
+        let own = match shared.access() {
+            Access::Wait(waiting) if wanted.reuse => {
+                let waited = timeout_at(deadline.into(), waiting.wait()).await;
+                waited
+                    .map_err(|_| Unreachable::TimedOut)?
+                    .map_err(Unreachable::Shared)?;
+                continue;
+            }
+            Access::Wait(_) => None,
+            Access::Open(own) => Some(own),
+        };
+        // If this is given up, so is the attempt, and another makes one.
+        let opened = open(context, downstream, place, wanted, (log, deadline)).await;
+        let (result, told) = match opened {
+            Ok(Opened::Http2(connection)) => {
+                // The first stream is its own.
+                let stream = stream_of(&connection, metrics);
+                shared.put(connection);
+                (stream, Ok(()))
+            }
+            Ok(Opened::Http1(upstream)) => {
+                shared.speaks_http1();
+                (Ok(upstream), Ok(()))
+            }
+            Err(unreachable) => {
+                let unreachable = Arc::new(unreachable);
+                let own = Unreachable::Shared(Arc::clone(&unreachable));
+                (Err(own), Err(unreachable))
+            }
+        };
+        if let Some(own) = own {
+            own.done(told);
+        }
+        return result;
+    }
+}
+
+fn stream_of(
+    connection: &Rc<ServerConnection>,
+    metrics: &WorkerMetrics,
+) -> Result<Upstream, Unreachable> {
+    let stream = connection.stream();
+    let stream = stream.ok_or(Unreachable::NoServer)?;
+    Ok(as_upstream(stream, metrics))
+}
+
+fn as_upstream(stream: ServerStream, metrics: &WorkerMetrics) -> Upstream {
+    metrics.upstream_http2_requests.add(1);
+    let address = stream.connection().address();
+    // The window of HTTP/2 limits what waits unread.
+    Upstream::new(Transport::Http2Server(Rc::new(stream)), address, 0)
+}
+
+/// Opens a connection.
+async fn open(
+    context: &RequestContext,
+    downstream: Option<&Downstream>,
+    place: Place<'_>,
+    wanted: &CheckoutOptions<'_>,
+    (log, deadline): (&mut RequestLog, Instant),
+) -> Result<Opened, Unreachable> {
+    let state = &place.group.state;
+    let server = (state.servers.get(place.server)).ok_or(Unreachable::NoServer)?;
+    let mut preamble = preamble(context, downstream, state.plan.send_proxy_protocol);
+    let tls = handshake(place.next_hop, Some(place.server), &mut preamble);
+    let dialled = (&server.address, None, tls);
+    let upstream = timed_dial(context, downstream, dialled, wanted, log).await?;
+    if let Some(tls) = upstream.transport.tls()
+        && !tls.speaks(HTTP2_ALPN)
+    {
+        return match state.plan.http2 {
+            ServerHttp2::Auto => Ok(Opened::Http1(upstream)),
+            ServerHttp2::Always | ServerHttp2::Never => Err(Unreachable::Http2 {
+                address: upstream.address,
+                why: "the server has not chosen HTTP/2 in the TLS handshake; with `http2 = \"auto\"` HTTP/1.1 is spoken then".to_owned(),
+            }),
+        };
+    }
+    let address = upstream.address;
+    let begun = timeout_at(deadline.into(), begin(context, place, upstream, &preamble)).await;
+    begun.unwrap_or_else(|_| {
+        context.metrics().limits.reached(Limit::ConnectTimeout);
+        Err(Unreachable::Http2TimedOut(address))
+    })
+}
+
+/// Begins HTTP/2 on a new connection.
+async fn begin(
+    context: &RequestContext,
+    place: Place<'_>,
+    mut upstream: Upstream,
+    preamble: &[u8],
+) -> Result<Opened, Unreachable> {
+    let address = upstream.address;
+    let failed = |why: String| Unreachable::Http2 { address, why };
+    let lost = |error: std::io::Error| failed(error.to_string());
+    write_all(&upstream.transport, preamble)
+        .await
+        .map_err(lost)?;
+    // The connection is counted, and has its descriptor, as long as it is driven.
+    let held = (upstream.counted.take(), upstream.place.take());
+    let transport = upstream.transport.take();
+    let limits = context.live.plan().limits.head();
+    let begun = ServerConnection::begin(transport, address, limits).await;
+    let (connection, framing) = begun.map_err(|error| failed(error.to_string()))?;
+    context.metrics().upstream_http2_connections.add(1);
+    let (driven, metrics) = (Rc::clone(&connection), Arc::clone(context.metrics()));
+    tokio::task::spawn_local(async move {
+        let ended = driven.drive(framing).await;
+        drop(held);
+        if ended == Ended::Flooded {
+            metrics.limits.reached(Limit::Http2Flood);
+            tracing::warn!("HTTP/2 with the server {address}: {ended}");
+        } else {
+            tracing::debug!("HTTP/2 with the server {address}: {ended}");
+        }
+    });
+    // If this is given up, nobody can ask any more, and the connection ends.
+    let opened = connection.opened().await;
+    opened.map_err(|ended| {
+        let tls = place.next_hop.tls(Some(place.server));
+        let refusal = connection.transport().tls().and_then(|tls| tls.refusal());
+        match (tls, refusal, ended) {
+            (Some((of, server)), Some(refusal), _) => {
+                tls::failed((of, server), address, refusal.into(), context.metrics())
+            }
+            (None, _, Ended::NotHttp2 | Ended::Closed) => failed(
+                "the server does not speak HTTP/2 without TLS; remove `http2` from its upstream, or use another port".to_owned(),
+            ),
+            (_, _, ended) => failed(ended.to_string()),
+        }
+    })?;
+    Ok(Opened::Http2(connection))
+}

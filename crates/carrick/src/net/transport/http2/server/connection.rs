@@ -1,0 +1,300 @@
+//! A connection of HTTP/2 to a server, which requests share.
+use super::super::{Http2Connection, Http2Io, Piece};
+use super::ServerStream;
+use super::request::Outgoing;
+use crate::net::deadline::now;
+use crate::net::transport::Transport;
+use carrick_logic::http1::HeadLimits;
+use h2::client::{Builder, SendRequest};
+use http::uri::Scheme;
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::future::poll_fn;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+use tokio::sync::Notify;
+
+/// Requests on one connection at the same time, if the server allows as many.
+pub const STREAMS_MAX: usize = 100;
+
+/// Unread bytes of a response, per stream. The connection has as many for each of its streams: a client that does not read
+/// holds up its own response only.
+const STREAM_WINDOW_BYTES: u32 = 128 * 1024;
+const CONNECTION_WINDOW_BYTES: u32 = STREAM_WINDOW_BYTES * 100;
+
+/// Unsent bytes of a request's body, per stream.
+const SEND_BUFFER_BYTES: usize = 64 * 1024;
+
+/// What a field costs in the size of a list besides its bytes (RFC 9113 section 6.5.2).
+const FIELD_BYTES: usize = 32;
+
+/// Mistakes of a server that the library answers with a reset of their stream; one more, and the connection is closed.
+const MISTAKES_MAX: usize = 100;
+
+/// A stream that was given up after this time, while nothing at all came from the server, speaks against its connection.
+const SILENCE: Duration = Duration::from_secs(1);
+
+/// The library's part of a connection, to be [driven](ServerConnection::drive).
+pub type Framing = h2::client::Connection<Http2Io, Piece>;
+
+/// A connection to a server.
+pub struct ServerConnection {
+    shared: Rc<Http2Connection>,
+    address: SocketAddr,
+    /// `None`: it takes no further requests.
+    send: RefCell<Option<SendRequest<Piece>>>,
+    scheme: Scheme,
+    state: Cell<State>,
+    /// Why it has ended.
+    error: RefCell<Option<Ended>>,
+    changed: Notify,
+    has_served: Cell<bool>,
+    idle_since: Cell<Instant>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// The server's settings are to come.
+    Opening,
+    Open,
+    Over,
+}
+
+/// Why a connection has ended.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Ended {
+    /// The server has closed it.
+    #[error("the server closed the connection")]
+    Closed,
+    /// What came is not HTTP/2.
+    #[error("the server does not speak HTTP/2")]
+    NotHttp2,
+    /// It has sent more frames that cost work and carry nothing than any server has reason to.
+    #[error("the server floods the connection with frames that carry nothing")]
+    Flooded,
+    /// The library has ended it, or the network.
+    #[error("{0}")]
+    Broken(String),
+}
+
+impl ServerConnection {
+    /// Begins HTTP/2 on a new connection. Heads have these limits. The framing is to be [driven](Self::drive) from now on.
+    ///
+    /// # Errors
+    /// The connection is lost.
+    pub async fn begin(
+        transport: Transport,
+        address: SocketAddr,
+        limits: HeadLimits,
+    ) -> Result<(Rc<Self>, Framing), h2::Error> {
+        let scheme = match &transport {
+            Transport::Tls(_) => Scheme::HTTPS,
+            _ => Scheme::HTTP,
+        };
+        let shared = Rc::new(Http2Connection::to_server(transport));
+        let head_bytes = limits.head_bytes_max + limits.fields_max * FIELD_BYTES;
+        let (send, framing) = Builder::new()
+            .enable_push(false)
+            // Nothing is asked before the server's settings are known.
+            .initial_max_send_streams(0)
+            .initial_window_size(STREAM_WINDOW_BYTES)
+            .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+            .max_send_buffer_size(SEND_BUFFER_BYTES)
+            .max_header_list_size(u32::try_from(head_bytes).unwrap_or(u32::MAX))
+            .max_local_error_reset_streams(Some(MISTAKES_MAX))
+            .handshake(Http2Io::new(Rc::clone(&shared), Vec::new()))
+            .await?;
+        let connection = Self {
+            shared,
+            address,
+            send: RefCell::new(Some(send)),
+            scheme,
+            state: Cell::new(State::Opening),
+            error: RefCell::default(),
+            changed: Notify::new(),
+            has_served: Cell::new(false),
+            idle_since: Cell::new(now()),
+        };
+        Ok((Rc::new(connection), framing))
+    }
+
+    /// Moves frames until the connection ends, by either side.
+    pub async fn drive(self: Rc<Self>, mut framing: Framing) -> Ended {
+        let ended = poll_fn(|cx| self.poll_drive(&mut framing, cx)).await;
+        self.send.take();
+        self.state.set(State::Over);
+        self.error.replace(Some(ended.clone()));
+        // The streams learn of it by this.
+        drop(framing);
+        self.changed.notify_waiters();
+        self.shared.transport().finish();
+        ended
+    }
+
+    fn poll_drive(&self, framing: &mut Framing, cx: &mut Context<'_>) -> Poll<Ended> {
+        self.shared.register(cx);
+        if self.shared.is_flooded() {
+            return Poll::Ready(Ended::Flooded);
+        }
+        match Pin::new(&mut *framing).poll(cx) {
+            Poll::Ready(Ok(())) => return Poll::Ready(Ended::Closed),
+            Poll::Ready(Err(error)) => return Poll::Ready(self.ended_by(&error)),
+            Poll::Pending => {}
+        }
+        if let Err(error) = self.shared.send_written(cx) {
+            return Poll::Ready(Ended::Broken(error.to_string()));
+        }
+        if self.shared.is_flooded() {
+            return Poll::Ready(Ended::Flooded);
+        }
+        if self.state.get() == State::Open && self.streams() == 0 && !self.is_ending() {
+            // Finds that the server takes no more.
+            let _ = self.has_room();
+        }
+        if self.state.get() == State::Opening && framing.max_concurrent_send_streams() > 0 {
+            self.state.set(State::Open);
+            self.changed.notify_waiters();
+        }
+        Poll::Pending
+    }
+
+    fn ended_by(&self, error: &h2::Error) -> Ended {
+        let is_first = self.state.get() == State::Opening;
+        match error.get_io() {
+            Some(io) if io.kind() == std::io::ErrorKind::BrokenPipe => Ended::Closed,
+            // What came is no frame of settings.
+            None if is_first && error.is_library() => Ended::NotHttp2,
+            _ => Ended::Broken(error.to_string()),
+        }
+    }
+
+    /// Waits for the server's settings.
+    ///
+    /// # Errors
+    /// The connection has ended instead.
+    pub async fn opened(&self) -> Result<(), Ended> {
+        loop {
+            let changed = self.changed.notified();
+            match self.state.get() {
+                State::Opening => changed.await,
+                State::Open => return Ok(()),
+                State::Over => {
+                    return Err(self.error.borrow().clone().unwrap_or(Ended::Closed));
+                }
+            }
+        }
+    }
+
+    /// The server's address.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The connection below.
+    #[must_use]
+    pub fn transport(&self) -> &Transport {
+        self.shared.transport()
+    }
+
+    /// Whether a request may be sent now.
+    #[must_use]
+    pub fn has_room(&self) -> bool {
+        let mut send = self.send.borrow_mut();
+        let Some(handle) = &mut *send else {
+            return false;
+        };
+        let mut cx = Context::from_waker(Waker::noop());
+        if let Poll::Ready(Err(_)) = handle.poll_ready(&mut cx) {
+            // The server has said that it takes no more, or is gone.
+            send.take();
+            return false;
+        }
+        let streams = self.shared.streams();
+        streams < STREAMS_MAX && streams < handle.current_max_send_streams()
+    }
+
+    /// Whether it takes no further requests.
+    #[must_use]
+    pub fn is_ending(&self) -> bool {
+        self.send.borrow().is_none()
+    }
+
+    /// Whether the server takes WebSockets (RFC 8441).
+    #[must_use]
+    pub fn takes_websockets(&self) -> bool {
+        let send = self.send.borrow();
+        (send.as_ref()).is_some_and(SendRequest::is_extended_connect_protocol_enabled)
+    }
+
+    /// Whether it has carried a request.
+    #[must_use]
+    pub fn has_served(&self) -> bool {
+        self.has_served.get()
+    }
+
+    /// How many requests are under way.
+    #[must_use]
+    pub fn streams(&self) -> usize {
+        self.shared.streams()
+    }
+
+    /// Since when it has had none.
+    #[must_use]
+    pub fn idle_since(&self) -> Option<Instant> {
+        (self.streams() == 0).then(|| self.idle_since.get())
+    }
+
+    /// A stream for a request. `None`: see [`has_room`](Self::has_room).
+    #[must_use]
+    pub fn stream(self: &Rc<Self>) -> Option<ServerStream> {
+        if !self.has_room() {
+            return None;
+        }
+        let send = self.send.borrow().clone()?;
+        self.has_served.set(true);
+        let request = Outgoing::new(send, self.scheme.clone());
+        Some(ServerStream::new(
+            Rc::clone(self),
+            self.shared.place(),
+            request,
+        ))
+    }
+
+    /// No further requests are to be sent: it closes when those under way are over.
+    pub fn end(&self) {
+        self.send.take();
+        // The library closes when nobody can ask any more.
+        self.shared.end();
+    }
+
+    pub(super) fn shared(&self) -> &Rc<Http2Connection> {
+        &self.shared
+    }
+
+    /// A stream is over; `asked_at`: it was given up without a byte of a response.
+    pub(super) fn is_left(&self, asked_at: Option<Instant>) {
+        let now = now();
+        self.idle_since.set(now);
+        if let Some(asked_at) = asked_at
+            && self.shared.came_at() < asked_at
+            && now.saturating_duration_since(asked_at) >= SILENCE
+        {
+            // Perhaps the server is gone without a word: the next request goes by another connection.
+            self.end();
+        }
+    }
+}
+
+impl fmt::Debug for ServerConnection {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("ServerConnection")
+            .field("state", &self.state)
+            .field("streams", &self.streams())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,236 @@
+//! A body on its way to the other end of a stream: content, taken out of its chunks where it has any, and trailers.
+use super::super::response::read_trailers;
+use super::super::{Http2Connection, Piece, RESET};
+use carrick_logic::http1::{Chunked, Piece as Part};
+use h2::{Reason, SendStream};
+use http::HeaderMap;
+use rustix::io::Errno;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+
+/// Most bytes that are taken of one write, so that streams take turns.
+const TAKEN_BYTES_MAX: usize = 64 * 1024;
+
+/// A body that is being sent.
+#[derive(Debug)]
+pub(super) struct Content {
+    stream: SendStream<Piece>,
+    framing: Framing,
+    /// Whether the stream is lost.
+    is_lost: bool,
+    /// Whether room was asked for that has not come.
+    is_asking: bool,
+}
+
+/// What the next byte belongs to.
+#[derive(Debug)]
+pub(super) enum Framing {
+    /// A body of which so much is to come.
+    Bytes(u64),
+    /// With the trailers so far.
+    Chunked(Box<(Chunked, Vec<u8>)>),
+    /// A tunnel, which ends with the stream.
+    UntilEnd,
+    /// Nothing: the stream has ended.
+    Over,
+}
+
+impl Framing {
+    /// Chunks of which nothing was sent.
+    pub(super) fn chunked() -> Self {
+        Self::Chunked(Box::new((Chunked::lenient(), Vec::new())))
+    }
+}
+
+impl Content {
+    pub(super) fn new(stream: SendStream<Piece>, framing: Framing) -> Self {
+        Self {
+            stream,
+            framing,
+            is_lost: false,
+            is_asking: false,
+        }
+    }
+
+    /// Whether everything was sent.
+    fn is_over(&self) -> bool {
+        matches!(self.framing, Framing::Over)
+    }
+
+    pub(super) fn has_room(&mut self, connection: &Http2Connection) -> bool {
+        self.is_over() || self.is_lost || self.room(connection, 1) > 0
+    }
+
+    /// How many of so many bytes may be queued now.
+    fn room(&mut self, connection: &Http2Connection, wanted: usize) -> usize {
+        let wanted = wanted.min(connection.room()).min(TAKEN_BYTES_MAX);
+        if wanted == 0 {
+            return 0;
+        }
+        if self.stream.capacity() < wanted {
+            // No more than is there: what one stream has is kept from the others.
+            self.stream.reserve_capacity(wanted);
+            self.is_asking = self.stream.capacity() == 0;
+        }
+        self.stream.capacity().min(wanted)
+    }
+
+    /// Ready when a write would be accepted, or fail.
+    pub(super) fn poll_ready(
+        &mut self,
+        connection: &Http2Connection,
+        cx: &mut Context<'_>,
+    ) -> Poll<()> {
+        if self.is_over() || self.is_lost {
+            return Poll::Ready(());
+        }
+        if let Poll::Ready(_reset) = self.stream.poll_reset(cx) {
+            self.is_lost = true;
+            return Poll::Ready(());
+        }
+        if connection.room() == 0 {
+            connection.wait(cx);
+            return Poll::Pending;
+        }
+        if !self.is_asking && self.room(connection, 1) > 0 || self.stream.capacity() > 0 {
+            return Poll::Ready(());
+        }
+        let is_open = matches!(ready!(self.stream.poll_capacity(cx)), Some(Ok(_)));
+        self.is_lost = !is_open;
+        self.is_asking = false;
+        Poll::Ready(())
+    }
+
+    /// Takes a part of `bytes`; 0: there is no room.
+    pub(super) fn write(
+        &mut self,
+        bytes: &[u8],
+        connection: &Rc<Http2Connection>,
+    ) -> rustix::io::Result<usize> {
+        if self.is_lost {
+            return Err(RESET);
+        }
+        match &self.framing {
+            Framing::Bytes(left) => {
+                let most = usize::try_from(*left).map_or(bytes.len(), |left| left.min(bytes.len()));
+                self.write_plain(&bytes[..most], connection)
+            }
+            Framing::UntilEnd => self.write_plain(bytes, connection),
+            Framing::Chunked(_) => self.write_chunks(bytes, connection),
+            // More than the body was to have.
+            Framing::Over => Err(Errno::PIPE),
+        }
+    }
+
+    fn write_plain(
+        &mut self,
+        bytes: &[u8],
+        connection: &Rc<Http2Connection>,
+    ) -> rustix::io::Result<usize> {
+        let count = self.room(connection, bytes.len());
+        if count == 0 {
+            return Ok(0);
+        }
+        let ends = match &mut self.framing {
+            Framing::Bytes(left) => {
+                *left -= count as u64;
+                *left == 0
+            }
+            _ => false,
+        };
+        self.queue(&bytes[..count], ends, connection)?;
+        Ok(count)
+    }
+
+    /// Takes the content out of its chunks.
+    fn write_chunks(
+        &mut self,
+        bytes: &[u8],
+        connection: &Rc<Http2Connection>,
+    ) -> rustix::io::Result<usize> {
+        let room = self.room(connection, bytes.len());
+        let Framing::Chunked(chunks) = &mut self.framing else {
+            return Ok(0);
+        };
+        let (chunked, trailers) = &mut **chunks;
+        let (mut content, mut taken, mut is_over) = (Vec::new(), 0, false);
+        while taken < bytes.len() {
+            let mut rest = &bytes[taken..];
+            if chunked.data_left() > 0 {
+                rest = &rest[..rest.len().min(room - content.len())];
+                if rest.is_empty() {
+                    break;
+                }
+            }
+            let is_in_trailers = chunked.is_in_trailers();
+            match chunked.next(rest).map_err(|_| Errno::PROTO)? {
+                Part::Framing(count) => {
+                    if is_in_trailers {
+                        trailers.extend_from_slice(&rest[..count]);
+                    }
+                    taken += count;
+                }
+                Part::Data(count) => {
+                    content.extend_from_slice(&rest[..count]);
+                    taken += count;
+                }
+                Part::End(count) => {
+                    taken += count;
+                    is_over = true;
+                    break;
+                }
+                Part::NeedMore => break,
+            }
+        }
+        let trailers = match is_over {
+            true => read_trailers(trailers),
+            false => HeaderMap::new(),
+        };
+        let ends = is_over && trailers.is_empty();
+        if !content.is_empty() || ends {
+            self.queue(&content, ends, connection)?;
+        }
+        if is_over && !ends {
+            self.framing = Framing::Over;
+            let sent = self.stream.send_trailers(trailers);
+            self.note(sent)?;
+        }
+        Ok(taken)
+    }
+
+    /// Queues content; `ends`: the stream ends with it.
+    fn queue(
+        &mut self,
+        content: &[u8],
+        ends: bool,
+        connection: &Rc<Http2Connection>,
+    ) -> rustix::io::Result<()> {
+        if ends {
+            self.framing = Framing::Over;
+        }
+        let sent = self.stream.send_data(connection.piece(content), ends);
+        self.note(sent)
+    }
+
+    /// If something could not be sent, the stream is lost.
+    fn note(&mut self, sent: Result<(), h2::Error>) -> rustix::io::Result<()> {
+        sent.map_err(|_| {
+            self.is_lost = true;
+            RESET
+        })
+    }
+
+    /// Ends what ends with the stream.
+    pub(super) fn end(&mut self, connection: &Rc<Http2Connection>) -> rustix::io::Result<()> {
+        match self.framing {
+            Framing::UntilEnd if !self.is_lost => self.queue(&[], true, connection),
+            _ => Ok(()),
+        }
+    }
+
+    /// The other end is told, unless it knows, that nothing is needed any more.
+    pub(super) fn reset(&mut self, reason: Reason) {
+        self.stream.send_reset(reason);
+        self.is_lost = true;
+    }
+}

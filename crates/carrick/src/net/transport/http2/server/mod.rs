@@ -1,0 +1,194 @@
+//! A stream of an HTTP/2 connection to a server, in the form of a connection of HTTP/1.1 that carries one request.
+//!
+//! The mirror image of [`Http2Stream`](super::Http2Stream): a request is written to it as bytes of HTTP/1.1, and its response is
+//! read so.
+mod connection;
+mod content;
+mod request;
+mod response;
+
+pub use connection::{Ended, Framing, STREAMS_MAX, ServerConnection};
+
+use super::StreamPlace;
+use crate::net::deadline::now;
+use crate::net::io::Stream;
+use crate::net::transport::Transport;
+use request::Outgoing;
+use response::{Lost, Response};
+use std::cell::{Cell, RefCell};
+use std::io::IoSlice;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::Instant;
+use tokio::net::TcpStream;
+
+/// Most bytes of a request that are kept, should the server not begin with it.
+const KEPT_BYTES_MAX: usize = 32 * 1024;
+
+/// One stream.
+#[derive(Debug)]
+pub struct ServerStream {
+    connection: Rc<ServerConnection>,
+    request: RefCell<Outgoing>,
+    response: RefCell<Response>,
+    asked_at: Cell<Option<Instant>>,
+    /// What was written, until a response comes or it is too much.
+    written: RefCell<Option<Vec<u8>>>,
+    /// Given up after everything else.
+    place: Option<StreamPlace>,
+}
+
+impl ServerStream {
+    fn new(connection: Rc<ServerConnection>, place: StreamPlace, request: Outgoing) -> Self {
+        Self {
+            connection,
+            request: RefCell::new(request),
+            response: RefCell::new(Response::new()),
+            asked_at: Cell::default(),
+            written: RefCell::new(Some(Vec::new())),
+            place: Some(place),
+        }
+    }
+
+    /// The connection that has the stream.
+    #[must_use]
+    pub fn connection(&self) -> &Rc<ServerConnection> {
+        &self.connection
+    }
+
+    /// The connection below.
+    #[must_use]
+    pub fn transport(&self) -> &Transport {
+        self.connection.transport()
+    }
+
+    /// Whether a write would be accepted now.
+    #[must_use]
+    pub fn has_room(&self) -> bool {
+        (self.request.borrow_mut()).has_room(self.connection.shared())
+    }
+
+    /// Whether the server has not begun with the request, and says so: it may be sent again, whatever it asks for.
+    #[must_use]
+    pub fn is_refused(&self) -> bool {
+        self.response.borrow().lost() == Some(Lost::Refused)
+    }
+
+    /// What was written. `None`: it was too much to be kept.
+    #[must_use]
+    pub fn take_back(&self) -> Option<Vec<u8>> {
+        self.written.take()
+    }
+
+    fn keep(&self, bytes: &[u8]) {
+        let mut written = self.written.borrow_mut();
+        match &mut *written {
+            Some(kept) if kept.len() + bytes.len() <= KEPT_BYTES_MAX => {
+                kept.extend_from_slice(bytes)
+            }
+            _ => *written = None,
+        }
+    }
+
+    /// Whether it was lost with its connection, or the request could not even be sent on that.
+    #[must_use]
+    pub fn has_lost_connection(&self) -> bool {
+        let is_unasked = self.asked_at.get().is_none();
+        is_unasked || self.response.borrow().lost() == Some(Lost::Connection)
+    }
+
+    /// Ends a tunnel. A request has ended with its last byte.
+    ///
+    /// # Errors
+    /// The stream is lost.
+    pub fn end(&self) -> std::io::Result<()> {
+        Ok(self.request.borrow_mut().end(self.connection.shared())?)
+    }
+
+    /// Tells the server now that nothing more is needed.
+    pub fn reset(&self) {
+        self.request.borrow_mut().reset();
+    }
+
+    fn read(&self, buffer: &mut Vec<u8>, room: usize) -> rustix::io::Result<usize> {
+        self.response.borrow_mut().read(buffer, room)
+    }
+}
+
+impl Stream for ServerStream {
+    fn tcp(&self) -> Option<&TcpStream> {
+        None
+    }
+
+    fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        let mut response = self.response.borrow_mut();
+        let polled = response.poll_ready(cx);
+        if response.has_come() {
+            self.written.take();
+        }
+        polled.map(Ok)
+    }
+
+    fn poll_write_ready(&self, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        let mut request = self.request.borrow_mut();
+        request.poll_ready(self.connection.shared(), cx).map(Ok)
+    }
+
+    fn try_read(&self, buffer: &mut Vec<u8>, room: usize) -> std::io::Result<usize> {
+        Ok(self.read(buffer, room)?)
+    }
+
+    fn read_now(&self, buffer: &mut Vec<u8>) -> rustix::io::Result<usize> {
+        let room = buffer.capacity() - buffer.len();
+        self.read(buffer, room)
+    }
+
+    fn peek(&self) -> rustix::io::Result<bool> {
+        self.response.borrow().peek()
+    }
+
+    fn try_peek(&self) -> std::io::Result<bool> {
+        Ok(Stream::peek(self)?)
+    }
+
+    fn forget_readable(&self) {
+        // There is no readiness to be forgotten.
+    }
+
+    fn try_write(&self, bytes: &[u8]) -> std::io::Result<usize> {
+        let written = (self.request.borrow_mut()).write(bytes, self.connection.shared(), |asked| {
+            self.asked_at.set(Some(now()));
+            self.response.borrow_mut().asked(asked);
+        });
+        let count = written?;
+        self.keep(&bytes[..count]);
+        Ok(count)
+    }
+
+    fn try_write_vectored(&self, pieces: &[IoSlice<'_>]) -> std::io::Result<usize> {
+        let mut written = 0;
+        for piece in pieces.iter().filter(|piece| !piece.is_empty()) {
+            match self.try_write(piece) {
+                Ok(count) if count == piece.len() => written += count,
+                Ok(count) => return Ok(written + count),
+                // What was taken before counts; the error comes again.
+                Err(_) if written > 0 => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(written)
+    }
+
+    fn try_send(&self, pieces: &[IoSlice<'_>], _: usize, _: bool) -> std::io::Result<usize> {
+        self.try_write_vectored(pieces)
+    }
+}
+
+impl Drop for ServerStream {
+    fn drop(&mut self) {
+        let is_awaited = self.response.borrow().is_awaited();
+        drop(self.place.take());
+        self.connection
+            .is_left(self.asked_at.get().filter(|_| is_awaited));
+    }
+}

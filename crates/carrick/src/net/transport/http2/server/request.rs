@@ -1,0 +1,250 @@
+//! The request of a stream to a server, from bytes of HTTP/1.1.
+use super::super::websocket::websocket_accept;
+use super::super::{Http2Connection, Piece};
+use super::content::{Content, Framing};
+use bytes::Bytes;
+use carrick_logic::http1::{
+    BodyLength, FieldName, HeadLimits, Method, Progress, RequestHead, Target,
+};
+use h2::Reason;
+use h2::client::{ResponseFuture, SendRequest};
+use h2::ext::Protocol;
+use http::uri::{Authority, PathAndQuery, Scheme};
+use http::{HeaderName, HeaderValue, Request, Uri};
+use rustix::io::Errno;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+/// More than a head has that was within the limits on heads before carrick added its fields.
+const LIMITS: HeadLimits = HeadLimits {
+    head_bytes_max: 4 << 20,
+    fields_max: 1 << 14,
+};
+
+/// What is sent of a request.
+#[derive(Debug)]
+pub(super) struct Outgoing {
+    send: SendRequest<Piece>,
+    scheme: Scheme,
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    /// The beginning of the head.
+    Head(Vec<u8>),
+    /// The head was sent.
+    Content(Content),
+    /// It could not be sent.
+    Lost,
+}
+
+/// What was asked for, when the head has been sent.
+#[derive(Debug)]
+pub(super) struct Asked {
+    pub response: ResponseFuture,
+    pub is_for_head: bool,
+    /// The `Sec-WebSocket-Accept` of an upgrade.
+    pub websocket_accept: Option<Box<str>>,
+}
+
+impl Outgoing {
+    pub(super) fn new(send: SendRequest<Piece>, scheme: Scheme) -> Self {
+        Self {
+            send,
+            scheme,
+            state: State::Head(Vec::new()),
+        }
+    }
+
+    pub(super) fn has_room(&mut self, connection: &Http2Connection) -> bool {
+        match &mut self.state {
+            State::Head(_) | State::Lost => true,
+            State::Content(content) => content.has_room(connection),
+        }
+    }
+
+    /// Ready when a write would be accepted, or fail.
+    pub(super) fn poll_ready(
+        &mut self,
+        connection: &Http2Connection,
+        cx: &mut Context<'_>,
+    ) -> Poll<()> {
+        match &mut self.state {
+            State::Head(_) | State::Lost => Poll::Ready(()),
+            State::Content(content) => content.poll_ready(connection, cx),
+        }
+    }
+
+    /// Takes a part of `bytes`; `asked` is told when they complete the head.
+    pub(super) fn write(
+        &mut self,
+        bytes: &[u8],
+        connection: &Rc<Http2Connection>,
+        asked: impl FnOnce(Asked),
+    ) -> rustix::io::Result<usize> {
+        let mut asked = Some(asked);
+        let mut taken = 0;
+        while taken < bytes.len() {
+            let rest = &bytes[taken..];
+            let count = match &mut self.state {
+                State::Head(_) => {
+                    let (count, sent) = self.write_head(rest)?;
+                    if let (Some(sent), Some(asked)) = (sent, asked.take()) {
+                        connection.asked();
+                        asked(sent);
+                    }
+                    count
+                }
+                State::Content(content) => match content.write(rest, connection) {
+                    Err(_) if taken > 0 => break,
+                    result => result?,
+                },
+                State::Lost => return Err(Errno::CONNRESET),
+            };
+            if count == 0 {
+                break;
+            }
+            taken += count;
+        }
+        match taken {
+            0 if !bytes.is_empty() => Err(Errno::AGAIN),
+            taken => Ok(taken),
+        }
+    }
+
+    /// Takes bytes of the head, and sends it when it is whole. On an error nothing was sent.
+    fn write_head(&mut self, bytes: &[u8]) -> rustix::io::Result<(usize, Option<Asked>)> {
+        const END: &[u8] = b"\r\n\r\n";
+        let State::Head(head) = &mut self.state else {
+            return Ok((0, None));
+        };
+        // The end may be cut in two.
+        let before = head.len();
+        let from = before.saturating_sub(END.len() - 1);
+        head.extend_from_slice(bytes);
+        let Some(at) = memchr::memmem::find(&head[from..], END) else {
+            let is_too_long = head.len() > LIMITS.head_bytes_max;
+            return match is_too_long {
+                true => Err(Errno::MSGSIZE),
+                false => Ok((bytes.len(), None)),
+            };
+        };
+        let end = from + at + END.len();
+        head.truncate(end);
+        let text = Bytes::from(std::mem::take(head));
+        self.state = State::Lost;
+        let asked = self.send_head(&text)?;
+        Ok((end - before, Some(asked)))
+    }
+
+    fn send_head(&mut self, text: &Bytes) -> rustix::io::Result<Asked> {
+        let mut head = RequestHead::new();
+        if head.parse(text, &LIMITS) != Ok(Progress::Complete) {
+            return Err(Errno::PROTO);
+        }
+        let is_websocket = head.wants_upgrade
+            && (head.field(text, "upgrade"))
+                .is_some_and(|protocol| protocol.eq_ignore_ascii_case(b"websocket"));
+        let accept = match head.field(text, "sec-websocket-key") {
+            Some(key) if is_websocket => Some(websocket_accept(key)),
+            _ => None,
+        };
+        let request = self
+            .translate(&head, text, accept.is_some())
+            .ok_or(Errno::PROTO)?;
+        let framing = match head.body {
+            _ if accept.is_some() => Framing::UntilEnd,
+            BodyLength::None => Framing::Over,
+            BodyLength::Bytes(length) => Framing::Bytes(length),
+            BodyLength::Chunked => Framing::chunked(),
+        };
+        let is_whole = matches!(framing, Framing::Over);
+        let mut cx = Context::from_waker(Waker::noop());
+        // The handle has sent nothing, so it is ready, or its connection takes no further requests.
+        let Poll::Ready(Ok(())) = self.send.poll_ready(&mut cx) else {
+            return Err(Errno::CONNRESET);
+        };
+        let sent = self.send.send_request(request, is_whole);
+        let (response, stream) = sent.map_err(|error| {
+            tracing::debug!("HTTP/2: request not sent: {error}");
+            Errno::CONNRESET
+        })?;
+        self.state = State::Content(Content::new(stream, framing));
+        Ok(Asked {
+            response,
+            is_for_head: head.method == Method::Head,
+            websocket_accept: accept,
+        })
+    }
+
+    /// The head as HTTP/2 has it (RFC 9113 section 8.3.1). `None`: a part of it has bytes that the library does not take.
+    fn translate(
+        &self,
+        head: &RequestHead,
+        text: &Bytes,
+        is_websocket: bool,
+    ) -> Option<Request<()>> {
+        let path = match head.target {
+            Target::Origin { path_and_query } | Target::Absolute { path_and_query, .. } => {
+                let (start, end) = (path_and_query.start as usize, path_and_query.end as usize);
+                PathAndQuery::from_maybe_shared(text.slice(start..end)).ok()?
+            }
+            Target::Asterisk => PathAndQuery::from_static("*"),
+            // CONNECT is not for servers.
+            Target::Authority { .. } => return None,
+        };
+        let host = head.host_and_port;
+        let host = text.slice(host.start as usize..host.end as usize);
+        let uri = Uri::builder()
+            .scheme(self.scheme.clone())
+            .authority(Authority::from_maybe_shared(host).ok()?)
+            .path_and_query(path)
+            .build()
+            .ok()?;
+        let mut request = Request::new(());
+        *request.uri_mut() = uri;
+        *request.method_mut() = match is_websocket {
+            true => http::Method::CONNECT,
+            false => http::Method::from_bytes(head.method_text.of(text)).ok()?,
+        };
+        if is_websocket {
+            (request.extensions_mut()).insert(Protocol::from_static("websocket"));
+        }
+        let fields = request.headers_mut();
+        fields.reserve(head.fields.len());
+        for field in &head.fields {
+            let name = field.name.of(text);
+            let is_kept = match field.known {
+                FieldName::Host
+                | FieldName::Connection
+                | FieldName::KeepAlive
+                | FieldName::ProxyConnection
+                | FieldName::TransferEncoding
+                | FieldName::Upgrade => false,
+                FieldName::Te => field.value.of(text).eq_ignore_ascii_case(b"trailers"),
+                _ if is_websocket => !name.eq_ignore_ascii_case(b"sec-websocket-key"),
+                _ => !name.eq_ignore_ascii_case(b"http2-settings"),
+            };
+            if is_kept {
+                let (start, end) = (field.value.start as usize, field.value.end as usize);
+                let value = HeaderValue::from_maybe_shared(text.slice(start..end)).ok()?;
+                fields.append(HeaderName::from_bytes(name).ok()?, value);
+            }
+        }
+        Some(request)
+    }
+
+    pub(super) fn end(&mut self, connection: &Rc<Http2Connection>) -> rustix::io::Result<()> {
+        match &mut self.state {
+            State::Content(content) => content.end(connection),
+            State::Head(_) | State::Lost => Ok(()),
+        }
+    }
+
+    pub(super) fn reset(&mut self) {
+        if let State::Content(content) = &mut self.state {
+            content.reset(Reason::CANCEL);
+        }
+    }
+}

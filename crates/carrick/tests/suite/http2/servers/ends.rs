@@ -1,0 +1,304 @@
+//! Streams and connections that end otherwise than with a response.
+use super::super::client::{connect, fetch, read, request, run};
+use super::super::frames::{
+    DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, PING, RawClient, SETTINGS, frame,
+};
+use super::server::{Asked, Http2Server};
+use super::{PATIENT, start, switch_text};
+use crate::support::{Carrick, Peer, Place, Server};
+use bytes::Bytes;
+use h2::Reason;
+use http::Response;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::mpsc;
+
+const GET: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+
+/// Echoes a body.
+async fn echo(mut asked: Asked) {
+    let (body, _) = asked.read().await.expect("a body");
+    asked.answer(200, &body);
+}
+
+#[test]
+fn what_a_server_has_refused_is_asked_again_whatever_it_is() {
+    let place = Place::claim();
+    let count = Arc::new(AtomicUsize::new(0));
+    let seen = Arc::clone(&count);
+    let server = Http2Server::start(&place, move |mut asked| {
+        let is_first = seen.fetch_add(1, Relaxed) == 0;
+        async move {
+            if is_first {
+                // Its body is here: the server has not begun with it all the same.
+                let _ = asked.read().await;
+                return asked.respond.send_reset(Reason::REFUSED_STREAM);
+            }
+            echo(asked).await;
+        }
+    });
+    let carrick = start(&place, &[server.address()], "http2 = true");
+    run(async {
+        let mut sender = connect(carrick.listener()).await;
+        let reply = fetch(&mut sender, request("POST", "/"), b"hello", None);
+        let reply = reply.await.expect("a response");
+        assert_eq!(
+            (reply.status.as_u16(), &reply.body[..]),
+            (200, &b"hello"[..])
+        );
+    });
+    assert_eq!(count.load(Relaxed), 2);
+    let line = &carrick.access_log(1)[0];
+    assert_eq!((line.status(), line.number("received")), (200, 5));
+}
+
+#[test]
+fn a_server_that_goes_away_has_not_begun_with_later_streams() {
+    let place = Place::claim();
+    // Says after the first request that it will answer none, and stays.
+    let first = Server::listen(&place).serve(|mut peer, number| {
+        peer.read_exact(24);
+        let mut raw = RawClient { peer };
+        raw.send(SETTINGS, 0, 0, &[]);
+        while let Some(frame) = raw.read() {
+            if frame.kind == HEADERS && number == 0 {
+                raw.send(GOAWAY, 0, 0, &[0; 8]);
+            } else if frame.kind == HEADERS {
+                // `:status: 200`, of the static table.
+                raw.send(HEADERS, END_HEADERS, frame.stream, &[0x88]);
+                raw.send(DATA, END_STREAM, frame.stream, b"ok");
+            }
+        }
+    });
+    let carrick = start(&place, &[first.address()], "http2 = true");
+    let mut client = Peer::connect(carrick.listener());
+    client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi");
+    let response = client.read_response("POST");
+    assert_eq!((response.status, &response.body[..]), (200, &b"ok"[..]));
+    assert_eq!(first.accepted(), 2);
+}
+
+#[test]
+fn a_lost_connection_is_no_answer_to_what_may_not_be_repeated() {
+    let place = Place::claim();
+    let server = Server::listen(&place).serve(|mut peer, _| {
+        peer.read_exact(24);
+        let mut raw = RawClient { peer };
+        raw.send(SETTINGS, 0, 0, &[]);
+        while let Some(frame) = raw.read() {
+            if frame.kind == HEADERS {
+                return;
+            }
+        }
+    });
+    let carrick = start(&place, &[server.address()], "http2 = true");
+    let mut client = Peer::connect(carrick.listener());
+    let response = client.ask("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n");
+    assert_eq!(response.status, 502);
+    assert_eq!(server.accepted(), 1);
+}
+
+#[test]
+fn a_response_that_is_cut_is_seen_to_be() {
+    let place = Place::claim();
+    let server = Http2Server::start(&place, async |mut asked| {
+        let response = Response::new(());
+        let mut stream = asked
+            .respond
+            .send_response(response, false)
+            .expect("a client");
+        let part = Bytes::from_static(b"part");
+        stream.send_data(part, false).expect("a client");
+        if asked.head.uri.path() == "/later" {
+            // What was sent before is not lost with the reset.
+            let _ = asked.body.data().await;
+            tokio::task::yield_now().await;
+        }
+        stream.send_reset(Reason::INTERNAL_ERROR);
+    });
+    let carrick = start(&place, &[server.address()], "http2 = true");
+    run(async {
+        let mut sender = connect(carrick.listener()).await;
+        let asked = sender.send_request(request("GET", "/"), true);
+        let (response, _) = asked.expect("a stream");
+        let reply = read(response).await;
+        // Either the head and a reset, or, if all came at once, 502.
+        match reply {
+            Err(error) => assert!(error.is_reset(), "{error}"),
+            Ok(reply) => assert_eq!(reply.status, 502),
+        }
+    });
+    let line = &carrick.access_log(1)[0];
+    assert_ne!(line.text("ended"), "complete");
+    assert_eq!(server.connections(), 1);
+}
+
+#[test]
+fn a_client_that_gives_up_frees_the_server_at_once() {
+    let place = Place::claim();
+    let (sender, events) = mpsc::channel();
+    let server = Http2Server::start(&place, move |mut asked| {
+        let sender = sender.clone();
+        let tell = move |event| sender.send(event).expect("the test");
+        async move {
+            tell(None);
+            if asked.head.uri.path() == "/head" {
+                let reset = std::future::poll_fn(|cx| asked.respond.poll_reset(cx)).await;
+                return tell(reset.ok());
+            }
+            let response = Response::new(());
+            let mut stream = asked
+                .respond
+                .send_response(response, false)
+                .expect("a client");
+            stream
+                .send_data(Bytes::from_static(b"a"), false)
+                .expect("a client");
+            let reset = std::future::poll_fn(|cx| stream.poll_reset(cx)).await;
+            tell(reset.ok());
+        }
+    });
+    let carrick = start(&place, &[server.address()], "http2 = true");
+    run(async {
+        let events = Arc::new(std::sync::Mutex::new(events));
+        let next = async || {
+            let events = Arc::clone(&events);
+            let waiting = tokio::task::spawn_blocking(move || {
+                let events = events.lock().expect("the events");
+                events
+                    .recv_timeout(crate::support::PATIENCE)
+                    .expect("an event")
+            });
+            waiting.await.expect("an event")
+        };
+        let mut client = connect(carrick.listener()).await;
+        for (path, is_whole) in [("/head", true), ("/body", true), ("/body", false)] {
+            let (response, mut stream) = client
+                .send_request(request("POST", path), is_whole)
+                .expect("a stream");
+            assert_eq!(next().await, None);
+            if path == "/body" {
+                let mut body = response.await.expect("a response").into_body();
+                assert_eq!(body.data().await.expect("data").expect("data"), "a");
+            }
+            stream.send_reset(Reason::CANCEL);
+            assert_eq!(next().await, Some(Reason::CANCEL), "{path} {is_whole}");
+        }
+    });
+    assert_eq!(server.connections(), 1);
+}
+
+#[test]
+fn clients_that_do_not_read_hold_up_nobody_else() {
+    let place = Place::claim();
+    let server = Http2Server::start(&place, async |mut asked| {
+        if asked.head.uri.path() == "/short" {
+            return asked.answer(200, b"ok");
+        }
+        let response = Response::new(());
+        let mut stream = asked
+            .respond
+            .send_response(response, false)
+            .expect("a client");
+        loop {
+            stream.reserve_capacity(1 << 20);
+            let room = std::future::poll_fn(|cx| stream.poll_capacity(cx)).await;
+            let Some(Ok(room)) = room else { return };
+            if stream.send_data(vec![b'x'; room].into(), false).is_err() {
+                return;
+            }
+        }
+    });
+    let carrick = start(&place, &[server.address()], "http2 = true");
+    let mut deaf: Vec<Peer> = (0..20)
+        .map(|_| {
+            let mut peer = Peer::connect(carrick.listener());
+            peer.send("GET /endless HTTP/1.1\r\nHost: a\r\n\r\n");
+            peer
+        })
+        .collect();
+    for peer in &mut deaf {
+        peer.read_head();
+    }
+    let mut client = Peer::connect(carrick.listener());
+    for _ in 0..20 {
+        let response = client.ask("GET /short HTTP/1.1\r\nHost: a\r\n\r\n");
+        assert_eq!(&response.body[..], b"ok");
+    }
+    assert_eq!(server.connections(), 1);
+}
+
+#[test]
+fn requests_under_way_outlive_a_reload_that_removes_their_server() {
+    let place = Place::claim();
+    let old = Http2Server::start(&place, async |mut asked| {
+        let response = Response::new(());
+        let mut stream = asked
+            .respond
+            .send_response(response, false)
+            .expect("a client");
+        let (body, _) = asked.read().await.expect("a body");
+        stream.send_data(body.into(), true).expect("a client");
+    });
+    let new = Http2Server::start(&place, async |mut asked| asked.answer(200, b"new"));
+    let carrick = start(&place, &[old.address()], "http2 = true");
+    run(async {
+        let mut client = connect(carrick.listener()).await;
+        let (response, mut stream) = client
+            .send_request(request("POST", "/"), false)
+            .expect("a stream");
+        let mut body = response.await.expect("a response").into_body();
+        let text = PATIENT.to_owned() + &switch_text(&[new.address()], "http2 = true");
+        carrick.reload(&place, &text);
+        carrick.wait_for_metric("carrick_reloads_total", &["result=\"ok\""], 1.0);
+        let reply = fetch(&mut client, request("GET", "/"), b"", None);
+        assert_eq!(reply.await.expect("a response").body, b"new");
+        let sent = stream.send_data(Bytes::from_static(b"old"), true);
+        sent.expect("a stream");
+        assert_eq!(body.data().await.expect("data").expect("data"), "old");
+        while let Some(data) = body.data().await {
+            assert!(data.expect("data").is_empty());
+        }
+    });
+    // The old connection closes after its last request.
+    carrick.wait_for_metric("carrick_upstream_connections_open", &[], 1.0);
+}
+
+/// A server that sends this on each connection, again and again.
+fn flooded_by(place: &Place, flood: Vec<u8>) -> Carrick {
+    let server = Server::listen(place);
+    let address = server.address();
+    let serving = server.serve(move |mut peer, _| {
+        peer.read_exact(24);
+        let mut other = peer.second();
+        let mut raw = RawClient { peer };
+        raw.send(SETTINGS, 0, 0, &[]);
+        raw.read_kind(HEADERS);
+        // What carrick says further is nothing to this server.
+        std::thread::spawn(move || other.read_ending());
+        while raw.peer.try_send(&flood).is_ok() {}
+    });
+    std::mem::forget(serving);
+    start(place, &[address], "http2 = true\nfailures_max = 0")
+}
+
+#[test]
+fn a_server_that_floods_is_let_go() {
+    let interim = frame(HEADERS, END_HEADERS, 1, &[8, 3, b'1', b'0', b'3']);
+    for flood in [
+        frame(PING, 0, 0, &[0; 8]),
+        frame(SETTINGS, 0, 0, &[]),
+        interim,
+    ] {
+        let place = Place::claim();
+        let carrick = flooded_by(&place, flood);
+        let mut client = Peer::connect(carrick.listener());
+        client.send(GET);
+        let mut head = client.read_head();
+        while head.starts_with("HTTP/1.1 103 ") {
+            head = client.read_head();
+        }
+        assert!(head.starts_with("HTTP/1.1 502 "), "{head}");
+        assert!(carrick.limit_reached("http2_flood") > 0.5);
+    }
+}
