@@ -1,5 +1,5 @@
 //! Gets a stream of HTTP/2 to a server: on a connection that is there, or on a new one.
-use super::checkout::{CheckoutOptions, handshake, preamble, reused, timed_dial};
+use super::open::{CheckoutOptions, handshake, preamble, reused, timed_dial};
 use crate::config::plan::ServerHttp2;
 use crate::config::tls::HTTP2_ALPN;
 use crate::connect::tls;

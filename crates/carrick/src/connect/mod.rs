@@ -2,5 +2,6 @@
 pub mod checkout;
 pub mod dial;
 mod http2;
+pub mod open;
 pub mod tcp_profile;
 pub mod tls;

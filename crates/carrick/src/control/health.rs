@@ -1,4 +1,5 @@
 //! Active health checks: probes each server of an upstream periodically and marks those that fail.
+mod check_error;
 mod http2;
 mod probe;
 mod server_health;

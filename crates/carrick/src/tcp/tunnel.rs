@@ -2,7 +2,8 @@
 //! half-closes included, until both have ended.
 use super::copied::{self, Relayed};
 use super::split::{self, Decided, Watched};
-use crate::connect::checkout::{CheckoutOptions, checkout};
+use crate::connect::checkout::checkout;
+use crate::connect::open::CheckoutOptions;
 use crate::context::client::Client;
 use crate::context::client::Next;
 use crate::context::destination::Destination;

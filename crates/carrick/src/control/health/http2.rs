@@ -1,5 +1,5 @@
 //! A check by HTTP/2: a GET, or a question of the health checking protocol of gRPC.
-use super::probe::CheckError;
+use super::check_error::CheckError;
 use crate::config::plan::HealthPlan;
 use crate::upstream::state::ServerState;
 use bytes::Bytes;

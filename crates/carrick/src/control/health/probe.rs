@@ -1,14 +1,13 @@
 //! One check of one server: a connection and, if a path is configured, a GET.
+use super::check_error::CheckError;
 use super::http2::{self, Question};
 use crate::config::plan::{ProxyVersion, ServerAddress, ServerHttp2, ServerTls, UpstreamPlan};
 use crate::config::tls::HTTP2_ALPN;
 use crate::connect::tls;
-use crate::control::dial::{DialError, dial};
-use crate::net::shortage::{Shortage, is_tcp_memory_short};
+use crate::control::dial::dial;
 use crate::net::transport::tls::HandshakeError;
-use crate::resolver::{ResolveError, Resolver};
+use crate::resolver::Resolver;
 use crate::upstream::state::ServerState;
-use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,54 +35,6 @@ const PROXY_V2_LOCAL: [u8; 16] = *b"\r\n\r\n\0\r\nQUIT\n\x20\0\0\0";
 
 /// Version 1 has no such command; `UNKNOWN` is for connections without a client (section 2.1).
 const PROXY_V1_UNKNOWN: &[u8] = b"PROXY UNKNOWN\r\n";
-
-/// Why a check failed.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum CheckError {
-    #[error("{0}")]
-    Name(#[from] ResolveError),
-    #[error("cannot connect: {0}")]
-    Connect(io::Error),
-    #[error("TLS handshake: {0}")]
-    Tls(String),
-    #[error("connection lost: {0}")]
-    Lost(io::Error),
-    #[error("connection closed without a response")]
-    Closed,
-    #[error("the response is not HTTP/1")]
-    NotHttp,
-    #[error("answered with status {0}")]
-    Status(u16),
-    #[error("HTTP/2: {0}")]
-    Http2(String),
-    #[error("the server does not speak HTTP/2")]
-    NotHttp2,
-    #[error("gRPC: {0}")]
-    Grpc(String),
-    #[error("no answer within {0:?}")]
-    Timeout(Duration),
-}
-
-impl From<DialError> for CheckError {
-    fn from(error: DialError) -> Self {
-        match error {
-            DialError::NoAddress => Self::Name(ResolveError::NoAddress),
-            DialError::Io(error) => Self::Connect(error),
-            DialError::Timeout(share) => Self::Timeout(share),
-        }
-    }
-}
-
-impl CheckError {
-    /// Whether the cause is on this machine, so that it says nothing about the server.
-    pub fn is_ours(&self) -> bool {
-        match self {
-            Self::Connect(error) | Self::Lost(error) if Shortage::of(error).is_some() => true,
-            Self::Timeout(_) | Self::Connect(_) | Self::Lost(_) => is_tcp_memory_short(),
-            _ => false,
-        }
-    }
-}
 
 /// A check of one server.
 #[derive(Debug)]

@@ -1,6 +1,7 @@
 //! Checks against servers whose state changes, and servers that misbehave.
 use super::super::testing::upstream;
-use super::probe::{CheckError, Probe};
+use super::check_error::CheckError;
+use super::probe::Probe;
 use super::server_health::ServerHealth;
 use super::*;
 use crate::config::plan::{HealthPlan, ProxyVersion, ServerAddress, UpstreamPlan};
