@@ -67,6 +67,7 @@ mod counters;
 mod engine;
 mod exchange;
 pub mod interface;
+pub mod ktls;
 mod leg;
 mod lifecycle;
 mod outcome;

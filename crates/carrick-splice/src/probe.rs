@@ -16,10 +16,10 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::time::Duration;
 
 /// What is sent through each feature; long enough to need several segments and pages.
-const SAMPLE_BYTES: usize = 24 << 10;
+pub(crate) const SAMPLE_BYTES: usize = 24 << 10;
 
 /// The time limit: loopback answers at once unless a feature is broken.
-const PATIENCE: Duration = Duration::from_secs(2);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
 
 /// One engine or kernel feature, tried on this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,6 +57,7 @@ pub fn probe_but_socket() -> Vec<Feature> {
 pub fn probe_with(pipe_bytes: usize) -> Vec<Feature> {
     let mut features = features(pipe_bytes, Some(self_test::probe));
     features.push(feature("engine packet", crate::engine::tc::probe()));
+    features.push(feature("engine ktls", crate::ktls::probe()));
     features.extend(crate::tcp_tuning::probe().map(|(name, tried)| feature(name, tried)));
     features.push(feature(
         "handshakes after the server's",
@@ -85,13 +86,13 @@ fn feature(name: &'static str, tried: io::Result<String>) -> Feature {
 }
 
 /// A pattern that shows missing, duplicated or misplaced bytes.
-fn sample() -> Vec<u8> {
+pub(crate) fn sample() -> Vec<u8> {
     (0..SAMPLE_BYTES as u32)
         .map(|index| (index.wrapping_mul(2_654_435_761) >> 24) as u8)
         .collect()
 }
 
-fn verify(arrived: &[u8]) -> io::Result<()> {
+pub(crate) fn verify(arrived: &[u8]) -> io::Result<()> {
     if arrived == sample() {
         Ok(())
     } else {
@@ -100,7 +101,7 @@ fn verify(arrived: &[u8]) -> io::Result<()> {
 }
 
 /// Both ends of a TCP connection on loopback.
-fn connection() -> io::Result<(TcpStream, TcpStream)> {
+pub(crate) fn connection() -> io::Result<(TcpStream, TcpStream)> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let near = TcpStream::connect_timeout(&listener.local_addr()?, PATIENCE)?;
     // Another process may have connected to the port; only the connection made here counts.

@@ -6,7 +6,7 @@ use std::io;
 use std::time::Duration;
 
 use crate::net::deadline::{Timer, now};
-use crate::net::io::{read_at_most, read_rest, write_both};
+use crate::net::io::{Stream, read_at_most, read_rest, write_both};
 use crate::net::transport::Transport;
 use crate::telemetry::metrics::Limit;
 
@@ -39,6 +39,14 @@ pub struct Means<'a> {
 }
 
 impl Means<'_> {
+    /// The engine for a body to this client. Only TCP itself is left to the engines that redirect it.
+    pub fn engine_to(&self, client: &Transport) -> Choice {
+        match client.tcp() {
+            Some(_) => self.engine,
+            None => self.engine_before_more(),
+        }
+    }
+
     /// The engine for a piece that is followed by more on the same connection: by the next chunk, or the next request. The
     /// process keeps such a boundary at less cost than the kernel.
     pub fn engine_before_more(&self) -> Choice {

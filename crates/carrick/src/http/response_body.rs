@@ -7,7 +7,7 @@ use crate::context::request_log::STALLED;
 use crate::context::request_log::TOO_SLOW;
 use crate::http::prefetch::PageTap;
 use crate::net::deadline::{Timer, now};
-use crate::net::io::{read_some, write_all, write_both};
+use crate::net::io::{Stream, read_some, write_all, write_both};
 use crate::net::transport::Transport;
 use carrick_logic::http1::{
     Chunked, Followed, LAST_CHUNK, Piece, Refusal, ResponseBody, ResponseHead, Version,
@@ -15,7 +15,6 @@ use carrick_logic::http1::{
 };
 use carrick_splice::tcp::UnreadWindow;
 use carrick_splice::{End, Ended, Engine, Fault, LocalCopy, Order, Side, Throttle, Transfer};
-use std::rc::Rc;
 use tokio::net::TcpStream;
 
 /// Room that a read of a chunked body needs in its buffer.
@@ -89,7 +88,7 @@ impl Response<'_> {
             ResponseBody::Chunked => {
                 Box::pin(self.pass_chunked(means, upstream, client, timer)).await
             }
-            ResponseBody::UntilClose => match Transport::both_tcp(upstream, client) {
+            ResponseBody::UntilClose => match Transport::spliceable(upstream, client, u64::MAX) {
                 Some(legs) if !self.is_framed && self.tee.is_none() && self.tap.is_none() => {
                     self.pass_rest(means, legs, client).await
                 }
@@ -120,7 +119,8 @@ impl Response<'_> {
                 Ok(()) => Passed::Whole,
             };
         }
-        let Some(legs) = Transport::both_tcp(upstream, client) else {
+        let Some(legs) = Transport::spliceable(upstream, client, length + self.out.len() as u64)
+        else {
             return Box::pin(self.pass_and_keep(means, upstream, client, timer, Some(length)))
                 .await;
         };
@@ -140,7 +140,7 @@ impl Response<'_> {
     async fn pass_shown(
         &mut self,
         means: Means<'_>,
-        legs: [&Rc<TcpStream>; 2],
+        legs: [&TcpStream; 2],
         client: &Transport,
         (shown_bytes, left_bytes): (u64, u64),
     ) -> Passed {
@@ -167,7 +167,7 @@ impl Response<'_> {
     async fn pass_rest(
         &mut self,
         means: Means<'_>,
-        legs: [&Rc<TcpStream>; 2],
+        legs: [&TcpStream; 2],
         client: &Transport,
     ) -> Passed {
         match Box::pin(self.splice(means, legs, client, End::EndOfStream)).await {
@@ -266,7 +266,7 @@ impl Response<'_> {
     async fn splice(
         &mut self,
         means: Means<'_>,
-        legs: [&Rc<TcpStream>; 2],
+        legs: [&TcpStream; 2],
         client: &Transport,
         end: End,
     ) -> Passed {
@@ -274,7 +274,7 @@ impl Response<'_> {
         self.out.extend_from_slice(here);
         self.body_bytes += here.len() as u64;
         let mut order = Order::new(end);
-        order.choice = means.engine;
+        order.choice = means.engine_to(client);
         order.prefix = self.out;
         order.idle = means.idle;
         order.rate_min = means.rate_min;
@@ -291,6 +291,7 @@ impl Response<'_> {
         let result = run(&mut transfer, client).await;
         self.body_bytes += transfer.bytes();
         self.engine = transfer.engine();
+        client.note_sunk(self.out.len() as u64 + transfer.bytes());
         match (result, end) {
             // What may have come behind the body is surplus.
             (Ok(Ended::Bytes), _) if transfer.has_surplus() => Passed::WholeAndDone,
@@ -370,9 +371,9 @@ impl Response<'_> {
                 self.tee.is_some() || self.tap.as_ref().is_some_and(|tap| tap.wanted_bytes() > 0);
             if chunked.data_left() >= SPLICED_CHUNK_BYTES_MIN
                 && !is_read
-                && let Some([from, to]) = Transport::both_tcp(upstream, client)
+                && let length = chunked.data_left()
+                && let Some([from, to]) = Transport::spliceable(upstream, client, length)
             {
-                let length = chunked.data_left();
                 let mut order = Order::new(End::AfterBytes(length));
                 order.choice = means.engine_before_more();
                 order.idle = means.idle;
@@ -383,6 +384,7 @@ impl Response<'_> {
                 let result = run(&mut transfer, client).await;
                 self.body_bytes += transfer.bytes();
                 self.engine = transfer.engine();
+                client.note_sunk(transfer.bytes());
                 match result {
                     Ok(Ended::Bytes) => chunked.skip_data(length),
                     result => return cut_off(&result, client),
