@@ -6,8 +6,9 @@ mod records;
 mod self_test;
 
 pub use keys::{Cipher, Direction, Keys, Suite, Version};
-pub use records::{ALERT, HANDSHAKE, Record, receive, send_alert};
+pub use records::{ALERT, HANDSHAKE, Record, receive, send_record};
 
+use crate::unavailable::on_loopback;
 use crate::{Unavailable, sys};
 use std::io;
 use std::os::fd::AsFd;
@@ -34,7 +35,7 @@ impl KtlsService {
         if self.0.load(Ordering::Relaxed) != 0 {
             return Ok(());
         }
-        let passed = self_test::run().map_err(|error| explain(&error))?;
+        let passed = self_test::run().map_err(|error| explain(&on_loopback(error)))?;
         let bits = passed.into_iter().map(Suite::bit);
         self.0
             .store(bits.fold(0, |all, bit| all | bit), Ordering::Relaxed);

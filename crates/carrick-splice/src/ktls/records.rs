@@ -86,15 +86,15 @@ pub fn receive(socket: &impl AsFd, buffer: &mut Vec<u8>, room: usize) -> io::Res
     }
 }
 
-/// Sends an alert (RFC 8446 section 6), without waiting.
+/// Sends a record of another type than data, such as an alert, without waiting.
 ///
 /// # Errors
 /// Those of `sendmsg(2)`.
 #[expect(unsafe_code, reason = "no library sends these control messages")]
-pub fn send_alert(socket: &impl AsFd, mut alert: [u8; 2]) -> io::Result<()> {
+pub fn send_record(socket: &impl AsFd, kind: u8, content: &[u8]) -> io::Result<()> {
     let mut piece = libc::iovec {
-        iov_base: alert.as_mut_ptr().cast(),
-        iov_len: alert.len(),
+        iov_base: content.as_ptr().cast_mut().cast(),
+        iov_len: content.len(),
     };
     // SAFETY: structures of numbers and pointers, for which zero is a value.
     let (mut control, mut message): (RecordType, libc::msghdr) = unsafe { (zeroed(), zeroed()) };
@@ -103,17 +103,17 @@ pub fn send_alert(socket: &impl AsFd, mut alert: [u8; 2]) -> io::Result<()> {
     // SAFETY: these only count.
     let (length, space) = unsafe { (libc::CMSG_LEN(1), libc::CMSG_SPACE(1)) };
     control.header.cmsg_len = length as _;
-    control.value[0] = ALERT;
+    control.value[0] = kind;
     message.msg_iov = &raw mut piece;
     message.msg_iovlen = 1;
     message.msg_control = (&raw mut control).cast();
     message.msg_controllen = space as _;
     let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
-    // SAFETY: the descriptor is open while it is borrowed; the kernel reads `alert` and `control`, which are long enough.
+    // SAFETY: the descriptor is open while it is borrowed; the kernel reads `content` and `control`, which are long enough.
     let sent = unsafe { libc::sendmsg(socket.as_fd().as_raw_fd(), &raw const message, flags) };
-    match sent {
-        2 => Ok(()),
-        0.. => Err(ErrorKind::WriteZero.into()),
-        _ => Err(io::Error::last_os_error()),
+    match usize::try_from(sent) {
+        Ok(sent) if sent == content.len() => Ok(()),
+        Ok(_) => Err(ErrorKind::WriteZero.into()),
+        Err(_) => Err(io::Error::last_os_error()),
     }
 }

@@ -1,6 +1,6 @@
 //! The self-test: data by `write(2)` and `splice(2)`, then an alert, both ways over loopback.
 
-use super::{Direction, Keys, Record, Suite, attach, install, receive, send_alert};
+use super::{Direction, Keys, Record, Suite, attach, install, receive, send_record};
 use crate::probe::{PATIENCE, SAMPLE_BYTES, connection, sample, verify};
 use crate::relay::pipe::Pipe;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -60,10 +60,11 @@ fn pass(mut from: &TcpStream, to: &TcpStream) -> io::Result<()> {
     while left > 0 {
         left -= rustix::pipe::splice(pipe.reader(), None, from, None, left, SpliceFlags::MOVE)?;
     }
-    send_alert(&from, CLOSE_NOTIFY)?;
-    let mut arrived = Vec::with_capacity(SAMPLE_BYTES + 1);
+    send_record(&from, super::ALERT, &CLOSE_NOTIFY)?;
+    // With room for the alert.
+    let mut arrived = Vec::with_capacity(2 * SAMPLE_BYTES);
     loop {
-        match receive(&to, &mut arrived, SAMPLE_BYTES + 1) {
+        match receive(&to, &mut arrived, 2 * SAMPLE_BYTES) {
             Ok(Record::Data(_)) => {}
             Ok(Record::Other(super::ALERT, alert)) if alert == CLOSE_NOTIFY => {
                 return verify(&arrived);

@@ -246,7 +246,9 @@ impl KernelSession {
         if self.inbox.is_empty() {
             let mut inbox = Vec::with_capacity(INBOX_BYTES);
             self.receive(tcp, readiness, &mut inbox, INBOX_BYTES)?;
-            self.inbox = inbox;
+            if !inbox.is_empty() {
+                self.inbox = inbox;
+            }
         }
         Ok(!self.inbox.is_empty())
     }
@@ -316,7 +318,7 @@ impl KernelSession {
     fn refuse(&mut self, tcp: &TcpStream, kind: u8) -> io::Error {
         self.has_failed = true;
         // The alert is worth one attempt.
-        let _ = ktls::send_alert(tcp, UNEXPECTED_MESSAGE);
+        let _ = ktls::send_record(tcp, ALERT, &UNEXPECTED_MESSAGE);
         io::Error::new(
             ErrorKind::InvalidData,
             match (kind, self.version) {
@@ -344,7 +346,7 @@ fn try_end(tcp: &TcpStream, is_said: &mut bool) -> io::Result<bool> {
         return Ok(false);
     }
     if !*is_said {
-        match ktls::send_alert(tcp, CLOSE_NOTIFY) {
+        match ktls::send_record(tcp, ALERT, &CLOSE_NOTIFY) {
             Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
             result => result?,
         }
