@@ -70,6 +70,7 @@ pub mod interface;
 pub mod ktls;
 mod leg;
 mod lifecycle;
+mod loopback;
 mod outcome;
 mod pacing;
 pub mod probe;

@@ -1,7 +1,7 @@
 //! The self-test: data by `write(2)` and `splice(2)`, then an alert, both ways over loopback.
 
 use super::{Direction, Keys, Record, Suite, attach, install, receive, send_record};
-use crate::probe::{PATIENCE, SAMPLE_BYTES, connection, sample, verify};
+use crate::loopback::{PATIENCE, SAMPLE_BYTES, connection, sample, verify};
 use crate::relay::pipe::Pipe;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::pipe::SpliceFlags;

@@ -1,3 +1,4 @@
+//! Keys as the kernel has them, and nonces of TLS 1.2; the self-test.
 use super::keys::{crypto_info, first_nonce};
 use super::*;
 use proptest::prelude::*;
@@ -90,7 +91,7 @@ fn the_kernel_encrypts_and_decrypts_what_its_module_takes() {
 #[test]
 fn a_connection_without_a_record_type_is_no_tls() {
     use std::io::Write;
-    let (mut near, far) = crate::probe::connection().unwrap();
+    let (mut near, far) = crate::loopback::connection().unwrap();
     near.write_all(b"plain").unwrap();
     far.peek(&mut [0]).unwrap();
     let mut buffer = Vec::with_capacity(10);
