@@ -7,19 +7,12 @@ pub use crate::engine::tc::hooks::doctor::{
     InterfaceFact, OWN_PROTOCOL, Obstacle, interface_facts, obstacles,
 };
 
+use crate::loopback::{SAMPLE_BYTES, connection, sample, verify};
 use crate::relay::pipe::Pipe;
 use crate::unavailable::on_loopback;
 use rustix::pipe::SpliceFlags;
 use std::fs::read_to_string;
 use std::io::{self, Read, Write};
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
-use std::time::Duration;
-
-/// What is sent through each feature; long enough to need several segments and pages.
-const SAMPLE_BYTES: usize = 24 << 10;
-
-/// The time limit: loopback answers at once unless a feature is broken.
-const PATIENCE: Duration = Duration::from_secs(2);
 
 /// One engine or kernel feature, tried on this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,6 +50,7 @@ pub fn probe_but_socket() -> Vec<Feature> {
 pub fn probe_with(pipe_bytes: usize) -> Vec<Feature> {
     let mut features = features(pipe_bytes, Some(self_test::probe));
     features.push(feature("engine packet", crate::engine::tc::probe()));
+    features.push(feature("engine ktls", crate::ktls::probe()));
     features.extend(crate::tcp_tuning::probe().map(|(name, tried)| feature(name, tried)));
     features.push(feature(
         "handshakes after the server's",
@@ -82,39 +76,6 @@ fn feature(name: &'static str, tried: io::Result<String>) -> Feature {
         name,
         usable: tried.map_err(|error| on_loopback(error).to_string()),
     }
-}
-
-/// A pattern that shows missing, duplicated or misplaced bytes.
-fn sample() -> Vec<u8> {
-    (0..SAMPLE_BYTES as u32)
-        .map(|index| (index.wrapping_mul(2_654_435_761) >> 24) as u8)
-        .collect()
-}
-
-fn verify(arrived: &[u8]) -> io::Result<()> {
-    if arrived == sample() {
-        Ok(())
-    } else {
-        Err(io::Error::other("other bytes arrived than were sent"))
-    }
-}
-
-/// Both ends of a TCP connection on loopback.
-fn connection() -> io::Result<(TcpStream, TcpStream)> {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-    let near = TcpStream::connect_timeout(&listener.local_addr()?, PATIENCE)?;
-    // Another process may have connected to the port; only the connection made here counts.
-    let far = loop {
-        let (far, address) = listener.accept()?;
-        if address == near.local_addr()? {
-            break far;
-        }
-    };
-    for stream in [&near, &far] {
-        stream.set_read_timeout(Some(PATIENCE))?;
-        stream.set_write_timeout(Some(PATIENCE))?;
-    }
-    Ok((near, far))
 }
 
 fn try_copy() -> io::Result<String> {

@@ -1,10 +1,11 @@
 //! The kernel engines: loads them while the process still has its start-up privileges, configures pacing, and reports why an engine is unavailable.
 
 use crate::config::in_kernel;
-use crate::config::plan::{PacePlan, PacketUse, Plan};
+use crate::config::plan::{Ktls, PacePlan, PacketUse, Plan};
 use crate::path_history::PathHistory;
 use crate::syn_defer::DeferredSyns;
 use crate::telemetry::forwarded::Forwarded;
+use carrick_splice::ktls::KtlsService;
 use carrick_splice::probe::Feature;
 use carrick_splice::requests::{RequestsError, TABLES_MAX};
 use carrick_splice::tcp_tuning::TcpTuning;
@@ -16,12 +17,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// Number of kernel engines.
-const COUNT: usize = 2;
+const COUNT: usize = 3;
 
 /// Which kernel engines are usable, and why the others are not.
 pub type Features = [Feature; COUNT];
 
-const NAMES: [&str; COUNT] = ["engine socket", "engine packet"];
+const NAMES: [&str; COUNT] = ["engine socket", "engine packet", "engine ktls"];
 
 /// The kernel reports every request that it forwards.
 const TOLD_EVERY: u32 = 1;
@@ -33,6 +34,8 @@ pub struct Engines {
     pub socket: SocketService,
     /// Engine `packet`: forwards packets between interfaces.
     pub packet: PacketService,
+    /// TLS by the kernel.
+    pub ktls: KtlsService,
     /// TCP profiles.
     pub tcp_tuning: TcpTuning,
     /// Pacing classes, for all engines.
@@ -68,6 +71,7 @@ impl Engines {
         Ok(Self {
             socket: SocketService::default(),
             packet: PacketService::default(),
+            ktls: KtlsService::default(),
             tcp_tuning: TcpTuning::without_programs(),
             pacing: Pacing::new()?,
             changing: Arc::default(),
@@ -165,8 +169,18 @@ impl Engines {
         } else {
             useless()
         };
-        let [of_socket, of_packet] = NAMES;
-        [(of_socket, socket), (of_packet, packet)].map(|(name, usable)| Feature { name, usable })
+        let ktls = if plan.may_use_ktls() {
+            (self.ktls.load())
+                .map(|()| self.ktls.detail())
+                .map_err(|because| because.to_string())
+        } else if plan.ktls == Ktls::Off {
+            Err("[process] ktls is \"off\"".to_owned())
+        } else {
+            useless()
+        };
+        let [of_socket, of_packet, of_ktls] = NAMES;
+        [(of_socket, socket), (of_packet, packet), (of_ktls, ktls)]
+            .map(|(name, usable)| Feature { name, usable })
     }
 
     /// The features while no engine is loaded; `because` says why.
@@ -358,6 +372,7 @@ impl LoggedReasons {
             // `auto` does not need this engine.
             asked(plan.wants_socket_engine(), false),
             asked(plan.wants_packet_engine(), plan.loads_packet_engine()),
+            asked(false, plan.may_use_ktls()),
         ];
         for ((feature, asked), logged) in features.iter().zip(asked).zip(&mut self.0) {
             let trouble = match &feature.usable {

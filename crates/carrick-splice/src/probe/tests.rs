@@ -5,7 +5,11 @@ use super::*;
 #[test]
 fn this_machine_has_everything() {
     for feature in probe() {
-        assert!(feature.usable.is_ok(), "{feature:?}");
+        match feature.usable {
+            // A module, or a kernel without it.
+            Err(why) if feature.name == "engine ktls" => carrick_test::lacks!("{why}"),
+            usable => assert!(usable.is_ok(), "{}: {usable:?}", feature.name),
+        }
     }
 }
 

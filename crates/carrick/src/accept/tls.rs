@@ -26,14 +26,13 @@ pub async fn shake_hands(client: &mut Client, first: Vec<u8>) -> bool {
             false
         }
         Ok(Ok(stream)) => {
-            let agreed = stream.agreed(subject);
-            let kind = if agreed.is_resumed {
+            let kind = if stream.is_resumed() {
                 Handshake::Resumed
             } else {
                 Handshake::Full
             };
             context.metrics().tls_handshakes.count(kind);
-            context.tls = Some(Rc::new(agreed));
+            context.tls = stream.agreed(subject).map(Rc::new);
             downstream.transport = Transport::Tls(Rc::new(stream));
             true
         }

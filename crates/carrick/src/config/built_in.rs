@@ -2,8 +2,8 @@
 use super::check::{self, workers};
 use super::file::{Limits, PINS_DEFAULT, Timeouts};
 use super::plan::{
-    CachePlan, ForwardPlan, Handshake, ListenerPlan, LogFormat, LogPlan, LogTarget, Mode, PacePlan,
-    PacketUse, Plan, RouteCache, Sandbox, TrustedProxies, Via,
+    CachePlan, ForwardPlan, Handshake, Ktls, ListenerPlan, LogFormat, LogPlan, LogTarget, Mode,
+    PacePlan, PacketUse, Plan, RouteCache, Sandbox, TrustedProxies, Via,
 };
 use super::section::Keys;
 use carrick_logic::access::Access;
@@ -53,6 +53,7 @@ impl Plan {
             account: None,
             pins: Some(PINS_DEFAULT.into()),
             packet: PacketUse::default(),
+            ktls: Ktls::default(),
             sandbox: Sandbox::default(),
             limits: check::limits(&Limits::defaults()),
             timeouts: Timeouts::defaults(),

@@ -89,6 +89,7 @@ pub fn check(file: &Written<File>, directory: &Path, problems: &mut Problems) ->
         account,
         pins,
         packet: file.process.packet,
+        ktls: file.process.ktls,
         sandbox: file.process.sandbox,
         limits: limits(&file.limits),
         timeouts: file.timeouts.values.clone(),

@@ -16,8 +16,8 @@ pub use cache::{
     Bypass, Cache, CacheKey, CachePeers, CacheUse, Disk, Prefetch, Query, QuickAbort, Shared,
 };
 pub use general::{
-    Admin, Limits, Log, LogFormat, PINS_DEFAULT, PacketUse, Process, Sandbox, Splice, Timeouts,
-    Workers,
+    Admin, Ktls, Limits, Log, LogFormat, PINS_DEFAULT, PacketUse, Process, Sandbox, Splice,
+    Timeouts, Workers,
 };
 pub use intercept::{Intercept, PortRange};
 pub use link::{Fallback, Link};

@@ -17,8 +17,8 @@ pub use split::{Handshake, SplitPlan};
 pub use tcp_profile::{TcpProfilePlan, TcpProfileRules};
 
 pub use super::file::{
-    Fallback, HashOn, Limits, LogFormat, PacketUse, ProxyVersion, Requests, Responses, Sandbox,
-    ServerHttp2, Splitting, Timeouts,
+    Fallback, HashOn, Ktls, Limits, LogFormat, PacketUse, ProxyVersion, Requests, Responses,
+    Sandbox, ServerHttp2, Splitting, Timeouts,
 };
 pub use super::tls::{ServerTls, Tls};
 pub use super::values::ServerAddress;
@@ -48,6 +48,8 @@ pub struct Plan {
     pub pins: Option<PathBuf>,
     /// When the engine `packet` is loaded.
     pub packet: PacketUse,
+    /// Whether the kernel encrypts for clients with TLS.
+    pub ktls: Ktls,
     /// Whether it locks itself up once it serves.
     pub sandbox: Sandbox,
     /// Bounds on what clients can make carrick hold.
@@ -309,6 +311,12 @@ impl Plan {
             PacketUse::Auto => self.wants_packet_engine() || self.may_choose_packets(),
             PacketUse::Off => false,
         }
+    }
+
+    /// Whether clients come by TLS, and the kernel may encrypt for them.
+    #[must_use]
+    pub fn may_use_ktls(&self) -> bool {
+        self.ktls == Ktls::Auto && self.listeners.iter().any(|listener| listener.tls.is_some())
     }
 
     /// Whether the choice is left to carrick somewhere.

@@ -299,6 +299,8 @@ fn read(settings: &TlsSettings) -> Result<(ServerConfig, Faults), Faults> {
         if settings.acme.is_some() {
             config.alpn_protocols.push(ACME_ALPN.to_vec());
         }
+        // What the kernel may encrypt.
+        config.enable_secret_extraction = true;
         config.ticketer = tickets;
         // Tickets do for all workers what a store would have to be locked for.
         config.session_storage = Arc::new(NoServerSessionStorage {});

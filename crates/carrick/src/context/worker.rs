@@ -15,6 +15,7 @@ use crate::telemetry::access_log::AccessLog;
 use crate::telemetry::forwarded::Forwarded;
 use crate::telemetry::metrics::WorkerMetrics;
 use crate::upstream::origins::Origins;
+use carrick_splice::ktls::KtlsService;
 use carrick_splice::tcp_tuning::TcpTuning;
 use carrick_splice::{Drain, Pacer, Splicer};
 use slab::Slab;
@@ -34,6 +35,8 @@ pub struct Worker {
     pub number: usize,
     /// The splice service of this thread.
     pub splicer: Splicer,
+    /// TLS by the kernel.
+    pub ktls: KtlsService,
     /// Its part in pacing what it splices.
     pub pacer: Pacer,
     /// Connections to servers.

@@ -14,7 +14,7 @@ use crate::control::{ControlState, EngineStatus, Reloads};
 use crate::telemetry::LookupResult;
 use crate::telemetry::declarations as declared;
 use crate::telemetry::job::Job;
-use crate::telemetry::metrics::{Handshake, Limit, ServerHandshake, WorkerMetrics};
+use crate::telemetry::metrics::{HandOver, Handshake, Limit, ServerHandshake, WorkerMetrics};
 use crate::telemetry::process::Process;
 use crate::upstream::state::ServerState;
 use carrick_splice::Reason;
@@ -166,6 +166,11 @@ impl Writer<'_, '_> {
             ([("result", name)], count)
         });
         self.counters(&declared::TLS_HANDSHAKES, handshakes)?;
+        let hand_overs = HandOver::ALL.map(|(hand_over, name)| {
+            let count = state.sum(|worker| worker.ktls.get(hand_over));
+            ([("result", name)], count)
+        });
+        self.counters(&declared::KTLS, hand_overs)?;
         self.counter(&declared::HTTP2_CONNECTIONS, |worker| {
             &worker.http2_connections
         })?;

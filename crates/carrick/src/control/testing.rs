@@ -1,8 +1,8 @@
 //! Shared by the tests of this module and of telemetry: a plan, a state, a client.
 use super::{Control, ControlHandle, ControlState, EngineStatus, Running};
 use crate::config::plan::{
-    HashOn, HealthPlan, Limits, LogFormat, LogPlan, LogTarget, PacePlan, PacketUse, Plan, Sandbox,
-    ServerAddress, ServerHttp2, ServerPlan, Timeouts, UpstreamPlan,
+    HashOn, HealthPlan, Ktls, Limits, LogFormat, LogPlan, LogTarget, PacePlan, PacketUse, Plan,
+    Sandbox, ServerAddress, ServerHttp2, ServerPlan, Timeouts, UpstreamPlan,
 };
 use crate::config::section::Keys;
 use crate::engines::Engines;
@@ -26,6 +26,7 @@ pub(crate) fn plan(admin: Option<SocketAddr>, upstreams: Vec<Arc<UpstreamPlan>>)
         account: None,
         pins: None,
         packet: PacketUse::default(),
+        ktls: Ktls::default(),
         sandbox: Sandbox::default(),
         limits: Limits {
             connections: 1000,

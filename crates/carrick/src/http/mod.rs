@@ -19,6 +19,7 @@ pub mod decide;
 pub mod head;
 pub mod http2;
 pub mod kernel_forward;
+pub mod ktls;
 pub mod loop_detection;
 pub mod outcome;
 pub mod prefetch;

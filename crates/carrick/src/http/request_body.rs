@@ -7,7 +7,7 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use crate::net::deadline::{TimedOut, Timer, now};
-use crate::net::io::{read_at_most, read_rest, write_both};
+use crate::net::io::{Stream, read_at_most, read_rest, write_both};
 use crate::net::transport::Transport;
 use crate::telemetry::metrics::Limit;
 
@@ -51,6 +51,14 @@ impl Means<'_> {
         match self.moved {
             None => timer.within(self.idle, reading).await,
             Some(moved) => read_while_moving(timer, (self.idle, moved), reading).await,
+        }
+    }
+
+    /// The engine for a body to this client. Only TCP itself is left to the engines that redirect it.
+    pub fn engine_to(&self, client: &Transport) -> Choice {
+        match client.tcp() {
+            Some(_) => self.engine,
+            None => self.engine_before_more(),
         }
     }
 

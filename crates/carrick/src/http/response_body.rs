@@ -7,7 +7,7 @@ use crate::context::request_log::STALLED;
 use crate::context::request_log::TOO_SLOW;
 use crate::http::prefetch::PageTap;
 use crate::net::deadline::{Timer, now};
-use crate::net::io::{poll_reset, read_some, write_all, write_both};
+use crate::net::io::{Stream, poll_reset, read_some, write_all, write_both};
 use crate::net::transport::Transport;
 use carrick_logic::http1::{
     Chunked, Followed, LAST_CHUNK, Piece, Refusal, ResponseBody, ResponseHead, Version,
@@ -18,7 +18,6 @@ use carrick_splice::{End, Ended, Engine, Fault, LocalCopy, Order, Side, Throttle
 use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
-use std::rc::Rc;
 use std::task::Poll;
 use tokio::net::TcpStream;
 
@@ -115,7 +114,7 @@ impl Response<'_> {
             ResponseBody::Chunked => {
                 Box::pin(self.pass_chunked(means, upstream, client, timer)).await
             }
-            ResponseBody::UntilClose => match Transport::both_tcp(upstream, client) {
+            ResponseBody::UntilClose => match Transport::spliceable(upstream, client, u64::MAX) {
                 Some(legs) if !self.is_framed && self.tee.is_none() && self.tap.is_none() => {
                     self.pass_rest(means, legs, client).await
                 }
@@ -146,7 +145,8 @@ impl Response<'_> {
                 Ok(()) => Passed::Whole,
             };
         }
-        let Some(legs) = Transport::both_tcp(upstream, client) else {
+        let Some(legs) = Transport::spliceable(upstream, client, length + self.out.len() as u64)
+        else {
             return Box::pin(self.pass_and_keep(means, upstream, client, timer, Some(length)))
                 .await;
         };
@@ -166,7 +166,7 @@ impl Response<'_> {
     async fn pass_shown(
         &mut self,
         means: Means<'_>,
-        legs: [&Rc<TcpStream>; 2],
+        legs: [&TcpStream; 2],
         client: &Transport,
         (shown_bytes, left_bytes): (u64, u64),
     ) -> Passed {
@@ -193,7 +193,7 @@ impl Response<'_> {
     async fn pass_rest(
         &mut self,
         means: Means<'_>,
-        legs: [&Rc<TcpStream>; 2],
+        legs: [&TcpStream; 2],
         client: &Transport,
     ) -> Passed {
         match Box::pin(self.splice(means, legs, client, End::EndOfStream)).await {
@@ -293,7 +293,7 @@ impl Response<'_> {
     async fn splice(
         &mut self,
         means: Means<'_>,
-        legs: [&Rc<TcpStream>; 2],
+        legs: [&TcpStream; 2],
         client: &Transport,
         end: End,
     ) -> Passed {
@@ -301,7 +301,7 @@ impl Response<'_> {
         self.out.extend_from_slice(here);
         self.body_bytes += here.len() as u64;
         let mut order = Order::new(end);
-        order.choice = means.engine;
+        order.choice = means.engine_to(client);
         order.prefix = self.out;
         order.idle = means.idle;
         order.rate_min = means.rate_min;
@@ -318,6 +318,7 @@ impl Response<'_> {
         let result = run(&mut transfer, client).await;
         self.body_bytes += transfer.bytes();
         self.engine = transfer.engine();
+        client.note_sunk(self.out.len() as u64 + transfer.bytes());
         match (result, end) {
             // What may have come behind the body is surplus.
             (Ok(Ended::Bytes), _) if transfer.has_surplus() => Passed::WholeAndDone,
@@ -397,9 +398,9 @@ impl Response<'_> {
                 self.tee.is_some() || self.tap.as_ref().is_some_and(|tap| tap.wanted_bytes() > 0);
             if chunked.data_left() >= SPLICED_CHUNK_BYTES_MIN
                 && !is_read
-                && let Some([from, to]) = Transport::both_tcp(upstream, client)
+                && let length = chunked.data_left()
+                && let Some([from, to]) = Transport::spliceable(upstream, client, length)
             {
-                let length = chunked.data_left();
                 let mut order = Order::new(End::AfterBytes(length));
                 order.choice = means.engine_before_more();
                 order.idle = means.idle;
@@ -410,6 +411,7 @@ impl Response<'_> {
                 let result = run(&mut transfer, client).await;
                 self.body_bytes += transfer.bytes();
                 self.engine = transfer.engine();
+                client.note_sunk(transfer.bytes());
                 match result {
                     Ok(Ended::Bytes) => chunked.skip_data(length),
                     result => return cut_off(&result, client),

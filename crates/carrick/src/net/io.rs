@@ -21,6 +21,15 @@ pub trait Stream {
     /// The TCP connection, whose bytes the kernel can move; `None`: bytes have to pass through the process.
     fn tcp(&self) -> Option<&TcpStream>;
 
+    /// The connection to which the kernel can move this many bytes, by `splice(2)` and `sendfile(2)`: TCP, or one for which
+    /// it encrypts.
+    fn sink(&self, _bytes: u64) -> Option<&TcpStream> {
+        self.tcp()
+    }
+
+    /// So many bytes were moved to [`sink`](Self::sink).
+    fn note_sunk(&self, _bytes: u64) {}
+
     /// Ready when a read may yield bytes, the end, or an error.
     fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
 
@@ -144,6 +153,14 @@ impl Stream for TcpStream {
 impl<S: Stream> Stream for Rc<S> {
     fn tcp(&self) -> Option<&TcpStream> {
         (**self).tcp()
+    }
+
+    fn sink(&self, bytes: u64) -> Option<&TcpStream> {
+        (**self).sink(bytes)
+    }
+
+    fn note_sunk(&self, bytes: u64) {
+        (**self).note_sunk(bytes);
     }
 
     fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -87,6 +87,7 @@ async fn serve(mut parts: WorkerParts, started: impl FnOnce()) -> std::io::Resul
             parts.engines.socket,
             parts.engines.packet,
         ),
+        ktls: parts.engines.ktls,
         pacer: Pacer::new(parts.engines.pacing, parts.number),
         connector: Connector {
             network: Network::Kernel,

@@ -7,7 +7,10 @@ mod tls;
 pub use cache::{CacheMetrics, CacheResult, PrefetchResult};
 pub use link::LinkMetrics;
 pub use split::{SplitEnd, SplitMetrics};
-pub use tls::{Handshake, HandshakeCounters, ServerHandshake, ServerHandshakeCounters};
+pub use tls::{
+    HandOver, HandOverCounters, Handshake, HandshakeCounters, ServerHandshake,
+    ServerHandshakeCounters,
+};
 
 use super::job::Job;
 use super::tunnels::Tunnels;
@@ -92,6 +95,8 @@ pub struct WorkerMetrics {
     pub refusals: LabelCounters,
     /// TLS handshakes with clients, by result.
     pub tls_handshakes: HandshakeCounters,
+    /// Connections that the kernel was to encrypt, by what became of it.
+    pub ktls: HandOverCounters,
     /// TLS handshakes with servers.
     pub server_tls_handshakes: ServerHandshakeCounters,
     /// Client connections that speak HTTP/2.

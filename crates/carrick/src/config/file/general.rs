@@ -61,6 +61,9 @@ section! {
         /// route names it, or has the engine `auto` and clients that do not come by loopback; `named`, only if one names
         /// it; `off`, never. Where it is loaded, `auto` uses it
         packet: PacketUse = one_of("auto"),
+        /// Whether the kernel encrypts long bodies for clients with TLS, where it can: `auto`, if it has the module `tls` and
+        /// that passes its self-test; `off`, never
+        ktls: Ktls = one_of("auto"),
         /// Whether carrick keeps itself from files and system calls that it does not need once it serves
         /// ([which](operations.md#the-sandbox)): `auto`, as far as the kernel can; `off`, no; `required`, or it does not
         /// start
@@ -81,6 +84,18 @@ pub enum PacketUse {
 }
 
 words!(PacketUse { "named" => Named, "auto" => Auto, "off" => Off });
+
+/// `process.ktls`: whether the kernel encrypts for clients with TLS.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Ktls {
+    /// Where it can, and that pays.
+    #[default]
+    Auto,
+    /// Never.
+    Off,
+}
+
+words!(Ktls { "auto" => Auto, "off" => Off });
 
 /// `process.sandbox`: whether carrick keeps itself from files and system calls that it does not need once it serves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

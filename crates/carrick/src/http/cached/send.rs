@@ -7,6 +7,7 @@ use crate::context::client::Client;
 use crate::context::request_log::RequestLog;
 use crate::context::request_log::{IDLE_TIMEOUT, TOO_SLOW};
 use crate::http::head::has_tunnel_bytes;
+use crate::http::ktls;
 use crate::http::outcome::Passed;
 use crate::http::prefetch::{Fetch, Page};
 use crate::http::request_body::Pace;
@@ -146,6 +147,11 @@ pub async fn send(
     } else {
         PaceHandle::default()
     };
+    if let Some(Part::Stored(range)) = parts.first()
+        && object.is_file()
+    {
+        ktls::before_body(client, range.end - range.start);
+    }
     let throttle = Throttle::new(pace, client.context.worker.splicer.pacer());
     let sending = Sending {
         reader,

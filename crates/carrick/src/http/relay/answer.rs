@@ -8,11 +8,13 @@ use crate::context::request_log::{IDLE_TIMEOUT, TOO_SLOW};
 use crate::http::cached::{self, Asking, Tee, Verdict};
 use crate::http::head::has_tunnel_bytes;
 use crate::http::kernel_forward;
+use crate::http::ktls;
 use crate::http::outcome::{Failure, Passed};
 use crate::http::prefetch::PageTap;
 use crate::http::request_body::Means;
 use crate::http::response_body::{Response, is_to_come};
 use crate::net::deadline::Timer;
+use crate::net::io::Stream;
 use crate::net::scratch::Scratch;
 use crate::net::transport::Transport;
 use crate::reply;
@@ -121,6 +123,13 @@ impl Attempt<'_, '_> {
             means.unread = checkout.upstream.limit_unread();
         }
         let upstream = &checkout.upstream.transport;
+        if let ResponseBody::Bytes(length) = self.scratch.response_head.body
+            && is_to_come
+            && tee.is_none()
+            && upstream.tcp().is_some()
+        {
+            ktls::before_body(client, length);
+        }
         let passed = pass_response(
             means,
             upstream,

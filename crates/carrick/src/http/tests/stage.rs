@@ -252,6 +252,7 @@ fn worker(plan: Plan, log: &LogSender, servers: Servers) -> Worker {
     Worker {
         number: 0,
         splicer,
+        ktls: engines.ktls,
         pacer,
         connector: Connector {
             network: Network::Memory(servers),

@@ -7,7 +7,6 @@ use carrick_splice::Throttle;
 use carrick_splice::tcp::UnreadWindow;
 use http2::Http2Stream;
 use http2::server::ServerStream;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{Shutdown, shutdown};
 use std::io::{self, IoSlice};
@@ -28,7 +27,7 @@ pub mod tls;
 pub enum Transport {
     /// TCP.
     Tcp(Rc<TcpStream>),
-    /// TLS over TCP, encrypted by the process.
+    /// TLS over TCP, encrypted by the process, or, from a long body on, by the kernel.
     Tls(Rc<TlsStream>),
     /// A stream of a client's HTTP/2, in the form of HTTP/1.1.
     Http2(Rc<Http2Stream>),
@@ -93,6 +92,12 @@ impl Transport {
     #[must_use]
     pub fn both_tcp<'a>(one: &'a Self, other: &'a Self) -> Option<[&'a Rc<TcpStream>; 2]> {
         Some([one.shared_tcp()?, other.shared_tcp()?])
+    }
+
+    /// Two connections between which the kernel can move this many bytes, one way.
+    #[must_use]
+    pub fn spliceable<'a>(from: &'a Self, to: &'a Self, bytes: u64) -> Option<[&'a TcpStream; 2]> {
+        Some([from.tcp()?, to.sink(bytes)?])
     }
 
     /// The TCP connection, also that below TLS and HTTP/2: for its options and state. Bytes are moved on [`tcp`](Stream::tcp) only.
@@ -214,14 +219,7 @@ impl Transport {
         if let Self::Memory(end) = self {
             return end.has_room();
         }
-        self.socket().is_some_and(|stream| {
-            let mut polled = [PollFd::new(stream, PollFlags::OUT)];
-            let at_once = Timespec {
-                tv_sec: 0,
-                tv_nsec: 0,
-            };
-            poll(&mut polled, Some(&at_once)).is_ok_and(|ready| ready > 0)
-        })
+        self.socket().is_some_and(tls::kernel::is_writable)
     }
 
     /// Sent bytes that the other end has not acknowledged; `None` after an error.
@@ -265,6 +263,20 @@ impl Stream for Transport {
         match self {
             Self::Tcp(stream) => Some(stream),
             _ => None,
+        }
+    }
+
+    fn sink(&self, bytes: u64) -> Option<&TcpStream> {
+        match self {
+            Self::Tcp(stream) => Some(stream),
+            Self::Tls(stream) => stream.sink(bytes),
+            _ => None,
+        }
+    }
+
+    fn note_sunk(&self, bytes: u64) {
+        if let Self::Tls(stream) = self {
+            stream.note_sunk(bytes);
         }
     }
 

@@ -1,39 +1,39 @@
-//! TLS over TCP. The process encrypts and decrypts: the kernel never has the connection.
+//! TLS over TCP. The process encrypts and decrypts, until it hands a connection over to the kernel; see [`kernel`].
 //!
 //! A write reports bytes only when the kernel has taken all their records, so that nothing is left to be sent by the
 //! time that the caller turns to something else. Until then it says `WouldBlock`, and the caller offers the same bytes
 //! again, as it would to TCP.
-use crate::net::deadline::{Deadline, Timer};
-use crate::net::io::{Stream, read_some, write_all};
-use rustix::io::Errno;
-use rustix::net::{RecvFlags, Shutdown, recv, shutdown};
+mod framing;
+pub mod kernel;
+mod socket;
+
+use crate::net::io::{Stream, read_some};
+use framing::Framing;
+use kernel::KernelSession;
+use rustix::net::{Shutdown, shutdown};
 use rustls::{
     ClientConnection, Connection, HandshakeKind, ProtocolVersion, ServerConfig, ServerConnection,
 };
-use std::cell::{Cell, RefCell};
+use socket::{Incoming, Outgoing, Readiness, end_later, errno, is_text};
+use std::cell::{Cell, Ref, RefCell, RefMut};
 use std::future::poll_fn;
-use std::io::{self, BufRead, ErrorKind, IoSlice, Read, Write};
+use std::io::{self, BufRead, ErrorKind, IoSlice, Write};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
 use tokio::net::TcpStream;
 
 /// Room for what the other end sends of its handshake at a time.
 const HANDSHAKE_BYTES: usize = 4 * 1024;
 
-/// How long the last records wait for room in the kernel after the connection has ended.
-const END_MAX: Duration = Duration::from_secs(30);
-
-/// The type of the record that a handshake begins with (RFC 8446 section 5.1).
-const HANDSHAKE_RECORD: u8 = 22;
-
 /// A client's or a server's connection after the handshake.
 #[derive(Debug)]
 pub struct TlsStream {
     tcp: Rc<TcpStream>,
-    session: RefCell<Connection>,
+    session: RefCell<Session>,
+    /// Where the records of what was read begin.
+    framing: RefCell<Framing>,
     /// Accepted bytes whose records the kernel has not taken entirely.
     owed_bytes: Cell<usize>,
     /// Whether the kernel has taken any of their records.
@@ -41,6 +41,15 @@ pub struct TlsStream {
     has_ended: Cell<bool>,
     /// Why the session failed.
     refusal: RefCell<Option<rustls::Error>>,
+}
+
+/// Who encrypts and decrypts.
+#[derive(Debug)]
+enum Session {
+    Process(Box<Connection>),
+    Kernel(KernelSession),
+    /// Nobody: the kernel did not take the keys. Nothing is sent or received any more.
+    Gone,
 }
 
 /// Why there is no connection.
@@ -107,7 +116,8 @@ impl TlsStream {
     ) -> Result<Self, HandshakeError> {
         let stream = Self {
             tcp,
-            session: RefCell::new(session),
+            session: RefCell::new(Session::Process(Box::new(session))),
+            framing: RefCell::default(),
             owed_bytes: Cell::new(0),
             has_begun: Cell::new(false),
             has_ended: Cell::new(false),
@@ -116,7 +126,7 @@ impl TlsStream {
         let mut has_begun = false;
         loop {
             poll_fn(|cx| stream.poll_flush(cx)).await?;
-            if !stream.session.borrow().is_handshaking() {
+            if !stream.is_handshaking() {
                 return Ok(stream);
             }
             if first.is_empty() {
@@ -132,14 +142,38 @@ impl TlsStream {
             first.clear();
             if let Err(error) = result {
                 // The alert is worth one attempt.
-                let _ = stream.flush(&mut stream.session.borrow_mut(), false);
+                let _ = stream.flush(&mut *stream.in_process()?, false);
                 return Err(error);
             }
         }
     }
 
+    fn is_handshaking(&self) -> bool {
+        self.looked_at()
+            .is_some_and(|session| session.is_handshaking())
+    }
+
+    /// The library's session, if the process has it still.
+    fn looked_at(&self) -> Option<Ref<'_, Connection>> {
+        Ref::filter_map(self.session.borrow(), |session| match session {
+            Session::Process(session) => Some(&**session),
+            Session::Kernel(_) | Session::Gone => None,
+        })
+        .ok()
+    }
+
+    /// The same, for its work.
+    fn in_process(&self) -> io::Result<RefMut<'_, Connection>> {
+        RefMut::filter_map(self.session.borrow_mut(), |session| match session {
+            Session::Process(session) => Some(&mut **session),
+            Session::Kernel(_) | Session::Gone => None,
+        })
+        .map_err(|_| gone())
+    }
+
     fn take_handshake(&self, mut bytes: &[u8]) -> Result<(), HandshakeError> {
-        let mut session = self.session.borrow_mut();
+        let mut session = self.in_process()?;
+        self.framing.borrow_mut().pass(bytes);
         while !bytes.is_empty() {
             session.read_tls(&mut bytes)?;
             session.process_new_packets()?;
@@ -147,12 +181,12 @@ impl TlsStream {
         Ok(())
     }
 
-    /// What the handshake has agreed; `subject` reads that of a certificate (DER).
+    /// What the handshake has agreed, if the process has the connection still; `subject` reads that of a certificate (DER).
     #[must_use]
-    pub fn agreed(&self, subject: impl FnOnce(&[u8]) -> Option<String>) -> Agreed {
-        let session = self.session.borrow();
+    pub fn agreed(&self, subject: impl FnOnce(&[u8]) -> Option<String>) -> Option<Agreed> {
+        let session = self.looked_at()?;
         let certificate = session.peer_certificates().and_then(|chain| chain.first());
-        Agreed {
+        Some(Agreed {
             version: match session.protocol_version() {
                 Some(ProtocolVersion::TLSv1_3) => "TLSv1.3",
                 _ => "TLSv1.2",
@@ -166,19 +200,21 @@ impl TlsStream {
             },
             is_resumed: self.is_resumed(),
             client_subject: certificate.and_then(|der| subject(der)).map(Into::into),
-        }
+        })
     }
 
     /// Whether this protocol was agreed (RFC 7301).
     #[must_use]
     pub fn speaks(&self, protocol: &[u8]) -> bool {
-        self.session.borrow().alpn_protocol() == Some(protocol)
+        self.looked_at()
+            .is_some_and(|session| session.alpn_protocol() == Some(protocol))
     }
 
     /// Whether an earlier session was resumed.
     #[must_use]
     pub fn is_resumed(&self) -> bool {
-        self.session.borrow().handshake_kind() == Some(HandshakeKind::Resumed)
+        self.looked_at()
+            .is_some_and(|session| session.handshake_kind() == Some(HandshakeKind::Resumed))
     }
 
     /// What the other end says against the session that this end thought was agreed: with TLS 1.3, a server checks a
@@ -193,9 +229,10 @@ impl TlsStream {
 
     /// Announces the end, if the kernel has room for it, to an end that may be reset next.
     pub fn take_leave(&self) {
-        let mut session = self.session.borrow_mut();
-        session.send_close_notify();
-        let _ = self.flush(&mut session, false);
+        if let Ok(mut session) = self.in_process() {
+            session.send_close_notify();
+            let _ = self.flush(&mut session, false);
+        }
     }
 
     /// The connection below, for its options and state. Its bytes are not to be touched.
@@ -220,7 +257,10 @@ impl TlsStream {
         if self.has_ended.replace(true) {
             return Ok(());
         }
-        let mut session = self.session.borrow_mut();
+        if let Session::Kernel(_) = &*self.session.borrow() {
+            return kernel::end(&self.tcp);
+        }
+        let mut session = self.in_process()?;
         session.send_close_notify();
         match self.flush(&mut session, false) {
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
@@ -267,13 +307,13 @@ impl TlsStream {
         pieces: &[IoSlice<'_>],
         cx: &mut Context<'_>,
     ) -> Poll<io::Result<usize>> {
-        let count = self.session.borrow_mut().writer().write_vectored(pieces)?;
+        let count = self.in_process()?.writer().write_vectored(pieces)?;
         if count > 0 || pieces.iter().all(|piece| piece.is_empty()) {
             return Poll::Ready(Ok(count));
         }
         // So much is encrypted as the library keeps.
         std::task::ready!(self.poll_flush(cx))?;
-        Poll::Ready(self.session.borrow_mut().writer().write_vectored(pieces))
+        Poll::Ready(self.in_process()?.writer().write_vectored(pieces))
     }
 
     /// Gives the kernel all records that are ready.
@@ -282,7 +322,7 @@ impl TlsStream {
     /// Those of `sendmsg(2)`.
     pub fn poll_flush(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         loop {
-            match self.flush(&mut self.session.borrow_mut(), false) {
+            match self.flush(&mut *self.in_process()?, false) {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                 result => return Poll::Ready(result),
             }
@@ -294,7 +334,10 @@ impl TlsStream {
     /// none of their records went out. A connection that fails later has taken them, as TCP takes bytes that are lost, and
     /// the next call fails.
     fn send(&self, pieces: &[IoSlice<'_>], more: bool) -> io::Result<usize> {
-        let mut session = self.session.borrow_mut();
+        if let Session::Kernel(session) = &*self.session.borrow() {
+            return session.send(&self.tcp, pieces);
+        }
+        let mut session = self.in_process()?;
         if self.owed_bytes.get() == 0 {
             self.flush(&mut session, more)?;
             self.owed_bytes
@@ -320,6 +363,7 @@ impl TlsStream {
             session.read_tls(&mut Incoming {
                 tcp: &self.tcp,
                 readiness,
+                framing: &mut self.framing.borrow_mut(),
             })?;
             let result = session.process_new_packets();
             // Alerts, and answers to key updates. What does not go out now goes with the next write.
@@ -332,7 +376,10 @@ impl TlsStream {
     }
 
     fn read(&self, readiness: Readiness, buffer: &mut Vec<u8>, room: usize) -> io::Result<usize> {
-        let mut session = self.session.borrow_mut();
+        if let Session::Kernel(session) = &mut *self.session.borrow_mut() {
+            return session.read(&self.tcp, readiness, buffer, room);
+        }
+        let mut session = self.in_process()?;
         if !self.pull(&mut session, readiness)? {
             return Ok(0);
         }
@@ -350,7 +397,12 @@ impl TlsStream {
     }
 
     fn peek_with(&self, readiness: Readiness) -> io::Result<bool> {
-        match self.pull(&mut self.session.borrow_mut(), readiness) {
+        let pulled = match &mut *self.session.borrow_mut() {
+            Session::Process(session) => self.pull(session, readiness),
+            Session::Kernel(session) => session.pull(&self.tcp, readiness),
+            Session::Gone => Err(gone()),
+        };
+        match pulled {
             // An end, though not one that a read accepts.
             Err(error) if error.kind() == ErrorKind::UnexpectedEof => Ok(false),
             result => result,
@@ -363,9 +415,27 @@ impl Stream for TlsStream {
         None
     }
 
+    fn sink(&self, bytes: u64) -> Option<&TcpStream> {
+        match &*self.session.borrow() {
+            Session::Kernel(session) if session.may_send(bytes) => Some(&self.tcp),
+            _ => None,
+        }
+    }
+
+    fn note_sunk(&self, bytes: u64) {
+        if let Session::Kernel(session) = &*self.session.borrow() {
+            session.note_sent(bytes);
+        }
+    }
+
     fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let mut session = self.session.borrow_mut();
-        let is_empty = matches!(session.reader().fill_buf(), Err(error) if error.kind() == ErrorKind::WouldBlock);
+        let is_empty = match &mut *self.session.borrow_mut() {
+            Session::Process(session) => {
+                matches!(session.reader().fill_buf(), Err(error) if error.kind() == ErrorKind::WouldBlock)
+            }
+            Session::Kernel(session) => session.is_empty(),
+            Session::Gone => false,
+        };
         if is_empty {
             return self.tcp.poll_read_ready(cx);
         }
@@ -412,80 +482,9 @@ impl Stream for TlsStream {
     }
 }
 
-/// Sends what is left of a connection that has ended, and its end.
-async fn end_later(tcp: Rc<TcpStream>, rest: Vec<u8>) {
-    let mut deadline = Deadline::after(END_MAX);
-    let sent = Timer::default()
-        .until(&mut deadline, write_all(&*tcp, &rest))
-        .await;
-    if matches!(sent, Ok(Ok(()))) {
-        let _ = shutdown(&*tcp, Shutdown::Write);
-    }
-}
-
-/// Whether these are the first bytes of an HTTP request rather than of a handshake.
-fn is_text(bytes: &[u8]) -> bool {
-    bytes
-        .first()
-        .is_some_and(|first| *first != HANDSHAKE_RECORD && first.is_ascii_alphabetic())
-}
-
-fn errno(error: &io::Error) -> Errno {
-    match (error.kind(), Errno::from_io_error(error)) {
-        (_, Some(errno)) => errno,
-        (ErrorKind::WouldBlock, None) => Errno::AGAIN,
-        (ErrorKind::UnexpectedEof, None) => Errno::CONNRESET,
-        _ => Errno::PROTO,
-    }
-}
-
-/// What the runtime believes of the connection below.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Readiness {
-    /// It is asked, and told what a read finds.
-    Followed,
-    /// The kernel is asked in any case.
-    Ignored,
-}
-
-/// Records from the kernel.
-struct Incoming<'a> {
-    tcp: &'a TcpStream,
-    readiness: Readiness,
-}
-
-impl Read for Incoming<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if self.readiness == Readiness::Ignored {
-            return Ok(recv(self.tcp, &mut *buffer, RecvFlags::DONTWAIT)?.0);
-        }
-        let count = self.tcp.try_read(buffer)?;
-        if count > 0 && count < buffer.len() {
-            self.tcp.forget_readable();
-        }
-        Ok(count)
-    }
-}
-
-/// Records to the kernel.
-struct Outgoing<'a> {
-    tcp: &'a TcpStream,
-    more: bool,
-}
-
-impl Write for Outgoing<'_> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.write_vectored(&[IoSlice::new(bytes)])
-    }
-
-    fn write_vectored(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
-        let offered = pieces.iter().map(|piece| piece.len()).sum();
-        self.tcp.try_send(pieces, offered, self.more)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
+/// What every call says of a connection for which nobody has keys.
+fn gone() -> io::Error {
+    ErrorKind::NotConnected.into()
 }
 
 #[cfg(test)]

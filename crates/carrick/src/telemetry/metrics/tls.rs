@@ -67,6 +67,30 @@ impl ServerHandshake {
     ];
 }
 
+/// What became of giving the kernel a client's connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the metric's help says what they are")]
+pub enum HandOver {
+    Done,
+    Cipher,
+    Record,
+    Busy,
+    Refused,
+    Failed,
+}
+
+impl HandOver {
+    /// All of them, in the order of their counters.
+    pub const ALL: [(Self, &'static str); 6] = [
+        (Self::Done, "done"),
+        (Self::Cipher, "cipher"),
+        (Self::Record, "record"),
+        (Self::Busy, "busy"),
+        (Self::Refused, "refused"),
+        (Self::Failed, "failed"),
+    ];
+}
+
 /// Declares the counters of such results.
 macro_rules! counters {
     ($name:ident, $kind:ident, $about:literal) => {
@@ -99,6 +123,11 @@ counters!(
     "A worker's handshakes with clients, by how they ended."
 );
 counters!(
+    HandOverCounters,
+    HandOver,
+    "A worker's connections of clients that the kernel was to encrypt, by what became of it."
+);
+counters!(
     ServerHandshakeCounters,
     ServerHandshake,
     "A worker's handshakes with servers, by how they ended."
@@ -124,5 +153,6 @@ mod tests {
     fn each_result_has_its_counter() {
         each_has_its_counter!(HandshakeCounters, Handshake);
         each_has_its_counter!(ServerHandshakeCounters, ServerHandshake);
+        each_has_its_counter!(HandOverCounters, HandOver);
     }
 }

@@ -29,6 +29,7 @@ const KEYS: &[(&str, &str, &str, &str)] = &[
     ("[workers]", "count", FORWARD, "[workers]\ncount = 77"),
     ("[process]", "user", FORWARD, "[process]\nuser = \"nobody\""),
     ("[process]", "pins", FORWARD, "[process]\npins = \"\""),
+    ("[process]", "ktls", FORWARD, "[process]\nktls = \"off\""),
     (
         "[process]",
         "packet",

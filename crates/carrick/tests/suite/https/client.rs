@@ -1,10 +1,15 @@
 //! A TLS client under the test's control.
 use super::certificates::file;
 use crate::support::{PATIENCE, Place};
+use carrick_splice::ktls::{self, Direction, Keys, Suite};
+use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::version::{TLS12, TLS13};
-use rustls::{ClientConfig, ClientConnection, HandshakeKind, RootCertStore, StreamOwned};
+use rustls::{
+    CipherSuite, ClientConfig, ClientConnection, ConnectionTrafficSecrets, HandshakeKind,
+    RootCertStore, StreamOwned,
+};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::Arc;
@@ -25,6 +30,17 @@ pub fn trusting(place: &Place, offers: Offers) -> Arc<ClientConfig> {
     Arc::new(builder(place, offers).with_no_client_auth())
 }
 
+/// The same with this suite only.
+pub fn with_suite(place: &Place, offers: Offers, suite: CipherSuite) -> Arc<ClientConfig> {
+    let mut provider = rustls::crypto::ring::default_provider();
+    provider
+        .cipher_suites
+        .retain(|offered| offered.suite() == suite);
+    let mut config = builder_with(place, offers, provider).with_no_client_auth();
+    config.enable_secret_extraction = true;
+    Arc::new(config)
+}
+
 /// The same, and presents the certificate in `NAME.pem`.
 pub fn presenting(place: &Place, name: &str) -> Arc<ClientConfig> {
     let chain = pem(place, &format!("{name}.pem"));
@@ -37,6 +53,14 @@ fn builder(
     place: &Place,
     offers: Offers,
 ) -> rustls::ConfigBuilder<ClientConfig, rustls::client::WantsClientCert> {
+    builder_with(place, offers, rustls::crypto::ring::default_provider())
+}
+
+fn builder_with(
+    place: &Place,
+    offers: Offers,
+    provider: CryptoProvider,
+) -> rustls::ConfigBuilder<ClientConfig, rustls::client::WantsClientCert> {
     let mut roots = RootCertStore::empty();
     for root in pem(place, "ca.pem") {
         roots.add(root).expect("an authority");
@@ -46,7 +70,7 @@ fn builder(
         Offers::Tls12 => &[&TLS12],
         Offers::Tls13 => &[&TLS13],
     };
-    ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+    ClientConfig::builder_with_provider(Arc::new(provider))
         .with_protocol_versions(versions)
         .expect("versions")
         .with_root_certificates(roots)
@@ -118,6 +142,30 @@ impl TlsPeer {
         self.stream.flush().expect("the server takes it");
     }
 
+    /// The records of these bytes, which are not sent.
+    pub fn encrypt(&mut self, text: &str) -> Vec<u8> {
+        let session = &mut self.stream.conn;
+        session.writer().write_all(text.as_bytes()).expect("room");
+        let mut records = Vec::new();
+        while session.wants_write() {
+            session.write_tls(&mut records).expect("room");
+        }
+        records
+    }
+
+    /// Sends such records.
+    pub fn send_encrypted(&mut self, records: &[u8]) {
+        let sent = self.stream.sock.write_all(records);
+        sent.expect("the server takes it");
+    }
+
+    /// Changes the keys for what is sent, and asks the server to change its (RFC 8446 section 4.6.3).
+    pub fn change_keys(&mut self) {
+        let session = &mut self.stream.conn;
+        session.refresh_traffic_keys().expect("TLS 1.3");
+        self.stream.flush().expect("the server takes it");
+    }
+
     /// Reads a head.
     pub fn read_head(&mut self) -> String {
         let mut head = Vec::new();
@@ -165,6 +213,35 @@ impl TlsPeer {
             }
             Err(error) => panic!("{error}"),
         }
+    }
+
+    /// Gives the connection to the kernel, so that records of all types can be sent. The session has sent all, and read
+    /// all that has come.
+    pub fn into_kernel(self, suite: Suite) -> TcpStream {
+        let (session, tcp) = self.stream.into_parts();
+        let secrets = session.dangerous_extract_secrets().expect("secrets");
+        ktls::attach(&tcp).expect("the kernel has TLS");
+        for (direction, (sequence, secrets)) in [
+            (Direction::Send, &secrets.tx),
+            (Direction::Receive, &secrets.rx),
+        ] {
+            let ConnectionTrafficSecrets::Aes128Gcm { key, iv } = secrets else {
+                panic!("a suite with AES-128")
+            };
+            let keys = Keys {
+                key: key.as_ref(),
+                iv: iv.as_ref().try_into().expect("a nonce"),
+                sequence: *sequence,
+            };
+            ktls::install(&tcp, suite, direction, &keys).expect("the kernel takes it");
+        }
+        tcp
+    }
+
+    /// The alert with which the server ends the connection.
+    pub fn read_alert(&mut self) -> String {
+        let read = self.stream.read(&mut [0; 1]);
+        read.expect_err("an alert").to_string()
     }
 
     /// The body of the answer; `None` if the server refuses the connection after all (with TLS 1.3, a client's certificate

@@ -3,6 +3,7 @@ mod acme;
 pub mod certificates;
 mod client;
 mod handshakes;
+mod ktls;
 mod names;
 mod redirects;
 mod relaying;

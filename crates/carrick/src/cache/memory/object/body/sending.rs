@@ -89,7 +89,7 @@ fn send_file<S: Stream>(
             return Ok(sent);
         }
     }
-    let Some(tcp) = to.tcp() else {
+    let Some(tcp) = to.sink(bytes) else {
         let mut piece = vec![0; usize::try_from(bytes.min(COPIED_BYTES_MAX)).unwrap_or_default()];
         let count = retry_on_intr(|| rustix::io::pread(file, &mut piece, at))?;
         if count == 0 {
@@ -120,6 +120,7 @@ fn send_file<S: Stream>(
                 };
             }
             Ok(now) => {
+                to.note_sunk(now as u64);
                 sent += now;
                 at += now as u64;
                 bytes -= now as u64;
