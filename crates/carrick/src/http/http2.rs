@@ -5,7 +5,7 @@ use crate::context::client::Client;
 use crate::net::deadline::{Deadline, now};
 use crate::net::transport::Transport;
 use crate::net::transport::http2::{
-    Http2Connection, Http2Io, Http2Stream, Incoming, Outgoing, Piece,
+    Http2Connection, Http2Io, Http2Stream, Incoming, Outgoing, Piece, websocket_accept,
 };
 use crate::net::unread::Unread;
 use crate::reply::{LINGER, end_gently};
@@ -20,7 +20,6 @@ use h2::ext::Protocol;
 use h2::server::{Builder, SendResponse};
 use h2::{Reason, RecvStream};
 use http::{Request, Response, StatusCode};
-use sha1::{Digest, Sha1};
 use std::future::poll_fn;
 use std::pin::pin;
 use std::rc::Rc;
@@ -47,9 +46,6 @@ const FIELD_BYTES: usize = 32;
 
 /// How much of a nuisance a malformed request is.
 const MALFORMED_NUISANCE: u32 = 10;
-
-/// RFC 6455 section 1.3.
-const WEBSOCKET_GUID: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
 /// The library's part of a connection.
 type Framing = h2::server::Connection<Http2Io, Piece>;
@@ -455,12 +451,8 @@ impl WebSocketKey {
         // Not a secret: without random numbers it is a key like another.
         let _ = getrandom::fill(&mut random);
         let key = STANDARD.encode(random);
-        let digest = Sha1::new()
-            .chain_update(key.as_bytes())
-            .chain_update(WEBSOCKET_GUID)
-            .finalize();
         Self {
-            accept: STANDARD.encode(digest).into(),
+            accept: websocket_accept(key.as_bytes()),
             key,
         }
     }

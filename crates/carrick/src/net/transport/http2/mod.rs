@@ -4,6 +4,8 @@
 //! request is read ahead of its reader, and no more of a response is taken than the client's window and the limits of
 //! [`Http2Connection`] allow.
 mod connection;
+mod content;
+mod head;
 mod io;
 mod request;
 mod response;
@@ -14,6 +16,7 @@ pub use connection::{Http2Connection, Piece, StreamPlace};
 pub use io::Http2Io;
 pub use request::Incoming;
 pub use response::Outgoing;
+pub use websocket::websocket_accept;
 
 use super::Transport;
 use crate::net::io::Stream;

@@ -3,7 +3,6 @@
 //! The mirror image of [`Http2Stream`](super::Http2Stream): a request is written to it as bytes of HTTP/1.1, and its response is
 //! read so.
 mod connection;
-mod content;
 mod request;
 mod response;
 

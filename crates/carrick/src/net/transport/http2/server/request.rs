@@ -1,11 +1,10 @@
 //! The request of a stream to a server, from bytes of HTTP/1.1.
+use super::super::content::{Content, Framing};
+use super::super::head::{HeadText, LIMITS};
 use super::super::websocket::websocket_accept;
 use super::super::{Http2Connection, Piece};
-use super::content::{Content, Framing};
 use bytes::Bytes;
-use carrick_logic::http1::{
-    BodyLength, FieldName, HeadLimits, Method, Progress, RequestHead, Target,
-};
+use carrick_logic::http1::{BodyLength, FieldName, Method, Progress, RequestHead, Target};
 use h2::Reason;
 use h2::client::{ResponseFuture, SendRequest};
 use h2::ext::Protocol;
@@ -14,12 +13,6 @@ use http::{HeaderName, HeaderValue, Request, Uri};
 use rustix::io::Errno;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
-
-/// More than a head has that was within the limits on heads before carrick added its fields.
-const LIMITS: HeadLimits = HeadLimits {
-    head_bytes_max: 4 << 20,
-    fields_max: 1 << 14,
-};
 
 /// What is sent of a request.
 #[derive(Debug)]
@@ -32,7 +25,7 @@ pub(super) struct Outgoing {
 #[derive(Debug)]
 enum State {
     /// The beginning of the head.
-    Head(Vec<u8>),
+    Head(HeadText),
     /// The head was sent.
     Content(Content),
     /// It could not be sent.
@@ -53,7 +46,7 @@ impl Outgoing {
         Self {
             send,
             scheme,
-            state: State::Head(Vec::new()),
+            state: State::Head(HeadText::default()),
         }
     }
 
@@ -115,27 +108,15 @@ impl Outgoing {
 
     /// Takes bytes of the head, and sends it when it is whole. On an error nothing was sent.
     fn write_head(&mut self, bytes: &[u8]) -> rustix::io::Result<(usize, Option<Asked>)> {
-        const END: &[u8] = b"\r\n\r\n";
         let State::Head(head) = &mut self.state else {
             return Ok((0, None));
         };
-        // The end may be cut in two.
-        let before = head.len();
-        let from = before.saturating_sub(END.len() - 1);
-        head.extend_from_slice(bytes);
-        let Some(at) = memchr::memmem::find(&head[from..], END) else {
-            let is_too_long = head.len() > LIMITS.head_bytes_max;
-            return match is_too_long {
-                true => Err(Errno::MSGSIZE),
-                false => Ok((bytes.len(), None)),
-            };
+        let (count, text) = head.take(bytes)?;
+        let Some(text) = text else {
+            return Ok((count, None));
         };
-        let end = from + at + END.len();
-        head.truncate(end);
-        let text = Bytes::from(std::mem::take(head));
         self.state = State::Lost;
-        let asked = self.send_head(&text)?;
-        Ok((end - before, Some(asked)))
+        Ok((count, Some(self.send_head(&text)?)))
     }
 
     fn send_head(&mut self, text: &Bytes) -> rustix::io::Result<Asked> {

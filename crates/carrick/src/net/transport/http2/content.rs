@@ -1,9 +1,8 @@
 //! A body on its way to the other end of a stream: content, taken out of its chunks where it has any, and trailers.
-use super::super::response::read_trailers;
-use super::super::{Http2Connection, Piece, RESET};
+use super::{Http2Connection, Piece, RESET};
 use carrick_logic::http1::{Chunked, Piece as Part};
 use h2::{Reason, SendStream};
-use http::HeaderMap;
+use http::{HeaderMap, HeaderName, HeaderValue};
 use rustix::io::Errno;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
@@ -29,7 +28,7 @@ pub(super) enum Framing {
     Bytes(u64),
     /// With the trailers so far.
     Chunked(Box<(Chunked, Vec<u8>)>),
-    /// A tunnel, which ends with the stream.
+    /// A body, or a tunnel, that ends with the stream.
     UntilEnd,
     /// Nothing: the stream has ended.
     Over,
@@ -53,8 +52,13 @@ impl Content {
     }
 
     /// Whether everything was sent.
-    fn is_over(&self) -> bool {
+    pub(super) fn is_over(&self) -> bool {
         matches!(self.framing, Framing::Over)
+    }
+
+    /// Whether nothing can be sent any more.
+    pub(super) fn is_lost(&self) -> bool {
+        self.is_lost
     }
 
     pub(super) fn has_room(&mut self, connection: &Http2Connection) -> bool {
@@ -84,8 +88,7 @@ impl Content {
         if self.is_over() || self.is_lost {
             return Poll::Ready(());
         }
-        if let Poll::Ready(_reset) = self.stream.poll_reset(cx) {
-            self.is_lost = true;
+        if self.poll_reset(cx).is_ready() {
             return Poll::Ready(());
         }
         if connection.room() == 0 {
@@ -98,6 +101,13 @@ impl Content {
         let is_open = matches!(ready!(self.stream.poll_capacity(cx)), Some(Ok(_)));
         self.is_lost = !is_open;
         self.is_asking = false;
+        Poll::Ready(())
+    }
+
+    /// Ready when the other end has reset the stream, or is gone.
+    pub(super) fn poll_reset(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let _ = ready!(self.stream.poll_reset(cx));
+        self.is_lost = true;
         Poll::Ready(())
     }
 
@@ -233,4 +243,21 @@ impl Content {
         self.stream.send_reset(reason);
         self.is_lost = true;
     }
+}
+
+/// The trailer section's lines, which have been checked one by one.
+fn read_trailers(lines: &[u8]) -> HeaderMap {
+    let mut trailers = HeaderMap::new();
+    for line in lines.split(|&byte| byte == b'\n') {
+        let Some(colon) = memchr::memchr(b':', line) else {
+            continue;
+        };
+        if let (Ok(name), Ok(value)) = (
+            HeaderName::from_bytes(&line[..colon]),
+            HeaderValue::from_bytes(line[colon + 1..].trim_ascii()),
+        ) {
+            trailers.append(name, value);
+        }
+    }
+    trailers
 }
