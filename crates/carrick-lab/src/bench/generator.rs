@@ -1,16 +1,17 @@
-//! Load generators that others wrote: run for a time in the client's namespace.
+//! Load generators: those that others wrote, run for a time in the client's namespace, and this program again.
 
 use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
+use serde::de::DeserializeOwned;
 use tokio::process::Command;
 
 use crate::testbed::{Testbed, cores};
 
 /// How much longer than asked one may take before it is given up.
-const GRACE: Duration = Duration::from_secs(20);
+pub const GRACE: Duration = Duration::from_secs(20);
 
 /// Runs a program for so many seconds, rounded up since they take whole ones, which `arguments` is given. Returns what it
 /// said, and the seconds.
@@ -39,4 +40,25 @@ pub async fn run(
         bail!("{name} failed ({}): {said}{errors}", output.status);
     }
     Ok((said, whole_seconds))
+}
+
+/// Runs a part of this program, called `name`, which prints its result as JSON.
+///
+/// # Errors
+/// When it cannot be run, fails, or does not end in time.
+pub async fn run_own<T: DeserializeOwned>(
+    mut command: Command,
+    name: &str,
+    limit: Duration,
+) -> Result<T> {
+    command.stdin(Stdio::null());
+    let output = tokio::time::timeout(limit, command.output())
+        .await
+        .with_context(|| format!("the {name} did not end in time"))?
+        .with_context(|| format!("cannot run the {name}"))?;
+    if !output.status.success() {
+        bail!("{}", String::from_utf8_lossy(&output.stderr).trim());
+    }
+    serde_json::from_slice(&output.stdout)
+        .with_context(|| format!("the result of the {name} cannot be read"))
 }

@@ -375,7 +375,7 @@ mod tests {
         let mut waiting = pin!(read_while_moving(&mut timer, (IDLE, &moved), reading));
         // The other direction moves for ten minutes.
         for _ in 0..20 {
-            tokio::time::sleep(Duration::from_secs(30)).await;
+            tokio::time::advance(Duration::from_secs(30)).await;
             moved.set(now());
             let polled = poll_fn(|cx| Poll::Ready(waiting.as_mut().poll(cx).is_ready())).await;
             assert!(!polled);

@@ -2,12 +2,12 @@
 
 pub mod client;
 
-use std::process::Stdio;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
+use crate::bench::generator;
 use crate::bench::measured::Measured;
 use crate::bench::plan::Target;
 use crate::testbed::Testbed;
@@ -57,16 +57,8 @@ pub async fn run(testbed: &Testbed, target: &Target, wish: &Wish) -> Result<Fetc
         .args(["--requests", &wish.requests.to_string()])
         .args(["--objects", &wish.objects.to_string()])
         .args(["--connections", &wish.connections.to_string()])
-        .args(["--body-bytes", &wish.body_bytes.to_string()])
-        .stdin(Stdio::null());
-    let output = tokio::time::timeout(TIMEOUT, command.output())
-        .await
-        .context("the fetching client did not end in time")?
-        .context("cannot run the fetching client")?;
-    if !output.status.success() {
-        bail!("{}", String::from_utf8_lossy(&output.stderr).trim());
-    }
-    serde_json::from_slice(&output.stdout).context("the fetching client's result cannot be read")
+        .args(["--body-bytes", &wish.body_bytes.to_string()]);
+    generator::run_own(command, "fetching client", TIMEOUT).await
 }
 
 #[cfg(test)]

@@ -3,17 +3,14 @@
 
 pub mod client;
 
-use std::process::Stdio;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::Result;
 
+use crate::bench::generator::{self, GRACE};
 use crate::bench::measured::Measured;
 use crate::bench::plan::{Target, Work};
 use crate::testbed::Testbed;
-
-/// How much longer than asked the client may take before it is given up.
-const GRACE: Duration = Duration::from_secs(20);
 
 /// Asks from inside the client's namespace.
 ///
@@ -33,16 +30,8 @@ pub async fn run(
         .args(["--target", &target.request_target])
         .args(["--connections", &work.connections.to_string()])
         .args(["--body-bytes", &work.body_bytes.to_string()])
-        .args(["--milliseconds", &time.as_millis().to_string()])
-        .stdin(Stdio::null());
-    let output = tokio::time::timeout(time + GRACE, command.output())
-        .await
-        .context("the resuming client did not end in time")?
-        .context("cannot run the resuming client")?;
-    if !output.status.success() {
-        bail!("{}", String::from_utf8_lossy(&output.stderr).trim());
-    }
-    serde_json::from_slice(&output.stdout).context("the resuming client's result cannot be read")
+        .args(["--milliseconds", &time.as_millis().to_string()]);
+    generator::run_own(command, "resuming client", time + GRACE).await
 }
 
 #[cfg(test)]

@@ -4,11 +4,11 @@ pub mod client;
 pub mod server;
 
 use std::net::SocketAddr;
-use std::process::Stdio;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::Result;
 
+use crate::bench::generator;
 use crate::bench::measured::Measured;
 use crate::bench::plan::Talk;
 use crate::testbed::Testbed;
@@ -87,16 +87,9 @@ pub async fn run(testbed: &Testbed, wish: &Wish<'_>) -> Result<Measured> {
         .args(["--connections", &wish.connections.to_string()])
         .args(["--message-bytes", &wish.message_bytes.to_string()])
         .args(["--milliseconds", &wish.time.as_millis().to_string()])
-        .args(wish.through.iter().flat_map(|origin| ["--through", origin]))
-        .stdin(Stdio::null());
-    let output = tokio::time::timeout(wish.time + GRACE, command.output())
-        .await
-        .with_context(|| format!("the client of {}s did not end in time", wish.talk.name()))?
-        .context("cannot run the client")?;
-    if !output.status.success() {
-        bail!("{}", String::from_utf8_lossy(&output.stderr).trim());
-    }
-    serde_json::from_slice(&output.stdout).context("the client's result cannot be read")
+        .args(wish.through.iter().flat_map(|origin| ["--through", origin]));
+    let name = format!("client of {}s", wish.talk.name());
+    generator::run_own(command, &name, wish.time + GRACE).await
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use super::link::Links;
 use super::pace::PaceStatus;
 use super::paths::SplitStatus;
 use super::splices::{self, Splices};
-use crate::config::plan::{Handshake, ListenerPlan, ServerPlan};
+use crate::config::plan::{Handshake, ListenerPlan, ServerHttp2, ServerPlan};
 use crate::control::{self, ControlState, EngineStatus};
 use crate::privileges::Identity;
 use crate::syn_defer::DeferredSyns;
@@ -170,6 +170,8 @@ impl Worker {
 struct Upstream<'a> {
     name: &'a str,
     tls: bool,
+    /// Whether it is spoken to servers, to all or to those that agree to it.
+    http2: bool,
     health_checks: bool,
     servers: Vec<Server<'a>>,
 }
@@ -180,6 +182,7 @@ impl<'a> Upstream<'a> {
         Self {
             name: &state.plan.name,
             tls: state.plan.tls.is_some(),
+            http2: state.plan.http2 != ServerHttp2::Never,
             health_checks: state.plan.health.is_some(),
             servers: servers
                 .map(|(plan, state)| Server::of(plan, state))
