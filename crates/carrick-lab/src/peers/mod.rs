@@ -49,8 +49,8 @@ enum Mode {
     None,
     /// carrick with this engine, heads as its peers leave them.
     Engine(&'static str),
-    /// carrick's engine `packet`, with requests that the kernel classifies.
-    Classified,
+    /// A switch that adds `Via` and `X-Forwarded-For` and writes an access log: carrick's defaults, and peers configured likewise.
+    Fields,
     /// carrick's engine `packet`, with heads to which the process adds `Via`.
     Bodies,
     SplicingOff,
@@ -187,8 +187,9 @@ impl Peer {
     pub fn engine(&self) -> Option<&'static str> {
         match self.mode {
             Mode::Engine(engine) => Some(engine),
-            Mode::Classified | Mode::Bodies => Some("packet"),
+            Mode::Bodies => Some("packet"),
             Mode::Uncached => Some("auto"),
+            Mode::Fields if self.family == Family::Carrick => Some("auto"),
             _ => None,
         }
     }
@@ -196,7 +197,7 @@ impl Peer {
     /// What carrick's templates want to know of the mode.
     fn carrick_values(&self) -> [(&'static str, &'static str); 4] {
         let (forwarded, via, route) = match self.mode {
-            Mode::Classified => ("off", "", "requests = \"kernel\""),
+            Mode::Fields => ("x-forwarded", "requests", ""),
             Mode::Bodies => ("unchanged", "both", "responses = \"read\""),
             _ => ("unchanged", "", ""),
         };
@@ -206,6 +207,31 @@ impl Peer {
             ("via", via),
             ("route", route),
         ]
+    }
+
+    /// What a switch's template has where fields are added, and where requests are logged.
+    fn fields_and_log(&self, directory: &str) -> [String; 2] {
+        let file = format!("{directory}/{}-access.log", self.name);
+        let [fields, log] = match (self.mode, self.family) {
+            (Mode::Fields, Family::Carrick) => ["", file.as_str()],
+            // Its standard output is a file.
+            (Mode::Fields, Family::Haproxy) => [
+                "option forwardfor\n    http-request add-header Via \"%[req.ver] haproxy\"\n    \
+                 http-request add-header X-Forwarded-Proto http\n    \
+                 http-request add-header X-Forwarded-Host %[req.hdr(host)]",
+                "log stdout format raw local0\n    option httplog",
+            ],
+            (Mode::Fields, Family::Nginx) => [
+                "proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;\n            \
+                 proxy_set_header X-Forwarded-Proto $scheme;\n            \
+                 proxy_set_header X-Forwarded-Host $http_host;\n            \
+                 proxy_set_header Via \"1.1 nginx\";",
+                &format!("{file} combined"),
+            ],
+            (_, Family::Nginx) => ["", "off"],
+            _ => ["", ""],
+        };
+        [fields.to_owned(), log.to_owned()]
     }
 
     /// Whether its engine leaves clients to the process that speak HTTP/1.0: of a forward proxy, the engine `packet` has tunnels, and what is left of
@@ -261,9 +287,10 @@ impl Peer {
             .unwrap_or_default();
         let (splice_request, splice_response, buffer_bytes) = match self.mode {
             Mode::SplicingForced => ("option splice-request", "option splice-response", "16384"),
-            Mode::SplicingOff => ("", "", "65536"),
+            Mode::SplicingOff | Mode::Fields => ("", "", "65536"),
             _ => ("", "", ""),
         };
+        let [fields, access_log] = self.fields_and_log(directory_text);
         let half_close = match self.mode {
             Mode::HalfClose => "proxy_half_close on;",
             _ => "",
@@ -289,6 +316,8 @@ impl Peer {
             ("splice_response", splice_response),
             ("buffer_bytes", buffer_bytes),
             ("half_close", half_close),
+            ("fields", fields.as_str()),
+            ("access_log", access_log.as_str()),
             ("configuration", ""),
             ("certificate", certificate::FILE),
         ];

@@ -60,6 +60,7 @@ fn check(
     let address = "192.0.2.1:80";
     let addresses = [
         ("configuration", configuration),
+        ("access_log", ""),
         ("proxy", "127.0.0.1"),
         ("proxy_to_server", "127.0.0.1"),
         ("server", "192.0.2.1"),

@@ -9,7 +9,7 @@ pub const JUDGED: &str = "carrick-auto";
 pub const PACKET: &str = "carrick-packet";
 
 /// All rows, in the order of reports.
-pub const PEERS: [Peer; 16] = {
+pub const PEERS: [Peer; 18] = {
     use Family::{Carrick, Haproxy, Nginx, Pepsal, Routed, Squid, TrafficServer, Varnish};
     use Job::{Cache, CacheDisk, Forward, Gateway, Https, Switch, Tunnel};
     const ALL: &[Job] = &[Switch, Tunnel, Forward, Gateway];
@@ -60,11 +60,12 @@ pub const PEERS: [Peer; 16] = {
             jobs: &[Switch],
             mode: Mode::Bodies,
         },
+        // What users have who configure nothing.
         Peer {
-            name: "carrick-classified",
+            name: "carrick-fields",
             family: Carrick,
             jobs: &[Switch],
-            mode: Mode::Classified,
+            mode: Mode::Fields,
         },
         Peer {
             name: "carrick-uncached",
@@ -85,10 +86,22 @@ pub const PEERS: [Peer; 16] = {
             mode: Mode::SplicingForced,
         },
         Peer {
+            name: "haproxy-fields",
+            family: Haproxy,
+            jobs: &[Switch],
+            mode: Mode::Fields,
+        },
+        Peer {
             name: "nginx",
             family: Nginx,
             jobs: &[Switch, Https, Tunnel, Cache, CacheDisk],
             mode: Mode::None,
+        },
+        Peer {
+            name: "nginx-fields",
+            family: Nginx,
+            jobs: &[Switch],
+            mode: Mode::Fields,
         },
         Peer {
             name: "squid",

@@ -19,19 +19,25 @@ fn a_word_means_a_work_or_a_group() {
     assert_eq!(chosen(&["memory-split"]), ["memory-split"]);
     assert_eq!(
         chosen(&["switch"]),
-        ["switch-1k", "switch-64k", "switch-1m", "switch-close-1k"]
+        [
+            "switch-1k",
+            "switch-10k",
+            "switch-64k",
+            "switch-1m",
+            "switch-close-1k"
+        ]
     );
     let tunnels = chosen(&["tunnel"]);
     assert!(tunnels.contains(&String::from("tunnel-1k")));
     assert!(!tunnels.contains(&String::from("ping-64")));
-    assert_eq!(chosen(&["switch-10k", "memory"]).len(), 8);
+    assert_eq!(chosen(&["switch-256k", "memory"]).len(), 8);
     let error = choose(
         &mut catalogue::bench().unwrap(),
         &[String::from("tunnel-1")],
     );
     assert!(error.is_err());
     let all = chosen(&[]);
-    assert!(all.len() > 30 && !all.contains(&String::from("switch-10k")));
+    assert!(all.len() > 30 && !all.contains(&String::from("switch-256k")));
 }
 
 #[test]
@@ -56,8 +62,14 @@ fn a_peer_is_meant_by_its_name_or_its_program() {
         let peers = chosen_peers(&experiment, &words).unwrap();
         peers.iter().map(|peer| peer.name).collect()
     };
-    assert_eq!(names(&["haproxy"]), ["haproxy", "haproxy-splice"]);
-    assert_eq!(names(&["carrick-pipe", "nginx"]), ["carrick-pipe", "nginx"]);
-    assert_eq!(names(&[]).len(), 15);
+    assert_eq!(
+        names(&["haproxy"]),
+        ["haproxy", "haproxy-splice", "haproxy-fields"]
+    );
+    assert_eq!(
+        names(&["carrick-pipe", "nginx"]),
+        ["carrick-pipe", "nginx", "nginx-fields"]
+    );
+    assert_eq!(names(&[]).len(), 17);
     assert!(chosen_peers(&experiment, &[String::from("apache")]).is_err());
 }

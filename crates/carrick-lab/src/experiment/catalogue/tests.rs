@@ -186,19 +186,16 @@ fn side_by_side_the_packet_engine_is_measured_where_it_works() {
         "switch-9000-1k",
     ];
     assert_eq!(works_of("carrick-packet", Job::Switch), kept);
-    assert_eq!(works_of("carrick-classified", Job::Switch), kept);
     assert_eq!(works_of("carrick-packet-body", Job::Switch), kept[3..6]);
     assert_eq!(
         works_of("carrick-packet", Job::Forward),
         ["connect-pages", "forward-1m"]
     );
     assert_eq!(works_of("carrick-packet", Job::Tunnel).len(), 13);
-    for (peer, job) in [
-        ("carrick-classified", Job::Tunnel),
-        ("carrick-packet-body", Job::Tunnel),
-    ] {
-        assert_eq!(works_of(peer, job), Vec::<String>::new(), "{peer}");
-    }
+    assert_eq!(
+        works_of("carrick-packet-body", Job::Tunnel),
+        Vec::<String>::new()
+    );
 }
 
 #[test]
@@ -227,10 +224,10 @@ fn side_by_side_there_are_all_works_and_each_is_drawn() {
     let bench = bench().unwrap();
     let count = |has: fn(&Workload) -> bool| bench.workloads.iter().filter(|one| has(one)).count();
     assert_eq!(bench.workloads.len(), 54);
-    assert_eq!(count(|one| one.on_request), 8);
+    assert_eq!(count(|one| one.on_request), 7);
     assert_eq!(count(|one| one.id.starts_with("memory")), 7);
     let targets: usize = bench.workloads.iter().map(|one| one.targets.len()).sum();
-    assert_eq!(targets, 124);
+    assert_eq!(targets, 131);
     for workload in &bench.workloads {
         let is_drawn = bench
             .figures

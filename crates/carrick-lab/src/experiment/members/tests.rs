@@ -115,7 +115,7 @@ fn programs_and_engines_can_be_chosen() {
     assert_eq!(names(&[], &[]).len(), crate::peers::PEERS.len());
     assert_eq!(
         names(&[Family::Nginx, Family::Routed], &[]),
-        ["routed", "nginx"]
+        ["routed", "nginx", "nginx-fields"]
     );
     assert_eq!(names(&[Family::Carrick], &["pipe"]), ["carrick-pipe"]);
     assert_eq!(
@@ -135,5 +135,13 @@ fn peers_can_be_chosen_by_their_names_and_by_their_programs() {
         .filter(|peer| filter.lets_through(peer))
         .map(|peer| peer.name)
         .collect();
-    assert_eq!(names, ["carrick-pipe", "haproxy", "haproxy-splice"]);
+    assert_eq!(
+        names,
+        [
+            "carrick-pipe",
+            "haproxy",
+            "haproxy-splice",
+            "haproxy-fields"
+        ]
+    );
 }
