@@ -7,7 +7,7 @@ use crate::context::request_log::STALLED;
 use crate::context::request_log::TOO_SLOW;
 use crate::http::prefetch::PageTap;
 use crate::net::deadline::{Timer, now};
-use crate::net::io::{Stream, poll_reset, read_some, write_all, write_both};
+use crate::net::io::{Stream, poll_reset, read_some, write_all, write_both, write_last};
 use crate::net::transport::Transport;
 use carrick_logic::http1::{
     Chunked, Followed, LAST_CHUNK, Piece, Refusal, ResponseBody, ResponseHead, Version,
@@ -76,6 +76,8 @@ pub struct Response<'a> {
     pub engine: Engine,
     /// Whether a body that ends with the upstream's connection is sent in chunks (RFC 9112 section 7.1).
     pub is_framed: bool,
+    /// Whether the client's connection ends as soon as it has all of it.
+    pub is_last: bool,
     /// Stores what passes.
     pub tee: Option<&'a mut Tee>,
     /// Reads its beginning, if it is a page.
@@ -471,7 +473,11 @@ impl Response<'_> {
         let body = self.buffer.get(start..start + body).unwrap_or_default();
         let written = if body.len() <= COPIED_BODY_BYTES_MAX {
             self.out.extend_from_slice(body);
-            timer.within(means.idle, write_all(client, self.out)).await
+            if self.is_last && self.head.body != ResponseBody::Tunnel {
+                timer.within(means.idle, write_last(client, self.out)).await
+            } else {
+                timer.within(means.idle, write_all(client, self.out)).await
+            }
         } else {
             timer
                 .within(means.idle, write_both(client, self.out, body, &mut 0))

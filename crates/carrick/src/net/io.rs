@@ -331,7 +331,19 @@ pub fn write_all<'a, S: Stream>(
     bytes: &'a [u8],
 ) -> impl Future<Output = io::Result<()>> + Unpin + 'a {
     let mut left = bytes.len();
-    poll_fn(move |cx| poll_write(stream, bytes, &mut left, cx))
+    poll_fn(move |cx| poll_write(stream, bytes, &mut left, false, cx))
+}
+
+/// Like [`write_all`], for the last bytes of a connection that ends at once: its end goes in the same segment.
+///
+/// # Errors
+/// Those of `sendmsg(2)`.
+pub fn write_last<'a, S: Stream>(
+    stream: &'a S,
+    bytes: &'a [u8],
+) -> impl Future<Output = io::Result<()>> + Unpin + 'a {
+    let mut left = bytes.len();
+    poll_fn(move |cx| poll_write(stream, bytes, &mut left, true, cx))
 }
 
 /// Writes all of `bytes`; `left` is the number of bytes not yet written.
@@ -344,17 +356,23 @@ pub fn write_some<'a, S: Stream>(
     left: &'a mut usize,
 ) -> impl Future<Output = io::Result<()>> + Unpin + 'a {
     *left = bytes.len();
-    poll_fn(move |cx| poll_write(stream, bytes, left, cx))
+    poll_fn(move |cx| poll_write(stream, bytes, left, false, cx))
 }
 
 fn poll_write<S: Stream>(
     stream: &S,
     bytes: &[u8],
     left: &mut usize,
+    more: bool,
     cx: &mut Context<'_>,
 ) -> Poll<io::Result<()>> {
     while *left > 0 {
-        match stream.try_write(bytes.get(bytes.len() - *left..).unwrap_or_default()) {
+        let rest = bytes.get(bytes.len() - *left..).unwrap_or_default();
+        let written = match more {
+            false => stream.try_write(rest),
+            true => stream.try_send(&[IoSlice::new(rest)], rest.len(), true),
+        };
+        match written {
             Ok(count) => *left -= count,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 ready!(stream.poll_write_ready(cx))?

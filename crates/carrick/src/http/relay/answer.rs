@@ -20,7 +20,7 @@ use crate::net::transport::Transport;
 use crate::reply;
 use crate::telemetry::metrics::{Limit, PrefetchResult};
 use crate::upstream::checkout::Checkout;
-use carrick_logic::http1::{self, Refusal, ResponseBody, ResponseRewrite, Version};
+use carrick_logic::http1::{self, BodyLength, Refusal, ResponseBody, ResponseRewrite, Version};
 use carrick_splice::Engine;
 use std::rc::Rc;
 
@@ -100,6 +100,9 @@ impl Attempt<'_, '_> {
             && !worker.sessions.is_draining()
             && !has_tunnel_bytes(self.scratch);
         let keep_alive = write_head(&client.context, self.scratch, may_keep);
+        // From a client that closes itself nothing more comes, which would make closing lose what is not sent yet.
+        let request = &self.scratch.request_head;
+        let is_last = !request.keep_alive && request.body == BodyLength::None;
         if let Some(status) = self.asking.as_deref().and_then(Asking::status_value) {
             http1::add_field(&mut self.scratch.out, "Cache-Status", &status);
         }
@@ -136,7 +139,7 @@ impl Attempt<'_, '_> {
             &client.downstream.transport,
             &mut client.downstream.timer,
             self.scratch,
-            keep_alive,
+            (keep_alive, is_last),
             (self.log, (tee.as_deref_mut(), tap.as_deref_mut())),
         )
         .await;
@@ -271,14 +274,15 @@ fn is_framed(listener: &ListenerPlan, version: Version) -> bool {
     is_proxy && version == Version::Http11
 }
 
-/// Sends the head in `scratch.out` and passes the body on.
+/// Sends the head in `scratch.out` and passes the body on. `keep_alive`: the client's connection stays open; `is_last`: it is
+/// closed right after, without waiting for anything.
 pub(super) async fn pass_response(
     means: Means<'_>,
     upstream: &Transport,
     client: &Transport,
     timer: &mut Timer,
     scratch: &mut Scratch,
-    keep_alive: bool,
+    (keep_alive, is_last): (bool, bool),
     (log, (tee, tap)): (&mut RequestLog, (Option<&mut Tee>, Option<&mut PageTap>)),
 ) -> Passed {
     let mut response = Response {
@@ -289,6 +293,7 @@ pub(super) async fn pass_response(
         body_bytes: 0,
         engine: Engine::Copy,
         is_framed: keep_alive && scratch.response_head.body == ResponseBody::UntilClose,
+        is_last,
         tee,
         tap,
     };

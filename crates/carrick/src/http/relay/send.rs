@@ -233,7 +233,7 @@ impl Attempt<'_, '_> {
                             &client.downstream.transport,
                             &mut client.downstream.timer,
                             scratch,
-                            keep_alive,
+                            (keep_alive, false),
                             (&mut *log, (None, None))
                         ));
                         poll_fn(|cx| {

@@ -106,6 +106,25 @@ fn a_body_until_the_close_ends_with_the_clients_connection_at_a_switch() {
 }
 
 #[test]
+fn the_end_of_a_connection_goes_with_its_last_response() {
+    for (asks, segments) in [("keep-alive", 2), ("close", 1)] {
+        play(SWITCH, async |stage| {
+            let mut server = stage.server(FIRST);
+            let client = stage.client();
+            let asked = GET.replace("\r\n\r\n", &format!("\r\nConnection: {asks}\r\n\r\n"));
+            client.say(asked).await;
+            let connection = server.accept().await;
+            connection.hear("\r\n\r\n").await;
+            connection.say(OK).await;
+            assert!(client.hear("ok").await.starts_with("HTTP/1.1 200"));
+            client.end().unwrap();
+            assert_eq!(client.hear_all().await, (String::new(), false));
+            assert_eq!(client.segments(), segments, "{asks}");
+        });
+    }
+}
+
+#[test]
 fn a_body_until_the_close_gets_chunks_from_a_forward_proxy() {
     play(FORWARD, async |stage| {
         let request = GET.replace("/a", "http://192.0.2.1/a");

@@ -193,6 +193,10 @@ impl Transport {
 
     /// Sends what the kernel has delayed.
     pub fn push(&self) {
+        #[cfg(test)]
+        if let Self::Memory(end) = self {
+            end.push();
+        }
         if let Some(stream) = self.socket() {
             // Setting it again pushes (tcp_sock_set_nodelay()). Fails only if the connection is broken, which the next operation reports.
             let _ = carrick_splice::tcp::set_nodelay(stream);

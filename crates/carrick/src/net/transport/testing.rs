@@ -18,6 +18,10 @@ const ROOM_BYTES: usize = 64 * 1024;
 #[derive(Debug, Default)]
 struct Way {
     bytes: RefCell<VecDeque<u8>>,
+    /// Bytes that wait for more.
+    held: RefCell<Vec<u8>>,
+    /// How often something went out.
+    segments: Cell<usize>,
     is_ended: Cell<bool>,
     is_reset: Cell<bool>,
     reader: RefCell<Vec<Waker>>,
@@ -31,6 +35,13 @@ impl Way {
         all.into_iter().for_each(Waker::wake);
     }
 
+    /// What was held goes out, and what the caller has added.
+    fn push(&self) {
+        self.bytes.borrow_mut().extend(self.held.take());
+        self.segments.set(self.segments.get() + 1);
+        self.wake();
+    }
+
     fn wait(wakers: &RefCell<Vec<Waker>>, cx: &Context<'_>) {
         let mut wakers = wakers.borrow_mut();
         if !wakers.iter().any(|waker| waker.will_wake(cx.waker())) {
@@ -39,7 +50,7 @@ impl Way {
     }
 
     fn room(&self) -> usize {
-        ROOM_BYTES - self.bytes.borrow().len()
+        ROOM_BYTES - self.bytes.borrow().len() - self.held.borrow().len()
     }
 
     /// The result of a read, without taking anything.
@@ -90,8 +101,15 @@ impl End {
             return Err(Errno::NOTCONN.into());
         }
         self.to.is_ended.set(true);
-        self.to.wake();
+        self.to.push();
         Ok(())
+    }
+
+    /// Sends what is held.
+    pub(crate) fn push(&self) {
+        if !self.to.held.borrow().is_empty() {
+            self.to.push();
+        }
     }
 
     pub(crate) fn reset_on_close(&self) {
@@ -113,6 +131,11 @@ impl End {
     /// Bytes that the other end has not read count as unacknowledged, so a test can model a server that has not received a request.
     pub(crate) fn unacknowledged_bytes(&self) -> u64 {
         self.to.bytes.borrow().len() as u64
+    }
+
+    /// In how many segments the other end has sent everything, its end included.
+    pub(crate) fn segments(&self) -> usize {
+        self.from.segments.get()
     }
 
     /// Writes all of `text`.
@@ -179,7 +202,7 @@ impl Drop for End {
             return self.reset();
         }
         self.to.is_ended.set(true);
-        self.to.wake();
+        self.to.push();
         // Later writes to it are answered with a reset.
         self.from.is_reset.set(true);
         self.from.wake();
@@ -236,6 +259,16 @@ impl Stream for End {
     fn forget_readable(&self) {}
 
     fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
+        self.try_send(&[IoSlice::new(bytes)], bytes.len(), false)
+    }
+
+    fn try_write_vectored(&self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.try_send(pieces, 0, false)
+    }
+
+    fn try_send(&self, pieces: &[IoSlice<'_>], _: usize, more: bool) -> io::Result<usize> {
+        let pieces: Vec<&[u8]> = pieces.iter().map(|piece| &**piece).collect();
+        let bytes = pieces.concat();
         if self.to.is_reset.get() {
             return Err(Errno::CONNRESET.into());
         }
@@ -246,18 +279,11 @@ impl Stream for End {
         if count == 0 && !bytes.is_empty() {
             return Err(Errno::AGAIN.into());
         }
-        self.to.bytes.borrow_mut().extend(&bytes[..count]);
-        self.to.wake();
+        self.to.held.borrow_mut().extend(&bytes[..count]);
+        if !more {
+            self.to.push();
+        }
         Ok(count)
-    }
-
-    fn try_write_vectored(&self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
-        let pieces: Vec<&[u8]> = pieces.iter().map(|piece| &**piece).collect();
-        self.try_write(&pieces.concat())
-    }
-
-    fn try_send(&self, pieces: &[IoSlice<'_>], _: usize, _: bool) -> io::Result<usize> {
-        self.try_write_vectored(pieces)
     }
 }
 

@@ -125,8 +125,11 @@ impl TlsStream {
         };
         let mut has_begun = false;
         loop {
-            poll_fn(|cx| stream.poll_flush(cx)).await?;
-            if !stream.is_handshaking() {
+            let is_over = !stream.is_handshaking();
+            // Nobody waits for tickets: they go with the first answer, or a little later.
+            let more = is_over && stream.ends_with_tickets();
+            poll_fn(|cx| stream.poll_flush_and(more, cx)).await?;
+            if is_over {
                 return Ok(stream);
             }
             if first.is_empty() {
@@ -151,6 +154,14 @@ impl TlsStream {
     fn is_handshaking(&self) -> bool {
         self.looked_at()
             .is_some_and(|session| session.is_handshaking())
+    }
+
+    /// Whether all that is to be sent at the end of the handshake is tickets: with TLS 1.3, the client has the last word.
+    fn ends_with_tickets(&self) -> bool {
+        self.looked_at().is_some_and(|session| {
+            matches!(&*session, Connection::Server(_))
+                && session.protocol_version() == Some(ProtocolVersion::TLSv1_3)
+        })
     }
 
     /// The library's session, if the process has it still.
@@ -262,7 +273,8 @@ impl TlsStream {
         }
         let mut session = self.in_process()?;
         session.send_close_notify();
-        match self.flush(&mut session, false) {
+        // The end of the stream goes in the same segment.
+        match self.flush(&mut session, true) {
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
                 let mut rest = Vec::new();
                 while session.wants_write() {
@@ -321,8 +333,13 @@ impl TlsStream {
     /// # Errors
     /// Those of `sendmsg(2)`.
     pub fn poll_flush(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.poll_flush_and(false, cx)
+    }
+
+    /// The same; with `more`, the kernel may keep a segment that is not full for what follows.
+    fn poll_flush_and(&self, more: bool, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         loop {
-            match self.flush(&mut *self.in_process()?, false) {
+            match self.flush(&mut *self.in_process()?, more) {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                 result => return Poll::Ready(result),
             }
