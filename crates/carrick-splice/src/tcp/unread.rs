@@ -5,6 +5,7 @@
 //! of its window comes in a round trip: the kernel's own measure of a window that is too small.
 
 use super::{set, socket_receive_buffer_max};
+use crate::sys::sockopt::set_buffer_locks;
 use std::io;
 use std::time::{Duration, Instant};
 use tokio::net::TcpStream;
@@ -45,10 +46,14 @@ impl UnreadLimit {
     }
 
     fn set(stream: &TcpStream, bytes: u32, may_be_far: bool) -> io::Result<Self> {
-        let locks = crate::sys::sockopt::buffer_locks(stream);
-        let is_fixed = matches!(locks, Ok(locks) if locks & RECEIVE_LOCK != 0);
+        let Ok(locks) = crate::sys::sockopt::buffer_locks(stream) else {
+            return Ok(Self::default());
+        };
+        if locks & RECEIVE_LOCK != 0 {
+            return Ok(Self::default());
+        }
         let is_far = Sample::at(stream)?.rtt >= NEAR;
-        if is_fixed || locks.is_err() || is_far && !may_be_far {
+        if is_far && !may_be_far {
             return Ok(Self::default());
         }
         // Half of a buffer is for bytes, the other half for what the kernel needs besides.
@@ -58,7 +63,7 @@ impl UnreadLimit {
         let less_bytes = i64::from(window_bytes / 4).min(socket_receive_buffer_max());
         let less_bytes = i32::try_from(less_bytes).unwrap_or(i32::MAX);
         set(stream, libc::SOL_SOCKET, libc::SO_RCVBUF, less_bytes)?;
-        widen(stream, window_bytes)?;
+        widen(stream, window_bytes, locks)?;
         Ok(Self {
             window_bytes: if is_far { window_bytes } else { 0 },
         })
@@ -73,7 +78,7 @@ impl UnreadLimit {
     pub fn lift(self, stream: &TcpStream) {
         if self.may_grow() {
             // Without it, the window stays as it is.
-            let _ = lock(stream, false);
+            let _ = other_locks(stream).and_then(|others| set_buffer_locks(stream, others));
         }
     }
 }
@@ -114,7 +119,9 @@ impl UnreadWindow {
     pub fn took(&mut self, stream: &TcpStream, bytes: u64) {
         if self.limit.may_grow()
             && let Some(window_bytes) = self.grown(bytes, || Sample::at(stream).ok())
-            && !widen(stream, window_bytes).unwrap_or(false)
+            && !other_locks(stream)
+                .and_then(|others| widen(stream, window_bytes, others))
+                .unwrap_or(false)
         {
             // As large as the system allows: from here on it is the kernel's.
             self.limit.window_bytes = 0;
@@ -176,28 +183,27 @@ impl Sample {
 }
 
 /// Makes the buffer at least so large that the window can be so long, whatever `net.core.rmem_max` is, and fixes its size: a low-water mark makes
-/// room for itself (`tcp_set_rcvlowat`), up to half of what `net.ipv4.tcp_rmem` allows. False: that is less; the size is not fixed.
-fn widen(stream: &TcpStream, window_bytes: u32) -> io::Result<bool> {
-    lock(stream, false)?;
+/// room for itself (`tcp_set_rcvlowat`), up to half of what `net.ipv4.tcp_rmem` allows. False: that is less; the size is not fixed. `others`: locks
+/// (`SO_BUF_LOCK`) of the send buffer, which stay as they are.
+fn widen(stream: &TcpStream, window_bytes: u32, others: u32) -> io::Result<bool> {
+    set_buffer_locks(stream, others)?;
     let mark = window_bytes.min(i32::MAX as u32) as i32;
     set(stream, libc::SOL_SOCKET, libc::SO_RCVLOWAT, mark)?;
     let reached = crate::sys::sockopt::receive_low_water(stream);
     let is_wide = matches!(reached, Ok(reached) if reached >= window_bytes);
-    let locked = if is_wide { lock(stream, true) } else { Ok(()) };
+    let locked = if is_wide {
+        set_buffer_locks(stream, others | RECEIVE_LOCK)
+    } else {
+        Ok(())
+    };
     // In any case: until then nobody is told of what comes. What has come meanwhile is told of now.
     set(stream, libc::SOL_SOCKET, libc::SO_RCVLOWAT, 1)?;
     locked.map(|()| is_wide)
 }
 
-/// Whether the size of the receive buffer is fixed from now on (`SO_BUF_LOCK`); that of the send buffer stays as it is.
-fn lock(stream: &TcpStream, is_fixed: bool) -> io::Result<()> {
-    let others = crate::sys::sockopt::buffer_locks(stream)? & !RECEIVE_LOCK;
-    let locks = if is_fixed {
-        others | RECEIVE_LOCK
-    } else {
-        others
-    };
-    crate::sys::sockopt::set_buffer_locks(stream, locks)
+/// The locks besides that of the receive buffer.
+fn other_locks(stream: &TcpStream) -> io::Result<u32> {
+    Ok(crate::sys::sockopt::buffer_locks(stream)? & !RECEIVE_LOCK)
 }
 
 #[cfg(test)]

@@ -101,10 +101,10 @@ async fn a_near_peer_gets_a_buffer_of_the_size_and_a_fixed_one_stays() {
 async fn a_window_that_grows_needs_no_leave_of_rmem_max() {
     let [one, _other] = pair().await;
     SockRef::from(&one).set_recv_buffer_size(100_000).unwrap();
-    assert!(widen(&one, 300_000).unwrap());
+    assert!(widen(&one, 300_000, 0).unwrap());
     assert!(buffer_bytes(&one) >= 300_000 && is_fixed(&one));
     // At the system's maximum, the kernel manages it.
-    assert!(!widen(&one, i32::MAX as u32).unwrap());
+    assert!(!widen(&one, i32::MAX as u32, 0).unwrap());
     assert!(!is_fixed(&one));
     assert_eq!(crate::sys::sockopt::receive_low_water(&one).unwrap(), 1);
 }
