@@ -201,7 +201,6 @@ impl<'a> Exchange<'a> {
     /// Moves what can be moved, while tokio has the connections.
     fn poll_awake(&mut self, cx: &mut Context<'_>) -> Poll<ExchangeEnd> {
         loop {
-            self.choose_before();
             match self.poll_engine(cx) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Some(end)) => return Poll::Ready(end),
@@ -215,7 +214,7 @@ impl<'a> Exchange<'a> {
             if Stall::is_ended(&self.stall) {
                 return Poll::Ready(self.take_fault().unwrap_or(ExchangeEnd::Stalled));
             }
-            if self.choose_after() {
+            if self.choose_packets() | self.choose_socket() {
                 continue;
             }
             if steps.iter().any(|step| matches!(step, Step::Yield)) {

@@ -10,24 +10,28 @@ use crate::{Engine, Reason};
 use std::task::{Context, Poll};
 
 impl Exchange<'_> {
-    /// Asks the policy before the process relays.
-    pub(super) fn choose_before(&mut self) {
+    /// Asks the policy about the packet engine, after the process has relayed. True if the exchange must be
+    /// polled again, which makes the connections known to the kernel: it must see packets of theirs before it
+    /// takes them.
+    pub(super) fn choose_packets(&mut self) -> bool {
         let engine = self.pair.splicer.packet_engine();
-        let transition = self.policy.before_relaying(
+        let transition = self.policy.about_packets(
             self.lifecycle.state(),
             self.pair.taken_bytes(),
             self.pair.has_ended(),
             || engine.and_then(|engine| engine.obstacle()),
         );
         self.go(transition);
+        matches!(transition, Transition::Attach(..))
     }
 
-    /// Asks the policy after the process has relayed. True if the exchange must be polled again.
-    pub(super) fn choose_after(&mut self) -> bool {
+    /// Asks the policy about the socket engine, after the process has relayed. True if the exchange must be
+    /// polled again.
+    pub(super) fn choose_socket(&mut self) -> bool {
         if self.pair.legs.is_none() {
             return false;
         }
-        let transition = self.policy.after_relaying(
+        let transition = self.policy.about_socket(
             self.lifecycle.state(),
             self.attachment.as_ref().map(Attachment::name),
             self.pair.taken_bytes(),
@@ -100,7 +104,7 @@ impl Exchange<'_> {
                         self.pair.relay_alone();
                     }
                     // The policy may choose the other engine now.
-                    self.choose_before();
+                    self.choose_packets();
                     return self.poll_engine(cx);
                 }
                 // The engine is asked again at the next rest.

@@ -142,6 +142,13 @@ impl<'a> Pair<'a> {
         }
     }
 
+    /// The same, unless that was done a moment ago.
+    pub(crate) fn note_path_statistics_if_old(&mut self) {
+        if (self.path_statistics.as_ref()).is_some_and(|statistics| statistics.are_old()) {
+            self.note_path_statistics(None);
+        }
+    }
+
     /// Whether one leg loses so much that both connections do better with their own control loops, and the order
     /// takes that into account.
     pub(crate) fn is_lossy(&self) -> bool {

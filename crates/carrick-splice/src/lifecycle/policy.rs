@@ -123,8 +123,8 @@ impl EnginePolicy {
         self.chatter.is_some()
     }
 
-    /// Decides before the process relays. `taken_bytes`: taken from each side so far.
-    pub(crate) fn before_relaying(
+    /// Decides about the packet engine, after the process has relayed. `taken_bytes`: taken from each side so far.
+    pub(crate) fn about_packets(
         &mut self,
         state: State,
         taken_bytes: [u64; 2],
@@ -154,8 +154,8 @@ impl EnginePolicy {
         )
     }
 
-    /// Decides after the process has relayed.
-    pub(crate) fn after_relaying(
+    /// Likewise, about the socket engine, which the packet engine comes before.
+    pub(crate) fn about_socket(
         &mut self,
         state: State,
         engine: Option<Engine>,
@@ -387,7 +387,7 @@ mod tests {
         let mut talk = |state, engine, from: u64| {
             (1..1000).find_map(|turn: u64| {
                 let taken = [from + turn / 2 * 10, from + turn.div_ceil(2) * 10];
-                let transition = policy.after_relaying(state, engine, taken, false, || true);
+                let transition = policy.about_socket(state, engine, taken, false, || true);
                 (transition != Stay).then_some((turn, transition))
             })
         };

@@ -2,11 +2,12 @@
 //! it never costs more than twice the optimum, however the exchange continues (Karlin, Manasse, Rudolph,
 //! Sleator: Competitive Snoopy Caching, 1988, the ski-rental rule).
 
-/// Attaching pays from this many bytes; each message counts as [`TURN_BYTES`] more. A slot, looks and the end
-/// cost about as much CPU as relaying two exchanges of 2 KB and 20 KB (docs/benchmarks.md, "What the engine
-/// `packet` costs"). A browser's page, 13 exchanges, costs a sixth less with four messages than with eight, and
-/// no less with two.
-pub(super) const PAYS_FROM_BYTES: u64 = 256 << 10;
+/// Attaching pays from this many bytes; each message counts as [`TURN_BYTES`] more: after three small ones. From
+/// then on the kernel knows the connections, and takes them when it has seen two or three more. A slot, looks and
+/// the end cost about as much CPU as relaying two exchanges. Of thresholds of two, three and four messages, two
+/// cost tunnels of two exchanges a third more than relaying, three a fifth; four cost those of four exchanges a
+/// fifth more, three nothing (docs/benchmarks.md, "What the engine `packet` costs").
+pub(super) const PAYS_FROM_BYTES: u64 = 192 << 10;
 
 /// What a change of the sending side costs the process, in bytes.
 const TURN_BYTES: u64 = 64 << 10;
@@ -51,7 +52,7 @@ mod tests {
 
     #[test]
     fn a_few_small_messages_pay() {
-        assert_eq!(messages_until_it_pays(1, 2), Some(4));
+        assert_eq!(messages_until_it_pays(1, 2), Some(3));
     }
 
     #[test]

@@ -102,7 +102,7 @@ impl KernelEngine for Tc {
         if known.splice.is_armed() || !is_quiet || !known.is_time(cx, moved_bytes) {
             return Attach::Later;
         }
-        pair.note_path_statistics(None);
+        pair.note_path_statistics_if_old();
         if pair.is_lossy() {
             return Attach::Refused(Some(Reason::PacketLossyPath));
         }

@@ -7,14 +7,18 @@ use super::state::PacketState;
 use crate::sys::tcp_info::connection_statistics;
 use std::net::IpAddr;
 use std::os::fd::AsFd;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Merged packets (GRO) are counted as if they were segments of this many bytes.
 const SEGMENT_BYTES: u64 = 1448;
 
+/// What was reported less long ago is not looked up again for each attempt to attach.
+const OLD: Duration = Duration::from_millis(100);
+
 /// What was already reported.
 pub(crate) struct PathStatistics {
     pair: NetworkPair,
+    noted: Option<Instant>,
     /// Segments sent by each local socket, and retransmitted.
     local: [[u32; 2]; 2],
     /// Segments forwarded each way, and retransmitted.
@@ -26,6 +30,7 @@ impl PathStatistics {
     pub(crate) fn new(peers: [IpAddr; 2]) -> PathStatistics {
         PathStatistics {
             pair: NetworkPair::of(peers),
+            noted: None,
             local: [[0; 2]; 2],
             forwarded: [(0, 0); 2],
         }
@@ -58,7 +63,14 @@ impl PathStatistics {
             seen.again += u64::from(state.again[way].wrapping_sub(told.1));
             *told = (segments, state.again[way]);
         }
-        engine.paths().observe(self.pair, seen, Instant::now());
+        let now = Instant::now();
+        self.noted = Some(now);
+        engine.paths().observe(self.pair, seen, now);
+    }
+
+    /// Whether nothing was reported for a while.
+    pub(crate) fn are_old(&self) -> bool {
+        self.noted.is_none_or(|noted| noted.elapsed() >= OLD)
     }
 
     /// Whether both connections do better unjoined.
