@@ -67,13 +67,17 @@ struct Inner {
     /// Whether the runtime reports when it waits.
     is_told: Cell<bool>,
     someone_waits: Notify,
-    /// A hit has waited for longer than a short round.
-    late: Notify,
-    /// Rounds are noted though the worker does not block.
-    notes_rounds: Cell<bool>,
+    /// [`run_rounds`](Pacer::run_rounds) has something to do.
+    rounds_matter: Notify,
+    /// It is at it: the worker does not block meanwhile.
+    runs_rounds: Cell<bool>,
+    /// Time spent forwarding when the worker last polled for events.
+    forwarded_before_ns: Cell<u64>,
     controls: RefCell<[Control; CLASSES]>,
     /// Whether there is a control at all.
     is_controlled: Cell<bool>,
+    /// Whether one of them is a deadline: then all rounds are noted.
+    has_deadline: Cell<bool>,
     latencies: RefCell<Latencies>,
     class_cache: RefCell<ClassCache>,
 }
@@ -96,6 +100,8 @@ enum Control {
 pub(super) struct Slot {
     pub(super) waker: RefCell<Option<Waker>>,
     pub(super) is_granted: Cell<bool>,
+    /// What it moves is taken from the class's credit.
+    pub(super) is_charged: Cell<bool>,
     pub(super) since_ns: u64,
     pub(super) hold_max_ns: u64,
     pub(super) class: u8,
@@ -128,10 +134,12 @@ impl Pacer {
             is_busy: Cell::new(false),
             is_told: Cell::new(false),
             someone_waits: Notify::new(),
-            late: Notify::new(),
-            notes_rounds: Cell::new(false),
+            rounds_matter: Notify::new(),
+            runs_rounds: Cell::new(false),
+            forwarded_before_ns: Cell::new(0),
             controls: RefCell::new([Control::None; CLASSES]),
             is_controlled: Cell::new(false),
+            has_deadline: Cell::new(false),
             latencies: RefCell::new(Latencies::new()),
             class_cache: RefCell::new(ClassCache {
                 changes: u64::MAX,
@@ -232,6 +240,9 @@ impl Pacer {
                 inner.give(class, proportion.credit(bytes));
             }
         }
+        if !inner.queue.borrow().is_empty() {
+            inner.rounds_matter();
+        }
     }
 
     /// Records a request whose response is spliced.
@@ -241,7 +252,7 @@ impl Pacer {
 
     /// Releases what has waited for too long, and repeats estimates. Never ends.
     pub async fn keep(&self) {
-        tokio::join!(self.keep_watch(), self.note_rounds());
+        tokio::join!(self.keep_watch(), self.run_rounds());
     }
 
     async fn keep_watch(&self) {
@@ -266,30 +277,10 @@ impl Pacer {
         }
     }
 
-    /// When splices of a class wait for the worker (`enum pace_yield`).
-    pub(super) fn condition(&self, class: u8) -> u64 {
-        let block = &self.0.pacing.0.block;
-        block
-            .class(class, offset_of!(pace_class, condition))
-            .load(Relaxed)
-    }
-
-    /// Whether splices of a class wait for the worker, by its condition.
-    pub(super) fn must_wait(&self, condition: u64) -> bool {
-        self.0.is_told.get() && condition != u64::from(pace_yield::PACE_IMMEDIATE.0)
-    }
-
-    /// What may go at once, by the credit of the class.
-    pub(super) fn credit(&self, class: u8, condition: u64) -> u64 {
-        if condition != u64::from(pace_yield::PACE_CREDIT.0) {
-            return 0;
-        }
-        let of = |field| {
-            let word = self.0.pacing.0.block.credit(self.0.worker, class, field);
-            word.load(Acquire)
-        };
-        let given = of(offset_of!(pace_credit, given));
-        given.saturating_sub(of(offset_of!(pace_credit, taken)))
+    /// Whether splices of a class wait for the worker.
+    pub(super) fn must_wait(&self, class: u8) -> bool {
+        let inner = &*self.0;
+        inner.is_told.get() && inner.condition(class) != u64::from(pace_yield::PACE_IMMEDIATE.0)
     }
 
     /// Credit was used.
@@ -310,6 +301,7 @@ impl Pacer {
         if queue.is_empty() {
             self.0.someone_waits.notify_one();
         }
+        self.0.rounds_matter();
         queue.push(priority, virtual_time, slot)
     }
 
@@ -353,6 +345,15 @@ impl Inner {
         word.store(word.load(Relaxed).wrapping_add(count), Relaxed);
     }
 
+    /// When splices of a class wait for the worker (`enum pace_yield`).
+    fn condition(&self, class: u8) -> u64 {
+        self.pacing
+            .0
+            .block
+            .class(class, offset_of!(pace_class, condition))
+            .load(Relaxed)
+    }
+
     fn beat(&self, now: u64) {
         self.word(offset_of!(pace_worker, beat_ns))
             .store(now, Relaxed);
@@ -390,13 +391,23 @@ impl Inner {
         self.active_from.set(self.queue.borrow().next_arrival());
         self.word(offset_of!(pace_worker, runnable_since_ns))
             .store(now, Release);
-        self.give_for_round();
+        self.begin_round();
+        if self.has_deadline.get() || !self.queue.borrow().is_empty() {
+            self.rounds_matter();
+        }
     }
 
     fn begin_patience(&self, now: u64) {
         let mut patience = self.patience.get();
         patience.begin(now);
         self.patience.set(patience);
+    }
+
+    /// What a class has credit for with this worker.
+    fn credit(&self, class: u8) -> u64 {
+        let of = |field| self.pacing.0.block.credit(self.worker, class, field);
+        let given = of(offset_of!(pace_credit, given)).load(Acquire);
+        given.saturating_sub(of(offset_of!(pace_credit, taken)).load(Acquire))
     }
 
     fn give(&self, class: u8, bytes: u64) {
@@ -547,6 +558,9 @@ impl Controls {
             .iter()
             .any(|control| !matches!(control, Control::None));
         inner.is_controlled.set(self.is_needed);
+        let mut controls = controls.iter();
+        let has_deadline = controls.any(|control| matches!(control, Control::Deadline(_)));
+        inner.has_deadline.set(has_deadline);
     }
 
     fn show(&self, inner: &Inner) {

@@ -61,9 +61,21 @@ impl<T> Queue<T> {
         place
     }
 
+    /// Behind all that have received less than this.
+    pub(super) fn behind(&self, bytes: u64) -> VirtualTime {
+        VirtualTime(self.now.saturating_add(bytes.saturating_mul(SCALE)))
+    }
+
     /// The first in order.
     pub(super) fn pop(&mut self) -> Option<T> {
         let (&place, _) = self.places.first_key_value()?;
+        self.now = self.now.max(place.start);
+        self.remove(place)
+    }
+
+    /// The first in order of those that fit.
+    pub(super) fn pop_first(&mut self, mut fits: impl FnMut(&T) -> bool) -> Option<T> {
+        let (&place, _) = self.places.iter().find(|(_, who)| fits(who))?;
         self.now = self.now.max(place.start);
         self.remove(place)
     }

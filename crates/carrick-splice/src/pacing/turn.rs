@@ -97,9 +97,7 @@ impl Turn {
         if self.has_leave || self.waits.is_some() {
             return false;
         }
-        let class = self.handle.class();
-        let condition = pacer.condition(class);
-        pacer.must_wait(condition) && pacer.credit(class, condition) == 0
+        pacer.must_wait(self.handle.class())
     }
 
     /// How many bytes may be moved now. Call it when there is something to move, and report the result by
@@ -207,20 +205,15 @@ impl Turn {
                 waits.slot.waker.replace(Some(cx.waker().clone()));
                 return Poll::Pending;
             }
+            self.uses_credit = waits.slot.is_charged.get();
             self.waits = None;
             self.has_leave = true;
             self.leave_ns = now_ns();
             return Poll::Ready(u64::MAX);
         }
         let class = self.handle.class();
-        let condition = pacer.condition(class);
-        if !pacer.must_wait(condition) {
+        if !pacer.must_wait(class) {
             return Poll::Ready(u64::MAX);
-        }
-        let credit = pacer.credit(class, condition);
-        if credit > 0 {
-            self.uses_credit = true;
-            return Poll::Ready(credit);
         }
         let now = now_ns();
         self.hold(now);
@@ -234,6 +227,7 @@ impl Turn {
         let slot = Rc::new(Slot {
             waker: RefCell::new(Some(cx.waker().clone())),
             is_granted: Cell::new(false),
+            is_charged: Cell::new(false),
             since_ns: now,
             hold_max_ns: hold_max,
             class,

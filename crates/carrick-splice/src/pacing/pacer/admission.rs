@@ -13,6 +13,10 @@ use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::task::Poll;
 
+/// A response that has received less than this goes before requests that have not begun: those under way are
+/// to end, not to become more.
+const BEGUN_BYTES: u64 = 256 << 10;
+
 /// A place in the queue, given up when dropped.
 struct Waiting<'a> {
     pacer: &'a Pacer,
@@ -29,18 +33,30 @@ impl Drop for Waiting<'_> {
 }
 
 impl Pacer {
-    /// Waits until a request whose response is paced so may be worked on: at once if its class never waits
-    /// for the worker or has credit, otherwise at its turn, at the latest after the class's longest hold.
-    /// Charges no rate.
+    /// Whether work for a request whose response is paced so waits for the worker.
+    #[must_use]
+    pub fn waits(&self, handle: PaceHandle) -> bool {
+        !handle.is_none() && self.must_wait(handle.class())
+    }
+
+    /// Waits until a request whose response is paced so may be worked on, behind what has begun: at once if its class never waits
+    /// for the worker, otherwise at its turn, at the latest after the class's longest hold. Charges neither
+    /// rate nor credit.
     pub async fn admit(&self, handle: PaceHandle) {
-        if handle.is_none() {
+        let behind = self.0.queue.borrow().behind(BEGUN_BYTES);
+        self.wait_for_leave(handle, behind).await;
+    }
+
+    /// Likewise, until its response may be read: before bodies that have begun.
+    pub async fn admit_response(&self, handle: PaceHandle) {
+        self.wait_for_leave(handle, VirtualTime::default()).await;
+    }
+
+    async fn wait_for_leave(&self, handle: PaceHandle, virtual_time: VirtualTime) {
+        if !self.waits(handle) {
             return;
         }
         let class = handle.class();
-        let condition = self.condition(class);
-        if !self.must_wait(condition) || self.credit(class, condition) > 0 {
-            return;
-        }
         let counts = self.pacing().counts(class);
         counts.yields.fetch_add(1, Relaxed);
         let begun_ns = now_ns();
@@ -49,6 +65,7 @@ impl Pacer {
         let slot = Rc::new(Slot {
             waker: RefCell::new(None),
             is_granted: Cell::new(false),
+            is_charged: Cell::new(false),
             since_ns: begun_ns,
             hold_max_ns: hold_max.load(Relaxed),
             class,
@@ -56,7 +73,7 @@ impl Pacer {
         let (priority, _) = self.priority_of(class);
         let waiting = Waiting {
             pacer: self,
-            place: self.wait(priority, VirtualTime::default(), Rc::clone(&slot)),
+            place: self.wait(priority, virtual_time, Rc::clone(&slot)),
             slot,
         };
         poll_fn(|cx| {

@@ -80,3 +80,15 @@ fn the_oldest_go_first_if_asked_for() {
     assert_eq!(queue.pop(), Some(3));
     assert!(queue.is_empty() && queue.pop().is_none());
 }
+
+#[test]
+fn those_that_do_not_fit_are_passed_by_and_keep_their_places() {
+    let mut queue = Queue::default();
+    for who in 0..4 {
+        queue.push(0, VirtualTime::default(), who);
+    }
+    assert_eq!(queue.pop_first(|who| *who >= 2), Some(2));
+    assert_eq!(queue.pop_first(|who| *who > 3), None);
+    let rest: Vec<_> = std::iter::from_fn(|| queue.pop()).collect();
+    assert_eq!(rest, [0, 1, 3]);
+}

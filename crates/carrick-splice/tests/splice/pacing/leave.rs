@@ -2,6 +2,8 @@
 
 use super::*;
 use crate::support::until;
+use std::cell::RefCell;
+use std::rc::Rc;
 use std::sync::mpsc;
 
 #[test]
@@ -200,5 +202,95 @@ fn hits_of_a_worker_that_never_blocks_wait_for_its_rounds() {
         }
         assert!(p99 > Duration::from_millis(1), "{p99:?}");
         drop(busy);
+    });
+}
+
+#[test]
+fn credit_is_used_behind_the_workers_own_work() {
+    let classes = [ClassSettings {
+        policy: Policy::Deadline {
+            target: Duration::from_secs(10),
+        },
+        ..class("a")
+    }];
+    on_paced_worker(&classes, |splicer, pacing| async move {
+        // The worker must have been blocked once, or no splice would wait for it.
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        for choice in [Choice::Copy, Choice::Pipe] {
+            let sockets = Sockets::new().await;
+            let mut sender = blocking(sockets.sender);
+            sender.write_all(&[1; 1000]).unwrap();
+            sockets.from.readable().await.unwrap();
+            let paced = pacing.pace("a", client(), 0).unwrap();
+            let done = Rc::new(RefCell::new(Vec::new()));
+            let (splicer, splice_done) = (splicer.clone(), Rc::clone(&done));
+            // Its turn is before all others.
+            let splice = tokio::task::spawn_local(async move {
+                let _receiver = sockets.receiver;
+                let order = Order {
+                    choice,
+                    pace: paced.to_client(),
+                    ..Order::new(End::AfterBytes(1000))
+                };
+                let mut transfer = splicer.transfer(&sockets.from, &sockets.to, order);
+                assert_eq!(transfer.run().await.unwrap(), Ended::Bytes, "{choice:?}");
+                splice_done.borrow_mut().push("spliced");
+            });
+            for _ in 0..3 {
+                let done = Rc::clone(&done);
+                tokio::task::spawn_local(async move { done.borrow_mut().push("own") });
+            }
+            splice.await.unwrap();
+            assert_eq!(
+                *done.borrow(),
+                ["own", "own", "own", "spliced"],
+                "{choice:?}"
+            );
+        }
+    });
+}
+
+#[test]
+fn a_worker_that_never_blocks_lets_splices_go_as_far_as_it_has_earned() {
+    const BYTES: usize = 300_000;
+    let classes = [ClassSettings {
+        policy: Policy::Proportional,
+        hold_max: Duration::from_secs(10),
+        ..class("a")
+    }];
+    on_paced_worker(&classes, |splicer, pacing| async move {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        let pacer = splicer.pacer().unwrap().clone();
+        let sockets = Sockets::new().await;
+        let sending = send(
+            blocking(sockets.sender),
+            blocking(sockets.receiver),
+            BYTES as u64,
+        );
+        let busy = tokio::task::spawn_local(async move {
+            loop {
+                let begun = Instant::now();
+                while begun.elapsed() < Duration::from_micros(100) {
+                    std::hint::spin_loop();
+                }
+                pacer.served(50_000, true);
+                tokio::task::yield_now().await;
+            }
+        });
+        tokio::task::yield_now().await;
+        let paced = pacing.pace("a", client(), 0).unwrap();
+        let order = Order {
+            choice: Choice::Copy,
+            pace: paced.to_client(),
+            ..Order::new(End::AfterBytes(BYTES as u64))
+        };
+        let mut transfer = splicer.transfer(&sockets.from, &sockets.to, order);
+        assert_eq!(transfer.run().await.unwrap(), Ended::Bytes);
+        drop(transfer);
+        drop((sockets.from, sockets.to));
+        busy.abort();
+        let report = &pacing.classes()[0];
+        assert!(report.yields > 0 && report.overdue == 0, "{report:?}");
+        joined(vec![sending]).await;
     });
 }

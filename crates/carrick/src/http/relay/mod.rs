@@ -64,6 +64,8 @@ struct Attempt<'a, 'c> {
     log: &'a mut RequestLog,
     /// What the cache makes of the answer.
     asking: &'a mut Option<Box<Asking>>,
+    /// How its response waits for the worker.
+    pace: PaceHandle,
 }
 
 /// An attempt that failed before a byte of a response came, or that is to be made otherwise.
@@ -88,7 +90,7 @@ pub async fn relay(
     may_forward: bool,
     asking: &mut Option<Box<Asking>>,
 ) -> Outcome {
-    wait_for_leave(requester, destination).await;
+    let pace = wait_for_leave(requester, destination).await;
     write_request(
         requester.context(),
         scratch,
@@ -155,6 +157,7 @@ pub async fn relay(
             destination,
             log,
             asking,
+            pace,
         };
         let result = if has_body {
             // Boxed: what few requests need should not make every session larger.
@@ -195,10 +198,10 @@ pub async fn relay(
     }
 }
 
-/// Where what is spliced waits for the worker, so does what is done for it before.
-async fn wait_for_leave(requester: &mut Requester<'_>, destination: &Destination) {
+/// Where what is spliced waits for the worker, so does what is done for it before. How the response waits.
+async fn wait_for_leave(requester: &mut Requester<'_>, destination: &Destination) -> PaceHandle {
     let Some(class) = destination.pace else {
-        return;
+        return PaceHandle::default();
     };
     let (context, kept) = requester.pace();
     let plan = context.live.plan().pace.classes.get(class);
@@ -209,7 +212,9 @@ async fn wait_for_leave(requester: &mut Requester<'_>, destination: &Destination
         let worker = Rc::clone(&context.worker);
         // Boxed: few wait.
         Box::pin(worker.pacer.admit(pace)).await;
+        return pace;
     }
+    PaceHandle::default()
 }
 
 /// Has the kernel forward between the two connections, if the route allows it and the engine can. The connection goes in and out by value: what an async function has lent keeps

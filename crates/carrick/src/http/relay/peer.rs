@@ -18,6 +18,7 @@ use crate::telemetry::metrics::CacheResult;
 use crate::upstream::checkout::Checkout;
 use crate::upstream::{Unreachable, Upstream};
 use carrick_logic::http1::{ResponseBody, TargetForm};
+use carrick_splice::PaceHandle;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -87,6 +88,7 @@ async fn ask_cache_peer(
                     destination: &there,
                     log,
                     asking,
+                    pace: PaceHandle::default(),
                 };
                 match attempt.answer(checkout, true).await {
                     // It is about nothing that is stored here.
@@ -228,6 +230,7 @@ async fn one_head(
         limits: context.live.plan().limits.head(),
         via: context.listener.via.of_responses(),
         idle: plan.answer,
+        leave: None,
         watches_client: true,
         asked_bytes: (checkout.upstream.reused).then_some(scratch.out.len()),
         first_read_bytes: checkout.upstream.first_read_bytes,

@@ -67,6 +67,8 @@ impl Attempt<'_, '_> {
             limits: context.live.plan().limits.head(),
             via: context.listener.via.of_responses(),
             idle,
+            leave: Some((&context.worker.pacer, self.pace))
+                .filter(|(pacer, pace)| pacer.waits(*pace)),
             watches_client: true,
             asked_bytes: (checkout.upstream.reused).then_some(self.scratch.out.len()),
             first_read_bytes: checkout.upstream.first_read_bytes,
@@ -167,6 +169,7 @@ impl Attempt<'_, '_> {
                 limits: client.context.live.plan().limits.head(),
                 via: client.context.listener.via.of_responses(),
                 idle: means.idle,
+                leave: Some((&worker.pacer, self.pace)).filter(|(pacer, pace)| pacer.waits(*pace)),
                 watches_client: false,
                 asked_bytes: None,
                 first_read_bytes: checkout.upstream.first_read_bytes,

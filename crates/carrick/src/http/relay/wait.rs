@@ -1,10 +1,11 @@
 //! Waiting for a response's head, and for a reset of the client, which ends the wait.
 use crate::context::request_log::RequestLog;
 use crate::net::deadline::{Deadline, TimedOut, Timer, now};
-use crate::net::io::{poll_reset, read_at_most, write_all};
+use crate::net::io::{Stream, poll_reset, read_at_most, try_peek, write_all};
 use crate::net::scratch::{BUFFER_BYTES, Scratch};
 use crate::net::transport::Transport;
 use carrick_logic::http1::{self, HeadLimits, Progress, Refusal, ResponseRewrite, Version};
+use carrick_splice::{PaceHandle, Pacer};
 use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
@@ -37,6 +38,8 @@ pub struct HeadWait<'a> {
     pub first_read_bytes: usize,
     /// Bytes of a request without a body, on a connection that has carried others.
     pub asked_bytes: Option<usize>,
+    /// What the response waits for before it is read: the worker's own work, if it is paced.
+    pub leave: Option<(&'a Pacer, PaceHandle)>,
     /// Whether a reset of the client ends the wait. Off while its body is under way, and once it has sent more or ended its side.
     pub watches_client: bool,
 }
@@ -85,6 +88,15 @@ impl HeadWait<'_> {
                 response.reserve(response.len().max(BUFFER_BYTES));
             }
             let started = !response.is_empty();
+            if let Some((pacer, pace)) = self.leave.take_if(|_| !started) {
+                match timer.until(deadline, self.readable()).await {
+                    Ok(true) => {}
+                    Ok(false) => return Err(NoResponseHead::ClientGone),
+                    Err(TimedOut) => return Err(NoResponseHead::TimedOut),
+                }
+                // Boxed: few wait.
+                Box::pin(pacer.admit_response(pace)).await;
+            }
             match timer.until(deadline, self.read(response)).await {
                 Ok(None) => return Err(NoResponseHead::ClientGone),
                 Ok(Some(Ok(0) | Err(_))) => return Err(NoResponseHead::Closed { started }),
@@ -135,6 +147,25 @@ impl HeadWait<'_> {
             } else {
                 Poll::Pending
             }
+        })
+    }
+
+    /// Waits until there is something to read; `false`: the client is gone.
+    fn readable(&mut self) -> impl Future<Output = bool> + Unpin {
+        let (upstream, client) = (self.upstream, self.client);
+        let watches = &mut self.watches_client;
+        poll_fn(move |cx| {
+            if client.is_some_and(|client| *watches && poll_reset(client, watches, cx)) {
+                return Poll::Ready(false);
+            }
+            while upstream.poll_read_ready(cx).is_ready() {
+                // The readiness may be of a response before.
+                match try_peek(upstream) {
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                    _ => return Poll::Ready(true),
+                }
+            }
+            Poll::Pending
         })
     }
 

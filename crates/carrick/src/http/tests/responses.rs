@@ -1,5 +1,6 @@
 //! Responses as clients get them: framing, interim ones, those without bodies.
 use super::stage::{FIRST, FORWARD, GET, OK, SWITCH, ask_once, play, timed};
+use carrick_splice::{Drain, Pacer};
 
 /// A method, and a response without a body, whatever its head says.
 const WITHOUT_BODY: &[(&str, &str)] = &[
@@ -246,5 +247,43 @@ fn the_servers_connection_is_reset_only_where_nothing_can_be_lost() {
             let ended = connection.hear_all().await;
             assert_eq!(ended, (unread.to_owned(), is_reset), "{response:?}");
         });
+    }
+}
+
+#[test]
+fn a_request_and_its_response_wait_for_the_worker_and_those_that_are_not_paced_do_not() {
+    let paced = SWITCH.replace("upstream = \"u\"", "upstream = \"u\"\npace = \"held\"");
+    let classes = "[pace.classes.held]\npolicy = \"conservative\"\n";
+    for (configuration, is_held) in [(paced, true), (SWITCH.to_owned(), false)] {
+        play(&format!("{classes}{configuration}"), async |stage| {
+            let pacer = stage.worker.pacer.clone();
+            // The worker is runnable from here on: only what is let go goes on.
+            Pacer::on_thread_park();
+            Pacer::on_thread_unpark();
+            let let_go = async || {
+                settle().await;
+                assert_eq!(pacer.forward(Drain::Everything), usize::from(is_held));
+            };
+            let mut server = stage.server(FIRST);
+            let client = stage.client();
+            client.say(GET).await;
+            let_go().await;
+            let connection = server.accept().await;
+            for _ in 0..3 {
+                connection.hear("\r\n\r\n").await;
+                connection.say(OK).await;
+                let_go().await;
+                client.hear("ok").await;
+                client.say(GET).await;
+                let_go().await;
+            }
+        });
+    }
+}
+
+/// Lets everything go on that can.
+async fn settle() {
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
     }
 }

@@ -228,6 +228,7 @@ pub(super) async fn timed<T>(act: impl Future<Output = T>) -> (T, f64) {
 
 fn worker(plan: Plan, log: &LogSender, servers: Servers) -> Worker {
     let engines = Engines::new().expect("room for classes");
+    engines.pace(&plan.pace).expect("valid classes");
     let metrics = Arc::<WorkerMetrics>::default();
     let pacer = Pacer::new(engines.pacing, 0);
     let splicer = Splicer::with_engines(
