@@ -5,6 +5,10 @@ use crate::reply::{self, Reply};
 use crate::telemetry::metrics::{Limit, WorkerMetrics};
 use crate::upstream::Unreachable;
 use carrick_logic::http1::Refusal;
+use h2::Reason;
+
+/// How a request ended that the upstream has not begun with.
+pub const REFUSED: &str = "upstream_refused";
 
 /// How the passing on ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,6 +38,10 @@ pub enum Failure {
     Unreachable(Unreachable),
     /// The upstream closed before its response's head was whole, or reset.
     NoResponse(&'static str),
+    /// The upstream has reset the request's stream of HTTP/2 with this code.
+    Reset(Reason),
+    /// The upstream has not begun with the request, and says so; it cannot be sent again from here.
+    Refused,
     /// The upstream took too long.
     TimedOut,
     /// The response must not be passed on.
@@ -61,6 +69,25 @@ impl Failure {
                     502,
                     "no_response",
                     "The upstream closed the connection without a response.",
+                )
+            }
+            Self::Reset(code) => {
+                log.ended = "upstream_reset";
+                Reply {
+                    reset_code: Some(code.into()),
+                    ..Reply::new(
+                        502,
+                        "no_response",
+                        format!("The upstream reset the request's stream: {code:?}."),
+                    )
+                }
+            }
+            Self::Refused => {
+                log.ended = REFUSED;
+                Reply::new(
+                    502,
+                    "no_response",
+                    "The upstream did not begin with the request.",
                 )
             }
             Self::TimedOut => {

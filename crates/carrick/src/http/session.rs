@@ -16,7 +16,7 @@ use crate::context::request_context::RequestContext;
 use crate::context::request_log::RequestLog;
 use crate::http::kernel_forward;
 use crate::http::kernel_forward::{Interrupted, Offered, Unanswered, Waited};
-use crate::http::outcome::{Failure, Passed};
+use crate::http::outcome::{Failure, Passed, REFUSED};
 use crate::net::deadline::now;
 use crate::net::io::{Stream, is_readable, read_some, try_read_some};
 use crate::net::scratch::{Lent, Scratch};
@@ -29,6 +29,7 @@ use crate::upstream::checkout::Checkout;
 use carrick_logic::cache::Reuse;
 use carrick_logic::grpc;
 use carrick_logic::http1::{BodyLength, Method};
+use h2::Reason;
 use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -587,6 +588,12 @@ async fn failed(
     log: &mut RequestLog,
     failure: Failure,
 ) -> Next {
+    if let (Failure::Refused, Transport::Http2(stream)) = (&failure, &client.downstream.transport) {
+        // It may ask again, whatever it asks for (RFC 9113 section 8.7).
+        (log.status, log.ended) = (502, REFUSED);
+        stream.set_reset_code(Reason::REFUSED_STREAM);
+        return Next::Reset;
+    }
     match failure.reply(client.context.metrics(), log) {
         Some(reply) => send_reply(client, scratch, log, &reply).await,
         None => Next::Close,

@@ -1,4 +1,5 @@
 //! Passing a response on, and what becomes of the two connections after it.
+use super::send::reset_code;
 use super::{Attempt, Outcome, means};
 use crate::config::plan::{ListenerPlan, Mode};
 use crate::context::destination::Destination;
@@ -21,6 +22,7 @@ use crate::reply;
 use crate::telemetry::metrics::{Limit, PrefetchResult};
 use crate::upstream::checkout::Checkout;
 use carrick_logic::http1::{self, Refusal, ResponseBody, ResponseRewrite, Version};
+use carrick_logic::http2::reset_for_client;
 use carrick_splice::Engine;
 use std::rc::Rc;
 
@@ -194,6 +196,12 @@ impl Attempt<'_, '_> {
             Passed::UpstreamBroke(how) => {
                 self.log.ended = how;
                 self.count_limit(how);
+                if let Some(code) = reset_code(&checkout)
+                    && let Some(client) = self.requester.client()
+                    && let Transport::Http2(stream) = &client.downstream.transport
+                {
+                    stream.set_reset_code(reset_for_client(code.into()).into());
+                }
                 checkout.failed(&self.destination.next_hop);
             }
             Passed::Refused(refusal) => {

@@ -3,6 +3,7 @@ mod asking;
 mod ends;
 mod grpc;
 mod programs;
+mod resets;
 mod server;
 
 use super::PATIENT;
