@@ -30,10 +30,13 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// What is spoken inside TLS (RFC 7301), the best first.
-const ALPN: [&[u8]; 2] = [HTTP2_ALPN, b"http/1.1"];
+const ALPN: [&[u8]; 2] = [HTTP2_ALPN, HTTP1_ALPN];
 
 /// HTTP/2 among them.
 pub const HTTP2_ALPN: &[u8] = b"h2";
+
+/// HTTP/1.1.
+pub const HTTP1_ALPN: &[u8] = b"http/1.1";
 
 /// What an authority speaks to see who a server is (RFC 8737 section 3).
 pub const ACME_ALPN: &[u8] = b"acme-tls/1";

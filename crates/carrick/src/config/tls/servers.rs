@@ -3,7 +3,8 @@ use super::clients::{authorities, system_authorities};
 use super::pem::whole;
 use super::verifier::Verifier;
 use super::{
-    CertificateFiles, Faults, FromFiles, HTTP2_ALPN, Minimum, Provider, Tls, identity, impossible,
+    CertificateFiles, Faults, FromFiles, HTTP1_ALPN, HTTP2_ALPN, Minimum, Provider, Tls, identity,
+    impossible,
 };
 use crate::config::problem::Problem;
 use rustls::client::{Resumption, WebPkiServerVerifier};
@@ -14,9 +15,6 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
-
-/// HTTP/1.1 inside TLS (RFC 7301).
-const HTTP1_ALPN: &[u8] = b"http/1.1";
 
 /// Tickets kept for each server, the most that the library keeps for one name.
 const TICKETS: usize = 8;
@@ -116,14 +114,21 @@ impl ServerTls {
         Some((config, self.files.settings.names.get(server)?.clone()))
     }
 
-    /// A new session with a server.
+    /// A new session with a server; `is_http1`: nothing else is offered.
     ///
     /// # Errors
     /// The kernel gives no random numbers, or there is no such server.
-    pub fn session(&self, server: usize) -> Result<ClientConnection, rustls::Error> {
+    pub fn session(
+        &self,
+        server: usize,
+        is_http1: bool,
+    ) -> Result<ClientConnection, rustls::Error> {
         let unknown = || rustls::Error::General("no such server".to_owned());
         let (config, name) = self.server(server).ok_or_else(unknown)?;
-        ClientConnection::new(config, name)
+        match is_http1 {
+            true => ClientConnection::new_with_alpn(config, name, Protocols::Http1.offered()),
+            false => ClientConnection::new(config, name),
+        }
     }
 
     /// Whether a warning of a server may be logged now, which is then noted.
