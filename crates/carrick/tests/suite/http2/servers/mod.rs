@@ -2,6 +2,7 @@
 mod asking;
 mod ends;
 mod grpc;
+mod haproxy;
 mod programs;
 mod resets;
 mod server;

@@ -15,7 +15,7 @@ use std::net::{SocketAddr, TcpStream};
 const GET: &str = "GET /file HTTP/1.1\r\nHost: a\r\n\r\n";
 
 /// A port that is free now; the program says if it no longer is.
-fn free(place: &Place) -> SocketAddr {
+pub(super) fn free(place: &Place) -> SocketAddr {
     Server::listen(place).address()
 }
 
