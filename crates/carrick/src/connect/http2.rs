@@ -237,7 +237,9 @@ async fn begin(
     let held = (upstream.counted.take(), upstream.place.take());
     let transport = upstream.transport.take();
     let limits = context.live.plan().limits.head();
-    let begun = ServerConnection::begin(transport, address, limits).await;
+    let metrics = Arc::clone(context.metrics());
+    let when_full = move || metrics.limits.reached(Limit::Http2Unsent);
+    let begun = ServerConnection::begin(transport, address, limits, when_full).await;
     let (connection, framing) = begun.map_err(|error| failed(error.to_string()))?;
     context.metrics().upstream_http2_connections.add(1);
     let (driven, metrics) = (Rc::clone(&connection), Arc::clone(context.metrics()));

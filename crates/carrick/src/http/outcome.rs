@@ -1,6 +1,7 @@
 //! How passing a response on ended, and why there was none to pass on.
 use super::sender;
 use crate::context::request_log::{CLIENT_CLOSED_REQUEST, RequestLog};
+use crate::net::transport::Transport;
 use crate::reply::{self, Reply};
 use crate::telemetry::metrics::{Limit, WorkerMetrics};
 use crate::upstream::Unreachable;
@@ -49,6 +50,17 @@ pub enum Failure {
 }
 
 impl Failure {
+    /// Whether a client that speaks HTTP/2 is told by a reset of its stream, whose code is then set: it may ask again, whatever it
+    /// asks for (RFC 9113 section 8.7).
+    pub fn is_told_by_reset(&self, client: &Transport, log: &mut RequestLog) -> bool {
+        let (Self::Refused, Transport::Http2(stream)) = (self, client) else {
+            return false;
+        };
+        (log.status, log.ended) = (502, REFUSED);
+        stream.set_reset_code(Reason::REFUSED_STREAM);
+        true
+    }
+
     /// What the client is answered, which `log` notes; `None`: it has gone.
     pub fn reply(self, metrics: &WorkerMetrics, log: &mut RequestLog) -> Option<Reply> {
         Some(match self {

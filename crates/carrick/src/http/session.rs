@@ -16,7 +16,7 @@ use crate::context::request_context::RequestContext;
 use crate::context::request_log::RequestLog;
 use crate::http::kernel_forward;
 use crate::http::kernel_forward::{Interrupted, Offered, Unanswered, Waited};
-use crate::http::outcome::{Failure, Passed, REFUSED};
+use crate::http::outcome::{Failure, Passed};
 use crate::net::deadline::now;
 use crate::net::io::{Stream, is_readable, read_some, try_read_some};
 use crate::net::scratch::{Lent, Scratch};
@@ -29,13 +29,12 @@ use crate::upstream::checkout::Checkout;
 use carrick_logic::cache::Reuse;
 use carrick_logic::grpc;
 use carrick_logic::http1::{BodyLength, Method};
-use h2::Reason;
 use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The session is over.
 struct Ended;
@@ -48,8 +47,9 @@ enum Woken {
     Unanswered(Box<Unanswered>),
 }
 
-/// Serves the connection; `first` came with it already. Returns it, with what has come, if it turns out to be one of HTTP/2.
-pub async fn run(mut client: Client, mut first: Vec<u8>) -> Option<(Client, Vec<u8>)> {
+/// Serves the connection; `first` came with it already. Returns it, with what has come and when that began, if it
+/// turns out to be one of HTTP/2.
+pub async fn run(mut client: Client, mut first: Vec<u8>) -> Option<(Client, Vec<u8>, Instant)> {
     let mut may_be_http2 = may_be_http2(&client.context);
     let mut limit = client.context.live.plan().timeouts.head;
     let mut scratch = client.context.worker.scratch.take();
@@ -94,9 +94,9 @@ pub async fn run(mut client: Client, mut first: Vec<u8>) -> Option<(Client, Vec<
             }
         }
         if std::mem::take(&mut may_be_http2)
-            && Box::pin(head::is_http2(&mut client, &mut scratch)).await
+            && let Some(begun) = Box::pin(head::begins_http2(&mut client, &mut scratch)).await
         {
-            return Some((client, scratch.request.split_off(0)));
+            return Some((client, scratch.request.split_off(0), begun));
         }
         let next = serve_request(&mut client, scratch).await;
         client.context.worker.forward_if_late();
@@ -588,10 +588,7 @@ async fn failed(
     log: &mut RequestLog,
     failure: Failure,
 ) -> Next {
-    if let (Failure::Refused, Transport::Http2(stream)) = (&failure, &client.downstream.transport) {
-        // It may ask again, whatever it asks for (RFC 9113 section 8.7).
-        (log.status, log.ended) = (502, REFUSED);
-        stream.set_reset_code(Reason::REFUSED_STREAM);
+    if failure.is_told_by_reset(&client.downstream.transport, log) {
         return Next::Reset;
     }
     match failure.reply(client.context.metrics(), log) {

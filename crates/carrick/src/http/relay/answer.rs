@@ -1,5 +1,4 @@
 //! Passing a response on, and what becomes of the two connections after it.
-use super::send::reset_code;
 use super::{Attempt, Outcome, means};
 use crate::config::plan::{ListenerPlan, Mode};
 use crate::context::destination::Destination;
@@ -196,7 +195,7 @@ impl Attempt<'_, '_> {
             Passed::UpstreamBroke(how) => {
                 self.log.ended = how;
                 self.count_limit(how);
-                if let Some(code) = reset_code(&checkout)
+                if let Some(code) = checkout.reset_code()
                     && let Some(client) = self.requester.client()
                     && let Transport::Http2(stream) = &client.downstream.transport
                 {

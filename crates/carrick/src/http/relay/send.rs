@@ -16,7 +16,6 @@ use crate::net::transport::http2::server::ServerStream;
 use crate::telemetry::metrics::Limit;
 use crate::upstream::checkout::Checkout;
 use carrick_logic::http1::{BodyLength, ResponseBody, Version};
-use h2::Reason;
 use std::cell::Cell;
 use std::future::poll_fn;
 use std::io;
@@ -339,7 +338,7 @@ impl Attempt<'_, '_> {
     }
 
     fn no_response(&self, checkout: &Checkout, how: &'static str) -> Failure {
-        match reset_code(checkout) {
+        match checkout.reset_code() {
             Some(code) => Failure::Reset(code),
             None => self.refusal(checkout).unwrap_or(Failure::NoResponse(how)),
         }
@@ -378,12 +377,6 @@ impl Attempt<'_, '_> {
 fn is_refused(checkout: &Checkout) -> bool {
     let stream = checkout.upstream.transport.server_stream();
     stream.is_some_and(ServerStream::is_refused)
-}
-
-/// The code with which the server has reset the stream of an answer that is not whole.
-pub(super) fn reset_code(checkout: &Checkout) -> Option<Reason> {
-    let stream = checkout.upstream.transport.server_stream();
-    stream.and_then(ServerStream::reset_code)
 }
 
 /// The whole request, if [it may be sent again](is_refused) and was short.

@@ -82,7 +82,8 @@ pub enum Ended {
 }
 
 impl ServerConnection {
-    /// Begins HTTP/2 on a new connection. Heads have these limits. The framing is to be [driven](Self::drive) from now on.
+    /// Begins HTTP/2 on a new connection. Heads have these limits; `when_full` is called when requests begin to wait for less
+    /// to be queued. The framing is to be [driven](Self::drive) from now on.
     ///
     /// # Errors
     /// The connection is lost.
@@ -90,12 +91,13 @@ impl ServerConnection {
         transport: Transport,
         address: SocketAddr,
         limits: HeadLimits,
+        when_full: impl Fn() + 'static,
     ) -> Result<(Rc<Self>, Framing), h2::Error> {
         let scheme = match &transport {
             Transport::Tls(_) => Scheme::HTTPS,
             _ => Scheme::HTTP,
         };
-        let shared = Rc::new(Http2Connection::to_server(transport));
+        let shared = Rc::new(Http2Connection::to_server(transport, when_full));
         let head_bytes = limits.head_bytes_max + limits.fields_max * FIELD_BYTES;
         let (send, framing) = Builder::new()
             .enable_push(false)
