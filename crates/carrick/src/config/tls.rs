@@ -6,6 +6,7 @@ mod clients;
 mod identity;
 mod new_file;
 mod pem;
+mod revocation;
 mod servers;
 mod verifier;
 
@@ -214,7 +215,7 @@ impl FromFiles for TlsSettings {
             let always = [&files.certificate, &files.key];
             always.into_iter().chain(&files.ocsp)
         });
-        let clients = self.clients.iter().map(|clients| &clients.ca);
+        let clients = self.clients.iter().flat_map(ClientCertificates::files);
         certificates.chain(clients).map(PathBuf::as_path)
     }
 
@@ -274,7 +275,10 @@ fn read(settings: &TlsSettings) -> Result<(ServerConfig, Faults), Faults> {
     }
     let verifier = match settings.clients.as_ref().map(|one| one.verifier(&provider)) {
         None => None,
-        Some(Ok(verifier)) => Some(verifier),
+        Some(Ok((verifier, found))) => {
+            warnings.extend(found.into_iter().map(|problem| (None, problem)));
+            Some(verifier)
+        }
         Some(Err(problem)) => {
             errors.push((None, *problem));
             None

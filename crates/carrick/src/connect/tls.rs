@@ -179,6 +179,14 @@ fn of_certificate(error: &CertificateError) -> &'static str {
         CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
             "correct the clock of this machine, or of the one that issued the certificate"
         }
+        CertificateError::Revoked => "its authority has revoked it: renew the server's certificate",
+        CertificateError::UnknownRevocationStatus => {
+            "`crl` of `tls` must have a list of each authority of the chain"
+        }
+        CertificateError::ExpiredRevocationList
+        | CertificateError::ExpiredRevocationListContext { .. } => {
+            "get a new list for `crl` of `tls`"
+        }
         CertificateError::Other(_) => {
             "a certificate that signs others cannot be the server's, unless `ca` of `tls` has it"
         }

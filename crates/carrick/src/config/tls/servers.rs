@@ -1,6 +1,7 @@
 //! TLS to the servers of an upstream: who is trusted, what carrick presents, and the sessions that are resumed.
 use super::clients::{authorities, system_authorities};
 use super::pem::whole;
+use super::revocation::lists;
 use super::verifier::Verifier;
 use super::{
     CertificateFiles, Faults, FromFiles, HTTP1_ALPN, HTTP2_ALPN, Minimum, Provider, Tls, identity,
@@ -70,6 +71,8 @@ impl Protocols {
 pub struct ServerTlsSettings {
     /// Who issues their certificates.
     pub authorities: Authorities,
+    /// The file with the authorities' revocation lists.
+    pub crl: Option<PathBuf>,
     /// What is presented to servers that ask for a certificate.
     pub certificate: Option<CertificateFiles>,
     /// What is offered to be spoken.
@@ -160,7 +163,8 @@ impl FromFiles for ServerTlsSettings {
             Authorities::Anybody => None,
         };
         let own = (self.certificate.iter()).flat_map(|files| [&files.certificate, &files.key]);
-        authorities.into_iter().chain(own).map(PathBuf::as_path)
+        let files = authorities.into_iter().chain(&self.crl).chain(own);
+        files.map(PathBuf::as_path)
     }
 
     fn read(&self) -> Result<(Self::Made, Faults), Faults> {
@@ -181,6 +185,7 @@ impl ServerTlsSettings {
     pub fn new(authorities: Authorities) -> Self {
         Self {
             authorities,
+            crl: None,
             certificate: None,
             protocols: Protocols::Http1,
             minimum: Minimum::Tls12,
@@ -196,10 +201,16 @@ impl ServerTlsSettings {
         let provider = Arc::new(ring::default_provider());
         let (mut warnings, mut errors) = (Faults::new(), Faults::new());
         let of_certificate = |problem| (Some(0), problem);
-        let verifier = self.authorities.verifier(&provider);
-        let verifier = verifier
-            .map_err(|problem| errors.push((None, *problem)))
-            .ok();
+        let verifier = match self.verifier(&provider) {
+            Ok((verifier, found)) => {
+                warnings.extend(found.into_iter().map(|problem| (None, problem)));
+                Some(verifier)
+            }
+            Err(problem) => {
+                errors.push((None, *problem));
+                None
+            }
+        };
         let own = match &self.certificate {
             None => None,
             Some(files) => match identity::load(files, &provider) {
@@ -230,6 +241,39 @@ impl ServerTlsSettings {
     }
 }
 
+impl ServerTlsSettings {
+    /// Also returns warnings.
+    fn verifier(&self, provider: &Provider) -> Result<(Verifier, Vec<Problem>), Box<Problem>> {
+        let (roots, trusted) = match &self.authorities {
+            Authorities::System(_) => (system_authorities()?, Vec::new()),
+            Authorities::File(path) => authorities(path, "CA", "the servers")?,
+            Authorities::Anybody => (RootCertStore::empty(), Vec::new()),
+        };
+        let (lists, warnings) = match &self.crl {
+            Some(file) => lists(file, "CRL")?,
+            None => Default::default(),
+        };
+        let chain = match &self.authorities {
+            Authorities::Anybody => None,
+            _ => Some(
+                WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider))
+                    .with_crls(lists)
+                    .enforce_revocation_expiration()
+                    .build()
+                    .map_err(|error| {
+                        whole(format!("these authorities cannot be used: {error}"), "")
+                    })?,
+            ),
+        };
+        let verifier = Verifier {
+            chain,
+            trusted,
+            algorithms: provider.signature_verification_algorithms,
+        };
+        Ok((verifier, warnings))
+    }
+}
+
 impl Authorities {
     /// Those in a file, else the system's.
     #[must_use]
@@ -249,29 +293,6 @@ impl Authorities {
             _ => Vec::new(),
         }
     }
-
-    fn verifier(&self, provider: &Provider) -> Result<Verifier, Box<Problem>> {
-        let (roots, trusted) = match self {
-            Self::System(_) => (system_authorities()?, Vec::new()),
-            Self::File(path) => authorities(path, "CA", "the servers")?,
-            Self::Anybody => (RootCertStore::empty(), Vec::new()),
-        };
-        let chain = match self {
-            Self::Anybody => None,
-            _ => Some(
-                WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider))
-                    .build()
-                    .map_err(|error| {
-                        whole(format!("these authorities cannot be used: {error}"), "")
-                    })?,
-            ),
-        };
-        Ok(Verifier {
-            chain,
-            trusted,
-            algorithms: provider.signature_verification_algorithms,
-        })
-    }
 }
 
 #[cfg(test)]
@@ -283,6 +304,7 @@ mod tests {
         let name = ServerName::try_from("a.example").unwrap();
         let settings = ServerTlsSettings {
             authorities: Authorities::Anybody,
+            crl: None,
             certificate: None,
             protocols: Protocols::Http1,
             minimum: Minimum::Tls12,
