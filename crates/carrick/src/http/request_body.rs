@@ -178,7 +178,7 @@ async fn send_chunked(
             .tidy(buffer, head_bytes, body_bytes)
             .map_err(NotSent::Refused)?;
         // What came whole with its head is not paced.
-        if bytes > 0 && !(is_over && !head.is_empty()) {
+        if bytes > 0 && (head.is_empty() || !is_over) {
             upstream.wait_for(&mut throttle, bytes as u64).await;
         }
         let ready = head_bytes..head_bytes + bytes;

@@ -2,7 +2,7 @@
 use super::Provider;
 use super::identity::{certificate, certificates};
 use super::pem::{PemFile, whole};
-use super::revocation::lists;
+use super::revocation::{Read, lists};
 use crate::config::problem::Problem;
 use rustls::RootCertStore;
 use rustls::server::WebPkiClientVerifier;
@@ -34,10 +34,7 @@ impl ClientCertificates {
     ///
     /// # Errors
     /// A file cannot be used.
-    pub fn verifier(
-        &self,
-        provider: &Provider,
-    ) -> Result<(Arc<dyn ClientCertVerifier>, Vec<Problem>), Box<Problem>> {
+    pub fn verifier(&self, provider: &Provider) -> Read<Arc<dyn ClientCertVerifier>> {
         let (roots, _) = authorities(&self.ca, "client CA", "clients")?;
         let mut builder =
             WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider));

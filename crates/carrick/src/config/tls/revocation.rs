@@ -14,14 +14,16 @@ const FILE_BYTES_MAX: u64 = 16 << 20;
 /// What the label of a block is.
 const LABEL: &str = "X509 CRL";
 
+/// What was read, with warnings.
+pub type Read<T> = Result<(T, Vec<Problem>), Box<Problem>>;
+
+type Lists = Vec<CertificateRevocationListDer<'static>>;
+
 /// Reads a file of lists, at least one, in PEM, or one in DER; `what` it is. Also returns warnings.
 ///
 /// # Errors
 /// The file cannot be used.
-pub fn lists(
-    path: &Path,
-    what: &str,
-) -> Result<(Vec<CertificateRevocationListDer<'static>>, Vec<Problem>), Box<Problem>> {
+pub fn lists(path: &Path, what: &str) -> Read<Lists> {
     let bytes = read_at_most(path, what, FILE_BYTES_MAX)?;
     let name = path.display().to_string();
     let text = match String::from_utf8(bytes) {
@@ -58,11 +60,7 @@ const EXPIRED: &str = "this revocation list has expired: certificates of its aut
 const RENEW: &str = "get a new one from its authority";
 
 /// A file with one list in DER.
-fn one(
-    bytes: Vec<u8>,
-    name: &str,
-    what: &str,
-) -> Result<(Vec<CertificateRevocationListDer<'static>>, Vec<Problem>), Box<Problem>> {
+fn one(bytes: Vec<u8>, name: &str, what: &str) -> Read<Lists> {
     let warnings = match is_expired(&bytes) {
         Ok(false) => Vec::new(),
         Ok(true) => {

@@ -243,7 +243,7 @@ fn a_web_socket_goes_by_http1_where_http2_takes_none_and_http1_is_allowed() {
     assert_eq!(count("carrick_upstream_http2_connections_total"), 1.0);
     assert_eq!(count("carrick_upstream_connections_opened_total"), 4.0);
     for line in carrick.access_log(6) {
-        let (status, version) = match line.text("target").as_ref() {
+        let (status, version) = match line.text("target") {
             "/chat" => (101, ""),
             _ => (200, "HTTP/2.0"),
         };
