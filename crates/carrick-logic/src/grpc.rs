@@ -2,6 +2,7 @@
 use std::time::Duration;
 
 /// Statuses (the gRPC document "Status codes and their use in gRPC").
+const CANCELLED: u8 = 1;
 const UNKNOWN: u8 = 2;
 const DEADLINE_EXCEEDED: u8 = 4;
 const PERMISSION_DENIED: u8 = 7;
@@ -40,6 +41,24 @@ pub fn status(http: u16, is_late: bool) -> u8 {
         413 | 431 => RESOURCE_EXHAUSTED,
         429 | 502..=504 => UNAVAILABLE,
         _ => UNKNOWN,
+    }
+}
+
+/// The status of a call whose server has reset its stream with this code (the gRPC document "gRPC over HTTP2", section
+/// "Errors").
+#[must_use]
+pub fn status_of_reset(code: u32, is_late: bool) -> u8 {
+    match code {
+        // REFUSED_STREAM
+        7 => UNAVAILABLE,
+        // CANCEL
+        8 if is_late => DEADLINE_EXCEEDED,
+        8 => CANCELLED,
+        // ENHANCE_YOUR_CALM
+        11 => RESOURCE_EXHAUSTED,
+        // INADEQUATE_SECURITY
+        12 => PERMISSION_DENIED,
+        _ => INTERNAL,
     }
 }
 
@@ -223,6 +242,20 @@ mod tests {
         for (http, is_late, expected) in table {
             assert_eq!(status(http, is_late), expected, "{http}");
         }
+        let codes = [
+            (0, 13),
+            (1, 13),
+            (2, 13),
+            (7, 14),
+            (8, 1),
+            (11, 8),
+            (12, 7),
+            (13, 13),
+        ];
+        for (code, expected) in codes {
+            assert_eq!(status_of_reset(code, false), expected, "{code}");
+        }
+        assert_eq!(status_of_reset(8, true), 4);
         let mut out = Vec::new();
         write_status(&mut out, 14, "50% of\n\u{e9}", b"Date: x\r\n");
         assert_eq!(

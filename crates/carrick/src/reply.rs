@@ -29,6 +29,8 @@ pub struct Reply {
     pub field: Option<(&'static str, Cow<'static, str>)>,
     /// Whether the text is the whole body, without the status before it.
     pub is_bare: bool,
+    /// The code with which a server has reset the request's stream of HTTP/2.
+    pub reset_code: Option<u32>,
     /// The stable label for metrics and the log.
     pub label: &'static str,
 }
@@ -41,6 +43,7 @@ impl Reply {
             detail: detail.into(),
             field: None,
             is_bare: false,
+            reset_code: None,
             label,
         }
     }
@@ -95,7 +98,10 @@ pub async fn send(client: &mut Client, reply: &Reply, asked: Asked, log: &mut Re
             for (name, value) in &fields {
                 lines += &format!("{name}: {value}\r\n");
             }
-            let status = grpc::status(reply.status, is_late);
+            let status = match reply.reset_code {
+                Some(code) => grpc::status_of_reset(code, is_late),
+                None => grpc::status(reply.status, is_late),
+            };
             grpc::write_status(&mut out, status, &reply.detail, lines.as_bytes());
         }
     }

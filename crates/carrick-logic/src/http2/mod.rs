@@ -1,12 +1,14 @@
 //! HTTP/2 (RFC 9113) as far as it is not framing: its messages in the form of HTTP/1.1, and which frames are a nuisance.
 mod frames;
 mod request;
+mod reset;
 mod response;
 
 pub use frames::{FrameMeter, NUISANCES_PER_REQUEST, NuisanceBudget};
 pub use request::{
     Malformed, Pseudo, RequestBody, RequestForm, RequestTranslation, is_trailer, write_request,
 };
+pub use reset::reset_for_client;
 pub use response::{ResponseTranslation, write_response};
 
 /// What an HTTP/2 connection begins with (RFC 9113 section 3.4).

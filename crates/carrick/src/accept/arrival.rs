@@ -10,7 +10,7 @@ use crate::context::request_log::RequestLog;
 use crate::context::worker::Worker;
 use crate::http::{http2, session};
 use crate::net::admission::Admitted;
-use crate::net::deadline::Deadline;
+use crate::net::deadline::{Deadline, now};
 use crate::net::io::read_some;
 use crate::net::transport::Transport;
 use crate::reply::Reply;
@@ -112,12 +112,12 @@ pub async fn serve(
         Mode::Forward(_) | Mode::Switch(_) => {
             let tls = client.downstream.transport.tls();
             let begun = match tls.is_some_and(|tls| tls.speaks(HTTP2_ALPN)) {
-                true => Some((client, first)),
+                true => Some((client, first, now())),
                 false => session::run(client, first).await,
             };
-            if let Some((client, first)) = begun {
+            if let Some((client, first, begun)) = begun {
                 // Boxed: what each client of HTTP/1 would have room for otherwise.
-                Box::pin(http2::serve(client, first)).await;
+                Box::pin(http2::serve(client, first, begun)).await;
             }
         }
         Mode::Tunnel(_) | Mode::Split(_) => by_name::run_listener(client, first).await,

@@ -6,6 +6,7 @@ mod clients;
 mod identity;
 mod new_file;
 mod pem;
+mod revocation;
 mod servers;
 mod verifier;
 
@@ -30,10 +31,13 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// What is spoken inside TLS (RFC 7301), the best first.
-const ALPN: [&[u8]; 2] = [HTTP2_ALPN, b"http/1.1"];
+const ALPN: [&[u8]; 2] = [HTTP2_ALPN, HTTP1_ALPN];
 
 /// HTTP/2 among them.
 pub const HTTP2_ALPN: &[u8] = b"h2";
+
+/// HTTP/1.1.
+pub const HTTP1_ALPN: &[u8] = b"http/1.1";
 
 /// What an authority speaks to see who a server is (RFC 8737 section 3).
 pub const ACME_ALPN: &[u8] = b"acme-tls/1";
@@ -211,7 +215,7 @@ impl FromFiles for TlsSettings {
             let always = [&files.certificate, &files.key];
             always.into_iter().chain(&files.ocsp)
         });
-        let clients = self.clients.iter().map(|clients| &clients.ca);
+        let clients = self.clients.iter().flat_map(ClientCertificates::files);
         certificates.chain(clients).map(PathBuf::as_path)
     }
 
@@ -271,7 +275,10 @@ fn read(settings: &TlsSettings) -> Result<(ServerConfig, Faults), Faults> {
     }
     let verifier = match settings.clients.as_ref().map(|one| one.verifier(&provider)) {
         None => None,
-        Some(Ok(verifier)) => Some(verifier),
+        Some(Ok((verifier, found))) => {
+            warnings.extend(found.into_iter().map(|problem| (None, problem)));
+            Some(verifier)
+        }
         Some(Err(problem)) => {
             errors.push((None, *problem));
             None

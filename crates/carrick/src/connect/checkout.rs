@@ -17,6 +17,7 @@ use crate::upstream::reuse::{AtRest, Disarmed};
 use crate::upstream::state::ServerState;
 use crate::upstream::{Counted, Unreachable, Upstream};
 use carrick_logic::access::Access;
+use h2::Reason;
 use std::net::IpAddr;
 use std::sync::Arc;
 use tokio::net::TcpStream;
@@ -245,6 +246,13 @@ impl Checkout {
     pub fn may_be_stale(&self) -> bool {
         let stream = self.upstream.transport.server_stream();
         self.upstream.reused && stream.is_none_or(ServerStream::has_lost_connection)
+    }
+
+    /// The code with which the server has reset the request's stream of HTTP/2 before the end of the response.
+    #[must_use]
+    pub fn reset_code(&self) -> Option<Reason> {
+        let stream = self.upstream.transport.server_stream();
+        stream.and_then(ServerStream::reset_code)
     }
 
     /// Notes that the server did not answer, unless [that proves nothing](Self::may_be_stale).

@@ -1,7 +1,7 @@
 //! Gets a stream of HTTP/2 to a server: on a connection that is there, or on a new one.
 use super::open::{CheckoutOptions, handshake, preamble, reused, timed_dial};
 use crate::config::plan::ServerHttp2;
-use crate::config::tls::HTTP2_ALPN;
+use crate::config::tls::{HTTP1_ALPN, HTTP2_ALPN};
 use crate::connect::tls;
 use crate::context::destination::NextHop;
 use crate::context::downstream::Downstream;
@@ -11,10 +11,12 @@ use crate::net::deadline::now;
 use crate::net::io::write_all;
 use crate::net::transport::Transport;
 use crate::net::transport::http2::server::{Ended, ServerConnection, ServerStream};
+use crate::net::transport::tls::HandshakeError;
 use crate::telemetry::metrics::{Limit, WorkerMetrics};
 use crate::upstream::group::Group;
 use crate::upstream::http2::Access;
 use crate::upstream::{Unreachable, Upstream};
+use rustls::{AlertDescription as Alert, Error};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
@@ -38,7 +40,7 @@ enum Opened {
     Http1(Upstream),
 }
 
-/// Gets a stream; or a connection of HTTP/1.1, if the server chooses that and may.
+/// Gets a stream; or a connection of HTTP/1.1, if the server chooses that and may, or takes WebSockets no other way.
 ///
 /// # Errors
 /// See [`Unreachable`]. No byte of the request has been sent.
@@ -49,13 +51,52 @@ pub async fn take(
     wanted: &CheckoutOptions<'_>,
     log: &mut RequestLog,
 ) -> Result<Upstream, Unreachable> {
+    let may_be_http1 = place.group.state.plan.http2 == ServerHttp2::Auto;
+    let shared = (place.group.http2(place.server)).ok_or(Unreachable::NoServer)?;
+    if wanted.websocket && may_be_http1 && shared.takes_no_websockets() {
+        return http1(context, downstream, place, wanted, log).await;
+    }
     let upstream = find(context, downstream, place, wanted, log).await?;
     let stream = upstream.transport.server_stream();
     match stream.map(ServerStream::connection) {
         Some(connection) if wanted.websocket && !connection.takes_websockets() => {
-            Err(Unreachable::NoWebSocket(upstream.address))
+            let address = upstream.address;
+            drop(upstream);
+            match may_be_http1 {
+                true => http1(context, downstream, place, wanted, log).await,
+                false => Err(Unreachable::NoWebSocket(address)),
+            }
         }
         _ => Ok(upstream),
+    }
+}
+
+/// A connection of HTTP/1.1, for a WebSocket.
+async fn http1(
+    context: &RequestContext,
+    downstream: Option<&Downstream>,
+    place: Place<'_>,
+    wanted: &CheckoutOptions<'_>,
+    log: &mut RequestLog,
+) -> Result<Upstream, Unreachable> {
+    let state = &place.group.state;
+    let server = (state.servers.get(place.server)).ok_or(Unreachable::NoServer)?;
+    let mut preamble = preamble(context, downstream, state.plan.send_proxy_protocol);
+    let mut tls = handshake(place.next_hop, Some(place.server), &mut preamble);
+    if let Some(tls) = &mut tls {
+        tls.is_http1 = true;
+    }
+    let dialled = (&server.address, None, tls);
+    match timed_dial(context, downstream, dialled, wanted, log).await {
+        // It speaks HTTP/2 only: that is nothing against it.
+        Ok(upstream) if (upstream.transport.tls()).is_some_and(|tls| !tls.speaks(HTTP1_ALPN)) => {
+            Err(Unreachable::NoWebSocket(upstream.address))
+        }
+        Err(Unreachable::Tls {
+            address,
+            error: HandshakeError::Tls(Error::AlertReceived(Alert::NoApplicationProtocol)),
+        }) => Err(Unreachable::NoWebSocket(address)),
+        dialled => dialled,
     }
 }
 
@@ -75,6 +116,7 @@ async fn find(
         return match opened {
             Opened::Http1(upstream) => Ok(upstream),
             Opened::Http2(connection) => {
+                shared.note_websockets(&connection);
                 let stream = stream_of(&connection, metrics);
                 connection.end();
                 stream
@@ -195,7 +237,9 @@ async fn begin(
     let held = (upstream.counted.take(), upstream.place.take());
     let transport = upstream.transport.take();
     let limits = context.live.plan().limits.head();
-    let begun = ServerConnection::begin(transport, address, limits).await;
+    let metrics = Arc::clone(context.metrics());
+    let when_full = move || metrics.limits.reached(Limit::Http2Unsent);
+    let begun = ServerConnection::begin(transport, address, limits, when_full).await;
     let (connection, framing) = begun.map_err(|error| failed(error.to_string()))?;
     context.metrics().upstream_http2_connections.add(1);
     let (driven, metrics) = (Rc::clone(&connection), Arc::clone(context.metrics()));

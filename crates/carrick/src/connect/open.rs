@@ -40,6 +40,7 @@ pub(super) fn handshake(
         tls: Arc::clone(tls),
         server,
         preamble: std::mem::take(preamble),
+        is_http1: false,
     })
 }
 

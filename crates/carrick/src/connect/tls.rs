@@ -21,6 +21,8 @@ pub struct Handshake {
     pub server: usize,
     /// What is sent before, in plain: a PROXY header.
     pub preamble: Vec<u8>,
+    /// Whether only HTTP/1.1 is offered, whatever the upstream says.
+    pub is_http1: bool,
 }
 
 impl Handshake {
@@ -59,7 +61,11 @@ impl Handshake {
             .shared_tcp()
             .ok_or_else(|| io::Error::from(io::ErrorKind::NotConnected))?;
         write_all(&**tcp, &self.preamble).await?;
-        TlsStream::connect(Rc::clone(tcp), self.tls.session(self.server)?).await
+        TlsStream::connect(
+            Rc::clone(tcp),
+            self.tls.session(self.server, self.is_http1)?,
+        )
+        .await
     }
 
     /// It took too long, which is counted and logged.
@@ -172,6 +178,14 @@ fn of_certificate(error: &CertificateError) -> &'static str {
         }
         CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
             "correct the clock of this machine, or of the one that issued the certificate"
+        }
+        CertificateError::Revoked => "its authority has revoked it: renew the server's certificate",
+        CertificateError::UnknownRevocationStatus => {
+            "`crl` of `tls` must have a list of each authority of the chain"
+        }
+        CertificateError::ExpiredRevocationList
+        | CertificateError::ExpiredRevocationListContext { .. } => {
+            "get a new list for `crl` of `tls`"
         }
         CertificateError::Other(_) => {
             "a certificate that signs others cannot be the server's, unless `ca` of `tls` has it"

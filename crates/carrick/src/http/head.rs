@@ -2,7 +2,7 @@
 use super::sender;
 use crate::context::client::Client;
 use crate::context::request_context::RequestContext;
-use crate::net::deadline::Deadline;
+use crate::net::deadline::{Deadline, now};
 use crate::net::io::read_rest;
 use crate::net::scratch::{BUFFER_BYTES, Scratch};
 use crate::telemetry::metrics::Limit;
@@ -26,13 +26,15 @@ pub enum NoRequestHead {
     Refused(Refusal),
 }
 
-/// Whether the connection is one of HTTP/2, by what it begins with, of which at least a byte is in `scratch.request`.
-pub async fn is_http2(client: &mut Client, scratch: &mut Scratch) -> bool {
-    let mut deadline = Deadline::after(client.context.live.plan().timeouts.head);
+/// Whether the connection is one of HTTP/2, by what it begins with, of which at least a byte is in `scratch.request`; when
+/// that was.
+pub async fn begins_http2(client: &mut Client, scratch: &mut Scratch) -> Option<Instant> {
+    let begun = now();
+    let mut deadline = Deadline::at(begun + client.context.live.plan().timeouts.head);
     let downstream = &mut client.downstream;
     loop {
         if let Some(is_so) = is_preface(&scratch.request) {
-            return is_so;
+            return is_so.then_some(begun);
         }
         let reading = read_rest(&downstream.transport, &mut scratch.request);
         // An end is found by the next read.
@@ -40,7 +42,7 @@ pub async fn is_http2(client: &mut Client, scratch: &mut Scratch) -> bool {
             downstream.timer.until(&mut deadline, reading).await,
             Ok(Ok(1..))
         ) {
-            return false;
+            return None;
         }
     }
 }

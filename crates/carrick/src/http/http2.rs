@@ -78,11 +78,13 @@ enum Event {
     TimedOut,
 }
 
-/// Serves the connection; `first` came with it already.
-pub async fn serve(mut client: Client, first: Vec<u8>) {
+/// Serves the connection, which began at `begun`; `first` came with it already.
+pub async fn serve(mut client: Client, first: Vec<u8>, begun: Instant) {
     let transport = client.downstream.transport.take();
-    let shared = Rc::new(Http2Connection::new(transport));
-    let Some(framing) = begin(&mut client, &shared, first).await else {
+    let metrics = Arc::clone(client.context.metrics());
+    let when_full = move || metrics.limits.reached(Limit::Http2Unsent);
+    let shared = Rc::new(Http2Connection::new(transport, when_full));
+    let Some(framing) = begin(&mut client, &shared, first, begun).await else {
         return;
     };
     client.context.metrics().http2_connections.add(1);
@@ -95,7 +97,7 @@ pub async fn serve(mut client: Client, first: Vec<u8>) {
         has_asked: false,
     };
     // Boxed: large, and moved once.
-    Box::pin(connection.run()).await;
+    Box::pin(connection.run(begun)).await;
 }
 
 /// Exchanges prefaces.
@@ -103,10 +105,12 @@ async fn begin(
     client: &mut Client,
     shared: &Rc<Http2Connection>,
     first: Vec<u8>,
+    begun: Instant,
 ) -> Option<Framing> {
     let plan = client.context.live.plan();
     let limits = plan.limits.head();
-    let head_bytes = limits.head_bytes_max + limits.fields_max * FIELD_BYTES;
+    // Twice the limits: of what is beyond them, too, the session gets to know, which answers and counts it.
+    let head_bytes = 2 * (limits.head_bytes_max + limits.fields_max * FIELD_BYTES);
     let mut builder = Builder::new();
     builder
         .max_concurrent_streams(u32::try_from(STREAMS_MAX).unwrap_or(u32::MAX))
@@ -123,12 +127,8 @@ async fn begin(
         let _ = shared.send_written(cx);
         polled
     });
-    match client
-        .downstream
-        .timer
-        .within(plan.timeouts.head, shaking)
-        .await
-    {
+    let mut deadline = Deadline::at(begun + plan.timeouts.head);
+    match client.downstream.timer.until(&mut deadline, shaking).await {
         Ok(Ok(framing)) => Some(framing),
         Ok(Err(error)) => {
             tracing::debug!("{}: HTTP/2: {error}", client.context.address);
@@ -142,8 +142,9 @@ async fn begin(
 }
 
 impl Connection {
-    async fn run(mut self) {
-        let mut idle_since = now();
+    async fn run(mut self, begun: Instant) {
+        // The first request has what its preface has left.
+        let mut idle_since = begun;
         let mut was_served = false;
         let closing = loop {
             let load = Load::of(&self.shared, &self.framing);
@@ -316,6 +317,9 @@ impl Connection {
         );
         let client = self.client_of(stream);
         let place = self.shared.place();
+        if self.shared.streams() == STREAMS_MAX {
+            context.metrics().limits.reached(Limit::Http2Streams);
+        }
         tokio::task::spawn_local(async move {
             if session::run_stream(client).await {
                 place.connection().end();

@@ -1,10 +1,15 @@
 //! How passing a response on ended, and why there was none to pass on.
 use super::sender;
 use crate::context::request_log::{CLIENT_CLOSED_REQUEST, RequestLog};
+use crate::net::transport::Transport;
 use crate::reply::{self, Reply};
 use crate::telemetry::metrics::{Limit, WorkerMetrics};
 use crate::upstream::Unreachable;
 use carrick_logic::http1::Refusal;
+use h2::Reason;
+
+/// How a request ended that the upstream has not begun with.
+pub const REFUSED: &str = "upstream_refused";
 
 /// How the passing on ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,6 +39,10 @@ pub enum Failure {
     Unreachable(Unreachable),
     /// The upstream closed before its response's head was whole, or reset.
     NoResponse(&'static str),
+    /// The upstream has reset the request's stream of HTTP/2 with this code.
+    Reset(Reason),
+    /// The upstream has not begun with the request, and says so; it cannot be sent again from here.
+    Refused,
     /// The upstream took too long.
     TimedOut,
     /// The response must not be passed on.
@@ -41,6 +50,17 @@ pub enum Failure {
 }
 
 impl Failure {
+    /// Whether a client that speaks HTTP/2 is told by a reset of its stream, whose code is then set: it may ask again, whatever it
+    /// asks for (RFC 9113 section 8.7).
+    pub fn is_told_by_reset(&self, client: &Transport, log: &mut RequestLog) -> bool {
+        let (Self::Refused, Transport::Http2(stream)) = (self, client) else {
+            return false;
+        };
+        (log.status, log.ended) = (502, REFUSED);
+        stream.set_reset_code(Reason::REFUSED_STREAM);
+        true
+    }
+
     /// What the client is answered, which `log` notes; `None`: it has gone.
     pub fn reply(self, metrics: &WorkerMetrics, log: &mut RequestLog) -> Option<Reply> {
         Some(match self {
@@ -61,6 +81,25 @@ impl Failure {
                     502,
                     "no_response",
                     "The upstream closed the connection without a response.",
+                )
+            }
+            Self::Reset(code) => {
+                log.ended = "upstream_reset";
+                Reply {
+                    reset_code: Some(code.into()),
+                    ..Reply::new(
+                        502,
+                        "no_response",
+                        format!("The upstream reset the request's stream: {code:?}."),
+                    )
+                }
+            }
+            Self::Refused => {
+                log.ended = REFUSED;
+                Reply::new(
+                    502,
+                    "no_response",
+                    "The upstream did not begin with the request.",
                 )
             }
             Self::TimedOut => {

@@ -171,11 +171,16 @@ async fn send_chunked(
     let mut chunked = Chunked::of_request(means.odd_names);
     let mut timer = Timer::default();
     let mut pace = Pace::new(means.rate_min);
+    let mut throttle = Throttle::new(means.pace[0], means.splicer.pacer());
     let mut window = UnreadWindow::new(means.unread);
     loop {
         let Followed { bytes, is_over } = chunked
             .tidy(buffer, head_bytes, body_bytes)
             .map_err(NotSent::Refused)?;
+        // What came whole with its head is not paced.
+        if bytes > 0 && (head.is_empty() || !is_over) {
+            upstream.wait_for(&mut throttle, bytes as u64).await;
+        }
         let ready = head_bytes..head_bytes + bytes;
         write(
             means,

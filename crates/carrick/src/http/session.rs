@@ -34,7 +34,7 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The session is over.
 struct Ended;
@@ -47,8 +47,9 @@ enum Woken {
     Unanswered(Box<Unanswered>),
 }
 
-/// Serves the connection; `first` came with it already. Returns it, with what has come, if it turns out to be one of HTTP/2.
-pub async fn run(mut client: Client, mut first: Vec<u8>) -> Option<(Client, Vec<u8>)> {
+/// Serves the connection; `first` came with it already. Returns it, with what has come and when that began, if it
+/// turns out to be one of HTTP/2.
+pub async fn run(mut client: Client, mut first: Vec<u8>) -> Option<(Client, Vec<u8>, Instant)> {
     let mut may_be_http2 = may_be_http2(&client.context);
     let mut limit = client.context.live.plan().timeouts.head;
     let mut scratch = client.context.worker.scratch.take();
@@ -93,9 +94,9 @@ pub async fn run(mut client: Client, mut first: Vec<u8>) -> Option<(Client, Vec<
             }
         }
         if std::mem::take(&mut may_be_http2)
-            && Box::pin(head::is_http2(&mut client, &mut scratch)).await
+            && let Some(begun) = Box::pin(head::begins_http2(&mut client, &mut scratch)).await
         {
-            return Some((client, scratch.request.split_off(0)));
+            return Some((client, scratch.request.split_off(0), begun));
         }
         let next = serve_request(&mut client, scratch).await;
         client.context.worker.forward_if_late();
@@ -587,6 +588,9 @@ async fn failed(
     log: &mut RequestLog,
     failure: Failure,
 ) -> Next {
+    if failure.is_told_by_reset(&client.downstream.transport, log) {
+        return Next::Reset;
+    }
     match failure.reply(client.context.metrics(), log) {
         Some(reply) => send_reply(client, scratch, log, &reply).await,
         None => Next::Close,

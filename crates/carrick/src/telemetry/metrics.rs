@@ -304,11 +304,15 @@ pub enum Limit {
     Stalled,
     /// A client sent more frames of HTTP/2 that cost work and carry nothing than it has reason to.
     Http2Flood,
+    /// A client had as many requests under way on a connection of HTTP/2 as it may.
+    Http2Streams,
+    /// On a connection of HTTP/2 as much waited to be sent as may.
+    Http2Unsent,
 }
 
 impl Limit {
     /// All of them, in the order of their declaration.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 19] = [
         Self::Connections,
         Self::ConnectionsPerClient,
         Self::HeadBytes,
@@ -326,6 +330,8 @@ impl Limit {
         Self::Ports,
         Self::Stalled,
         Self::Http2Flood,
+        Self::Http2Streams,
+        Self::Http2Unsent,
     ];
 
     /// The label in metrics.
@@ -334,6 +340,8 @@ impl Limit {
         match self {
             Self::Connections => "connections",
             Self::Http2Flood => "http2_flood",
+            Self::Http2Streams => "http2_streams",
+            Self::Http2Unsent => "http2_unsent",
             Self::ConnectionsPerClient => "connections_per_client",
             Self::HeadBytes => "head_bytes",
             Self::HeadFields => "head_fields",

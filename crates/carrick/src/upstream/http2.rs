@@ -14,6 +14,8 @@ pub struct Http2Connections {
     opening: RefCell<Weak<Opening>>,
     /// Whether the server has last agreed to HTTP/1.1 instead.
     speaks_http1: Cell<bool>,
+    /// Whether it last spoke HTTP/2 without WebSockets.
+    takes_no_websockets: Cell<bool>,
     is_retired: Cell<bool>,
 }
 
@@ -76,6 +78,7 @@ impl Http2Connections {
     /// Shares a connection from now on.
     pub fn put(&self, connection: Rc<ServerConnection>) {
         self.speaks_http1.set(false);
+        self.note_websockets(&connection);
         if self.is_retired.get() {
             connection.end();
             return;
@@ -86,6 +89,17 @@ impl Http2Connections {
     /// The server speaks HTTP/1.1: nobody waits for another's connection.
     pub fn speaks_http1(&self) {
         self.speaks_http1.set(true);
+    }
+
+    /// Notes whether the server takes WebSockets on a new connection.
+    pub fn note_websockets(&self, connection: &ServerConnection) {
+        self.takes_no_websockets.set(!connection.takes_websockets());
+    }
+
+    /// Whether it took none on the last one.
+    #[must_use]
+    pub fn takes_no_websockets(&self) -> bool {
+        self.takes_no_websockets.get()
     }
 
     /// Closes connections that have had no request for `age_max`, and those that are idle beyond `idle_max`.

@@ -33,8 +33,24 @@ pub fn check(
     let names = names(written, servers, problems);
     let authorities = authorities(written, directory, problems);
     let certificate = certificate(written, directory, problems);
+    let crl = match &written.crl {
+        Setting::Wrong => return None,
+        Setting::Absent => None,
+        Setting::Given(crl) if written.insecure => {
+            problems
+                .error(
+                    crl.span(),
+                    "`crl` means nothing with `insecure`: no server is verified",
+                    "",
+                )
+                .help("remove `insecure`, so that the list counts");
+            return None;
+        }
+        Setting::Given(crl) => Some(path(directory, crl.get_ref())),
+    };
     let settings = ServerTlsSettings {
         authorities: authorities?,
+        crl,
         certificate: certificate?,
         protocols: match http2 {
             ServerHttp2::Never => Protocols::Http1,

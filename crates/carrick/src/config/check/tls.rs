@@ -12,7 +12,13 @@ use std::ops::Range;
 use std::path::Path;
 
 /// What means nothing without `tls`.
-const ONLY_WITH_TLS: [&str; 4] = ["tls_minimum", "client_ca", "client_certificate", "hsts"];
+const ONLY_WITH_TLS: [&str; 5] = [
+    "tls_minimum",
+    "client_ca",
+    "client_crl",
+    "client_certificate",
+    "hsts",
+];
 
 /// A listener's TLS. `None` if something is wrong with it.
 #[expect(clippy::option_option, reason = "wrong, or not wanted")]
@@ -172,10 +178,24 @@ fn clients(
                     )
                     .help("add `client_ca = \"ca.pem\"`");
             }
+            if let Setting::Given(crl) = &written.client_crl {
+                problems
+                    .error(
+                        crl.span(),
+                        "`client_crl` means nothing without `client_ca`",
+                        "",
+                    )
+                    .help("add `client_ca = \"ca.pem\"`, or remove it");
+            }
             Some(None)
         }
         Setting::Given(ca) => Some(Some(ClientCertificates {
             ca: path(directory, ca.get_ref()),
+            crl: match &written.client_crl {
+                Setting::Wrong => return None,
+                Setting::Absent => None,
+                Setting::Given(crl) => Some(path(directory, crl.get_ref())),
+            },
             is_required: demand.is_none_or(|word| *word.get_ref() == ClientCertificate::Required),
         })),
     }

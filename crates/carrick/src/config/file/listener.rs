@@ -49,6 +49,8 @@ section! {
         tls_minimum in HTTP: Setting<Minimum> = one_of_or("1.2"),
         /// A PEM file with the authorities that issue clients' certificates. Only with `tls`
         client_ca in HTTP: Setting<String> = text_or("a path", "clients are not asked for certificates"),
+        /// A file with a revocation list (CRL) of each of these authorities: PEM, or one list in DER. Only with `client_ca`
+        client_crl in HTTP: Setting<String> = text_or("a path", "revocation is not checked"),
         /// Whether clients without a certificate are refused. Only with `client_ca`
         client_certificate in HTTP: Setting<ClientCertificate> = one_of_or("required"),
         /// Clients may speak HTTP/2: with `tls` those that offer it, without it those that begin so. Only for `forward` and

@@ -75,6 +75,8 @@ section! {
     pub struct ServerTls = "tls = { } of servers" {
         /// A PEM file with the authorities that issue the servers' certificates, or with such certificates themselves
         ca: Setting<String> = text_or("a path", "the system's authorities"),
+        /// A file with a revocation list (CRL) of each of these authorities: PEM, or one list in DER
+        crl: Setting<String> = text_or("a path", "revocation is not checked"),
         /// The name that is asked for (SNI), and that the servers' certificates must have
         server_name: Setting<String> = text_or("a name or address", "each server's own, as it is written"),
         /// A PEM file with the certificate that is presented to servers that ask for one, then those that issued it

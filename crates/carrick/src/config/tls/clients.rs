@@ -2,6 +2,7 @@
 use super::Provider;
 use super::identity::{certificate, certificates};
 use super::pem::{PemFile, whole};
+use super::revocation::{Read, lists};
 use crate::config::problem::Problem;
 use rustls::RootCertStore;
 use rustls::server::WebPkiClientVerifier;
@@ -12,35 +13,47 @@ use std::sync::Arc;
 use x509_cert::Certificate;
 use x509_cert::der::Decode;
 
-/// `client_ca` and `client_certificate`
+/// `client_ca`, `client_crl` and `client_certificate`
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientCertificates {
     /// The file with the authorities' certificates.
     pub ca: PathBuf,
+    /// The file with the authorities' revocation lists.
+    pub crl: Option<PathBuf>,
     /// Whether clients without one are refused.
     pub is_required: bool,
 }
 
 impl ClientCertificates {
-    /// What verifies them.
+    /// All files that are named.
+    pub fn files(&self) -> impl Iterator<Item = &PathBuf> {
+        std::iter::once(&self.ca).chain(&self.crl)
+    }
+
+    /// What verifies them. Also returns warnings.
     ///
     /// # Errors
-    /// The file cannot be used.
-    pub fn verifier(
-        &self,
-        provider: &Provider,
-    ) -> Result<Arc<dyn ClientCertVerifier>, Box<Problem>> {
+    /// A file cannot be used.
+    pub fn verifier(&self, provider: &Provider) -> Read<Arc<dyn ClientCertVerifier>> {
         let (roots, _) = authorities(&self.ca, "client CA", "clients")?;
-        let builder =
+        let mut builder =
             WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider));
+        let mut warnings = Vec::new();
+        if let Some(file) = &self.crl {
+            let (lists, found) = lists(file, "client CRL")?;
+            // The whole chain, and what is unknown or expired is refused.
+            builder = builder.with_crls(lists).enforce_revocation_expiration();
+            warnings = found;
+        }
         let builder = if self.is_required {
             builder
         } else {
             builder.allow_unauthenticated()
         };
-        builder
+        let verifier = builder
             .build()
-            .map_err(|error| whole(format!("these authorities cannot be used: {error}"), ""))
+            .map_err(|error| whole(format!("these authorities cannot be used: {error}"), ""))?;
+        Ok((verifier, warnings))
     }
 }
 

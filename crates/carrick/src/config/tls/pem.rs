@@ -113,12 +113,20 @@ pub fn whole(message: impl Into<String>, help: &str) -> Box<Problem> {
 /// # Errors
 /// It cannot be read, or is longer.
 pub fn read(path: &Path, what: &str) -> Result<Vec<u8>, Box<Problem>> {
+    read_at_most(path, what, FILE_BYTES_MAX)
+}
+
+/// Reads any file of at most so many bytes.
+///
+/// # Errors
+/// It cannot be read, or is longer.
+pub fn read_at_most(path: &Path, what: &str, bytes_max: u64) -> Result<Vec<u8>, Box<Problem>> {
     let mut bytes = Vec::new();
-    let result = std::fs::File::open(path)
-        .and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes));
+    let result =
+        std::fs::File::open(path).and_then(|file| file.take(bytes_max + 1).read_to_end(&mut bytes));
     let reason = match result {
-        Ok(_) if bytes.len() as u64 <= FILE_BYTES_MAX => return Ok(bytes),
-        Ok(_) => format!("it is longer than {FILE_BYTES_MAX} bytes"),
+        Ok(_) if bytes.len() as u64 <= bytes_max => return Ok(bytes),
+        Ok(_) => format!("it is longer than {bytes_max} bytes"),
         Err(error) => error.to_string(),
     };
     Err(whole(

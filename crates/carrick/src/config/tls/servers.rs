@@ -1,9 +1,11 @@
 //! TLS to the servers of an upstream: who is trusted, what carrick presents, and the sessions that are resumed.
 use super::clients::{authorities, system_authorities};
 use super::pem::whole;
+use super::revocation::lists;
 use super::verifier::Verifier;
 use super::{
-    CertificateFiles, Faults, FromFiles, HTTP2_ALPN, Minimum, Provider, Tls, identity, impossible,
+    CertificateFiles, Faults, FromFiles, HTTP1_ALPN, HTTP2_ALPN, Minimum, Provider, Tls, identity,
+    impossible,
 };
 use crate::config::problem::Problem;
 use rustls::client::{Resumption, WebPkiServerVerifier};
@@ -14,9 +16,6 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
-
-/// HTTP/1.1 inside TLS (RFC 7301).
-const HTTP1_ALPN: &[u8] = b"http/1.1";
 
 /// Tickets kept for each server, the most that the library keeps for one name.
 const TICKETS: usize = 8;
@@ -72,6 +71,8 @@ impl Protocols {
 pub struct ServerTlsSettings {
     /// Who issues their certificates.
     pub authorities: Authorities,
+    /// The file with the authorities' revocation lists.
+    pub crl: Option<PathBuf>,
     /// What is presented to servers that ask for a certificate.
     pub certificate: Option<CertificateFiles>,
     /// What is offered to be spoken.
@@ -116,14 +117,21 @@ impl ServerTls {
         Some((config, self.files.settings.names.get(server)?.clone()))
     }
 
-    /// A new session with a server.
+    /// A new session with a server; `is_http1`: nothing else is offered.
     ///
     /// # Errors
     /// The kernel gives no random numbers, or there is no such server.
-    pub fn session(&self, server: usize) -> Result<ClientConnection, rustls::Error> {
+    pub fn session(
+        &self,
+        server: usize,
+        is_http1: bool,
+    ) -> Result<ClientConnection, rustls::Error> {
         let unknown = || rustls::Error::General("no such server".to_owned());
         let (config, name) = self.server(server).ok_or_else(unknown)?;
-        ClientConnection::new(config, name)
+        match is_http1 {
+            true => ClientConnection::new_with_alpn(config, name, Protocols::Http1.offered()),
+            false => ClientConnection::new(config, name),
+        }
     }
 
     /// Whether a warning of a server may be logged now, which is then noted.
@@ -155,7 +163,8 @@ impl FromFiles for ServerTlsSettings {
             Authorities::Anybody => None,
         };
         let own = (self.certificate.iter()).flat_map(|files| [&files.certificate, &files.key]);
-        authorities.into_iter().chain(own).map(PathBuf::as_path)
+        let files = authorities.into_iter().chain(&self.crl).chain(own);
+        files.map(PathBuf::as_path)
     }
 
     fn read(&self) -> Result<(Self::Made, Faults), Faults> {
@@ -176,6 +185,7 @@ impl ServerTlsSettings {
     pub fn new(authorities: Authorities) -> Self {
         Self {
             authorities,
+            crl: None,
             certificate: None,
             protocols: Protocols::Http1,
             minimum: Minimum::Tls12,
@@ -191,10 +201,16 @@ impl ServerTlsSettings {
         let provider = Arc::new(ring::default_provider());
         let (mut warnings, mut errors) = (Faults::new(), Faults::new());
         let of_certificate = |problem| (Some(0), problem);
-        let verifier = self.authorities.verifier(&provider);
-        let verifier = verifier
-            .map_err(|problem| errors.push((None, *problem)))
-            .ok();
+        let verifier = match self.verifier(&provider) {
+            Ok((verifier, found)) => {
+                warnings.extend(found.into_iter().map(|problem| (None, problem)));
+                Some(verifier)
+            }
+            Err(problem) => {
+                errors.push((None, *problem));
+                None
+            }
+        };
         let own = match &self.certificate {
             None => None,
             Some(files) => match identity::load(files, &provider) {
@@ -225,6 +241,39 @@ impl ServerTlsSettings {
     }
 }
 
+impl ServerTlsSettings {
+    /// Also returns warnings.
+    fn verifier(&self, provider: &Provider) -> Result<(Verifier, Vec<Problem>), Box<Problem>> {
+        let (roots, trusted) = match &self.authorities {
+            Authorities::System(_) => (system_authorities()?, Vec::new()),
+            Authorities::File(path) => authorities(path, "CA", "the servers")?,
+            Authorities::Anybody => (RootCertStore::empty(), Vec::new()),
+        };
+        let (lists, warnings) = match &self.crl {
+            Some(file) => lists(file, "CRL")?,
+            None => Default::default(),
+        };
+        let chain = match &self.authorities {
+            Authorities::Anybody => None,
+            _ => Some(
+                WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider))
+                    .with_crls(lists)
+                    .enforce_revocation_expiration()
+                    .build()
+                    .map_err(|error| {
+                        whole(format!("these authorities cannot be used: {error}"), "")
+                    })?,
+            ),
+        };
+        let verifier = Verifier {
+            chain,
+            trusted,
+            algorithms: provider.signature_verification_algorithms,
+        };
+        Ok((verifier, warnings))
+    }
+}
+
 impl Authorities {
     /// Those in a file, else the system's.
     #[must_use]
@@ -244,29 +293,6 @@ impl Authorities {
             _ => Vec::new(),
         }
     }
-
-    fn verifier(&self, provider: &Provider) -> Result<Verifier, Box<Problem>> {
-        let (roots, trusted) = match self {
-            Self::System(_) => (system_authorities()?, Vec::new()),
-            Self::File(path) => authorities(path, "CA", "the servers")?,
-            Self::Anybody => (RootCertStore::empty(), Vec::new()),
-        };
-        let chain = match self {
-            Self::Anybody => None,
-            _ => Some(
-                WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider))
-                    .build()
-                    .map_err(|error| {
-                        whole(format!("these authorities cannot be used: {error}"), "")
-                    })?,
-            ),
-        };
-        Ok(Verifier {
-            chain,
-            trusted,
-            algorithms: provider.signature_verification_algorithms,
-        })
-    }
 }
 
 #[cfg(test)]
@@ -278,6 +304,7 @@ mod tests {
         let name = ServerName::try_from("a.example").unwrap();
         let settings = ServerTlsSettings {
             authorities: Authorities::Anybody,
+            crl: None,
             certificate: None,
             protocols: Protocols::Http1,
             minimum: Minimum::Tls12,

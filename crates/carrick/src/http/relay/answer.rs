@@ -21,6 +21,7 @@ use crate::reply;
 use crate::telemetry::metrics::{Limit, PrefetchResult};
 use crate::upstream::checkout::Checkout;
 use carrick_logic::http1::{self, BodyLength, Refusal, ResponseBody, ResponseRewrite, Version};
+use carrick_logic::http2::reset_for_client;
 use carrick_splice::Engine;
 use std::rc::Rc;
 
@@ -197,6 +198,12 @@ impl Attempt<'_, '_> {
             Passed::UpstreamBroke(how) => {
                 self.log.ended = how;
                 self.count_limit(how);
+                if let Some(code) = checkout.reset_code()
+                    && let Some(client) = self.requester.client()
+                    && let Transport::Http2(stream) = &client.downstream.transport
+                {
+                    stream.set_reset_code(reset_for_client(code.into()).into());
+                }
                 checkout.failed(&self.destination.next_hop);
             }
             Passed::Refused(refusal) => {

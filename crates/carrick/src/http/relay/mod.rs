@@ -22,7 +22,7 @@ use crate::context::destination::{Destination, NextHop};
 use crate::context::request_context::RequestContext;
 use crate::context::request_log::RequestLog;
 use crate::http::kernel_forward;
-use crate::http::outcome::{Failure, Passed};
+use crate::http::outcome::{Failure, Passed, REFUSED};
 use crate::http::request_out::write_request;
 use crate::net::scratch::Scratch;
 use crate::telemetry::metrics::{Limit, WorkerMetrics};
@@ -264,7 +264,7 @@ impl FailedAttempt {
     fn refused() -> Self {
         Self {
             nothing_sent: true,
-            failure: Failure::NoResponse("upstream_refused"),
+            failure: Failure::NoResponse(REFUSED),
             server: None,
             kept: true,
         }

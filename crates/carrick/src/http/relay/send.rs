@@ -254,7 +254,17 @@ impl Attempt<'_, '_> {
                         .await
                     };
                     if sent.is_none() && passed == Passed::Whole && still_reads(scratch) {
-                        sent = Some(body.await);
+                        sent = poll_fn(|cx| {
+                            if let Poll::Ready(result) = body.as_mut().poll(cx) {
+                                return Poll::Ready(Some(result));
+                            }
+                            // By HTTP/2 a server says that it needs no more (RFC 9113 section 8.1).
+                            match upstream.server_stream() {
+                                Some(stream) => stream.poll_reset(cx).map(|()| None),
+                                None => Poll::Pending,
+                            }
+                        })
+                        .await;
                     }
                     SendOutcome::Passed(passed, keep_alive)
                 }
@@ -280,11 +290,15 @@ impl Attempt<'_, '_> {
                 Ok(self.conclude(checkout, passed, keep_alive, body_sent))
             }
             SendOutcome::NoHead(no_head) => match sent {
-                Some(Err(not_sent)) => self.not_sent(not_sent, &checkout, &sending),
                 Some(Ok(())) if let Some(whole) = taken_back(&checkout) => {
                     self.scratch.out = whole;
                     Err(FailedAttempt::refused())
                 }
+                // Of the body something is gone, or still to come.
+                Some(Ok(()) | Err(NotSent::Upstream { .. })) | None if is_refused(&checkout) => {
+                    Ok(Outcome::Failed(Failure::Refused))
+                }
+                Some(Err(not_sent)) => self.not_sent(not_sent, &checkout, &sending),
                 Some(Ok(())) | None => Ok(Outcome::Failed(self.failure(no_head, &checkout))),
             },
         }
@@ -322,8 +336,15 @@ impl Attempt<'_, '_> {
             checkout,
             &self.destination.next_hop,
             nothing_sent,
-            self.refusal(checkout).unwrap_or(Failure::NoResponse(how)),
+            self.no_response(checkout, how),
         )
+    }
+
+    fn no_response(&self, checkout: &Checkout, how: &'static str) -> Failure {
+        match checkout.reset_code() {
+            Some(code) => Failure::Reset(code),
+            None => self.refusal(checkout).unwrap_or(Failure::NoResponse(how)),
+        }
     }
 
     /// Why a server did not answer on a new connection, if it took the TLS handshake back.
@@ -342,9 +363,9 @@ impl Attempt<'_, '_> {
         }
         checkout.failed(&self.destination.next_hop);
         match no_head {
-            NoResponseHead::ClientGone | NoResponseHead::Closed { .. } => self
-                .refusal(checkout)
-                .unwrap_or(Failure::NoResponse("upstream_closed")),
+            NoResponseHead::ClientGone | NoResponseHead::Closed { .. } => {
+                self.no_response(checkout, "upstream_closed")
+            }
             NoResponseHead::TimedOut => {
                 let metrics = self.requester.context().metrics();
                 metrics.limits.reached(Limit::IdleTimeout);

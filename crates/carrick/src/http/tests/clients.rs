@@ -1,5 +1,7 @@
 //! A client's connection: request after request, and how it ends.
 use super::stage::{FIRST, GET, OK, SWITCH, ask_once, play, timed};
+use crate::telemetry::metrics::Limit;
+use std::time::Duration;
 
 #[test]
 fn requests_follow_each_other_on_both_connections() {
@@ -194,4 +196,23 @@ fn a_log_line_tells_the_whole_story() {
     }
     let numbers = ["port", "status", "received", "sent"].map(|key| line.number(key));
     assert_eq!(numbers, [4711, 200, 3, 2]);
+}
+
+#[test]
+fn the_preface_of_http2_and_its_first_request_have_one_limit() {
+    let text = format!("[timeouts]\nhead = \"10s\"\n{SWITCH}");
+    play(&text, async |stage| {
+        let client = stage.client();
+        let ((), seconds) = timed(async {
+            client.say("PRI * HTTP/2.0\r\n\r\n").await;
+            tokio::time::sleep(Duration::from_secs(8)).await;
+            // The rest, and no settings.
+            client.say("SM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await;
+            client.hear_all().await;
+        })
+        .await;
+        assert!((10.0..11.0).contains(&seconds), "{seconds}");
+        let limits = &stage.worker.telemetry.metrics.limits;
+        assert_eq!(limits.get(Limit::HeadTimeout), 1);
+    });
 }

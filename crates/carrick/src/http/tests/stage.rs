@@ -7,7 +7,7 @@ use crate::context::followers::Followers;
 use crate::context::live::{Live, WorkerLive};
 use crate::context::worker::{Connector, Sessions, Telemetry, Worker, WorkerStore};
 use crate::engines::Engines;
-use crate::http::session;
+use crate::http::{http2, session};
 use crate::net::transport::testing::{End, Servers, pair};
 use crate::net::transport::{Network, Transport};
 use crate::resolver::{WorkerResolver, resolver};
@@ -161,7 +161,11 @@ impl Stage {
         let transport = (Transport::Memory(far), SocketAddr::from(CLIENT));
         let client = Client::new(Rc::clone(&self.worker), live, listener, transport);
         let session = session::run(client, first.to_vec());
-        let session = async { assert!(session.await.is_none(), "HTTP/2") };
+        let session = async {
+            if let Some((client, first, begun)) = session.await {
+                http2::serve(client, first, begun).await;
+            }
+        };
         self.sessions
             .borrow_mut()
             .push(tokio::task::spawn_local(session));

@@ -88,7 +88,7 @@ fn read_frame(peer: &mut Peer) -> (u8, Vec<u8>) {
 }
 
 /// Upgrades, has frames of all sizes echoed, and closes.
-fn converse(client: &mut Peer, target: &str, host: &str) {
+pub fn converse(client: &mut Peer, target: &str, host: &str) {
     client.send(format!(
         "GET {target} HTTP/1.1\r\nHost: {host}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
          Sec-WebSocket-Key: {KEY}\r\nSec-WebSocket-Version: 13\r\n\r\n"

@@ -5,7 +5,9 @@ use super::frames::{
     block, get,
 };
 use super::{OK, PATIENT, ok_server, start, switch_text};
+use crate::support::server::answer_requests;
 use crate::support::{Carrick, Place, Server};
+use bytes::Bytes;
 use http::HeaderValue;
 
 const REFUSED_STREAM: u32 = 7;
@@ -32,6 +34,8 @@ fn there_are_only_so_many_streams_at_a_time() {
         (refused.stream, refused.error()),
         (2 * streams + 1, REFUSED_STREAM)
     );
+    let limit = ["limit=\"http2_streams\""];
+    carrick.wait_for_metric("carrick_limit_reached_total", &limit, 1.0);
     // One more may come when one has gone.
     let mut upstream = server.accept();
     upstream.read_head();
@@ -101,6 +105,90 @@ fn a_server_that_does_not_read_stops_the_client() {
 }
 
 #[test]
+fn responses_that_wait_for_a_client_are_counted() {
+    let place = Place::claim();
+    let server = Server::listen(&place).serve(|mut peer, _| {
+        if peer.waits_for_head() {
+            peer.read_head();
+            peer.send("HTTP/1.1 200 OK\r\nContent-Length: 8388608\r\n\r\n");
+            // Nobody reads all of it.
+            let _ = peer.try_send(vec![b'x'; 8 << 20]);
+        }
+    });
+    let carrick = start(&place, &[server.address()]);
+    // Its windows are wide open, but it does not read.
+    let mut client = RawClient::connect(carrick.listener(), &[0, 4, 1, 0, 0, 0]);
+    client.send(WINDOW_UPDATE, 0, 0, &(1_u32 << 28).to_be_bytes());
+    for index in 0..8 {
+        client.ask(2 * index + 1, &get("/"));
+    }
+    let limit = ["limit=\"http2_unsent\""];
+    carrick.wait_for_metric("carrick_limit_reached_total", &limit, 1.0);
+}
+
+#[test]
+fn bodies_are_paced() {
+    let place = Place::claim();
+    let server = Server::listen(&place).serve(|peer, _| {
+        answer_requests(peer, |_| {
+            let mut answer = b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n".to_vec();
+            answer.resize(answer.len() + 1_000_000, b'x');
+            answer
+        });
+    });
+    const CLASS: &str =
+        "[pace]\ndefault = \"all\"\n[pace.classes.all]\nnetwork_ceiling = \"8 MB\"\n";
+    let text = format!("{PATIENT}{}{CLASS}", switch_text("", &[server.address()]));
+    let carrick = Carrick::start(&place, &text);
+    run(async {
+        let mut sender = connect(carrick.listener()).await;
+        let body = vec![b'y'; 300_000];
+        let reply = fetch(&mut sender, request("POST", "/"), &body, None).await;
+        assert_eq!(reply.expect("a response").body.len(), 1_000_000);
+    });
+    // Up and down.
+    let paced = carrick.metric("carrick_pace_bytes_total", &["class=\"all\""]);
+    assert!(paced > 1_200_000.0, "{paced}");
+}
+
+#[test]
+fn clients_have_a_least_rate() {
+    let place = Place::claim();
+    let server = Server::listen(&place).serve(|mut peer, _| {
+        if peer.waits_for_head() && peer.read_head().starts_with("GET ") {
+            peer.send("HTTP/1.1 200 OK\r\nContent-Length: 1000000000\r\n\r\n");
+            while peer.try_send([b'x'; 65_536]).is_ok() {}
+        }
+        peer.read_ending();
+    });
+    // No client of a test is so fast.
+    let text = format!(
+        "[limits]\nrate_min = \"1 GB\"\n[timeouts]\nhead = \"100ms\"\nidle = \"10m\"\n{}",
+        switch_text("", &[server.address()])
+    );
+    let carrick = Carrick::start(&place, &text);
+    run(async {
+        let mut sender = connect(carrick.listener()).await;
+        let reply = fetch(&mut sender, request("GET", "/"), b"", None).await;
+        assert!(reply.expect_err("a reset").is_reset());
+        let (response, mut stream) = sender
+            .send_request(request("POST", "/"), false)
+            .expect("a stream");
+        let slowly = async {
+            while stream.send_data(Bytes::from_static(b"x"), false).is_ok() {
+                tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+            }
+        };
+        tokio::select! {
+            response = response => assert_eq!(response.expect("a response").status(), 408),
+            () = slowly => panic!("a reset instead of a response"),
+        }
+    });
+    assert!(carrick.limit_reached("rate_min") > 1.5);
+    assert_eq!(carrick.access_log(2)[0].text("ended"), "too_slow");
+}
+
+#[test]
 fn heads_have_the_limits_of_http1() {
     let place = Place::claim();
     let server = ok_server(&place);
@@ -121,7 +209,10 @@ fn heads_have_the_limits_of_http1() {
         let mut long = request("GET", "/");
         let value = HeaderValue::from_str(&"y".repeat(8200)).expect("a value");
         long.headers_mut().insert("x", value);
-        for asked in [many, long] {
+        let mut longer = request("GET", "/");
+        let value = HeaderValue::from_str(&"y".repeat(12_000)).expect("a value");
+        longer.headers_mut().insert("x", value);
+        for asked in [many, long, longer] {
             let reply = fetch(&mut sender, asked, b"", None)
                 .await
                 .expect("a response");
@@ -130,5 +221,9 @@ fn heads_have_the_limits_of_http1() {
         let reply = fetch(&mut sender, request("GET", "/"), b"", None).await;
         assert_eq!(reply.expect("a response").body, b"ok");
     });
-    assert_eq!(carrick.access_log(3)[0].status(), 431);
+    for line in &carrick.access_log(4)[..3] {
+        assert_eq!(line.status(), 431);
+    }
+    assert!(carrick.limit_reached("head_fields") > 0.5);
+    assert!(carrick.limit_reached("head_bytes") > 1.5);
 }

@@ -149,22 +149,41 @@ fn a_forward_proxy_gets_whole_urls() {
 }
 
 #[test]
+fn a_web_socket_whose_server_resets_is_cancelled() {
+    let place = Place::claim();
+    let server = Server::listen(&place);
+    let carrick = start(&place, &[server.address()]);
+    run(async {
+        let (response, _to, server) =
+            open(carrick.listener(), websocket(), move || upgraded(&server)).await;
+        blocking(move || server.reset()).await;
+        let error = response.into_body().data().await.expect("an end");
+        // RFC 8441 section 5.
+        let reason = error.expect_err("a reset").reason();
+        assert_eq!(reason, Some(Reason::CANCEL));
+    });
+}
+
+/// A server's end of a WebSocket.
+fn upgraded(server: &Server) -> Peer {
+    let mut peer = server.accept();
+    let head = peer.read_head();
+    assert!(head.starts_with("GET /chat HTTP/1.1\r\n"), "{head}");
+    assert_eq!(field(&head, "upgrade").as_deref(), Some("websocket"));
+    assert_eq!(field(&head, "sec-websocket-version").as_deref(), Some("13"));
+    let accept = accept_for(&field(&head, "sec-websocket-key").expect("a key"));
+    peer.send(format!("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: {accept}\r\nSec-WebSocket-Protocol: chat\r\n\r\n"));
+    peer
+}
+
+#[test]
 fn a_web_socket_is_relayed() {
     let place = Place::claim();
     let server = Server::listen(&place);
     let carrick = start(&place, &[server.address()]);
     run(async {
-        let (response, to, server) = open(carrick.listener(), websocket(), move || {
-            let mut peer = server.accept();
-            let head = peer.read_head();
-            assert!(head.starts_with("GET /chat HTTP/1.1\r\n"), "{head}");
-            assert_eq!(field(&head, "upgrade").as_deref(), Some("websocket"));
-            assert_eq!(field(&head, "sec-websocket-version").as_deref(), Some("13"));
-            let accept = accept_for(&field(&head, "sec-websocket-key").expect("a key"));
-            peer.send(format!("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: {accept}\r\nSec-WebSocket-Protocol: chat\r\n\r\n"));
-            peer
-        })
-        .await;
+        let (response, to, server) =
+            open(carrick.listener(), websocket(), move || upgraded(&server)).await;
         assert_eq!(response.status(), 200);
         let fields = response.headers();
         assert_eq!(fields["sec-websocket-protocol"], "chat");

@@ -8,6 +8,7 @@ mod names;
 mod redirects;
 mod relaying;
 mod reloading;
+mod revocation;
 mod servers;
 mod serving;
 

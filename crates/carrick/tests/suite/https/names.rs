@@ -376,6 +376,14 @@ fn what_is_wrong_is_said_with_its_file_and_line() {
             "server.key has no certificate",
         ),
         (
+            "tls = { certificate = \"server.pem\", key = \"server.key\" }\nclient_crl = \"server.pem\"",
+            "`client_crl` means nothing without `client_ca`",
+        ),
+        (
+            "tls = { certificate = \"server.pem\", key = \"server.key\" }\nclient_ca = \"server.pem\"\nclient_crl = \"server.pem\"",
+            "server.pem has no revocation list",
+        ),
+        (
             "tls = { certificate = \"server.pem\", key = \"server.key\", ocsp = \"empty.der\" }",
             "no successful OCSP response",
         ),

@@ -19,7 +19,7 @@ http {
   access_log off;
   client_body_temp_path DIR; proxy_temp_path DIR; fastcgi_temp_path DIR; uwsgi_temp_path DIR; scgi_temp_path DIR;
   server {
-    listen 80; listen [::]:80; listen 8000; listen [::]:8000; listen 443 ssl; listen [::]:443 ssl;
+    listen 80; listen [::]:80; listen 8000; listen [::]:8000; listen 443 ssl; listen [::]:443 ssl; listen 8443 ssl http2;
     ssl_certificate DIR/certificate; ssl_certificate_key DIR/key;
     location / { return 200 "server=$server_addr client=$remote_addr host=$http_host via=$http_via forwarded=$http_x_forwarded_for request=$request\n"; }
     location /embeds { default_type text/html; return 200 "<img src=/object/1><img src=/object/2><img src=http://10.2.0.3/object/3>"; }

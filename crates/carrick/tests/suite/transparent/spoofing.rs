@@ -66,3 +66,26 @@ fn without_it_servers_see_carrick() {
             .contains("client=fd00:2::1 ")
     );
 }
+
+#[test]
+fn servers_see_it_by_tls_and_http2_too() {
+    let Some(bed) = Bed::build() else { return };
+    for (port, keys, version) in [
+        (443, "", "HTTP/1.1"),
+        (8443, "http2 = true\n", "HTTP/2.0"),
+        (8443, "http2 = \"auto\"\n", "HTTP/2.0"),
+    ] {
+        let images = IMAGES.replace("10.2.0.3:80", &format!("10.2.0.3:{port}"));
+        let tls = "tls = { insecure = true }\n";
+        let _carrick = bed.carrick(&format!("{SWITCH}{KEEP}{images}{tls}{keys}"));
+        for client in ["10.1.0.2", "10.1.0.3"] {
+            let url = "http://10.2.0.2/images/";
+            let said = bed.curl(&format!("--interface {client} {url} {url}"));
+            let who = said.matches(&format!("client={client} ")).count();
+            let how = said
+                .matches(&format!("request=GET /images/ {version}"))
+                .count();
+            assert_eq!((who, how), (2, 2), "{port}: {said}");
+        }
+    }
+}

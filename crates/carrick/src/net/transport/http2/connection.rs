@@ -5,6 +5,7 @@ use bytes::{Buf, Bytes};
 use carrick_logic::http1::ResponseHead;
 use carrick_logic::http2::{FrameMeter, NUISANCES_PER_REQUEST, NuisanceBudget};
 use std::cell::{Cell, RefCell};
+use std::fmt;
 use std::io::{self, IoSlice};
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
@@ -20,6 +21,7 @@ pub struct Http2Connection {
     queued_bytes: Cell<usize>,
     /// Streams that wait for less to be queued.
     waiting: RefCell<Vec<Waker>>,
+    when_full: WhenFull,
     /// The task that moves frames.
     task: RefCell<Option<Waker>>,
     streams: Cell<usize>,
@@ -32,6 +34,9 @@ pub struct Http2Connection {
     /// For one head at a time.
     pub(super) head: RefCell<ResponseHead>,
 }
+
+/// Called when streams begin to wait for less to be queued.
+struct WhenFull(Box<dyn Fn()>);
 
 /// A place among the streams of a connection, given up when dropped.
 #[derive(Debug)]
@@ -46,14 +51,15 @@ pub struct Piece {
 }
 
 impl Http2Connection {
-    /// Over this connection.
+    /// Over this connection. `when_full` is called when as much is queued as may be.
     #[must_use]
-    pub fn new(transport: Transport) -> Self {
+    pub fn new(transport: Transport, when_full: impl Fn() + 'static) -> Self {
         let begun = now();
         Self {
             transport,
             queued_bytes: Cell::new(0),
             waiting: RefCell::default(),
+            when_full: WhenFull(Box::new(when_full)),
             task: RefCell::default(),
             streams: Cell::new(0),
             has_ended: Cell::new(false),
@@ -66,12 +72,12 @@ impl Http2Connection {
         }
     }
 
-    /// To a server, over this connection.
+    /// To a server, over this connection; `when_full`: see [`new`](Self::new).
     #[must_use]
-    pub fn to_server(transport: Transport) -> Self {
+    pub fn to_server(transport: Transport, when_full: impl Fn() + 'static) -> Self {
         Self {
             meter: RefCell::new(FrameMeter::of_server()),
-            ..Self::new(transport)
+            ..Self::new(transport, when_full)
         }
     }
 
@@ -184,6 +190,9 @@ impl Http2Connection {
     /// The stream is to be woken when there is room.
     pub(super) fn wait(&self, cx: &Context<'_>) {
         let mut waiting = self.waiting.borrow_mut();
+        if waiting.is_empty() {
+            (self.when_full.0)();
+        }
         if !waiting.iter().any(|waker| waker.will_wake(cx.waker())) {
             waiting.push(cx.waker().clone());
         }
@@ -197,6 +206,12 @@ impl Http2Connection {
             counted_bytes: bytes.len(),
             connection: Rc::clone(self),
         }
+    }
+}
+
+impl fmt::Debug for WhenFull {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("WhenFull")
     }
 }
 

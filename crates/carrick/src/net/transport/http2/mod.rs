@@ -20,6 +20,7 @@ pub use websocket::websocket_accept;
 
 use super::Transport;
 use crate::net::io::Stream;
+use h2::Reason;
 use rustix::io::Errno;
 use std::cell::RefCell;
 use std::io::{ErrorKind, IoSlice};
@@ -67,6 +68,11 @@ impl Http2Stream {
     /// The stream is lost.
     pub fn end(&self) -> std::io::Result<()> {
         Ok(self.response.borrow_mut().end(&self.connection)?)
+    }
+
+    /// With this code the client is told that something is missing, should it be.
+    pub fn set_reset_code(&self, code: Reason) {
+        self.response.borrow_mut().set_reset_code(code);
     }
 
     /// Tells the client now that something is missing.

@@ -3,7 +3,7 @@ use super::RESET;
 use bytes::{Buf, Bytes};
 use carrick_logic::http1::write_chunk_size;
 use carrick_logic::http2::{RequestBody, is_trailer};
-use h2::RecvStream;
+use h2::{Reason, RecvStream};
 use http::HeaderMap;
 use rustix::io::Errno;
 use std::task::{Context, Poll, ready};
@@ -18,6 +18,8 @@ pub struct Incoming {
     body: RecvStream,
     framing: RequestBody,
     state: State,
+    /// The code of the other end's reset.
+    reset: Option<Reason>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,6 +40,7 @@ impl Incoming {
             body,
             framing,
             state: State::Content,
+            reset: None,
         }
     }
 
@@ -82,15 +85,16 @@ impl Incoming {
                 }
                 self.piece = bytes;
             }
-            Some(Err(_)) => self.fail(),
+            Some(Err(error)) => self.fail_by(&error),
             None if self.framing == RequestBody::Chunked => self.state = State::Trailers,
             None => self.state = State::Ended,
         }
     }
 
     fn take_trailers(&mut self, trailers: Result<Option<HeaderMap>, h2::Error>) {
-        let Ok(trailers) = trailers else {
-            return self.fail();
+        let trailers = match trailers {
+            Ok(trailers) => trailers,
+            Err(error) => return self.fail_by(&error),
         };
         let mut text = b"0\r\n".to_vec();
         for (name, value) in trailers.iter().flatten() {
@@ -103,6 +107,18 @@ impl Incoming {
         text.extend_from_slice(b"\r\n");
         self.text = text.into();
         self.state = State::Ended;
+    }
+
+    fn fail_by(&mut self, error: &h2::Error) {
+        self.reset = error
+            .reason()
+            .filter(|_| error.is_reset() && error.is_remote());
+        self.fail();
+    }
+
+    /// The code of the reset, if the other end has reset the stream before its end.
+    pub(super) fn reset(&self) -> Option<Reason> {
+        self.reset
     }
 
     /// The rest will not come.

@@ -23,6 +23,8 @@ pub struct Outgoing {
     websocket: Option<Box<str>>,
     /// 1xx responses that may follow.
     interim_left: u8,
+    /// What the client is told, should not all of it be sent.
+    reset_code: Reason,
     state: State,
 }
 
@@ -40,11 +42,18 @@ impl Outgoing {
     /// The response to a request with this method; `websocket`: see the member.
     #[must_use]
     pub fn new(respond: SendResponse<Piece>, method: Method, websocket: Option<Box<str>>) -> Self {
+        let reset_code = match (method, &websocket) {
+            (Method::Connect, _) => Reason::CONNECT_ERROR,
+            // RFC 8441 section 5.
+            (_, Some(_)) => Reason::CANCEL,
+            (_, None) => Reason::INTERNAL_ERROR,
+        };
         Self {
             respond,
             method,
             websocket,
             interim_left: INTERIM_MAX,
+            reset_code,
             state: State::Head(HeadText::default()),
         }
     }
@@ -178,14 +187,18 @@ impl Outgoing {
         }
     }
 
+    /// Sets the code of a reset.
+    pub(super) fn set_reset_code(&mut self, code: Reason) {
+        self.reset_code = code;
+    }
+
     pub(super) fn reset(&mut self) {
         let is_tunnel = self.method == Method::Connect || self.websocket.is_some();
         match &mut self.state {
             // All of the response is on its way.
             State::Content(content) if content.is_over() && !is_tunnel => return,
-            State::Content(content) if is_tunnel => content.reset(Reason::CONNECT_ERROR),
-            State::Content(content) => content.reset(Reason::INTERNAL_ERROR),
-            State::Head(_) => self.respond.send_reset(Reason::INTERNAL_ERROR),
+            State::Content(content) => content.reset(self.reset_code),
+            State::Head(_) => self.respond.send_reset(self.reset_code),
             State::Lost => {}
         }
         self.state = State::Lost;

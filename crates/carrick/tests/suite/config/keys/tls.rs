@@ -27,6 +27,12 @@ pub(super) const KEYS: &[(&str, &str, &str, &str)] = &[
     ),
     (
         "[[listener]]",
+        "client_crl",
+        TLS,
+        "client_ca = \"example.pem\"\nclient_crl = \"../crates/carrick/tests/suite/config/keys/crl.pem\"",
+    ),
+    (
+        "[[listener]]",
         "client_certificate",
         TLS,
         "client_ca = \"example.pem\"\nclient_certificate = \"optional\"",
@@ -75,6 +81,12 @@ pub(super) const KEYS: &[(&str, &str, &str, &str)] = &[
         "ca",
         TO_SERVERS,
         "ca = \"example.pem\"",
+    ),
+    (
+        "tls = { } of servers",
+        "crl",
+        TO_SERVERS,
+        "ca = \"example.pem\"\ncrl = \"../crates/carrick/tests/suite/config/keys/crl.pem\"",
     ),
     (
         "tls = { } of servers",

@@ -10,7 +10,7 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
-fn call(path: &str) -> Request<()> {
+pub(super) fn call(path: &str) -> Request<()> {
     let mut asked = request("POST", path);
     let fields = asked.headers_mut();
     fields.insert("content-type", HeaderValue::from_static("application/grpc"));

@@ -2,7 +2,9 @@
 mod asking;
 mod ends;
 mod grpc;
+mod haproxy;
 mod programs;
+mod resets;
 mod server;
 
 use super::PATIENT;

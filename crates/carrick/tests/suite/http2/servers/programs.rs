@@ -3,7 +3,8 @@ use super::super::client::{connect, run};
 use super::server::Http2Server;
 use super::{start, switch_text};
 use crate::clients::site::Site;
-use crate::clients::tool::{Tool, has_all};
+use crate::clients::tool::{Running, Tool, has_all};
+use crate::clients::websocket::{converse, echo_server};
 use crate::https::certificates::{Key, issue, make_authority};
 use crate::support::{Carrick, Peer, Place, Server, random, wait_for};
 use bytes::Bytes;
@@ -14,7 +15,7 @@ use std::net::{SocketAddr, TcpStream};
 const GET: &str = "GET /file HTTP/1.1\r\nHost: a\r\n\r\n";
 
 /// A port that is free now; the program says if it no longer is.
-fn free(place: &Place) -> SocketAddr {
+pub(super) fn free(place: &Place) -> SocketAddr {
     Server::listen(place).address()
 }
 
@@ -97,16 +98,9 @@ fn a_server_of_http1_by_tls_is_found_out() {
     wait_for("the advice", said_so);
 }
 
-#[test]
-fn nginx_is_asked_without_tls() {
-    if !has_all(&["nginx"]) {
-        return;
-    }
-    let place = Place::claim();
-    let address = free(&place);
+/// nginx with one server, of which `server` says the rest.
+fn start_nginx(place: &Place, address: SocketAddr, server: &str) -> Running {
     std::fs::create_dir(place.directory().join("nginx")).expect("a folder");
-    let body = random::Random::new(4).bytes(2_000_000);
-    std::fs::write(place.directory().join("file"), &body).expect("a file");
     let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
         .iter()
         .map(|name| format!("{name}_temp_path nginx/{name};"))
@@ -114,16 +108,32 @@ fn nginx_is_asked_without_tls() {
     place.write(
         "nginx.conf",
         &format!(
-            "daemon off; master_process off; pid nginx/pid; error_log nginx/error.log; events {{}}\nhttp {{ {temporary} access_log off;\nserver {{ listen {address} http2; root .; http2_max_concurrent_streams 4; keepalive_requests 10; location /put/ {{ dav_methods PUT; client_max_body_size 100m; create_full_put_path on; }} }} }}\n"
+            "daemon off; master_process off; pid nginx/pid; error_log nginx/error.log; events {{}}\nhttp {{ {temporary} access_log off;\nserver {{ listen {address} {server} }} }}\n"
         ),
     );
-    let directory = place.directory().to_owned();
-    let _nginx = Tool::new("nginx", &place)
+    let nginx = Tool::new("nginx", place)
         .word("-p")
-        .word(&directory)
+        .word(place.directory())
         .words("-e nginx/error.log -c nginx.conf")
         .start();
     wait_for("nginx", || TcpStream::connect(address).ok());
+    nginx
+}
+
+#[test]
+fn nginx_is_asked_without_tls() {
+    if !has_all(&["nginx"]) {
+        return;
+    }
+    let place = Place::claim();
+    let address = free(&place);
+    let body = random::Random::new(4).bytes(2_000_000);
+    std::fs::write(place.directory().join("file"), &body).expect("a file");
+    let _nginx = start_nginx(
+        &place,
+        address,
+        "http2; root .; http2_max_concurrent_streams 4; keepalive_requests 10; location /put/ { dav_methods PUT; client_max_body_size 100m; create_full_put_path on; }",
+    );
     let carrick = start(&place, &[address], "http2 = true");
     let mut client = carrick.connect();
     // It closes a connection after 10 requests, and says so before.
@@ -204,6 +214,72 @@ fn web_sockets_go_through_where_the_server_takes_them() {
     });
     let lines = carrick.access_log(2);
     assert!(lines.iter().all(|line| line.text("ended") == "complete"));
+}
+
+#[test]
+fn a_web_socket_goes_by_http1_where_http2_takes_none_and_http1_is_allowed() {
+    let place = Place::claim();
+    if !has_all(&["nginx"]) || !make_authority(&place) {
+        return;
+    }
+    issue(&place, "server", &format!("IP:{}", place.ip()), Key::Ec);
+    let echo = echo_server(&place);
+    let address = free(&place);
+    let server = format!(
+        "ssl http2; ssl_certificate server.pem; ssl_certificate_key server.key; location / {{ return 200 content; }} location /chat {{ proxy_pass http://{}; proxy_http_version 1.1; proxy_set_header Upgrade $http_upgrade; proxy_set_header Connection Upgrade; }}",
+        echo.address()
+    );
+    let _nginx = start_nginx(&place, address, &server);
+    let carrick = start(
+        &place,
+        &[address],
+        "http2 = \"auto\"\ntls = { ca = \"ca.pem\" }",
+    );
+    for _ in 0..3 {
+        assert_eq!(carrick.connect().ask(GET).text(), "content");
+        converse(&mut carrick.connect(), "/chat", "a");
+    }
+    let count = |name| carrick.metric(name, &[]);
+    assert_eq!(count("carrick_upstream_http2_connections_total"), 1.0);
+    assert_eq!(count("carrick_upstream_connections_opened_total"), 4.0);
+    for line in carrick.access_log(6) {
+        let (status, version) = match line.text("target") {
+            "/chat" => (101, ""),
+            _ => (200, "HTTP/2.0"),
+        };
+        assert_eq!(
+            (line.status(), line.text("server_version")),
+            (status, version)
+        );
+    }
+}
+
+#[test]
+fn a_server_of_http2_alone_takes_no_web_socket_by_http1_either() {
+    let place = Place::claim();
+    if !has_all(&["nghttpd"]) || !make_authority(&place) {
+        return;
+    }
+    issue(&place, "server", &format!("IP:{}", place.ip()), Key::Ec);
+    place.write("file", "content");
+    let address = free(&place);
+    let _server = Tool::new("nghttpd", &place)
+        .words(&format!(
+            "--address {} --htdocs . {} server.key server.pem",
+            address.ip(),
+            address.port()
+        ))
+        .start();
+    wait_for("nghttpd", || TcpStream::connect(address).ok());
+    let keys = "http2 = \"auto\"\nfailures_max = 1\ntls = { ca = \"ca.pem\" }";
+    let carrick = start(&place, &[address], keys);
+    for _ in 0..3 {
+        let response = carrick.connect().ask("GET /chat HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n");
+        assert_eq!(response.status, 502);
+        assert!(response.text().contains("RFC 8441"), "{}", response.text());
+        // The server is not to blame.
+        assert_eq!(carrick.connect().ask(GET).text(), "content");
+    }
 }
 
 #[test]

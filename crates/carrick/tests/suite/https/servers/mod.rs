@@ -99,6 +99,11 @@ fn serve(
     })
 }
 
+/// A server with `server.pem` that answers each request with [`OK`].
+pub fn answering(place: &Place) -> Serving {
+    serve(place, &config(place, "server", Offers::All), answer)
+}
+
 /// Answers each request with [`OK`].
 fn answer(mut end: TlsEnd, _: usize) {
     while end.next_head().is_some() {

@@ -51,6 +51,7 @@ pub struct ServerConnection {
     /// Why it has ended.
     error: RefCell<Option<Ended>>,
     changed: Notify,
+    takes_websockets: Cell<bool>,
     has_served: Cell<bool>,
     idle_since: Cell<Instant>,
 }
@@ -81,7 +82,8 @@ pub enum Ended {
 }
 
 impl ServerConnection {
-    /// Begins HTTP/2 on a new connection. Heads have these limits. The framing is to be [driven](Self::drive) from now on.
+    /// Begins HTTP/2 on a new connection. Heads have these limits; `when_full` is called when requests begin to wait for less
+    /// to be queued. The framing is to be [driven](Self::drive) from now on.
     ///
     /// # Errors
     /// The connection is lost.
@@ -89,12 +91,13 @@ impl ServerConnection {
         transport: Transport,
         address: SocketAddr,
         limits: HeadLimits,
+        when_full: impl Fn() + 'static,
     ) -> Result<(Rc<Self>, Framing), h2::Error> {
         let scheme = match &transport {
             Transport::Tls(_) => Scheme::HTTPS,
             _ => Scheme::HTTP,
         };
-        let shared = Rc::new(Http2Connection::to_server(transport));
+        let shared = Rc::new(Http2Connection::to_server(transport, when_full));
         let head_bytes = limits.head_bytes_max + limits.fields_max * FIELD_BYTES;
         let (send, framing) = Builder::new()
             .enable_push(false)
@@ -115,6 +118,7 @@ impl ServerConnection {
             state: Cell::new(State::Opening),
             error: RefCell::default(),
             changed: Notify::new(),
+            takes_websockets: Cell::new(false),
             has_served: Cell::new(false),
             idle_since: Cell::new(now()),
         };
@@ -156,6 +160,7 @@ impl ServerConnection {
         }
         if self.state.get() == State::Opening && framing.max_concurrent_send_streams() > 0 {
             self.state.set(State::Open);
+            self.takes_websockets.set(self.agrees_to_websockets());
             self.changed.notify_waiters();
         }
         Poll::Pending
@@ -223,9 +228,13 @@ impl ServerConnection {
         self.send.borrow().is_none()
     }
 
-    /// Whether the server takes WebSockets (RFC 8441).
+    /// Whether the server took WebSockets (RFC 8441) when the connection was opened.
     #[must_use]
     pub fn takes_websockets(&self) -> bool {
+        self.takes_websockets.get()
+    }
+
+    fn agrees_to_websockets(&self) -> bool {
         let send = self.send.borrow();
         (send.as_ref()).is_some_and(SendRequest::is_extended_connect_protocol_enabled)
     }

@@ -12,6 +12,7 @@ use super::StreamPlace;
 use crate::net::deadline::now;
 use crate::net::io::Stream;
 use crate::net::transport::Transport;
+use h2::Reason;
 use request::Outgoing;
 use response::{Lost, Response};
 use std::cell::{Cell, RefCell};
@@ -71,6 +72,17 @@ impl ServerStream {
     #[must_use]
     pub fn is_refused(&self) -> bool {
         self.response.borrow().lost() == Some(Lost::Refused)
+    }
+
+    /// The code with which the server has reset the stream before the end of the response. A refusal is none.
+    #[must_use]
+    pub fn reset_code(&self) -> Option<Reason> {
+        self.response.borrow().reset()
+    }
+
+    /// Ready when the server has reset the stream, while the request's body is being sent.
+    pub fn poll_reset(&self, cx: &mut Context<'_>) -> Poll<()> {
+        self.request.borrow_mut().poll_reset(cx)
     }
 
     /// What was written. `None`: it was too much to be kept.

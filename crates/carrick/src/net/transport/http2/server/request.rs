@@ -69,6 +69,14 @@ impl Outgoing {
         }
     }
 
+    /// Ready when the server needs no more of the body.
+    pub(super) fn poll_reset(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        match &mut self.state {
+            State::Content(content) => content.poll_reset(cx),
+            State::Head(_) | State::Lost => Poll::Pending,
+        }
+    }
+
     /// Takes a part of `bytes`; `asked` is told when they complete the head.
     pub(super) fn write(
         &mut self,

@@ -78,6 +78,15 @@ impl Response {
         }
     }
 
+    /// The code of the server's reset, unless that says that it has not begun.
+    pub(super) fn reset(&self) -> Option<Reason> {
+        match &self.state {
+            State::Failed(Lost::Reset(reason)) => Some(*reason),
+            State::Content(content) => content.reset(),
+            _ => None,
+        }
+    }
+
     /// Whether no byte of the response has come.
     pub(super) fn is_awaited(&self) -> bool {
         matches!(self.state, State::Head(..))

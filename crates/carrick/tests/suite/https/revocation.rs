@@ -1,0 +1,143 @@
+//! Certificates that were revoked: of clients, and of servers.
+use super::certificates::{
+    Key, file, issue, issue_for_client, make_authority, make_other_authority,
+};
+use super::client::{TlsPeer, presenting};
+use super::{pair, switch_text};
+use crate::clients::tool::Tool;
+use crate::support::carrick::upstream_text;
+use crate::support::server::answer_requests;
+use crate::support::{Carrick, Place, Server, wait_for};
+use rustls::ClientConfig;
+use std::sync::Arc;
+
+const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+/// The counter of handshakes with clients.
+const HANDSHAKES: &str = "carrick_tls_handshakes_total";
+const GET: &str = "GET / HTTP/1.1\r\nHost: a.example\r\n\r\n";
+
+/// A place with an authority, and certificates of a server and of clients.
+fn stage() -> Option<Place> {
+    let place = Place::claim();
+    if !make_authority(&place) {
+        return None;
+    }
+    let names = format!("DNS:a.example,IP:{}", place.ip());
+    issue(&place, "server", &names, Key::Ec);
+    for client in ["alice", "zoe"] {
+        issue_for_client(&place, "ca", client, &format!("/CN={client}"));
+    }
+    Some(place)
+}
+
+/// Writes the authority's list of those who are revoked to a file, which is replaced at once.
+fn list(place: &Place, name: &str, revoked: &[&str], times: &str) {
+    let line = |name: &&str| {
+        let serial = Tool::new("openssl", place)
+            .words(&format!("x509 -in {name}.pem -noout -serial"))
+            .expect();
+        let serial = serial.trim().trim_start_matches("serial=");
+        format!("R\t491231235959Z\t200101000000Z\t{serial}\tunknown\t/CN={name}\n")
+    };
+    let lines: String = revoked.iter().map(line).collect();
+    place.write("crl.txt", &lines);
+    place.write(
+        "crl.cnf",
+        "[ca]\ndefault_ca=d\n[d]\ndatabase=crl.txt\ndefault_md=sha256\ncrl_extensions=x\n[x]\nauthorityKeyIdentifier=keyid\n",
+    );
+    Tool::new("openssl", place)
+        .words("ca -gencrl -config crl.cnf -cert ca.pem -keyfile ca.key -out new.pem")
+        .words(times)
+        .expect();
+    std::fs::rename(file(place, "new.pem"), file(place, name)).expect("a file");
+}
+
+/// What is checked, and a server behind it.
+fn start(place: &Place, keys: &str) -> Carrick {
+    let server = Server::listen(place);
+    let address = server.address();
+    std::mem::forget(server.serve(|peer, _| answer_requests(peer, |_| OK.to_vec())));
+    let keys = format!("tls = {}\n{keys}", pair("server"));
+    Carrick::start(place, &switch_text(&keys, &[address]))
+}
+
+fn is_served(carrick: &Carrick, config: &Arc<ClientConfig>) -> bool {
+    let client = TlsPeer::try_connect(carrick.listener(), "a.example", config);
+    client.is_ok_and(|mut client| client.try_ask(GET).is_some())
+}
+
+#[test]
+fn a_client_whose_certificate_is_revoked_is_refused() {
+    let Some(place) = stage() else { return };
+    list(&place, "crl.pem", &["alice"], "-crldays 2");
+    Tool::new("openssl", &place)
+        .words("crl -in crl.pem -outform DER -out crl.der")
+        .expect();
+    for name in ["crl.pem", "crl.der"] {
+        let keys = format!("client_ca = \"ca.pem\"\nclient_crl = \"{name}\"");
+        let carrick = start(&place, &keys);
+        assert!(is_served(&carrick, &presenting(&place, "zoe")));
+        assert!(!is_served(&carrick, &presenting(&place, "alice")));
+        carrick.wait_for_metric(HANDSHAKES, &["result=\"client_certificate\""], 1.0);
+    }
+}
+
+#[test]
+fn a_list_that_is_replaced_comes_into_force_for_sessions_that_are_resumed_too() {
+    let Some(place) = stage() else { return };
+    list(&place, "crl.pem", &[], "-crldays 2");
+    let carrick = start(&place, "client_ca = \"ca.pem\"\nclient_crl = \"crl.pem\"");
+    let alice = presenting(&place, "alice");
+    for _ in 0..2 {
+        assert!(is_served(&carrick, &alice));
+    }
+    list(&place, "crl.pem", &["alice"], "-crldays 2");
+    wait_for("the list", || (!is_served(&carrick, &alice)).then_some(()));
+    assert!(is_served(&carrick, &presenting(&place, "zoe")));
+}
+
+#[test]
+fn without_a_valid_list_of_its_authority_a_certificate_is_refused() {
+    let Some(place) = stage() else { return };
+    make_other_authority(&place, "other");
+    issue_for_client(&place, "other", "bob", "/CN=bob");
+    let read = |name| std::fs::read_to_string(file(&place, name)).expect("a file");
+    place.write("both.pem", &(read("ca.pem") + &read("other.pem")));
+    list(&place, "crl.pem", &[], "-crldays 2");
+    let carrick = start(&place, "client_ca = \"both.pem\"\nclient_crl = \"crl.pem\"");
+    assert!(is_served(&carrick, &presenting(&place, "zoe")));
+    assert!(!is_served(&carrick, &presenting(&place, "bob")));
+
+    let times = "-crl_lastupdate 20200101000000Z -crl_nextupdate 20200102000000Z";
+    list(&place, "crl.pem", &[], times);
+    let said = || {
+        let text = carrick.standard_error().text();
+        text.contains("this revocation list has expired")
+            .then_some(())
+    };
+    wait_for("a warning", said);
+    assert!(!is_served(&carrick, &presenting(&place, "zoe")));
+}
+
+#[test]
+fn a_server_whose_certificate_is_revoked_is_not_asked() {
+    let Some(place) = stage() else { return };
+    let server = super::servers::answering(&place);
+    list(&place, "good.pem", &["alice"], "-crldays 2");
+    list(&place, "bad.pem", &["server"], "-crldays 2");
+    for (name, status) in [("good.pem", 200), ("bad.pem", 502)] {
+        let text = format!(
+            "[[listener]]\nlisten = \"{{ip}}:18080\"\nmode = \"switch\"\n[[listener.route]]\nupstream = \"u\"\n{}tls = {{ ca = \"ca.pem\", crl = \"{name}\" }}\n",
+            upstream_text("u", &[server.address()])
+        );
+        let carrick = Carrick::start(&place, &text);
+        assert_eq!(carrick.connect().ask(GET).status, status, "{name}");
+        if status == 502 {
+            let said = || {
+                let text = carrick.standard_error().text();
+                text.contains("its authority has revoked it").then_some(())
+            };
+            wait_for("the reason", said);
+        }
+    }
+}
