@@ -1,14 +1,14 @@
 //! Buffers for a request, owned by the worker and borrowed for the request, so that an idle client has none.
 use carrick_logic::http1::{RequestHead, ResponseHead};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
 
 /// Initial size of the buffers, in bytes: enough for a usual head, or a small response with its head.
 pub const BUFFER_BYTES: usize = 16 * 1024;
 
-/// Most sets kept for reuse.
-const KEPT_MAX: usize = 128;
+/// Most sets kept for reuse: a few clients of HTTP/2 have as many requests under way.
+const KEPT_MAX: usize = 1024;
 
 /// Buffers and parsed heads of one request.
 #[derive(Debug)]
@@ -61,20 +61,29 @@ pub struct ScratchPool {
         reason = "a set is lent out and given back with every request: a pointer moves, not the set"
     )]
     kept: RefCell<Vec<Box<Scratch>>>,
+    /// The fewest that were kept since [`tidy`](Self::tidy).
+    unused_min: Cell<usize>,
 }
 
 impl ScratchPool {
     /// Borrows a clean set.
     pub fn take(self: &Rc<Self>) -> Lent {
-        let scratch = self
-            .kept
-            .borrow_mut()
-            .pop()
-            .unwrap_or_else(|| Box::new(Scratch::new()));
+        let mut kept = self.kept.borrow_mut();
+        let scratch = kept.pop().unwrap_or_else(|| Box::new(Scratch::new()));
+        self.unused_min.set(self.unused_min.get().min(kept.len()));
+        drop(kept);
         Lent {
             scratch: Some(scratch),
             pool: Rc::clone(self),
         }
+    }
+
+    /// Drops the sets that nobody has needed since the last call. To be called now and then.
+    pub fn tidy(&self) {
+        let mut kept = self.kept.borrow_mut();
+        let needed = kept.len() - self.unused_min.get().min(kept.len());
+        kept.truncate(needed);
+        self.unused_min.set(needed);
     }
 }
 
@@ -114,5 +123,23 @@ impl Drop for Lent {
                 kept.push(scratch);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_many_are_kept_as_were_needed_lately() {
+        let pool = Rc::new(ScratchPool::default());
+        drop([pool.take(), pool.take(), pool.take()]);
+        pool.tidy();
+        assert_eq!(pool.kept.borrow().len(), 3, "all were needed");
+        drop(pool.take());
+        pool.tidy();
+        assert_eq!(pool.kept.borrow().len(), 1);
+        pool.tidy();
+        assert_eq!(pool.kept.borrow().len(), 0);
     }
 }

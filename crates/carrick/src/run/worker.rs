@@ -256,6 +256,7 @@ async fn keep_house(worker: Rc<Worker>, forwarded: Option<Rc<RefCell<ForwardedRe
         count = count.wrapping_add(1);
         if count.is_multiple_of(4) {
             close_stale_upstreams(&worker);
+            worker.scratch.tidy();
             stalled_bytes = end_stalled(&worker, stalled_bytes);
             link::keep_up(&worker);
             let sessions = worker.sessions.clients.borrow().len();
