@@ -64,6 +64,8 @@ struct Attempt<'a, 'c> {
     log: &'a mut RequestLog,
     /// What the cache makes of the answer.
     asking: &'a mut Option<Box<Asking>>,
+    /// Whether the server is known to have acknowledged all of the request.
+    is_acknowledged: bool,
 }
 
 /// An attempt that failed before a byte of a response came, or that is to be made otherwise.
@@ -155,6 +157,7 @@ pub async fn relay(
             destination,
             log,
             asking,
+            is_acknowledged: false,
         };
         let result = if has_body {
             // Boxed: what few requests need should not make every session larger.
