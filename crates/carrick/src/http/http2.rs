@@ -54,7 +54,8 @@ type Framing = h2::server::Connection<Http2Io, Piece>;
 struct Connection {
     client: Client,
     shared: Rc<Http2Connection>,
-    framing: Framing,
+    /// Boxed: large, and moved.
+    framing: Box<Framing>,
     /// Whether the client was told to open another connection.
     is_last: bool,
     /// Whether there was a request.
@@ -82,20 +83,21 @@ enum Event {
 pub async fn serve(mut client: Client, first: Vec<u8>) {
     let transport = client.downstream.transport.take();
     let shared = Rc::new(Http2Connection::new(transport));
-    let Some(framing) = begin(&mut client, &shared, first).await else {
+    // Boxed: the connection has no need of its room.
+    let Some(framing) = Box::pin(begin(&mut client, &shared, first)).await else {
         return;
     };
     client.context.metrics().http2_connections.add(1);
     client.context.is_http2 = true;
-    let connection = Connection {
+    let mut connection = Connection {
         client,
         shared,
         framing,
         is_last: false,
         has_asked: false,
     };
-    // Boxed: large, and moved once.
-    Box::pin(connection.run()).await;
+    let reason = connection.run().await;
+    Box::pin(connection.close(reason)).await;
 }
 
 /// Exchanges prefaces.
@@ -103,7 +105,7 @@ async fn begin(
     client: &mut Client,
     shared: &Rc<Http2Connection>,
     first: Vec<u8>,
-) -> Option<Framing> {
+) -> Option<Box<Framing>> {
     let plan = client.context.live.plan();
     let limits = plan.limits.head();
     let head_bytes = limits.head_bytes_max + limits.fields_max * FIELD_BYTES;
@@ -129,7 +131,7 @@ async fn begin(
         .within(plan.timeouts.head, shaking)
         .await
     {
-        Ok(Ok(framing)) => Some(framing),
+        Ok(Ok(framing)) => Some(Box::new(framing)),
         Ok(Err(error)) => {
             tracing::debug!("{}: HTTP/2: {error}", client.context.address);
             None
@@ -142,10 +144,11 @@ async fn begin(
 }
 
 impl Connection {
-    async fn run(mut self) {
+    /// Serves it; with what it is to be closed. `None`: by the client, or by the library.
+    async fn run(&mut self) -> Option<Reason> {
         let mut idle_since = now();
         let mut was_served = false;
-        let closing = loop {
+        loop {
             let load = Load::of(&self.shared, &self.framing);
             let is_served = load == Load::Served;
             if was_served && !is_served {
@@ -171,7 +174,7 @@ impl Connection {
                         }
                         tracing::debug!("{}: HTTP/2: {error}", self.client.context.address);
                     }
-                    break None;
+                    return None;
                 }
                 Event::Flooded => {
                     self.client
@@ -179,7 +182,7 @@ impl Connection {
                         .metrics()
                         .limits
                         .reached(Limit::Http2Flood);
-                    break Some(Reason::ENHANCE_YOUR_CALM);
+                    return Some(Reason::ENHANCE_YOUR_CALM);
                 }
                 Event::TimedOut => {
                     let limit = match self.has_asked {
@@ -187,12 +190,11 @@ impl Connection {
                         false => Limit::HeadTimeout,
                     };
                     self.client.context.metrics().limits.reached(limit);
-                    break Some(Reason::NO_ERROR);
+                    return Some(Reason::NO_ERROR);
                 }
-                Event::Dismissed => break Some(Reason::NO_ERROR),
+                Event::Dismissed => return Some(Reason::NO_ERROR),
             }
-        };
-        self.close(closing).await;
+        }
     }
 
     /// Sends the last frames, and waits for the streams, which see that the connection is gone.
@@ -210,11 +212,10 @@ impl Connection {
             let _ = timer.within(LINGER, closed).await;
         }
         drop(framing);
-        let transport = shared.transport();
-        transport.finish();
+        shared.finish();
         // The kernel's reset, which unread bytes lead to, could destroy the last word.
         if reason.is_none_or(|reason| reason != Reason::NO_ERROR) {
-            end_gently(transport, timer).await;
+            end_gently(shared.transport(), timer).await;
         }
         poll_fn(|cx| {
             shared.register(cx);
