@@ -1,5 +1,5 @@
 //! A client's HTTP/2 connection (RFC 9113): each stream is served as a connection of HTTP/1.1 with one request.
-use super::session;
+use super::stream_tasks;
 use crate::config::plan::Mode;
 use crate::context::client::Client;
 use crate::net::deadline::{Deadline, now};
@@ -316,13 +316,7 @@ impl Connection {
             Outgoing::new(respond, method, accept),
         );
         let client = self.client_of(stream);
-        let place = self.shared.place();
-        tokio::task::spawn_local(async move {
-            if session::run_stream(client).await {
-                place.connection().end();
-            }
-            drop(place);
-        });
+        stream_tasks::serve(client, self.shared.place());
     }
 
     /// Writes the request's head as HTTP/1.1 has it.

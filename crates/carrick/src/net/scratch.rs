@@ -1,14 +1,11 @@
 //! Buffers for a request, owned by the worker and borrowed for the request, so that an idle client has none.
+use super::spares::Spares;
 use carrick_logic::http1::{RequestHead, ResponseHead};
-use std::cell::{Cell, RefCell};
 use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
 
 /// Initial size of the buffers, in bytes: enough for a usual head, or a small response with its head.
 pub const BUFFER_BYTES: usize = 16 * 1024;
-
-/// Most sets kept for reuse: a few clients of HTTP/2 have as many requests under way.
-const KEPT_MAX: usize = 1024;
 
 /// Buffers and parsed heads of one request.
 #[derive(Debug)]
@@ -55,23 +52,12 @@ impl Scratch {
 
 /// The sets that are not borrowed.
 #[derive(Debug, Default)]
-pub struct ScratchPool {
-    #[expect(
-        clippy::vec_box,
-        reason = "a set is lent out and given back with every request: a pointer moves, not the set"
-    )]
-    kept: RefCell<Vec<Box<Scratch>>>,
-    /// The fewest that were kept since [`tidy`](Self::tidy).
-    unused_min: Cell<usize>,
-}
+pub struct ScratchPool(Spares<Box<Scratch>>);
 
 impl ScratchPool {
     /// Borrows a clean set.
     pub fn take(self: &Rc<Self>) -> Lent {
-        let mut kept = self.kept.borrow_mut();
-        let scratch = kept.pop().unwrap_or_else(|| Box::new(Scratch::new()));
-        self.unused_min.set(self.unused_min.get().min(kept.len()));
-        drop(kept);
+        let scratch = self.0.take().unwrap_or_else(|| Box::new(Scratch::new()));
         Lent {
             scratch: Some(scratch),
             pool: Rc::clone(self),
@@ -80,10 +66,7 @@ impl ScratchPool {
 
     /// Drops the sets that nobody has needed since the last call. To be called now and then.
     pub fn tidy(&self) {
-        let mut kept = self.kept.borrow_mut();
-        let needed = kept.len() - self.unused_min.get().min(kept.len());
-        kept.truncate(needed);
-        self.unused_min.set(needed);
+        self.0.tidy();
     }
 }
 
@@ -117,29 +100,8 @@ impl DerefMut for Lent {
 impl Drop for Lent {
     fn drop(&mut self) {
         if let Some(mut scratch) = self.scratch.take() {
-            let mut kept = self.pool.kept.borrow_mut();
-            if kept.len() < KEPT_MAX {
-                scratch.reset();
-                kept.push(scratch);
-            }
+            scratch.reset();
+            self.pool.0.give(scratch);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn as_many_are_kept_as_were_needed_lately() {
-        let pool = Rc::new(ScratchPool::default());
-        drop([pool.take(), pool.take(), pool.take()]);
-        pool.tidy();
-        assert_eq!(pool.kept.borrow().len(), 3, "all were needed");
-        drop(pool.take());
-        pool.tidy();
-        assert_eq!(pool.kept.borrow().len(), 1);
-        pool.tidy();
-        assert_eq!(pool.kept.borrow().len(), 0);
     }
 }
