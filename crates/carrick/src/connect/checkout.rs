@@ -173,34 +173,47 @@ impl Checkout {
     }
 
     /// Keeps the connection for another request, after a response that the process has relayed to the end stated in its head.
-    pub fn give_back(mut self, pool: Pool<'_>, next_hop: &NextHop) {
-        if self.come_to_rest() {
+    pub fn give_back(self, pool: Pool<'_>, next_hop: &NextHop) {
+        self.give_back_after(false, pool, next_hop);
+    }
+
+    /// The same; `is_acknowledged`: the server is known to have acknowledged all of the request, and is not asked again.
+    pub fn give_back_after(mut self, is_acknowledged: bool, pool: Pool<'_>, next_hop: &NextHop) {
+        if self.come_to_rest(is_acknowledged) {
             self.put_back(pool, next_hop);
         }
     }
 
     /// Closes the connection after such a response, because the server expects no other request.
     pub fn close(mut self) {
-        self.upstream.is_at_rest = self.come_to_rest();
+        self.upstream.is_at_rest = self.come_to_rest(false);
     }
 
     /// Whether the connection [may be reused](AtRest), or reset.
-    fn come_to_rest(&mut self) -> bool {
+    fn come_to_rest(&mut self, is_acknowledged: bool) -> bool {
         // First the kernel returns the connection, with no bytes in flight that the process does not know of.
-        let splice = self.splice.take();
-        let disarmed = splice.map_or(Disarmed::Done, |mut splice| splice.disarm().into());
+        let Some(mut splice) = self.splice.take() else {
+            let known = is_acknowledged.then_some(0);
+            return self.at_rest_with(Disarmed::Done, known).may_be_reused();
+        };
+        let disarmed = splice.disarm().into();
         self.at_rest(disarmed).may_be_reused()
     }
 
     /// The state of the connection after such a response.
     pub fn at_rest(&self, disarmed: Disarmed) -> AtRest {
+        self.at_rest_with(disarmed, None)
+    }
+
+    /// `unacknowledged_bytes`: if they are known.
+    fn at_rest_with(&self, disarmed: Disarmed, unacknowledged_bytes: Option<u64>) -> AtRest {
         let stream = &self.upstream.transport;
         AtRest {
             disarmed,
             is_over: true,
             is_exact: true,
             has_server_ended: false,
-            unacknowledged_bytes: stream.unacknowledged_bytes(),
+            unacknowledged_bytes: unacknowledged_bytes.or_else(|| stream.unacknowledged_bytes()),
             is_quiet: is_quiet(stream),
         }
     }

@@ -1,5 +1,5 @@
 //! A client's HTTP/2 connection (RFC 9113): each stream is served as a connection of HTTP/1.1 with one request.
-use super::session;
+use super::stream_tasks;
 use crate::config::plan::Mode;
 use crate::context::client::Client;
 use crate::net::deadline::{Deadline, now};
@@ -54,7 +54,8 @@ type Framing = h2::server::Connection<Http2Io, Piece>;
 struct Connection {
     client: Client,
     shared: Rc<Http2Connection>,
-    framing: Framing,
+    /// Boxed: large, and moved.
+    framing: Box<Framing>,
     /// Whether the client was told to open another connection.
     is_last: bool,
     /// Whether there was a request.
@@ -84,20 +85,21 @@ pub async fn serve(mut client: Client, first: Vec<u8>, begun: Instant) {
     let metrics = Arc::clone(client.context.metrics());
     let when_full = move || metrics.limits.reached(Limit::Http2Unsent);
     let shared = Rc::new(Http2Connection::new(transport, when_full));
-    let Some(framing) = begin(&mut client, &shared, first, begun).await else {
+    // Boxed: the connection has no need of its room.
+    let Some(framing) = Box::pin(begin(&mut client, &shared, first, begun)).await else {
         return;
     };
     client.context.metrics().http2_connections.add(1);
     client.context.is_http2 = true;
-    let connection = Connection {
+    let mut connection = Connection {
         client,
         shared,
         framing,
         is_last: false,
         has_asked: false,
     };
-    // Boxed: large, and moved once.
-    Box::pin(connection.run(begun)).await;
+    let reason = connection.run(begun).await;
+    Box::pin(connection.close(reason)).await;
 }
 
 /// Exchanges prefaces.
@@ -106,7 +108,7 @@ async fn begin(
     shared: &Rc<Http2Connection>,
     first: Vec<u8>,
     begun: Instant,
-) -> Option<Framing> {
+) -> Option<Box<Framing>> {
     let plan = client.context.live.plan();
     let limits = plan.limits.head();
     // Twice the limits: of what is beyond them, too, the session gets to know, which answers and counts it.
@@ -129,7 +131,7 @@ async fn begin(
     });
     let mut deadline = Deadline::at(begun + plan.timeouts.head);
     match client.downstream.timer.until(&mut deadline, shaking).await {
-        Ok(Ok(framing)) => Some(framing),
+        Ok(Ok(framing)) => Some(Box::new(framing)),
         Ok(Err(error)) => {
             tracing::debug!("{}: HTTP/2: {error}", client.context.address);
             None
@@ -142,11 +144,12 @@ async fn begin(
 }
 
 impl Connection {
-    async fn run(mut self, begun: Instant) {
+    /// Serves it; with what it is to be closed. `None`: by the client, or by the library.
+    async fn run(&mut self, begun: Instant) -> Option<Reason> {
         // The first request has what its preface has left.
         let mut idle_since = begun;
         let mut was_served = false;
-        let closing = loop {
+        loop {
             let load = Load::of(&self.shared, &self.framing);
             let is_served = load == Load::Served;
             if was_served && !is_served {
@@ -172,7 +175,7 @@ impl Connection {
                         }
                         tracing::debug!("{}: HTTP/2: {error}", self.client.context.address);
                     }
-                    break None;
+                    return None;
                 }
                 Event::Flooded => {
                     self.client
@@ -180,7 +183,7 @@ impl Connection {
                         .metrics()
                         .limits
                         .reached(Limit::Http2Flood);
-                    break Some(Reason::ENHANCE_YOUR_CALM);
+                    return Some(Reason::ENHANCE_YOUR_CALM);
                 }
                 Event::TimedOut => {
                     let limit = match self.has_asked {
@@ -188,12 +191,11 @@ impl Connection {
                         false => Limit::HeadTimeout,
                     };
                     self.client.context.metrics().limits.reached(limit);
-                    break Some(Reason::NO_ERROR);
+                    return Some(Reason::NO_ERROR);
                 }
-                Event::Dismissed => break Some(Reason::NO_ERROR),
+                Event::Dismissed => return Some(Reason::NO_ERROR),
             }
-        };
-        self.close(closing).await;
+        }
     }
 
     /// Sends the last frames, and waits for the streams, which see that the connection is gone.
@@ -211,11 +213,10 @@ impl Connection {
             let _ = timer.within(LINGER, closed).await;
         }
         drop(framing);
-        let transport = shared.transport();
-        transport.finish();
+        shared.finish();
         // The kernel's reset, which unread bytes lead to, could destroy the last word.
         if reason.is_none_or(|reason| reason != Reason::NO_ERROR) {
-            end_gently(transport, timer).await;
+            end_gently(shared.transport(), timer).await;
         }
         poll_fn(|cx| {
             shared.register(cx);
@@ -320,12 +321,7 @@ impl Connection {
         if self.shared.streams() == STREAMS_MAX {
             context.metrics().limits.reached(Limit::Http2Streams);
         }
-        tokio::task::spawn_local(async move {
-            if session::run_stream(client).await {
-                place.connection().end();
-            }
-            drop(place);
-        });
+        stream_tasks::serve(client, place);
     }
 
     /// Writes the request's head as HTTP/1.1 has it.

@@ -3,7 +3,7 @@
 //! | module | what it does |
 //! |---|---|
 //! | `session` | waits for requests of HTTP/1, one after the other, and takes each through what follows |
-//! | `http2` | a connection of HTTP/2: each stream has a session |
+//! | `http2`, `stream_tasks` | a connection of HTTP/2: each stream has a session |
 //! | `head`, `sender`, `loop_detection` | reads the head; finds out who sent it; refuses what has been here before |
 //! | `decide` | where the request goes, or why it is refused |
 //! | `cached`, `prefetch` | what the cache answers and keeps; what is fetched before it is asked for |
@@ -29,6 +29,7 @@ pub mod request_out;
 pub mod response_body;
 pub mod sender;
 pub mod session;
+pub mod stream_tasks;
 
 #[cfg(test)]
 mod tests;

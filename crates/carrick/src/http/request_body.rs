@@ -43,11 +43,11 @@ pub struct Means<'a> {
 
 impl Means<'_> {
     /// Waits for a read, as long as bytes move.
-    pub async fn read(
+    pub async fn read<T>(
         &self,
         timer: &mut Timer,
-        reading: impl Future<Output = io::Result<usize>> + Unpin,
-    ) -> Result<io::Result<usize>, TimedOut> {
+        reading: impl Future<Output = io::Result<T>> + Unpin,
+    ) -> Result<io::Result<T>, TimedOut> {
         match self.moved {
             None => timer.within(self.idle, reading).await,
             Some(moved) => read_while_moving(timer, (self.idle, moved), reading).await,
@@ -73,11 +73,11 @@ impl Means<'_> {
 }
 
 /// Waits for a read that may take longer than `idle` if something else `moved` meanwhile.
-async fn read_while_moving(
+async fn read_while_moving<T>(
     timer: &mut Timer,
     (idle, moved): (Duration, &Cell<Instant>),
-    mut reading: impl Future<Output = io::Result<usize>> + Unpin,
-) -> Result<io::Result<usize>, TimedOut> {
+    mut reading: impl Future<Output = io::Result<T>> + Unpin,
+) -> Result<io::Result<T>, TimedOut> {
     let mut limit = idle;
     loop {
         let read = timer.within(limit, &mut reading).await;

@@ -7,8 +7,11 @@ use crate::context::request_log::STALLED;
 use crate::context::request_log::TOO_SLOW;
 use crate::http::prefetch::PageTap;
 use crate::net::deadline::{Timer, now};
-use crate::net::io::{Stream, poll_reset, read_some, write_all, write_both, write_last};
+use crate::net::io::{
+    Stream, poll_reset, read_some, try_read_at_most, write_all, write_both, write_last,
+};
 use crate::net::transport::Transport;
+use crate::net::transport::http2::{Http2Stream, buffers};
 use carrick_logic::http1::{
     Chunked, Followed, LAST_CHUNK, Piece, Refusal, ResponseBody, ResponseHead, Version,
     write_chunk_size,
@@ -18,7 +21,7 @@ use carrick_splice::{End, Ended, Engine, Fault, LocalCopy, Order, Side, Throttle
 use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
-use std::task::Poll;
+use std::task::{Context, Poll};
 use tokio::net::TcpStream;
 
 /// Room that a read of a chunked body needs in its buffer.
@@ -27,20 +30,28 @@ const READ_BYTES_MIN: usize = 16 * 1024;
 /// A body of up to this many bytes is copied behind the head, which costs less than `writev(2)` costs more than `send(2)`.
 const COPIED_BODY_BYTES_MAX: usize = 4 * 1024;
 
-/// Reads from the upstream. A client's stream of HTTP/2 is watched meanwhile: its reset [ends](is_unwanted) the wait.
+/// Reads from the upstream, unless the client [does not want it](unless_reset) any more.
 fn read_for<'a>(
     client: &'a Transport,
     upstream: &'a Transport,
     buffer: &'a mut Vec<u8>,
 ) -> impl Future<Output = io::Result<usize>> + Unpin {
     let mut reading = read_some(upstream, buffer);
+    unless_reset(client, move |cx| Pin::new(&mut reading).poll(cx))
+}
+
+/// Waits for the upstream. A client's stream of HTTP/2 is watched meanwhile: its reset [ends](is_unwanted) the wait.
+fn unless_reset<T>(
+    client: &Transport,
+    mut upstream: impl FnMut(&mut Context<'_>) -> Poll<io::Result<T>> + Unpin,
+) -> impl Future<Output = io::Result<T>> + Unpin {
     let mut watches = matches!(client, Transport::Http2(_));
     poll_fn(move |cx| {
-        let read = Pin::new(&mut reading).poll(cx);
-        if read.is_pending() && watches && poll_reset(client, &mut watches, cx) {
+        let polled = upstream(cx);
+        if polled.is_pending() && watches && poll_reset(client, &mut watches, cx) {
             return Poll::Ready(Err(io::ErrorKind::Interrupted.into()));
         }
-        read
+        polled
     })
 }
 
@@ -149,8 +160,15 @@ impl Response<'_> {
         }
         let Some(legs) = Transport::spliceable(upstream, client, length + self.out.len() as u64)
         else {
-            return Box::pin(self.pass_and_keep(means, upstream, client, timer, Some(length)))
-                .await;
+            return match client {
+                Transport::Http2(stream) if self.tap.is_none() => {
+                    Box::pin(self.pass_to_stream(means, upstream, (client, stream), timer, length))
+                        .await
+                }
+                _ => {
+                    Box::pin(self.pass_and_keep(means, upstream, client, timer, Some(length))).await
+                }
+            };
         };
         let left_bytes = length - here as u64;
         self.show(head_bytes, head_bytes + here);
@@ -162,6 +180,64 @@ impl Response<'_> {
         }
         // Boxed: a session that waits for a request has no need of its room.
         Box::pin(self.splice(means, legs, client, End::AfterBytes(left_bytes))).await
+    }
+
+    /// A body to a stream of HTTP/2. No more is read than the stream takes, at most a buffer at a time, and that is not
+    /// copied again: a client that does not read holds nothing.
+    async fn pass_to_stream(
+        &mut self,
+        means: Means<'_>,
+        upstream: &Transport,
+        (client, stream): (&Transport, &Http2Stream),
+        timer: &mut Timer,
+        length: u64,
+    ) -> Passed {
+        let here = self.buffer.len() - self.head.head_bytes;
+        if let Err(passed) = self.write(means, client, timer, here).await {
+            return passed;
+        }
+        let mut left_bytes = length - here as u64;
+        let mut pace = Pace::new(means.rate_min);
+        let mut throttle = Throttle::new(means.pace[1], means.splicer.pacer());
+        let mut window = UnreadWindow::new(means.unread);
+        while left_bytes > 0 {
+            let readable = unless_reset(client, |cx| upstream.poll_read_ready(cx));
+            match means.read(timer, readable).await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) if is_unwanted(&error) => return Passed::ClientGone("client_reset"),
+                Ok(Err(_)) => return Passed::UpstreamBroke("upstream_reset"),
+                Err(_) => return Passed::UpstreamBroke(IDLE_TIMEOUT),
+            }
+            let begun = now();
+            let room = poll_fn(|cx| stream.poll_room(left_bytes, cx));
+            let room = match timer.within(means.idle, room).await {
+                Ok(Ok(room)) => room,
+                Ok(Err(_)) => return Passed::ClientGone("client_reset"),
+                Err(_) => return Passed::ClientGone(IDLE_TIMEOUT),
+            };
+            let waited = now() - begun;
+            let mut bytes = buffers::take();
+            let count = match try_read_at_most(upstream, &mut bytes, room) {
+                Ok(0) => return Passed::UpstreamBroke("upstream_closed"),
+                Ok(count) => count as u64,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    buffers::give(bytes);
+                    continue;
+                }
+                Err(_) => return Passed::UpstreamBroke("upstream_reset"),
+            };
+            upstream.took(&mut window, count);
+            left_bytes -= count;
+            self.body_bytes += count;
+            let is_in_time = pace.holds(bytes.len(), waited);
+            client.wait_for(&mut throttle, count).await;
+            match stream.send(bytes) {
+                Ok(()) if is_in_time => {}
+                Ok(()) => return Passed::ClientGone(TOO_SLOW),
+                Err(_) => return Passed::ClientGone("client_reset"),
+            }
+        }
+        Passed::Whole
     }
 
     /// Bytes that are read, then others that are not.

@@ -296,7 +296,11 @@ pub fn try_read_some<S: Stream>(stream: &S, buffer: &mut Vec<u8>) -> io::Result<
     try_read_at_most(stream, buffer, usize::MAX)
 }
 
-fn try_read_at_most<S: Stream>(
+/// Like [`try_read_some`], at most `bytes_max`.
+///
+/// # Errors
+/// As there.
+pub fn try_read_at_most<S: Stream>(
     stream: &S,
     buffer: &mut Vec<u8>,
     bytes_max: usize,

@@ -7,6 +7,7 @@ pub mod io;
 pub mod memory;
 pub mod scratch;
 pub mod shortage;
+pub mod spares;
 pub mod tracking;
 pub mod transport;
 pub mod unread;

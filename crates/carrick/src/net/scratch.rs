@@ -1,14 +1,11 @@
 //! Buffers for a request, owned by the worker and borrowed for the request, so that an idle client has none.
+use super::spares::Spares;
 use carrick_logic::http1::{RequestHead, ResponseHead};
-use std::cell::RefCell;
 use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
 
 /// Initial size of the buffers, in bytes: enough for a usual head, or a small response with its head.
 pub const BUFFER_BYTES: usize = 16 * 1024;
-
-/// Most sets kept for reuse.
-const KEPT_MAX: usize = 128;
 
 /// Buffers and parsed heads of one request.
 #[derive(Debug)]
@@ -55,26 +52,21 @@ impl Scratch {
 
 /// The sets that are not borrowed.
 #[derive(Debug, Default)]
-pub struct ScratchPool {
-    #[expect(
-        clippy::vec_box,
-        reason = "a set is lent out and given back with every request: a pointer moves, not the set"
-    )]
-    kept: RefCell<Vec<Box<Scratch>>>,
-}
+pub struct ScratchPool(Spares<Box<Scratch>>);
 
 impl ScratchPool {
     /// Borrows a clean set.
     pub fn take(self: &Rc<Self>) -> Lent {
-        let scratch = self
-            .kept
-            .borrow_mut()
-            .pop()
-            .unwrap_or_else(|| Box::new(Scratch::new()));
+        let scratch = self.0.take().unwrap_or_else(|| Box::new(Scratch::new()));
         Lent {
             scratch: Some(scratch),
             pool: Rc::clone(self),
         }
+    }
+
+    /// Drops the sets that nobody has needed since the last call. To be called now and then.
+    pub fn tidy(&self) {
+        self.0.tidy();
     }
 }
 
@@ -108,11 +100,8 @@ impl DerefMut for Lent {
 impl Drop for Lent {
     fn drop(&mut self) {
         if let Some(mut scratch) = self.scratch.take() {
-            let mut kept = self.pool.kept.borrow_mut();
-            if kept.len() < KEPT_MAX {
-                scratch.reset();
-                kept.push(scratch);
-            }
+            scratch.reset();
+            self.pool.0.give(scratch);
         }
     }
 }

@@ -8,6 +8,7 @@ use crate::context::live::Orders;
 use crate::context::live::WorkerLive;
 use crate::context::worker::{Connector, Sessions, Telemetry, Worker, WorkerStore};
 use crate::engines::Engines;
+use crate::http::stream_tasks;
 use crate::net::admission::Admission;
 use crate::net::clock::Clock;
 use crate::net::memory;
@@ -256,6 +257,8 @@ async fn keep_house(worker: Rc<Worker>, forwarded: Option<Rc<RefCell<ForwardedRe
         count = count.wrapping_add(1);
         if count.is_multiple_of(4) {
             close_stale_upstreams(&worker);
+            worker.scratch.tidy();
+            stream_tasks::tidy();
             stalled_bytes = end_stalled(&worker, stalled_bytes);
             link::keep_up(&worker);
             let sessions = worker.sessions.clients.borrow().len();

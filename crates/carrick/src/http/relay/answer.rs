@@ -186,7 +186,8 @@ impl Attempt<'_, '_> {
                     _ => Some(checkout),
                 };
                 if let Some(checkout) = parted {
-                    checkout.give_back(self.requester.context().pool(), next_hop);
+                    let pool = self.requester.context().pool();
+                    checkout.give_back_after(self.is_acknowledged, pool, next_hop);
                 }
             }
             Passed::Whole if body_sent => checkout.close(),

@@ -66,6 +66,8 @@ struct Attempt<'a, 'c> {
     asking: &'a mut Option<Box<Asking>>,
     /// How its response waits for the worker.
     pace: PaceHandle,
+    /// Whether the server is known to have acknowledged all of the request.
+    is_acknowledged: bool,
 }
 
 /// An attempt that failed before a byte of a response came, or that is to be made otherwise.
@@ -158,6 +160,7 @@ pub async fn relay(
             log,
             asking,
             pace,
+            is_acknowledged: false,
         };
         let result = if has_body {
             // Boxed: what few requests need should not make every session larger.

@@ -89,6 +89,7 @@ async fn ask_cache_peer(
                     log,
                     asking,
                     pace: PaceHandle::default(),
+                    is_acknowledged: false,
                 };
                 match attempt.answer(checkout, true).await {
                     // It is about nothing that is stored here.
@@ -233,6 +234,7 @@ async fn one_head(
         leave: None,
         watches_client: true,
         asked_bytes: (checkout.upstream.reused).then_some(scratch.out.len()),
+        is_acknowledged: false,
         first_read_bytes: checkout.upstream.first_read_bytes,
     };
     wait.final_head(timer, &mut deadline, scratch, log).await

@@ -71,12 +71,14 @@ impl Attempt<'_, '_> {
                 .filter(|(pacer, pace)| pacer.waits(*pace)),
             watches_client: true,
             asked_bytes: (checkout.upstream.reused).then_some(self.scratch.out.len()),
+            is_acknowledged: false,
             first_read_bytes: checkout.upstream.first_read_bytes,
         };
-        match wait
+        let waited = wait
             .final_head(timer, &mut Deadline::after(idle), self.scratch, self.log)
-            .await
-        {
+            .await;
+        self.is_acknowledged = wait.is_acknowledged;
+        match waited {
             Ok(()) => Ok(self.answer(checkout, true).await),
             Err(NoResponseHead::Closed { started: false }) => Err(match is_refused(&checkout) {
                 true => FailedAttempt::refused(),
@@ -172,6 +174,7 @@ impl Attempt<'_, '_> {
                 leave: Some((&worker.pacer, self.pace)).filter(|(pacer, pace)| pacer.waits(*pace)),
                 watches_client: false,
                 asked_bytes: None,
+                is_acknowledged: false,
                 first_read_bytes: checkout.upstream.first_read_bytes,
             };
             let head = loop {

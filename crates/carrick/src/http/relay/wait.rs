@@ -40,6 +40,8 @@ pub struct HeadWait<'a> {
     pub asked_bytes: Option<usize>,
     /// What the response waits for before it is read: the worker's own work, if it is paced.
     pub leave: Option<(&'a Pacer, PaceHandle)>,
+    /// Whether the upstream has acknowledged all of them, as far as that was asked.
+    pub is_acknowledged: bool,
     /// Whether a reset of the client ends the wait. Off while its body is under way, and once it has sent more or ended its side.
     pub watches_client: bool,
 }
@@ -115,12 +117,13 @@ impl HeadWait<'_> {
     }
 
     /// Whether the upstream has acknowledged nothing of the request. One system call, but for fresh connections.
-    fn is_unasked(&self) -> bool {
-        self.asked_bytes.is_some_and(|asked| {
-            self.upstream
-                .unacknowledged_bytes()
-                .is_some_and(|bytes| bytes >= asked as u64)
-        })
+    fn is_unasked(&mut self) -> bool {
+        let Some(asked) = self.asked_bytes else {
+            return false;
+        };
+        let unacknowledged = self.upstream.unacknowledged_bytes();
+        self.is_acknowledged = unacknowledged == Some(0);
+        unacknowledged.is_some_and(|bytes| bytes >= asked as u64)
     }
 
     /// Reads from the upstream; `None`: the client is gone.

@@ -1,26 +1,37 @@
 //! What the streams of an HTTP/2 connection share: the connection below, and the limits on what waits to be sent.
 use super::super::Transport;
+use super::buffers;
 use crate::net::deadline::now;
-use bytes::{Buf, Bytes};
+use crate::net::io::Stream;
+use bytes::Buf;
 use carrick_logic::http1::ResponseHead;
 use carrick_logic::http2::{FrameMeter, NUISANCES_PER_REQUEST, NuisanceBudget};
 use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::fmt;
-use std::io::{self, IoSlice};
+use std::io::{self, ErrorKind, IoSlice};
 use std::rc::Rc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Instant;
 
 /// Bytes of bodies that may wait for room in the kernel, over all streams.
 const QUEUED_BYTES_MAX: usize = 256 * 1024;
 
+/// Bytes of frames that are gathered: the content of a whole record of TLS (RFC 8446 section 5.1).
+const GATHERED_BYTES_MAX: usize = 16 * 1024;
+
+/// Most pieces that the library writes at once: frames, and the content of the last.
+const PIECES_MAX: usize = 8;
+
 /// An HTTP/2 connection, as its streams and its framing layer have it.
 #[derive(Debug)]
 pub struct Http2Connection {
     transport: Transport,
+    /// Frames that wait for others; without room while there are none.
+    gathered: RefCell<Vec<u8>>,
     queued_bytes: Cell<usize>,
-    /// Streams that wait for less to be queued.
-    waiting: RefCell<Vec<Waker>>,
+    /// Streams that wait for less to be queued, in the order of their turns.
+    waiting: RefCell<VecDeque<Waker>>,
     when_full: WhenFull,
     /// The task that moves frames.
     task: RefCell<Option<Waker>>,
@@ -45,8 +56,8 @@ pub struct StreamPlace(Rc<Http2Connection>);
 /// A part of a body on its way to the client.
 #[derive(Debug)]
 pub struct Piece {
-    bytes: Bytes,
-    counted_bytes: usize,
+    bytes: Vec<u8>,
+    sent_bytes: usize,
     connection: Rc<Http2Connection>,
 }
 
@@ -57,6 +68,7 @@ impl Http2Connection {
         let begun = now();
         Self {
             transport,
+            gathered: RefCell::default(),
             queued_bytes: Cell::new(0),
             waiting: RefCell::default(),
             when_full: WhenFull(Box::new(when_full)),
@@ -87,19 +99,101 @@ impl Http2Connection {
         &self.transport
     }
 
+    /// Takes what the library writes: the frames of many streams make whole records, and few calls of the kernel.
+    pub(super) fn poll_write(
+        &self,
+        pieces: &[IoSlice<'_>],
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<usize>> {
+        let mut gathered = self.gathered.borrow_mut();
+        let pieces = pieces.get(..PIECES_MAX).unwrap_or(pieces);
+        let offered: usize = pieces.iter().map(|piece| piece.len()).sum();
+        loop {
+            if gathered.len() + offered < GATHERED_BYTES_MAX {
+                if gathered.capacity() == 0 {
+                    *gathered = buffers::take();
+                }
+                for piece in pieces {
+                    gathered.extend_from_slice(piece);
+                }
+                return Poll::Ready(Ok(offered));
+            }
+            let count = ready!(self.poll_send(&gathered, pieces, cx))?;
+            if count > gathered.len() {
+                let of_pieces = count - gathered.len();
+                gathered.clear();
+                return Poll::Ready(Ok(of_pieces));
+            }
+            gathered.drain(..count);
+        }
+    }
+
+    /// Encrypts a part of these bytes or, without TLS, gives it to the kernel. With `pieces`, no record is made that is
+    /// not whole.
+    fn poll_send(
+        &self,
+        gathered: &[u8],
+        pieces: &[IoSlice<'_>],
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<usize>> {
+        let mut all = [IoSlice::new(&[]); PIECES_MAX + 1];
+        let mut left = gathered.len() + pieces.iter().map(|piece| piece.len()).sum::<usize>();
+        if let (Transport::Tls(_), false) = (&self.transport, pieces.is_empty()) {
+            left -= left % GATHERED_BYTES_MAX;
+        }
+        let parts = std::iter::once(gathered).chain(pieces.iter().map(|piece| &**piece));
+        for (slice, part) in all.iter_mut().zip(parts) {
+            *slice = IoSlice::new(part.get(..left).unwrap_or(part));
+            left -= slice.len();
+        }
+        if let Transport::Tls(stream) = &self.transport {
+            return stream.poll_encrypt(&all, cx);
+        }
+        loop {
+            match self.transport.try_write_vectored(&all) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    ready!(self.transport.poll_write_ready(cx))?;
+                }
+                result => return Poll::Ready(result),
+            }
+        }
+    }
+
+    /// Gives the kernel all that the library has written.
+    ///
+    /// # Errors
+    /// Those of `sendmsg(2)`.
+    pub(super) fn poll_flush(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let mut gathered = self.gathered.borrow_mut();
+        while !gathered.is_empty() {
+            let count = ready!(self.poll_send(&gathered, &[], cx))?;
+            gathered.drain(..count);
+        }
+        // An idle connection has no buffer.
+        buffers::give(std::mem::take(&mut gathered));
+        match &self.transport {
+            Transport::Tls(stream) => stream.poll_flush(cx),
+            _ => Poll::Ready(Ok(())),
+        }
+    }
+
     /// Gives the kernel what the library has written, to be called when it waits: the frames of many streams at once. What
     /// there is no room for is for the next call, for which `cx` is woken.
     ///
     /// # Errors
     /// Those of `sendmsg(2)`.
     pub fn send_written(&self, cx: &mut Context<'_>) -> io::Result<()> {
-        match &self.transport {
-            Transport::Tls(stream) => match stream.poll_flush(cx) {
-                Poll::Ready(result) => result,
-                Poll::Pending => Ok(()),
-            },
-            _ => Ok(()),
+        match self.poll_flush(cx) {
+            Poll::Ready(result) => result,
+            Poll::Pending => Ok(()),
         }
+    }
+
+    /// Call before dropping the connection: ends the sending direction, after what was written.
+    pub fn finish(&self) {
+        // Fails only if the connection is broken.
+        let _ = self.send_written(&mut Context::from_waker(Waker::noop()));
+        self.transport.finish();
     }
 
     /// How many streams are served.
@@ -194,16 +288,16 @@ impl Http2Connection {
             (self.when_full.0)();
         }
         if !waiting.iter().any(|waker| waker.will_wake(cx.waker())) {
-            waiting.push(cx.waker().clone());
+            waiting.push_back(cx.waker().clone());
         }
     }
 
-    /// A copy of `bytes`, counted until it has been sent or given up.
-    pub(super) fn piece(self: &Rc<Self>, bytes: &[u8]) -> Piece {
+    /// These bytes, counted until they have been sent or given up.
+    pub(super) fn piece(self: &Rc<Self>, bytes: Vec<u8>) -> Piece {
         self.queued_bytes.set(self.queued_bytes.get() + bytes.len());
         Piece {
-            bytes: Bytes::copy_from_slice(bytes),
-            counted_bytes: bytes.len(),
+            bytes,
+            sent_bytes: 0,
             connection: Rc::clone(self),
         }
     }
@@ -232,36 +326,46 @@ impl Drop for StreamPlace {
 
 impl Buf for Piece {
     fn remaining(&self) -> usize {
-        self.bytes.remaining()
+        self.bytes.len() - self.sent_bytes
     }
 
     fn chunk(&self) -> &[u8] {
-        self.bytes.chunk()
-    }
-
-    fn chunks_vectored<'a>(&'a self, pieces: &mut [IoSlice<'a>]) -> usize {
-        self.bytes.chunks_vectored(pieces)
+        self.bytes.get(self.sent_bytes..).unwrap_or_default()
     }
 
     fn advance(&mut self, count: usize) {
-        self.bytes.advance(count);
+        self.sent_bytes = (self.sent_bytes + count).min(self.bytes.len());
     }
 }
 
 impl Drop for Piece {
     fn drop(&mut self) {
-        if self.counted_bytes == 0 {
+        let bytes = std::mem::take(&mut self.bytes);
+        let counted_bytes = bytes.len();
+        buffers::give(bytes);
+        if counted_bytes == 0 {
             return;
         }
         let connection = &self.connection;
         let queued = connection.queued_bytes.get();
         connection
             .queued_bytes
-            .set(queued.saturating_sub(self.counted_bytes));
+            .set(queued.saturating_sub(counted_bytes));
         connection.moved_at.set(now());
         connection.budget.borrow_mut().give(1);
-        for waker in connection.waiting.take() {
-            waker.wake();
+        // One after the other, for what this one leaves: there would not be room for all. The last piece wakes the rest.
+        let mut turns = 1;
+        if connection.queued_bytes.get() == 0 {
+            turns = connection.waiting.borrow().len();
+        }
+        for _ in 0..turns {
+            let next = connection.waiting.borrow_mut().pop_front();
+            if let Some(waker) = next {
+                waker.wake();
+            }
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,4 +1,5 @@
 //! A body on its way to the other end of a stream: content, taken out of its chunks where it has any, and trailers.
+use super::buffers::{self, BUFFER_BYTES};
 use super::{Http2Connection, Piece, RESET};
 use carrick_logic::http1::{Chunked, Piece as Part};
 use h2::{Reason, SendStream};
@@ -6,9 +7,6 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use rustix::io::Errno;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
-
-/// Most bytes that are taken of one write, so that streams take turns.
-const TAKEN_BYTES_MAX: usize = 64 * 1024;
 
 /// A body that is being sent.
 #[derive(Debug)]
@@ -65,18 +63,20 @@ impl Content {
         self.is_over() || self.is_lost || self.room(connection, 1) > 0
     }
 
-    /// How many of so many bytes may be queued now.
+    /// How many of so many bytes may be queued now: at most a buffer, so that streams take turns.
     fn room(&mut self, connection: &Http2Connection, wanted: usize) -> usize {
-        let wanted = wanted.min(connection.room()).min(TAKEN_BYTES_MAX);
+        let wanted = wanted.min(connection.room()).min(BUFFER_BYTES);
         if wanted == 0 {
             return 0;
         }
-        if self.stream.capacity() < wanted {
+        let mut capacity = self.stream.capacity();
+        if capacity < wanted {
             // No more than is there: what one stream has is kept from the others.
             self.stream.reserve_capacity(wanted);
-            self.is_asking = self.stream.capacity() == 0;
+            capacity = self.stream.capacity();
         }
-        self.stream.capacity().min(wanted)
+        self.is_asking = capacity == 0;
+        capacity.min(wanted)
     }
 
     /// Ready when a write would be accepted, or fail.
@@ -102,6 +102,46 @@ impl Content {
         self.is_lost = !is_open;
         self.is_asking = false;
         Poll::Ready(())
+    }
+
+    /// Ready with as many of `wanted` bytes as may be [sent](Self::send) now.
+    pub(super) fn poll_room(
+        &mut self,
+        connection: &Http2Connection,
+        wanted: u64,
+        cx: &mut Context<'_>,
+    ) -> Poll<rustix::io::Result<usize>> {
+        let wanted = usize::try_from(wanted).unwrap_or(usize::MAX);
+        loop {
+            ready!(self.poll_ready(connection, cx));
+            if self.is_lost || self.is_over() {
+                return Poll::Ready(Err(RESET));
+            }
+            let room = self.room(connection, wanted);
+            if room > 0 {
+                return Poll::Ready(Ok(room));
+            }
+        }
+    }
+
+    /// Sends a part of a body of known length.
+    pub(super) fn send(
+        &mut self,
+        bytes: Vec<u8>,
+        connection: &Rc<Http2Connection>,
+    ) -> rustix::io::Result<()> {
+        let Framing::Bytes(left) = &mut self.framing else {
+            return Err(Errno::PIPE);
+        };
+        *left = left.checked_sub(bytes.len() as u64).ok_or(Errno::PIPE)?;
+        let ends = *left == 0;
+        if bytes.len() >= bytes.capacity() / 2 {
+            return self.queue(bytes, ends, connection);
+        }
+        // What waits is counted without unused room.
+        let few = bytes.as_slice().to_vec();
+        buffers::give(bytes);
+        self.queue(few, ends, connection)
     }
 
     /// Ready when the other end has reset the stream, or is gone.
@@ -148,7 +188,7 @@ impl Content {
             }
             _ => false,
         };
-        self.queue(&bytes[..count], ends, connection)?;
+        self.queue(bytes[..count].to_vec(), ends, connection)?;
         Ok(count)
     }
 
@@ -198,7 +238,7 @@ impl Content {
         };
         let ends = is_over && trailers.is_empty();
         if !content.is_empty() || ends {
-            self.queue(&content, ends, connection)?;
+            self.queue(content, ends, connection)?;
         }
         if is_over && !ends {
             self.framing = Framing::Over;
@@ -211,7 +251,7 @@ impl Content {
     /// Queues content; `ends`: the stream ends with it.
     fn queue(
         &mut self,
-        content: &[u8],
+        content: Vec<u8>,
         ends: bool,
         connection: &Rc<Http2Connection>,
     ) -> rustix::io::Result<()> {
@@ -233,7 +273,7 @@ impl Content {
     /// Ends what ends with the stream.
     pub(super) fn end(&mut self, connection: &Rc<Http2Connection>) -> rustix::io::Result<()> {
         match self.framing {
-            Framing::UntilEnd if !self.is_lost => self.queue(&[], true, connection),
+            Framing::UntilEnd if !self.is_lost => self.queue(Vec::new(), true, connection),
             _ => Ok(()),
         }
     }

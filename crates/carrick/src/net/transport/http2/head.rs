@@ -19,6 +19,12 @@ pub(super) struct HeadText(Vec<u8>);
 impl HeadText {
     /// Takes bytes of the head: how many, and the head, if that is all of it.
     pub(super) fn take(&mut self, bytes: &[u8]) -> rustix::io::Result<(usize, Option<Bytes>)> {
+        if self.0.is_empty()
+            && let Some(at) = memchr::memmem::find(bytes, END)
+        {
+            let head = bytes.get(..at + END.len()).unwrap_or_default();
+            return Ok((head.len(), Some(Bytes::copy_from_slice(head))));
+        }
         let before = self.0.len();
         // The end may be cut in two.
         let from = before.saturating_sub(END.len() - 1);

@@ -1,6 +1,6 @@
 //! The connection below HTTP/2, as the library has connections.
-use super::super::Transport;
 use super::Http2Connection;
+use super::buffers::{self, BUFFER_BYTES};
 use crate::net::io::Stream;
 use std::io::{self, ErrorKind, IoSlice};
 use std::pin::Pin;
@@ -22,21 +22,6 @@ impl Http2Io {
     pub fn new(connection: Rc<Http2Connection>, first: Vec<u8>) -> Self {
         Self { connection, first }
     }
-
-    fn poll_send(&self, pieces: &[IoSlice<'_>], cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
-        let transport = self.connection.transport();
-        if let Transport::Tls(stream) = transport {
-            return stream.poll_encrypt(pieces, cx);
-        }
-        loop {
-            match transport.try_write_vectored(pieces) {
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    ready!(transport.poll_write_ready(cx))?;
-                }
-                result => return Poll::Ready(result),
-            }
-        }
-    }
 }
 
 impl AsyncRead for Http2Io {
@@ -54,20 +39,23 @@ impl AsyncRead for Http2Io {
             return Poll::Ready(Ok(()));
         }
         let transport = self.connection.transport();
-        let room = buffer.remaining();
+        let room = buffer.remaining().min(BUFFER_BYTES);
         loop {
             ready!(transport.poll_read_ready(cx))?;
-            // Its own buffer, for a moment: an idle connection has none.
-            let mut bytes = Vec::with_capacity(room);
-            match transport.try_read(&mut bytes, room) {
+            let mut bytes = buffers::take();
+            let read = transport.try_read(&mut bytes, room);
+            if !bytes.is_empty() {
+                self.connection.came(&bytes);
+                buffer.put_slice(&bytes);
+            }
+            buffers::give(bytes);
+            match read {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                 Err(error) => return Poll::Ready(Err(error)),
                 Ok(count) => {
                     if count > 0 && count < room {
                         transport.forget_readable();
                     }
-                    self.connection.came(&bytes);
-                    buffer.put_slice(&bytes);
                     return Poll::Ready(Ok(()));
                 }
             }
@@ -81,7 +69,7 @@ impl AsyncWrite for Http2Io {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        self.poll_send(&[IoSlice::new(bytes)], cx)
+        self.connection.poll_write(&[IoSlice::new(bytes)], cx)
     }
 
     fn poll_write_vectored(
@@ -89,7 +77,7 @@ impl AsyncWrite for Http2Io {
         cx: &mut Context<'_>,
         pieces: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.poll_send(pieces, cx)
+        self.connection.poll_write(pieces, cx)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -102,11 +90,8 @@ impl AsyncWrite for Http2Io {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let transport = self.connection.transport();
-        if let Transport::Tls(stream) = transport {
-            // The client reads at its own pace, also the last records.
-            ready!(stream.poll_flush(cx))?;
-        }
-        Poll::Ready(transport.end())
+        // The client reads at its own pace, also the last frames.
+        ready!(self.connection.poll_flush(cx))?;
+        Poll::Ready(self.connection.transport().end())
     }
 }

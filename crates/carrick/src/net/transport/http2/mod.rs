@@ -3,6 +3,7 @@
 //! Bytes of HTTP/1.1 are read from it and written to it, so that whoever serves HTTP/1.1 serves HTTP/2. Nothing of a
 //! request is read ahead of its reader, and no more of a response is taken than the client's window and the limits of
 //! [`Http2Connection`] allow.
+pub mod buffers;
 mod connection;
 mod content;
 mod head;
@@ -60,6 +61,24 @@ impl Http2Stream {
     #[must_use]
     pub fn has_room(&self) -> bool {
         self.response.borrow_mut().has_room(&self.connection)
+    }
+
+    /// Ready with as many of `wanted` bytes of a body as may be [sent](Self::send) now, at least one.
+    ///
+    /// # Errors
+    /// The stream is lost, or nothing more belongs to its response.
+    pub fn poll_room(&self, wanted: u64, cx: &mut Context<'_>) -> Poll<std::io::Result<usize>> {
+        let mut response = self.response.borrow_mut();
+        let room = ready!(response.poll_room(&self.connection, wanted, cx));
+        Poll::Ready(Ok(room?))
+    }
+
+    /// Sends a part of a body whose length the response's head says; `bytes` is best one of the [`buffers`].
+    ///
+    /// # Errors
+    /// The stream is lost, or nothing more belongs to its response.
+    pub fn send(&self, bytes: Vec<u8>) -> std::io::Result<()> {
+        Ok(self.response.borrow_mut().send(bytes, &self.connection)?)
     }
 
     /// Ends a response that ends with its stream. Others have ended with their last byte.

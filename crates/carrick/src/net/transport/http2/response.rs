@@ -121,6 +121,31 @@ impl Outgoing {
         }
     }
 
+    /// See [`Http2Stream::poll_room`](super::Http2Stream::poll_room).
+    pub(super) fn poll_room(
+        &mut self,
+        connection: &Http2Connection,
+        wanted: u64,
+        cx: &mut Context<'_>,
+    ) -> Poll<rustix::io::Result<usize>> {
+        match &mut self.state {
+            State::Content(content) => content.poll_room(connection, wanted, cx),
+            State::Head(_) | State::Lost => Poll::Ready(Err(RESET)),
+        }
+    }
+
+    /// See [`Http2Stream::send`](super::Http2Stream::send).
+    pub(super) fn send(
+        &mut self,
+        bytes: Vec<u8>,
+        connection: &Rc<Http2Connection>,
+    ) -> rustix::io::Result<()> {
+        match &mut self.state {
+            State::Content(content) => content.send(bytes, connection),
+            State::Head(_) | State::Lost => Err(RESET),
+        }
+    }
+
     fn send_head(&mut self, text: &Bytes, connection: &Http2Connection) -> rustix::io::Result<()> {
         let mut head = connection.head.borrow_mut();
         head.restart();

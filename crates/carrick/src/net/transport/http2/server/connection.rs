@@ -134,7 +134,7 @@ impl ServerConnection {
         // The streams learn of it by this.
         drop(framing);
         self.changed.notify_waiters();
-        self.shared.transport().finish();
+        self.shared.finish();
         ended
     }
 
