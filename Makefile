@@ -20,6 +20,8 @@ NEEDED_OF_GO = h2spec=github.com/summerwind/h2spec/cmd/h2spec@v2.2.1+incompatibl
 	pebble-challtestsrv=github.com/letsencrypt/pebble/v2/cmd/pebble-challtestsrv@v2.10.3 \
 	grpc-interop-client=google.golang.org/grpc/interop/client@v1.85.0 \
 	grpc-interop-server=google.golang.org/grpc/interop/server@v1.85.0
+# For the workloads grpc-... of the benchmark, beside the last one.
+WANTED_OF_GO = ghz=github.com/bojand/ghz/cmd/ghz@v0.120.0 $(filter grpc-interop-server=%,$(NEEDED_OF_GO))
 NEEDED_TO_BENCH = $(NEEDED_TO_BUILD) ip=iproute2 nginx=nginx-light haproxy=haproxy squid=squid wrk=wrk \
 	h2load=nghttp2-client openssl=openssl /usr/lib/nginx/modules/ngx_stream_module.so=libnginx-mod-stream
 # They take part where they can be had; the table names who is left out.
@@ -52,7 +54,7 @@ build-lab: build
 # Which tests were skipped, and why: each adds a line. CARRICK_REQUIRE_ROOT=1: whoever would be, for want of root or of a program, fails.
 SKIPPED = target/skipped
 test test-quick: export CARRICK_SKIPPED = $(CURDIR)/$(SKIPPED)
-test: export PATH := $(PATH):$(GO_PROGRAMS)
+test bench: export PATH := $(PATH):$(GO_PROGRAMS)
 # Most tests wait most of the time.
 test test-quick: export RUST_TEST_THREADS ?= $(shell expr 8 + 2 \* $$(nproc))
 
@@ -89,6 +91,7 @@ deny: need-rust
 bench: build-lab
 	@scripts/need $(NEEDED_TO_BENCH)
 	@for pair in $(WANTED_TO_BENCH); do scripts/need $$pair || echo "without $$pair"; done
+	@if command -v go >/dev/null; then scripts/need-go $(GO_PROGRAMS) $(WANTED_OF_GO) || echo "without ghz"; fi
 	$(LAB_PROGRAM) bench $(BENCH)
 
 # The papers' experiments, a quick look at each, and their report. Needs root. The report is drawn also

@@ -5,6 +5,7 @@ pub mod cached;
 pub mod congestion;
 pub mod fetch;
 pub mod generator;
+pub mod ghz;
 pub mod h2load;
 pub mod holder;
 pub mod measured;

@@ -44,6 +44,8 @@ pub enum Does {
     Cache(Asks),
     /// No HTTP, by ourselves.
     Talk(Talk),
+    /// Calls of gRPC, by ghz.
+    Call(Call),
     /// Next to nothing, on many connections, whose memory is measured.
     Memory(MemoryKind),
 }
@@ -69,6 +71,8 @@ impl Work {
     pub fn rate_unit(&self) -> &'static str {
         match self.does {
             Does::Get | Does::Cache(_) | Does::Memory(_) => "requests/s",
+            Does::Call(Call::Unary) => "calls/s",
+            Does::Call(Call::Stream) => "messages/s",
             Does::Talk(Talk::PingPong) => "trips/s",
             Does::Talk(Talk::Stream) => "Gbit/s",
             Does::Talk(Talk::Pages) => "pages/s",
@@ -204,6 +208,16 @@ impl Talk {
     }
 }
 
+/// What each call of gRPC is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Call {
+    /// A message there, and one back.
+    Unary,
+    /// A message there, and many back.
+    Stream,
+}
+
 /// What the connections are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -288,6 +302,7 @@ impl Target {
 pub fn tunnel_origin(work: &Work, addresses: &Addresses) -> String {
     let origin = match work.does {
         Does::Get | Does::Cache(_) | Does::Memory(_) => addresses.origin_http(),
+        Does::Call(_) => addresses.origin_calls(),
         Does::Talk(talk) => talk.origin(addresses),
     };
     origin.to_string()

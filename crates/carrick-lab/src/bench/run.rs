@@ -12,7 +12,7 @@ use crate::bench::holder::{Holder, Request};
 use crate::bench::measured::Measured;
 use crate::bench::memory;
 use crate::bench::plan::{Asks, Does, Talk, Target, Work, talk_target, target, tunnel_origin};
-use crate::bench::{h2load, resume, talk, wrk};
+use crate::bench::{ghz, h2load, resume, talk, wrk};
 use crate::peers::{Job, Peer, Programs, engine_use};
 use crate::testbed::cores::Placement;
 use crate::testbed::service::Service;
@@ -102,7 +102,7 @@ impl Run<'_> {
         let plain = target(self.job, work.body_bytes, self.peer, &testbed.addresses());
         let asks = match work.does {
             Does::Cache(asks) => Some(asks),
-            Does::Get | Does::Talk(_) | Does::Memory(_) => None,
+            Does::Get | Does::Talk(_) | Does::Call(_) | Does::Memory(_) => None,
         };
         let numbered = || match asks {
             Some(asks) => asks.target(&plain, testbed.next_number()),
@@ -186,6 +186,7 @@ impl Run<'_> {
             Does::Get | Does::Cache(_) => {
                 wrk::run(testbed, self.wrk, work, target, seconds).await?
             }
+            Does::Call(call) => ghz::run(testbed, work, call, &target.connect, seconds).await?,
             Does::Talk(talk) => {
                 let time = Duration::try_from_secs_f64(seconds)?;
                 talk_for(testbed, self.job, work, self.peer, talk, time).await?
@@ -288,8 +289,8 @@ async fn first_request(
         holder.close().await
     };
     let answered = match service {
-        // Our own client does not speak TLS. A load that gets no answer has a fault.
-        Some(service) if job == Job::Https => {
+        // Our own client speaks neither TLS nor HTTP/2. A load that gets no answer has a fault.
+        Some(service) if matches!(job, Job::Https | Job::Grpc) => {
             service
                 .wait_until_listening(job.port(), START_TIMEOUT)
                 .await

@@ -58,7 +58,7 @@ fn write_script(directory: &Path, work: &Work, target: &Target) -> Result<PathBu
     };
     let numbered = match work.does {
         Does::Cache(asks) => asks.wrk_script(work.body_bytes),
-        Does::Get | Does::Talk(_) | Does::Memory(_) => String::new(),
+        Does::Get | Does::Talk(_) | Does::Call(_) | Does::Memory(_) => String::new(),
     };
     let values = [
         ("request_target", target.request_target.as_str()),

@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result};
 use super::expression::{self, Point};
 use super::spec::{Experiment, Workload};
 use crate::bench::plan::{Does, KIB, Talk};
-use crate::bench::{congestion, talk};
+use crate::bench::{congestion, ghz, talk};
 use crate::peers::{Programs, start_origin};
 use crate::testbed::calibration::Calibration;
 use crate::testbed::cores::Placement;
@@ -36,6 +36,8 @@ enum Server {
     Echo,
     /// The far end of a talk.
     Talk(Talk),
+    /// gRPC's own test server.
+    Calls,
 }
 
 /// A test bed and what runs in it. The fields are dropped in this order: programs before namespaces.
@@ -139,6 +141,7 @@ impl Bed {
                 let listen = addresses.origin_echo().to_string();
                 congestion::start_echo(testbed, &testbed.server, &listen)
             }
+            Server::Calls => ghz::start_server(testbed).await,
             Server::Talk(talk) => talk::start_server(testbed, *talk, talk.origin(&addresses)).await,
         }
     }
@@ -252,22 +255,24 @@ pub fn further_origins(workload: &Workload, addresses: &Addresses) -> Vec<(Strin
 /// What a workload needs: the server that is always there, and a further one for each extension; or those of the loads that are run side by
 /// side, with the files of all of them.
 fn servers(experiment: &Experiment, workload: &Workload, addresses: &Addresses) -> Vec<Server> {
-    if workload.work().is_some() {
+    if let Some(work) = workload.work() {
         let works = experiment.workloads.iter().filter_map(Workload::work);
-        let with_files = works.filter(|work| !matches!(work.does, Does::Talk(_)));
+        let with_files = works.filter(|work| !matches!(work.does, Does::Talk(_) | Does::Call(_)));
         let mut sizes: Vec<usize> = with_files
             .map(|work| work.body_bytes)
             .chain([KIB])
             .collect();
         sizes.sort_unstable();
         sizes.dedup();
-        return vec![
+        let calls = matches!(work.does, Does::Call(_)).then_some(Server::Calls);
+        let always = [
             Server::Files(sizes),
             Server::Echo,
             Server::Talk(Talk::PingPong),
             Server::Talk(Talk::Stream),
             Server::Talk(Talk::Pages),
         ];
+        return always.into_iter().chain(calls).collect();
     }
     let first = (String::from("origin"), addresses.origin_http().to_string());
     std::iter::once(first)

@@ -1,7 +1,7 @@
 //! The configurations as they are kept in the repository.
 
 /// Their file names and contents.
-pub(super) const TEMPLATES: [(&str, &str); 33] = [
+pub(super) const TEMPLATES: [(&str, &str); 36] = [
     ("carrick.toml", include_str!("../../peers/carrick.toml")),
     ("haproxy.cfg", include_str!("../../peers/haproxy.cfg")),
     ("nginx.conf", include_str!("../../peers/nginx.conf")),
@@ -66,6 +66,19 @@ pub(super) const TEMPLATES: [(&str, &str); 33] = [
     (
         "nginx-https.conf",
         include_str!("../../peers/nginx-https.conf"),
+    ),
+    // For gRPC, without TLS.
+    (
+        "carrick-grpc.toml",
+        include_str!("../../peers/carrick-grpc.toml"),
+    ),
+    (
+        "haproxy-grpc.cfg",
+        include_str!("../../peers/haproxy-grpc.cfg"),
+    ),
+    (
+        "nginx-grpc.conf",
+        include_str!("../../peers/nginx-grpc.conf"),
     ),
     // On the way of connections.
     (

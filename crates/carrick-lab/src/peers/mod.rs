@@ -405,8 +405,10 @@ impl Peer {
             (Family::Routed, _) => ("", &[]),
             (Family::Carrick, _) => (self.carrick_file(job), &["run", "-c"]),
             (Family::Haproxy, Job::Https) => ("haproxy-https.cfg", &["-db", "-f"]),
+            (Family::Haproxy, Job::Grpc) => ("haproxy-grpc.cfg", &["-db", "-f"]),
             (Family::Haproxy, _) => ("haproxy.cfg", &["-db", "-f"]),
             (Family::Nginx, Job::Https) => ("nginx-https.conf", &["-c"]),
+            (Family::Nginx, Job::Grpc) => ("nginx-grpc.conf", &["-c"]),
             (Family::Nginx, Job::Tunnel) => ("nginx-stream.conf", &["-c"]),
             (Family::Nginx, _) if caches => ("nginx-cache.conf", &["-c"]),
             (Family::Nginx, _) => ("nginx.conf", &["-c"]),
@@ -429,6 +431,8 @@ impl Peer {
             "carrick-gateway.toml"
         } else if job == Job::Https {
             "carrick-https.toml"
+        } else if job == Job::Grpc {
+            "carrick-grpc.toml"
         } else {
             "carrick.toml"
         }

@@ -11,7 +11,7 @@ pub const PACKET: &str = "carrick-packet";
 /// All rows, in the order of reports.
 pub const PEERS: [Peer; 18] = {
     use Family::{Carrick, Haproxy, Nginx, Pepsal, Routed, Squid, TrafficServer, Varnish};
-    use Job::{Cache, CacheDisk, Forward, Gateway, Https, Switch, Tunnel};
+    use Job::{Cache, CacheDisk, Forward, Gateway, Grpc, Https, Switch, Tunnel};
     const ALL: &[Job] = &[Switch, Tunnel, Forward, Gateway];
     const PROXY: &[Job] = &[Switch, Tunnel, Forward];
     const REVERSE: &[Job] = &[Switch, Tunnel];
@@ -26,7 +26,9 @@ pub const PEERS: [Peer; 18] = {
         Peer {
             name: JUDGED,
             family: Carrick,
-            jobs: &[Switch, Https, Tunnel, Forward, Cache, CacheDisk, Gateway],
+            jobs: &[
+                Switch, Https, Grpc, Tunnel, Forward, Cache, CacheDisk, Gateway,
+            ],
             mode: Mode::Engine("auto"),
         },
         Peer {
@@ -76,7 +78,7 @@ pub const PEERS: [Peer; 18] = {
         Peer {
             name: "haproxy",
             family: Haproxy,
-            jobs: &[Switch, Https, Tunnel],
+            jobs: &[Switch, Https, Grpc, Tunnel],
             mode: Mode::SplicingOff,
         },
         Peer {
@@ -94,7 +96,7 @@ pub const PEERS: [Peer; 18] = {
         Peer {
             name: "nginx",
             family: Nginx,
-            jobs: &[Switch, Https, Tunnel, Cache, CacheDisk],
+            jobs: &[Switch, Https, Grpc, Tunnel, Cache, CacheDisk],
             mode: Mode::None,
         },
         Peer {

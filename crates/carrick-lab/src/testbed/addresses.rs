@@ -18,6 +18,8 @@ const ORIGIN_PING_PONG_PORT: u16 = 7001;
 const ORIGIN_STREAM_PORT: u16 = 7002;
 /// Port of the server of pages.
 const ORIGIN_PAGES_PORT: u16 = 7003;
+/// Port of the server of calls.
+const ORIGIN_CALLS_PORT: u16 = 7004;
 /// Length of each subnet's prefix.
 pub(crate) const PREFIX_BITS: u8 = 24;
 
@@ -88,6 +90,12 @@ impl Addresses {
     #[must_use]
     pub fn origin_pages(&self) -> SocketAddr {
         SocketAddr::new(self.server, ORIGIN_PAGES_PORT)
+    }
+
+    /// Where the server of calls listens.
+    #[must_use]
+    pub fn origin_calls(&self) -> SocketAddr {
+        SocketAddr::new(self.server, ORIGIN_CALLS_PORT)
     }
 
     /// Where every proxy serves a job.

@@ -10,6 +10,8 @@ pub enum Job {
     Switch,
     /// The same, inside TLS from the client to the proxy.
     Https,
+    /// Calls of gRPC, by HTTP/2 on both sides.
+    Grpc,
     /// Bytes, whatever they are.
     Tunnel,
     /// Requests with an absolute target.
@@ -29,6 +31,7 @@ impl Job {
         match self {
             Self::Switch | Self::Cache | Self::CacheDisk => 8080,
             Self::Https => 8444,
+            Self::Grpc => 8445,
             Self::Tunnel => 8443,
             Self::Forward => 3128,
             Self::Gateway => 3130,
@@ -41,6 +44,7 @@ impl Job {
         match self {
             Self::Switch => "switch",
             Self::Https => "https",
+            Self::Grpc => "grpc",
             Self::Tunnel => "tunnel",
             Self::Forward => "forward",
             Self::Cache => "cache",

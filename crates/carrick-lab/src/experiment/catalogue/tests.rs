@@ -223,8 +223,8 @@ fn side_by_side_sockets_are_for_tunnels_and_a_carrick_without_a_cache_for_misses
 fn side_by_side_there_are_all_works_and_each_is_drawn() {
     let bench = bench().unwrap();
     let count = |has: fn(&Workload) -> bool| bench.workloads.iter().filter(|one| has(one)).count();
-    assert_eq!(bench.workloads.len(), 54);
-    assert_eq!(count(|one| one.on_request), 7);
+    assert_eq!(bench.workloads.len(), 56);
+    assert_eq!(count(|one| one.on_request), 9);
     assert_eq!(count(|one| one.id.starts_with("memory")), 7);
     let targets: usize = bench.workloads.iter().map(|one| one.targets.len()).sum();
     assert_eq!(targets, 131);
