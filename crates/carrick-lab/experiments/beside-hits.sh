@@ -2,8 +2,7 @@
 # Cache hits at a fixed rate beside spliced load, as a client sees them that never waits for a core, and where the time goes:
 #   carrick-lab testbed --cores 0,1 --in host -- crates/carrick-lab/experiments/beside-hits.sh ENGINE POLICY [SECONDS]
 # ENGINE: pipe, packet, socket; or none: the bulk is routed past the proxy. POLICY: immediate, conservative, proportional, deadline.
-# The client of the hits and the packet thread of its core (ksoftirqd/0) are real-time: otherwise hits wait for the bulk's client and
-# server, which fill that core.
+# The client of the hits is real-time: otherwise hits wait for the bulk's client and server, which fill its core.
 set -eu
 engine=$1 policy=$2 seconds=${3:-4}
 programs=${PROGRAMS:-target/release}
@@ -12,7 +11,6 @@ on() { taskset -c "$1" ip netns exec "${@:2}"; }
 in_client() { on 0 "$CARRICK_LAB_CLIENT_NETNS" "$@"; }
 ask() { on 0 "$CARRICK_LAB_PROXY_NETNS" curl -s "127.0.0.1:3129/$1"; }
 proxy=$CARRICK_LAB_PROXY_ADDRESS:3128 origin=$CARRICK_LAB_SERVER_ADDRESS:8080
-packets=$(pgrep -x ksoftirqd/0)
 
 cat >"$folder/carrick.toml" <<TOML
 [admin]
@@ -44,8 +42,6 @@ pid=$(pgrep -f "run -c $folder/carrick.toml" | head -1)
 for task in /proc/"$pid"/task/*; do
     case $(cat "$task/comm") in *worker*) worker=$task ;; *) taskset -p -c 0 "${task##*/}" >"$folder/moved" ;; esac
 done
-trap 'chrt -o -p 0 "$packets"' EXIT
-chrt -f -p 3 "$packets"
 
 through=(--proxy "$proxy")
 [ "$engine" != none ] || through=()

@@ -179,6 +179,7 @@ fn a_short_benchmark_gives_a_table_json_and_plots() {
         [
             ("switch-1k", "routed"),
             ("switch-1k", "nginx"),
+            ("switch-1k", "nginx-fields"),
             ("switch-close-1k", "routed"),
             ("switch-close-1k", "nginx"),
             ("memory-switch", "nginx"),

@@ -142,9 +142,9 @@ fn side_by_side_the_target_is_drawn_at_the_factor_of_the_best_peer() {
         rate("switch-1k", "nginx", 60.0),
         cpu("switch-1k", "haproxy", 20.0),
         // What is asked of another row is not drawn at ours.
-        rate("switch-10k", "carrick-auto", 100.0),
-        rate("switch-10k", "carrick-packet", 100.0),
-        rate("switch-10k", "haproxy", 80.0),
+        rate("switch-256k", "carrick-auto", 100.0),
+        rate("switch-256k", "carrick-packet", 100.0),
+        rate("switch-256k", "haproxy", 80.0),
     ]);
     let figure = results.figures.iter().find(|figure| figure.id == "switch");
     let figure = figure.unwrap();
@@ -156,7 +156,7 @@ fn side_by_side_the_target_is_drawn_at_the_factor_of_the_best_peer() {
         .collect();
     assert_eq!(
         titles,
-        ["switch, keep-alive, 1 KB", "switch, keep-alive, 10 KB"]
+        ["switch, keep-alive, 1 KB", "switch, keep-alive, 256 KB"]
     );
     let labels = |group: usize| -> Vec<&str> {
         let bars = bars.groups[group].bars.iter();
@@ -170,6 +170,6 @@ fn side_by_side_the_target_is_drawn_at_the_factor_of_the_best_peer() {
     let Length::Value(target, _) = bars.groups[0].bars[3].length else {
         panic!("{:?}", bars.groups[0].bars[3]);
     };
-    assert!((target - 84.0).abs() < 1e-9);
+    assert!((target - 120.0).abs() < 1e-9);
     assert!(picture(&results, figure, &values::of(&results, figure), Look::ALONE).is_some());
 }

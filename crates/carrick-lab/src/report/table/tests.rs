@@ -11,15 +11,15 @@ fn ratios_verdicts_and_failures_are_shown() {
     left_out.samples.clear();
     left_out.waiting_for = Some(String::from("its program"));
     let text = render(&results(vec![
-        rate("switch-1k", JUDGED, 100.0),
+        rate("switch-1k", JUDGED, 160.0),
         rate("switch-1k", "haproxy", 80.0),
         failed,
         left_out,
     ]));
     for part in [
         "switch, keep-alive, 1 KB (switch-1k)",
-        "1.25",
-        "target: requests/s >= 1.05 x haproxy: 1.25 x, met",
+        "2.00",
+        "target: requests/s >= 1.50 x haproxy: 2.00 x, met",
         "nginx: FAILED: 7 read",
         "1 met, 0 missed",
         "note: varnish is left out, waiting for its program",

@@ -59,10 +59,12 @@ pub(crate) fn results(cells: Vec<Cell>) -> ExperimentResults {
 fn each_peer_is_taken_in_its_best_mode() {
     let results = results(vec![
         rate("switch-1m", JUDGED, 4000.0),
+        rate("switch-1m", "routed", 4500.0),
         rate("switch-1m", "haproxy", 1600.0),
         rate("switch-1m", "haproxy-splice", 4500.0),
         rate("switch-1m", "nginx", 2000.0),
         cpu("switch-1m", JUDGED, 200.0),
+        cpu("switch-1m", "routed", 190.0),
         cpu("switch-1m", "haproxy", 700.0),
         cpu("switch-1m", "haproxy-splice", 300.0),
     ]);
@@ -74,12 +76,12 @@ fn each_peer_is_taken_in_its_best_mode() {
     assert_eq!(
         summary,
         [
+            ("routed", What::Rate, true),
             ("haproxy-splice", What::Rate, false),
-            ("nginx", What::Rate, true),
-            ("haproxy-splice", What::Cpu, true)
+            ("routed", What::Cpu, true)
         ]
     );
-    assert!((verdicts[0].ratio - 4000.0 / 4500.0).abs() < 1e-9);
+    assert!((verdicts[1].ratio - 4000.0 / 4500.0).abs() < 1e-9);
 }
 
 #[test]
