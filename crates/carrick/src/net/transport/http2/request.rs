@@ -6,7 +6,7 @@ use carrick_logic::http2::{RequestBody, is_trailer};
 use h2::{Reason, RecvStream};
 use http::HeaderMap;
 use rustix::io::Errno;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 
 /// What is to be read of a request.
 #[derive(Debug)]
@@ -63,16 +63,34 @@ impl Incoming {
                 State::Failed => return Poll::Ready(()),
                 State::Ended if self.is_tunnel() => return Poll::Ready(()),
                 State::Ended => return Poll::Pending,
-                State::Content => {
-                    let data = ready!(self.body.poll_data(cx));
-                    self.take_content(data);
-                }
-                State::Trailers => {
-                    let trailers = ready!(self.body.poll_trailers(cx));
-                    self.take_trailers(trailers);
-                }
+                State::Content | State::Trailers => ready!(self.poll_content(cx)),
             }
         }
+    }
+
+    /// Takes the next bytes, if they have come. The reader asks to be woken when it finds none.
+    fn take_what_has_come(&mut self) {
+        let mut cx = Context::from_waker(Waker::noop());
+        while !self.has_bytes()
+            && matches!(self.state, State::Content | State::Trailers)
+            && self.poll_content(&mut cx).is_ready()
+        {}
+    }
+
+    /// Takes what comes next.
+    fn poll_content(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        match self.state {
+            State::Content => {
+                let data = ready!(self.body.poll_data(cx));
+                self.take_content(data);
+            }
+            State::Trailers => {
+                let trailers = ready!(self.body.poll_trailers(cx));
+                self.take_trailers(trailers);
+            }
+            State::Ended | State::Failed => {}
+        }
+        Poll::Ready(())
     }
 
     fn take_content(&mut self, data: Option<Result<Bytes, h2::Error>>) {
@@ -136,7 +154,7 @@ impl Incoming {
         }
     }
 
-    /// Reads what is there, and opens the client's window by as much.
+    /// Reads what is there, of as many frames as have come, and opens the client's window by as much.
     pub(super) fn read(&mut self, buffer: &mut Vec<u8>, room: usize) -> rustix::io::Result<usize> {
         if !self.peek()? {
             return Ok(0);
@@ -153,14 +171,22 @@ impl Incoming {
             buffer.extend_from_slice(&source[..count]);
             source.advance(count);
             left -= count;
-            if !is_text {
-                // Fails only if the stream is lost, which the next read finds.
-                let _ = self.body.flow_control().release_capacity(count);
-                if self.piece.is_empty() && self.framing == RequestBody::Chunked {
-                    self.text = Bytes::from_static(b"\r\n");
+            if is_text {
+                continue;
+            }
+            // Fails only if the stream is lost, which the next read finds.
+            let _ = self.body.flow_control().release_capacity(count);
+            if self.piece.is_empty() {
+                let ends_chunk = self.framing == RequestBody::Chunked;
+                self.take_what_has_come();
+                if ends_chunk {
+                    self.text = [b"\r\n", &*self.text].concat().into();
                 }
             }
         }
         Ok(room - left)
     }
 }
+
+#[cfg(test)]
+mod tests;
