@@ -33,9 +33,14 @@ fn on_paced_worker<F: Future<Output = ()>>(
     pacing.configure(classes, INTERVAL).unwrap();
     std::thread::scope(|scope| {
         scope.spawn(move || {
+            let (parks, parked) = std::sync::mpsc::channel();
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()
-                .on_thread_park(Pacer::on_thread_park)
+                .on_thread_park(move || {
+                    Pacer::on_thread_park();
+                    // Only the first one is waited for.
+                    let _ = parks.send(());
+                })
                 .on_thread_unpark(Pacer::on_thread_unpark)
                 .build()
                 .unwrap();
@@ -54,6 +59,13 @@ fn on_paced_worker<F: Future<Output = ()>>(
             let tasks = tokio::task::LocalSet::new();
             tasks.block_on(&runtime, async {
                 tokio::task::spawn_local(async move { pacer.keep().await });
+                // Before the worker has been blocked once, no splice waits for it.
+                let (tell, told) = tokio::sync::oneshot::channel();
+                scope.spawn(move || {
+                    parked.recv().unwrap();
+                    tell.send(()).unwrap();
+                });
+                told.await.unwrap();
                 tokio::time::timeout(HANG, test(splicer, pacing))
                     .await
                     .expect("it hangs");

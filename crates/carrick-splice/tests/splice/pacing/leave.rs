@@ -15,8 +15,6 @@ fn a_worker_that_lets_go_what_waits_does_so_for_some_at_a_time() {
         ..class("a")
     }];
     on_paced_worker(&classes, |splicer, pacing| async move {
-        // The worker must have been blocked once, or no splice would wait for it.
-        tokio::time::sleep(Duration::from_millis(1)).await;
         let busy = Busy::new();
         let pacer = splicer.pacer().unwrap().clone();
         for _ in 0..WAITING {
@@ -152,7 +150,6 @@ fn a_request_to_be_relayed_waits_for_a_worker_that_is_busy() {
         class("never"),
     ];
     on_paced_worker(&classes, |splicer, pacing| async move {
-        tokio::time::sleep(Duration::from_millis(1)).await;
         let pacer = splicer.pacer().unwrap().clone();
         let paced = pacing.pace("a", client(), 0).unwrap();
         let not_held = pacing.pace("never", client(), 0).unwrap();
@@ -187,7 +184,6 @@ fn hits_of_a_worker_that_never_blocks_wait_for_its_rounds() {
         ..class("a")
     }];
     on_paced_worker(&classes, |splicer, pacing| async move {
-        tokio::time::sleep(Duration::from_millis(1)).await;
         let pacer = splicer.pacer().unwrap().clone();
         let busy = Busy::new();
         let mut p99 = Duration::MAX;
@@ -214,8 +210,6 @@ fn credit_is_used_behind_the_workers_own_work() {
         ..class("a")
     }];
     on_paced_worker(&classes, |splicer, pacing| async move {
-        // The worker must have been blocked once, or no splice would wait for it.
-        tokio::time::sleep(Duration::from_millis(1)).await;
         for choice in [Choice::Copy, Choice::Pipe] {
             let sockets = Sockets::new().await;
             let mut sender = blocking(sockets.sender);
@@ -259,7 +253,6 @@ fn a_worker_that_never_blocks_lets_splices_go_as_far_as_it_has_earned() {
         ..class("a")
     }];
     on_paced_worker(&classes, |splicer, pacing| async move {
-        tokio::time::sleep(Duration::from_millis(1)).await;
         let pacer = splicer.pacer().unwrap().clone();
         let sockets = Sockets::new().await;
         let sending = send(
