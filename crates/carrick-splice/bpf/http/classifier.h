@@ -152,12 +152,23 @@ GLOBAL_FUNCTION int classify_request(struct __sk_buff *skb, __u32 payload_at, __
 
 /* What is known of the splice that forwards a request. See `struct request_event`. */
 struct telling {
+	__u64 time_ns;
 	__u64 sent_bytes;
 	__u64 told_end;
 	__u64 told_as;
 	__u32 place;
 	__u32 told_status;
 };
+
+/* Whether the process is to be woken for the event that begins now: once the room is half full, and at each further eighth of it.
+ * (For each event would be an interrupt for each until the process runs.) */
+static __always_inline int is_to_be_woken(void)
+{
+	__u64 room = bpf_ringbuf_query(&request_events, BPF_RB_RING_SIZE), used = bpf_ringbuf_query(&request_events, BPF_RB_AVAIL_DATA);
+	__u64 before = used - sizeof(struct request_event) - BPF_RINGBUF_HDR_SZ;
+
+	return used > room / 2 && (used ^ before) & ~(room / 8 - 1);
+}
 
 /* Tells the process of the request that was classified last on this CPU and is forwarded: for the access log. Nobody is woken before the
  * room is half full; the process looks by itself now and then. False: it is not told of this one. */
@@ -167,7 +178,6 @@ static __always_inline int tell_request(const struct telling *telling)
 	struct request_event *event;
 	struct request_counts *counts;
 	__u32 zero = 0, i;
-	__u64 flags;
 
 	counts = bpf_map_lookup_elem(&request_counters, &zero);
 	if (!parsed || !counts || !parsed->sample_every)
@@ -182,7 +192,7 @@ static __always_inline int tell_request(const struct telling *telling)
 		return 0;
 	}
 	counts->events += 1;
-	event->time_ns = bpf_ktime_get_ns();
+	event->time_ns = telling->time_ns;
 	event->sent_bytes = telling->sent_bytes;
 	event->told_end = telling->told_end;
 	event->told_as = telling->told_as;
@@ -203,11 +213,7 @@ static __always_inline int tell_request(const struct telling *telling)
 #pragma clang loop unroll(disable)
 	for (i = 0; i < REQUEST_EVENT_HOST_MAX; i += 8)
 		*(__u64 *)(event->host + i) = *(const __u64 *)head_at(parsed, parsed->host_at + i);
-	flags = bpf_ringbuf_query(&request_events, BPF_RB_AVAIL_DATA) >
-				bpf_ringbuf_query(&request_events, BPF_RB_RING_SIZE) / 2
-			? BPF_RB_FORCE_WAKEUP
-			: BPF_RB_NO_WAKEUP;
-	bpf_ringbuf_submit(event, flags);
+	bpf_ringbuf_submit(event, is_to_be_woken() ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP);
 	return 1;
 }
 

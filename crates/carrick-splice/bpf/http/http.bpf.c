@@ -32,7 +32,7 @@ int carrick_classify(struct __sk_buff *skb)
 	if (verdict < 0 || !parsed)
 		return verdict;
 	if (order.wants & CLASSIFY_TELL) {
-		struct telling telling = { .place = order.place };
+		struct telling telling = { .time_ns = bpf_ktime_get_ns(), .place = order.place };
 
 		tell_request(&telling);
 	}

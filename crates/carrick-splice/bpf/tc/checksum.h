@@ -13,6 +13,7 @@
 extern void *bpf_cast_to_kern_ctx(void *context) __ksym __weak;
 
 /* linux/skbuff.h */
+#define CHECKSUM_UNNECESSARY 1
 #define CHECKSUM_PARTIAL 3
 
 /* The fields that say where the hardware writes a checksum. */
@@ -39,15 +40,6 @@ struct {
 	__type(key, __u32);
 	__type(value, struct summing);
 } sums SEC(".maps");
-
-/* The 16-bit sum (RFC 1071): a checksum and what it covers add up to 0xffff. */
-static __always_inline __u32 fold(__u64 sum)
-{
-	sum = (sum & 0xffffffff) + (sum >> 32);
-	sum = (sum & 0xffff) + (sum >> 16);
-	sum = (sum & 0xffff) + (sum >> 16);
-	return (sum & 0xffff) + (sum >> 16);
-}
 
 /* Adds the next chunk of the packet. A callback of bpf_loop(): a result other than 0 ends it. */
 static long add_chunk(__u32 index, struct __sk_buff **skb)
@@ -103,8 +95,24 @@ static __always_inline __s64 sum_by_interface(struct __sk_buff *skb, const struc
 	return bpf_csum_diff((__be32 *)summing->chunk, sizeof(struct ipv6hdr), 0, 0, sum);
 }
 
-/* Whether the packet is CHECKSUM_PARTIAL, which a program cannot query. But on such a packet, a difference that is
- * not of the pseudo header changes nothing (inet_proto_csum_replace_by_diff). */
+/* What the kernel knows of a packet's checksum: its `ip_summed`; negative on older kernels, which do not tell. Notes whether the
+ * hardware is to write the checksum anywhere but into TCP's field: a local sender (PACKET_VNET_HDR, a virtual machine) could so
+ * change bytes after they were classified. */
+static __always_inline int ask_of_checksum(struct __sk_buff *skb, struct packet *packet)
+{
+	struct sk_buff *kernel;
+
+	if (!bpf_ksym_exists(bpf_cast_to_kern_ctx))
+		return -1;
+	kernel = bpf_cast_to_kern_ctx(skb);
+	packet->headers->is_partial = BPF_CORE_READ_BITFIELD(kernel, ip_summed) == CHECKSUM_PARTIAL;
+	packet->is_odd |= packet->headers->is_partial && (kernel->csum_offset != offsetof(struct tcphdr, check) ||
+						 kernel->head + kernel->csum_start != kernel->data + packet->tcp_at);
+	return BPF_CORE_READ_BITFIELD(kernel, ip_summed);
+}
+
+/* Whether the packet is CHECKSUM_PARTIAL, where the kernel does not tell. On such a packet, a difference that is not of the
+ * pseudo header changes nothing (inet_proto_csum_replace_by_diff). */
 static __always_inline int is_left_to_hardware(struct __sk_buff *skb, const struct packet *packet)
 {
 	__u32 at = packet->tcp_at + offsetof(struct tcphdr, check);
@@ -118,19 +126,6 @@ static __always_inline int is_left_to_hardware(struct __sk_buff *skb, const stru
 	return 0;
 }
 
-/* Whether the hardware is to write the checksum anywhere but into TCP's field. A local sender (PACKET_VNET_HDR, a
- * virtual machine) could so change bytes after they were classified. Older kernels do not tell. */
-static __always_inline int is_written_elsewhere(struct __sk_buff *skb, const struct packet *packet)
-{
-	struct sk_buff *kernel;
-
-	if (!bpf_ksym_exists(bpf_cast_to_kern_ctx))
-		return 0;
-	kernel = bpf_cast_to_kern_ctx(skb);
-	return BPF_CORE_READ_BITFIELD(kernel, ip_summed) == CHECKSUM_PARTIAL &&
-	       (kernel->csum_offset != offsetof(struct tcphdr, check) || kernel->head + kernel->csum_start != kernel->data + packet->tcp_at);
-}
-
 /* Whether the checksums of a packet at ingress are right. Nothing is computed if the interface has verified them, or
  * the sender's kernel leaves them to the hardware. */
 static __attribute__((noinline)) int is_right(struct __sk_buff *skb, struct packet *packet)
@@ -139,13 +134,14 @@ static __attribute__((noinline)) int is_right(struct __sk_buff *skb, struct pack
 	struct summing *summing = bpf_map_lookup_elem(&sums, &zero);
 	__u64 pseudo;
 	__s64 sum;
+	int known;
 
 	if (!summing || (!packet->is_ipv6 && !is_header_right(skb, summing, packet->tcp_at - ETH_HLEN)))
 		return 0;
-	packet->is_odd |= is_written_elsewhere(skb, packet);
+	known = ask_of_checksum(skb, packet);
 	/* GRO merges only segments whose checksums are right. CHECKSUM_UNNECESSARY: verified by the interface or
 	 * GRO. */
-	if (skb->gso_size || bpf_csum_level(skb, BPF_CSUM_LEVEL_QUERY) >= 0)
+	if (skb->gso_size || known == CHECKSUM_UNNECESSARY || (known < 0 && bpf_csum_level(skb, BPF_CSUM_LEVEL_QUERY) >= 0))
 		return 1;
 	summing->at = packet->tcp_at;
 	summing->left = packet->header_bytes + packet->payload_bytes;
@@ -157,7 +153,8 @@ static __attribute__((noinline)) int is_right(struct __sk_buff *skb, struct pack
 	/* A packet from this machine, or a virtual machine on it, has only the pseudo header's sum in the field (RFC
 	 * 9293 section 3.1). A sender could write that value to have the packet dropped behind this host, so the
 	 * kernel must confirm it. */
-	if (fold(pseudo + (__u16)~*(__u16 *)(packet->headers->old + 16)) == 0xffff && is_left_to_hardware(skb, packet))
+	if (fold(pseudo + (__u16)~*(__u16 *)(packet->headers->old + 16)) == 0xffff &&
+	    (packet->headers->is_partial || (known < 0 && is_left_to_hardware(skb, packet))))
 		return 1;
 	sum = sum_by_interface(skb, packet, summing);
 	if (sum >= 0 && fold(pseudo + sum) == 0xffff)

@@ -107,7 +107,7 @@ static __attribute__((noinline)) int change_payload(struct __sk_buff *skb, const
 	__u32 kept = plan->kept_bytes, rest = plan->rest_bytes, added = plan->is_extended ? fields->bytes : 0;
 	__u32 at = packet->tcp_at + packet->header_bytes + kept, was = packet->payload_bytes - kept;
 	__u32 from = kept + plan->left_out_bytes;
-	__s64 sum_before = sum_of(skb, at, was, kept), sum_after;
+	__s64 sum_before = packet->headers->is_partial ? 0 : sum_of(skb, at, was, kept), sum_after;
 
 	if (sum_before < 0 || bpf_skb_change_tail(skb, at + rest + added, 0))
 		return 0;
@@ -117,7 +117,7 @@ static __attribute__((noinline)) int change_payload(struct __sk_buff *skb, const
 		return 0;
 	if (added && (!IS_WITHIN(added, 1, REQUEST_FIELDS_BYTES) || bpf_skb_store_bytes(skb, at + rest, fields->text, added, 0)))
 		return 0;
-	sum_after = sum_of(skb, at, rest + added, kept);
+	sum_after = packet->headers->is_partial ? 0 : sum_of(skb, at, rest + added, kept);
 	if (sum_after < 0)
 		return 0;
 	was += packet->header_bytes + kept;

@@ -129,6 +129,8 @@ struct headers {
 	struct pace_view pace;
 	__u64 response_bytes; /* length of the response that begins in this packet; 0: unknown, or none begins */
 	struct options options;
+	/* its checksum is known to be left to the hardware: the field has the pseudo header's sum only */
+	__u32 is_partial;
 	__u32 interim_bytes; /* length of the interim head (1xx) at the start of this packet */
 	__u32 method; /* method of the request classified in this packet, an `enum request_method` */
 	__u32 left_out_at; /* likewise, the offset of a line that is left out; 0: none */
@@ -187,6 +189,15 @@ static __always_inline void write_u32_anywhere(__u8 *at, __u32 value)
 	at[1] = value >> 16;
 	at[2] = value >> 8;
 	at[3] = value;
+}
+
+/* The 16-bit sum (RFC 1071): a checksum and what it covers add up to 0xffff. */
+static __always_inline __u32 fold(__u64 sum)
+{
+	sum = (sum & 0xffffffff) + (sum >> 32);
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	return (sum & 0xffff) + (sum >> 16);
 }
 
 /* Parses the next option. A callback, so that the verifier checks it once, not once for each path through the
@@ -276,6 +287,7 @@ static __always_inline int read_packet(struct __sk_buff *skb, struct packet *pac
 	if (!packet->headers)
 		return 0;
 	__builtin_memset(&packet->headers->flow, 0, sizeof(packet->headers->flow));
+	packet->headers->is_partial = 0;
 	/* Used as scratch space: a program's stack is small. */
 	if (skb->protocol == bpf_htons(ETH_P_IP)) {
 		struct iphdr *ip = (struct iphdr *)packet->headers->new;
@@ -394,43 +406,24 @@ static __always_inline int write_tcp(struct __sk_buff *skb, struct packet *packe
 	__u32 bytes = packet->header_bytes;
 	__s64 difference;
 
-	if (!IS_WITHIN(bytes, TCP_HEADER_MIN, TCP_HEADER_MAX))
+	if (!IS_WITHIN(bytes, TCP_HEADER_MIN, TCP_HEADER_MAX) || bpf_skb_store_bytes(skb, packet->tcp_at, packet->headers->new, bytes, 0))
 		return 0;
+	if (packet->headers->is_partial)
+		return 1;
 	difference = bpf_csum_diff((__be32 *)packet->headers->old, bytes, (__be32 *)packet->headers->new, bytes, 0);
-	if (difference < 0 || bpf_skb_store_bytes(skb, packet->tcp_at, packet->headers->new, bytes, 0))
-		return 0;
-	return !bpf_l4_csum_replace(skb, packet->tcp_at + offsetof(struct tcphdr, check), 0, difference, 0);
+	return difference >= 0 && !bpf_l4_csum_replace(skb, packet->tcp_at + offsetof(struct tcphdr, check), 0, difference, 0);
 }
 
-/* Decrements the TTL, as a router does. */
-static __always_inline int count_down(struct __sk_buff *skb, const struct packet *packet)
-{
-	__u32 at = ETH_HLEN + offsetof(struct iphdr, ttl);
-	__u16 old, new;
-	__u8 hops;
-
-	if (packet->is_ipv6) {
-		at = ETH_HLEN + offsetof(struct ipv6hdr, hop_limit);
-		if (bpf_skb_load_bytes(skb, at, &hops, 1))
-			return 0;
-		hops -= 1;
-		return !bpf_skb_store_bytes(skb, at, &hops, 1, BPF_F_RECOMPUTE_CSUM);
-	}
-	/* TTL and protocol share a 16-bit word. */
-	if (bpf_skb_load_bytes(skb, at, &old, sizeof(old)))
-		return 0;
-	new = old - bpf_htons(1 << 8);
-	return !bpf_l3_csum_replace(skb, ETH_HLEN + offsetof(struct iphdr, check), old, new, sizeof(new)) &&
-	       !bpf_skb_store_bytes(skb, at, &new, sizeof(new), 0);
-}
-
-/* Sets a leg's addresses: from this host to its peer. The ports are in the TCP header. */
-static __always_inline int write_addresses(struct __sk_buff *skb, struct packet *packet, const struct flow *flow)
+/* Decrements the TTL, as a router does, and sets a leg's addresses: from this host to its peer. The ports are in the TCP header. */
+static __always_inline int write_ip(struct __sk_buff *skb, struct packet *packet, const struct flow *flow)
 {
 	__u32 old[8], new[8];
 	__s64 difference;
 
 	if (packet->is_ipv6) {
+		__u32 at = ETH_HLEN + offsetof(struct ipv6hdr, hop_limit);
+		__u8 hops;
+
 		__builtin_memcpy(old, packet->headers->flow.peer, 16);
 		__builtin_memcpy(old + 4, packet->headers->flow.own, 16);
 		__builtin_memcpy(new, flow->own, 16);
@@ -438,16 +431,24 @@ static __always_inline int write_addresses(struct __sk_buff *skb, struct packet 
 		difference = bpf_csum_diff(old, sizeof(old), new, sizeof(new), 0);
 		/* With CHECKSUM_COMPLETE, this call and the last one keep the kernel's sum right: the last one
 		 * assumes an IP header checksum, which IPv6 lacks. */
-		if (bpf_skb_store_bytes(skb, ETH_HLEN + offsetof(struct ipv6hdr, saddr), new, sizeof(new), BPF_F_RECOMPUTE_CSUM))
+		if (bpf_skb_store_bytes(skb, ETH_HLEN + offsetof(struct ipv6hdr, saddr), new, sizeof(new), BPF_F_RECOMPUTE_CSUM) ||
+		    bpf_skb_load_bytes(skb, at, &hops, 1))
+			return 0;
+		hops -= 1;
+		if (bpf_skb_store_bytes(skb, at, &hops, 1, BPF_F_RECOMPUTE_CSUM))
 			return 0;
 	} else {
-		old[0] = packet->headers->flow.peer[3];
-		old[1] = packet->headers->flow.own[3];
-		new[0] = flow->own[3];
-		new[1] = flow->peer[3];
-		difference = bpf_csum_diff(old, 8, new, 8, 0);
-		if (bpf_skb_store_bytes(skb, ETH_HLEN + offsetof(struct iphdr, saddr), new, 8, 0) ||
-		    bpf_l3_csum_replace(skb, ETH_HLEN + offsetof(struct iphdr, check), 0, difference, 0))
+		/* TTL, protocol and checksum, and behind them the addresses, at once: the header's sum stays what it was. */
+		if (bpf_skb_load_bytes(skb, ETH_HLEN + offsetof(struct iphdr, ttl), old, 12))
+			return 0;
+		new[1] = flow->own[3];
+		new[2] = flow->peer[3];
+		difference = fold((__u64)new[1] + new[2] + (__u32)~old[1] + (__u32)~old[2]);
+		new[0] = old[0];
+		*(__u16 *)new -= bpf_htons(1 << 8);
+		/* RFC 1624, equation 3. */
+		((__u16 *)new)[1] = ~fold((__u16)~((__u16 *)old)[1] + difference + (__u16)~bpf_htons(1 << 8));
+		if (bpf_skb_store_bytes(skb, ETH_HLEN + offsetof(struct iphdr, ttl), new, 12, 0))
 			return 0;
 	}
 	return !bpf_l4_csum_replace(skb, packet->tcp_at + offsetof(struct tcphdr, check), 0, difference,

@@ -80,12 +80,11 @@ struct local {
 	__u32 window_end; /* right edge of the window advertised to its peer */
 	__u32 offered_end; /* right edge of its peer's window */
 	__u32 window;     /* its receive window */
-	__u32 tsval;      /* the timestamp it would send now */
+	__u32 tsval;      /* the timestamp it would send when the clock stands at 0 */
 	__u32 ts_recent;  /* its peer's latest timestamp */
 	__u32 segment_bytes; /* longest segment its peer takes, options included */
 	__u32 advertised_bytes; /* longest segment it takes */
 	__u8 is_there;
-	__u8 is_shown;   /* it is in `owned` */
 	__u8 is_whole;   /* it has sequence numbers, in any state */
 	__u8 is_established;
 	__u8 is_half_closed; /* it has received its peer's FIN, and has not sent its own */
@@ -100,7 +99,7 @@ struct local {
 	__u8 peer_shift;
 };
 
-/* Reads a local socket, and whether the process owns it. (Not static, so that the verifier checks it once: for each
+/* Reads a local socket. (Not static, so that the verifier checks it once: for each
  * kernel field, it goes through all kernel types.) */
 GLOBAL_FUNCTION int look_at(struct __sk_buff *skb, const struct packet_leg *leg, struct local *local)
 {
@@ -129,8 +128,6 @@ GLOBAL_FUNCTION int look_at(struct __sk_buff *skb, const struct packet_leg *leg,
 		return 0;
 	/* The lookup also finds a listening socket. */
 	local->is_there = socket->state != LISTEN;
-	if (!TAKES_NOBODYS && local->is_there)
-		local->is_shown = bpf_sk_storage_get(&owned, socket, 0, 0) != 0;
 	tcp = socket->state != LISTEN ? bpf_skc_to_tcp_sock(socket) : 0;
 	if (tcp) {
 		local->is_whole = 1;
@@ -151,7 +148,7 @@ GLOBAL_FUNCTION int look_at(struct __sk_buff *skb, const struct packet_leg *leg,
 		local->has_sack = BPF_CORE_READ_BITFIELD(tcp, rx_opt.sack_ok) != 0;
 		local->own_shift = BPF_CORE_READ_BITFIELD(tcp, rx_opt.rcv_wscale);
 		local->peer_shift = BPF_CORE_READ_BITFIELD(tcp, rx_opt.snd_wscale);
-		local->tsval = (__u32)(bpf_ktime_get_ns() / 1000000) + tcp->tsoffset;
+		local->tsval = tcp->tsoffset;
 		local->ts_recent = tcp->rx_opt.ts_recent;
 		local->segment_bytes = tcp->mss_cache + (local->has_timestamps ? TIMESTAMPS_BYTES : 0);
 		local->advertised_bytes = tcp->advmss;

@@ -107,6 +107,7 @@ static __always_inline int measure_response(struct __sk_buff *skb, __u32 at, __u
 
 // As in http/classifier.h.
 struct telling {
+	__u64 time_ns;
 	__u64 sent_bytes;
 	__u64 told_end;
 	__u64 told_as;

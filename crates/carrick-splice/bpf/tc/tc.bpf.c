@@ -133,10 +133,13 @@ int carrick_command(struct __sk_buff *skb)
 	look_at(skb, &splice->legs[0], &a);
 	look_at(skb, &splice->legs[1], &b);
 	if (request.command == PACKET_ARM || request.command == PACKET_ARM_RESPONSES || request.command == PACKET_ARM_BODY) {
-		if (!TAKES_NOBODYS && a.is_there && b.is_there && !(a.is_shown && b.is_shown))
+		if (a.is_there && b.is_there && !(is_own(skb, &splice->legs[0].flow) && is_own(skb, &splice->legs[1].flow)))
 			return PACKET_NOT_OURS;
 		splice->seen_ns = splice->noted_ns = bpf_ktime_get_ns();
 		splice->pending_ns = 0;
+		// TCP's timestamps are in milliseconds.
+		a.tsval += splice->seen_ns / 1000000;
+		b.tsval += splice->seen_ns / 1000000;
 		return has_flows(splice, request.number) ? arm(splice, &request, &a, &b) : PACKET_NO_PLACE;
 	}
 	if (request.command == PACKET_LOOK) {
@@ -231,12 +234,12 @@ static __attribute__((noinline)) int take_payload(struct __sk_buff *skb, __u32 a
 
 // Whether the packet is a request for the same upstream as the last. The process gets whatever is uncertain.
 static __always_inline int classify_packet(struct __sk_buff *skb, const struct packet *packet, const struct packet_splice *splice,
-					   struct packet_response *record)
+					   struct packet_response *record, __u64 now)
 {
 	struct parsed_head *parsed;
 
 	// Data that the server's local socket has yet to send or retransmit would get numbers already in use.
-	if (!is_next_request(splice, record, packet) || bpf_ktime_get_ns() >= splice->requests_until_ns ||
+	if (!is_next_request(splice, record, packet) || now >= splice->requests_until_ns ||
 	    choices_of(splice->upstream) != splice->choices ||
 	    !is_silent(skb, &splice->legs[1], packet->payload_bytes + packet->header_bytes - TCP_HEADER_MIN + record->fields.bytes))
 		return 0;
@@ -290,9 +293,10 @@ static __attribute__((noinline)) int is_half_closed(struct __sk_buff *skb, const
 }
 
 // Tells the process of a forwarded request, before the server receives it.
-static __always_inline void tell_of_request(struct packet_response *record, __u32 place)
+static __always_inline void tell_of_request(struct packet_response *record, __u32 place, __u64 now)
 {
 	struct telling telling = {
+		.time_ns = now,
 		.sent_bytes = record->head_at,
 		.told_end = record->told_end,
 		.told_as = record->told_as,
@@ -415,22 +419,22 @@ int carrick_arriving(struct __sk_buff *skb)
 	kept = find_request(splice);
 	if (!record || !kept)
 		return TC_ACT_SHOT;
+	now = bpf_ktime_get_ns();
+	if (is_forsaken(splice, now)) {
+		bpf_map_delete_elem(&flows, &packet.headers->flow);
+		return TC_ACT_UNSPEC;
+	}
 	if (direction & 1)
 		measure(skb, &packet, splice, record);
 	if (!(direction & 1) && splice->state == PACKET_RESPONSES && packet.payload_bytes)
 		packet.has_payload = take_payload(skb, packet.tcp_at + packet.header_bytes, packet.payload_bytes);
 	// Merged segments (GRO) may be retransmitted one by one. A retransmission is compared in any case.
 	if (packet.has_payload && splice->table && !skb->gso_size)
-		is_confirmed = classify_packet(skb, &packet, splice, record);
+		is_confirmed = classify_packet(skb, &packet, splice, record, now);
 	if (direction & 1 && splice->state == PACKET_DUE && packet.payload_bytes && packet.seq == splice->legs[1].passed_end)
 		is_confirmed = is_next(skb, &splice->legs[1], packet.seq);
 	if (packet.flags & FLAG_RST && splice->state == PACKET_PROCESS && splice->legs[direction & 1].is_ahead)
 		is_confirmed = is_half_closed(skb, &splice->legs[direction & 1], packet.seq);
-	now = bpf_ktime_get_ns();
-	if (is_forsaken(splice, now)) {
-		bpf_map_delete_elem(&flows, &packet.headers->flow);
-		return TC_ACT_UNSPEC;
-	}
 	plan = begin_plan(&packet);
 	if (is_paced(splice))
 		look_up_pace(direction >> 1, ~direction & 1, now);
@@ -465,7 +469,7 @@ int carrick_arriving(struct __sk_buff *skb)
 		break;
 	}
 	if (plan->is_request)
-		tell_of_request(record, direction >> 1);
+		tell_of_request(record, direction >> 1, now);
 	if (plan->is_head || plan->is_tail)
 		record_payload(skb, &packet, plan, direction >> 1, record);
 	if (packet.is_expiring)
@@ -476,7 +480,7 @@ int carrick_arriving(struct __sk_buff *skb)
 	*(__u16 *)packet.headers->new = other->own_port;
 	*(__u16 *)(packet.headers->new + 2) = other->peer_port;
 	rewrite_tcp(&packet, &plan->rewriting);
-	if (!write_tcp(skb, &packet) || !write_addresses(skb, &packet, other) || !count_down(skb, &packet))
+	if (!write_tcp(skb, &packet) || !write_ip(skb, &packet, other))
 		return TC_ACT_SHOT;
 	if (plan->is_changed && !change_payload(skb, &packet, plan, &record->fields))
 		return TC_ACT_SHOT;
