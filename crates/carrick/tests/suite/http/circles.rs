@@ -113,7 +113,6 @@ fn a_request_that_has_come_through_too_many_proxies_is_answered_508() {
 /// A tunnel has no mark. `carrick check` does not know that the address is this machine's.
 #[test]
 fn a_tunnel_to_itself_takes_two_connections() {
-    const PORT: u16 = 18444;
     // Sends nothing; tells the source address of connections from here.
     let probe = UdpSocket::bind("0.0.0.0:0").unwrap();
     let own = probe
@@ -127,10 +126,11 @@ fn a_tunnel_to_itself_takes_two_connections() {
         return carrick_test::lacks!("this machine has no address but loopback");
     };
     let place = Place::claim();
-    let text = tunnel_text(&[SocketAddr::new(own, PORT)])
-        .replace(&format!("{{ip}}:{TUNNEL_PORT}"), &format!("0.0.0.0:{PORT}"));
+    let port = place.port_on_all_addresses();
+    let text = tunnel_text(&[SocketAddr::new(own, port)])
+        .replace(&format!("{{ip}}:{TUNNEL_PORT}"), &format!("0.0.0.0:{port}"));
     let carrick = Carrick::start(&place, &text);
-    Peer::connect(place.at(PORT)).read_ending();
+    Peer::connect(place.at(port)).read_ending();
     let lines = carrick.access_log(2);
     assert_eq!(lines.len(), 2);
     // In either order: the two connections may have different workers.

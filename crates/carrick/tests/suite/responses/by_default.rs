@@ -145,7 +145,7 @@ fn a_client_stays_with_a_server_for_a_bounded_number_of_requests() {
 
 #[test]
 fn a_server_that_is_marked_down_is_left_at_once() {
-    let servers = "servers = [\"10.2.0.2:9000\", \"10.2.0.3:9001\"]\nhealth = { path = \"/health\", every = \"100ms\", fall = 1, rise = 1 }";
+    let servers = "servers = [\"10.2.0.2:9000\", \"10.2.0.3:9001\"]\nhealth = { path = \"/health\", every = \"1s\", fall = 1, rise = 1 }";
     let text = BY_DEFAULT.replace("servers = [\"10.2.0.2:9000\"]", servers);
     let Some(play) = Play::begin_with("", &text) else {
         return;

@@ -56,6 +56,12 @@ impl Place {
         (self.ip, port).into()
     }
 
+    /// A port for what listens on all addresses: rarely another place's, and not an ephemeral one.
+    pub fn port_on_all_addresses(&self) -> u16 {
+        let [_, _, c, d] = self.ip.octets();
+        20_000 + u16::from_be_bytes([c, d]) % 10_000
+    }
+
     /// A port without a listener: connecting is refused. It is on an address that carrick and its servers do not use,
     /// and stays reserved (bound, not listening) as long as the socket lives.
     pub fn refusing(&self) -> (SocketAddr, socket2::Socket) {

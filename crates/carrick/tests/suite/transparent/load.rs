@@ -63,13 +63,19 @@ fn every_byte_arrives_with_each_engine_in_both_modes_and_families() {
                     "--warm-up=0",
                     "--json",
                 ];
-                let output = inside(&bed.client, &words).output_in_time().expect("load");
-                let said = String::from_utf8_lossy(&output.stdout).into_owned();
-                let errors = String::from_utf8_lossy(&output.stderr).into_owned();
-                assert!(
-                    output.status.success(),
-                    "{mode} {engine} {url} {how}: {errors}{said}"
-                );
+                wait_for("a response within the half second", || {
+                    let output = inside(&bed.client, &words).output_in_time().expect("load");
+                    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+                    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+                    // On a busy machine, none may have come yet.
+                    let is_idle =
+                        said.contains("\"completed\": 0,") && said.contains("\"failed\": {}");
+                    assert!(
+                        output.status.success() || is_idle,
+                        "{mode} {engine} {url} {how}: {errors}{said}"
+                    );
+                    output.status.success().then_some(())
+                });
             }
         }
         let intercepted = carrick.metric(&bed, "carrick_intercepted_connections_total");

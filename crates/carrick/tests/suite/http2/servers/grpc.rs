@@ -148,7 +148,7 @@ fn health_is_what_the_server_says() {
             stream.send_trailers(status("0")).expect("a client");
         }
     });
-    let keys = "http2 = true\nhealth = { grpc = \"a.B\", every = \"100ms\", fall = 1, rise = 1 }";
+    let keys = "http2 = true\nhealth = { grpc = \"a.B\", every = \"1s\", fall = 1, rise = 1 }";
     let carrick = start(&place, &[server.address()], keys);
     carrick.wait_for_metric("carrick_health_checks_total", &["result=\"good\""], 1.0);
     assert!(carrick.metric("carrick_server_up", &[]) > 0.5);

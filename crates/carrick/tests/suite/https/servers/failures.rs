@@ -117,11 +117,11 @@ fn health_checks_shake_hands() {
     let server = serve(&place, &config(&place, "server", Offers::All), answer);
     let plain = Server::listen(&place).serve(|mut peer, _| {
         peer.send("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
-        peer.read_to_end();
+        peer.read_ending();
     });
     for health in [
-        "{ every = \"100ms\", fall = 1 }",
-        "{ path = \"/\", every = \"100ms\", fall = 1 }",
+        "{ every = \"1s\", fall = 1 }",
+        "{ path = \"/\", every = \"1s\", fall = 1 }",
     ] {
         let servers = [server.address(), plain.address()];
         let keys = format!("tls = {{ ca = \"ca.pem\" }}\nhealth = {health}");
