@@ -107,7 +107,8 @@ static __always_inline void forward_part(struct packet_splice *splice, const str
 	seq = splice->classified_start + splice->classified_delta + start;
 	if (start > splice->left_out_at)
 		seq -= start - splice->left_out_at < left_out_bytes(splice) ? start - splice->left_out_at : left_out_bytes(splice);
-	plan->is_changed = plan->left_out_bytes || record->fields.bytes;
+	/* An empty line in place of an empty line changes nothing. */
+	plan->is_changed = plan->left_out_bytes || record->fields.bytes > EMPTY_LINE_BYTES;
 	forward_to_server(splice, packet, seq, window, plan);
 }
 
