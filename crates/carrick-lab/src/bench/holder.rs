@@ -8,8 +8,9 @@ use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, Buf
 use tokio::process::{Child, ChildStdout};
 
 use crate::bench::plan::Target;
-use crate::testbed::cores;
+use crate::load::hold::CONNECTIONS_PER_ADDRESS;
 use crate::testbed::namespace::Namespace;
+use crate::testbed::{addresses, cores};
 
 /// Connections that are being opened at the same moment.
 const CONCURRENCY: usize = 16;
@@ -62,6 +63,21 @@ impl Request {
     }
 }
 
+/// Gives the namespace of clients the addresses that so many connections need; as arguments.
+fn addresses_for(namespace: &Namespace, connections: usize) -> Result<Vec<String>> {
+    if connections <= CONNECTIONS_PER_ADDRESS {
+        return Ok(Vec::new());
+    }
+    let more: Vec<String> = (0..connections.div_ceil(CONNECTIONS_PER_ADDRESS))
+        .map(|number| addresses::another_client(number).to_string())
+        .collect();
+    let lines: Vec<String> = (more.iter())
+        .map(|address| format!("address replace {address}/32 dev lo"))
+        .collect();
+    namespace.ip(&lines)?;
+    Ok(vec![format!("--from={}", more.join(","))])
+}
+
 /// A process with open connections; they are closed when it is dropped.
 #[derive(Debug)]
 pub struct Holder {
@@ -82,10 +98,12 @@ impl Holder {
         connections: usize,
     ) -> Result<Self> {
         let program = crate::program::this_program()?;
+        let from = addresses_for(namespace, connections)?;
         let mut child = namespace
             .command(&program, &cores::list(on))
             .arg("hold")
             .args(&request.arguments)
+            .args(from)
             .args([
                 "--count",
                 &connections.to_string(),

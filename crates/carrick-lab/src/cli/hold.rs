@@ -1,7 +1,7 @@
 //! `carrick-lab hold`: a part of the benchmark, this program again inside a namespace, with idle connections.
 
 use std::io::Write as _;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
@@ -14,6 +14,9 @@ use crate::load::hold::{self, Exchange};
 pub struct Hold {
     #[arg(long)]
     connect: SocketAddr,
+    /// Addresses to connect from, as many as the connections need
+    #[arg(long, value_delimiter = ',')]
+    from: Vec<IpAddr>,
     #[arg(long)]
     count: usize,
     #[arg(long)]
@@ -52,7 +55,7 @@ pub async fn run(options: Hold) -> Result<()> {
     };
     let patience = Duration::from_secs(options.patience_seconds);
     let held = hold::open(
-        options.connect,
+        (options.connect, &options.from),
         &exchange,
         options.count,
         options.concurrency,

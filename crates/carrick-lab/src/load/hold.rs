@@ -1,13 +1,13 @@
 //! Opens many connections, uses each once, and holds them idle: what does an idle client cost a proxy?
 
 use std::mem::MaybeUninit;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::JoinSet;
 
 use crate::load::fault::Fault;
@@ -39,13 +39,17 @@ pub enum Exchange {
     Stalled,
 }
 
-/// Opens `count` connections to `address`, at most `concurrency` at a time, and completes one exchange on each.
+/// Connections from one address: somewhat less than it has ports in the test bed.
+pub const CONNECTIONS_PER_ADDRESS: usize = 50_000;
+
+/// Opens `count` connections to `address`, at most `concurrency` at a time, and completes one exchange on each: from the
+/// addresses `from`, [`CONNECTIONS_PER_ADDRESS`] each, where there are some.
 /// A failed connection is tried again until `patience` is over (counted from the start of the call).
 ///
 /// # Errors
 /// When a connection or an exchange fails for good.
 pub async fn open(
-    address: SocketAddr,
+    (address, from): (SocketAddr, &[IpAddr]),
     exchange: &Exchange,
     count: usize,
     concurrency: usize,
@@ -58,7 +62,11 @@ pub async fn open(
     while held.len() < count {
         while started < count && under_way.len() < concurrency.max(1) {
             let exchange = exchange.clone();
-            under_way.spawn(async move { open_patiently(address, &exchange, deadline).await });
+            let ends = (
+                address,
+                from.get(started / CONNECTIONS_PER_ADDRESS).copied(),
+            );
+            under_way.spawn(async move { open_patiently(ends, &exchange, deadline).await });
             started += 1;
         }
         let Some(joined) = under_way.join_next().await else {
@@ -89,12 +97,12 @@ pub fn count_open(held: &[TcpStream], exchange: &Exchange) -> usize {
 }
 
 async fn open_patiently(
-    address: SocketAddr,
+    ends: (SocketAddr, Option<IpAddr>),
     exchange: &Exchange,
     deadline: Instant,
 ) -> Result<TcpStream> {
     loop {
-        let attempt = tokio::time::timeout(EXCHANGE_TIMEOUT, open_one(address, exchange)).await;
+        let attempt = tokio::time::timeout(EXCHANGE_TIMEOUT, open_one(ends, exchange)).await;
         match attempt
             .map_err(anyhow::Error::from)
             .and_then(|result| result)
@@ -106,8 +114,21 @@ async fn open_patiently(
     }
 }
 
-async fn open_one(address: SocketAddr, exchange: &Exchange) -> Result<TcpStream> {
-    let mut stream = TcpStream::connect(address)
+async fn open_one(
+    (address, from): (SocketAddr, Option<IpAddr>),
+    exchange: &Exchange,
+) -> Result<TcpStream> {
+    let connecting = async {
+        let socket = match address {
+            SocketAddr::V4(_) => TcpSocket::new_v4()?,
+            SocketAddr::V6(_) => TcpSocket::new_v6()?,
+        };
+        if let Some(from) = from {
+            socket.bind((from, 0).into())?;
+        }
+        socket.connect(address).await
+    };
+    let mut stream = connecting
         .await
         .with_context(|| format!("cannot connect to {address}"))?;
     match exchange {

@@ -110,6 +110,16 @@ pub(crate) fn gateway(subnet: u8) -> IpAddr {
     host(subnet, 1)
 }
 
+/// A further address of the client's machine, for connections beyond the ports of one.
+pub(crate) fn another_client(number: usize) -> IpAddr {
+    host(
+        1,
+        100_u8
+            .saturating_add(u8::try_from(number).unwrap_or(u8::MAX))
+            .min(254),
+    )
+}
+
 fn host(subnet: u8, number: u8) -> IpAddr {
     IpAddr::V4(Ipv4Addr::new(10, 77, subnet, number))
 }

@@ -43,17 +43,19 @@ async fn echoed_connections_are_held_open() {
     let address = listener.local_addr().unwrap();
     drop(listener);
     tokio::spawn(crate::origin::echo::serve(address));
-    let held = open(address, &Exchange::Echo, 20, 4, PATIENCE)
+    let from = std::net::IpAddr::from([127, 0, 0, 9]);
+    let held = open((address, &[from]), &Exchange::Echo, 20, 4, PATIENCE)
         .await
         .unwrap();
     assert_eq!(held.len(), 20);
     assert_eq!(count_open(&held, &Exchange::Echo), 20);
+    assert!((held.iter()).all(|stream| stream.local_addr().unwrap().ip() == from));
 }
 
 #[tokio::test(flavor = "current_thread")]
 async fn a_right_response_is_held() {
     let address = serve_once(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello").await;
-    let held = open(address, &get_five_bytes(), 3, 2, PATIENCE)
+    let held = open((address, &[]), &get_five_bytes(), 3, 2, PATIENCE)
         .await
         .unwrap();
     assert_eq!(count_open(&held, &get_five_bytes()), 3);
@@ -73,7 +75,7 @@ async fn wrong_answers_are_named() {
         ),
     ] {
         let address = serve_once(answer).await;
-        let error = open(address, &get_five_bytes(), 1, 1, SHORT)
+        let error = open((address, &[]), &get_five_bytes(), 1, 1, SHORT)
             .await
             .unwrap_err();
         assert!(format!("{error:#}").contains(part), "{error:#}");
@@ -83,7 +85,7 @@ async fn wrong_answers_are_named() {
 #[tokio::test(flavor = "current_thread")]
 async fn connections_closed_while_idle_are_noticed() {
     let address = serve_once(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhell!").await;
-    let held = open(address, &get_five_bytes(), 2, 2, PATIENCE)
+    let held = open((address, &[]), &get_five_bytes(), 2, 2, PATIENCE)
         .await
         .unwrap();
     let begun = std::time::Instant::now();
@@ -107,7 +109,7 @@ async fn stalled_connections_are_open_while_something_waits_to_be_read() {
             .set_linger(Some(Duration::ZERO))
             .unwrap();
     });
-    let held = open(address, &Exchange::Stalled, 1, 1, PATIENCE)
+    let held = open((address, &[]), &Exchange::Stalled, 1, 1, PATIENCE)
         .await
         .unwrap();
     assert_eq!(count_open(&held, &Exchange::Stalled), 1);
