@@ -495,11 +495,12 @@ fn samples_give_means_and_an_interruption_gives_what_there_is() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    origin.wait_until(|seen| seen.len() > before + 10);
+    // More than one for each of the sixteen clients: some are answered.
+    origin.wait_until(|seen| seen.len() > before + 20);
     interrupt(&program);
     let output = program.wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success());
+    assert!(output.status.success(), "{output:?}");
     assert!(
         said.contains("answers/s") && said.contains(" 0 failures"),
         "{said}"

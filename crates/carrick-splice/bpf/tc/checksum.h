@@ -20,6 +20,7 @@ extern void *bpf_cast_to_kern_ctx(void *context) __ksym __weak;
 struct sk_buff {
 	unsigned char *head;
 	unsigned char *data;
+	struct net_device *dev;
 	__u8 ip_summed : 2;
 	__u16 csum_start;
 	__u16 csum_offset;

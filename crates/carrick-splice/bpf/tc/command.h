@@ -100,6 +100,7 @@ static __always_inline void begin_way(struct packet_way *way, struct packet_leg 
 	receiver->local_end = to->write_seq + receiver->send_offset;
 	receiver->local_acked = to->snd_una + receiver->send_offset;
 	receiver->may_end = 0;
+	receiver->hop_ifindex = 0;
 	receiver->own_shift = to->own_shift;
 	receiver->peer_shift = to->peer_shift;
 }

@@ -129,6 +129,7 @@ struct headers {
 	struct pace_view pace;
 	__u64 response_bytes; /* length of the response that begins in this packet; 0: unknown, or none begins */
 	struct options options;
+	struct bpf_redir_neigh next_hop; /* as the kernel wants it */
 	/* its checksum is known to be left to the hardware: the field has the pseudo header's sum only */
 	__u32 is_partial;
 	__u32 interim_bytes; /* length of the interim head (1xx) at the start of this packet */

@@ -21,6 +21,7 @@ struct sock {
 	struct {
 		void *tail;
 	} sk_backlog;
+	struct dst_entry *sk_dst_cache;
 } __attribute__((preserve_access_index));
 
 struct inet_sock {
@@ -99,31 +100,37 @@ struct local {
 	__u8 peer_shift;
 };
 
+/* A connection's local socket; also a listening one, where there is no other. To be released. */
+static __always_inline struct bpf_sock *socket_of(struct __sk_buff *skb, const struct flow *flow, int is_ipv6)
+{
+	struct bpf_sock_tuple tuple = {};
+
+	/* As in a packet from the peer. */
+	if (is_ipv6) {
+		__builtin_memcpy(tuple.ipv6.saddr, flow->peer, sizeof(tuple.ipv6.saddr));
+		__builtin_memcpy(tuple.ipv6.daddr, flow->own, sizeof(tuple.ipv6.daddr));
+		tuple.ipv6.sport = flow->peer_port;
+		tuple.ipv6.dport = flow->own_port;
+		return bpf_skc_lookup_tcp(skb, &tuple, sizeof(tuple.ipv6), BPF_F_CURRENT_NETNS, 0);
+	}
+	tuple.ipv4.saddr = flow->peer[3];
+	tuple.ipv4.daddr = flow->own[3];
+	tuple.ipv4.sport = flow->peer_port;
+	tuple.ipv4.dport = flow->own_port;
+	return bpf_skc_lookup_tcp(skb, &tuple, sizeof(tuple.ipv4), BPF_F_CURRENT_NETNS, 0);
+}
+
 /* Reads a local socket. (Not static, so that the verifier checks it once: for each
  * kernel field, it goes through all kernel types.) */
 GLOBAL_FUNCTION int look_at(struct __sk_buff *skb, const struct packet_leg *leg, struct local *local)
 {
-	struct bpf_sock_tuple tuple = {};
 	struct bpf_sock *socket;
 	struct tcp_sock *tcp;
 
 	if (!leg || !local)
 		return 0;
 	__builtin_memset(local, 0, sizeof(*local));
-	/* The tuple as in a packet from the peer. */
-	if (leg->is_ipv6) {
-		__builtin_memcpy(tuple.ipv6.saddr, leg->flow.peer, sizeof(tuple.ipv6.saddr));
-		__builtin_memcpy(tuple.ipv6.daddr, leg->flow.own, sizeof(tuple.ipv6.daddr));
-		tuple.ipv6.sport = leg->flow.peer_port;
-		tuple.ipv6.dport = leg->flow.own_port;
-		socket = bpf_skc_lookup_tcp(skb, &tuple, sizeof(tuple.ipv6), BPF_F_CURRENT_NETNS, 0);
-	} else {
-		tuple.ipv4.saddr = leg->flow.peer[3];
-		tuple.ipv4.daddr = leg->flow.own[3];
-		tuple.ipv4.sport = leg->flow.peer_port;
-		tuple.ipv4.dport = leg->flow.own_port;
-		socket = bpf_skc_lookup_tcp(skb, &tuple, sizeof(tuple.ipv4), BPF_F_CURRENT_NETNS, 0);
-	}
+	socket = socket_of(skb, &leg->flow, leg->is_ipv6);
 	if (!socket)
 		return 0;
 	/* The lookup also finds a listening socket. */

@@ -90,6 +90,7 @@ static __always_inline void forward_part(struct packet_splice *splice, const str
 	__u32 unchanged = unchanged_bytes(splice, record), end = offset + packet->payload_bytes;
 	__u32 start = offset < unchanged ? offset : unchanged, out = splice->left_out_at, out_end = out + left_out_bytes(splice);
 	__u32 seq;
+	int is_same;
 
 	plan->is_extended = end > unchanged && splice->classified_start + end == splice->classified_end && record->fields.bytes;
 	if (end > unchanged)
@@ -107,8 +108,9 @@ static __always_inline void forward_part(struct packet_splice *splice, const str
 	seq = splice->classified_start + splice->classified_delta + start;
 	if (start > splice->left_out_at)
 		seq -= start - splice->left_out_at < left_out_bytes(splice) ? start - splice->left_out_at : left_out_bytes(splice);
-	/* An empty line in place of an empty line changes nothing. */
-	plan->is_changed = plan->left_out_bytes || record->fields.bytes > EMPTY_LINE_BYTES;
+	/* An empty line in place of a whole empty line changes nothing. */
+	is_same = plan->is_extended && record->fields.bytes == EMPTY_LINE_BYTES && offset <= unchanged;
+	plan->is_changed = plan->left_out_bytes || (record->fields.bytes && !is_same);
 	forward_to_server(splice, packet, seq, window, plan);
 }
 

@@ -21,25 +21,12 @@ static __always_inline int is_mapped(const __u32 *address)
 /* Whether the connection's local socket is in `owned`. */
 static __attribute__((noinline)) int is_own(struct __sk_buff *skb, const struct flow *flow)
 {
-	struct bpf_sock_tuple tuple = {};
 	struct bpf_sock *socket;
 	int is_shown;
 
 	if (TAKES_NOBODYS)
 		return 1;
-	if (!is_mapped(flow->peer)) {
-		__builtin_memcpy(tuple.ipv6.saddr, flow->peer, sizeof(tuple.ipv6.saddr));
-		__builtin_memcpy(tuple.ipv6.daddr, flow->own, sizeof(tuple.ipv6.daddr));
-		tuple.ipv6.sport = flow->peer_port;
-		tuple.ipv6.dport = flow->own_port;
-		socket = bpf_skc_lookup_tcp(skb, &tuple, sizeof(tuple.ipv6), BPF_F_CURRENT_NETNS, 0);
-	} else {
-		tuple.ipv4.saddr = flow->peer[3];
-		tuple.ipv4.daddr = flow->own[3];
-		tuple.ipv4.sport = flow->peer_port;
-		tuple.ipv4.dport = flow->own_port;
-		socket = bpf_skc_lookup_tcp(skb, &tuple, sizeof(tuple.ipv4), BPF_F_CURRENT_NETNS, 0);
-	}
+	socket = socket_of(skb, flow, !is_mapped(flow->peer));
 	if (!socket)
 		return 0;
 	/* The lookup also finds a listening socket. */

@@ -13,6 +13,7 @@
 #include "headers.h"
 #include "checksum.h"
 #include "local.h"
+#include "next_hop.h"
 #include "machine.h"
 #include "icmp.h"
 #include "../http/classifier.h"
@@ -487,7 +488,7 @@ int carrick_arriving(struct __sk_buff *skb)
 	// Keeps it from being taken for a packet of the local socket whose addresses it has. (Having no socket is no
 	// criterion: between namespaces of one host, a packet keeps its sender's.)
 	skb->mark = own_mark;
-	return bpf_redirect_neigh(plan->ifindex, 0, 0, 0);
+	return send_on(skb, &packet, &splice->legs[~direction & 1], plan->ifindex);
 }
 
 SEC("tc")

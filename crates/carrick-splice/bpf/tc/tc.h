@@ -113,6 +113,9 @@ struct packet_leg {
 	__u32 told_end;       /* DUE, leg 1: right edge of the window last advertised to the peer */
 	__u32 told_tsval;     /* with is_told_less: the timestamp of the first packet that advertised told_end */
 	__u32 passed_end;     /* PROCESS: end of what was delivered, or is on its way, to the local socket */
+	__u32 next_hop;       /* of the local socket's route (IPv4); 0: it has none that can be used */
+	__u32 hop_generation; /* of the routes, when that was found */
+	__u32 hop_ifindex;    /* likewise, the interface; 0: it was not looked for yet */
 	__u32 shown_at;       /* when connection tracking was last shown a forwarded packet, in units of PACKET_SHOW_SHIFT */
 	__u16 local_window;   /* the local socket's latest window, unscaled as in the header */
 	__u8 is_clamped; /* DUE, leg 1: the local socket's latest window was reduced */

@@ -3,6 +3,7 @@ use super::echo_server;
 use super::load::{Asking, Load};
 use crate::support::{Carrick, Ending, PATIENCE, Peer, Place, Server, carrick, wait_for};
 use rustix::process::Signal;
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 /// A switch with a drain time.
@@ -260,6 +261,14 @@ fn the_next_process_has_all_addresses_as_soon_as_the_drain_begins() {
         .ask("POST /handover HTTP/1.1\r\nHost: localhost\r\nOrigin: http://a.example\r\n\r\n");
     assert_eq!(of_page.status, 403, "{}", of_page.text());
 
+    // Asks until the successor is there, and once more: an idle connection would be closed meanwhile on a busy machine.
+    let (has_successor, is_asked) = mpsc::channel();
+    let asking = std::thread::spawn(move || {
+        while is_asked.try_recv().is_err() {
+            status_over(&mut admin);
+        }
+        status_over(&mut admin)
+    });
     let new = switch_with_drain(&place, &server, "10m");
     assert_eq!(new.ask_admin("/health").status, 200);
     let status = new.status();
@@ -268,7 +277,8 @@ fn the_next_process_has_all_addresses_as_soon_as_the_drain_begins() {
     let mut second = new.connect();
     let mut second_upstream = half_a_download(&mut second, &server);
     // Connections to the old admin keep working, and its transfers continue.
-    let status = status_over(&mut admin);
+    has_successor.send(()).expect("the asking thread");
+    let status = asking.join().expect("the asking thread");
     assert_eq!(
         (&status["pid"], &status["state"]),
         (&old_pid, &"draining".into())

@@ -308,9 +308,11 @@ pub fn from_bytes<T: Plain>(bytes: &[u8]) -> T {
     unsafe { std::ptr::read_unaligned(bytes.as_ptr().cast()) }
 }
 
-/// Times differ from run to run.
+/// Times and generations of routes differ from run to run.
 pub fn forget_times(splice: &mut packet_splice) {
     (splice.seen_ns, splice.noted_ns, splice.noted_bytes) = (0, 0, 0);
     (splice.active_ns, splice.pending_ns) = (0, 0);
-    splice.legs.iter_mut().for_each(|leg| leg.shown_at = 0);
+    for leg in &mut splice.legs {
+        (leg.shown_at, leg.hop_generation, leg.hop_ifindex) = (0, 0, 0);
+    }
 }
