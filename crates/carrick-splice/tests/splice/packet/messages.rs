@@ -100,6 +100,10 @@ fn serve_half_way(
     let (narrowed, is_narrow) = mpsc::channel();
     let is_narrow = Mutex::new(is_narrow);
     let serving = bed.serve(address, 1, move |mut stream| {
+        // Else all that is to come may be there before the path shrinks (32 MB since Linux 6.16).
+        SockRef::from(&stream)
+            .set_recv_buffer_size(1 << 20)
+            .unwrap();
         greet_back(&mut stream);
         let mut read = vec![0; first];
         stream.read_exact(&mut read).unwrap();
