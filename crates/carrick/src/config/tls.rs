@@ -8,6 +8,7 @@ mod new_file;
 mod pem;
 mod revocation;
 mod servers;
+mod sessions;
 mod verifier;
 
 pub use challenges::{Answer, ChallengeFiles};
@@ -22,13 +23,13 @@ use super::word::words;
 use arc_swap::ArcSwap;
 use choice::Choice;
 use rustls::crypto::{CryptoProvider, ring};
-use rustls::server::{NoServerSessionStorage, ProducesTickets};
+use rustls::server::NoServerSessionStorage;
 use rustls::version::{TLS12, TLS13};
 use rustls::{ServerConfig, SupportedProtocolVersion};
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// What is spoken inside TLS (RFC 7301), the best first.
 const ALPN: [&[u8]; 2] = [HTTP2_ALPN, HTTP1_ALPN];
@@ -290,9 +291,12 @@ fn read(settings: &TlsSettings) -> Result<(ServerConfig, Faults), Faults> {
     let config: Result<ServerConfig, rustls::Error> = (|| {
         let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
             .with_protocol_versions(settings.minimum.versions())?;
-        let tickets = tickets(verifier.is_some())?;
+        let tickets = match &verifier {
+            Some(clients) => sessions::with_clients(clients.until),
+            None => sessions::with_anybody(),
+        }?;
         let builder = match verifier {
-            Some(verifier) => builder.with_client_cert_verifier(verifier),
+            Some(clients) => builder.with_client_cert_verifier(clients.verifier),
             None => builder.with_no_client_auth(),
         };
         let mut config = builder.with_cert_resolver(Arc::new(Choice::new(
@@ -349,20 +353,6 @@ fn of_acme(
         problem.help(help);
         problem
     })
-}
-
-/// The keys of session tickets, which change every six hours; the one before remains valid. All listeners, workers and
-/// reloads share them, but a session in which a client was verified is only resumed under the same authorities.
-fn tickets(verifies_clients: bool) -> Result<Arc<dyn ProducesTickets>, rustls::Error> {
-    static SHARED: OnceLock<Arc<dyn ProducesTickets>> = OnceLock::new();
-    if verifies_clients {
-        return ring::Ticketer::new();
-    }
-    if let Some(shared) = SHARED.get() {
-        return Ok(Arc::clone(shared));
-    }
-    let made = ring::Ticketer::new()?;
-    Ok(Arc::clone(SHARED.get_or_init(|| made)))
 }
 
 /// The kernel gives no random numbers, or the like.

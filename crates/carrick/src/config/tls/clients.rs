@@ -10,6 +10,7 @@ use rustls::server::danger::ClientCertVerifier;
 use rustls_pki_types::CertificateDer;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::SystemTime;
 use x509_cert::Certificate;
 use x509_cert::der::Decode;
 
@@ -24,6 +25,14 @@ pub struct ClientCertificates {
     pub is_required: bool,
 }
 
+/// What verifies certificates of clients.
+#[derive(Debug)]
+pub struct ClientVerifier {
+    pub verifier: Arc<dyn ClientCertVerifier>,
+    /// Until when it says the same of a certificate: the first revocation list expires.
+    pub until: Option<SystemTime>,
+}
+
 impl ClientCertificates {
     /// All files that are named.
     pub fn files(&self) -> impl Iterator<Item = &PathBuf> {
@@ -34,16 +43,18 @@ impl ClientCertificates {
     ///
     /// # Errors
     /// A file cannot be used.
-    pub fn verifier(&self, provider: &Provider) -> Read<Arc<dyn ClientCertVerifier>> {
+    pub fn verifier(&self, provider: &Provider) -> Read<ClientVerifier> {
         let (roots, _) = authorities(&self.ca, "client CA", "clients")?;
         let mut builder =
             WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider));
-        let mut warnings = Vec::new();
+        let (mut until, mut warnings) = (None, Vec::new());
         if let Some(file) = &self.crl {
             let (lists, found) = lists(file, "client CRL")?;
             // The whole chain, and what is unknown or expired is refused.
-            builder = builder.with_crls(lists).enforce_revocation_expiration();
-            warnings = found;
+            (until, warnings) = (lists.until, found);
+            builder = builder
+                .with_crls(lists.ders)
+                .enforce_revocation_expiration();
         }
         let builder = if self.is_required {
             builder
@@ -53,7 +64,7 @@ impl ClientCertificates {
         let verifier = builder
             .build()
             .map_err(|error| whole(format!("these authorities cannot be used: {error}"), ""))?;
-        Ok((verifier, warnings))
+        Ok((ClientVerifier { verifier, until }, warnings))
     }
 }
 

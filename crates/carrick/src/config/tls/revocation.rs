@@ -17,7 +17,23 @@ const LABEL: &str = "X509 CRL";
 /// What was read, with warnings.
 pub type Read<T> = Result<(T, Vec<Problem>), Box<Problem>>;
 
-type Lists = Vec<CertificateRevocationListDer<'static>>;
+/// Revocation lists.
+#[derive(Debug, Default)]
+pub struct Lists {
+    pub ders: Vec<CertificateRevocationListDer<'static>>,
+    /// When the first of them expires.
+    pub until: Option<SystemTime>,
+}
+
+impl Lists {
+    /// Takes a list; whether it has expired.
+    fn take(&mut self, der: CertificateRevocationListDer<'static>) -> Result<bool, String> {
+        let next = next_update(&der)?;
+        self.until = self.until.into_iter().chain(next).min();
+        self.ders.push(der);
+        Ok(next.is_some_and(|time| time < SystemTime::now()))
+    }
+}
 
 /// Reads a file of lists, at least one, in PEM, or one in DER; `what` it is. Also returns warnings.
 ///
@@ -31,7 +47,7 @@ pub fn lists(path: &Path, what: &str) -> Read<Lists> {
         Err(error) => return one(error.into_bytes(), &name, what),
     };
     let file = PemFile::of(text, name.clone());
-    let (mut ders, mut warnings) = (Vec::new(), Vec::new());
+    let (mut lists, mut warnings) = (Lists::default(), Vec::new());
     for block in file.blocks().filter(|block| block.label == LABEL) {
         let bad = |error: String| {
             let message = format!("this revocation list cannot be read: {error}");
@@ -39,19 +55,18 @@ pub fn lists(path: &Path, what: &str) -> Read<Lists> {
         };
         let der = CertificateRevocationListDer::from_pem_slice(block.text.as_bytes())
             .map_err(|error| bad(error.to_string()))?;
-        if is_expired(&der).map_err(bad)? {
+        if lists.take(der).map_err(bad)? {
             let mut problem = file.problem(block.span.clone(), EXPIRED, RENEW);
             problem.severity = Severity::Warning;
             warnings.push(*problem);
         }
-        ders.push(der);
     }
-    match ders.is_empty() {
+    match lists.ders.is_empty() {
         true => Err(whole(
             format!("the {what} file {name} has no revocation list"),
             "it must have a block \"-----BEGIN X509 CRL-----\" for each authority, or be one list in DER",
         )),
-        false => Ok((ders, warnings)),
+        false => Ok((lists, warnings)),
     }
 }
 
@@ -61,7 +76,8 @@ const RENEW: &str = "get a new one from its authority";
 
 /// A file with one list in DER.
 fn one(bytes: Vec<u8>, name: &str, what: &str) -> Read<Lists> {
-    let warnings = match is_expired(&bytes) {
+    let mut lists = Lists::default();
+    let warnings = match lists.take(bytes.into()) {
         Ok(false) => Vec::new(),
         Ok(true) => {
             let mut problem = whole(format!("{name}: {EXPIRED}"), RENEW);
@@ -75,12 +91,12 @@ fn one(bytes: Vec<u8>, name: &str, what: &str) -> Read<Lists> {
             ));
         }
     };
-    Ok((vec![bytes.into()], warnings))
+    Ok((lists, warnings))
 }
 
-/// Whether there should have been a newer one.
-fn is_expired(der: &[u8]) -> Result<bool, String> {
+/// When there should be a newer one.
+fn next_update(der: &[u8]) -> Result<Option<SystemTime>, String> {
     let list = <CertificateList as Decode>::from_der(der).map_err(|error| error.to_string())?;
     let next = list.tbs_cert_list.next_update;
-    Ok(next.is_some_and(|time| time.to_system_time() < SystemTime::now()))
+    Ok(next.map(|time| time.to_system_time()))
 }

@@ -5,17 +5,17 @@ use super::revocation::lists;
 use super::verifier::Verifier;
 use super::{
     CertificateFiles, Faults, FromFiles, HTTP1_ALPN, HTTP2_ALPN, Minimum, Provider, Tls, identity,
-    impossible,
+    impossible, sessions,
 };
 use crate::config::problem::Problem;
-use rustls::client::{Resumption, WebPkiServerVerifier};
+use rustls::client::WebPkiServerVerifier;
 use rustls::crypto::ring;
 use rustls::pki_types::ServerName;
 use rustls::sign::SingleCertAndKey;
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 /// Tickets kept for each server, the most that the library keeps for one name.
 const TICKETS: usize = 8;
@@ -168,11 +168,11 @@ impl FromFiles for ServerTlsSettings {
     }
 
     fn read(&self) -> Result<(Self::Made, Faults), Faults> {
-        let (config, warnings) = self.config()?;
+        let (config, until, warnings) = self.made()?;
         let each = self.names.iter().map(|_| {
             let mut config = config.clone();
             // A server has no use for the tickets of another.
-            config.resumption = Resumption::in_memory_sessions(TICKETS);
+            config.resumption = sessions::with_server(TICKETS, until);
             Arc::new(config)
         });
         Ok((each.collect(), warnings))
@@ -198,13 +198,20 @@ impl ServerTlsSettings {
     /// # Errors
     /// Everything that is wrong with the files.
     pub fn config(&self) -> Result<(ClientConfig, Faults), Faults> {
+        let (mut config, until, warnings) = self.made()?;
+        config.resumption = sessions::with_server(TICKETS, until);
+        Ok((config, warnings))
+    }
+
+    /// The same without sessions, and when the first revocation list expires.
+    fn made(&self) -> Result<(ClientConfig, Option<SystemTime>, Faults), Faults> {
         let provider = Arc::new(ring::default_provider());
         let (mut warnings, mut errors) = (Faults::new(), Faults::new());
         let of_certificate = |problem| (Some(0), problem);
         let verifier = match self.verifier(&provider) {
-            Ok((verifier, found)) => {
+            Ok((verifier, until, found)) => {
                 warnings.extend(found.into_iter().map(|problem| (None, problem)));
-                Some(verifier)
+                Some((verifier, until))
             }
             Err(problem) => {
                 errors.push((None, *problem));
@@ -224,7 +231,7 @@ impl ServerTlsSettings {
                 }
             },
         };
-        let (Some(verifier), true) = (verifier, errors.is_empty()) else {
+        let (Some((verifier, until)), true) = (verifier, errors.is_empty()) else {
             return Err(errors);
         };
         let builder = ClientConfig::builder_with_provider(provider)
@@ -237,13 +244,16 @@ impl ServerTlsSettings {
             None => builder.with_no_client_auth(),
         };
         config.alpn_protocols = self.protocols.offered();
-        Ok((config, warnings))
+        Ok((config, until, warnings))
     }
 }
 
 impl ServerTlsSettings {
-    /// Also returns warnings.
-    fn verifier(&self, provider: &Provider) -> Result<(Verifier, Vec<Problem>), Box<Problem>> {
+    /// Also returns when the first revocation list expires, and warnings.
+    fn verifier(
+        &self,
+        provider: &Provider,
+    ) -> Result<(Verifier, Option<SystemTime>, Vec<Problem>), Box<Problem>> {
         let (roots, trusted) = match &self.authorities {
             Authorities::System(_) => (system_authorities()?, Vec::new()),
             Authorities::File(path) => authorities(path, "CA", "the servers")?,
@@ -253,11 +263,12 @@ impl ServerTlsSettings {
             Some(file) => lists(file, "CRL")?,
             None => Default::default(),
         };
+        let until = lists.until;
         let chain = match &self.authorities {
             Authorities::Anybody => None,
             _ => Some(
                 WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider))
-                    .with_crls(lists)
+                    .with_crls(lists.ders)
                     .enforce_revocation_expiration()
                     .build()
                     .map_err(|error| {
@@ -270,7 +281,7 @@ impl ServerTlsSettings {
             trusted,
             algorithms: provider.signature_verification_algorithms,
         };
-        Ok((verifier, warnings))
+        Ok((verifier, until, warnings))
     }
 }
 

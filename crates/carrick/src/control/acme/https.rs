@@ -4,9 +4,9 @@ use crate::config::plan::AcmePlan;
 use crate::control::dial::dial;
 use crate::resolver::Resolver;
 use bytes::Bytes;
-use http::header::{CONNECTION, HOST, RETRY_AFTER};
+use http::header::{CONNECTION, HOST, RETRY_AFTER, USER_AGENT};
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Uri};
-use http_body_util::{BodyExt, Full, Limited};
+use http_body_util::{BodyExt, Limited};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use instant_acme::{BodyWrapper, BytesResponse, Error, HttpClient};
@@ -31,6 +31,15 @@ const REQUEST_MAX: Duration = Duration::from_secs(30);
 const PORT_DEFAULT: u16 = 443;
 
 type Failed = Box<dyn std::error::Error + Send + Sync>;
+
+/// What an authority answered.
+#[derive(Debug)]
+pub struct Answer {
+    pub status: StatusCode,
+    /// `Retry-After`, at most a day.
+    pub wait: Option<Duration>,
+    pub body: Bytes,
+}
 
 /// Speaks to an authority.
 #[derive(Clone)]
@@ -76,10 +85,37 @@ impl Https {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Gets a resource that requires no account. Follows no redirects.
+    ///
+    /// # Errors
+    /// There is no answer, within 30 s.
+    pub async fn get(&self, url: &str) -> Result<Answer, String> {
+        let request = Request::get(url)
+            .header(USER_AGENT, concat!("carrick/", env!("CARGO_PKG_VERSION")))
+            .body(BodyWrapper::default())
+            .map_err(|error| format!("{url}: {error}"))?;
+        let response = self.exchange_in_time(request).await;
+        let (parts, body) = response.map_err(|error| error.to_string())?.into_parts();
+        Ok(Answer {
+            status: parts.status,
+            // It is bounded already.
+            wait: parts.headers.get(RETRY_AFTER).and_then(retry_after),
+            body,
+        })
+    }
+
+    async fn exchange_in_time(
+        &self,
+        request: Request<BodyWrapper<Bytes>>,
+    ) -> Result<Response<Bytes>, Failed> {
+        let result = timeout(REQUEST_MAX, self.exchange(request)).await;
+        result.unwrap_or_else(|_| Err("no answer within 30 s".into()))
+    }
+
     async fn exchange(
         &self,
         request: Request<BodyWrapper<Bytes>>,
-    ) -> Result<BytesResponse, Failed> {
+    ) -> Result<Response<Bytes>, Failed> {
         let (host, port) = authority(request.uri())?;
         let tcp = self.connect(&host, port).await;
         let tcp = tcp.map_err(|error| format!("cannot reach {host}:{port}: {error}"))?;
@@ -97,7 +133,7 @@ impl Https {
     async fn whole(
         &self,
         response: Response<hyper::body::Incoming>,
-    ) -> Result<BytesResponse, Failed> {
+    ) -> Result<Response<Bytes>, Failed> {
         let (mut parts, body) = response.into_parts();
         let wait = bound_wait(&mut parts.headers);
         let body = Limited::new(body, BODY_BYTES_MAX)
@@ -113,7 +149,7 @@ impl Https {
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner) = wait;
         }
-        Ok(Response::from_parts(parts, Full::new(body)).into())
+        Ok(Response::from_parts(parts, body))
     }
 
     async fn connect(&self, host: &str, port: u16) -> Result<TcpStream, Failed> {
@@ -131,9 +167,12 @@ impl HttpClient for Https {
     ) -> Pin<Box<dyn Future<Output = Result<BytesResponse, Error>> + Send>> {
         let own = self.clone();
         Box::pin(async move {
-            let result = timeout(REQUEST_MAX, own.exchange(request)).await;
-            let result = result.unwrap_or_else(|_| Err("no answer within 30 s".into()));
-            result.map_err(Error::Other)
+            let response = own.exchange_in_time(request).await;
+            let (parts, body) = response.map_err(Error::Other)?.into_parts();
+            Ok(BytesResponse {
+                parts,
+                body: Box::new(body),
+            })
         })
     }
 }

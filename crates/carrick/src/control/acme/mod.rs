@@ -1,9 +1,14 @@
-//! Orders certificates by ACME, and renews them.
+//! Orders certificates by ACME, and renews them when they are old or the authority suggests it.
 //!
 //! A name's failures are kept in the storage before an attempt is made, so that no restart, crash or second process makes
 //! attempts come faster than `schedule::wait` says.
+mod advice;
+mod asking;
 mod https;
+mod identifier;
+mod name;
 mod order;
+mod renewal_info;
 mod schedule;
 mod storage;
 #[cfg(test)]
@@ -16,14 +21,16 @@ use crate::config::plan::AcmePlan;
 use crate::config::problem::Severity;
 use crate::resolver::Resolver;
 use https::Https;
-use order::{Failure, KnownAccount};
+use name::Name;
+use order::{Failure, KnownAccount, Wanted};
+use renewal_info::{Kind, Round};
 use schedule::{Validity, WAIT_FIRST, WAIT_MAX};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use storage::{Failures, Storage};
 use tokio::sync::Notify;
-use tokio::task::{AbortHandle, Id, JoinError, JoinSet};
+use tokio::task::{AbortHandle, JoinError, JoinSet};
 use tokio::time::Instant;
 
 /// Most orders at a time.
@@ -114,49 +121,6 @@ enum Ended {
     Failed(Option<Duration>),
 }
 
-/// A name whose certificate is ordered.
-struct Name {
-    validity: Option<Validity>,
-    failures: Failures,
-    /// For the time of the renewal, from 0 to 1.
-    chance: f64,
-    /// Not before; another process is at it, say.
-    later: Option<Instant>,
-    /// The order under way.
-    task: Option<Id>,
-}
-
-impl Name {
-    fn read(name: &str, storage: &Storage) -> Self {
-        Self {
-            validity: storage.certificate(name),
-            failures: storage.failures(name),
-            chance: random(),
-            later: None,
-            task: None,
-        }
-    }
-
-    /// When the certificate is ordered, by what is kept.
-    fn due(&self, now: SystemTime) -> SystemTime {
-        let due = self.validity.map_or(SystemTime::UNIX_EPOCH, |validity| {
-            schedule::renewal(validity, self.chance)
-        });
-        due.max(self.failures.not_before(now))
-    }
-
-    /// When the certificate is ordered.
-    fn next(&self, now: SystemTime, paused_until: Instant) -> SystemTime {
-        let until = self
-            .later
-            .map_or(paused_until, |later| later.max(paused_until));
-        match until.saturating_duration_since(Instant::now()) {
-            Duration::ZERO => self.due(now),
-            wait => self.due(now).max(now + wait),
-        }
-    }
-}
-
 struct Orders {
     work: Work,
     state: Arc<ControlState>,
@@ -165,6 +129,10 @@ struct Orders {
     /// Until then the authority is left alone.
     paused_until: Instant,
     under_way: JoinSet<(String, Ended)>,
+    /// The round of questions about renewals that is under way, at most one.
+    asking: JoinSet<Round>,
+    /// What was said last about an authority that suggests nothing for any name.
+    silence: Option<Kind>,
 }
 
 impl Orders {
@@ -176,6 +144,8 @@ impl Orders {
             names: BTreeMap::new(),
             paused_until: Instant::now(),
             under_way: JoinSet::new(),
+            asking: JoinSet::new(),
+            silence: None,
         }
     }
 
@@ -183,7 +153,7 @@ impl Orders {
         self.read();
         loop {
             let now = SystemTime::now();
-            let wake = self.start_due(now);
+            let wake = self.start_due(now).min(self.start_asking(now));
             self.publish();
             let wait = wake.duration_since(now).unwrap_or_default().min(LOOK_EVERY);
             tokio::select! {
@@ -191,6 +161,7 @@ impl Orders {
                     Ok((name, ended)) => self.ended(&name, &ended),
                     Err(error) => self.crashed(&error),
                 },
+                Some(round) = self.asking.join_next() => self.heard(round.unwrap_or_else(asking::unexpected)),
                 () = tokio::time::sleep(wait) => {}
                 () = self.changed.notified() => {
                     self.paused_until = Instant::now();
@@ -205,7 +176,7 @@ impl Orders {
         for name in &self.work.plan.names {
             let known = self.names.get(name);
             if known.is_none_or(|known| known.task.is_none()) {
-                let read = Name::read(name, &self.work.storage);
+                let read = Name::read(name, &self.work.storage, known);
                 self.names.insert(name.clone(), read);
             }
         }
@@ -215,7 +186,8 @@ impl Orders {
     fn start_due(&mut self, now: SystemTime) -> SystemTime {
         let mut wake = now + LOOK_EVERY;
         for (text, name) in &mut self.names {
-            if name.task.is_some() {
+            // The end of the round of questions wakes, too.
+            if name.task.is_some() || name.awaits_advice(now) {
                 continue;
             }
             let next = name.next(now, self.paused_until);
@@ -224,9 +196,9 @@ impl Orders {
             } else if self.under_way.len() < ORDERS_MAX {
                 let (work, text) = (self.work.clone(), text.clone());
                 let state = Arc::clone(&self.state);
-                let chance = name.chance;
+                let known = name.clone();
                 let order = self.under_way.spawn(async move {
-                    let ended = Box::pin(attempt(&work, &text, chance, &state)).await;
+                    let ended = Box::pin(attempt(&work, &text, &known, &state)).await;
                     (text, ended)
                 });
                 name.task = Some(order.id());
@@ -244,7 +216,7 @@ impl Orders {
             }
             return;
         }
-        let mut name = Name::read(text, &self.work.storage);
+        let mut name = Name::read(text, &self.work.storage, self.names.get(text));
         match ended {
             Ended::Locked | Ended::Idle => {}
             Ended::Issued => self.put_into_force(text),
@@ -290,7 +262,7 @@ impl Orders {
         let now = SystemTime::now();
         let certificates = self.names.iter().map(|(text, name)| {
             let status = CertificateStatus {
-                not_after: name.validity.map(|[_, until]| until),
+                not_after: (name.certificate.as_ref()).map(|one| one.validity[1]),
                 next: (name.task.is_none()).then(|| name.next(now, self.paused_until)),
                 failures: name.failures.failures,
                 error: (name.failures.failures > 0).then(|| name.failures.error.clone()),
@@ -304,7 +276,7 @@ impl Orders {
 }
 
 /// Orders a certificate, unless that is not to be done any more.
-async fn attempt(work: &Work, name: &str, chance: f64, state: &ControlState) -> Ended {
+async fn attempt(work: &Work, name: &str, before: &Name, state: &ControlState) -> Ended {
     let unwritable = |error: &std::io::Error| {
         tracing::error!("{name}: cannot write to `storage` of [acme]: {error}");
         Ended::Failed(Some(WAIT_FIRST))
@@ -316,8 +288,7 @@ async fn attempt(work: &Work, name: &str, chance: f64, state: &ControlState) -> 
     };
     // Another process may have been faster.
     let now = SystemTime::now();
-    let mut known = Name::read(name, &work.storage);
-    known.chance = chance;
+    let known = Name::read(name, &work.storage, Some(before));
     if known.due(now) > now {
         return Ended::Idle;
     }
@@ -335,7 +306,7 @@ async fn attempt(work: &Work, name: &str, chance: f64, state: &ControlState) -> 
     if let Err(error) = work.storage.keep_failures(name, &failures) {
         return unwritable(&error);
     }
-    let (result, asked_wait) = ask(work, (name, known.failures.failures), account).await;
+    let (result, asked_wait) = ask(work, (name, &known), account).await;
     let (why, ended) = match result {
         Ok(validity) => {
             state.metrics.acme_issued.add(1);
@@ -363,31 +334,32 @@ async fn attempt(work: &Work, name: &str, chance: f64, state: &ControlState) -> 
     if let Err(error) = work.storage.keep_failures(name, &failures) {
         tracing::error!("{name}: cannot write to `storage` of [acme]: {error}");
     }
-    tell(work, name, (&failures, wait), known.validity, &ended);
+    let validity = known.certificate.map(|one| one.validity);
+    tell(work, name, (&failures, wait), validity, &ended);
     ended
 }
 
 /// The certificate's validity, once it is kept; and how long the authority asked to be left alone.
 async fn ask(
     work: &Work,
-    (name, failures): (&str, u32),
+    (name, known): (&str, &Name),
     account: Result<KnownAccount, Failure>,
 ) -> (Result<Validity, Failure>, Option<Duration>) {
     let none = || Failure::general("there is no challenge that a listener can answer");
-    let challenge = schedule::challenge(&work.plan.challenges, failures).ok_or_else(none);
+    let challenge = schedule::challenge(&work.plan.challenges, known.failures.failures);
+    let challenge = challenge.ok_or_else(none);
     let https = Https::new(&work.plan, work.resolver.clone(), work.mark);
     let (account, challenge, https) = match (account, challenge, https) {
         (Ok(account), Ok(challenge), Ok(https)) => (account, challenge, https),
         (Err(failure), _, _) | (_, Err(failure), _) => return (Err(failure), None),
         (_, _, Err(why)) => return (Err(Failure::general(why)), None),
     };
-    let order = order::order(
-        &work.plan,
-        &work.storage,
-        &https,
-        (name, challenge),
-        account,
-    );
+    let wanted = Wanted {
+        name,
+        challenge,
+        replaces: known.certificate.as_ref().and_then(|one| one.id.as_ref()),
+    };
+    let order = order::order(&work.plan, &work.storage, &https, wanted, account);
     let result = match tokio::time::timeout(ORDER_MAX, order).await {
         Ok(Ok(pem)) => (work.storage.keep_certificate(name, &pem)).map_err(Failure::general),
         Ok(Err(failure)) => Err(failure),
@@ -440,43 +412,21 @@ fn random() -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::testing::{plan, state};
-    use crate::resolver::resolver;
 
     #[tokio::test]
     async fn an_order_that_panics_is_tried_again_later() {
         let folder = tempfile::tempdir().unwrap();
-        let acme = Arc::new(testing::plan(folder.path()));
-        let state = state(plan(None, Vec::new()));
-        let work = Work {
-            storage: Storage::of(&acme),
-            plan: acme,
-            resolver: resolver(Arc::clone(&state.metrics)).0,
-            mark: None,
-        };
-        let mut orders = Orders::new(work, Arc::clone(&state), Arc::default());
+        let mut orders = testing::orders(folder.path());
         orders.read();
         let order = orders.under_way.spawn(async { panic!("on purpose") });
         orders.names.get_mut("a.example").unwrap().task = Some(order.id());
         let error = orders.under_way.join_next().await.unwrap().unwrap_err();
         orders.crashed(&error);
-        assert_eq!(state.metrics.acme_failed.get(), 1);
+        assert_eq!(orders.state.metrics.acme_failed.get(), 1);
         // It is free again, but not at once.
         let now = SystemTime::now();
         let wake = orders.start_due(now);
         assert!(wake > now + WAIT_FIRST / 2);
         assert!(orders.names["a.example"].task.is_none());
-    }
-
-    #[test]
-    fn a_pause_is_part_of_what_is_next() {
-        let (_folder, storage) = testing::storage();
-        let mut name = Name::read("a.example", &storage);
-        let (now, instant) = (SystemTime::now(), Instant::now());
-        assert!(name.next(now, instant) <= now);
-        let next = name.next(now, instant + WAIT_FIRST);
-        assert!(next > now && next <= now + WAIT_FIRST);
-        name.later = Some(instant + 2 * WAIT_FIRST);
-        assert!(name.next(now, instant + WAIT_FIRST) > now + WAIT_FIRST);
     }
 }

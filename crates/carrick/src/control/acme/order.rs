@@ -1,5 +1,6 @@
 //! One order: the account, the challenge, the certificate (RFC 8555 section 7.1).
 use super::https::Https;
+use super::identifier::CertificateId;
 use super::storage::{Lock, Storage};
 use crate::config::plan::{AcmePlan, ChallengeKind};
 use crate::config::tls::{Answer, ChallengeFiles};
@@ -116,7 +117,7 @@ fn in_full(error: &Error) -> String {
 }
 
 /// What others said, for logs and terminals: authorities quote what servers answered.
-fn plain(text: &str) -> String {
+pub(super) fn plain(text: &str) -> String {
     let letters = text.chars().take(TEXT_LETTERS_MAX);
     letters
         .map(|letter| if letter.is_control() { ' ' } else { letter })
@@ -136,16 +137,26 @@ macro_rules! patiently {
     }};
 }
 
+/// What is ordered.
+#[derive(Debug, Clone, Copy)]
+pub struct Wanted<'a> {
+    pub name: &'a str,
+    pub challenge: ChallengeKind,
+    /// The certificate before.
+    pub replaces: Option<&'a CertificateId>,
+}
+
 /// Gets a certificate for a name: chain and key in PEM.
 pub async fn order(
     plan: &AcmePlan,
     storage: &Storage,
     https: &Https,
-    (name, challenge): (&str, ChallengeKind),
+    wanted: Wanted<'_>,
     account: KnownAccount,
 ) -> Result<String, Failure> {
-    let identifiers = [Identifier::Dns(name.to_owned())];
-    let new = NewOrder::new(&identifiers);
+    let Wanted {
+        name, challenge, ..
+    } = wanted;
     let refused = |error| refused_order(error, storage);
     let (account, kept) = match account {
         KnownAccount::Kept(text) => (open_account(storage, https, &text).await?, text),
@@ -154,11 +165,11 @@ pub async fn order(
             (made, Vec::new())
         }
     };
-    let mut order = match patiently!(account.new_order(&new).await) {
+    let mut order = match new_order(&account, wanted).await {
         // The authority has lost it.
         Err(error) if kind(&error) == Some("accountDoesNotExist") => {
             let account = replace_account(plan, storage, https, &kept).await?;
-            patiently!(account.new_order(&new).await).map_err(refused)?
+            new_order(&account, wanted).await.map_err(refused)?
         }
         result => result.map_err(refused)?,
     };
@@ -183,6 +194,43 @@ pub async fn order(
     let key = patiently!(order.finalize().await)?;
     let chain = patiently!(order.poll_certificate(&POLL).await)?;
     Ok(format!("{}\n{key}", chain.trim_end()))
+}
+
+/// Makes an order, which names the certificate that it replaces if the authority takes that (RFC 9773 section 5).
+async fn new_order(account: &Account, wanted: Wanted<'_>) -> Result<Order, Error> {
+    let identifiers = [Identifier::Dns(wanted.name.to_owned())];
+    if let Some(replaces) = wanted.replaces {
+        let new = NewOrder::new(&identifiers).replaces(replaces.clone());
+        match patiently!(account.new_order(&new).await) {
+            // The directory does not offer renewal information.
+            Err(Error::Unsupported(_)) => {}
+            Err(error) if may_be_for_replacing(&error) => tracing::info!(
+                "{}: the order does not count as a renewal: {}; ordering a further certificate",
+                wanted.name,
+                in_full(&error)
+            ),
+            result => return result,
+        }
+    }
+    patiently!(account.new_order(&NewOrder::new(&identifiers)).await)
+}
+
+/// Whether an order may have been refused since it names another certificate: one that was replaced, that is of another
+/// account, or that the authority does not know.
+fn may_be_for_replacing(error: &Error) -> bool {
+    match kind(error) {
+        Some(kind) => {
+            let kinds = [
+                "alreadyReplaced",
+                "malformed",
+                "serverInternal",
+                "unauthorized",
+            ];
+            kinds.contains(&kind)
+        }
+        // The library's own check that the authority repeats the field.
+        None => error.to_string().contains("replaces field mismatch"),
+    }
 }
 
 /// What is required for a challenge.
@@ -395,6 +443,24 @@ mod tests {
                 "{kind}"
             );
         }
+    }
+
+    #[test]
+    fn an_order_is_made_without_the_certificate_that_it_replaces_where_that_may_be_the_reason() {
+        for (kind, expected) in [
+            ("alreadyReplaced", true),
+            ("unauthorized", true),
+            ("malformed", true),
+            ("serverInternal", true),
+            ("rateLimited", false),
+            ("rejectedIdentifier", false),
+            ("accountDoesNotExist", false),
+        ] {
+            assert_eq!(may_be_for_replacing(&problem(kind)), expected, "{kind}");
+        }
+        let of = |text: &'static str| may_be_for_replacing(&Error::Other(text.into()));
+        assert!(of("replaces field mismatch: expected Some(…), found None"));
+        assert!(!of("no answer within 30 s"));
     }
 
     #[test]

@@ -1,4 +1,5 @@
 //! The folder of what an authority has issued: account, certificates, and what failed. Several processes may share it.
+use super::identifier::{CertificateId, identifier};
 use super::schedule::{Validity, WAIT_MAX};
 use crate::config::plan::{AcmePlan, Plan, certificate_file};
 use crate::config::tls::{Identity, NewFile, load_stored};
@@ -19,6 +20,23 @@ const ACCOUNT_FILE: &str = "account.json";
 /// The folder of an authority.
 #[derive(Debug, Clone)]
 pub struct Storage(PathBuf);
+
+/// A certificate that is kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Certificate {
+    pub validity: Validity,
+    /// What the authority calls it, if it can.
+    pub id: Option<CertificateId>,
+    /// When its file was written.
+    pub kept_at: SystemTime,
+}
+
+impl Certificate {
+    /// Whether it is the same one, perhaps in a file that was written again.
+    pub fn is(&self, other: &Self) -> bool {
+        (self.validity, &self.id) == (other.validity, &other.id)
+    }
+}
 
 /// What failed, for a name.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -129,10 +147,16 @@ impl Storage {
         }
     }
 
-    /// The validity of a name's certificate, if there is one that can be used.
-    pub fn certificate(&self, name: &str) -> Option<Validity> {
-        let identity = load_stored(&certificate_file(&self.0, name)).ok()?;
-        is_for(&identity, name).then_some(identity.validity)
+    /// A name's certificate, if there is one that can be used.
+    pub fn certificate(&self, name: &str) -> Option<Certificate> {
+        let file = certificate_file(&self.0, name);
+        let kept_at = file.metadata().and_then(|about| about.modified()).ok()?;
+        let identity = load_stored(&file).ok()?;
+        is_for(&identity, name).then(|| Certificate {
+            validity: identity.validity,
+            id: identity.key.cert.first().and_then(|der| identifier(der)),
+            kept_at,
+        })
     }
 
     /// Keeps a name's certificate and key in place of those before, if they can be used.

@@ -1,8 +1,13 @@
 //! Shared by the tests of this module.
 use super::storage::Storage;
+use super::{Orders, Work};
 use crate::config::plan::{AcmePlan, ChallengeKind};
 use crate::config::tls::{Authorities, ServerTlsSettings};
+use crate::control::testing as control;
+use crate::resolver::resolver;
+use rcgen::{Certificate, CertificateParams, Issuer, KeyPair};
 use std::path::Path;
+use std::sync::Arc;
 use tempfile::TempDir;
 
 /// One name.
@@ -23,4 +28,26 @@ pub fn storage() -> (TempDir, Storage) {
     let folder = tempfile::tempdir().unwrap();
     let storage = Storage::of(&plan(folder.path()));
     (folder, storage)
+}
+
+/// A certificate for `a.example` that names its issuer's key, valid from 1975 to 4096; and its key.
+pub fn issued() -> (Certificate, KeyPair) {
+    let issuer = Issuer::new(CertificateParams::default(), KeyPair::generate().unwrap());
+    let mut params = CertificateParams::new(["a.example".to_owned()]).unwrap();
+    params.use_authority_key_identifier_extension = true;
+    let key = KeyPair::generate().unwrap();
+    (params.signed_by(&key, &issuer).unwrap(), key)
+}
+
+/// Orders for one name, of which nothing is kept.
+pub fn orders(folder: &Path) -> Orders {
+    let acme = Arc::new(plan(folder));
+    let state = control::state(control::plan(None, Vec::new()));
+    let work = Work {
+        storage: Storage::of(&acme),
+        plan: acme,
+        resolver: resolver(Arc::clone(&state.metrics)).0,
+        mark: None,
+    };
+    Orders::new(work, state, Arc::default())
 }

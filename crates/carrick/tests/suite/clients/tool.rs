@@ -27,7 +27,7 @@ pub struct Done {
 #[derive(Debug)]
 pub struct Running {
     child: Child,
-    _out: Output,
+    out: Output,
     error: Output,
 }
 
@@ -39,6 +39,13 @@ impl Drop for Running {
         if std::thread::panicking() {
             eprintln!("it said:\n{}", self.error.text());
         }
+    }
+}
+
+impl Running {
+    /// Its standard output.
+    pub fn out(&self) -> &Output {
+        &self.out
     }
 }
 
@@ -163,7 +170,7 @@ impl Tool {
             .spawn()
             .unwrap_or_else(|error| panic!("{}: {error}", self.name));
         Running {
-            _out: Output::collect(child.stdout.take().expect("a pipe")),
+            out: Output::collect(child.stdout.take().expect("a pipe")),
             error: Output::collect(child.stderr.take().expect("a pipe")),
             child,
         }

@@ -79,6 +79,29 @@ fn end_to_end_fields_stay_in_their_order_and_form() {
     assert_eq!(field(&response, "x-b").as_deref(), Some("1, 3"));
 }
 
+/// What servers say of other places (RFC 7838).
+pub const ALTERNATIVES: [&str; 3] = [
+    "h3=\":443\"; ma=86400, h2=\"alt.example:8443\"; ma=60; persist=1",
+    "h3-29=\"[2001:db8::1]:443\"",
+    "clear",
+];
+
+#[test]
+fn alternative_services_of_servers_pass_as_they_come() {
+    let stage = Stage::with("");
+    let fields: String = ALTERNATIVES
+        .map(|value| format!("Alt-Svc: {value}\r\n"))
+        .concat();
+    let (_, response) = stage.exchange(
+        "GET / HTTP/1.1\r\nHost: a\r\n\r\n",
+        &format!("HTTP/1.1 204 No Content\r\n{fields}Connection: close\r\n\r\n"),
+    );
+    assert!(response.contains(&fields), "{response}");
+    // carrick adds none of its own.
+    let (_, response) = stage.exchange("GET / HTTP/1.1\r\nHost: a\r\n\r\n", NOTHING);
+    assert_eq!(field(&response, "alt-svc"), None);
+}
+
 #[test]
 fn hop_by_hop_fields_go_in_both_directions_with_those_that_connection_names() {
     let stage = Stage::with("");

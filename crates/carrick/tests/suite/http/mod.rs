@@ -1,7 +1,7 @@
 //! One request through the switch and back: which fields stay, are removed or added.
 mod circles;
 mod connecting;
-mod fields;
+pub mod fields;
 mod places;
 mod rate;
 mod senders;

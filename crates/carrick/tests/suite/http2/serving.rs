@@ -1,6 +1,7 @@
 //! Requests and responses.
-use super::client::{connect, connect_with, fetch, read, request, run};
+use super::client::{Reply, connect, connect_with, fetch, read, request, run};
 use super::{OK, PATIENT, ok_server, start, switch_text};
+use crate::http::fields::ALTERNATIVES;
 use crate::support::message::field;
 use crate::support::server::{Serving, answer_requests};
 use crate::support::{Carrick, Peer, Place, Server, random};
@@ -130,6 +131,39 @@ fn trailers_go_both_ways() {
     let trailers = reply.trailers.expect("trailers");
     assert_eq!(trailers["x-sum"], "2");
     assert_eq!(trailers["x-other"], "3");
+}
+
+#[test]
+fn alternative_services_of_servers_pass_as_they_come() {
+    let place = Place::claim();
+    let fields = ALTERNATIVES.map(|value| format!("Alt-Svc: {value}\r\n"));
+    let fields = fields.concat();
+    let server = Server::listen(&place).serve(move |peer, _| {
+        answer_requests(peer, |head| {
+            let fields = match head.starts_with("GET /with ") {
+                true => &fields,
+                false => "",
+            };
+            format!("HTTP/1.1 200 OK\r\n{fields}Content-Length: 0\r\n\r\n").into_bytes()
+        });
+    });
+    let carrick = start(&place, &[server.address()]);
+    let replies = run(async {
+        let mut sender = connect(carrick.listener()).await;
+        let mut replies = Vec::new();
+        for path in ["/with", "/without"] {
+            let reply = fetch(&mut sender, request("GET", path), b"", None).await;
+            replies.push(reply.expect("a response"));
+        }
+        replies
+    });
+    let values = |reply: &Reply| {
+        let values = reply.fields.get_all("alt-svc").iter();
+        let values = values.map(|value| value.to_str().expect("text").to_owned());
+        values.collect::<Vec<_>>()
+    };
+    assert_eq!(values(&replies[0]), ALTERNATIVES);
+    assert!(values(&replies[1]).is_empty());
 }
 
 #[test]

@@ -43,9 +43,14 @@ pub fn with_suite(place: &Place, offers: Offers, suite: CipherSuite) -> Arc<Clie
 
 /// The same, and presents the certificate in `NAME.pem`.
 pub fn presenting(place: &Place, name: &str) -> Arc<ClientConfig> {
+    presenting_with(place, name, Offers::All)
+}
+
+/// The same, and offers this.
+pub fn presenting_with(place: &Place, name: &str, offers: Offers) -> Arc<ClientConfig> {
     let chain = pem(place, &format!("{name}.pem"));
     let key = PrivateKeyDer::from_pem_file(file(place, &format!("{name}.key"))).expect("a key");
-    let config = builder(place, Offers::All).with_client_auth_cert(chain, key);
+    let config = builder(place, offers).with_client_auth_cert(chain, key);
     Arc::new(config.expect("a certificate"))
 }
 

@@ -2,7 +2,7 @@
 use super::certificates::{
     Key, file, issue, issue_for_client, make_authority, make_other_authority,
 };
-use super::client::{TlsPeer, presenting};
+use super::client::{Offers, TlsPeer, presenting, presenting_with};
 use super::{pair, switch_text};
 use crate::clients::tool::Tool;
 use crate::support::carrick::upstream_text;
@@ -10,8 +10,10 @@ use crate::support::server::answer_requests;
 use crate::support::{Carrick, Place, Server, wait_for};
 use rustls::ClientConfig;
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+const OK_AND_CLOSE: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok";
 /// The counter of handshakes with clients.
 const HANDSHAKES: &str = "carrick_tls_handshakes_total";
 const GET: &str = "GET / HTTP/1.1\r\nHost: a.example\r\n\r\n";
@@ -117,6 +119,73 @@ fn without_a_valid_list_of_its_authority_a_certificate_is_refused() {
     };
     wait_for("a warning", said);
     assert!(!is_served(&carrick, &presenting(&place, "zoe")));
+}
+
+/// The time so many seconds from now, as openssl reads it.
+fn after(seconds: u64) -> String {
+    let time = SystemTime::now() + Duration::from_secs(seconds);
+    let text = humantime::format_rfc3339_seconds(time).to_string();
+    text.replace(['-', ':', 'T'], "")
+}
+
+/// Does something that must succeed before a list with these times expires; on a machine that is too slow, with more time.
+fn in_time<T>(mut something: impl FnMut(&str) -> Option<T>) -> T {
+    let done = [3, 15, 60].into_iter().find_map(|seconds| {
+        let times = format!(
+            "-crl_lastupdate 20200101000000Z -crl_nextupdate {}",
+            after(seconds)
+        );
+        something(&times)
+    });
+    done.expect("success in time")
+}
+
+#[test]
+fn once_the_list_has_expired_sessions_of_clients_are_not_resumed() {
+    let Some(place) = stage() else { return };
+    for offers in [Offers::Tls12, Offers::Tls13] {
+        let zoe = presenting_with(&place, "zoe", offers);
+        let carrick = in_time(|times| {
+            list(&place, "crl.pem", &[], times);
+            let carrick = start(&place, "client_ca = \"ca.pem\"\nclient_crl = \"crl.pem\"");
+            let is_resumed = || {
+                let client = TlsPeer::try_connect(carrick.listener(), "a.example", &zoe);
+                let mut client = client.ok()?;
+                client.try_ask(GET)?;
+                Some(client.is_resumed())
+            };
+            let _first = is_resumed();
+            (is_resumed() == Some(true)).then_some(carrick)
+        });
+        wait_for("the end of the list", || {
+            (!is_served(&carrick, &zoe)).then_some(())
+        });
+        carrick.wait_for_metric(HANDSHAKES, &["result=\"client_certificate\""], 1.0);
+    }
+}
+
+#[test]
+fn once_the_list_has_expired_sessions_with_servers_are_not_resumed() {
+    let Some(place) = stage() else { return };
+    let server = super::servers::saying(&place, OK_AND_CLOSE.to_owned());
+    let text = format!(
+        "[[listener]]\nlisten = \"{{ip}}:18080\"\nmode = \"switch\"\n[[listener.route]]\nupstream = \"u\"\n{}tls = {{ ca = \"ca.pem\", crl = \"crl.pem\" }}\n",
+        upstream_text("u", &[server.address()])
+    );
+    let status = |carrick: &Carrick| carrick.connect().ask(GET).status;
+    let resumed = in_time(|times| {
+        list(&place, "crl.pem", &[], times);
+        let carrick = Carrick::start(&place, &text);
+        let statuses = [status(&carrick), status(&carrick)];
+        let count = carrick.metric(
+            "carrick_upstream_tls_handshakes_total",
+            &["result=\"resumed\""],
+        );
+        (statuses == [200; 2] && count > 0.0).then_some(carrick)
+    });
+    wait_for("the end of the list", || {
+        (status(&resumed) == 502).then_some(())
+    });
 }
 
 #[test]

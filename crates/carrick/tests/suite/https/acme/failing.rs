@@ -83,23 +83,9 @@ fn with_a_certificate(
     params.not_after = date_time_ymd(year + 2, 1, 1);
     let key = KeyPair::generate().expect("a key");
     let certificate = params.self_signed(&key).expect("a certificate");
-    let kept =
-        place
-            .directory()
-            .join("kept")
-            .join(format!("{}-{}-dir", authority.ip(), authority.port()));
-    std::fs::create_dir_all(&kept).expect("a folder");
-    std::fs::write(
-        kept.join("site.test.pem"),
-        certificate.pem() + &key.serialize_pem(),
-    )
-    .expect("a file");
     place.write("ca.pem", &certificate.pem());
-    let acme = format!(
-        "[acme]\ndirectory = \"https://{authority}/dir\"\nca = \"ca.pem\"\nstorage = \"kept\"\n"
-    );
-    let tls = format!("tls = {{ acme = [\"{NAME}\"] }}");
-    let text = acme + &super::super::switch_text(&tls, &[server(place)]);
+    let pem = certificate.pem() + &key.serialize_pem();
+    let (text, kept) = with_kept(place, authority, &pem);
     (text, kept, certificate.der().clone())
 }
 

@@ -2,6 +2,7 @@
 mod failing;
 mod issuing;
 mod pebble;
+mod renewing;
 mod site;
 
 use super::client::{Offers, TlsPeer, pem, trusting};
@@ -10,6 +11,7 @@ use crate::support::{Carrick, Place, Server, wait_for};
 use pebble::{Manner, Pebble, acme_text, folder, redirecting, wait_for_issued};
 use rustls::pki_types::CertificateDer;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 /// The site's name.
 const NAME: &str = "site.test";
@@ -43,4 +45,18 @@ fn kept(place: &Place) -> CertificateDer<'static> {
     let file = folder(place).join(format!("{NAME}.pem"));
     let certificates = pem(place, file.to_str().expect("text"));
     certificates.into_iter().next().expect("a certificate")
+}
+
+/// A configuration with another authority than Pebble, which `ca.pem` speaks for, and the folder of what it has issued,
+/// with this certificate and key.
+fn with_kept(place: &Place, authority: SocketAddr, pem: &str) -> (String, PathBuf) {
+    let folder = format!("{}-{}-dir", authority.ip(), authority.port());
+    let kept = place.directory().join("kept").join(folder);
+    std::fs::create_dir_all(&kept).expect("a folder");
+    std::fs::write(kept.join(format!("{NAME}.pem")), pem).expect("a file");
+    let acme = format!(
+        "[acme]\ndirectory = \"https://{authority}/dir\"\nca = \"ca.pem\"\nstorage = \"kept\"\n"
+    );
+    let tls = format!("tls = {{ acme = [\"{NAME}\"] }}");
+    (acme + &super::switch_text(&tls, &[server(place)]), kept)
 }

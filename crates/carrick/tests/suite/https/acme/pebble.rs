@@ -1,6 +1,7 @@
 //! Pebble, an ACME authority for tests, and a name server that leads every name to the test's address.
 use crate::clients::tool::{Running, Tool, has_all};
 use crate::https::certificates::{Key, file, issue, make_authority};
+use crate::support::output::Output;
 use crate::support::place::LISTENER_PORT;
 use crate::support::{Carrick, Place, wait_for};
 use std::net::{IpAddr, TcpStream};
@@ -39,7 +40,7 @@ impl Default for Manner {
 #[derive(Debug)]
 pub struct Pebble {
     _names: Running,
-    _authority: Running,
+    authority: Running,
 }
 
 impl Pebble {
@@ -80,8 +81,28 @@ impl Pebble {
         place.write("ca.pem", &root);
         Some(Self {
             _names: names,
-            _authority: authority,
+            authority,
         })
+    }
+}
+
+impl Pebble {
+    /// What it says.
+    pub fn out(&self) -> &Output {
+        self.authority.out()
+    }
+
+    /// Has it answer this when it is asked when to renew the certificate, which is in PEM.
+    pub fn suggest(&self, place: &Place, certificate: &str, answer: &str) {
+        let text = serde_json::json!({"Certificate": certificate, "ARIResponse": answer});
+        place.write("suggestion.json", &text.to_string());
+        Tool::new("curl", place)
+            .words("--silent --fail --cacert directory.pem --data @suggestion.json")
+            .word(format!(
+                "https://{}:{MANAGEMENT_PORT}/set-renewal-info/",
+                place.ip()
+            ))
+            .expect();
     }
 }
 

@@ -104,6 +104,16 @@ pub fn answering(place: &Place) -> Serving {
     serve(place, &config(place, "server", Offers::All), answer)
 }
 
+/// A server with `server.pem` that answers each request with this.
+pub fn saying(place: &Place, response: String) -> Serving {
+    let config = config(place, "server", Offers::All);
+    serve(place, &config, move |mut end, _| {
+        while end.next_head().is_some() {
+            end.send(&response);
+        }
+    })
+}
+
 /// Answers each request with [`OK`].
 fn answer(mut end: TlsEnd, _: usize) {
     while end.next_head().is_some() {
