@@ -184,6 +184,7 @@ fn side_by_side_the_packet_engine_is_measured_where_it_works() {
         "switch-1m",
         "switch-100-1k",
         "switch-9000-1k",
+        "switch-100000-1k",
     ];
     assert_eq!(works_of("carrick-packet", Job::Switch), kept);
     assert_eq!(works_of("carrick-packet-body", Job::Switch), kept[3..5]);
@@ -223,8 +224,8 @@ fn side_by_side_sockets_are_for_tunnels_and_a_carrick_without_a_cache_for_misses
 fn side_by_side_there_are_all_works_and_each_is_drawn() {
     let bench = bench().unwrap();
     let count = |has: fn(&Workload) -> bool| bench.workloads.iter().filter(|one| has(one)).count();
-    assert_eq!(bench.workloads.len(), 55);
-    assert_eq!(count(|one| one.on_request), 8);
+    assert_eq!(bench.workloads.len(), 56);
+    assert_eq!(count(|one| one.on_request), 9);
     assert_eq!(count(|one| one.id.starts_with("memory")), 7);
     let targets: usize = bench.workloads.iter().map(|one| one.targets.len()).sum();
     assert_eq!(targets, 127);
