@@ -13,11 +13,14 @@ pub const ASK_MAX: Duration = Duration::from_secs(24 * 3600);
 /// The one after an error that lasts, and where the authority names none (RFC 9773 section 4.3.3).
 pub const ASK_USUAL: Duration = Duration::from_secs(6 * 3600);
 
-/// How old a certificate is at least when it is renewed by a suggestion, so that an authority that always suggests to renew
-/// at once issues at most four a day.
-pub const AGE_MIN: Duration = Duration::from_secs(6 * 3600);
+/// How old a certificate is at least when it is renewed by a suggestion, whoever has ordered it.
+pub const AGE_MIN: Duration = Duration::from_secs(60);
 
-/// Certificates with a shorter life are not asked about: [`AGE_MIN`] and the times between questions are too long for them.
+/// The shortest time between two renewals by suggestions, so that an authority that always suggests to renew at once issues
+/// at most four certificates a day.
+pub const REST_MIN: Duration = Duration::from_secs(6 * 3600);
+
+/// Certificates with a shorter life are not asked about: [`REST_MIN`] and the times between questions are too long for them.
 pub const LIFE_MIN: Duration = Duration::from_secs(24 * 3600);
 
 /// What the authority has said about a certificate.
@@ -31,6 +34,8 @@ pub struct Advice {
     told: Option<String>,
     /// When the authority is asked again; `None`: it has not been asked.
     ask_at: Option<SystemTime>,
+    /// When a certificate was last renewed by a suggestion.
+    followed_at: Option<SystemTime>,
 }
 
 /// What there is to tell after a question.
@@ -52,6 +57,14 @@ pub fn is_of_use(certificate: &Certificate, now: SystemTime) -> bool {
 }
 
 impl Advice {
+    /// For the certificate after this one. `followed`: a suggestion was the reason to renew, and when it was followed.
+    pub fn of_next(&self, followed: Option<SystemTime>) -> Self {
+        Self {
+            followed_at: followed.or(self.followed_at),
+            ..Self::default()
+        }
+    }
+
     /// Whether the authority has been asked.
     pub fn is_asked(&self) -> bool {
         self.ask_at.is_some()
@@ -135,9 +148,12 @@ impl Advice {
         let [start, end] = suggestion.window;
         let length = end.duration_since(start).unwrap_or_default();
         let chosen = start + length.mul_f64(chance);
-        // A file that is further in the future was written by a clock that was ahead.
-        let aged = Some(certificate.kept_at + AGE_MIN).filter(|aged| *aged <= now + ASK_MAX);
-        let chosen = aged.map_or(chosen, |aged| chosen.max(aged.min(usual)));
+        let aged = certificate.kept_at + AGE_MIN;
+        let rested = self.followed_at.map(|time| time + REST_MIN);
+        // What is further in the future was written by a clock that was ahead.
+        let earliest = [Some(aged), rested].into_iter().flatten();
+        let earliest = earliest.filter(|time| *time <= now + ASK_MAX).max();
+        let chosen = earliest.map_or(chosen, |time| chosen.max(time.min(usual)));
         match self.unanswered {
             0 => chosen,
             _ => chosen.min(usual),
@@ -227,6 +243,13 @@ mod tests {
         assert!(advice.renewal(&certificate, 0.0, now) <= now);
         certificate.kept_at = now;
         assert_eq!(advice.renewal(&certificate, 0.0, now), now + AGE_MIN);
+        let mut next = advice.of_next(Some(now)).of_next(None);
+        assert!(!next.is_asked() && next.suggestion().is_none());
+        hear(
+            &mut next,
+            suggestion(SystemTime::UNIX_EPOCH - 9 * DAY, day(0)),
+        );
+        assert_eq!(next.renewal(&certificate, 0.0, now), now + REST_MIN);
         // The file was copied: the usual time stays.
         certificate.kept_at = day(60);
         assert_eq!(advice.renewal(&certificate, 0.0, day(60)), day(60));

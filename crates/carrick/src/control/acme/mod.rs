@@ -216,10 +216,17 @@ impl Orders {
             }
             return;
         }
-        let mut name = Name::read(text, &self.work.storage, self.names.get(text));
+        let (before, now) = (self.names.get(text), SystemTime::now());
+        let is_suggested = before.is_some_and(|before| before.is_due_by_suggestion(now));
+        let mut name = Name::read(text, &self.work.storage, before);
         match ended {
             Ended::Locked | Ended::Idle => {}
-            Ended::Issued => self.put_into_force(text),
+            Ended::Issued => {
+                if is_suggested {
+                    name.advice = name.advice.of_next(Some(now));
+                }
+                self.put_into_force(text);
+            }
             Ended::Failed(pause) => {
                 // Where the storage cannot be written, the name has no failures.
                 name.later = Some(Instant::now() + WAIT_FIRST);

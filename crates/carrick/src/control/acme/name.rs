@@ -1,7 +1,7 @@
 //! A name whose certificate is ordered: what is known of it, and when it is due.
 use super::advice::{self, Advice};
-use super::random;
 use super::storage::{Certificate, Failures, Storage};
+use super::{random, schedule};
 use std::time::{Duration, SystemTime};
 use tokio::task::Id;
 use tokio::time::Instant;
@@ -25,11 +25,13 @@ impl Name {
     /// Reads what is kept. What was known `before` stays true as long as the certificate is the same.
     pub fn read(name: &str, storage: &Storage, before: Option<&Self>) -> Self {
         let certificate = storage.certificate(name);
+        let last = before.map(|before| before.advice.of_next(None));
         let before = before.filter(|before| before.has(certificate.as_ref()));
+        let advice = before.map(|before| before.advice.clone());
         Self {
             failures: storage.failures(name),
             chance: before.map_or_else(random, |before| before.chance),
-            advice: before.map_or_else(Advice::default, |before| before.advice.clone()),
+            advice: advice.or(last).unwrap_or_default(),
             certificate,
             later: None,
             task: None,
@@ -50,6 +52,16 @@ impl Name {
             self.advice.renewal(certificate, self.chance, now)
         });
         due.max(self.failures.not_before(now))
+    }
+
+    /// Whether only a suggestion makes it due already.
+    pub fn is_due_by_suggestion(&self, now: SystemTime) -> bool {
+        let usual = |one: &Certificate| schedule::renewal(one.validity, self.chance);
+        self.advice.suggestion().is_some()
+            && self
+                .certificate
+                .as_ref()
+                .is_some_and(|one| usual(one) > now)
     }
 
     /// When the certificate is ordered.
