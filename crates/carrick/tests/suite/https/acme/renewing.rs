@@ -63,7 +63,7 @@ fn a_window_that_was_moved_into_the_past_has_the_certificate_replaced() {
     });
     carrick.stop();
 
-    // It is restored from a copy, say: the authority takes no second order in its place.
+    // As if restored from a backup: the authority accepts only one order that replaces it.
     std::fs::write(certificate_file(&place), pem).expect("a file");
     age(&place);
     let carrick = Carrick::start(&place, &text);
