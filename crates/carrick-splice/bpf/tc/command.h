@@ -226,7 +226,8 @@ static __always_inline void resume(struct packet_leg *leg, const struct packet_w
 		leg->receive_offset = way->start - local->rcv_nxt;
 	leg->send_offset = start - local->write_seq;
 	leg->local_end = start;
-	leg->sent_end = leg->peer_next = back->end + back->delta;
+	leg->sent_end = back->end + back->delta;
+	leg->peer_next = expected_by_receiver(back);
 	leg->is_ahead = leg->sent_end != start;
 	leg->had_end = back->has_end;
 	leg->passed_end = way->start;

@@ -32,6 +32,14 @@ static __always_inline int is_over(const struct packet_splice *splice)
 	return splice->state == PACKET_ENDED || splice->state == PACKET_RESET;
 }
 
+/* The number that the receiver expects once everything on the way has arrived, in its own numbers. A sender that knew a
+ * larger window before the splice may send more than the receiver takes. What lies beyond the receiver's window is
+ * dropped, as would be anything else with a number there, a reset included. */
+static __always_inline __u32 expected_by_receiver(const struct packet_way *way)
+{
+	return (is_after(way->end, way->offered_end) ? way->acked : way->end) + way->delta;
+}
+
 static __always_inline int has_ended(const struct packet_way *way)
 {
 	return way->has_end && !is_before(way->acked, way->end_of_stream);
@@ -159,6 +167,9 @@ static __always_inline void handle_spliced(struct packet_splice *splice, __u32 s
 			splice->state = PACKET_RESET;
 			plan->is_told = 1;
 		}
+		/* Beyond the receiver's window, it would be dropped without an answer. */
+		if (is_after(packet->seq, way->offered_end))
+			plan->rewriting.seq += way->offered_end - packet->seq;
 		return;
 	}
 	/* The local socket has acknowledged more than the receiver has. A packet with a much older acknowledgement
@@ -175,8 +186,9 @@ static __always_inline void handle_spliced(struct packet_splice *splice, __u32 s
 	if (sequence_length(packet))
 		note_sent(way, packet->seq + sequence_length(packet), packet->flags);
 	way->packets += 1;
-	if (back->pace.handle && !is_before(acked, back->acked)) {
-		view->is_stale = is_stale(packet, back, acked, window);
+	if (!is_before(acked, back->acked)) {
+		if (back->pace.handle)
+			view->is_stale = is_stale(packet, back, acked, window);
 		back->offered_end = acked + window;
 	}
 	if (is_after(acked, back->acked))

@@ -52,7 +52,8 @@ static __always_inline void end_responses(struct packet_splice *splice)
 	struct packet_leg *client = &splice->legs[0];
 	struct packet_way *down = &splice->ways[1];
 
-	client->sent_end = client->peer_next = down->end + down->delta;
+	client->sent_end = down->end + down->delta;
+	client->peer_next = expected_by_receiver(down);
 	client->is_ahead = client->sent_end != client->local_end;
 	client->had_end = 0;
 	splice->legs[1].passed_end = down->start;
@@ -397,7 +398,7 @@ static __always_inline void handle_local_client(struct packet_splice *splice, co
 	plan->rewriting.is_reset = !!(packet->flags & FLAG_FIN);
 	/* A packet without data, a reset or a FIN gets the number that the client expects. */
 	if (!sequence_length(packet) || packet->flags & (FLAG_RST | FLAG_FIN))
-		plan->rewriting.seq = down->end + down->delta - packet->seq;
+		plan->rewriting.seq = expected_by_receiver(down) - packet->seq;
 	if (packet->flags & (FLAG_RST | FLAG_FIN))
 		end_responses(splice);
 }

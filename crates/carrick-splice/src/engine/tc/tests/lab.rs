@@ -1,7 +1,7 @@
 //! The programs in the kernel, on no interface: their effect on a packet.
 
 use super::loaded::{Loaded, Parts, Pool};
-use super::wire::{ACK, Packet};
+use super::wire::{ACK, Packet, RST, SYN};
 use crate::engine::tc::command::{ProgramRun, run_on};
 use crate::engine::tc::skeleton::types::{flow, packet_response, packet_splice, packet_state};
 use crate::engine::tc::state::key;
@@ -221,11 +221,28 @@ impl Lab {
         }
         let mut after = self.splice();
         let mut expected = *before;
+        if matches!(fate, Forwarded(_)) {
+            self.offer(&mut expected, packet);
+        }
         change(&mut expected);
         assert_eq!(after.seen_ns != 0, matches!(fate, Forwarded(_)), "{what}");
         forget_times(&mut after);
         assert_eq!(format!("{after:#?}"), format!("{expected:#?}"), "{what}");
         after
+    }
+
+    /// Notes what the kernel does of the window in a peer's packet that it forwards through a tunnel.
+    fn offer(&self, splice: &mut packet_splice, packet: &Packet) {
+        if packet.flags & (SYN | RST) != 0 {
+            return;
+        }
+        let side = usize::from(packet.source != self.addresses[CLIENT].1);
+        let window = u32::from(packet.window) << (splice.legs[side].peer_shift & 15);
+        let back = &mut splice.ways[1 - side];
+        let acked = packet.ack.wrapping_sub(back.delta);
+        if acked.wrapping_sub(back.acked) < 1 << 31 {
+            back.offered_end = acked.wrapping_add(window);
+        }
     }
 
     /// A packet from a peer, and its form for the other peer if only addresses are translated.

@@ -29,6 +29,7 @@ pub fn spliced_at(lab: &Lab, client: u32, server: u32) -> packet_splice {
         (way.start, way.end, way.acked) = (next, next, next);
         way.window_max = 65_535;
         way.window_end = next.wrapping_add(65_535);
+        way.offered_end = way.window_end;
         let receiver = &mut splice.legs[1 - side];
         receiver.local_end = next.wrapping_add(delta);
         receiver.local_acked = receiver.local_end;

@@ -1,8 +1,8 @@
 //! Tables: unsolicited data from a server is not a response, and reaches no client.
 
-use super::super::lab::SERVER;
+use super::super::lab::{CLIENT, SERVER};
 use super::super::spliced::{C, S, UP, down, up};
-use super::super::wire::{ACK, FIN};
+use super::super::wire::{ACK, FIN, RST};
 use super::frame::parse;
 use super::programs::Verdict;
 use super::unclassified::{REQUEST, RESPONSE, rests};
@@ -152,5 +152,39 @@ fn an_end_that_overtakes_what_is_before_it_is_no_end_yet() {
         assert_eq!(hears(10), (true, false));
         assert_eq!(hears(whole), (true, true));
         assert_eq!(says(ACK | FIN, whole, b""), Verdict::Pass);
+    }
+}
+
+/// The server has sent more than the client takes, and the client has dropped that; a number there would not be heard.
+#[test]
+fn what_the_local_socket_says_to_a_client_is_in_its_window() {
+    for rest in rests() {
+        let sent = 14_480;
+        for (taken, offered, number) in [
+            (0, 4344, 0),
+            (1448, 2896, 1448),
+            (0, sent, sent),
+            (sent, sent + 9, sent),
+        ] {
+            for (flags, says) in [(ACK, ACK), (RST | ACK, RST | ACK), (FIN | ACK, RST | ACK)] {
+                rest.begin(|splice| {
+                    let down = &mut splice.ways[SERVER];
+                    down.end = down.start.wrapping_add(sent);
+                    down.acked = down.start.wrapping_add(taken);
+                    down.offered_end = down.start.wrapping_add(offered);
+                });
+                let expected = rest.programs.splice().ways[SERVER];
+                let mut packet = rest.lab.local_packet(CLIENT);
+                packet.flags = flags;
+                // The second one, after a reset or an end, is in the state of the process.
+                for _ in 0..2 {
+                    let outcome = rest.programs.leaving(&packet.bytes());
+                    assert_ne!(outcome.verdict, Verdict::Drop);
+                    let seen = parse(&outcome.frame);
+                    let from = expected.start.wrapping_add(expected.delta);
+                    assert_eq!((seen.flags, seen.seq.wrapping_sub(from)), (says, number));
+                }
+            }
+        }
     }
 }
