@@ -22,7 +22,7 @@ use super::problem::{Problem, Severity};
 use super::word::words;
 use arc_swap::ArcSwap;
 use choice::Choice;
-use rustls::crypto::{CryptoProvider, ring};
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::server::NoServerSessionStorage;
 use rustls::version::{TLS12, TLS13};
 use rustls::{ServerConfig, SupportedProtocolVersion};
@@ -247,7 +247,7 @@ fn stamps(settings: &impl FromFiles) -> Vec<Stamp> {
 }
 
 fn read(settings: &TlsSettings) -> Result<(ServerConfig, Faults), Faults> {
-    let provider = Arc::new(ring::default_provider());
+    let provider = Arc::new(aws_lc_rs::default_provider());
     let (mut identities, mut warnings, mut errors) = (Vec::new(), Faults::new(), Faults::new());
     let mut awaited = Vec::new();
     for (index, files) in settings.certificates.iter().enumerate() {
@@ -374,5 +374,5 @@ pub fn load_stored(file: &Path) -> Result<Identity, Vec<Problem>> {
         ocsp: None,
         acme: None,
     };
-    identity::load(&files, &Arc::new(ring::default_provider()))
+    identity::load(&files, &Arc::new(aws_lc_rs::default_provider()))
 }

@@ -175,7 +175,7 @@ fn key(
     (provider.key_provider.load_private_key(der)).map_err(|_| {
         at(
             "this key cannot be used",
-            "it is damaged, or of another kind than RSA (2048 to 4096 bits), ECDSA (P-256, P-384) and Ed25519",
+            "it is damaged, or of another kind than RSA (2048 to 8192 bits), ECDSA (P-256, P-384, P-521) and Ed25519",
         )
     })
 }

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::config::problem::Problem;
 use rustls::client::WebPkiServerVerifier;
-use rustls::crypto::ring;
+use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::ServerName;
 use rustls::sign::SingleCertAndKey;
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
@@ -205,7 +205,7 @@ impl ServerTlsSettings {
 
     /// The same without sessions, and when the first revocation list expires.
     fn made(&self) -> Result<(ClientConfig, Option<SystemTime>, Faults), Faults> {
-        let provider = Arc::new(ring::default_provider());
+        let provider = Arc::new(aws_lc_rs::default_provider());
         let (mut warnings, mut errors) = (Faults::new(), Faults::new());
         let of_certificate = |problem| (Some(0), problem);
         let verifier = match self.verifier(&provider) {

@@ -3,7 +3,7 @@ use rustls::client::{
     ClientSessionMemoryCache, ClientSessionStore, Resumption, Tls12ClientSessionValue,
     Tls13ClientSessionValue,
 };
-use rustls::crypto::ring::Ticketer;
+use rustls::crypto::aws_lc_rs::Ticketer;
 use rustls::pki_types::ServerName;
 use rustls::server::ProducesTickets;
 use rustls::{Error, NamedGroup};

@@ -8,6 +8,8 @@ use std::path::PathBuf;
 pub enum Key {
     /// ECDSA with P-256.
     Ec,
+    /// ECDSA with P-521.
+    Ec521,
     /// RSA with 2048 bits.
     Rsa,
 }
@@ -16,6 +18,7 @@ impl Key {
     fn words(self) -> &'static str {
         match self {
             Self::Ec => "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes",
+            Self::Ec521 => "-newkey ec -pkeyopt ec_paramgen_curve:secp521r1 -nodes",
             Self::Rsa => "-newkey rsa:2048 -nodes",
         }
     }

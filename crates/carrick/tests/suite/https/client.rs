@@ -8,7 +8,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::version::{TLS12, TLS13};
 use rustls::{
     CipherSuite, ClientConfig, ClientConnection, ConnectionTrafficSecrets, HandshakeKind,
-    RootCertStore, StreamOwned,
+    NamedGroup, RootCertStore, StreamOwned,
 };
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -32,13 +32,20 @@ pub fn trusting(place: &Place, offers: Offers) -> Arc<ClientConfig> {
 
 /// The same with this suite only.
 pub fn with_suite(place: &Place, offers: Offers, suite: CipherSuite) -> Arc<ClientConfig> {
-    let mut provider = rustls::crypto::ring::default_provider();
+    let mut provider = rustls::crypto::aws_lc_rs::default_provider();
     provider
         .cipher_suites
         .retain(|offered| offered.suite() == suite);
     let mut config = builder_with(place, offers, provider).with_no_client_auth();
     config.enable_secret_extraction = true;
     Arc::new(config)
+}
+
+/// The same with this key exchange only.
+pub fn with_group(place: &Place, group: NamedGroup) -> Arc<ClientConfig> {
+    let mut provider = rustls::crypto::aws_lc_rs::default_provider();
+    provider.kx_groups.retain(|offered| offered.name() == group);
+    Arc::new(builder_with(place, Offers::Tls13, provider).with_no_client_auth())
 }
 
 /// The same, and presents the certificate in `NAME.pem`.
@@ -58,7 +65,7 @@ fn builder(
     place: &Place,
     offers: Offers,
 ) -> rustls::ConfigBuilder<ClientConfig, rustls::client::WantsClientCert> {
-    builder_with(place, offers, rustls::crypto::ring::default_provider())
+    builder_with(place, offers, rustls::crypto::aws_lc_rs::default_provider())
 }
 
 fn builder_with(
@@ -132,6 +139,12 @@ impl TlsPeer {
     pub fn certificate(&self) -> CertificateDer<'static> {
         let chain = self.stream.conn.peer_certificates().expect("a certificate");
         chain[0].clone().into_owned()
+    }
+
+    /// How the keys were agreed on.
+    pub fn key_exchange(&self) -> Option<NamedGroup> {
+        let group = self.stream.conn.negotiated_key_exchange_group();
+        group.map(|group| group.name())
     }
 
     /// Whether an earlier session was resumed.

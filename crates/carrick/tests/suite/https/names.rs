@@ -1,12 +1,13 @@
 //! Which certificate a client gets, and what is said of those that cannot be used.
 use super::certificates::{Key, file, issue, make_authority};
-use super::client::{Offers, TlsPeer, pem, trusting};
+use super::client::{Offers, TlsPeer, pem, trusting, with_group};
 use super::{pair, switch_text};
 use crate::clients::tool::Tool;
 use crate::support::carrick::PROGRAM;
 use crate::support::carrick::upstream_text;
 use crate::support::server::answer_requests;
 use crate::support::{Carrick, Peer, Place, Server};
+use rustls::NamedGroup;
 use std::net::SocketAddr;
 use std::process::Command;
 
@@ -175,6 +176,7 @@ fn keys_are_read_in_all_forms_and_chains_are_sent() {
         return;
     }
     issue(&place, "ec", "DNS:ec.example", Key::Ec);
+    issue(&place, "p521", "DNS:p521.example", Key::Ec521);
     issue(&place, "rsa", "DNS:rsa.example", Key::Rsa);
     for words in [
         "ec -in ec.key -out ec.sec1",
@@ -188,11 +190,17 @@ fn keys_are_read_in_all_forms_and_chains_are_sent() {
         "all.pem",
         &format!("{}{}{}", text("ec.pem"), text("ca.pem"), text("ec.sec1")),
     );
-    let tls =
-        "tls = [{ certificate = \"all.pem\" }, { certificate = \"rsa.pem\", key = \"rsa.pkcs1\" }]";
-    let carrick = Carrick::start(&place, &switch_text(tls, &[place.at(1)]));
+    let tls = format!(
+        "tls = [{{ certificate = \"all.pem\" }}, {{ certificate = \"rsa.pem\", key = \"rsa.pkcs1\" }}, {}]",
+        pair("p521")
+    );
+    let carrick = Carrick::start(&place, &switch_text(&tls, &[place.at(1)]));
     let config = trusting(&place, Offers::All);
-    for (name, file) in [("ec.example", "ec.pem"), ("rsa.example", "rsa.pem")] {
+    for (name, file) in [
+        ("ec.example", "ec.pem"),
+        ("p521.example", "p521.pem"),
+        ("rsa.example", "rsa.pem"),
+    ] {
         let client = TlsPeer::connect(carrick.listener(), name, &config);
         assert_eq!(client.certificate(), pem(&place, file)[0], "{name}");
     }
@@ -203,6 +211,31 @@ fn keys_are_read_in_all_forms_and_chains_are_sent() {
         ))
         .expect();
     assert_eq!(shown.matches("BEGIN CERTIFICATE").count(), 2, "{shown}");
+}
+
+#[test]
+fn keys_are_exchanged_post_quantum_with_clients_that_can() {
+    let place = Place::claim();
+    if !make_authority(&place) {
+        return;
+    }
+    issue(&place, "server", "DNS:a.example", Key::Ec);
+    let text = switch_text(&format!("tls = {}", pair("server")), &[place.at(1)]);
+    let carrick = Carrick::start(&place, &text);
+    let exchange =
+        |config| TlsPeer::connect(carrick.listener(), "a.example", &config).key_exchange();
+    assert_eq!(
+        exchange(trusting(&place, Offers::All)),
+        Some(NamedGroup::X25519MLKEM768)
+    );
+    for group in [
+        NamedGroup::X25519,
+        NamedGroup::secp256r1,
+        NamedGroup::secp384r1,
+        NamedGroup::X25519MLKEM768,
+    ] {
+        assert_eq!(exchange(with_group(&place, group)), Some(group));
+    }
 }
 
 #[test]

@@ -12,7 +12,7 @@ const OFFER_BYTES: usize = 64 << 10;
 /// A client and a server whose kernel's buffers are as small as they can be.
 async fn pair() -> (TlsStream, TlsStream) {
     let made = generate_simple_self_signed(["a.example".to_owned()]).unwrap();
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let key = PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
     let of_server = ServerConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()

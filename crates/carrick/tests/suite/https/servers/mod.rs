@@ -57,7 +57,7 @@ fn demanding(place: &Place, offers: Offers) -> Arc<ServerConfig> {
 }
 
 fn make_config(place: &Place, name: &str, offers: Offers, clients: Option<&str>) -> ServerConfig {
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let versions: &[_] = match offers {
         Offers::All => &[&TLS13, &TLS12],
         Offers::Tls12 => &[&TLS12],
@@ -81,7 +81,7 @@ fn make_config(place: &Place, name: &str, offers: Offers, clients: Option<&str>)
     let mut config = builder
         .with_single_cert(pem(place, &format!("{name}.pem")), key)
         .expect("a certificate");
-    config.ticketer = rustls::crypto::ring::Ticketer::new().expect("tickets");
+    config.ticketer = rustls::crypto::aws_lc_rs::Ticketer::new().expect("tickets");
     config
 }
 
