@@ -166,10 +166,10 @@ static __always_inline void handle_spliced(struct packet_splice *splice, __u32 s
 		if (splice->state == PACKET_SPLICED && (packet->seq == way->end || packet->seq == way->acked)) {
 			splice->state = PACKET_RESET;
 			plan->is_told = 1;
+			/* Beyond the receiver's window, it would be dropped without an answer. */
+			if (is_after(packet->seq, way->offered_end))
+				plan->rewriting.seq += way->offered_end - packet->seq;
 		}
-		/* Beyond the receiver's window, it would be dropped without an answer. */
-		if (is_after(packet->seq, way->offered_end))
-			plan->rewriting.seq += way->offered_end - packet->seq;
 		return;
 	}
 	/* The local socket has acknowledged more than the receiver has. A packet with a much older acknowledgement
