@@ -2,6 +2,9 @@
 //! and nothing else.
 use super::lasting::lose;
 use super::*;
+use crate::support::PATIENCE;
+use std::sync::Mutex;
+use std::sync::mpsc::Sender;
 
 /// Both modes with `auto`.
 const AUTO: &str = r#"
@@ -58,6 +61,31 @@ fn ask_for(client: &mut Peer, bytes: usize) {
     assert!(hash(&response.body) == hash(&content(&target)), "{target}");
 }
 
+/// A server that pauses in long bodies until it is told that the client has what was sent: then nothing of them is in the
+/// process, however slow that is, and the kernel can begin.
+fn serve_in_parts(play: &Play) -> (Answering, Sender<()>) {
+    let (go_on, told) = std::sync::mpsc::channel();
+    let told = Mutex::new(told);
+    let server = Answering::start(
+        play.server(0),
+        Arc::new(|head: &str| ok(&content(target_of(head)))),
+        Arc::new(move || told.lock().unwrap().recv_timeout(PATIENCE).unwrap()),
+    );
+    (server, go_on)
+}
+
+/// Sends a request for this many bytes to such a server, and compares them.
+fn ask_in_parts(client: &mut Peer, request: &str, bytes: usize, go_on: &Sender<()>) {
+    client.send(request);
+    let head = client.read_head();
+    let mut body = client.read_exact(bytes.min(FIRST_BYTES));
+    if bytes > FIRST_BYTES {
+        go_on.send(()).expect("the server");
+        body.extend(client.read_exact(bytes - FIRST_BYTES));
+    }
+    assert!(body == content(&format!("/{bytes}")), "{head}");
+}
+
 /// The engines of the responses with these bodies, in order; each must be complete.
 fn engines(play: &Play, bodies: &[usize]) -> Vec<String> {
     let lines = wait_for("lines of the log", || {
@@ -78,11 +106,11 @@ fn long_bodies_are_the_kernels_and_short_ones_are_not() {
     let Some(play) = Play::begin_with("", AUTO) else {
         return;
     };
-    let server = play.serve(0, |head| ok(&content(target_of(head))));
+    let (server, go_on) = serve_in_parts(&play);
     let mut client = play.connect();
     let bodies = [LONG, LONG, SHORT, 0, SHORT, 5, 5];
     for bytes in bodies {
-        ask_for(&mut client, bytes);
+        ask_in_parts(&mut client, &get(&format!("/s/{bytes}")), bytes, &go_on);
     }
     drop(client);
     assert_eq!(server.accepted(), 1);
@@ -101,8 +129,9 @@ fn the_first_response_over_a_new_connection_is_the_kernels() {
     let Some(play) = Play::begin_with("", AUTO) else {
         return;
     };
-    let _server = play.serve(0, |head| ok(&content(target_of(head))));
-    ask_for(&mut play.connect(), LONG);
+    let (_server, go_on) = serve_in_parts(&play);
+    let request = get(&format!("/s/{LONG}"));
+    ask_in_parts(&mut play.connect(), &request, LONG, &go_on);
     assert_eq!(engines(&play, &[LONG]), ["packet"]);
 }
 
@@ -112,12 +141,12 @@ fn over_a_used_connection_later_long_responses_are_the_kernels() {
     let Some(play) = Play::begin_with("", AUTO) else {
         return;
     };
-    let server = play.serve(0, |head| ok(&content(target_of(head))));
+    let (server, go_on) = serve_in_parts(&play);
     let mut client = play.connect();
     // The server must first learn its smaller window.
     let bodies = [5, LONG, LONG, LONG, LONG, LONG, 5];
     for bytes in bodies {
-        ask_for(&mut client, bytes);
+        ask_in_parts(&mut client, &get(&format!("/s/{bytes}")), bytes, &go_on);
     }
     drop(client);
     let engines = engines(&play, &bodies);
@@ -174,17 +203,15 @@ fn long_bodies_through_a_forward_proxy_are_the_kernels() {
     let Some(play) = Play::begin_with("", AUTO_FORWARD) else {
         return;
     };
-    let _server = play.serve(0, |head| ok(&content(target_of(head))));
+    let (_server, go_on) = serve_in_parts(&play);
     let mut client = play.connect();
     let bodies = [LONG, LONG, 5, SHORT, 5];
     for bytes in bodies {
-        let target = format!("/s/{bytes}");
         let request = format!(
-            "GET http://{}{target} HTTP/1.1\r\nHost: {}\r\n\r\n",
+            "GET http://{}/s/{bytes} HTTP/1.1\r\nHost: {}\r\n\r\n",
             SERVERS[0], SERVERS[0]
         );
-        let response = client.ask(&request);
-        assert!(hash(&response.body) == hash(&content(&target)), "{target}");
+        ask_in_parts(&mut client, &request, bytes, &go_on);
     }
     let engines = engines(&play, &bodies);
     for (engine, bytes) in engines.iter().zip(bodies) {

@@ -89,7 +89,7 @@ impl Play {
         number: usize,
         answer: impl Fn(&str) -> Vec<u8> + Send + Sync + 'static,
     ) -> Answering {
-        Answering::start(self.server(number), Arc::new(answer))
+        Answering::start(self.server(number), Arc::new(answer), Arc::new(|| {}))
     }
 
     /// A client.
@@ -165,7 +165,8 @@ struct Answering {
 }
 
 impl Answering {
-    fn start(server: Server, answer: Arc<Answer>) -> Self {
+    /// `pause` is called in the middle of long responses.
+    fn start(server: Server, answer: Arc<Answer>, pause: Arc<dyn Fn() + Send + Sync>) -> Self {
         let (stop, accepted) = (Arc::<AtomicBool>::default(), Arc::<AtomicUsize>::default());
         let (stopped, count) = (Arc::clone(&stop), Arc::clone(&accepted));
         let thread = std::thread::spawn(move || {
@@ -175,8 +176,8 @@ impl Answering {
                     continue;
                 };
                 count.fetch_add(1, Ordering::SeqCst);
-                let answer = Arc::clone(&answer);
-                std::thread::spawn(move || answer_requests(peer, &*answer));
+                let (answer, pause) = (Arc::clone(&answer), Arc::clone(&pause));
+                std::thread::spawn(move || answer_requests(peer, &*answer, &*pause));
             }
         });
         Self {
@@ -200,16 +201,29 @@ impl Drop for Answering {
     }
 }
 
+/// So much of a body is sent before the pause.
+const FIRST_BYTES: usize = 20_000;
+
 /// Answers requests, with bodies of known length or none, until the client closes.
-fn answer_requests(mut peer: Peer, answer: &dyn Fn(&str) -> Vec<u8>) {
+fn answer_requests(mut peer: Peer, answer: &dyn Fn(&str) -> Vec<u8>, pause: &dyn Fn()) {
     while peer.waits_for_head() {
         let head = peer.read_head();
         let length = head
             .lines()
             .find_map(|line| line.strip_prefix("Content-Length: "));
         peer.read_exact(length.map_or(0, |length| length.parse().expect("a length")));
-        if peer.try_send(answer(&head)).is_err() {
+        let response = answer(&head);
+        let head_end = response.windows(4).position(|end| end == b"\r\n\r\n");
+        let first_bytes = head_end.map_or(0, |end| end + 4) + FIRST_BYTES;
+        let (first, rest) = response.split_at(first_bytes.min(response.len()));
+        if peer.try_send(first).is_err() {
             return;
+        }
+        if !rest.is_empty() {
+            pause();
+            if peer.try_send(rest).is_err() {
+                return;
+            }
         }
     }
 }
