@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 
 use carrick_lab::command::find;
 use carrick_lab::testbed::Testbed;
-use carrick_lab::testbed::cores::{CorePair, Placement};
+use carrick_lab::testbed::cores::{self, CorePair, Placement};
 use carrick_lab::testbed::name::{PREFIX, RunName, memory_directory};
 use carrick_test::{EndInTime, RunInTime};
 
@@ -125,6 +125,13 @@ fn a_test_bed_leaves_nothing_behind_and_sweeps_what_a_killed_run_left() {
     assert_eq!(left_behind_by(&own), Vec::<PathBuf>::new());
 }
 
+/// The program, on all cores that this process began with: a bed of another test may have moved this process to one.
+fn lab() -> Command {
+    let mut command = Command::new("taskset");
+    command.args(["-c", &cores::list(&cores::online()), LAB]);
+    command
+}
+
 /// One for the proxy, one for everything else.
 fn has_two_cores() -> bool {
     let has = CorePair::parse("0,1").is_ok();
@@ -141,7 +148,7 @@ fn a_short_benchmark_gives_a_table_json_and_plots() {
         return;
     }
     let out = tempfile::tempdir().unwrap();
-    let output = Command::new(LAB)
+    let output = lab()
         .arg("bench")
         .args([
             "--quick",
@@ -192,7 +199,7 @@ fn a_short_benchmark_gives_a_table_json_and_plots() {
         assert!(out.path().join(file).is_file(), "{file}");
     }
     // Drawn again from the raw results, the table is the same.
-    let again = Command::new(LAB)
+    let again = lab()
         .args(["bench", "report"])
         .arg(out.path())
         .output_in_time()
@@ -218,7 +225,7 @@ fn a_short_look_at_tunnels_has_round_trips_bytes_and_the_process_alone() {
     // Where the machine is so busy that a peer does not answer in its second, again.
     let look = |_| {
         let out = tempfile::tempdir().unwrap();
-        let output = Command::new(LAB)
+        let output = lab()
             .args(["bench", "--quick", "--only", &works.join(",")])
             .args(["--peers", &peers.join(","), "--carrick"])
             .arg(&carrick)
@@ -292,7 +299,7 @@ fn a_proxy_that_dies_fails_its_cell_visibly() {
     let carrick = out.path().join("carrick");
     fs::write(&carrick, "#!/bin/sh\n[ \"$1\" = check ]\n").unwrap();
     fs::set_permissions(&carrick, fs::Permissions::from_mode(0o755)).unwrap();
-    let output = Command::new(LAB)
+    let output = lab()
         .arg("bench")
         .args([
             "--quick",
@@ -325,7 +332,7 @@ fn an_interrupted_benchmark_leaves_nothing_behind() {
     }
     let out = tempfile::tempdir().unwrap();
     for signal in ["-INT", "-TERM"] {
-        let mut bench = Command::new(LAB)
+        let mut bench = lab()
             .args([
                 "bench",
                 "--only",
@@ -373,11 +380,7 @@ fn mistakes_on_the_command_line_are_explained() {
         if arguments.contains(&"--carrick") && !has_two_cores() {
             continue;
         }
-        let output = Command::new(LAB)
-            .arg("bench")
-            .args(arguments)
-            .output_in_time()
-            .unwrap();
+        let output = lab().arg("bench").args(arguments).output_in_time().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(
             !output.status.success() && said.contains(part),

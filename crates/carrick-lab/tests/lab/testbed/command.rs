@@ -3,7 +3,7 @@
 use super::*;
 
 fn testbed_command(arguments: &[&str]) -> Command {
-    let mut command = Command::new(LAB);
+    let mut command = crate::lab();
     command.arg("testbed").args(arguments);
     command
 }
