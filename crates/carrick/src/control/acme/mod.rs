@@ -367,7 +367,7 @@ async fn ask(
         replaces: known.certificate.as_ref().and_then(|one| one.id.as_ref()),
     };
     let order = order::order(&work.plan, &work.storage, &https, wanted, account);
-    let result = match tokio::time::timeout(ORDER_MAX, order).await {
+    let result = match tokio::time::timeout(ORDER_MAX, Box::pin(order)).await {
         Ok(Ok(pem)) => (work.storage.keep_certificate(name, &pem)).map_err(Failure::general),
         Ok(Err(failure)) => Err(failure),
         Err(_) => Err(Failure::general("the order took too long")),
