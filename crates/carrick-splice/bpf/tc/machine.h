@@ -32,12 +32,17 @@ static __always_inline int is_over(const struct packet_splice *splice)
 	return splice->state == PACKET_ENDED || splice->state == PACKET_RESET;
 }
 
-/* The number that the receiver expects once everything on the way has arrived, in its own numbers. A sender that knew a
- * larger window before the splice may send more than the receiver takes. What lies beyond the receiver's window is
- * dropped, as would be anything else with a number there, a reset included. */
+/* A sender that knew a larger window before the splice may send more than the receiver takes. The receiver drops what lies
+ * beyond its window, and whatever else has a number there, a reset included. */
+static __always_inline int has_overrun(const struct packet_way *way)
+{
+	return is_after(way->end, way->offered_end);
+}
+
+/* The number that the receiver expects behind everything on the way, as far as is known, in its own numbers. */
 static __always_inline __u32 expected_by_receiver(const struct packet_way *way)
 {
-	return (is_after(way->end, way->offered_end) ? way->acked : way->end) + way->delta;
+	return (has_overrun(way) ? way->acked : way->end) + way->delta;
 }
 
 static __always_inline int has_ended(const struct packet_way *way)
@@ -166,9 +171,9 @@ static __always_inline void handle_spliced(struct packet_splice *splice, __u32 s
 		if (splice->state == PACKET_SPLICED && (packet->seq == way->end || packet->seq == way->acked)) {
 			splice->state = PACKET_RESET;
 			plan->is_told = 1;
-			/* Beyond the receiver's window, it would be dropped without an answer. */
-			if (is_after(packet->seq, way->offered_end))
-				plan->rewriting.seq += way->offered_end - packet->seq;
+			/* If acknowledgements are under way, it is too early: they are answered with another one. */
+			if (packet->seq == way->end)
+				plan->rewriting.seq = expected_by_receiver(way) - packet->seq;
 		}
 		return;
 	}

@@ -396,11 +396,13 @@ static __always_inline void handle_local_client(struct packet_splice *splice, co
 		note_sent_locally(client, packet);
 	}
 	plan->rewriting.is_reset = !!(packet->flags & FLAG_FIN);
-	/* A packet without data, a reset or a FIN gets the number that the client expects. */
-	if (!sequence_length(packet) || packet->flags & (FLAG_RST | FLAG_FIN))
+	/* A reset or a FIN gets the number that the client expects; a packet without data, one that it takes. */
+	if (packet->flags & (FLAG_RST | FLAG_FIN)) {
 		plan->rewriting.seq = expected_by_receiver(down) - packet->seq;
-	if (packet->flags & (FLAG_RST | FLAG_FIN))
 		end_responses(splice);
+	} else if (!packet->payload_bytes) {
+		plan->rewriting.seq = (has_overrun(down) ? down->offered_end : down->end) + down->delta - packet->seq;
+	}
 }
 
 /* A packet of the server's local socket, usually a request. The client's local socket has received everything before

@@ -106,7 +106,7 @@ struct packet_leg {
 	__u32 local_end;      /* end of what the local socket has sent, on the wire */
 	__u32 local_acked;    /* how far the peer has acknowledged it */
 	__u32 sent_end;       /* with is_ahead: end of what was sent to the peer, by either sender */
-	__u32 peer_next;      /* with is_ahead: the next number the peer expects, as far as known; at first, sent_end */
+	__u32 peer_next;      /* with is_ahead: the next number the peer expects, as far as known */
 	__u32 local_tsval;    /* the latest timestamp the local socket has sent, on the wire */
 	__u32 received;       /* end of what the local socket is known to have received */
 	__u32 peer_tsval;     /* RESPONSES: the peer's latest timestamp */

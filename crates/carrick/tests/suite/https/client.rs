@@ -41,10 +41,16 @@ pub fn with_suite(place: &Place, offers: Offers, suite: CipherSuite) -> Arc<Clie
     Arc::new(config)
 }
 
-/// The same with this key exchange only.
-pub fn with_group(place: &Place, group: NamedGroup) -> Arc<ClientConfig> {
+/// The same with these key exchanges, the first preferred.
+pub fn with_groups(place: &Place, groups: &[NamedGroup]) -> Arc<ClientConfig> {
     let mut provider = rustls::crypto::aws_lc_rs::default_provider();
-    provider.kx_groups.retain(|offered| offered.name() == group);
+    let place_of = |group| groups.iter().position(|wanted| *wanted == group);
+    provider
+        .kx_groups
+        .retain(|offered| place_of(offered.name()).is_some());
+    provider
+        .kx_groups
+        .sort_by_key(|offered| place_of(offered.name()));
     Arc::new(builder_with(place, Offers::Tls13, provider).with_no_client_auth())
 }
 

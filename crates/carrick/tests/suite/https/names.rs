@@ -1,6 +1,6 @@
 //! Which certificate a client gets, and what is said of those that cannot be used.
 use super::certificates::{Key, file, issue, make_authority};
-use super::client::{Offers, TlsPeer, pem, trusting, with_group};
+use super::client::{Offers, TlsPeer, pem, trusting, with_groups};
 use super::{pair, switch_text};
 use crate::clients::tool::Tool;
 use crate::support::carrick::PROGRAM;
@@ -214,7 +214,7 @@ fn keys_are_read_in_all_forms_and_chains_are_sent() {
 }
 
 #[test]
-fn keys_are_exchanged_post_quantum_with_clients_that_can() {
+fn keys_are_exchanged_post_quantum_with_clients_that_prefer_that() {
     let place = Place::claim();
     if !make_authority(&place) {
         return;
@@ -228,13 +228,18 @@ fn keys_are_exchanged_post_quantum_with_clients_that_can() {
         exchange(trusting(&place, Offers::All)),
         Some(NamedGroup::X25519MLKEM768)
     );
+    let classic_first = [NamedGroup::X25519, NamedGroup::X25519MLKEM768];
+    assert_eq!(
+        exchange(with_groups(&place, &classic_first)),
+        Some(NamedGroup::X25519)
+    );
     for group in [
         NamedGroup::X25519,
         NamedGroup::secp256r1,
         NamedGroup::secp384r1,
         NamedGroup::X25519MLKEM768,
     ] {
-        assert_eq!(exchange(with_group(&place, group)), Some(group));
+        assert_eq!(exchange(with_groups(&place, &[group])), Some(group));
     }
 }
 

@@ -240,12 +240,14 @@ fn only_the_next_number_resets() {
 /// The sender knew a larger window before the splice. Beyond its window, the receiver would drop a reset silently. Only the
 /// sender knows which number is its next.
 #[test]
-fn a_reset_beyond_the_receivers_window_goes_to_its_end() {
+fn a_reset_beyond_the_receivers_window_gets_the_number_it_expects() {
     for lab in [Lab::v4(), Lab::v6()].into_iter().flatten() {
         let mut before = spliced(&lab);
         before.ways[CLIENT].end = C + 14_480;
         before.ways[CLIENT].offered_end = C + 4344;
-        for (seq, told) in [(4344, 4344), (4345, 4345), (14_479, 14_479), (14_480, 4344)] {
+        before.ways[CLIENT].acked = C + 1448;
+        before.ways[CLIENT].start = C + 1448;
+        for (seq, told) in [(4344, 4344), (4345, 4345), (14_479, 14_479), (14_480, 1448)] {
             let (packet, mut forwarded) = up(&lab, |packet| at(packet, seq, 0, RST | ACK));
             forwarded.seq = C + UP + told;
             lab.check(

@@ -160,13 +160,17 @@ fn an_end_that_overtakes_what_is_before_it_is_no_end_yet() {
 fn what_the_local_socket_says_to_a_client_is_in_its_window() {
     for rest in rests() {
         let sent = 14_480;
-        for (taken, offered, number) in [
-            (0, 4344, 0),
-            (1448, 2896, 1448),
-            (0, sent, sent),
-            (sent, sent + 9, sent),
+        for (taken, offered, taken_next, within) in [
+            (0, 4344, 0, 4344),
+            (1448, 2896, 1448, 2896),
+            (0, sent, sent, sent),
+            (sent, sent + 9, sent, sent),
         ] {
-            for (flags, says) in [(ACK, ACK), (RST | ACK, RST | ACK), (FIN | ACK, RST | ACK)] {
+            for (flags, says, number) in [
+                (ACK, ACK, within),
+                (RST | ACK, RST | ACK, taken_next),
+                (FIN | ACK, RST | ACK, taken_next),
+            ] {
                 rest.begin(|splice| {
                     let down = &mut splice.ways[SERVER];
                     down.end = down.start.wrapping_add(sent);
