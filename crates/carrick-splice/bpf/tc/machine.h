@@ -171,7 +171,8 @@ static __always_inline void handle_spliced(struct packet_splice *splice, __u32 s
 		if (splice->state == PACKET_SPLICED && (packet->seq == way->end || packet->seq == way->acked)) {
 			splice->state = PACKET_RESET;
 			plan->is_told = 1;
-			/* If acknowledgements are under way, it is too early: they are answered with another one. */
+			/* Too early a number for a receiver whose acknowledgements are still under way. The sender
+			 * answers these with another reset. */
 			if (packet->seq == way->end)
 				plan->rewriting.seq = expected_by_receiver(way) - packet->seq;
 		}

@@ -2,9 +2,6 @@
 //! and nothing else.
 use super::lasting::lose;
 use super::*;
-use crate::support::PATIENCE;
-use std::sync::Mutex;
-use std::sync::mpsc::Sender;
 
 /// Both modes with `auto`.
 const AUTO: &str = r#"
@@ -61,29 +58,34 @@ fn ask_for(client: &mut Peer, bytes: usize) {
     assert!(hash(&response.body) == hash(&content(&target)), "{target}");
 }
 
-/// A server that pauses in long bodies until it is told that the client has what was sent: then nothing of them is in the
-/// process, however slow that is, and the kernel can begin.
-fn serve_in_parts(play: &Play) -> (Answering, Sender<()>) {
-    let (go_on, told) = std::sync::mpsc::channel();
-    let told = Mutex::new(told);
-    let server = Answering::start(
-        play.server(0),
-        Arc::new(|head: &str| ok(&content(target_of(head)))),
-        Arc::new(move || told.lock().unwrap().recv_timeout(PATIENCE).unwrap()),
-    );
-    (server, go_on)
+/// So much of a body is sent before the client has to have it.
+const FIRST_BYTES: usize = 20_000;
+
+/// A client requests bodies, over one connection on each side, and compares them. The server sends the rest of a long one
+/// once the client has the beginning: then nothing of it is in the process, however slow that is, and the kernel can begin.
+fn answer_in_parts(play: &Play, request: impl Fn(usize) -> String, bodies: &[usize]) {
+    let (server, mut client, mut upstream) = (play.server(0), play.connect(), None);
+    for &bytes in bodies {
+        client.send(request(bytes));
+        let upstream = upstream.get_or_insert_with(|| server.accept());
+        upstream.read_head();
+        let response = ok(&content(&format!("/{bytes}")));
+        let body = &response[response.len() - bytes..];
+        let (first, rest) = response.split_at(response.len() - bytes.saturating_sub(FIRST_BYTES));
+        upstream.send(first);
+        let head = client.read_head();
+        let mut received = client.read_exact(bytes - rest.len());
+        std::thread::scope(|scope| {
+            scope.spawn(|| upstream.send(rest));
+            received.extend(client.read_exact(rest.len()));
+        });
+        assert!(received == body, "{head}");
+    }
 }
 
-/// Sends a request for this many bytes to such a server, and compares them.
-fn ask_in_parts(client: &mut Peer, request: &str, bytes: usize, go_on: &Sender<()>) {
-    client.send(request);
-    let head = client.read_head();
-    let mut body = client.read_exact(bytes.min(FIRST_BYTES));
-    if bytes > FIRST_BYTES {
-        go_on.send(()).expect("the server");
-        body.extend(client.read_exact(bytes - FIRST_BYTES));
-    }
-    assert!(body == content(&format!("/{bytes}")), "{head}");
+/// A request for this many bytes.
+fn get_bytes(bytes: usize) -> String {
+    get(&format!("/s/{bytes}"))
 }
 
 /// The engines of the responses with these bodies, in order; each must be complete.
@@ -106,14 +108,8 @@ fn long_bodies_are_the_kernels_and_short_ones_are_not() {
     let Some(play) = Play::begin_with("", AUTO) else {
         return;
     };
-    let (server, go_on) = serve_in_parts(&play);
-    let mut client = play.connect();
     let bodies = [LONG, LONG, SHORT, 0, SHORT, 5, 5];
-    for bytes in bodies {
-        ask_in_parts(&mut client, &get(&format!("/s/{bytes}")), bytes, &go_on);
-    }
-    drop(client);
-    assert_eq!(server.accepted(), 1);
+    answer_in_parts(&play, get_bytes, &bodies);
     let engines = engines(&play, &bodies);
     for (engine, bytes) in engines.iter().zip(bodies) {
         assert_eq!(engine == "packet", bytes >= LONG, "{bytes}: {engines:?}");
@@ -129,9 +125,7 @@ fn the_first_response_over_a_new_connection_is_the_kernels() {
     let Some(play) = Play::begin_with("", AUTO) else {
         return;
     };
-    let (_server, go_on) = serve_in_parts(&play);
-    let request = get(&format!("/s/{LONG}"));
-    ask_in_parts(&mut play.connect(), &request, LONG, &go_on);
+    answer_in_parts(&play, get_bytes, &[LONG]);
     assert_eq!(engines(&play, &[LONG]), ["packet"]);
 }
 
@@ -141,20 +135,14 @@ fn over_a_used_connection_later_long_responses_are_the_kernels() {
     let Some(play) = Play::begin_with("", AUTO) else {
         return;
     };
-    let (server, go_on) = serve_in_parts(&play);
-    let mut client = play.connect();
     // The server must first learn its smaller window.
     let bodies = [5, LONG, LONG, LONG, LONG, LONG, 5];
-    for bytes in bodies {
-        ask_in_parts(&mut client, &get(&format!("/s/{bytes}")), bytes, &go_on);
-    }
-    drop(client);
+    answer_in_parts(&play, get_bytes, &bodies);
     let engines = engines(&play, &bodies);
     assert_eq!(engines[0], "copy");
     assert_ne!(engines[1], "packet");
     assert!(engines[2..6].iter().any(|engine| engine == "packet"));
     assert_eq!(engines[6], "copy");
-    assert_eq!(server.accepted(), 1);
 }
 
 #[test]
@@ -203,16 +191,12 @@ fn long_bodies_through_a_forward_proxy_are_the_kernels() {
     let Some(play) = Play::begin_with("", AUTO_FORWARD) else {
         return;
     };
-    let (_server, go_on) = serve_in_parts(&play);
-    let mut client = play.connect();
     let bodies = [LONG, LONG, 5, SHORT, 5];
-    for bytes in bodies {
-        let request = format!(
-            "GET http://{}/s/{bytes} HTTP/1.1\r\nHost: {}\r\n\r\n",
-            SERVERS[0], SERVERS[0]
-        );
-        ask_in_parts(&mut client, &request, bytes, &go_on);
-    }
+    let request = |bytes| {
+        let server = SERVERS[0];
+        format!("GET http://{server}/s/{bytes} HTTP/1.1\r\nHost: {server}\r\n\r\n")
+    };
+    answer_in_parts(&play, request, &bodies);
     let engines = engines(&play, &bodies);
     for (engine, bytes) in engines.iter().zip(bodies) {
         assert_eq!(engine == "packet", bytes >= LONG, "{engines:?}");

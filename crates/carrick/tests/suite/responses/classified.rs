@@ -391,7 +391,6 @@ fn a_circle_does_not_grow_with_each_request_that_the_kernel_forwards() {
         Ok(Answering::start(
             server,
             Arc::new(|head: &str| lead_back(head)),
-            Arc::new(|| {}),
         ))
     };
     let server = play.bed.server.inside(start).expect("a server");

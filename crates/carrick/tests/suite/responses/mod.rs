@@ -89,7 +89,7 @@ impl Play {
         number: usize,
         answer: impl Fn(&str) -> Vec<u8> + Send + Sync + 'static,
     ) -> Answering {
-        Answering::start(self.server(number), Arc::new(answer), Arc::new(|| {}))
+        Answering::start(self.server(number), Arc::new(answer))
     }
 
     /// A client.
@@ -165,8 +165,7 @@ struct Answering {
 }
 
 impl Answering {
-    /// `pause` is called in the middle of long responses.
-    fn start(server: Server, answer: Arc<Answer>, pause: Arc<dyn Fn() + Send + Sync>) -> Self {
+    fn start(server: Server, answer: Arc<Answer>) -> Self {
         let (stop, accepted) = (Arc::<AtomicBool>::default(), Arc::<AtomicUsize>::default());
         let (stopped, count) = (Arc::clone(&stop), Arc::clone(&accepted));
         let thread = std::thread::spawn(move || {
@@ -176,8 +175,8 @@ impl Answering {
                     continue;
                 };
                 count.fetch_add(1, Ordering::SeqCst);
-                let (answer, pause) = (Arc::clone(&answer), Arc::clone(&pause));
-                std::thread::spawn(move || answer_requests(peer, &*answer, &*pause));
+                let answer = Arc::clone(&answer);
+                std::thread::spawn(move || answer_requests(peer, &*answer));
             }
         });
         Self {
@@ -201,29 +200,16 @@ impl Drop for Answering {
     }
 }
 
-/// So much of a body is sent before the pause.
-const FIRST_BYTES: usize = 20_000;
-
 /// Answers requests, with bodies of known length or none, until the client closes.
-fn answer_requests(mut peer: Peer, answer: &dyn Fn(&str) -> Vec<u8>, pause: &dyn Fn()) {
+fn answer_requests(mut peer: Peer, answer: &dyn Fn(&str) -> Vec<u8>) {
     while peer.waits_for_head() {
         let head = peer.read_head();
         let length = head
             .lines()
             .find_map(|line| line.strip_prefix("Content-Length: "));
         peer.read_exact(length.map_or(0, |length| length.parse().expect("a length")));
-        let response = answer(&head);
-        let head_end = response.windows(4).position(|end| end == b"\r\n\r\n");
-        let first_bytes = head_end.map_or(0, |end| end + 4) + FIRST_BYTES;
-        let (first, rest) = response.split_at(first_bytes.min(response.len()));
-        if peer.try_send(first).is_err() {
+        if peer.try_send(answer(&head)).is_err() {
             return;
-        }
-        if !rest.is_empty() {
-            pause();
-            if peer.try_send(rest).is_err() {
-                return;
-            }
         }
     }
 }

@@ -71,8 +71,14 @@ fn the_connections_come_back_though_something_is_not_acknowledged() {
     let (Some(lab), Some(programs)) = (Lab::v4(), Programs::load()) else {
         return;
     };
-    // Beyond that, the client has acknowledged `acked` forwarded bytes; `ahead` more were forwarded.
-    for (acked, ahead) in [(0, 0), (0, 700), (500, 0), (500, 700)] {
+    // Beyond that, the client has acknowledged `acked` forwarded bytes; `ahead` more were forwarded, of which it takes `room`.
+    for (acked, ahead, room) in [
+        (0, 0, 0),
+        (0, 700, 700),
+        (500, 0, 0),
+        (500, 700, 700),
+        (500, 700, 699),
+    ] {
         let mut before = spliced(&lab);
         let down = &mut before.ways[SERVER];
         (down.start, down.end) = (S + acked, S + acked + ahead);
@@ -81,6 +87,8 @@ fn the_connections_come_back_though_something_is_not_acknowledged() {
         } else {
             (S + acked, 1)
         };
+        down.offered_end = S + acked + room;
+        let expected = if room < ahead { down.acked } else { down.end };
         programs.set(&before, lab.addresses);
         for side in [CLIENT, SERVER] {
             programs.show(&local(&lab, side, before.legs[side].local_end));
@@ -96,6 +104,10 @@ fn the_connections_come_back_though_something_is_not_acknowledged() {
         assert_eq!((client.receive_offset, client.send_offset), (0, acked));
         assert_eq!((server.receive_offset, server.send_offset), (acked, 0));
         assert_eq!(u32::from(client.is_ahead), u32::from(ahead > 0));
+        assert_eq!(
+            client.peer_next,
+            expected.wrapping_add(before.ways[SERVER].delta)
+        );
         let next = before.legs[CLIENT].local_end.wrapping_add(acked);
         assert_eq!(client.local_end, next);
     }
