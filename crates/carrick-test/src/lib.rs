@@ -34,6 +34,13 @@ pub fn is_root() -> bool {
     is_root
 }
 
+/// The congestion controls that `net.ipv4.tcp_available_congestion_control` lists, without those that a laboratory beside this test has
+/// brought (`rfc3465_0001234`, by its pid): the whole machine sees them, and they go when it ends.
+pub fn congestion_controls(listed: &str) -> impl Iterator<Item = &str> {
+    let is_lasting = |name: &&str| !name.contains('_');
+    listed.split_whitespace().filter(is_lasting)
+}
+
 /// Leaves out the running test, or the rest of it, for want of root, of what root has on every kernel that carrick is for, or of a program that `make test` installs. The caller returns.
 ///
 /// # Panics

@@ -112,7 +112,7 @@ fn the_first_flight_is_64_kb() {
         Host::Middle,
         "/proc/sys/net/ipv4/tcp_available_congestion_control",
     );
-    for name in congestion.split_whitespace() {
+    for name in carrick_test::congestion_controls(&congestion) {
         for (family, begins) in [
             (0, Begins::Client),
             (0, Begins::Gateway),
