@@ -1,12 +1,10 @@
 //! Gets a connection for one request: an idle one, or a new one to a server that has not been tried yet.
-use super::http2;
-use super::open::{CheckoutOptions, handshake, preamble, reused, timed_dial};
+use super::http2::Place;
+use super::open::{CheckoutRequest, handshake};
 use crate::config::plan::{ServerAddress, ServerHttp2};
 use crate::context::destination::NextHop;
-use crate::context::downstream::Downstream;
 use crate::context::original;
-use crate::context::request_context::{Pool, RequestContext};
-use crate::context::request_log::RequestLog;
+use crate::context::request_context::Pool;
 use crate::net::deadline::now;
 use crate::net::transport::http2::server::ServerStream;
 use crate::telemetry::metrics::WorkerMetrics;
@@ -22,108 +20,150 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use tokio::net::TcpStream;
 
-/// Gets a connection. `downstream` is the client's, if one waits for the response. Unreachable servers are added to `tried`, and another one
-/// is tried, at most `attempts`.
-///
-/// # Errors
-/// The last reason. No byte of the request has been sent.
-pub async fn checkout(
-    context: &RequestContext,
-    downstream: Option<&Downstream>,
-    next_hop: &NextHop,
-    wanted: CheckoutOptions<'_>,
-    tried: &mut Vec<usize>,
-    log: &mut RequestLog,
-) -> Result<Checkout, Unreachable> {
-    let (connector, metrics) = (&context.worker.connector, context.metrics());
-    match next_hop {
-        NextHop::Origin {
-            server,
-            key,
-            parent,
-            ..
-        } => {
-            let access = (!parent).then_some(&context.listener.access);
-            let idle = if wanted.reuse {
-                connector.origins.take(key)
-            } else {
-                None
-            };
-            let idle = idle.filter(|upstream| {
-                // Another listener, with other rules, may have opened it.
-                access.is_none_or(|access| access.check_address(upstream.address.ip()).is_ok())
-            });
-            let upstream = match idle {
-                Some(upstream) => reused(metrics, upstream),
-                None => match take_kept(context, downstream, server, access, log) {
-                    Some(upstream) => upstream,
-                    None => {
-                        let tls = handshake(next_hop, None, &mut Vec::new());
-                        let place = (server, access, tls);
-                        timed_dial(context, downstream, place, &wanted, log).await?
-                    }
-                },
-            };
-            log.took(&upstream);
-            Ok(Checkout::alone(upstream))
-        }
-        NextHop::Group { group, index } => {
-            log.upstream = Some(*index);
-            let attempts = context.live.plan().limits.attempts as usize;
-            let mut last = Unreachable::NoServer;
-            loop {
-                let Some(server) = group.pick(wanted.key, tried, now()) else {
-                    return Err(last);
+impl CheckoutRequest<'_> {
+    /// Gets a connection. Unreachable servers are added to `tried`, and another one is tried, at most `attempts`.
+    ///
+    /// # Errors
+    /// The last reason. No byte of the request has been sent.
+    pub async fn checkout(
+        mut self,
+        next_hop: &NextHop,
+        tried: &mut Vec<usize>,
+    ) -> Result<Checkout, Unreachable> {
+        let context = self.context;
+        let (connector, metrics) = (&context.worker.connector, context.metrics());
+        match next_hop {
+            NextHop::Origin {
+                server,
+                key,
+                parent,
+                ..
+            } => {
+                let access = (!parent).then_some(&context.listener.access);
+                let idle = if self.reuse {
+                    connector.origins.take(key)
+                } else {
+                    None
                 };
-                let Some(state) = group.state.servers.get(server) else {
-                    return Err(last);
-                };
-                let place = http2::Place {
-                    group,
-                    next_hop,
-                    server,
-                };
-                let upstream = match group.state.plan.http2 {
-                    ServerHttp2::Never => plain(context, downstream, place, &wanted, log).await,
-                    ServerHttp2::Auto | ServerHttp2::Always => {
-                        // Boxed: what few requests need should not make every session larger.
-                        let taking = http2::take(context, downstream, place, &wanted, log);
-                        Box::pin(taking)
-                            .await
-                            .map(|upstream| (upstream, Vec::new()))
-                    }
-                };
-                match upstream {
-                    Ok((upstream, preamble)) => {
-                        log.took(&upstream);
-                        return Ok(Checkout {
-                            upstream,
-                            server: Some(server),
-                            preamble,
-                            splice: None,
-                            expects_long: false,
-                            active: Some(Active::on(state)),
-                        });
-                    }
-                    Err(unreachable) => {
-                        if unreachable.is_final() {
-                            return Err(unreachable);
+                let idle = idle.filter(|upstream| {
+                    // Another listener, with other rules, may have opened it.
+                    access.is_none_or(|access| access.check_address(upstream.address.ip()).is_ok())
+                });
+                let upstream = match idle {
+                    Some(upstream) => self.reused(upstream),
+                    None => match self.take_kept(server, access) {
+                        Some(upstream) => upstream,
+                        None => {
+                            let tls = handshake(next_hop, None, &mut Vec::new());
+                            self.dial(server, access, tls).await?
                         }
-                        // A local shortage says nothing about the server.
-                        if !unreachable.is_ours() {
-                            group.failed(server, now());
+                    },
+                };
+                self.log.took(&upstream);
+                Ok(Checkout::alone(upstream))
+            }
+            NextHop::Group { group, index } => {
+                self.log.upstream = Some(*index);
+                let attempts = context.live.plan().limits.attempts as usize;
+                let mut last = Unreachable::NoServer;
+                loop {
+                    let Some(server) = group.pick(self.key, tried, now()) else {
+                        return Err(last);
+                    };
+                    let Some(state) = group.state.servers.get(server) else {
+                        return Err(last);
+                    };
+                    let place = Place {
+                        group,
+                        next_hop,
+                        server,
+                    };
+                    let upstream = match group.state.plan.http2 {
+                        ServerHttp2::Never => self.http1(place).await,
+                        ServerHttp2::Auto | ServerHttp2::Always => {
+                            // Boxed: what few requests need should not make every session larger.
+                            Box::pin(self.http2(place))
+                                .await
+                                .map(|upstream| (upstream, Vec::new()))
                         }
-                        tracing::debug!(upstream = %group.state.plan.name, "{unreachable}");
-                        tried.push(server);
-                        if tried.len() >= attempts {
-                            return Err(unreachable);
+                    };
+                    match upstream {
+                        Ok((upstream, preamble)) => {
+                            self.log.took(&upstream);
+                            return Ok(Checkout {
+                                upstream,
+                                server: Some(server),
+                                preamble,
+                                splice: None,
+                                expects_long: false,
+                                active: Some(Active::on(state)),
+                            });
                         }
-                        metrics.retries.add(1);
-                        last = unreachable;
+                        Err(unreachable) => {
+                            if unreachable.is_final() {
+                                return Err(unreachable);
+                            }
+                            // A local shortage says nothing about the server.
+                            if !unreachable.is_ours() {
+                                group.failed(server, now());
+                            }
+                            tracing::debug!(upstream = %group.state.plan.name, "{unreachable}");
+                            tried.push(server);
+                            if tried.len() >= attempts {
+                                return Err(unreachable);
+                            }
+                            metrics.retries.add(1);
+                            last = unreachable;
+                        }
                     }
                 }
             }
         }
+    }
+
+    /// A connection of HTTP/1.1 to a server of an upstream, and what is to be sent first on it.
+    async fn http1(&mut self, place: Place<'_>) -> Result<(Upstream, Vec<u8>), Unreachable> {
+        let Place {
+            group,
+            next_hop,
+            server,
+        } = place;
+        let context = self.context;
+        let state = (group.state.servers.get(server)).ok_or(Unreachable::NoServer)?;
+        let idle = match (self.reuse, context.source()) {
+            (true, None) => group.take_idle(server),
+            // Connections with a client's address belong to that client.
+            (true, Some(_)) => {
+                let key = own_key(context.source(), group, state);
+                context.worker.connector.origins.take(&key)
+            }
+            (false, _) => None,
+        };
+        if let Some(upstream) = idle {
+            return Ok((self.reused(upstream), Vec::new()));
+        }
+        let mut preamble = self.preamble(group.state.plan.send_proxy_protocol);
+        let tls = handshake(next_hop, Some(server), &mut preamble);
+        let upstream = self.dial(&state.address, None, tls).await?;
+        Ok((upstream, preamble))
+    }
+
+    /// The connection that was opened before the client was accepted, if it leads to this server and access still allows it.
+    fn take_kept(&mut self, server: &ServerAddress, access: Option<&Access>) -> Option<Upstream> {
+        let context = self.context;
+        let kept = self.downstream?.kept.take()?;
+        let address = context.original?;
+        let is_allowed = access.is_none_or(|access| access.check_address(address.ip()).is_ok());
+        if *server != ServerAddress::Ip(address) || !is_allowed {
+            return None;
+        }
+        self.log.connect = Some(kept.connecting);
+        let stream = TcpStream::from_std(kept.into_stream()?).ok()?;
+        let unread_bytes = context.live.plan().limits.unread;
+        let mut upstream = Upstream::new(stream, address, unread_bytes);
+        upstream.counted = Some(Counted::on(context.metrics()));
+        upstream.place = Some(context.worker.connector.admission.have_upstream());
+        Some(upstream)
     }
 }
 
@@ -279,39 +319,6 @@ impl Checkout {
     }
 }
 
-/// A connection of HTTP/1.1 to a server of an upstream, and what is to be sent first on it.
-async fn plain(
-    context: &RequestContext,
-    downstream: Option<&Downstream>,
-    place: http2::Place<'_>,
-    wanted: &CheckoutOptions<'_>,
-    log: &mut RequestLog,
-) -> Result<(Upstream, Vec<u8>), Unreachable> {
-    let http2::Place {
-        group,
-        next_hop,
-        server,
-    } = place;
-    let state = (group.state.servers.get(server)).ok_or(Unreachable::NoServer)?;
-    let idle = match (wanted.reuse, context.source()) {
-        (true, None) => group.take_idle(server),
-        // Connections with a client's address belong to that client.
-        (true, Some(_)) => {
-            let key = own_key(context.source(), group, state);
-            context.worker.connector.origins.take(&key)
-        }
-        (false, _) => None,
-    };
-    if let Some(upstream) = idle {
-        return Ok((reused(context.metrics(), upstream), Vec::new()));
-    }
-    let mut preamble = preamble(context, downstream, group.state.plan.send_proxy_protocol);
-    let tls = handshake(next_hop, Some(server), &mut preamble);
-    let dialled = (&state.address, None, tls);
-    let upstream = timed_dial(context, downstream, dialled, wanted, log).await?;
-    Ok((upstream, preamble))
-}
-
 /// The key of idle connections to a server that use the client's address. With TLS, no other was opened by the same rules.
 fn own_key(source: Option<IpAddr>, group: &Group, server: &ServerState) -> Box<[u8]> {
     let address = &server.address;
@@ -320,27 +327,4 @@ fn own_key(source: Option<IpAddr>, group: &Group, server: &ServerState) -> Box<[
         None => format!("server {address}"),
     };
     original::idle_key(source, &name)
-}
-
-/// The connection that was opened before the client was accepted, if it leads to this server and access still allows it.
-fn take_kept(
-    context: &RequestContext,
-    downstream: Option<&Downstream>,
-    server: &ServerAddress,
-    access: Option<&Access>,
-    log: &mut RequestLog,
-) -> Option<Upstream> {
-    let kept = downstream?.kept.take()?;
-    let address = context.original?;
-    let is_allowed = access.is_none_or(|access| access.check_address(address.ip()).is_ok());
-    if *server != ServerAddress::Ip(address) || !is_allowed {
-        return None;
-    }
-    log.connect = Some(kept.connecting);
-    let stream = TcpStream::from_std(kept.into_stream()?).ok()?;
-    let unread_bytes = context.live.plan().limits.unread;
-    let mut upstream = Upstream::new(stream, address, unread_bytes);
-    upstream.counted = Some(Counted::on(context.metrics()));
-    upstream.place = Some(context.worker.connector.admission.have_upstream());
-    Some(upstream)
 }

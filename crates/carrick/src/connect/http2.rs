@@ -1,12 +1,10 @@
 //! Gets a stream of HTTP/2 to a server: on a connection that is there, or on a new one.
-use super::open::{CheckoutOptions, handshake, preamble, reused, timed_dial};
+use super::open::{CheckoutRequest, handshake};
 use crate::config::plan::ServerHttp2;
 use crate::config::tls::{HTTP1_ALPN, HTTP2_ALPN};
 use crate::connect::tls;
 use crate::context::destination::NextHop;
-use crate::context::downstream::Downstream;
 use crate::context::request_context::RequestContext;
-use crate::context::request_log::RequestLog;
 use crate::net::deadline::now;
 use crate::net::io::write_all;
 use crate::net::transport::Transport;
@@ -40,134 +38,150 @@ enum Opened {
     Http1(Upstream),
 }
 
-/// Gets a stream; or a connection of HTTP/1.1, if the server chooses that and may, or takes WebSockets no other way.
-///
-/// # Errors
-/// See [`Unreachable`]. No byte of the request has been sent.
-pub async fn take(
-    context: &RequestContext,
-    downstream: Option<&Downstream>,
-    place: Place<'_>,
-    wanted: &CheckoutOptions<'_>,
-    log: &mut RequestLog,
-) -> Result<Upstream, Unreachable> {
-    let may_be_http1 = place.group.state.plan.http2 == ServerHttp2::Auto;
-    let shared = (place.group.http2(place.server)).ok_or(Unreachable::NoServer)?;
-    if wanted.websocket && may_be_http1 && shared.takes_no_websockets() {
-        return http1(context, downstream, place, wanted, log).await;
-    }
-    let upstream = find(context, downstream, place, wanted, log).await?;
-    let stream = upstream.transport.server_stream();
-    match stream.map(ServerStream::connection) {
-        Some(connection) if wanted.websocket && !connection.takes_websockets() => {
-            let address = upstream.address;
-            drop(upstream);
-            match may_be_http1 {
-                true => http1(context, downstream, place, wanted, log).await,
-                false => Err(Unreachable::NoWebSocket(address)),
-            }
+impl CheckoutRequest<'_> {
+    /// Gets a stream; or a connection of HTTP/1.1, if the server chooses that and may, or takes WebSockets no other way.
+    ///
+    /// # Errors
+    /// See [`Unreachable`]. No byte of the request has been sent.
+    pub(super) async fn http2(&mut self, place: Place<'_>) -> Result<Upstream, Unreachable> {
+        let may_be_http1 = place.group.state.plan.http2 == ServerHttp2::Auto;
+        let shared = (place.group.http2(place.server)).ok_or(Unreachable::NoServer)?;
+        if self.websocket && may_be_http1 && shared.takes_no_websockets() {
+            return self.http1_for_websocket(place).await;
         }
-        _ => Ok(upstream),
+        let upstream = self.find(place).await?;
+        let stream = upstream.transport.server_stream();
+        match stream.map(ServerStream::connection) {
+            Some(connection) if self.websocket && !connection.takes_websockets() => {
+                let address = upstream.address;
+                drop(upstream);
+                match may_be_http1 {
+                    true => self.http1_for_websocket(place).await,
+                    false => Err(Unreachable::NoWebSocket(address)),
+                }
+            }
+            _ => Ok(upstream),
+        }
     }
-}
 
-/// A connection of HTTP/1.1, for a WebSocket.
-async fn http1(
-    context: &RequestContext,
-    downstream: Option<&Downstream>,
-    place: Place<'_>,
-    wanted: &CheckoutOptions<'_>,
-    log: &mut RequestLog,
-) -> Result<Upstream, Unreachable> {
-    let state = &place.group.state;
-    let server = (state.servers.get(place.server)).ok_or(Unreachable::NoServer)?;
-    let mut preamble = preamble(context, downstream, state.plan.send_proxy_protocol);
-    let mut tls = handshake(place.next_hop, Some(place.server), &mut preamble);
-    if let Some(tls) = &mut tls {
-        tls.is_http1 = true;
-    }
-    let dialled = (&server.address, None, tls);
-    match timed_dial(context, downstream, dialled, wanted, log).await {
-        // It speaks HTTP/2 only: that is nothing against it.
-        Ok(upstream) if (upstream.transport.tls()).is_some_and(|tls| !tls.speaks(HTTP1_ALPN)) => {
-            Err(Unreachable::NoWebSocket(upstream.address))
+    /// A connection of HTTP/1.1, for a WebSocket.
+    async fn http1_for_websocket(&mut self, place: Place<'_>) -> Result<Upstream, Unreachable> {
+        let state = &place.group.state;
+        let server = (state.servers.get(place.server)).ok_or(Unreachable::NoServer)?;
+        let mut preamble = self.preamble(state.plan.send_proxy_protocol);
+        let mut tls = handshake(place.next_hop, Some(place.server), &mut preamble);
+        if let Some(tls) = &mut tls {
+            tls.is_http1 = true;
         }
-        Err(Unreachable::Tls {
-            address,
-            error: HandshakeError::Tls(Error::AlertReceived(Alert::NoApplicationProtocol)),
-        }) => Err(Unreachable::NoWebSocket(address)),
-        dialled => dialled,
+        match self.dial(&server.address, None, tls).await {
+            // It speaks HTTP/2 only: that is nothing against it.
+            Ok(upstream)
+                if (upstream.transport.tls()).is_some_and(|tls| !tls.speaks(HTTP1_ALPN)) =>
+            {
+                Err(Unreachable::NoWebSocket(upstream.address))
+            }
+            Err(Unreachable::Tls {
+                address,
+                error: HandshakeError::Tls(Error::AlertReceived(Alert::NoApplicationProtocol)),
+            }) => Err(Unreachable::NoWebSocket(address)),
+            dialled => dialled,
+        }
     }
-}
 
-async fn find(
-    context: &RequestContext,
-    downstream: Option<&Downstream>,
-    place: Place<'_>,
-    wanted: &CheckoutOptions<'_>,
-    log: &mut RequestLog,
-) -> Result<Upstream, Unreachable> {
-    let (plan, metrics) = (&place.group.state.plan, context.metrics());
-    let shared = (place.group.http2(place.server)).ok_or(Unreachable::NoServer)?;
-    let deadline = now() + context.live.plan().timeouts.connect;
-    // What has a client's address, or names it, is of no use to another.
-    if context.source().is_some() || plan.send_proxy_protocol.is_some() {
-        let opened = open(context, downstream, place, wanted, (log, deadline)).await?;
-        return match opened {
-            Opened::Http1(upstream) => Ok(upstream),
-            Opened::Http2(connection) => {
-                shared.note_websockets(&connection);
-                let stream = stream_of(&connection, metrics);
-                connection.end();
-                stream
+    async fn find(&mut self, place: Place<'_>) -> Result<Upstream, Unreachable> {
+        let context = self.context;
+        let (plan, metrics) = (&place.group.state.plan, context.metrics());
+        let shared = (place.group.http2(place.server)).ok_or(Unreachable::NoServer)?;
+        let deadline = now() + context.live.plan().timeouts.connect;
+        // What has a client's address, or names it, is of no use to another.
+        if context.source().is_some() || plan.send_proxy_protocol.is_some() {
+            let opened = self.open(place, deadline).await?;
+            return match opened {
+                Opened::Http1(upstream) => Ok(upstream),
+                Opened::Http2(connection) => {
+                    shared.note_websockets(&connection);
+                    let stream = stream_of(&connection, metrics);
+                    connection.end();
+                    stream
+                }
+            };
+        }
+        loop {
+            if self.reuse {
+                if let Some(stream) = shared.stream() {
+                    let mut upstream = as_upstream(stream, metrics);
+                    upstream.reused = true;
+                    return Ok(self.reused(upstream));
+                }
+                if let Some(upstream) = place.group.take_idle(place.server) {
+                    return Ok(self.reused(upstream));
+                }
             }
-        };
+            let own = match shared.access() {
+                Access::Wait(waiting) if self.reuse => {
+                    let waited = timeout_at(deadline.into(), waiting.wait()).await;
+                    waited
+                        .map_err(|_| Unreachable::TimedOut)?
+                        .map_err(Unreachable::Shared)?;
+                    continue;
+                }
+                Access::Wait(_) => None,
+                Access::Open(own) => Some(own),
+            };
+            // If this is given up, so is the attempt, and another makes one.
+            let opened = self.open(place, deadline).await;
+            let (result, told) = match opened {
+                Ok(Opened::Http2(connection)) => {
+                    // The first stream is its own.
+                    let stream = stream_of(&connection, metrics);
+                    shared.put(connection);
+                    (stream, Ok(()))
+                }
+                Ok(Opened::Http1(upstream)) => {
+                    shared.speaks_http1();
+                    (Ok(upstream), Ok(()))
+                }
+                Err(unreachable) => {
+                    let unreachable = Arc::new(unreachable);
+                    let own = Unreachable::Shared(Arc::clone(&unreachable));
+                    (Err(own), Err(unreachable))
+                }
+            };
+            if let Some(own) = own {
+                own.done(told);
+            }
+            return result;
+        }
     }
-    loop {
-        if wanted.reuse {
-            if let Some(stream) = shared.stream() {
-                let mut upstream = as_upstream(stream, metrics);
-                upstream.reused = true;
-                return Ok(reused(metrics, upstream));
-            }
-            if let Some(upstream) = place.group.take_idle(place.server) {
-                return Ok(reused(metrics, upstream));
-            }
-        }
-        let own = match shared.access() {
-            Access::Wait(waiting) if wanted.reuse => {
-                let waited = timeout_at(deadline.into(), waiting.wait()).await;
-                waited
-                    .map_err(|_| Unreachable::TimedOut)?
-                    .map_err(Unreachable::Shared)?;
-                continue;
-            }
-            Access::Wait(_) => None,
-            Access::Open(own) => Some(own),
+
+    /// Opens a connection.
+    async fn open(&mut self, place: Place<'_>, deadline: Instant) -> Result<Opened, Unreachable> {
+        let state = &place.group.state;
+        let server = (state.servers.get(place.server)).ok_or(Unreachable::NoServer)?;
+        let mut preamble = self.preamble(state.plan.send_proxy_protocol);
+        let tls = handshake(place.next_hop, Some(place.server), &mut preamble);
+        let upstream = self.dial(&server.address, None, tls).await?;
+        if let Some(tls) = upstream.transport.tls()
+            && !tls.speaks(HTTP2_ALPN)
+        {
+            return match state.plan.http2 {
+            ServerHttp2::Auto => Ok(Opened::Http1(upstream)),
+            ServerHttp2::Always | ServerHttp2::Never => Err(Unreachable::Http2 {
+                address: upstream.address,
+                why: "the server has not chosen HTTP/2 in the TLS handshake; with `http2 = \"auto\"` HTTP/1.1 is spoken then".to_owned(),
+            }),
         };
-        // If this is given up, so is the attempt, and another makes one.
-        let opened = open(context, downstream, place, wanted, (log, deadline)).await;
-        let (result, told) = match opened {
-            Ok(Opened::Http2(connection)) => {
-                // The first stream is its own.
-                let stream = stream_of(&connection, metrics);
-                shared.put(connection);
-                (stream, Ok(()))
-            }
-            Ok(Opened::Http1(upstream)) => {
-                shared.speaks_http1();
-                (Ok(upstream), Ok(()))
-            }
-            Err(unreachable) => {
-                let unreachable = Arc::new(unreachable);
-                let own = Unreachable::Shared(Arc::clone(&unreachable));
-                (Err(own), Err(unreachable))
-            }
-        };
-        if let Some(own) = own {
-            own.done(told);
         }
-        return result;
+        let address = upstream.address;
+        let begun = timeout_at(
+            deadline.into(),
+            begin(self.context, place, upstream, &preamble),
+        )
+        .await;
+        begun.unwrap_or_else(|_| {
+            self.context.metrics().limits.reached(Limit::ConnectTimeout);
+            Err(Unreachable::Http2TimedOut(address))
+        })
     }
 }
 
@@ -185,39 +199,6 @@ fn as_upstream(stream: ServerStream, metrics: &WorkerMetrics) -> Upstream {
     let address = stream.connection().address();
     // The window of HTTP/2 limits what waits unread.
     Upstream::new(Transport::Http2Server(Rc::new(stream)), address, 0)
-}
-
-/// Opens a connection.
-async fn open(
-    context: &RequestContext,
-    downstream: Option<&Downstream>,
-    place: Place<'_>,
-    wanted: &CheckoutOptions<'_>,
-    (log, deadline): (&mut RequestLog, Instant),
-) -> Result<Opened, Unreachable> {
-    let state = &place.group.state;
-    let server = (state.servers.get(place.server)).ok_or(Unreachable::NoServer)?;
-    let mut preamble = preamble(context, downstream, state.plan.send_proxy_protocol);
-    let tls = handshake(place.next_hop, Some(place.server), &mut preamble);
-    let dialled = (&server.address, None, tls);
-    let upstream = timed_dial(context, downstream, dialled, wanted, log).await?;
-    if let Some(tls) = upstream.transport.tls()
-        && !tls.speaks(HTTP2_ALPN)
-    {
-        return match state.plan.http2 {
-            ServerHttp2::Auto => Ok(Opened::Http1(upstream)),
-            ServerHttp2::Always | ServerHttp2::Never => Err(Unreachable::Http2 {
-                address: upstream.address,
-                why: "the server has not chosen HTTP/2 in the TLS handshake; with `http2 = \"auto\"` HTTP/1.1 is spoken then".to_owned(),
-            }),
-        };
-    }
-    let address = upstream.address;
-    let begun = timeout_at(deadline.into(), begin(context, place, upstream, &preamble)).await;
-    begun.unwrap_or_else(|_| {
-        context.metrics().limits.reached(Limit::ConnectTimeout);
-        Err(Unreachable::Http2TimedOut(address))
-    })
 }
 
 /// Begins HTTP/2 on a new connection.

@@ -8,7 +8,7 @@ use crate::context::downstream::Downstream;
 use crate::context::request_context::RequestContext;
 use crate::context::request_log::RequestLog;
 use crate::net::deadline::now;
-use crate::telemetry::metrics::WorkerMetrics;
+use crate::telemetry::metrics::Limit;
 use crate::upstream::{Unreachable, Upstream};
 use carrick_logic::access::Access;
 use carrick_logic::proxy_protocol::{self, Endpoints};
@@ -16,9 +16,14 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Requirements for a checkout.
-#[derive(Debug, Clone, Copy)]
-pub struct CheckoutOptions<'a> {
+/// Who needs a connection, and which are acceptable.
+pub struct CheckoutRequest<'a> {
+    /// Of the request.
+    pub context: &'a RequestContext,
+    /// The client's connection, if one waits for the response.
+    pub downstream: Option<&'a Downstream>,
+    /// Gets the times, and where the connection leads.
+    pub log: &'a mut RequestLog,
     /// The bytes that are hashed to choose a server.
     pub key: Option<&'a [u8]>,
     /// Whether an idle connection is acceptable.
@@ -44,77 +49,74 @@ pub(super) fn handshake(
     })
 }
 
-pub(super) fn reused(metrics: &WorkerMetrics, upstream: Upstream) -> Upstream {
-    metrics.upstream_connections_reused.add(1);
-    upstream
-}
-
-pub(super) async fn timed_dial(
-    context: &RequestContext,
-    downstream: Option<&Downstream>,
-    (server, access, tls): (&ServerAddress, Option<&Access>, Option<Handshake>),
-    wanted: &CheckoutOptions<'_>,
-    log: &mut RequestLog,
-) -> Result<Upstream, Unreachable> {
-    let begun = now();
-    let limit: Duration = context.live.plan().timeouts.connect;
-    let connector = &context.worker.connector;
-    let terms = Terms {
-        source: context.source(),
-        source_port: context.source_port(),
-        mark: context.source_mark(),
-        segment_bytes: wanted.segment_bytes,
-        itself: itself(context, downstream, access),
-        profiles: ServerProfiles::of(&connector.tcp_tuning, &context.listener),
-        tls,
-    };
-    // Boxed: most requests find an open connection.
-    let result = Box::pin(dial(connector, server, access, terms, limit)).await;
-    if matches!(
-        result,
-        Err(Unreachable::TimedOut | Unreachable::TlsTimedOut(_))
-    ) {
-        context
-            .metrics()
-            .limits
-            .reached(crate::telemetry::metrics::Limit::ConnectTimeout);
-    }
-    // Only successful attempts have a connect time.
-    if result.is_ok() {
-        log.connect = Some(log.connect.unwrap_or_default() + (now() - begun));
-    }
-    result
-}
-
-/// The address that the client connected to: a server there would be carrick itself, in a loop. Intercepted clients
-/// connected to their server; and a client that names its destination can cause only as many rounds as it names.
-fn itself(
-    context: &RequestContext,
-    downstream: Option<&Downstream>,
-    access: Option<&Access>,
-) -> Option<SocketAddr> {
-    if context.original.is_some() || access.is_some() {
-        return None;
-    }
-    // Fails only if the connection is gone.
-    let own = downstream?.transport.local_addr()?;
-    Some(SocketAddr::new(own.ip().to_canonical(), own.port()))
-}
-
-pub(super) fn preamble(
-    context: &RequestContext,
-    downstream: Option<&Downstream>,
-    version: Option<ProxyVersion>,
-) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    if let (Some(version), Some(downstream)) = (version, downstream)
-        && let Some(destination) = downstream.transport.local_addr()
-    {
-        let endpoints = Endpoints {
-            source: context.who(),
-            destination,
+impl CheckoutRequest<'_> {
+    /// Opens a connection to `server`, to an address that `access` allows.
+    pub(super) async fn dial(
+        &mut self,
+        server: &ServerAddress,
+        access: Option<&Access>,
+        tls: Option<Handshake>,
+    ) -> Result<Upstream, Unreachable> {
+        let begun = now();
+        let context = self.context;
+        let limit: Duration = context.live.plan().timeouts.connect;
+        let connector = &context.worker.connector;
+        let terms = Terms {
+            source: context.source(),
+            source_port: context.source_port(),
+            mark: context.source_mark(),
+            segment_bytes: self.segment_bytes,
+            itself: self.itself(access),
+            profiles: ServerProfiles::of(&connector.tcp_tuning, &context.listener),
+            tls,
         };
-        proxy_protocol::write(&mut bytes, &endpoints, version == ProxyVersion::V1);
+        // Boxed: most requests find an open connection.
+        let result = Box::pin(dial(connector, server, access, terms, limit)).await;
+        if matches!(
+            result,
+            Err(Unreachable::TimedOut | Unreachable::TlsTimedOut(_))
+        ) {
+            let limits = &context.metrics().limits;
+            limits.reached(Limit::ConnectTimeout);
+        }
+        // Only successful attempts have a connect time.
+        if result.is_ok() {
+            let connect = &mut self.log.connect;
+            *connect = Some(connect.unwrap_or_default() + (now() - begun));
+        }
+        result
     }
-    bytes
+
+    /// The address that the client connected to: a server there would be carrick itself, in a loop. Intercepted clients
+    /// connected to their server; and a client that names its destination can cause only as many rounds as it names.
+    fn itself(&self, access: Option<&Access>) -> Option<SocketAddr> {
+        if self.context.original.is_some() || access.is_some() {
+            return None;
+        }
+        // Fails only if the connection is gone.
+        let own = self.downstream?.transport.local_addr()?;
+        Some(SocketAddr::new(own.ip().to_canonical(), own.port()))
+    }
+
+    /// What goes first on a new connection.
+    pub(super) fn preamble(&self, version: Option<ProxyVersion>) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        if let (Some(version), Some(downstream)) = (version, self.downstream)
+            && let Some(destination) = downstream.transport.local_addr()
+        {
+            let endpoints = Endpoints {
+                source: self.context.who(),
+                destination,
+            };
+            proxy_protocol::write(&mut bytes, &endpoints, version == ProxyVersion::V1);
+        }
+        bytes
+    }
+
+    /// Counts an open connection as used again.
+    pub(super) fn reused(&self, upstream: Upstream) -> Upstream {
+        let metrics = self.context.metrics();
+        metrics.upstream_connections_reused.add(1);
+        upstream
+    }
 }

@@ -5,8 +5,7 @@ use super::notes;
 use super::split;
 use super::tunnel::{exchange, segment_bytes};
 use crate::config::plan::{HashOn, RoutePlan};
-use crate::connect::checkout::checkout;
-use crate::connect::open::CheckoutOptions;
+use crate::connect::open::CheckoutRequest;
 use crate::context::client::{Client, Next};
 use crate::context::destination::{Destination, NextHop, client_key};
 use crate::context::original;
@@ -158,22 +157,17 @@ async fn tunnel_to(
             return next;
         }
     }
-    let wanted = CheckoutOptions {
+    let wanted = CheckoutRequest {
+        context: &client.context,
+        downstream: Some(&client.downstream),
+        log,
         key,
         reuse: false,
         segment_bytes: segment_bytes(client, destination.engine),
         websocket: false,
     };
-    let mut checkout = match checkout(
-        &client.context,
-        Some(&client.downstream),
-        &destination.next_hop,
-        wanted,
-        &mut Vec::new(),
-        log,
-    )
-    .await
-    {
+    let (next_hop, tried) = (&destination.next_hop, &mut Vec::new());
+    let mut checkout = match wanted.checkout(next_hop, tried).await {
         Ok(checkout) => checkout,
         Err(unreachable) => {
             let name = plan.as_ref().map(|plan| plan.name.as_str());

@@ -2,8 +2,7 @@
 //! half-closes included, until both have ended.
 use super::copied::{self, Relayed};
 use super::split::{self, Decided, Watched};
-use crate::connect::checkout::checkout;
-use crate::connect::open::CheckoutOptions;
+use crate::connect::open::CheckoutRequest;
 use crate::context::client::Client;
 use crate::context::client::Next;
 use crate::context::destination::Destination;
@@ -40,22 +39,17 @@ pub async fn run_connect(
     destination: Destination,
     mut log: RequestLog,
 ) -> Next {
-    let wanted = CheckoutOptions {
+    let wanted = CheckoutRequest {
+        context: &client.context,
+        downstream: Some(&client.downstream),
+        log: &mut log,
         key: None,
         reuse: false,
         segment_bytes: segment_bytes(client, destination.engine),
         websocket: false,
     };
-    let checkout = match checkout(
-        &client.context,
-        Some(&client.downstream),
-        &destination.next_hop,
-        wanted,
-        &mut Vec::new(),
-        &mut log,
-    )
-    .await
-    {
+    let (next_hop, tried) = (&destination.next_hop, &mut Vec::new());
+    let checkout = match wanted.checkout(next_hop, tried).await {
         Ok(checkout) => checkout,
         Err(unreachable) => {
             let reply = unreachable_reply(&unreachable);

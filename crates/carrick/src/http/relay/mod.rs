@@ -15,8 +15,7 @@ pub use requester::{Background, Requester};
 use super::cached::Asking;
 use super::decide::hash_key;
 use super::request_body::Means;
-use crate::connect::checkout::checkout;
-use crate::connect::open::CheckoutOptions;
+use crate::connect::open::CheckoutRequest;
 use crate::context::client::Client;
 use crate::context::destination::{Destination, NextHop};
 use crate::context::request_context::RequestContext;
@@ -119,12 +118,6 @@ pub async fn relay(
             ),
             NextHop::Origin { .. } => None,
         };
-        let wanted = CheckoutOptions {
-            key,
-            reuse,
-            segment_bytes: None,
-            websocket: wants_websocket(scratch),
-        };
         let at_hand = at_hand.take().filter(|checkout| checkout.is_silent());
         let found = match at_hand {
             Some(checkout) => {
@@ -132,9 +125,16 @@ pub async fn relay(
                 Ok(note_use(metrics, destination, log, *checkout))
             }
             None => {
-                let (context, downstream) = (requester.context(), requester.downstream());
-                let next_hop = &destination.next_hop;
-                checkout(context, downstream, next_hop, wanted, &mut tried, log).await
+                let wanted = CheckoutRequest {
+                    context: requester.context(),
+                    downstream: requester.downstream(),
+                    log,
+                    key,
+                    reuse,
+                    segment_bytes: None,
+                    websocket: wants_websocket(scratch),
+                };
+                wanted.checkout(&destination.next_hop, &mut tried).await
             }
         };
         let found = match found {
