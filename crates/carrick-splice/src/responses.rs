@@ -463,6 +463,13 @@ impl ResponseSplice {
         self.record.has_end()
     }
 
+    /// Whether the response, or its request, gets no further in the kernel, since its packets have come in fragments. Until
+    /// the connections are returned, these are lost. Costs no system call.
+    #[must_use]
+    pub fn is_stuck(&self) -> bool {
+        self.record.is_stuck()
+    }
+
     /// Whether the client has acknowledged everything before the server's FIN, or before unrequested data.
     #[must_use]
     pub fn is_server_over(&self) -> bool {
@@ -530,6 +537,9 @@ impl ResponseSplice {
         let Some(engine) = self.splicer.packet_engine() else {
             return;
         };
+        if self.is_stuck() {
+            self.path_statistics.avoid(engine);
+        }
         let mut state = self.splice.state();
         // Only responses are forwarded; acknowledgements go the other way.
         (state.packets[0], state.bytes[0]) = (0, 0);

@@ -139,6 +139,9 @@ static __attribute__((noinline)) int is_right(struct __sk_buff *skb, struct pack
 
 	if (!summing || (!packet->is_ipv6 && !is_header_right(skb, summing, packet->tcp_at - ETH_HLEN)))
 		return 0;
+	/* The checksum of a segment in fragments is that of all. */
+	if (packet->is_unforwardable)
+		return 1;
 	known = ask_of_checksum(skb, packet);
 	/* GRO merges only segments whose checksums are right. CHECKSUM_UNNECESSARY: verified by the interface or
 	 * GRO. */

@@ -156,12 +156,13 @@ struct packet {
 	__u32 tsval;
 	__u32 tsecr;
 	__u16 window;
-	__u8 tcp_at;       /* offset of the TCP header */
+	__u16 tcp_at;      /* offset of the TCP header */
 	__u8 header_bytes; /* length of the TCP header, with options */
 	__u8 flags;
 	__u8 is_ipv6 : 1;
 	__u8 is_odd : 1;      /* it has IP options, or TCP options that an established connection does not use */
 	__u8 is_expiring : 1; /* its TTL ends here, unless it is for a local socket */
+	__u8 is_unforwardable : 1; /* the first fragment of a segment, or behind IPv6 extension headers: for local sockets only */
 	__u8 has_payload : 1; /* its payload is in `headers`, where the sender can no longer change it */
 	__u8 timestamps_at; /* offset of their values in the TCP header; 0: there are none */
 	__u8 sack_at;       /* likewise */
@@ -278,10 +279,45 @@ static __always_inline void own_headers(struct __sk_buff *skb)
 		bpf_skb_pull_data(skb, bytes);
 }
 
-/* Parses a packet up to the TCP ports. False if it cannot belong to a splice. */
+/* IPv6 extension headers (RFC 8200 section 4). */
+#define HOP_BY_HOP 0
+#define ROUTING 43
+#define FRAGMENT 44
+#define DESTINATION 60
+
+/* RFC 8504 section 5.3 allows a limit. */
+#define EXTENSIONS_MAX 8
+
+/* The offset of a TCP header behind IPv6 extension headers, of which the first is of the kind `next`; 0: it has none.
+ * Negative: there are too many. */
+static __attribute__((noinline)) int find_tcp(struct __sk_buff *skb, __u32 next)
+{
+	__u32 at = ETH_HLEN + sizeof(struct ipv6hdr), i;
+	__u8 header[8];
+
+#pragma clang loop unroll(disable)
+	for (i = 0; i < EXTENSIONS_MAX; i++) {
+		if (next == IPPROTO_TCP)
+			return at;
+		if ((next != HOP_BY_HOP && next != ROUTING && next != FRAGMENT && next != DESTINATION) ||
+		    bpf_skb_load_bytes(skb, at, header, sizeof(header)))
+			return 0;
+		/* Not the first fragment. */
+		if (next == FRAGMENT && (header[2] || header[3] & 0xf8))
+			return 0;
+		at += next == FRAGMENT ? 8 : 8 * (header[1] + 1);
+		next = header[0];
+	}
+	return -1;
+}
+
+/* Parses a packet up to the TCP ports. 0 if it cannot belong to a splice. Negative if it must not reach a local socket: what
+ * is behind too many extension headers, or in a first fragment without its TCP header (RFC 1858 section 3.2.1), would reach
+ * that with numbers that are not its own. */
 static __always_inline int read_packet(struct __sk_buff *skb, struct packet *packet)
 {
 	__u32 zero = 0, ip_bytes, header_bytes;
+	int tcp_at;
 
 	__builtin_memset(packet, 0, sizeof(*packet));
 	packet->headers = bpf_map_lookup_elem(&headers, &zero);
@@ -295,10 +331,11 @@ static __always_inline int read_packet(struct __sk_buff *skb, struct packet *pac
 
 		if (bpf_skb_load_bytes(skb, ETH_HLEN, ip, sizeof(*ip)))
 			return 0;
-		if (ip->version != 4 || ip->ihl < 5 || ip->protocol != IPPROTO_TCP || ip->frag_off & bpf_htons(0x3fff))
+		if (ip->version != 4 || ip->ihl < 5 || ip->protocol != IPPROTO_TCP || ip->frag_off & bpf_htons(0x1fff))
 			return 0;
 		packet->tcp_at = ETH_HLEN + ip->ihl * 4;
-		packet->is_odd = ip->ihl > 5;
+		packet->is_unforwardable = !!(ip->frag_off & bpf_htons(0x2000));
+		packet->is_odd = packet->is_unforwardable || ip->ihl > 5;
 		packet->is_expiring = ip->ttl <= 1;
 		packet->headers->flow.own[2] = packet->headers->flow.peer[2] = bpf_htonl(0xffff);
 		packet->headers->flow.own[3] = ip->daddr;
@@ -309,11 +346,18 @@ static __always_inline int read_packet(struct __sk_buff *skb, struct packet *pac
 
 		if (bpf_skb_load_bytes(skb, ETH_HLEN, ip, sizeof(*ip)))
 			return 0;
-		if (ip->version != 6 || ip->nexthdr != IPPROTO_TCP)
+		if (ip->version != 6)
 			return 0;
+		packet->is_unforwardable = packet->is_odd = ip->nexthdr != IPPROTO_TCP;
+		tcp_at = ETH_HLEN + sizeof(*ip);
+		if (packet->is_unforwardable) {
+			tcp_at = find_tcp(skb, ip->nexthdr);
+			if (tcp_at <= 0)
+				return tcp_at;
+		}
 		packet->is_ipv6 = 1;
 		packet->is_expiring = ip->hop_limit <= 1;
-		packet->tcp_at = ETH_HLEN + sizeof(*ip);
+		packet->tcp_at = tcp_at;
 		__builtin_memcpy(packet->headers->flow.own, &ip->daddr, sizeof(packet->headers->flow.own));
 		__builtin_memcpy(packet->headers->flow.peer, &ip->saddr, sizeof(packet->headers->flow.peer));
 		ip_bytes = ip->payload_len ? bpf_ntohs(ip->payload_len) + sizeof(*ip) : 0;
@@ -326,13 +370,13 @@ static __always_inline int read_packet(struct __sk_buff *skb, struct packet *pac
 	if (ip_bytes > skb->len - ETH_HLEN)
 		return 0;
 	if (bpf_skb_load_bytes(skb, packet->tcp_at, packet->headers->old, TCP_HEADER_MIN))
-		return 0;
+		return packet->is_unforwardable ? -1 : 0;
 	packet->headers->flow.peer_port = *(__u16 *)packet->headers->old;
 	packet->headers->flow.own_port = *(__u16 *)(packet->headers->old + 2);
 	header_bytes = (packet->headers->old[12] >> 4) * 4;
 	if (header_bytes < TCP_HEADER_MIN || header_bytes > TCP_HEADER_MAX ||
 	    packet->tcp_at - ETH_HLEN + header_bytes > ip_bytes)
-		return 0;
+		return packet->is_unforwardable ? -1 : 0;
 	packet->header_bytes = header_bytes;
 	packet->payload_bytes = ip_bytes - (packet->tcp_at - ETH_HLEN) - header_bytes;
 	return 1;

@@ -240,6 +240,52 @@ static __always_inline void calm_reset(const struct packet_leg *leg, const struc
 	plan->rewriting.window = 0xffff;
 }
 
+/* A fragment, or a packet behind IPv6 extension headers. It is for the local socket; where it would have to be forwarded, it is
+ * lost, and the process is told: its sender sends it again, and by then the local socket has the connection. Whether that
+ * was all. */
+static __always_inline int handle_unforwardable(struct packet_splice *splice, struct packet_response *record, __u32 side,
+						const struct packet *packet, struct plan *plan)
+{
+	struct packet_leg *leg = &splice->legs[side & 1];
+	struct packet_way *way = &splice->ways[side & 1], *back = &splice->ways[~side & 1];
+	__u32 end = packet->seq + packet->payload_bytes;
+
+	switch (splice->state) {
+	case PACKET_SPLICED:
+		plan->is_told = is_plausible(packet, way, back, packet->ack - back->delta, 1);
+		break;
+	case PACKET_RESPONSES:
+		/* The client's local socket reads its requests, but those that were forwarded. */
+		if (!side && !is_in_request(splice, packet) && !bytes_in_request(splice, packet)) {
+			leg->is_unforwardable = 1;
+			return 0;
+		}
+		plan->is_told = !side || (packet->flags & FLAG_ACK && !is_after(end, way->window_end) &&
+					  !is_before(packet->seq, way->acked - way->window_max) &&
+					  !is_after(packet->ack, leg->local_end));
+		/* The rest of one response: its local socket gets what the client lacks. */
+		if (side && plan->is_told && !(splice->left_bytes >> 63)) {
+			plan->is_told = 0;
+			leg->is_unforwardable = 1;
+			end_responses(splice);
+			record->is_back = 1;
+			return 0;
+		}
+		record->is_stuck |= plan->is_told;
+		break;
+	case PACKET_ENDED:
+	case PACKET_RESET:
+		break;
+	default:
+		leg->is_unforwardable = 1;
+		return 0;
+	}
+	leg->is_unforwardable |= plan->is_told;
+	splice->refused += 1;
+	plan->fate = FATE_DROP;
+	return 1;
+}
+
 /* A packet from the peer of leg `side`. `is_confirmed`: what the kernel was asked about it, which depends on the state
  * and the packet, is so. */
 static __always_inline void handle_arriving(struct packet_splice *splice, struct packet_response *record,
@@ -248,6 +294,8 @@ static __always_inline void handle_arriving(struct packet_splice *splice, struct
 {
 	struct packet_leg *leg = &splice->legs[side & 1];
 
+	if (packet->is_unforwardable && handle_unforwardable(splice, record, side, packet, plan))
+		return;
 	switch (splice->state) {
 	case PACKET_PROCESS:
 		plan->fate = FATE_LOCAL;
@@ -261,7 +309,9 @@ static __always_inline void handle_arriving(struct packet_splice *splice, struct
 		plan->rewriting.ack = plan->rewriting.sack = -leg->send_offset;
 		/* The local socket has yet to send what its peer already has, and ignores acknowledgements of that. */
 		if (leg->is_ahead && packet->flags & FLAG_ACK && !is_after(packet->ack, leg->sent_end)) {
-			leg->peer_next = packet->ack;
+			/* Of a fragment the checksum is not known. */
+			if (!packet->is_unforwardable)
+				leg->peer_next = packet->ack;
 			if (is_after(packet->ack, leg->local_end))
 				plan->rewriting.ack = leg->local_end - leg->send_offset - packet->ack;
 		}

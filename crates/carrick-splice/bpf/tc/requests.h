@@ -212,6 +212,7 @@ static __always_inline void handle_client(struct packet_splice *splice, struct p
 
 	plan->fate = FATE_LOCAL;
 	plan->rewriting.window = packet->window;
+	client->has_reset |= !!(packet->flags & FLAG_RST);
 	plan->part = bytes_in_request(splice, packet);
 	if (plan->part) {
 		plan->fate = FATE_CUT;

@@ -257,8 +257,8 @@ static __always_inline void note_response(struct packet_splice *splice, struct p
 		if (packet->headers->response_bytes && !record->is_adrift)
 			record->whole_end = record->head_at + record->last_at + packet->headers->response_bytes;
 	}
-	/* A single byte may be a window probe. */
-	if (packet->payload_bytes > 1 && is_before(packet->seq, down->end))
+	/* A single byte may be a window probe. A client that is gone acknowledges nothing: that is no loss. */
+	if (packet->payload_bytes > 1 && is_before(packet->seq, down->end) && !splice->legs[0].has_reset)
 		down->again += 1;
 	if (is_after(end, down->end)) {
 		record->sent_bytes += end - down->end;

@@ -399,7 +399,7 @@ int carrick_arriving(struct __sk_buff *skb)
 	struct plan *plan;
 	struct packet packet;
 	__u32 direction;
-	int is_confirmed = 0;
+	int is_confirmed = 0, known;
 	__u64 now;
 
 	if (skb->mark == COPY_MARK) {
@@ -410,7 +410,10 @@ int carrick_arriving(struct __sk_buff *skb)
 	if (skb->vlan_present)
 		return TC_ACT_UNSPEC;
 	own_headers(skb);
-	if (!read_packet(skb, &packet))
+	known = read_packet(skb, &packet);
+	if (known < 0)
+		return TC_ACT_SHOT;
+	if (!known)
 		return pass_message(skb);
 	splice = find(&packet.headers->flow, &direction);
 	// The local stack drops packets with bad checksums, and counts them.
@@ -427,14 +430,15 @@ int carrick_arriving(struct __sk_buff *skb)
 	}
 	if (direction & 1)
 		measure(skb, &packet, splice, record);
-	if (!(direction & 1) && splice->state == PACKET_RESPONSES && packet.payload_bytes)
+	if (!(direction & 1) && splice->state == PACKET_RESPONSES && packet.payload_bytes && !packet.is_unforwardable)
 		packet.has_payload = take_payload(skb, packet.tcp_at + packet.header_bytes, packet.payload_bytes);
 	// Merged segments (GRO) may be retransmitted one by one. A retransmission is compared in any case.
 	if (packet.has_payload && splice->table && !skb->gso_size)
 		is_confirmed = classify_packet(skb, &packet, splice, record, now);
-	if (direction & 1 && splice->state == PACKET_DUE && packet.payload_bytes && packet.seq == splice->legs[1].passed_end)
+	if (direction & 1 && splice->state == PACKET_DUE && packet.payload_bytes && packet.seq == splice->legs[1].passed_end &&
+	    !packet.is_unforwardable)
 		is_confirmed = is_next(skb, &splice->legs[1], packet.seq);
-	if (packet.flags & FLAG_RST && splice->state == PACKET_PROCESS && splice->legs[direction & 1].is_ahead)
+	if (packet.flags & FLAG_RST && !packet.is_unforwardable && splice->state == PACKET_PROCESS && splice->legs[direction & 1].is_ahead)
 		is_confirmed = is_half_closed(skb, &splice->legs[direction & 1], packet.seq);
 	plan = begin_plan(&packet);
 	if (is_paced(splice))
@@ -506,7 +510,7 @@ int carrick_leaving(struct __sk_buff *skb)
 		skb->mark = 0;
 		return TC_ACT_UNSPEC;
 	}
-	if (skb->vlan_present || !read_packet(skb, &packet))
+	if (skb->vlan_present || read_packet(skb, &packet) <= 0)
 		return TC_ACT_UNSPEC;
 	__builtin_memcpy(flow.own, packet.headers->flow.peer, sizeof(flow.own));
 	__builtin_memcpy(flow.peer, packet.headers->flow.own, sizeof(flow.peer));

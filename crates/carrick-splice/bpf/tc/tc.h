@@ -85,7 +85,9 @@ enum packet_answer {
 	PACKET_CONTINUED = 11,     /* done, and a connection keeps the offsets of an earlier splice (`carrick_place` only) */
 	PACKET_NOT_OURS = 12,      /* a connection is not the process's, or the programs are not on an interface */
 	PACKET_BEHIND = 13,        /* the kernel has forwarded more requests than the process knows of */
-	PACKET_OPTIONS = 14,       /* packets of a connection have IP options, or TCP options that were not negotiated */
+	/* packets of a connection have IP options, IPv6 extension headers, or TCP options that were not negotiated; or come in
+	 * fragments */
+	PACKET_OPTIONS = 14,
 };
 
 /* The argument of the program `carrick_place`. */
@@ -133,6 +135,8 @@ struct packet_leg {
 	__u8 had_end;      /* with is_ahead: the last number sent to the peer is a FIN */
 	__u8 is_varied;    /* the local socket's next copy of a forwarded packet has a window one lower */
 	__u8 is_odd;       /* a packet had options that the server's TCP might read differently from the local socket */
+	__u8 is_unforwardable; /* a packet was a fragment, or had IPv6 extension headers */
+	__u8 has_reset;    /* its peer has sent a reset */
 };
 
 /* How far the sender of a way may go on. Numbers are the sender's, on the wire. */
@@ -242,6 +246,7 @@ struct packet_response {
 	__u32 asked;         /* the process's requests, counted before they are sent; written by the process */
 	__u32 early_from;    /* the part of `head` that arrived before what precedes it; none if `early_end` is 0 */
 	__u32 early_end;
+	__u32 is_stuck;      /* a packet came that is to be forwarded, and cannot be */
 	struct request_fields fields; /* what forwarded requests get; written by the process before arming */
 	__u8 tail[8];      /* the last five bytes */
 	__u8 head[PACKET_HEAD_BYTES] __attribute__((aligned(8))); /* the beginning of the latest response */

@@ -142,8 +142,8 @@ impl KernelEngine for Tc {
         pair.note_path_statistics(Some(&state));
         match state.holder {
             // The local sockets find the new route, and the kernel learns it from their packets. Until then
-            // it is polled.
-            Holder::Process | Holder::Kernel if is_astray => Polled::Astray,
+            // it is polled. With fragments, it does not get the packets again.
+            Holder::Process | Holder::Kernel if is_astray || state.is_stuck => Polled::Astray,
             Holder::Process | Holder::Kernel => Polled::Going,
             Holder::Ended => {
                 close_silently(pair);

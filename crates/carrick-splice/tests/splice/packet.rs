@@ -7,6 +7,7 @@ mod checksums;
 mod chosen;
 mod classified_requests;
 mod ends;
+mod fragments;
 mod lossy_paths;
 mod messages;
 mod pacing;

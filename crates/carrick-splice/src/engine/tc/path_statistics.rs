@@ -78,6 +78,11 @@ impl PathStatistics {
         engine.paths().is_lossy(self.pair, Instant::now())
     }
 
+    /// The connections of both networks are better left unjoined, whatever they lose.
+    pub(crate) fn avoid(&self, engine: &PacketEngine) {
+        engine.paths().avoid(self.pair, Instant::now());
+    }
+
     /// What the local sockets have seen since the last time.
     fn look(&mut self, sockets: [&impl AsFd; 2]) -> [Seen; 2] {
         let mut seen = [Seen::default(); 2];

@@ -138,14 +138,7 @@ impl Paths {
         if seen.iter().all(|seen| seen.segments == 0) {
             return;
         }
-        if !self.0.contains_key(&pair) {
-            self.make_room(now);
-        }
-        let path = self.0.entry(pair).or_insert_with(|| Path {
-            legs: [LegStatistics::default(); 2],
-            seen: now,
-            lossy_until: None,
-        });
+        let path = self.path(pair, now);
         let passed = now.saturating_duration_since(path.seen);
         let fading = (-passed.as_secs_f64() / HALF_LIFE.as_secs_f64()).exp2();
         path.seen = now;
@@ -162,6 +155,22 @@ impl Paths {
         if path.loses_too_much() {
             path.lossy_until = Some(now + LOSSY_FOR);
         }
+    }
+
+    /// A packet of this pair came in fragments, which are not forwarded: it counts as lossy.
+    pub(crate) fn avoid(&mut self, pair: NetworkPair, now: Instant) {
+        self.path(pair, now).lossy_until = Some(now + LOSSY_FOR);
+    }
+
+    fn path(&mut self, pair: NetworkPair, now: Instant) -> &mut Path {
+        if !self.0.contains_key(&pair) {
+            self.make_room(now);
+        }
+        self.0.entry(pair).or_insert_with(|| Path {
+            legs: [LegStatistics::default(); 2],
+            seen: now,
+            lossy_until: None,
+        })
     }
 
     /// Whether connections of this pair do better unjoined.

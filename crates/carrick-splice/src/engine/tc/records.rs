@@ -122,6 +122,11 @@ impl Record {
         self.half_word(offset_of!(packet_response, is_back)) != 0
     }
 
+    /// Whether a packet came that was to be forwarded and could not be.
+    pub(crate) fn is_stuck(&self) -> bool {
+        self.half_word(offset_of!(packet_response, is_stuck)) != 0
+    }
+
     /// Requests forwarded by the kernel.
     pub(crate) fn classified(&self) -> u32 {
         self.half_word(offset_of!(packet_response, classified))
@@ -255,6 +260,7 @@ impl Record {
             offset_of!(packet_response, has_end),
             offset_of!(packet_response, has_begun),
             offset_of!(packet_response, is_back),
+            offset_of!(packet_response, is_stuck),
             offset_of!(packet_response, is_adrift),
             offset_of!(packet_response, interim_bytes),
             offset_of!(packet_response, early_end),

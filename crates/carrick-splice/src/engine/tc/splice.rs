@@ -193,6 +193,7 @@ impl PacketSplice {
         splice.map_or(
             PacketState {
                 holder: Holder::Reset,
+                is_stuck: false,
                 bytes: [0; 2],
                 packets: [0; 2],
                 again: [0; 2],

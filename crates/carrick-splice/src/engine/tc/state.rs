@@ -22,6 +22,8 @@ pub(crate) enum Holder {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PacketState {
     pub(crate) holder: Holder,
+    /// Whether a peer's packet was to be forwarded and could not be, as a fragment: the local sockets are to go on.
+    pub(crate) is_stuck: bool,
     /// Bytes acknowledged by each receiver while spliced.
     pub(crate) bytes: [u64; 2],
     /// Packets forwarded each way.
@@ -86,15 +88,17 @@ pub(super) fn interfaces(splice: &[u8]) -> [u32; 2] {
 
 /// Whether packets of both connections were seen in both directions.
 pub(super) fn is_seen(splice: &[u8]) -> bool {
-    let received = |side: usize| {
-        let leg = offset_of!(packet_splice, legs) + side * size_of::<packet_leg>();
-        let flag = splice.get(leg + offset_of!(packet_leg, was_received));
-        flag.is_some_and(|flag| *flag != 0)
-    };
+    let received = |side: usize| flag(splice, side, offset_of!(packet_leg, was_received));
     interfaces(splice)
         .into_iter()
         .all(|interface| interface != 0)
         && [0, 1].into_iter().all(received)
+}
+
+/// A flag of a connection.
+fn flag(splice: &[u8], side: usize, field: usize) -> bool {
+    let leg = offset_of!(packet_splice, legs) + side * size_of::<packet_leg>();
+    splice.get(leg + field).is_some_and(|flag| *flag != 0)
 }
 
 /// Reads a splice.
@@ -116,6 +120,9 @@ pub(super) fn read(splice: &[u8]) -> PacketState {
             packet_state::PACKET_RESET => Holder::Reset,
             _ => Holder::Process,
         },
+        is_stuck: [0, 1]
+            .into_iter()
+            .any(|side| flag(splice, side, offset_of!(packet_leg, is_unforwardable))),
         bytes: [bytes(0), bytes(1)],
         packets: [packets(0), packets(1)],
         again: [again(0), again(1)],

@@ -37,6 +37,10 @@ impl Pair {
             if self.splice.is_server_over() {
                 return Poll::Ready(Event::Server { is_reset: false });
             }
+            // As if the server had broken off: what did not arrive is lost.
+            if self.splice.is_stuck() {
+                return Poll::Ready(Event::Server { is_reset: true });
+            }
         }
         let stream = &self.checkout.upstream.transport;
         if self.left_bytes() > 0 {

@@ -1,10 +1,13 @@
 //! Packets that belong to no splice, or cannot be parsed.
 
 use super::lab::*;
-use super::spliced::{C, spliced, up};
+use super::spliced::{C, down, spliced, up};
 use super::wire::*;
+use crate::engine::tc::skeleton::types::{packet_response, packet_state};
 
 const UNSPEC: u32 = u32::MAX;
+const SHOT: u32 = 2;
+const RESPONSES: u32 = packet_state::PACKET_RESPONSES.0;
 const REDIRECT: u32 = 7;
 /// Offset of IPv4, and of TCP behind it.
 const IP: usize = 14;
@@ -246,5 +249,147 @@ fn large_packets_go_whole() {
             assert_eq!(ran.packet, frame(&forwarded), "{tells_length}");
             assert_eq!(lab.splice().ways[CLIENT].end, C + 3000);
         }
+    }
+}
+
+/// Packets as the first fragment of theirs, and as one behind IPv6 options.
+fn in_parts(packet: &Packet) -> Vec<Vec<u8>> {
+    let frame = packet.bytes();
+    if packet.source.is_ipv4() {
+        let mut first = frame;
+        first[IP + 6..IP + 8].copy_from_slice(&[0x20, 0]);
+        first[IP + 10..IP + 12].fill(0);
+        let sum = checksum(&first[IP..TCP]);
+        first[IP + 10..IP + 12].copy_from_slice(&sum.to_be_bytes());
+        return vec![first];
+    }
+    let behind = |kind: u8, header: [u8; 8]| {
+        let mut frame = frame.clone();
+        let bytes = u16::from_be_bytes([frame[IP + 4], frame[IP + 5]]) + 8;
+        frame[IP + 4..IP + 6].copy_from_slice(&bytes.to_be_bytes());
+        frame[IP + 6] = kind;
+        frame.splice(IP + 40..IP + 40, header);
+        frame
+    };
+    vec![
+        behind(44, [6, 0, 0, 1, 0, 0, 0, 7]),
+        behind(60, [6, 0, 1, 4, 0, 0, 0, 0]),
+        behind(0, [6, 0, 1, 4, 0, 0, 0, 0]),
+    ]
+}
+
+#[test]
+fn fragments_are_lost_while_the_kernel_has_the_packets() {
+    for lab in [Lab::v4(), Lab::v6()].into_iter().flatten() {
+        for far in [0, 1_000_000] {
+            let (packet, _) = up(&lab, |packet| {
+                packet.seq += far;
+                packet.payload = vec![1; 40];
+            });
+            for frame in in_parts(&packet) {
+                lab.set(&spliced(&lab));
+                assert_eq!(lab.run(Arriving, &frame, &[]).verdict, SHOT);
+                let splice = lab.splice();
+                let is_noted = u8::from(far == 0);
+                assert_eq!(splice.legs[CLIENT].is_unforwardable, is_noted);
+                assert_eq!(splice.legs[SERVER].is_unforwardable, 0);
+                assert_eq!((splice.state, splice.refused), (SPLICED, 1));
+                assert_eq!(splice.ways[CLIENT].end, C);
+            }
+        }
+    }
+}
+
+#[test]
+fn the_local_socket_gets_fragments_with_its_numbers() {
+    for lab in [Lab::v4(), Lab::v6()].into_iter().flatten() {
+        let mut before = lab.in_process();
+        before.legs[CLIENT].receive_offset = 70_000;
+        before.legs[CLIENT].send_offset = 300;
+        let (packet, _) = up(&lab, |packet| packet.payload = vec![1; 40]);
+        let local = packet.with(|packet| {
+            packet.seq -= 70_000;
+            packet.ack -= 300;
+        });
+        for (frame, expected) in in_parts(&packet).into_iter().zip(in_parts(&local)) {
+            lab.set(&before);
+            let ran = lab.run(Arriving, &frame, &[]);
+            assert_eq!((ran.verdict, &ran.packet), (UNSPEC, &expected));
+            assert_eq!(lab.splice().legs[CLIENT].is_unforwardable, 1);
+        }
+    }
+}
+
+#[test]
+fn a_response_in_fragments_goes_back_to_the_process_or_gets_no_further() {
+    for lab in [Lab::v4(), Lab::v6()].into_iter().flatten() {
+        let (packet, _) = down(&lab, |packet| packet.payload = vec![1; 40]);
+        for (left_bytes, is_back) in [(u64::MAX, 0), (1000, 1)] {
+            for frame in in_parts(&packet) {
+                let mut before = spliced(&lab);
+                (before.state, before.record, before.left_bytes) = (RESPONSES, 1, left_bytes);
+                lab.set(&before);
+                lab.set_record(&packet_response::default());
+                let verdict = lab.run(Arriving, &frame, &[]).verdict;
+                let (splice, record) = (lab.splice(), lab.record());
+                assert_eq!(splice.legs[SERVER].is_unforwardable, 1);
+                assert_eq!((record.is_back, record.is_stuck), (is_back, 1 - is_back));
+                match is_back {
+                    1 => assert_eq!((splice.state, verdict), (PROCESS, UNSPEC)),
+                    _ => assert_eq!((splice.state, verdict), (RESPONSES, SHOT)),
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_request_in_fragments_is_for_the_process_and_ends_classifying() {
+    for lab in [Lab::v4(), Lab::v6()].into_iter().flatten() {
+        let (packet, _) = up(&lab, |packet| packet.payload = vec![1; 40]);
+        for frame in in_parts(&packet) {
+            let mut before = spliced(&lab);
+            (before.state, before.record, before.table) = (RESPONSES, 1, 1);
+            (before.classified_start, before.classified_end) = (C, C);
+            before.legs[CLIENT].received = C;
+            lab.set(&before);
+            lab.set_record(&packet_response::default());
+            assert_eq!(lab.run(Arriving, &frame, &[]).verdict, UNSPEC);
+            let (splice, record) = (lab.splice(), lab.record());
+            assert_eq!((splice.state, splice.table), (RESPONSES, 0));
+            assert_eq!((record.passed_bytes, record.is_stuck), (0, 0));
+            assert_eq!(splice.legs[CLIENT].is_unforwardable, 1);
+            // It has been forwarded already, as a whole: to the local socket it would be another one.
+            (before.classified_end, before.legs[CLIENT].received) = (C + 40, C);
+            lab.set(&before);
+            assert_eq!(lab.run(Arriving, &frame, &[]).verdict, SHOT);
+            assert_eq!(lab.record().is_stuck, 1);
+        }
+    }
+}
+
+#[test]
+fn headers_that_cannot_be_read_do_not_reach_local_sockets() {
+    if let Some(lab) = Lab::v4() {
+        let (packet, _) = up(&lab, |packet| packet.payload = vec![1; 40]);
+        let mut frame = in_parts(&packet).remove(0);
+        // Eight bytes of TCP.
+        frame.truncate(TCP + 8);
+        frame[IP + 2..IP + 4].copy_from_slice(&28_u16.to_be_bytes());
+        lab.set(&spliced(&lab));
+        assert_eq!(lab.run(Arriving, &frame, &[]).verdict, SHOT);
+    }
+    if let Some(lab) = Lab::v6() {
+        let (packet, _) = up(&lab, |packet| packet.payload = vec![1; 40]);
+        let mut frame = packet.bytes();
+        for _ in 0..8 {
+            frame.splice(IP + 40..IP + 40, [60, 0, 1, 4, 0, 0, 0, 0]);
+        }
+        frame[IP + 40 + 56] = 6;
+        frame[IP + 6] = 60;
+        let bytes = (frame.len() - IP - 40) as u16;
+        frame[IP + 4..IP + 6].copy_from_slice(&bytes.to_be_bytes());
+        lab.set(&spliced(&lab));
+        assert_eq!(lab.run(Arriving, &frame, &[]).verdict, SHOT);
     }
 }
