@@ -289,8 +289,8 @@ static __always_inline void own_headers(struct __sk_buff *skb)
 #define EXTENSIONS_MAX 8
 
 /* The offset of a TCP header behind IPv6 extension headers, of which the first is of the kind `next`; 0: it has none.
- * Negative: there are too many. */
-static __attribute__((noinline)) int find_tcp(struct __sk_buff *skb, __u32 next)
+ * Negative: there are too many. (Not static, so that the verifier checks it once.) */
+GLOBAL_FUNCTION int find_tcp(struct __sk_buff *skb, __u32 next)
 {
 	__u32 at = ETH_HLEN + sizeof(struct ipv6hdr), i;
 	__u8 header[8];
