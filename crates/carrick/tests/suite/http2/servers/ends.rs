@@ -1,7 +1,8 @@
 //! Streams and connections that end otherwise than with a response.
 use super::super::client::{connect, fetch, read, request, run};
 use super::super::frames::{
-    DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, PING, RawClient, SETTINGS, frame,
+    ACK, DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, PING, RST_STREAM, RawClient, SETTINGS,
+    frame,
 };
 use super::server::{Asked, Http2Server};
 use super::{PATIENT, start, switch_text};
@@ -264,6 +265,63 @@ fn requests_under_way_outlive_a_reload_that_removes_their_server() {
     carrick.wait_for_metric("carrick_upstream_connections_open", &[], 1.0);
 }
 
+#[test]
+fn clients_that_give_up_end_nobody_elses_responses() {
+    const GIVEN_UP: usize = 60;
+    let place = Place::claim();
+    let server = Server::listen(&place);
+    let address = server.address();
+    let (sender, all_are_reset) = mpsc::channel();
+    let serving = server.serve(move |mut peer, _| {
+        peer.read_exact(24);
+        let mut raw = RawClient { peer };
+        raw.send(SETTINGS, 0, 0, &[]);
+        let mut given_up = Vec::new();
+        while let Some(frame) = raw.read() {
+            let stream = frame.stream;
+            match frame.kind {
+                RST_STREAM => {
+                    given_up.push(stream);
+                    if given_up.len() == GIVEN_UP {
+                        sender.send(()).expect("the test");
+                    }
+                }
+                HEADERS if given_up.len() < GIVEN_UP => {
+                    raw.send(HEADERS, END_HEADERS, stream, &[0x88]);
+                }
+                HEADERS => {
+                    // It may still send on all of them, most of which the library has forgotten by now.
+                    for stream in given_up.iter().cycle().take(20 * GIVEN_UP) {
+                        raw.send(DATA, 0, *stream, b"x");
+                    }
+                    raw.send(HEADERS, END_HEADERS, stream, &[0x88]);
+                    raw.send(DATA, END_STREAM, stream, b"ok");
+                }
+                _ => {}
+            }
+        }
+    });
+    std::mem::forget(serving);
+    let carrick = start(&place, &[address], "http2 = true");
+    let mut impatient = RawClient::connect(carrick.listener(), &[]);
+    let fields = [
+        (":method", "GET"),
+        (":scheme", "http"),
+        (":path", "/"),
+        (":authority", "a"),
+    ];
+    for stream in (1..).step_by(2).take(GIVEN_UP) {
+        impatient.ask(stream, &fields);
+        impatient.read_kind(HEADERS);
+        impatient.send(RST_STREAM, 0, stream, &8_u32.to_be_bytes());
+    }
+    all_are_reset
+        .recv_timeout(crate::support::PATIENCE)
+        .expect("the resets");
+    let mut client = Peer::connect(carrick.listener());
+    assert_eq!(&client.ask(GET).body[..], b"ok");
+}
+
 /// A server that sends this on each connection, again and again.
 fn flooded_by(place: &Place, flood: Vec<u8>) -> Carrick {
     let server = Server::listen(place);
@@ -287,6 +345,7 @@ fn a_server_that_floods_is_let_go() {
     let interim = frame(HEADERS, END_HEADERS, 1, &[8, 3, b'1', b'0', b'3']);
     for flood in [
         frame(PING, 0, 0, &[0; 8]),
+        frame(PING, ACK, 0, &[0; 8]),
         frame(SETTINGS, 0, 0, &[]),
         interim,
     ] {

@@ -31,9 +31,6 @@ const SEND_BUFFER_BYTES: usize = 64 * 1024;
 /// What a field costs in the size of a list besides its bytes (RFC 9113 section 6.5.2).
 const FIELD_BYTES: usize = 32;
 
-/// Mistakes of a server that the library answers with a reset of their stream; one more, and the connection is closed.
-const MISTAKES_MAX: usize = 100;
-
 /// A stream that was given up after this time, while nothing at all came from the server, speaks against its connection.
 const SILENCE: Duration = Duration::from_secs(1);
 
@@ -107,7 +104,8 @@ impl ServerConnection {
             .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
             .max_send_buffer_size(SEND_BUFFER_BYTES)
             .max_header_list_size(u32::try_from(head_bytes).unwrap_or(u32::MAX))
-            .max_local_error_reset_streams(Some(MISTAKES_MAX))
+            // What a server still sends on streams that clients have given up would count, and end the others' as well.
+            .max_local_error_reset_streams(None)
             .handshake(Http2Io::new(Rc::clone(&shared), Vec::new()))
             .await?;
         let connection = Self {
