@@ -13,6 +13,12 @@ const ONE_MORE_AFTER: Duration = Duration::from_millis(10);
 /// How many a reset counts as.
 const RESET: u32 = 5;
 
+/// Content.
+const DATA: u8 = 0;
+
+/// A frame of content that is smaller costs whoever keeps it more than it carries.
+const SMALL_BYTES: usize = 256;
+
 /// A frame with a head, or trailers.
 const HEADERS: u8 = 1;
 
@@ -37,6 +43,7 @@ pub struct FrameMeter {
     /// Bytes of the present frame's content, or of the preface, that are to come.
     left: usize,
     is_of_server: bool,
+    small_frames: u32,
 }
 
 impl FrameMeter {
@@ -48,6 +55,7 @@ impl FrameMeter {
             head_bytes: 0,
             left: super::PREFACE.len(),
             is_of_server: false,
+            small_frames: 0,
         }
     }
 
@@ -59,6 +67,17 @@ impl FrameMeter {
             is_of_server: true,
             ..Self::new()
         }
+    }
+
+    /// How many small frames of content have come since that was last [forgotten](Self::forget_small_frames).
+    #[must_use]
+    pub fn small_frames(&self) -> u32 {
+        self.small_frames
+    }
+
+    /// Counts them from now on.
+    pub fn forget_small_frames(&mut self) {
+        self.small_frames = 0;
     }
 
     /// Moves past `bytes`; how many nuisances the frames are that began in them.
@@ -80,6 +99,7 @@ impl FrameMeter {
                 let length = u32::from_be_bytes([0, high, middle, low]) as usize;
                 self.head_bytes = 0;
                 self.left = length;
+                self.small_frames += u32::from(kind == DATA && length < SMALL_BYTES);
                 nuisances += match (self.is_of_server, kind) {
                     (true, HEADERS) => HEAD,
                     _ => nuisance(kind, flags, length),
@@ -99,8 +119,8 @@ impl Default for FrameMeter {
 /// limited otherwise.
 fn nuisance(kind: u8, flags: u8, length: usize) -> u32 {
     let is_one = match kind {
-        // DATA: empty, and not the end.
-        0 => length == 0 && flags & FLAG == 0,
+        // Empty, and not the end.
+        DATA => length == 0 && flags & FLAG == 0,
         // HEADERS, WINDOW_UPDATE.
         HEADERS | 8 => false,
         // RST_STREAM: a request was begun in vain (CVE-2023-44487).

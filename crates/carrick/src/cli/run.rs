@@ -33,7 +33,7 @@ fn start_messages() {
     let wanted = std::env::var(VARIABLE).unwrap_or_default();
     let (filter, trouble) = match filter(&wanted) {
         Ok(filter) => (filter, None),
-        Err(why) => (Targets::new().with_default(LEVEL), Some(why)),
+        Err(why) => (usual(), Some(why)),
     };
     let is_terminal = std::io::IsTerminal::is_terminal(&std::io::stderr());
     let messages = tracing_subscriber::fmt::layer()
@@ -54,10 +54,17 @@ fn start_messages() {
 /// The default level.
 const LEVEL: LevelFilter = LevelFilter::INFO;
 
+/// What is logged without the variable. The library of HTTP/2 warns of each frame that a client should not have sent.
+fn usual() -> Targets {
+    Targets::new()
+        .with_default(LEVEL)
+        .with_target("h2", LevelFilter::ERROR)
+}
+
 /// Parses a list of levels, with or without parts of the program.
 fn filter(wanted: &str) -> Result<Targets, String> {
     if wanted.is_empty() {
-        return Ok(Targets::new().with_default(LEVEL));
+        return Ok(usual());
     }
     // A single word that is not a level would be taken for a part of the program, and hide everything else.
     let mut words = wanted.split(',').filter(|part| !part.contains('='));

@@ -194,11 +194,11 @@ fn stream_of(
     Ok(as_upstream(stream, metrics))
 }
 
-fn as_upstream(stream: ServerStream, metrics: &WorkerMetrics) -> Upstream {
+fn as_upstream(stream: Rc<ServerStream>, metrics: &WorkerMetrics) -> Upstream {
     metrics.upstream_http2_requests.add(1);
     let address = stream.connection().address();
     // The window of HTTP/2 limits what waits unread.
-    Upstream::new(Transport::Http2Server(Rc::new(stream)), address, 0)
+    Upstream::new(Transport::Http2Server(stream), address, 0)
 }
 
 /// Begins HTTP/2 on a new connection.

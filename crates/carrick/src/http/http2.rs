@@ -5,7 +5,8 @@ use crate::context::client::Client;
 use crate::net::deadline::{Deadline, now};
 use crate::net::transport::Transport;
 use crate::net::transport::http2::{
-    Http2Connection, Http2Io, Http2Stream, Incoming, Outgoing, Piece, websocket_accept,
+    Gather, Http2Connection, Http2Io, Http2Stream, Incoming, Outgoing, Piece, SMALL_FRAMES_BYTES,
+    websocket_accept,
 };
 use crate::net::unread::Unread;
 use crate::reply::{LINGER, end_gently};
@@ -22,7 +23,7 @@ use h2::{Reason, RecvStream};
 use http::{Request, Response, StatusCode};
 use std::future::poll_fn;
 use std::pin::pin;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Instant;
@@ -121,6 +122,9 @@ async fn begin(
         .max_send_buffer_size(SEND_BUFFER_BYTES)
         .max_header_list_size(u32::try_from(head_bytes).unwrap_or(u32::MAX))
         .max_local_error_reset_streams(Some(MISTAKES_MAX))
+        // How many requests a client may begin in vain, is for the budget of nuisances.
+        .max_pending_accept_reset_streams(STREAMS_MAX)
+        .data_frame_budget(SMALL_FRAMES_BYTES)
         .enable_connect_protocol();
     let mut handshake = pin!(builder.handshake(Http2Io::new(Rc::clone(shared), first)));
     let shaking = poll_fn(|cx| {
@@ -311,11 +315,13 @@ impl Connection {
             RequestBody::WebSocket => websocket.map(|key| key.accept),
             _ => None,
         };
-        let stream = Http2Stream::new(
+        let stream = Rc::new(Http2Stream::new(
             Rc::clone(&self.shared),
             Incoming::new(text, framing, body),
             Outgoing::new(respond, method, accept),
-        );
+        ));
+        let watched: Weak<dyn Gather> = Rc::downgrade(&stream) as _;
+        self.shared.watch(watched);
         let client = self.client_of(stream);
         let place = self.shared.place();
         if self.shared.streams() == STREAMS_MAX {
@@ -361,13 +367,13 @@ impl Connection {
     }
 
     /// What a session has instead of a connection.
-    fn client_of(&self, stream: Http2Stream) -> Client {
+    fn client_of(&self, stream: Rc<Http2Stream>) -> Client {
         let context = &self.client.context;
         let mut client = Client::new(
             Rc::clone(&context.worker),
             Rc::clone(&context.live),
             Arc::clone(&context.listener),
-            (Transport::Http2(Rc::new(stream)), context.address),
+            (Transport::Http2(stream), context.address),
         );
         client.context.tls.clone_from(&context.tls);
         client.context.original = context.original;
@@ -413,6 +419,7 @@ fn next(
 ) -> impl Future<Output = Event> + Unpin {
     poll_fn(move |cx| {
         shared.register(cx);
+        shared.gather();
         if shared.is_flooded() {
             return Poll::Ready(Event::Flooded);
         }

@@ -6,7 +6,7 @@ use crate::context::request_log::IDLE_TIMEOUT;
 use crate::context::request_log::STALLED;
 use crate::context::request_log::TOO_SLOW;
 use crate::http::prefetch::PageTap;
-use crate::net::deadline::{Timer, now};
+use crate::net::deadline::{Deadline, TimedOut, Timer, now};
 use crate::net::io::{
     Stream, poll_reset, read_some, try_read_at_most, write_all, write_both, write_last,
 };
@@ -22,6 +22,7 @@ use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
 use tokio::net::TcpStream;
 
 /// Room that a read of a chunked body needs in its buffer.
@@ -209,8 +210,18 @@ impl Response<'_> {
                 Err(_) => return Passed::UpstreamBroke(IDLE_TIMEOUT),
             }
             let begun = now();
-            let room = poll_fn(|cx| stream.poll_room(left_bytes, cx));
-            let room = match timer.within(means.idle, room).await {
+            let mut deadline = Deadline::after(means.idle);
+            let room = loop {
+                let room = poll_fn(|cx| stream.poll_room(left_bytes, cx));
+                match timer.until(&mut deadline, room).await {
+                    Err(timed_out) => match not_before(means.idle, client, None) {
+                        Some(later) => deadline = later,
+                        None => break Err(timed_out),
+                    },
+                    room => break room,
+                }
+            };
+            let room = match room {
                 Ok(Ok(room)) => room,
                 Ok(Err(_)) => return Passed::ClientGone("client_reset"),
                 Err(_) => return Passed::ClientGone(IDLE_TIMEOUT),
@@ -311,12 +322,8 @@ impl Response<'_> {
             }
             client.wait_for(&mut throttle, body_bytes).await;
             let begun = now();
-            let written = timer
-                .within(
-                    means.idle,
-                    write_both(client, self.out, self.buffer, &mut 0),
-                )
-                .await;
+            let pieces = (&self.out[..], &self.buffer[..]);
+            let written = write_while_taken(timer, means.idle, client, pieces).await;
             let is_in_time = pace.holds(self.out.len() + self.buffer.len(), now() - begun);
             self.body_bytes += body_bytes;
             self.out.clear();
@@ -452,9 +459,7 @@ impl Response<'_> {
             let out_bytes = (out.len() + bytes.len()) as u64;
             client.wait_for(&mut throttle, out_bytes).await;
             let begun = now();
-            let written = timer
-                .within(means.idle, write_both(client, &out, bytes, &mut 0))
-                .await;
+            let written = write_while_taken(timer, means.idle, client, (&out, bytes)).await;
             let is_in_time = pace.holds(out.len() + bytes.len(), now() - begun);
             *self.out = out;
             self.out.clear();
@@ -549,21 +554,59 @@ impl Response<'_> {
         let body = self.buffer.get(start..start + body).unwrap_or_default();
         let written = if body.len() <= COPIED_BODY_BYTES_MAX {
             self.out.extend_from_slice(body);
-            if self.is_last && self.head.body != ResponseBody::Tunnel {
+            let is_tunnel = self.head.body == ResponseBody::Tunnel;
+            if self.is_last && !is_tunnel && !matches!(client, Transport::Http2(_)) {
                 timer.within(means.idle, write_last(client, self.out)).await
             } else {
-                timer.within(means.idle, write_all(client, self.out)).await
+                write_while_taken(timer, means.idle, client, (self.out, &[])).await
             }
         } else {
-            timer
-                .within(means.idle, write_both(client, self.out, body, &mut 0))
-                .await
+            write_while_taken(timer, means.idle, client, (self.out, body)).await
         };
         self.body_bytes += body.len() as u64;
         match written {
             Ok(Ok(())) => Ok(()),
             Ok(Err(_)) => Err(Passed::ClientGone("client_reset")),
             Err(_) => Err(Passed::ClientGone(IDLE_TIMEOUT)),
+        }
+    }
+}
+
+/// Until when a client need take nothing that has taken something at this time, if it is not past. Streams of HTTP/2 take turns: the
+/// bytes of others count, too.
+fn not_before(limit: Duration, client: &Transport, moved_at: Option<Instant>) -> Option<Deadline> {
+    let until = moved_at.max(client.moved_at())? + limit;
+    (until > now()).then(|| Deadline::at(until))
+}
+
+/// Writes both to a client that takes some bytes of it, or of another stream, at least every `limit`.
+async fn write_while_taken(
+    timer: &mut Timer,
+    limit: Duration,
+    client: &Transport,
+    (first, second): (&[u8], &[u8]),
+) -> Result<io::Result<()>, TimedOut> {
+    let total = first.len() + second.len();
+    let (mut done, mut moved_at, mut deadline) = (0, None, Deadline::after(limit));
+    loop {
+        let writing = poll_fn(|cx| {
+            let rest = first.get(done..).unwrap_or_default();
+            let others = second.get(done.saturating_sub(first.len())..);
+            let mut left = 0;
+            let mut writing = write_both(client, rest, others.unwrap_or_default(), &mut left);
+            let polled = Pin::new(&mut writing).poll(cx);
+            drop(writing);
+            let before = std::mem::replace(&mut done, total - left);
+            if polled.is_pending() && done > before {
+                moved_at = Some(now());
+            }
+            polled
+        });
+        match timer.until(&mut deadline, writing).await {
+            Ok(written) => return Ok(written),
+            Err(timed_out) => {
+                deadline = not_before(limit, client, moved_at).ok_or(timed_out)?;
+            }
         }
     }
 }

@@ -48,7 +48,7 @@ pub struct Waiting(Rc<Opening>);
 
 impl Http2Connections {
     /// A stream on a connection that has room for one. The first is filled first, so that others become idle and are closed.
-    pub fn stream(&self) -> Option<ServerStream> {
+    pub fn stream(&self) -> Option<Rc<ServerStream>> {
         let mut connections = self.connections.borrow_mut();
         connections.retain(|connection| {
             // Looks at its state.

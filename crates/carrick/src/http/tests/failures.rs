@@ -2,7 +2,9 @@
 use super::stage::{
     FIRST, FORWARD, GET, OK, SECOND, SWITCH, TWO_SERVERS, ask_once, hear_reply, play, timed,
 };
+use crate::net::io::{read_at_most, write_all};
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 #[test]
 fn a_server_that_refuses_is_answered_502_and_the_connection_lasts() {
@@ -274,12 +276,43 @@ fn a_client_that_takes_nothing_is_given_up_after_the_idle_time() {
         let body = "x".repeat(1 << 20);
         let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
         connection.say(head).await;
-        let (refused, seconds) =
-            timed(crate::net::io::write_all(&*connection, body.as_bytes())).await;
+        let (refused, seconds) = timed(write_all(&*connection, body.as_bytes())).await;
         assert!(refused.is_err());
         assert_eq!(seconds.round(), 60.0);
     });
     assert_eq!(log[0].end(), (200, "idle_timeout"));
+}
+
+#[test]
+fn a_client_that_takes_a_little_now_and_then_keeps_its_response() {
+    let log = play(SWITCH, async |stage| {
+        let mut server = stage.server(FIRST);
+        let client = stage.client();
+        client.say(GET).await;
+        let connection = server.accept().await;
+        connection.hear("\r\n\r\n").await;
+        let body = "x".repeat(300_000);
+        let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
+        connection.say(head).await;
+        let taking = async {
+            let mut taken = client.hear("\r\n\r\n").await.into_bytes();
+            taken.clear();
+            for _ in 0..10 {
+                tokio::time::sleep(Duration::from_secs(45)).await;
+                taken.reserve(1000);
+                let read = read_at_most(&*client, &mut taken, 1000).await;
+                assert!(read.is_ok_and(|count| count > 0));
+            }
+            while taken.len() < body.len() {
+                taken.reserve(100_000);
+                let read = read_at_most(&*client, &mut taken, 100_000).await;
+                assert!(read.is_ok_and(|count| count > 0));
+            }
+        };
+        let ((), written) = tokio::join!(taking, write_all(&*connection, body.as_bytes()));
+        assert!(written.is_ok());
+    });
+    assert_eq!(log[0].end(), (200, "complete"));
 }
 
 #[test]

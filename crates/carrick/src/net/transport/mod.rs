@@ -13,7 +13,7 @@ use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tls::TlsStream;
 use tokio::net::TcpStream;
 
@@ -208,6 +208,15 @@ impl Transport {
     pub fn has_failed(&self) -> bool {
         self.socket()
             .is_none_or(|stream| !matches!(stream.take_error(), Ok(None)))
+    }
+
+    /// When bytes of bodies last went to the client, on any stream of its connection; only HTTP/2 knows.
+    #[must_use]
+    pub fn moved_at(&self) -> Option<Instant> {
+        match self {
+            Self::Http2(stream) => Some(stream.moved_at()),
+            _ => None,
+        }
     }
 
     /// Whether a write would be accepted now. Tells which side is at fault when no bytes move.

@@ -162,3 +162,70 @@ fn a_head_that_grows_when_it_is_decompressed_is_refused() {
     );
     server.expect_no_connection();
 }
+
+#[test]
+fn a_burst_of_requests_that_are_taken_back_leaves_the_others_alone() {
+    let place = Place::claim();
+    let server = Server::listen(&place);
+    let carrick = start(&place, &[server.address()]);
+    let mut client = RawClient::connect(carrick.listener(), b"");
+    client.ask(1, &get("/"));
+    let mut upstream = server.accept();
+    upstream.read_head();
+    let fields = block(&get("/"));
+    let burst: Vec<u8> = (1..=100)
+        .flat_map(|index| {
+            let stream = 2 * index + 1;
+            let mut both = frame(HEADERS, END_HEADERS | END_STREAM, stream, &fields);
+            both.extend(frame(RST_STREAM, 0, stream, &8_u32.to_be_bytes()));
+            both
+        })
+        .collect();
+    client.peer.send(burst);
+    client.send(PING, 0, 0, &[7; 8]);
+    client.read_kind(PING);
+    upstream.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+    assert_eq!(client.read_answer(1), Answer::Status(200, b"ok".to_vec()));
+}
+
+#[test]
+fn content_in_many_small_frames_is_no_flood() {
+    const PIECES: usize = 6000;
+    let place = Place::claim();
+    let server = Server::listen(&place);
+    let carrick = start(&place, &[server.address()]);
+    let mut client = RawClient::connect(carrick.listener(), b"");
+    let mut fields = get("/");
+    fields[0].1 = "POST";
+    client.send(HEADERS, END_HEADERS, 1, &block(&fields));
+    let pieces: Vec<Vec<u8>> = (0..PIECES)
+        .map(|index| index.to_be_bytes()[..=index % 8].to_vec())
+        .collect();
+    let mut frames: Vec<u8> = pieces
+        .iter()
+        .flat_map(|piece| frame(DATA, 0, 1, piece))
+        .collect();
+    frames.extend(frame(DATA, END_STREAM, 1, b"end"));
+    client.peer.send(frames);
+    // Nothing of it was read when all has come.
+    client.send(PING, 0, 0, &[7; 8]);
+    client.read_kind(PING);
+    let mut upstream = server.accept();
+    upstream.read_head();
+    let mut body = Vec::new();
+    loop {
+        let mut line = String::new();
+        while !line.ends_with("\r\n") {
+            line.push(char::from(upstream.read_exact(1)[0]));
+        }
+        let bytes = usize::from_str_radix(line.trim_end(), 16).expect("a size");
+        body.extend(upstream.read_exact(bytes));
+        upstream.read_exact(2);
+        if bytes == 0 {
+            break;
+        }
+    }
+    assert_eq!(body, [&pieces.concat()[..], b"end"].concat());
+    upstream.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+    assert_eq!(client.read_answer(1), Answer::Status(200, b"ok".to_vec()));
+}

@@ -10,7 +10,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::fmt;
 use std::io::{self, ErrorKind, IoSlice};
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Instant;
 
@@ -42,9 +42,24 @@ pub struct Http2Connection {
     meter: RefCell<FrameMeter>,
     budget: RefCell<NuisanceBudget>,
     is_flooded: Cell<bool>,
+    /// Streams, some of them over.
+    gathering: RefCell<Vec<Weak<dyn Gather>>>,
     /// For one head at a time.
     pub(super) head: RefCell<ResponseHead>,
 }
+
+/// A stream that can take its content out of the library.
+pub trait Gather {
+    /// Takes what has come.
+    fn gather(&self);
+}
+
+/// Small frames of content after which streams gather what the library has of it: these cost it more than they carry. A call
+/// of the kernel brings fewer than twice as many.
+const SMALL_FRAMES_MAX: u32 = 1000;
+
+/// What such frames may cost the library, for which they are 256 bytes, less what they carry: of several times as many.
+pub const SMALL_FRAMES_BYTES: usize = 4 * SMALL_FRAMES_MAX as usize * 256;
 
 /// Called when streams begin to wait for less to be queued.
 struct WhenFull(Box<dyn Fn()>);
@@ -80,6 +95,7 @@ impl Http2Connection {
             meter: RefCell::default(),
             budget: RefCell::new(NuisanceBudget::new(begun)),
             is_flooded: Cell::new(false),
+            gathering: RefCell::default(),
             head: RefCell::default(),
         }
     }
@@ -252,6 +268,36 @@ impl Http2Connection {
     #[must_use]
     pub fn came_at(&self) -> Instant {
         self.came_at.get()
+    }
+
+    /// The stream is to gather its content, should that come in small frames.
+    pub fn watch(&self, stream: Weak<dyn Gather>) {
+        let mut gathering = self.gathering.borrow_mut();
+        if gathering.len() == gathering.capacity() {
+            gathering.retain(|stream| stream.strong_count() > 0);
+        }
+        gathering.push(stream);
+    }
+
+    /// Whether nothing is to be read until streams have [gathered](Self::gather).
+    pub(super) fn is_to_gather(&self) -> bool {
+        self.meter.borrow().small_frames() >= SMALL_FRAMES_MAX
+    }
+
+    /// Lets all streams take their content, if much of it came in small frames. Call it before the library reads.
+    pub fn gather(&self) {
+        if !self.is_to_gather() {
+            return;
+        }
+        self.meter.borrow_mut().forget_small_frames();
+        let mut gathering = self.gathering.borrow_mut();
+        gathering.retain(|stream| match stream.upgrade() {
+            Some(stream) => {
+                stream.gather();
+                true
+            }
+            None => false,
+        });
     }
 
     /// Notes a request to the server: it may say something about it.

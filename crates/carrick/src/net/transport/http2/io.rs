@@ -38,6 +38,11 @@ impl AsyncRead for Http2Io {
             buffer.put_slice(&first);
             return Poll::Ready(Ok(()));
         }
+        if self.connection.is_to_gather() {
+            // The task that reads does that first.
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
         let transport = self.connection.transport();
         let room = buffer.remaining().min(BUFFER_BYTES);
         loop {

@@ -13,7 +13,7 @@ mod response;
 pub mod server;
 mod websocket;
 
-pub use connection::{Http2Connection, Piece, StreamPlace};
+pub use connection::{Gather, Http2Connection, Piece, SMALL_FRAMES_BYTES, StreamPlace};
 pub use io::Http2Io;
 pub use request::Incoming;
 pub use response::Outgoing;
@@ -27,6 +27,7 @@ use std::cell::RefCell;
 use std::io::{ErrorKind, IoSlice};
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
+use std::time::Instant;
 use tokio::net::TcpStream;
 
 /// One stream.
@@ -55,6 +56,12 @@ impl Http2Stream {
     #[must_use]
     pub fn connection(&self) -> &Transport {
         self.connection.transport()
+    }
+
+    /// When bytes of bodies last went to the client, on any stream.
+    #[must_use]
+    pub fn moved_at(&self) -> Instant {
+        self.connection.moved_at()
     }
 
     /// Whether a write would be accepted now.
@@ -101,6 +108,12 @@ impl Http2Stream {
 
     fn read(&self, buffer: &mut Vec<u8>, room: usize) -> rustix::io::Result<usize> {
         self.request.borrow_mut().read(buffer, room)
+    }
+}
+
+impl Gather for Http2Stream {
+    fn gather(&self) {
+        self.request.borrow_mut().gather();
     }
 }
 

@@ -1,6 +1,6 @@
 //! The request of a stream, as bytes of HTTP/1.1.
 use super::RESET;
-use bytes::{Buf, Bytes};
+use bytes::{Buf, Bytes, BytesMut};
 use carrick_logic::http1::write_chunk_size;
 use carrick_logic::http2::{RequestBody, is_trailer};
 use h2::{Reason, RecvStream};
@@ -15,11 +15,15 @@ pub struct Incoming {
     text: Bytes,
     /// Content.
     piece: Bytes,
+    /// Content that follows it, of many small frames.
+    gathered: BytesMut,
     body: RecvStream,
     framing: RequestBody,
     state: State,
     /// The code of the other end's reset.
     reset: Option<Reason>,
+    /// Who waits for content.
+    reader: Option<Waker>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,10 +41,12 @@ impl Incoming {
         Self {
             text: head.into(),
             piece: Bytes::new(),
+            gathered: BytesMut::new(),
             body,
             framing,
             state: State::Content,
             reset: None,
+            reader: None,
         }
     }
 
@@ -80,9 +86,19 @@ impl Incoming {
     /// Takes what comes next.
     fn poll_content(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         match self.state {
+            State::Content if !self.gathered.is_empty() => {
+                let bytes = self.gathered.split().freeze();
+                self.take_content(Some(Ok(bytes)));
+            }
             State::Content => {
-                let data = ready!(self.body.poll_data(cx));
-                self.take_content(data);
+                let polled = self.body.poll_data(cx);
+                if polled.is_pending() {
+                    match &mut self.reader {
+                        Some(reader) => reader.clone_from(cx.waker()),
+                        None => self.reader = Some(cx.waker().clone()),
+                    }
+                }
+                self.take_content(ready!(polled));
             }
             State::Trailers => {
                 let trailers = ready!(self.body.poll_trailers(cx));
@@ -91,6 +107,18 @@ impl Incoming {
             State::Ended | State::Failed => {}
         }
         Poll::Ready(())
+    }
+
+    /// Takes what the library has of content, whose frames cost it more than small ones carry. The other end's window is opened by it when
+    /// it is read.
+    pub(super) fn gather(&mut self) {
+        let waker = self.reader.clone();
+        let mut cx = Context::from_waker(waker.as_ref().unwrap_or(Waker::noop()));
+        while self.state == State::Content
+            && let Poll::Ready(Some(Ok(bytes))) = self.body.poll_data(&mut cx)
+        {
+            self.gathered.extend_from_slice(&bytes);
+        }
     }
 
     fn take_content(&mut self, data: Option<Result<Bytes, h2::Error>>) {
@@ -142,6 +170,7 @@ impl Incoming {
     /// The rest will not come.
     pub(super) fn fail(&mut self) {
         (self.text, self.piece) = (Bytes::new(), Bytes::new());
+        self.gathered = BytesMut::new();
         self.state = State::Failed;
     }
 

@@ -1,5 +1,5 @@
 //! Streams and connections that end otherwise than with a response.
-use super::super::client::{connect, fetch, read, request, run};
+use super::super::client::{connect, connect_with, fetch, read, request, run};
 use super::super::frames::{
     ACK, DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, PING, RST_STREAM, RawClient, SETTINGS,
     frame,
@@ -320,6 +320,57 @@ fn clients_that_give_up_end_nobody_elses_responses() {
         .expect("the resets");
     let mut client = Peer::connect(carrick.listener());
     assert_eq!(&client.ask(GET).body[..], b"ok");
+}
+
+#[test]
+fn clients_that_do_not_read_small_messages_end_nobody_elses_responses() {
+    const MESSAGES: usize = 15_000;
+    let place = Place::claim();
+    let server = Http2Server::start(&place, async |mut asked| {
+        if asked.head.uri.path() == "/short" {
+            return asked.answer(200, b"ok");
+        }
+        let response = Response::new(());
+        let sent = asked.respond.send_response(response, false);
+        let mut stream = sent.expect("a client");
+        for index in 0..MESSAGES {
+            let message = index.to_be_bytes().to_vec();
+            let sent = stream.send_data(message.into(), index + 1 == MESSAGES);
+            sent.expect("a client");
+        }
+    });
+    let carrick = start(&place, &[server.address()], "http2 = true");
+    let all: Vec<u8> = (0..MESSAGES).flat_map(usize::to_be_bytes).collect();
+    run(async {
+        // It gets little before it reads.
+        let mut builder = h2::client::Builder::new();
+        builder.initial_window_size(100);
+        let mut deaf = connect_with(carrick.listener(), &builder).await;
+        let mut responses = Vec::new();
+        for _ in 0..3 {
+            let (response, _) = deaf
+                .send_request(request("GET", "/messages"), true)
+                .expect("a stream");
+            responses.push(response.await.expect("a response"));
+        }
+        let mut client = connect(carrick.listener()).await;
+        for _ in 0..20 {
+            let reply = fetch(&mut client, request("GET", "/short"), b"", None);
+            assert_eq!(reply.await.expect("a response").body, b"ok");
+        }
+        for response in responses {
+            let mut body = response.into_body();
+            let mut read = Vec::new();
+            while read.len() < all.len() {
+                let data = body.data().await.expect("data").expect("data");
+                let released = body.flow_control().release_capacity(data.len());
+                released.expect("a stream");
+                read.extend_from_slice(&data);
+            }
+            assert_eq!(read, all);
+        }
+    });
+    assert_eq!(server.connections(), 1);
 }
 
 /// A server that sends this on each connection, again and again.

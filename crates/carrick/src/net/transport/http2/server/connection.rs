@@ -1,5 +1,6 @@
 //! A connection of HTTP/2 to a server, which requests share.
-use super::super::{Http2Connection, Http2Io, Piece};
+use super::super::connection::SMALL_FRAMES_BYTES;
+use super::super::{Gather, Http2Connection, Http2Io, Piece};
 use super::ServerStream;
 use super::request::Outgoing;
 use crate::net::deadline::now;
@@ -12,7 +13,7 @@ use std::fmt;
 use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
@@ -106,6 +107,7 @@ impl ServerConnection {
             .max_header_list_size(u32::try_from(head_bytes).unwrap_or(u32::MAX))
             // What a server still sends on streams that clients have given up would count, and end the others' as well.
             .max_local_error_reset_streams(None)
+            .data_frame_budget(SMALL_FRAMES_BYTES)
             .handshake(Http2Io::new(Rc::clone(&shared), Vec::new()))
             .await?;
         let connection = Self {
@@ -138,6 +140,7 @@ impl ServerConnection {
 
     fn poll_drive(&self, framing: &mut Framing, cx: &mut Context<'_>) -> Poll<Ended> {
         self.shared.register(cx);
+        self.shared.gather();
         if self.shared.is_flooded() {
             return Poll::Ready(Ended::Flooded);
         }
@@ -257,18 +260,18 @@ impl ServerConnection {
 
     /// A stream for a request. `None`: see [`has_room`](Self::has_room).
     #[must_use]
-    pub fn stream(self: &Rc<Self>) -> Option<ServerStream> {
+    pub fn stream(self: &Rc<Self>) -> Option<Rc<ServerStream>> {
         if !self.has_room() {
             return None;
         }
         let send = self.send.borrow().clone()?;
         self.has_served.set(true);
         let request = Outgoing::new(send, self.scheme.clone());
-        Some(ServerStream::new(
-            Rc::clone(self),
-            self.shared.place(),
-            request,
-        ))
+        let stream = ServerStream::new(Rc::clone(self), self.shared.place(), request);
+        let stream = Rc::new(stream);
+        let watched: Weak<dyn Gather> = Rc::downgrade(&stream) as _;
+        self.shared.watch(watched);
+        Some(stream)
     }
 
     /// No further requests are to be sent: it closes when those under way are over.

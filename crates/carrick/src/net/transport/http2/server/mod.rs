@@ -8,7 +8,7 @@ mod response;
 
 pub use connection::{Ended, Framing, STREAMS_MAX, ServerConnection};
 
-use super::StreamPlace;
+use super::{Gather, StreamPlace};
 use crate::net::deadline::now;
 use crate::net::io::Stream;
 use crate::net::transport::Transport;
@@ -123,6 +123,12 @@ impl ServerStream {
 
     fn read(&self, buffer: &mut Vec<u8>, room: usize) -> rustix::io::Result<usize> {
         self.response.borrow_mut().read(buffer, room)
+    }
+}
+
+impl Gather for ServerStream {
+    fn gather(&self) {
+        self.response.borrow_mut().gather();
     }
 }
 

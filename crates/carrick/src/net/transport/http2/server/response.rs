@@ -87,6 +87,13 @@ impl Response {
         }
     }
 
+    /// See [`Incoming::gather`].
+    pub(super) fn gather(&mut self) {
+        if let State::Content(content) = &mut self.state {
+            content.gather();
+        }
+    }
+
     /// Whether no byte of the response has come.
     pub(super) fn is_awaited(&self) -> bool {
         matches!(self.state, State::Head(..))
