@@ -22,7 +22,7 @@ use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::net::TcpStream;
 
 /// Room that a read of a chunked body needs in its buffer.
@@ -214,7 +214,7 @@ impl Response<'_> {
             let room = loop {
                 let room = poll_fn(|cx| stream.poll_room(left_bytes, cx));
                 match timer.until(&mut deadline, room).await {
-                    Err(timed_out) => match not_before(means.idle, client, None) {
+                    Err(timed_out) => match client.not_idle_before(means.idle, None) {
                         Some(later) => deadline = later,
                         None => break Err(timed_out),
                     },
@@ -572,13 +572,6 @@ impl Response<'_> {
     }
 }
 
-/// Until when a client need take nothing that has taken something at this time, if it is not past. Streams of HTTP/2 take turns: the
-/// bytes of others count, too.
-fn not_before(limit: Duration, client: &Transport, moved_at: Option<Instant>) -> Option<Deadline> {
-    let until = moved_at.max(client.moved_at())? + limit;
-    (until > now()).then(|| Deadline::at(until))
-}
-
 /// Writes both to a client that takes some bytes of it, or of another stream, at least every `limit`.
 async fn write_while_taken(
     timer: &mut Timer,
@@ -605,7 +598,7 @@ async fn write_while_taken(
         match timer.until(&mut deadline, writing).await {
             Ok(written) => return Ok(written),
             Err(timed_out) => {
-                deadline = not_before(limit, client, moved_at).ok_or(timed_out)?;
+                deadline = client.not_idle_before(limit, moved_at).ok_or(timed_out)?;
             }
         }
     }

@@ -11,6 +11,7 @@ use crate::http::ktls;
 use crate::http::outcome::Passed;
 use crate::http::prefetch::{Fetch, Page};
 use crate::http::request_body::Pace;
+use crate::net::deadline::{Deadline, TimedOut, Timer};
 use crate::net::io::Stream;
 use crate::net::scratch::Scratch;
 use crate::net::transport::Transport;
@@ -25,10 +26,9 @@ use carrick_splice::{PaceHandle, RateMin, Throttle};
 use std::future::poll_fn;
 use std::io;
 use std::ops::Range;
-use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// A stored answer, as it is to be sent.
 pub struct Source {
@@ -454,10 +454,9 @@ async fn send_parts(
             }
             // What waits for its pace is not slow.
             let held = (downstream.transport.wait_for(&mut sending.throttle, bytes)).await;
-            let sent = {
-                let burst = send_burst(&downstream.transport, out, body, (at, bytes), sending.more);
-                downstream.timer.within(timeouts.idle, pin!(burst)).await
-            };
+            let means = (&mut downstream.timer, timeouts.idle);
+            let burst = (&out[..], (at, bytes), sending.more);
+            let sent = send_burst(means, &downstream.transport, body, burst).await;
             match sent {
                 Ok(Ok(())) => sending.count(context.metrics()),
                 // The file has become shorter than it was.
@@ -486,11 +485,9 @@ async fn send_parts(
         downstream.holds.set(sending.more);
         return Passed::Whole;
     }
-    let sent = {
-        let body = sending.reader.body();
-        let burst = send_burst(&downstream.transport, out, body, (0, 0), sending.more);
-        downstream.timer.within(timeouts.idle, pin!(burst)).await
-    };
+    let means = (&mut downstream.timer, timeouts.idle);
+    let burst = (&out[..], (0, 0), sending.more);
+    let sent = send_burst(means, &downstream.transport, sending.reader.body(), burst).await;
     match sent {
         Ok(Ok(())) => {
             sending.count(context.metrics());
@@ -502,14 +499,13 @@ async fn send_parts(
     }
 }
 
-/// Sends `out`, and `bytes` stored bytes from `at` on.
+/// Sends `out`, and `bytes` stored bytes from `at` on, to a client that takes something at least every `idle`.
 async fn send_burst(
+    (timer, idle): (&mut Timer, Duration),
     stream: &Transport,
-    mut out: &[u8],
     body: &Body,
-    (mut at, mut bytes): (u64, u64),
-    more: bool,
-) -> io::Result<()> {
+    (mut out, (mut at, mut bytes), more): (&[u8], (u64, u64), bool),
+) -> Result<io::Result<()>, TimedOut> {
     while !out.is_empty() || bytes > 0 {
         match body.send(stream, at, bytes, out, more) {
             Ok(sent) => {
@@ -519,12 +515,24 @@ async fn send_burst(
                 bytes -= (sent - of_out) as u64;
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                poll_fn(|cx| stream.poll_write_ready(cx)).await?;
+                let mut deadline = Deadline::after(idle);
+                let ready = loop {
+                    let room = poll_fn(|cx| stream.poll_write_ready(cx));
+                    match timer.until(&mut deadline, room).await {
+                        Ok(ready) => break ready,
+                        Err(timed_out) => {
+                            deadline = stream.not_idle_before(idle, None).ok_or(timed_out)?;
+                        }
+                    }
+                };
+                if let Err(error) = ready {
+                    return Ok(Err(error));
+                }
             }
-            Err(error) => return Err(error),
+            Err(error) => return Ok(Err(error)),
         }
     }
-    Ok(())
+    Ok(Ok(()))
 }
 
 #[cfg(test)]

@@ -33,6 +33,33 @@ fn what_is_stored_is_sent_without_the_server() {
 }
 
 #[test]
+fn a_client_that_takes_a_little_now_and_then_gets_all_that_is_stored() {
+    let log = play(&with_cache(), async |stage| {
+        let mut server = stage.server(FIRST);
+        let first = stage.client();
+        first.say(GET).await;
+        let connection = server.accept().await;
+        connection.hear("\r\n\r\n").await;
+        let body = "x".repeat(300_000);
+        let head = "HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nContent-Length: 300001";
+        let saying = connection.say(format!("{head}\r\n\r\n{body}!"));
+        tokio::join!(saying, first.hear("!"));
+        let slow = stage.client();
+        slow.say(GET).await;
+        slow.hear("\r\n\r\n").await;
+        for _ in 0..10 {
+            tokio::time::sleep(Duration::from_secs(45)).await;
+            slow.hear_some(1000).await;
+        }
+        slow.hear("!").await;
+    });
+    assert_eq!(
+        (log[1].text("cache"), log[1].end()),
+        ("hit", (200, "complete"))
+    );
+}
+
+#[test]
 fn hits_are_pipelined() {
     play(&with_cache(), async |stage| {
         let mut server = stage.server(FIRST);

@@ -3,6 +3,7 @@
 //! It has the few operations that HTTP needs. Code that can do more with TCP (splicing, forwarding packets, sending
 //! from the page cache) asks for [`tcp`](Stream::tcp), and copies if there is none.
 use super::io::Stream;
+use crate::net::deadline::{Deadline, now};
 use carrick_splice::Throttle;
 use carrick_splice::tcp::UnreadWindow;
 use http2::Http2Stream;
@@ -210,13 +211,16 @@ impl Transport {
             .is_none_or(|stream| !matches!(stream.take_error(), Ok(None)))
     }
 
-    /// When bytes of bodies last went to the client, on any stream of its connection; only HTTP/2 knows.
+    /// Until when a client need take nothing that has taken something at `moved_at`, if it is not past: for `limit`. Streams of
+    /// HTTP/2 take turns: the bytes of others count, too.
     #[must_use]
-    pub fn moved_at(&self) -> Option<Instant> {
-        match self {
+    pub fn not_idle_before(&self, limit: Duration, moved_at: Option<Instant>) -> Option<Deadline> {
+        let of_others = match self {
             Self::Http2(stream) => Some(stream.moved_at()),
             _ => None,
-        }
+        };
+        let until = moved_at.max(of_others)? + limit;
+        (until > now()).then(|| Deadline::at(until))
     }
 
     /// Whether a write would be accepted now. Tells which side is at fault when no bytes move.
