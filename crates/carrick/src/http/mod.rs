@@ -30,6 +30,7 @@ pub mod response_body;
 pub mod sender;
 pub mod session;
 pub mod stream_tasks;
+mod while_taken;
 
 #[cfg(test)]
 mod tests;

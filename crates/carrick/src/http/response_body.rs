@@ -2,14 +2,13 @@
 use super::cached::Tee;
 use super::outcome::Passed;
 use super::request_body::{Means, Pace, SPLICED_CHUNK_BYTES_MIN};
+use super::while_taken::write_while_taken;
 use crate::context::request_log::IDLE_TIMEOUT;
 use crate::context::request_log::STALLED;
 use crate::context::request_log::TOO_SLOW;
 use crate::http::prefetch::PageTap;
-use crate::net::deadline::{Deadline, TimedOut, Timer, now};
-use crate::net::io::{
-    Stream, poll_reset, read_some, try_read_at_most, write_all, write_both, write_last,
-};
+use crate::net::deadline::{Deadline, Timer, now};
+use crate::net::io::{Stream, poll_reset, read_some, try_read_at_most, write_all, write_last};
 use crate::net::transport::Transport;
 use crate::net::transport::http2::{Http2Stream, buffers};
 use carrick_logic::http1::{
@@ -22,7 +21,6 @@ use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use std::time::Duration;
 use tokio::net::TcpStream;
 
 /// Room that a read of a chunked body needs in its buffer.
@@ -568,38 +566,6 @@ impl Response<'_> {
             Ok(Ok(())) => Ok(()),
             Ok(Err(_)) => Err(Passed::ClientGone("client_reset")),
             Err(_) => Err(Passed::ClientGone(IDLE_TIMEOUT)),
-        }
-    }
-}
-
-/// Writes both to a client that takes some bytes of it, or of another stream, at least every `limit`.
-async fn write_while_taken(
-    timer: &mut Timer,
-    limit: Duration,
-    client: &Transport,
-    (first, second): (&[u8], &[u8]),
-) -> Result<io::Result<()>, TimedOut> {
-    let total = first.len() + second.len();
-    let (mut done, mut moved_at, mut deadline) = (0, None, Deadline::after(limit));
-    loop {
-        let writing = poll_fn(|cx| {
-            let rest = first.get(done..).unwrap_or_default();
-            let others = second.get(done.saturating_sub(first.len())..);
-            let mut left = 0;
-            let mut writing = write_both(client, rest, others.unwrap_or_default(), &mut left);
-            let polled = Pin::new(&mut writing).poll(cx);
-            drop(writing);
-            let before = std::mem::replace(&mut done, total - left);
-            if polled.is_pending() && done > before {
-                moved_at = Some(now());
-            }
-            polled
-        });
-        match timer.until(&mut deadline, writing).await {
-            Ok(written) => return Ok(written),
-            Err(timed_out) => {
-                deadline = client.not_idle_before(limit, moved_at).ok_or(timed_out)?;
-            }
         }
     }
 }
