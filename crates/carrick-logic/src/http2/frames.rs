@@ -19,6 +19,9 @@ const DATA: u8 = 0;
 /// A frame of content that is smaller costs whoever keeps it more than it carries.
 const SMALL_BYTES: usize = 256;
 
+/// So many of them are to be taken together.
+pub const SMALL_FRAMES_MAX: u32 = 1000;
+
 /// A frame with a head, or trailers.
 const HEADERS: u8 = 1;
 
@@ -69,15 +72,14 @@ impl FrameMeter {
         }
     }
 
-    /// How many small frames of content have come since that was last [forgotten](Self::forget_small_frames).
+    /// Whether [many](SMALL_FRAMES_MAX) small frames of content have come since that was last so.
     #[must_use]
-    pub fn small_frames(&self) -> u32 {
-        self.small_frames
-    }
-
-    /// Counts them from now on.
-    pub fn forget_small_frames(&mut self) {
-        self.small_frames = 0;
+    pub fn take_many_small(&mut self) -> bool {
+        let are_many = self.small_frames >= SMALL_FRAMES_MAX;
+        if are_many {
+            self.small_frames = 0;
+        }
+        are_many
     }
 
     /// Moves past `bytes`; how many nuisances the frames are that began in them.
@@ -210,6 +212,19 @@ mod tests {
             let sum: u32 = all.chunks(size).map(|piece| meter.pass(piece)).sum();
             assert_eq!(sum, expected, "in pieces of {size}");
         }
+    }
+
+    #[test]
+    fn many_small_frames_of_content_are_noticed_once() {
+        let mut meter = FrameMeter::of_server();
+        let (small, large) = (frame(DATA, 0, b"a"), frame(DATA, 0, &[0; SMALL_BYTES]));
+        for _ in 1..SMALL_FRAMES_MAX {
+            meter.pass(&small);
+            meter.pass(&large);
+        }
+        assert!(!meter.take_many_small());
+        meter.pass(&small);
+        assert!(meter.take_many_small() && !meter.take_many_small());
     }
 
     #[test]

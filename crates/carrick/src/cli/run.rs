@@ -97,4 +97,13 @@ mod tests {
             assert!(filter(wrong).is_err(), "{wrong}");
         }
     }
+
+    #[test]
+    fn clients_cannot_make_the_library_of_http2_warn_unless_that_is_wanted() {
+        for (wanted, warns) in [("", false), ("info", true)] {
+            let filter = filter(wanted).expect("levels");
+            let is_logged = filter.would_enable("h2::proto", &tracing::Level::WARN);
+            assert_eq!(is_logged, warns, "{wanted}");
+        }
+    }
 }

@@ -419,7 +419,6 @@ fn next(
 ) -> impl Future<Output = Event> + Unpin {
     poll_fn(move |cx| {
         shared.register(cx);
-        shared.gather();
         if shared.is_flooded() {
             return Poll::Ready(Event::Flooded);
         }

@@ -1,10 +1,10 @@
 //! Servers that cannot be reached, do not answer, or answer wrongly: what the client gets, and what is tried again.
 use super::stage::{
-    FIRST, FORWARD, GET, OK, SECOND, SWITCH, TWO_SERVERS, ask_once, hear_reply, play, timed,
+    FIRST, FORWARD, GET, OK, SECOND, SWITCH, TWO_SERVERS, ask_once, hear_reply, hear_slowly, play,
+    timed,
 };
 use crate::net::io::write_all;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
 
 #[test]
 fn a_server_that_refuses_is_answered_502_and_the_connection_lasts() {
@@ -294,15 +294,8 @@ fn a_client_that_takes_a_little_now_and_then_keeps_its_response() {
         let body = "x".repeat(300_000) + "!";
         let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
         connection.say(head).await;
-        let taking = async {
-            client.hear("\r\n\r\n").await;
-            for _ in 0..10 {
-                tokio::time::sleep(Duration::from_secs(45)).await;
-                client.hear_some(1000).await;
-            }
-            client.hear("!").await;
-        };
-        let ((), written) = tokio::join!(taking, write_all(&*connection, body.as_bytes()));
+        let sending = write_all(&*connection, body.as_bytes());
+        let ((), written) = tokio::join!(hear_slowly(&client), sending);
         assert!(written.is_ok());
     });
     assert_eq!(log[0].end(), (200, "complete"));

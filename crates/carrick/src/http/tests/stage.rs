@@ -223,6 +223,17 @@ pub(super) async fn hear_reply(client: &End) -> String {
     answer
 }
 
+/// Reads a response that ends with `!`: a little of it at a time for longer than the idle time-out, each time before that is over.
+pub(super) async fn hear_slowly(client: &End) {
+    client.hear("\r\n\r\n").await;
+    for _ in 0..10 {
+        // Time is virtual.
+        tokio::time::sleep(Duration::from_secs(45)).await;
+        client.hear_some(1000).await;
+    }
+    client.hear("!").await;
+}
+
 /// Runs `act`, and says how many seconds of virtual time have gone by.
 pub(super) async fn timed<T>(act: impl Future<Output = T>) -> (T, f64) {
     let begun = Instant::now();

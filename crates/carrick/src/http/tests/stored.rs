@@ -1,5 +1,5 @@
 //! What the cache answers, and what it asks the server.
-use super::stage::{FIRST, GET, OK, SWITCH, play};
+use super::stage::{FIRST, GET, OK, SWITCH, hear_slowly, play};
 use std::time::Duration;
 
 fn with_cache() -> String {
@@ -46,12 +46,7 @@ fn a_client_that_takes_a_little_now_and_then_gets_all_that_is_stored() {
         tokio::join!(saying, first.hear("!"));
         let slow = stage.client();
         slow.say(GET).await;
-        slow.hear("\r\n\r\n").await;
-        for _ in 0..10 {
-            tokio::time::sleep(Duration::from_secs(45)).await;
-            slow.hear_some(1000).await;
-        }
-        slow.hear("!").await;
+        hear_slowly(&slow).await;
     });
     assert_eq!(
         (log[1].text("cache"), log[1].end()),

@@ -3,7 +3,7 @@
 use super::lab::*;
 use super::spliced::{C, DOWN, S, UP, down, spliced, up};
 use super::wire::*;
-use crate::engine::tc::skeleton::types::packet_splice;
+use crate::engine::tc::skeleton::types::{packet_response, packet_splice, packet_state};
 
 /// The numbers of the next packets: the client's and the server's, each with the acknowledgement of the other.
 fn at(packet: &mut Packet, seq: u32, ack: u32, flags: u8) {
@@ -426,4 +426,26 @@ fn free_places_have_no_packets() {
     );
     let own = lab.local_packet(SERVER).with(|packet| packet.seq = DOWN);
     lab.check("out", &before, (Leaving, &own), Passed(own.clone()), |_| {});
+}
+
+#[test]
+fn what_a_client_that_is_gone_does_not_acknowledge_is_not_lost() {
+    let Some(lab) = Lab::v4() else { return };
+    for is_gone in [false, true] {
+        let mut before = spliced(&lab);
+        (before.state, before.record, before.left_bytes) =
+            (packet_state::PACKET_RESPONSES.0, 1, u64::MAX);
+        lab.set(&before);
+        lab.set_record(&packet_response::default());
+        if is_gone {
+            let (reset, _) = up(&lab, |packet| packet.flags = RST | ACK);
+            lab.run(Arriving, &reset.bytes(), &[]);
+        }
+        let (data, _) = down(&lab, |packet| packet.payload = vec![1; 40]);
+        for _ in 0..2 {
+            lab.run(Arriving, &data.bytes(), &[]);
+        }
+        let down = lab.splice().ways[SERVER];
+        assert_eq!((down.packets, down.again), (2, u32::from(!is_gone)));
+    }
 }

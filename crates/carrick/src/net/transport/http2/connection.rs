@@ -5,7 +5,7 @@ use crate::net::deadline::now;
 use crate::net::io::Stream;
 use bytes::Buf;
 use carrick_logic::http1::ResponseHead;
-use carrick_logic::http2::{FrameMeter, NUISANCES_PER_REQUEST, NuisanceBudget};
+use carrick_logic::http2::{FrameMeter, NUISANCES_PER_REQUEST, NuisanceBudget, SMALL_FRAMES_MAX};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::fmt;
@@ -54,12 +54,10 @@ pub trait Gather {
     fn gather(&self);
 }
 
-/// Small frames of content after which streams gather what the library has of it: these cost it more than they carry. A call
-/// of the kernel brings fewer than twice as many.
-const SMALL_FRAMES_MAX: u32 = 1000;
-
-/// What such frames may cost the library, for which they are 256 bytes, less what they carry: of several times as many.
-pub const SMALL_FRAMES_BYTES: usize = 4 * SMALL_FRAMES_MAX as usize * 256;
+/// What small frames of content may cost the library, for which they are 256 bytes, less what they carry: of those that are
+/// [many](FrameMeter::take_many_small), and of as many as one read can bring besides, each with a head of nine bytes.
+pub const SMALL_FRAMES_BYTES: usize =
+    (SMALL_FRAMES_MAX as usize + buffers::BUFFER_BYTES / 10) * 256;
 
 /// Called when streams begin to wait for less to be queued.
 struct WhenFull(Box<dyn Fn()>);
@@ -279,25 +277,16 @@ impl Http2Connection {
         gathering.push(stream);
     }
 
-    /// Whether nothing is to be read until streams have [gathered](Self::gather).
-    pub(super) fn is_to_gather(&self) -> bool {
-        self.meter.borrow().small_frames() >= SMALL_FRAMES_MAX
-    }
-
-    /// Lets all streams take their content, if much of it came in small frames. Call it before the library reads.
-    pub fn gather(&self) {
-        if !self.is_to_gather() {
-            return;
-        }
-        self.meter.borrow_mut().forget_small_frames();
-        let mut gathering = self.gathering.borrow_mut();
-        gathering.retain(|stream| match stream.upgrade() {
-            Some(stream) => {
+    /// Lets all streams take their content, if much of it came in small frames; whether that is so. To be called before
+    /// anything is read: by then the library has given the streams all that came before.
+    pub(super) fn gather(&self) -> bool {
+        let are_many = self.meter.borrow_mut().take_many_small();
+        if are_many {
+            for stream in self.gathering.borrow().iter().filter_map(Weak::upgrade) {
                 stream.gather();
-                true
             }
-            None => false,
-        });
+        }
+        are_many
     }
 
     /// Notes a request to the server: it may say something about it.
@@ -365,7 +354,12 @@ impl StreamPlace {
 
 impl Drop for StreamPlace {
     fn drop(&mut self) {
-        self.0.streams.set(self.0.streams.get().saturating_sub(1));
+        let streams = self.0.streams.get().saturating_sub(1);
+        self.0.streams.set(streams);
+        if streams == 0 {
+            // Streams that are over have their memory as long as they are known here.
+            self.0.gathering.take();
+        }
         self.0.wake_task();
     }
 }

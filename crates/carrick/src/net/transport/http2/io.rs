@@ -38,8 +38,8 @@ impl AsyncRead for Http2Io {
             buffer.put_slice(&first);
             return Poll::Ready(Ok(()));
         }
-        if self.connection.is_to_gather() {
-            // The task that reads does that first.
+        if self.connection.gather() {
+            // A stream that has not begun yet gathers nothing: its turn is now.
             cx.waker().wake_by_ref();
             return Poll::Pending;
         }

@@ -140,7 +140,6 @@ impl ServerConnection {
 
     fn poll_drive(&self, framing: &mut Framing, cx: &mut Context<'_>) -> Poll<Ended> {
         self.shared.register(cx);
-        self.shared.gather();
         if self.shared.is_flooded() {
             return Poll::Ready(Ended::Flooded);
         }
