@@ -2,7 +2,7 @@
 //!
 //! What is written is read again by the strict parser of HTTP/1.1, which refuses with a status what is wrong there, too.
 //! Refused here is what could not even be written, or what HTTP/2 has rules of its own for.
-use crate::http1::syntax;
+use crate::http1::{Refusal, syntax};
 
 /// The pseudo-fields of a request. That each is there at most once, and before the fields, is the framing layer's care.
 #[derive(Debug, Clone, Copy, Default)]
@@ -55,30 +55,50 @@ pub enum RequestBody {
     WebSocket,
 }
 
-/// Why a request is malformed (RFC 9113 section 8.1.1): a stream error.
+/// Why a request or response is malformed (RFC 9113 section 8.1.1): a stream error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{}", self.reason())]
 pub enum Malformed {
     /// A pseudo-field is missing, must not be there, or has a value that it cannot have.
-    #[error("a pseudo-field is missing or wrong")]
     Pseudo,
     /// A name has other bytes than lower-case token bytes.
-    #[error("a field's name is none")]
     Name,
     /// A value has control bytes, or white space at an end.
-    #[error("a field's value is none")]
     Value,
     /// A field is about the connection, or has another value than the only one allowed.
-    #[error("a field is for connections of HTTP/1.1 only")]
     Connection,
     /// `Host` and `:authority` differ, or there are two `Host`.
-    #[error("there is more than one host")]
     Host,
     /// `content-length` is no number, or comes twice.
-    #[error("content-length is wrong")]
     Length,
     /// The `:protocol` is not spoken here: 501.
-    #[error("the protocol is not spoken here")]
     Protocol,
+}
+
+impl Malformed {
+    /// What is wrong, for logs and error pages.
+    #[must_use]
+    pub const fn reason(self) -> &'static str {
+        match self {
+            Self::Pseudo => "a pseudo-field is missing or wrong",
+            Self::Name => "a field's name has other bytes than those of a lower-case token",
+            Self::Value => "a field's value has control bytes, or white space at an end",
+            Self::Connection => "a field is for connections of HTTP/1.1 only",
+            Self::Host => "there is more than one host",
+            Self::Length => "content-length is wrong",
+            Self::Protocol => "the protocol is not spoken here",
+        }
+    }
+
+    /// The same fault in a server's response: the client gets 502.
+    #[must_use]
+    pub const fn of_response(self) -> Refusal {
+        Refusal {
+            status: 502,
+            reason: self.reason(),
+            label: "malformed",
+        }
+    }
 }
 
 /// What the fields say that is needed before they are written.

@@ -227,12 +227,15 @@ async fn begin(
     tokio::task::spawn_local(async move {
         let ended = driven.drive(framing).await;
         drop(held);
-        if ended == Ended::Flooded {
-            metrics.limits.reached(Limit::Http2Flood);
-            tracing::warn!("HTTP/2 with the server {address}: {ended}");
-        } else {
-            tracing::debug!("HTTP/2 with the server {address}: {ended}");
+        match ended {
+            Ended::Flooded => metrics.limits.reached(Limit::Http2Flood),
+            Ended::Malformed(_) => {}
+            _ => {
+                tracing::debug!("HTTP/2 with the server {address}: {ended}");
+                return;
+            }
         }
+        tracing::warn!("HTTP/2 with the server {address}: {ended}");
     });
     // If this is given up, nobody can ask any more, and the connection ends.
     let opened = connection.opened().await;

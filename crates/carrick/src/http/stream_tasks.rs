@@ -3,13 +3,14 @@ use super::session;
 use crate::context::client::Client;
 use crate::net::spares::Spares;
 use crate::net::transport::http2::StreamPlace;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::rc::{Rc, Weak};
 use std::task::{Context, Poll, Waker};
 
 thread_local! {
     static IDLE: Spares<IdleTask> = const { Spares::new() };
+    static TASKS: Cell<usize> = const { Cell::new(0) };
 }
 
 /// A stream, as a client with one request, and its place on its connection.
@@ -25,8 +26,7 @@ enum Next {
     End,
 }
 
-/// Where a task learns of it.
-#[derive(Default)]
+/// Where a task learns of it. There is one for each.
 struct Mailbox {
     next: RefCell<Next>,
     waker: RefCell<Option<Waker>>,
@@ -52,8 +52,13 @@ pub fn tidy() {
     IDLE.with(Spares::tidy);
 }
 
+/// The number of tasks, idle ones included.
+pub fn count() -> usize {
+    TASKS.get()
+}
+
 async fn run(mut stream: Box<Stream>) {
-    let mailbox = Rc::<Mailbox>::default();
+    let mailbox = Rc::new(Mailbox::new());
     loop {
         let (client, place) = *stream;
         if session::run_stream(client).await {
@@ -69,6 +74,14 @@ async fn run(mut stream: Box<Stream>) {
 }
 
 impl Mailbox {
+    fn new() -> Self {
+        TASKS.set(TASKS.get() + 1);
+        Self {
+            next: RefCell::default(),
+            waker: RefCell::default(),
+        }
+    }
+
     fn poll_next(&self, cx: &mut Context<'_>) -> Poll<Option<Box<Stream>>> {
         match self.next.take() {
             Next::Serve(stream) => Poll::Ready(Some(stream)),
@@ -85,6 +98,12 @@ impl Mailbox {
         if let Some(waker) = self.waker.take() {
             waker.wake();
         }
+    }
+}
+
+impl Drop for Mailbox {
+    fn drop(&mut self) {
+        TASKS.set(TASKS.get() - 1);
     }
 }
 

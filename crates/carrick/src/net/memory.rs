@@ -3,7 +3,7 @@
 /// Minimum number of ended sessions to make it worthwhile: a few megabytes.
 const SESSIONS_MIN: usize = 1000;
 
-/// The peak number of sessions since it last fell.
+/// The peak number of sessions, streams of HTTP/2 included, since it last fell.
 #[derive(Debug, Default)]
 pub struct SessionPeak {
     sessions_max: usize,

@@ -262,7 +262,7 @@ async fn keep_house(worker: Rc<Worker>, forwarded: Option<Rc<RefCell<ForwardedRe
             stalled_bytes = end_stalled(&worker, stalled_bytes);
             link::keep_up(&worker);
             let sessions = worker.sessions.clients.borrow().len();
-            if session_peak.has_fallen(sessions) {
+            if session_peak.has_fallen(sessions + stream_tasks::count()) {
                 memory::give_back();
             }
         }

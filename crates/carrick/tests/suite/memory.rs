@@ -42,7 +42,7 @@ fn expect_cost(carrick: &Carrick, before: (u64, u64), what: &str, bytes_max: u64
 }
 
 /// Waits until all have ended, and most of their memory is freed.
-fn expect_return(carrick: &Carrick, before: u64, peak: u64) {
+pub fn expect_return(carrick: &Carrick, before: u64, peak: u64) {
     wait_for("the clients to be gone", || {
         (carrick.clients_open() < 0.5).then_some(())
     });

@@ -4,6 +4,7 @@ use crate::net::deadline::{Deadline, TimedOut, Timer, now};
 use crate::net::io::{Stream, poll_reset, read_at_most, try_peek, write_all};
 use crate::net::scratch::{BUFFER_BYTES, Scratch};
 use crate::net::transport::Transport;
+use crate::net::transport::http2::server::ServerStream;
 use carrick_logic::http1::{self, HeadLimits, Progress, Refusal, ResponseRewrite, Version};
 use carrick_splice::{PaceHandle, Pacer};
 use std::future::poll_fn;
@@ -101,7 +102,7 @@ impl HeadWait<'_> {
             }
             match timer.until(deadline, self.read(response)).await {
                 Ok(None) => return Err(NoResponseHead::ClientGone),
-                Ok(Some(Ok(0) | Err(_))) => return Err(NoResponseHead::Closed { started }),
+                Ok(Some(Ok(0) | Err(_))) => return Err(self.ended(started)),
                 Ok(Some(Ok(_))) if started => {}
                 // The server has not received the request: this is no response to it, and another client's would follow.
                 Ok(Some(Ok(_))) if self.is_unasked() => {
@@ -113,6 +114,14 @@ impl HeadWait<'_> {
                 }
                 Err(TimedOut) => return Err(NoResponseHead::TimedOut),
             }
+        }
+    }
+
+    fn ended(&self, started: bool) -> NoResponseHead {
+        let stream = self.upstream.server_stream();
+        match stream.and_then(ServerStream::malformed) {
+            Some(refusal) => NoResponseHead::Refused(refusal),
+            None => NoResponseHead::Closed { started },
         }
     }
 

@@ -4,9 +4,11 @@ use super::frames::{
     Answer, DATA, END_HEADERS, END_STREAM, HEADERS, RST_STREAM, RawClient, SETTINGS, WINDOW_UPDATE,
     block, get,
 };
+use super::servers::server::Http2Server;
 use super::{OK, PATIENT, ok_server, start, switch_text};
+use crate::memory::{expect_return, own_bytes};
 use crate::support::server::answer_requests;
-use crate::support::{Carrick, Place, Server};
+use crate::support::{Carrick, Place, Server, wait_for};
 use bytes::Bytes;
 use http::HeaderValue;
 
@@ -225,4 +227,36 @@ fn heads_have_the_limits_of_http1() {
     }
     assert!(carrick.limit_reached("head_fields") > 0.5);
     assert!(carrick.limit_reached("head_bytes") > 1.5);
+}
+
+#[test]
+fn the_memory_of_five_thousand_requests_comes_back() {
+    const CLIENTS: usize = 50;
+    const STREAMS: u32 = 100;
+    let place = Place::claim();
+    // Answers none.
+    let server = Http2Server::start(&place, async |_| std::future::pending().await);
+    let text = switch_text("", &[server.address()]) + "http2 = true\n";
+    let carrick = Carrick::start(&place, &(PATIENT.to_owned() + &text));
+    let open = || {
+        let mut client = RawClient::connect(carrick.listener(), b"");
+        for index in 0..STREAMS {
+            client.ask(2 * index + 1, &get("/"));
+        }
+        client
+    };
+    let wait_for_requests = |count: usize| {
+        wait_for("the requests", || {
+            let asked = carrick.metric("carrick_upstream_http2_requests_total", &[]);
+            (asked > (count * STREAMS as usize) as f64 - 0.5).then_some(())
+        });
+    };
+    let first = open();
+    wait_for_requests(1);
+    let before = own_bytes(&carrick);
+    let clients: Vec<RawClient> = (0..CLIENTS).map(|_| open()).collect();
+    wait_for_requests(1 + CLIENTS);
+    let peak = own_bytes(&carrick);
+    drop((first, clients));
+    expect_return(&carrick, before, peak);
 }

@@ -3,9 +3,10 @@ mod asking;
 mod ends;
 mod grpc;
 mod haproxy;
+mod malformed;
 mod programs;
 mod resets;
-mod server;
+pub mod server;
 
 use super::PATIENT;
 use crate::support::carrick::upstream_text;

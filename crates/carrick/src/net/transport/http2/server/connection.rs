@@ -6,6 +6,7 @@ use super::request::Outgoing;
 use crate::net::deadline::now;
 use crate::net::transport::Transport;
 use carrick_logic::http1::HeadLimits;
+use h2::Reason;
 use h2::client::{Builder, SendRequest};
 use http::uri::Scheme;
 use std::cell::{Cell, RefCell};
@@ -74,7 +75,10 @@ pub enum Ended {
     /// It has sent more frames that cost work and carry nothing than any server has reason to.
     #[error("the server floods the connection with frames that carry nothing")]
     Flooded,
-    /// The library has ended it, or the network.
+    /// It has broken a rule whose breach ends the connection.
+    #[error("the server broke a rule of HTTP/2 ({0:?}): all requests on the connection are lost")]
+    Malformed(Reason),
+    /// The network has ended it, or the library.
     #[error("{0}")]
     Broken(String),
 }
@@ -172,6 +176,9 @@ impl ServerConnection {
             Some(io) if io.kind() == std::io::ErrorKind::BrokenPipe => Ended::Closed,
             // What came is no frame of settings.
             None if is_first && error.is_library() => Ended::NotHttp2,
+            None if error.is_library() => {
+                Ended::Malformed(error.reason().unwrap_or(Reason::PROTOCOL_ERROR))
+            }
             _ => Ended::Broken(error.to_string()),
         }
     }

@@ -12,6 +12,7 @@ use super::{Gather, StreamPlace};
 use crate::net::deadline::now;
 use crate::net::io::Stream;
 use crate::net::transport::Transport;
+use carrick_logic::http1::Refusal;
 use h2::Reason;
 use request::Outgoing;
 use response::{Lost, Response};
@@ -72,6 +73,15 @@ impl ServerStream {
     #[must_use]
     pub fn is_refused(&self) -> bool {
         self.response.borrow().lost() == Some(Lost::Refused)
+    }
+
+    /// What is wrong with the response, if it must not be passed on.
+    #[must_use]
+    pub fn malformed(&self) -> Option<Refusal> {
+        match self.response.borrow().lost()? {
+            Lost::Malformed(refusal) => Some(refusal),
+            _ => None,
+        }
     }
 
     /// The code with which the server has reset the stream before the end of the response. A refusal is none.

@@ -2,6 +2,7 @@
 use super::super::{Incoming, RESET};
 use super::request::Asked;
 use bytes::{Buf, Bytes};
+use carrick_logic::http1::Refusal;
 use carrick_logic::http2::{Malformed, RequestBody, ResponseTranslation, write_response};
 use h2::Reason;
 use http::{HeaderMap, StatusCode};
@@ -11,6 +12,13 @@ use std::task::{Context, Poll, ready};
 
 /// 1xx responses that are passed on before one response. No window limits them: the rest is left out.
 const INTERIM_MAX: u8 = 16;
+
+/// What the library refuses, without a reason.
+const NOT_HTTP2: Refusal = Refusal {
+    status: 502,
+    reason: "its stream breaks a rule of HTTP/2",
+    label: "malformed",
+};
 
 /// What is to be read of a response.
 #[derive(Debug)]
@@ -38,8 +46,8 @@ pub(super) enum Lost {
     Refused,
     /// The server has reset the stream.
     Reset(Reason),
-    /// It has no valid head.
-    Malformed,
+    /// It must not be passed on.
+    Malformed(Refusal),
     /// The connection is lost.
     Connection,
 }
@@ -51,8 +59,9 @@ impl Lost {
             // Of a connection that is closed the library tells this only of streams that the server has not seen.
             Some(_) if error.is_go_away() && error.is_remote() => Self::Refused,
             Some(reason) if error.is_remote() => Self::Reset(reason),
-            Some(_) => Self::Malformed,
-            None => Self::Connection,
+            Some(_) if error.is_reset() => Self::Malformed(NOT_HTTP2),
+            // Whose fault ended the connection is not known.
+            _ => Self::Connection,
         }
     }
 }
@@ -168,8 +177,7 @@ impl Response {
     }
 
     fn refuse(&mut self, malformed: Malformed) {
-        tracing::debug!("HTTP/2: malformed response of a server: {malformed}");
-        self.fail(Lost::Malformed);
+        self.fail(Lost::Malformed(malformed.of_response()));
     }
 
     /// The rest will not come.
