@@ -10,12 +10,13 @@
 #include "head.h"
 #include "routes.h"
 
-/* A table; it is never changed, but another one takes its place. This one is of nobody's. */
+/* A table; it is never changed, but another one takes its place. This one is of nobody's. Sizes instead of types: those that are made
+ * later have no BTF, and Linux before 6.2 takes only maps in which as much is known of timers, which is by types. */
 struct request_table_map {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct request_table);
+	__uint(key_size, sizeof(__u32));
+	__uint(value_size, sizeof(struct request_table));
 } no_requests SEC(".maps");
 
 struct {

@@ -174,7 +174,8 @@ fn the_rest_of_a_dead_senders_queue_still_arrives() {
             let splicer = splicer();
             let mut exchange = splicer.exchange(&sockets.from, &sockets.to, order(choice));
             // The server answers early and closes with the upload unread: its kernel sends RST after the answer.
-            let answer = sample(3, 100_000);
+            // It all fits into the window: what is left in its own queue goes with it.
+            let answer = sample(3, 50_000);
             let upload = sample(4, 8_000_000);
             let (mut read, mut write) = sockets.sender.split();
             let mut arrived = Vec::new();
@@ -199,7 +200,7 @@ fn the_rest_of_a_dead_senders_queue_still_arrives() {
                 panic!("{end:?}")
             };
             assert!(
-                exchange.b_to_a_bytes() == 100_000,
+                exchange.b_to_a_bytes() == 50_000,
                 "{} bytes, {fault:?}",
                 exchange.b_to_a_bytes()
             );

@@ -5,7 +5,7 @@ mod flood;
 mod packets;
 mod places;
 
-use crate::router::{Bed, FAMILIES, Family, Host, address, bed, listen, send_frame};
+use crate::router::{Bed, FAMILIES, Family, Host, address, listen, send_frame};
 use crate::support::HANG;
 use carrick_splice::syn_defer::{DeferredSyn, Reader, Settings, SynDefer, Unreachable};
 use packets::{ACK, FLAGS_AT, RST, SYN, Tap, header, syn, tcp};
@@ -20,6 +20,26 @@ const SHORT: Duration = Duration::from_millis(300);
 /// The mark of SYNs to port 80.
 const MARK: u32 = 7;
 
+fn settings() -> Settings {
+    Settings {
+        marks: vec![MARK],
+        readers: 1,
+    }
+}
+
+/// `None` without root, and on older kernels.
+fn bed() -> Option<Bed> {
+    let bed = crate::router::bed()?;
+    let tried = bed.at(Host::Middle, || SynDefer::attach(&settings()).map(drop));
+    let Err(why) = tried else {
+        return Some(bed);
+    };
+    let why = why.to_string();
+    assert!(why.starts_with("it needs Linux 6.4 or later"), "{why}");
+    carrick_test::lacks!("{why}");
+    None
+}
+
 /// Runs `what` on the router with one reader of deferred SYNs, and waits until it reads.
 fn defer<T: Send + 'static>(
     bed: &Bed,
@@ -33,11 +53,7 @@ fn defer<T: Send + 'static>(
             .build()
             .unwrap();
         runtime.block_on(async {
-            let settings = Settings {
-                marks: vec![MARK],
-                readers: 1,
-            };
-            let syn_defer = SynDefer::attach(&settings).unwrap();
+            let syn_defer = SynDefer::attach(&settings()).unwrap();
             let reader = syn_defer.reader(0).unwrap();
             begun.send(()).unwrap();
             what(syn_defer, reader).await

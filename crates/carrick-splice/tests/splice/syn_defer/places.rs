@@ -61,7 +61,7 @@ fn on_a_vlan() {
     bed.ip(Host::Client, "addr flush dev c");
     bed.address(Host::Client, "c.5", 1, 2);
     bed.ip(Host::Client, "route add default via 10.79.1.1");
-    bed.ip(Host::Client, "-6 route add default via fd79:1::1");
+    bed.ip(Host::Client, "-6 route replace default via fd79:1::1");
     is_served_and_refused(&bed);
 }
 

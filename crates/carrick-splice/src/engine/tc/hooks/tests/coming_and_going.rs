@@ -12,7 +12,7 @@ fn an_interface_that_is_deleted_and_made_again_is_taken_up_again() {
     inside(
         "coming_and_going::an_interface_that_is_deleted_and_made_again_is_taken_up_again",
         || {
-            for way in WAYS {
+            for &way in ways() {
                 interfaces();
                 let programs = Programs::load();
                 let mut hooks = programs.attach(by(way));
@@ -39,7 +39,7 @@ fn one_that_is_replaced_between_two_looks_is_noticed() {
     inside(
         "coming_and_going::one_that_is_replaced_between_two_looks_is_noticed",
         || {
-            for way in WAYS {
+            for &way in ways() {
                 interfaces();
                 let numbers = (index("v0"), index("v1"));
                 let programs = Programs::load();

@@ -90,7 +90,7 @@ fn filters_that_were_there_go_on_with_both_ways() {
     inside(
         "foreign::filters_that_were_there_go_on_with_both_ways",
         || {
-            for way in WAYS {
+            for &way in ways() {
                 interfaces();
                 let (programs, theirs) = (Programs::load(), Programs::load());
                 // With priority 1 and handle 1, as is common.
@@ -178,7 +178,7 @@ fn a_foreign_filter_with_a_handle_of_ours_is_not_replaced_or_removed() {
 #[test]
 fn two_carricks_do_not_touch_each_other() {
     inside("foreign::two_carricks_do_not_touch_each_other", || {
-        for way in WAYS {
+        for &way in ways() {
             interfaces();
             let (one, other) = (Programs::load(), Programs::load());
             let first = one.attach(by(way));

@@ -51,7 +51,7 @@ fn hooks_in_a_folder_stay_and_are_taken_over_in_place() {
         "pinning::hooks_in_a_folder_stay_and_are_taken_over_in_place",
         || {
             let folder = bpffs().join("hooks");
-            for way in WAYS {
+            for &way in ways() {
                 interfaces();
                 let (old, new) = (Programs::load(), Programs::load());
                 let hooks = old.attach(pinned(&folder, way));
@@ -88,7 +88,7 @@ fn an_upgrade_loses_no_packet() {
     inside("pinning::an_upgrade_loses_no_packet", || {
         const PACKETS: u64 = 20_000;
         let folder = bpffs().join("hooks");
-        for way in WAYS {
+        for &way in ways() {
             interfaces();
             let (old, new) = (Programs::load(), Programs::load());
             drop(old.attach(pinned(&folder, way)));
@@ -119,7 +119,7 @@ fn what_is_pinned_is_removed_and_only_that() {
     inside("pinning::what_is_pinned_is_removed_and_only_that", || {
         let folder = bpffs().join("hooks");
         assert_eq!(Hooks::remove_pinned(&folder).expect("nothing is there"), 0);
-        for way in WAYS {
+        for &way in ways() {
             interfaces();
             let (programs, theirs) = (Programs::load(), Programs::load());
             drop(programs.attach(pinned(&folder, way)));
@@ -195,7 +195,7 @@ fn what_cannot_be_taken_over_is_removed_in_both_directions() {
             let programs = Programs::load();
             // Not a BPF program.
             let file = fs::File::open("/dev/null").expect("a file");
-            for way in WAYS {
+            for &way in ways() {
                 drop(programs.attach(pinned(&folder, way)));
                 let hooks = Hooks::attach(
                     programs.fd("carrick_in"),
@@ -274,7 +274,7 @@ fn folders_that_cannot_be_used_are_refused_with_what_to_do() {
             fs::remove_file(&path).expect("removed");
 
             // Of another network namespace.
-            for way in WAYS {
+            for &way in ways() {
                 drop(programs.attach(pinned(&folder, way)));
                 let output = myself(
                     "pinning::another_namespace_is_distinguished",
@@ -345,7 +345,7 @@ fn a_process_that_is_killed_leaves_what_is_pinned_and_nothing_else() {
         "pinning::a_process_that_is_killed_leaves_what_is_pinned_and_nothing_else",
         || {
             let folder = bpffs().join("hooks");
-            for way in WAYS {
+            for &way in ways() {
                 for is_pinned in [true, false] {
                     interfaces();
                     kill_a_holder(is_pinned.then_some(&folder), way);

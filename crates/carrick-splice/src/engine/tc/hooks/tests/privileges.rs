@@ -60,7 +60,7 @@ fn with_privileges_given_up_links_follow_the_interfaces_and_filters_do_not() {
     inside(
         "privileges::with_privileges_given_up_links_follow_the_interfaces_and_filters_do_not",
         || {
-            for way in WAYS {
+            for &way in ways() {
                 super::support::interfaces();
                 let programs = Programs::load();
                 let mut hooks = programs.attach(by(way));

@@ -1,6 +1,6 @@
 //! A process in its own namespace, two connected interfaces, and programs that count.
 
-use crate::engine::tc::hooks::{AttachMode, Hooks, Interfaces, Settings};
+use crate::engine::tc::hooks::{AttachMode, Direction, Hooks, Interfaces, Settings, tcx};
 use carrick_test::PATIENCE;
 use libbpf_rs::{MapCore, MapFlags, Object, ObjectBuilder};
 use std::net::UdpSocket;
@@ -11,8 +11,13 @@ use std::time::{Duration, Instant};
 const INSIDE: &str = "CARRICK_HOOKS_TEST_INSIDE";
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/hooks_test.o"));
 
-/// Both ways, for tests of each.
-pub const WAYS: [AttachMode; 2] = [AttachMode::Tcx, AttachMode::Clsact];
+/// The ways that this kernel has: tcx from Linux 6.6 on.
+pub fn ways() -> &'static [AttachMode] {
+    match tcx::on_hook(index("lo"), Direction::Ingress) {
+        Ok(_) => &[AttachMode::Tcx, AttachMode::Clsact],
+        Err(_) => &[AttachMode::Clsact],
+    }
+}
 
 /// Runs the test with this name (below `tests::`) in another process, with its own network interfaces and mounts, which
 /// disappear with it. Without root the test is skipped with a message.
