@@ -6,8 +6,9 @@ use std::cell::Cell;
 use std::io;
 use std::time::{Duration, Instant};
 
+use super::while_taken::write_while_taken;
 use crate::net::deadline::{TimedOut, Timer, now};
-use crate::net::io::{Stream, read_at_most, read_rest, write_both};
+use crate::net::io::{Stream, read_at_most, read_rest};
 use crate::net::transport::Transport;
 use crate::telemetry::metrics::Limit;
 
@@ -253,16 +254,12 @@ async fn write(
     first: &[u8],
     second: &[u8],
 ) -> Result<(), NotSent> {
-    let total = first.len() + second.len();
-    let mut left = total;
+    let mut done = 0;
     let mut timer = Timer::default();
-    match timer
-        .within(means.idle, write_both(upstream, first, second, &mut left))
-        .await
-    {
+    match write_while_taken(&mut timer, means.idle, upstream, (first, second), &mut done).await {
         Ok(Ok(())) => Ok(()),
         Ok(Err(error)) => Err(NotSent::Upstream {
-            nothing_sent: left == total && total > 0,
+            nothing_sent: done == 0 && first.len() + second.len() > 0,
             error,
         }),
         Err(_) => Err(NotSent::UpstreamSlow),

@@ -321,7 +321,7 @@ impl Response<'_> {
             client.wait_for(&mut throttle, body_bytes).await;
             let begun = now();
             let pieces = (&self.out[..], &self.buffer[..]);
-            let written = write_while_taken(timer, means.idle, client, pieces).await;
+            let written = write_while_taken(timer, means.idle, client, pieces, &mut 0).await;
             let is_in_time = pace.holds(self.out.len() + self.buffer.len(), now() - begun);
             self.body_bytes += body_bytes;
             self.out.clear();
@@ -457,7 +457,7 @@ impl Response<'_> {
             let out_bytes = (out.len() + bytes.len()) as u64;
             client.wait_for(&mut throttle, out_bytes).await;
             let begun = now();
-            let written = write_while_taken(timer, means.idle, client, (&out, bytes)).await;
+            let written = write_while_taken(timer, means.idle, client, (&out, bytes), &mut 0).await;
             let is_in_time = pace.holds(out.len() + bytes.len(), now() - begun);
             *self.out = out;
             self.out.clear();
@@ -556,10 +556,10 @@ impl Response<'_> {
             if self.is_last && !is_tunnel && !matches!(client, Transport::Http2(_)) {
                 timer.within(means.idle, write_last(client, self.out)).await
             } else {
-                write_while_taken(timer, means.idle, client, (self.out, &[])).await
+                write_while_taken(timer, means.idle, client, (self.out, &[]), &mut 0).await
             }
         } else {
-            write_while_taken(timer, means.idle, client, (self.out, body)).await
+            write_while_taken(timer, means.idle, client, (self.out, body), &mut 0).await
         };
         self.body_bytes += body.len() as u64;
         match written {

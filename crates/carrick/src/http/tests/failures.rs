@@ -302,6 +302,27 @@ fn a_client_that_takes_a_little_now_and_then_keeps_its_response() {
 }
 
 #[test]
+fn a_server_that_takes_a_little_now_and_then_gets_the_whole_request() {
+    let log = play(SWITCH, async |stage| {
+        let mut server = stage.server(FIRST);
+        let client = stage.client();
+        let body = "x".repeat(300_000) + "!";
+        let head = format!(
+            "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n",
+            body.len()
+        );
+        client.say(head).await;
+        let connection = server.accept().await;
+        let sending = write_all(&*client, body.as_bytes());
+        let ((), written) = tokio::join!(hear_slowly(&connection), sending);
+        assert!(written.is_ok());
+        connection.say("HTTP/1.1 204 No Content\r\n\r\n").await;
+        client.hear("\r\n\r\n").await;
+    });
+    assert_eq!(log[0].end(), (204, "complete"));
+}
+
+#[test]
 fn a_name_that_cannot_be_asked_for_is_answered_503() {
     let log = play(FORWARD, async |stage| {
         let client = stage.client();

@@ -223,7 +223,7 @@ pub(super) async fn hear_reply(client: &End) -> String {
     answer
 }
 
-/// Reads a response that ends with `!`: a little of it at a time for longer than the idle time-out, each time before that is over.
+/// Reads a message that ends with `!`: a little of it at a time for longer than the idle time-out, each time before that is over.
 pub(super) async fn hear_slowly(client: &End) {
     client.hear("\r\n\r\n").await;
     for _ in 0..10 {

@@ -211,7 +211,7 @@ impl Transport {
             .is_none_or(|stream| !matches!(stream.take_error(), Ok(None)))
     }
 
-    /// Until when a client need take nothing that has taken something at `moved_at`, if it is not past: for `limit`. Streams of
+    /// Until when a peer need take nothing that has taken something at `moved_at`, if it is not past: for `limit`. Streams to a client of
     /// HTTP/2 take turns: the bytes of others count, too.
     #[must_use]
     pub fn not_idle_before(&self, limit: Duration, moved_at: Option<Instant>) -> Option<Deadline> {
