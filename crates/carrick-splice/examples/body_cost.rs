@@ -178,13 +178,41 @@ impl Forwarded {
             Arming::Armed => {}
             answer => return Err(format!("it was not armed: {answer:?}").into()),
         }
-        say(&mut self.pair.server, &mut self.pair.client, bytes).await?;
+        // What the kernel leaves to the process is relayed: a packet that comes before all is received that was sent earlier.
+        let mut relayed_bytes = 0;
+        let Pair {
+            client,
+            near,
+            far,
+            server,
+        } = &mut self.pair;
+        tokio::select! {
+            said = say(server, client, bytes) => said?,
+            ended = relay(far, near, &mut relayed_bytes) => ended?,
+        }
         // What is not acknowledged comes again when it is disarmed.
-        while self.splice.progress().acked_bytes < bytes as u64 {
+        while self.splice.progress().acked_bytes + relayed_bytes < bytes as u64 {
             tokio::task::yield_now().await;
         }
         self.splice.disarm()?;
         Ok(begun.elapsed())
+    }
+}
+
+/// Relays until one end closes.
+async fn relay(
+    far: &mut TcpStream,
+    near: &mut TcpStream,
+    relayed_bytes: &mut u64,
+) -> std::io::Result<()> {
+    let mut room = vec![0; 64 << 10];
+    loop {
+        let count = far.read(&mut room).await?;
+        if count == 0 {
+            return Err(std::io::ErrorKind::UnexpectedEof.into());
+        }
+        near.write_all(&room[..count]).await?;
+        *relayed_bytes += count as u64;
     }
 }
 

@@ -226,9 +226,14 @@ fn data_with_the_syn() {
     opened.send(()).unwrap();
     let sent = asking.join().unwrap();
     serving.join().unwrap();
-    proxying.join().unwrap()[0].assert_closed(sent);
-    // Otherwise the test proves nothing.
     let counted = bed.read(Host::Middle, "/proc/net/netstat");
+    let told = &proxying.join().unwrap()[0];
+    match extended(&counted, "TCPSynRetrans") {
+        0 => told.assert_closed(sent),
+        // On a slow machine the SYN-ACK is sent again, which the programs take for another connection's.
+        _ => assert_eq!(told.bytes, sent, "{told:?}"),
+    }
+    // Otherwise the test proves nothing.
     assert_eq!(extended(&counted, "TCPFastOpenPassive"), 1);
 }
 
