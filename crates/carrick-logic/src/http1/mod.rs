@@ -28,6 +28,7 @@ pub use response::{ResponseBody, ResponseHead};
 pub use span::{Field, FieldName, Span};
 pub use stated::{StatedIn, TRUSTED_HOPS_MAX};
 pub use syntax::is_plain_name;
+pub use trailers::may_trail_response;
 pub use user_information::without_user_information;
 
 /// The limits on a message head.

@@ -35,6 +35,16 @@ const FORBIDDEN: [&[u8]; 26] = [
     b"www-authenticate",
 ];
 
+fn is_forbidden(name: &[u8]) -> bool {
+    (FORBIDDEN.iter()).any(|meant| syntax::may_pass_for(name, meant))
+}
+
+/// Whether a field with this name may stand in the trailer section of a response.
+#[must_use]
+pub fn may_trail_response(name: &[u8]) -> bool {
+    !is_forbidden(name) && !fields::tells_of_client(name)
+}
+
 /// At least the longest name that is searched for.
 const NAME_BYTES_KEPT: usize = 32;
 
@@ -147,10 +157,7 @@ impl Trailers {
         }
         let name = self.name.get(..usize::from(self.name_bytes));
         let name = name.unwrap_or(&self.name);
-        let is_forbidden = FORBIDDEN
-            .iter()
-            .any(|meant| syntax::may_pass_for(name, meant));
-        if is_forbidden || self.odd_names.is_none() && fields::tells_of_client(name) {
+        if is_forbidden(name) || self.odd_names.is_none() && fields::tells_of_client(name) {
             return Err(Refusal::bad(
                 "forbidden_trailer",
                 "a trailer field has no place after the content",

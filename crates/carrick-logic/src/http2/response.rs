@@ -1,6 +1,7 @@
 //! A response of HTTP/2 as HTTP/1.1 has it (RFC 9113 section 8). The parser of HTTP/1.1 reads it again.
 use super::request::check_field;
 use super::{Malformed, RequestBody};
+use crate::grpc::is_grpc;
 use crate::http1::{reason_phrase, syntax};
 
 /// What a response's translation depends on besides its head.
@@ -37,6 +38,14 @@ where
     }
     let status = accept.map_or(status, |_| 101);
     let is_bodiless = how.is_for_head || status < 200 || matches!(status, 204 | 304);
+    // HTTP/1.1 has room for trailers behind chunks only.
+    let has_trailers = |(name, value): (&[u8], &[u8])| match name {
+        b"trailer" => true,
+        b"content-type" => is_grpc(value),
+        _ => false,
+    };
+    let is_chunked = !is_bodiless && !how.is_whole && fields().any(has_trailers);
+    let length = length.filter(|_| !is_chunked);
     let body = match length {
         _ if accept.is_some() => RequestBody::WebSocket,
         _ if is_bodiless => RequestBody::None,
@@ -53,7 +62,7 @@ where
     // RFC 9110 section 8.6: neither has a length.
     let drops_length = accept.is_some() || status < 200 || status == 204;
     let is_kept = |name: &[u8]| match name {
-        b"content-length" => !drops_length,
+        b"content-length" => !drops_length && !is_chunked,
         b"sec-websocket-accept" => accept.is_none(),
         _ => true,
     };

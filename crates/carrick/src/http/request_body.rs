@@ -183,13 +183,21 @@ async fn send_chunked(
             upstream.wait_for(&mut throttle, bytes as u64).await;
         }
         let ready = head_bytes..head_bytes + bytes;
+        let is_begun = head.is_empty();
         write(
             means,
             upstream,
             std::mem::take(&mut head),
             buffer.get(ready.clone()).unwrap_or_default(),
         )
-        .await?;
+        .await
+        .map_err(|not_sent| {
+            if is_begun {
+                as_begun(not_sent)
+            } else {
+                not_sent
+            }
+        })?;
         buffer.drain(ready);
         if is_over {
             return Ok(());

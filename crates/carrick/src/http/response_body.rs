@@ -226,7 +226,9 @@ impl Response<'_> {
             };
             let waited = now() - begun;
             let mut bytes = buffers::take();
-            let count = match try_read_at_most(upstream, &mut bytes, room) {
+            let read = try_read_at_most(upstream, &mut bytes, room);
+            stream.keep_room(bytes.len());
+            let count = match read {
                 Ok(0) => return Passed::UpstreamBroke("upstream_closed"),
                 Ok(count) => count as u64,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {

@@ -65,11 +65,13 @@ pub async fn begin(
     ) else {
         return CacheDecision::PassBy;
     };
-    if scratch.request_head.wants_upgrade {
+    // An unsafe method changes the resource for all clients, whoever asks, and on whatever route.
+    let is_unsafe = !is_answerable(scratch.request_head.method);
+    if scratch.request_head.wants_upgrade && !is_unsafe {
         return CacheDecision::PassBy;
     }
     // What a server says to somebody whom it knows by a certificate is for nobody else.
-    let is_for_all = client.context.client_subject().is_none();
+    let is_for_all = is_unsafe || client.context.client_subject().is_none();
     let named = name(&client.context, destination, scratch, &route).filter(|_| is_for_all);
     let is_bypassed = named.is_none();
     let (key, not_filled) = named.unwrap_or_default();
@@ -286,7 +288,6 @@ fn name(
     route: &RouteCache,
 ) -> Option<(Box<[u8]>, Option<NotFilled>)> {
     let (head, bytes) = (&scratch.request_head, scratch.request.as_slice());
-    // An unsafe method changes the resource for all clients, on whatever route.
     if is_answerable(head.method) && route.is_bypassed(bytes, head) {
         return None;
     }

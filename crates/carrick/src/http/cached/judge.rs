@@ -55,7 +55,8 @@ pub fn judge(
         if invalidates(head.method, head.method_text.of(bytes), status) {
             purges = invalidate(context, destination, &exchange, asking);
         }
-        if head.method == Method::Post && begun == asking.asked {
+        let is_for_all = context.client_subject().is_none() && !head.wants_upgrade;
+        if head.method == Method::Post && is_for_all && begun == asking.asked {
             // What this answer has purged was there before it.
             asking.asked = begun.after(purges);
             return keep_answer_to_post(context.metrics(), scratch, &exchange, asking);
@@ -154,6 +155,10 @@ fn refreshed(exchange: &Exchange<'_>, asking: &mut Asking, stored: &Arc<Object>)
 
 /// The answer to HEAD may say that what is stored is right, or that it is not.
 fn note_head(exchange: &Exchange<'_>, asking: &mut Asking) {
+    // Servers may have answered what the key does not say.
+    if asking.not_filled.is_some() || exchange.request.has_body {
+        return;
+    }
     let store = Arc::clone(&asking.cache.store);
     for object in store.variants(store.key(&asking.key)) {
         if !object.variant().matches(exchange.request.fields) {
@@ -231,6 +236,10 @@ fn store(
                 return Verdict::AskAgain;
             }
             asking.status.detail = Some(why);
+            // What is about one request only says nothing about others.
+            if asking.not_filled.is_some() || !is_usual(&exchange.request) {
+                return Verdict::PassOn;
+            }
             // What is stored is not what the origin has now.
             if let Some(stored) = (asking.stored.take())
                 .or(completion)
@@ -238,7 +247,6 @@ fn store(
             {
                 asking.cache.store.remove(&stored);
             }
-            // What is about one request only says nothing about others.
             if !matches!(exchange.response.status, 206 | 304 | 412 | 416) {
                 let hash = asking.store_key().hash();
                 asking.cache.passes.note(hash, exchange.times.response);
@@ -246,4 +254,9 @@ fn store(
             Verdict::PassOn
         }
     }
+}
+
+/// Whether the request does not forbid storing what others could be answered with.
+fn is_usual(request: &Request<'_>) -> bool {
+    !(request.has_body || request.has_authorization || request.directives.no_store)
 }

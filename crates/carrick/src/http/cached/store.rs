@@ -5,8 +5,8 @@ use super::tee::Tee;
 use crate::cache::memory::{BodyWriter, NotTaken, Object, Part};
 use crate::net::scratch::Scratch;
 use carrick_logic::cache::{
-    Freshened, Meta, NotStored, Policy, Request, Response, Reuse, Storing, Times, Uri, Variant,
-    decide_storing, freshen, may_combine, write_stored_fields,
+    Fields, Freshened, Meta, NotStored, Policy, Request, Response, Reuse, Storing, Times, Uri,
+    Variant, decide_storing, freshen, may_combine, write_stored_fields,
 };
 use carrick_logic::http1::{Method, ResponseBody};
 use std::sync::Arc;
@@ -100,12 +100,16 @@ pub(super) fn try_store(
 }
 
 impl Exchange<'_> {
-    /// Brings the fields of what is stored up to date; the object that has them, or why it is not stored any more.
+    /// Brings the fields of what is stored up to date, unless the request may fill nothing; the object that has them, or why it is not
+    /// stored any more.
     pub(super) fn freshen(
         &self,
         asking: &Asking,
         stored: &Arc<Object>,
     ) -> Result<Arc<Object>, &'static str> {
+        if asking.not_filled.is_some() {
+            return Ok(Arc::clone(stored));
+        }
         let store = &asking.cache.store;
         let mut head = Vec::with_capacity(stored.head().len() + 128);
         let freshened = freshen(
@@ -118,6 +122,11 @@ impl Exchange<'_> {
             &asking.route.policy,
         );
         match freshened {
+            // What varies with other fields from now on is stored for other requests than may have it.
+            Freshened::Updated(_) if !self.varies_alike(&head, stored) => {
+                store.remove(stored);
+                Err(NotStored::VaryEverything.label())
+            }
             Freshened::Updated(meta) => store
                 .freshen(stored, meta, &head, asking.origin)
                 .map_err(|why| why.label()),
@@ -127,6 +136,12 @@ impl Exchange<'_> {
                 Err(why.label())
             }
         }
+    }
+
+    /// Whether the new head of what is stored has the `Vary` that it is stored by.
+    fn varies_alike(&self, head: &[u8], stored: &Object) -> bool {
+        Variant::of(Fields::of_text(head), self.request.fields)
+            .is_some_and(|variant| variant.names() == stored.variant().names())
     }
 
     /// Stores a 206: adds it to the stored parts of the same version, or replaces those of another.

@@ -104,6 +104,7 @@ pub async fn relay(
     let mut attempt = 1;
     let mut last = None;
     let mut is_kept = false;
+    let mut is_asked_again = false;
     loop {
         // The last attempt goes over a fresh connection: several idle ones may have died together.
         let reuse = attempt < attempts.max(2);
@@ -169,7 +170,8 @@ pub async fn relay(
             under_way.without_body(checkout).await
         };
         let again = match result {
-            Ok(Outcome::AskAgain) if attempt < attempts.max(2) => {
+            Ok(Outcome::AskAgain) if !is_asked_again => {
+                is_asked_again = true;
                 if let Some(asking) = asking.as_deref_mut() {
                     asking.forget_stored();
                 }
@@ -179,7 +181,6 @@ pub async fn relay(
                     destination,
                     asking.as_deref_mut(),
                 );
-                attempt += 1;
                 continue;
             }
             Ok(outcome) => return outcome,

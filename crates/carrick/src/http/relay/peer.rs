@@ -97,6 +97,9 @@ async fn ask_cache_peer(
                         asking.as_deref_mut()?.forget_stored();
                         PeerFallback::Away(PeerAnswer::Miss, String::new())
                     }
+                    Outcome::Failed(Failure::BadResponse(refusal)) => {
+                        PeerFallback::Away(PeerAnswer::Failed, refusal.reason.to_owned())
+                    }
                     outcome => {
                         log.cache = Some(CacheResult::CachePeer);
                         let (said, why) = match &outcome {
@@ -235,6 +238,7 @@ async fn one_head(
         watches_client: true,
         asked_bytes: (checkout.upstream.reused).then_some(scratch.out.len()),
         is_acknowledged: false,
+        interim_bytes: 0,
         first_read_bytes: checkout.upstream.first_read_bytes,
     };
     wait.final_head(timer, &mut deadline, scratch, log).await

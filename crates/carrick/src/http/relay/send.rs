@@ -72,6 +72,7 @@ impl Attempt<'_, '_> {
             watches_client: true,
             asked_bytes: (checkout.upstream.reused).then_some(self.scratch.out.len()),
             is_acknowledged: false,
+            interim_bytes: 0,
             first_read_bytes: checkout.upstream.first_read_bytes,
         };
         let waited = wait
@@ -175,6 +176,7 @@ impl Attempt<'_, '_> {
                 watches_client: false,
                 asked_bytes: None,
                 is_acknowledged: false,
+                interim_bytes: 0,
                 first_read_bytes: checkout.upstream.first_read_bytes,
             };
             let head = loop {

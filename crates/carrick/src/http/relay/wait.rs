@@ -1,7 +1,8 @@
 //! Waiting for a response's head, and for a reset of the client, which ends the wait.
 use crate::context::request_log::RequestLog;
+use crate::http::while_taken::write_while_taken;
 use crate::net::deadline::{Deadline, TimedOut, Timer, now};
-use crate::net::io::{Stream, poll_reset, read_at_most, try_peek, write_all};
+use crate::net::io::{Stream, poll_reset, read_at_most, try_peek};
 use crate::net::scratch::{BUFFER_BYTES, Scratch};
 use crate::net::transport::Transport;
 use crate::net::transport::http2::server::ServerStream;
@@ -43,6 +44,8 @@ pub struct HeadWait<'a> {
     pub leave: Option<(&'a Pacer, PaceHandle)>,
     /// Whether the upstream has acknowledged all of them, as far as that was asked.
     pub is_acknowledged: bool,
+    /// What the client has of an interim response that is being passed on: the wait may be given up and begun again meanwhile.
+    pub interim_bytes: usize,
     /// Whether a reset of the client ends the wait. Off while its body is under way, and once it has sent more or ended its side.
     pub watches_client: bool,
 }
@@ -183,7 +186,7 @@ impl HeadWait<'_> {
 
     /// Passes a 1xx response on to a client that knows them (RFC 9110 section 15.2) and removes it from `scratch.response`.
     async fn pass_interim(
-        &self,
+        &mut self,
         timer: &mut Timer,
         scratch: &mut Scratch,
     ) -> Result<(), NoResponseHead> {
@@ -199,8 +202,9 @@ impl HeadWait<'_> {
                 pass_upgrade: false,
             };
             http1::write_response(&mut out, &scratch.response, &scratch.response_head, &how);
-            match timer.within(self.idle, write_all(client, &out)).await {
-                Ok(Ok(())) => {}
+            let done = &mut self.interim_bytes;
+            match write_while_taken(timer, self.idle, client, (&out, &[]), done).await {
+                Ok(Ok(())) => self.interim_bytes = 0,
                 Ok(Err(_)) | Err(TimedOut) => return Err(NoResponseHead::ClientGone),
             }
         }

@@ -1,5 +1,5 @@
 //! Bodies of requests: what of them reaches the server, and what is answered before they are whole.
-use super::stage::{FIRST, GET, OK, SWITCH, play, timed};
+use super::stage::{FIRST, GET, OK, SECOND, SWITCH, TWO_SERVERS, play, timed};
 
 /// A request with a body of so many bytes that does not come with its head.
 fn post(bytes: usize) -> String {
@@ -47,6 +47,27 @@ fn a_body_may_come_in_whatever_pieces() {
             client.say(&BODY[cut..]).await;
             assert_eq!(connection.hear("0\r\n\r\n").await, BODY, "{cut}");
         });
+    }
+}
+
+#[test]
+fn a_request_of_which_chunks_have_gone_is_not_sent_again() {
+    const LATE: &str = "HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\n\r\n";
+    for first in ["3\r\nabc\r\n", "40\r\nabc"] {
+        let log = play(TWO_SERVERS, async |stage| {
+            let (mut server, mut other) = (stage.server(FIRST), stage.server(SECOND));
+            let client = stage.client();
+            client.say(format!("{CHUNKED}{first}")).await;
+            let connection = server.accept().await;
+            connection.hear("abc").await;
+            // All at once: the next piece finds the server gone, which had answered before.
+            let ((), ()) = tokio::join!(client.say("0\r\n\r\n"), connection.say(LATE));
+            connection.reset();
+            let answer = client.hear("\r\n\r\n").await;
+            assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
+            assert!(other.is_alone());
+        });
+        assert_eq!(log[0].status(), 413);
     }
 }
 

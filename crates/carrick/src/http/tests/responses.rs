@@ -1,6 +1,7 @@
 //! Responses as clients get them: framing, interim ones, those without bodies.
 use super::stage::{FIRST, FORWARD, GET, OK, SWITCH, ask_once, play, timed};
 use carrick_splice::{Drain, Pacer};
+use std::time::Duration;
 
 /// A method, and a response without a body, whatever its head says.
 const WITHOUT_BODY: &[(&str, &str)] = &[
@@ -184,6 +185,34 @@ fn a_long_body_passes_through_small_room() {
         assert_eq!((body.len(), is_reset, seconds), (BYTES, false, 0.0));
     });
     assert_eq!(log[0].number("sent"), BYTES as u64);
+}
+
+#[test]
+fn interim_responses_pass_once_while_a_body_ends() {
+    play(SWITCH, async |stage| {
+        let mut server = stage.server(FIRST);
+        let client = stage.client();
+        client
+            .say("POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nx")
+            .await;
+        let connection = server.accept().await;
+        connection.hear("\r\n\r\nx").await;
+        // More than there is room for: the client reads when it has sent everything.
+        let hints = format!(
+            "HTTP/1.1 103 Early Hints\r\nLink: {}\r\n\r\n",
+            "y".repeat(30_000)
+        );
+        let saying = connection.say(hints.repeat(5) + OK);
+        let sending = async {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            client.say("y").await;
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            client.hear("ok").await
+        };
+        let ((), answer) = tokio::join!(saying, sending);
+        assert_eq!(answer.matches("HTTP/1.1 ").count(), 6);
+        assert_eq!(answer.matches(&"y".repeat(30_000)).count(), 5);
+    });
 }
 
 #[test]

@@ -202,6 +202,68 @@ fn head_is_answered_from_what_is_still_right() {
 }
 
 #[test]
+fn a_request_that_may_fill_nothing_changes_nothing_that_is_stored() {
+    let play = Play::begin("");
+    let strange = "X-Original-URL: /other\r\n";
+    let old = "Cache-Control: max-age=0\r\nETag: \"v\"\r\nX-Is: old\r\n";
+    play.fetch("/a", &ok(old, "body"));
+    let (again, _) = play.fetch_with("/a", strange, NOT_MODIFIED);
+    assert_eq!(again.field("x-is").as_deref(), Some("old"));
+    let fresh = "Cache-Control: max-age=60\r\nX-Is: old\r\n";
+    play.fetch("/b", &ok(fresh, "body"));
+    let head = |lines: &str| {
+        let mut client = play.carrick.connect();
+        let no_cache = "Cache-Control: no-cache\r\n";
+        client.send(format!(
+            "HEAD /b HTTP/1.1\r\nHost: a.example\r\n{no_cache}{lines}"
+        ));
+        let mut upstream = play.server.accept();
+        upstream.read_head();
+        upstream.send("HTTP/1.1 200 OK\r\nX-Is: new\r\nConnection: close\r\n\r\n");
+        assert_eq!(client.read_response("HEAD").status, 200);
+    };
+    head(&format!("{strange}\r\n"));
+    head("Content-Length: 1\r\n\r\nx");
+    assert_eq!(play.find("/b").field("x-is").as_deref(), Some("old"));
+    head("\r\n");
+    assert_eq!(play.find("/b").field("x-is").as_deref(), Some("new"));
+    // Nor is it taken out.
+    let not_stored = "Cache-Control: no-cache, no-store\r\n";
+    play.fetch_with("/b", not_stored, &ok("", "own"));
+    let insisting = format!("{strange}Cache-Control: no-cache\r\n");
+    play.fetch_with("/b", &insisting, &ok("", "own"));
+    assert_eq!(play.find("/b").text(), "body");
+}
+
+/// RFC 9111 section 4.1: what varies with another field now cannot answer requests that have another value of it.
+#[test]
+fn a_304_with_another_vary_takes_out_what_is_stored() {
+    let play = Play::begin("");
+    let stale = "Cache-Control: max-age=0\r\nETag: \"v\"\r\n";
+    play.fetch("/a", &ok(stale, "one"));
+    let varied = NOT_MODIFIED.replace("X-Is: new", "Vary: Cookie");
+    let (again, _) = play.fetch_with("/a", "Cookie: a=1\r\n", &varied);
+    assert_eq!(again.text(), "one");
+    let (other, _) = play.fetch_with("/a", "Cookie: a=2\r\n", &ok(stale, "two"));
+    assert_eq!(other.text(), "two");
+}
+
+#[test]
+fn requests_that_ask_for_another_protocol_invalidate_stored_objects() {
+    let play = Play::begin("");
+    play.fetch("/a", &ok("Cache-Control: max-age=60\r\n", "old"));
+    let mut client = play.carrick.connect();
+    client.send("POST /a HTTP/1.1\r\nHost: a.example\r\nConnection: Upgrade\r\nUpgrade: x\r\nContent-Length: 0\r\n\r\n");
+    let mut upstream = play.server.accept();
+    upstream.read_head();
+    // It would answer later requests, were it not for whom knows the protocol.
+    let own = "Cache-Control: max-age=60\r\nContent-Location: /a\r\n";
+    upstream.send(ok(own, "own"));
+    assert_eq!(client.read_response("POST").text(), "own");
+    assert_eq!(play.fetch("/a", &ok("", "new")).text(), "new");
+}
+
+#[test]
 fn requests_that_bypass_the_cache_still_invalidate_stored_objects() {
     let play = Play::begin_with("", "cache_bypass = { cookie = \"session\" }");
     let fresh = ok("Cache-Control: max-age=60\r\n", "old");

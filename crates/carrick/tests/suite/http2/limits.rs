@@ -107,6 +107,34 @@ fn a_server_that_does_not_read_stops_the_client() {
 }
 
 #[test]
+fn a_response_that_waits_for_its_server_takes_no_room_from_others() {
+    let place = Place::claim();
+    let server = Server::listen(&place);
+    let carrick = start(&place, &[server.address()]);
+    // Of the connection's window, which is no larger than a stream's.
+    let mut client = RawClient::connect(carrick.listener(), b"");
+    client.ask(1, &get("/slow"));
+    let mut slow = server.accept();
+    slow.read_head();
+    slow.send("HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n");
+    client.read_kind(HEADERS);
+    slow.send("x");
+    client.read_kind(DATA);
+    let body = "y".repeat(60_000);
+    client.ask(3, &get("/"));
+    let mut upstream = server.accept();
+    upstream.read_head();
+    upstream.send(format!(
+        "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    ));
+    assert_eq!(
+        client.read_answer(3),
+        Answer::Status(200, body.into_bytes())
+    );
+}
+
+#[test]
 fn responses_that_wait_for_a_client_are_counted() {
     let place = Place::claim();
     let server = Server::listen(&place).serve(|mut peer, _| {

@@ -124,6 +124,12 @@ impl Content {
         }
     }
 
+    /// Of the room that there [was](Self::poll_room), so many bytes will be sent: the rest is for other streams.
+    pub(super) fn keep_room(&mut self, bytes: usize) {
+        self.stream.reserve_capacity(bytes);
+        self.is_asking = false;
+    }
+
     /// Sends a part of a body of known length.
     pub(super) fn send(
         &mut self,
@@ -237,6 +243,9 @@ impl Content {
             false => HeaderMap::new(),
         };
         let ends = is_over && trailers.is_empty();
+        if taken > 0 {
+            self.keep_room(content.len());
+        }
         if !content.is_empty() || ends {
             self.queue(content, ends, connection)?;
         }

@@ -80,6 +80,11 @@ impl Http2Stream {
         Poll::Ready(Ok(room?))
     }
 
+    /// Of the room that there [was](Self::poll_room), so many bytes will be sent: the rest is for other streams.
+    pub fn keep_room(&self, bytes: usize) {
+        self.response.borrow_mut().keep_room(bytes);
+    }
+
     /// Sends a part of a body whose length the response's head says; `bytes` is best one of the [`buffers`].
     ///
     /// # Errors

@@ -1,7 +1,7 @@
 //! The request of a stream, as bytes of HTTP/1.1.
 use super::RESET;
 use bytes::{Buf, Bytes, BytesMut};
-use carrick_logic::http1::write_chunk_size;
+use carrick_logic::http1::{may_trail_response, write_chunk_size};
 use carrick_logic::http2::{RequestBody, is_trailer};
 use h2::{Reason, RecvStream};
 use http::HeaderMap;
@@ -19,6 +19,7 @@ pub struct Incoming {
     gathered: BytesMut,
     body: RecvStream,
     framing: RequestBody,
+    is_response: bool,
     state: State,
     /// The code of the other end's reset.
     reset: Option<Reason>,
@@ -44,9 +45,19 @@ impl Incoming {
             gathered: BytesMut::new(),
             body,
             framing,
+            is_response: false,
             state: State::Content,
             reset: None,
             reader: None,
+        }
+    }
+
+    /// The same of a response: trailers that have no place behind its content are left out, as they may be (RFC 9110 section 6.5.1).
+    #[must_use]
+    pub fn of_response(head: Vec<u8>, framing: RequestBody, body: RecvStream) -> Self {
+        Self {
+            is_response: true,
+            ..Self::new(head, framing, body)
         }
     }
 
@@ -144,8 +155,10 @@ impl Incoming {
         };
         let mut text = b"0\r\n".to_vec();
         for (name, value) in trailers.iter().flatten() {
-            if is_trailer(name.as_str().as_bytes(), value.as_bytes()) {
-                for part in [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"] {
+            let (name, value) = (name.as_str().as_bytes(), value.as_bytes());
+            let has_place = !self.is_response || may_trail_response(name);
+            if has_place && is_trailer(name, value) {
+                for part in [name, b": ", value, b"\r\n"] {
                     text.extend_from_slice(part);
                 }
             }

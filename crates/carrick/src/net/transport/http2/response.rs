@@ -134,6 +134,13 @@ impl Outgoing {
         }
     }
 
+    /// See [`Http2Stream::keep_room`](super::Http2Stream::keep_room).
+    pub(super) fn keep_room(&mut self, bytes: usize) {
+        if let State::Content(content) = &mut self.state {
+            content.keep_room(bytes);
+        }
+    }
+
     /// See [`Http2Stream::send`](super::Http2Stream::send).
     pub(super) fn send(
         &mut self,

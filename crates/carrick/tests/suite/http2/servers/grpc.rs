@@ -95,6 +95,32 @@ fn a_status_without_a_message_stays_one() {
 }
 
 #[test]
+fn a_call_keeps_its_status_whatever_else_the_server_says() {
+    let place = Place::claim();
+    let server = Http2Server::start(&place, async |mut asked| {
+        let mut head = head_of_call();
+        (head.headers_mut()).insert("content-length", HeaderValue::from_static("3"));
+        let mut stream = (asked.respond)
+            .send_response(head, false)
+            .expect("a client");
+        let message = Bytes::from_static(b"one");
+        stream.send_data(message, false).expect("a client");
+        // It has no place there (RFC 9110 section 6.5.1).
+        let mut trailers = status("16");
+        trailers.insert("www-authenticate", HeaderValue::from_static("Bearer"));
+        stream.send_trailers(trailers).expect("a client");
+    });
+    let carrick = start(&place, &[server.address()], "http2 = true");
+    run(async {
+        let mut client = connect(carrick.listener()).await;
+        let reply = fetch(&mut client, call("/a.B/C"), b"question", None);
+        let reply = reply.await.expect("a response");
+        assert_eq!(reply.body, b"one");
+        assert_eq!(reply.trailers, Some(status("16")));
+    });
+}
+
+#[test]
 fn carricks_own_errors_are_told_in_grpc() {
     let place = Place::claim();
     let (closed, _reserved) = place.refusing();

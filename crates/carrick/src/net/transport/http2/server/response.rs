@@ -169,7 +169,7 @@ impl Response {
         let mut text = Vec::with_capacity(512);
         match write(&mut text, head.status, &head.headers, &how) {
             Ok(framing) => {
-                let content = Incoming::new(text, framing, body);
+                let content = Incoming::of_response(text, framing, body);
                 self.state = State::Content(Box::new(content));
             }
             Err(malformed) => self.refuse(malformed),
