@@ -20,7 +20,7 @@ pub use super::file::{
     Fallback, HashOn, Ktls, Limits, LogFormat, PacketUse, ProxyVersion, Requests, Responses,
     Sandbox, ServerHttp2, Splitting, Timeouts,
 };
-pub use super::tls::{ServerTls, Tls};
+pub use super::tls::{ClientCertificates, ServerTls, Tls};
 pub use super::values::ServerAddress;
 
 use carrick_logic::access::{Access, NamePattern};
@@ -204,6 +204,13 @@ impl ListenerPlan {
     #[must_use]
     pub fn is_on_loopback(&self) -> bool {
         self.address.ip().to_canonical().is_loopback() && self.interception.is_none()
+    }
+
+    /// By what clients' certificates are verified, if by anything; `None`: clients speak plainly.
+    #[must_use]
+    pub fn verifies_by(&self) -> Option<Option<&ClientCertificates>> {
+        let tls = self.tls.as_ref()?;
+        Some(tls.settings.clients.as_ref())
     }
 
     /// The routes for connections that are passed on before TLS, by their server names.

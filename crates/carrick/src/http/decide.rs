@@ -86,6 +86,13 @@ fn switch(
     if let Some(reply) = challenge(context, bytes, head) {
         return Decision::Reply(reply);
     }
+    if is_misdirected(context, head.host.of(bytes)) {
+        return Decision::Reply(Reply::new(
+            421,
+            "misdirected",
+            "Connections for this name are passed on undecrypted. Connect again, for this name alone.",
+        ));
+    }
     if let Some(port) = context.listener.redirect_port
         && !(context.is_trusted_proxy()
             && head.states_https(bytes, context.listener.trusted.stated_in))
@@ -125,6 +132,18 @@ fn switch(
         pace: route.pace,
         form: TargetForm::Origin,
     })
+}
+
+/// Whether a client asks on a connection for one name for another, whose connections go elsewhere: clients of HTTP/2 do where one certificate
+/// has both (RFC 9113 section 9.1.1).
+fn is_misdirected(context: &RequestContext, host: &[u8]) -> bool {
+    let server_name = context
+        .tls
+        .as_ref()
+        .and_then(|tls| tls.server_name.as_ref());
+    server_name.is_some()
+        && (context.listener.routes_by_name())
+            .any(|route| route.conditions.match_tunnel(Some(host)))
 }
 
 /// The answer to an authority that certifies the host, if carrick is being asked for it (RFC 8555 section 8.3).

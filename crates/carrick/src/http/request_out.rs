@@ -25,7 +25,9 @@ pub fn write_request(
     let mut added = Vec::new();
     let omitted = cached::request_lines(asking, scratch, &mut added);
     scratch.out.clear();
-    if let Some(subject) = context.client_subject() {
+    // Whoever the client chose is told nothing of it.
+    let is_own = matches!(destination.next_hop, NextHop::Group { .. });
+    if let Some(subject) = context.client_subject().filter(|_| is_own) {
         for part in [SUBJECT, ": ", subject, "\r\n"] {
             added.extend_from_slice(part.as_bytes());
         }

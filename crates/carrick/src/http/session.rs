@@ -219,8 +219,14 @@ async fn follow_configuration(client: &mut Client) -> Result<Option<Reply>, Next
             if std::mem::discriminant(&listener.mode)
                 == std::mem::discriminant(&client.context.listener.mode) =>
         {
-            client.context.listener = listener;
+            let before = std::mem::replace(&mut client.context.listener, listener);
             client.context.live = live;
+            if before.verifies_by() != client.context.listener.verifies_by() {
+                client.downstream.is_last = true;
+                if sender::has_to_prove_itself(&client.context) {
+                    return Ok(Some(sender::not_proven()));
+                }
+            }
         }
         // The listener is gone or has another job: what came is answered under the old plan, and that is all.
         _ => client.downstream.is_last = true,

@@ -1,14 +1,15 @@
-//! Sessions that are resumed: until a revocation list expires, since only full handshakes verify certificates.
+//! Sessions that are resumed: until a certificate or a revocation list expires, since only full handshakes verify certificates.
+use super::verifier::check_time;
 use rustls::client::{
     ClientSessionMemoryCache, ClientSessionStore, Resumption, Tls12ClientSessionValue,
     Tls13ClientSessionValue,
 };
 use rustls::crypto::aws_lc_rs::Ticketer;
-use rustls::pki_types::ServerName;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ProducesTickets;
 use rustls::{Error, NamedGroup};
 use std::sync::{Arc, OnceLock};
-use std::time::SystemTime;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Tickets of listeners that verify no clients. All such listeners, workers and reloads share the keys, which change every six
 /// hours; the one before remains valid.
@@ -24,17 +25,14 @@ pub fn with_anybody() -> Result<Arc<dyn ProducesTickets>, Error> {
     Ok(Arc::clone(SHARED.get_or_init(|| made)))
 }
 
-/// Tickets of listeners that verify clients: sessions are only resumed under the same authorities, and `until` a revocation
-/// list expires.
+/// Tickets of listeners that verify clients: sessions are only resumed under the same authorities, until a client's certificate
+/// expires, and `until` a revocation list does.
 ///
 /// # Errors
 /// The kernel gives no random numbers.
 pub fn with_clients(until: Option<SystemTime>) -> Result<Arc<dyn ProducesTickets>, Error> {
     let tickets = Ticketer::new()?;
-    Ok(match until {
-        Some(until) => Arc::new(ExpiringTickets { tickets, until }),
-        None => tickets,
-    })
+    Ok(Arc::new(ExpiringTickets { tickets, until }))
 }
 
 /// Up to so many sessions with a server, which are resumed `until` a revocation list expires.
@@ -50,16 +48,55 @@ pub fn with_server(count: usize, until: Option<SystemTime>) -> Resumption {
 #[derive(Debug)]
 struct ExpiringTickets {
     tickets: Arc<dyn ProducesTickets>,
-    until: SystemTime,
+    until: Option<SystemTime>,
 }
 
 impl ExpiringTickets {
-    fn decrypt_at(&self, ticket: &[u8], now: SystemTime) -> Option<Vec<u8>> {
-        match now < self.until {
-            true => self.tickets.decrypt(ticket),
-            false => None,
+    fn decrypt_at(&self, ticket: &[u8], now: UnixTime) -> Option<Vec<u8>> {
+        let until = self
+            .until
+            .and_then(|until| until.duration_since(UNIX_EPOCH).ok());
+        if until.is_some_and(|until| now >= UnixTime::since_unix_epoch(until)) {
+            return None;
         }
+        let session = self.tickets.decrypt(ticket)?;
+        let mut chain = certificates(&session)?;
+        while !chain.is_empty() {
+            let certificate = CertificateDer::from(block::<3>(&mut chain)?);
+            check_time(&certificate, now).ok()?;
+        }
+        Some(session)
     }
+}
+
+/// The certificates of a session's client, each with its length; `None`: the library writes sessions otherwise than it did
+/// (`rustls::server::ServerSessionValue`), so that nothing is resumed.
+fn certificates(mut session: &[u8]) -> Option<&[u8]> {
+    if has_next(&mut session)? {
+        let _server_name = block::<1>(&mut session)?;
+    }
+    let _version_and_suite = session.split_off(..4)?;
+    let _secret = block::<1>(&mut session)?;
+    let _is_extended = has_next(&mut session)?;
+    match has_next(&mut session)? {
+        true => block::<3>(&mut session),
+        false => Some(&[]),
+    }
+}
+
+fn has_next(rest: &mut &[u8]) -> Option<bool> {
+    match rest.split_off_first()? {
+        0 => Some(false),
+        1 => Some(true),
+        _ => None,
+    }
+}
+
+/// Bytes behind their length, which takes `N`.
+fn block<'b, const N: usize>(rest: &mut &'b [u8]) -> Option<&'b [u8]> {
+    let length = rest.split_off(..N)?.iter();
+    let length = length.fold(0, |length, byte| length << 8 | usize::from(*byte));
+    rest.split_off(..length)
 }
 
 impl ProducesTickets for ExpiringTickets {
@@ -76,7 +113,7 @@ impl ProducesTickets for ExpiringTickets {
     }
 
     fn decrypt(&self, ticket: &[u8]) -> Option<Vec<u8>> {
-        self.decrypt_at(ticket, SystemTime::now())
+        self.decrypt_at(ticket, UnixTime::now())
     }
 }
 
@@ -128,15 +165,32 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
+    /// A session of a client without a certificate, as the library writes it.
+    const SESSION: [u8; 11] = [0, 3, 4, 0x13, 1, 1, b'x', 0, 0, 0, 0];
+
     #[test]
     fn a_ticket_is_taken_until_the_list_expires() {
-        let until = SystemTime::now() + Duration::from_secs(3600);
-        let tickets = Ticketer::new().unwrap();
-        let expiring = ExpiringTickets { tickets, until };
-        let ticket = expiring.encrypt(b"session").unwrap();
-        let of = |now| expiring.decrypt_at(&ticket, now);
-        let before = until - Duration::from_secs(1);
-        assert_eq!(of(before).as_deref(), Some(&b"session"[..]));
-        assert_eq!(of(until), None);
+        let end = SystemTime::now() + Duration::from_secs(3600);
+        let expiring = |until| ExpiringTickets {
+            tickets: Ticketer::new().unwrap(),
+            until,
+        };
+        let ended = UnixTime::since_unix_epoch(end.duration_since(UNIX_EPOCH).unwrap());
+        for (tickets, is_taken) in [(expiring(Some(end)), false), (expiring(None), true)] {
+            let ticket = tickets.encrypt(&SESSION).unwrap();
+            assert_eq!(tickets.decrypt(&ticket).as_deref(), Some(&SESSION[..]));
+            assert_eq!(tickets.decrypt_at(&ticket, ended).is_some(), is_taken);
+        }
+    }
+
+    #[test]
+    fn what_is_no_session_as_it_is_known_is_not_resumed() {
+        for session in [&b""[..], b"session", &SESSION[..7]] {
+            assert_eq!(certificates(session), None, "{session:?}");
+        }
+        let with_chain = [&SESSION[..8], &[1, 0, 0, 5, 0, 0, 2, 7, 7, 0]].concat();
+        assert_eq!(certificates(&with_chain), Some(&[0, 0, 2, 7, 7][..]));
+        let named = [&[1, 1, b'a'], &SESSION[1..]].concat();
+        assert_eq!(certificates(&named), Some(&[][..]));
     }
 }

@@ -65,7 +65,7 @@ impl ServerCertVerifier for Verifier {
 }
 
 /// Whether a certificate is valid now.
-fn check_time(certificate: &CertificateDer<'_>, now: UnixTime) -> Result<(), Error> {
+pub(super) fn check_time(certificate: &CertificateDer<'_>, now: UnixTime) -> Result<(), Error> {
     let certificate =
         Certificate::from_der(certificate).map_err(|_| CertificateError::BadEncoding)?;
     let validity = certificate.tbs_certificate().validity();

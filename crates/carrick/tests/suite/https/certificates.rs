@@ -81,6 +81,11 @@ fn issue_by(place: &Place, authority: &str, (file, subject): (&str, &str), names
 
 /// Issues a server's `FILE.pem` and `FILE.key` that were valid for a day, long ago.
 pub fn issue_expired(place: &Place, file: &str, names: &str) {
+    issue_until(place, file, names, "20200102000000Z");
+}
+
+/// The same, valid until this time, as openssl reads it; for a client, too.
+pub fn issue_until(place: &Place, file: &str, names: &str, end: &str) {
     issue(place, file, names, Key::Ec);
     place.write(
         "expired.cnf",
@@ -90,7 +95,7 @@ pub fn issue_expired(place: &Place, file: &str, names: &str) {
     place.write("serial.txt", "01\n");
     Tool::new("openssl", place)
         .words("ca -batch -notext -config expired.cnf -cert ca.pem -keyfile ca.key")
-        .words("-startdate 20200101000000Z -enddate 20200102000000Z")
+        .words(&format!("-startdate 20200101000000Z -enddate {end}"))
         .words(&format!(
             "-in {file}.csr -extfile {file}.ext -out {file}.pem"
         ))

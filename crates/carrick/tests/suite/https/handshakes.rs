@@ -3,6 +3,7 @@ use super::certificates::{Key, issue, issue_for_client, make_authority, make_oth
 use super::client::{Offers, TlsPeer, presenting, trusting};
 use super::{pair, start, switch_text};
 use crate::clients::tool::Tool;
+use crate::support::carrick::FORWARD_TEXT;
 use crate::support::message::field;
 use crate::support::server::answer_requests;
 use crate::support::tls::client_hello;
@@ -216,6 +217,25 @@ fn certificates_of_clients_are_demanded_and_told() {
             );
         }
     }
+}
+
+/// Whoever a client chose is told nothing of it.
+#[test]
+fn origins_are_not_told_of_certificates() {
+    let Some(place) = stage() else { return };
+    issue_for_client(&place, "ca", "alice", "/CN=alice");
+    let server = echo(&place, "x-forwarded-client-subject");
+    let keys = format!("tls = {}\nclient_ca = \"ca.pem\"\n", pair("server"));
+    let carrick = Carrick::start(&place, &(FORWARD_TEXT.to_owned() + &keys));
+    let proxy = (place.ip(), 13128).into();
+    let mut client = TlsPeer::connect(proxy, "a.example", &presenting(&place, "alice"));
+    let address = server.address();
+    let (_, body) = client.ask(&format!(
+        "GET http://{address}/ HTTP/1.1\r\nHost: {address}\r\n\r\n"
+    ));
+    assert_eq!(body, "none");
+    let lines = carrick.access_log(1);
+    assert_eq!(lines[0].value("tls")["subject"].as_str(), Some("CN=alice"));
 }
 
 #[test]

@@ -109,6 +109,10 @@ fn names_of_routes_pass_undecrypted_and_others_end_here() {
         assert!(head.starts_with("HTTP/1.1 200 "), "{name}: {head}");
         assert_eq!(body, "ok", "{name}");
     }
+    // As clients of HTTP/2 do where one certificate has both names.
+    let mut client = TlsPeer::connect(carrick.listener(), "site.example", &config);
+    let (head, _) = client.ask("GET / HTTP/1.1\r\nHost: A.mail.example:443\r\n\r\n");
+    assert!(head.starts_with("HTTP/1.1 421 "), "{head}");
     let mut plain = Peer::connect(carrick.listener());
     plain.send("GET / HTTP/1.1\r\nHost: a.mail.example\r\n\r\n");
     assert!(plain.read_head().starts_with("HTTP/1.1 400 "));

@@ -1,7 +1,10 @@
 //! Certificates that are replaced, with a reload and without.
-use super::certificates::{Key, file, issue, make_authority};
-use super::client::{Offers, TlsPeer, pem, trusting};
+use super::certificates::{
+    Key, file, issue, issue_for_client, make_authority, make_other_authority,
+};
+use super::client::{Offers, TlsPeer, pem, presenting, trusting};
 use super::{pair, switch_text};
+use crate::support::message::field;
 use crate::support::server::answer_requests;
 use crate::support::{Carrick, Place, Server, wait_for};
 
@@ -74,6 +77,43 @@ fn a_reload_brings_a_new_certificate_to_new_connections() {
     // Sessions outlast the reload.
     let again = TlsPeer::connect(stage.carrick.listener(), "a.example", &config);
     assert!(again.is_resumed());
+}
+
+#[test]
+fn connections_follow_a_reload_that_demands_certificates() {
+    const GET: &str = "GET / HTTP/1.1\r\nHost: a.example\r\n\r\n";
+    let Some(stage) = stage() else { return };
+    make_other_authority(&stage.place, "other");
+    issue_for_client(&stage.place, "ca", "alice", "/CN=alice");
+    let with = |keys: &str, count: f64| {
+        let tls = format!("tls = {}", pair("server"));
+        let text = stage.text.replace(&tls, &format!("{tls}\n{keys}"));
+        stage.carrick.reload(&stage.place, &text);
+        (stage.carrick).wait_for_metric("carrick_reloads_total", &["result=\"ok\""], count);
+    };
+    let connect = |config| TlsPeer::connect(stage.carrick.listener(), "a.example", &config);
+    let mut stranger = connect(trusting(&stage.place, Offers::All));
+    assert_eq!(stranger.ask(GET).1, "ok");
+    with(
+        "client_ca = \"ca.pem\"\nclient_certificate = \"optional\"",
+        1.0,
+    );
+    // As anonymous as before, and for the last time.
+    let (head, body) = stranger.ask(GET);
+    assert_eq!(
+        (body.as_str(), field(&head, "connection").as_deref()),
+        ("ok", Some("close"))
+    );
+    let mut stranger = connect(trusting(&stage.place, Offers::All));
+    let mut alice = connect(presenting(&stage.place, "alice"));
+    for client in [&mut stranger, &mut alice] {
+        assert_eq!(client.ask(GET).1, "ok");
+    }
+    with("client_ca = \"other.pem\"", 2.0);
+    for client in [&mut stranger, &mut alice] {
+        let (head, _) = client.ask(GET);
+        assert!(head.starts_with("HTTP/1.1 421 "), "{head}");
+    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Certificates that were revoked: of clients, and of servers.
 use super::certificates::{
-    Key, file, issue, issue_for_client, make_authority, make_other_authority,
+    Key, file, issue, issue_for_client, issue_until, make_authority, make_other_authority,
 };
 use super::client::{Offers, TlsPeer, presenting, presenting_with};
 use super::{pair, switch_text};
@@ -130,14 +130,26 @@ fn after(seconds: u64) -> String {
 
 /// Does something that must succeed before a list with these times expires; on a machine that is too slow, with more time.
 fn in_time<T>(mut something: impl FnMut(&str) -> Option<T>) -> T {
-    let done = [3, 15, 60].into_iter().find_map(|seconds| {
-        let times = format!(
-            "-crl_lastupdate 20200101000000Z -crl_nextupdate {}",
-            after(seconds)
-        );
-        something(&times)
-    });
+    let ends = [3, 15, 60].map(after);
+    let done = ends.iter().find_map(|end| something(end));
     done.expect("success in time")
+}
+
+/// The words for a list that is valid until then.
+fn list_until(end: &str) -> String {
+    format!("-crl_lastupdate 20200101000000Z -crl_nextupdate {end}")
+}
+
+/// Whether a second connection of this client's is resumed; `None`: one was refused.
+fn resumes(carrick: &Carrick, client: &Arc<ClientConfig>) -> Option<bool> {
+    let ask = || {
+        let peer = TlsPeer::try_connect(carrick.listener(), "a.example", client);
+        let mut peer = peer.ok()?;
+        peer.try_ask(GET)?;
+        Some(peer.is_resumed())
+    };
+    ask()?;
+    ask()
 }
 
 #[test]
@@ -145,20 +157,30 @@ fn once_the_list_has_expired_sessions_of_clients_are_not_resumed() {
     let Some(place) = stage() else { return };
     for offers in [Offers::Tls12, Offers::Tls13] {
         let zoe = presenting_with(&place, "zoe", offers);
-        let carrick = in_time(|times| {
-            list(&place, "crl.pem", &[], times);
+        let carrick = in_time(|end| {
+            list(&place, "crl.pem", &[], &list_until(end));
             let carrick = start(&place, "client_ca = \"ca.pem\"\nclient_crl = \"crl.pem\"");
-            let is_resumed = || {
-                let client = TlsPeer::try_connect(carrick.listener(), "a.example", &zoe);
-                let mut client = client.ok()?;
-                client.try_ask(GET)?;
-                Some(client.is_resumed())
-            };
-            let _first = is_resumed();
-            (is_resumed() == Some(true)).then_some(carrick)
+            resumes(&carrick, &zoe)?.then_some(carrick)
         });
         wait_for("the end of the list", || {
             (!is_served(&carrick, &zoe)).then_some(())
+        });
+        carrick.wait_for_metric(HANDSHAKES, &["result=\"client_certificate\""], 1.0);
+    }
+}
+
+#[test]
+fn once_their_certificate_has_expired_sessions_of_clients_are_not_resumed() {
+    let Some(place) = stage() else { return };
+    for offers in [Offers::Tls12, Offers::Tls13] {
+        let (carrick, client) = in_time(|end| {
+            issue_until(&place, "brief", "DNS:client.invalid", end);
+            let client = presenting_with(&place, "brief", offers);
+            let carrick = start(&place, "client_ca = \"ca.pem\"");
+            resumes(&carrick, &client)?.then_some((carrick, client))
+        });
+        wait_for("the end of the certificate", || {
+            (!is_served(&carrick, &client)).then_some(())
         });
         carrick.wait_for_metric(HANDSHAKES, &["result=\"client_certificate\""], 1.0);
     }
@@ -173,8 +195,8 @@ fn once_the_list_has_expired_sessions_with_servers_are_not_resumed() {
         upstream_text("u", &[server.address()])
     );
     let status = |carrick: &Carrick| carrick.connect().ask(GET).status;
-    let resumed = in_time(|times| {
-        list(&place, "crl.pem", &[], times);
+    let resumed = in_time(|end| {
+        list(&place, "crl.pem", &[], &list_until(end));
         let carrick = Carrick::start(&place, &text);
         let statuses = [status(&carrick), status(&carrick)];
         let count = carrick.metric(
