@@ -9,6 +9,10 @@ fn programs() -> Option<[OwnedFd; 2]> {
     if !carrick_test::is_root() {
         return None;
     }
+    if crate::sys::release::is_before((6, 4)) {
+        carrick_test::lacks!("it needs Linux 6.4 or later");
+        return None;
+    }
     let mut object = MaybeUninit::<OpenObject>::uninit();
     let open = skeleton::SynDeferSkelBuilder::default().open(&mut object);
     let loaded = open.unwrap().load().unwrap();

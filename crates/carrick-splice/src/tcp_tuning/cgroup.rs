@@ -12,9 +12,9 @@ use std::path::PathBuf;
 /// Why there is none.
 pub(super) fn own() -> Result<OwnedFd, String> {
     let read = |path: &str| read_to_string(path).map_err(|error| format!("{path}: {error}"));
-    let groups = read("/proc/self/cgroup")?;
+    let groups = read("/proc/thread-self/cgroup")?;
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let why = match find(&read("/proc/self/mountinfo")?, &groups) {
+    let why = match find(&read("/proc/thread-self/mountinfo")?, &groups) {
         Ok(folder) => match openat(CWD, &folder, flags, Mode::empty()) {
             Ok(opened) => return Ok(opened),
             Err(error) => format!("{}: {error}", folder.display()),

@@ -48,6 +48,9 @@ fn nft(rules: &str) {
 
 #[test]
 fn each_interface_has_its_way_or_its_reason() {
+    if !has_tcx() {
+        return;
+    }
     inside("doctor::each_interface_has_its_way_or_its_reason", || {
         interfaces();
         run("ip link set lo up");
@@ -68,6 +71,9 @@ fn each_interface_has_its_way_or_its_reason() {
 
 #[test]
 fn programs_of_others_are_named_and_those_of_carrick_are_not() {
+    if !has_tcx() {
+        return;
+    }
     inside(
         "doctor::programs_of_others_are_named_and_those_of_carrick_are_not",
         || {

@@ -20,6 +20,9 @@ fn put(programs: &Programs, name: &str, place: HookPosition) -> OwnedFd {
 
 #[test]
 fn a_program_that_was_there_goes_on_behind_ours_or_before_it() {
+    if !has_tcx() {
+        return;
+    }
     inside(
         "foreign::a_program_that_was_there_goes_on_behind_ours_or_before_it",
         || {
@@ -59,6 +62,9 @@ fn a_program_that_was_there_goes_on_behind_ours_or_before_it() {
 
 #[test]
 fn a_program_that_ends_the_hook_does_not_hide_packets_from_ours() {
+    if !has_tcx() {
+        return;
+    }
     inside(
         "foreign::a_program_that_ends_the_hook_does_not_hide_packets_from_ours",
         || {

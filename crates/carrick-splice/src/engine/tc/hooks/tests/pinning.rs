@@ -47,6 +47,9 @@ fn links(name: &str) -> Vec<tcx::OnHook> {
 
 #[test]
 fn hooks_in_a_folder_stay_and_are_taken_over_in_place() {
+    if !has_tcx() {
+        return;
+    }
     inside(
         "pinning::hooks_in_a_folder_stay_and_are_taken_over_in_place",
         || {
@@ -138,6 +141,9 @@ fn what_is_pinned_is_removed_and_only_that() {
 
 #[test]
 fn what_is_recorded_follows_the_interfaces_and_the_settings() {
+    if !has_tcx() {
+        return;
+    }
     inside(
         "pinning::what_is_recorded_follows_the_interfaces_and_the_settings",
         || {
@@ -212,6 +218,9 @@ fn what_cannot_be_taken_over_is_removed_in_both_directions() {
 
 #[test]
 fn folders_that_cannot_be_used_are_refused_with_what_to_do() {
+    if !has_tcx() {
+        return;
+    }
     inside(
         "pinning::folders_that_cannot_be_used_are_refused_with_what_to_do",
         || {
@@ -298,6 +307,9 @@ fn folders_that_cannot_be_used_are_refused_with_what_to_do() {
 
 #[test]
 fn what_a_process_was_just_about_to_record_when_it_was_killed_is_removed() {
+    if !has_tcx() {
+        return;
+    }
     inside(
         "pinning::what_a_process_was_just_about_to_record_when_it_was_killed_is_removed",
         || {
@@ -341,6 +353,9 @@ fn another_namespace_is_distinguished() {
 
 #[test]
 fn a_process_that_is_killed_leaves_what_is_pinned_and_nothing_else() {
+    if !has_tcx() {
+        return;
+    }
     inside(
         "pinning::a_process_that_is_killed_leaves_what_is_pinned_and_nothing_else",
         || {

@@ -19,6 +19,15 @@ pub fn ways() -> &'static [AttachMode] {
     }
 }
 
+/// Whether this kernel has tcx.
+pub fn has_tcx() -> bool {
+    let has_tcx = ways().contains(&AttachMode::Tcx);
+    if !has_tcx {
+        carrick_test::lacks!("tcx needs Linux 6.6 or later");
+    }
+    has_tcx
+}
+
 /// Runs the test with this name (below `tests::`) in another process, with its own network interfaces and mounts, which
 /// disappear with it. Without root the test is skipped with a message.
 pub fn inside(name: &str, test: impl FnOnce()) {
