@@ -222,7 +222,7 @@ impl Engines {
         };
         let mut route_tables = RouteTables::new();
         for (listener, place) in plan.listeners.iter().zip(0..) {
-            let installed = match in_kernel::table(listener, &plan.limits.head(), TOLD_EVERY) {
+            let installed = match in_kernel::table(listener, plan, TOLD_EVERY) {
                 Some(table) => tables.install(place, &table).map(Some),
                 None => tables.remove(place).map(|()| None),
             };

@@ -455,6 +455,16 @@ impl Program {
         }
     }
 
+    /// Has the process read the next request of each client whose requests the kernel forwards.
+    fn classify_nothing(&self) {
+        if let Some(tables) = self.engines.packet.request_tables() {
+            let upstreams = self.orders.borrow().live.plan.upstreams.len();
+            (0..)
+                .take(upstreams)
+                .for_each(|index| tables.choose_again(index));
+        }
+    }
+
     /// The status line of a drain.
     fn progress(&self) -> String {
         let open = self.state.sum(|worker| {
@@ -467,6 +477,7 @@ impl Program {
     /// Drains the workers; a second signal ends them at once.
     async fn end(mut self, signals: &mut Signals, manager: &ServiceManager, watch: &mut Watch) {
         let drain = self.orders.borrow().live.plan.timeouts.drain;
+        self.classify_nothing();
         self.state.set_draining();
         self.orders.send_modify(|orders| orders.draining = true);
         // Logged once the drain has begun, since a reader of this line may start the next carrick or query admin.
@@ -489,7 +500,11 @@ impl Program {
             tokio::select! {
                 _ = &mut finished => break,
                 () = watch.due() => watch.tell(manager),
-                _ = ticks.tick() => manager.status(&self.progress()),
+                _ = ticks.tick() => {
+                    // A worker may have learnt of the drain after it gave the kernel another client.
+                    self.classify_nothing();
+                    manager.status(&self.progress());
+                }
                 order = signals.next() => match order {
                     SignalOrder::Drain => {
                         tracing::warn!("second signal: closing all connections now");

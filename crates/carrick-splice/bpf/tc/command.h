@@ -49,11 +49,12 @@ static __always_inline enum packet_answer compare(const struct local *a, const s
 		return PACKET_BUSY;
 	if (a->is_signed || b->is_signed)
 		return PACKET_SIGNED;
-	if (a->has_timestamps != b->has_timestamps)
+	if (a->has_timestamps != b->has_timestamps || a->has_microseconds || b->has_microseconds)
 		return PACKET_TIMESTAMPS;
 	if (a->has_sack != b->has_sack)
 		return PACKET_SACK;
-	if (a->has_ecn != b->has_ecn)
+	/* Accurate ECN counts its own connection's packets. */
+	if (a->has_ecn != b->has_ecn || a->has_accurate_ecn || b->has_accurate_ecn)
 		return PACKET_ECN;
 	if (a->segment_bytes < b->advertised_bytes || (is_both_ways && b->segment_bytes < a->advertised_bytes))
 		return PACKET_SEGMENTS;

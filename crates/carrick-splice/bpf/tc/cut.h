@@ -88,6 +88,15 @@ static __attribute__((noinline)) int write_size(struct __sk_buff *skb, const str
 	       !bpf_l4_csum_replace(skb, check_at, bpf_htons(was), bpf_htons(tcp_bytes), BPF_F_PSEUDO_HDR | sizeof(__u16));
 }
 
+/* The end comes behind what is cut off. */
+static __attribute__((noinline)) int clear_end(struct __sk_buff *skb, const struct packet *packet)
+{
+	__u32 at = packet->tcp_at + offsetof(struct tcphdr, check) - 4;
+	__u16 before = *(const __u16 *)(packet->headers->old + 12), after = before & ~bpf_htons(FLAG_FIN);
+
+	return !bpf_l4_csum_replace(skb, at + 4, before, after, sizeof(after)) && !bpf_skb_store_bytes(skb, at, &after, sizeof(after), 0);
+}
+
 /* Keeps the first `bytes` of a longer payload. The packet then enters the interface again. */
 static __attribute__((noinline)) int cut_payload(struct __sk_buff *skb, const struct packet *packet, __u32 bytes)
 {
@@ -95,6 +104,8 @@ static __attribute__((noinline)) int cut_payload(struct __sk_buff *skb, const st
 	__s64 sum = sum_of(skb, packet->tcp_at + tcp_bytes, was - tcp_bytes, bytes);
 
 	if (sum < 0 || bpf_skb_change_tail(skb, packet->tcp_at + tcp_bytes, 0))
+		return 0;
+	if (packet->flags & FLAG_FIN && !clear_end(skb, packet))
 		return 0;
 	return write_size(skb, packet, was, tcp_bytes, ~sum & 0xffff);
 }

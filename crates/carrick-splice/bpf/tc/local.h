@@ -51,6 +51,7 @@ struct tcp_sock {
 	__u32 mss_cache;
 	__u16 advmss;
 	__u8 ecn_flags;
+	__u8 tcp_usec_ts : 1;
 	struct tcp_options_received rx_opt;
 	struct rb_root out_of_order_queue;
 	void *md5sig_info;
@@ -71,6 +72,10 @@ struct {
 const volatile __u32 takes_nobodys = 0;
 #define TAKES_NOBODYS takes_nobodys
 #endif
+
+/* net/tcp.h: the two kinds of ECN, the second from Linux 6.18 on (RFC 3168, and accurate ECN). */
+#define ECN_CLASSIC 1
+#define ECN_ACCURATE 16
 
 /* The state of a local socket. */
 struct local {
@@ -95,6 +100,8 @@ struct local {
 	__u8 has_timestamps;
 	__u8 has_sack;
 	__u8 has_ecn;
+	__u8 has_accurate_ecn;
+	__u8 has_microseconds; /* in its timestamps */
 	__u8 is_signed;
 	__u8 own_shift;
 	__u8 peer_shift;
@@ -159,7 +166,10 @@ GLOBAL_FUNCTION int look_at(struct __sk_buff *skb, const struct packet_leg *leg,
 		local->ts_recent = tcp->rx_opt.ts_recent;
 		local->segment_bytes = tcp->mss_cache + (local->has_timestamps ? TIMESTAMPS_BYTES : 0);
 		local->advertised_bytes = tcp->advmss;
-		local->has_ecn = tcp->ecn_flags & 1;
+		local->has_ecn = tcp->ecn_flags & ECN_CLASSIC;
+		local->has_accurate_ecn = !!(tcp->ecn_flags & ECN_ACCURATE);
+		if (bpf_core_field_exists(tcp->tcp_usec_ts))
+			local->has_microseconds = BPF_CORE_READ_BITFIELD(tcp, tcp_usec_ts);
 		if (bpf_core_field_exists(tcp->md5sig_info))
 			local->is_signed = tcp->md5sig_info != 0;
 		if (bpf_core_field_exists(tcp->ao_info))

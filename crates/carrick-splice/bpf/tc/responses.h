@@ -369,6 +369,12 @@ static __always_inline void handle_server(struct packet_splice *splice, struct p
 		up->window_end = window_end;
 }
 
+/* Whether a packet without data asks for an answer: its number is one lower than what was sent. */
+static __always_inline int is_keepalive(const struct packet_leg *leg, const struct packet *packet)
+{
+	return is_before(packet->seq + leg->send_offset, leg->local_end);
+}
+
 /* A packet of the client's local socket, which sends only acknowledgements. If it is closed, the response may be
  * incomplete. */
 static __always_inline void handle_local_client(struct packet_splice *splice, const struct packet *packet, struct plan *plan)
@@ -402,6 +408,12 @@ static __always_inline void handle_local_client(struct packet_splice *splice, co
 		end_responses(splice);
 	} else if (!packet->payload_bytes) {
 		plan->rewriting.seq = (has_overrun(down) ? down->offered_end : down->end) + down->delta - packet->seq;
+		/* The local socket gets a copy of the answer. */
+		if (is_keepalive(client, packet)) {
+			plan->rewriting.seq = expected_by_receiver(down) - 1 - packet->seq;
+			if (client->local_acked == client->local_end)
+				client->local_acked -= 1;
+		}
 	}
 }
 
@@ -414,9 +426,10 @@ static __always_inline void handle_local_server(struct packet_splice *splice, st
 	struct packet_way *down = &splice->ways[1];
 	__u32 acked = packet->ack + server->receive_offset, window;
 
-	/* It knows nothing of what is forwarded, but may acknowledge a FIN or challenge a reset. */
+	/* It knows nothing of what is forwarded, but may acknowledge a FIN, challenge a reset, or ask whether the server is
+	 * there. */
 	if (!sequence_length(packet) && !(packet->flags & FLAG_RST) && !is_after(acked, down->acked)) {
-		if (!server->may_ask) {
+		if (!server->may_ask && !is_keepalive(server, packet)) {
 			plan->fate = FATE_DROP;
 			return;
 		}

@@ -86,12 +86,23 @@ static __attribute__((noinline)) int go_on(struct packet_splice *splice, __u32 s
 	return 1;
 }
 
+/* Gives a connection its place. One that has a place already needs no memory. */
+static __always_inline int give_place(const struct flow *flow, __u32 number)
+{
+	struct place place = { number }, *at = bpf_map_lookup_elem(&flows, flow);
+
+	if (!at)
+		return bpf_map_update_elem(&flows, flow, &place, BPF_ANY);
+	at->number = number;
+	return 0;
+}
+
 /* Writes both connections to a free slot. */
 static __always_inline enum packet_answer place(const struct packet_placing *placing)
 {
 	__u32 number = placing->number, is_free, is_continued;
 	struct packet_splice *splice = bpf_map_lookup_elem(&splices, &number);
-	struct place client = { 2 * number }, server = { 2 * number + 1 };
+	int is_placed;
 
 	if (!splice)
 		return PACKET_NO_PLACE;
@@ -108,8 +119,12 @@ static __always_inline enum packet_answer place(const struct packet_placing *pla
 	if (!is_free)
 		return PACKET_NO_PLACE;
 	is_continued = go_on(splice, 0, &placing->flows[0]) | go_on(splice, 1, &placing->flows[1]);
-	if (bpf_map_update_elem(&flows, &placing->flows[0], &client, BPF_ANY) ||
-	    bpf_map_update_elem(&flows, &placing->flows[1], &server, BPF_ANY)) {
+	/* What may fail comes first: a connection that goes on keeps the place that it has. */
+	if (bpf_map_lookup_elem(&flows, &placing->flows[0]))
+		is_placed = !give_place(&placing->flows[1], 2 * number + 1) && !give_place(&placing->flows[0], 2 * number);
+	else
+		is_placed = !give_place(&placing->flows[0], 2 * number) && !give_place(&placing->flows[1], 2 * number + 1);
+	if (!is_placed) {
 		forget(splice, number);
 		return PACKET_NO_PLACE;
 	}

@@ -161,9 +161,6 @@ fn without_programs_unprivileged_settings_apply_and_others_report_why_not() {
     if !service.0.options.rto_min {
         missing.extend([Setting::RtoMin, Setting::DelayedAckMax]);
     }
-    if !service.0.options.rto_max {
-        missing.push(Setting::RtoMax);
-    }
     let refused: Vec<Setting> = applied.refused.iter().map(|one| one.setting).collect();
     for setting in &missing {
         let why = applied.refusal(*setting).unwrap();

@@ -2,33 +2,42 @@
 #[cfg(test)]
 mod tests;
 
-use super::plan::{ListenerPlan, Mode, Requests, RoutePlan};
+use super::plan::{ListenerPlan, Mode, Plan, Requests, RoutePlan};
 use carrick_logic::access::{NamePattern, NameShape};
-use carrick_logic::http1::HeadLimits;
 use carrick_logic::route::Conditions;
 use carrick_splice::requests::{Cookie, Host, RequestTable, Route, Settings};
 use std::net::IpAddr;
+
+/// Where challenges of ACME are asked for (RFC 8555 section 8.3).
+pub const CHALLENGES: &str = "/.well-known/acme-challenge/";
 
 /// The number of no upstream: such a route leads to the client's original destination.
 const NO_UPSTREAM: u32 = u32::MAX;
 
 /// The table of a listener's routes, if the kernel is to classify any of its requests. An event tells one of so many.
 #[must_use]
-pub fn table(
-    listener: &ListenerPlan,
-    limits: &HeadLimits,
-    sample_every: u32,
-) -> Option<RequestTable> {
+pub fn table(listener: &ListenerPlan, plan: &Plan, sample_every: u32) -> Option<RequestTable> {
     let Mode::Switch(routes) = &listener.mode else {
         return None;
     };
+    let limits = plan.limits.head();
+    let mut routes = self::routes(routes);
+    if plan.acme.is_some() && listener.tls.is_none() {
+        // What authorities ask for, the process answers.
+        let challenges = Route {
+            path: Some(CHALLENGES.to_owned()),
+            upstream: NO_UPSTREAM,
+            ..Route::default()
+        };
+        routes.insert(0, challenges);
+    }
     let settings = Settings {
         head_bytes_max: limits.head_bytes_max,
         fields_max: limits.fields_max,
         passes_forwarded: listener.believes(false),
         sample_every,
     };
-    let table = RequestTable::new(&self::routes(routes), settings);
+    let table = RequestTable::new(&routes, settings);
     table.is_useful().then_some(table)
 }
 

@@ -447,6 +447,19 @@ impl Told {
     }
 }
 
+/// A number of `/proc/net/netstat`.
+pub fn extended(text: &str, name: &str) -> u64 {
+    let mut lines = text.lines().filter(|line| line.starts_with("TcpExt:"));
+    let names = lines.next().unwrap().split(' ');
+    let mut pairs = names.zip(lines.next().unwrap().split(' '));
+    pairs
+        .find(|(one, _)| *one == name)
+        .unwrap()
+        .1
+        .parse()
+        .unwrap()
+}
+
 /// From the client to the proxy.
 pub fn connect(address: IpAddr) -> TcpStream {
     let address = SocketAddr::new(address, PROXY_PORT);

@@ -307,6 +307,56 @@ fn a_client_that_does_not_wait_is_answered_though_its_first_request_is_lost() {
     assert!(classified > CLIENTS, "{classified}");
 }
 
+/// The server is silent for longer than the keep-alive of the local sockets allows.
+#[test]
+fn local_sockets_hear_that_their_peers_are_there() {
+    let Some(bed) = Bed::new() else { return };
+    let (go, may_go) = mpsc::channel();
+    let may_go = Mutex::new(may_go);
+    let serving = bed.serve(V4[1], 1, move |mut stream| {
+        for bytes in 1..=4 {
+            read_head(&mut stream).unwrap();
+            if bytes == 4 {
+                may_go.lock().unwrap().recv_timeout(HANG).unwrap();
+            }
+            let answer = response_head(bytes) + &"x".repeat(bytes);
+            stream.write_all(answer.as_bytes()).unwrap();
+        }
+        assert_eq!(stream.read(&mut [0]).unwrap(), 0);
+    });
+    let proxying = bed.proxy_with(V4, (1, 4), install, |splicer, client, server, routes| {
+        let keepalive = socket2::TcpKeepalive::new()
+            .with_time(Duration::from_secs(1))
+            .with_interval(Duration::from_secs(1))
+            .with_retries(2);
+        for socket in [&client, &server] {
+            let socket = socket2::SockRef::from(socket);
+            socket.set_tcp_keepalive(&keepalive).unwrap();
+        }
+        pass_requests(splicer, client, server, routes)
+    });
+    let asking = bed.on(Host::Client, || {
+        let mut stream = connect(V4[0]);
+        for bytes in 1..=4 {
+            stream.write_all(ask_for(bytes).as_bytes()).unwrap();
+            assert_eq!(content_bytes(&read_head(&mut stream).unwrap()), bytes);
+            stream.read_exact(&mut vec![0; bytes]).unwrap();
+        }
+        stream.shutdown(Shutdown::Write).unwrap();
+        assert_eq!(stream.read(&mut [0]).unwrap(), 0);
+    });
+    // Twice as many as both together send without an answer.
+    wait_until("probes", || {
+        let counted = bed.read(Host::Middle, "/proc/net/netstat");
+        asking.is_finished() || extended(&counted, "TCPKeepAlive") >= 8
+    });
+    go.send(()).unwrap();
+    asking.join().unwrap();
+    serving.join().unwrap();
+    let (passed, classified) = proxying.join().unwrap()[0];
+    assert_eq!((passed + classified, classified > 0), (4, true));
+}
+
 /// A container's or a virtual machine's client: it may say where the checksum is to be written, and so change the classified request.
 #[test]
 fn a_request_whose_checksum_is_to_be_written_elsewhere_does_not_reach_the_server() {

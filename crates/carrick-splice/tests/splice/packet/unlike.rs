@@ -237,19 +237,6 @@ fn data_with_the_syn() {
     assert_eq!(extended(&counted, "TCPFastOpenPassive"), 1);
 }
 
-/// A number of `/proc/net/netstat`.
-fn extended(text: &str, name: &str) -> u64 {
-    let mut lines = text.lines().filter(|line| line.starts_with("TcpExt:"));
-    let names = lines.next().unwrap().split(' ');
-    let mut pairs = names.zip(lines.next().unwrap().split(' '));
-    pairs
-        .find(|(one, _)| *one == name)
-        .unwrap()
-        .1
-        .parse()
-        .unwrap()
-}
-
 #[test]
 fn one_side_is_ipv4_and_the_other_ipv6() {
     for addresses in [[V4[0], V6[1]], [V6[0], V4[1]]] {

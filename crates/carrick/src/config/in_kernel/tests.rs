@@ -403,3 +403,33 @@ fn a_condition_without_room_is_no_condition_less() {
     let ninth = says("HEAD /b", "a.cookies.example");
     assert_eq!(ninth, Verdict::Up(UpToProcess::Route));
 }
+
+#[test]
+fn what_authorities_ask_for_is_left_to_the_process() {
+    let Some(classifier) = classifier() else {
+        return;
+    };
+    let text = "[acme]\nstorage = \"acme\"\nemail = \"a@a.example\"\ndirectory = \"https://127.0.0.1:14000/dir\"\n[[listener]]\nlisten = \"192.0.2.1:80\"\nmode = \"switch\"\n\
+        [[listener.route]]\nupstream = \"u\"\n[upstream.u]\nservers = [\"192.0.2.2:80\"]\n\
+        [[listener]]\nlisten = \"192.0.2.1:443\"\nmode = \"switch\"\ntls = \"acme\"\n\
+        [[listener.route]]\nhost = \"a.carrick.net\"\nupstream = \"u\"\n";
+    let folder = tempfile::tempdir().unwrap();
+    let plan = match crate::config::parse(text, "a.toml", folder.path()) {
+        Ok(loaded) => loaded.plan,
+        Err(rejected) => panic!("{rejected}"),
+    };
+    let table = super::table(&plan.listeners[0], &plan, 1).unwrap();
+    let generation = classifier.tables().install(0, &table).unwrap();
+    let says = |path: &str| {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: a.example\r\n\r\n");
+        classifier
+            .classify(0, generation, request.as_bytes())
+            .unwrap()
+    };
+    let challenge = says("/.well-known/acme-challenge/x");
+    assert!(matches!(challenge, Verdict::Up(_)), "{challenge:?}");
+    assert!(matches!(
+        says("/.well-known/x"),
+        Verdict::Route { upstream: 0, .. }
+    ));
+}

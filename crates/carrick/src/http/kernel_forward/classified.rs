@@ -96,10 +96,10 @@ impl Pair {
         self.named = Some(named);
     }
 
-    /// Notes requests that the kernel has forwarded. From then on the response to the latest of them is pending.
-    pub(super) fn catch_up(&mut self, context: &RequestContext) {
+    /// Notes requests that the kernel has forwarded; whether there were any. From then on the response to the latest of them is pending.
+    pub(super) fn catch_up(&mut self, context: &RequestContext) -> bool {
         let Some(caught_up) = self.splice.catch_up() else {
-            return;
+            return false;
         };
         if let Some(passed) = passed(self.pending.as_ref(), &caught_up) {
             self.conclude_as(context, "complete", passed);
@@ -108,6 +108,7 @@ impl Pair {
         self.past.is_exact = false;
         self.checkout.resume(&self.next_hop);
         self.pending = Some(Pending::classified(&caught_up));
+        true
     }
 }
 

@@ -80,7 +80,8 @@ impl StallWatch {
         self.window = (now, acked_bytes);
         // The least rate is asked of clients; servers have the idle time-out.
         let wanted_bytes = plan.limits.rate_min as f64 * window.as_secs_f64();
-        let is_slow = ((acked_bytes - bytes) as f64) < wanted_bytes && !client_has_room();
+        let is_slow =
+            (acked_bytes.saturating_sub(bytes) as f64) < wanted_bytes && !client_has_room();
         is_slow.then_some(TOO_SLOW)
     }
 }

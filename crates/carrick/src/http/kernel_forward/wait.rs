@@ -42,7 +42,9 @@ pub async fn wait(client: &mut Client, limit: Duration) -> Waited {
     loop {
         let quiet_max = quiet_max(pair.pending.is_some(), idle, limit);
         let event = next_event(client, &pair, wait_for, quiet_max).await;
-        pair.catch_up(&client.context);
+        if pair.catch_up(&client.context) {
+            stalls = None;
+        }
         let event = match event {
             Event::Body => match pair.pass_on(client).await {
                 PassedOn::Some | PassedOn::Nothing => Event::Body,
@@ -68,7 +70,8 @@ pub async fn wait(client: &mut Client, limit: Duration) -> Waited {
             Event::Dismissed => {
                 let detaching = await_end_and_detach(client, pair, Following::Anything);
                 return match Box::pin(detaching).await {
-                    Ok(()) => Waited::End(Next::Close),
+                    // A request that has come meanwhile is answered.
+                    Ok(()) => Waited::Detached(Duration::ZERO),
                     Err(Interrupted::End(next)) => Waited::End(next),
                     Err(Interrupted::Unanswered(unanswered)) => Waited::Unanswered(unanswered),
                 };
@@ -84,6 +87,7 @@ pub async fn wait(client: &mut Client, limit: Duration) -> Waited {
         }
         match pair.state(&client.context) {
             ResponseState::Whole { is_exact } => {
+                stalls = None;
                 pair.is_over(client, is_exact);
                 if pair.past.is_closing {
                     // Requests after the last response get none.
@@ -94,6 +98,7 @@ pub async fn wait(client: &mut Client, limit: Duration) -> Waited {
                 }
             }
             ResponseState::NotBegun => {
+                stalls = None;
                 if (pair.pending.as_ref()).is_some_and(|it| it.has_waited(idle, Instant::now())) {
                     return timed_out(client, pair);
                 }

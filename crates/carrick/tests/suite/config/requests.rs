@@ -77,7 +77,7 @@ fn what_a_table_has_comes_from_the_plan() {
     let loaded = parse_right(&switch(PLAIN, "", ROUTE));
     let table = |loaded: &carrick::config::Loaded| {
         let plan = &loaded.plan;
-        carrick::config::in_kernel::table(&plan.listeners[0], &plan.limits.head(), 1)
+        carrick::config::in_kernel::table(&plan.listeners[0], plan, 1)
     };
     assert!(table(&loaded).is_some_and(|table| table.left_out().is_empty()));
     let loaded = parse_right(&switch("", "", "upstream = \"u\"\nrequests = \"process\""));

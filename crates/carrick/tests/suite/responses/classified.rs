@@ -2,6 +2,7 @@
 use super::*;
 use crate::transparent::bed::inside as command_in;
 use std::cell::RefCell;
+use std::net::TcpStream;
 use std::time::Duration;
 
 /// Like [`SWITCH`], but the kernel classifies requests to `/s/`.
@@ -190,6 +191,45 @@ fn the_last_line_is_written_at_the_end() {
     for target in ["/s/one", "/s/last"] {
         play.complete_line(target);
     }
+}
+
+#[test]
+fn a_drain_reaches_a_client_whose_requests_the_kernel_forwards() {
+    let drain = "[timeouts]\ndrain = \"10m\"\n";
+    let Some(mut play) = Play::begin_with(drain, &classifying()) else {
+        return;
+    };
+    let answering = play.serve(0, |_| ok(b"yes"));
+    let mut client = play.connect();
+    for _ in 0..5 {
+        assert_eq!(client.ask(&get("/s/before")).body, b"yes");
+    }
+    let has_begun = Arc::<AtomicBool>::default();
+    let begun = Arc::clone(&has_begun);
+    let asking = std::thread::spawn(move || {
+        loop {
+            let is_draining = begun.load(Ordering::SeqCst);
+            let response = client.ask(&get("/s/after"));
+            assert_eq!(response.body, b"yes");
+            if response.field("connection").as_deref() == Some("close") {
+                return client.expect_end();
+            }
+            assert!(!is_draining, "the client is not told");
+            // After a thousand requests the process sees one in any case.
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    });
+    play.carrick.signal(rustix::process::Signal::TERM);
+    wait_for("the worker does not listen any more", || {
+        let to: SocketAddr = LISTENER.parse().expect("an address");
+        let refused = || Ok(TcpStream::connect(to).is_err());
+        let refused = play.bed.client.inside(refused);
+        refused.expect("the client").then_some(())
+    });
+    has_begun.store(true, Ordering::SeqCst);
+    asking.join().expect("every request is answered");
+    drop(answering);
+    play.carrick.wait();
 }
 
 #[test]
