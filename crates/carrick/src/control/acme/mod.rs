@@ -24,7 +24,7 @@ use https::Https;
 use name::Name;
 use order::{Failure, KnownAccount, Wanted};
 use renewal_info::{Kind, Round};
-use schedule::{Validity, WAIT_FIRST, WAIT_MAX};
+use schedule::{ACCOUNT_WAIT_MAX, Validity, WAIT_FIRST, WAIT_MAX};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -304,7 +304,7 @@ async fn attempt(work: &Work, name: &str, before: &Name, state: &ControlState) -
         Ok(Some(account)) => Ok(account),
         Err(failure) => Err(failure),
     };
-    let number = known.failures.failures.saturating_add(1);
+    let mut number = known.failures.failures.saturating_add(1);
     let mut failures = Failures {
         failures: number,
         not_before: seconds(now + schedule::wait(number, None, random())),
@@ -330,12 +330,19 @@ async fn attempt(work: &Work, name: &str, before: &Name, state: &ControlState) -
         }
         Err(failure) => {
             state.metrics.acme_failed.add(1);
+            // A short wait is about all of the account's orders, and nothing against this name.
+            let is_short = asked_wait.is_some_and(|wait| wait <= ACCOUNT_WAIT_MAX);
+            let is_limited = failure.is_limit && is_short;
+            if is_limited {
+                number = known.failures.failures;
+            }
             let pause = WAIT_FIRST.max(asked_wait.unwrap_or_default());
-            let pause = failure.is_general.then_some(pause.min(WAIT_MAX));
+            let pause = (failure.is_general || is_limited).then_some(pause.min(WAIT_MAX));
             (failure.why, Ended::Failed(pause))
         }
     };
     let wait = schedule::wait(number, asked_wait, random());
+    failures.failures = number;
     failures.not_before = seconds(SystemTime::now() + wait);
     failures.error = why;
     if let Err(error) = work.storage.keep_failures(name, &failures) {

@@ -36,6 +36,8 @@ pub struct Failure {
     pub why: String,
     /// Whether other names would fare no better.
     pub is_general: bool,
+    /// Whether the authority takes no order at present: that may be about this name's certificates, or about all of the account's.
+    pub is_limit: bool,
 }
 
 impl Failure {
@@ -43,6 +45,7 @@ impl Failure {
         Self {
             why: why.into(),
             is_general: false,
+            is_limit: false,
         }
     }
 
@@ -50,6 +53,7 @@ impl Failure {
         Self {
             why: why.into(),
             is_general: true,
+            is_limit: false,
         }
     }
 }
@@ -90,6 +94,7 @@ impl From<Error> for Failure {
         Self {
             why: format!("{}{help}", in_full(&error)),
             is_general,
+            is_limit: false,
         }
     }
 }
@@ -342,10 +347,16 @@ fn unusable(storage: &Storage, error: &dyn std::error::Error) -> Failure {
 
 /// Why there is no order. RFC 8555 section 7.3.6: an account that was closed is `unauthorized`.
 fn refused_order(error: Error, storage: &Storage) -> Failure {
-    let may_be_closed = kind(&error) == Some("unauthorized");
+    let (may_be_closed, is_limit) = match kind(&error) {
+        Some("unauthorized") => (true, false),
+        kind => (false, kind == Some("rateLimited")),
+    };
     let failure = Failure::from(error);
     if !may_be_closed {
-        return failure;
+        return Failure {
+            is_limit,
+            ..failure
+        };
     }
     Failure::general(format!(
         "{}; if the account was closed, remove {} to get a new one",
@@ -474,6 +485,10 @@ mod tests {
         );
         let failure = refused_order(problem("rateLimited"), &storage);
         assert!(!failure.is_general && !failure.why.contains("account.json"));
+        for (kind, is_limit) in [("rateLimited", true), ("rejectedIdentifier", false)] {
+            let failure = refused_order(problem(kind), &storage);
+            assert_eq!(failure.is_limit, is_limit, "{kind}");
+        }
     }
 
     #[test]

@@ -9,6 +9,9 @@ pub const WAIT_FIRST: Duration = Duration::from_secs(60);
 /// The longest wait, also of those that an authority asks for.
 pub const WAIT_MAX: Duration = Duration::from_secs(24 * 3600);
 
+/// The longest wait for which an authority is taken to limit all orders of the account, and not those for one name.
+pub const ACCOUNT_WAIT_MAX: Duration = Duration::from_secs(3600);
+
 /// From when to when a certificate is valid.
 pub type Validity = [SystemTime; 2];
 
@@ -25,7 +28,9 @@ pub fn wait(failures: u32, asked: Option<Duration>, chance: f64) -> Duration {
     let times = 4_u32.saturating_pow(failures.saturating_sub(1));
     let wait = WAIT_FIRST.saturating_mul(times).min(WAIT_MAX);
     let wait = wait.mul_f64(0.9 + 0.2 * chance);
-    wait.max(asked.unwrap_or_default()).min(WAIT_MAX)
+    let asked = asked.unwrap_or_default().min(WAIT_MAX);
+    // Names that were refused together do not come back together.
+    wait.max(asked.mul_f64(1.0 + 0.1 * chance)).min(WAIT_MAX)
 }
 
 /// The challenge for an attempt: after a failure, the next one.
@@ -56,7 +61,8 @@ mod tests {
         let waits: Vec<f64> = [1, 2, 3, 4, 5, 6, 7, u32::MAX].map(minutes).into();
         assert_eq!(waits, [1.0, 4.0, 16.0, 64.0, 256.0, 1024.0, 1440.0, 1440.0]);
         assert!(wait(1, None, 0.0) < wait(1, None, 1.0));
-        assert_eq!(wait(1, Some(DAY / 2), 0.5), DAY / 2);
+        assert_eq!(wait(1, Some(DAY / 2), 0.0), DAY / 2);
+        assert_eq!(wait(1, Some(DAY / 2), 1.0), DAY * 11 / 20);
         assert_eq!(wait(1, Some(400 * DAY), 0.5), DAY);
     }
 

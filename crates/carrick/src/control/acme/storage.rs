@@ -111,8 +111,8 @@ pub fn check(plan: &Plan) -> io::Result<()> {
         return Ok(());
     };
     let storage = Storage::of(acme);
-    // Others may be starting, too.
-    let name = format!("writable-{}", std::process::id());
+    // Others may be starting, too, also with this number, in containers of their own.
+    let name = format!("writable-{:x}", super::random().to_bits());
     let tried = NewFile::write(storage.0.join(name), b"");
     let tried = tried.and_then(|file| std::fs::remove_file(file.written()));
     tried.map_err(|error| unusable(acme, &error))
