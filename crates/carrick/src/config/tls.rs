@@ -5,6 +5,7 @@ mod choice;
 mod clients;
 mod identity;
 mod new_file;
+mod ocsp;
 mod pem;
 mod revocation;
 mod servers;

@@ -7,13 +7,39 @@ use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::SystemTime;
+
+/// A certificate, and what is used from some time on instead: the same without its OCSP response.
+#[derive(Debug, Clone)]
+struct Offer {
+    key: Arc<CertifiedKey>,
+    without_staple: Option<(SystemTime, Arc<CertifiedKey>)>,
+}
+
+impl Offer {
+    fn at(&self, now: SystemTime) -> &Arc<CertifiedKey> {
+        let later = self.without_staple.as_ref();
+        later
+            .filter(|(from, _)| now >= *from)
+            .map_or(&self.key, |(_, key)| key)
+    }
+}
+
+impl From<&Identity> for Offer {
+    fn from(identity: &Identity) -> Self {
+        Self {
+            key: Arc::clone(&identity.key),
+            without_staple: identity.without_staple.clone(),
+        }
+    }
+}
 
 /// Certificates by name. Where several have a name, those that are no RSA come first, since they cost less.
 #[derive(Debug)]
 pub struct Choice {
     /// A wildcard is `*.example.org`.
-    by_name: HashMap<String, Vec<Arc<CertifiedKey>>>,
-    default: Vec<Arc<CertifiedKey>>,
+    by_name: HashMap<String, Vec<Offer>>,
+    default: Vec<Offer>,
     /// Where answers to an authority's challenges are.
     challenges: Option<ChallengeFiles>,
 }
@@ -26,21 +52,21 @@ impl Choice {
         awaited: Vec<String>,
         challenges: Option<ChallengeFiles>,
     ) -> Self {
-        let mut by_name: HashMap<String, Vec<Arc<CertifiedKey>>> = HashMap::new();
+        let mut by_name: HashMap<String, Vec<Offer>> = HashMap::new();
         for identity in &identities {
             for name in &identity.names {
                 let known = by_name.entry(name.clone()).or_default();
-                known.push(Arc::clone(&identity.key));
+                known.push(identity.into());
             }
         }
         for known in by_name.values_mut() {
-            known.sort_by_key(|one| one.key.algorithm() == SignatureAlgorithm::RSA);
+            known.sort_by_key(|one| one.key.key.algorithm() == SignatureAlgorithm::RSA);
         }
         let first = identities.first();
         let default = first.map(|first| {
             let name = first.names.first();
             let alike = name.and_then(|name| by_name.get(name)).cloned();
-            alike.unwrap_or_else(|| vec![Arc::clone(&first.key)])
+            alike.unwrap_or_else(|| vec![first.into()])
         });
         for name in awaited {
             if wildcard(&name).is_none_or(|above| !by_name.contains_key(&above)) {
@@ -55,7 +81,7 @@ impl Choice {
     }
 
     /// Those for a name: its own, else those of a wildcard, which is one label (RFC 9525 section 6.3), else the default.
-    fn of(&self, name: Option<&str>) -> &[Arc<CertifiedKey>] {
+    fn of(&self, name: Option<&str>) -> &[Offer] {
         let named = name.and_then(|name| {
             let name = name.to_ascii_lowercase();
             let above = || self.by_name.get(&wildcard(&name)?);
@@ -74,12 +100,35 @@ impl ResolvesServerCert for Choice {
         let candidates = self.of(hello.server_name());
         let understood = candidates
             .iter()
-            .find(|one| one.key.choose_scheme(hello.signature_schemes()).is_some());
-        understood.or(candidates.first()).cloned()
+            .find(|one| (one.key.key.choose_scheme(hello.signature_schemes())).is_some());
+        let chosen = understood.or(candidates.first())?;
+        Some(Arc::clone(chosen.at(SystemTime::now())))
     }
 }
 
 fn wildcard(name: &str) -> Option<String> {
     let (_, above) = name.split_once('.')?;
     Some(format!("*.{above}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustls::crypto::aws_lc_rs::sign::any_supported_type;
+
+    #[test]
+    fn a_response_is_stapled_until_it_expires() {
+        let key = rcgen::KeyPair::generate().unwrap();
+        let key = any_supported_type(&key.into()).unwrap();
+        let plain = CertifiedKey::new(Vec::new(), key);
+        let mut stapled = plain.clone();
+        stapled.ocsp = Some(vec![7]);
+        let until = SystemTime::now();
+        let offer = Offer {
+            key: Arc::new(stapled),
+            without_staple: Some((until, Arc::new(plain))),
+        };
+        let before = until - std::time::Duration::from_secs(1);
+        assert!(offer.at(before).ocsp.is_some() && offer.at(until).ocsp.is_none());
+    }
 }

@@ -1,5 +1,6 @@
 //! A certificate with its chain and its key: reads the files and checks that they belong together.
-use super::pem::{Block, PemFile, read, whole};
+use super::ocsp::Ocsp;
+use super::pem::{Block, PemFile, whole};
 use super::{CertificateFiles, Provider};
 use crate::config::problem::{Problem, Severity};
 use rustls::Error;
@@ -24,6 +25,8 @@ const KEY_FORM: &str =
 pub struct Identity {
     /// Chain and key.
     pub key: Arc<CertifiedKey>,
+    /// When its OCSP response expires, and the same without it.
+    pub without_staple: Option<(SystemTime, Arc<CertifiedKey>)>,
     /// DNS names in lower case; a wildcard as `*.example.org`.
     pub names: Vec<String>,
     /// From when to when it is valid.
@@ -45,13 +48,23 @@ pub fn load(files: &CertificateFiles, provider: &Provider) -> Result<Identity, V
     .and_then(|file| note(&mut problems, chain(&file)).map(|chain| (file, chain)));
     let key = note(&mut problems, PemFile::read(&files.key, "key"))
         .and_then(|file| note(&mut problems, key(&file, provider)));
-    let ocsp = files.ocsp.as_ref().map(|path| ocsp(path));
-    let ocsp = ocsp.and_then(|read| note(&mut problems, read));
+    let ocsp = files.ocsp.as_deref().and_then(|path| {
+        let read = note(&mut problems, Ocsp::read(path))?;
+        Some((read, path))
+    });
     let (Some((file, chain)), Some(key), true) = (chain, key, problems.is_empty()) else {
         return Err(problems);
     };
     let mut certified = CertifiedKey::new(chain.ders, key);
-    certified.ocsp = ocsp;
+    let stapled = ocsp.and_then(|(read, path)| {
+        let stapled = read.of(&chain.first, path);
+        stapled.map_err(|problem| warnings.push(*problem)).ok()
+    });
+    let mut without_staple = None;
+    if let Some((response, until)) = stapled {
+        without_staple = until.map(|until| (until, Arc::new(certified.clone())));
+        certified.ocsp = Some(response);
+    }
     if let Err(Error::InconsistentKeys(_)) = certified.keys_match() {
         let message = format!(
             "the key in {} is not that of the certificate in {}",
@@ -67,6 +80,7 @@ pub fn load(files: &CertificateFiles, provider: &Provider) -> Result<Identity, V
     let validity = [validity.not_before, validity.not_after].map(|time| time.to_system_time());
     Ok(Identity {
         key: Arc::new(certified),
+        without_staple,
         names,
         validity,
         warnings,
@@ -178,23 +192,6 @@ fn key(
             "it is damaged, or of another kind than RSA (2048 to 8192 bits), ECDSA (P-256, P-384, P-521) and Ed25519",
         )
     })
-}
-
-fn ocsp(path: &std::path::Path) -> Result<Vec<u8>, Box<Problem>> {
-    /// OCSPResponse is a SEQUENCE that begins with an ENUMERATED (RFC 6960 section 4.2.1); 0 is success.
-    const SUCCESSFUL: [u8; 3] = [0x0a, 1, 0];
-    let bytes = read(path, "OCSP")?;
-    let has_length = bytes.first() == Some(&0x30);
-    if has_length && bytes.windows(3).take(8).any(|window| window == SUCCESSFUL) {
-        return Ok(bytes);
-    }
-    Err(whole(
-        format!(
-            "the OCSP file {} is no successful OCSP response",
-            path.display()
-        ),
-        "write it with `openssl ocsp … -respout FILE`",
-    ))
 }
 
 /// DNS names (RFC 9525 section 6.3); the common name does not count, as nowhere today.

@@ -250,22 +250,44 @@ fn an_ocsp_response_is_stapled() {
         "index.txt",
         &format!("V\t491231235959Z\t\t{serial}\tunknown\t/CN=server\n"),
     );
-    Tool::new("openssl", &place)
-        .words("ocsp -index index.txt -rsigner ca.pem -rkey ca.key -CA ca.pem -issuer ca.pem -cert server.pem -respout ocsp.der -ndays 1")
-        .expect();
-    let tls = "tls = { certificate = \"server.pem\", key = \"server.key\", ocsp = \"ocsp.der\" }";
-    let carrick = Carrick::start(&place, &switch_text(tls, &[place.at(1)]));
-    for version in ["-tls1_2", "-tls1_3"] {
-        let shown = Tool::new("openssl", &place)
-            .words(&format!(
-                "s_client -connect {} -status {version}",
-                carrick.listener()
-            ))
+    let respond = |words: &str| {
+        Tool::new("openssl", &place)
+            .words("ocsp -rsigner ca.pem -rkey ca.key -CA ca.pem -issuer ca.pem -respout ocsp.der")
+            .words(words)
             .expect();
-        assert!(
-            shown.contains("OCSP Response Status: successful"),
-            "{shown}"
-        );
+    };
+    respond("-index index.txt -cert server.pem -ndays 1");
+    let tls = "tls = { certificate = \"server.pem\", key = \"server.key\", ocsp = \"ocsp.der\" }";
+    let is_stapled = |carrick: &Carrick, version: &str| {
+        let words = format!("s_client -connect {} -status {version}", carrick.listener());
+        let shown = Tool::new("openssl", &place).words(&words).expect();
+        shown.contains("OCSP Response Status: successful")
+    };
+    let text = switch_text(tls, &[place.at(1)]);
+    let carrick = Carrick::start(&place, &text);
+    for version in ["-tls1_2", "-tls1_3"] {
+        assert!(is_stapled(&carrick, version), "{version}");
+    }
+    carrick.stop();
+    let revoked = format!("R\t491231235959Z\t200101000000Z\t{serial}\tunknown\t/CN=server\n");
+    place.write("revoked.txt", &revoked);
+    issue(&place, "other", "DNS:a.example", Key::Ec);
+    for (words, why) in [
+        (
+            "-index revoked.txt -cert server.pem -ndays 1",
+            "does not say that the certificate is good",
+        ),
+        (
+            "-index index.txt -cert other.pem -ndays 1",
+            "is about another certificate",
+        ),
+    ] {
+        respond(words);
+        let carrick = Carrick::start(&place, &text);
+        let said = carrick.standard_error().wait_for(why);
+        said.expect("a warning");
+        assert!(!is_stapled(&carrick, "-tls1_3"), "{why}");
+        carrick.stop();
     }
 }
 
