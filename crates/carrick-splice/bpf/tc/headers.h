@@ -281,6 +281,8 @@ static __always_inline void own_headers(struct __sk_buff *skb)
 
 /* IPv6 extension headers (RFC 8200 section 4). */
 #define HOP_BY_HOP 0
+/* RFC 2675: an option. */
+#define JUMBO 0xc2
 #define ROUTING 43
 #define FRAGMENT 44
 #define DESTINATION 60
@@ -309,6 +311,15 @@ GLOBAL_FUNCTION int find_tcp(struct __sk_buff *skb, __u32 next)
 		next = header[0];
 	}
 	return -1;
+}
+
+/* Whether it is merged segments of more than 64 KB, whose length the kernel tells by an option (RFC 2675), which no network sees. */
+static __always_inline int is_jumbo(struct __sk_buff *skb)
+{
+	__u8 header[4];
+
+	return skb->gso_size && skb->len > 0xffff && !bpf_skb_load_bytes(skb, ETH_HLEN + sizeof(struct ipv6hdr), header, sizeof(header)) &&
+	       header[2] == JUMBO && header[3] == 4;
 }
 
 /* Parses a packet up to the TCP ports. 0 if it cannot belong to a splice. Negative if it must not reach a local socket: what
@@ -354,6 +365,8 @@ static __always_inline int read_packet(struct __sk_buff *skb, struct packet *pac
 			tcp_at = find_tcp(skb, ip->nexthdr);
 			if (tcp_at <= 0)
 				return tcp_at;
+			if (ip->nexthdr == HOP_BY_HOP && !ip->payload_len && tcp_at == ETH_HLEN + sizeof(*ip) + 8 && is_jumbo(skb))
+				packet->is_unforwardable = packet->is_odd = 0;
 		}
 		packet->is_ipv6 = 1;
 		packet->is_expiring = ip->hop_limit <= 1;

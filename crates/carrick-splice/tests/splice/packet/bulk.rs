@@ -117,3 +117,29 @@ fn a_hundred_megabytes_go_through() {
 fn more_than_4_gib_go_through() {
     one_large_tunnel((4 << 30) + 700_000_000);
 }
+
+/// Longer than IPv6's own length field can say (BIG TCP): the kernel tells it by an option of its own.
+#[test]
+fn packets_longer_than_64_kilobytes_go_whole() {
+    const BYTES: u64 = 200_000_000;
+    let Some(bed) = Bed::new() else { return };
+    for (host, interface) in INTERFACES {
+        let most = format!("link set {interface} gso_max_size 200000 gro_max_size 200000");
+        bed.ip(host, &most);
+    }
+    let serving = bed.serve(V6[1], 1, |mut stream| {
+        greet_back(&mut stream);
+        receive_all(&mut stream)
+    });
+    let proxying = bed.tunnels(V6, 1);
+    let sending = bed.on(Host::Client, || {
+        let mut stream = connect(V6[0]);
+        greet(&mut stream);
+        send(&mut stream, BYTES);
+        stream.shutdown(Shutdown::Write).unwrap();
+        assert_eq!(stream.read(&mut [0]).unwrap(), 0);
+    });
+    sending.join().unwrap();
+    assert_eq!(serving.join().unwrap(), [BYTES]);
+    proxying.join().unwrap()[0].assert_closed((GREETING + BYTES, GREETING));
+}
