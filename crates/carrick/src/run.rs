@@ -455,13 +455,13 @@ impl Program {
         }
     }
 
-    /// Has the process read the next request of each client whose requests the kernel forwards.
+    /// Has the process read the next request of each client whose requests the kernel forwards. A worker may learn of a drain later.
     fn classify_nothing(&self) {
         if let Some(tables) = self.engines.packet.request_tables() {
             let upstreams = self.orders.borrow().live.plan.upstreams.len();
-            (0..)
-                .take(upstreams)
-                .for_each(|index| tables.choose_again(index));
+            for index in (0..).take(upstreams) {
+                tables.choose_again(index);
+            }
         }
     }
 
@@ -501,7 +501,6 @@ impl Program {
                 _ = &mut finished => break,
                 () = watch.due() => watch.tell(manager),
                 _ = ticks.tick() => {
-                    // A worker may have learnt of the drain after it gave the kernel another client.
                     self.classify_nothing();
                     manager.status(&self.progress());
                 }

@@ -58,21 +58,17 @@ pub fn not_allowed(client: IpAddr) -> Reply {
     Reply::new(403, "client_not_allowed", detail)
 }
 
-/// Whether a client whose connection was made under other rules for certificates has to make a new one.
-pub fn has_to_prove_itself(context: &RequestContext) -> bool {
-    match context.listener.verifies_by() {
+/// The answer to a client whose connection was made under other rules for certificates, if it has to make a new one.
+pub fn not_proven(context: &RequestContext) -> Option<Reply> {
+    let has_to = match context.listener.verifies_by() {
         None => context.client_subject().is_some(),
         Some(_) if context.tls.is_none() => true,
         Some(clients) => {
             context.client_subject().is_some() || clients.is_some_and(|clients| clients.is_required)
         }
-    }
-}
-
-/// The answer to it.
-pub fn not_proven() -> Reply {
+    };
     let detail = "This server now wants TLS, or a certificate, by other rules than when you connected. Connect again.";
-    Reply::new(421, "connect_again", detail)
+    has_to.then(|| Reply::new(421, "connect_again", detail))
 }
 
 /// Learns whose request it is, if a trusted proxy sends it, and drops the fields that are not to be trusted; both by the configuration in

@@ -141,9 +141,7 @@ async fn end_or_go_on(
         }
         Next::Close => client.downstream.transport.finish(),
         Next::CloseGently => reply::close_gently(&mut client.downstream).await,
-        Next::Reset => {
-            client.downstream.transport.reset_on_close();
-        }
+        Next::Reset => client.downstream.transport.reset_on_close(),
     }
     Err(Ended)
 }
@@ -188,8 +186,7 @@ async fn wait_for_request(client: &mut Client, mut limit: Duration) -> Option<Wo
         transport, timer, ..
     } = &mut client.downstream;
     let readable = poll_fn(|cx| transport.poll_read_ready(cx));
-    let waiting = worker.sessions.wait_idle(readable);
-    let mut waiting = std::pin::pin!(waiting);
+    let mut waiting = std::pin::pin!(worker.sessions.wait_idle(readable));
     match timer
         .within(limit, poll_fn(|cx| waiting.as_mut().poll(cx)))
         .await
@@ -214,6 +211,7 @@ async fn follow_configuration(client: &mut Client) -> Result<Option<Reply>, Next
     client.downstream.kernel_forward.start_afresh();
     client.downstream.pace.forget();
     client.context.stated = None;
+    let mut excluded = None;
     match live.listener(client.context.listener.address) {
         Some(listener)
             if std::mem::discriminant(&listener.mode)
@@ -223,9 +221,7 @@ async fn follow_configuration(client: &mut Client) -> Result<Option<Reply>, Next
             client.context.live = live;
             if before.verifies_by() != client.context.listener.verifies_by() {
                 client.downstream.is_last = true;
-                if sender::has_to_prove_itself(&client.context) {
-                    return Ok(Some(sender::not_proven()));
-                }
+                excluded = sender::not_proven(&client.context);
             }
         }
         // The listener is gone or has another job: what came is answered under the old plan, and that is all.
@@ -234,7 +230,7 @@ async fn follow_configuration(client: &mut Client) -> Result<Option<Reply>, Next
     // The client that a trusted proxy names is still to be read.
     let allows = |address: SocketAddr| client.context.listener.access.allows_client(address.ip());
     if client.context.is_trusted_proxy() || allows(client.context.address) {
-        return Ok(None);
+        return Ok(excluded);
     }
     client.downstream.is_last = true;
     Ok(Some(sender::not_allowed(client.context.who().ip())))
