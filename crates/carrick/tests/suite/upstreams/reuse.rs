@@ -100,12 +100,14 @@ fn a_connection_that_the_server_has_closed_is_not_used() {
     for request in [GET, POST] {
         for with_reset in [false, true] {
             let upstream = idle_connection(&carrick, &server);
+            let carricks_end = upstream.far_end();
             if with_reset {
                 upstream.reset();
             } else {
                 drop(upstream);
             }
-            // No wait: the request must not fail, whether or not the worker has noticed.
+            wait_for("the end", || carricks_end.knows_of_end().then_some(()));
+            // The kernel has noticed; the request must not fail, whether or not the worker has.
             let mut client = carrick.connect();
             client.send(request);
             let mut fresh = server.accept();
