@@ -194,6 +194,20 @@ mod tests {
                 RequestBody::None,
             ),
             (103, none, PLAIN, "", RequestBody::None),
+            (
+                200,
+                &[("trailer", "x"), ("content-length", "5")],
+                PLAIN,
+                "trailer: x\r\ntransfer-encoding: chunked\r\n",
+                RequestBody::Chunked,
+            ),
+            (
+                200,
+                &[("trailer", "x"), ("content-length", "0")],
+                whole,
+                "trailer: x\r\ncontent-length: 0\r\n",
+                RequestBody::None,
+            ),
         ];
         for (status, fields, how, lines, body) in table {
             let (head, followed) = translate(status, fields, &how).unwrap();

@@ -20,7 +20,7 @@ fn loaded() -> Option<TcpTuning> {
 /// The same, if it can do everything for listeners.
 fn loaded_for_listeners() -> Option<TcpTuning> {
     let service = loaded()?;
-    let refused = service.rehearse(&everything()).unwrap();
+    let refused = service.rehearse(&everything(&service)).unwrap();
     let why = refused.first().map(|one| one.why.to_string());
     let Some(why) = why else {
         return Some(service);
@@ -53,8 +53,8 @@ fn connection(prepare: impl Fn(&TcpListener)) -> (TcpStream, TcpStream) {
 }
 
 /// All settings that this kernel has, with values other than Linux's defaults.
-fn everything() -> Profile {
-    let has_rto_max = Kernel::load().options.rto_max;
+fn everything(service: &TcpTuning) -> Profile {
+    let has_rto_max = service.0.options.rto_max;
     if !has_rto_max {
         carrick_test::lacks!("Linux before 6.15 has no TCP_RTO_MAX_MS");
     }
@@ -87,7 +87,7 @@ fn every_option_is_what_was_asked_for() {
     let Some(service) = loaded_for_listeners() else {
         return;
     };
-    let profile = everything();
+    let profile = everything(&service);
     profile.check().unwrap();
     let (_near, far) = connection(|listener| {
         let applied = service.set(listener, &profile, Moment::Listening);
@@ -136,7 +136,12 @@ fn the_program_sets_timers_of_kernels_that_have_no_option_for_them() {
     kernel.options.rto_min = false;
     kernel.options.delayed_ack_max = false;
     let (near, _far) = connection(|_| ());
-    let applied = apply::apply(&kernel, near.as_fd(), &everything(), Moment::Connected);
+    let applied = apply::apply(
+        &kernel,
+        near.as_fd(),
+        &everything(&service),
+        Moment::Connected,
+    );
     assert_eq!(applied.refused, []);
     if service.0.options.rto_min {
         let read = |name| sockopt::get(near.as_fd(), libc::IPPROTO_TCP, name).unwrap();
@@ -150,8 +155,8 @@ fn without_programs_unprivileged_settings_apply_and_others_report_why_not() {
     let (service, applied, rehearsed) = without_privileges(|| {
         let service = TcpTuning::load();
         let (_near, far) = connection(|_| ());
-        let applied = service.set(&far, &everything(), Moment::Connected);
-        let rehearsed = service.rehearse(&everything()).unwrap();
+        let applied = service.set(&far, &everything(&service), Moment::Connected);
+        let rehearsed = service.rehearse(&everything(&service)).unwrap();
         (service, applied, rehearsed)
     });
     let because = service.option().unwrap_err().to_string();
@@ -185,7 +190,7 @@ fn what_was_loaded_with_privileges_serves_without_them() {
     let Some(service) = loaded_for_listeners() else {
         return;
     };
-    let profile = everything();
+    let profile = everything(&service);
     let applied = without_privileges(|| {
         let (_near, far) = connection(|listener| {
             let applied = service.set(listener, &profile, Moment::Listening);
@@ -341,7 +346,7 @@ fn an_initial_window_comes_too_late_after_data() {
     let (mut near, mut far) = connection(|_| ());
     near.write_all(b"data").unwrap();
     far.read_exact(&mut [0; 4]).unwrap();
-    let applied = service.set(&near, &everything(), Moment::Connected);
+    let applied = service.set(&near, &everything(&service), Moment::Connected);
     assert_eq!(
         applied.refusal(Setting::InitialWindow),
         Some(&RefusalReason::TooLate)
@@ -349,7 +354,7 @@ fn an_initial_window_comes_too_late_after_data() {
     assert_eq!(applied.refused.len(), 1);
     assert_eq!(applied.initial_window_segments, None);
     // Received data does not matter.
-    let applied = service.set(&far, &everything(), Moment::Connected);
+    let applied = service.set(&far, &everything(&service), Moment::Connected);
     assert_eq!(applied.refused, []);
 }
 

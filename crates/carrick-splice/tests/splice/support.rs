@@ -34,6 +34,22 @@ pub const ESTABLISHED: u8 = 1;
 pub const CLOSED: u8 = 7;
 pub const CLOSE_WAIT: u8 = 8;
 
+/// Whether this kernel has not got this yet, which is said.
+pub fn lacks(what: &str, from: (u32, u32)) -> bool {
+    let release = rustix::system::uname()
+        .release()
+        .to_string_lossy()
+        .into_owned();
+    let mut numbers = release
+        .split(['.', '-'])
+        .map(|number| number.parse().unwrap_or(0));
+    let here = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    if here < from {
+        carrick_test::lacks!("{what} needs Linux {}.{} or later", from.0, from.1);
+    }
+    here < from
+}
+
 /// Runs a test on a runtime like a worker's.
 pub fn on_worker<T>(test: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread()

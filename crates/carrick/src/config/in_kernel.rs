@@ -3,13 +3,11 @@
 mod tests;
 
 use super::plan::{ListenerPlan, Mode, Plan, Requests, RoutePlan};
+use super::tls::ChallengeFiles;
 use carrick_logic::access::{NamePattern, NameShape};
 use carrick_logic::route::Conditions;
 use carrick_splice::requests::{Cookie, Host, RequestTable, Route, Settings};
 use std::net::IpAddr;
-
-/// Where challenges of ACME are asked for (RFC 8555 section 8.3).
-pub const CHALLENGES: &str = "/.well-known/acme-challenge/";
 
 /// The number of no upstream: such a route leads to the client's original destination.
 const NO_UPSTREAM: u32 = u32::MAX;
@@ -25,7 +23,7 @@ pub fn table(listener: &ListenerPlan, plan: &Plan, sample_every: u32) -> Option<
     if plan.acme.is_some() && listener.tls.is_none() {
         // What authorities ask for, the process answers.
         let challenges = Route {
-            path: Some(CHALLENGES.to_owned()),
+            path: Some(ChallengeFiles::PATH.to_owned()),
             upstream: NO_UPSTREAM,
             ..Route::default()
         };

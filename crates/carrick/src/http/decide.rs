@@ -1,5 +1,4 @@
 //! Where a request goes: to a server of an upstream, to the origin that it names, to a parent proxy; or why it is refused.
-use crate::config::in_kernel::CHALLENGES;
 use crate::config::plan::{
     ForwardPlan, HashOn, Mode, ParentPlan, Responses, RouteCache, RoutePlan, ServerAddress,
 };
@@ -151,7 +150,7 @@ fn is_misdirected(context: &RequestContext, host: &[u8]) -> bool {
 fn challenge(context: &RequestContext, bytes: &[u8], head: &RequestHead) -> Option<Reply> {
     let acme = context.live.plan().acme.as_ref()?;
     let path = head.path.of(bytes);
-    let token = path.strip_prefix(CHALLENGES.as_bytes())?;
+    let token = path.strip_prefix(ChallengeFiles::PATH.as_bytes())?;
     if context.listener.tls.is_some() || !matches!(head.method, Method::Get | Method::Head) {
         return None;
     }

@@ -60,13 +60,10 @@ pub fn not_allowed(client: IpAddr) -> Reply {
 
 /// The answer to a client whose connection was made under other rules for certificates, if it has to make a new one.
 pub fn not_proven(context: &RequestContext) -> Option<Reply> {
-    let has_to = match context.listener.verifies_by() {
-        None => context.client_subject().is_some(),
-        Some(_) if context.tls.is_none() => true,
-        Some(clients) => {
-            context.client_subject().is_some() || clients.is_some_and(|clients| clients.is_required)
-        }
-    };
+    let is_demanded = context.listener.verifies_by().is_some_and(|clients| {
+        context.tls.is_none() || clients.is_some_and(|clients| clients.is_required)
+    });
+    let has_to = is_demanded || context.client_subject().is_some();
     let detail = "This server now wants TLS, or a certificate, by other rules than when you connected. Connect again.";
     has_to.then(|| Reply::new(421, "connect_again", detail))
 }

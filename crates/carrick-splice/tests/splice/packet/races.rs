@@ -13,7 +13,7 @@ const AT_ONCE: u64 = 16;
 /// Sends as determined by the seed: short pieces, and pauses as short as the engine's checks. Then closes.
 fn speak(mut stream: TcpStream, seed: u64, side: u64) {
     let mut random = Random::new(seed * 2 + side);
-    let said = sample(seed * 2 + side, random.magnitude(40_000));
+    let said = sample(seed * 2 + side, random.magnitude(400_000));
     let mut rest = &said[..];
     while !rest.is_empty() {
         let piece = 1 + random.magnitude(rest.len());
@@ -37,7 +37,7 @@ fn converse(mut stream: TcpStream, seed: u64, side: u64) {
         stream.read_to_end(&mut heard).unwrap();
     });
     let mut random = Random::new(seed * 2 + (1 - side));
-    let said = sample(seed * 2 + (1 - side), random.magnitude(40_000));
+    let said = sample(seed * 2 + (1 - side), random.magnitude(400_000));
     assert_same(&heard, &said, &format!("seed {seed}, side {side}"));
 }
 

@@ -2,7 +2,7 @@
 
 use super::bed::*;
 use crate::hosts::succeed;
-use crate::support::{HANG, wait_until};
+use crate::support::{HANG, lacks, wait_until};
 use carrick_splice::{Choice, Engine};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use std::os::fd::AsRawFd;
@@ -80,6 +80,18 @@ fn ecn_on_both_sides() {
     tunnel(None, |bed| {
         bed.set(Host::Client, "tcp_ecn", 1);
         bed.set(Host::Middle, "tcp_ecn", 1);
+    });
+}
+
+#[test]
+fn accurate_ecn_on_both_sides() {
+    if lacks("tcp_ecn = 3", (7, 0)) {
+        return;
+    }
+    tunnel(Some("packet_ecn"), |bed| {
+        for host in [Host::Client, Host::Middle, Host::Server] {
+            bed.set(host, "tcp_ecn", 3);
+        }
     });
 }
 

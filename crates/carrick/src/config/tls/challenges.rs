@@ -34,6 +34,9 @@ impl Drop for Answer {
 }
 
 impl ChallengeFiles {
+    /// Where authorities ask for answers by HTTP, before the token (RFC 8555 section 8.3).
+    pub const PATH: &str = "/.well-known/acme-challenge/";
+
     /// Those in this folder of certificates.
     #[must_use]
     pub fn new(folder: &Path) -> Self {

@@ -272,7 +272,7 @@ impl Orders {
                 not_after: (name.certificate.as_ref()).map(|one| one.validity[1]),
                 next: (name.task.is_none()).then(|| name.next(now, self.paused_until)),
                 failures: name.failures.failures,
-                error: (name.failures.failures > 0).then(|| name.failures.error.clone()),
+                error: Some(name.failures.error.clone()).filter(|error| !error.is_empty()),
             };
             (text.clone(), status)
         });

@@ -1,7 +1,6 @@
 //! Responses as clients get them: framing, interim ones, those without bodies.
-use super::stage::{FIRST, FORWARD, GET, OK, SWITCH, ask_once, play, timed};
+use super::stage::{FIRST, FORWARD, GET, OK, SWITCH, all_at_rest, ask_once, play, timed};
 use carrick_splice::{Drain, Pacer};
-use std::time::Duration;
 
 /// A method, and a response without a body, whatever its head says.
 const WITHOUT_BODY: &[(&str, &str)] = &[
@@ -204,9 +203,9 @@ fn interim_responses_pass_once_while_a_body_ends() {
         );
         let saying = connection.say(hints.repeat(5) + OK);
         let sending = async {
-            tokio::time::sleep(Duration::from_secs(1)).await;
+            all_at_rest().await;
             client.say("y").await;
-            tokio::time::sleep(Duration::from_secs(1)).await;
+            all_at_rest().await;
             client.hear("ok").await
         };
         let ((), answer) = tokio::join!(saying, sending);

@@ -223,6 +223,11 @@ pub(super) async fn hear_reply(client: &End) -> String {
     answer
 }
 
+/// Waits until nobody has anything to do: virtual time passes only then.
+pub(super) async fn all_at_rest() {
+    tokio::time::sleep(Duration::from_secs(1)).await;
+}
+
 /// Reads a message that ends with `!`: a little of it at a time for longer than the idle time-out, each time before that is over.
 pub(super) async fn hear_slowly(client: &End) {
     client.hear("\r\n\r\n").await;

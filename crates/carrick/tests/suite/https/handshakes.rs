@@ -9,6 +9,7 @@ use crate::support::server::answer_requests;
 use crate::support::tls::client_hello;
 use crate::support::{Carrick, Peer, Place, Server, random};
 use std::io::Read;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 const HANDSHAKES: &str = "carrick_tls_handshakes_total";
 const ASK: &str = "GET /a HTTP/1.1\r\nHost: a.example\r\n\r\n";
@@ -217,6 +218,36 @@ fn certificates_of_clients_are_demanded_and_told() {
             );
         }
     }
+}
+
+#[test]
+fn what_a_client_with_a_certificate_changes_is_changed_for_all() {
+    let Some(place) = stage() else { return };
+    issue_for_client(&place, "ca", "alice", "/CN=alice");
+    let count = AtomicUsize::new(0);
+    let server = Server::listen(&place).serve(move |peer, _| {
+        answer_requests(peer, |_| {
+            let number = count.fetch_add(1, Ordering::Relaxed);
+            let head = "HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nContent-Length: 1\r\n\r\n";
+            format!("{head}{number}").into_bytes()
+        });
+    });
+    let keys = format!(
+        "tls = {}\nclient_ca = \"ca.pem\"\nclient_certificate = \"optional\"",
+        pair("server")
+    );
+    let text = switch_text(&keys, &[server.address()]);
+    let text = text.replacen("upstream = \"u\"\n", "upstream = \"u\"\ncache = true\n", 1);
+    let carrick = Carrick::start(&place, &format!("[cache]\n{text}"));
+    let ask = |config, request: &str| {
+        let mut client = TlsPeer::connect(carrick.listener(), "a.example", &config);
+        client.ask(request).1
+    };
+    let anybody = || trusting(&place, Offers::All);
+    assert_eq!([ask(anybody(), ASK), ask(anybody(), ASK)], ["0", "0"]);
+    let change = ASK.replace("GET", "DELETE");
+    assert_eq!(ask(presenting(&place, "alice"), &change), "1");
+    assert_eq!(ask(anybody(), ASK), "2");
 }
 
 /// Whoever a client chose is told nothing of it.
