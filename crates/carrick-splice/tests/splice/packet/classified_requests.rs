@@ -354,7 +354,8 @@ fn local_sockets_hear_that_their_peers_are_there() {
     asking.join().unwrap();
     serving.join().unwrap();
     let (passed, classified) = proxying.join().unwrap()[0];
-    assert_eq!((passed + classified, classified > 0), (4, true));
+    // Whoever sent them: each response may be the kernel's.
+    assert_eq!(passed + classified, 4);
 }
 
 /// A container's or a virtual machine's client: it may say where the checksum is to be written, and so change the classified request.
