@@ -134,13 +134,15 @@ fn a_client_stays_with_a_server_for_a_bounded_number_of_requests() {
     };
     let _servers = [play.serve(0, |_| ok(b"0")), play.serve(1, |_| ok(b"1"))];
     let (mut client, mut answered) = (play.connect(), [0, 0]);
-    for _ in 0..4500 {
-        let body = client.ask(&get("/x")).body;
-        answered[usize::from(body == b"1")] += 1;
-    }
-    // Round-robin: four times a thousand, and the rest.
-    assert!(answered.iter().all(|count| *count > 1000), "{answered:?}");
-    assert!(by_kernel(&play) > 4000.0);
+    wait_for("the kernel to forward three times a thousand", || {
+        for _ in 0..100 {
+            let body = client.ask(&get("/x")).body;
+            answered[usize::from(body == b"1")] += 1;
+        }
+        (by_kernel(&play) > 3000.0).then_some(())
+    });
+    // Round-robin.
+    assert!(answered.iter().all(|count| *count > 900), "{answered:?}");
 }
 
 #[test]
@@ -232,19 +234,23 @@ fn what_the_kernel_forwards_is_logged_and_counted() {
     };
     let _server = play.serve(0, |head| ok(&content(target_of(head))));
     let mut client = play.connect();
-    for number in 0..100 {
-        let target = format!("/s/{}", 1000 + number);
+    let mut asked = 0;
+    wait_for("the kernel to forward fifty", || {
+        let target = format!("/s/{}", 1000 + asked);
         assert!(hash(&client.ask(&get(&target)).body) == hash(&content(&target)));
-    }
+        asked += 1;
+        (by_kernel(&play) > 49.5).then_some(())
+    });
     drop(client);
-    for number in 0..100 {
+    for number in 0..asked {
         let line = play.line(&format!("/s/{}", 1000 + number));
         assert_eq!((line.status(), line.text("ended")), (200, "complete"));
     }
-    assert!(by_kernel(&play) > 90.0);
     let requests = "carrick_requests_total{mode=\"switch\",status=\"200\"}";
     wait_for("all to be counted", || {
-        (play.carrick.metric(&play.bed, requests) > 99.5).then_some(())
+        let counted = play.carrick.metric(&play.bed, requests);
+        assert!(counted < f64::from(asked) + 0.5, "{counted} of {asked}");
+        (counted > f64::from(asked) - 0.5).then_some(())
     });
     // A client that asks once or twice costs the kernel nothing.
     let before = by_kernel(&play);
