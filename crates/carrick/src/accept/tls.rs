@@ -9,6 +9,7 @@ use crate::telemetry::metrics::{Handshake, Limit};
 use rustls::Error;
 use std::pin::pin;
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// Performs the handshake on a listener with TLS; `first` has been read already. Whether the client can be served.
 pub async fn shake_hands(client: &mut Client, first: Vec<u8>) -> bool {
@@ -17,7 +18,8 @@ pub async fn shake_hands(client: &mut Client, first: Vec<u8>) -> bool {
         return true;
     };
     let limit = context.live.plan().timeouts.head;
-    let shaking = pin!(TlsStream::accept(Rc::clone(tcp), tls.in_force(), first));
+    let config = Arc::clone(&tls.in_force().config);
+    let shaking = pin!(TlsStream::accept(Rc::clone(tcp), config, first));
     match downstream.timer.within(limit, shaking).await {
         Ok(Ok(stream)) if stream.speaks(ACME_ALPN) => {
             // The handshake was all that the authority came for (RFC 8737 section 3).

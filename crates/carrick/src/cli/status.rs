@@ -1,4 +1,4 @@
-//! `carrick status`: shows the path history of a running splitter, and certificates by ACME, through admin.
+//! `carrick status`: shows the path history of a running splitter, and certificates, through admin.
 use super::admin::{Failed, ask, finish, parsed};
 use crate::cli::args::{StatusArgs, StatusPage};
 use crate::config::values::show_size;
@@ -79,13 +79,13 @@ fn tables(page: &Value) -> Result<String, Failed> {
     Ok(text)
 }
 
-/// A line for each certificate by ACME, and one for what failed.
+/// A line for each certificate, and one for its file or for what failed.
 fn certificates(page: &Value) -> Result<String, Failed> {
     let list = page["certificates"].as_array();
     let list =
         list.ok_or_else(|| Failed::Because("admin's answer has no `certificates`".to_owned()))?;
     if list.is_empty() {
-        return Ok("No listener has certificates by ACME.\n".to_owned());
+        return Ok("No listener has certificates.\n".to_owned());
     }
     let time = |value: &Value| value.as_str().unwrap_or("-").to_owned();
     let mut text = format!(
@@ -100,8 +100,10 @@ fn certificates(page: &Value) -> Result<String, Failed> {
             "{name:<32} {until:<20}  {next:<20}  {:>8}",
             one["failures"]
         );
-        if let Some(error) = one["error"].as_str() {
-            let _ = writeln!(text, "  {error}");
+        for detail in [&one["file"], &one["error"]] {
+            if let Some(detail) = detail.as_str() {
+                let _ = writeln!(text, "  {detail}");
+            }
         }
     }
     Ok(text)

@@ -31,6 +31,7 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
 
 /// What is spoken inside TLS (RFC 7301), the best first.
 const ALPN: [&[u8]; 2] = [HTTP2_ALPN, HTTP1_ALPN];
@@ -100,6 +101,26 @@ pub struct Tls<S: FromFiles = TlsSettings> {
     pub settings: S,
     in_force: ArcSwap<S::Made>,
     seen: Mutex<Seen>,
+}
+
+/// How a listener does handshakes.
+#[derive(Debug)]
+pub struct Handshakes {
+    /// For the library.
+    pub config: Arc<ServerConfig>,
+    /// The certificates that it shows, but those by ACME.
+    pub certificates: Vec<FileCertificate>,
+}
+
+/// A certificate in a file that carrick does not write.
+#[derive(Debug, Clone)]
+pub struct FileCertificate {
+    /// The file.
+    pub file: PathBuf,
+    /// The first of its DNS names; empty: it has none.
+    pub name: String,
+    /// When its validity ends.
+    pub not_after: SystemTime,
 }
 
 /// Settings that name files.
@@ -210,7 +231,7 @@ pub fn has_errors(found: &[(Option<usize>, Problem)]) -> bool {
 }
 
 impl FromFiles for TlsSettings {
-    type Made = ServerConfig;
+    type Made = Handshakes;
 
     fn files(&self) -> impl Iterator<Item = &Path> {
         let certificates = self.certificates.iter().flat_map(|files| {
@@ -221,7 +242,7 @@ impl FromFiles for TlsSettings {
         certificates.chain(clients).map(PathBuf::as_path)
     }
 
-    fn read(&self) -> Result<(ServerConfig, Faults), Faults> {
+    fn read(&self) -> Result<(Handshakes, Faults), Faults> {
         read(self)
     }
 }
@@ -247,10 +268,10 @@ fn stamps(settings: &impl FromFiles) -> Vec<Stamp> {
     settings.files().map(stamp).collect()
 }
 
-fn read(settings: &TlsSettings) -> Result<(ServerConfig, Faults), Faults> {
+fn read(settings: &TlsSettings) -> Result<(Handshakes, Faults), Faults> {
     let provider = Arc::new(aws_lc_rs::default_provider());
     let (mut identities, mut warnings, mut errors) = (Vec::new(), Faults::new(), Faults::new());
-    let mut awaited = Vec::new();
+    let (mut awaited, mut certificates) = (Vec::new(), Vec::new());
     for (index, files) in settings.certificates.iter().enumerate() {
         let of = |problem| (Some(index), problem);
         match identity::load(files, &provider) {
@@ -259,6 +280,12 @@ fn read(settings: &TlsSettings) -> Result<(ServerConfig, Faults), Faults> {
                 if files.acme.is_some() {
                     let mut last = BY_ACME.lock().unwrap_or_else(PoisonError::into_inner);
                     last.insert(files.certificate.clone(), identity.clone());
+                } else {
+                    certificates.push(FileCertificate {
+                        file: files.certificate.clone(),
+                        name: identity.names.first().cloned().unwrap_or_default(),
+                        not_after: identity.validity[1],
+                    });
                 }
                 identities.push(identity);
             }
@@ -319,7 +346,13 @@ fn read(settings: &TlsSettings) -> Result<(ServerConfig, Faults), Faults> {
         Ok(config)
     })();
     match config {
-        Ok(config) => Ok((config, warnings)),
+        Ok(config) => {
+            let handshakes = Handshakes {
+                config: Arc::new(config),
+                certificates,
+            };
+            Ok((handshakes, warnings))
+        }
         Err(error) => Err(vec![(None, impossible(&error))]),
     }
 }

@@ -1,6 +1,7 @@
 //! The control thread's view of the program, and its own counters.
 use crate::cache::Cache;
 use crate::config::plan::Plan;
+use crate::config::tls::FileCertificate;
 use crate::engines::Engines;
 use crate::privileges::Identity;
 use crate::telemetry::access_log::LogState;
@@ -10,6 +11,7 @@ use crate::upstream::state::UpstreamState;
 use arc_swap::ArcSwap;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime};
@@ -194,6 +196,16 @@ impl ControlState {
     #[must_use]
     pub fn certificates(&self) -> Certificates {
         lock(&self.certificates).clone()
+    }
+
+    /// Certificates of files that listeners show, each file once.
+    #[must_use]
+    pub fn file_certificates(&self) -> BTreeMap<PathBuf, FileCertificate> {
+        let running = self.running.load();
+        let listeners = running.plan.listeners.iter();
+        let listeners = listeners.filter_map(|listener| listener.tls.as_ref());
+        let certificates = listeners.flat_map(|tls| tls.in_force().certificates.clone());
+        certificates.map(|one| (one.file.clone(), one)).collect()
     }
 
     pub(super) fn change_certificates(&self, change: impl FnOnce(&mut Certificates)) {

@@ -66,7 +66,7 @@ metrics! {
     CLIENT_CONNECTIONS = Counter "carrick_client_connections" "Connections accepted from clients.";
     TLS_HANDSHAKES = Counter "carrick_tls_handshakes" "TLS handshakes with clients, by result: full, resumed; or why they failed: alert (the client refused, often the certificate), challenge (an authority saw the answer to tls-alpn-01), client_certificate (missing, not trusted, or revoked), closed, incompatible (no common version, cipher suite or protocol), malformed, plain_http, timeout, other.";
     KTLS = Counter "carrick_ktls" "Connections with TLS that the kernel was to encrypt since a long body was to be sent, by result: done; or why the process still encrypts: cipher (the kernel does not take it), record (a part of the client's next record had been read), busy (the client had ended its side, or not read what was sent before), refused (by the kernel); failed: the kernel refused the keys, and the connection was closed.";
-    CERTIFICATE_EXPIRY = Gauge "carrick_certificate_expiry_timestamp_seconds" "When a certificate by ACME ends, in seconds since 1970, by name; absent while there is none.";
+    CERTIFICATE_EXPIRY = Gauge "carrick_certificate_expiry_timestamp_seconds" "When a certificate of a listener's ends, in seconds since 1970, by name and file; `file` is empty for one by ACME, which is absent while there is none.";
     CERTIFICATE_FAILURES = Gauge "carrick_certificate_failures" "Attempts in a row that failed to get a certificate by ACME, by name.";
     ACME_ORDERS = Counter "carrick_acme_orders" "Orders of certificates by ACME, by result: issued, failed.";
     HTTP2_CONNECTIONS = Counter "carrick_http2_connections" "Connections of clients that speak HTTP/2.";

@@ -56,6 +56,8 @@ fn certificates_are_shown_with_what_failed() {
          "failures": 0, "error": null},
         {"name": "b.example", "not_after": null, "next_order": "2026-11-02T03:04:05Z", "failures": 2,
          "error": "the name has no address"},
+        {"name": "c.example", "file": "/etc/c.pem", "not_after": "2027-01-02T03:04:05Z", "next_order": null,
+         "failures": 0, "error": null},
     ]});
     let Ok(text) = certificates(&page) else {
         panic!("no table");
@@ -75,5 +77,7 @@ fn certificates_are_shown_with_what_failed() {
     );
     assert_eq!(lines[2], ["b.example", "-", "2026-11-02T03:04:05Z", "2"]);
     assert_eq!(lines[3].join(" "), "the name has no address");
+    assert_eq!(lines[4], ["c.example", "2027-01-02T03:04:05Z", "-", "0"]);
+    assert_eq!(lines[5], ["/etc/c.pem"]);
     assert!(matches!(certificates(&json!({})), Err(Failed::Because(_))));
 }

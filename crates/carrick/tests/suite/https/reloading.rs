@@ -1,6 +1,6 @@
 //! Certificates that are replaced, with a reload and without.
 use super::certificates::{
-    Key, file, issue, issue_for_client, make_authority, make_other_authority,
+    Key, file, issue, issue_for_client, issue_until, make_authority, make_other_authority,
 };
 use super::client::{Offers, TlsPeer, pem, presenting, trusting};
 use super::{pair, switch_text};
@@ -198,4 +198,27 @@ fn files_elsewhere_are_followed_from_inside_the_sandbox() {
     assert!(stage.serves("one"));
     install(2, "two");
     wait_for("the next certificate", || stage.serves("two").then_some(()));
+}
+
+#[test]
+fn the_end_of_a_certificate_is_reported() {
+    let Some(stage) = stage() else { return };
+    for (name, end, seconds) in [
+        ("of_2040", "20400102000000Z", 2_209_075_200.0),
+        ("of_2041", "20410102000000Z", 2_240_697_600.0),
+    ] {
+        issue_until(&stage.place, name, "DNS:b.example,DNS:a.example", end);
+        install(&stage.place, name, name);
+        let server = file(&stage.place, "server.pem");
+        let label = format!("file=\"{}\"", server.display());
+        let labels = ["name=\"b.example\"", label.as_str()];
+        let metric = "carrick_certificate_expiry_timestamp_seconds";
+        wait_for("the metric", || {
+            (stage.carrick.metric(metric, &labels) == seconds).then_some(())
+        });
+        let status = &stage.carrick.status()["certificates"][0];
+        assert_eq!(status["file"].as_str(), server.to_str());
+        let not_after = status["not_after"].as_str().unwrap_or_default();
+        assert!(not_after.starts_with(&name.replace("of_", "")), "{status}");
+    }
 }
