@@ -210,6 +210,9 @@ pub struct SiteArgs {
     /// The address of admin; without it: 127.0.0.1:3129.
     #[arg(long, value_name = "ADDRESS", requires = "https")]
     pub admin: Option<SocketAddr>,
+    /// The user that carrick becomes once it has opened its ports, if root starts it.
+    #[arg(long, value_name = "NAME", requires = "https")]
+    pub user: Option<String>,
 }
 
 impl RunArgs {
@@ -230,6 +233,7 @@ impl RunArgs {
             https_port: site.https_port.unwrap_or(443),
             http_port: site.http_port.unwrap_or(80),
             admin: site.admin,
+            user: site.user,
             email: site.email,
             directory: site.acme_directory,
             ca: site.acme_ca,

@@ -30,6 +30,8 @@ pub struct Site {
     pub http_port: u16,
     /// `admin.listen`
     pub admin: Option<SocketAddr>,
+    /// `process.user`
+    pub user: Option<String>,
     /// `acme.email`
     pub email: Option<String>,
     /// `acme.directory`
@@ -85,15 +87,18 @@ impl Site {
         let admin = self
             .admin
             .map(|admin| format!("[admin]\nlisten = \"{admin}\"\n"));
+        let user = self.user.as_deref();
+        let user = user.map(|user| format!("[process]\nuser = {}\n", quoted(user)));
         let at = |port| SocketAddr::new(self.address, port);
         let (https, http) = (at(self.https_port), at(self.http_port));
         format!(
-            "{}[acme]\n{acme}\
+            "{}{}[acme]\n{acme}\
              [[listener]]\nlisten = \"{https}\"\nmode = \"switch\"\ntls = {{ acme = {} }}\n\
              [[listener.route]]\nupstream = \"site\"\n\
              [[listener]]\nlisten = \"{http}\"\nmode = \"switch\"\nredirect_to_https = {}\n\
              [upstream.site]\nservers = {}\n",
             admin.unwrap_or_default(),
+            user.unwrap_or_default(),
             list(&self.names),
             self.https_port,
             list(&self.servers),
@@ -113,6 +118,7 @@ mod tests {
             https_port: 8443,
             http_port: 8080,
             admin: None,
+            user: Some("nobody".to_owned()),
             email: None,
             directory: None,
             ca: None,
@@ -128,6 +134,10 @@ mod tests {
         };
         assert!(https.tls.is_some() && http.tls.is_none());
         assert_eq!(http.redirect_port, Some(8443));
+        assert_eq!(
+            plan.account.map(|account| account.user).as_deref(),
+            Some("nobody")
+        );
         let acme = plan.acme.unwrap();
         assert_eq!(acme.names, ["example.org"]);
         assert!(acme.folder.starts_with("/tmp/\"x\\"));
