@@ -112,6 +112,7 @@ pub(super) fn recognise(name: &[u8]) -> FieldName {
             (b"keep-alive", F::KeepAlive),
         ],
         12 => &[(b"max-forwards", F::MaxForwards)],
+        13 => &[(b"authorization", F::Authorization)],
         14 => &[(b"content-length", F::ContentLength)],
         15 => &[(b"x-forwarded-for", F::XForwardedFor)],
         16 => &[

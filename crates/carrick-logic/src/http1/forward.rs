@@ -222,7 +222,11 @@ fn write_field(
         }
         FieldName::XOther => how.forwarded != Forwarded::Remove,
         FieldName::Trailer => head.body == BodyLength::Chunked,
-        FieldName::CdnLoop | FieldName::Cookie | FieldName::Date | FieldName::Via => true,
+        FieldName::Authorization
+        | FieldName::CdnLoop
+        | FieldName::Cookie
+        | FieldName::Date
+        | FieldName::Via => true,
         FieldName::ProxyAuthenticate | FieldName::Odd | FieldName::Other => {
             !how.omits(field.name.of(bytes))
                 && (!head.connection_names_fields

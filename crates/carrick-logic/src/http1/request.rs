@@ -409,6 +409,27 @@ impl RequestHead {
         })
     }
 
+    /// Whether its credentials authenticate the connection rather than the request, as those of NTLM and Negotiate do (RFC 4559
+    /// section 6): what follows on that connection to the server is the same client's.
+    #[must_use]
+    pub fn authenticates_connection(&self, bytes: &[u8]) -> bool {
+        let credentials = self.fields.iter().filter(|field| {
+            matches!(
+                field.known,
+                FieldName::Authorization | FieldName::ProxyAuthorization
+            )
+        });
+        let mut schemes = credentials.map(|field| {
+            let value = field.value.of(bytes);
+            value.split(|byte| matches!(byte, b' ' | b'\t')).next()
+        });
+        schemes.any(|scheme| {
+            scheme.is_some_and(|scheme| {
+                scheme.eq_ignore_ascii_case(b"NTLM") || scheme.eq_ignore_ascii_case(b"Negotiate")
+            })
+        })
+    }
+
     /// `Max-Forwards` of `TRACE` or `OPTIONS` (RFC 9110 section 7.6.2): at 0 the proxy answers itself; else
     /// [`write_request`](super::write_request) writes one less. Other methods, and what is no number, have none.
     #[must_use]

@@ -54,6 +54,7 @@ pub struct Field {
     reason = "each is the field of that name in RFC 9110, 9112, 7239 or RFC 6265"
 )]
 pub enum FieldName {
+    Authorization,
     CdnLoop,
     Connection,
     ContentLength,

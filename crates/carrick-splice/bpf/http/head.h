@@ -267,6 +267,13 @@ static __always_inline int says_keep_alive(const struct parsed_head *parsed, __u
 	       (pair_at(head_at(parsed, at + 8)) | 0x2020) == ('v' | 'e' << 8);
 }
 
+/* NTLM and Negotiate authenticate the connection, not the request: the process has to know which. Other schemes with this letter are
+ * rare. */
+static __always_inline int may_authenticate_connection(const struct parsed_head *parsed, __u32 at)
+{
+	return (*head_at(parsed, at) | 0x20) == 'n';
+}
+
 /* A port is a number from 1 to 65535 without zeros in front. */
 static __always_inline int is_port(const struct parsed_head *parsed, __u32 at, __u32 end)
 {
@@ -329,6 +336,8 @@ static __always_inline int parse_field(struct parsed_head *parsed, const struct 
 			return UP_MEANING;
 		parsed->connection_at = at - name_bytes - 2;
 		return 0;
+	case WORD('a', 'u', 't', 'h', 'o', 'r', 'i', 'z'):
+		return may_authenticate_connection(parsed, at) ? UP_MEANING : 0;
 	case WORD('c', 'o', 'n', 't', 'e', 'n', 't', '-'):
 		/* Content-Length; others are harmless. */
 		return name_bytes == 14 ? UP_MEANING : 0;

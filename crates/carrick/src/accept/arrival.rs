@@ -37,7 +37,7 @@ pub async fn serve(
     };
     let transport = Transport::Tcp(Rc::clone(&stream));
     let mut client = Client::new(worker, live, listener, (transport, peer));
-    client.downstream.kept.set(kept);
+    client.downstream.kept.set(kept.map(Box::new));
     client.downstream.admitted = Some(Rc::clone(&admitted));
     let is_far = matches!(client.context.listener.mode, Mode::Link(_));
     if is_far {

@@ -258,8 +258,14 @@ impl Checkout {
         }
     }
 
-    /// Puts a connection that [may be reused](AtRest) into the idle pool, if there is room; otherwise resets it.
-    pub fn put_back(mut self, Pool { connector, source }: Pool<'_>, next_hop: &NextHop) {
+    /// Puts a connection that [may be reused](AtRest) into the idle pool, if there is room, or gives a pinned one back to its client;
+    /// otherwise resets it.
+    pub fn put_back(mut self, pool: Pool<'_>, next_hop: &NextHop) {
+        let Pool {
+            connector,
+            source,
+            pinned,
+        } = pool;
         if self.upstream.transport.server_stream().is_some() {
             // A stream carries one request; its connection is shared already.
             return;
@@ -268,6 +274,9 @@ impl Checkout {
         if connector.admission.upstreams_waited_for() > 0 {
             // Another request is waiting for its descriptor.
             return;
+        }
+        if self.upstream.is_pinned {
+            return pinned.put(self, next_hop);
         }
         let now = now();
         match (next_hop, self.server) {

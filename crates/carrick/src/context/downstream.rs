@@ -27,7 +27,7 @@ pub struct Downstream {
     /// Whether it is to end with the present request: its listener is no longer configured.
     pub is_last: bool,
     /// The server's connection that stood before this one did.
-    pub kept: Cell<Option<Kept>>,
+    pub kept: Cell<Option<Box<Kept>>>,
     /// What of the client may wait to be read; see [`limit_unread`](Downstream::limit_unread).
     pub unread: Cell<Unread>,
 }

@@ -21,6 +21,7 @@ pub mod live;
 pub mod log_line;
 pub mod original;
 pub mod pace;
+pub mod pinned;
 pub mod request_context;
 pub mod request_log;
 pub mod tunnels;

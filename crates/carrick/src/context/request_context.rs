@@ -1,5 +1,6 @@
 //! What a request is decided, fetched and logged by. It needs no connection of the client's.
 use super::live::WorkerLive;
+use super::pinned::Pinned;
 use super::worker::{Connector, Worker};
 use crate::config::plan::{ListenerPlan, Mode};
 use crate::net::transport::tls::Agreed;
@@ -29,6 +30,8 @@ pub struct RequestContext {
     pub is_http2: bool,
     /// Where the client wanted to go, if it was intercepted.
     pub original: Option<SocketAddr>,
+    /// The server's connection that is the client's alone.
+    pub pinned: Pinned,
 }
 
 impl RequestContext {
@@ -49,6 +52,7 @@ impl RequestContext {
             tls: None,
             is_http2: false,
             original: None,
+            pinned: Pinned::default(),
         }
     }
 
@@ -106,6 +110,7 @@ impl RequestContext {
         Pool {
             connector: &self.worker.connector,
             source: self.source(),
+            pinned: &self.pinned,
         }
     }
 
@@ -130,4 +135,5 @@ impl RequestContext {
 pub struct Pool<'a> {
     pub(crate) connector: &'a Connector,
     pub(crate) source: Option<IpAddr>,
+    pub(crate) pinned: &'a Pinned,
 }

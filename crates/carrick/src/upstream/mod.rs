@@ -38,6 +38,8 @@ pub struct Upstream {
     /// Whether it [is at rest](reuse): then closing it resets it, which costs the server nothing and leaves no TIME_WAIT (RFC 9293 section
     /// 3.6) to occupy its port for a minute.
     pub is_at_rest: bool,
+    /// Whether a client's credentials have authenticated it: it never carries another client's requests.
+    pub is_pinned: bool,
     /// The limit on unread bytes; see [`Upstream::limit_unread`].
     unread: Unread,
 }
@@ -79,6 +81,7 @@ impl Upstream {
             counted: None,
             place: None,
             is_at_rest: false,
+            is_pinned: false,
             unread: Unread::new(unread_bytes),
         }
     }

@@ -58,6 +58,7 @@ fn process(
             head.method,
             Method::Get | Method::Head | Method::Options | Method::Delete
         )
+        && !head.authenticates_connection(bytes)
         && head.max_forwards(bytes).is_none();
     if !is_plain {
         return Err(format!("not plain: {head:?}"));

@@ -70,8 +70,9 @@ pub async fn begin(
     if scratch.request_head.wants_upgrade && !is_unsafe {
         return CacheDecision::PassBy;
     }
-    // What a server says to somebody whom it knows by a certificate is for nobody else.
-    let is_for_all = is_unsafe || client.context.client_subject().is_none();
+    // What a server says to somebody whom it knows by a certificate, or by the connection, is for nobody else.
+    let is_known = client.context.client_subject().is_some() || client.context.pinned.is_any();
+    let is_for_all = is_unsafe || !is_known;
     let named = name(&client.context, destination, scratch, &route).filter(|_| is_for_all);
     let is_bypassed = named.is_none();
     let (key, not_filled) = named.unwrap_or_default();

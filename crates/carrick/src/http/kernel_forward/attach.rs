@@ -24,6 +24,7 @@ pub(super) fn is_plain(head: &RequestHead, bytes: &[u8]) -> bool {
         && head.body == BodyLength::None
         && !head.wants_upgrade
         && bytes.len() == head.head_bytes
+        && !head.authenticates_connection(bytes)
 }
 
 /// Makes the client's connection and a server's known to the kernel, before the request in hand is sent. True: the kernel forwards

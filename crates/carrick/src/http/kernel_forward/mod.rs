@@ -27,7 +27,7 @@ pub use attach::{attach, keep};
 pub use body::{arm as arm_body, begin as begin_body, hold as hold_body};
 pub use detach::{Interrupted, leave, serve_to_end};
 pub use end::Unanswered;
-pub use send::{Offered, is_eligible, offer, start};
+pub use send::{Offered, is_eligible, leads_to, offer, start};
 pub use wait::{Waited, wait};
 
 use crate::context::client::Client;

@@ -184,7 +184,7 @@ impl Way {
 
 /// Whether a request that goes to `wanted` may go to this server of `next_hop`. A balancer's choice stays as it was, unless it hashes the
 /// request.
-fn leads_to(
+pub fn leads_to(
     next_hop: &NextHop,
     server: Option<usize>,
     wanted: &NextHop,

@@ -23,6 +23,7 @@ use crate::context::request_log::RequestLog;
 use crate::http::kernel_forward;
 use crate::http::outcome::{Failure, Passed, REFUSED};
 use crate::http::request_out::write_request;
+use crate::net::deadline::now;
 use crate::net::scratch::Scratch;
 use crate::telemetry::metrics::{Limit, WorkerMetrics};
 use crate::upstream::Unreachable;
@@ -119,7 +120,10 @@ pub async fn relay(
             ),
             NextHop::Origin { .. } => None,
         };
-        let at_hand = at_hand.take().filter(|checkout| checkout.is_silent());
+        let at_hand = at_hand
+            .take()
+            .or_else(|| take_pinned(requester.context(), &destination.next_hop, key));
+        let at_hand = at_hand.filter(|checkout| checkout.is_silent());
         let found = match at_hand {
             Some(checkout) => {
                 let metrics = requester.context().metrics();
@@ -202,6 +206,24 @@ pub async fn relay(
     }
 }
 
+/// The connection that the client has authenticated, if the request may go there.
+fn take_pinned(
+    context: &RequestContext,
+    next_hop: &NextHop,
+    key: Option<&[u8]>,
+) -> Option<Box<Checkout>> {
+    let pinned = &context.pinned;
+    pinned.take_if(next_hop, |checkout, its_hop| {
+        let address = checkout.upstream.address.ip();
+        let is_parent = matches!(next_hop, NextHop::Origin { parent: true, .. });
+        kernel_forward::leads_to(its_hop, checkout.server, next_hop, |group| {
+            group.pick(key, &[], now())
+        }) && (matches!(next_hop, NextHop::Group { .. })
+            || is_parent
+            || context.listener.access.check_address(address).is_ok())
+    })
+}
+
 /// Where what is spliced waits for the worker, so does what is done for it before. How the response waits.
 async fn wait_for_leave(requester: &mut Requester<'_>, destination: &Destination) -> PaceHandle {
     let Some(class) = destination.pace else {
@@ -221,7 +243,8 @@ async fn wait_for_leave(requester: &mut Requester<'_>, destination: &Destination
     PaceHandle::default()
 }
 
-/// Has the kernel forward between the two connections, if the route allows it and the engine can. The connection goes in and out by value: what an async function has lent keeps
+/// Pins the server's connection if the request authenticates it, and has the kernel forward between the two, if the route allows it and
+/// the engine can. The connection goes in and out by value: what an async function has lent keeps
 /// its room in every session's future, even when it has been given away.
 fn attach(
     client: Option<&mut Client>,
@@ -230,6 +253,9 @@ fn attach(
     destination: &Destination,
     may_forward: bool,
 ) -> (Checkout, bool) {
+    checkout.upstream.is_pinned |= scratch
+        .request_head
+        .authenticates_connection(&scratch.request);
     let is_attached = client.is_some_and(|client| {
         may_forward && kernel_forward::attach(client, scratch, &mut checkout, destination)
     });

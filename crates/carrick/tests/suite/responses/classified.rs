@@ -524,3 +524,40 @@ fn a_listener_that_is_gone_leaves_no_client_to_the_kernel() {
     assert_eq!(last.field("connection").as_deref(), Some("close"));
     client.expect_end();
 }
+
+/// It has to know which server's connections are a client's own.
+#[test]
+fn the_process_sees_credentials_that_authenticate_the_connection() {
+    let Some(play) = Play::begin_with("", &classifying()) else {
+        return;
+    };
+    // It ends with its last connection.
+    std::mem::forget(
+        play.server(0)
+            .serve(|peer, _| crate::upstreams::authenticate_connection(peer)),
+    );
+    let ask = |client: &mut Peer, target: &str, credentials: &str| {
+        let field = format!("\r\nAuthorization: {credentials}\r\n\r\n");
+        client.ask(&get(target).replace("\r\n\r\n", &field)).text()
+    };
+    let is_by_kernel = |target: &str| play.line(target).text("engine") == "packet";
+    let (mut alice, mut mallory) = (play.connect(), play.connect());
+    let mut number = 0;
+    for (credentials, body) in [("NTLM begins", "who?"), ("negotiate alice", "of alice")] {
+        wait_for("the kernel to have the client's requests", || {
+            number += 1;
+            let target = format!("/s/basic-{number}");
+            ask(&mut alice, &target, "Basic YTpi");
+            is_by_kernel(&target).then_some(())
+        });
+        let target = format!("/s/{}", &credentials[..4]);
+        assert_eq!(ask(&mut alice, &target, credentials), body);
+        assert!(!is_by_kernel(&target));
+        assert_eq!(ask(&mut mallory, "/s/x", "Basic YTpi"), "who?");
+    }
+    drop(alice);
+    for _ in 0..10 {
+        assert_eq!(ask(&mut mallory, "/s/x", "Basic YTpi"), "who?");
+        assert_eq!(ask(&mut play.connect(), "/s/x", "Basic YTpi"), "who?");
+    }
+}

@@ -3,3 +3,5 @@ mod balance;
 mod health;
 mod retry;
 mod reuse;
+
+pub use reuse::authenticate_connection;

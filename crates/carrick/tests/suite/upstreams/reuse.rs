@@ -1,11 +1,38 @@
 //! Idle connections, and idle connections that have died.
-use crate::support::carrick::switch_text;
+use crate::support::carrick::{FORWARD_TEXT, switch_text};
+use crate::support::message::field;
 use crate::support::server::answer_requests;
 use crate::support::{Carrick, Peer, Place, Server, wait_for};
 
 const GET: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
 const POST: &str = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi";
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+
+/// Answers as servers do that authenticate connections by NTLM, in two steps; without credentials, too.
+pub fn authenticate_connection(peer: Peer) {
+    let mut user = None;
+    answer_requests(peer, |head| {
+        let credentials = field(head, "authorization").unwrap_or_default();
+        let words: Vec<_> = credentials.split(' ').collect();
+        let challenge = match (&words[..], &user) {
+            (["NTLM" | "negotiate", "begins"], _) => "WWW-Authenticate: NTLM continue\r\n",
+            (["NTLM" | "negotiate", name], _) => {
+                user = Some((*name).to_owned());
+                ""
+            }
+            (_, None) => "WWW-Authenticate: Negotiate\r\nWWW-Authenticate: NTLM\r\n",
+            (_, Some(_)) => "",
+        };
+        let (status, body) = match &user {
+            Some(user) if challenge.is_empty() => {
+                ("200 OK\r\nCache-Control: max-age=60", format!("of {user}"))
+            }
+            _ => ("401 Unauthorized", "who?".to_owned()),
+        };
+        let length = body.len();
+        format!("HTTP/1.1 {status}\r\n{challenge}Content-Length: {length}\r\n\r\n{body}").into()
+    });
+}
 
 /// One worker, so that it is known which one keeps the connection.
 fn one_worker(place: &Place, server: &Server, tables: &str) -> Carrick {
@@ -73,6 +100,64 @@ fn no_more_connections_are_kept_than_keepalive_says() {
         (upstreams.len() <= 2).then_some(upstreams.len())
     });
     assert_eq!(idle, 2);
+}
+
+/// NTLM and Negotiate: what follows on the connection is the same client's.
+#[test]
+fn a_connection_that_a_client_has_authenticated_is_its_own() {
+    let place = Place::claim();
+    let serving = Server::listen(&place).serve(|peer, _| authenticate_connection(peer));
+    let server = serving.address();
+    let text = format!(
+        "[workers]\ncount = 1\n[cache]\nmemory = \"1 MB\"\n{FORWARD_TEXT}{}",
+        switch_text(&[server]).replace("upstream = \"u\"", "upstream = \"u\"\ncache = true")
+    );
+    let carrick = Carrick::start(&place, &text);
+    let ask = |client: &mut Peer, target: &str, credentials: &str| {
+        let fields = match credentials {
+            "" => String::new(),
+            _ => format!("Authorization: {credentials}\r\n"),
+        };
+        let request = format!("GET {target} HTTP/1.1\r\nHost: {server}\r\n{fields}\r\n");
+        client.ask(&request).text()
+    };
+    for (is_forward, scheme) in [(false, "NTLM"), (false, "negotiate"), (true, "NTLM")] {
+        let connect = || match is_forward {
+            true => carrick.connect_forward(),
+            false => carrick.connect(),
+        };
+        let origin = if is_forward {
+            format!("http://{server}")
+        } else {
+            String::new()
+        };
+        let (public, private) = (
+            format!("{origin}/{scheme}"),
+            format!("{origin}/{scheme}/own"),
+        );
+        let [mut alice, mut mallory] = [connect(), connect()];
+        assert_eq!(ask(&mut mallory, &public, ""), "who?");
+        assert_eq!(
+            ask(&mut alice, &public, &format!("{scheme} begins")),
+            "who?"
+        );
+        assert_eq!(ask(&mut mallory, &public, ""), "who?");
+        assert_eq!(
+            ask(&mut alice, &private, &format!("{scheme} alice")),
+            "of alice"
+        );
+        for _ in 0..3 {
+            assert_eq!(ask(&mut alice, &private, ""), "of alice");
+            assert_eq!(ask(&mut mallory, &private, ""), "who?");
+        }
+        let open = || carrick.metric("carrick_upstream_connections_open", &[]);
+        let before = open();
+        drop(alice);
+        wait_for("it to be closed with its client", || {
+            (open() < before).then_some(())
+        });
+        assert_eq!(ask(&mut connect(), &private, ""), "who?");
+    }
 }
 
 #[test]

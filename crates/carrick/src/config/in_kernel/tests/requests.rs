@@ -141,6 +141,7 @@ const FIELDS: &[&str] = &[
     "User-Agent: Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/126.0.0.0 Safari/537.36",
     "Connection: keep-alive",
     "Authorization: Basic YTpi",
+    "authorization: Bearer ntlm",
 ];
 const ODD_FIELDS: &[&str] = &[
     "Connection: close",
@@ -156,6 +157,9 @@ const ODD_FIELDS: &[&str] = &[
     "Trailer: a",
     "Max-Forwards: 0",
     "Proxy-Authorization: Basic YTpi",
+    "Authorization: NTLM YTpi",
+    "authorization: negotiate YTpi",
+    "Authorization: NTLM",
     "Proxy-Connection: keep-alive",
     "X-Forwarded-For: 10.0.0.9",
     "Forwarded: for=a",
