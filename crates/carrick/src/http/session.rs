@@ -30,7 +30,6 @@ use carrick_logic::cache::Reuse;
 use carrick_logic::grpc;
 use carrick_logic::http1::{BodyLength, Method};
 use std::future::poll_fn;
-use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
@@ -200,42 +199,6 @@ async fn wait_for_request(client: &mut Client, mut limit: Duration) -> Option<Wo
     }
 }
 
-/// A reload may have changed what this connection's listener does, and who may use it: a request follows the plan that is in force when
-/// its head is whole. The answer to a client that may not ask any more. `Err`: the connection has to end without one.
-async fn follow_configuration(client: &mut Client) -> Result<Option<Reply>, Next> {
-    let live = client.context.worker.live();
-    if std::rc::Rc::ptr_eq(&live, &client.context.live) {
-        return Ok(None);
-    }
-    Box::pin(kernel_forward::leave(client)).await?;
-    client.downstream.kernel_forward.start_afresh();
-    client.downstream.pace.forget();
-    client.context.stated = None;
-    let mut excluded = None;
-    match live.listener(client.context.listener.address) {
-        Some(listener)
-            if std::mem::discriminant(&listener.mode)
-                == std::mem::discriminant(&client.context.listener.mode) =>
-        {
-            let before = std::mem::replace(&mut client.context.listener, listener);
-            client.context.live = live;
-            if before.verifies_by() != client.context.listener.verifies_by() {
-                client.downstream.is_last = true;
-                excluded = sender::not_proven(&client.context);
-            }
-        }
-        // The listener is gone or has another job: what came is answered under the old plan, and that is all.
-        _ => client.downstream.is_last = true,
-    }
-    // The client that a trusted proxy names is still to be read.
-    let allows = |address: SocketAddr| client.context.listener.access.allows_client(address.ip());
-    if client.context.is_trusted_proxy() || allows(client.context.address) {
-        return Ok(excluded);
-    }
-    client.downstream.is_last = true;
-    Ok(Some(sender::not_allowed(client.context.who().ip())))
-}
-
 /// Serves one request; what follows, and the buffers with what has come of the next request.
 async fn serve_request(client: &mut Client, mut scratch: Lent) -> (Next, Option<Lent>) {
     let mut log = RequestLog::begin();
@@ -245,7 +208,7 @@ async fn serve_request(client: &mut Client, mut scratch: Lent) -> (Next, Option<
             None,
         );
     }
-    let excluded = match follow_configuration(client).await {
+    let excluded = match sender::follow_configuration(client, &scratch.request_head).await {
         Ok(excluded) => excluded,
         Err(next) => return (next, None),
     };

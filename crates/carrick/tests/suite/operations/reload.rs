@@ -332,3 +332,39 @@ fn a_standing_connection_meets_the_rules_for_destinations_and_users_of_a_reload(
         assert_eq!(standing.ask(request).status, status, "{keys}");
     }
 }
+
+/// What its connections ask for once more is answered, but nothing begins that would last.
+#[test]
+fn a_listener_that_is_gone_or_has_another_mode_begins_no_tunnel() {
+    let place = Place::claim();
+    let server = echo_server(&place);
+    let at = server.address();
+    let get = format!("GET http://{at}/a HTTP/1.1\r\nHost: {at}\r\n\r\n");
+    let connect = format!("CONNECT {at} HTTP/1.1\r\nHost: {at}\r\n\r\n");
+    let before = three_listeners(at, "");
+    let forward = format!("listen = \"{{ip}}:{FORWARD_PORT}\"\nmode = \"forward\"\n");
+    let switch = |keys: &str| {
+        let listener = format!("listen = \"{{ip}}:{FORWARD_PORT}\"\nmode = \"switch\"\n{keys}");
+        before.replace(&forward, &listener).replace(
+            "connect_ports = \"all\"\n",
+            "[[listener.route]]\nupstream = \"u\"\n",
+        )
+    };
+    let without = before.replace(&FORWARD_PORT.to_string(), &SECOND_PORT.to_string());
+    let carrick = Carrick::start(&place, &before);
+    for (after, request, status) in [
+        (&without, &get, 200),
+        (&without, &connect, 421),
+        (&switch(""), &connect, 421),
+        (&switch("allow = \"192.0.2.0/24\"\n"), &get, 403),
+    ] {
+        reload(&carrick, &place, &before, "ok");
+        let mut standing = carrick.connect_forward();
+        assert_eq!(standing.ask(&get).status, 200);
+        reload(&carrick, &place, after, "ok");
+        let response = standing.ask(request);
+        assert_eq!(response.status, status, "{request}");
+        assert_eq!(response.field("connection").as_deref(), Some("close"));
+        standing.expect_end();
+    }
+}
