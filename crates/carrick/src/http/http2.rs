@@ -322,7 +322,8 @@ impl Connection {
         ));
         let watched: Weak<dyn Gather> = Rc::downgrade(&stream) as _;
         self.shared.watch(watched);
-        let client = self.client_of(stream);
+        let is_tunnel = matches!(framing, RequestBody::Tunnel | RequestBody::WebSocket);
+        let client = self.client_of(stream, is_tunnel);
         let place = self.shared.place();
         if self.shared.streams() == STREAMS_MAX {
             context.metrics().limits.reached(Limit::Http2Streams);
@@ -367,7 +368,7 @@ impl Connection {
     }
 
     /// What a session has instead of a connection.
-    fn client_of(&self, stream: Rc<Http2Stream>) -> Client {
+    fn client_of(&self, stream: Rc<Http2Stream>, is_tunnel: bool) -> Client {
         let context = &self.client.context;
         let mut client = Client::new(
             Rc::clone(&context.worker),
@@ -380,8 +381,8 @@ impl Connection {
         client.context.is_http2 = true;
         // The window of HTTP/2 limits what waits unread.
         client.downstream.unread.set(Unread::new(0));
-        if context.is_trusted_proxy() {
-            // It names a client for each request.
+        // A trusted proxy names a client for each request; and a tunnel has a connection to a server for as long as the client likes.
+        if is_tunnel || context.is_trusted_proxy() {
             let admitted = self.client.downstream.admitted.as_ref();
             client.downstream.admitted = admitted.map(|admitted| Rc::new(admitted.beside()));
         }

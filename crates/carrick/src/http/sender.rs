@@ -29,19 +29,20 @@ pub fn refuse(client: &mut Client, scratch: &mut Scratch, log: &mut RequestLog) 
         })
 }
 
-/// Whether the client that a trusted proxy has named may use the listener, and has room for one more connection.
+/// Whether the client that a trusted proxy has named may use the listener, and has room for one more connection, or a client for one
+/// more tunnel beside its connection of HTTP/2.
 fn may_ask(context: &RequestContext, admitted: Option<&Admitted>) -> Result<(), Reply> {
-    if !context.is_trusted_proxy() {
-        return Ok(());
-    }
-    if !context.listener.access.allows_client(context.who().ip()) {
+    let is_proxy = context.is_trusted_proxy();
+    if is_proxy && !context.listener.access.allows_client(context.who().ip()) {
         return Err(not_allowed(context.who().ip()));
     }
-    let Some(admitted) = admitted else {
-        return Ok(());
+    let (admitted, counted) = match admitted {
+        Some(admitted) if is_proxy => (admitted, context.stated),
+        Some(admitted) if admitted.is_beside() => (admitted, Some(context.address)),
+        _ => return Ok(()),
     };
     admitted
-        .count_for(context.stated.map(|stated| stated.ip()))
+        .count_for(counted.map(|counted| counted.ip()))
         .map_err(|_| {
             let limits = &context.metrics().limits;
             limits.reached(Limit::ConnectionsPerClient);

@@ -182,6 +182,12 @@ impl Admitted {
         }
     }
 
+    /// Whether it is [one beside others](Self::beside).
+    #[must_use]
+    pub fn is_beside(&self) -> bool {
+        self.is_beside
+    }
+
     /// Counts the connection for this client instead of the previous one; `None`: for none.
     ///
     /// # Errors

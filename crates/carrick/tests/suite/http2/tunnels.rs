@@ -95,6 +95,51 @@ fn connect_makes_a_tunnel() {
     assert_eq!((line.number("received"), line.number("sent")), (17, 35));
 }
 
+/// Each has a connection to a server, as one of HTTP/1.1 has.
+#[test]
+fn tunnels_are_counted_for_their_client() {
+    let place = Place::claim();
+    let server = Server::listen(&place);
+    let limits = "[limits]\nconnections_per_client = 3\n";
+    let carrick = Carrick::start(&place, &format!("{FORWARD_TEXT}{limits}"));
+    let (proxy, address) = (carrick.forward_address(), server.address());
+    run(async {
+        let mut sender = connect(proxy).await;
+        let mut tunnels = Vec::new();
+        for status in [200, 200, 429] {
+            let (response, stream) = sender
+                .send_request(connect_to(address), false)
+                .expect("a stream");
+            let response = response.await.expect("a response");
+            assert_eq!(response.status(), status);
+            tunnels.push((response, stream));
+        }
+        let asked = Request::builder().uri(format!("http://{address}/"));
+        let asked = asked.body(()).expect("a request");
+        // Other requests are not concerned, and another tunnel has room once one has ended.
+        let answering = blocking(move || {
+            let tunnels = [server.accept(), server.accept()];
+            let mut upstream = server.accept();
+            upstream.read_head();
+            upstream.send("HTTP/1.1 204 No Content\r\n\r\n");
+            drop(tunnels);
+            server
+        });
+        let (asked, _) = sender.send_request(asked, true).expect("a stream");
+        let (answer, _server) = tokio::join!(asked, answering);
+        assert_eq!(answer.expect("a response").status(), 204);
+        drop(tunnels);
+        loop {
+            let (response, _stream) = sender
+                .send_request(connect_to(address), false)
+                .expect("a stream");
+            if response.await.expect("a response").status() == 200 {
+                break;
+            }
+        }
+    });
+}
+
 #[test]
 fn a_tunnel_whose_server_resets_is_reset() {
     let place = Place::claim();
