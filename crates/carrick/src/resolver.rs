@@ -82,6 +82,16 @@ impl ResolveError {
     }
 }
 
+/// Who named what is to be resolved: clients share slots of their own, and cannot take those of the configuration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum NamedBy {
+    /// The configuration: servers, health checks, parents, certificate authorities.
+    #[default]
+    Configuration,
+    /// A client with this address.
+    Client(IpAddr),
+}
+
 /// The addresses of a name, at least one, or why there are none.
 type Addresses = Result<Arc<[IpAddr]>, ResolveError>;
 
@@ -95,6 +105,7 @@ struct Answer {
 #[derive(Debug)]
 struct Request {
     name: Box<str>,
+    named_by: NamedBy,
     reply: oneshot::Sender<Answer>,
 }
 
@@ -106,28 +117,31 @@ pub struct Resolver {
 }
 
 impl Resolver {
-    /// The addresses of `name`, at least one. An address literal yields itself.
+    /// The addresses of `name` of the configuration, at least one. An address literal yields itself.
     ///
     /// # Errors
     /// See [`ResolveError`].
     pub async fn resolve(&self, name: &str) -> Result<Arc<[IpAddr]>, ResolveError> {
         match Host::parse(name)? {
             Host::Addresses(addresses) => Ok(addresses),
-            Host::Name(name) => self.ask(&name).await.and_then(|answer| answer.addresses),
+            Host::Name(name) => {
+                let answer = self.ask(&name, NamedBy::Configuration).await?;
+                answer.addresses
+            }
         }
     }
 
     /// `name` must be in normal form.
-    async fn ask(&self, name: &str) -> Result<Answer, ResolveError> {
+    async fn ask(&self, name: &str, named_by: NamedBy) -> Result<Answer, ResolveError> {
         let (reply, answer) = oneshot::channel();
-        if self
-            .queue
-            .try_send(Request {
-                name: name.into(),
-                reply,
-            })
-            .is_err()
-        {
+        let request = Request {
+            name: name.into(),
+            named_by,
+            reply,
+        };
+        let is_full = named_by != NamedBy::Configuration
+            && self.queue.capacity() <= service::QUEUE_OF_CONFIGURATION;
+        if is_full || self.queue.try_send(request).is_err() {
             self.metrics.dns_refused.fetch_add(1, Relaxed);
             return Err(ResolveError::Busy);
         }
@@ -154,11 +168,15 @@ impl WorkerResolver {
         }
     }
 
-    /// See [`Resolver::resolve`].
+    /// The addresses of `name`, at least one. An address literal yields itself.
     ///
     /// # Errors
     /// See [`ResolveError`].
-    pub async fn resolve(&self, name: &str) -> Result<Arc<[IpAddr]>, ResolveError> {
+    pub async fn resolve(
+        &self,
+        name: &str,
+        named_by: NamedBy,
+    ) -> Result<Arc<[IpAddr]>, ResolveError> {
         let name: Cow<'_, str> = match Host::parse(name)? {
             Host::Addresses(addresses) => return Ok(addresses),
             Host::Name(name) => name,
@@ -168,7 +186,7 @@ impl WorkerResolver {
             return addresses;
         }
         self.metrics.dns_misses.add(1);
-        let answer = self.resolver.ask(&name).await?;
+        let answer = self.resolver.ask(&name, named_by).await?;
         let addresses = answer.addresses.clone();
         let valid_until = answer.valid_until;
         let mut cache = self.cache.borrow_mut();

@@ -78,10 +78,9 @@ async fn ask(context: RequestContext, held: DeferredSyn, admitted: Admitted, pla
         source: context.source(),
         source_port: context.source_port(),
         mark: context.source_mark(),
-        itself: None,
         segment_bytes: segment_bytes(&context, &held),
         profiles: ServerProfiles::of(&worker.connector.tcp_tuning, &context.listener),
-        tls: None,
+        ..Terms::default()
     };
     let server = ServerAddress::Ip(held.server());
     let begun = Instant::now();

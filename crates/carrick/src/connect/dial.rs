@@ -8,7 +8,7 @@ use crate::net::shortage::Shortage;
 use crate::net::transport::Network;
 #[cfg(test)]
 use crate::net::transport::Transport;
-use crate::resolver::ResolveError;
+use crate::resolver::{NamedBy, ResolveError};
 use crate::telemetry::metrics::Limit;
 use crate::upstream::{Counted, Unreachable, Upstream};
 use carrick_logic::access::Access;
@@ -45,6 +45,8 @@ pub struct Terms {
     pub profiles: Option<ServerProfiles>,
     /// TLS to the server.
     pub tls: Option<Handshake>,
+    /// Who named the server.
+    pub named_by: NamedBy,
 }
 
 /// [`Terms`], and settings of all connections to servers.
@@ -103,7 +105,10 @@ pub async fn try_dial(
                 check(access, *address, &terms)?;
                 None
             }
-            ServerAddress::Name { host, .. } => Some(connector.resolver.resolve(host).await?),
+            ServerAddress::Name { host, .. } => {
+                let named_by = terms.of_one.named_by;
+                Some(connector.resolver.resolve(host, named_by).await?)
+            }
         };
         stage.set(Stage::Waiting);
         let place = descriptor(connector).await;

@@ -8,6 +8,7 @@ use crate::context::downstream::Downstream;
 use crate::context::request_context::RequestContext;
 use crate::context::request_log::RequestLog;
 use crate::net::deadline::now;
+use crate::resolver::NamedBy;
 use crate::telemetry::metrics::Limit;
 use crate::upstream::{Unreachable, Upstream};
 use carrick_logic::access::Access;
@@ -69,6 +70,10 @@ impl CheckoutRequest<'_> {
             itself: self.itself(access),
             profiles: ServerProfiles::of(&connector.tcp_tuning, &context.listener),
             tls,
+            // Destination rules are for what clients name.
+            named_by: access.map_or(NamedBy::Configuration, |_| {
+                NamedBy::Client(context.who().ip())
+            }),
         };
         // Boxed: most requests find an open connection.
         let result = Box::pin(dial(connector, server, access, terms, limit)).await;

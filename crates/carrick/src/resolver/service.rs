@@ -1,23 +1,32 @@
 //! The control thread's side: answers workers' questions; concurrent questions for a name share one look-up.
 use super::cache::NameCache;
 use super::name_servers::{Found, NameServers};
-use super::{Answer, DnsOptions, Request, ResolveError, Resolver};
+use super::{Answer, DnsOptions, NamedBy, Request, ResolveError, Resolver};
 use crate::telemetry::{ControlMetrics, LookupResult};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot};
-use tokio::task::{Id, JoinError, JoinSet};
+use tokio::task::{AbortHandle, Id, JoinError, JoinSet};
 
 /// Most questions waiting for the control thread.
 const QUEUE_MAX: usize = 1024;
 
+/// So many of them only names of the configuration can have.
+pub(super) const QUEUE_OF_CONFIGURATION: usize = QUEUE_MAX / 4;
+
 /// Most concurrent look-ups. Each uses two sockets.
 const LOOKUPS_MAX: usize = 256;
 
+/// Most of them for names that clients gave.
+const LOOKUPS_OF_CLIENTS_MAX: usize = LOOKUPS_MAX / 4 * 3;
+
 /// Most questions waiting for look-ups.
 const WAITING_MAX: usize = 16 * 1024;
+
+/// Most of them for names that clients gave.
+const WAITING_OF_CLIENTS_MAX: usize = WAITING_MAX / 4 * 3;
 
 /// A resolver, and the queue of its questions for a [`Service`].
 pub(crate) fn resolver(metrics: Arc<ControlMetrics>) -> (Resolver, Questions) {
@@ -33,11 +42,26 @@ pub(crate) struct Questions(mpsc::Receiver<Request>);
 pub(crate) struct Service {
     name_servers: Option<Arc<NameServers>>,
     cache: NameCache<Answer>,
-    lookups: JoinSet<Found>,
+    tasks: JoinSet<Found>,
     names: HashMap<Id, Box<str>>,
-    waiting: HashMap<Box<str>, Vec<oneshot::Sender<Answer>>>,
-    waiting_count: usize,
+    lookups: HashMap<Box<str>, LookUp>,
     metrics: Arc<ControlMetrics>,
+}
+
+/// A look-up under way.
+struct LookUp {
+    /// For whom it began.
+    named_by: NamedBy,
+    task: AbortHandle,
+    waiting: Vec<oneshot::Sender<Answer>>,
+}
+
+impl LookUp {
+    /// Whether its answer is waited for. Removes those who gave up only as far as needed, so that asking often is cheap.
+    fn is_awaited(&mut self) -> bool {
+        while self.waiting.pop_if(|reply| reply.is_closed()).is_some() {}
+        !self.waiting.is_empty()
+    }
 }
 
 impl Service {
@@ -46,10 +70,9 @@ impl Service {
         Self {
             name_servers: name_servers(options),
             cache: NameCache::new(options.names_max),
-            lookups: JoinSet::new(),
+            tasks: JoinSet::new(),
             names: HashMap::new(),
-            waiting: HashMap::new(),
-            waiting_count: 0,
+            lookups: HashMap::new(),
             metrics,
         }
     }
@@ -67,7 +90,7 @@ impl Service {
                     Some(request) => self.answer(request),
                     None => return,
                 },
-                Some(ended) = self.lookups.join_next_with_id() => self.ended(ended),
+                Some(ended) = self.tasks.join_next_with_id() => self.ended(ended),
                 Some(options) = changes.recv() => self.change(&options),
             }
             self.metrics
@@ -85,16 +108,21 @@ impl Service {
     }
 
     fn answer(&mut self, request: Request) {
-        let Request { name, reply } = request;
+        let Request {
+            name,
+            named_by,
+            reply,
+        } = request;
         if let Some(answer) = self.cache.get(&name, Instant::now()) {
             self.metrics.dns_hits.add(1);
             // The requester may have given up, here and below.
             let _ = reply.send(answer.clone());
             return;
         }
-        let is_under_way = self.waiting.contains_key(&name);
-        let has_room =
-            self.waiting_count < WAITING_MAX && (is_under_way || self.lookups.len() < LOOKUPS_MAX);
+        let has_room = self.has_room(&name, named_by) || {
+            self.cancel_unawaited();
+            self.has_room(&name, named_by)
+        };
         let (true, Some(name_servers)) = (has_room, &self.name_servers) else {
             self.metrics.dns_refused.fetch_add(1, Relaxed);
             let _ = reply.send(Answer {
@@ -103,23 +131,60 @@ impl Service {
             });
             return;
         };
-        if is_under_way {
+        if let Some(lookup) = self.lookups.get_mut(&name) {
             self.metrics.dns_joined.add(1);
-        } else {
-            let name_servers = Arc::clone(name_servers);
-            let asked = name.clone();
-            let task = self
-                .lookups
-                .spawn(async move { name_servers.look_up(&asked).await });
-            self.names.insert(task.id(), name.clone());
+            lookup.waiting.push(reply);
+            return;
         }
-        self.waiting.entry(name).or_default().push(reply);
-        self.waiting_count += 1;
+        let name_servers = Arc::clone(name_servers);
+        let asked = name.clone();
+        let task = self
+            .tasks
+            .spawn(async move { name_servers.look_up(&asked).await });
+        self.names.insert(task.id(), name.clone());
+        let lookup = LookUp {
+            named_by,
+            task,
+            waiting: vec![reply],
+        };
+        self.lookups.insert(name, lookup);
+    }
+
+    /// Whether one more may wait for this name. A client can have as many look-ups as are left for clients then: one
+    /// gets half, and however many there are, none takes them all.
+    fn has_room(&self, name: &str, named_by: NamedBy) -> bool {
+        let waiting: usize = self.lookups.values().map(|one| one.waiting.len()).sum();
+        let is_under_way = self.lookups.contains_key(name);
+        let all = self.lookups.len();
+        let count = |is_counted: &dyn Fn(NamedBy) -> bool| {
+            let counted = |one: &&LookUp| is_counted(one.named_by);
+            self.lookups.values().filter(counted).count()
+        };
+        if named_by == NamedBy::Configuration {
+            return waiting < WAITING_MAX && (is_under_way || all < LOOKUPS_MAX);
+        }
+        let of_clients = count(&|named_by| named_by != NamedBy::Configuration);
+        let left = LOOKUPS_OF_CLIENTS_MAX.saturating_sub(of_clients);
+        waiting < WAITING_OF_CLIENTS_MAX
+            && (is_under_way || all < LOOKUPS_MAX && count(&|other| other == named_by) < left)
+    }
+
+    fn cancel_unawaited(&mut self) {
+        let names = &mut self.names;
+        self.lookups.retain(|_, lookup| {
+            let is_awaited = lookup.is_awaited();
+            if !is_awaited {
+                names.remove(&lookup.task.id());
+                lookup.task.abort();
+            }
+            is_awaited
+        });
     }
 
     fn ended(&mut self, ended: Result<(Id, Found), JoinError>) {
         let (id, found) = match ended {
             Ok(ended) => ended,
+            Err(error) if error.is_cancelled() => return,
             Err(error) => {
                 tracing::error!("a name look-up failed unexpectedly: {error}");
                 (
@@ -131,18 +196,19 @@ impl Service {
                 )
             }
         };
-        self.metrics.dns_lookups(result_of(&found)).add(1);
-        let Some(name) = self.names.remove(&id) else {
+        let Some(lookup) =
+            (self.names.remove(&id)).and_then(|name| self.lookups.remove_entry(&name))
+        else {
             return;
         };
+        let (name, lookup) = lookup;
+        self.metrics.dns_lookups(result_of(&found)).add(1);
         let now = Instant::now();
         let answer = Answer {
             addresses: found.addresses,
             valid_until: now + found.keep,
         };
-        let waiting = self.waiting.remove(&name).unwrap_or_default();
-        self.waiting_count -= waiting.len();
-        for reply in waiting {
+        for reply in lookup.waiting {
             let _ = reply.send(answer.clone());
         }
         let valid_until = answer.valid_until;

@@ -14,6 +14,7 @@ use crate::net::shortage::{Shortage, is_tcp_memory_short};
 use crate::net::transport::Transport;
 use crate::net::transport::tls::HandshakeError;
 use crate::net::unread::Unread;
+use crate::resolver::ResolveError;
 use crate::telemetry::metrics::WorkerMetrics;
 use carrick_splice::tcp::UnreadLimit;
 use std::io;
@@ -127,7 +128,7 @@ pub enum Unreachable {
     NoServer,
     /// The name has no address.
     #[error("{0}")]
-    Resolve(#[from] crate::resolver::ResolveError),
+    Resolve(#[from] ResolveError),
     /// The address is on the listener's deny list.
     #[error("{0}")]
     Denied(#[from] carrick_logic::access::Denied),
@@ -183,7 +184,7 @@ impl Unreachable {
     #[must_use]
     pub fn is_ours(&self) -> bool {
         match self {
-            Self::Shortage(_) => true,
+            Self::Shortage(_) | Self::Resolve(ResolveError::Busy) => true,
             Self::TimedOut | Self::TlsTimedOut(_) | Self::Http2TimedOut(_) => is_tcp_memory_short(),
             Self::Shared(other) => other.is_ours(),
             _ => false,
@@ -214,5 +215,18 @@ impl Unreachable {
             Self::Shared(other) => other.status(),
             Self::Itself(_) => 508,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn too_many_look_ups_are_not_a_servers_failure() {
+        let busy = || Unreachable::from(ResolveError::Busy);
+        assert!(busy().is_ours() && Unreachable::Shared(Arc::new(busy())).is_ours());
+        assert!(!Unreachable::from(ResolveError::NoSuchName).is_ours());
+        assert_eq!(busy().status(), 503);
     }
 }

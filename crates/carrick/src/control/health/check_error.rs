@@ -46,6 +46,7 @@ impl CheckError {
     /// Whether the cause is on this machine, so that it says nothing about the server.
     pub fn is_ours(&self) -> bool {
         match self {
+            Self::Name(ResolveError::Busy) => true,
             Self::Connect(error) | Self::Lost(error) if Shortage::of(error).is_some() => true,
             Self::Timeout(_) | Self::Connect(_) | Self::Lost(_) => is_tcp_memory_short(),
             _ => false,

@@ -268,6 +268,27 @@ async fn a_servers_name_is_resolved_and_each_of_its_addresses_tried() {
     );
 }
 
+#[tokio::test]
+async fn too_many_look_ups_say_nothing_about_a_server() {
+    let mut plan = upstream("u", &[([127, 0, 0, 1], 9).into()], Some(health(None)));
+    plan.servers[0].address = ServerAddress::Name {
+        host: "www.example.org".into(),
+        port: 9,
+    };
+    let upstreams = UpstreamState::for_plan(&[Arc::new(plan)], &[]);
+    let metrics: Arc<ControlMetrics> = Arc::default();
+    // Nobody takes the questions.
+    let (busy, _) = resolver(Arc::default());
+    let packet = PacketService::default();
+    let _checks = HealthChecks::start(&upstreams, &busy, None, &metrics, &packet);
+    until("checks fail", || {
+        metrics.health_checks_unmade.get() + metrics.health_checks_failed.get() >= 4
+    })
+    .await;
+    assert_eq!(metrics.health_checks_failed.get(), 0);
+    assert!(upstreams[0].servers[0].is_healthy());
+}
+
 /// A server whose status can be changed; 0: it closes at once.
 async fn moody_server() -> (SocketAddr, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

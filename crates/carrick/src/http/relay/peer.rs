@@ -14,6 +14,7 @@ use crate::http::request_out::write_request;
 use crate::net::deadline::Deadline;
 use crate::net::io::{read_some, write_all};
 use crate::net::scratch::Scratch;
+use crate::resolver::ResolveError;
 use crate::telemetry::metrics::CacheResult;
 use crate::upstream::checkout::Checkout;
 use crate::upstream::{Unreachable, Upstream};
@@ -202,7 +203,9 @@ async fn connect(
     Box::pin(dial(connector, server, None, terms, plan.connect))
         .await
         .map_err(|unreachable| match unreachable {
-            Unreachable::Shortage(_) => PeerFallback::Short,
+            Unreachable::Shortage(_) | Unreachable::Resolve(ResolveError::Busy) => {
+                PeerFallback::Short
+            }
             Unreachable::TimedOut => {
                 PeerFallback::Away(PeerAnswer::Failed, "connecting took too long".to_owned())
             }

@@ -102,6 +102,86 @@ async fn too_many_look_ups_are_refused_and_known_names_still_answered() {
     assert_eq!(metrics.dns_under_way.load(Relaxed), 256);
 }
 
+/// Silent for all names but `known`; no look-up ends by itself, however busy the machine is.
+async fn silent_server() -> NameServer {
+    let mut server = NameServer::start(|name, kind| {
+        if name.starts_with("known.") {
+            both(name, kind)
+        } else {
+            Reply::Silent
+        }
+    })
+    .await;
+    server.timeout = Duration::from_secs(3600);
+    server
+}
+
+fn client(number: u32) -> NamedBy {
+    NamedBy::Client(std::net::Ipv4Addr::from_bits(number).into())
+}
+
+/// Asks for `count` names at once, each for the client that `client_of` gives.
+fn ask_for(
+    resolver: &Resolver,
+    count: u32,
+    client_of: fn(u32) -> u32,
+) -> tokio::task::JoinSet<Result<Answer, ResolveError>> {
+    let mut tasks = tokio::task::JoinSet::new();
+    for number in 0..count {
+        let resolver = resolver.clone();
+        tasks.spawn(async move {
+            let name = format!("name-{number}.example.org");
+            resolver.ask(&name, client(client_of(number))).await
+        });
+    }
+    tasks
+}
+
+fn is_busy(answer: &Result<Answer, ResolveError>) -> bool {
+    let addresses = answer.as_ref().map(|answer| &answer.addresses);
+    matches!(
+        addresses,
+        Err(ResolveError::Busy) | Ok(Err(ResolveError::Busy))
+    )
+}
+
+#[tokio::test]
+async fn a_client_leaves_look_ups_to_other_clients() {
+    let server = silent_server().await;
+    let (resolver, metrics) = server.resolver();
+    let mut tasks = ask_for(&resolver, 400, |_| 0);
+    for _ in 0..400 - 96 {
+        assert!(is_busy(&tasks.join_next().await.unwrap().unwrap()));
+    }
+    assert_eq!(metrics.dns_under_way.load(Relaxed), 96);
+    let answer = resolver.ask("known.example.org", client(1)).await;
+    assert!(answer.unwrap().addresses.is_ok());
+}
+
+#[tokio::test]
+async fn clients_cannot_take_the_look_ups_of_the_configuration() {
+    let server = silent_server().await;
+    let (resolver, metrics) = server.resolver();
+    let mut tasks = ask_for(&resolver, 600, |number| number);
+    for _ in 0..600 - 192 {
+        assert!(is_busy(&tasks.join_next().await.unwrap().unwrap()));
+    }
+    assert_eq!(metrics.dns_under_way.load(Relaxed), 192);
+    assert!(resolver.resolve("known.example.org").await.is_ok());
+}
+
+#[tokio::test]
+async fn look_ups_that_nobody_waits_for_give_way() {
+    let server = silent_server().await;
+    let (resolver, metrics) = server.resolver();
+    let mut tasks = ask_for(&resolver, 96, |_| 0);
+    until(|| metrics.dns_under_way.load(Relaxed) == 96).await;
+    tasks.shutdown().await;
+    let answer = resolver.ask("known.example.org", client(0)).await;
+    assert!(answer.unwrap().addresses.is_ok());
+    until(|| metrics.dns_under_way.load(Relaxed) == 0).await;
+}
+
 #[tokio::test]
 async fn a_change_of_options_begins_anew() {
     let (first, second) = (
@@ -147,10 +227,24 @@ fn a_workers_own_cache_answers_without_the_control_thread() {
         .unwrap();
     runtime.block_on(async {
         for _ in 0..10 {
-            assert_eq!(worker.resolve("www.example.org").await.unwrap().len(), 3);
-            assert_eq!(worker.resolve("WWW.EXAMPLE.ORG.").await.unwrap().len(), 3);
             assert_eq!(
-                &*worker.resolve("192.0.2.77").await.unwrap(),
+                worker
+                    .resolve("www.example.org", client(0))
+                    .await
+                    .unwrap()
+                    .len(),
+                3
+            );
+            assert_eq!(
+                worker
+                    .resolve("WWW.EXAMPLE.ORG.", client(0))
+                    .await
+                    .unwrap()
+                    .len(),
+                3
+            );
+            assert_eq!(
+                &*worker.resolve("192.0.2.77", client(0)).await.unwrap(),
                 addresses(&["192.0.2.77"])
             );
         }
@@ -167,11 +261,11 @@ async fn a_workers_answers_expire() {
     let (resolver, _) = server.resolver();
     let metrics: Arc<WorkerMetrics> = Arc::default();
     let worker = WorkerResolver::new(resolver, 10, Arc::clone(&metrics));
-    assert!(worker.resolve("www.example.org").await.is_ok());
-    assert!(worker.resolve("www.example.org").await.is_ok());
+    assert!(worker.resolve("www.example.org", client(0)).await.is_ok());
+    assert!(worker.resolve("www.example.org", client(0)).await.is_ok());
     assert_eq!(metrics.dns_misses.get(), 1);
     tokio::time::sleep(KEEP_MIN + Duration::from_millis(50)).await;
-    assert!(worker.resolve("www.example.org").await.is_ok());
+    assert!(worker.resolve("www.example.org", client(0)).await.is_ok());
     assert_eq!(metrics.dns_misses.get(), 2);
     assert_eq!(server.asked().len(), 4);
 }

@@ -12,6 +12,7 @@ use crate::context::tunnels::Listed;
 use crate::net::deadline::{Deadline, Timer};
 use crate::net::io::try_peek;
 use crate::reply::unreachable_reply;
+use crate::resolver::NamedBy;
 use crate::tcp::notes;
 use crate::telemetry::job::Job;
 use crate::telemetry::metrics::Limit;
@@ -189,6 +190,7 @@ async fn connect(
         source_port: context.source_port(),
         mark: context.source_mark(),
         profiles: ServerProfiles::of(&context.worker.connector.tcp_tuning, &context.listener),
+        named_by: NamedBy::Client(context.who().ip()),
         ..Terms::default()
     };
     let limit = context.live.plan().timeouts.connect;
