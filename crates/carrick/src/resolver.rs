@@ -23,7 +23,7 @@ use tokio::sync::{mpsc, oneshot};
 /// How names are resolved.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DnsOptions {
-    /// Name servers; empty: those of `/etc/resolv.conf`, and its search domains for names of one label.
+    /// Name servers; empty: those of `/etc/resolv.conf`, and its search domains for the configuration's names of one label.
     pub servers: Vec<SocketAddr>,
     /// Whether `/etc/hosts` is consulted first.
     pub hosts: bool,
@@ -122,7 +122,7 @@ impl Resolver {
     /// # Errors
     /// See [`ResolveError`].
     pub async fn resolve(&self, name: &str) -> Result<Arc<[IpAddr]>, ResolveError> {
-        match Host::parse(name)? {
+        match Host::parse(name, NamedBy::Configuration)? {
             Host::Addresses(addresses) => Ok(addresses),
             Host::Name(name) => {
                 let answer = self.ask(&name, NamedBy::Configuration).await?;
@@ -177,7 +177,7 @@ impl WorkerResolver {
         name: &str,
         named_by: NamedBy,
     ) -> Result<Arc<[IpAddr]>, ResolveError> {
-        let name: Cow<'_, str> = match Host::parse(name)? {
+        let name: Cow<'_, str> = match Host::parse(name, named_by)? {
             Host::Addresses(addresses) => return Ok(addresses),
             Host::Name(name) => name,
         };

@@ -1,5 +1,5 @@
 //! Classifies a host: an address literal, a name with a fixed address, or a name in normal form.
-use super::ResolveError;
+use super::{NamedBy, ResolveError};
 use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::{Arc, LazyLock};
@@ -21,12 +21,14 @@ static LOOPBACK: LazyLock<Arc<[IpAddr]>> = LazyLock::new(|| {
 pub(super) enum Host<'a> {
     /// Known without a look-up.
     Addresses(Arc<[IpAddr]>),
-    /// Lower case, without a final dot.
+    /// Lower case. Without a final dot, except for a name of one label that search domains must not complete.
     Name(Cow<'a, str>),
 }
 
 impl<'a> Host<'a> {
-    pub fn parse(host: &'a str) -> Result<Self, ResolveError> {
+    /// Search domains complete only what the configuration names, and not if it ends with a dot: rules for the names that
+    /// clients give are checked for the names as given.
+    pub fn parse(host: &'a str, named_by: NamedBy) -> Result<Self, ResolveError> {
         let literal = host
             .strip_prefix('[')
             .and_then(|rest| rest.strip_suffix(']'))
@@ -47,7 +49,12 @@ impl<'a> Host<'a> {
         if name == "localhost" || name.ends_with(".localhost") {
             return Ok(Self::Addresses(Arc::clone(&LOOPBACK)));
         }
-        Ok(Self::Name(name))
+        let is_relative = named_by == NamedBy::Configuration && name.len() == host.len();
+        Ok(Self::Name(if is_relative || name.contains('.') {
+            name
+        } else {
+            Cow::Owned(format!("{name}."))
+        }))
     }
 }
 

@@ -112,18 +112,19 @@ impl NameServers {
         }
     }
 
-    /// Names with a dot are absolute, whatever `ndots` says: a proxy's answer must not depend on its own domain.
+    /// Names with a dot, inside or at the end, are absolute, whatever `ndots` says: a proxy's answer must not depend on its
+    /// own domain.
     async fn search(&self, name: &str) -> Found {
+        let is_relative = !name.contains('.');
         let Ok(mut name) = Name::from_ascii(name) else {
             return Found::failure(ResolveError::Invalid);
         };
-        let is_single_label = name.num_labels() == 1;
         name.set_fqdn(true);
         if let Some(found) = self.in_hosts(&name) {
             return found;
         }
         let mut failure = None;
-        if is_single_label {
+        if is_relative {
             let mut relative = name.clone();
             relative.set_fqdn(false);
             for domain in &self.search {

@@ -69,6 +69,39 @@ async fn names_of_one_label_are_searched_for_and_others_are_not() {
 }
 
 #[test]
+fn names_that_clients_give_are_absolute() {
+    let client = NamedBy::Client(IpAddr::from([192, 0, 2, 9]));
+    for (host, name) in [
+        ("wiki", "wiki."),
+        ("WIKI.", "wiki."),
+        ("wiki.corp.example", "wiki.corp.example"),
+        ("wiki.corp.example.", "wiki.corp.example"),
+    ] {
+        let parsed = Host::parse(host, client);
+        assert_eq!(parsed, Ok(Host::Name(name.into())), "{host}");
+    }
+}
+
+#[tokio::test]
+async fn a_final_dot_keeps_search_domains_away() {
+    let behaviour: Behaviour = |name, kind| match name {
+        "wiki.corp.example." => both(name, kind),
+        _ => Reply::NoSuchName(60),
+    };
+    let server = NameServer::start(behaviour).await;
+    let name_servers = NameServers::new(&server.options())
+        .unwrap()
+        .with("", &["corp.example."]);
+    assert!(name_servers.look_up("wiki").await.addresses.is_ok());
+    server.forget();
+    assert_eq!(
+        name_servers.look_up("wiki.").await.addresses,
+        Err(ResolveError::NoSuchName)
+    );
+    assert!(server.asked().iter().all(|(name, _)| name == "wiki."));
+}
+
+#[test]
 fn hosts_that_need_no_look_up() {
     let table = [
         ("192.0.2.1", vec!["192.0.2.1"]),
@@ -81,7 +114,7 @@ fn hosts_that_need_no_look_up() {
     ];
     for (host, expected) in table {
         assert_eq!(
-            Host::parse(host),
+            Host::parse(host, NamedBy::Configuration),
             Ok(Host::Addresses(addresses(&expected).into())),
             "{host}"
         );
@@ -94,6 +127,7 @@ fn names_take_their_normal_form() {
         ("www.example.org", "www.example.org"),
         ("WWW.Example.ORG.", "www.example.org"),
         ("web", "web"),
+        ("web.", "web."),
         ("_dmarc.example.org", "_dmarc.example.org"),
         ("xn--bcher-kva.example", "xn--bcher-kva.example"),
         ("1.example", "1.example"),
@@ -101,7 +135,8 @@ fn names_take_their_normal_form() {
         ("notlocalhost", "notlocalhost"),
         ("localhost.example.org", "localhost.example.org"),
     ] {
-        assert_eq!(Host::parse(host), Ok(Host::Name(name.into())), "{host}");
+        let parsed = Host::parse(host, NamedBy::Configuration);
+        assert_eq!(parsed, Ok(Host::Name(name.into())), "{host}");
     }
 }
 
@@ -141,7 +176,9 @@ fn what_is_no_host_name() {
         &long_name,
     ];
     for host in table {
-        assert_eq!(Host::parse(host), Err(ResolveError::Invalid), "{host:?}");
+        let parsed = Host::parse(host, NamedBy::Configuration);
+        assert_eq!(parsed, Err(ResolveError::Invalid), "{host:?}");
     }
-    assert!(Host::parse(&format!("{}.example", "a".repeat(63))).is_ok());
+    let longest = format!("{}.example", "a".repeat(63));
+    assert!(Host::parse(&longest, NamedBy::Configuration).is_ok());
 }
