@@ -224,6 +224,14 @@ fn clients(written: &Written<file::Listener>, problems: &mut Problems) -> Option
     networks(list.get_ref(), problems)
 }
 
+/// Whether others than programs of this machine can be its clients, as far as is known.
+fn is_public(written: &Written<file::Listener>, address: Option<SocketAddr>) -> bool {
+    let is_beyond_loopback =
+        address.is_some_and(|address| !address.ip().to_canonical().is_loopback());
+    // By these a proxy before this one names its clients.
+    is_beyond_loopback || written.proxy_protocol || !written.trusted_proxies.is_absent()
+}
+
 /// `None` if the networks of clients are wrong.
 fn access(
     written: &Written<file::Listener>,
@@ -244,7 +252,7 @@ fn access(
         ConnectPorts::None => vec![0],
         ConnectPorts::These(ports) => ports.clone(),
     };
-    let is_public = address.is_some_and(|address| !address.ip().to_canonical().is_loopback());
+    let is_public = is_public(written, address);
     match written.deny_to.given() {
         Some(list) => {
             for text in list.get_ref() {
@@ -321,7 +329,7 @@ fn report_open_proxy(
     is_forward: bool,
     problems: &mut Problems,
 ) {
-    let is_public = address.is_some_and(|address| !address.ip().to_canonical().is_loopback());
+    let is_public = is_public(written, address);
     // Nobody can name a destination to a transparent one.
     let is_closed = written.is_transparent() || !written.users.is_absent();
     if !is_forward || !is_public || is_closed {
@@ -332,9 +340,15 @@ fn report_open_proxy(
             .listen
             .given()
             .map_or(written.span.clone(), toml::Spanned::span);
+        let label = match address.is_some_and(|address| address.ip().to_canonical().is_loopback()) {
+            true => {
+                "a proxy before it (`proxy_protocol`, `trusted_proxies`) brings clients of other machines"
+            }
+            false => "not a loopback address",
+        };
         problems
-            .error(span, "this forward proxy would be open to everybody who can reach it", "not a loopback address")
-            .help("add `allow = [\"10.0.0.0/8\"]` with the networks of your clients, or `users` with a password file, or listen on 127.0.0.1");
+            .error(span, "this forward proxy would be open to everybody who can reach it", label)
+            .help("add `allow = [\"10.0.0.0/8\"]` with the networks of your clients, or `users` with a password file, or listen on 127.0.0.1 for this machine alone");
     } else if let Some(list) = written.allow.given() {
         let everybody =
             |text: &str| values::network(text).is_ok_and(|network| network.prefix_len() == 0);

@@ -88,8 +88,8 @@ section! {
         control_group in SPLIT: u8 = number(0..=100, 0),
         /// Overrides `[splice]` for this listener
         engine in EVERY: Setting<Choice> = one_of_or("that of [splice]"),
-        /// Clients that may use the listener; a forward proxy beyond loopback needs this or `users`, a `link` needs it in
-        /// any case
+        /// Clients that may use the listener; a forward proxy beyond loopback, or with `proxy_protocol` or
+        /// `trusted_proxies`, needs this or `users`, a `link` needs it in any case
         allow in EVERY: Setting<Texts> = texts("networks or addresses", "all"),
         /// What the upstream is told about the client: `X-Forwarded-For`, `-Proto` and `-Host`, or `Forwarded` (RFC
         /// 7239); `off` removes all of them, `unchanged` adds nothing, and passes on what clients sent, or with
@@ -124,7 +124,7 @@ section! {
         /// and with `transparent`: there for what goes to its original destination
         deny_to in NAMED: Setting<Texts> = texts(
             "networks, addresses, name patterns or `\"inner\"`",
-            "forward on loopback: none; else `\"inner\"`, the list of inner networks",
+            "forward on loopback, without `proxy_protocol` and `trusted_proxies`: none; else `\"inner\"`, the list of inner networks",
         ),
         /// An htpasswd file: basic authentication against it. Only for `forward`
         users in FORWARD: Setting<String> = text_or("a path", "no authentication"),

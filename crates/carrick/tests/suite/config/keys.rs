@@ -119,7 +119,7 @@ const KEYS: &[(&str, &str, &str, &str)] = &[
         "[[listener]]",
         "proxy_protocol",
         FORWARD,
-        "proxy_protocol = true",
+        "allow = \"::1\"\nproxy_protocol = true",
     ),
     (
         "[[listener]]",
@@ -220,13 +220,13 @@ const KEYS: &[(&str, &str, &str, &str)] = &[
         "[[listener]]",
         "trusted_proxies",
         FORWARD,
-        "trusted_proxies = [\"10.0.0.0/8\", \"::1\"]",
+        "allow = \"::1\"\ntrusted_proxies = [\"10.0.0.0/8\", \"::1\"]",
     ),
     (
         "[[listener]]",
         "trusted_field",
         FORWARD,
-        "trusted_proxies = \"::1\"\ntrusted_field = \"forwarded\"",
+        "allow = \"::1\"\ntrusted_proxies = \"::1\"\ntrusted_field = \"forwarded\"",
     ),
     (
         "[[listener]]",
