@@ -2,23 +2,25 @@
 //!
 //! Good passwords are remembered for a while under a keyed hash, so that not each request costs a bcrypt. A name that is
 //! not in the file costs what one of the file costs, so that the time of an answer does not tell names.
+mod gate;
 mod hash;
 mod md5_crypt;
 
 use super::problem::{Problem, Severity, Source};
 use arc_swap::ArcSwapOption;
 use carrick_logic::credentials::Credentials;
+use gate::Gate;
 use hash::PasswordHash;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use std::collections::HashMap;
 use std::fmt;
+use std::net::IpAddr;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use subtle::ConstantTimeEq;
-use tokio::sync::Semaphore;
 
 /// Most bytes of a password file.
 const FILE_BYTES_MAX: u64 = 16 << 20;
@@ -26,8 +28,6 @@ const FILE_BYTES_MAX: u64 = 16 << 20;
 const PASSWORD_BYTES_MAX: usize = 512;
 /// How long a good password is remembered.
 const REMEMBERED: Duration = Duration::from_secs(600);
-/// Most password hashes that are computed at one time, for all workers.
-const HASHES_AT_ONCE_MAX: usize = 4;
 
 /// Of HMAC-SHA256, as long as its block.
 type Key = [u8; 64];
@@ -39,7 +39,7 @@ pub struct Users {
     entries: Vec<UserEntry>,
     by_name: HashMap<String, usize>,
     key: Key,
-    gate: Arc<Semaphore>,
+    gate: Arc<Gate>,
     path: PathBuf,
     /// Hashes that were computed.
     #[cfg(test)]
@@ -56,6 +56,10 @@ struct Verified {
     seal: Seal,
     until: Instant,
 }
+
+/// Too many passwords wait to be checked, of all clients or of this one.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Busy;
 
 impl fmt::Debug for Users {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -106,14 +110,12 @@ impl Users {
                 "the kernel gives no random numbers: {error}"
             ))]
         })?;
-        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        let gate = Arc::new(Semaphore::new(cores.min(HASHES_AT_ONCE_MAX)));
         let mut users = Self {
             entries: Vec::new(),
             by_name: HashMap::new(),
             path: PathBuf::new(),
             key,
-            gate,
+            gate: Gate::new(),
             #[cfg(test)]
             computed: Arc::default(),
         };
@@ -144,29 +146,31 @@ impl Users {
         self.entries.len()
     }
 
-    /// Whether this is a user with this password. Costs a password hash, computed on tokio's blocking threads and not more than a few at a time, unless the same was
-    /// found right in the last ten minutes.
-    pub async fn verify(&self, credentials: &Credentials) -> bool {
+    /// Whether this is a user with this password, which a client at this address gave. Costs a password hash, computed on tokio's blocking
+    /// threads and not more than a few at a time, unless the same was found right in the last ten minutes.
+    ///
+    /// # Errors
+    /// Too many passwords wait to be checked.
+    pub async fn verify(&self, credentials: &Credentials, client: IpAddr) -> Result<bool, Busy> {
         let seal = self.seal(credentials);
         let known = self
             .by_name
             .get(&credentials.user)
             .and_then(|index| self.entries.get(*index));
         if known.is_some_and(|entry| entry.remembers(&seal, Instant::now())) {
-            return true;
+            return Ok(true);
         }
         if credentials.password.len() > PASSWORD_BYTES_MAX {
-            return false;
+            return Ok(false);
         }
         let Some(entry) = known.or_else(|| self.decoy(&seal)) else {
-            return false;
+            return Ok(false);
         };
-        let Ok(permit) = Arc::clone(&self.gate).acquire_owned().await else {
-            return false;
-        };
+        let place = self.gate.enter(client).ok_or(Busy)?;
+        let permit = place.permit().await.ok_or(Busy)?;
         // Several connections of one client often come with the same password at the same time.
         if known.is_some_and(|entry| entry.remembers(&seal, Instant::now())) {
-            return true;
+            return Ok(true);
         }
         let hash = Arc::clone(&entry.hash);
         let password = credentials.password.clone();
@@ -183,7 +187,7 @@ impl Users {
         if is_right {
             entry.remember(seal, Instant::now());
         }
-        is_right
+        Ok(is_right)
     }
 
     fn add(&mut self, line: &str) -> Result<(), (String, &'static str)> {

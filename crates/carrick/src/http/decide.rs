@@ -3,14 +3,17 @@ use crate::config::plan::{
     ForwardPlan, HashOn, Mode, ParentPlan, Responses, RouteCache, RoutePlan, ServerAddress,
 };
 use crate::config::tls::ChallengeFiles;
+use crate::config::users::Busy;
 use crate::context::client::Client;
 use crate::context::destination::Destination;
 use crate::context::destination::NextHop;
 use crate::context::destination::client_key;
-use crate::context::downstream::Downstream;
 use crate::context::original;
 use crate::context::request_context::RequestContext;
+use crate::context::request_log::CLIENT_CLOSED_REQUEST;
+use crate::net::io::poll_reset;
 use crate::net::scratch::Scratch;
+use crate::net::transport::Transport;
 use crate::reply::Reply;
 use crate::upstream::group::Group;
 use carrick_logic::access::{Denied, Literal, parse_ip_literal};
@@ -18,9 +21,12 @@ use carrick_logic::credentials;
 use carrick_logic::http1::{Method, RequestHead, Target, TargetForm};
 use carrick_logic::route::pick_request;
 use carrick_splice::Choice;
+use std::future::poll_fn;
 use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::Poll;
 
 /// What happens with a request.
 pub enum Decision {
@@ -39,7 +45,7 @@ pub async fn decide(client: &Client, scratch: &Scratch, user: &mut Option<String
         return Decision::Reply(last_hop(head.method));
     }
     if let Mode::Forward(plan) = &client.context.listener.mode
-        && let Some(reply) = authenticate(&client.downstream, plan, bytes, head, user).await
+        && let Some(reply) = authenticate(client, plan, bytes, head, user).await
     {
         return Decision::Reply(reply);
     }
@@ -279,7 +285,7 @@ pub fn hash_key<'b>(
 }
 
 async fn authenticate(
-    downstream: &Downstream,
+    client: &Client,
     plan: &ForwardPlan,
     bytes: &[u8],
     head: &RequestHead,
@@ -289,12 +295,23 @@ async fn authenticate(
     let given = head
         .field(bytes, "proxy-authorization")
         .and_then(credentials::read_basic);
-    downstream.push_held();
-    if let Some(given) = given
-        && Box::pin(users.verify(&given)).await
-    {
-        *user = Some(given.user);
-        return None;
+    client.downstream.push_held();
+    if let Some(given) = given {
+        let verifying = Box::pin(users.verify(&given, client.context.who().ip()));
+        match unless_reset(&client.downstream.transport, verifying).await {
+            Some(Ok(true)) => {
+                *user = Some(given.user);
+                return None;
+            }
+            Some(Ok(false)) => {}
+            Some(Err(Busy)) => {
+                let detail = "Too many passwords are being checked.";
+                let mut reply = Reply::new(503, "passwords_busy", detail);
+                reply.field = Some(("Retry-After", "1".into()));
+                return Some(reply);
+            }
+            None => return Some(Reply::new(CLIENT_CLOSED_REQUEST, "authentication", "")),
+        }
     }
     let mut reply = Reply::new(
         407,
@@ -306,6 +323,17 @@ async fn authenticate(
         "Basic realm=\"carrick\", charset=\"UTF-8\"".into(),
     ));
     Some(reply)
+}
+
+/// Awaits `future`; `None` if the client resets its connection before.
+async fn unless_reset<F: Future + Unpin>(client: &Transport, mut future: F) -> Option<F::Output> {
+    let mut watches = true;
+    poll_fn(|cx| match Pin::new(&mut future).poll(cx) {
+        Poll::Ready(output) => Poll::Ready(Some(output)),
+        Poll::Pending if watches && poll_reset(client, &mut watches, cx) => Poll::Ready(None),
+        Poll::Pending => Poll::Pending,
+    })
+    .await
 }
 
 fn forward(
