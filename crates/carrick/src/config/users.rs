@@ -163,7 +163,7 @@ impl Users {
         if credentials.password.len() > PASSWORD_BYTES_MAX {
             return Ok(false);
         }
-        let Some(entry) = known.or_else(|| self.decoy(&seal)) else {
+        let Some(entry) = known.or_else(|| self.decoy(&credentials.user)) else {
             return Ok(false);
         };
         let place = self.gate.enter(client).ok_or(Busy)?;
@@ -221,8 +221,12 @@ impl Users {
         Ok(())
     }
 
-    /// The entry whose cost a name that is not in the file has: always the same one for the same name and password.
-    fn decoy(&self, seal: &Seal) -> Option<&UserEntry> {
+    /// The entry whose cost a name that is not in the file has: whatever the password, the same one, as for a name that is.
+    fn decoy(&self, user: &str) -> Option<&UserEntry> {
+        let seal = self.seal(&Credentials {
+            user: user.to_owned(),
+            password: String::new(),
+        });
         let (number, _) = seal.split_first_chunk::<8>()?;
         let index = u64::from_le_bytes(*number).checked_rem(self.entries.len() as u64)?;
         self.entries.get(usize::try_from(index).ok()?)

@@ -222,6 +222,24 @@ fn an_unknown_name_costs_what_a_known_one_costs() {
 }
 
 #[test]
+fn an_unknown_name_has_one_cost_that_depends_on_the_key_alone() {
+    let users = [users(), users()];
+    let names: Vec<String> = (0..100).map(|number| format!("nobody-{number}")).collect();
+    let decoys = |users: &Users| -> Vec<_> {
+        let of_name = |name: &String| {
+            let decoy = users.decoy(name).expect("there are users");
+            (users.entries.iter()).position(|entry| std::ptr::eq(entry, decoy))
+        };
+        names.iter().map(of_name).collect()
+    };
+    let [one, other] = users.each_ref().map(decoys);
+    assert_eq!(one, decoys(&users[0]));
+    assert_ne!(one, other);
+    let different: std::collections::HashSet<_> = one.iter().collect();
+    assert!(different.len() > 1);
+}
+
+#[test]
 fn hashes_are_computed_a_few_at_a_time_also_when_clients_go_away() {
     let text = "only:$2y$05$abcdefghijklmnopqrstuuHNbAKRhpaujgo33bRWs.NLUTJO3lOy2\n";
     let users = Users::parse(text, "users.htpasswd").expect("one user");
