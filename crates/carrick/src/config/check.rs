@@ -142,8 +142,12 @@ fn admin(file: &File, problems: &mut Problems) -> Option<(SocketAddr, Option<Ran
     };
     if !address.ip().to_canonical().is_loopback() {
         problems
-            .note(text.span(), "admin has no authentication and is reachable from other machines", "")
-            .help("everybody who can reach it reads names of upstreams and counts; a firewall should know");
+            .warning(
+                text.span(),
+                "admin has no authentication and is reachable from other machines",
+                "",
+            )
+            .help("whoever can reach it sees upstreams, tunnels and what is cached, removes what is cached, and changes pacing; listen on loopback, or let a firewall keep others away");
     }
     Some((address, file.admin.value("listen")))
 }

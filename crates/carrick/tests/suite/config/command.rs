@@ -83,11 +83,11 @@ fn a_warning_does_not_keep_a_reload_back_unless_check_is_strict() {
         "{error}"
     );
     for flags in [&[][..], &["--strict"]] {
-        let note = format!("{RIGHT}[admin]\nlisten = \"0.0.0.0:3129\"\n");
+        let note = format!("{RIGHT}allow = [\"0.0.0.0/0\"]\n").replace("127.0.0.1", "0.0.0.0");
         let (code, out, error) = check_with(flags, &note);
         assert_eq!(code, Some(0));
         assert!(
-            out.contains("fine") && error.contains("note: admin has no authentication"),
+            out.contains("fine") && error.contains("note: this forward proxy is open to everybody"),
             "{error}"
         );
         assert_eq!(check_with(flags, "").0, Some(2));

@@ -1,6 +1,6 @@
 //! Mistakes in values: kinds, limits, addresses.
 use super::Mistake;
-use super::Severity::{Error, Note};
+use super::Severity::{Error, Note, Warning};
 
 pub const MISTAKES: &[Mistake] = &[
     // Kinds and limits
@@ -142,10 +142,10 @@ pub const MISTAKES: &[Mistake] = &[
     ),
     (
         "§[admin]\nlisten = \"0.0.0.0:3129\"",
-        Note,
+        Warning,
         "\"0.0.0.0:3129\"",
         "no authentication",
-        "",
+        "changes pacing",
     ),
     (
         "§[admin]\nlisten = \"127.0.0.1:3128\"",
