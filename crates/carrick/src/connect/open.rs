@@ -103,17 +103,26 @@ impl CheckoutRequest<'_> {
         Some(SocketAddr::new(own.ip().to_canonical(), own.port()))
     }
 
-    /// What goes first on a new connection.
+    /// What goes first on a new connection. A server that expects a PROXY header gets one without a client, too, or if the
+    /// client has gone.
     pub(super) fn preamble(&self, version: Option<ProxyVersion>) -> Vec<u8> {
         let mut bytes = Vec::new();
-        if let (Some(version), Some(downstream)) = (version, self.downstream)
-            && let Some(destination) = downstream.transport.local_addr()
+        let Some(version) = version else {
+            return bytes;
+        };
+        let is_version_1 = version == ProxyVersion::V1;
+        match self
+            .downstream
+            .and_then(|downstream| downstream.transport.local_addr())
         {
-            let endpoints = Endpoints {
-                source: self.context.who(),
-                destination,
-            };
-            proxy_protocol::write(&mut bytes, &endpoints, version == ProxyVersion::V1);
+            Some(destination) => {
+                let endpoints = Endpoints {
+                    source: self.context.who(),
+                    destination,
+                };
+                proxy_protocol::write(&mut bytes, &endpoints, is_version_1);
+            }
+            None => proxy_protocol::write_local(&mut bytes, is_version_1),
         }
         bytes
     }

@@ -122,6 +122,30 @@ fn a_refresh_goes_on_after_an_interim_response() {
 }
 
 #[test]
+fn a_refresh_begins_with_a_proxy_header_where_servers_expect_one() {
+    let play_with_header =
+        with_cache().replace("servers = ", "send_proxy_protocol = \"v1\"\nservers = ");
+    let log = play(&play_with_header, async |stage| {
+        let mut server = stage.server(FIRST);
+        let client = stage.client();
+        client.say(GET).await;
+        let connection = server.accept().await;
+        let heard = connection.hear("\r\n\r\n").await;
+        assert!(heard.starts_with("PROXY TCP4 198.51.100.7 "), "{heard}");
+        let stale = "max-age=0, stale-while-revalidate=60";
+        connection.say(fresh().replace("max-age=60", stale)).await;
+        client.hear("ok").await;
+        client.say(GET).await;
+        client.hear("ok").await;
+        let connection = server.accept().await;
+        let heard = connection.hear("\r\n\r\n").await;
+        assert!(heard.starts_with("PROXY UNKNOWN\r\nGET "), "{heard}");
+        connection.say(fresh()).await;
+    });
+    assert_eq!(log[1].text("cache"), "stale");
+}
+
+#[test]
 fn those_who_ask_at_the_same_time_share_one_answer() {
     play(&with_cache(), async |stage| {
         let mut server = stage.server(FIRST);
