@@ -285,11 +285,37 @@ fn config_for(servers: &[SocketAddr]) -> ResolverConfig {
 
 /// Without a usable `/etc/resolv.conf` the name server is on this machine, as in resolv.conf(5).
 fn system_config() -> (ResolverConfig, ResolverOpts) {
-    system_conf::read_system_conf().unwrap_or_else(|error| {
+    let text = std::fs::read("/etc/resolv.conf").map_err(NetError::from);
+    let read = text.and_then(|bytes| resolv_conf(&String::from_utf8_lossy(&bytes)));
+    read.unwrap_or_else(|error| {
         tracing::warn!("cannot use /etc/resolv.conf: {error}; using the name server 127.0.0.1");
         (
             config_for(&[SocketAddr::from((Ipv4Addr::LOCALHOST, 53))]),
             ResolverOpts::default(),
         )
     })
+}
+
+/// Reads the text of resolv.conf(5). Search domains that are no names are left out: the library would refuse the whole file.
+pub(super) fn resolv_conf(text: &str) -> Result<(ResolverConfig, ResolverOpts), NetError> {
+    let mut usable = String::new();
+    for line in text.lines() {
+        let mut words = line.split_whitespace();
+        match words.next() {
+            Some(key @ ("search" | "domain")) => {
+                usable += key;
+                for domain in words.take_while(|word| !word.starts_with(['#', ';'])) {
+                    match Name::from_str_relaxed(domain) {
+                        Ok(_) => usable.extend([" ", domain]),
+                        Err(error) => tracing::warn!(
+                            "the search domain \"{domain}\" in /etc/resolv.conf is left out: {error}"
+                        ),
+                    }
+                }
+            }
+            _ => usable += line,
+        }
+        usable.push('\n');
+    }
+    system_conf::parse_resolv_conf(usable)
 }

@@ -1,5 +1,5 @@
 //! Names: which need no name server, which use search domains, their normal form, and which are invalid.
-use super::super::name_servers::NameServers;
+use super::super::name_servers::{NameServers, resolv_conf};
 use super::*;
 
 #[tokio::test]
@@ -99,6 +99,18 @@ async fn a_final_dot_keeps_search_domains_away() {
         Err(ResolveError::NoSuchName)
     );
     assert!(server.asked().iter().all(|(name, _)| name == "wiki."));
+}
+
+#[test]
+fn an_odd_search_domain_leaves_the_rest_of_the_file_in_force() {
+    let text = "nameserver 127.0.0.2\nsearch a_b.c -x foo..bar corp.example # and more\n";
+    let (config, _) = resolv_conf(text).unwrap();
+    let search: Vec<_> = config.search().iter().map(ToString::to_string).collect();
+    assert_eq!(search, ["a_b.c", "corp.example"]);
+    assert_eq!(config.name_servers()[0].ip.to_string(), "127.0.0.2");
+    let (config, _) = resolv_conf("search -x\nnameserver 127.0.0.2\n").unwrap();
+    assert!(config.search().is_empty());
+    assert!(resolv_conf("search corp.example\n").is_err());
 }
 
 #[test]
