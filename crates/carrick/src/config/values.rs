@@ -282,9 +282,22 @@ pub fn network(text: &str) -> Result<IpNet, String> {
     if let Ok(address) = text.parse::<IpAddr>() {
         return Ok(IpNet::from(address));
     }
-    let network = text
-        .parse::<IpNet>()
-        .map_err(|_| "write a network or an address, such as \"10.0.0.0/8\", \"2001:db8::/32\" or \"192.0.2.7\"".to_owned())?;
+    let (address, prefix) = text.split_once('/').unwrap_or((text, ""));
+    let is_padded = |number: &str| {
+        number.len() > 1
+            && number.starts_with('0')
+            && number.bytes().all(|byte| byte.is_ascii_digit())
+    };
+    if !address.contains(':') && address.split('.').chain([prefix]).any(is_padded) {
+        return Err(
+            "a number begins with 0, which some programs read as octal; write it without"
+                .to_owned(),
+        );
+    }
+    // The parser of networks is less strict than that of addresses.
+    let network = (text.parse::<IpNet>().ok())
+        .filter(|_| address.parse::<IpAddr>().is_ok())
+        .ok_or("write a network or an address, such as \"10.0.0.0/8\", \"2001:db8::/32\" or \"192.0.2.7\"")?;
     if network.trunc() != network {
         return Err(format!(
             "the address has bits beyond its prefix; write \"{}\" for the network, or \"{}\" for the one address",

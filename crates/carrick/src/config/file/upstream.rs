@@ -103,10 +103,13 @@ section! {
     }
 }
 
+/// What is said of keys that other programs have.
+const HEALTH_ADVICE: &[(&str, &str)] = &[("interval", "did you mean `every`?")];
+
 section! {
     /// `health = { … }`
     #[derive(Debug)]
-    pub struct Health = "health = { }" {
+    pub struct Health = "health = { }", advice = HEALTH_ADVICE {
         /// The path of a GET that must be answered with 2xx or 3xx
         path: Setting<String> = text_or("a path", "a connection is enough"),
         /// Ask by the health checking protocol of gRPC, for the whole server (`true`) or one of its services; only with

@@ -194,7 +194,12 @@ fn networks() {
             .expect_err("host bits")
             .contains("\"10.0.0.0/8\"")
     );
+    for text in ["010.0.0.0/8", "10.0.00.0/8", "10.0.0.0/08", "010.0.0.1"] {
+        let help = super::network(text).expect_err(text);
+        assert!(help.contains("octal"), "{text}: {help}");
+    }
     for text in [
+        "::ffff:010.0.0.0/104",
         "10.0.0.0/33",
         "10.0.0/8",
         "a.example",

@@ -147,6 +147,13 @@ pub const MISTAKES: &[Mistake] = &[
         "",
     ),
     (
+        "^servers = \"10.0.0.1\"\nhealth = { interval = \"1s\" }",
+        Error,
+        "interval",
+        "not a key of health = { }",
+        "did you mean `every`?",
+    ),
+    (
         "^servers = \"10.0.0.1\"\nhealth = { every = \"1ms\" }",
         Error,
         "\"1ms\"",
