@@ -143,22 +143,30 @@ fn recognise_other(name: &[u8]) -> FieldName {
     }
 }
 
-/// Names with this prefix describe the client.
-const OF_CLIENT_PREFIX: &[u8] = b"x-forwarded";
+/// Names with these prefixes describe the client, or its certificate.
+const OF_CLIENT_PREFIXES: [&[u8]; 3] = [b"x-forwarded", b"x-ssl-client", b"ssl-client"];
 
 /// Further names by which proxies describe a request's sender, and its original target. Servers and
 /// frameworks trust them.
-const OF_CLIENT: [&[u8]; 29] = [
+const OF_CLIENT: [&[u8]; 38] = [
+    b"ali-cdn-real-ip",
     b"cf-connecting-ip",
     b"cf-connecting-ipv6",
+    b"client-cert",
+    b"client-cert-chain",
     b"client-ip",
     b"fastly-client-ip",
+    b"fly-client-ip",
     b"forwarded",
     b"forwarded-for",
     b"forwarded-for-ip",
     b"front-end-https",
+    b"proxy-client-ip",
     b"true-client-ip",
+    b"wl-proxy-client-ip",
+    b"x-amzn-mtls-clientcert",
     b"x-appengine-user-ip",
+    b"x-arr-clientcert",
     b"x-azure-clientip",
     b"x-azure-socketip",
     b"x-client-ip",
@@ -177,16 +185,23 @@ const OF_CLIENT: [&[u8]; 29] = [
     b"x-remote-ip",
     b"x-scheme",
     b"x-url-scheme",
+    b"x-vercel-forwarded-for",
     b"x-client-port",
 ];
 
 /// Whether a field with this name describes the client, even if only a gateway reads it as such a one.
 pub(super) fn tells_of_client(name: &[u8]) -> bool {
-    let may_be = matches!(name[0] | 0x20, b'x' | b'c' | b'f' | b't');
+    let second = name.get(1).map_or(0, |byte| byte | 0x20);
+    let may_be = matches!(
+        (name[0] | 0x20, second),
+        (b'x' | b'c' | b'f' | b't', _) | (b'a' | b'w', b'l') | (b'p', b'r') | (b's', b's')
+    );
+    let begins_so = |prefix: &[u8]| {
+        let begin = name.get(..prefix.len());
+        begin.is_some_and(|begin| syntax::may_pass_for(begin, prefix))
+    };
     may_be
-        && (name
-            .get(..OF_CLIENT_PREFIX.len())
-            .is_some_and(|begin| syntax::may_pass_for(begin, OF_CLIENT_PREFIX))
+        && (OF_CLIENT_PREFIXES.into_iter().any(begins_so)
             || OF_CLIENT
                 .iter()
                 .any(|other| syntax::may_pass_for(name, other)))

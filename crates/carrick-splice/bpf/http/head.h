@@ -356,13 +356,21 @@ static __always_inline int parse_field(struct parsed_head *parsed, const struct 
 	case WORD('c', 'd', 'n', '-', 'l', 'o', 'o', 'p'):
 		return UP_MEANING;
 	/* What tells of the client: as `tells_of_client` of carrick-logic has it, and a few others that begin alike. */
+	case WORD('a', 'l', 'i', '-', 'c', 'd', 'n', '-'):
 	case WORD('c', 'f', '-', 'c', 'o', 'n', 'n', 'e'):
+	case WORD('c', 'l', 'i', 'e', 'n', 't', '-', 'c'):
 	case WORD('c', 'l', 'i', 'e', 'n', 't', '-', 'i'):
 	case WORD('f', 'a', 's', 't', 'l', 'y', '-', 'c'):
+	case WORD('f', 'l', 'y', '-', 'c', 'l', 'i', 'e'):
 	case WORD('f', 'o', 'r', 'w', 'a', 'r', 'd', 'e'):
 	case WORD('f', 'r', 'o', 'n', 't', '-', 'e', 'n'):
+	case WORD('p', 'r', 'o', 'x', 'y', '-', 'c', 'l'):
+	case WORD('s', 's', 'l', '-', 'c', 'l', 'i', 'e'):
 	case WORD('t', 'r', 'u', 'e', '-', 'c', 'l', 'i'):
+	case WORD('w', 'l', '-', 'p', 'r', 'o', 'x', 'y'):
+	case WORD('x', '-', 'a', 'm', 'z', 'n', '-', 'm'):
 	case WORD('x', '-', 'a', 'p', 'p', 'e', 'n', 'g'):
+	case WORD('x', '-', 'a', 'r', 'r', '-', 'c', 'l'):
 	case WORD('x', '-', 'a', 'z', 'u', 'r', 'e', '-'):
 	case WORD('x', '-', 'c', 'l', 'i', 'e', 'n', 't'):
 	case WORD('x', '-', 'c', 'l', 'u', 's', 't', 'e'):
@@ -375,7 +383,9 @@ static __always_inline int parse_field(struct parsed_head *parsed, const struct 
 	case WORD('x', '-', 'r', 'e', 'a', 'l', '-', 'p'):
 	case WORD('x', '-', 'r', 'e', 'm', 'o', 't', 'e'):
 	case WORD('x', '-', 's', 'c', 'h', 'e', 'm', 'e'):
+	case WORD('x', '-', 's', 's', 'l', '-', 'c', 'l'):
 	case WORD('x', '-', 'u', 'r', 'l', '-', 's', 'c'):
+	case WORD('x', '-', 'v', 'e', 'r', 'c', 'e', 'l'):
 		return table->passes_forwarded ? 0 : UP_MEANING;
 	default:
 		return 0;

@@ -407,6 +407,18 @@ fn the_whole_family_of_claims_is_forgotten() {
         "X-Host",
         "X-Scheme",
         "Front-End-Https",
+        "WL-Proxy-Client-IP",
+        "Proxy-Client-IP",
+        "Fly-Client-IP",
+        "X-Vercel-Forwarded-For",
+        "Ali-CDN-Real-IP",
+        "X-SSL-Client-Verify",
+        "X-SSL-Client-S-DN",
+        "SSL-Client-Cert",
+        "Client-Cert",
+        "Client-Cert-Chain",
+        "X-ARR-ClientCert",
+        "X-Amzn-Mtls-Clientcert",
     ] {
         let fields = format!("{name}: a\r\nX-B: b\r\n");
         assert_eq!(

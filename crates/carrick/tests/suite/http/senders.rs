@@ -28,6 +28,18 @@ const FAMILY: &[&str] = &[
     "X-Original-Host: evil",
     "X-Host: evil",
     "Front-End-Https: on",
+    "WL-Proxy-Client-IP: evil",
+    "Proxy-Client-IP: evil",
+    "Fly-Client-IP: evil",
+    "X-Vercel-Forwarded-For: evil",
+    "Ali-CDN-Real-IP: evil",
+    "X-SSL-Client-Verify: evil",
+    "X-SSL-Client-S-DN: evil",
+    "SSL-Client-Cert: evil",
+    "Client-Cert: evil",
+    "Client-Cert-Chain: evil",
+    "X-ARR-ClientCert: evil",
+    "X-Amzn-Mtls-Clientcert: evil",
 ];
 
 fn proxy(stage: &Stage) -> Peer {
