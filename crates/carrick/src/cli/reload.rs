@@ -5,8 +5,9 @@ use super::check::report;
 use crate::cli::args::ReloadArgs;
 use crate::config;
 use jiff::Timestamp;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde_json::Value;
+use std::fs;
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -52,8 +53,7 @@ fn reload(arguments: &ReloadArgs) -> Result<String, Failed> {
         .filter(|before| before.pid == pid.as_raw_pid())
         .map(|before| before.count);
     let begun = Timestamp::now();
-    kill_process(pid, Signal::HUP)
-        .map_err(|error| Failed::Because(format!("SIGHUP to process {pid}: {error}")))?;
+    signal(pid, plan.admin.filter(|_| arguments.pid.is_none()))?;
     let Some(admin) = plan.admin else {
         return Ok("SIGHUP sent; without admin, see carrick's log for the result\n".to_owned());
     };
@@ -72,6 +72,62 @@ fn reload(arguments: &ReloadArgs) -> Result<String, Failed> {
             Err(why) => return Err(why),
         }
     }
+}
+
+/// Sends SIGHUP to the process that the user named, or that was named at `admin`: anybody may listen there while no carrick does.
+fn signal(pid: Pid, admin: Option<SocketAddr>) -> Result<(), Failed> {
+    let failed = |error| Failed::Because(format!("SIGHUP to process {pid}: {error}"));
+    // What has been checked gets the signal, even if another process gets its number.
+    let process = pidfd_open(pid, PidfdFlags::empty()).map_err(failed)?;
+    if let Some(admin) = admin
+        && !(is_carrick(pid) && may_listen(pid, admin.port()))
+    {
+        return Err(Failed::Because(format!(
+            "process {pid} has not been signalled: {admin} names it, but it is no carrick that listens there; use --pid"
+        )));
+    }
+    pidfd_send_signal(process, Signal::HUP).map_err(failed)
+}
+
+/// Whether a process runs the same program, by name: after an upgrade, its file is another one.
+fn is_carrick(pid: Pid) -> bool {
+    let name = |process: &str| fs::read(format!("/proc/{process}/comm")).ok();
+    name("self").is_some_and(|own| Some(own) == name(&pid.to_string()))
+}
+
+/// Whether a process listens on a port of TCP; `true` also if this user must not see that.
+fn may_listen(pid: Pid, port: u16) -> bool {
+    let Ok(descriptors) = fs::read_dir(format!("/proc/{pid}/fd")) else {
+        return true;
+    };
+    let listening: Vec<String> = ["tcp", "tcp6"]
+        .iter()
+        .filter_map(|table| fs::read_to_string(format!("/proc/net/{table}")).ok())
+        .flat_map(|table| {
+            table
+                .lines()
+                .filter_map(|line| listens(line, port))
+                .collect::<Vec<_>>()
+        })
+        .collect();
+    let links = descriptors.filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
+    links.into_iter().any(|link| {
+        let link = link.to_string_lossy();
+        listening
+            .iter()
+            .any(|inode| link == format!("socket:[{inode}]"))
+    })
+}
+
+/// The inode of the socket in a line of `/proc/net/tcp`, if it listens on this port.
+fn listens(line: &str, port: u16) -> Option<String> {
+    const LISTEN: &str = "0A";
+    let mut words = line.split_whitespace();
+    let (_, local_port) = words.nth(1)?.rsplit_once(':')?;
+    let is_listening = words.nth(1)? == LISTEN;
+    let inode = words.nth(5)?;
+    let is_it = is_listening && u16::from_str_radix(local_port, 16) == Ok(port);
+    is_it.then(|| inode.to_owned())
 }
 
 /// Admin's report on reloads.
@@ -122,6 +178,22 @@ impl Reloads {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn listening_sockets_are_found_by_their_port() {
+        let line = "   0: 0100007F:0C39 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 4711 1 0000000000000000 100 0 0 10 0";
+        assert_eq!(listens(line, 3129).as_deref(), Some("4711"));
+        assert_eq!(listens(line, 3128), None);
+        assert_eq!(listens(&line.replace(" 0A ", " 01 "), 3129), None);
+        let head = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode";
+        assert_eq!(listens(head, 3129), None);
+        let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = socket.local_addr().unwrap().port();
+        let this = rustix::process::getpid();
+        assert!(is_carrick(this) && may_listen(this, port));
+        drop(socket);
+        assert!(!may_listen(this, port));
+    }
 
     #[test]
     fn a_reload_is_distinguished_from_one_a_moment_before() {

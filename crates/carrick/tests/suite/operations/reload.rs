@@ -4,7 +4,10 @@ use super::load::{Asking, Load};
 use crate::support::carrick::FORWARD_TEXT;
 use crate::support::place::{FORWARD_PORT, LISTENER_PORT, TUNNEL_PORT};
 use crate::support::{Carrick, Peer, Place, carrick, wait_for};
+use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Command, Output};
 
 /// The port of a listener that is added and removed.
 const SECOND_PORT: u16 = LISTENER_PORT + 1;
@@ -367,4 +370,52 @@ fn a_listener_that_is_gone_or_has_another_mode_begins_no_tunnel() {
         assert_eq!(response.field("connection").as_deref(), Some("close"));
         standing.expect_end();
     }
+}
+
+/// `carrick reload`, of the process that admin names.
+fn reload_command(file: &Path) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_carrick"))
+        .args(["reload", "-c"])
+        .arg(file)
+        .output()
+        .expect("the program")
+}
+
+#[test]
+fn the_command_reloads_the_carrick_that_admin_names() {
+    let place = Place::claim();
+    let carrick = Carrick::start(&place, FORWARD_TEXT);
+    let before = reloads(&carrick, "ok");
+    let output = reload_command(&carrick.directory().join("carrick.toml"));
+    assert!(output.status.success(), "{output:?}");
+    assert!(reloads(&carrick, "ok") > before);
+}
+
+#[test]
+fn the_command_signals_no_other_process_that_whoever_listens_at_admins_address_names() {
+    let mut other = Command::new("sleep").arg("3600").spawn().expect("sleep");
+    let admin = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = admin.local_addr().expect("its address");
+    let answer = format!("HTTP/1.0 200 OK\r\n\r\n{{\"pid\": {}}}", other.id());
+    std::thread::spawn(move || {
+        while let Ok((mut asking, _)) = admin.accept() {
+            let _ = asking.read(&mut [0; 1024]);
+            let _ = asking.write_all(answer.as_bytes());
+        }
+    });
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("carrick.toml");
+    let text = "[[listener]]\nlisten = \"127.0.0.1:3128\"\nmode = \"forward\"\n";
+    let text = format!("{text}[admin]\nlisten = \"{address}\"\n");
+    std::fs::write(&file, text).expect("a file");
+    let output = reload_command(&file);
+    let ended = other.try_wait().expect("its state");
+    other.kill().expect("to end it");
+    other.wait().expect("its end");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        !output.status.success() && said.contains("it is no carrick"),
+        "{said}"
+    );
+    assert!(ended.is_none(), "{ended:?}");
 }
