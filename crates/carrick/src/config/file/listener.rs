@@ -117,7 +117,7 @@ section! {
         via_name in HTTP: Spanned<String> = text("a name", "carrick"),
         /// Where requests go. Only for `switch`, `tunnel` and `split`
         routes as "route" in ROUTED: Vec<Written<Route>> = tables("", "required, but not with `transparent` or `redirect_to_https`"),
-        /// Ports that `CONNECT` may name. Only for `forward`
+        /// Ports that `CONNECT` may name; plain HTTP goes to any port. Only for `forward`
         connect_ports in FORWARD: ConnectPorts =
             other("a list of ports, `\"all\"` or `\"none\"`", "[443]", connect_ports),
         /// Destinations that are refused; addresses are checked after name resolution. Only for `forward`, for `link`,
