@@ -39,6 +39,8 @@ pub enum NotStored {
     Part,
     /// `Vary: *` (section 4.1).
     VaryEverything,
+    /// `Vary` names a field in which the proxy tells of itself or of the client: what clients send does not say what the server got.
+    VaryProxyField,
     /// `Set-Cookie`, and [`Policy::share_set_cookie`] is off.
     SetCookie,
     /// The origin says nothing that would allow it (section 3, last condition).
@@ -62,6 +64,7 @@ impl NotStored {
             Self::Status => "status",
             Self::Part => "part",
             Self::VaryEverything => "vary",
+            Self::VaryProxyField => "vary_proxy_field",
             Self::SetCookie => "set_cookie",
             Self::NoLifetime => "no_lifetime",
             Self::Useless => "useless",

@@ -66,6 +66,11 @@ impl Variant {
         &self.names
     }
 
+    /// Each of the names.
+    pub fn each_name(&self) -> impl Iterator<Item = &[u8]> {
+        each_name(&self.names)
+    }
+
     /// The two parts, for a store: names and values.
     #[must_use]
     pub fn parts(&self) -> (&[u8], &[u8]) {
@@ -100,12 +105,15 @@ pub fn select<'v, M: Borrow<Meta>>(
     chosen.map(|(place, _)| place)
 }
 
-fn values(names: &[u8], request: Fields<'_>) -> Vec<u8> {
-    let mut out = Vec::new();
-    for name in names
+fn each_name(names: &[u8]) -> impl Iterator<Item = &[u8]> {
+    names
         .split(|&byte| byte == b',')
         .filter(|name| !name.is_empty())
-    {
+}
+
+fn values(names: &[u8], request: Fields<'_>) -> Vec<u8> {
+    let mut out = Vec::new();
+    for name in each_name(names) {
         // No field value has the bytes 0 and 1. A field that is absent is not an empty one.
         out.push(u8::from(request.has(name)));
         write_value(&mut out, name, request);

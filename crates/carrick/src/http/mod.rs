@@ -9,7 +9,7 @@
 //! | `cached`, `prefetch` | what the cache answers and keeps; what is fetched before it is asked for |
 //! | `background` | requests that no client waits for |
 //! | `relay` | sends the request and passes the response on; tries again where that is safe |
-//! | `request_out` | the head as the next hop gets it |
+//! | `request_out`, `own_fields` | the head as the next hop gets it; what of it tells of carrick and the client |
 //! | `request_body`, `response_body` | relay bodies |
 //! | `kernel_forward` | responses and requests that the kernel forwards |
 //! | `outcome` | how passing a response on ended, and why there was none |
@@ -22,6 +22,7 @@ pub mod kernel_forward;
 pub mod ktls;
 pub mod loop_detection;
 pub mod outcome;
+pub mod own_fields;
 pub mod prefetch;
 pub mod relay;
 pub mod request_body;

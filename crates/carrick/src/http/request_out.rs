@@ -1,5 +1,5 @@
 //! A request's head, as the next hop gets it.
-use crate::config::plan::{ServerHttp2, Via};
+use crate::config::plan::ServerHttp2;
 use crate::context::destination::Destination;
 use crate::context::destination::NextHop;
 use crate::context::original;
@@ -7,6 +7,7 @@ use crate::context::request_context::RequestContext;
 use crate::http::cached;
 use crate::http::cached::Asking;
 use crate::http::loop_detection;
+use crate::http::own_fields::named_in;
 use crate::net::scratch::Scratch;
 use carrick_logic::http1;
 use carrick_logic::http1::{Forwarded, NamedIn, Progress, RequestHead, RequestRewrite};
@@ -115,13 +116,4 @@ fn write(
         added,
     };
     http1::write_request(out, bytes, head, &how);
-}
-
-/// Where a request tells of this proxy. Strangers' servers lead nowhere else, and without `Via` need not know of it.
-fn named_in(via: &Via, next_hop: &NextHop) -> NamedIn {
-    match next_hop {
-        _ if via.is_in_requests => NamedIn::Via,
-        NextHop::Origin { parent: false, .. } => NamedIn::Nothing,
-        NextHop::Origin { .. } | NextHop::Group { .. } => NamedIn::CdnLoop,
-    }
 }

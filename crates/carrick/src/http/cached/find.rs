@@ -11,6 +11,7 @@ use crate::context::destination::{Destination, NextHop};
 use crate::context::request_context::RequestContext;
 use crate::context::request_log::{CLIENT_CLOSED_REQUEST, RequestLog};
 use crate::http::cached::shared::SharedLookup;
+use crate::http::own_fields::is_own_field;
 use crate::http::prefetch::Fetch;
 use crate::net::deadline::Timer;
 use crate::net::io::poll_reset;
@@ -100,8 +101,7 @@ pub async fn begin(
     loop {
         let now = client.context.worker.clock.now();
         let begun = Instant::now();
-        let (stored, lookup) =
-            wanted.find(&client.context.listener.access, scratch, destination, now);
+        let (stored, lookup) = wanted.find(&client.context, scratch, destination, now);
         let took = begun.elapsed();
         client.context.metrics().cache.find_seconds.observe(took);
         if stored.is_none() || reuse(lookup).is_none() {
@@ -231,7 +231,7 @@ pub async fn begin_prefetch(
         if !wanted.may_wait(scratch, now) {
             return Err(PrefetchResult::NotStored);
         }
-        let (stored, lookup) = wanted.find(&context.listener.access, scratch, destination, now);
+        let (stored, lookup) = wanted.find(context, scratch, destination, now);
         if reuse(lookup).is_some() {
             return Err(PrefetchResult::Fresh);
         }
@@ -309,7 +309,7 @@ impl CacheQuery {
     /// What is stored for the request in `scratch`, and what is to be done with it.
     fn find(
         &self,
-        access: &Access,
+        context: &RequestContext,
         scratch: &Scratch,
         destination: &Destination,
         now: UnixTime,
@@ -326,8 +326,19 @@ impl CacheQuery {
             memory::Found::Nothing => (None, Found::Nothing),
             memory::Found::OtherVariant => (None, Found::OtherVariant),
             // By rules that came later. The origin is asked, and that is refused.
-            memory::Found::Object(object) if is_denied(access, destination, object) => {
+            memory::Found::Object(object)
+                if is_denied(&context.listener.access, destination, object) =>
+            {
                 (None, Found::Nothing)
+            }
+            // It was stored by a listener, or a configuration, that does not write this field.
+            memory::Found::Object(object)
+                if object
+                    .variant()
+                    .each_name()
+                    .any(|name| is_own_field(context, &destination.next_hop, name)) =>
+            {
+                (None, Found::OtherVariant)
             }
             memory::Found::Object(object) if !self.cache.store.stands(object, now) => {
                 (None, Found::Nothing)

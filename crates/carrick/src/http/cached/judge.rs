@@ -7,6 +7,7 @@ use crate::cache::purge::{Pattern, Purge};
 use crate::context::destination::Destination;
 use crate::context::request_context::RequestContext;
 use crate::http::cached::shared;
+use crate::http::own_fields::is_own_field;
 use crate::net::scratch::Scratch;
 use crate::telemetry::metrics::WorkerMetrics;
 use carrick_logic::cache::{
@@ -33,15 +34,19 @@ pub fn judge(
         return Verdict::PassOn;
     };
     let route = Arc::clone(&asking.route);
+    let response = Response::of_head(
+        &scratch.response_head,
+        &scratch.response,
+        now,
+        &route.policy,
+    );
+    let mut varying = response.fields.elements(b"vary");
     let exchange = Exchange {
         request: Request::of_head(head, bytes),
         uri,
-        response: Response::of_head(
-            &scratch.response_head,
-            &scratch.response,
-            now,
-            &route.policy,
-        ),
+        varies_with_own: varying
+            .any(|name| is_own_field(context, &destination.next_hop, &name.to_ascii_lowercase())),
+        response,
         times: Times {
             request: asking.asked_at,
             response: now,

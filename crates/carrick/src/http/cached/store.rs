@@ -31,6 +31,8 @@ pub(super) struct Exchange<'a> {
     pub(super) uri: Uri<'a>,
     pub(super) response: Response<'a>,
     pub(super) times: Times,
+    /// `Vary` names a field that carrick writes itself.
+    pub(super) varies_with_own: bool,
 }
 
 /// Stores the answer, if it may be stored.
@@ -47,6 +49,7 @@ pub(super) fn try_store(
         uri,
         response,
         times,
+        varies_with_own,
     } = exchange;
     if let Some(why) = asking.not_filled {
         return Err(why.label());
@@ -55,6 +58,9 @@ pub(super) fn try_store(
         Storing::Yes(meta) => meta,
         Storing::No(why) => return Err(why.label()),
     };
+    if *varies_with_own {
+        return Err(NotStored::VaryProxyField.label());
+    }
     let variant = Variant::of(response.fields, request.fields)
         .ok_or_else(|| NotStored::VaryEverything.label())?;
     let mut head = Vec::with_capacity(scratch.response_head.head_bytes);

@@ -38,6 +38,67 @@ fn what_is_private_or_forbidden_is_not_stored() {
 }
 
 #[test]
+fn what_varies_with_what_carrick_writes_is_not_stored() {
+    const FRESH: &str = "Cache-Control: max-age=60\r\nVary: Accept, ";
+    let play = Play::begin("");
+    for (path, name) in [("/for", "x-Forwarded-For"), ("/via", "Via")] {
+        is_not_kept(&play, path, "", &ok(&format!("{FRESH}{name}\r\n"), "x"));
+    }
+    // It has the scheme of the URL, for all; and these go on as they come.
+    for (path, name) in [
+        ("/proto", "X-Forwarded-Proto"),
+        ("/forwarded", "Forwarded"),
+        ("/loop", "CDN-Loop"),
+    ] {
+        play.fetch(path, &ok(&format!("{FRESH}{name}\r\n"), "x"));
+        play.find(path);
+    }
+    // A 304 that says so ends it.
+    play.fetch(
+        "/a",
+        &ok("Cache-Control: max-age=0\r\nETag: \"v\"\r\n", "body"),
+    );
+    let not_modified = format!(
+        "HTTP/1.1 304 Not Modified\r\nETag: \"v\"\r\nConnection: close\r\n{FRESH}X-Forwarded-For\r\n\r\n"
+    );
+    assert_eq!(play.fetch("/a", &not_modified).text(), "body");
+    let (_, asked) = play.fetch_with("/a", "", &ok("", "other"));
+    assert!(!asked.contains("If-None-Match"), "{asked}");
+}
+
+#[test]
+fn what_varies_with_what_carrick_writes_now_is_not_found() {
+    use super::cached_switch;
+    use crate::support::{Carrick, Place, Server};
+    let place = Place::claim();
+    let server = Server::listen(&place);
+    let text = |forwarded: &str| {
+        cached_switch(&[server.address()], "", "").replace(
+            "mode = \"switch\"\n",
+            &format!("mode = \"switch\"\nforwarded = \"{forwarded}\"\n"),
+        )
+    };
+    let carrick = Carrick::start(&place, &text("unchanged"));
+    let fetch = |body: &str| {
+        let mut client = carrick.connect();
+        client.send(get("/a", ""));
+        let mut upstream = server.accept();
+        upstream.read_head();
+        let lines = "Cache-Control: max-age=60\r\nVary: X-Forwarded-For\r\n";
+        upstream.send(ok(lines, body));
+        upstream.half_close();
+        assert_eq!(client.read_response("GET").text(), body);
+    };
+    fetch("one");
+    assert_eq!(carrick.connect().ask(&get("/a", "")).text(), "one");
+    server.expect_no_connection();
+    carrick.reload(&place, &text("x-forwarded"));
+    carrick.wait_for_metric("carrick_reloads_total", &["result=\"ok\""], 1.0);
+    fetch("two");
+    fetch("three");
+}
+
+#[test]
 fn a_body_that_breaks_off_is_not_kept_and_does_not_look_whole() {
     let play = Play::begin("");
     for answer in [

@@ -1,0 +1,32 @@
+//! Fields in which carrick tells servers of itself and of the client.
+use crate::config::plan::Via;
+use crate::context::destination::NextHop;
+use crate::context::request_context::RequestContext;
+use carrick_logic::http1::{Forwarded, NamedIn, StatedIn};
+
+/// Whether carrick writes this field, lower-case, of requests for this next hop in such a way that requests with the same key, and with the
+/// same lines of it from their clients, can reach the server with different values.
+pub fn is_own_field(context: &RequestContext, next_hop: &NextHop, name: &[u8]) -> bool {
+    let listener = &context.listener;
+    let forwarded = listener.forwarded;
+    match name {
+        b"via" => named_in(&listener.via, next_hop) == NamedIn::Via,
+        b"cdn-loop" => named_in(&listener.via, next_hop) == NamedIn::CdnLoop,
+        b"forwarded" => forwarded == Forwarded::Standard,
+        b"x-forwarded-for" => forwarded == Forwarded::XForwarded,
+        // Otherwise they are of the URL, which is in the key.
+        b"x-forwarded-host" | b"x-forwarded-proto" => {
+            forwarded == Forwarded::XForwarded && listener.trusted.stated_in == StatedIn::Forwarded
+        }
+        _ => false,
+    }
+}
+
+/// Where a request tells of this proxy. Strangers' servers lead nowhere else, and without `Via` need not know of it.
+pub fn named_in(via: &Via, next_hop: &NextHop) -> NamedIn {
+    match next_hop {
+        _ if via.is_in_requests => NamedIn::Via,
+        NextHop::Origin { parent: false, .. } => NamedIn::Nothing,
+        NextHop::Origin { .. } | NextHop::Group { .. } => NamedIn::CdnLoop,
+    }
+}
