@@ -48,7 +48,8 @@ impl CachePeers {
 /// before it is this cache's own name for who was asked ([`Realm`](super::Realm)), in which there may be no URL.
 #[must_use]
 pub fn shared_part(key: &[u8]) -> &[u8] {
-    memchr::memmem::find(key, b" http://")
-        .and_then(|space| key.get(space + 1..))
+    memchr::memmem::find_iter(key, b" http")
+        .filter_map(|space| key.get(space + 1..))
+        .find(|rest| rest.starts_with(b"http://") || rest.starts_with(b"https://"))
         .unwrap_or(key)
 }

@@ -50,6 +50,10 @@ fn the_shared_part_is_behind_the_realm() {
             "upstream=1:u http://h:80/ http://x\n1:x1:y",
             "http://h:80/ http://x\n1:x1:y",
         ),
+        (
+            "upstream=5: http https://h:443/ http://x\n1:x1:y",
+            "https://h:443/ http://x\n1:x1:y",
+        ),
         ("other", "other"),
     ] {
         assert_eq!(shared_part(key.as_bytes()), shared.as_bytes());

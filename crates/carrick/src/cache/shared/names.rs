@@ -1,6 +1,6 @@
 //! The names of a response in the shared cache.
 use super::order::Field;
-use carrick_logic::cache::Variant;
+use carrick_logic::cache::{Variant, shared_part};
 use sha2::{Digest, Sha256};
 use std::fmt::Write;
 
@@ -20,7 +20,9 @@ impl Names {
     /// has no address.
     #[must_use]
     pub fn new(prefix: &str, key: &[u8], port: Option<u16>) -> Self {
-        let url = crate::cache::purge::url_of(key).unwrap_or(key);
+        let url = shared_part(key);
+        let url_end = memchr::memchr(b'\n', url).unwrap_or(url.len());
+        let url = url.get(..url_end).unwrap_or(url);
         let realm_end = memchr::memchr(b' ', key).unwrap_or(0);
         let key = match port {
             Some(port) if key.starts_with(b"listener=") => {
@@ -35,7 +37,7 @@ impl Names {
         }
     }
 
-    /// The name of what is stored for a URL, as keys have it.
+    /// The name of what is stored for a URL, as keys have it, with what `cache_key` takes of the query.
     #[must_use]
     pub fn of_url(prefix: &str, url: &[u8]) -> Box<str> {
         let mut name = format!("{prefix}:");
@@ -95,6 +97,8 @@ mod tests {
         assert_eq!(upstream.key(), b"upstream=1:u http://h:80/a");
         assert_eq!(upstream.url(), one.url());
         assert_ne!(Names::of_url("q", b"http://h:80/a"), one.url());
+        let secure = names("upstream=1:u https://h:443/a\n1:x", None);
+        assert_eq!(secure.url(), Names::of_url("p", b"https://h:443/a"));
     }
 
     #[test]

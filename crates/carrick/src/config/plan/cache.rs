@@ -1,13 +1,14 @@
 //! `[cache]` as it is used: how much is kept, and for which requests of which listener or route.
 pub use crate::config::file::Prefetch as PrefetchPlan;
 
-use super::{Plan, ServerAddress};
+use super::{Mode, Plan, ServerAddress};
 use crate::config::file;
 use crate::config::section::Keys;
 use carrick_logic::cache::{GUARDED_FIELDS, KeyQuery, KeyRules, Policy, QuickAbort};
 use carrick_logic::http1::RequestHead;
 use carrick_logic::route::Conditions;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 use toml::Spanned;
 
@@ -199,6 +200,18 @@ impl RouteCache {
 }
 
 impl Plan {
+    /// What each listener and route that is cached has cached.
+    pub fn cached(&self) -> impl Iterator<Item = &Arc<RouteCache>> {
+        self.listeners.iter().flat_map(|listener| {
+            let forward = match &listener.mode {
+                Mode::Forward(forward) => forward.cache.as_ref(),
+                _ => None,
+            };
+            let routes = listener.mode.routes().iter();
+            (routes.filter_map(|route| route.cache.as_ref())).chain(forward)
+        })
+    }
+
     /// Takes over from the plan before what of the cache only a start can change: whether there is one, and how much it
     /// holds. Says whether that is something else than this plan had. A cache that goes is not missed; none comes.
     pub fn keep_store(&mut self, before: &Self) -> bool {

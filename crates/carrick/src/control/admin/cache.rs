@@ -8,6 +8,7 @@ use crate::cache::shared::{Shared, SharedCacheEvent};
 use crate::control::ControlState;
 use crate::net::clock::Clock;
 use crate::telemetry::metrics::{CacheResult, PrefetchResult};
+use carrick_logic::cache::KeyQuery;
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use hyper::{Request, Response, StatusCode};
@@ -291,7 +292,13 @@ pub(super) async fn purge(
     // The shared cache first, so that purged objects do not come back from there.
     let shared = cache.shared.load_full();
     let told = match &shared {
-        Some(shared) => shared.purge(which.one_url()).await,
+        Some(shared) => {
+            // A URL has many names there if the query is not in all keys as it was sent.
+            let has_one_name =
+                (state.running.load().plan.cached()).all(|route| route.key.query == KeyQuery::All);
+            let url = which.one_url().filter(|_| has_one_name);
+            shared.purge(url).await
+        }
         None => Ok(()),
     };
     let (count, over) = cache.purge(&which, how);
@@ -317,7 +324,7 @@ pub(super) async fn purge(
     answer(StatusCode::OK, TEXT, format!("{count}\n"))
 }
 
-const USAGE: &str = "Choose one of ?url=http://host/path?query, ?prefix=http://host/path, ?tag=name, or ?all=yes; \
+const USAGE: &str = "Choose one of ?url=http://host/path?query, ?prefix=http://host/path (or https), ?tag=name, or ?all=yes; \
     with &how=outdate, objects stay but are validated before they are sent again. Values are percent-encoded.\n";
 
 fn none() -> Response<Full<Bytes>> {
