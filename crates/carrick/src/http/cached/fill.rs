@@ -1,6 +1,6 @@
 //! An answer's body on its way into the store. It goes there at the speed of the origin; clients read along at theirs, and need not stay.
 use super::parts::PendingBody;
-use crate::cache::memory::{BodyWriter, Object};
+use crate::cache::memory::{BodyWriter, FillError, Object};
 use crate::cache::shared::Ticket;
 use crate::config::plan::CachePlan;
 use crate::context::destination::NextHop;
@@ -36,6 +36,16 @@ pub struct Fill {
     pub prefetch: Option<Prefetch>,
 }
 
+/// How the body ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    Whole,
+    /// The server closed, reset, or was silent for too long.
+    ServerFailed,
+    /// Nobody is there to read the rest, or there is no room for it.
+    GivenUp,
+}
+
 impl Fill {
     /// Takes what is in `scratch` already; the rest comes by itself.
     pub fn begin(mut self, context: &RequestContext, scratch: &Scratch) {
@@ -60,11 +70,14 @@ impl Fill {
         }
         let context = context.clone();
         tokio::task::spawn_local(async move {
-            if self.run(&context, left_bytes).await {
+            let end = self.run(&context, left_bytes).await;
+            if end == End::Whole {
                 let (keep, object) = self.end(&context);
                 keep.end(&object).await;
             } else {
-                self.checkout.failed(&self.next_hop);
+                if end == End::ServerFailed {
+                    self.checkout.failed(&self.next_hop);
+                }
                 let received_bytes = self.writer.written_bytes();
                 (self.checkout).count(context.metrics(), 0, received_bytes);
                 self.keep.cut(self.writer, &self.object).await;
@@ -72,8 +85,7 @@ impl Fill {
         });
     }
 
-    /// Whether the body came whole.
-    async fn run(&mut self, context: &RequestContext, mut left_bytes: u64) -> bool {
+    async fn run(&mut self, context: &RequestContext, mut left_bytes: u64) -> End {
         let idle = context.live.plan().timeouts.idle;
         let mut timer = Timer::default();
         let mut buffer = Vec::new();
@@ -85,20 +97,21 @@ impl Fill {
             };
             let count = match received {
                 Ok(Ok(count)) if count > 0 => count,
-                _ => return false,
+                Ok(Err(FillError::TooLong | FillError::NotTaken(_))) => return End::GivenUp,
+                Ok(Ok(_) | Err(FillError::Connection(_))) | Err(_) => return End::ServerFailed,
             };
             left_bytes -= count as u64;
             let room = poll_fn(|cx| self.writer.poll_room(cx));
             if timer.within(idle, room).await.is_err() {
-                return false;
+                return End::GivenUp;
             }
             let is_wanted = self.prefetch.is_some() || self.object.is_read();
             if !is_wanted && self.is_too_far(context.live.plan().cache.as_ref(), left_bytes) {
                 context.metrics().cache.fills_given_up.add(1);
-                return false;
+                return End::GivenUp;
             }
         }
-        true
+        End::Whole
     }
 
     /// Whether too much is missing to fetch it without readers.

@@ -1,5 +1,7 @@
 //! What the cache answers, and what it asks the server.
-use super::stage::{FIRST, GET, OK, SWITCH, hear_slowly, play};
+use super::stage::{FIRST, GET, OK, SWITCH, all_at_rest, hear_slowly, play};
+use std::rc::Rc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 fn with_cache() -> String {
@@ -201,4 +203,38 @@ fn an_answer_that_breaks_off_is_not_stored() {
         }
     });
     assert_eq!(log[1].end(), (200, "upstream_closed"));
+}
+
+#[test]
+fn a_client_that_leaves_is_no_failure_of_the_server() {
+    play(&with_cache(), async |stage| {
+        let mut server = stage.server(FIRST);
+        let failures = || {
+            let state = Rc::clone(&stage.worker.live().groups[0]);
+            state.state.servers[0].failures.load(Relaxed)
+        };
+        for (leaves, expected) in [(true, 0), (false, 1)] {
+            let client = stage.client();
+            client.say(GET).await;
+            let connection = server.accept().await;
+            connection.hear("\r\n\r\n").await;
+            let beginning = fresh().replace("Length: 2", "Length: 1500000");
+            connection.say(beginning).await;
+            client.hear("ok").await;
+            if leaves {
+                client.reset();
+                for _ in 0..2 {
+                    connection.say("x".repeat(1000)).await;
+                    all_at_rest().await;
+                }
+                // It is not asked for the rest.
+                connection.hear_all().await;
+            } else {
+                drop(connection);
+                client.hear_all().await;
+            }
+            all_at_rest().await;
+            assert_eq!(failures(), expected);
+        }
+    });
 }
