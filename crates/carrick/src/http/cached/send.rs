@@ -430,8 +430,8 @@ async fn send_parts(
         };
         let mut at = range.start;
         while at < range.end {
-            let more = poll_fn(|cx| sending.reader.poll_more(cx, at));
-            let end = match downstream.timer.within(timeouts.idle, more).await {
+            let more = (sending.reader).more(&mut downstream.timer, timeouts.idle, at);
+            let end = match more.await {
                 Ok(progress) if progress.bytes > at => progress.bytes.min(range.end),
                 Ok(_) => return Passed::UpstreamBroke("upstream_closed"),
                 Err(_) => return Passed::UpstreamBroke(IDLE_TIMEOUT),

@@ -238,3 +238,35 @@ fn a_client_that_leaves_is_no_failure_of_the_server() {
         }
     });
 }
+
+#[test]
+fn a_range_of_what_is_still_coming_waits_as_long_as_it_comes() {
+    let log = play(&with_cache(), async |stage| {
+        let mut server = stage.server(FIRST);
+        let first = stage.client();
+        first.say(GET).await;
+        let connection = server.accept().await;
+        connection.hear("\r\n\r\n").await;
+        let head =
+            "HTTP/1.1 200 OK\r\nCache-Control: max-age=60000\r\nContent-Length: 300001\r\n\r\n";
+        connection.say(format!("{head}?")).await;
+        first.hear("?").await;
+        let second = stage.client();
+        second
+            .say(GET.replace("\r\n\r\n", "\r\nRange: bytes=300000-300000\r\n\r\n"))
+            .await;
+        // Longer than the idle time-out; time is virtual.
+        for _ in 0..10 {
+            tokio::time::sleep(Duration::from_secs(45)).await;
+            connection.say("x".repeat(1000)).await;
+            first.hear_some(1000).await;
+        }
+        let rest = format!("{}!", "x".repeat(289_999));
+        tokio::join!(connection.say(rest), first.hear("!"));
+        let answer = second.hear("!").await;
+        assert!(answer.starts_with("HTTP/1.1 206 "), "{answer}");
+        drop(connection);
+    });
+    let ends: Vec<_> = log.iter().map(|line| line.end().1).collect();
+    assert_eq!(ends, ["complete"; 2]);
+}

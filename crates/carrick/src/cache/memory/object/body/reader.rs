@@ -1,8 +1,11 @@
 //! Reading a body while it comes.
 use super::waiting::Registration;
 use super::{Body, BodyProgress, BodyState};
+use crate::net::deadline::{TimedOut, Timer};
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 /// Reads a body, and can wait for more of it. Once dropped, it is not woken any more.
 #[derive(Debug)]
@@ -55,7 +58,36 @@ impl BodyReader {
         Poll::Pending
     }
 
-    /// The same for a body that is made of pieces.
+    /// Waits for more than `from` bytes, or until no more will come: at most so long as nothing comes at all for `idle`.
+    ///
+    /// # Errors
+    /// [`TimedOut`] when nothing has come for so long.
+    pub async fn more(
+        &mut self,
+        timer: &mut Timer,
+        idle: Duration,
+        from: u64,
+    ) -> Result<BodyProgress, TimedOut> {
+        loop {
+            let before = self.received_bytes(from);
+            let more = poll_fn(|cx| match self.poll_more(cx, from) {
+                Poll::Ready(progress) => Poll::Ready(Some(progress)),
+                Poll::Pending if self.received_bytes(from) > before => Poll::Ready(None),
+                Poll::Pending => Poll::Pending,
+            });
+            if let Some(progress) = timer.within(idle, more).await? {
+                return Ok(progress);
+            }
+        }
+    }
+
+    /// Bytes that have come of the body, or of the piece that has the byte at `from`.
+    fn received_bytes(&self, from: u64) -> u64 {
+        let body = (self.body.piece(from)).map_or(&self.body, |piece| &piece.body);
+        body.progress().bytes
+    }
+
+    /// The same as [`poll_more`](Self::poll_more) for a body that is made of pieces.
     fn poll_piece(&mut self, cx: &mut Context<'_>, from: u64) -> Poll<BodyProgress> {
         let Some(piece) = self.body.piece(from) else {
             return Poll::Ready(BodyProgress {
