@@ -250,9 +250,9 @@ pub(super) fn is_heuristically_cacheable(status: u16) -> bool {
     )
 }
 
-/// What [`Policy::negative_ttl_s`] is about.
-pub(super) fn is_failure(status: u16) -> bool {
-    matches!(status, 400 | 403 | 404 | 405 | 410 | 414 | 500..=504)
+/// What [`Policy::negative_ttl_s`] is about: not what a client could provoke for others, by a field or a query that no key has.
+fn is_failure(status: u16) -> bool {
+    matches!(status, 404 | 405 | 410 | 500 | 502..=504)
 }
 
 fn validator(response: &Response<'_>) -> Validator {

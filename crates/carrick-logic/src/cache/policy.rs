@@ -12,7 +12,7 @@ pub struct Policy {
     pub heuristic_max_s: u32,
     /// Lifetime of a success or redirect that says nothing of one and is heuristically cacheable. Default 0.
     pub default_ttl_s: u32,
-    /// Lifetime of an error (400, 403, 404, 405, 410, 414, 500 to 504) that says nothing of one. Default 0. Above 0
+    /// Lifetime of an error (404, 405, 410, 500, 502 to 504) that says nothing of one. Default 0. Above 0
     /// this also stores errors that RFC 9110 section 15.1 does not let be stored without the origin's word.
     pub negative_ttl_s: u32,
     /// How long after its lifetime a response may be sent while it is fetched anew, where the origin says nothing.

@@ -171,6 +171,11 @@ fn lifetimes_by_configuration() {
         (503, "", 5, From::Configuration),
         (404, "Cache-Control: max-age=9", 9, From::MaxAge),
         (401, "", 0, From::Nothing),
+        // What a client can provoke for others.
+        (400, "", 0, From::Nothing),
+        (403, "", 0, From::Nothing),
+        (414, "", 0, From::Nothing),
+        (501, "", 0, From::Nothing),
         (200, "Last-Modified: @-100|Date: @0", 50, From::Heuristic),
         (200, "Last-Modified: @-1000|Date: @0", 400, From::Heuristic),
         (200, "Pragma: no-cache", 0, From::Nothing),

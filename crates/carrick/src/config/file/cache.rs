@@ -35,8 +35,8 @@ section! {
         disk: Setting<Written<Disk>> = table_or(NONE),
         /// Lifetime of a success or redirect that says nothing of one; `"0s"`: as RFC 9111 has it
         default_ttl: u32 = lifetime(Duration::ZERO),
-        /// Lifetime of an error (400, 403, 404, 405, 410, 414, 500 to 504) that says nothing of one; `"0s"`: as RFC 9111
-        /// has it
+        /// Lifetime of an error (404, 405, 410, 500, 502 to 504) that says nothing of one; `"0s"`: as RFC 9111 has it. Not
+        /// of 400, 403, 414 and 501, which one client's headers can provoke for all
         negative_ttl: u32 = lifetime(Duration::ZERO),
         /// Lifetime of what says nothing of one but has `Last-Modified`, in percent of the time since then; 0: none
         heuristic_percent: u32 = number(0..=100, 10),
