@@ -62,7 +62,8 @@ pub fn plan_answer(
 #[must_use]
 pub fn belongs_in_304(name: &[u8]) -> bool {
     let is = |other: &[u8]| name.eq_ignore_ascii_case(other);
-    let about_the_body: [&[u8]; 7] = [
+    let about_the_body: [&[u8]; 8] = [
+        b"content-digest",
         b"content-encoding",
         b"content-language",
         b"content-length",
@@ -79,6 +80,9 @@ pub fn belongs_in_304(name: &[u8]) -> bool {
 /// 5.1). What depends on the body of the answer
 /// (`Content-Length`, `Content-Range`, and `Content-Type` of several ranges) is for the caller to write; so are
 /// `Connection`, `Via` and `Cache-Status`.
+///
+/// `Content-Digest` (RFC 9530 section 2) and `Content-MD5` are those of the whole content, or of a part that came from the origin; they go
+/// only with what was stored whole and is sent whole. `Repr-Digest` and `Digest` are of the representation, whatever part of it is sent.
 ///
 /// A 304 has `Last-Modified` only without an entity tag, where it is all that the client can compare. The `Content-Range` of what is stored
 /// whole means nothing (RFC 9110 section 14.4), and stays with the whole.
@@ -105,17 +109,21 @@ fn write_some_fields(out: &mut Vec<u8>, fields: Fields<'_>, answer: &Answer, is_
         let is = |other: &[u8]| name.eq_ignore_ascii_case(other);
         let is_sent = match answer {
             Answer::NotModified => belongs_in_304(name) || (is(b"last-modified") && !has_tag),
-            Answer::Whole => !is_part || !is(b"content-range"),
-            Answer::Range(_) => !is(b"content-range"),
-            Answer::Ranges(_) => !is(b"content-range") && !is(b"content-type"),
-            Answer::Unsatisfiable => {
-                !is(b"content-range") && !is(b"content-type") && !is(b"content-encoding")
-            }
+            Answer::Whole if !is_part => true,
+            _ if is(b"content-range") || is_content_digest(name) => false,
+            Answer::Whole | Answer::Range(_) => true,
+            Answer::Ranges(_) => !is(b"content-type"),
+            Answer::Unsatisfiable => !is(b"content-type") && !is(b"content-encoding"),
         };
         if is_sent {
             write_line(out, name, value);
         }
     }
+}
+
+/// Whether a field is a checksum of the content of the message that it came in.
+pub(super) fn is_content_digest(name: &[u8]) -> bool {
+    name.eq_ignore_ascii_case(b"content-digest") || name.eq_ignore_ascii_case(b"content-md5")
 }
 
 #[cfg(test)]

@@ -22,7 +22,8 @@ pub enum Freshened {
 }
 
 /// Fields that are about the stored bytes: an update never replaces them (section 3.2).
-const OF_THE_BODY: [&[u8]; 4] = [
+const OF_THE_BODY: [&[u8]; 5] = [
+    b"content-digest",
     b"content-encoding",
     b"content-length",
     b"content-md5",

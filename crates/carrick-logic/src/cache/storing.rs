@@ -1,5 +1,6 @@
 //! Which responses may be stored (RFC 9111 section 3), and which of their fields (section 3.1).
 use super::Policy;
+use super::answer::is_content_digest;
 use super::directives::{ResponseDirectives, Scope};
 use super::fields::{Fields, write_line};
 use super::message::{Request, Response, Times};
@@ -219,10 +220,13 @@ const NEVER_STORED: [&[u8]; 12] = [
 /// the end.
 ///
 /// Left out are the fields of the connection (but the `Upgrade` of a 426), what `no-cache="…"` and `private="…"` name, and `Age`,
-/// `Content-Length`, and `Content-Range` of a part, which whoever sends the stored response writes himself. [`Fields::of_text`] reads them again.
+/// `Content-Length`, and `Content-Range` of a part, which whoever sends the stored response writes himself; and the checksums of a
+/// part. [`Fields::of_text`] reads them again.
 pub fn write_stored_fields(out: &mut Vec<u8>, response: &Response<'_>) {
-    let is_of_part =
-        |name: &[u8]| response.status == 206 && name.eq_ignore_ascii_case(b"content-range");
+    let is_of_part = |name: &[u8]| {
+        response.status == 206
+            && (name.eq_ignore_ascii_case(b"content-range") || is_content_digest(name))
+    };
     for (name, value) in response.fields {
         if is_storable(name, response.status, response.fields, &response.directives)
             && !is_of_part(name)

@@ -151,3 +151,37 @@ fn content_range_of_what_is_stored_whole_stays() {
         assert_eq!(kept, stays, "{answer:?}");
     }
 }
+
+/// RFC 9530 section 2, RFC 1864: they are of all bytes that were sent with them.
+#[test]
+fn checksums_of_the_content_go_with_the_whole_only() {
+    let policy = Policy::default();
+    let digests = "Repr-Digest: r|Content-Digest: c|Content-MD5: m|Digest: d";
+    let text = lines(&format!("Cache-Control: max-age=9|{digests}"));
+    let fields = Fields::of_text(text.as_bytes());
+    for (status, answer, stays) in [
+        (200, Answer::Whole, true),
+        (200, Answer::NotModified, false),
+        (200, Answer::Range(0..1), false),
+        (200, Answer::Ranges(vec![]), false),
+        (200, Answer::Unsatisfiable, false),
+        (206, Answer::Whole, false),
+        (206, Answer::Range(0..1), false),
+    ] {
+        let part = lines("Content-Range: bytes 0-1/2");
+        let part = if status == 206 { part.as_str() } else { "" };
+        let of_part = format!("{text}{part}");
+        let meta = Meta::of(&heads::answer(status, &of_part, &policy), AT_ONCE, &policy);
+        let stored = Stored { meta, fields };
+        let mut out = Vec::new();
+        write_answer_fields(&mut out, &stored, &answer, None);
+        let sent = Fields::of_text(&out);
+        let is_sent = |name: &[u8]| sent.has(name);
+        assert_eq!(is_sent(b"content-digest"), stays, "{status} {answer:?}");
+        assert_eq!(is_sent(b"content-md5"), stays, "{status} {answer:?}");
+        assert!(
+            is_sent(b"repr-digest") && is_sent(b"digest"),
+            "{status} {answer:?}"
+        );
+    }
+}

@@ -47,7 +47,7 @@ fn rfc_9111_3_2_fields_that_an_update_replaces() {
         ),
         (
             "Content-Encoding: gzip|Content-Range: bytes 0-1/2|Content-MD5: a",
-            "Content-Encoding: br|Content-Range: bytes 1-1/2|Content-MD5: b|Content-Length: 9",
+            "Content-Encoding: br|Content-Range: bytes 1-1/2|Content-MD5: b|Content-Digest: d|Content-Length: 9",
             "Content-Encoding: gzip|Content-Range: bytes 0-1/2|Content-MD5: a",
         ),
         (

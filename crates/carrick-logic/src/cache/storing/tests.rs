@@ -294,6 +294,22 @@ fn rfc_9111_3_1_fields_that_are_stored() {
 }
 
 #[test]
+fn checksums_of_the_content_of_a_part_are_not_stored() {
+    let text = lines("Content-Digest: c|Content-MD5: m|Content-Range: bytes 0-1/2|Repr-Digest: r");
+    for (status, expected) in [
+        (206, "Repr-Digest: r"),
+        (
+            200,
+            "Content-Digest: c|Content-MD5: m|Content-Range: bytes 0-1/2|Repr-Digest: r",
+        ),
+    ] {
+        let mut out = Vec::new();
+        write_stored_fields(&mut out, &answer(status, &text, &Policy::default()));
+        assert_eq!(String::from_utf8(out).unwrap(), lines(expected), "{status}");
+    }
+}
+
+#[test]
 fn rfc_9110_15_5_22_a_426_is_stored_with_what_to_upgrade_to() {
     let text = lines("Connection: Upgrade|Upgrade: websocket|Keep-Alive: 1|c: 3");
     for (status, expected) in [(426, "Upgrade: websocket|c: 3"), (404, "c: 3")] {
