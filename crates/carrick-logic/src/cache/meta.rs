@@ -176,6 +176,7 @@ impl Meta {
         Self {
             lifetime_s: 0,
             lifetime_from: LifetimeFrom::Nothing,
+            client_may_take_stale: false,
             stale_while_revalidate_s: 0,
             ..self.clone()
         }
