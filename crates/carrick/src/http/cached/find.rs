@@ -160,6 +160,8 @@ pub async fn begin(
         if waits && wanted.may_wait(scratch, now) {
             match wanted.cache.flights.board(&wanted.key) {
                 Flight::Lead(mine) => lead = Some(mine),
+                // Whatever the other request stores, this one has to ask.
+                Flight::Follow(_) if wanted.validates_always(scratch, stored.as_deref()) => {}
                 Flight::Follow(follow) => {
                     waits = false;
                     if wait(client, follow).await.is_err() {
@@ -390,6 +392,13 @@ impl CacheQuery {
             self.cache.prefetched.forget(hash);
             metrics.cache.prefetches(PrefetchResult::Used).add(1);
         }
+    }
+
+    /// Whether nothing that another request has just stored answers the request in `scratch`, as it has to be validated.
+    fn validates_always(&self, scratch: &Scratch, stored: Option<&Object>) -> bool {
+        let request = Request::of_head(&scratch.request_head, &scratch.request);
+        (request.directives.no_cache && self.route.policy.heed_client_reload)
+            || stored.is_some_and(|object| object.meta().always_validate)
     }
 
     /// Whether the request in `scratch` is like those that others send, so that one answer may do for all.

@@ -1,5 +1,5 @@
 //! What the cache answers, and what it asks the server.
-use super::stage::{FIRST, GET, OK, SWITCH, all_at_rest, hear_slowly, play};
+use super::stage::{FIRST, GET, OK, SWITCH, all_at_rest, hear_slowly, play, timed};
 use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -163,6 +163,47 @@ fn those_who_ask_at_the_same_time_share_one_answer() {
         }
         assert!(server.is_alone());
     });
+}
+
+#[test]
+fn those_who_must_validate_do_not_wait_for_each_other() {
+    let no_cache = "Cache-Control: no-cache\r\n\r\n";
+    let reload = GET.replace("\r\n\r\n", &format!("\r\n{no_cache}"));
+    for (lifetime, request) in [("no-cache", GET), ("max-age=60", &*reload)] {
+        play(&with_cache(), async |stage| {
+            let mut server = stage.server(FIRST);
+            let clients: Vec<_> = (0..3).map(|_| stage.client()).collect();
+            clients[0].say(GET).await;
+            let connection = server.accept().await;
+            connection.hear("\r\n\r\n").await;
+            connection
+                .say(fresh().replace("max-age=60", lifetime))
+                .await;
+            clients[0].hear("ok").await;
+            connection.end().unwrap();
+            drop(connection);
+            for client in &clients {
+                client.say(request).await;
+            }
+            // Time is virtual: none passes while somebody has something to do.
+            let (connections, seconds) = timed(async {
+                [
+                    server.accept().await,
+                    server.accept().await,
+                    server.accept().await,
+                ]
+            })
+            .await;
+            assert!(seconds < 1.0, "{seconds}");
+            for connection in connections {
+                connection.hear("\r\n\r\n").await;
+                connection.say(fresh()).await;
+            }
+            for client in &clients {
+                client.hear("ok").await;
+            }
+        });
+    }
 }
 
 #[test]
