@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering::Relaxed;
 impl Disk {
     /// Replaces the head of an object.
     pub(in crate::cache) fn freshen(self: &Arc<Self>, entry: &Arc<Entry>, head: NewHead) {
-        entry.changes().note(Some(head), false, None);
+        entry.freshen(head);
         self.begin_change(entry);
     }
 

@@ -66,9 +66,11 @@ impl Change {
     }
 }
 
-/// The pending change of an entry, and whether a thread writes it.
+/// What changes of an entry: its tags, and the pending change and whether a thread writes it.
 #[derive(Debug, Default)]
 pub(super) struct Changes {
+    /// Separated by line ends.
+    tags: Option<Box<[u8]>>,
     /// Counts changes.
     version: u64,
     pending: Option<Arc<Change>>,
@@ -144,11 +146,9 @@ pub struct Entry {
     hash: u64,
     key: Box<[u8]>,
     variant: Option<Box<Variant>>,
-    /// Separated by line ends.
-    tags: Option<Box<[u8]>>,
     pub(super) name: Name,
     /// When the response was made; the newest matching variant is sent.
-    pub(super) date: UnixTime,
+    date: AtomicU64,
     pub(super) body_bytes: u64,
     stage: AtomicU8,
     frequency: AtomicU8,
@@ -197,23 +197,38 @@ impl Response<'_> {
 
 impl Entry {
     pub(super) fn new(of: &Response<'_>, name: Name, stage: Stage) -> Self {
-        let tags = tags(Fields::of_text(of.fields)).join(b"\n".as_slice());
         let variant = (!of.variant.names().is_empty()).then(|| Box::new(of.variant.clone()));
         Self {
             hash: of.key.hash(),
             key: of.key.bytes().into(),
             variant,
-            tags: (!tags.is_empty()).then(|| tags.into()),
             name,
-            date: of.meta.date,
+            date: AtomicU64::new(of.meta.date.0),
             body_bytes: of.body_bytes,
             stage: AtomicU8::new(stage as u8),
             frequency: AtomicU8::new(0),
             is_checked: AtomicBool::new(stage == Stage::Writing),
             stamp: AtomicU64::new(0),
             open_files: AtomicU32::new(0),
-            changes: Mutex::default(),
+            changes: Mutex::new(Changes {
+                tags: tags_of(of.fields),
+                ..Changes::default()
+            }),
         }
+    }
+
+    /// Notes a new head, with its date and tags. It counts from now on, before it is written.
+    pub(super) fn freshen(&self, head: NewHead) {
+        let tags = tags_of(&head.fields);
+        self.date.store(head.meta.date.0, Ordering::Relaxed);
+        let mut changes = self.changes();
+        changes.tags = tags;
+        changes.note(Some(head), false, None);
+    }
+
+    /// When the response was made; the newest matching variant is sent.
+    pub(super) fn date(&self) -> UnixTime {
+        UnixTime(self.date.load(Ordering::Relaxed))
     }
 
     pub(super) fn stage(&self) -> Stage {
@@ -272,7 +287,8 @@ impl Entry {
     #[must_use]
     pub fn matches(&self, which: &Pattern) -> bool {
         which.matches(&self.key, |tag| {
-            let mut tags = (self.tags.iter()).flat_map(|tags| tags.split(|byte| *byte == b'\n'));
+            let changes = self.changes();
+            let mut tags = (changes.tags.iter()).flat_map(|tags| tags.split(|byte| *byte == b'\n'));
             tags.any(|own| own == tag)
         })
     }
@@ -287,6 +303,12 @@ impl Entry {
     pub(super) fn changes(&self) -> MutexGuard<'_, Changes> {
         self.changes.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The tags in these field lines, separated by line ends; `None`: there are none.
+fn tags_of(fields: &[u8]) -> Option<Box<[u8]>> {
+    let tags = tags(Fields::of_text(fields)).join(b"\n".as_slice());
+    (!tags.is_empty()).then(|| tags.into())
 }
 
 fn stage_of(number: u8) -> Stage {

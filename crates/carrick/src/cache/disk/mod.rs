@@ -173,7 +173,7 @@ impl Disk {
             .into_iter()
             .flatten()
             .filter(|entry| entry.stage() == Stage::There && entry.variant().matches(request))
-            .max_by_key(|entry| (entry.date, entry.name.serial))
+            .max_by_key(|entry| (entry.date(), entry.name.serial))
     }
 
     /// All entries, in no order.

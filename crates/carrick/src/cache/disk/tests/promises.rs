@@ -204,6 +204,25 @@ fn a_purge_counts_for_what_is_not_in_the_index_yet() {
 }
 
 #[test]
+fn tags_and_date_are_those_of_the_newest_head() {
+    let folder = folder();
+    let plan = plan(&folder);
+    let bed = Bed::open(&plan);
+    let object = bed.put("a", 1, 100).unwrap();
+    bed.keep("a");
+    bed.store
+        .replace(&object, fresh(2), fields(2, 1).as_bytes())
+        .unwrap();
+    bed.disk.pool.work();
+    bed.forget("a");
+    let entries: Vec<_> = bed.disk.entries().collect();
+    assert_eq!(entries[0].date(), fresh(2).date);
+    assert_eq!(bed.purge(&Pattern::tag("v1"), Purge::Remove), 0);
+    assert_eq!(bed.purge(&Pattern::tag("v2"), Purge::Remove), 1);
+    assert!(bed.get("a").is_none());
+}
+
+#[test]
 fn what_comes_anew_while_the_index_is_made_counts() {
     let folder = folder();
     let plan = plan(&folder);
