@@ -101,6 +101,13 @@ impl Cache {
         (count, over)
     }
 
+    /// Removes what is stored under a key, as an unsafe request has changed it (RFC 9111 section 4.4); returns how many. Responses that
+    /// are under way are removed as well. Does not force the medium, as anybody can cause it.
+    pub fn invalidate(&self, key: &[u8]) -> u64 {
+        (self.purges).note_invalidation(self.store.key(key).hash());
+        self.store.purge(&Pattern::key(key), Purge::Remove, None)
+    }
+
     /// Applies purges since `asked`, when the origin was asked, to an object that was just stored.
     pub fn catch_up(&self, asked: PurgeEpoch, object: &Arc<Object>) {
         if let Some(how) = self.purges.since(asked, object) {

@@ -35,7 +35,8 @@ impl Unremoved {
 }
 
 impl Disk {
-    /// Removes or outdates objects; `count` is called for each. Files that are indexed later are treated in the same way.
+    /// Removes or outdates objects; `count` is called for each. Files that are indexed later are treated in the same way if
+    /// [`note_purge`](Self::note_purge) was called before.
     pub(in crate::cache) fn purge(
         self: &Arc<Self>,
         which: &Pattern,
@@ -43,7 +44,6 @@ impl Disk {
         ticket: Option<&Arc<PurgeTicket>>,
         mut count: impl FnMut(&Arc<Entry>),
     ) {
-        self.note_purge(which, how, ticket);
         let mut purge = |entry: &Arc<Entry>| match how {
             Purge::Remove => {
                 let removed = self.index.lock(entry.key().hash()).remove(entry);
@@ -71,8 +71,9 @@ impl Disk {
         }
     }
 
-    /// While files are indexed, has those that are not indexed yet purged when they are found, even by the next process.
-    fn note_purge(
+    /// While files are indexed, has those that are not indexed yet purged when they are found: even by the next process, unless they are
+    /// removed by key and nobody waits for the medium.
+    pub(in crate::cache) fn note_purge(
         self: &Arc<Self>,
         which: &Pattern,
         how: Purge,
@@ -81,13 +82,15 @@ impl Disk {
         if self.is_indexed.load(Ordering::Acquire) {
             return;
         }
-        let Some(line) = self
-            .indexing()
-            .as_mut()
-            .map(|indexing| indexing.ban(which.clone(), how, self.next_serial()))
-        else {
+        let mut indexing = self.indexing();
+        let Some(indexing_now) = indexing.as_mut() else {
             return;
         };
+        if let (Pattern::Key(bytes), Purge::Remove, None) = (which, how, ticket) {
+            return indexing_now.touch(Key::of(&self.seed, bytes).hash());
+        }
+        let line = indexing_now.ban(which.clone(), how, self.next_serial());
+        drop(indexing);
         let (disk, ticket) = (Arc::clone(self), ticket.cloned());
         self.pool.chore(move || {
             // If all files were indexed meanwhile, the line does no harm.

@@ -18,6 +18,7 @@ impl Store {
     ) -> u64 {
         let mut only_there = 0;
         if let Some(disk) = &self.disk {
+            disk.note_purge(which, how, ticket);
             disk.purge(which, how, ticket, |entry| {
                 only_there += u64::from(!self.has(entry));
             });

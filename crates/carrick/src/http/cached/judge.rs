@@ -3,7 +3,6 @@ use super::ask::{Asking, realm};
 use super::parts::{answers, reuse_of, stored_of};
 use super::store::{Exchange, Verdict, try_store};
 use crate::cache::memory::Object;
-use crate::cache::purge::{Pattern, Purge};
 use crate::context::destination::Destination;
 use crate::context::request_context::RequestContext;
 use crate::http::cached::shared;
@@ -212,8 +211,7 @@ fn invalidate(
             exchange.request.fields,
             &asking.route.key,
         );
-        let chosen = Pattern::key(&key);
-        let (removed, _) = asking.cache.purge(&chosen, Purge::Remove);
+        let removed = asking.cache.invalidate(&key);
         shared::forget(context, &asking.cache, &key);
         context.metrics().cache.invalidated.add(removed);
         purges += 1;

@@ -204,6 +204,32 @@ fn a_purge_counts_for_what_is_not_in_the_index_yet() {
 }
 
 #[test]
+fn invalidations_while_the_index_is_made_spare_all_else() {
+    let folder = folder();
+    let plan = plan(&folder);
+    let bed = Bed::open(&plan);
+    for name in ["a", "b"] {
+        bed.put(name, 1, 100).unwrap();
+        bed.keep(name);
+    }
+    bed.end();
+    let bed = Bed::begin(&plan);
+    // More than purges that are remembered.
+    for number in 0..10_001 {
+        let name = format!("other {number}");
+        let key = Pattern::key(name.as_bytes());
+        bed.store.purge(&key, Purge::Remove, None);
+    }
+    bed.store.purge(&Pattern::key(b"a"), Purge::Remove, None);
+    bed.disk.pool.work();
+    assert!(!plan.path.join("purges").exists(), "nothing is forced");
+    bed.disk.index_all();
+    bed.disk.pool.work();
+    assert!(bed.get("a").is_none());
+    assert_right(&bed.get("b").unwrap());
+}
+
+#[test]
 fn tags_and_date_are_those_of_the_newest_head() {
     let folder = folder();
     let plan = plan(&folder);
@@ -220,6 +246,17 @@ fn tags_and_date_are_those_of_the_newest_head() {
     assert_eq!(bed.purge(&Pattern::tag("v1"), Purge::Remove), 0);
     assert_eq!(bed.purge(&Pattern::tag("v2"), Purge::Remove), 1);
     assert!(bed.get("a").is_none());
+}
+
+#[test]
+fn a_purge_is_noted_once() {
+    let folder = folder();
+    let plan = plan(&folder);
+    Bed::open(&plan).end();
+    let bed = Bed::begin(&plan);
+    bed.purge(&Pattern::tag("t"), Purge::Remove);
+    let noted = std::fs::read_to_string(plan.path.join("purges")).unwrap();
+    assert_eq!(noted.trim().lines().count(), 1, "{noted}");
 }
 
 #[test]
