@@ -212,6 +212,31 @@ impl Plan {
         })
     }
 
+    /// The rules for the keys of what is stored of this upstream, each once; `None`: of servers that are in no upstream.
+    pub fn key_rules(&self, upstream: Option<usize>) -> Vec<&KeyRules> {
+        let mut rules: Vec<&KeyRules> = Vec::new();
+        for listener in &self.listeners {
+            let forward = match &listener.mode {
+                Mode::Forward(forward) if upstream.is_none() => forward.cache.as_ref(),
+                _ => None,
+            };
+            let routes = listener.mode.routes().iter();
+            let routes = routes.filter(|route| upstream.is_none() || route.upstream == upstream);
+            for cache in routes
+                .filter_map(|route| route.cache.as_ref())
+                .chain(forward)
+            {
+                let is_same = |other: &&KeyRules| {
+                    other.query == cache.key.query && other.headers == cache.key.headers
+                };
+                if !rules.iter().any(is_same) {
+                    rules.push(&cache.key);
+                }
+            }
+        }
+        rules
+    }
+
     /// Takes over from the plan before what of the cache only a start can change: whether there is one, and how much it
     /// holds. Says whether that is something else than this plan had. A cache that goes is not missed; none comes.
     pub fn keep_store(&mut self, before: &Self) -> bool {

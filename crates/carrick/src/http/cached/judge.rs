@@ -2,15 +2,16 @@
 use super::ask::{Asking, realm};
 use super::parts::{answers, reuse_of, stored_of};
 use super::store::{Exchange, Verdict, try_store};
+use crate::cache::Cache;
 use crate::cache::memory::Object;
-use crate::context::destination::Destination;
+use crate::context::destination::{Destination, NextHop};
 use crate::context::request_context::RequestContext;
 use crate::http::cached::shared;
 use crate::http::own_fields::is_own_field;
 use crate::net::scratch::Scratch;
 use crate::telemetry::metrics::WorkerMetrics;
 use carrick_logic::cache::{
-    HeadEffect, Request, Response, Times, Uri, Validated, after_validation, head_effect,
+    Fields, HeadEffect, Request, Response, Times, Uri, Validated, after_validation, head_effect,
     invalidated, invalidates, target_uri, write_key,
 };
 use carrick_logic::http1::Method;
@@ -53,12 +54,8 @@ pub fn judge(
     };
     asking.is_aged = exchange.response.age_s.is_some();
     if !matches!(head.method, Method::Get | Method::Head) {
-        let status = exchange.response.status;
         let begun = asking.cache.purges.now();
-        let mut purges = 0;
-        if invalidates(head.method, head.method_text.of(bytes), status) {
-            purges = invalidate(context, destination, &exchange, asking);
-        }
+        let purges = invalidate(context, scratch, destination, &asking.cache);
         let is_for_all = context.client_subject().is_none() && !head.wants_upgrade;
         if head.method == Method::Post && is_for_all && begun == asking.asked {
             // What this answer has purged was there before it.
@@ -185,38 +182,63 @@ fn note_head(exchange: &Exchange<'_>, asking: &mut Asking) {
     }
 }
 
-/// An unsafe method has changed what these are copies of (RFC 9111 section 4.4). Returns how many purges that took.
+/// An unsafe method has changed what these are copies of (RFC 9111 section 4.4), whatever the rules by which routes to the same servers
+/// store them. Returns how many purges that took.
 fn invalidate(
     context: &RequestContext,
+    scratch: &Scratch,
     destination: &Destination,
-    exchange: &Exchange<'_>,
-    asking: &Asking,
+    cache: &Cache,
 ) -> usize {
+    let (head, bytes) = (&scratch.request_head, scratch.request.as_slice());
+    let status = scratch.response_head.status;
+    if !invalidates(head.method, head.method_text.of(bytes), status) {
+        return 0;
+    }
+    let Ok(uri) = target_uri(head, bytes) else {
+        return 0;
+    };
+    let response = Fields::of_response(&scratch.response_head, &scratch.response);
+    let upstream = match destination.next_hop {
+        NextHop::Group { index, .. } => Some(index),
+        NextHop::Origin { .. } => None,
+    };
+    let rules = context.live.plan().key_rules(upstream);
     let mut key = Vec::with_capacity(128);
     let mut purges = 0;
-    for path in invalidated(&exchange.uri, exchange.response.fields) {
+    for path in invalidated(&uri, response) {
         let uri = Uri {
             path_and_query: &path,
-            ..exchange.uri
+            ..uri
         };
-        key.clear();
-        write_key(
-            &mut key,
-            realm(
+        for rules in &rules {
+            key.clear();
+            let realm = realm(
                 context.listener.address,
                 context.original,
                 &destination.next_hop,
-            ),
-            &uri,
-            exchange.request.fields,
-            &asking.route.key,
-        );
-        let removed = asking.cache.invalidate(&key);
-        shared::forget(context, &asking.cache, &key);
-        context.metrics().cache.invalidated.add(removed);
-        purges += 1;
+            );
+            write_key(
+                &mut key,
+                realm,
+                &uri,
+                Fields::of_request(head, bytes),
+                rules,
+            );
+            let removed = cache.invalidate(&key);
+            shared::forget(context, cache, &key);
+            context.metrics().cache.invalidated.add(removed);
+            purges += 1;
+        }
     }
     purges
+}
+
+/// The answer whose head is in `scratch` came by a route without a cache. Others may have stored what the request has changed.
+pub fn note_uncached(context: &RequestContext, scratch: &Scratch, destination: &Destination) {
+    if let Some(cache) = &context.worker.store.cache {
+        invalidate(context, scratch, destination, cache);
+    }
 }
 
 /// A whole answer: it is stored, if it may be.

@@ -28,7 +28,7 @@ mod tee;
 pub use ask::{Asking, request_lines};
 pub use fill::Fill;
 pub use find::{CacheDecision, begin, begin_prefetch};
-pub use judge::judge;
+pub use judge::{judge, note_uncached};
 pub use parts::{PendingBody, reuse_of};
 pub use peer::meaning;
 pub use send::{Source, send, stale};

@@ -67,6 +67,8 @@ impl Attempt<'_, '_> {
                 }
                 Verdict::AskAgain => return Outcome::AskAgain,
             }
+        } else {
+            cached::note_uncached(self.requester.context(), self.scratch, self.destination);
         }
         let Some(client) = self.requester.client() else {
             if let Some(tee) = tee {

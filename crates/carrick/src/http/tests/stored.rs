@@ -311,3 +311,39 @@ fn a_range_of_what_is_still_coming_waits_as_long_as_it_comes() {
     let ends: Vec<_> = log.iter().map(|line| line.end().1).collect();
     assert_eq!(ends, ["complete"; 2]);
 }
+
+/// RFC 9111 section 4.4.
+#[test]
+fn an_unsafe_request_by_a_route_without_a_cache_invalidates_what_others_have_stored() {
+    let routes = "[[listener.route]]\npath = \"/other/\"\nupstream = \"u\"\n\
+        [[listener.route]]\nupstream = \"u\"\ncache = true\ncache_key = { query = \"none\" }\n";
+    let before = "[[listener.route]]\nupstream = \"u\"\ncache = true\n";
+    let log = play(&with_cache().replace(before, routes), async |stage| {
+        let mut server = stage.server(FIRST);
+        let client = stage.client();
+        client.say(GET).await;
+        let connection = server.accept().await;
+        for _ in 0..2 {
+            connection.hear("\r\n\r\n").await;
+            connection.say(fresh()).await;
+            client.hear("ok").await;
+            client.say(GET).await;
+            client.hear("ok").await;
+            let post = GET.replace("GET /a", "POST /other/b");
+            client
+                .say(post.replace("\r\n\r\n", "\r\nContent-Length: 0\r\n\r\n"))
+                .await;
+            connection.hear("\r\n\r\n").await;
+            connection
+                .say("HTTP/1.1 201 Created\r\nLocation: /a?x\r\nContent-Length: 0\r\n\r\n")
+                .await;
+            client.hear("\r\n\r\n").await;
+            client.say(GET).await;
+        }
+        connection.hear("\r\n\r\n").await;
+        connection.say(fresh()).await;
+        client.hear("ok").await;
+    });
+    let results: Vec<&str> = log.iter().map(|line| line.text("cache")).collect();
+    assert_eq!(results, ["miss", "hit", "-", "miss", "hit", "-", "miss"]);
+}
