@@ -8,8 +8,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 /// Most password hashes that are computed at one time, for all workers.
 const HASHES_AT_ONCE_MAX: usize = 4;
 
-/// Most requests whose hashes wait or are computed, for all workers.
-const PLACES_MAX: usize = 64;
+/// Most requests whose hashes wait or are computed, for all workers. A browser may begin with a hundred, of which one costs a hash.
+const PLACES_MAX: usize = 1024;
 
 /// The limits of one password file.
 pub(super) struct Gate {
@@ -115,14 +115,14 @@ mod tests {
     fn no_client_takes_the_places_of_others() {
         let gate = Gate::with(1);
         let first: Vec<_> = std::iter::from_fn(|| gate.enter(client(0))).collect();
-        assert_eq!(first.len(), 32);
+        assert_eq!(first.len(), PLACES_MAX / 2);
         let second: Vec<_> = std::iter::from_fn(|| gate.enter(client(1))).collect();
-        assert_eq!(second.len(), 16);
+        assert_eq!(second.len(), PLACES_MAX / 4);
         assert!(gate.enter(client(0)).is_none());
-        let others: Vec<_> = (2..100)
+        let others: Vec<_> = (2..1000)
             .filter_map(|number| gate.enter(client(number)))
             .collect();
-        assert_eq!(others.len(), 16);
+        assert_eq!(others.len(), PLACES_MAX / 4);
         drop((first, second, others));
         assert!(gate.clients().is_empty());
         assert!(gate.enter(client(0)).is_some());
