@@ -205,18 +205,6 @@ pub fn facts(socket: &impl AsFd, side: ProfileSide, wanted: NeededFacts) -> io::
     route::facts(socket.as_fd(), side, wanted)
 }
 
-/// Whether a connection that is idle for longer than its retransmission time-out restarts with a small window
-/// (`net.ipv4.tcp_slow_start_after_idle` of this network namespace). There is no socket option for it; `bbr`
-/// ignores it. It also resets the initial window if the first data follows that long after the handshake:
-/// where it is on, a profile with an initial window and another congestion control deserves a warning.
-///
-/// # Errors
-/// It cannot be read.
-pub fn slow_start_after_idle() -> io::Result<bool> {
-    let text = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_slow_start_after_idle")?;
-    Ok(text.trim() != "0")
-}
-
 /// The limit of the receive window (`TCP_WINDOW_CLAMP`).
 #[cfg(test)]
 pub(crate) fn window_max(socket: &impl AsFd) -> io::Result<u32> {

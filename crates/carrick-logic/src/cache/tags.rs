@@ -30,17 +30,9 @@ pub fn tags(fields: Fields<'_>) -> Vec<&[u8]> {
     tags
 }
 
-/// Whether a response's field is for caches like this one and not for clients: it is left out of what they get.
-#[must_use]
-pub fn is_for_caches_only(name: &[u8]) -> bool {
-    [b"surrogate-key".as_slice(), b"cache-tag"]
-        .into_iter()
-        .any(|other| name.eq_ignore_ascii_case(other))
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{TAG_BYTES_MAX, TAGS_MAX, is_for_caches_only, tags};
+    use super::{TAG_BYTES_MAX, TAGS_MAX, tags};
     use crate::cache::Fields;
 
     #[test]
@@ -55,7 +47,6 @@ mod tests {
             ["one", "two", "three", "six", "four", "five five", "Two"]
         );
         assert!(tags(Fields::of_text(b"Date: x\r\n")).is_empty());
-        assert!(is_for_caches_only(b"cache-TAG") && !is_for_caches_only(b"cache-control"));
     }
 
     #[test]
