@@ -16,6 +16,16 @@ empty:$apr1$a$lsAcX0kKaMIVmrCtUuk5b0
 long:$apr1$12345678$EoqCHInLvW9If0X5/vhs91
 ";
 
+impl Users {
+    /// So many passwords of a client are waited for until what this returns is dropped.
+    pub async fn hold(&self, client: IpAddr, places: usize) -> impl Sized + use<> {
+        let mut places = (0..places).map(|_| self.gate.enter(client).expect("a place"));
+        let first = places.next().expect("one place at least");
+        let others: Vec<_> = places.collect();
+        (first.permit().await, others)
+    }
+}
+
 fn users() -> Users {
     Users::parse(FILE, "users.htpasswd").expect("every line is right")
 }

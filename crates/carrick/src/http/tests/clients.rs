@@ -1,6 +1,9 @@
 //! A client's connection: request after request, and how it ends.
-use super::stage::{FIRST, GET, OK, SWITCH, ask_once, play, timed};
+use super::stage::{CLIENT, FIRST, FORWARD, GET, OK, SWITCH, Stage, ask_once, play, timed};
+use crate::config::plan::Mode;
+use crate::net::transport::testing::End;
 use crate::telemetry::metrics::Limit;
+use std::rc::Rc;
 use std::time::Duration;
 
 #[test]
@@ -113,6 +116,53 @@ fn a_client_that_resets_while_it_waits_ends_its_request() {
         assert_eq!((heard.as_str(), seconds), ("", 0.0));
     });
     assert_eq!(log[0].end(), (499, "client_reset"));
+}
+
+/// A forward proxy with a user.
+fn with_users(folder: &tempfile::TempDir) -> String {
+    let file = folder.path().join("users");
+    std::fs::write(&file, "alice:{SHA}L55TUjtiq8FBorTWAZ0jy6g129A=\n").expect("a file");
+    format!("{FORWARD}users = \"{}\"\n", file.display())
+}
+
+/// Asks with a wrong password, while so many of the client's are waited for.
+async fn ask_with_password(stage: &Stage, waiting: usize) -> (Rc<End>, impl Sized + use<>) {
+    let live = stage.worker.live();
+    let Mode::Forward(forward) = &live.plan().listeners[0].mode else {
+        panic!("a forward proxy");
+    };
+    let users = forward.users.as_ref().expect("users");
+    let held = users.hold(CLIENT.0.into(), waiting).await;
+    let client = stage.client();
+    client
+        .say("GET http://a.example/ HTTP/1.1\r\nHost: a.example\r\nProxy-Authorization: Basic YTpi\r\n\r\n")
+        .await;
+    (client, held)
+}
+
+#[test]
+fn a_client_that_resets_while_its_password_waits_ends_its_request() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let log = play(&with_users(&folder), async |stage| {
+        let (client, _held) = ask_with_password(stage, 1).await;
+        // Time is virtual: it passes once every task waits.
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        client.reset();
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    });
+    assert_eq!(log[0].end(), (499, "client_reset"));
+}
+
+#[test]
+fn a_client_with_too_many_passwords_is_to_come_again() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let log = play(&with_users(&folder), async |stage| {
+        let (client, _held) = ask_with_password(stage, 512).await;
+        let answer = client.hear("\r\n\r\n").await;
+        assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
+        assert!(answer.contains("\r\nRetry-After: 1\r\n"), "{answer}");
+    });
+    assert_eq!(log[0].status(), 503);
 }
 
 #[test]

@@ -65,7 +65,7 @@ pub(super) const SECOND: SocketAddr = SocketAddr::new(
 );
 
 /// Every client.
-const CLIENT: ([u8; 4], u16) = ([198, 51, 100, 7], 4711);
+pub(super) const CLIENT: ([u8; 4], u16) = ([198, 51, 100, 7], 4711);
 
 /// Virtual time in which every play and every session is over.
 const OVER: Duration = Duration::from_secs(24 * 3600);
