@@ -76,4 +76,4 @@ pub use validation::{
     CONDITION_FIELDS, Conditions, Stored, Validated, after_validation, client_has_it,
     is_freshened_by, write_conditions,
 };
-pub use vary::{Variant, select};
+pub use vary::{Variant, VariantMatcher, select};

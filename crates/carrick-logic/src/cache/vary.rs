@@ -87,6 +87,40 @@ impl Variant {
     }
 }
 
+/// Which variants a request matches. Those of one resource mostly vary with the same fields: what the request has for these is read once.
+#[derive(Debug)]
+pub struct VariantMatcher<'r> {
+    request: Fields<'r>,
+    /// What the request asks for by the names of the variant before.
+    asked: Option<Variant>,
+}
+
+impl<'r> VariantMatcher<'r> {
+    /// For a request with these fields.
+    #[must_use]
+    pub fn new(request: Fields<'r>) -> Self {
+        Self {
+            request,
+            asked: None,
+        }
+    }
+
+    /// Whether the request can be answered with this variant.
+    pub fn matches(&mut self, variant: &Variant) -> bool {
+        if variant.names.is_empty() {
+            return true;
+        }
+        if self
+            .asked
+            .as_ref()
+            .is_none_or(|asked| asked.names != variant.names)
+        {
+            self.asked = Some(Variant::asked_for(&variant.names, self.request));
+        }
+        self.asked.as_ref() == Some(variant)
+    }
+}
+
 /// Which of the variants answers a request: of those that match the most recent by `Date`, else the one that came last.
 /// `None` if none matches.
 #[must_use]
@@ -94,11 +128,12 @@ pub fn select<'v, M: Borrow<Meta>>(
     variants: impl Iterator<Item = (&'v Variant, M)>,
     request: Fields<'_>,
 ) -> Option<usize> {
+    let mut matcher = VariantMatcher::new(request);
     let mut chosen: Option<(usize, (UnixTime, UnixTime))> = None;
     for (place, (variant, meta)) in variants.enumerate() {
         let meta = meta.borrow();
         let when = (meta.date, meta.response_time);
-        if chosen.is_none_or(|(_, before)| when >= before) && variant.matches(request) {
+        if chosen.is_none_or(|(_, before)| when >= before) && matcher.matches(variant) {
             chosen = Some((place, when));
         }
     }

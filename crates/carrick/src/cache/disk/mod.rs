@@ -40,7 +40,7 @@ use super::index::{Index, Item};
 use super::key::Key;
 use super::ledger::{Ledger, Limits};
 use crate::config::plan::DiskPlan;
-use carrick_logic::cache::{Fields, UnixTime, Variant};
+use carrick_logic::cache::{Fields, UnixTime, Variant, VariantMatcher};
 use entry::Stage;
 use folder::Folder;
 use health::Health;
@@ -169,10 +169,11 @@ impl Disk {
     /// The entry for a request with these fields, if there is one.
     pub(super) fn find(&self, key: Key<'_>, request: Fields<'_>) -> Option<Arc<Entry>> {
         let variants = self.index.lock(key.hash()).find(key);
+        let mut matcher = VariantMatcher::new(request);
         variants
             .into_iter()
             .flatten()
-            .filter(|entry| entry.stage() == Stage::There && entry.variant().matches(request))
+            .filter(|entry| entry.stage() == Stage::There && matcher.matches(entry.variant()))
             .max_by_key(|entry| (entry.date(), entry.name.serial))
     }
 

@@ -24,7 +24,7 @@ use std::sync::Arc;
 pub(in crate::cache) const NODE_BYTES: usize = size_of::<nodes::Node<()>>();
 
 /// Variants of one key, at most. A new one replaces the oldest.
-pub const VARIANTS_MAX: usize = 16;
+pub const VARIANTS_MAX: usize = 64;
 
 /// The small queue's share of the bytes, in parts of 65,536: from a tenth, with which it begins, to nine tenths.
 const SMALL_SHARE_MIN: u64 = 6_554;

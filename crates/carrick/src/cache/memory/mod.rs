@@ -125,11 +125,10 @@ impl Store {
         let mut variants = self.index.lock(key.hash()).find(key);
         let mut count_found = 0;
         for place in 0..variants.len() {
-            let is_broken = |object: &Arc<Object>| object.progress().state == BodyState::Broken;
-            if variants[place]
-                .as_ref()
-                .is_some_and(|object| !is_broken(object))
-            {
+            let Some(object) = &variants[place] else {
+                break;
+            };
+            if object.progress().state != BodyState::Broken {
                 variants.swap(count_found, place);
                 count_found += 1;
             }

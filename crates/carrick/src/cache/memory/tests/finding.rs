@@ -79,7 +79,7 @@ fn variants_of_a_key_are_told_apart() {
         Found::Object(object) => assert_eq!(read(&object), content(99, 0, 10)),
         other => panic!("{other:?}"),
     }
-    assert_eq!(store.purge(&Pattern::key(b"page"), Purge::Remove, None), 16);
+    assert_eq!(store.purge(&Pattern::key(b"page"), Purge::Remove, None), 64);
     assert!(matches!(store.find(key, nothing()), Found::Nothing));
     drop(body);
     assert_nothing_leaks(&store);
