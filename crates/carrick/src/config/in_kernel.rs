@@ -29,6 +29,15 @@ pub fn table(listener: &ListenerPlan, plan: &Plan, sample_every: u32) -> Option<
         };
         routes.insert(0, challenges);
     }
+    if plan.cache.is_some() {
+        // What is deleted is not to be sent from the store any more (RFC 9111 section 4.4).
+        let unsafe_ones = Route {
+            methods: vec!["DELETE".to_owned()],
+            upstream: NO_UPSTREAM,
+            ..Route::default()
+        };
+        routes.insert(0, unsafe_ones);
+    }
     let settings = Settings {
         head_bytes_max: limits.head_bytes_max,
         fields_max: limits.fields_max,

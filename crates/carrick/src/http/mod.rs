@@ -5,6 +5,7 @@
 //! | `session` | waits for requests of HTTP/1, one after the other, and takes each through what follows |
 //! | `http2`, `stream_tasks` | a connection of HTTP/2: each stream has a session |
 //! | `head`, `sender`, `loop_detection` | reads the head; finds out who sent it; refuses what has been here before |
+//! | `reload` | what a reload means to connections that are open |
 //! | `decide` | where the request goes, or why it is refused |
 //! | `cached`, `prefetch` | what the cache answers and keeps; what is fetched before it is asked for |
 //! | `background` | requests that no client waits for |
@@ -25,6 +26,7 @@ pub mod outcome;
 pub mod own_fields;
 pub mod prefetch;
 pub mod relay;
+mod reload;
 pub mod request_body;
 pub mod request_out;
 pub mod response_body;

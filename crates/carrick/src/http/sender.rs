@@ -1,16 +1,15 @@
 //! Whose a request is, as far as the sender is believed, and whether it may be served at all.
-use super::{kernel_forward, loop_detection};
+use super::loop_detection;
 use crate::config::plan::ListenerPlan;
-use crate::context::client::{Client, Next};
+use crate::context::client::Client;
 use crate::context::request_context::RequestContext;
 use crate::context::request_log::RequestLog;
 use crate::net::admission::Admitted;
 use crate::net::scratch::Scratch;
 use crate::reply::Reply;
 use crate::telemetry::metrics::{Limit, WorkerMetrics};
-use carrick_logic::http1::{Method, Refusal, RequestHead};
-use std::net::{IpAddr, SocketAddr};
-use std::rc::Rc;
+use carrick_logic::http1::{Refusal, RequestHead};
+use std::net::IpAddr;
 
 /// What the head alone says against a request; learns whose it is.
 pub fn refuse(client: &mut Client, scratch: &mut Scratch, log: &mut RequestLog) -> Option<Reply> {
@@ -54,55 +53,6 @@ fn may_ask(context: &RequestContext, admitted: Option<&Admitted>) -> Result<(), 
         })
 }
 
-/// A reload may have changed what this connection's listener does, and who may use it: a request follows the plan that is in force when
-/// its head is whole. The answer to a client that may not ask any more. `Err`: the connection has to end without one.
-pub async fn follow_configuration(
-    client: &mut Client,
-    head: &RequestHead,
-) -> Result<Option<Reply>, Next> {
-    let live = client.context.worker.live();
-    if Rc::ptr_eq(&live, &client.context.live) {
-        return Ok(None);
-    }
-    Box::pin(kernel_forward::leave(client)).await?;
-    client.downstream.kernel_forward.start_afresh();
-    client.downstream.pace.forget();
-    client.context.stated = None;
-    let mut excluded = None;
-    match live.listener(client.context.listener.address) {
-        Some(listener)
-            if std::mem::discriminant(&listener.mode)
-                == std::mem::discriminant(&client.context.listener.mode) =>
-        {
-            let before = std::mem::replace(&mut client.context.listener, listener);
-            client.context.live = live;
-            if before.verifies_by() != client.context.listener.verifies_by() {
-                client.downstream.is_last = true;
-                excluded = not_proven(&client.context);
-            }
-        }
-        // The listener is gone or has another job: what came is answered under the old plan, unless it is meant to last, and that is all.
-        other => {
-            client.downstream.is_last = true;
-            let is_allowed =
-                other.is_none_or(|other| other.access.allows_client(client.context.address.ip()));
-            if !is_allowed {
-                excluded = Some(not_allowed(client.context.address.ip()));
-            } else if head.method == Method::Connect || head.wants_upgrade {
-                let detail = "This server now does something else here than when you connected. Connect again.";
-                excluded = Some(Reply::new(421, "connect_again", detail));
-            }
-        }
-    }
-    // The client that a trusted proxy names is still to be read.
-    let allows = |address: SocketAddr| client.context.listener.access.allows_client(address.ip());
-    if client.context.is_trusted_proxy() || allows(client.context.address) {
-        return Ok(excluded);
-    }
-    client.downstream.is_last = true;
-    Ok(Some(not_allowed(client.context.who().ip())))
-}
-
 /// The answer to a client that may not use the listener.
 pub fn not_allowed(client: IpAddr) -> Reply {
     let detail = format!("Your address, {client}, is not among those that may use this listener.");
@@ -110,7 +60,7 @@ pub fn not_allowed(client: IpAddr) -> Reply {
 }
 
 /// The answer to a client whose connection was made under other rules for certificates, if it has to make a new one.
-fn not_proven(context: &RequestContext) -> Option<Reply> {
+pub fn not_proven(context: &RequestContext) -> Option<Reply> {
     let is_demanded = context.listener.verifies_by().is_some_and(|clients| {
         context.tls.is_none() || clients.is_some_and(|clients| clients.is_required)
     });

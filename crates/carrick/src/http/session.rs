@@ -6,7 +6,7 @@ use super::cached::{self, Asking, CacheDecision};
 use super::decide::{Decision, decide};
 use super::head::{self, NoRequestHead};
 use super::relay::{Outcome, Requester, relay, relay_for_cache};
-use super::sender;
+use super::{reload, sender};
 use crate::cache::memory::Object;
 use crate::context::client::Client;
 use crate::context::client::Next;
@@ -208,7 +208,7 @@ async fn serve_request(client: &mut Client, mut scratch: Lent) -> (Next, Option<
             None,
         );
     }
-    let excluded = match sender::follow_configuration(client, &scratch.request_head).await {
+    let excluded = match reload::follow_configuration(client, &scratch.request_head).await {
         Ok(excluded) => excluded,
         Err(next) => return (next, None),
     };

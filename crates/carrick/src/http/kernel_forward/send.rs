@@ -42,8 +42,18 @@ pub fn is_eligible(client: &Client, scratch: &Scratch, destination: &Destination
         && (destination.engine == Choice::Packet || may_be_chosen(client, destination))
         && may_be_kept(&destination.next_hop, client.context.original.is_some())
         && may_be_sent(&scratch.request_head, &scratch.request)
+        && invalidates_nothing(client, scratch.request_head.method)
         && !client.downstream.is_last
         && !client.context.worker.sessions.is_draining()
+}
+
+/// Whether the answer changes nothing that may be stored (RFC 9111 section 4.4).
+fn invalidates_nothing(client: &Client, method: Method) -> bool {
+    let is_safe = matches!(
+        method,
+        Method::Get | Method::Head | Method::Options | Method::Trace
+    );
+    is_safe || client.context.worker.store.cache.is_none()
 }
 
 /// Whether nothing has to be done to responses from there.

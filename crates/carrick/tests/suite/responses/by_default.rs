@@ -259,3 +259,42 @@ fn what_the_kernel_forwards_is_logged_and_counted() {
     client.ask(&get("/s/1"));
     assert!(by_kernel(&play) < before + 0.5);
 }
+
+/// RFC 9111 section 4.4.
+#[test]
+fn what_is_deleted_past_the_cache_is_not_sent_from_it() {
+    let routes = "[[listener.route]]\npath = \"/s/\"\nmethod = [\"GET\"]\nupstream = \"servers\"\ncache = true\n\
+                  [[listener.route]]\nupstream = \"servers\"\n[[listener]]";
+    let route = "[[listener.route]]\nupstream = \"servers\"\n[[listener]]";
+    let text = format!(
+        "[cache]\nmemory = \"1 MB\"\n{}",
+        BY_DEFAULT.replacen(route, routes, 1)
+    );
+    let Some(play) = Play::begin_with("", &text) else {
+        return;
+    };
+    let _server = play.serve(0, |_| {
+        b"HTTP/1.1 200 OK\r\nCache-Control: max-age=600\r\nContent-Length: 2\r\n\r\nok".to_vec()
+    });
+    let mut client = play.connect();
+    wait_for("the kernel to have the client's requests", || {
+        client.ask(&get("/warm"));
+        (by_kernel(&play) > 0.5).then_some(())
+    });
+    let mut other = play.connect();
+    other.ask(&get("/s/x"));
+    for _ in 0..20 {
+        other.ask(&get("/s/x"));
+        client.ask(&get("/s/x").replace("GET", "DELETE"));
+        other.ask(&get("/s/x"));
+    }
+    let lines = wait_for("the lines", || {
+        let lines = play.carrick.access_log(0).into_iter().map(Line);
+        let of_get = |line: &Line| line.text("target") == "/s/x" && line.text("method") == "GET";
+        let lines: Vec<_> = lines.filter(of_get).collect();
+        (lines.len() > 40).then_some(lines)
+    });
+    let results: Vec<_> = lines.iter().map(|line| line.text("cache")).collect();
+    assert_eq!(results[0], "miss");
+    assert_eq!(results[1..], ["hit", "miss"].repeat(20));
+}
