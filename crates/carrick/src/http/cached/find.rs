@@ -164,9 +164,17 @@ pub async fn begin(
                 Flight::Follow(_) if wanted.validates_always(scratch, stored.as_deref()) => {}
                 Flight::Follow(follow) => {
                     waits = false;
-                    if wait(client, follow).await.is_err() {
-                        (log.ended, log.status) = ("client_reset", CLIENT_CLOSED_REQUEST);
-                        return CacheDecision::ClientGone;
+                    match wait(client, follow).await {
+                        Ok(Waited::Over) => {}
+                        // It may take its client's time. Until it is stored, nobody waits as long for nothing.
+                        Ok(Waited::InVain) => {
+                            let hash = wanted.cache.store.key(&wanted.key).hash();
+                            wanted.cache.passes.note(hash, now);
+                        }
+                        Err(ClientReset) => {
+                            (log.ended, log.status) = ("client_reset", CLIENT_CLOSED_REQUEST);
+                            return CacheDecision::ClientGone;
+                        }
                     }
                     asks_disk = true;
                     continue;
@@ -423,8 +431,16 @@ impl CacheQuery {
 /// The client has reset its connection.
 struct ClientReset;
 
+/// How the wait for another request's answer ended.
+enum Waited {
+    /// The answer is there, or there will be none.
+    Over,
+    /// It took too long.
+    InVain,
+}
+
 /// Waits for another request's answer, and for a reset of the client.
-async fn wait(client: &mut Client, mut follow: Follow) -> Result<(), ClientReset> {
+async fn wait(client: &mut Client, mut follow: Follow) -> Result<Waited, ClientReset> {
     let (context, downstream) = (&client.context, &mut client.downstream);
     context.metrics().cache.waited.add(1);
     let limit = WAIT_MAX.min(context.live.plan().timeouts.idle);
@@ -432,17 +448,13 @@ async fn wait(client: &mut Client, mut follow: Follow) -> Result<(), ClientReset
     let (stream, mut watches) = (&downstream.transport, true);
     let ended = poll_fn(|cx| {
         if over.as_mut().poll(cx).is_ready() {
-            return Poll::Ready(Ok(()));
+            return Poll::Ready(Ok(Waited::Over));
         }
         if watches && poll_reset(stream, &mut watches, cx) {
             return Poll::Ready(Err(ClientReset));
         }
         Poll::Pending
     });
-    // Whether it was over or took too long: both are seen in the store.
-    downstream
-        .timer
-        .within(limit, ended)
-        .await
-        .unwrap_or(Ok(()))
+    let waited = downstream.timer.within(limit, ended).await;
+    waited.unwrap_or(Ok(Waited::InVain))
 }
