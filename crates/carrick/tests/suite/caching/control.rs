@@ -100,6 +100,19 @@ fn purging_takes_out_what_is_named_and_nothing_else() {
 }
 
 #[test]
+fn purges_by_url_reach_what_is_stored_without_its_query() {
+    for query in ["\"none\"", "[\"x\"]"] {
+        let play = Play::begin_with("", &format!("cache_key = {{ query = {query} }}"));
+        for url in ["http://a.example/a?x=1", "http://a.example/a"] {
+            play.fetch("/a?x=1", &ok(FRESH, "body"));
+            play.find("/a?x=1");
+            let purged = said(&carrick(&play, &["purge", "--url", url]));
+            assert_eq!(purged, "purged: 1\n", "{query} {url}");
+        }
+    }
+}
+
+#[test]
 fn what_is_outdated_is_validated_before_it_is_sent_again() {
     let play = Play::begin("");
     play.fetch("/a", &ok(&format!("{FRESH}ETag: \"v\"\r\n"), "body"));

@@ -23,13 +23,18 @@ impl Play {
 
     /// With these keys in `shared`. The time-out is long because the machine may be busy.
     fn begin_with(shared: &str) -> Self {
+        Self::begin_as(shared, "")
+    }
+
+    /// The same, with these lines in the listener.
+    fn begin_as(shared: &str, listener: &str) -> Self {
         let timeout = if shared.contains("timeout") {
             ""
         } else {
             ", timeout = \"10s\""
         };
         let place = Place::claim();
-        let text = format!("[cache]\nshared = {{ {shared}{timeout} }}\n{FORWARD_TEXT}");
+        let text = format!("[cache]\nshared = {{ {shared}{timeout} }}\n{FORWARD_TEXT}{listener}");
         let carrick = Carrick::start(&place, &text);
         Self { carrick, place }
     }

@@ -47,6 +47,30 @@ fn a_purge_reaches_what_others_would_find() {
 }
 
 #[test]
+fn a_purge_by_url_reaches_what_is_stored_without_its_query() {
+    let (server, far) = server();
+    let origin = origin(&far, TAGGED);
+    let address = origin.address();
+    for query in ["\"none\"", "[\"x\"]"] {
+        let begin = || {
+            Play::begin_as(
+                &format!("servers = \"{}\"", server.address()),
+                &format!("cache_key = {{ query = {query} }}\n"),
+            )
+        };
+        let (one, two, three) = (begin(), begin(), begin());
+        one.fetch(address, "/a?x=1");
+        one.wait_until_written(1);
+        assert!(is_from_second_level(&two.fetch(address, "/a?x=1")));
+        let purged = purge(&one, &format!("url=http://{address}/a"));
+        assert_eq!(purged.text(), "1\n");
+        let again = three.fetch(address, "/a?x=1");
+        assert!(!is_from_second_level(&again), "{query}: {}", again.head);
+        assert_eq!(purge(&one, "all=yes").status, 200);
+    }
+}
+
+#[test]
 fn a_failed_purge_is_reported() {
     let (server, far) = server();
     let origin = origin(&far, TAGGED);
