@@ -76,7 +76,7 @@ impl Default for ExchangeOrder<'_> {
 pub enum ExchangeEnd {
     /// Both sides have closed, and everything they sent was passed on, both FINs included.
     Closed,
-    /// No byte moved for as long as `idle` says.
+    /// No byte moved for as long as `idle` says. [`Exchange::is_quiet`] says whether any was waiting.
     Idle,
     /// A receiver took nothing, and the owner reclaimed the memory ([`Splicer::end_stalled`]).
     Stalled,
@@ -367,6 +367,19 @@ impl<'a> Exchange<'a> {
             self.pair.splicer.counters().idle_ends.add(1);
             ExchangeEnd::Idle
         })
+    }
+
+    /// Whether nothing that one side has sent is still on its way to the other. Otherwise the caller of an
+    /// exchange that ended with [`ExchangeEnd::Idle`] should reset both connections: if it closes them, what
+    /// the receiver has not got is lost, and the rest looks whole.
+    #[must_use]
+    pub fn is_quiet(&self) -> bool {
+        let engine = self.attachment.as_ref();
+        // What follows a FIN that was passed on, the kernel delivers by itself.
+        [0, 1]
+            .into_iter()
+            .all(|side| self.is_ended(side) || self.pair.is_quiet(side))
+            && engine.is_none_or(|engine| engine.is_quiet(&self.pair))
     }
 
     /// Bytes read from `a`'s connection and written to `b` so far, without the prefix.

@@ -223,6 +223,14 @@ impl Attachment {
         }
     }
 
+    /// Whether the engine has nothing in flight.
+    pub(crate) fn is_quiet(&self, pair: &Pair<'_>) -> bool {
+        match self {
+            Attachment::Sockmap(sockmap) => sockmap.is_quiet(pair),
+            Attachment::Tc(tc) => tc.is_quiet(),
+        }
+    }
+
     /// Counts the rest, at the end.
     pub(crate) fn finish(&mut self, pair: &mut Pair<'_>) {
         if let Attachment::Sockmap(sockmap) = self {

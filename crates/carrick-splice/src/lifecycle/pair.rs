@@ -5,7 +5,8 @@ use crate::engine::tc::path_statistics::PathStatistics;
 use crate::engine::tc::state::PacketState;
 use crate::relay::flow::Flow;
 use crate::relay::watch::Watch;
-use crate::{Choice, Fault, Leg, Side, Splicer, sys};
+use crate::sys::tcp_info::unacked_bytes;
+use crate::{Choice, Fault, Leg, Side, Splicer, sys, tcp};
 use std::time::{Duration, Instant};
 
 /// Direction 0 is from connection 0, direction 1 from connection 1.
@@ -108,6 +109,17 @@ impl<'a> Pair<'a> {
     /// Whether the process holds bytes of either direction.
     pub(crate) fn holds_bytes(&self) -> bool {
         self.flows.iter().any(Flow::holds_bytes)
+    }
+
+    /// Whether nothing from this side waits: here, at its own connection, or at the receiver's.
+    pub(crate) fn is_quiet(&self, side: usize) -> bool {
+        let (flow, Some(legs)) = (&self.flows[side], &self.legs) else {
+            return false;
+        };
+        !flow.holds_bytes()
+            && flow.has_sent(self.prefixes[side])
+            && matches!(tcp::pending_input(&legs[side]), Ok(0))
+            && matches!(unacked_bytes(&*legs[1 - side]), Ok(0))
     }
 
     /// Relays everything in the process, as if no engine had been asked for.

@@ -47,6 +47,15 @@ impl Sockmap {
         splice.needs_help() && splice.is_idle([a, b])
     }
 
+    /// Whether the kernel has nothing in flight.
+    pub(super) fn is_quiet(&self, pair: &Pair<'_>) -> bool {
+        match (&self.splice, &pair.legs) {
+            (None, _) => true,
+            (Some(splice), Some([a, b])) => splice.backlog_bytes([a, b]) == Some(0),
+            (Some(_), None) => false,
+        }
+    }
+
     /// See [`Attachment::before_relay`](super::Attachment::before_relay).
     pub(super) fn before_relay(
         &mut self,

@@ -78,6 +78,12 @@ impl Tc {
         Ok(())
     }
 
+    /// Whether the peers have got everything that the kernel forwarded, and may send more.
+    pub(super) fn is_quiet(&self) -> bool {
+        (self.known.as_ref())
+            .is_none_or(|known| !known.splice.is_armed() || known.splice.state().is_quiet)
+    }
+
     /// Leaves the connections to the kernel for good. False if that is not possible.
     pub(crate) fn leave(&mut self, pair: &Pair<'_>) -> bool {
         let is_empty = pair.legs.iter().flatten().all(|socket| {

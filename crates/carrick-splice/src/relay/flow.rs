@@ -234,6 +234,11 @@ impl Flow {
         !matches!(self.in_flight, InFlight::Nothing)
     }
 
+    /// Whether all of the caller's prefix is written.
+    pub(crate) fn has_sent(&self, prefix: &[u8]) -> bool {
+        self.prefix_sent_bytes == prefix.len()
+    }
+
     /// Whether the end of the stream was read too early since the last call.
     pub(crate) fn take_ended_early(&mut self) -> bool {
         std::mem::take(&mut self.ended_early)

@@ -308,6 +308,33 @@ fn a_reset_behind_a_half_close_is_noticed_at_once() {
 }
 
 #[test]
+fn an_idle_end_tells_whether_bytes_were_on_their_way() {
+    for choice in EXCHANGE_CHOICES {
+        on_worker(async {
+            let mut sockets = Sockets::tiny().await;
+            let splicer = splicer();
+            let order = ExchangeOrder {
+                idle: Duration::from_millis(100),
+                ..order(choice)
+            };
+            let mut exchange = splicer.exchange(&sockets.from, &sockets.to, order);
+            sockets.sender.write_all(b"all of it").await.unwrap();
+            let (end, _) = tokio::join!(exchange.run(), receive(&mut sockets.receiver, 9));
+            assert!(matches!(end, ExchangeEnd::Idle), "{choice:?}: {end:?}");
+            // The acknowledgement may be late.
+            until(|| exchange.is_quiet()).await;
+            let flood = sample(1, 1_000_000);
+            let end = tokio::select! {
+                end = exchange.run() => end,
+                _ = sockets.sender.write_all(&flood) => panic!("1 MB fits nowhere"),
+            };
+            assert!(matches!(end, ExchangeEnd::Idle), "{choice:?}: {end:?}");
+            assert!(!exchange.is_quiet(), "{choice:?}");
+        });
+    }
+}
+
+#[test]
 fn nothing_moves_and_the_exchange_ends_idle_even_half_open() {
     for half_open in [false, true] {
         on_worker(async {

@@ -21,6 +21,8 @@ pub(super) struct Relayed {
     pub engine: Engine,
     /// `None` if the drain time is over.
     pub end: Option<ExchangeEnd>,
+    /// Whether nothing was on its way when it ended.
+    pub is_quiet: bool,
     /// Whether the kernel continues with what it has.
     pub is_left: bool,
 }
@@ -35,7 +37,7 @@ pub(super) async fn both_ways(
     let [unread_near, unread_far] = order.unread.map(UnreadWindow::new);
     let [pace_up, pace_down] = (order.pace).map(|pace| Throttle::new(pace, worker.splicer.pacer()));
     let bytes = [Cell::new(0), Cell::new(0)];
-    let moved_at = Cell::new(now());
+    let (moved_at, stages) = (Cell::new(now()), [Cell::default(), Cell::default()]);
     let note = |direction: usize, count: usize| {
         bytes[direction].set(bytes[direction].get() + count as u64);
         moved_at.set(now());
@@ -48,12 +50,14 @@ pub(super) async fn both_ways(
             to: far,
             window: unread_near,
             throttle: pace_up,
+            stage: &stages[0],
         },
         Way {
             from: far,
             to: near,
             window: unread_far,
             throttle: pace_down,
+            stage: &stages[1],
         },
     );
     let up = up.relay(&worker.scratch, order.a_prefix, |count| note(0, count));
@@ -82,12 +86,31 @@ pub(super) async fn both_ways(
         () = worker.sessions.wait_for_cut_off() => None,
         () = silence => Some(ExchangeEnd::Idle),
     };
+    let receivers = stages.iter().zip([far, near]);
+    let is_quiet = receivers.into_iter().all(|(stage, to)| match stage.get() {
+        Stage::Ended => true,
+        Stage::Waiting => to.unacknowledged_bytes() == Some(0),
+        Stage::Writing => false,
+    });
     Relayed {
         bytes: [bytes[0].get(), bytes[1].get()],
         engine: Engine::Copy,
         end,
+        is_quiet,
         is_left: false,
     }
+}
+
+/// What a direction does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Stage {
+    /// It waits for the receiver, or for its turn.
+    #[default]
+    Writing,
+    /// It waits for the sender.
+    Waiting,
+    /// The end was passed on.
+    Ended,
 }
 
 /// One direction.
@@ -96,6 +119,7 @@ struct Way<'t> {
     to: &'t Transport,
     window: UnreadWindow,
     throttle: Throttle,
+    stage: &'t Cell<Stage>,
 }
 
 impl Way<'_> {
@@ -112,6 +136,7 @@ impl Way<'_> {
             .await
             .map_err(fault(Side::To, "send"))?;
         loop {
+            self.stage.set(Stage::Waiting);
             poll_fn(|cx| from.poll_read_ready(cx))
                 .await
                 .map_err(fault(Side::From, "recv"))?;
@@ -121,9 +146,12 @@ impl Way<'_> {
                 result => result.map_err(fault(Side::From, "recv"))?,
             };
             if count == 0 {
-                return to.end().map_err(fault(Side::To, "shutdown"));
+                to.end().map_err(fault(Side::To, "shutdown"))?;
+                self.stage.set(Stage::Ended);
+                return Ok(());
             }
             from.took(&mut self.window, count as u64);
+            self.stage.set(Stage::Writing);
             to.wait_for(&mut self.throttle, count as u64).await;
             write_all(to, &lent.request)
                 .await

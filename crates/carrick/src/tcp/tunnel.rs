@@ -196,6 +196,7 @@ pub async fn exchange(
         bytes,
         engine,
         end,
+        is_quiet,
         is_left,
     } = match legs {
         (Transport::Tcp(near), Transport::Tcp(far)) => {
@@ -251,7 +252,12 @@ pub async fn exchange(
                 .metrics()
                 .limits
                 .reached(Limit::TunnelIdleTimeout);
-            Next::Close
+            if is_quiet {
+                return Next::Close;
+            }
+            // Otherwise what did not get through would seem not to exist.
+            checkout.upstream.transport.reset_on_close();
+            Next::Reset
         }
         ExchangeEnd::Stalled => {
             log.ended = STALLED;
@@ -319,6 +325,7 @@ async fn spliced(
     } else {
         exchange.engines().0
     };
+    let is_quiet = exchange.is_quiet();
     // When carrick exits, tunnels in the kernel continue.
     let is_left = end.is_none() && exchange.leave();
     let [near, far] = exchange.into_connections();
@@ -335,6 +342,7 @@ async fn spliced(
         bytes,
         engine,
         end,
+        is_quiet,
         is_left,
     }
 }

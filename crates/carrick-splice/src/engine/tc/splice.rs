@@ -198,6 +198,7 @@ impl PacketSplice {
                 packets: [0; 2],
                 again: [0; 2],
                 is_passed: [false; 2],
+                is_quiet: false,
                 active: Duration::ZERO,
             },
             |splice| state::read(&splice),

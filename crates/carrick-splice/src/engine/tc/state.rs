@@ -32,6 +32,8 @@ pub(crate) struct PacketState {
     pub(crate) again: [u32; 2],
     /// Whether the receiver has acknowledged the FIN, which the local socket does not know.
     pub(crate) is_passed: [bool; 2],
+    /// Whether the receivers have acknowledged everything, and the senders may send more.
+    pub(crate) is_quiet: bool,
     /// For how long data was in flight while spliced, until the last was acknowledged.
     pub(crate) active: Duration,
 }
@@ -113,6 +115,15 @@ pub(super) fn read(splice: &[u8]) -> PacketState {
             && field(offset_of!(packet_way, has_moved)) != 0
             && field(offset_of!(packet_way, start)) == field(offset_of!(packet_way, end_of_stream))
     };
+    let is_quiet = |side| {
+        let field = |at| u32_at(splice, way(side) + at);
+        let end = field(offset_of!(packet_way, end));
+        let room = field(offset_of!(packet_way, window_end)).wrapping_sub(end);
+        // Beyond the window, as after a probe, there is none.
+        let has_room = (1..=i32::MAX as u32).contains(&room);
+        field(offset_of!(packet_way, start)) == end
+            && (has_room || field(offset_of!(packet_way, has_end)) != 0)
+    };
     PacketState {
         holder: match state_of(splice) {
             packet_state::PACKET_SPLICED | packet_state::PACKET_RESPONSES => Holder::Kernel,
@@ -127,6 +138,7 @@ pub(super) fn read(splice: &[u8]) -> PacketState {
         packets: [packets(0), packets(1)],
         again: [again(0), again(1)],
         is_passed: [is_passed(0), is_passed(1)],
+        is_quiet: is_quiet(0) && is_quiet(1),
         active: active(splice, bytes(0) + bytes(1)),
     }
 }

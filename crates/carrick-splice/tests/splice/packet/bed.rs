@@ -412,6 +412,7 @@ pub async fn relay(
 #[derive(Debug)]
 pub struct Told {
     pub end: ExchangeEnd,
+    pub is_quiet: bool,
     pub bytes: (u64, u64),
     pub engines: (Engine, Engine),
     /// Bytes that the kernel has forwarded as packets.
@@ -426,6 +427,7 @@ impl Told {
         let counted = |reason: &Reason| splicer.counters().reason(*reason).get() > 0;
         Told {
             end,
+            is_quiet: exchange.is_quiet(),
             bytes: (exchange.a_to_b_bytes(), exchange.b_to_a_bytes()),
             engines: exchange.engines(),
             by_kernel: splicer.counters().packet_bytes.get(),

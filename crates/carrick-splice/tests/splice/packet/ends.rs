@@ -110,8 +110,28 @@ fn a_quiet_tunnel_ends_when_it_is_idle() {
     assert_eq!(serving.join().unwrap(), [vec![2; 12]]);
     let told = proxying.join().unwrap().remove(0);
     assert!(matches!(told.end, ExchangeEnd::Idle), "{told:?}");
+    assert!(told.is_quiet, "{told:?}");
     assert_eq!(told.bytes, (12 + GREETING, GREETING), "{told:?}");
     assert!(told.by_kernel >= 12, "{told:?}");
+}
+
+#[test]
+fn a_tunnel_whose_client_takes_nothing_is_idle_but_not_quiet() {
+    let Some(bed) = Bed::new() else {
+        return;
+    };
+    let serving = bed.serve(V4[1], 1, |mut stream| {
+        greet_back(&mut stream);
+        // More than fits anywhere.
+        stream.write_all(&vec![3; 32 << 20]).is_err()
+    });
+    let proxying = bed.tunnels_of(V4, (1, 4), IDLE);
+    let client = client(&bed, |stream| stream);
+    let told = proxying.join().unwrap().remove(0);
+    assert!(matches!(told.end, ExchangeEnd::Idle), "{told:?}");
+    assert!(!told.is_quiet && told.by_kernel > 0, "{told:?}");
+    drop(client.join().unwrap());
+    assert_eq!(serving.join().unwrap(), [true]);
 }
 
 #[test]
@@ -136,6 +156,7 @@ fn a_client_that_vanishes_is_noticed_by_its_silence() {
     assert_eq!(serving.join().unwrap(), [vec![]]);
     let told = proxying.join().unwrap().remove(0);
     assert!(matches!(told.end, ExchangeEnd::Idle), "{told:?}");
+    assert_eq!(told.is_quiet, told.bytes.1 == 1000 + GREETING, "{told:?}");
     drop(stream);
 }
 

@@ -149,6 +149,24 @@ fn a_tunnel_without_a_byte_is_closed_after_its_idle_time() {
 }
 
 #[test]
+fn a_tunnel_whose_client_takes_nothing_is_reset_after_its_idle_time() {
+    let timeouts = "[timeouts]\ntunnel_idle = \"10m\"\n";
+    let log = play(&format!("{timeouts}{FORWARD}"), async |stage| {
+        let mut server = stage.server(FIRST);
+        let client = stage.client();
+        client.say(CONNECT).await;
+        let connection = server.accept().await;
+        client.hear("\r\n\r\n").await;
+        // More than the client's end has room for.
+        connection.say("x".repeat(100_000)).await;
+        connection.end().unwrap();
+        assert_eq!(connection.hear_all().await, (String::new(), true));
+        assert!(client.hear_all().await.1);
+    });
+    assert_eq!(log[0].end(), (200, "tunnel_idle_timeout"));
+}
+
+#[test]
 fn a_tunnel_is_cut_off_at_the_end_of_a_drain() {
     let log = play(FORWARD, async |stage| {
         let mut server = stage.server(FIRST);

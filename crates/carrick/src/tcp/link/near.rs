@@ -260,7 +260,8 @@ fn ended(
         Outcome::Idle => {
             metrics.limits.reached(Limit::TunnelIdleTimeout);
             log.ended = "tunnel_idle_timeout";
-            Next::Close
+            // Only the far end knows whether the server's bytes are all here.
+            Next::Reset
         }
         Outcome::Refused(why) => {
             metrics.link.refused.add(1);

@@ -192,8 +192,8 @@ fn a_tunnel_without_a_byte_ends_with_its_idle_time_out() {
                 client.expect("down");
             }
         }
-        assert!(client.read_ending().bytes().is_empty());
-        assert!(upstream.read_ending().bytes().is_empty());
+        assert_eq!(client.read_ending(), Ending::Closed(Vec::new()));
+        assert_eq!(upstream.read_ending(), Ending::Closed(Vec::new()));
         let line = &stage.carrick.access_log(1)[0];
         assert_eq!(line.text("ended"), "tunnel_idle_timeout");
         assert_eq!((line.number("received"), line.number("sent")), (4, 8));
@@ -204,6 +204,26 @@ fn a_tunnel_without_a_byte_ends_with_its_idle_time_out() {
             scope.spawn(move || play(engine));
         }
     });
+}
+
+/// With a FIN, what the client has got would look whole.
+#[test]
+fn a_tunnel_that_is_idle_with_bytes_on_their_way_is_reset() {
+    for engine in ENGINES {
+        let stage = Stage::with(&format!(
+            "[splice]\nengine = \"{engine}\"\n[timeouts]\ntunnel_idle = \"1s\""
+        ));
+        let (mut client, mut upstream) = stage.begin();
+        client.send("up");
+        upstream.expect("up");
+        // More than fits into all buffers.
+        let sending = std::thread::spawn(move || upstream.try_send(vec![b'x'; 64 << 20]).is_err());
+        let line = &stage.carrick.access_log(1)[0];
+        assert_eq!(line.text("ended"), "tunnel_idle_timeout");
+        assert!(sending.join().expect("no panic"), "{engine}");
+        let ending = client.read_ending();
+        assert!(matches!(ending, Ending::Reset(_)), "{engine}");
+    }
 }
 
 #[test]
