@@ -2,14 +2,14 @@
 use crate::context::tunnels::Listed;
 use crate::context::worker::Worker;
 use crate::net::deadline::now;
-use crate::net::io::{Stream, try_read_some, write_all};
+use crate::net::io::{Stream, try_read_some};
 use crate::net::scratch::ScratchPool;
 use crate::net::transport::Transport;
 use carrick_splice::tcp::UnreadWindow;
 use carrick_splice::{Engine, ExchangeEnd, ExchangeOrder, Fault, Side, Throttle};
 use std::cell::Cell;
 use std::future::poll_fn;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -75,6 +75,10 @@ pub(super) async fn both_ways(
         loop {
             let at: Instant = moved_at.get() + order.idle;
             tokio::time::sleep_until(at.into()).await;
+            // What is held by pacing is not idle.
+            if stages.iter().any(|stage| stage.get() == Stage::Held) {
+                moved_at.set(now());
+            }
             if moved_at.get() + order.idle <= now() {
                 return;
             }
@@ -90,7 +94,7 @@ pub(super) async fn both_ways(
     let is_quiet = receivers.into_iter().all(|(stage, to)| match stage.get() {
         Stage::Ended => true,
         Stage::Waiting => to.unacknowledged_bytes() == Some(0),
-        Stage::Writing => false,
+        Stage::Held | Stage::Writing => false,
     });
     Relayed {
         bytes: [bytes[0].get(), bytes[1].get()],
@@ -104,11 +108,13 @@ pub(super) async fn both_ways(
 /// What a direction does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum Stage {
-    /// It waits for the receiver, or for its turn.
+    /// It waits for the receiver.
     #[default]
     Writing,
     /// It waits for the sender.
     Waiting,
+    /// It waits for its turn to write.
+    Held,
     /// The end was passed on.
     Ended,
 }
@@ -132,11 +138,14 @@ impl Way<'_> {
     ) -> Result<(), Fault> {
         let fault = |side, call| move |source| Fault { side, call, source };
         let (from, to) = (self.from, self.to);
-        write_all(to, prefix)
-            .await
-            .map_err(fault(Side::To, "send"))?;
-        loop {
+        let write = async |bytes: &[u8], count: &dyn Fn(usize)| {
+            self.stage.set(Stage::Writing);
+            let written = write_counting(to, bytes, count).await;
             self.stage.set(Stage::Waiting);
+            written.map_err(fault(Side::To, "send"))
+        };
+        write(prefix, &|_| note(0)).await?;
+        loop {
             poll_fn(|cx| from.poll_read_ready(cx))
                 .await
                 .map_err(fault(Side::From, "recv"))?;
@@ -151,12 +160,30 @@ impl Way<'_> {
                 return Ok(());
             }
             from.took(&mut self.window, count as u64);
-            self.stage.set(Stage::Writing);
-            to.wait_for(&mut self.throttle, count as u64).await;
-            write_all(to, &lent.request)
-                .await
-                .map_err(fault(Side::To, "send"))?;
-            note(count);
+            self.stage.set(Stage::Held);
+            let held = to.wait_for(&mut self.throttle, count as u64).await;
+            if !held.is_zero() {
+                note(0);
+            }
+            write(&lent.request, &note).await?;
         }
     }
+}
+
+/// Writes all of `bytes`, and tells `note` of each part that is written.
+async fn write_counting(to: &Transport, bytes: &[u8], note: &dyn Fn(usize)) -> io::Result<()> {
+    let mut done = 0;
+    while let Some(rest) = bytes.get(done..).filter(|rest| !rest.is_empty()) {
+        match to.try_write(rest) {
+            Ok(count) => {
+                done += count;
+                note(count);
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                poll_fn(|cx| to.poll_write_ready(cx)).await?;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
 }

@@ -1,5 +1,5 @@
 //! Connections that become tunnels: upgrades and CONNECT.
-use super::stage::{FIRST, FORWARD, GET, OK, SWITCH, play, timed};
+use super::stage::{FIRST, FORWARD, GET, OK, SWITCH, hear_slowly, play, timed};
 
 const UPGRADE: &str =
     "GET /a HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
@@ -164,6 +164,23 @@ fn a_tunnel_whose_client_takes_nothing_is_reset_after_its_idle_time() {
         assert!(client.hear_all().await.1);
     });
     assert_eq!(log[0].end(), (200, "tunnel_idle_timeout"));
+}
+
+#[test]
+fn a_tunnel_whose_client_takes_little_at_a_time_is_not_idle() {
+    let timeouts = "[timeouts]\ntunnel_idle = \"1m\"\n";
+    let log = play(&format!("{timeouts}{FORWARD}"), async |stage| {
+        let mut server = stage.server(FIRST);
+        let client = stage.client();
+        client.say(CONNECT).await;
+        let connection = server.accept().await;
+        connection.say(format!("{}!", "x".repeat(100_000))).await;
+        connection.end().unwrap();
+        hear_slowly(&client).await;
+        client.end().unwrap();
+        assert_eq!(connection.hear_all().await, (String::new(), false));
+    });
+    assert_eq!(log[0].end(), (200, "complete"));
 }
 
 #[test]

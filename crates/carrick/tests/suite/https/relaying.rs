@@ -103,6 +103,36 @@ fn connect_through_a_proxy_by_tls() {
     }
 }
 
+/// It waits for longer than the tunnel may be idle.
+#[test]
+fn what_pacing_holds_is_not_idle() {
+    let Some(place) = stage() else { return };
+    let server = Server::listen(&place);
+    let carrick = Carrick::start(
+        &place,
+        &format!(
+            "[timeouts]\ntunnel_idle = \"200ms\"\n[pace.classes.slow]\nsplice_ceiling = \"10 KB\"\n\
+             {FORWARD_TEXT}tls = {}\npace = \"slow\"\n",
+            pair("server")
+        ),
+    );
+    let mut client = TlsPeer::connect(
+        carrick.forward_address(),
+        "a.example",
+        &trusting(&place, Offers::All),
+    );
+    client.send(format!(
+        "CONNECT {0} HTTP/1.1\r\nHost: {0}\r\n\r\n",
+        server.address()
+    ));
+    client.read_head();
+    let mut upstream = server.accept();
+    let down = random::Random::new(5).bytes(15_000);
+    upstream.send(&down);
+    upstream.half_close();
+    assert_eq!(client.read_to_end(), (down, true));
+}
+
 #[test]
 fn a_tunnel_that_is_cut_off_below_tls_is_reset() {
     let Some(place) = stage() else { return };
