@@ -11,9 +11,10 @@ use crate::relay::local_copy::Sink;
 use crate::relay::stalls::{self, Stall};
 use crate::relay::watch::{Alarm, ErrorWatch};
 use crate::tcp::UnreadLimit;
-use crate::{Choice, End, Engine, Fault, HandOver, Leg, PaceHandle, Reason, Side, Splicer};
+use crate::{Choice, End, Engine, Fault, HandOver, Leg, PaceHandle, Reason, Side, Splicer, tcp};
 use parking::{MayPark, Parked};
 use std::future::poll_fn;
+use std::os::fd::AsFd;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::net::TcpStream;
@@ -237,7 +238,18 @@ impl<'a> Exchange<'a> {
             } else {
                 self.idle
             };
-            match self.pair.watch.poll(cx, moved_bytes, idle, None) {
+            let waits = if steps
+                .iter()
+                .any(|step| matches!(step, Step::Blocked(Side::To)))
+            {
+                Side::To
+            } else {
+                Side::From
+            };
+            let legs = self.pair.legs.as_ref();
+            let acked = || legs.and_then(|[a, b]| acked_bytes([&**a, &**b]));
+            let watch = &mut self.pair.watch;
+            match watch.poll(cx, (moved_bytes, waits), acked, idle, None) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Alarm::Quiet) => {
                     self.pair.flows.iter_mut().for_each(Flow::look_anyway);
@@ -495,6 +507,12 @@ impl<'a> Exchange<'a> {
     pub fn connections(&self) -> Option<[&TcpStream; 2]> {
         self.pair.legs.as_ref().map(|[a, b]| [&**a, &**b])
     }
+}
+
+/// What both peers have acknowledged; `None` if that is unknown.
+fn acked_bytes(sockets: [&impl AsFd; 2]) -> Option<u64> {
+    let [a, b] = sockets.map(|socket| tcp::acknowledged_bytes(socket));
+    Some(a? + b?)
 }
 
 impl Drop for Exchange<'_> {

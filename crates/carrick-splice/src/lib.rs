@@ -106,7 +106,7 @@ pub use pacing::{
 pub use relay::local_copy::LocalCopy;
 pub use relay::pool::{PoolLimits, Splicer};
 pub use relay::stalls::Stalled;
-pub use relay::watch::RateMin;
+pub use relay::watch::{RateMin, STEP_BYTES};
 pub use responses::{
     Arming, CaughtUp, DisarmError, KernelRoutes, Progress as ResponseProgress, ResponseSplice,
     ResponseWatch, ToldResponse,

@@ -49,6 +49,13 @@ pub fn unacknowledged_bytes(stream: &TcpStream) -> Option<u64> {
     crate::sys::tcp_info::unacked_bytes(stream).ok()
 }
 
+/// Bytes that the other end has acknowledged over the connection's life; `None` if unknown, as of one that is
+/// gone. One system call (`TCP_INFO`).
+#[must_use]
+pub fn acknowledged_bytes(stream: &impl AsFd) -> Option<u64> {
+    crate::sys::tcp_info::acked_bytes(stream).ok().flatten()
+}
+
 /// Whether a connection is closed both ways: it was reset, or both ends have sent a FIN. One system call
 /// (`poll`).
 #[must_use]

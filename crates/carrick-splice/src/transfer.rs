@@ -9,7 +9,7 @@ use crate::relay::sockmap_splice::SockmapSplice;
 use crate::relay::stalls;
 use crate::relay::stalls::Stall;
 use crate::relay::watch::{Alarm, ErrorWatch, InputWatch, Watch};
-use crate::tcp::UnreadLimit;
+use crate::tcp::{self, UnreadLimit};
 use crate::{
     Choice, End, Ended, Engine, Fault, HandOver, Leg, LocalCopy, PaceHandle, RateMin, Reason, Side,
     Splicer,
@@ -243,14 +243,13 @@ impl<'a> Transfer<'a> {
                 Step::Held if self.poll_receiver(cx) => {}
                 Step::Held => return Poll::Pending,
                 Step::Blocked(Side::From) if self.poll_receiver(cx) => {}
-                Step::Blocked(_) => {
+                Step::Blocked(side) => {
                     if self.flow.take_was_held_long() {
                         self.watch.disarm();
                     }
-                    match self
-                        .watch
-                        .poll(cx, self.flow.moved_bytes(), self.idle, self.rate_min)
-                    {
+                    let progress = (self.flow.moved_bytes(), side);
+                    let acked = || tcp::acknowledged_bytes(self.to);
+                    match (self.watch).poll(cx, progress, acked, self.idle, self.rate_min) {
                         Poll::Pending => return Poll::Pending,
                         Poll::Ready(Alarm::Quiet) => self.flow.look_anyway(),
                         Poll::Ready(Alarm::Ended(ended)) => {
@@ -340,10 +339,8 @@ impl<'a> Transfer<'a> {
                 Poll::Ready(Ok(bytes)) => self.keep_reading_bytes -= bytes as u64,
                 Poll::Ready(Err(_)) => break,
                 Poll::Pending => {
-                    match self
-                        .watch
-                        .poll(cx, self.sink.copied_bytes(), self.idle, self.rate_min)
-                    {
+                    let progress = (self.sink.copied_bytes(), Side::From);
+                    match (self.watch).poll(cx, progress, || None, self.idle, self.rate_min) {
                         Poll::Pending => return Poll::Pending,
                         Poll::Ready(Alarm::Quiet) => {}
                         Poll::Ready(Alarm::Ended(_)) => break,

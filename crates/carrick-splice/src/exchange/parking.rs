@@ -1,7 +1,7 @@
 //! Parks an exchange while the kernel does all the work: out of tokio's registry, which would wake the
 //! process for each piece.
 
-use super::{Exchange, ExchangeEnd};
+use super::{Exchange, ExchangeEnd, acked_bytes};
 use crate::lifecycle::{Attachment, State};
 use crate::relay::sockmap_splice::SockmapSplice;
 use crate::relay::watch::{Alarm, ErrorWatch};
@@ -118,7 +118,11 @@ impl Exchange<'_> {
             }
             if splice.poll_woken(cx).is_pending() {
                 let moved_bytes = self.pair.moved_bytes();
-                match self.pair.watch.poll(cx, moved_bytes, self.idle, None) {
+                let parked = self.parked.as_ref();
+                let acked = || parked.and_then(|[a, b]| acked_bytes([a, b]));
+                // The kernel may hold what a receiver has not taken yet.
+                let progress = (moved_bytes, Side::To);
+                match (self.pair.watch).poll(cx, progress, acked, self.idle, None) {
                     Poll::Pending | Poll::Ready(Alarm::Quiet) => return Poll::Pending,
                     Poll::Ready(Alarm::Ended(_)) => {
                         self.wake_up();

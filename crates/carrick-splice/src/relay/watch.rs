@@ -1,6 +1,9 @@
 //! What a waiting splice watches besides its bytes: the clock, and connections that are not being read.
 
-use crate::{Ended, Leg, sys};
+#[cfg(test)]
+mod tests;
+
+use crate::{Ended, Leg, Side, sys};
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
@@ -15,9 +18,14 @@ use tokio::time::{Instant, Sleep};
 pub struct RateMin {
     /// Bytes passed on per second. A slow sender and a slow receiver count alike.
     pub bytes_per_second: u64,
-    /// The rate is checked once per interval, over that interval. The first interval is thus a grace period.
+    /// The rate is checked once per interval, from the last time on at which it was kept. The first interval is
+    /// thus a grace period. A receiver may be [`STEP_BYTES`] behind.
     pub grace: Duration,
 }
+
+/// How far a receiver may be behind [`RateMin`]: it does not acknowledge what it takes evenly, but opens its
+/// window when a part of its buffer is free again (`__tcp_select_window`).
+pub const STEP_BYTES: u64 = 64 << 10;
 
 /// Checks of the clock per `idle`.
 const TICKS_PER_IDLE: u32 = 4;
@@ -46,47 +54,56 @@ struct Armed {
     timer: Pin<Box<Sleep>>,
     seen_bytes: u64,
     quiet_since: Instant,
-    window_start: Instant,
-    window_bytes: u64,
+    /// What the receiver had acknowledged, if the splice waited for it.
+    seen_acked: Option<u64>,
+    /// Boxed, since few splices have a least rate.
+    level: Option<Box<Level>>,
+}
+
+/// When the least rate was kept last, and the bytes moved and acknowledged by then.
+struct Level {
+    at: Instant,
+    bytes: u64,
+    acked: Option<u64>,
+    checked_at: Instant,
 }
 
 impl Watch {
-    /// Checks the clock. `moved_bytes` never decreases.
+    /// Checks the clock of a splice that waits for this side. Neither `moved_bytes` nor what the receiver has
+    /// `acked` ever decreases.
     pub(crate) fn poll(
         &mut self,
         cx: &mut Context<'_>,
-        moved_bytes: u64,
+        (moved_bytes, waits): (u64, Side),
+        acked: impl Fn() -> Option<u64>,
         idle: Duration,
         rate: Option<RateMin>,
     ) -> Poll<Alarm> {
-        let armed = self
-            .0
-            .get_or_insert_with(|| Armed::new(moved_bytes, idle, rate));
+        let armed = (self.0).get_or_insert_with(|| Armed::new(moved_bytes, &acked, idle, rate));
         if armed.timer.as_mut().poll(cx).is_pending() {
             return Poll::Pending;
         }
         let now = Instant::now();
+        let is_receivers = waits == Side::To;
+        let acked = (is_receivers || rate.is_some()).then(acked).flatten();
         let quiet = moved_bytes == armed.seen_bytes;
-        if !quiet {
-            armed.seen_bytes = moved_bytes;
+        // What a slow receiver takes does not make room for more at once.
+        let is_taken = is_receivers && acked > armed.seen_acked && armed.seen_acked.is_some();
+        if !quiet || is_taken {
             armed.quiet_since = now;
         } else if now.saturating_duration_since(armed.quiet_since) >= idle {
             self.0 = None;
             return Poll::Ready(Alarm::Ended(Ended::Idle));
         }
-        if let Some(rate) = rate {
-            let window = now.saturating_duration_since(armed.window_start);
-            if window >= rate.grace {
-                let moved = moved_bytes.saturating_sub(armed.window_bytes);
-                if (moved as f64) < rate.bytes_per_second as f64 * window.as_secs_f64() {
-                    self.0 = None;
-                    return Poll::Ready(Alarm::Ended(Ended::TooSlow));
-                }
-                armed.window_start = now;
-                armed.window_bytes = moved_bytes;
-            }
+        (armed.seen_bytes, armed.seen_acked) = (moved_bytes, acked.filter(|_| is_receivers));
+        if let (Some(rate), Some(level)) = (rate, &mut armed.level)
+            && !level.is_kept(rate, now, (moved_bytes, acked), is_receivers)
+        {
+            self.0 = None;
+            return Poll::Ready(Alarm::Ended(Ended::TooSlow));
         }
-        let next = next_tick(now, armed.quiet_since, armed.window_start, idle, rate);
+        let check_at = armed.next_check(rate);
+        let next = next_tick(now, armed.quiet_since, idle, check_at);
         armed.timer.as_mut().reset(next);
         // Registers the new deadline; one that has come already wakes the task.
         if armed.timer.as_mut().poll(cx).is_ready() {
@@ -106,17 +123,64 @@ impl Watch {
 }
 
 impl Armed {
-    fn new(moved_bytes: u64, idle: Duration, rate: Option<RateMin>) -> Armed {
+    fn new(
+        moved_bytes: u64,
+        acked: impl Fn() -> Option<u64>,
+        idle: Duration,
+        rate: Option<RateMin>,
+    ) -> Armed {
         let now = Instant::now();
-        Armed {
-            timer: Box::pin(tokio::time::sleep_until(next_tick(
-                now, now, now, idle, rate,
-            ))),
+        let level = rate.map(|_| {
+            Box::new(Level {
+                at: now,
+                bytes: moved_bytes,
+                acked: acked(),
+                checked_at: now,
+            })
+        });
+        let mut armed = Armed {
+            timer: Box::pin(tokio::time::sleep_until(now)),
             seen_bytes: moved_bytes,
             quiet_since: now,
-            window_start: now,
-            window_bytes: moved_bytes,
+            seen_acked: None,
+            level,
+        };
+        let next = next_tick(now, now, idle, armed.next_check(rate));
+        armed.timer.as_mut().reset(next);
+        armed
+    }
+
+    /// When to check the rate next.
+    fn next_check(&self, rate: Option<RateMin>) -> Option<Instant> {
+        let level = self.level.as_ref()?;
+        Some(level.checked_at + rate?.grace.min(NEVER))
+    }
+}
+
+impl Level {
+    /// Whether the rate is kept, as far as it is time to check it.
+    fn is_kept(
+        &mut self,
+        rate: RateMin,
+        now: Instant,
+        (moved_bytes, acked): (u64, Option<u64>),
+        is_receivers: bool,
+    ) -> bool {
+        if now.saturating_duration_since(self.checked_at) < rate.grace {
+            return true;
         }
+        self.checked_at = now;
+        let time = now.saturating_duration_since(self.at);
+        let wanted = rate.bytes_per_second as f64 * time.as_secs_f64();
+        let done = match acked.zip(self.acked) {
+            Some((acked, level)) if is_receivers => acked.saturating_sub(level),
+            _ => moved_bytes.saturating_sub(self.bytes),
+        };
+        let behind = wanted - done as f64;
+        if behind <= 0.0 {
+            (self.at, self.bytes, self.acked) = (now, moved_bytes, acked);
+        }
+        behind <= if is_receivers { STEP_BYTES as f64 } else { 0.0 }
     }
 }
 
@@ -124,18 +188,15 @@ impl Armed {
 fn next_tick(
     now: Instant,
     quiet_since: Instant,
-    window_start: Instant,
     idle: Duration,
-    rate: Option<RateMin>,
+    check_at: Option<Instant>,
 ) -> Instant {
     let idle = idle.min(NEVER);
     let tick = (now + idle / TICKS_PER_IDLE).min((quiet_since + idle).max(now));
-    match rate {
-        Some(rate) => tick.min((window_start + rate.grace.min(NEVER)).max(now)),
-        None => tick,
-    }
-    // tokio's timers have a resolution of one millisecond.
-    .max(now + Duration::from_millis(1))
+    check_at
+        .map_or(tick, |check_at| tick.min(check_at.max(now)))
+        // tokio's timers have a resolution of one millisecond.
+        .max(now + Duration::from_millis(1))
 }
 
 /// Watches a connection that is not being read for a reset. A FIN of the peer's is no reason.

@@ -143,7 +143,8 @@ pub(crate) fn word(info: &TcpInfo, offset: usize) -> u32 {
     bytes.map_or(0, |bytes| u32::from_ne_bytes(*bytes))
 }
 
-fn acked_bytes(socket: &impl AsFd) -> io::Result<Option<u64>> {
+/// Bytes that the peer has acknowledged over its life; `None` if the connection is gone.
+pub(crate) fn acked_bytes(socket: &impl AsFd) -> io::Result<Option<u64>> {
     let info = info(socket)?;
     Ok((info[STATE] != CLOSED).then(|| number(&info, BYTES_ACKED)))
 }

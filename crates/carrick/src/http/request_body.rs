@@ -1,7 +1,9 @@
 //! Sending a request: its head and the body that follows, up to the body's last byte and not one further.
 use carrick_logic::http1::{BodyLength, Chunked, Followed, OddNames, Refusal};
 use carrick_splice::tcp::{UnreadLimit, UnreadWindow};
-use carrick_splice::{Choice, End, Ended, Order, PaceHandle, RateMin, Side, Splicer, Throttle};
+use carrick_splice::{
+    Choice, End, Ended, Order, PaceHandle, RateMin, STEP_BYTES, Side, Splicer, Throttle,
+};
 use std::cell::Cell;
 use std::io;
 use std::time::{Duration, Instant};
@@ -171,7 +173,7 @@ async fn send_chunked(
 ) -> Result<(), NotSent> {
     let mut chunked = Chunked::of_request(means.odd_names);
     let mut timer = Timer::default();
-    let mut pace = Pace::new(means.rate_min);
+    let mut pace = SenderPace::new(means.rate_min);
     let mut throttle = Throttle::new(means.pace[0], means.splicer.pacer());
     let mut window = UnreadWindow::new(means.unread);
     loop {
@@ -220,14 +222,22 @@ async fn send_chunked(
     }
 }
 
-/// The least rate of a client, for bytes that are not spliced.
-pub struct Pace {
+/// The least rate of a client, for bytes that are not spliced; it may be this far behind.
+pub struct Pace<const BEHIND_BYTES_MAX: u64> {
     rate: Option<RateMin>,
+    /// Since the rate was kept last.
     bytes: u64,
     waited: Duration,
 }
 
-impl Pace {
+/// Of a client that sends.
+pub type SenderPace = Pace<0>;
+
+/// Of a client that receives: besides what it acknowledges in steps, the kernel reports room for more in steps
+/// (`TCP_NOTSENT_LOWAT`).
+pub type ReceiverPace = Pace<{ 2 * STEP_BYTES }>;
+
+impl<const BEHIND_BYTES_MAX: u64> Pace<BEHIND_BYTES_MAX> {
     /// Holds for ever where there is no rate.
     pub fn new(rate: Option<RateMin>) -> Self {
         Self {
@@ -242,7 +252,8 @@ impl Pace {
         self.rate.is_some()
     }
 
-    /// Counts bytes that the client took `waited` for; whether it is fast enough. Looked at once per grace, over it.
+    /// Counts bytes that the client took `waited` for; whether it is fast enough. Checked after the grace, from the last
+    /// time on at which the rate was kept.
     pub fn holds(&mut self, bytes: usize, waited: Duration) -> bool {
         self.bytes += bytes as u64;
         self.waited += waited;
@@ -250,8 +261,10 @@ impl Pace {
             return true;
         };
         let wanted = u128::from(rate.bytes_per_second) * self.waited.as_millis() / 1000;
-        let holds = u128::from(self.bytes) >= wanted;
-        (self.bytes, self.waited) = (0, Duration::ZERO);
+        let holds = u128::from(self.bytes + BEHIND_BYTES_MAX) >= wanted;
+        if u128::from(self.bytes) >= wanted {
+            (self.bytes, self.waited) = (0, Duration::ZERO);
+        }
         holds
     }
 }
@@ -329,7 +342,7 @@ async fn copy(
 ) -> Result<(), NotSent> {
     let mut buffer = Vec::with_capacity(COPIED_BYTES);
     let mut timer = Timer::default();
-    let mut pace = Pace::new(means.rate_min);
+    let mut pace = SenderPace::new(means.rate_min);
     let mut throttle = Throttle::new(means.pace[0], means.splicer.pacer());
     let mut window = UnreadWindow::new(means.unread);
     while length > 0 {
@@ -375,6 +388,33 @@ mod tests {
     use std::task::Poll;
 
     const IDLE: Duration = Duration::from_secs(60);
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn check<const N: u64>(rate: Option<RateMin>, steps: &[(usize, u32, bool)]) {
+        let mut pace = Pace::<N>::new(rate);
+        for (bytes, seconds, wanted) in steps {
+            assert_eq!(pace.holds(*bytes, *seconds * SECOND), *wanted, "{steps:?}");
+        }
+    }
+
+    #[test]
+    fn a_client_that_receives_may_be_some_steps_behind() {
+        const BEHIND: u64 = 2 * STEP_BYTES;
+        let rate = Some(RateMin {
+            bytes_per_second: 1000,
+            grace: 10 * SECOND,
+        });
+        // A step of the kernel's at the least rate, and the pieces that fit into it.
+        let step = [(16_384, 131, true), (114_688, 0, true), (16_384, 131, true)];
+        check::<BEHIND>(rate, &step);
+        let trickle = [(1, 9, true), (1, 100, true), (1, 22, true), (1, 1, false)];
+        check::<BEHIND>(rate, &trickle);
+        // Once it has kept the rate, it is counted anew.
+        check::<BEHIND>(rate, &[(1 << 20, 10, true), (1, 131, true), (1, 1, false)]);
+        check::<0>(rate, &[(9999, 9, true), (0, 1, false)]);
+        check::<0>(rate, &[(10_000, 10, true), (9999, 10, false)]);
+        check::<0>(None, &[(0, 1000, true)]);
+    }
 
     #[tokio::test(start_paused = true)]
     async fn one_direction_may_be_silent_as_long_as_the_other_moves() {

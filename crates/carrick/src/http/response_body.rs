@@ -1,7 +1,7 @@
 //! Passing a response on: the rewritten head, and the body by the splice service, up to its last byte and not one further.
 use super::cached::Tee;
 use super::outcome::Passed;
-use super::request_body::{Means, Pace, SPLICED_CHUNK_BYTES_MIN};
+use super::request_body::{Means, ReceiverPace, SPLICED_CHUNK_BYTES_MIN};
 use super::while_taken::write_while_taken;
 use crate::context::request_log::IDLE_TIMEOUT;
 use crate::context::request_log::STALLED;
@@ -196,7 +196,7 @@ impl Response<'_> {
             return passed;
         }
         let mut left_bytes = length - here as u64;
-        let mut pace = Pace::new(means.rate_min);
+        let mut pace = ReceiverPace::new(means.rate_min);
         let mut throttle = Throttle::new(means.pace[1], means.splicer.pacer());
         let mut window = UnreadWindow::new(means.unread);
         while left_bytes > 0 {
@@ -300,7 +300,7 @@ impl Response<'_> {
         timer: &mut Timer,
         mut left_bytes: Option<u64>,
     ) -> Passed {
-        let mut pace = Pace::new(means.rate_min);
+        let mut pace = ReceiverPace::new(means.rate_min);
         let mut throttle = Throttle::new(means.pace[1], means.splicer.pacer());
         let mut window = UnreadWindow::new(means.unread);
         self.buffer.drain(..self.head.head_bytes);
@@ -422,7 +422,7 @@ impl Response<'_> {
         let keeps_framing = self.client_version == Version::Http11;
         let mut chunked = Chunked::lenient();
         let mut has_begun = false;
-        let mut pace = Pace::new(means.rate_min);
+        let mut pace = ReceiverPace::new(means.rate_min);
         let mut throttle = Throttle::new(means.pace[1], means.splicer.pacer());
         let mut window = UnreadWindow::new(means.unread);
         self.buffer.drain(..self.head.head_bytes);

@@ -2,13 +2,14 @@
 use crate::net::deadline::{Deadline, TimedOut, Timer, now};
 use crate::net::io::write_both;
 use crate::net::transport::Transport;
+use carrick_splice::tcp::acknowledged_bytes;
 use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
 use std::time::Duration;
 
-/// Writes both to a peer that takes some bytes of it, or of another stream, at least every `limit`. On an error, `done` is how many it
-/// has taken.
+/// Writes both to a peer that takes some bytes of it, or of what was written before, or of another stream, at least every
+/// `limit`. On an error, `done` is how many it has taken.
 pub(super) async fn write_while_taken(
     timer: &mut Timer,
     limit: Duration,
@@ -16,8 +17,8 @@ pub(super) async fn write_while_taken(
     (first, second): (&[u8], &[u8]),
     done: &mut usize,
 ) -> Result<io::Result<()>, TimedOut> {
-    let total = first.len() + second.len();
     let (mut moved_at, mut deadline) = (None, Deadline::after(limit));
+    let mut seen_acked = 0;
     loop {
         let writing = poll_fn(|cx| {
             let rest = first.get(*done..).unwrap_or_default();
@@ -26,17 +27,33 @@ pub(super) async fn write_while_taken(
             let mut writing = write_both(peer, rest, others.unwrap_or_default(), &mut left);
             let polled = Pin::new(&mut writing).poll(cx);
             drop(writing);
-            let before = std::mem::replace(done, total - left);
+            let before = std::mem::replace(done, first.len() + second.len() - left);
             if polled.is_pending() && *done > before {
                 moved_at = Some(now());
+            }
+            if polled.is_pending() && seen_acked == 0 {
+                seen_acked = acked_bytes(peer);
             }
             polled
         });
         match timer.until(&mut deadline, writing).await {
             Ok(written) => return Ok(written),
             Err(timed_out) => {
-                deadline = peer.not_idle_before(limit, moved_at).ok_or(timed_out)?;
+                deadline = match peer.not_idle_before(limit, moved_at) {
+                    Some(deadline) => deadline,
+                    // What a slow receiver takes does not make room for more at once.
+                    None if acked_bytes(peer) > seen_acked => {
+                        seen_acked = acked_bytes(peer);
+                        Deadline::after(limit)
+                    }
+                    None => return Err(timed_out),
+                };
             }
         }
     }
+}
+
+/// What the peer has acknowledged; 0 if unknown.
+fn acked_bytes(peer: &Transport) -> u64 {
+    peer.socket().and_then(acknowledged_bytes).unwrap_or(0)
 }

@@ -5,13 +5,16 @@ use crate::net::deadline::now;
 use crate::net::io::{Stream, try_read_some};
 use crate::net::scratch::ScratchPool;
 use crate::net::transport::Transport;
-use carrick_splice::tcp::UnreadWindow;
+use carrick_splice::tcp::{UnreadWindow, acknowledged_bytes};
 use carrick_splice::{Engine, ExchangeEnd, ExchangeOrder, Fault, Side, Throttle};
 use std::cell::Cell;
 use std::future::poll_fn;
 use std::io::{self, ErrorKind};
 use std::rc::Rc;
 use std::time::Instant;
+
+/// Idle checks per idle time.
+const LOOKS: u32 = 4;
 
 /// The result of relaying both directions.
 pub(super) struct Relayed {
@@ -71,12 +74,16 @@ pub(super) async fn both_ways(
             Err(end) => end,
         }
     };
+    let is_any = |stage| stages.iter().any(|any: &Cell<_>| any.get() == stage);
+    let acked = || [near, far].map(|leg| leg.socket().and_then(acknowledged_bytes));
     let silence = async {
+        let mut seen_acked = acked();
         loop {
-            let at: Instant = moved_at.get() + order.idle;
+            let at: Instant = (now() + order.idle / LOOKS).min(moved_at.get() + order.idle);
             tokio::time::sleep_until(at.into()).await;
-            // What is held by pacing is not idle.
-            if stages.iter().any(|stage| stage.get() == Stage::Held) {
+            let was_acked = std::mem::replace(&mut seen_acked, acked()) != seen_acked;
+            // What is held by pacing is not idle; and what a slow receiver takes does not make room for more at once.
+            if is_any(Stage::Held) || is_any(Stage::Writing) && was_acked {
                 moved_at.set(now());
             }
             if moved_at.get() + order.idle <= now() {

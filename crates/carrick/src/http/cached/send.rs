@@ -10,7 +10,7 @@ use crate::http::head::has_tunnel_bytes;
 use crate::http::ktls;
 use crate::http::outcome::Passed;
 use crate::http::prefetch::{Fetch, Page};
-use crate::http::request_body::Pace;
+use crate::http::request_body::ReceiverPace;
 use crate::net::deadline::{Deadline, TimedOut, Timer};
 use crate::net::io::Stream;
 use crate::net::scratch::Scratch;
@@ -415,7 +415,7 @@ async fn send_parts(
     let (context, downstream) = (&client.context, &mut client.downstream);
     let live = Rc::clone(&context.live);
     let (limits, timeouts) = (&live.plan().limits, &live.plan().timeouts);
-    let mut pace = Pace::new((limits.rate_min > 0).then_some(RateMin {
+    let mut pace = ReceiverPace::new((limits.rate_min > 0).then_some(RateMin {
         bytes_per_second: limits.rate_min,
         grace: timeouts.head,
     }));

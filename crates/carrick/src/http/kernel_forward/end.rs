@@ -12,7 +12,7 @@ use crate::http::outcome::Failure;
 use crate::telemetry::forwarded::ASKED_AGAIN;
 use crate::telemetry::metrics::{Limit, WorkerMetrics};
 use carrick_logic::http1::ResponseBody;
-use carrick_splice::ResponseProgress;
+use carrick_splice::{ResponseProgress, STEP_BYTES};
 use std::time::{Duration, Instant};
 
 /// A request whose response did not come.
@@ -40,7 +40,10 @@ pub(super) fn client_gone(client: &Client, mut pair: Box<Pair>, ended: &'static 
 pub(super) struct StallWatch {
     progress: ResponseProgress,
     moved: Instant,
-    window: (Instant, u64),
+    /// The last check of the least rate.
+    checked_at: Instant,
+    /// When the client kept it last, and what it had acknowledged then.
+    level: (Instant, u64),
 }
 
 impl StallWatch {
@@ -48,7 +51,8 @@ impl StallWatch {
         Self {
             progress,
             moved: now,
-            window: (now, progress.acked_bytes),
+            checked_at: now,
+            level: (now, progress.acked_bytes),
         }
     }
 
@@ -71,18 +75,19 @@ impl StallWatch {
         if self.quiet(progress, now) >= plan.timeouts.idle {
             return Some(IDLE_TIMEOUT);
         }
-        let (since, bytes) = self.window;
-        let window = now.duration_since(since);
-        if plan.limits.rate_min == 0 || window < plan.timeouts.head {
+        if plan.limits.rate_min == 0 || now.duration_since(self.checked_at) < plan.timeouts.head {
             return None;
         }
-        let acked_bytes = progress.acked_bytes;
-        self.window = (now, acked_bytes);
+        self.checked_at = now;
+        let (since, bytes) = self.level;
+        let wanted_bytes = plan.limits.rate_min as f64 * now.duration_since(since).as_secs_f64();
+        let behind_bytes = wanted_bytes - progress.acked_bytes.saturating_sub(bytes) as f64;
         // The least rate is asked of clients; servers have the idle time-out.
-        let wanted_bytes = plan.limits.rate_min as f64 * window.as_secs_f64();
-        let is_slow =
-            (acked_bytes.saturating_sub(bytes) as f64) < wanted_bytes && !client_has_room();
-        is_slow.then_some(TOO_SLOW)
+        if behind_bytes <= 0.0 || client_has_room() {
+            self.level = (now, progress.acked_bytes);
+            return None;
+        }
+        (behind_bytes > STEP_BYTES as f64).then_some(TOO_SLOW)
     }
 }
 

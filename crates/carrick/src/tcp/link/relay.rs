@@ -8,7 +8,7 @@ use crate::net::io::{peek, write_both};
 use crate::upstream::link_connection::{Connection, Lost};
 use carrick_logic::link::connection_state::Event;
 use carrick_logic::link::{DATA_BYTES_MAX, ErrorCode, Frame};
-use carrick_splice::tcp::{is_hung_up, pending_input};
+use carrick_splice::tcp::{acknowledged_bytes, is_hung_up, pending_input};
 use carrick_splice::{Choice, End, Ended, Engine, Order, PaceHandle, Side, Transfer};
 use socket2::SockRef;
 use std::cell::Cell;
@@ -418,12 +418,15 @@ impl<'a> Relay<'a> {
 
     /// Gives up a relay that has stalled.
     async fn look_for_quiet(&self) {
-        let (mut seen, mut since) = (self.moved(), Instant::now());
+        // What a slow receiver takes does not make room for more at once.
+        let sockets = [self.local, &self.connection.stream];
+        let progress = || (self.moved(), sockets.map(acknowledged_bytes));
+        let (mut seen, mut since) = (progress(), Instant::now());
         loop {
             sleep((self.options.idle / LOOKS).max(Duration::from_millis(1))).await;
-            let moved = self.moved();
-            if moved != seen {
-                (seen, since) = (moved, Instant::now());
+            let found = progress();
+            if found != seen {
+                (seen, since) = (found, Instant::now());
             } else if since.elapsed() >= self.options.idle {
                 return self.end_by(Outcome::Idle, ErrorCode::Idle);
             }

@@ -54,21 +54,33 @@ fn a_response_that_stands_still_or_a_client_that_reads_too_slowly_is_not_waited_
         (0, true, &[(9, 0, None), (10, 0, idle)]),
         // Silence is counted from the last byte on.
         (0, true, &[(9, 1, None), (18, 1, None), (19, 1, idle)]),
-        (100, false, &[(3, 1, None), (4, 399, slow)]),
+        // A step of 64 KB behind is in time, and no more.
+        (32_768, false, &[(3, 1, None), (4, 65_536, None)]),
+        (32_768, false, &[(3, 1, None), (4, 65_535, slow)]),
         (
-            100,
+            32_768,
             false,
-            &[(4, 400, None), (7, 400, None), (8, 799, slow)],
+            &[(4, 131_072, None), (7, 131_072, None), (8, 196_607, slow)],
         ),
-        (100, false, &[(4, 4000, None), (8, 4001, slow)]),
+        // From the last time on at which the rate was kept.
+        (
+            16_384,
+            false,
+            &[
+                (4, 4, None),
+                (8, 131_072, None),
+                (12, 131_073, None),
+                (16, 131_074, slow),
+            ],
+        ),
         // The server is slow.
-        (100, true, &[(4, 1, None), (8, 2, None), (18, 2, idle)]),
+        (32_768, true, &[(4, 1, None), (8, 2, None), (18, 2, idle)]),
     ] {
         plan.limits.rate_min = rate_min;
         let begun = Instant::now();
         let mut stalls = StallWatch::new(progress(0, 0), begun);
         for (at_s, acked_bytes, wanted) in steps {
-            let progress = progress(1 << 20, *acked_bytes);
+            let progress = progress(1 << 30, *acked_bytes);
             // What is sent was so from the beginning.
             stalls.progress.sent_bytes = progress.sent_bytes;
             let ended = stalls.check(&plan, progress, begun + *at_s * SECOND, || has_room);
