@@ -2,7 +2,8 @@
 //!
 //! tokio registers sockets edge-triggered: readiness stays set until a call reports that it is gone. A short
 //! read has emptied the socket's queue, and a short write has filled it (epoll(7), question 9), so both clear
-//! the readiness here, which saves the call that would return `EAGAIN`.
+//! the readiness here, which saves the call that would return `EAGAIN`. Only before an urgent byte a read stops
+//! with more in the queue ([`is_at_mark`]).
 
 pub(crate) mod clock;
 pub(crate) mod mmap;
@@ -13,8 +14,12 @@ pub(crate) mod tcp_info;
 use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags};
 use std::io::{self, ErrorKind, IoSlice};
+use std::os::fd::AsRawFd;
 use tokio::io::Interest;
 use tokio::net::TcpStream;
+
+/// asm-generic/sockios.h; see sockatmark(3).
+const SIOCATMARK: libc::Ioctl = 0x8905;
 
 /// Runs `call`, which returns how much it moved and whether that used up the readiness.
 #[inline]
@@ -47,8 +52,19 @@ pub(crate) fn receive(from: &TcpStream, buffer: &mut [u8]) -> io::Result<usize> 
     with_readiness(from, Interest::READABLE, || {
         let (_, received) =
             retry_on_intr(|| rustix::net::recv(from, &mut *buffer, RecvFlags::empty()))?;
-        Ok((received, 0 < received && received < asked))
+        let is_short = 0 < received && received < asked;
+        Ok((received, is_short && !is_at_mark(from)))
     })
+}
+
+/// Whether the next byte in the queue is the urgent one: `recv(2)` stops before it, and `splice(2)` takes
+/// nothing more (`tcp_recvmsg_locked`, `tcp_read_sock`), although the rest causes no event of its own.
+#[expect(unsafe_code, reason = "no library has this ioctl")]
+pub(crate) fn is_at_mark(stream: &TcpStream) -> bool {
+    let mut is_at_mark: libc::c_int = 0;
+    // SAFETY: SIOCATMARK writes one int, which lives for the call.
+    let outcome = unsafe { libc::ioctl(stream.as_raw_fd(), SIOCATMARK, &raw mut is_at_mark) };
+    outcome == 0 && is_at_mark != 0
 }
 
 /// Reads into `buffer` whether or not the socket is known to be readable, and leaves the readiness as it is.

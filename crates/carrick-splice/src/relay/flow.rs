@@ -278,9 +278,8 @@ impl Flow {
             && (self.remaining_bytes == 0 || until_end_of_stream && self.at_end_of_stream)
     }
 
-    /// Makes the next poll read without waiting for readiness. `splice(2)` stops at urgent data and `recv(2)`
-    /// before it, with more in the queue and no new event (`tcp_read_sock`, `tcp_recvmsg_locked`); an
-    /// occasional read keeps such a connection from stalling.
+    /// Makes the next poll read without waiting for readiness, until nothing is left: for what was queued before
+    /// an event could report it.
     pub(crate) fn look_anyway(&mut self) {
         self.look_anyway = true;
     }

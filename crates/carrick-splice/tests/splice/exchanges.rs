@@ -2,6 +2,7 @@
 
 use crate::support::*;
 use carrick_splice::{Choice, Engine, ExchangeEnd, ExchangeOrder, Reason, Side, tcp};
+use socket2::SockRef;
 use std::cell::Cell;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -330,6 +331,37 @@ fn an_idle_end_tells_whether_bytes_were_on_their_way() {
             };
             assert!(matches!(end, ExchangeEnd::Idle), "{choice:?}: {end:?}");
             assert!(!exchange.is_quiet(), "{choice:?}");
+        });
+    }
+}
+
+/// Telnet's interrupt: nothing comes behind the urgent byte that would make the socket readable again.
+#[test]
+fn an_urgent_byte_does_not_wait_for_the_next_one() {
+    for choice in EXCHANGE_CHOICES {
+        on_worker(async {
+            let mut sockets = Sockets::new().await;
+            let splicer = splicer();
+            SockRef::from(&sockets.from)
+                .set_out_of_band_inline(true)
+                .unwrap();
+            let mut exchange = splicer.exchange(&sockets.from, &sockets.to, order(choice));
+            let talk = async {
+                // As much in front of it as goes through a pipe, too.
+                for bytes in [100_000, 3] {
+                    let before = sample(5, bytes);
+                    sockets.sender.write_all(&before[1..]).await.unwrap();
+                    let urgent = [before[0], b'!'];
+                    let sent = SockRef::from(&sockets.sender).send_out_of_band(&urgent);
+                    assert_eq!(sent.unwrap(), 2);
+                    let arrived = receive(&mut sockets.receiver, bytes + 1).await;
+                    assert_eq!(arrived.last(), Some(&b'!'), "{choice:?}");
+                }
+            };
+            tokio::select! {
+                end = exchange.run() => panic!("{choice:?}: {end:?}"),
+                () = talk => {}
+            }
         });
     }
 }

@@ -17,8 +17,12 @@ impl Flow {
         sink: &mut Sink<'_>,
         woken: bool,
     ) -> Poll<Result<(), Fault>> {
-        if std::mem::take(&mut self.look_anyway) && self.take_anyway(ends, sink)? {
-            return Poll::Ready(Ok(()));
+        if self.look_anyway {
+            // What comes behind it need not make the socket readable, either.
+            self.look_anyway = self.take_anyway(ends, sink)?;
+            if self.look_anyway {
+                return Poll::Ready(Ok(()));
+            }
         }
         loop {
             ready!(ends.from.poll_read_ready(cx)).map_err(from_fault("poll"))?;
@@ -147,7 +151,11 @@ impl Flow {
                     // splice(2) reports this, too, when urgent data is first in the queue; recv(2)
                     // distinguishes.
                     Ok(_) => {}
-                    Err(error) if error.kind() == ErrorKind::WouldBlock && !woken => {
+                    Err(error)
+                        if error.kind() == ErrorKind::WouldBlock
+                            && !woken
+                            && !sys::is_at_mark(ends.from) =>
+                    {
                         return Err(from_fault("splice")(error));
                     }
                     Err(error) if error.kind() == ErrorKind::WouldBlock => {}
@@ -163,6 +171,7 @@ impl Flow {
             }
         }
         if self.take_anyway(ends, sink)? {
+            self.look_anyway = true;
             Ok(())
         } else {
             Err(from_fault("recv")(ErrorKind::WouldBlock.into()))
