@@ -16,6 +16,7 @@ use std::borrow::Cow;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Hello {
     /// A whole ClientHello; its server name in lower case, without a final dot, if it has one that is a host name.
+    /// One that is longer than is waited for counts as one without a name.
     Complete(Option<Vec<u8>>),
     /// A ClientHello so far; more bytes are needed.
     Partial,
@@ -44,21 +45,25 @@ const NAME_HOST: u8 = 0;
 #[must_use]
 pub fn read(bytes: &[u8]) -> Hello {
     let looked_at = &bytes[..bytes.len().min(CLIENT_HELLO_BYTES_MAX)];
-    let Ok(joined) = join_records(looked_at) else {
-        return Hello::NotTls;
-    };
-    match joined {
-        Some(hello) => server_name(&hello).map_or(Hello::NotTls, Hello::Complete),
-        None if looked_at.len() == CLIENT_HELLO_BYTES_MAX => Hello::NotTls,
-        None => Hello::Partial,
+    match join_records(looked_at) {
+        Ok(Some(hello)) => server_name(&hello).map_or(Hello::NotTls, Hello::Complete),
+        Ok(None) if looked_at.len() == CLIENT_HELLO_BYTES_MAX => Hello::Complete(None),
+        Ok(None) => Hello::Partial,
+        Err(Unread::TooLong) => Hello::Complete(None),
+        Err(Unread::NotTls) => Hello::NotTls,
     }
 }
 
-/// The bytes are no ClientHello.
-struct NotTls;
+/// Why a ClientHello is not read.
+enum Unread {
+    /// It is none.
+    NotTls,
+    /// It is longer than is waited for.
+    TooLong,
+}
 
 /// The first handshake message without its header, from as many records as it takes; `None`: more bytes are needed.
-fn join_records(bytes: &[u8]) -> Result<Option<Cow<'_, [u8]>>, NotTls> {
+fn join_records(bytes: &[u8]) -> Result<Option<Cow<'_, [u8]>>, Unread> {
     let mut message: Cow<'_, [u8]> = Cow::Borrowed(&[]);
     let mut rest = bytes;
     loop {
@@ -88,7 +93,7 @@ fn join_records(bytes: &[u8]) -> Result<Option<Cow<'_, [u8]>>, NotTls> {
 
 /// Checks what is there of a record's header: a handshake record of some SSL 3 or TLS version (the minor number is to
 /// be ignored) with something in it. The first byte of an SSL 2 hello is none of this.
-fn check_record_header(bytes: &[u8]) -> Result<(), NotTls> {
+fn check_record_header(bytes: &[u8]) -> Result<(), Unread> {
     let is_right = match *bytes {
         [] => true,
         [kind] => kind == RECORD_HANDSHAKE,
@@ -100,16 +105,20 @@ fn check_record_header(bytes: &[u8]) -> Result<(), NotTls> {
             kind == RECORD_HANDSHAKE && major == 3 && (1..=RECORD_BYTES_MAX).contains(&length)
         }
     };
-    if is_right { Ok(()) } else { Err(NotTls) }
+    if is_right {
+        Ok(())
+    } else {
+        Err(Unread::NotTls)
+    }
 }
 
 /// Where the first handshake message ends, if it does; it must be a ClientHello that is not longer than is waited for.
-fn message_end(message: &[u8]) -> Result<Option<usize>, NotTls> {
+fn message_end(message: &[u8]) -> Result<Option<usize>, Unread> {
     if message
         .first()
         .is_some_and(|&kind| kind != HANDSHAKE_CLIENT_HELLO)
     {
-        return Err(NotTls);
+        return Err(Unread::NotTls);
     }
     let Some(&[_, high, middle, low]) = message.first_chunk::<HANDSHAKE_HEADER_BYTES>() else {
         return Ok(None);
@@ -117,7 +126,7 @@ fn message_end(message: &[u8]) -> Result<Option<usize>, NotTls> {
     let length = u32::from_be_bytes([0, high, middle, low]) as usize;
     let end = HANDSHAKE_HEADER_BYTES + length;
     if RECORD_HEADER_BYTES + end > CLIENT_HELLO_BYTES_MAX {
-        return Err(NotTls);
+        return Err(Unread::TooLong);
     }
     Ok((message.len() >= end).then_some(end))
 }

@@ -352,16 +352,16 @@ fn no_more_than_the_limit_is_waited_for() {
     assert_eq!(fits.len(), CLIENT_HELLO_BYTES_MAX);
     assert_eq!(read(&fits), named("a.example"));
     assert_eq!(read(&fits[..fits.len() - 1]), Hello::Partial);
-    // One more byte is refused as soon as the length is known.
+    // With one more byte it has no name, as soon as the length is known.
     let too_long = one_record(&hello_with(
         &[name, extension(21, &vec![0; rest + 1])].concat(),
     ));
-    assert_eq!(read(&too_long), Hello::NotTls);
-    assert_eq!(read(&too_long[..9]), Hello::NotTls);
+    assert_eq!(read(&too_long), Hello::Complete(None));
+    assert_eq!(read(&too_long[..9]), Hello::Complete(None));
     // In records of one byte each it needs six times as much.
     let tiny = records(&fits[5..], 1);
     assert_eq!(read(&tiny[..CLIENT_HELLO_BYTES_MAX - 1]), Hello::Partial);
-    assert_eq!(read(&tiny), Hello::NotTls);
+    assert_eq!(read(&tiny), Hello::Complete(None));
 }
 
 proptest! {

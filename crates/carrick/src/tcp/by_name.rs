@@ -16,7 +16,7 @@ use crate::net::io::read_some;
 use crate::telemetry::metrics::{Handshake, Limit};
 use crate::upstream::Unreachable;
 use carrick_logic::balance;
-use carrick_logic::client_hello::{self, CLIENT_HELLO_BYTES_MAX, Hello};
+use carrick_logic::client_hello::{self, Hello};
 use carrick_logic::http1::TargetForm;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -36,10 +36,10 @@ pub async fn run_listener(mut client: Client, mut first: Vec<u8>) {
         match read_server_name(&mut client, &mut first).await {
             Ok(name) => name,
             Err(no_hello) => {
-                log.ended = match no_hello {
-                    NoHello::Closed => "client_closed",
-                    NoHello::Late => "head_timeout",
-                };
+                match no_hello {
+                    NoHello::Closed => log.ended = "client_closed",
+                    NoHello::Late => (log.status, log.ended) = (408, "head_timeout"),
+                }
                 return log.finish_tunnel(&client.context, b"-", "TCP");
             }
         }
@@ -224,7 +224,6 @@ async fn read_server_name(
         match client_hello::read(buffer) {
             Hello::Complete(name) => return Ok((name, "TLS")),
             Hello::NotTls => return Ok((None, "TCP")),
-            Hello::Partial if buffer.len() >= CLIENT_HELLO_BYTES_MAX => return Ok((None, "TLS")),
             Hello::Partial => {}
         }
         if buffer.len() == buffer.capacity() {

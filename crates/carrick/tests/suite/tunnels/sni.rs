@@ -149,7 +149,18 @@ fn a_hello_without_end_is_not_waited_for_longer_than_the_head_time_out() {
     }
     assert_eq!(stage.carrick.limit_reached("head_timeout"), 1.0);
     let line = &stage.carrick.access_log(1)[0];
-    assert_eq!(line.text("ended"), "head_timeout");
+    assert_eq!((line.status(), line.text("ended")), (408, "head_timeout"));
+}
+
+#[test]
+fn a_hello_that_is_too_long_is_tls_without_a_name() {
+    let stage = Stage::with("");
+    let mut client = stage.carrick.connect_tunnel();
+    // A record of 16 KB with the beginning of a message of 64 KB.
+    let hello = [0x16, 3, 1, 0x40, 0, 1, 1, 0, 0];
+    client.send(hello);
+    stage.expect_at(&stage.rest, client, &hello);
+    assert_eq!(stage.carrick.access_log(1)[0].text("version"), "TLS");
 }
 
 /// If the server speaks first, the client sends nothing: after the head time-out there is a tunnel without a name.
