@@ -71,14 +71,14 @@ pub async fn relay(client: &mut Client, wish: Wish<'_>, log: &mut RequestLog) ->
         };
         let carried = carry(client, (&connection, &chosen), &wish, log).await;
         match carried {
-            Ok(outcome) => {
+            Ok((outcome, is_whole)) => {
                 connection.has_carried.set(true);
                 link.put(&client.context.worker.sessions, connection);
                 return Some(ended(
                     client.context.metrics(),
                     &wish,
                     &chosen,
-                    outcome,
+                    (outcome, is_whole),
                     log,
                 ));
             }
@@ -147,13 +147,13 @@ fn choose(access: &Access, wish: &Wish<'_>, log: &mut RequestLog) -> Result<Chos
     }
 }
 
-/// Requests the server, and relays. `Err`: the connection to the far end is lost; and whether another one may be tried.
+/// Requests the server, and relays. Returns the outcome, and whether the client was sent all of the server's bytes. `Err`: the connection to the far end is lost; and whether another one may be tried.
 async fn carry(
     client: &mut Client,
     (connection, chosen): (&Connection, &Chosen),
     wish: &Wish<'_>,
     log: &mut RequestLog,
-) -> Result<Outcome, (Lost, bool)> {
+) -> Result<(Outcome, bool), (Lost, bool)> {
     let metrics = Arc::clone(client.context.metrics());
     let near = client.downstream.transport.shared_tcp().map(Rc::clone);
     let (Some(near), Some(number)) = (near, connection.with_state(|state| state.open())) else {
@@ -222,7 +222,8 @@ async fn carry(
     counters.tunnel_seconds.observe(begun.elapsed());
     metrics.upstream_bytes_sent.add(sent);
     metrics.upstream_bytes_received.add(received);
-    result.map_err(|lost| {
+    let is_whole = relay.has_passed_end();
+    result.map(|outcome| (outcome, is_whole)).map_err(|lost| {
         let is_untouched = !relay.has_taken() && server.is_none();
         let is_gone = matches!(lost, Lost::Ended | Lost::Io(_));
         (lost, is_untouched && is_gone)
@@ -234,7 +235,7 @@ fn ended(
     metrics: &WorkerMetrics,
     wish: &Wish<'_>,
     chosen: &Chosen,
-    outcome: Outcome,
+    (outcome, is_whole): (Outcome, bool),
     log: &mut RequestLog,
 ) -> Next {
     if let (NextHop::Group { group, .. }, Some((server, _))) = (wish.next_hop, &chosen.in_group) {
@@ -250,17 +251,19 @@ fn ended(
             log.ended = "client_reset";
             Next::Reset
         }
-        Outcome::ByPeer(why) => {
-            log.ended = match why {
-                ErrorCode::Idle => "tunnel_idle_timeout",
-                _ => "upstream_reset",
-            };
-            Next::Reset
-        }
-        Outcome::Idle => {
-            metrics.limits.reached(Limit::TunnelIdleTimeout);
+        Outcome::Idle | Outcome::ByPeer(ErrorCode::Idle) => {
+            if outcome == Outcome::Idle {
+                metrics.limits.reached(Limit::TunnelIdleTimeout);
+            }
             log.ended = "tunnel_idle_timeout";
-            // Only the far end knows whether the server's bytes are all here.
+            // Before the server's end, only the far end knows whether all of its bytes are here.
+            match is_whole {
+                true => Next::Close,
+                false => Next::Reset,
+            }
+        }
+        Outcome::ByPeer(_) => {
+            log.ended = "upstream_reset";
             Next::Reset
         }
         Outcome::Refused(why) => {

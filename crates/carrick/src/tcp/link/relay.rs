@@ -130,6 +130,11 @@ impl<'a> Relay<'a> {
         self.has_taken.get() || self.moved()[0] > 0
     }
 
+    /// Whether the other end's half-close was passed on, behind all of its bytes.
+    pub fn has_passed_end(&self) -> bool {
+        self.is_local_shut.get()
+    }
+
     /// The engines used last, towards the link and away from it.
     pub fn engines(&self) -> [Engine; 2] {
         self.engines.each_ref().map(Cell::get)

@@ -1,7 +1,7 @@
 //! The end of a relayed connection is reproduced at the other end; the link connection stays.
 use super::{LINK_PORT, ONE_WORKER, Stage, far_text, near_text};
 use crate::support::random::Random;
-use crate::support::{Carrick, Ending, Place, wait_for};
+use crate::support::{Carrick, Ending, Peer, Place, wait_for};
 
 #[test]
 fn half_closes_go_through_and_the_other_way_goes_on() {
@@ -138,6 +138,25 @@ fn an_idle_connection_ends_at_both_ends() {
         stage.near_metric("carrick_link_connections_opened_total"),
         1.0
     );
+}
+
+/// Then the near end's kernel has all of the server's bytes, and the end behind them.
+#[test]
+fn an_idle_connection_whose_server_has_ended_is_not_reset_at_the_client() {
+    let stage = Stage::with(
+        &format!("[timeouts]\ntunnel_idle = \"500ms\"\n{ONE_WORKER}"),
+        "",
+        ONE_WORKER,
+    );
+    let mut client = Peer::connect_with_buffers(stage.near.tunnel_address(), 4096);
+    let mut upstream = stage.server.accept();
+    let bytes = vec![b'x'; 60_000];
+    upstream.send(&bytes);
+    upstream.half_close();
+    let line = &stage.near.access_log(1)[0];
+    assert_eq!(line.text("ended"), "tunnel_idle_timeout");
+    assert_eq!(upstream.read_ending(), Ending::Reset(Vec::new()));
+    assert_eq!(client.read_ending(), Ending::Closed(bytes));
 }
 
 /// A server that does not read: its data waits in sockets, and neither end holds ever more of it.

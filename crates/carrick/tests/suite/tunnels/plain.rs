@@ -226,6 +226,25 @@ fn a_tunnel_that_is_idle_with_bytes_on_their_way_is_reset() {
     }
 }
 
+/// The kernel has them, and the server's end behind them.
+#[test]
+fn a_tunnel_that_is_idle_with_bytes_behind_which_the_server_has_ended_is_closed() {
+    for engine in ENGINES {
+        let stage = Stage::with(&format!(
+            "[splice]\nengine = \"{engine}\"\n[timeouts]\ntunnel_idle = \"500ms\""
+        ));
+        let mut client = Peer::connect_with_buffers(stage.carrick.tunnel_address(), 4096);
+        let mut upstream = stage.server.accept();
+        let bytes = vec![b'x'; 60_000];
+        upstream.send(&bytes);
+        upstream.half_close();
+        let line = &stage.carrick.access_log(1)[0];
+        assert_eq!(line.text("ended"), "tunnel_idle_timeout");
+        assert_eq!(upstream.read_ending(), Ending::Closed(Vec::new()));
+        assert_eq!(client.read_ending(), Ending::Closed(bytes), "{engine}");
+    }
+}
+
 #[test]
 fn a_tunnel_whose_server_cannot_be_reached_is_reset() {
     let place = Place::claim();
