@@ -188,9 +188,12 @@ impl Checkout {
 
     /// The server gets a request again.
     pub fn resume(&mut self, next_hop: &NextHop) {
-        if let (NextHop::Group { group, .. }, Some(server)) = (next_hop, self.server) {
-            self.active = group.state.servers.get(server).map(Active::on);
-        }
+        self.active = next_hop.server(self.server).map(Active::on);
+    }
+
+    /// The same, of one that the kernel has forwarded and reports.
+    pub fn resume_forwarded(&mut self, next_hop: &NextHop) {
+        self.active = next_hop.server(self.server).map(Active::counted_on);
     }
 
     /// Whether neither data nor an end has arrived since the last response. One system call.

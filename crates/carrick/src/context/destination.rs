@@ -1,6 +1,7 @@
 //! Where a request or a tunnel goes.
 use crate::config::plan::{Responses, RouteCache, ServerAddress, ServerTls};
 use crate::upstream::group::Group;
+use crate::upstream::state::ServerState;
 use carrick_logic::http1::TargetForm;
 use carrick_splice::Choice;
 use std::net::SocketAddr;
@@ -48,6 +49,15 @@ pub enum NextHop {
 }
 
 impl NextHop {
+    /// The server with this index, if this is an upstream.
+    #[must_use]
+    pub fn server(&self, index: Option<usize>) -> Option<&Arc<ServerState>> {
+        match self {
+            Self::Group { group, .. } => group.state.servers.get(index?),
+            Self::Origin { .. } => None,
+        }
+    }
+
     /// TLS to the server with this index, if that is spoken.
     #[must_use]
     pub fn tls(&self, server: Option<usize>) -> Option<(&Arc<ServerTls>, usize)> {

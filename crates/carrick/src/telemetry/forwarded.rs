@@ -25,6 +25,12 @@ pub const ASKED_AGAIN: &str = "asked_again";
 /// The status of a response whose status line is unknown.
 const STATUS_UNKNOWN: u16 = 0;
 
+/// What counts a server's requests.
+pub trait ServerCounters: std::fmt::Debug + Send + Sync {
+    /// Counts requests that the kernel has forwarded, and bytes of their responses.
+    fn count_forwarded(&self, requests: u64, bytes: u64);
+}
+
 /// A client whose connection is kernel-forwarded, as its worker knows it.
 #[derive(Debug, Clone)]
 pub struct ForwardedClient {
@@ -38,6 +44,8 @@ pub struct ForwardedClient {
     pub server: SocketAddr,
     /// The original destination of an intercepted client.
     pub destination: Option<SocketAddr>,
+    /// The server's counters.
+    pub counters: Option<Arc<dyn ServerCounters>>,
     /// Where the kernel notes the client's responses.
     pub watch: ResponseWatch,
 }
@@ -287,6 +295,9 @@ impl ClientState {
         let bytes_of_all = bytes.saturating_mul(event.stands_for.into());
         metrics.client_bytes_sent.add(bytes_of_all);
         metrics.upstream_bytes_received.add(bytes_of_all);
+        if let Some(server) = &client.counters {
+            server.count_forwarded(event.stands_for.into(), bytes_of_all);
+        }
         if !log.is_on() {
             return;
         }

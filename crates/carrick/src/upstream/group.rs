@@ -37,8 +37,14 @@ impl Active {
     /// Counts one more.
     #[must_use]
     pub fn on(server: &Arc<ServerState>) -> Self {
-        server.active.fetch_add(1, Ordering::Relaxed);
         server.requests.fetch_add(1, Ordering::Relaxed);
+        Self::counted_on(server)
+    }
+
+    /// One that is, or will be, counted as a request by somebody else.
+    #[must_use]
+    pub fn counted_on(server: &Arc<ServerState>) -> Self {
+        server.active.fetch_add(1, Ordering::Relaxed);
         Self(Arc::clone(server))
     }
 

@@ -1,6 +1,7 @@
 //! Current state of upstreams: health, active requests, counters. Shared by all workers and the control thread; servers
 //! that stay keep it across a reload.
 use crate::config::plan::{ServerAddress, UpstreamPlan};
+use crate::telemetry::forwarded::ServerCounters;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
@@ -32,6 +33,13 @@ pub struct ServerState {
     pub bytes_received: AtomicU64,
     /// Body and tunnel bytes sent to it.
     pub bytes_sent: AtomicU64,
+}
+
+impl ServerCounters for ServerState {
+    fn count_forwarded(&self, requests: u64, bytes: u64) {
+        self.requests.fetch_add(requests, Ordering::Relaxed);
+        self.bytes_received.fetch_add(bytes, Ordering::Relaxed);
+    }
 }
 
 impl ServerState {

@@ -11,6 +11,7 @@ use crate::telemetry::job::Job;
 use carrick_logic::http1::Method;
 use carrick_splice::requests::{RequestFields, UPSTREAMS_MAX};
 use carrick_splice::{Arming, CaughtUp, KernelRoutes, PaceHandle, ResponseSplice};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// After so many requests in the kernel, the process chooses a server for the next one: as balance, weights and health want it by then. Two
@@ -90,6 +91,8 @@ impl Pair {
             upstream: Some(group.state.plan.name.clone()),
             server: self.checkout.upstream.address,
             destination: context.original,
+            counters: (self.next_hop.server(self.checkout.server))
+                .map(|server| Arc::clone(server) as _),
             watch: self.splice.watch(),
         });
         self.splice.tell_as(named.name());
@@ -106,7 +109,7 @@ impl Pair {
         }
         // A client that pipelines may have asked in the middle of a response.
         self.past.is_exact = false;
-        self.checkout.resume(&self.next_hop);
+        self.checkout.resume_forwarded(&self.next_hop);
         self.pending = Some(Pending::classified(&caught_up));
         true
     }

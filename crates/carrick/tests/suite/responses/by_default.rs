@@ -252,6 +252,8 @@ fn what_the_kernel_forwards_is_logged_and_counted() {
         assert!(counted < f64::from(asked) + 0.5, "{counted} of {asked}");
         (counted > f64::from(asked) - 0.5).then_some(())
     });
+    let of_server = "carrick_server_requests_total{upstream=\"servers\",server=\"10.2.0.2:9000\"}";
+    assert_eq!(play.carrick.metric(&play.bed, of_server), f64::from(asked));
     // A client that asks once or twice costs the kernel nothing.
     let before = by_kernel(&play);
     let mut client = play.connect();
