@@ -18,7 +18,9 @@ impl RequestLog {
         let counters = worker.metrics().job(job);
         let total = (now() - self.begun).saturating_sub(self.over_for);
         counters.requests.count(self.status);
-        counters.request_seconds.observe(total);
+        if self.over_for != Duration::MAX {
+            counters.request_seconds.observe(total);
+        }
         if let Some(connect) = self.connect {
             worker.metrics().connect_seconds.observe(connect);
         }

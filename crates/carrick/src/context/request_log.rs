@@ -38,7 +38,7 @@ pub struct RequestLog {
     pub is_server_http2: bool,
     /// How the client's and the upstream's connections of a tunnel have fared.
     pub paths: Option<[PathState; 2]>,
-    /// How long it has been over when that is noticed.
+    /// How long it has been over when that is noticed; the longest there is: nobody knows.
     pub over_for: Duration,
     /// What the cache did, if there is one for it.
     pub cache: Option<CacheResult>,

@@ -105,6 +105,10 @@ impl Pair {
             return false;
         };
         if let Some(passed) = passed(self.pending.as_ref(), &caught_up) {
+            if let Some(pending) = &mut self.pending {
+                // Some time before the request that followed it.
+                pending.log.over_for = Duration::MAX;
+            }
             self.conclude_as(context, "complete", passed);
         }
         // A client that pipelines may have asked in the middle of a response.
