@@ -22,6 +22,8 @@ pub fn keep() -> io::Result<()> {
         Signal::SIGTERM,
         Signal::SIGHUP,
         Signal::SIGQUIT,
+        Signal::SIGUSR1,
+        Signal::SIGUSR2,
     ]
     .into_iter()
     .collect();

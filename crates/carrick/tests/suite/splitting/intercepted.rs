@@ -1,5 +1,6 @@
 //! Which packets are redirected to carrick, and which are not.
 use super::*;
+use rustix::process::{Pid, Signal, kill_process};
 use socket2::{Domain, Socket, Type};
 use std::process::Stdio;
 
@@ -162,6 +163,17 @@ fn a_supervisor_excludes_pairs_of_networks_for_a_while_and_does_nothing_else() {
         .read_exact(&mut answer)
         .expect("an answer");
     assert_eq!(&answer, b"ready\n");
+    // systemd may send these to every process of the unit.
+    for signal in [
+        Signal::TERM,
+        Signal::INT,
+        Signal::HUP,
+        Signal::QUIT,
+        Signal::USR1,
+        Signal::USR2,
+    ] {
+        kill_process(Pid::from_child(&supervisor), signal).expect("it exists");
+    }
     let listed = |family: &str| {
         let set = format!("left-{family}");
         let words = ["list", "set", "inet", "carrick-3180", &set];
