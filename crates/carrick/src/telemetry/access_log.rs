@@ -42,7 +42,7 @@ pub struct Record<'a> {
     pub target: &'a [u8],
     /// `HTTP/1.1`, `HTTP/1.0`; `TLS` or `TCP` for connections without HTTP.
     pub version: &'static str,
-    /// The status that the client got; 499: it disconnected before that. Without HTTP: 200, or the status that an HTTP
+    /// The status that the client got; 499: it reset, or closed within its request. Without HTTP: 200, or the status that an HTTP
     /// client would have got.
     pub status: u16,
     /// Bytes of the request's body; of a tunnel: from the client.

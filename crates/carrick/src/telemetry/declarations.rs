@@ -53,7 +53,7 @@ metrics! {
     ENGINE_REASON = Gauge "carrick_engine_reason" "1 if the engine cannot be used, with the reason.";
     SANDBOX = Gauge "carrick_sandbox" "1 if the kernel enforces the sandbox, by part: files (Landlock), calls (seccomp).";
 
-    REQUESTS = Counter "carrick_requests" "Responses sent to clients, by the listener's mode and the status; 499: the client went away first.";
+    REQUESTS = Counter "carrick_requests" "Responses sent to clients, by the listener's mode and the status; 499: the client reset its connection or stream, or closed before the end of its request.";
     REQUEST_SECONDS = Histogram "carrick_request_seconds" "Time from a request's first byte to its response's last, by the listener's mode.";
     CONNECT_SECONDS = Histogram "carrick_connect_seconds" "Time to open a connection to an upstream.";
     FIRST_BYTE_SECONDS = Histogram "carrick_first_byte_seconds" "Time from sending a request to its response's first byte.";
