@@ -188,7 +188,7 @@ metrics! {
     WORKER_RUNNABLE = Counter "carrick_worker_runnable_seconds" "Time each worker had work of its own; measured for pacing.";
     WORKER_FORWARDING = Counter "carrick_worker_forwarding_seconds" "Time each worker forwarded bytes that pacing had delayed.";
 
-    LIMIT = Gauge "carrick_limit" "Configured limits on resources, over all workers: connections, log_queue, dns_cache, pipes, socket_splices, packet_splices, stalled.";
+    LIMIT = Gauge "carrick_limit" "Configured limits on resources, over all workers: connections, log_queue, dns_cache, pipes, socket_splices, packet_splices, split_pairs, stalled.";
     LIMIT_REACHED = Counter "carrick_limit_reached" "How often each limit was reached.";
 
     DNS_HITS = Counter "carrick_dns_cache_hits" "Names answered from a cache: the worker's own, or the control thread's.";
