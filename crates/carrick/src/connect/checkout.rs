@@ -7,7 +7,7 @@ use crate::context::original;
 use crate::context::request_context::Pool;
 use crate::net::deadline::now;
 use crate::net::transport::http2::server::ServerStream;
-use crate::telemetry::metrics::WorkerMetrics;
+use crate::telemetry::metrics::{Limit, WorkerMetrics};
 use crate::upstream::checkout::Checkout;
 use crate::upstream::group::{Active, Group};
 use crate::upstream::idle::{is_quiet, is_silent};
@@ -110,6 +110,9 @@ impl CheckoutRequest<'_> {
                             tracing::debug!(upstream = %group.state.plan.name, "{unreachable}");
                             tried.push(server);
                             if tried.len() >= attempts {
+                                if group.has_untried(tried) {
+                                    metrics.limits.reached(Limit::Attempts);
+                                }
                                 return Err(unreachable);
                             }
                             metrics.retries.add(1);

@@ -137,6 +137,12 @@ impl Group {
         Some(picked)
     }
 
+    /// Whether a healthy server is not among these.
+    pub fn has_untried(&self, tried: &[usize]) -> bool {
+        let mut servers = self.state.servers.iter().enumerate();
+        servers.any(|(index, server)| server.is_healthy() && !tried.contains(&index))
+    }
+
     fn pick_where(
         &self,
         key: Option<&[u8]>,

@@ -120,6 +120,16 @@ fn refused_connections_count_as_attempts() {
         carrick.metric("carrick_upstream_connections_failed_total", &[]),
         2.0
     );
+    assert_eq!(carrick.limit_reached("attempts"), 1.0);
+    drop(carrick);
+    // Where no other server is left, the limit is not why.
+    let carrick = Carrick::start(
+        &place,
+        &format!("[limits]\nattempts = 2\n{}", switch_text(&addresses[..2])),
+    );
+    let mut client = carrick.connect();
+    assert_eq!(client.ask("GET / HTTP/1.1\r\nHost: a\r\n\r\n").status, 502);
+    assert_eq!(carrick.limit_reached("attempts"), 0.0);
 }
 
 /// Sent only once, then 502: the server may have acted on it.
