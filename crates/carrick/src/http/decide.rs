@@ -16,7 +16,7 @@ use crate::net::scratch::Scratch;
 use crate::net::transport::Transport;
 use crate::reply::Reply;
 use crate::upstream::group::Group;
-use carrick_logic::access::{Denied, Literal, parse_ip_literal};
+use carrick_logic::access::{Denied, Literal, NameShape, parse_ip_literal};
 use carrick_logic::credentials;
 use carrick_logic::http1::{Method, RequestHead, Target, TargetForm};
 use carrick_logic::route::pick_request;
@@ -140,16 +140,20 @@ fn switch(
     })
 }
 
-/// Whether a client asks on a connection for one name for another, whose connections go elsewhere: clients of HTTP/2 do where one certificate
-/// has both (RFC 9113 section 9.1.1).
+/// Whether a client asks on a connection for another name, or for none, for one whose connections go elsewhere: clients of HTTP/2 do where
+/// one certificate has both (RFC 9113 section 9.1.1).
 fn is_misdirected(context: &RequestContext, host: &[u8]) -> bool {
-    let server_name = context
-        .tls
-        .as_ref()
-        .and_then(|tls| tls.server_name.as_ref());
-    server_name.is_some()
-        && (context.listener.routes_by_name())
-            .any(|route| route.conditions.match_tunnel(Some(host)))
+    let Some(tls) = context.tls.as_ref() else {
+        return false;
+    };
+    // Of a connection for no name, `*` says nothing.
+    let is_named = tls.server_name.is_some();
+    context.listener.routes_by_name().any(|route| {
+        let pattern = route.conditions.sni.as_ref();
+        pattern.is_some_and(|pattern| {
+            pattern.matches(host) && (is_named || !matches!(pattern.shape(), NameShape::Any))
+        })
+    })
 }
 
 /// The answer to an authority that certifies the host, if carrick is being asked for it (RFC 8555 section 8.3).

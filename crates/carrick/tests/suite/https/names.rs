@@ -7,9 +7,10 @@ use crate::support::carrick::PROGRAM;
 use crate::support::carrick::upstream_text;
 use crate::support::server::answer_requests;
 use crate::support::{Carrick, Peer, Place, Server};
-use rustls::NamedGroup;
+use rustls::{ClientConfig, NamedGroup};
 use std::net::SocketAddr;
 use std::process::Command;
+use std::sync::Arc;
 
 /// The name of the file whose certificate openssl gets with these words.
 fn got(place: &Place, carrick: &Carrick, words: &str, files: &[&str]) -> String {
@@ -112,6 +113,12 @@ fn names_of_routes_pass_undecrypted_and_others_end_here() {
     // As clients of HTTP/2 do where one certificate has both names.
     let mut client = TlsPeer::connect(carrick.listener(), "site.example", &config);
     let (head, _) = client.ask("GET / HTTP/1.1\r\nHost: A.mail.example:443\r\n\r\n");
+    assert!(head.starts_with("HTTP/1.1 421 "), "{head}");
+    // Nor is a connection for no name the right one.
+    let mut nameless = ClientConfig::clone(&config);
+    nameless.enable_sni = false;
+    let mut client = TlsPeer::connect(carrick.listener(), "site.example", &Arc::new(nameless));
+    let (head, _) = client.ask("GET / HTTP/1.1\r\nHost: a.mail.example\r\n\r\n");
     assert!(head.starts_with("HTTP/1.1 421 "), "{head}");
     let mut plain = Peer::connect(carrick.listener());
     plain.send("GET / HTTP/1.1\r\nHost: a.mail.example\r\n\r\n");
