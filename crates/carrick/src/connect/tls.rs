@@ -187,6 +187,10 @@ fn of_certificate(error: &CertificateError) -> &'static str {
         | CertificateError::ExpiredRevocationListContext { .. } => {
             "get a new list for `crl` of `tls`"
         }
+        // rustls shows such an error of its library by name only.
+        CertificateError::Other(other) if other.to_string() == "UnsupportedCertVersion" => {
+            "the certificate has version 1 of X.509, and must have version 3: issue it with extensions (`openssl x509 -req … -extfile`)"
+        }
         CertificateError::Other(_) => {
             "a certificate that signs others cannot be the server's, unless `ca` of `tls` has it"
         }
@@ -197,6 +201,13 @@ fn of_certificate(error: &CertificateError) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustls::RootCertStore;
+    use rustls::client::WebPkiServerVerifier;
+    use rustls::client::danger::ServerCertVerifier;
+    use rustls::crypto::aws_lc_rs;
+    use rustls::pki_types::pem::PemObject;
+    use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+    use std::sync::Arc;
 
     #[test]
     fn failures_are_told_apart() {
@@ -223,5 +234,32 @@ mod tests {
             let advice = advice(&error, false);
             assert!(advice.contains(words), "{error}: {advice}");
         }
+    }
+
+    /// Of `openssl x509 -req` without extensions.
+    const VERSION_1: &str = "\
+-----BEGIN CERTIFICATE-----\n\
+MIIBEjCBuQIUShBMEGVOEbfLaCsfdSrvfjukA4swCgYIKoZIzj0EAwIwDDEKMAgG\n\
+A1UEAwwBczAeFw0yNjExMjcyMTUxMjFaFw0yNjExMjkyMTUxMjFaMAwxCjAIBgNV\n\
+BAMMAXMwWTATBgcqhkjOPQIBBggqhkjOPQMBBwNCAARatXmUKbTIRsGr6SuOiCbj\n\
+agnN1HfRBGmismer/ehg3TWJ3VUrIQ9Iz5ARK7+wDYIuYMIj3qlafc7NCEEsflG/\n\
+MAoGCCqGSM49BAMCA0gAMEUCIGUzTxi5+Yy3sp9uzcLK50tib50rx6cu4YXNx86r\n\
+NCflAiEA8bd0jYlqR/XVoaq1E07EeEp6p7uqUROG0WyDsgSNqMo=\n\
+-----END CERTIFICATE-----\n";
+
+    #[test]
+    fn a_certificate_of_version_1_is_named() {
+        let der = CertificateDer::from_pem_slice(VERSION_1.as_bytes()).unwrap();
+        let mut roots = RootCertStore::empty();
+        roots.add(der.clone()).unwrap();
+        let provider = Arc::new(aws_lc_rs::default_provider());
+        let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider);
+        let name = ServerName::try_from("a.example").unwrap();
+        let now = UnixTime::now();
+        let error = (verifier.build().unwrap())
+            .verify_server_cert(&der, &[], &name, &[], now)
+            .unwrap_err();
+        let advice = advice(&error.into(), false);
+        assert!(advice.contains("version 3"), "{advice}");
     }
 }
