@@ -287,12 +287,19 @@ pub const fn time_or(
     }
 }
 
-/// A time that must be given.
-pub const fn required_time(limits: RangeInclusive<Duration>) -> Kind<Setting<Duration>> {
+/// A time that must be given, in whole seconds.
+pub const fn required_seconds(limits: RangeInclusive<Duration>) -> Kind<Setting<Duration>> {
     Kind {
         form: time_form(limits, Preset::Words(REQUIRED)),
         read: |table, key, form, problems| {
             let time = table.time(key, form, problems);
+            let time = time.refine("a number of whole seconds", problems, |time| {
+                if time.subsec_nanos() == 0 {
+                    Ok(*time)
+                } else {
+                    Err("the kernel counts whole seconds here, such as \"1s\"".to_owned())
+                }
+            });
             table.required(key, time, "", problems)
         },
     }

@@ -1,7 +1,7 @@
 //! `[tcp_profile.NAME]` and `tcp_profiles`
 use crate::config::keys::NONE;
 use crate::config::kinds::{
-    MS, number_or, one_of_or, rate, required_number, required_text, required_time, seconds,
+    MS, number_or, one_of_or, rate, required_number, required_seconds, required_text, seconds,
     size_or, switch, table_or, text_or, time_or,
 };
 use crate::config::section::{Written, section};
@@ -76,9 +76,9 @@ section! {
     #[derive(Debug)]
     pub struct Keepalive = "keepalive = { }" {
         /// Silence before the first probe, in whole seconds
-        idle: Setting<Duration> = required_time(KEEPALIVE),
+        idle: Setting<Duration> = required_seconds(KEEPALIVE),
         /// Between two probes, in whole seconds
-        interval: Setting<Duration> = required_time(KEEPALIVE),
+        interval: Setting<Duration> = required_seconds(KEEPALIVE),
         /// As many in a row without an answer end the connection
         probes: Setting<u8> = required_number(1..=127),
     }

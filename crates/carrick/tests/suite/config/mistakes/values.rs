@@ -217,4 +217,11 @@ pub const MISTAKES: &[Mistake] = &[
         "cannot be",
         "\"forward\", \"switch\", \"tunnel\", \"split\"",
     ),
+    (
+        "§tcp_profiles = { profile = \"p\" }\n[tcp_profile.p]\nkeepalive = { idle = \"1500ms\", interval = \"1s\", probes = 2 }",
+        Error,
+        "\"1500ms\"",
+        "not a number of whole seconds",
+        "\"1s\"",
+    ),
 ];
