@@ -120,18 +120,26 @@ pub(super) fn restrict() -> Result<String, String> {
     Ok("seccomp".to_owned())
 }
 
-/// Whether the kernel supports such a filter.
+/// Whether the kernel supports such a filter: it is asked, because /proc/sys may be hidden.
+#[expect(unsafe_code, reason = "seccomp(2) with SECCOMP_GET_ACTION_AVAIL")]
 pub(super) fn probe() -> Result<String, String> {
-    let actions = std::fs::read_to_string("/proc/sys/kernel/seccomp/actions_avail");
-    match actions {
-        Ok(actions) if actions.split_whitespace().any(|action| action == "errno") => {
-            Ok("seccomp".to_owned())
-        }
-        Ok(_) => Err("the kernel's seccomp does not support SECCOMP_RET_ERRNO".to_owned()),
-        Err(error) => Err(format!(
-            "the kernel has no seccomp filters (CONFIG_SECCOMP_FILTER): /proc/sys/kernel/seccomp: {error}"
-        )),
+    let action = libc::SECCOMP_RET_ERRNO;
+    // SAFETY: the call reads four bytes of `action`, and changes nothing.
+    let outcome = unsafe {
+        libc::syscall(
+            libc::SYS_seccomp,
+            libc::SECCOMP_GET_ACTION_AVAIL,
+            0,
+            &raw const action,
+        )
+    };
+    if outcome == 0 {
+        return Ok("seccomp".to_owned());
     }
+    Err(format!(
+        "the kernel has no seccomp filters with SECCOMP_RET_ERRNO (CONFIG_SECCOMP_FILTER): {}",
+        io::Error::last_os_error()
+    ))
 }
 
 fn program() -> Result<BpfProgram, seccompiler::Error> {

@@ -229,6 +229,24 @@ fn doctor_tells_engines_and_limits() {
 }
 
 #[test]
+fn doctor_finds_system_call_filters_where_proc_sys_is_hidden() {
+    if !carrick_test::is_root() {
+        return;
+    }
+    let output = Command::new("unshare")
+        .args(["--mount", "sh", "-c"])
+        .arg("mount -t tmpfs none /proc/sys && exec \"$0\" doctor")
+        .arg(env!("CARGO_BIN_EXE_carrick"))
+        .output()
+        .expect("unshare");
+    let table = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let row = table.lines().find(|line| line.contains("seccomp"));
+    let row = row.expect("a row for the sandbox");
+    assert!(!row.contains("has no seccomp"), "{row}");
+}
+
+#[test]
 fn man_pages_are_written_for_every_command() {
     let directory = tempfile::tempdir().expect("a directory");
     let output = carrick(&["generate", "man", &directory.path().display().to_string()]);
