@@ -54,7 +54,7 @@ impl RequestLog {
                     _ if context.is_http2 => "HTTP/2.0",
                     Some(Version::Http11) => "HTTP/1.1",
                     Some(Version::Http10) => "HTTP/1.0",
-                    None => "-",
+                    None => "",
                 },
                 referer: field("referer"),
                 user_agent: field("user-agent"),

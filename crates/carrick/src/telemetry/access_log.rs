@@ -38,9 +38,10 @@ pub struct Record<'a> {
     pub user: Option<&'a str>,
     /// The method; empty if no request could be read; `TUNNEL` for connections without HTTP.
     pub method: &'a [u8],
-    /// The request target as received, without user information; for connections without HTTP the server name, else the listener's address.
+    /// The request target as received, without user information; for connections without HTTP the server name, else the listener's address; if
+    /// no request could be read, its first line.
     pub target: &'a [u8],
-    /// `HTTP/1.1`, `HTTP/1.0`; `TLS` or `TCP` for connections without HTTP.
+    /// `HTTP/1.1`, `HTTP/1.0`; `TLS` or `TCP` for connections without HTTP; empty: unknown.
     pub version: &'static str,
     /// The status that the client got; 499: it reset, or closed within its request. Without HTTP: 200, or the status that an HTTP
     /// client would have got.

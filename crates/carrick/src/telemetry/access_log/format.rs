@@ -38,8 +38,8 @@ pub(super) fn combined(out: &mut Vec<u8>, record: &Record<'_>, stamp: &Stamp) {
 
 fn request_line(out: &mut Vec<u8>, record: &Record<'_>) {
     if record.method.is_empty() {
-        out.push(b'-');
-        return;
+        // The line as it came.
+        return quoted_or_dash(out, record.target);
     }
     quoted(out, record.method);
     out.push(b' ');

@@ -16,7 +16,8 @@ fn refused() -> Record<'static> {
         client: "2001:db8::1".parse().unwrap(),
         user: None,
         method: b"",
-        target: b"",
+        target: b"GET / \"HTTP/2.0\x1b",
+        version: "",
         status: 400,
         bytes_sent: 150,
         referer: b"",
@@ -86,7 +87,7 @@ fn golden_lines_in_the_combined_format() {
         ),
         (
             refused(),
-            "2001:db8::1 - - [10/Oct/2000:13:55:36 -0700] \"-\" 400 150 \"-\" \"-\" mode=forward port=51234 received=0 \
+            "2001:db8::1 - - [10/Oct/2000:13:55:36 -0700] \"GET / \\x22HTTP/2.0\\x1b\" 400 150 \"-\" \"-\" mode=forward port=51234 received=0 \
              connect=- first_byte=- total=0.000090 engine=- upstream=- server=- reused=0 ended=refused\n",
         ),
         (
@@ -119,7 +120,7 @@ fn golden_lines_in_json() {
     for absent in [
         "user",
         "method",
-        "target",
+        "version",
         "referer",
         "user_agent",
         "connect",
@@ -130,6 +131,7 @@ fn golden_lines_in_json() {
     ] {
         assert!(refused[absent].is_null(), "{absent}");
     }
+    assert_eq!(refused["target"], "GET / \"HTTP/2.0\u{1b}");
 }
 
 #[test]
