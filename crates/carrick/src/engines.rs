@@ -282,7 +282,7 @@ impl Engines {
     pub fn warn_of_pins(&self) {
         if let Some(Err(because)) = self.packet.pins() {
             tracing::warn!(
-                "tunnels of the engine \"packet\" will end with carrick, and hang if it is killed or crashes, because {because}; set pins = \"\" in [process] if that is intended"
+                "tunnels of the engine \"packet\" will end with carrick, because {because}, and hang if it is killed; set pins = \"\" in [process] if that is intended"
             );
         }
     }
