@@ -30,6 +30,7 @@ use reader::Section;
 use section::{Keys, Written};
 use std::fmt;
 use std::fmt::Write as _;
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use toml::de::DeTable;
@@ -97,8 +98,13 @@ pub fn load(path: Option<&Path>) -> Result<Loaded, Rejected> {
         });
     };
     let text = read(path).map_err(|reason| {
-        let mut problem = Problem::new(Severity::Error, format!("{} cannot be read: {reason}", path.display()));
-        problem.help("name a configuration file in TOML; without -c carrick runs as a forward proxy on 127.0.0.1:3128");
+        let message = format!("{} cannot be read: {reason}", path.display());
+        let help = match reason.kind() {
+            io::ErrorKind::PermissionDenied => "let this user read the file and enter its folders, such as by `chown root:carrick` and `chmod 640`, or run carrick as another user",
+            _ => "name a configuration file in TOML; without -c carrick runs as a forward proxy on 127.0.0.1:3128",
+        };
+        let mut problem = Problem::new(Severity::Error, message);
+        problem.help(help);
         Rejected { problems: vec![problem] }
     })?;
     let directory = path.parent().unwrap_or(Path::new(""));
@@ -145,16 +151,14 @@ fn report_syntax(mistake: &toml::de::Error, text: &str, problems: &mut Problems)
     }
 }
 
-fn read(path: &Path) -> Result<String, String> {
+fn read(path: &Path) -> io::Result<String> {
     use std::io::Read;
     let mut text = String::new();
-    let file = std::fs::File::open(path).map_err(|error| error.to_string())?;
-    let bytes = file
-        .take(FILE_BYTES_MAX + 1)
-        .read_to_string(&mut text)
-        .map_err(|error| error.to_string())?;
+    let file = std::fs::File::open(path)?;
+    let bytes = file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text)?;
     if bytes as u64 > FILE_BYTES_MAX {
-        return Err(format!("it is longer than {FILE_BYTES_MAX} bytes"));
+        let error = format!("it is longer than {FILE_BYTES_MAX} bytes");
+        return Err(io::Error::other(error));
     }
     Ok(text)
 }

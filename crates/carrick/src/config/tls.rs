@@ -152,8 +152,22 @@ struct Seen {
 /// Device, inode, size and time of a file; `None`: it is not there.
 type Stamp = Option<(u64, u64, u64, i64, i64)>;
 
-/// Errors, each with the index of the certificate that it concerns; `None`: the certificate authorities.
-pub type Faults = Vec<(Option<usize>, Problem)>;
+/// Errors, each with the files that it concerns.
+pub type Faults = Vec<(Part, Problem)>;
+
+/// Why files cannot be used.
+type Fault = (Part, Box<Problem>);
+
+/// Files that belong together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    /// The certificate with this index, and its key.
+    Certificate(usize),
+    /// The certificate authorities.
+    Authorities,
+    /// Their revocation lists.
+    RevocationLists,
+}
 
 impl<S: FromFiles> Tls<S> {
     /// Reads all files. Also returns warnings.
@@ -226,7 +240,7 @@ impl<S: FromFiles> Tls<S> {
 
 /// Whether something could not be used, so that what was there before is.
 #[must_use]
-pub fn has_errors(found: &[(Option<usize>, Problem)]) -> bool {
+pub fn has_errors(found: &[(Part, Problem)]) -> bool {
     (found.iter()).any(|(_, problem)| problem.severity == Severity::Error)
 }
 
@@ -273,7 +287,7 @@ fn read(settings: &TlsSettings) -> Result<(Handshakes, Faults), Faults> {
     let (mut identities, mut warnings, mut errors) = (Vec::new(), Faults::new(), Faults::new());
     let (mut awaited, mut certificates) = (Vec::new(), Vec::new());
     for (index, files) in settings.certificates.iter().enumerate() {
-        let of = |problem| (Some(index), problem);
+        let of = |problem| (Part::Certificate(index), problem);
         match identity::load(files, &provider) {
             Ok(mut identity) => {
                 warnings.extend(identity.warnings.drain(..).map(of));
@@ -305,11 +319,11 @@ fn read(settings: &TlsSettings) -> Result<(Handshakes, Faults), Faults> {
     let verifier = match settings.clients.as_ref().map(|one| one.verifier(&provider)) {
         None => None,
         Some(Ok((verifier, found))) => {
-            warnings.extend(found.into_iter().map(|problem| (None, problem)));
+            warnings.extend(found);
             Some(verifier)
         }
-        Some(Err(problem)) => {
-            errors.push((None, *problem));
+        Some(Err((part, problem))) => {
+            errors.push((part, *problem));
             None
         }
     };
@@ -353,7 +367,7 @@ fn read(settings: &TlsSettings) -> Result<(Handshakes, Faults), Faults> {
             };
             Ok((handshakes, warnings))
         }
-        Err(error) => Err(vec![(None, impossible(&error))]),
+        Err(error) => Err(vec![(Part::Authorities, impossible(&error))]),
     }
 }
 

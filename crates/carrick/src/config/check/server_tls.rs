@@ -5,7 +5,7 @@ use crate::config::problem::Problems;
 use crate::config::section::Written;
 use crate::config::setting::Setting;
 use crate::config::tls::{
-    Authorities, CertificateFiles, Minimum, Protocols, ServerTls, ServerTlsSettings,
+    Authorities, CertificateFiles, Minimum, Part, Protocols, ServerTls, ServerTlsSettings,
 };
 use crate::config::values::ServerAddress;
 use rustls::pki_types::{IpAddr, ServerName};
@@ -63,11 +63,11 @@ pub fn check(
             .map_or(Minimum::Tls12, |one| *one.get_ref()),
         names: names?,
     };
-    let place = |certificate: Option<usize>| {
-        let key = if certificate.is_some() {
-            "certificate"
-        } else {
-            "ca"
+    let place = |part| {
+        let key = match part {
+            Part::Certificate(_) => "certificate",
+            Part::Authorities => "ca",
+            Part::RevocationLists => "crl",
         };
         written.value(key).unwrap_or_else(|| given.span())
     };

@@ -5,7 +5,9 @@ use crate::config::plan::certificate_file;
 use crate::config::problem::{Problem, Problems};
 use crate::config::section::Written;
 use crate::config::setting::Setting;
-use crate::config::tls::{CertificateFiles, ClientCertificates, Faults, Minimum, Tls, TlsSettings};
+use crate::config::tls::{
+    CertificateFiles, ClientCertificates, Faults, Minimum, Part, Tls, TlsSettings,
+};
 use crate::config::values;
 use carrick_splice::Choice;
 use std::ops::Range;
@@ -78,9 +80,13 @@ pub fn check(
         clients: clients?,
         http2: written.http2,
     };
-    let place = |certificate: Option<usize>| match certificate.and_then(|index| places.get(index)) {
-        Some(span) => span.clone(),
-        None => written.value("client_ca").unwrap_or_else(|| list.span()),
+    let place = |part| {
+        let found = match part {
+            Part::Certificate(index) => places.get(index).cloned(),
+            Part::Authorities => written.value("client_ca"),
+            Part::RevocationLists => written.value("client_crl"),
+        };
+        found.unwrap_or_else(|| list.span())
     };
     match Tls::load(settings) {
         Ok((tls, warnings)) => {
@@ -290,14 +296,10 @@ pub fn redirect_port(written: &Written<file::Listener>, problems: &mut Problems)
 }
 
 /// Problems with a file as a whole are shown where the configuration names it.
-pub fn report(
-    found: Faults,
-    place: impl Fn(Option<usize>) -> Range<usize>,
-    problems: &mut Problems,
-) {
-    for (certificate, mut problem) in found {
+pub fn report(found: Faults, place: impl Fn(Part) -> Range<usize>, problems: &mut Problems) {
+    for (part, mut problem) in found {
         if problem.place.is_none() {
-            problem.at(&problems.source(), place(certificate), "");
+            problem.at(&problems.source(), place(part), "");
         }
         let one: [Problem; 1] = [problem];
         problems.extend(one);

@@ -1,8 +1,8 @@
 //! Certificates of clients: who issues them, and whether they are demanded.
-use super::Provider;
 use super::identity::{certificate, certificates};
 use super::pem::{PemFile, whole};
-use super::revocation::{Read, lists};
+use super::revocation::lists;
+use super::{Fault, Faults, Part, Provider};
 use crate::config::problem::Problem;
 use rustls::RootCertStore;
 use rustls::server::WebPkiClientVerifier;
@@ -43,11 +43,12 @@ impl ClientCertificates {
     ///
     /// # Errors
     /// A file cannot be used.
-    pub fn verifier(&self, provider: &Provider) -> Read<ClientVerifier> {
-        let (roots, _) = authorities(&self.ca, "client CA", "clients")?;
+    pub fn verifier(&self, provider: &Provider) -> Result<(ClientVerifier, Faults), Fault> {
+        let of_authorities = |problem| (Part::Authorities, problem);
+        let (roots, _) = authorities(&self.ca, "client CA", "clients").map_err(of_authorities)?;
         let mut builder =
             WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider));
-        let (mut until, mut warnings) = (None, Vec::new());
+        let (mut until, mut warnings) = (None, Faults::new());
         if let Some(file) = &self.crl {
             let (lists, found) = lists(file, "client CRL")?;
             // The whole chain, and what is unknown or expired is refused.
@@ -61,9 +62,12 @@ impl ClientCertificates {
         } else {
             builder.allow_unauthenticated()
         };
-        let verifier = builder
-            .build()
-            .map_err(|error| whole(format!("these authorities cannot be used: {error}"), ""))?;
+        let verifier = builder.build().map_err(|error| {
+            of_authorities(whole(
+                format!("these authorities cannot be used: {error}"),
+                "",
+            ))
+        })?;
         Ok((ClientVerifier { verifier, until }, warnings))
     }
 }

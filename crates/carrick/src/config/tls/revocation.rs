@@ -1,5 +1,6 @@
 //! Certificate revocation lists (RFC 5280 section 5), from files.
 use super::pem::{PemFile, read_at_most, whole};
+use super::{Fault, Faults, Part};
 use crate::config::problem::{Problem, Severity};
 use rustls::pki_types::CertificateRevocationListDer;
 use rustls::pki_types::pem::PemObject;
@@ -15,7 +16,7 @@ const FILE_BYTES_MAX: u64 = 16 << 20;
 const LABEL: &str = "X509 CRL";
 
 /// What was read, with warnings.
-pub type Read<T> = Result<(T, Vec<Problem>), Box<Problem>>;
+type Read<T> = Result<(T, Vec<Problem>), Box<Problem>>;
 
 /// Revocation lists.
 #[derive(Debug, Default)]
@@ -39,7 +40,13 @@ impl Lists {
 ///
 /// # Errors
 /// The file cannot be used.
-pub fn lists(path: &Path, what: &str) -> Read<Lists> {
+pub fn lists(path: &Path, what: &str) -> Result<(Lists, Faults), Fault> {
+    let of = |problem| (Part::RevocationLists, problem);
+    let (lists, warnings) = read(path, what).map_err(|problem| (Part::RevocationLists, problem))?;
+    Ok((lists, warnings.into_iter().map(of).collect()))
+}
+
+fn read(path: &Path, what: &str) -> Read<Lists> {
     let bytes = read_at_most(path, what, FILE_BYTES_MAX)?;
     let name = path.display().to_string();
     let text = match String::from_utf8(bytes) {

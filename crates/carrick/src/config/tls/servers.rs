@@ -4,10 +4,9 @@ use super::pem::whole;
 use super::revocation::lists;
 use super::verifier::Verifier;
 use super::{
-    CertificateFiles, Faults, FromFiles, HTTP1_ALPN, HTTP2_ALPN, Minimum, Provider, Tls, identity,
-    impossible, sessions,
+    CertificateFiles, Fault, Faults, FromFiles, HTTP1_ALPN, HTTP2_ALPN, Minimum, Part, Provider,
+    Tls, identity, impossible, sessions,
 };
-use crate::config::problem::Problem;
 use rustls::client::WebPkiServerVerifier;
 use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::ServerName;
@@ -207,14 +206,14 @@ impl ServerTlsSettings {
     fn made(&self) -> Result<(ClientConfig, Option<SystemTime>, Faults), Faults> {
         let provider = Arc::new(aws_lc_rs::default_provider());
         let (mut warnings, mut errors) = (Faults::new(), Faults::new());
-        let of_certificate = |problem| (Some(0), problem);
+        let of_certificate = |problem| (Part::Certificate(0), problem);
         let verifier = match self.verifier(&provider) {
             Ok((verifier, until, found)) => {
-                warnings.extend(found.into_iter().map(|problem| (None, problem)));
+                warnings.extend(found);
                 Some((verifier, until))
             }
-            Err(problem) => {
-                errors.push((None, *problem));
+            Err((part, problem)) => {
+                errors.push((part, *problem));
                 None
             }
         };
@@ -236,7 +235,7 @@ impl ServerTlsSettings {
         };
         let builder = ClientConfig::builder_with_provider(provider)
             .with_protocol_versions(self.minimum.versions())
-            .map_err(|error| vec![(None, impossible(&error))])?
+            .map_err(|error| vec![(Part::Authorities, impossible(&error))])?
             .dangerous()
             .with_custom_certificate_verifier(Arc::new(verifier));
         let mut config = match own {
@@ -253,10 +252,13 @@ impl ServerTlsSettings {
     fn verifier(
         &self,
         provider: &Provider,
-    ) -> Result<(Verifier, Option<SystemTime>, Vec<Problem>), Box<Problem>> {
+    ) -> Result<(Verifier, Option<SystemTime>, Faults), Fault> {
+        let of_authorities = |problem| (Part::Authorities, problem);
         let (roots, trusted) = match &self.authorities {
-            Authorities::System(_) => (system_authorities()?, Vec::new()),
-            Authorities::File(path) => authorities(path, "CA", "the servers")?,
+            Authorities::System(_) => (system_authorities().map_err(of_authorities)?, Vec::new()),
+            Authorities::File(path) => {
+                authorities(path, "CA", "the servers").map_err(of_authorities)?
+            }
             Authorities::Anybody => (RootCertStore::empty(), Vec::new()),
         };
         let (lists, warnings) = match &self.crl {
@@ -272,7 +274,10 @@ impl ServerTlsSettings {
                     .enforce_revocation_expiration()
                     .build()
                     .map_err(|error| {
-                        whole(format!("these authorities cannot be used: {error}"), "")
+                        of_authorities(whole(
+                            format!("these authorities cannot be used: {error}"),
+                            "",
+                        ))
                     })?,
             ),
         };

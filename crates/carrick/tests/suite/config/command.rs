@@ -1,5 +1,6 @@
 //! The commands around the configuration, as a user calls them.
 use super::examples;
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output};
 
 fn carrick(arguments: &[&str]) -> Output {
@@ -155,6 +156,28 @@ fn check_of_a_missing_file_is_2() {
     let output = carrick(&["check", "-c", "/nonexistent/carrick.toml"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(text(&output.stderr).contains("cannot be read"));
+}
+
+#[test]
+fn a_configuration_that_another_user_may_read_is_reported_with_what_to_do() {
+    if !carrick_test::is_root() {
+        return;
+    }
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("carrick.toml");
+    std::fs::write(&path, RIGHT).expect("a file");
+    // Without capabilities root is a user like others, and is not this file's owner.
+    let closed = std::fs::Permissions::from_mode(0o000);
+    std::fs::set_permissions(&path, closed).expect("permissions");
+    let output = Command::new("setpriv")
+        .args(["--bounding-set=-all", "--inh-caps=-all"])
+        .args([env!("CARGO_BIN_EXE_carrick"), "check", "-c"])
+        .arg(&path)
+        .output()
+        .expect("setpriv");
+    let error = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{error}");
+    assert!(error.contains("let this user read the file"), "{error}");
 }
 
 #[test]

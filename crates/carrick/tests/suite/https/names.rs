@@ -457,4 +457,9 @@ fn what_is_wrong_is_said_with_its_file_and_line() {
         let said = check(&place, keys);
         assert!(said.contains(expected), "{keys}: no {expected:?} in {said}");
     }
+    let keys = "tls = { certificate = \"server.pem\", key = \"server.key\" }\nclient_ca = \"server.pem\"\nclient_crl = \"server.pem\"";
+    let said = check(&place, keys);
+    // Where the list is named, not where the authorities are.
+    assert!(said.contains("client_crl = \"server.pem\""), "{said}");
+    assert!(!said.contains("client_ca ="), "{said}");
 }
