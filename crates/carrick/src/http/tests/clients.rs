@@ -1,5 +1,7 @@
 //! A client's connection: request after request, and how it ends.
-use super::stage::{CLIENT, FIRST, FORWARD, GET, OK, SWITCH, Stage, ask_once, play, timed};
+use super::stage::{
+    CLIENT, FIRST, FORWARD, GET, OK, SWITCH, Stage, all_at_rest, ask_once, play, timed,
+};
 use crate::config::plan::Mode;
 use crate::net::transport::testing::End;
 use crate::telemetry::metrics::Limit;
@@ -145,10 +147,9 @@ fn a_client_that_resets_while_its_password_waits_ends_its_request() {
     let folder = tempfile::tempdir().expect("a folder");
     let log = play(&with_users(&folder), async |stage| {
         let (client, _held) = ask_with_password(stage, 1).await;
-        // Time is virtual: it passes once every task waits.
-        tokio::time::sleep(Duration::from_secs(1)).await;
+        all_at_rest().await;
         client.reset();
-        tokio::time::sleep(Duration::from_secs(1)).await;
+        all_at_rest().await;
     });
     assert_eq!(log[0].end(), (499, "client_reset"));
 }

@@ -1,5 +1,8 @@
 //! What the cache answers, and what it asks the server.
-use super::stage::{FIRST, GET, OK, SWITCH, all_at_rest, hear_slowly, play, timed};
+use super::stage::{
+    FIRST, GET, OK, SWITCH, Server, Stage, all_at_rest, hear_slowly, idle_nearly, play, timed,
+};
+use crate::net::transport::testing::End;
 use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -14,14 +17,20 @@ fn fresh() -> String {
     OK.replace("Date: today", "Cache-Control: max-age=60\r\nETag: \"e\"")
 }
 
+/// A client that has asked, and the server's end, which has the question.
+async fn ask(stage: &Stage, server: &mut Server) -> (Rc<End>, Rc<End>) {
+    let client = stage.client();
+    client.say(GET).await;
+    let connection = server.accept().await;
+    connection.hear("\r\n\r\n").await;
+    (client, connection)
+}
+
 #[test]
 fn what_is_stored_is_sent_without_the_server() {
     let log = play(&with_cache(), async |stage| {
         let mut server = stage.server(FIRST);
-        let client = stage.client();
-        client.say(GET).await;
-        let connection = server.accept().await;
-        connection.hear("\r\n\r\n").await;
+        let (client, connection) = ask(stage, &mut server).await;
         connection.say(fresh()).await;
         client.hear("ok").await;
         for _ in 0..3 {
@@ -38,10 +47,7 @@ fn what_is_stored_is_sent_without_the_server() {
 fn a_client_that_takes_a_little_now_and_then_gets_all_that_is_stored() {
     let log = play(&with_cache(), async |stage| {
         let mut server = stage.server(FIRST);
-        let first = stage.client();
-        first.say(GET).await;
-        let connection = server.accept().await;
-        connection.hear("\r\n\r\n").await;
+        let (first, connection) = ask(stage, &mut server).await;
         let body = "x".repeat(300_000);
         let head = "HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nContent-Length: 300001";
         let saying = connection.say(format!("{head}\r\n\r\n{body}!"));
@@ -76,10 +82,7 @@ fn hits_are_pipelined() {
 fn what_may_have_changed_is_validated() {
     let log = play(&with_cache(), async |stage| {
         let mut server = stage.server(FIRST);
-        let client = stage.client();
-        client.say(GET).await;
-        let connection = server.accept().await;
-        connection.hear("\r\n\r\n").await;
+        let (client, connection) = ask(stage, &mut server).await;
         connection
             .say(fresh().replace("max-age=60", "no-cache"))
             .await;
@@ -100,10 +103,7 @@ fn what_may_have_changed_is_validated() {
 fn a_refresh_goes_on_after_an_interim_response() {
     let log = play(&with_cache(), async |stage| {
         let mut server = stage.server(FIRST);
-        let client = stage.client();
-        client.say(GET).await;
-        let connection = server.accept().await;
-        connection.hear("\r\n\r\n").await;
+        let (client, connection) = ask(stage, &mut server).await;
         let stale = "max-age=0, stale-while-revalidate=60";
         connection.say(fresh().replace("max-age=60", stale)).await;
         client.hear("ok").await;
@@ -284,10 +284,7 @@ fn a_client_that_leaves_is_no_failure_of_the_server() {
 fn a_range_of_what_is_still_coming_waits_as_long_as_it_comes() {
     let log = play(&with_cache(), async |stage| {
         let mut server = stage.server(FIRST);
-        let first = stage.client();
-        first.say(GET).await;
-        let connection = server.accept().await;
-        connection.hear("\r\n\r\n").await;
+        let (first, connection) = ask(stage, &mut server).await;
         let head =
             "HTTP/1.1 200 OK\r\nCache-Control: max-age=60000\r\nContent-Length: 300001\r\n\r\n";
         connection.say(format!("{head}?")).await;
@@ -296,9 +293,8 @@ fn a_range_of_what_is_still_coming_waits_as_long_as_it_comes() {
         second
             .say(GET.replace("\r\n\r\n", "\r\nRange: bytes=300000-300000\r\n\r\n"))
             .await;
-        // Longer than the idle time-out; time is virtual.
         for _ in 0..10 {
-            tokio::time::sleep(Duration::from_secs(45)).await;
+            idle_nearly().await;
             connection.say("x".repeat(1000)).await;
             first.hear_some(1000).await;
         }

@@ -1,11 +1,23 @@
 //! Connections that become tunnels: upgrades and CONNECT.
-use super::stage::{FIRST, FORWARD, GET, OK, SWITCH, hear_slowly, play, timed};
+use super::stage::{FIRST, FORWARD, GET, OK, SWITCH, Stage, hear_slowly, play, timed};
+use crate::net::transport::testing::End;
+use std::rc::Rc;
 
 const UPGRADE: &str =
     "GET /a HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
 const SWITCHED: &str =
     "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
 const CONNECT: &str = "CONNECT 192.0.2.1:80 HTTP/1.1\r\nHost: 192.0.2.1:80\r\n\r\n";
+
+/// The two ends of a tunnel.
+async fn tunnel(stage: &Stage) -> (Rc<End>, Rc<End>) {
+    let mut server = stage.server(FIRST);
+    let client = stage.client();
+    client.say(CONNECT).await;
+    let connection = server.accept().await;
+    client.hear("\r\n\r\n").await;
+    (client, connection)
+}
 
 #[test]
 fn an_upgraded_connection_is_relayed_both_ways() {
@@ -134,11 +146,7 @@ fn a_broken_side_of_a_tunnel_resets_the_other() {
 fn a_tunnel_without_a_byte_is_closed_after_its_idle_time() {
     let timeouts = "[timeouts]\ntunnel_idle = \"10m\"\n";
     let log = play(&format!("{timeouts}{FORWARD}"), async |stage| {
-        let mut server = stage.server(FIRST);
-        let client = stage.client();
-        client.say(CONNECT).await;
-        let connection = server.accept().await;
-        client.hear("\r\n\r\n").await;
+        let (client, connection) = tunnel(stage).await;
         tokio::time::sleep(std::time::Duration::from_secs(300)).await;
         connection.say("x").await;
         let (heard, seconds) = timed(client.hear_all()).await;
@@ -152,11 +160,7 @@ fn a_tunnel_without_a_byte_is_closed_after_its_idle_time() {
 fn a_tunnel_whose_client_takes_nothing_is_reset_after_its_idle_time() {
     let timeouts = "[timeouts]\ntunnel_idle = \"10m\"\n";
     let log = play(&format!("{timeouts}{FORWARD}"), async |stage| {
-        let mut server = stage.server(FIRST);
-        let client = stage.client();
-        client.say(CONNECT).await;
-        let connection = server.accept().await;
-        client.hear("\r\n\r\n").await;
+        let (client, connection) = tunnel(stage).await;
         // More than the client's end has room for.
         connection.say("x".repeat(100_000)).await;
         connection.end().unwrap();

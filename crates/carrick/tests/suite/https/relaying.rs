@@ -6,6 +6,7 @@ use crate::clients::tool::Tool;
 use crate::support::carrick::FORWARD_TEXT;
 use crate::support::server::answer_requests;
 use crate::support::{Carrick, Place, Server, random};
+use std::net::SocketAddr;
 
 fn stage() -> Option<Place> {
     let place = Place::claim();
@@ -56,22 +57,29 @@ fn an_upgraded_connection_is_relayed_with_half_closes() {
     );
 }
 
+/// A tunnel to the server, through a proxy that speaks TLS.
+fn connect_through(
+    carrick: &Carrick,
+    place: &Place,
+    offers: Offers,
+    server: SocketAddr,
+) -> TlsPeer {
+    let config = trusting(place, offers);
+    let mut client = TlsPeer::connect(carrick.forward_address(), "a.example", &config);
+    client.send(format!(
+        "CONNECT {server} HTTP/1.1\r\nHost: {server}\r\n\r\n"
+    ));
+    assert!(client.read_head().starts_with("HTTP/1.1 200 "));
+    client
+}
+
 #[test]
 fn connect_through_a_proxy_by_tls() {
     let Some(place) = stage() else { return };
     let server = Server::listen(&place);
     let carrick = start_forward(&place);
     for offers in [Offers::Tls12, Offers::Tls13] {
-        let mut client = TlsPeer::connect(
-            carrick.forward_address(),
-            "a.example",
-            &trusting(&place, offers),
-        );
-        client.send(format!(
-            "CONNECT {0} HTTP/1.1\r\nHost: {0}\r\n\r\n",
-            server.address()
-        ));
-        assert!(client.read_head().starts_with("HTTP/1.1 200 "));
+        let mut client = connect_through(&carrick, &place, offers, server.address());
         let mut upstream = server.accept();
         let up = random::Random::new(3).bytes(2_000_000);
         let down = random::Random::new(4).bytes(2_000_000);
@@ -107,7 +115,12 @@ fn connect_through_a_proxy_by_tls() {
 #[test]
 fn what_pacing_holds_is_not_idle() {
     let Some(place) = stage() else { return };
-    let server = Server::listen(&place);
+    let down = random::Random::new(5).bytes(15_000);
+    let sent = down.clone();
+    // The bytes are there before the tunnel is.
+    let serving = Server::listen(&place).serve(move |mut peer, _| {
+        peer.send(&sent);
+    });
     let carrick = Carrick::start(
         &place,
         &format!(
@@ -116,20 +129,7 @@ fn what_pacing_holds_is_not_idle() {
             pair("server")
         ),
     );
-    let mut client = TlsPeer::connect(
-        carrick.forward_address(),
-        "a.example",
-        &trusting(&place, Offers::All),
-    );
-    client.send(format!(
-        "CONNECT {0} HTTP/1.1\r\nHost: {0}\r\n\r\n",
-        server.address()
-    ));
-    client.read_head();
-    let mut upstream = server.accept();
-    let down = random::Random::new(5).bytes(15_000);
-    upstream.send(&down);
-    upstream.half_close();
+    let mut client = connect_through(&carrick, &place, Offers::All, serving.address());
     assert_eq!(client.read_to_end(), (down, true));
 }
 
@@ -138,16 +138,7 @@ fn a_tunnel_that_is_cut_off_below_tls_is_reset() {
     let Some(place) = stage() else { return };
     let server = Server::listen(&place);
     let carrick = start_forward(&place);
-    let mut client = TlsPeer::connect(
-        carrick.forward_address(),
-        "a.example",
-        &trusting(&place, Offers::All),
-    );
-    client.send(format!(
-        "CONNECT {0} HTTP/1.1\r\nHost: {0}\r\n\r\n",
-        server.address()
-    ));
-    client.read_head();
+    let mut client = connect_through(&carrick, &place, Offers::All, server.address());
     let mut upstream = server.accept();
     client.send("a part");
     upstream.expect("a part");

@@ -167,6 +167,16 @@ fn purges_reach_what_is_only_on_the_disk() {
     }
 }
 
+/// Keeps the objects `a` and `b`.
+fn keep_two(plan: &DiskPlan) {
+    let bed = Bed::open(plan);
+    for name in ["a", "b"] {
+        bed.put(name, 1, 100).unwrap();
+        bed.keep(name);
+    }
+    bed.end();
+}
+
 #[test]
 fn a_purge_counts_for_what_is_not_in_the_index_yet() {
     for (how, dies) in [
@@ -177,12 +187,7 @@ fn a_purge_counts_for_what_is_not_in_the_index_yet() {
     ] {
         let folder = folder();
         let plan = plan(&folder);
-        let bed = Bed::open(&plan);
-        for name in ["a", "b"] {
-            bed.put(name, 1, 100).unwrap();
-            bed.keep(name);
-        }
-        bed.end();
+        keep_two(&plan);
         let bed = Bed::begin(&plan);
         assert!(bed.get("a").is_none(), "it is not in the index yet");
         assert_eq!(bed.purge(&Pattern::key(b"a"), how), 0);
@@ -207,12 +212,7 @@ fn a_purge_counts_for_what_is_not_in_the_index_yet() {
 fn invalidations_while_the_index_is_made_spare_all_else() {
     let folder = folder();
     let plan = plan(&folder);
-    let bed = Bed::open(&plan);
-    for name in ["a", "b"] {
-        bed.put(name, 1, 100).unwrap();
-        bed.keep(name);
-    }
-    bed.end();
+    keep_two(&plan);
     let bed = Bed::begin(&plan);
     // More than purges that are remembered.
     for number in 0..10_001 {
