@@ -282,7 +282,10 @@ impl Checkout {
             return;
         }
         if self.upstream.is_pinned {
-            return pinned.put(self, next_hop);
+            if let Some(pinned) = pinned {
+                pinned.put(self, next_hop);
+            }
+            return;
         }
         let now = now();
         match (next_hop, self.server) {

@@ -110,8 +110,15 @@ impl RequestContext {
         Pool {
             connector: &self.worker.connector,
             source: self.source(),
-            pinned: &self.pinned,
+            pinned: self.may_pin().then_some(&self.pinned),
         }
+    }
+
+    /// Whether a server's connection that a request has authenticated may stay with the connection that the request came by: what comes
+    /// by that of a trusted proxy may be another client's.
+    #[must_use]
+    pub fn may_pin(&self) -> bool {
+        !self.is_trusted_proxy()
     }
 
     /// The port that goes with [`source`](RequestContext::source), for connections that stand for the client's own: so a server sees the same
@@ -135,5 +142,5 @@ impl RequestContext {
 pub struct Pool<'a> {
     pub(crate) connector: &'a Connector,
     pub(crate) source: Option<IpAddr>,
-    pub(crate) pinned: &'a Pinned,
+    pub(crate) pinned: Option<&'a Pinned>,
 }

@@ -1,4 +1,4 @@
-//! Decides whether a server's connection may carry another client's request; no other place does.
+//! Decides whether a server's connection may carry another request; no other place does. A pinned one carries its own client's only.
 use carrick_splice::DisarmError;
 
 /// The result of taking a client's and a server's connection back from the kernel.

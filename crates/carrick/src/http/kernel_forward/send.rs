@@ -103,7 +103,8 @@ pub async fn offer(
         let key = hash_key(client.context.who(), group, bytes, head, &mut address);
         group.pick(key, &[], Instant::now())
     }) && client.downstream.pace.is_by(destination.pace)
-        && !pair.splice.is_spent();
+        && !pair.splice.is_spent()
+        && (!pair.checkout.upstream.is_pinned || client.context.may_pin());
     let following = if goes_there && is_eligible {
         Following::NextResponse
     } else {

@@ -160,6 +160,29 @@ fn a_connection_that_a_client_has_authenticated_is_its_own() {
     }
 }
 
+/// By its connection, the next request may be another client's.
+#[test]
+fn a_trusted_proxy_keeps_no_connection_that_a_client_has_authenticated() {
+    let place = Place::claim();
+    let serving = Server::listen(&place).serve(|peer, _| authenticate_connection(peer));
+    let text = switch_text(&[serving.address()]).replace(
+        "mode = \"switch\"\n",
+        "mode = \"switch\"\ntrusted_proxies = [\"127.0.0.0/8\"]\n",
+    );
+    let carrick = Carrick::start(&place, &text);
+    let mut proxy = carrick.connect();
+    let mut ask = |client: &str, fields: &str| {
+        let request = format!(
+            "GET / HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 192.0.2.{client}\r\n{fields}\r\n"
+        );
+        proxy.ask(&request).text()
+    };
+    for _ in 0..3 {
+        assert_eq!(ask("1", "Authorization: NTLM alice\r\n"), "of alice");
+        assert_eq!(ask("2", ""), "who?");
+    }
+}
+
 #[test]
 fn without_keepalive_every_request_has_a_connection_of_its_own() {
     let place = Place::claim();
