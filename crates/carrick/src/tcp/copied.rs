@@ -81,7 +81,9 @@ pub(super) async fn both_ways(
         loop {
             let at: Instant = (now() + order.idle / LOOKS).min(moved_at.get() + order.idle);
             tokio::time::sleep_until(at.into()).await;
-            let was_acked = std::mem::replace(&mut seen_acked, acked()) != seen_acked;
+            let now_acked = acked();
+            let was_acked = now_acked != seen_acked;
+            seen_acked = now_acked;
             // What is held by pacing is not idle; and what a slow receiver takes does not make room for more at once.
             if is_any(Stage::Held) || is_any(Stage::Writing) && was_acked {
                 moved_at.set(now());
