@@ -1,8 +1,9 @@
 //! carrick's own responses: refusals and errors, with advice.
+use crate::config::plan::Mode;
 use crate::context::client::Client;
 use crate::context::downstream::Downstream;
 use crate::context::request_context::RequestContext;
-use crate::context::request_log::RequestLog;
+use crate::context::request_log::{COMPLETE, RequestLog};
 use crate::net::deadline::{Deadline, Timer};
 use crate::net::io::{read_some, write_all};
 use crate::net::transport::Transport;
@@ -107,6 +108,9 @@ pub async fn send(client: &mut Client, reply: &Reply, asked: Asked, log: &mut Re
     }
     let head_bytes = memchr::memmem::find(&out, b"\r\n\r\n").map_or(out.len(), |end| end + 4);
     log.status = reply.status;
+    if reply.status >= 400 && log.ended == COMPLETE {
+        log.ended = reply.label;
+    }
     let limit = context.live.plan().timeouts.idle;
     let sent = downstream
         .timer
@@ -157,16 +161,26 @@ pub async fn end_gently(transport: &Transport, timer: &mut Timer) {
 }
 
 /// The reply when there is no connection to the upstream.
-pub fn unreachable_reply(unreachable: &Unreachable) -> Reply {
-    let label = unreachable_label(unreachable);
+pub fn unreachable_reply(unreachable: &Unreachable, mode: &Mode) -> Reply {
+    let reason = match (mode, unreachable.address()) {
+        // Clients of a switch are not told of its servers.
+        (Mode::Switch(_), Some(address)) => match unreachable.cause() {
+            Unreachable::Tls { .. } => "the TLS handshake with the server failed".to_owned(),
+            cause => cause
+                .to_string()
+                .replace(&address.to_string(), "the server"),
+        },
+        _ => unreachable.to_string(),
+    };
     Reply::new(
         unreachable.status(),
-        label,
-        format!("Cannot reach the upstream: {unreachable}."),
+        unreachable_label(unreachable),
+        format!("Cannot reach the upstream: {reason}."),
     )
 }
 
-fn unreachable_label(unreachable: &Unreachable) -> &'static str {
+/// The label for metrics and the log.
+pub fn unreachable_label(unreachable: &Unreachable) -> &'static str {
     match unreachable {
         Unreachable::NoServer => "no_server",
         Unreachable::Resolve(_) => "resolve",
@@ -174,7 +188,7 @@ fn unreachable_label(unreachable: &Unreachable) -> &'static str {
         Unreachable::Connect { .. } => "connect",
         Unreachable::Tls { .. } => "upstream_tls",
         Unreachable::TlsTimedOut(_) => "upstream_tls_timeout",
-        Unreachable::TimedOut => "connect_timeout",
+        Unreachable::TimedOut(_) => "connect_timeout",
         Unreachable::Itself(_) => "loop",
         Unreachable::Http2 { .. } => "upstream_http2",
         Unreachable::Http2TimedOut(_) => "upstream_http2_timeout",

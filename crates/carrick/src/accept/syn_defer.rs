@@ -6,7 +6,7 @@ use crate::context::request_context::RequestContext;
 use crate::context::request_log::RequestLog;
 use crate::context::worker::Worker;
 use crate::net::admission::{Admitted, Full};
-use crate::reply::unreachable_reply;
+use crate::reply::unreachable_label;
 use crate::syn_defer::{DeferredOutcome, DeferredSyns, Kept, Place};
 use crate::tcp::split;
 use crate::telemetry::metrics::Limit;
@@ -95,12 +95,12 @@ async fn ask(context: RequestContext, held: DeferredSyn, admitted: Admitted, pla
         }
         Err(Unreachable::Shortage(_)) => return pass(deferred_syns, held),
         Err(why) => {
-            if matches!(why, Unreachable::TimedOut) {
+            if matches!(why, Unreachable::TimedOut(_)) {
                 worker.metrics().limits.reached(Limit::ConnectTimeout);
             }
-            let reply = unreachable_reply(&why);
-            worker.metrics().refusals.count(reply.label);
-            (log.status, log.ended) = (reply.status, reply.label);
+            let label = unreachable_label(&why);
+            worker.metrics().refusals.count(label);
+            (log.status, log.ended) = (why.status(), label);
             log.finish_tunnel(&context, held.server().to_string().as_bytes(), "TCP");
             return tell(deferred_syns, held, &why);
         }
@@ -138,7 +138,7 @@ fn tell(deferred_syns: &DeferredSyns, held: DeferredSyn, why: &Unreachable) {
     tracing::debug!(client = %held.client(), "not let in: {why}");
     let number = match why {
         Unreachable::Connect { error, .. } => error.raw_os_error(),
-        Unreachable::TimedOut => Some(libc::ETIMEDOUT),
+        Unreachable::TimedOut(_) => Some(libc::ETIMEDOUT),
         _ => None,
     };
     let told = match number {

@@ -30,6 +30,19 @@ impl CheckoutRequest<'_> {
         next_hop: &NextHop,
         tried: &mut Vec<usize>,
     ) -> Result<Checkout, Unreachable> {
+        let result = self.take_or_open(next_hop, tried).await;
+        match &result {
+            Ok(checkout) => self.log.took(&checkout.upstream),
+            Err(unreachable) => self.log.server = unreachable.address(),
+        }
+        result
+    }
+
+    async fn take_or_open(
+        &mut self,
+        next_hop: &NextHop,
+        tried: &mut Vec<usize>,
+    ) -> Result<Checkout, Unreachable> {
         let context = self.context;
         let (connector, metrics) = (&context.worker.connector, context.metrics());
         match next_hop {
@@ -59,7 +72,6 @@ impl CheckoutRequest<'_> {
                         }
                     },
                 };
-                self.log.took(&upstream);
                 Ok(Checkout::alone(upstream))
             }
             NextHop::Group { group, index } => {
@@ -89,7 +101,6 @@ impl CheckoutRequest<'_> {
                     };
                     match upstream {
                         Ok((upstream, preamble)) => {
-                            self.log.took(&upstream);
                             return Ok(Checkout {
                                 upstream,
                                 server: Some(server),

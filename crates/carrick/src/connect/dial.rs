@@ -112,11 +112,14 @@ pub async fn try_dial(
         };
         stage.set(Stage::Waiting);
         let place = descriptor(connector).await;
-        stage.set(Stage::Connecting);
+        let trying = |address| stage.set(Stage::Connecting(address));
         let mut upstream = match server {
-            ServerAddress::Ip(address) => connect(&connector.network, *address, &terms)
-                .await
-                .map_err(|error| refused(*address, error)),
+            ServerAddress::Ip(address) => {
+                trying(*address);
+                connect(&connector.network, *address, &terms)
+                    .await
+                    .map_err(|error| refused(*address, error))
+            }
             ServerAddress::Name { port, .. } => {
                 race(
                     &connector.network,
@@ -124,6 +127,7 @@ pub async fn try_dial(
                     *port,
                     access,
                     &terms,
+                    trying,
                 )
                 .await
             }
@@ -140,10 +144,10 @@ pub async fn try_dial(
         Err(_) => Err(match stage.get() {
             Stage::Resolving => ResolveError::Timeout.into(),
             Stage::Waiting => Unreachable::Shortage(Shortage::Descriptors),
-            Stage::Connecting => Unreachable::TimedOut,
+            Stage::Connecting(address) => Unreachable::TimedOut(Some(address)),
             Stage::ShakingHands(address) => match &handshake {
                 Some(handshake) => handshake.timed_out(address, &connector.metrics),
-                None => Unreachable::TimedOut,
+                None => Unreachable::TimedOut(Some(address)),
             },
         }),
     };
@@ -163,7 +167,8 @@ pub async fn try_dial(
 enum Stage {
     Resolving,
     Waiting,
-    Connecting,
+    /// To this address last.
+    Connecting(SocketAddr),
     ShakingHands(SocketAddr),
 }
 
@@ -200,6 +205,7 @@ async fn race(
     port: u16,
     access: Option<&Access>,
     terms: &AllTerms,
+    trying: impl Fn(SocketAddr),
 ) -> Result<Upstream, Unreachable> {
     let mut last = Unreachable::NoServer;
     let mut waiting = Vec::with_capacity(eyeballs::ATTEMPTS_MAX);
@@ -211,6 +217,7 @@ async fn race(
         }
     }
     if let [only] = waiting.as_slice() {
+        trying(*only);
         return connect(network, *only, terms)
             .await
             .map_err(|error| refused(*only, error));
@@ -220,6 +227,7 @@ async fn race(
     loop {
         let more = match waiting.next() {
             Some(address) => {
+                trying(address);
                 let (network, terms) = (network.clone(), terms.clone());
                 attempts.spawn_local(
                     async move { (address, connect(&network, address, &terms).await) },

@@ -121,7 +121,7 @@ impl CheckoutRequest<'_> {
                 Access::Wait(waiting) if self.reuse => {
                     let waited = timeout_at(deadline.into(), waiting.wait()).await;
                     waited
-                        .map_err(|_| Unreachable::TimedOut)?
+                        .map_err(|_| Unreachable::TimedOut(None))?
                         .map_err(Unreachable::Shared)?;
                     continue;
                 }

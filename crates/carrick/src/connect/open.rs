@@ -79,7 +79,7 @@ impl CheckoutRequest<'_> {
         let result = Box::pin(dial(connector, server, access, terms, limit)).await;
         if matches!(
             result,
-            Err(Unreachable::TimedOut | Unreachable::TlsTimedOut(_))
+            Err(Unreachable::TimedOut(_) | Unreachable::TlsTimedOut(_))
         ) {
             let limits = &context.metrics().limits;
             limits.reached(Limit::ConnectTimeout);

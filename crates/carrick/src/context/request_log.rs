@@ -46,6 +46,9 @@ pub struct RequestLog {
     pub ended: &'static str,
 }
 
+/// How a request ended that nothing went wrong with.
+pub const COMPLETE: &str = "complete";
+
 /// How a response ended whose client or upstream let `[timeouts] idle` go by.
 pub const IDLE_TIMEOUT: &str = "idle_timeout";
 
@@ -83,7 +86,7 @@ impl RequestLog {
             paths: None,
             over_for: Duration::ZERO,
             cache: None,
-            ended: "complete",
+            ended: COMPLETE,
         }
     }
 

@@ -1,9 +1,10 @@
 //! How passing a response on ended, and why there was none to pass on.
 use super::sender;
+use crate::context::request_context::RequestContext;
 use crate::context::request_log::{CLIENT_CLOSED_REQUEST, RequestLog};
 use crate::net::transport::Transport;
 use crate::reply::{self, Reply};
-use crate::telemetry::metrics::{Limit, WorkerMetrics};
+use crate::telemetry::metrics::Limit;
 use crate::upstream::Unreachable;
 use carrick_logic::http1::Refusal;
 use h2::Reason;
@@ -62,7 +63,8 @@ impl Failure {
     }
 
     /// What the client is answered, which `log` notes; `None`: it has gone.
-    pub fn reply(self, metrics: &WorkerMetrics, log: &mut RequestLog) -> Option<Reply> {
+    pub fn reply(self, context: &RequestContext, log: &mut RequestLog) -> Option<Reply> {
+        let metrics = context.metrics();
         Some(match self {
             Self::ClientGone(how) => {
                 log.ended = how;
@@ -74,7 +76,9 @@ impl Failure {
                 Reply::new(408, "slow_body", "The request's body came too slowly.")
             }
             Self::BadRequest(refusal) => sender::refused(metrics, refusal),
-            Self::Unreachable(unreachable) => reply::unreachable_reply(&unreachable),
+            Self::Unreachable(unreachable) => {
+                reply::unreachable_reply(&unreachable, &context.listener.mode)
+            }
             Self::NoResponse(how) => {
                 log.ended = how;
                 Reply::new(
@@ -102,14 +106,11 @@ impl Failure {
                     "The upstream did not begin with the request.",
                 )
             }
-            Self::TimedOut => {
-                log.ended = "upstream_timeout";
-                Reply::new(
-                    504,
-                    "upstream_timeout",
-                    "The upstream did not answer in time.",
-                )
-            }
+            Self::TimedOut => Reply::new(
+                504,
+                "upstream_timeout",
+                "The upstream did not answer in time.",
+            ),
             Self::BadResponse(refusal) => {
                 log.ended = "bad_response";
                 tracing::warn!(

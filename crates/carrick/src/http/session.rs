@@ -556,7 +556,7 @@ async fn failed(
     if failure.is_told_by_reset(&client.downstream.transport, log) {
         return Next::Reset;
     }
-    match failure.reply(client.context.metrics(), log) {
+    match failure.reply(&client.context, log) {
         Some(reply) => send_reply(client, scratch, log, &reply).await,
         None => Next::Close,
     }

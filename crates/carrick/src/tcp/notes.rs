@@ -4,7 +4,7 @@ use crate::context::client::Next;
 use crate::context::request_log::RequestLog;
 use crate::context::tunnels::Listed;
 use crate::net::transport::Transport;
-use crate::reply::unreachable_reply;
+use crate::reply::unreachable_label;
 use crate::telemetry::job::Job;
 use crate::telemetry::metrics::WorkerMetrics;
 use crate::telemetry::tunnels::About;
@@ -81,9 +81,9 @@ pub(super) fn not_reached(
     unreachable: &Unreachable,
     log: &mut RequestLog,
 ) -> Next {
-    let reply = unreachable_reply(unreachable);
-    metrics.refusals.count(reply.label);
+    let label = unreachable_label(unreachable);
+    metrics.refusals.count(label);
     tracing::debug!(upstream, "{unreachable}");
-    (log.status, log.ended) = (reply.status, reply.label);
+    (log.status, log.ended) = (unreachable.status(), label);
     Next::Reset
 }

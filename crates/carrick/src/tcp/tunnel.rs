@@ -52,7 +52,7 @@ pub async fn run_connect(
     let checkout = match wanted.checkout(next_hop, tried).await {
         Ok(checkout) => checkout,
         Err(unreachable) => {
-            let reply = unreachable_reply(&unreachable);
+            let reply = unreachable_reply(&unreachable, &client.context.listener.mode);
             let head = &scratch.request_head;
             // Further bytes belong to the tunnel: no other request is read from this connection.
             let asked = Asked {

@@ -168,9 +168,9 @@ pub enum Unreachable {
     /// The same has happened to another request, whose connection was waited for.
     #[error("{0}")]
     Shared(Arc<Unreachable>),
-    /// It took longer than `[timeouts] connect`.
-    #[error("connecting took longer than [timeouts] connect")]
-    TimedOut,
+    /// It took longer than `[timeouts] connect`; the address that was tried last, if that is known here.
+    #[error("connecting{} took longer than [timeouts] connect", .0.map(|to| format!(" to {to}")).unwrap_or_default())]
+    TimedOut(Option<SocketAddr>),
     /// The server is carrick itself, at the address that the client connected to.
     #[error("{0} is this proxy itself")]
     Itself(SocketAddr),
@@ -185,7 +185,9 @@ impl Unreachable {
     pub fn is_ours(&self) -> bool {
         match self {
             Self::Shortage(_) | Self::Resolve(ResolveError::Busy) => true,
-            Self::TimedOut | Self::TlsTimedOut(_) | Self::Http2TimedOut(_) => is_tcp_memory_short(),
+            Self::TimedOut(_) | Self::TlsTimedOut(_) | Self::Http2TimedOut(_) => {
+                is_tcp_memory_short()
+            }
             Self::Shared(other) => other.is_ours(),
             _ => false,
         }
@@ -201,13 +203,39 @@ impl Unreachable {
         }
     }
 
+    /// What happened, to whichever request.
+    #[must_use]
+    pub fn cause(&self) -> &Self {
+        match self {
+            Self::Shared(other) => other.cause(),
+            _ => self,
+        }
+    }
+
+    /// The server that was tried last, if one was tried.
+    #[must_use]
+    pub fn address(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Connect { address, .. }
+            | Self::Tls { address, .. }
+            | Self::Http2 { address, .. }
+            | Self::TlsTimedOut(address)
+            | Self::Http2TimedOut(address)
+            | Self::NoWebSocket(address)
+            | Self::Itself(address) => Some(*address),
+            Self::TimedOut(address) => *address,
+            Self::Shared(other) => other.address(),
+            Self::NoServer | Self::Resolve(_) | Self::Denied(_) | Self::Shortage(_) => None,
+        }
+    }
+
     /// The status that the client gets (RFC 9110 section 15.6).
     #[must_use]
     pub fn status(&self) -> u16 {
         match self {
             Self::NoServer | Self::Shortage(_) => 503,
             Self::Denied(_) => 403,
-            Self::TimedOut | Self::TlsTimedOut(_) | Self::Http2TimedOut(_) => 504,
+            Self::TimedOut(_) | Self::TlsTimedOut(_) | Self::Http2TimedOut(_) => 504,
             Self::Resolve(error) => error.status(),
             Self::Connect { .. } | Self::Tls { .. } | Self::Http2 { .. } | Self::NoWebSocket(_) => {
                 502

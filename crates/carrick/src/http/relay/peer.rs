@@ -206,7 +206,7 @@ async fn connect(
             Unreachable::Shortage(_) | Unreachable::Resolve(ResolveError::Busy) => {
                 PeerFallback::Short
             }
-            Unreachable::TimedOut => {
+            Unreachable::TimedOut(_) => {
                 PeerFallback::Away(PeerAnswer::Failed, "connecting took too long".to_owned())
             }
             unreachable => PeerFallback::Away(PeerAnswer::Failed, unreachable.to_string()),

@@ -11,7 +11,7 @@ use crate::context::request_log::RequestLog;
 use crate::context::tunnels::Listed;
 use crate::net::deadline::{Deadline, Timer};
 use crate::net::io::try_peek;
-use crate::reply::unreachable_reply;
+use crate::reply::unreachable_label;
 use crate::resolver::NamedBy;
 use crate::tcp::notes;
 use crate::telemetry::job::Job;
@@ -203,7 +203,7 @@ async fn connect(
         limit,
     ))
     .await;
-    if matches!(result, Err(Unreachable::TimedOut)) {
+    if matches!(result, Err(Unreachable::TimedOut(_))) {
         context.metrics().limits.reached(Limit::ConnectTimeout);
     }
     log.connect = result.is_ok().then(|| begun.elapsed());
@@ -217,13 +217,13 @@ async fn refuse(
     unreachable: &Unreachable,
     log: &mut RequestLog,
 ) -> Result<(), Lost> {
-    let reply = unreachable_reply(unreachable);
-    context.metrics().refusals.count(reply.label);
+    let label = unreachable_label(unreachable);
+    context.metrics().refusals.count(label);
     tracing::debug!("for {}, over a link: {unreachable}", context.address);
-    (log.status, log.ended) = (reply.status, reply.label);
+    (log.status, log.ended) = (unreachable.status(), label);
     let why = match unreachable {
         Unreachable::Denied(_) => ErrorCode::Denied,
-        Unreachable::TimedOut => ErrorCode::TimedOut,
+        Unreachable::TimedOut(_) => ErrorCode::TimedOut,
         Unreachable::Shortage(_) => ErrorCode::Failed,
         Unreachable::Connect { error, .. } if error.kind() == io::ErrorKind::ConnectionRefused => {
             ErrorCode::Refused

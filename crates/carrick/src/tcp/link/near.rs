@@ -105,7 +105,7 @@ async fn take(
         None => {
             let begun = Instant::now();
             let result = link.connect(&worker.connector).await;
-            if matches!(result, Err(Unreachable::TimedOut)) {
+            if matches!(result, Err(Unreachable::TimedOut(_))) {
                 worker.metrics().limits.reached(Limit::ConnectTimeout);
             }
             log.connect = result.is_ok().then(|| begun.elapsed());

@@ -52,6 +52,12 @@ fn a_server_that_does_not_accept_is_504_after_the_connect_time_out() {
     assert!(response.text().contains("connect"), "{}", response.text());
     assert!(begun.elapsed() >= Duration::from_millis(450));
     assert!(carrick.limit_reached("connect_timeout") >= 1.0);
+    let line = &carrick.access_log(1)[0];
+    let expected = ("connect_timeout", address.to_string());
+    assert_eq!(
+        (line.text("ended"), line.text("server").to_owned()),
+        expected
+    );
 }
 
 #[test]

@@ -63,6 +63,19 @@ fn when_all_servers_refuse_the_client_gets_502_and_goes_on() {
             response.text()
         );
         assert_eq!(response.field("connection"), None);
+        // The servers' addresses are for the log.
+        for server in [first, second] {
+            assert!(!response.text().contains(&server.to_string()));
+        }
+    }
+    for line in carrick.access_log(3) {
+        assert_eq!(line.text("ended"), "connect");
+        let server = line.text("server");
+        assert!(
+            [first, second]
+                .iter()
+                .any(|address| address.to_string() == server)
+        );
     }
 }
 
