@@ -5,6 +5,7 @@
 //! needs its sockets: nothing can be returned to a process.
 
 use super::generation::{Base, Generation, LOCK_WAIT, Name, attend};
+use super::hooks::pins::OwnersRights;
 use super::hooks::{HookError, clsact};
 use super::state::{self, Addresses, Holder};
 use super::table::SpliceTable;
@@ -215,6 +216,7 @@ impl PacketService {
         if !folder.exists() {
             return Ok(Vec::new());
         }
+        let _rights = OwnersRights::of(folder).map_err(explain)?;
         let base = Base::look(folder).map_err(explain)?;
         let _lock = base.lock().map_err(explain)?;
         let generations = base.generations().map_err(explain)?;
@@ -249,6 +251,7 @@ impl PacketService {
         let explain = |error: HookError| Unavailable::new(error.to_string());
         let mut cleaned = Cleaned::default();
         if folder.exists() {
+            let _rights = OwnersRights::of(folder).map_err(explain)?;
             let base = Base::look(folder).map_err(explain)?;
             let _lock = base.lock().map_err(explain)?;
             let strays = base.remove_strays().map_err(explain)?;

@@ -211,6 +211,12 @@ fn clean_removes_what_is_pinned_but_not_of_a_carrick_that_runs() {
         assert!(said.contains(part), "{said}");
         carrick.kill();
         say(&mut ends, 0, b"even now");
+        // The service's user has made it all.
+        let chown = std::process::Command::new("chown")
+            .args(["-R", "65534"])
+            .arg(bed.pins())
+            .status();
+        assert!(chown.expect("chown").success());
         let (_, said) = bed.carrick(&doctor);
         let part = "1 tunnels that outlive the process; 4 programs at network interfaces; left by a carrick that has exited";
         assert!(said.contains(part), "{said}");

@@ -3,6 +3,7 @@
 //! program).
 
 use super::{Direction, HookError, Interface, clsact, tcx};
+use nix::unistd::{Uid, setfsuid};
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use std::fs;
@@ -267,12 +268,42 @@ pub(in crate::engine::tc) fn make(folder: &Path) -> Result<(), HookError> {
     }
 }
 
+/// While it lives, a root's thread may do to files what the owner of a folder may: the folder can be another user's, and what is
+/// in it is no way to other files. Capabilities that are not about files stay.
+#[derive(Debug)]
+pub(in crate::engine::tc) struct OwnersRights {
+    before: Uid,
+}
+
+impl OwnersRights {
+    pub(in crate::engine::tc) fn of(folder: &Path) -> Result<OwnersRights, HookError> {
+        let about = fs::metadata(folder)
+            .map_err(|error| HookError::new("stat(2)", file(folder), &error))?;
+        let before = file_user();
+        if before.is_root() {
+            setfsuid(Uid::from_raw(about.uid()));
+        }
+        Ok(OwnersRights { before })
+    }
+}
+
+impl Drop for OwnersRights {
+    fn drop(&mut self) {
+        setfsuid(self.before);
+    }
+}
+
+/// By whose rights this thread uses files. No user has the number -1, so nothing changes (setfsuid(2)).
+fn file_user() -> Uid {
+    setfsuid(Uid::from_raw(u32::MAX))
+}
+
 /// Opens a folder on a BPF file system into which nobody else may write.
 pub(in crate::engine::tc) fn open(folder: &Path) -> Result<OwnedFd, HookError> {
     let failed = |call, error: io::Error| HookError::new(call, file(folder), &error);
     check_file_system(folder)?;
     let about = fs::metadata(folder).map_err(|error| failed("stat(2)", error))?;
-    let own = rustix::process::geteuid().as_raw();
+    let own = file_user().as_raw();
     if about.mode() & WRITABLE_BY_OTHERS != 0 || (about.uid() != own && about.uid() != 0) {
         return Err(HookError::wrong(
             "the check",
