@@ -58,6 +58,27 @@ impl Namespace {
         Ok(())
     }
 
+    /// Joins two namespaces by a pair of devices (veth), which are down. Each end asks for its neighbour's address for a minute: in the
+    /// three seconds that are usual, a busy machine can drop all questions and answers (EHOSTUNREACH).
+    ///
+    /// # Errors
+    /// When `ip` or the kernel refuses.
+    pub fn join(&self, device: &str, other: &Self, others: &str) -> Result<()> {
+        let peer = other.name();
+        self.ip(&[format!(
+            "link add {device} type veth peer name {others} netns {peer}"
+        )])?;
+        for (namespace, device) in [(self, device), (other, others)] {
+            for family in ["ipv4", "ipv6"] {
+                if Path::new("/proc/sys/net").join(family).exists() {
+                    let path = format!("net/{family}/neigh/{device}/mcast_solicit");
+                    namespace.set_parameter(&path, "60")?;
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Does something in a thread that has moved into the namespace: sockets, `/proc/sys/net` and `/proc/thread-self/net`
     /// are then the namespace's.
     ///

@@ -2,7 +2,6 @@
 
 use anyhow::Result;
 
-use crate::command::run;
 use crate::testbed::Testbed;
 use crate::testbed::addresses::{PREFIX_BITS, gateway};
 use crate::testbed::namespace::Namespace;
@@ -115,23 +114,7 @@ fn set_parameters(testbed: &Testbed, namespace: &Namespace, options: &TcpOptions
 /// Joins two namespaces by a veth pair; the connected routes name the congestion control and the initial windows.
 fn link(testbed: &Testbed, left: &End<'_>, right: &End<'_>) -> Result<()> {
     let plan = testbed.plan();
-    run(
-        "ip",
-        &[
-            "link",
-            "add",
-            left.device,
-            "netns",
-            left.namespace.name(),
-            "type",
-            "veth",
-            "peer",
-            "name",
-            right.device,
-            "netns",
-            right.namespace.name(),
-        ],
-    )?;
+    (left.namespace).join(left.device, right.namespace, right.device)?;
     for end in [left, right] {
         let (device, address) = (end.device, end.address);
         let subnet = subnet_of(address);

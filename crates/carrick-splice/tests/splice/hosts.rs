@@ -63,6 +63,11 @@ impl Hosts {
             ));
         }
         for (host, interface) in interfaces {
+            // In the three seconds that are usual, a busy machine can drop all questions for a neighbour's address.
+            for family in ["ipv4", "ipv6"] {
+                let parameter = format!("net.{family}.neigh.{interface}.mcast_solicit=60");
+                hosts.run(host, &format!("sysctl -qw {parameter}"));
+            }
             hosts.ip(host, &format!("link set {interface} up"));
         }
         hosts

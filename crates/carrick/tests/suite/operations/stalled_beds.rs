@@ -83,11 +83,11 @@ impl Bed {
         [(one, one_address), (other, other_address)]: [(&Namespace, &str); 2],
         name: &str,
     ) {
-        let far_end = other.name();
+        one.join(&format!("{name}1"), other, &format!("{name}2"))
+            .expect("a link");
         lines(
             one,
             &[
-                &format!("link add {name}1 type veth peer name {name}2 netns {far_end}"),
                 &format!("address add {one_address}/24 dev {name}1"),
                 &format!("link set {name}1 up"),
             ],

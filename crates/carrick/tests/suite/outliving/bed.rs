@@ -75,11 +75,7 @@ impl Bed {
         };
         let (client, proxy, server) = (part("client"), part("proxy"), part("server"));
         for (host, outer, inner, number) in [(&client, "c", "pc", 1), (&server, "s", "ps", 2)] {
-            let link = format!(
-                "link add {inner} type veth peer name {outer} netns {}",
-                host.name()
-            );
-            lines(&proxy, &[&link]);
+            proxy.join(inner, host, outer).expect("a link");
             for (namespace, device, own) in [(&proxy, inner, 1), (host, outer, 2)] {
                 let address = format!("address add 10.80.{number}.{own}/24 dev {device}");
                 lines(namespace, &[&address, &format!("link set {device} up")]);

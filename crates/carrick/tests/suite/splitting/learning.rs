@@ -28,11 +28,11 @@ impl Far {
         };
         far.client.create().expect("a namespace");
         far.line.create().expect("a namespace");
-        let line = far.line.name();
+        far.client.join("eth0", &far.line, "near").expect("a link");
+        bed.router.join("eth3", &far.line, "far").expect("a link");
         lines(
             &far.client,
             &[
-                &format!("link add eth0 type veth peer name near netns {line}"),
                 "address add 10.3.0.2/24 dev eth0",
                 "link set eth0 up",
                 "route add default via 10.3.0.1",
@@ -41,7 +41,6 @@ impl Far {
         lines(
             &bed.router,
             &[
-                &format!("link add eth3 type veth peer name far netns {line}"),
                 "address add 10.4.0.1/24 dev eth3",
                 "link set eth3 up",
                 // A large initial window, as a profile would set it.

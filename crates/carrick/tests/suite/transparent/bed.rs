@@ -79,13 +79,7 @@ impl Bed {
             (&self.server, "eth0", "eth2", 2),
         ];
         for (host, near, far, number) in links {
-            lines(
-                &self.router,
-                &[&format!(
-                    "link add {far} type veth peer name {near} netns {}",
-                    host.name()
-                )],
-            );
+            self.router.join(far, host, near).expect("a link");
             for (namespace, device, ends) in [(&self.router, far, &[1][..]), (host, near, &[2, 3])]
             {
                 for end in ends {
