@@ -13,8 +13,11 @@
 /* Among the children of a bucket, the more urgent go first: degrees of urgency above the lowest. */
 #define PACE_URGENCIES 3
 
-/* Urgent traffic leaves one part in this many of a ceiling to the rest, so that none is starved. */
+/* Each degree of urgency leaves one part in this many of a ceiling to those below it, so that none is starved. */
 #define PACE_LEAVE_ONE_IN 64
+
+/* The most that programs let a ceiling owe, as a time. Only senders that ignore their windows lead there. */
+#define PACE_DEBT_NS 10000000000ULL
 
 /* A worker without a heartbeat for this long is dead, and no longer limits anything. */
 #define PACE_DEAD_NS 3000000000ULL
@@ -135,10 +138,10 @@ static __always_inline __u64 pace_left(__u64 rate, __u64 due_ns, __u64 burst_ns,
 	return owed_ns < burst_ns ? (burst_ns - owed_ns) * rate / PACE_SECOND_NS : 0;
 }
 
-/* The part of a ceiling that is open to urgent traffic. */
-static __always_inline __u64 pace_urgent_rate(__u64 ceiling)
+/* The part of a ceiling that is open to bytes more urgent than `below`. */
+static __always_inline __u64 pace_urgent_rate(__u64 ceiling, __u32 below)
 {
-	return ceiling - ceiling / PACE_LEAVE_ONE_IN;
+	return ceiling - ceiling / PACE_LEAVE_ONE_IN * (below + 1);
 }
 
 /* The bytes a bucket's ceiling has left at this urgency (what less urgent traffic took does not count); ~0 without a ceiling. */
@@ -147,7 +150,7 @@ GLOBAL_FUNCTION __u64 pace_ceiling_left(struct pace_bucket *at, __u64 urgency, _
 	if (!at || !at->ceiling)
 		return ~0ULL;
 	if (urgency && urgency <= PACE_URGENCIES)
-		return pace_left(pace_urgent_rate(at->ceiling), at->urgent_due_ns[urgency - 1], at->burst_ns, now);
+		return pace_left(pace_urgent_rate(at->ceiling, urgency - 1), at->urgent_due_ns[urgency - 1], at->burst_ns, now);
 	return pace_left(at->ceiling, at->ceiling_due_ns, at->burst_ns, now);
 }
 
@@ -178,13 +181,12 @@ static __noinline __u64 pace_bucket_left(struct pace_block *block, __u32 bucket,
 	return left;
 }
 
-/* Adds to a debt. `debt_max_ns`, if not 0, bounds it (apart from the last bytes taken), so that borrowing is not
- * paid back forever. */
+/* Adds to a debt. `debt_max_ns` bounds it (apart from the last bytes taken), so that it is not paid back forever. */
 static __always_inline void pace_pay(__u64 *due_ns, __u64 rate, __u64 bytes, __u64 now, __u64 debt_max_ns)
 {
 	__u64 was = *(volatile __u64 *)due_ns;
 
-	if (debt_max_ns && was > now + debt_max_ns)
+	if (was > now + debt_max_ns)
 		return;
 	if (was < now)
 		__sync_val_compare_and_swap(due_ns, was, now);
@@ -197,9 +199,9 @@ GLOBAL_FUNCTION int pace_charge(struct pace_bucket *at, __u64 urgency, __u64 byt
 	if (!at)
 		return 0;
 	if (at->ceiling) {
-		pace_pay(&at->ceiling_due_ns, at->ceiling, bytes, now, 0);
+		pace_pay(&at->ceiling_due_ns, at->ceiling, bytes, now, PACE_DEBT_NS);
 		for (int below = 0; below < PACE_URGENCIES && below < urgency; below++)
-			pace_pay(&at->urgent_due_ns[below], pace_urgent_rate(at->ceiling), bytes, now, 0);
+			pace_pay(&at->urgent_due_ns[below], pace_urgent_rate(at->ceiling, below), bytes, now, PACE_DEBT_NS);
 	}
 	if (at->rate)
 		pace_pay(&at->rate_due_ns, at->rate, bytes, now, 2 * at->burst_ns);

@@ -159,7 +159,8 @@ static __always_inline void handle_spliced(struct packet_splice *splice, __u32 s
 	 * which leads to a reset. */
 	if (packet->flags & FLAG_SYN)
 		return;
-	if (!is_plausible(packet, way, back, acked, splice->state == PACKET_SPLICED)) {
+	if (!is_plausible(packet, way, back, acked, splice->state == PACKET_SPLICED) ||
+	    !pace_allows(way, packet->seq + sequence_length(packet), leg->own_shift)) {
 		plan->fate = FATE_DROP;
 		splice->refused += 1;
 		return;

@@ -30,6 +30,13 @@ static __always_inline int is_stale(const struct packet *packet, const struct pa
 	       !(packet->flags & ~FLAG_ACK) && !way->pace.is_due;
 }
 
+/* Whether the sender of a way may send up to `end`. Windows are advice, and one that ignored them would take what all share that are
+ * paced with it. Nobody else is beyond them, but by what the unit of windows rounds, or a probe's byte. */
+static __always_inline int pace_allows(const struct packet_way *way, __u32 end, __u32 shift)
+{
+	return !way->pace.handle || !is_after(end, way->pace.told_end + (1U << (shift & 15)));
+}
+
 /* Starts with what the sender may send already: up to `told_end`. */
 static __always_inline void pace_begin(struct packet_way *way, __u64 handle, __u32 told_end, __u32 segment_bytes)
 {

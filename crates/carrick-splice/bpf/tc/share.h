@@ -47,7 +47,7 @@ static __always_inline void pace_sent(struct packet_way *way, __u32 side, struct
 	if (!pace->handle || !bytes || bytes > WINDOW_LIMIT)
 		return;
 	pace->unpaid -= paid;
-	/* It sent beyond its window. The receiver accepts that all the same. */
+	/* A window probe, or a response of a server that was not told yet. */
 	if (is_after(way->end, pace->told_end)) {
 		paid += is_before(view->sent_from, pace->told_end) ? way->end - pace->told_end : bytes - paid;
 		pace->told_end = way->end;

@@ -9,6 +9,7 @@ use std::io;
 use std::mem::{MaybeUninit, offset_of, size_of};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// How many workers it has room for.
 pub(super) const WORKERS: usize = array_len::<pace_worker>(
@@ -83,6 +84,13 @@ impl Block {
         let at = usize::from(class) % CLASSES * size_of::<pace_class>();
         self.memory
             .word(offset_of!(pace_block, classes) + at + field)
+    }
+
+    /// Makes a bucket one without limits that owes nothing.
+    pub(super) fn clear_bucket(&self, bucket: u32) {
+        for field in (0..size_of::<pace_bucket>()).step_by(size_of::<u64>()) {
+            self.bucket(bucket, field).store(0, Relaxed);
+        }
     }
 
     /// A field of a bucket.

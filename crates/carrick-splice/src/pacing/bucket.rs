@@ -6,6 +6,7 @@
 
 use super::block::Block;
 use super::skeleton::types::pace_bucket;
+use crate::sys::clock::now_ns;
 use std::mem::offset_of;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
@@ -13,7 +14,7 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 /// A bucket and those above it: as in bpf/pacing/pacing.h (`PACE_LEVELS`).
 const LEVELS: usize = 6;
 
-/// Degrees of urgency above the least, and what the urgent leave of a ceiling: as in bpf/pacing/pacing.h.
+/// Degrees of urgency above the least, and what each leaves of a ceiling to those below it: as in bpf/pacing/pacing.h.
 pub(super) const URGENCIES: usize = 3;
 const LEAVE_ONE_IN: u64 = 64;
 
@@ -48,8 +49,8 @@ pub(super) fn reserve(block: &Block, bucket: u32, bytes: u64, now_ns: u64) -> u6
             let due = of(offset_of!(pace_bucket, ceiling_due_ns));
             let mut before = pay(due, cost_ns(bytes, ceiling), now_ns);
             // Urgent bytes wait only for bytes at least as urgent.
-            for due in urgent_dues(block, bucket, urgency) {
-                before = pay(due, cost_ns(bytes, urgent_rate(ceiling)), now_ns);
+            for (due, rate) in urgent_dues(block, bucket, urgency, ceiling) {
+                before = pay(due, cost_ns(bytes, rate), now_ns);
             }
             go_at = go_at.max(before.saturating_sub(burst_ns));
         }
@@ -73,23 +74,68 @@ pub(super) fn give_back(block: &Block, bucket: u32, bytes: u64) {
         give_back(of(offset_of!(pace_bucket, rate_due_ns)), rate);
         let ceiling = of(offset_of!(pace_bucket, ceiling)).load(Relaxed);
         give_back(of(offset_of!(pace_bucket, ceiling_due_ns)), ceiling);
-        for due in urgent_dues(block, bucket, urgency) {
-            give_back(due, urgent_rate(ceiling));
+        for (due, rate) in urgent_dues(block, bucket, urgency, ceiling) {
+            give_back(due, rate);
         }
         of(offset_of!(pace_bucket, taken)).fetch_sub(bytes, Relaxed);
     }
 }
 
-/// The part of a ceiling that is open to urgent traffic.
-fn urgent_rate(ceiling: u64) -> u64 {
-    ceiling - ceiling / LEAVE_ONE_IN
+/// When the debts at each urgency that these bytes count for are paid off, and the part of the ceiling that is open to them; the last
+/// is their own.
+fn urgent_dues(
+    block: &Block,
+    bucket: u32,
+    urgency: usize,
+    ceiling: u64,
+) -> impl Iterator<Item = (&AtomicU64, u64)> {
+    let first = offset_of!(pace_bucket, urgent_due_ns);
+    (0..urgency.min(URGENCIES)).map(move |below| {
+        let due = block.bucket(bucket, first + below * size_of::<u64>());
+        (due, ceiling - ceiling / LEAVE_ONE_IN * (below as u64 + 1))
+    })
 }
 
-/// When the debts at each urgency that these bytes count for are paid off; the last is their own.
-fn urgent_dues(block: &Block, bucket: u32, urgency: usize) -> impl Iterator<Item = &AtomicU64> {
-    let first = offset_of!(pace_bucket, urgent_due_ns);
-    (0..urgency.min(URGENCIES))
-        .map(move |below| block.bucket(bucket, first + below * size_of::<u64>()))
+/// Replaces a bucket's ceiling, in bytes per second.
+pub(super) fn change_ceiling(block: &Block, bucket: u32, ceiling: Option<u64>) {
+    let at = block.bucket(bucket, offset_of!(pace_bucket, ceiling));
+    let (new, now) = (ceiling.unwrap_or(0), now_ns());
+    let old = at.swap(new, AcqRel);
+    rescale(
+        block.bucket(bucket, offset_of!(pace_bucket, ceiling_due_ns)),
+        [old, new],
+        now,
+    );
+    for (due, _) in urgent_dues(block, bucket, URGENCIES, 0) {
+        rescale(due, [old, new], now);
+    }
+}
+
+/// Replaces a bucket's own rate, in bytes per second.
+pub(super) fn change_rate(block: &Block, bucket: u32, rate: Option<u64>) {
+    let at = block.bucket(bucket, offset_of!(pace_bucket, rate));
+    let new = rate.unwrap_or(0);
+    let due = block.bucket(bucket, offset_of!(pace_bucket, rate_due_ns));
+    rescale(due, [at.swap(new, AcqRel), new], now_ns());
+}
+
+/// What is owed stays the same in bytes when the rate changes, so that what is given back later is as much as was taken.
+fn rescale(due: &AtomicU64, [old, new]: [u64; 2], now_ns: u64) {
+    if old == new {
+        return;
+    }
+    // Fails if nothing is owed.
+    let _ = due.fetch_update(AcqRel, Acquire, |due| {
+        let owed_ns = u128::from(due.checked_sub(now_ns)?) * u128::from(old);
+        let owed_ns = owed_ns.checked_div(u128::from(new)).unwrap_or(0);
+        Some(now_ns + u64::try_from(owed_ns).unwrap_or(u64::MAX).min(u64::MAX / 4))
+    });
+}
+
+/// Whether something is owed at its ceiling.
+pub(super) fn owes(block: &Block, bucket: u32, now_ns: u64) -> bool {
+    let due = block.bucket(bucket, offset_of!(pace_bucket, ceiling_due_ns));
+    due.load(Acquire) > now_ns
 }
 
 /// A bucket and those above it, each with the urgency of the bytes that reach it.

@@ -4,6 +4,7 @@ use super::block::{BUCKETS, Block, CLASSES};
 use super::class::{ClassSettings, NetworkRate, PaceError};
 use super::skeleton::types::{pace_bucket, pace_class};
 use super::{ClassCounts, PaceHandle, bucket, check};
+use crate::sys::clock::now_ns;
 use std::collections::HashMap;
 use std::mem::offset_of;
 use std::net::IpAddr;
@@ -118,8 +119,14 @@ impl ClassTable {
     pub(super) fn users(&self) -> Vec<(u8, &ClassSettings, u64, u64)> {
         self.there()
             .map(|(number, class)| {
-                let networks = self.networks.keys().filter(|key| key.0 == number).count();
-                (number, &class.settings, class.users, networks as u64)
+                let networks = (self.networks.iter())
+                    .filter(|(key, network)| key.0 == number && network.users > 0);
+                (
+                    number,
+                    &class.settings,
+                    class.users,
+                    networks.count() as u64,
+                )
             })
             .collect()
     }
@@ -180,11 +187,8 @@ impl ClassTable {
         if let Some(key) = share.network
             && let Some(network) = self.networks.get_mut(&key)
         {
+            // What it owes stays for its next splice.
             network.users -= 1;
-            if network.users == 0 {
-                self.free_buckets.extend(network.buckets);
-                self.networks.remove(&key);
-            }
         }
         let number = usize::from(share.class);
         if let Some(class) = &mut self.classes[number] {
@@ -219,7 +223,7 @@ impl ClassTable {
         let Some(place) = self.classes.iter().position(Option::is_none) else {
             return;
         };
-        let Some(buckets) = self.pop_buckets() else {
+        let Some(buckets) = self.pop_buckets(block) else {
             return;
         };
         counts[place].forget();
@@ -253,20 +257,21 @@ impl ClassTable {
         for (direction, bucket) in class.buckets.into_iter().enumerate() {
             let parent = parent.map(|buckets| buckets[direction]);
             let of = |field| block.bucket(bucket, field);
-            of(offset_of!(pace_bucket, rate)).store(settings.rate.unwrap_or(0), Release);
+            bucket::change_rate(block, bucket, settings.rate);
             of(offset_of!(pace_bucket, urgency)).store(self.urgency(settings), Release);
             write_bucket(block, bucket, settings.ceiling, parent);
         }
         for (key, network) in &self.networks {
             if key.0 == number {
                 for bucket in network.buckets {
-                    write_ceiling(block, bucket, settings.network.map(|rate| rate.ceiling));
+                    let ceiling = settings.network.map(|rate| rate.ceiling);
+                    bucket::change_ceiling(block, bucket, ceiling);
                 }
             }
         }
         for (&bucket, &of_class) in &self.splices {
             if of_class == number {
-                write_ceiling(block, bucket, settings.splice);
+                bucket::change_ceiling(block, bucket, settings.splice);
             }
         }
     }
@@ -292,12 +297,8 @@ impl ClassTable {
         let settings = ClassSettings::new(class.settings.name.clone());
         write_class(block, number as u8, &settings);
         for bucket in class.buckets {
-            for field in [
-                offset_of!(pace_bucket, rate),
-                offset_of!(pace_bucket, urgency),
-            ] {
-                block.bucket(bucket, field).store(0, Release);
-            }
+            bucket::change_rate(block, bucket, None);
+            (block.bucket(bucket, offset_of!(pace_bucket, urgency))).store(0, Release);
             write_bucket(block, bucket, None, None);
         }
         let networks = self
@@ -305,26 +306,56 @@ impl ClassTable {
             .iter()
             .filter(|(key, _)| usize::from(key.0) == number);
         for bucket in networks.flat_map(|(_, network)| network.buckets) {
-            write_ceiling(block, bucket, None);
+            bucket::change_ceiling(block, bucket, None);
         }
         for (&bucket, _) in self
             .splices
             .iter()
             .filter(|(_, of)| usize::from(**of) == number)
         {
-            write_ceiling(block, bucket, None);
+            bucket::change_ceiling(block, bucket, None);
         }
         if class.users == 0 {
             self.free_buckets.extend(class.buckets);
             self.classes[number] = None;
+            let free = &mut self.free_buckets;
+            self.networks.retain(|key, network| {
+                let stays = usize::from(key.0) != number;
+                if !stays {
+                    free.extend(network.buckets);
+                }
+                stays
+            });
         }
     }
 
-    fn pop_buckets(&mut self) -> Option<Buckets> {
+    /// Two buckets that owe nothing, without limits.
+    fn pop_buckets(&mut self, block: &Block) -> Option<Buckets> {
+        if self.free_buckets.len() < DIRECTIONS {
+            self.forget_networks(block);
+        }
         if self.free_buckets.len() < DIRECTIONS {
             return None;
         }
-        Some([self.free_buckets.pop()?, self.free_buckets.pop()?])
+        let buckets = [self.free_buckets.pop()?, self.free_buckets.pop()?];
+        for bucket in buckets {
+            block.clear_bucket(bucket);
+        }
+        Some(buckets)
+    }
+
+    /// Frees the buckets of networks without splices that owe nothing any more.
+    fn forget_networks(&mut self, block: &Block) {
+        let now = now_ns();
+        let free = &mut self.free_buckets;
+        self.networks.retain(|_, network| {
+            let stays = network.users > 0
+                || (network.buckets.iter()).any(|bucket| bucket::owes(block, *bucket, now));
+            if !stays {
+                free.extend(network.buckets);
+            }
+            stays
+        });
     }
 
     /// Buckets for both directions below these.
@@ -334,17 +365,8 @@ impl ClassTable {
         ceiling: Option<u64>,
         parents: Buckets,
     ) -> Option<Buckets> {
-        let buckets = self.pop_buckets()?;
+        let buckets = self.pop_buckets(block)?;
         for (bucket, parent) in buckets.into_iter().zip(parents) {
-            for field in [
-                offset_of!(pace_bucket, rate),
-                offset_of!(pace_bucket, taken),
-                offset_of!(pace_bucket, rate_due_ns),
-                offset_of!(pace_bucket, ceiling_due_ns),
-                offset_of!(pace_bucket, urgency),
-            ] {
-                block.bucket(bucket, field).store(0, Relaxed);
-            }
             write_bucket(block, bucket, ceiling, Some(parent));
         }
         Some(buckets)
@@ -364,13 +386,7 @@ fn write_bucket(block: &Block, bucket: u32, ceiling: Option<u64>, parent: Option
     of(offset_of!(pace_bucket, burst_ns)).store(BURST.as_nanos() as u64, Release);
     of(offset_of!(pace_bucket, parent))
         .store(parent.map_or(0, |parent| u64::from(parent) + 1), Release);
-    write_ceiling(block, bucket, ceiling);
-}
-
-fn write_ceiling(block: &Block, bucket: u32, ceiling: Option<u64>) {
-    block
-        .bucket(bucket, offset_of!(pace_bucket, ceiling))
-        .store(ceiling.unwrap_or(0), Release);
+    bucket::change_ceiling(block, bucket, ceiling);
 }
 
 /// The network that a client belongs to, among those of a class.

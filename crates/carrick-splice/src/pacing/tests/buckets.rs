@@ -1,8 +1,9 @@
 //! Rates: how much is taken over a time, and by which bucket, in virtual time.
 
 use super::super::block::Block;
-use super::super::bucket::{give_back, lowest_rate, reserve};
+use super::super::bucket::{change_ceiling, give_back, lowest_rate, owes, reserve};
 use super::super::skeleton::types::pace_bucket;
+use crate::sys::clock::now_ns;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::mem::offset_of;
@@ -150,6 +151,55 @@ fn urgent_traffic_does_not_starve_the_rest() {
     // A 64th of 600 MB.
     assert!(sent[1] > 7 * MB, "{sent:?}");
     assert!(sent[0] > 580 * MB, "{sent:?}");
+}
+
+#[test]
+fn each_urgency_leaves_a_little_to_those_below() {
+    let kinds = [
+        (0, 0, 10 * MB, None),
+        (1, 0, 0, Some(0)),
+        (2, 0, 0, Some(0)),
+        (3, 0, 0, Some(0)),
+    ];
+    let block = block(&kinds);
+    make_urgent(&block, 1, 2);
+    make_urgent(&block, 2, 1);
+    let sent = run(
+        &block,
+        60,
+        &[(1, 65_536, 0..60), (2, 4096, 0..60), (3, 4096, 0..60)],
+    );
+    // A 64th of 600 MB each.
+    assert!(sent[1] > 7 * MB && sent[2] > 7 * MB, "{sent:?}");
+    assert!(sent.iter().sum::<u64>() < 612 * MB, "{sent:?}");
+}
+
+#[test]
+fn what_is_owed_stays_the_same_in_bytes_when_a_ceiling_changes() {
+    let block = block(&[(0, 0, MB, None)]);
+    let now = now_ns();
+    // As forty splices do that wait for a small rate.
+    change_ceiling(&block, 0, Some(1000));
+    for _ in 0..40 {
+        reserve(&block, 0, 4096, now);
+    }
+    assert!(reserve(&block, 0, 1, now) > now + 163 * SECOND);
+    change_ceiling(&block, 0, Some(2 * MB));
+    // 160 KB; a second for the time that the test takes.
+    let later = now_ns();
+    assert!(reserve(&block, 0, 1, later) < later + SECOND);
+    // And back, with what they give back at the new rate.
+    change_ceiling(&block, 0, Some(1000));
+    for _ in 0..40 {
+        give_back(&block, 0, 4096);
+    }
+    let later = now_ns();
+    assert!(reserve(&block, 0, 1, later) <= later);
+    // Without a ceiling nothing is owed.
+    reserve(&block, 0, MB, later);
+    assert!(owes(&block, 0, now_ns()));
+    change_ceiling(&block, 0, None);
+    assert!(!owes(&block, 0, now_ns()));
 }
 
 #[test]

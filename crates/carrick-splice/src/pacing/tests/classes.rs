@@ -1,9 +1,11 @@
 //! Classes: which are refused, which bucket a splice gets, and what happens to removed classes.
 
 use super::super::block::BUCKETS;
+use super::super::bucket::{owes, reserve};
 use super::super::skeleton::types::pace_class;
 use super::super::table::DIRECTIONS;
 use super::super::{ClassReport, ClassSettings, HOLD_MAX, INTERVAL, NetworkRate, Pacing, Policy};
+use crate::sys::clock::now_ns;
 use std::mem::offset_of;
 use std::net::IpAddr;
 use std::sync::atomic::Ordering::Relaxed;
@@ -322,4 +324,35 @@ fn a_network_without_a_bucket_is_counted_with_each_of_its_splices() {
     assert_eq!(joined.both(), all[0].both());
     assert_eq!(beyond[0].both(), beyond[1].both());
     assert_eq!(pacing.classes()[0].unbounded, 2);
+}
+
+#[test]
+fn what_a_network_owes_outlives_its_splices() {
+    let pacing = Pacing::new().unwrap();
+    let settings = ClassSettings {
+        network: Some(NetworkRate {
+            ceiling: 1000,
+            prefix_v4: 32,
+            prefix_v6: 64,
+        }),
+        ..class("a")
+    };
+    pacing.configure(&[settings], INTERVAL).unwrap();
+    let of = |number: u32| pacing.pace("a", IpAddr::V4(number.into()), 0).unwrap();
+    let first = of(7);
+    let bucket = first.to_client().bucket().unwrap();
+    reserve(&pacing.0.block, bucket, 1_000_000, now_ns());
+    drop(first);
+    assert_eq!(pacing.classes()[0].networks, 0);
+    let again = of(7);
+    assert_eq!(again.to_client().bucket(), Some(bucket));
+    assert!(owes(&pacing.0.block, bucket, now_ns()));
+    drop(again);
+    // Those that owe nothing make room for others.
+    let pairs = (BUCKETS / DIRECTIONS) as u32;
+    for number in 0..2 * pairs {
+        drop(of(1000 + number));
+    }
+    assert_eq!(pacing.classes()[0].unbounded, 0);
+    assert_eq!(of(7).to_client().bucket(), Some(bucket));
 }

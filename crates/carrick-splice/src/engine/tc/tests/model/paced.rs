@@ -349,9 +349,9 @@ fn what_was_told_before_is_paid_for_when_it_is_sent() {
         (TOLD, 0, 1000, 0),
         (TOLD, TOLD, 1000, 1000),
         (TOLD, 500, 1000, 500),
-        // More than its window.
-        (700, 0, 1000, 300),
-        (700, 700, 1000, 1000),
+        // A window probe.
+        (700, 0, 701, 1),
+        (700, 700, 701, 701),
     ] {
         let mut before = paced(&lab, &programs);
         before.ways[CLIENT].pace.told_end = C + told;
@@ -362,5 +362,39 @@ fn what_was_told_before_is_paid_for_when_it_is_sent() {
         assert_eq!(programs.arriving(&packet.bytes()).verdict, Verdict::Forward);
         let bytes = (programs.pace.word(due).load(SeqCst) - NOW * 1000) * CEILING / 1_000_000_000;
         assert_eq!(bytes, paid, "{unpaid} {sent}");
+    }
+}
+
+#[test]
+fn a_sender_cannot_ignore_its_window() {
+    let (Some(lab), Some(programs)) = (Lab::v4(), Programs::load()) else {
+        return;
+    };
+    for (shift, sent, verdict) in [
+        (0, TOLD + 1, Verdict::Forward),
+        (0, TOLD + 2, Verdict::Drop),
+        // The unit of its window.
+        (4, TOLD + 16, Verdict::Forward),
+        (4, TOLD + 17, Verdict::Drop),
+    ] {
+        let mut before = paced(&lab, &programs);
+        before.legs[CLIENT].own_shift = shift;
+        before.ways[CLIENT].window_end = C + 60_000;
+        programs.set(&before, lab.addresses);
+        let (packet, _) = up(&lab, |packet| {
+            packet.seq = C + sent - 1000;
+            packet.payload = vec![1; 1000];
+        });
+        assert_eq!(
+            programs.arriving(&packet.bytes()).verdict,
+            verdict,
+            "{shift} {sent}"
+        );
+        let after = programs.splice();
+        let is_dropped = verdict == Verdict::Drop;
+        assert_eq!(after.refused - before.refused, u64::from(is_dropped));
+        if is_dropped {
+            assert_eq!(after.ways[CLIENT].end, before.ways[CLIENT].end);
+        }
     }
 }
