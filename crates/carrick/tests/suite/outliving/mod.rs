@@ -10,6 +10,7 @@ use crate::support::carrick::PROGRAM;
 use crate::support::{PATIENCE, wait_for};
 use crate::transparent::bed::inside as command_in;
 use bed::{Exchanges, PIECES, PROXY, SERVER, assert_reset, inside, on, say};
+use carrick_lab::command::run;
 use rustix::process::Signal;
 use std::io::Read;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -212,11 +213,11 @@ fn clean_removes_what_is_pinned_but_not_of_a_carrick_that_runs() {
         carrick.kill();
         say(&mut ends, 0, b"even now");
         // The service's user has made it all.
-        let chown = std::process::Command::new("chown")
-            .args(["-R", "65534"])
-            .arg(bed.pins())
-            .status();
-        assert!(chown.expect("chown").success());
+        let pins = bed.pins().display().to_string();
+        run("chown", &["-R", "65534", &pins]).expect("another owner");
+        let around = format!("{pins}/..");
+        let way = bed.directory().display().to_string();
+        run("chmod", &["a+x", &around, &way]).expect("a way there");
         let (_, said) = bed.carrick(&doctor);
         let part = "1 tunnels that outlive the process; 4 programs at network interfaces; left by a carrick that has exited";
         assert!(said.contains(part), "{said}");
