@@ -36,7 +36,7 @@ int pace_asked(struct __sk_buff *skb)
 	if (bpf_skb_load_bytes(skb, ETHERNET_BYTES, &question, sizeof(question)))
 		return TC_ACT_SHOT;
 	block = pace_find(question.handle);
-	question.left = pace_left_of(block, question.handle, question.now);
+	question.left = pace_left_of(block, question.handle, question.now, 0);
 	if (question.bytes)
 		pace_take(block, question.handle, question.bytes, question.now);
 	return bpf_skb_store_bytes(skb, ETHERNET_BYTES, &question, sizeof(question), 0) ? TC_ACT_SHOT : TC_ACT_OK;

@@ -238,12 +238,12 @@ static __noinline int pace_take(struct pace_block *block, pace_handle handle, __
 	return 0;
 }
 
-/* How many bytes of a splice may pass now; ~0 if unlimited. */
-static __noinline __u64 pace_left_of(struct pace_block *block, pace_handle handle, __u64 now)
+/* How many bytes of a splice may pass now; ~0 if unlimited. `reserved`: these are taken already; 0: none. */
+static __noinline __u64 pace_left_of(struct pace_block *block, pace_handle handle, __u64 now, __u64 reserved)
 {
 	struct pace_worker *worker;
 	struct pace_class *class;
-	__u64 since, credit, left;
+	__u64 since, credit, left = ~0ULL;
 
 	if (!block)
 		return ~0ULL;
@@ -251,7 +251,10 @@ static __noinline __u64 pace_left_of(struct pace_block *block, pace_handle handl
 	class = pace_class_of(block, handle);
 	if (now > worker->beat_ns + PACE_DEAD_NS || !class)
 		return ~0ULL;
-	left = handle >> 32 ? pace_bucket_left(block, handle >> 32, now) : ~0ULL;
+	if (reserved)
+		left = reserved;
+	else if (handle >> 32)
+		left = pace_bucket_left(block, handle >> 32, now);
 	since = *(volatile __u64 *)&worker->runnable_since_ns;
 	if (class->condition == PACE_IMMEDIATE || !since || now > since + PACE_HANGS_NS)
 		return left;

@@ -208,7 +208,7 @@ static __always_inline int keeps_pace(const struct direction *way, __u64 bytes)
 	struct pace_block *block = pace_find(way->pace);
 	struct pace_class *class;
 
-	if (!block || pace_left_of(block, way->pace, bpf_ktime_get_ns()) >= bytes)
+	if (!block || pace_left_of(block, way->pace, bpf_ktime_get_ns(), 0) >= bytes)
 		return 1;
 	class = pace_class_of(block, way->pace);
 	if (class)

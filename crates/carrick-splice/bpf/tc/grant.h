@@ -4,6 +4,7 @@
 #ifndef CARRICK_TC_GRANT_H
 #define CARRICK_TC_GRANT_H
 
+#include "../pacing/turn.h"
 #include "share.h"
 
 /* The most ways that one run of `carrick_grant` visits. */
@@ -19,6 +20,8 @@
 struct held_way {
 	__u32 direction; /* the number of its sender's connection, as in `flows` */
 	__u32 bucket;    /* the bucket it waits for: its number plus 1, or 0 */
+	__u64 go_at_ns;  /* when its turn comes */
+	__u64 reserved;  /* the bytes that it has taken of that bucket in advance */
 };
 
 /* Ways whose windows could be opened further, in order of turn. The process sets the size. */
@@ -93,8 +96,8 @@ static __always_inline void forget_pace(struct pace_view *view)
 }
 
 /* Looks up how much a way may be granted now. Ways queued for the same bucket go first; with `is_turn`, this is one
- * of them. */
-static __always_inline void look_up_rate(struct pace_view *view, __u64 handle, __u64 now, int is_turn)
+ * of them, which has reserved this much. */
+static __always_inline void look_up_rate(struct pace_view *view, __u64 handle, __u64 now, int is_turn, __u64 reserved)
 {
 	struct pace_block *block = pace_find(handle);
 	struct pace_class *class;
@@ -104,13 +107,13 @@ static __always_inline void look_up_rate(struct pace_view *view, __u64 handle, _
 	view->now = now;
 	view->hold_max_ns = ~0ULL;
 	view->piece_bytes = PACE_PIECE_BYTES;
-	view->left = pace_left_of(block, handle, now);
+	view->left = pace_left_of(block, handle, now, reserved);
 	if (!block || view->left == ~0ULL)
 		return;
 	class = pace_class_of(block, handle);
 	if (!view->left) {
 		/* A way is not held forever while only the worker's share is used up. */
-		if (class && (!bucket || pace_bucket_left(block, bucket, now)))
+		if (class && (!bucket || reserved || pace_bucket_left(block, bucket, now)))
 			view->hold_max_ns = *(volatile __u64 *)&class->hold_max_ns;
 		return;
 	}
@@ -139,20 +142,27 @@ GLOBAL_FUNCTION int look_up_pace(__u32 number, __u32 told, __u64 now)
 	view = &headers_of->pace;
 	told &= 1;
 	handle = *(volatile __u64 *)&splice->ways[told].pace.handle;
-	look_up_rate(view, handle, now, 0);
+	look_up_rate(view, handle, now, 0, 0);
 	view->told_way = handle && (splice->state == PACKET_SPLICED || splice->state == PACKET_RESPONSES) ? told + 1 : 0;
 	return 0;
 }
 
-/* Queues a way. */
+/* Queues a way, which takes its turn's bytes in advance. */
 static __always_inline void wait_turn(struct packet_splice *splice, __u32 direction, __u64 handle, __u64 now)
 {
 	struct held_way way = { .direction = direction, .bucket = bucket_of(handle) };
+	struct pace_block *block = pace_find(handle);
+	struct pace_turn turn = {};
 	__u32 zero = 0;
 	struct holding *holding = bpf_map_lookup_elem(&holdings, &zero);
 
+	if (way.bucket)
+		pace_reserve(block, way.bucket, now, &turn);
+	way.go_at_ns = turn.go_at_ns;
+	way.reserved = turn.bytes;
 	if (!holding || bpf_map_push_elem(&held, &way, 0)) {
 		/* The way's next packet tries again. */
+		pace_give_back(block, way.bucket, way.reserved);
 		splice->ways[direction & 1].pace.is_held = 0;
 		return;
 	}
@@ -290,19 +300,18 @@ static __always_inline __u32 write_update(struct update *update, const struct pa
 }
 
 /* Grants more to the way whose turn it is, and announces it by a packet that enters the interface as if the receiver
- * had sent it, so that it is handled like any other. */
-GLOBAL_FUNCTION int grant_turn(struct __sk_buff *skb, __u32 direction, __u64 now)
+ * had sent it, so that it is handled like any other. Whether the way keeps waiting. */
+GLOBAL_FUNCTION int grant_turn(struct __sk_buff *skb, __u32 direction, __u64 reserved, __u64 now)
 {
-	__u32 number = direction >> 1, side = direction & 1, zero = 0, bucket, bytes, waiting = 1;
+	__u32 number = direction >> 1, side = direction & 1, zero = 0, bytes;
 	struct packet_splice *splice = bpf_map_lookup_elem(&splices, &number);
 	struct update *update = bpf_map_lookup_elem(&updates, &zero);
-	struct holding *holding = bpf_map_lookup_elem(&holdings, &zero);
 	struct update_numbers *numbers;
 	struct pace_view *view;
 	struct packet_way *way;
 	__u64 handle, share;
 
-	if (!splice || !update || !holding)
+	if (!splice || !update)
 		return 0;
 	side &= 1;
 	view = &update->view;
@@ -310,16 +319,9 @@ GLOBAL_FUNCTION int grant_turn(struct __sk_buff *skb, __u32 direction, __u64 now
 	__builtin_memset(numbers, 0, sizeof(*numbers));
 	way = &splice->ways[side];
 	handle = *(volatile __u64 *)&way->pace.handle;
-	bucket = bucket_of(handle);
 	forget_pace(view);
-	look_up_rate(view, handle, now, 1);
-	/* This way is no longer counted itself. */
-	if (IS_WITHIN(bucket, 1, PACE_BUCKETS))
-		waiting = holding->buckets[bucket] + 1;
-	share = view->left / (waiting ? waiting : 1);
-	/* Small amounts are not divided: each grant costs a packet, and the others get their turns. */
-	if (share < PACE_TURN_BYTES)
-		share = view->left < PACE_TURN_BYTES ? view->left : PACE_TURN_BYTES;
+	look_up_rate(view, handle, now, 1, reserved);
+	share = reserved ? reserved : view->left;
 	bpf_spin_lock(&splice->lock);
 	if (way->pace.is_held && (splice->state == PACKET_SPLICED || splice->state == PACKET_RESPONSES))
 		numbers->is_due = pace_grant(way, side, splice->legs[side].own_shift & 15, share > WINDOW_LIMIT ? WINDOW_LIMIT : share, view);
@@ -328,16 +330,15 @@ GLOBAL_FUNCTION int grant_turn(struct __sk_buff *skb, __u32 direction, __u64 now
 	if (numbers->is_due)
 		read_numbers(splice, side, numbers);
 	bpf_spin_unlock(&splice->lock);
-	if (view->is_held)
-		wait_turn(splice, direction, handle, now);
 	if (!numbers->is_due)
-		return 0;
+		return view->is_held;
 	pace_take(pace_find(handle), handle, view->taken[side], now);
 	bytes = write_update(update, &splice->legs[side ^ 1], numbers);
 	if (!IS_WITHIN(bytes, ETH_HLEN + 40, UPDATE_BYTES_MAX) || bpf_skb_change_tail(skb, bytes, 0) ||
 	    bpf_skb_store_bytes(skb, 0, update->frame, bytes, 0))
 		return 0;
-	return bpf_clone_redirect(skb, numbers->ifindex, BPF_F_INGRESS);
+	bpf_clone_redirect(skb, numbers->ifindex, BPF_F_INGRESS);
+	return 0;
 }
 
 /* A run of `carrick_grant`. */
@@ -351,14 +352,28 @@ static long grant_next(__u32 index, struct granting *granting)
 {
 	__u32 zero = 0;
 	struct holding *holding = bpf_map_lookup_elem(&holdings, &zero);
+	struct pace_block *block = bpf_map_lookup_elem(&pace, &zero);
 	struct held_way way = {};
+	struct packet_splice *splice;
+	__u32 bucket, number;
 
 	if (!holding || bpf_map_pop_elem(&held, &way))
 		return 1;
+	bucket = way.bucket <= PACE_BUCKETS ? way.bucket : 0;
+	if (granting->now < way.go_at_ns || grant_turn(granting->skb, way.direction, way.reserved, granting->now)) {
+		/* It keeps its place, if only by its time. */
+		if (!bpf_map_push_elem(&held, &way, 0))
+			return 0;
+		/* The way's next packet tries again. */
+		number = way.direction >> 1;
+		splice = bpf_map_lookup_elem(&splices, &number);
+		if (splice)
+			splice->ways[way.direction & 1].pace.is_held = 0;
+	}
+	/* What it was granted is charged already. */
+	pace_give_back(block, bucket, way.reserved);
 	__sync_fetch_and_add(&holding->count, -1);
-	if (way.bucket <= PACE_BUCKETS)
-		__sync_fetch_and_add(&holding->buckets[way.bucket], -1);
-	grant_turn(granting->skb, way.direction, granting->now);
+	__sync_fetch_and_add(&holding->buckets[bucket], -1);
 	return 0;
 }
 

@@ -11,9 +11,6 @@
 /* The smallest grant on a passing acknowledgement. Less waits for its turn. */
 #define PACE_PIECE_BYTES (32 << 10)
 
-/* The smallest share of what is left for waiting ways, as long as there is this much. */
-#define PACE_TURN_BYTES (64 << 10)
-
 /* The smallest grant in segments (RFC 9293 section 3.8.6.2.2). */
 #define PACE_SEGMENTS 2
 

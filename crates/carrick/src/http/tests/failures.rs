@@ -17,7 +17,7 @@ fn a_server_that_refuses_is_answered_502_and_the_connection_lasts() {
             assert!(!answer.contains("Connection: close"), "{answer}");
         }
     });
-    assert_eq!(log[0].end(), (502, "complete"));
+    assert_eq!(log[0].end(), (502, "connect"));
     assert_eq!(log.len(), 2);
 }
 
