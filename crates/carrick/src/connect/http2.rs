@@ -237,7 +237,6 @@ async fn begin(
         }
         tracing::warn!("HTTP/2 with the server {address}: {ended}");
     });
-    // If this is given up, nobody can ask any more, and the connection ends.
     let opened = connection.opened().await;
     opened.map_err(|ended| {
         let tls = place.next_hop.tls(Some(place.server));

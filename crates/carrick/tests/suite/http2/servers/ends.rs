@@ -6,7 +6,7 @@ use super::super::frames::{
 };
 use super::server::{Asked, Http2Server};
 use super::{PATIENT, start, switch_text};
-use crate::support::{Carrick, Peer, Place, Server};
+use crate::support::{Carrick, Peer, Place, Server, wait_for};
 use bytes::Bytes;
 use h2::Reason;
 use http::Response;
@@ -77,6 +77,23 @@ fn a_server_that_goes_away_has_not_begun_with_later_streams() {
     let response = client.read_response("POST");
     assert_eq!((response.status, &response.body[..]), (200, &b"ok"[..]));
     assert_eq!(first.accepted(), 2);
+}
+
+#[test]
+fn a_server_that_says_nothing_keeps_no_connection() {
+    let place = Place::claim();
+    let server = Server::listen(&place);
+    let text = format!(
+        "[timeouts]\nconnect = \"1s\"\n{}",
+        switch_text(&[server.address()], "http2 = true\nfailures_max = 0")
+    );
+    let carrick = Carrick::start(&place, &text);
+    let mut client = Peer::connect(carrick.listener());
+    assert_eq!(client.ask(GET).status, 504);
+    server.accept().read_ending();
+    wait_for("the connection's end", || {
+        (carrick.metric("carrick_upstream_connections_open", &[]) < 0.5).then_some(())
+    });
 }
 
 #[test]

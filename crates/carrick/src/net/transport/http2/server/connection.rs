@@ -83,6 +83,17 @@ pub enum Ended {
     Broken(String),
 }
 
+/// Ends a connection that was given up while it was being opened.
+struct EndUnlessOpen<'a>(Option<&'a ServerConnection>);
+
+impl Drop for EndUnlessOpen<'_> {
+    fn drop(&mut self) {
+        if let Some(connection) = self.0 {
+            connection.end();
+        }
+    }
+}
+
 impl ServerConnection {
     /// Begins HTTP/2 on a new connection. Heads have these limits; `when_full` is called when requests begin to wait for less
     /// to be queued. The framing is to be [driven](Self::drive) from now on.
@@ -183,16 +194,20 @@ impl ServerConnection {
         }
     }
 
-    /// Waits for the server's settings.
+    /// Waits for the server's settings. If this is given up, the connection ends: nobody else knows of it.
     ///
     /// # Errors
     /// The connection has ended instead.
     pub async fn opened(&self) -> Result<(), Ended> {
+        let mut opening = EndUnlessOpen(Some(self));
         loop {
             let changed = self.changed.notified();
             match self.state.get() {
                 State::Opening => changed.await,
-                State::Open => return Ok(()),
+                State::Open => {
+                    opening.0 = None;
+                    return Ok(());
+                }
                 State::Over => {
                     return Err(self.error.borrow().clone().unwrap_or(Ended::Closed));
                 }
