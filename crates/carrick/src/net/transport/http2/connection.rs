@@ -256,7 +256,7 @@ impl Http2Connection {
         }
     }
 
-    fn wake_task(&self) {
+    pub(super) fn wake_task(&self) {
         if let Some(waker) = &*self.task.borrow() {
             waker.wake_by_ref();
         }

@@ -18,6 +18,7 @@ pub struct Incoming {
     /// Content that follows it, of many small frames.
     gathered: BytesMut,
     body: RecvStream,
+    /// Of a known length, what is still to be read.
     framing: RequestBody,
     is_response: bool,
     state: State,
@@ -187,6 +188,13 @@ impl Incoming {
         self.state = State::Failed;
     }
 
+    /// The stream, if all the content that the head announces has been read, and the stream's end is still to come.
+    pub(super) fn into_unended(self) -> Option<RecvStream> {
+        let is_complete = matches!(self.framing, RequestBody::None | RequestBody::Bytes(0));
+        let is_read = self.state == State::Content && !self.has_bytes() && self.gathered.is_empty();
+        (is_complete && is_read && !self.body.is_end_stream()).then_some(self.body)
+    }
+
     pub(super) fn peek(&self) -> rustix::io::Result<bool> {
         match self.state {
             _ if self.has_bytes() => Ok(true),
@@ -218,6 +226,9 @@ impl Incoming {
             }
             // Fails only if the stream is lost, which the next read finds.
             let _ = self.body.flow_control().release_capacity(count);
+            if let RequestBody::Bytes(left) = &mut self.framing {
+                *left = left.saturating_sub(count as u64);
+            }
             if self.piece.is_empty() {
                 let ends_chunk = self.framing == RequestBody::Chunked;
                 self.take_what_has_come();

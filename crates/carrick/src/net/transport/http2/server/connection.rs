@@ -1,13 +1,14 @@
 //! A connection of HTTP/2 to a server, which requests share.
 use super::super::connection::SMALL_FRAMES_BYTES;
-use super::super::{Gather, Http2Connection, Http2Io, Piece};
+use super::super::{Gather, Http2Connection, Http2Io, Piece, StreamPlace};
 use super::ServerStream;
 use super::request::Outgoing;
-use crate::net::deadline::now;
+use super::unended::Unended;
+use crate::net::deadline::{Timer, now};
 use crate::net::transport::Transport;
 use carrick_logic::http1::HeadLimits;
-use h2::Reason;
 use h2::client::{Builder, SendRequest};
+use h2::{Reason, RecvStream};
 use http::uri::Scheme;
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -46,6 +47,7 @@ pub struct ServerConnection {
     /// `None`: it takes no further requests.
     send: RefCell<Option<SendRequest<Piece>>>,
     scheme: Scheme,
+    unended: RefCell<Unended>,
     state: Cell<State>,
     /// Why it has ended.
     error: RefCell<Option<Ended>>,
@@ -130,6 +132,7 @@ impl ServerConnection {
             address,
             send: RefCell::new(Some(send)),
             scheme,
+            unended: RefCell::default(),
             state: Cell::new(State::Opening),
             error: RefCell::default(),
             changed: Notify::new(),
@@ -142,9 +145,11 @@ impl ServerConnection {
 
     /// Moves frames until the connection ends, by either side.
     pub async fn drive(self: Rc<Self>, mut framing: Framing) -> Ended {
-        let ended = poll_fn(|cx| self.poll_drive(&mut framing, cx)).await;
+        let mut timer = Timer::default();
+        let ended = poll_fn(|cx| self.poll_drive(&mut framing, &mut timer, cx)).await;
         self.send.take();
         self.state.set(State::Over);
+        self.unended.take();
         self.error.replace(Some(ended.clone()));
         // The streams learn of it by this.
         drop(framing);
@@ -153,7 +158,12 @@ impl ServerConnection {
         ended
     }
 
-    fn poll_drive(&self, framing: &mut Framing, cx: &mut Context<'_>) -> Poll<Ended> {
+    fn poll_drive(
+        &self,
+        framing: &mut Framing,
+        timer: &mut Timer,
+        cx: &mut Context<'_>,
+    ) -> Poll<Ended> {
         self.shared.register(cx);
         if self.shared.is_flooded() {
             return Poll::Ready(Ended::Flooded);
@@ -163,6 +173,7 @@ impl ServerConnection {
             Poll::Ready(Err(error)) => return Poll::Ready(self.ended_by(&error)),
             Poll::Pending => {}
         }
+        self.unended.borrow_mut().poll(timer, cx);
         if let Err(error) = self.shared.send_written(cx) {
             return Poll::Ready(Ended::Broken(error.to_string()));
         }
@@ -304,6 +315,14 @@ impl ServerConnection {
 
     pub(super) fn shared(&self) -> &Rc<Http2Connection> {
         &self.shared
+    }
+
+    /// A stream has carried a whole request and all of its response, but has not [ended](Unended).
+    pub(super) fn await_end(&self, stream: RecvStream, place: StreamPlace) {
+        if self.state.get() == State::Open {
+            self.unended.borrow_mut().add(stream, place);
+            self.shared.wake_task();
+        }
     }
 
     /// A stream is over; `asked_at`: it was given up without a byte of a response.

@@ -5,6 +5,7 @@
 mod connection;
 mod request;
 mod response;
+mod unended;
 
 pub use connection::{Ended, Framing, STREAMS_MAX, ServerConnection};
 
@@ -214,8 +215,17 @@ impl Stream for ServerStream {
 impl Drop for ServerStream {
     fn drop(&mut self) {
         let is_awaited = self.response.borrow().is_awaited();
-        drop(self.place.take());
+        let place = self.place.take();
+        if let Some(place) = place
+            && self.request.get_mut().is_whole()
+            && let Some(stream) = self.response.get_mut().take_unended()
+        {
+            self.connection.await_end(stream, place);
+        }
         self.connection
             .is_left(self.asked_at.get().filter(|_| is_awaited));
     }
 }
+
+#[cfg(test)]
+mod tests;

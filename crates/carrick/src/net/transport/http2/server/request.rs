@@ -77,6 +77,14 @@ impl Outgoing {
         }
     }
 
+    /// Whether the server gets the whole request.
+    pub(super) fn is_whole(&self) -> bool {
+        match &self.state {
+            State::Content(content) => content.is_over() && !content.is_lost(),
+            State::Head(_) | State::Lost => false,
+        }
+    }
+
     /// Takes a part of `bytes`; `asked` is told when they complete the head.
     pub(super) fn write(
         &mut self,

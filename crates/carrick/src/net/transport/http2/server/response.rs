@@ -4,7 +4,7 @@ use super::request::Asked;
 use bytes::{Buf, Bytes};
 use carrick_logic::http1::Refusal;
 use carrick_logic::http2::{Malformed, RequestBody, ResponseTranslation, write_response};
-use h2::Reason;
+use h2::{Reason, RecvStream};
 use http::{HeaderMap, StatusCode};
 use rustix::io::Errno;
 use std::pin::Pin;
@@ -96,6 +96,14 @@ impl Response {
         }
     }
 
+    /// See [`Incoming::into_unended`]. Nothing more can be read.
+    pub(super) fn take_unended(&mut self) -> Option<RecvStream> {
+        match std::mem::replace(&mut self.state, State::Unasked) {
+            State::Content(content) => content.into_unended(),
+            _ => None,
+        }
+    }
+
     /// See [`Incoming::gather`].
     pub(super) fn gather(&mut self) {
         if let State::Content(content) = &mut self.state {
@@ -156,7 +164,7 @@ impl Response {
         }
     }
 
-    fn take_head(&mut self, response: http::Response<h2::RecvStream>) {
+    fn take_head(&mut self, response: http::Response<RecvStream>) {
         let State::Head(asked, _) = &self.state else {
             return;
         };
