@@ -15,7 +15,7 @@ use crate::net::transport::Transport;
 use crate::net::transport::http2::server::ServerStream;
 use crate::telemetry::metrics::Limit;
 use crate::upstream::checkout::Checkout;
-use carrick_logic::http1::{BodyLength, ResponseBody, Version};
+use carrick_logic::http1::{BodyLength, Refusal, ResponseBody, Version};
 use std::cell::Cell;
 use std::future::poll_fn;
 use std::io;
@@ -32,6 +32,13 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// A request's body of which no more is to come is read at once.
 const BODY_BYTES_FEW: usize = 64 << 10;
+
+/// A request that HTTP/2 has no form for.
+const UNTRANSLATABLE: Refusal = Refusal {
+    status: 400,
+    label: "not_for_http2",
+    reason: "the request cannot be sent by HTTP/2, which its server speaks: its target is too long",
+};
 
 /// What came of serving both directions at the same time.
 enum SendOutcome {
@@ -56,8 +63,7 @@ impl Attempt<'_, '_> {
         }
         let idle = self.requester.context().live.plan().timeouts.idle;
         if let Err((error, nothing_sent)) = self.send_head(&checkout, idle).await {
-            tracing::debug!("send to {}: {error}", checkout.upstream.address);
-            return Err(self.again(&checkout, nothing_sent, "upstream_reset"));
+            return self.not_taken(&checkout, nothing_sent, &error);
         }
         self.scratch.expect_response();
         let (context, timer, client) = self.requester.waiting();
@@ -325,15 +331,30 @@ impl Attempt<'_, '_> {
                 nothing_sent,
                 error,
             } => {
-                tracing::debug!("send to {}: {error}", checkout.upstream.address);
                 // The next attempt sends the same head again.
                 self.scratch.out.clear();
                 self.scratch
                     .out
                     .extend_from_slice(sending.get(checkout.preamble.len()..).unwrap_or_default());
-                return Err(self.again(checkout, nothing_sent, "upstream_reset"));
+                return self.not_taken(checkout, nothing_sent, &error);
             }
         }))
+    }
+
+    /// What a request that the upstream does not take means.
+    fn not_taken(
+        &self,
+        checkout: &Checkout,
+        nothing_sent: bool,
+        error: &io::Error,
+    ) -> Result<Outcome, FailedAttempt> {
+        tracing::debug!("send to {}: {error}", checkout.upstream.address);
+        let stream = checkout.upstream.transport.server_stream();
+        if stream.is_some_and(ServerStream::is_untranslatable) {
+            // No server would take it: that says nothing against this one.
+            return Ok(Outcome::Failed(Failure::BadRequest(UNTRANSLATABLE)));
+        }
+        Err(self.again(checkout, nothing_sent, "upstream_reset"))
     }
 
     fn again(&self, checkout: &Checkout, nothing_sent: bool, how: &'static str) -> FailedAttempt {

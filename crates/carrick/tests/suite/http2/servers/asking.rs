@@ -1,9 +1,9 @@
 //! Requests and their responses.
 use super::super::client::{connect, fetch, request, run};
 use super::server::Http2Server;
-use super::start;
+use super::{start, switch_text};
 use crate::clients::tool::Tool;
-use crate::support::{Peer, Place, Server, random};
+use crate::support::{Carrick, Peer, Place, Server, random};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response};
 
@@ -44,6 +44,58 @@ fn a_request_of_http1_is_asked_by_http2_and_answered_by_http1() {
     assert!((count("carrick_upstream_http2_connections_total") - 1.0).abs() < 0.5);
     assert!((count("carrick_upstream_http2_requests_total") - 3.0).abs() < 0.5);
     assert!((count("carrick_upstream_connections_opened_total") - 1.0).abs() < 0.5);
+}
+
+#[test]
+fn bytes_that_http2_libraries_refuse_in_targets_go_encoded() {
+    let place = Place::claim();
+    let server = Http2Server::start(&place, async |mut asked| {
+        let target = asked
+            .head
+            .uri
+            .path_and_query()
+            .expect("a target")
+            .to_string();
+        asked.answer(200, target.as_bytes());
+    });
+    let carrick = start(&place, &[server.address()], "http2 = true");
+    let mut client = Peer::connect(carrick.listener());
+    let plain = r"/a!$&'()*+,;=:@-._~{|}^[]\?b={%7B%22}";
+    for (target, expected) in [
+        ("/a<b>`\"%3c", "/a%3Cb%3E%60%22%3c"),
+        ("/?q={\"a\":<1>,`}", "/?q={%22a%22:%3C1%3E,%60}"),
+        (plain, plain),
+    ] {
+        let response = client.ask(&format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n"));
+        let response = (response.status, response.text());
+        assert_eq!(response, (200, expected.to_owned()));
+    }
+    assert_eq!(server.connections(), 1);
+}
+
+#[test]
+fn what_http2_has_no_form_for_is_the_client_s_fault() {
+    let place = Place::claim();
+    let server = Http2Server::start(&place, async |mut asked| asked.answer(200, b"ok"));
+    let limits = "[limits]\nrequest_head = \"128KB\"\n";
+    let text = limits.to_owned() + &switch_text(&[server.address()], "http2 = true");
+    let carrick = Carrick::start(&place, &text);
+    let long = "x".repeat(70_000);
+    for (method, rest) in [("GET", ""), ("POST", "Content-Length: 2\r\n\r\nhi")] {
+        let mut client = Peer::connect(carrick.listener());
+        client.send(format!("{method} /{long} HTTP/1.1\r\nHost: a\r\n{rest}"));
+        if rest.is_empty() {
+            client.send("\r\n");
+        }
+        let response = client.read_response(method);
+        assert_eq!(response.status, 400, "{}", response.text());
+    }
+    for line in carrick.access_log(2) {
+        assert_eq!((line.status(), line.text("ended")), (400, "not_for_http2"));
+    }
+    for name in ["carrick_retries_total", "carrick_server_failures_total"] {
+        assert!(carrick.metric(name, &[]) < 0.5, "{name}");
+    }
 }
 
 #[test]

@@ -76,6 +76,12 @@ impl ServerStream {
         self.response.borrow().lost() == Some(Lost::Refused)
     }
 
+    /// Whether the request cannot be sent by HTTP/2, to any server: its target is too long.
+    #[must_use]
+    pub fn is_untranslatable(&self) -> bool {
+        self.request.borrow().is_untranslatable()
+    }
+
     /// What is wrong with the response, if it must not be passed on.
     #[must_use]
     pub fn malformed(&self) -> Option<Refusal> {

@@ -20,6 +20,7 @@ pub(super) struct Outgoing {
     send: SendRequest<Piece>,
     scheme: Scheme,
     state: State,
+    is_untranslatable: bool,
 }
 
 #[derive(Debug)]
@@ -47,6 +48,7 @@ impl Outgoing {
             send,
             scheme,
             state: State::Head(HeadText::default()),
+            is_untranslatable: false,
         }
     }
 
@@ -75,6 +77,11 @@ impl Outgoing {
             State::Content(content) => content.poll_reset(cx),
             State::Head(_) | State::Lost => Poll::Pending,
         }
+    }
+
+    /// Whether the request was not sent since HTTP/2 has no form for it.
+    pub(super) fn is_untranslatable(&self) -> bool {
+        self.is_untranslatable
     }
 
     /// Whether the server gets the whole request.
@@ -147,9 +154,10 @@ impl Outgoing {
             Some(key) if is_websocket => Some(websocket_accept(key)),
             _ => None,
         };
-        let request = self
-            .translate(&head, text, accept.is_some())
-            .ok_or(Errno::PROTO)?;
+        let Some(request) = self.translate(&head, text, accept.is_some()) else {
+            self.is_untranslatable = true;
+            return Err(Errno::PROTO);
+        };
         let framing = match head.body {
             _ if accept.is_some() => Framing::UntilEnd,
             BodyLength::None => Framing::Over,
@@ -185,7 +193,7 @@ impl Outgoing {
         let path = match head.target {
             Target::Origin { path_and_query } | Target::Absolute { path_and_query, .. } => {
                 let (start, end) = (path_and_query.start as usize, path_and_query.end as usize);
-                PathAndQuery::from_maybe_shared(text.slice(start..end)).ok()?
+                PathAndQuery::from_maybe_shared(encoded(text.slice(start..end))).ok()?
             }
             Target::Asterisk => PathAndQuery::from_static("*"),
             // CONNECT is not for servers.
@@ -244,4 +252,23 @@ impl Outgoing {
             content.reset(Reason::CANCEL);
         }
     }
+}
+
+/// The target without the bytes that the library takes in none: encoded they mean the same (RFC 3986 section 2.1).
+fn encoded(target: Bytes) -> Bytes {
+    let is_refused = |byte: &u8| matches!(byte, b'"' | b'<' | b'>' | b'`');
+    if !target.iter().any(is_refused) {
+        return target;
+    }
+    let mut encoded = Vec::with_capacity(target.len() + 32);
+    for &byte in &target {
+        match byte {
+            b'"' => encoded.extend_from_slice(b"%22"),
+            b'<' => encoded.extend_from_slice(b"%3C"),
+            b'>' => encoded.extend_from_slice(b"%3E"),
+            b'`' => encoded.extend_from_slice(b"%60"),
+            _ => encoded.push(byte),
+        }
+    }
+    encoded.into()
 }
