@@ -39,16 +39,22 @@ impl RequestLog {
             head.and_then(|head| head.field(bytes, name))
                 .unwrap_or_default()
         };
-        let target = match head {
-            Some(head) => Cow::Borrowed(target_text(bytes, head)),
-            None => first_line(bytes),
+        let (method, target) = match head {
+            Some(head) => (
+                head.method_text.of(bytes),
+                Cow::Borrowed(target_text(bytes, head)),
+            ),
+            None => {
+                let (method, target) = unread(bytes, context.is_http2);
+                (method, cut_short(target))
+            }
         };
         self.write(
             context,
             job,
             total,
             RequestWords {
-                method: head.map_or(&[][..], |head| head.method_text.of(bytes)),
+                method,
                 target: &target,
                 version: match head.map(|head| head.version) {
                     _ if context.is_http2 => "HTTP/2.0",
@@ -144,18 +150,51 @@ pub fn target_text<'b>(bytes: &'b [u8], head: &RequestHead) -> &'b [u8] {
         .unwrap_or_default()
 }
 
-/// What to show of a request that could not be read: its first line, cut short.
-fn first_line(bytes: &[u8]) -> Cow<'_, [u8]> {
-    const SHOWN_BYTES_MAX: usize = 200;
+/// The method and the target to show of a request that could not be read: its first line, of which nothing is known to be a
+/// method. By HTTP/2 it is a line that carrick has written.
+fn unread(bytes: &[u8], is_http2: bool) -> (&[u8], &[u8]) {
     let line = bytes
         .split(|byte| matches!(byte, b'\r' | b'\n'))
         .next()
         .unwrap_or_default();
-    match without_user_information(line) {
-        Cow::Borrowed(line) => Cow::Borrowed(line.get(..SHOWN_BYTES_MAX).unwrap_or(line)),
-        Cow::Owned(mut line) => {
-            line.truncate(SHOWN_BYTES_MAX);
-            Cow::Owned(line)
+    match memchr::memchr(b' ', line).filter(|_| is_http2) {
+        Some(space) => {
+            let target = &line[space + 1..];
+            let target = target.strip_suffix(b" HTTP/1.1").unwrap_or(target);
+            (&line[..space], target)
+        }
+        None => (b"", line),
+    }
+}
+
+fn cut_short(text: &[u8]) -> Cow<'_, [u8]> {
+    const SHOWN_BYTES_MAX: usize = 200;
+    match without_user_information(text) {
+        Cow::Borrowed(text) => Cow::Borrowed(text.get(..SHOWN_BYTES_MAX).unwrap_or(text)),
+        Cow::Owned(mut text) => {
+            text.truncate(SHOWN_BYTES_MAX);
+            Cow::Owned(text)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_shown_of_a_request_that_could_not_be_read() {
+        let cases = [
+            ("GET /a HTTP/1.1\r\nHost: a", false, ("", "GET /a HTTP/1.1")),
+            ("GET /a HTTP/1.1\r\nHost: a", true, ("GET", "/a")),
+            ("CONNECT a,b HTTP/1.1\r\n", true, ("CONNECT", "a,b")),
+            ("GET /not-whole", true, ("GET", "/not-whole")),
+            ("", true, ("", "")),
+            ("\x16\x03\x01", false, ("", "\x16\x03\x01")),
+        ];
+        for (text, is_http2, (method, target)) in cases {
+            let shown = unread(text.as_bytes(), is_http2);
+            assert_eq!(shown, (method.as_bytes(), target.as_bytes()));
         }
     }
 }

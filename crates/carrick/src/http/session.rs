@@ -501,7 +501,12 @@ async fn refuse_head(
         }
         NoRequestHead::Refused(refusal) => sender::refused(client.context.metrics(), refusal),
     };
-    let sent = reply::send(client, &reply, Asked::NOTHING, &mut log).await;
+    let is_call = client.context.is_http2 && begins_call(&scratch.request);
+    let asked = Asked {
+        is_late_call: is_call.then_some(false),
+        ..Asked::NOTHING
+    };
+    let sent = reply::send(client, &reply, asked, &mut log).await;
     log.finish(&client.context, &scratch.request, None);
     if sent { Next::CloseGently } else { Next::Close }
 }
@@ -543,6 +548,15 @@ fn is_late_call(context: &RequestContext, scratch: &Scratch, log: &RequestLog) -
     is_call.then(|| {
         let deadline = field("grpc-timeout").and_then(grpc::timeout);
         deadline.is_some_and(|limit| now().saturating_duration_since(log.begun) >= limit)
+    })
+}
+
+/// Whether a head that was refused, in carrick's own writing, says as far as it was read that it is one of gRPC.
+fn begins_call(head: &[u8]) -> bool {
+    let mut lines = (head.split(|&byte| byte == b'\n')).take_while(|line| *line != b"\r");
+    lines.any(|line| {
+        let value = line.strip_prefix(b"content-type: ");
+        value.is_some_and(|value| grpc::is_grpc(value.trim_ascii_end()))
     })
 }
 

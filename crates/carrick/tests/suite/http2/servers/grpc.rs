@@ -1,7 +1,7 @@
 //! gRPC end to end.
 use super::super::client::{connect, fetch, request, run};
 use super::server::{Asked, Http2Server};
-use super::start;
+use super::{start, switch_text};
 use crate::clients::tool::{Tool, has_all};
 use crate::support::{Carrick, Place, wait_for};
 use bytes::Bytes;
@@ -92,6 +92,44 @@ fn a_status_without_a_message_stays_one() {
         assert_eq!(response.headers()["grpc-status"], "5");
         assert!(response.body().is_end_stream());
     });
+}
+
+#[test]
+fn calls_whose_head_is_refused_get_a_status_and_a_line_of_their_own() {
+    let place = Place::claim();
+    let server = Http2Server::start(&place, async |mut asked| asked.answer(200, b""));
+    let limits = "[limits]\nrequest_head = \"2KB\"\n";
+    let text = limits.to_owned() + &switch_text(&[server.address()], "http2 = true");
+    let carrick = Carrick::start(&place, &text);
+    let long = "x".repeat(3000);
+    let cases = [
+        ("a.example", "x", &*long, (431, "8")),
+        ("a.example", "expect", "much", (417, "2")),
+        ("a,b", "x", "y", (400, "13")),
+    ];
+    run(async {
+        let mut client = connect(carrick.listener()).await;
+        for (host, name, value, (_, status)) in cases {
+            let mut asked = call("/a.B/C");
+            *asked.uri_mut() = format!("http://{host}/a.B/C").parse().expect("a URL");
+            let value = HeaderValue::from_str(value).expect("a value");
+            asked.headers_mut().insert(name, value);
+            let reply = fetch(&mut client, asked, b"", None);
+            let reply = reply.await.expect("a response");
+            let told = (reply.status.as_u16(), reply.field("grpc-status"));
+            assert_eq!(told, (200, Some(status)), "{name}");
+        }
+    });
+    for (line, (_, name, _, (status, _))) in carrick.access_log(3).iter().zip(cases) {
+        assert_eq!(line.status(), status, "{name}");
+        for (key, expected) in [
+            ("method", "POST"),
+            ("target", "/a.B/C"),
+            ("version", "HTTP/2.0"),
+        ] {
+            assert_eq!(line.text(key), expected, "{name}");
+        }
+    }
 }
 
 #[test]
