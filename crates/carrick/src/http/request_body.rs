@@ -177,8 +177,9 @@ async fn send_chunked(
     let mut throttle = Throttle::new(means.pace[0], means.splicer.pacer());
     let mut window = UnreadWindow::new(means.unread);
     loop {
+        let mut content_bytes = 0;
         let Followed { bytes, is_over } = chunked
-            .tidy(buffer, head_bytes, body_bytes)
+            .tidy(buffer, head_bytes, &mut content_bytes)
             .map_err(NotSent::Refused)?;
         // What came whole with its head is not paced.
         if bytes > 0 && (head.is_empty() || !is_over) {
@@ -201,6 +202,8 @@ async fn send_chunked(
             }
         })?;
         buffer.drain(ready);
+        // Counted only now: what was not sent may be sent again.
+        *body_bytes += content_bytes;
         if is_over {
             return Ok(());
         }
@@ -383,6 +386,7 @@ fn as_begun(not_sent: NotSent) -> NotSent {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::net::transport::testing;
     use std::future::{pending, poll_fn};
     use std::pin::pin;
     use std::task::Poll;
@@ -414,6 +418,46 @@ mod tests {
         check::<0>(rate, &[(9999, 9, true), (0, 1, false)]);
         check::<0>(rate, &[(10_000, 10, true), (9999, 10, false)]);
         check::<0>(None, &[(0, 1000, true)]);
+    }
+
+    #[tokio::test]
+    async fn what_could_not_be_sent_is_not_counted() {
+        let address = |port| ([127, 0, 0, 1], port).into();
+        let pair = || testing::pair([address(1), address(2)]);
+        let ([client, _client], [upstream, server]) = (pair(), pair());
+        let (client, upstream) = (Transport::Memory(client), Transport::Memory(upstream));
+        server.reset();
+        let splicer = Splicer::new(Default::default(), Default::default());
+        let means = Means {
+            splicer: &splicer,
+            engine: Choice::Auto,
+            idle: IDLE,
+            rate_min: None,
+            pace: Default::default(),
+            unread: UnreadLimit::default(),
+            odd_names: OddNames::Drop,
+            moved: None,
+        };
+        let mut buffer = b"5\r\nhello\r\n0\r\n\r\n".to_vec();
+        let mut received = 0;
+        let sent = send(
+            means,
+            &client,
+            &upstream,
+            b"head",
+            (&mut buffer, 0),
+            BodyLength::Chunked,
+            &mut received,
+        );
+        let is_unsent = matches!(
+            sent.await,
+            Err(NotSent::Upstream {
+                nothing_sent: true,
+                ..
+            })
+        );
+        assert!(is_unsent);
+        assert_eq!(received, 0);
     }
 
     #[tokio::test(start_paused = true)]
