@@ -86,7 +86,8 @@ enum State {
 }
 
 impl Chunked {
-    /// At the start of a body. Limits: chunk size at most 2^60, a size line at most 256 bytes, trailers at most 8 KB.
+    /// At the start of a body. Limits: chunk size at most 2^60, a size line at most 256 bytes, trailers at most 8 KB unless
+    /// [more](Self::with_trailers_of) are allowed.
     #[must_use]
     pub fn new() -> Self {
         Self::of_form(Form::Strict)
@@ -97,6 +98,14 @@ impl Chunked {
     #[must_use]
     pub fn lenient() -> Self {
         Self::of_form(Form::Lenient)
+    }
+
+    /// At the start of the same body, whose trailers may have so many bytes. Only for senders that send them in one piece: with each
+    /// that comes, a line that is not whole is [read again](Self::tidy).
+    #[must_use]
+    pub fn with_trailers_of(mut self, bytes_max: usize) -> Self {
+        self.trailers.allow(bytes_max);
+        self
     }
 
     fn of_form(form: Form) -> Self {

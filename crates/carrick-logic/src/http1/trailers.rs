@@ -1,8 +1,8 @@
 //! Trailer fields after a chunked body (RFC 9112 section 7.1.2), checked byte by byte.
 use super::{OddNames, Refusal, fields, syntax};
 
-/// Most bytes of a trailer section, its empty line included.
-const TRAILERS_BYTES_MAX: u16 = 8 * 1024;
+/// Most bytes of a trailer section, its empty line included, unless more [may come](Trailers::allow).
+const TRAILERS_BYTES_MAX: u32 = 8 * 1024;
 
 /// Fields that have no place in a trailer: they decide on framing, routing, authentication, or how the content is to be taken
 /// (RFC 9110 section 6.5.1). A next hop that merges trailers into the head would take them for the sender's word.
@@ -49,10 +49,11 @@ pub fn may_trail_response(name: &[u8]) -> bool {
 const NAME_BYTES_KEPT: usize = 32;
 
 /// Where in a trailer section a connection stands.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(super) struct Trailers {
     state: State,
-    total_bytes: u16,
+    /// So many more may come.
+    bytes_left: u32,
     /// The beginning of the present name.
     name: [u8; NAME_BYTES_KEPT],
     name_bytes: u16,
@@ -73,7 +74,26 @@ enum State {
     LastLineFeed,
 }
 
+impl Default for Trailers {
+    fn default() -> Self {
+        Self {
+            state: State::default(),
+            bytes_left: TRAILERS_BYTES_MAX,
+            name: [0; NAME_BYTES_KEPT],
+            name_bytes: 0,
+            is_odd: false,
+            is_dropped: false,
+            odd_names: None,
+        }
+    }
+}
+
 impl Trailers {
+    /// So many bytes may come, of a section that has not begun.
+    pub(super) fn allow(&mut self, bytes_max: usize) {
+        self.bytes_left = u32::try_from(bytes_max).unwrap_or(u32::MAX);
+    }
+
     /// Those of a request.
     pub(super) fn of_request(odd_names: OddNames) -> Self {
         Self {
@@ -84,13 +104,10 @@ impl Trailers {
 
     /// Moves past one byte; says whether it was the section's last.
     pub(super) fn step(&mut self, byte: u8) -> Result<bool, Refusal> {
-        self.total_bytes += 1;
-        if self.total_bytes > TRAILERS_BYTES_MAX {
-            return Err(Refusal::bad(
-                "trailers_too_long",
-                "the trailer section is too long",
-            ));
-        }
+        self.bytes_left = self.bytes_left.checked_sub(1).ok_or(Refusal::bad(
+            "trailers_too_long",
+            "the trailer section is too long",
+        ))?;
         self.state = match self.state {
             State::LineStart if byte == b'\r' => State::LastLineFeed,
             State::LineStart | State::Name if syntax::is_token_byte(byte) => {
@@ -135,7 +152,7 @@ impl Trailers {
             *place = byte;
         }
         self.is_odd |= !syntax::is_plain_name(&[byte]);
-        self.name_bytes += 1;
+        self.name_bytes = self.name_bytes.saturating_add(1);
     }
 
     /// Refuses the present line, or drops it, if its name asks for that.

@@ -40,11 +40,23 @@ pub struct Means<'a> {
     pub unread: UnreadLimit,
     /// What becomes of trailers with odd names.
     pub odd_names: OddNames,
+    /// Most bytes of trailers that come [by HTTP/2](Self::trailers_from): those of a head.
+    pub trailers_bytes_max: usize,
     /// When bytes last moved in either direction, if both are served at the same time: one may be silent as long as the other is not.
     pub moved: Option<&'a Cell<Instant>>,
 }
 
 impl Means<'_> {
+    /// `chunked`, whose trailers may be longer if `sender` speaks HTTP/2, where they come in one piece.
+    pub fn trailers_from(&self, sender: &Transport, chunked: Chunked) -> Chunked {
+        match sender {
+            Transport::Http2(_) | Transport::Http2Server(_) => {
+                chunked.with_trailers_of(self.trailers_bytes_max)
+            }
+            _ => chunked,
+        }
+    }
+
     /// Waits for a read, as long as bytes move.
     pub async fn read<T>(
         &self,
@@ -171,7 +183,7 @@ async fn send_chunked(
     (buffer, head_bytes): (&mut Vec<u8>, usize),
     body_bytes: &mut u64,
 ) -> Result<(), NotSent> {
-    let mut chunked = Chunked::of_request(means.odd_names);
+    let mut chunked = means.trailers_from(client, Chunked::of_request(means.odd_names));
     let mut timer = Timer::default();
     let mut pace = SenderPace::new(means.rate_min);
     let mut throttle = Throttle::new(means.pace[0], means.splicer.pacer());
@@ -436,6 +448,7 @@ mod tests {
             pace: Default::default(),
             unread: UnreadLimit::default(),
             odd_names: OddNames::Drop,
+            trailers_bytes_max: 0,
             moved: None,
         };
         let mut buffer = b"5\r\nhello\r\n0\r\n\r\n".to_vec();

@@ -420,7 +420,7 @@ impl Response<'_> {
         timer: &mut Timer,
     ) -> Passed {
         let keeps_framing = self.client_version == Version::Http11;
-        let mut chunked = Chunked::lenient();
+        let mut chunked = means.trailers_from(upstream, Chunked::lenient());
         let mut has_begun = false;
         let mut pace = ReceiverPace::new(means.rate_min);
         let mut throttle = Throttle::new(means.pace[1], means.splicer.pacer());

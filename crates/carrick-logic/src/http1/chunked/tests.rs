@@ -266,6 +266,24 @@ fn trailers_of_requests_that_proxies_write_or_gateways_take_for_others_do_not_pa
 }
 
 #[test]
+fn trailers_may_be_as_long_as_is_allowed() {
+    let section = format!("{}: b\r\n\r\n", "a".repeat(70_000));
+    let body = format!("0\r\n{section}");
+    let end_of = |allowed| {
+        let (mut chunked, mut rest) = (Chunked::new().with_trailers_of(allowed), body.as_bytes());
+        loop {
+            match chunked.next(rest).map_err(|refusal| refusal.label)? {
+                Piece::End(count) => return Ok(rest.len() - count),
+                Piece::Framing(count) => rest = &rest[count..],
+                other => panic!("{other:?}"),
+            }
+        }
+    };
+    assert_eq!(end_of(section.len()), Ok(0));
+    assert_eq!(end_of(section.len() - 1), Err("trailers_too_long"));
+}
+
+#[test]
 fn content_can_go_by_unseen() {
     let mut chunked = Chunked::new();
     assert_eq!(chunked.data_left(), 0);

@@ -336,6 +336,7 @@ fn means<'a>(
         pace,
         unread: UnreadLimit::default(),
         odd_names: context.listener.odd_names,
+        trailers_bytes_max: plan.limits.head().head_bytes_max,
         moved: None,
     }
 }

@@ -1,5 +1,6 @@
 //! A body on its way to the other end of a stream: content, taken out of its chunks where it has any, and trailers.
 use super::buffers::{self, BUFFER_BYTES};
+use super::head::LIMITS;
 use super::{Http2Connection, Piece, RESET};
 use carrick_logic::http1::{Chunked, Piece as Part};
 use h2::{Reason, SendStream};
@@ -35,7 +36,9 @@ pub(super) enum Framing {
 impl Framing {
     /// Chunks of which nothing was sent.
     pub(super) fn chunked() -> Self {
-        Self::Chunked(Box::new((Chunked::lenient(), Vec::new())))
+        // What is sent has been read before, with a limit on trailers.
+        let chunked = Chunked::lenient().with_trailers_of(LIMITS.head_bytes_max);
+        Self::Chunked(Box::new((chunked, Vec::new())))
     }
 }
 

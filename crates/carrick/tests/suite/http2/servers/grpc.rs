@@ -70,6 +70,34 @@ fn messages_pass_at_once_in_both_directions() {
 }
 
 #[test]
+fn trailers_may_be_as_long_as_a_head() {
+    let place = Place::claim();
+    let server = Http2Server::start(&place, async |mut asked| {
+        let (_, trailers) = asked.read().await.expect("a body");
+        let mut stream = (asked.respond)
+            .send_response(head_of_call(), false)
+            .expect("a client");
+        stream
+            .send_trailers(trailers.expect("trailers"))
+            .expect("a client");
+    });
+    let carrick = start(&place, &[server.address()], "http2 = true");
+    let mut trailers = status("0");
+    for (name, bytes) in [("grpc-message", 30_000), ("x-debug", 20_000)] {
+        let value = "x".repeat(bytes).parse().expect("a value");
+        trailers.insert(name, value);
+    }
+    run(async {
+        let mut client = connect(carrick.listener()).await;
+        let sent = Some(trailers.clone());
+        let reply = fetch(&mut client, call("/a.B/C"), b"question", sent).await;
+        assert!(reply.expect("a response").trailers == Some(trailers));
+    });
+    let line = &carrick.access_log(1)[0];
+    assert_eq!((line.status(), line.text("ended")), (200, "complete"));
+}
+
+#[test]
 fn a_status_without_a_message_stays_one() {
     let place = Place::claim();
     let server = Http2Server::start(&place, async |mut asked| {
