@@ -478,6 +478,7 @@ impl Program {
     async fn end(mut self, signals: &mut Signals, manager: &ServiceManager, watch: &mut Watch) {
         let drain = self.orders.borrow().live.plan.timeouts.drain;
         self.classify_nothing();
+        self.rules.iter().for_each(Rules::drain);
         self.state.set_draining();
         self.orders.send_modify(|orders| orders.draining = true);
         // Logged once the drain has begun, since a reader of this line may start the next carrick or query admin.
@@ -578,12 +579,10 @@ fn start_worker(
         .name(format!("worker-{number}"))
         .spawn(move || {
             // The receiver is gone only if another worker has failed.
-            let begun = || {
-                let _ = started.send(Ok(()));
-            };
-            if let Err(error) = worker::run(parts, begun) {
+            let tell = |outcome| drop(started.send(outcome));
+            if let Err(error) = worker::run(parts, || tell(Ok(()))) {
                 let text = format!("worker {number} cannot run: {error}");
-                let _ = started.send(Err(io::Error::new(error.kind(), text)));
+                tell(Err(io::Error::new(error.kind(), text)));
             }
         })
 }

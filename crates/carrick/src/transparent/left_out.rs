@@ -1,4 +1,4 @@
-//! Excluding pairs of networks from interception for a while: the line protocol between carrick and its rule supervisor.
+//! The line protocol between carrick and its rule supervisor: excluding pairs of networks from interception for a while, and the drain.
 use ipnet::IpNet;
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use std::fmt;
@@ -12,6 +12,9 @@ pub const SECONDS_MAX: u64 = 24 * 3600;
 
 /// The longest line, with two IPv6 networks.
 pub const LINE_BYTES_MAX: usize = 160;
+
+/// The line that says that carrick drains.
+pub const DRAIN: &str = "drain\n";
 
 /// A client network and a server network of the same family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -124,6 +127,14 @@ impl SupervisorPipe {
         })
     }
 
+    /// Says that carrick drains: new connections of this machine's programs bypass it some milliseconds later. Never blocks.
+    ///
+    /// # Errors
+    /// See [`Self::leave_out`].
+    pub fn drain(&self) -> io::Result<()> {
+        self.write(DRAIN)
+    }
+
     /// Closes the pipe.
     pub fn close(&self) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
@@ -133,10 +144,14 @@ impl SupervisorPipe {
         if !request.is_right() {
             return Err(io::ErrorKind::InvalidInput.into());
         }
+        self.write(&format!("{request}\n"))
+    }
+
+    fn write(&self, line: &str) -> io::Result<()> {
         let mut pipe = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let pipe = pipe.as_mut().ok_or(io::ErrorKind::NotConnected)?;
         // A line is shorter than `PIPE_BUF`, so the write is atomic (pipe(7)).
-        match pipe.write(format!("{request}\n").as_bytes()) {
+        match pipe.write(line.as_bytes()) {
             Ok(_) => Ok(()),
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
                 Err(io::ErrorKind::NotConnected.into())

@@ -49,6 +49,8 @@ struct Task {
 pub struct Rules {
     supervisor: Child,
     line: SupervisorPipe,
+    /// Whether programs of this machine are clients.
+    is_local: bool,
     /// Shared with the supervisor, so that the claims last as long as one of the two processes.
     _claims: Vec<Claim>,
 }
@@ -187,6 +189,7 @@ impl Rules {
         Ok(Self {
             line,
             supervisor,
+            is_local: task.interceptions.iter().any(|one| one.local.is_some()),
             _claims: claims,
         })
     }
@@ -195,6 +198,15 @@ impl Rules {
     #[must_use]
     pub fn line(&self) -> SupervisorPipe {
         self.line.clone()
+    }
+
+    /// Has new connections of this machine's programs bypass carrick. Those of other machines do so once the listeners are closed.
+    pub fn drain(&self) {
+        if let (true, Err(error)) = (self.is_local, self.line.drain()) {
+            tracing::warn!(
+                "cannot tell the rule supervisor about the drain: new connections of this machine's programs hang until it ends: {error}"
+            );
+        }
     }
 
     fn await_rules(&mut self) -> io::Result<()> {

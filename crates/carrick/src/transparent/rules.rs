@@ -4,6 +4,8 @@
 //! Documentation/networking/tproxy.rst). Packets keep their addresses.
 mod local;
 
+pub use local::nft_pass_local;
+
 use super::left_out::{ExclusionRequest, Pair};
 use crate::config::plan::{Interception, LocalInterception, PortRange};
 use ipnet::IpNet;

@@ -1,7 +1,7 @@
 //! The rule supervisor: makes the rules, waits until carrick is gone, and removes them. It is the only part of carrick that keeps a
 //! privilege after the start, `CAP_NET_ADMIN`; after its task it reads only lines of one form, and the end of a pipe.
 use super::claim::Claim;
-use super::left_out::{ExclusionRequest, LINE_BYTES_MAX};
+use super::left_out::{DRAIN, ExclusionRequest, LINE_BYTES_MAX};
 use super::rules::{self, Family};
 use super::tools::{IP, NFT};
 use super::{READY, Task, claim, leftovers};
@@ -16,12 +16,13 @@ use std::io::{self, BufRead, Read, Write};
 /// # Errors
 /// Some rules could not be removed; or there was no task.
 pub fn keep() -> io::Result<()> {
-    // systemd and terminals send these signals to both processes; the supervisor must outlive carrick.
+    // systemd (SIGABRT: its watchdog) and terminals send these signals to both processes; the supervisor must outlive carrick.
     let signals: SigSet = [
         Signal::SIGINT,
         Signal::SIGTERM,
         Signal::SIGHUP,
         Signal::SIGQUIT,
+        Signal::SIGABRT,
         Signal::SIGUSR1,
         Signal::SIGUSR2,
     ]
@@ -52,12 +53,12 @@ pub fn keep() -> io::Result<()> {
     if made.is_err() {
         return Ok(());
     }
-    leave_out(&mut input, &task.interceptions);
+    serve(&mut input, &task.interceptions);
     remove(&task.interceptions)
 }
 
 /// Executes requests until the pipe is closed.
-fn leave_out(input: &mut impl BufRead, interceptions: &[Interception]) {
+fn serve(input: &mut impl BufRead, interceptions: &[Interception]) {
     let mut line = String::new();
     loop {
         line.clear();
@@ -68,6 +69,10 @@ fn leave_out(input: &mut impl BufRead, interceptions: &[Interception]) {
             // Not UTF-8: handled as an invalid line.
             Err(error) if error.kind() == io::ErrorKind::InvalidData => line.clear(),
             Err(_) => return,
+        }
+        if line == DRAIN {
+            pass_local(interceptions);
+            continue;
         }
         let request = line.strip_suffix('\n').and_then(ExclusionRequest::parse);
         let request = request.filter(|request| {
@@ -80,6 +85,15 @@ fn leave_out(input: &mut impl BufRead, interceptions: &[Interception]) {
         };
         if let Err(error) = NFT.run(&["-f", "-"], &rules::nft_leave_out(&request)) {
             tell(&format!("`{request}`: {error}"));
+        }
+    }
+}
+
+/// Has new connections of this machine's programs bypass carrick, which closes its listeners.
+fn pass_local(interceptions: &[Interception]) {
+    for interception in interceptions.iter().filter(|one| one.local.is_some()) {
+        if let Err(error) = NFT.run(&["-f", "-"], &rules::nft_pass_local(interception)) {
+            tell(&error.to_string());
         }
     }
 }

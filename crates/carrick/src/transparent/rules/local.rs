@@ -1,5 +1,5 @@
 //! Rules for connections of this machine's own programs: outgoing packets get a mark that routes them back in through `lo`.
-use super::{BEGAN_MAX, Family, SYN, left_alone, parts, ports};
+use super::{BEGAN_MAX, Family, SYN, left_alone, parts, ports, table_name};
 use crate::config::plan::{Interception, LocalInterception};
 use std::fmt::Write;
 
@@ -72,4 +72,22 @@ pub fn of_programs(
         );
     }
     text.push_str("  }\n");
+}
+
+/// Has new connections of local programs bypass the listener. The set forgets an earlier connection with the same addresses and ports,
+/// which would lead the new one's further packets to it.
+pub fn nft_pass_local(interception: &Interception) -> String {
+    let chain = format!(
+        "inet {} begin-local",
+        table_name(interception.listener.port())
+    );
+    let mut text = format!("flush chain {chain}\n");
+    for family in Family::ALL {
+        if family.is_in(interception) {
+            let (_, ends, _) = parts(interception, family);
+            let set = family.set("local");
+            let _ = writeln!(text, "add rule {chain} delete @{set} {{ {ends} }}");
+        }
+    }
+    text
 }

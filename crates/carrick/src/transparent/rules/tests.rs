@@ -151,6 +151,21 @@ fn programs_of_this_machine_have_a_mark_of_their_own_and_carrick_is_let_through(
 }
 
 #[test]
+fn when_carrick_drains_new_connections_of_programs_are_not_led_and_not_known() {
+    let ends = "ip saddr . tcp sport . ip daddr . tcp dport";
+    let drain = |listener| nft_pass_local(&interception(listener));
+    let v4 = format!(
+        "flush chain inet carrick-8080 begin-local\nadd rule inet carrick-8080 begin-local delete @local-v4 {{ {ends} }}\n"
+    );
+    let v6 = format!(
+        "add rule inet carrick-8080 begin-local delete @local-v6 {{ {} }}\n",
+        ends.replace("ip ", "ip6 ")
+    );
+    assert_eq!(drain("0.0.0.0:8080"), v4);
+    assert_eq!(drain("[::]:8080"), v4 + &v6);
+}
+
+#[test]
 fn a_pair_that_is_left_out_is_there_once() {
     let request = |line: &str| nft_leave_out(&ExclusionRequest::parse(line).unwrap());
     assert_eq!(

@@ -23,7 +23,7 @@ fn rules_are_gone_after_the_end_and_also_after_a_kill() {
     );
     assert_eq!(bed.supervisors().len(), 1);
     // Signals from a terminal or systemd to the whole group do not end the supervisor first.
-    for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
+    for signal in [Signal::INT, Signal::TERM, Signal::HUP, Signal::ABORT] {
         kill_process(bed.supervisors()[0], signal).expect("it exists");
     }
     assert!(bed.curl("http://10.2.0.2/").contains(VIA));
