@@ -66,11 +66,21 @@ impl Made {
         }
     }
 
-    /// Removes it.
+    /// Removes it, unless it is gone: its owner may have removed it since it was found.
     ///
     /// # Errors
     /// The tool is missing or fails.
     pub fn remove(&self) -> io::Result<()> {
+        self.delete().or_else(|error| {
+            if find().is_ok_and(|all| !all.contains(self)) {
+                Ok(())
+            } else {
+                Err(error)
+            }
+        })
+    }
+
+    fn delete(&self) -> io::Result<()> {
         match self {
             Self::Table { port } => {
                 NFT.run(&["-f", "-"], &rules::nft_remove(&rules::table_name(*port)))
@@ -126,19 +136,39 @@ impl Line {
 pub fn find() -> io::Result<Vec<Made>> {
     let mut made: Vec<Made> = tables()?;
     for family in Family::ALL {
-        for line in list(family, &["rule", "show"])? {
-            if let (true, Some(mark)) = (line.is_ours(), line.mark()) {
-                made.push(Made::Rule {
-                    family,
-                    priority: line.priority,
-                    mark,
-                });
-            }
+        made.extend(routing_rules(family)?);
+        made.extend(routes(family)?);
+    }
+    Ok(made)
+}
+
+/// carrick's routing rules.
+///
+/// # Errors
+/// See [`find`].
+pub fn routing_rules(family: Family) -> io::Result<Vec<Made>> {
+    let mut made = Vec::new();
+    for line in list(family, &["rule", "show"])? {
+        if let (true, Some(mark)) = (line.is_ours(), line.mark()) {
+            made.push(Made::Rule {
+                family,
+                priority: line.priority,
+                mark,
+            });
         }
-        for line in list(family, &["route", "show", "table", "all"])? {
-            if let (true, Some(table)) = (line.is_ours(), line.table()) {
-                made.push(Made::Route { family, table });
-            }
+    }
+    Ok(made)
+}
+
+/// carrick's routes.
+///
+/// # Errors
+/// See [`find`].
+pub fn routes(family: Family) -> io::Result<Vec<Made>> {
+    let mut made = Vec::new();
+    for line in list(family, &["route", "show", "table", "all"])? {
+        if let (true, Some(table)) = (line.is_ours(), line.table()) {
+            made.push(Made::Route { family, table });
         }
     }
     Ok(made)
@@ -153,7 +183,8 @@ fn tables() -> io::Result<Vec<Made>> {
             .strip_prefix(rules::TABLE_PREFIX)
             .and_then(|port| port.parse().ok());
         if let Some(port) = port
-            && is_carricks(name)?
+            // Another carrick may have removed it just now.
+            && is_carricks(name).unwrap_or(false)
         {
             made.push(Made::Table { port });
         }
@@ -162,7 +193,10 @@ fn tables() -> io::Result<Vec<Made>> {
 }
 
 /// Whether an existing nft table was made by carrick.
-fn is_carricks(name: &str) -> io::Result<bool> {
+///
+/// # Errors
+/// It is gone; or see [`find`].
+pub fn is_carricks(name: &str) -> io::Result<bool> {
     let text = NFT.run(&["list", "table", "inet", name], "")?;
     Ok(text.contains(&format!("comment \"{}\"", rules::COMMENT)))
 }

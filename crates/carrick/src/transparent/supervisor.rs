@@ -2,9 +2,10 @@
 //! privilege after the start, `CAP_NET_ADMIN`; after its task it reads only lines of one form, and the end of a pipe.
 use super::claim::Claim;
 use super::left_out::{DRAIN, ExclusionRequest, LINE_BYTES_MAX};
+use super::leftovers::{self, Made};
 use super::rules::{self, Family};
 use super::tools::{IP, NFT};
-use super::{READY, Task, claim, leftovers};
+use super::{READY, Task, claim};
 use crate::config::plan::Interception;
 use crate::privileges;
 use nix::sys::signal::{SigSet, Signal};
@@ -157,10 +158,24 @@ fn install(interception: &Interception, own_marks: &[u32]) -> io::Result<()> {
 
 /// First the rules that mark packets, then routing. Continues after a failure; returns the first one.
 fn remove(interceptions: &[Interception]) -> io::Result<()> {
-    let made = leftovers::find()?;
-    let own = made
-        .iter()
-        .filter(|made| is_own(interceptions, made.key()))
-        .map(leftovers::Made::remove);
-    own.fold(Ok(()), Result::and)
+    let mut outcome = Ok(());
+    for interception in interceptions {
+        let port = interception.listener.port();
+        // A firewall may have removed it; then removing it does nothing.
+        if leftovers::is_carricks(&rules::table_name(port)).unwrap_or(true) {
+            outcome = outcome.and(Made::Table { port }.remove());
+        }
+    }
+    for list in [leftovers::routing_rules, leftovers::routes] {
+        for family in Family::ALL {
+            match list(family) {
+                Ok(made) => {
+                    let own = made.iter().filter(|made| is_own(interceptions, made.key()));
+                    outcome = own.map(Made::remove).fold(outcome, Result::and);
+                }
+                Err(error) => outcome = outcome.and(Err(error)),
+            }
+        }
+    }
+    outcome
 }

@@ -2,6 +2,7 @@
 use super::bed::lines;
 use super::*;
 use crate::support::carrick::PROGRAM;
+use std::os::unix::fs::PermissionsExt;
 
 /// Another one, for other ports.
 fn second() -> String {
@@ -70,6 +71,43 @@ fn two_carricks_do_not_take_each_others_port_or_table() {
     }
     assert!(bed.curl("http://10.2.0.2/").contains(VIA));
     drop(first);
+}
+
+/// What is listed, and is gone when carrick asks for it, or removes it.
+#[test]
+fn what_another_carrick_removes_meanwhile_is_no_obstacle() {
+    let Some(bed) = Bed::build() else { return };
+    let before = bed.rules();
+    let tools = tempfile::tempdir().expect("a directory");
+    let here = tools.path().display();
+    for (tool, first) in [
+        (
+            "nft",
+            "[ \"$*\" = 'list tables inet' ] && echo 'table inet carrick-9'".to_owned(),
+        ),
+        (
+            "ip",
+            format!(
+                "[ \"$*\" = '-4 -N -d -j rule show' ] && mkdir {here}/listed 2>/dev/null &&
+                 exec echo '[{{\"priority\":9,\"fwmark\":\"0x9\",\"protocol\":\"196\"}}]'"
+            ),
+        ),
+    ] {
+        let found = carrick_lab::command::find(tool).expect("it exists");
+        let script = format!("#!/bin/sh\n{first}\nexec {} \"$@\"\n", found.display());
+        let path = tools.path().join(tool);
+        std::fs::write(&path, script).expect("a script");
+        let executable = std::fs::Permissions::from_mode(0o755);
+        std::fs::set_permissions(&path, executable).expect("permissions");
+    }
+    let path = format!("PATH={here}:{}", std::env::var("PATH").expect("it"));
+    let carrick = bed
+        .try_carrick(&["env", &path, PROGRAM], SWITCH)
+        .unwrap_or_else(|said| panic!("{said}"));
+    assert!(tools.path().join("listed").exists());
+    let said = carrick.stop();
+    assert!(!said.contains("ERROR"), "{said}");
+    assert_eq!(bed.rules(), before);
 }
 
 #[test]
