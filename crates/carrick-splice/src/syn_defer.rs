@@ -47,6 +47,7 @@ use libbpf_rs::{
 use skeleton::types;
 use std::io;
 use std::mem::MaybeUninit;
+use std::ops::RangeInclusive;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
 
@@ -62,8 +63,9 @@ const RING_BYTES: u32 = 1 << 20;
 /// The kernel's function that attaches programs to netfilter.
 const NEEDED: &str = "bpf_nf_link_attach";
 
-/// Just behind netfilter's chains of priority *mangle* (`NF_IP_PRI_MANGLE`).
-const PRIORITY: i32 = -150 + 1;
+/// Just behind netfilter's chains of priority *mangle* (`NF_IP_PRI_MANGLE`): the first that is free. The kernel gives a priority that
+/// any hook of the network namespace has, such as another process's, to no program (`nf_hook_entries_grow`).
+const PRIORITIES: RangeInclusive<i32> = -149..=-134;
 
 /// What to defer, and for how many readers.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -163,15 +165,20 @@ impl SynDefer {
         let beats = Mmap::map(loaded.maps.syn_beats.as_fd(), size_of::<types::syn_beats>())
             .map_err(libbpf_rs::Error::from)?;
         let attach = |protocol_family| {
-            loaded
-                .progs
-                .carrick_syn_defer
-                .attach_netfilter_with_opts(NetfilterOpts {
-                    protocol_family,
-                    hooknum: NF_INET_PRE_ROUTING,
-                    priority: PRIORITY,
-                    ..NetfilterOpts::default()
-                })
+            let attach_at = |priority| {
+                loaded
+                    .progs
+                    .carrick_syn_defer
+                    .attach_netfilter_with_opts(NetfilterOpts {
+                        protocol_family,
+                        hooknum: NF_INET_PRE_ROUTING,
+                        priority,
+                        ..NetfilterOpts::default()
+                    })
+            };
+            let mut attached = PRIORITIES.map(attach_at);
+            let free = attached.find(|one| !one.as_ref().is_err_and(is_taken));
+            free.unwrap_or_else(|| Err(all_taken().into()))
         };
         Ok(SynDefer(Arc::new(Inner {
             decide: owned(&loaded.progs.carrick_syn_decide)?,
@@ -226,6 +233,18 @@ pub(crate) fn probe() -> io::Result<String> {
     };
     SynDefer::attach(&settings).map_err(io::Error::other)?;
     Ok("clients of transparent listeners are answered once their server has accepted".into())
+}
+
+/// Whether the priority is another hook's. libbpf-rs tells the number only in its text.
+fn is_taken(error: &libbpf_rs::Error) -> bool {
+    format!("{error:#}").contains(&io::Error::from_raw_os_error(libc::EBUSY).to_string())
+}
+
+fn all_taken() -> io::Error {
+    let (first, last) = (PRIORITIES.start(), PRIORITIES.end());
+    io::Error::other(format!(
+        "other programs have all priorities from {first} to {last} of netfilter's prerouting"
+    ))
 }
 
 fn make_ring() -> libbpf_rs::Result<MapHandle> {

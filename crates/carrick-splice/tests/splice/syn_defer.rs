@@ -123,6 +123,43 @@ fn a_syn_that_is_released_reaches_the_server() {
 }
 
 #[test]
+fn several_programs_defer_side_by_side() {
+    let Some(bed) = bed() else {
+        return;
+    };
+    let attach = || {
+        let settings = Settings {
+            marks: vec![MARK + 1],
+            readers: 1,
+        };
+        SynDefer::attach(&settings)
+    };
+    let first = bed.at(Host::Middle, move || attach().unwrap());
+    let deferring = defer(&bed, async |syn_defer, mut reader| {
+        for _ in FAMILIES {
+            assert!(next(&mut reader).await.release().unwrap());
+        }
+        syn_defer.counts().unwrap()
+    });
+    for family in FAMILIES {
+        connects(&bed, family);
+    }
+    assert_eq!(deferring.join().unwrap().deferred, 2);
+    assert_eq!(first.counts().unwrap().deferred, 0);
+    let (all, why) = bed.at(Host::Middle, move || {
+        let mut all = vec![first];
+        loop {
+            match attach() {
+                Ok(another) => all.push(another),
+                Err(why) => return (all, why.to_string()),
+            }
+        }
+    });
+    assert_eq!(all.len(), 16);
+    assert!(why.contains("all priorities from -149 to -134"), "{why}");
+}
+
+#[test]
 fn a_client_that_is_refused_hears_it_at_once() {
     let Some(bed) = bed() else {
         return;

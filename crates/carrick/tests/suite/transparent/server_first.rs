@@ -119,6 +119,22 @@ fn a_client_hears_what_its_server_says_and_keeps_its_address_if_that_is_wanted()
 }
 
 #[test]
+fn two_carricks_defer_side_by_side() {
+    let Some(bed) = Bed::build() else { return };
+    let listener = |port: &str, intercepted: &str| {
+        let text = SPLIT.replace("8443", port);
+        text.replace("\"all\"", &format!("[{intercepted}]"))
+    };
+    let carricks =
+        [("8443", "80"), ("8444", "8000")].map(|(port, to)| bed.carrick(&listener(port, to)));
+    for (carrick, to) in carricks.iter().zip([80, 8000]) {
+        let said = bed.curl(&format!("http://10.2.0.2:{to}/"));
+        assert!(said.contains("server=10.2.0.2"), "{said}");
+        assert_eq!(done(carrick, &bed, "joined"), 1.0, "{to}");
+    }
+}
+
+#[test]
 fn denied_clients_and_destinations_are_refused() {
     let Some(bed) = Bed::build() else { return };
     let carrick =
