@@ -31,6 +31,7 @@ const FLOWS: &str = "flows";
 const SPLICES: &str = "splices";
 const COMMAND: &str = "command";
 const PULSE: &str = "pulse";
+/// In the order in which they are pinned.
 const OBJECTS: [&str; 4] = [FLOWS, SPLICES, COMMAND, PULSE];
 /// Maps that only programs write.
 const READ_ONLY: [&str; 2] = [FLOWS, SPLICES];
@@ -304,9 +305,11 @@ impl Generation {
         Ok(SpliceTable::of_others(flows, splices, command, places_max))
     }
 
-    /// Whether it has maps: that of a process that died at its start has none, and no splices.
+    /// Whether all objects are there, of which the last one is the same in all versions: that of a process that died at its start lacks
+    /// some, and has no splices.
     pub(super) fn is_begun(&self) -> bool {
-        OBJECTS.iter().any(|name| self.folder().join(name).exists())
+        // Without privileges it may be out of sight.
+        self.folder().join(PULSE).try_exists().unwrap_or(true)
     }
 
     /// Records that a process attends to it.

@@ -314,7 +314,7 @@ fn what_has_the_name_of_a_pin_and_is_none_is_left_alone() {
         // A map of another kind than expected.
         let own = bed.generations().pop().expect("one");
         std::fs::remove_file(own.join("flows")).expect("removed");
-        std::fs::rename(own.join("pulse"), own.join("flows")).expect("renamed");
+        std::fs::rename(own.join("splices"), own.join("flows")).expect("renamed");
         let new = bed.start(0, "");
         let said = new
             .said
@@ -324,6 +324,21 @@ fn what_has_the_name_of_a_pin_and_is_none_is_left_alone() {
         say(&mut ends, 0, b"still here");
         let mut newer = bed.kernel_tunnel(&new);
         say(&mut newer, 1, b"this one, too");
+    });
+}
+
+#[test]
+fn what_a_carrick_that_was_killed_at_its_start_has_pinned_is_removed() {
+    inside(|bed| {
+        bed.start(0, "").kill();
+        let own = bed.generations().pop().expect("one");
+        for unmade in ["command", "pulse"] {
+            std::fs::remove_file(own.join(unmade)).expect("removed");
+        }
+        let next = bed.start(0, "");
+        assert_eq!(bed.generations().len(), 1);
+        let said = next.stop();
+        assert!(!said.contains("was not taken over"), "{said}");
     });
 }
 
