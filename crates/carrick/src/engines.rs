@@ -256,7 +256,7 @@ impl Engines {
     /// Takes over tunnels that have outlived an earlier carrick process. Call it with start-up privileges, before [`load`](Engines::load).
     pub fn adopt(&self, plan: &Plan) {
         let Some(folder) = &plan.pins else { return };
-        match self.packet.adopt(folder) {
+        match self.packet.adopt(folder, plan.timeouts.tunnel_idle) {
             // Without the engine in the configuration, the failure does not matter.
             Err(because) if plan.loads_packet_engine() => {
                 tracing::warn!(

@@ -134,13 +134,13 @@ enum Fate {
 
 impl PacketService {
     /// Looks for splices below `folder` that have outlived their process, of the same network namespace, and
-    /// attends to them from now on, as [`tend`](PacketService::tend) does repeatedly. Must be called with
+    /// attends to them from now on, as [`tend`](PacketService::tend) does repeatedly, with this `idle`. Must be called with
     /// privileges, before the engine is loaded; it need not be loaded at all. A folder that does not exist
     /// has none.
     ///
     /// # Errors
     /// The folder cannot be used.
-    pub fn adopt(&self, folder: &Path) -> Result<(), Unavailable> {
+    pub fn adopt(&self, folder: &Path, idle: Duration) -> Result<(), Unavailable> {
         let mut adoption = self.adoption();
         adoption.folder = Some(folder.to_owned());
         let engine = self.engine().map(|engine| &**engine);
@@ -148,7 +148,7 @@ impl PacketService {
             .look(engine, LOCK_WAIT)
             .map_err(|error| Unavailable::new(error.to_string()))?;
         // Removes what ended while only unprivileged processes could attend to it.
-        adoption.tend(Duration::MAX);
+        adoption.tend(idle);
         if let Some(base) = &adoption.base {
             let _lock = base
                 .lock()
@@ -468,6 +468,7 @@ impl Orphan {
             Ok(table) => self.live.is_empty() && table.has_none_over(),
             Err(_) => {
                 !self.generation.is_begun()
+                    || self.generation.has_no_hook()
                     || self
                         .generation
                         .silence()

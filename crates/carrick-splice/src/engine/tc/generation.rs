@@ -329,18 +329,16 @@ impl Generation {
         ))
     }
 
-    /// Whether its interfaces, and with them its programs, are all gone.
-    fn has_no_hook(&self) -> bool {
-        let is_gone = |link: &OwnedFd| {
-            tcx::standing(link.as_fd()).is_ok_and(|standing| standing.interface == 0)
-        };
+    /// Whether its programs are on no interface: these are gone, or it was detached.
+    pub(super) fn has_no_hook(&self) -> bool {
         // Whether a tc filter exists is not visible from here.
-        let is_link = |entry: &PinEntry| entry.filter.is_none();
-        self.links.iter().all(is_gone)
-            && self
-                .pins
-                .entries()
-                .is_ok_and(|entries| entries.iter().all(is_link))
+        let is_off = |entry: &PinEntry| {
+            let link = self.pins.link(entry);
+            matches!(link, Ok(Some((_, standing))) if standing.interface == 0)
+        };
+        self.pins
+            .entries()
+            .is_ok_and(|entries| entries.iter().all(is_off))
     }
 
     /// How many hooks it has.

@@ -9,12 +9,13 @@ mod tracked;
 use crate::support::carrick::PROGRAM;
 use crate::support::{PATIENCE, wait_for};
 use crate::transparent::bed::inside as command_in;
-use bed::{Exchanges, PIECES, PROXY, SERVER, assert_reset, inside, on, say};
+use bed::{Bed, Exchanges, PIECES, PROXY, SERVER, assert_reset, inside, on, say};
 use carrick_lab::command::run;
 use rustix::process::Signal;
 use std::io::Read;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
@@ -259,19 +260,49 @@ fn without_a_bpf_file_system_it_works_and_says_what_is_not_possible() {
     });
 }
 
+/// Renames the only generation to that of a version with other maps.
+fn of_another_layout(bed: &Bed) -> PathBuf {
+    let own = bed.generations().pop().expect("one");
+    let name = own
+        .file_name()
+        .expect("a name")
+        .to_string_lossy()
+        .into_owned();
+    let stem = name.rsplit_once('-').expect("three parts").0;
+    let other = bed.pins().join(format!("{stem}-0badcafe"));
+    std::fs::rename(&own, &other).expect("renamed");
+    other
+}
+
+/// Users other than root cannot remove the names.
+#[test]
+fn pins_of_another_layout_without_tunnels_are_removed_at_the_next_start() {
+    inside(|bed| {
+        let pins = bed.pins();
+        let process = format!(
+            "[process]\nuser = \"nobody\"\npins = \"{}\"",
+            pins.display()
+        );
+        // Its programs are detached at its end.
+        bed.start(0, &process).stop();
+        let ended = of_another_layout(bed);
+        let next = bed.start(0, &process);
+        assert!(!ended.exists());
+        // It is silent for longer than this by the time the next one starts.
+        next.kill();
+        let silent = of_another_layout(bed);
+        let last = bed.start(0, &format!("[timeouts]\ntunnel_idle = \"1ms\"\n{process}"));
+        assert!(!silent.exists());
+        let said = last.stop();
+        assert!(!said.contains("was not taken over"), "{said}");
+    });
+}
+
 #[test]
 fn pins_of_another_layout_go_on_unread_until_they_are_silent() {
     inside(|bed| {
         let mut ends = bed.orphan();
-        let own = bed.generations().pop().expect("one");
-        let name = own
-            .file_name()
-            .expect("a name")
-            .to_string_lossy()
-            .into_owned();
-        let stem = name.rsplit_once('-').expect("three parts").0;
-        let other = bed.pins().join(format!("{stem}-0badcafe"));
-        std::fs::rename(&own, &other).expect("renamed");
+        let other = of_another_layout(bed);
         let (silence, is_silent) = mpsc::channel::<()>();
         let talking = std::thread::spawn(move || {
             let pause = Duration::from_millis(100);
