@@ -4,6 +4,8 @@
 mod account;
 pub mod sandbox;
 
+pub use account::name as user_name;
+
 use crate::config::plan::{Account, Plan};
 use rustix::thread::{
     CapabilitiesSecureBits as SecureBits, CapabilitySet, CapabilitySets, capabilities,

@@ -45,7 +45,7 @@ pub(super) fn become_user(account: &Account, effective: CapabilitySet) -> io::Re
 }
 
 /// The name of a user; its number if it has none.
-pub(super) fn name(uid: u32) -> String {
+pub fn name(uid: u32) -> String {
     match User::from_uid(nix::unistd::Uid::from_raw(uid)) {
         Ok(Some(user)) => user.name,
         Ok(None) | Err(_) => uid.to_string(),

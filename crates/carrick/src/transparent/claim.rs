@@ -1,5 +1,6 @@
 //! Claims on ports, marks and routing tables by a running carrick. The kernel drops a claim with its last holder, so rules without a claim
 //! are leftovers of a dead carrick.
+use super::holder::Holder;
 use crate::config::plan::Interception;
 use rustix::io::{FdFlags, fcntl_setfd};
 use std::io;
@@ -71,6 +72,26 @@ impl Key {
             Self::Local => "another carrick intercepts connections of local programs (`local` in `intercept`) and would intercept this one's, too: stop it, or remove `local`".to_owned(),
         }
     }
+
+    /// Who has claimed it.
+    pub fn holder(self) -> Option<Holder> {
+        Holder::of(&self.name())
+    }
+
+    /// Why it cannot be claimed.
+    fn refusal(self) -> String {
+        let taken = self.taken();
+        match self.holder() {
+            Some(holder) if holder.is_stranger() => format!(
+                "{taken}. It is claimed by {holder}; any user can do that, so end this process if it is no carrick"
+            ),
+            Some(holder) => format!("{taken} ({holder})"),
+            None => format!(
+                "{taken}. If no carrick runs, another program has the socket @{}: `ss -xap`, as root, shows which",
+                self.name()
+            ),
+        }
+    }
 }
 
 impl Claim {
@@ -100,7 +121,7 @@ impl Claim {
                 return Ok(claim);
             }
             if Instant::now() >= give_up_at {
-                return Err(io::Error::new(io::ErrorKind::AddrInUse, key.taken()));
+                return Err(io::Error::new(io::ErrorKind::AddrInUse, key.refusal()));
             }
             std::thread::sleep(Duration::from_millis(10));
         }

@@ -34,7 +34,11 @@ pub fn clean() -> io::Result<Cleaned> {
             made.remove()?;
             cleaned.removed.push(made.to_string());
         } else {
-            cleaned.in_use.push(made.to_string());
+            let stranger = made.key().holder().filter(|holder| holder.is_stranger());
+            cleaned.in_use.push(match stranger {
+                Some(holder) => format!("{made} (claimed by {holder}, which may be no carrick)"),
+                None => made.to_string(),
+            });
         }
     }
     Ok(cleaned)

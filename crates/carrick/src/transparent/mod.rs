@@ -5,6 +5,7 @@
 //! clients.
 mod claim;
 mod clean;
+mod holder;
 mod left_out;
 mod leftovers;
 mod probe;

@@ -1,7 +1,13 @@
 //! Coexistence on one machine: a second carrick, and foreign rules.
 use super::bed::lines;
+use super::privileges::nobody;
 use super::*;
+use crate::outliving::bed::on;
 use crate::support::carrick::PROGRAM;
+use rustix::process::Uid;
+use rustix::thread::set_thread_res_uid;
+use socket2::{Domain, SockAddr, Socket, Type};
+use std::io;
 use std::os::unix::fs::PermissionsExt;
 
 /// Another one, for other ports.
@@ -71,6 +77,44 @@ fn two_carricks_do_not_take_each_others_port_or_table() {
     }
     assert!(bed.curl("http://10.2.0.2/").contains(VIA));
     drop(first);
+}
+
+#[test]
+fn what_any_user_has_claimed_is_refused_with_the_name_of_user_and_process() {
+    let Some(bed) = Bed::build() else { return };
+    let claim = |port| {
+        let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+        let name = format!("\0carrick-transparent-port-{port}");
+        socket.bind(&SockAddr::unix(name)?)?;
+        io::Result::Ok(socket)
+    };
+    // The thread's user, and no other's.
+    let (stranger, _silent) = on(&bed.router, || {
+        let uid = Uid::from_raw(nobody());
+        set_thread_res_uid(uid, uid, uid).expect("a user");
+        let stranger = claim(8080).expect("a name");
+        stranger.listen(1).expect("a name");
+        (stranger, claim(8090).expect("a name"))
+    });
+    let process = format!("process {} of user nobody", std::process::id());
+    let said = bed.try_carrick(&[PROGRAM], SWITCH).err().expect("no start");
+    let part = format!("on port 8080: choose another port, or stop it. It is claimed by {process}");
+    assert!(said.contains(&part), "{said}");
+    let said = bed.try_carrick(&[PROGRAM], &second());
+    let said = said.err().expect("no start");
+    assert!(
+        said.contains("another program has the socket @carrick-transparent-port-8090"),
+        "{said}"
+    );
+    let table =
+        "add table inet carrick-8080 { comment \"made by carrick for a transparent listener\"; }";
+    bed.router.run("nft", &[table]).expect("nft");
+    let (code, said) = bed.command(&["clean"]);
+    let part = format!("carrick: nft table inet carrick-8080 (claimed by {process}");
+    assert!(code == Some(0) && said.contains(&part), "{said}");
+    drop(stranger);
+    let (code, said) = bed.command(&["clean"]);
+    assert!(code == Some(0) && said.contains("removed"), "{said}");
 }
 
 /// What is listed, and is gone when carrick asks for it, or removes it.

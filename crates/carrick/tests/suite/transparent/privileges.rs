@@ -215,7 +215,7 @@ fn a_user_with_ambient_capabilities_needs_no_root() {
 }
 
 /// The ID of the unprivileged user.
-fn nobody() -> u32 {
+pub fn nobody() -> u32 {
     let user = nix::unistd::User::from_name("nobody").expect("users");
     user.expect("nobody").uid.as_raw()
 }
