@@ -130,7 +130,7 @@ fn several_programs_defer_side_by_side() {
     let attach = || {
         let settings = Settings {
             marks: vec![MARK + 1],
-            readers: 1,
+            ..settings()
         };
         SynDefer::attach(&settings)
     };
