@@ -4,6 +4,7 @@ use crate::config::plan::Mode;
 use crate::config::tls::HTTP2_ALPN;
 use crate::connect::tcp_profile;
 use crate::context::client::Client;
+use crate::context::live::WorkerLive;
 use crate::context::original;
 use crate::context::request_context::RequestContext;
 use crate::context::request_log::RequestLog;
@@ -22,16 +23,16 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use tokio::net::TcpStream;
 
-/// Serves a client's connection to its end.
+/// Serves a client's connection to its end, at first under the configuration `live`.
 pub async fn serve(
     worker: Rc<Worker>,
+    live: Rc<WorkerLive>,
     stream: Rc<TcpStream>,
     peer: SocketAddr,
     listener: SocketAddr,
     kept: Option<Kept>,
     admitted: Rc<Admitted>,
 ) {
-    let live = worker.live();
     let Some(listener) = live.listener(listener) else {
         return;
     };

@@ -1,16 +1,16 @@
 //! Listening sockets: binding, accepting, and following changes of the configuration.
 use crate::accept::arrival;
 use crate::config::plan::{Interception, ListenerPlan, Plan};
-use crate::context::live::Live;
+use crate::context::live::{Live, WorkerLive};
 use crate::context::worker::{Connector, SessionGuard, Worker};
-use crate::net::admission::Full;
+use crate::net::admission::{Admitted, Full, UpstreamPlace};
 use crate::net::bind::{FREE_WAIT, bind_when_free};
 use crate::syn_defer::{DeferredSyns, Kept};
 use crate::telemetry::metrics::Limit;
 use socket2::{Domain, Protocol, SockFilter, SockRef, Socket, Type};
 use std::collections::HashMap;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -32,19 +32,28 @@ pub const HANDSHAKE_MAX: Duration = Duration::from_millis(250);
 
 /// A listener that a worker accepts on.
 pub struct Accepting {
-    stop: oneshot::Sender<Duration>,
+    stop: oneshot::Sender<Stop>,
     task: JoinHandle<()>,
     deferred: bool,
     /// For changes by a reload.
     socket: Rc<TcpListener>,
 }
 
+/// How a listener is to close.
+struct Stop {
+    /// How long handshakes in progress may take to complete.
+    handshakes: Duration,
+    /// The configuration under which the last clients are served.
+    live: Rc<WorkerLive>,
+}
+
 impl Accepting {
-    /// Stops accepting. Clients whose handshake is in progress may complete it within `handshakes`, and are admitted.
-    /// The task ends when the socket is closed.
-    pub fn stop(self, handshakes: Duration) -> JoinHandle<()> {
+    /// Stops accepting. Clients in the queue, and those whose handshake completes within `handshakes`, are accepted, and
+    /// served under `live`. The task ends when the socket is closed.
+    pub fn stop(self, handshakes: Duration, live: &Rc<WorkerLive>) -> JoinHandle<()> {
+        let live = Rc::clone(live);
         // Fails if the task has already ended.
-        let _ = self.stop.send(handshakes);
+        let _ = self.stop.send(Stop { handshakes, live });
         self.task
     }
 }
@@ -162,13 +171,15 @@ pub fn bind_all(plan: &Plan) -> io::Result<Vec<Bound>> {
     Ok(workers)
 }
 
-/// Starts accepting on new listeners and stops on removed ones.
+/// Starts accepting on new listeners and stops on removed ones, whose last clients are served as `before`.
 pub fn adjust(
     worker: &Rc<Worker>,
     accepting: &mut HashMap<SocketAddr, Accepting>,
-    live: &Live,
+    before: &Rc<WorkerLive>,
     bound: &mut Bound,
 ) -> io::Result<()> {
+    let now = worker.live();
+    let live = &now.live;
     let gone = accepting.extract_if(|address, accepting| {
         let mut planned = live.plan.listeners.iter();
         !planned.any(|listener| {
@@ -176,7 +187,7 @@ pub fn adjust(
         })
     });
     for (_, accepting) in gone {
-        accepting.stop(HANDSHAKE_MAX);
+        accepting.stop(HANDSHAKE_MAX, before);
     }
     for listener in &live.plan.listeners {
         let address = listener.address;
@@ -229,17 +240,20 @@ fn client_speaks_first(listener: &ListenerPlan) -> bool {
 }
 
 /// Accepts until told to stop. Closing a listening socket resets connections that are in the queue or in the handshake,
-/// so new handshakes are refused first, and those in progress are awaited.
+/// so new handshakes are refused first, those in progress are awaited, and all are accepted, as far as descriptors allow.
 async fn accept_until(
     worker: Rc<Worker>,
     socket: Rc<TcpListener>,
     address: SocketAddr,
-    stopped: oneshot::Receiver<Duration>,
+    stopped: oneshot::Receiver<Stop>,
 ) {
-    let handshakes = tokio::select! {
+    let stop = tokio::select! {
         biased;
-        stopped = stopped => stopped.unwrap_or_default(),
-        () = accept_all(&worker, &socket, address, false) => return,
+        stopped = stopped => stopped,
+        () = accept_all(&worker, &socket, address, None) => return,
+    };
+    let Ok(Stop { handshakes, live }) = stop else {
+        return;
     };
     if handshakes.is_zero() {
         return;
@@ -247,7 +261,8 @@ async fn accept_until(
     if let Err(error) = refuse_handshakes(&socket) {
         tracing::debug!("closing {address}: {error}");
     }
-    let _ = tokio::time::timeout(handshakes, accept_all(&worker, &socket, address, true)).await;
+    let rest = accept_all(&worker, &socket, address, Some(&live));
+    let _ = tokio::time::timeout(handshakes, rest).await;
 }
 
 /// Refuses new handshakes. A filter is exact, but newer kernels require `CAP_NET_ADMIN` for a filter on a TCP socket.
@@ -282,22 +297,24 @@ const WITHOUT_SYN: [SockFilter; 5] = {
     ]
 };
 
-/// Accepts forever, including connections whose handshake was in progress when the listener was closed.
+/// Accepts forever. If the listener is `closing`, also whom there is no room for, and those whose handshake was in
+/// progress; they are served under that configuration.
 async fn accept_all(
     worker: &Rc<Worker>,
     socket: &TcpListener,
     address: SocketAddr,
-    is_closing: bool,
+    closing: Option<&Rc<WorkerLive>>,
 ) {
     loop {
-        wait_for_room(&worker.connector).await;
+        let descriptor = room_or_descriptor(&worker.connector, closing.is_some()).await;
         match socket.accept().await {
             Ok((client, peer)) => {
-                if is_closing {
+                if closing.is_some() {
                     // Inherited from the listening socket. If this fails, the connection times out.
                     let _ = carrick_splice::tcp::set_hops_min(&client, 0);
                 }
-                admit(worker, client, peer, address).await;
+                let live = closing.map_or_else(|| worker.live(), Rc::clone);
+                admit(worker, live, (client, peer), address, descriptor);
             }
             Err(error) if is_shortage(&error) => {
                 worker.metrics().limits.reached(Limit::Descriptors);
@@ -314,19 +331,25 @@ async fn accept_all(
     }
 }
 
-/// Waits while the limit of `limits.connections` is reached.
-async fn wait_for_room(
+/// Waits while the limit of `limits.connections` is reached. If the listener is closing, a descriptor that nobody needs
+/// is enough: it is returned.
+async fn room_or_descriptor(
     Connector {
         admission, metrics, ..
     }: &Connector,
-) {
+    is_closing: bool,
+) -> Option<UpstreamPlace> {
     if admission.has_room() {
-        return;
+        return None;
     }
     metrics.limits.reached(Limit::Connections);
     while !admission.has_room() {
+        if is_closing && let Some(descriptor) = admission.take_for_waiting() {
+            return Some(descriptor);
+        }
         tokio::time::sleep(PAUSE).await;
     }
+    None
 }
 
 fn is_shortage(error: &io::Error) -> bool {
@@ -336,41 +359,64 @@ fn is_shortage(error: &io::Error) -> bool {
     )
 }
 
-async fn admit(worker: &Rc<Worker>, client: TcpStream, peer: SocketAddr, address: SocketAddr) {
+/// Serves a client once it is admitted. Until then it has `descriptor`.
+fn admit(
+    worker: &Rc<Worker>,
+    live: Rc<WorkerLive>,
+    (client, peer): (TcpStream, SocketAddr),
+    address: SocketAddr,
+    descriptor: Option<UpstreamPlace>,
+) {
     // A client that connected by IPv4 to `[::]` is an IPv4 client.
     let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
     let mut kept = kept_for(&worker.connector.deferred_syns, &client, peer);
-    // A client whose SYN was deferred is admitted already.
-    let mut admitted = kept.as_mut().and_then(|kept| kept.admitted.take());
     // Behind a balancer or a trusted proxy, the client is known only after the header.
-    let live = worker.live();
     let known = live
         .listener(address)
         .is_some_and(|listener| !listener.proxy_protocol && !listener.trusted.contain(peer.ip()));
-    let admitted = loop {
-        if let Some(admitted) = admitted.take() {
-            break admitted;
-        }
-        match worker.connector.admission.admit(known.then(|| peer.ip())) {
-            Ok(admitted) => break admitted,
-            // Another worker has since taken the last slot: the client waits here instead of in the kernel.
-            Err(Full::Connections) => wait_for_room(&worker.connector).await,
-            Err(Full::PerClient) => {
-                worker.metrics().limits.reached(Limit::ConnectionsPerClient);
-                return;
-            }
-        }
+    let known = known.then(|| peer.ip());
+    // A client whose SYN was deferred is admitted already.
+    let admitted = match kept.as_mut().and_then(|kept| kept.admitted.take()) {
+        Some(admitted) => Ok(admitted),
+        None => worker.connector.admission.admit(known),
     };
-    let (client, admitted) = (Rc::new(client), Rc::new(admitted));
+    if matches!(admitted, Err(Full::PerClient)) {
+        worker.metrics().limits.reached(Limit::ConnectionsPerClient);
+        return;
+    }
+    let client = Rc::new(client);
     let guard = SessionGuard::new(worker, &client);
     let worker = Rc::clone(worker);
     tokio::task::spawn_local(async move {
-        // Boxed: with a splitter's state it is large.
-        let counted = Rc::clone(&admitted);
-        Box::pin(arrival::serve(worker, client, peer, address, kept, counted)).await;
-        drop(admitted);
+        let admitted = match admitted {
+            Ok(admitted) => Some(admitted),
+            // Boxed: few clients wait here.
+            Err(_) => Box::pin(admit_later(&worker, known)).await,
+        };
+        drop(descriptor);
+        if let Some(admitted) = admitted.map(Rc::new) {
+            // Boxed: with a splitter's state it is large.
+            let counted = Rc::clone(&admitted);
+            Box::pin(arrival::serve(
+                worker, live, client, peer, address, kept, counted,
+            ))
+            .await;
+        }
         drop(guard);
     });
+}
+
+/// Waits for a slot that another worker has since taken, or that a client has whom the listener's close does not wait for.
+/// `None`: the drain's time is over, or this client has reached its limit.
+async fn admit_later(worker: &Worker, client: Option<IpAddr>) -> Option<Admitted> {
+    let admitted = tokio::select! {
+        admitted = worker.connector.admission.admit_later(client) => admitted.ok(),
+        () = worker.sessions.wait_for_cut_off() => return None,
+    };
+    if admitted.is_none() {
+        worker.metrics().limits.reached(Limit::ConnectionsPerClient);
+    }
+    admitted
 }
 
 /// The server connection that was kept for a client whose SYN was deferred.

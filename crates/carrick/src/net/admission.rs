@@ -18,6 +18,8 @@ pub struct Admission {
     open: AtomicUsize,
     limit: AtomicUsize,
     per_client_limit: AtomicUsize,
+    /// Wakes one waiter per free slot, the longest-waiting first.
+    is_free: Notify,
     per_client: Mutex<HashMap<IpAddr, usize>>,
     shortage_told: Mutex<Option<Instant>>,
     stalled_bytes: AtomicU64,
@@ -26,7 +28,7 @@ pub struct Admission {
     upstreams: AtomicUsize,
     upstreams_limit: AtomicUsize,
     upstreams_waited_for: AtomicUsize,
-    /// Wakes one waiter per free slot, the longest-waiting first.
+    /// Like `is_free`.
     upstream_is_free: Notify,
 }
 
@@ -62,7 +64,8 @@ impl Admission {
         self.limit.store(connections, Ordering::Relaxed);
         self.upstreams_limit.store(upstreams, Ordering::Relaxed);
         self.per_client_limit.store(per_client, Ordering::Relaxed);
-        // The limit may have risen.
+        // A limit may have risen.
+        self.is_free.notify_waiters();
         self.upstream_is_free.notify_waiters();
     }
 
@@ -108,7 +111,18 @@ impl Admission {
     /// Takes a slot for a connection to a server, if one is free.
     #[must_use]
     pub fn take_upstream(self: &Arc<Self>) -> Option<UpstreamPlace> {
+        self.take_upstream_of(self.upstreams_limit.load(Ordering::Relaxed))
+    }
+
+    /// Takes such a slot as the descriptor of a client that is accepted, but not admitted yet, if one is left for each
+    /// admitted client.
+    #[must_use]
+    pub fn take_for_waiting(self: &Arc<Self>) -> Option<UpstreamPlace> {
         let limit = self.upstreams_limit.load(Ordering::Relaxed);
+        self.take_upstream_of(limit.saturating_sub(self.limit()))
+    }
+
+    fn take_upstream_of(self: &Arc<Self>, limit: usize) -> Option<UpstreamPlace> {
         let one_more = |all: usize| (all < limit).then_some(all + 1);
         self.upstreams
             .fetch_update(Ordering::AcqRel, Ordering::Relaxed, one_more)
@@ -151,10 +165,12 @@ impl Admission {
     /// # Errors
     /// [`Full`] says which limit is reached.
     pub fn admit(self: &Arc<Self>, client: Option<IpAddr>) -> Result<Admitted, Full> {
-        if self.open.fetch_add(1, Ordering::Relaxed) >= self.limit.load(Ordering::Relaxed) {
-            self.open.fetch_sub(1, Ordering::Relaxed);
-            return Err(Full::Connections);
-        }
+        let limit = self.limit();
+        let one_more = |open: usize| (open < limit).then_some(open + 1);
+        // `SeqCst`, like the waiters' list: whoever finds no slot is in the list before one becomes free.
+        (self.open)
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_more)
+            .map_err(|_| Full::Connections)?;
         let admitted = Admitted {
             admission: Arc::clone(self),
             client: Cell::new(None),
@@ -162,6 +178,22 @@ impl Admission {
         };
         admitted.count_for(client)?;
         Ok(admitted)
+    }
+
+    /// Like [`admit`](Self::admit), but waits while the limit over all clients is reached.
+    ///
+    /// # Errors
+    /// [`Full::PerClient`].
+    pub async fn admit_later(self: &Arc<Self>, client: Option<IpAddr>) -> Result<Admitted, Full> {
+        loop {
+            // No slot that becomes free from here on is missed.
+            let mut is_free = pin!(self.is_free.notified());
+            is_free.as_mut().enable();
+            match self.admit(client) {
+                Err(Full::Connections) => is_free.await,
+                result => return result,
+            }
+        }
     }
 
     fn counts(&self) -> MutexGuard<'_, HashMap<IpAddr, usize>> {
@@ -260,9 +292,12 @@ impl Drop for UpstreamWait<'_> {
 impl Drop for Admitted {
     fn drop(&mut self) {
         if !self.is_beside {
-            self.admission.open.fetch_sub(1, Ordering::Relaxed);
+            self.admission.open.fetch_sub(1, Ordering::SeqCst);
         }
         self.count_no_longer();
+        if !self.is_beside {
+            self.admission.is_free.notify_one();
+        }
     }
 }
 
@@ -351,6 +386,56 @@ mod tests {
         admission.set_limits(9, 0, 2);
         assert!(place_of(&mut waiting).is_some());
         drop(place);
+    }
+
+    /// The slot of a client that waited for it, if it was woken and the slot is free.
+    fn slot_of(
+        waiting: &mut Pin<Box<impl Future<Output = Result<Admitted, Full>>>>,
+    ) -> Option<Admitted> {
+        let mut context = Context::from_waker(Waker::noop());
+        match waiting.as_mut().poll(&mut context) {
+            Poll::Ready(slot) => Some(slot.expect("no limit per client")),
+            Poll::Pending => None,
+        }
+    }
+
+    #[test]
+    fn clients_that_wait_for_a_slot_get_one_each_in_order() {
+        let admission = Arc::new(Admission::default());
+        admission.set_limits(1, 0, 3);
+        let open = admission.admit(None).unwrap();
+        let wait = || Box::pin(admission.admit_later(None));
+        let (mut first, mut gone, mut last) = (wait(), wait(), wait());
+        for waiting in [&mut first, &mut gone, &mut last] {
+            assert!(slot_of(waiting).is_none());
+        }
+        drop(open);
+        assert!(slot_of(&mut last).is_none());
+        let open = slot_of(&mut first).unwrap();
+        drop(open);
+        drop(gone);
+        let last = slot_of(&mut last).unwrap();
+        // A reload allows one more.
+        let mut next = wait();
+        assert!(slot_of(&mut next).is_none());
+        admission.set_limits(2, 0, 3);
+        let next = slot_of(&mut next).unwrap();
+        assert_eq!(admission.open(), 2);
+        drop((last, next));
+    }
+
+    #[test]
+    fn clients_that_wait_leave_a_descriptor_for_the_server_of_each_admitted_one() {
+        let admission = Arc::new(Admission::default());
+        admission.set_limits(3, 0, 5);
+        let waiting = [(); 3].map(|()| admission.take_for_waiting());
+        assert_eq!(waiting.iter().flatten().count(), 2);
+        let servers = [(); 4].map(|()| admission.take_upstream());
+        assert_eq!(servers.iter().flatten().count(), 3);
+        drop(waiting);
+        assert!(admission.take_for_waiting().is_none());
+        admission.set_limits(9, 0, 5);
+        assert!(admission.take_for_waiting().is_none());
     }
 
     #[test]

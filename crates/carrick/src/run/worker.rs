@@ -135,7 +135,12 @@ async fn serve(mut parts: WorkerParts, started: impl FnOnce()) -> std::io::Resul
     let keeping_house = keep_house(Rc::clone(&worker), forwarded.clone());
     let housekeeping = tokio::task::spawn_local(keeping_house);
     let mut accepting = HashMap::new();
-    listen::adjust(&worker, &mut accepting, &first.live, &mut parts.listeners)?;
+    listen::adjust(
+        &worker,
+        &mut accepting,
+        &worker.live(),
+        &mut parts.listeners,
+    )?;
     let reader = worker.connector.deferred_syns.reader(worker.number)?;
     let deciding = reader.map(|reader| {
         let deciding = crate::accept::syn_defer::run(Rc::clone(&worker), reader);
@@ -152,15 +157,12 @@ async fn serve(mut parts: WorkerParts, started: impl FnOnce()) -> std::io::Resul
             worker.sessions.drain();
         }
         if orders.live.generation != worker.live().live.generation {
-            let next = WorkerLive::new(
-                Arc::clone(&orders.live),
-                worker.number,
-                Some(&worker.live()),
-            );
+            let before = worker.live();
+            let next = WorkerLive::new(Arc::clone(&orders.live), worker.number, Some(&before));
             worker.connector.live.replace(Rc::new(next));
             worker.connector.origins.clear();
             link::fill_all(&worker);
-            let result = listen::adjust(&worker, &mut accepting, &orders.live, &mut Bound::new());
+            let result = listen::adjust(&worker, &mut accepting, &before, &mut Bound::new());
             // The engine that reports them may be new.
             read_forwarded(&worker.telemetry, forwarded.as_deref());
             let followers = &orders.live.followers;
@@ -192,7 +194,7 @@ async fn drain(
     let handshakes = listen::HANDSHAKE_MAX.min(limit / 20);
     let closing: Vec<_> = accepting
         .into_values()
-        .map(|accepting| accepting.stop(handshakes))
+        .map(|accepting| accepting.stop(handshakes, &worker.live()))
         .collect();
     let everybody_gone = async {
         for listener in closing {

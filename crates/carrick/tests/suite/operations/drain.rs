@@ -231,6 +231,61 @@ fn a_drain_of_no_time_ends_at_once() {
     assert!(client.read_ending().bytes().is_empty());
 }
 
+#[test]
+fn clients_that_wait_for_a_slot_when_a_drain_begins_are_served() {
+    let place = Place::claim();
+    let (echo, slow) = (echo_server(&place), Server::listen(&place));
+    let text = format!(
+        "[timeouts]\ndrain = \"10m\"\n[limits]\nconnections = 2\n\
+         [[listener]]\nlisten = \"{{ip}}:18080\"\nmode = \"switch\"\n\
+         [[listener.route]]\npath = \"/long\"\nupstream = \"slow\"\n[[listener.route]]\nupstream = \"u\"\n{}{}",
+        carrick::upstream_text("u", &[echo.address()]),
+        carrick::upstream_text("slow", &[slow.address()]),
+    );
+    let mut carrick = Carrick::start(&place, &text);
+    let mut downloading = [carrick.connect(), carrick.connect()];
+    let downloads = (downloading.each_mut()).map(|client| half_a_download(client, &slow));
+    let mut waiting: Vec<Peer> = (0..8).map(|_| carrick.connect()).collect();
+    for client in &mut waiting {
+        client.send("GET /a HTTP/1.1\r\nHost: a.example\r\n\r\n");
+    }
+    carrick.signal(Signal::TERM);
+    wait_for("the listener to close", || {
+        std::net::TcpStream::connect_timeout(&carrick.listener(), PATIENCE).err()
+    });
+    for (mut upstream, mut client) in downloads.into_iter().zip(downloading) {
+        upstream.send(vec![b'2'; 100_000]);
+        client.expect(vec![b'2'; 100_000]);
+    }
+    for client in &mut waiting {
+        let response = client.read_response("GET");
+        assert_eq!((response.status, response.text().as_str()), (200, "/a"));
+        client.expect_end();
+    }
+    assert!(carrick.wait().status.success());
+}
+
+#[test]
+fn the_end_of_a_drain_resets_clients_that_still_wait_for_a_slot() {
+    let place = Place::claim();
+    let server = Server::listen(&place);
+    let text = carrick::switch_text(&[server.address()]);
+    let text = format!("[timeouts]\ndrain = \"10m\"\n[limits]\nconnections = 1\n{text}");
+    let mut carrick = Carrick::start(&place, &text);
+    let mut downloading = carrick.connect();
+    let _upstream = half_a_download(&mut downloading, &server);
+    let mut waiting = carrick.connect();
+    waiting.send("GET /a HTTP/1.1\r\nHost: a.example\r\n\r\n");
+    carrick.signal(Signal::TERM);
+    wait_for("the listener to close", || {
+        std::net::TcpStream::connect_timeout(&carrick.listener(), PATIENCE).err()
+    });
+    carrick.signal(Signal::TERM);
+    assert_eq!(waiting.read_ending(), Ending::Reset(Vec::new()));
+    assert!(carrick.wait().status.success());
+    server.expect_no_connection();
+}
+
 /// The status of the carrick whose admin this connection reaches.
 fn status_over(admin: &mut Peer) -> serde_json::Value {
     let status = admin.ask("GET /status HTTP/1.1\r\nHost: localhost\r\n\r\n");

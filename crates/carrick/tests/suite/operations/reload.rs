@@ -137,6 +137,48 @@ fn a_transfer_under_way_outlives_its_listener_and_its_upstream() {
     assert_eq!(carrick.connect().ask(ASK).status, 200);
 }
 
+#[test]
+fn clients_that_wait_for_a_slot_outlive_their_listener() {
+    let place = Place::claim();
+    let slow = crate::support::Server::listen(&place);
+    let echo = echo_server(&place);
+    let head = "[limits]\nconnections = 2\n[timeouts]\ndrain = \"2s\"\n";
+    let text = String::from(head)
+        + &listener(LISTENER_PORT, &route("/", "u"))
+        + &carrick::upstream_text("u", &[echo.address()]);
+    let before = text.clone()
+        + &listener(SECOND_PORT, &(route("/slow", "slow") + &route("/", "u")))
+        + &carrick::upstream_text("slow", &[slow.address()]);
+    let carrick = Carrick::start(&place, &before);
+    let mut served = [SECOND_PORT; 2].map(|port| Peer::connect(place.at(port)));
+    let mut upstreams = served.each_mut().map(|client| {
+        client.send("GET /slow HTTP/1.1\r\nHost: a.example\r\n\r\n");
+        let mut upstream = slow.accept();
+        upstream.read_head();
+        upstream
+    });
+    let mut waiting: Vec<Peer> = (0..4)
+        .map(|_| Peer::connect(place.at(SECOND_PORT)))
+        .collect();
+    for client in &mut waiting {
+        client.send(ASK);
+    }
+    reload(&carrick, &place, &text, "ok");
+    wait_for("the listener to close", || {
+        TcpStream::connect(place.at(SECOND_PORT)).err()
+    });
+    for (upstream, client) in upstreams.iter_mut().zip(&mut served) {
+        upstream.send("HTTP/1.1 204 No Content\r\n\r\n");
+        assert_eq!(client.read_response("GET").status, 204);
+    }
+    drop(served);
+    for client in &mut waiting {
+        let response = client.read_response("GET");
+        assert_eq!((response.status, response.text().as_str()), (200, "/a"));
+        client.expect_end();
+    }
+}
+
 /// A reload of `text` must fail with the reason `why` everywhere, and the old configuration must stay in force.
 fn expect_refusal(carrick: &Carrick, place: &Place, text: &str, why: &str) {
     let mut kept = carrick.connect();
