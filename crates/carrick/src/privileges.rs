@@ -109,6 +109,12 @@ impl GivenUp {
         self.changed_user || !self.capabilities.is_empty()
     }
 
+    /// Whether what was opened before belongs to another user.
+    #[must_use]
+    pub fn changed_user(&self) -> bool {
+        self.changed_user
+    }
+
     /// Whether the socket engine could have been loaded before.
     #[must_use]
     pub fn has_engine(&self) -> bool {

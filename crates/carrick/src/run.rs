@@ -385,17 +385,7 @@ impl Program {
         acme::make(&plan)
             .and_then(|()| acme::check(&plan))
             .map_err(|error| self.given_up.explain(&error))?;
-        // If a new address cannot be bound, the existing ones stay.
-        for listener in &plan.listeners {
-            if !before
-                .plan
-                .listeners
-                .iter()
-                .any(|known| known.address == listener.address)
-            {
-                listen::bind(listener).map_err(|error| self.given_up.explain(&error))?;
-            }
-        }
+        listen::check_reload(&before.plan, &plan, &self.given_up)?;
         // Workers share the engines, so one that can be loaded is available to them at once.
         let features = self.engines.load(&plan);
         let advice = if self.given_up.has_engine() {

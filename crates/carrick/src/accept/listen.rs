@@ -1,10 +1,12 @@
 //! Listening sockets: binding, accepting, and following changes of the configuration.
 use crate::accept::arrival;
 use crate::config::plan::{Interception, ListenerPlan, Plan};
+use crate::connect::tcp_profile;
 use crate::context::live::{Live, WorkerLive};
 use crate::context::worker::{Connector, SessionGuard, Worker};
 use crate::net::admission::{Admitted, Full, UpstreamPlace};
 use crate::net::bind::{FREE_WAIT, bind_when_free};
+use crate::privileges::GivenUp;
 use crate::syn_defer::{DeferredSyns, Kept};
 use crate::telemetry::metrics::Limit;
 use socket2::{Domain, Protocol, SockFilter, SockRef, Socket, Type};
@@ -34,7 +36,6 @@ pub const HANDSHAKE_MAX: Duration = Duration::from_millis(250);
 pub struct Accepting {
     stop: oneshot::Sender<Stop>,
     task: JoinHandle<()>,
-    deferred: bool,
     /// For changes by a reload.
     socket: Rc<TcpListener>,
 }
@@ -171,58 +172,98 @@ pub fn bind_all(plan: &Plan) -> io::Result<Vec<Bound>> {
     Ok(workers)
 }
 
+/// Whether a reload can open the listeners that `before` does not have.
+///
+/// # Errors
+/// It cannot; says why.
+pub fn check_reload(before: &Plan, after: &Plan, given_up: &GivenUp) -> Result<(), String> {
+    for listener in &after.listeners {
+        let mut known = before.listeners.iter().map(|known| known.address);
+        if known.any(|known| known == listener.address) {
+            continue;
+        }
+        bind(listener).map_err(|error| {
+            let mut ports = before.listeners.iter().map(|known| known.address.port());
+            let is_own = error.kind() == io::ErrorKind::AddrInUse
+                && given_up.changed_user()
+                && ports.any(|port| port == listener.address.port());
+            if is_own {
+                format!(
+                    "cannot listen on {}: carrick's own socket with this port is in the way; it was opened as another user, at the start: restart carrick",
+                    listener.address
+                )
+            } else {
+                given_up.explain(&error)
+            }
+        })?;
+    }
+    Ok(())
+}
+
 /// Starts accepting on new listeners and stops on removed ones, whose last clients are served as `before`.
+///
+/// # Errors
+/// What some listeners failed with; the others accept.
 pub fn adjust(
     worker: &Rc<Worker>,
     accepting: &mut HashMap<SocketAddr, Accepting>,
     before: &Rc<WorkerLive>,
     bound: &mut Bound,
 ) -> io::Result<()> {
-    let now = worker.live();
-    let live = &now.live;
-    let gone = accepting.extract_if(|address, accepting| {
-        let mut planned = live.plan.listeners.iter();
-        !planned.any(|listener| {
-            listener.address == *address && client_speaks_first(listener) == accepting.deferred
-        })
-    });
+    let live = worker.live();
+    let gone = accepting.extract_if(|address, _| live.listener(*address).is_none());
     for (_, accepting) in gone {
         accepting.stop(HANDSHAKE_MAX, before);
     }
-    for listener in &live.plan.listeners {
+    let mut errors = Vec::new();
+    for listener in &live.plan().listeners {
         let address = listener.address;
         if let Some(known) = accepting.get(&address) {
-            limit_unsent(&*known.socket, live);
-            crate::connect::tcp_profile::listening(
-                &worker.connector.tcp_tuning,
-                listener,
-                &*known.socket,
-            );
+            // Also with another mode: no other socket could have the address, if another user opened this one.
+            set_options(worker, listener, &*known.socket);
             continue;
         }
-        let socket = match bound.remove(&address) {
-            Some(socket) => socket,
-            None => bind(listener)?,
-        };
-        let deferred = client_speaks_first(listener);
-        if deferred {
-            // An optimization: without it the first request costs one more wake-up.
-            let _ = carrick_splice::tcp::defer_accept(&socket, DEFER_SECONDS);
+        match accept_on(worker, listener, bound.remove(&address)) {
+            Ok(started) => drop(accepting.insert(address, started)),
+            Err(error) => errors.push(error.to_string()),
         }
-        limit_unsent(&socket, live);
-        crate::connect::tcp_profile::listening(&worker.connector.tcp_tuning, listener, &socket);
-        let socket = Rc::new(TcpListener::from_std(socket)?);
-        let (stop, stopped) = oneshot::channel();
-        let accept = accept_until(Rc::clone(worker), Rc::clone(&socket), address, stopped);
-        let started = Accepting {
-            stop,
-            task: tokio::task::spawn_local(accept),
-            deferred,
-            socket,
-        };
-        accepting.insert(address, started);
     }
-    Ok(())
+    if errors.is_empty() {
+        return Ok(());
+    }
+    Err(io::Error::other(errors.join("; ")))
+}
+
+fn accept_on(
+    worker: &Rc<Worker>,
+    listener: &ListenerPlan,
+    socket: Option<std::net::TcpListener>,
+) -> io::Result<Accepting> {
+    let socket = socket.map_or_else(|| bind(listener), Ok)?;
+    set_options(worker, listener, &socket);
+    let socket = Rc::new(TcpListener::from_std(socket)?);
+    let (stop, stopped) = oneshot::channel();
+    let accept = accept_until(
+        Rc::clone(worker),
+        Rc::clone(&socket),
+        listener.address,
+        stopped,
+    );
+    let task = tokio::task::spawn_local(accept);
+    Ok(Accepting { stop, task, socket })
+}
+
+/// Sets what a reload may change.
+fn set_options(worker: &Worker, listener: &ListenerPlan, socket: &impl AsFd) {
+    let deferred = if client_speaks_first(listener) {
+        DEFER_SECONDS
+    } else {
+        0
+    };
+    // An optimization: without it the first request costs one more wake-up.
+    let _ = carrick_splice::tcp::defer_accept(socket, deferred);
+    limit_unsent(socket, &worker.live().live);
+    tcp_profile::listening(&worker.connector.tcp_tuning, listener, socket);
 }
 
 /// Clients' connections inherit the limit.

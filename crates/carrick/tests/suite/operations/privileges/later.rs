@@ -1,6 +1,7 @@
 //! Later operations that need privileges: a reload or a rotation without them reports that, and the rest continues.
 use super::*;
 use crate::support::carrick::ACCESS_LOG;
+use crate::support::place::{FORWARD_PORT, LISTENER_PORT};
 use rustix::process::Signal;
 use std::path::Path;
 
@@ -60,6 +61,70 @@ fn a_low_port_at_a_reload_waits_for_a_restart() {
         "{error}"
     );
     reload(&carrick, &place, &text, "ok");
+}
+
+/// A forward proxy on another port.
+fn forward_listener(port: u16) -> String {
+    format!("[[listener]]\nlisten = \"{{ip}}:{port}\"\nmode = \"forward\"\n")
+}
+
+#[test]
+fn a_listener_that_root_opened_may_have_another_mode_and_others_open_beside_it() {
+    if !is_root() {
+        return;
+    }
+    let place = Place::claim();
+    open_to_all_users(&place);
+    let server = Server::listen(&place);
+    let tunnel = tunnel_text(&[server.address()]);
+    let switch = tunnel.replace("\"tunnel\"", "\"switch\"");
+    let before = forward_listener(FORWARD_PORT) + &switch + AS_NOBODY;
+    // The new listener comes after the one with another mode.
+    let with = |listener: &str| listener.to_owned() + &forward_listener(LISTENER_PORT) + AS_NOBODY;
+    let carrick = Carrick::start(&place, &before);
+    for _ in 0..2 {
+        reload(&carrick, &place, &with(&tunnel), "ok");
+        let mut client = carrick.connect_tunnel();
+        let mut upstream = server.accept();
+        upstream.send("220 a.example\r\n");
+        client.expect("220 a.example\r\n");
+        drop((client, upstream));
+        drop(carrick.connect());
+
+        reload(&carrick, &place, &with(&switch), "ok");
+        let mut client = carrick.connect_tunnel();
+        client.send("GET / HTTP/1.1\r\nHost: a.example\r\n\r\n");
+        let mut upstream = server.accept();
+        upstream.read_head();
+        upstream.send("HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n");
+        assert_eq!(client.read_response("GET").status, 204);
+        drop(carrick.connect());
+    }
+}
+
+#[test]
+fn all_addresses_instead_of_one_wait_for_a_restart_if_root_opened_that_one() {
+    if !is_root() {
+        return;
+    }
+    let place = Place::claim();
+    open_to_all_users(&place);
+    let server = Server::listen(&place);
+    let port = place.port_on_all_addresses();
+    let one = tunnel_text(&[server.address()]).replace(&TUNNEL_PORT.to_string(), &port.to_string());
+    let all = one.replace("{ip}", "0.0.0.0") + AS_NOBODY;
+    let carrick = Carrick::start(&place, &(one.clone() + AS_NOBODY));
+    reload(&carrick, &place, &all, "failed");
+    let error = last_error(&carrick);
+    for part in [
+        &format!("cannot listen on 0.0.0.0:{port}"),
+        "carrick's own socket",
+        "restart carrick",
+    ] {
+        assert!(error.contains(part), "{part:?} is missing in {error:?}");
+    }
+    drop(Peer::connect(place.at(port)));
+    drop(server.accept());
 }
 
 #[test]
