@@ -1,12 +1,14 @@
 //! `carrick run`: starts everything in order, follows signals, and ends cleanly.
 //!
-//! Order: configuration; whatever may need privileges (admin address, listening sockets, rules); a thread that loads the kernel engines;
-//! dropping privileges; log and threads. Everything that can fail is done before a client is accepted, except the engines, which load meanwhile.
+//! Order: configuration; what another carrick may have; whatever may need privileges (admin address, listening sockets,
+//! rules); a thread that loads the kernel engines; dropping privileges; log and threads. Everything that can fail is done
+//! before a client is accepted, except the engines, which load meanwhile.
 mod banner;
 mod certificates;
 mod descriptors;
 mod loading;
 mod open;
+mod reserved;
 pub mod worker;
 
 use crate::accept::listen;
@@ -36,6 +38,7 @@ use certificates::Certificates;
 use descriptors::{descriptor_limit, fit_pipes, raise_descriptor_limit, set_limits};
 use loading::Loading;
 use open::Opened;
+use reserved::Reserved;
 use std::future::pending;
 use std::io::{self, Write};
 use std::pin::pin;
@@ -105,8 +108,15 @@ pub fn run(source: Source) -> Result<(), RunError> {
     runtime.block_on(async {
         // First, so that no signal takes its default action.
         let mut signals = Signals::catch()?;
-        let mut program = Program::start(source, plan)
-            .inspect_err(|error| manager.status(&format!("Not started: {error}")))?;
+        let tell = |error: &RunError| manager.status(&format!("Not started: {error}"));
+        let reserved = tokio::select! {
+            biased;
+            reserved = Reserved::take(&plan, &manager) => reserved.map_err(RunError::from),
+            () = signals.told_to_end() => return Ok(()),
+        };
+        let mut program = reserved
+            .and_then(|reserved| Program::start(source, plan, reserved))
+            .inspect_err(tell)?;
         let mut watch = manager.watch(program.threads());
         program.serve(&mut signals, &manager, &mut watch).await;
         program.end(&mut signals, &manager, &mut watch).await;
@@ -115,7 +125,7 @@ pub fn run(source: Source) -> Result<(), RunError> {
 }
 
 impl Program {
-    fn start(source: Source, plan: Arc<Plan>) -> Result<Self, RunError> {
+    fn start(source: Source, plan: Arc<Plan>, reserved: Reserved) -> Result<Self, RunError> {
         let Opened {
             descriptors,
             engines,
@@ -125,7 +135,7 @@ impl Program {
             rules,
             given_up,
             disk,
-        } = Opened::open(&plan, source.file())?;
+        } = Opened::open(&plan, source.file(), reserved)?;
         // From here on, what also happens at a reload.
         tell_of_sandbox(&plan, &given_up.identity.sandbox);
         if given_up.is_something() || given_up.identity.sandbox.files.in_force {

@@ -25,7 +25,7 @@ const SEND_WAIT: Duration = Duration::from_secs(2);
 const SILENCE_MIN: Duration = Duration::from_secs(5);
 
 /// How much longer than the drain the shutdown may take.
-const END_MAX: Duration = Duration::from_secs(15);
+pub const END_MAX: Duration = Duration::from_secs(15);
 
 /// The longest status, in bytes.
 const STATUS_BYTES_MAX: usize = 400;
@@ -80,6 +80,15 @@ impl ServiceManager {
         self.tell(&format!(
             "RELOADING=1\nMONOTONIC_USEC={}\nSTATUS=Reading the configuration again",
             now.as_micros()
+        ));
+    }
+
+    /// The start takes longer. To be repeated within [`END_MAX`].
+    pub fn starting(&self, status: &str) {
+        self.tell(&format!(
+            "EXTEND_TIMEOUT_USEC={}\nSTATUS={}",
+            END_MAX.as_micros(),
+            line(status)
         ));
     }
 

@@ -11,6 +11,8 @@ mod slots;
 mod splices;
 mod status;
 
+pub(in crate::control) use handover::is_draining;
+
 use crate::net::bind::{FREE_WAIT, bind_when_free};
 
 use super::ControlState;

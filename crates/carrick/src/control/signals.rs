@@ -36,6 +36,11 @@ impl Signals {
         })
     }
 
+    /// Waits for the one that asks to end.
+    pub async fn told_to_end(&mut self) {
+        while self.next().await != SignalOrder::Drain {}
+    }
+
     /// Waits for the next signal.
     pub async fn next(&mut self) -> SignalOrder {
         tokio::select! {

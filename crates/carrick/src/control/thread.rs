@@ -35,6 +35,12 @@ impl Control {
         plan.admin.map(admin::bind_or_take_over).transpose()
     }
 
+    /// Whether the carrick that has the admin address is draining.
+    #[must_use]
+    pub fn has_draining_predecessor(plan: &Plan) -> bool {
+        plan.admin.is_some_and(admin::is_draining)
+    }
+
     /// Starts the thread with the result of [`Control::bind`]. Names are resolved as the system is configured.
     ///
     /// # Errors

@@ -1,13 +1,14 @@
 //! Opens everything that needs start-up privileges, in order.
 use super::descriptors::raise_descriptor_limit;
 use super::loading::Loading;
+use super::reserved::Reserved;
 use crate::accept::listen::{self, Bound};
 use crate::cache::disk::{Disk, misfit};
 use crate::config::plan::Plan;
 use crate::control::{Control, acme};
 use crate::engines::Engines;
 use crate::privileges::{self, GivenUp, sandbox};
-use crate::transparent::{self, Rules};
+use crate::transparent::Rules;
 use std::io;
 use std::net::TcpListener;
 use std::path::Path;
@@ -27,8 +28,11 @@ pub(super) struct Opened {
 
 impl Opened {
     /// Opens it and drops the privileges; only the thread that loads the engines keeps them until it exits. No other thread may exist yet.
-    pub(super) fn open(plan: &Arc<Plan>, source: Option<&Path>) -> io::Result<Self> {
-        transparent::check_privileges(plan)?;
+    pub(super) fn open(
+        plan: &Arc<Plan>,
+        source: Option<&Path>,
+        reserved: Reserved,
+    ) -> io::Result<Self> {
         let descriptors = raise_descriptor_limit();
         let mut engines = Engines::new()
             .map_err(|error| named(error, "cannot allocate memory for the classes of [pace]"))?;
@@ -37,7 +41,7 @@ impl Opened {
         engines.load_tcp_tuning(plan);
         let admin = Control::bind(plan)?;
         let listeners = listen::bind_all(plan)?;
-        let rules = Rules::install(plan)?;
+        let rules = Rules::install(plan, reserved.claims)?;
         if let Some(rules) = &rules {
             engines.path_history.set_line(rules.line());
         }
@@ -47,6 +51,7 @@ impl Opened {
         let loading = Loading::start(&engines, plan)?;
         let mut given_up = privileges::give_up(plan)?;
         // With the identity under which it will be used.
+        drop(reserved.disk);
         let disk = open_disk(plan)?;
         acme::check(plan)?;
         given_up.identity.sandbox = sandbox::enter(plan, source)?;

@@ -45,6 +45,22 @@ struct Task {
     account: Option<Account>,
 }
 
+/// What no other carrick may use while this one has its rules.
+#[derive(Debug)]
+pub struct Claims(Vec<Claim>);
+
+impl Claims {
+    /// Claims what the rules of the plan's transparent listeners need.
+    ///
+    /// # Errors
+    /// Another carrick has it (`AddrInUse`).
+    pub fn take(plan: &Plan) -> io::Result<Self> {
+        let interceptions: Vec<_> = plan.interceptions().cloned().collect();
+        let keys = claim::all_keys(&interceptions).into_iter();
+        Ok(Self(keys.map(Claim::take).collect::<io::Result<_>>()?))
+    }
+}
+
 /// Owns the rules of the transparent listeners. They are removed when this is dropped, and when carrick is killed.
 #[derive(Debug)]
 pub struct Rules {
@@ -122,22 +138,18 @@ impl Rules {
     /// before starting threads, with `CAP_NET_ADMIN`.
     ///
     /// # Errors
-    /// Another carrick uses the same port or routing table; a tool is missing or fails. No rule is left behind.
-    pub fn install(plan: &Plan) -> io::Result<Option<Self>> {
+    /// A tool is missing or fails. No rule is left behind.
+    pub fn install(plan: &Plan, claims: Claims) -> io::Result<Option<Self>> {
         let interceptions: Vec<_> = plan.interceptions().cloned().collect();
         if interceptions.is_empty() {
             return Ok(None);
-        }
-        let mut claims = Vec::new();
-        for key in claim::all_keys(&interceptions) {
-            claims.push(Claim::take(key)?);
         }
         let account = plan.account.clone();
         let task = Task {
             interceptions,
             account,
         };
-        let mut rules = Self::start(claims, &task)?;
+        let mut rules = Self::start(claims.0, &task)?;
         rules.await_rules()?;
         for interception in plan.interceptions() {
             let is = if interception.ports.is_empty() {

@@ -109,13 +109,9 @@ impl Folder {
             FILE_MODE,
         )
         .map_err(|error| failed("open", error))?;
-        match retry_on_intr(|| flock(&mark, FlockOperation::NonBlockingLockExclusive)) {
+        match try_lock(&mark) {
             Ok(()) => {}
-            Err(Errno::WOULDBLOCK) => {
-                return Err(format!(
-                    "another carrick uses {shown}; each needs a folder of its own"
-                ));
-            }
+            Err(Errno::WOULDBLOCK) => return Err(taken(path)),
             Err(error) => return Err(failed("flock", error)),
         }
         let start =
@@ -136,6 +132,24 @@ impl Folder {
             #[cfg(test)]
             fuse: super::tests::Fuse::default(),
         })
+    }
+
+    /// Takes the lock of a folder that exists already, before this process is the user that may write to it. `None`: only
+    /// [`open`](Self::open) can tell whether the folder is free.
+    ///
+    /// # Errors
+    /// As text: another process has it.
+    pub(super) fn lock(path: &Path) -> Result<Option<OwnedFd>, String> {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let Ok(mark) = rustix::fs::open(path.join(MARK), flags, Mode::empty()) else {
+            return Ok(None);
+        };
+        match try_lock(&mark) {
+            Ok(()) => Ok(Some(mark)),
+            Err(Errno::WOULDBLOCK) => Err(taken(path)),
+            // Such as on NFS, which locks only what may be written.
+            Err(_) => Ok(None),
+        }
     }
 
     /// Its path.
@@ -485,6 +499,17 @@ fn at_once(root: &OwnedFd, mark: &OwnedFd) -> Option<ReadWriteFlags> {
             is_in_memory.then(ReadWriteFlags::empty)
         }
     }
+}
+
+fn try_lock(mark: &OwnedFd) -> Result<(), Errno> {
+    retry_on_intr(|| flock(mark, FlockOperation::NonBlockingLockExclusive))
+}
+
+fn taken(path: &Path) -> String {
+    format!(
+        "another carrick uses {}; each needs a folder of its own",
+        path.display()
+    )
 }
 
 /// Counts starts: this one's number is larger than all before, even if the clock was set back. If the file was lost, the number comes

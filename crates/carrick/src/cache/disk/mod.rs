@@ -51,6 +51,7 @@ use rustix::process::{Resource, getrlimit};
 use stats::DiskCounters;
 use std::hash::RandomState;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -95,7 +96,22 @@ pub struct Disk {
     room: Mutex<Room>,
 }
 
+/// The lock of a folder, held until [`Disk::open`] needs it.
+#[derive(Debug)]
+pub struct FolderLock {
+    _mark: Option<OwnedFd>,
+}
+
 impl Disk {
+    /// Keeps other carricks from a folder, if it exists.
+    ///
+    /// # Errors
+    /// As text: another carrick has it.
+    pub fn lock_folder(plan: &DiskPlan) -> Result<FolderLock, String> {
+        let mark = Folder::lock(&plan.path)?;
+        Ok(FolderLock { _mark: mark })
+    }
+
     /// Takes the folder, and reads its list of purges. [`start`](Self::start) reads the files.
     ///
     /// # Errors

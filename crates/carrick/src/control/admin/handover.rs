@@ -14,6 +14,9 @@ pub(super) const PATH: &str = "/handover";
 /// How long the draining carrick may take to answer.
 const ANSWER_WAIT: Duration = Duration::from_secs(2);
 
+/// Another program may listen there.
+const ANSWER_BYTES_MAX: u64 = 4 << 10;
+
 /// Closes the listening socket, if this carrick drains. Open connections continue.
 pub(super) fn leave(state: &ControlState) -> Response<Full<Bytes>> {
     if !state.is_draining() {
@@ -31,12 +34,23 @@ pub(super) fn leave(state: &ControlState) -> Response<Full<Bytes>> {
 /// # Errors
 /// There was none. What it says does not matter: only a draining carrick releases the address.
 pub(super) fn ask(address: SocketAddr) -> io::Result<()> {
+    answer(address, &format!("POST {PATH}")).map(|_| ())
+}
+
+/// Whether a carrick that drains has admin at this address.
+pub(in crate::control) fn is_draining(address: SocketAddr) -> bool {
+    answer(address, "GET /health").is_ok_and(|answer| answer.ends_with("\r\n\r\ndraining\n"))
+}
+
+fn answer(address: SocketAddr, request: &str) -> io::Result<String> {
     let at = SocketAddr::new(here(address.ip()), address.port());
     let mut stream = TcpStream::connect_timeout(&at, ANSWER_WAIT)?;
     stream.set_read_timeout(Some(ANSWER_WAIT))?;
     stream.set_write_timeout(Some(ANSWER_WAIT))?;
-    stream.write_all(format!("POST {PATH} HTTP/1.0\r\nHost: {at}\r\n\r\n").as_bytes())?;
-    stream.read_exact(&mut [0; 13])
+    stream.write_all(format!("{request} HTTP/1.0\r\nHost: {at}\r\n\r\n").as_bytes())?;
+    let mut answer = String::new();
+    stream.take(ANSWER_BYTES_MAX).read_to_string(&mut answer)?;
+    Ok(answer)
 }
 
 /// An address of this machine by which a socket at `listening` is reached.

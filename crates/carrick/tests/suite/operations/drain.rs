@@ -13,7 +13,7 @@ fn switch_with_drain(place: &Place, server: &Server, drain: &str) -> Carrick {
 }
 
 /// A download whose head and first half have arrived; both its ends.
-fn half_a_download(client: &mut Peer, server: &Server) -> Peer {
+pub(super) fn half_a_download(client: &mut Peer, server: &Server) -> Peer {
     client.send("GET /long HTTP/1.1\r\nHost: a.example\r\n\r\n");
     let mut upstream = server.accept();
     upstream.read_head();

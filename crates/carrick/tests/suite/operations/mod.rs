@@ -17,6 +17,7 @@ mod stalled_beds;
 mod stalled_far;
 mod start;
 mod top;
+mod upgrade;
 
 use crate::support::{Place, Server};
 

@@ -1,14 +1,16 @@
 //! Coexistence on one machine: a second carrick, and foreign rules.
-use super::bed::lines;
+use super::bed::{inside, lines};
 use super::privileges::nobody;
 use super::*;
 use crate::outliving::bed::on;
 use crate::support::carrick::PROGRAM;
-use rustix::process::Uid;
+use crate::support::output::Output;
+use rustix::process::{Pid, Signal, Uid, kill_process};
 use rustix::thread::set_thread_res_uid;
 use socket2::{Domain, SockAddr, Socket, Type};
 use std::io;
 use std::os::unix::fs::PermissionsExt;
+use std::process::Stdio;
 
 /// Another one, for other ports.
 fn second() -> String {
@@ -151,6 +153,49 @@ fn what_another_carrick_removes_meanwhile_is_no_obstacle() {
     assert!(tools.path().join("listed").exists());
     let said = carrick.stop();
     assert!(!said.contains("ERROR"), "{said}");
+    assert_eq!(bed.rules(), before);
+}
+
+#[test]
+fn the_next_process_waits_for_the_rules_of_a_draining_one() {
+    let Some(bed) = Bed::build() else { return };
+    let before = bed.rules();
+    let long = format!("{SWITCH}[timeouts]\ndrain = \"10m\"\n");
+    let mut old = bed.carrick(&long);
+    // It reads nothing more once its buffers are full.
+    let words = ["curl", "-sS", "--limit-rate", "1", "http://10.2.0.2/slow"];
+    let mut download = inside(&bed.client, &words)
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("curl");
+    crate::support::wait_for("a request under way", || {
+        let open = old.metric(&bed, "carrick_upstream_connections_opened_total");
+        (open > 0.5).then_some(())
+    });
+    old.signal(Signal::TERM);
+    old.said.wait_for("draining").expect("a message");
+    let file = bed.write(
+        "next.toml",
+        &format!("[admin]\nlisten = \"127.0.0.1:3129\"\n{long}"),
+    );
+    let mut new = inside(
+        &bed.router,
+        &[PROGRAM, "run", "-c", &file.display().to_string()],
+    )
+    .stdout(Stdio::null())
+    .stderr(Stdio::piped())
+    .spawn()
+    .expect("carrick");
+    let said = Output::collect(new.stderr.take().expect("a pipe"));
+    said.wait_for("waiting for its end").expect("a message");
+    assert!(old.metric(&bed, "carrick_draining") > 0.5);
+    download.kill().expect("it downloads");
+    download.wait().expect("its end");
+    old.wait();
+    said.wait_for("is ready").expect("a start");
+    assert!(bed.curl("http://10.2.0.2/").contains(VIA));
+    kill_process(Pid::from_child(&new), Signal::TERM).expect("it runs");
+    assert!(new.wait().expect("its end").success());
     assert_eq!(bed.rules(), before);
 }
 
