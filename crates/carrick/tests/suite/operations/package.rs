@@ -83,3 +83,61 @@ fn purging_the_package_leaves_neither_cache_nor_logs() {
         "another package's files stay"
     );
 }
+
+/// Runs `postinst` after an upgrade of a running service, on a system of programs that only tell what they are asked:
+/// `carrick check` and `systemctl restart` end with these codes. What `systemctl` was asked, and what was said.
+fn upgrade(check: u8, restart: u8) -> (String, String) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let program = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        fs::write(&path, format!("#!/bin/sh\n{text}\n")).expect("a file");
+        succeeds(Command::new("chmod").arg("755").arg(path));
+    };
+    program("carrick", &format!("exit {check}"));
+    program("systemd-sysusers", "");
+    let asked = folder.path().join("asked");
+    let case = format!("case $* in restart*) exit {restart}; esac");
+    program(
+        "systemctl",
+        &format!("echo \"$*\" >> {}\n{case}", asked.display()),
+    );
+    let system = "mount -t tmpfs tmpfs /run && mount -t tmpfs tmpfs /etc && mkdir -p /run/systemd/system /etc/carrick \
+                  && : > /etc/carrick/carrick.toml && exec sh \"$0\" configure 0.1";
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/debian/postinst");
+    let path = std::env::var("PATH").unwrap_or_default();
+    let output = succeeds(
+        Command::new("unshare")
+            .args(["--mount", "--propagation", "private", "sh", "-c", system])
+            .arg(script)
+            .env("PATH", format!("{}:{path}", folder.path().display())),
+    );
+    let asked = fs::read_to_string(asked).expect("systemctl was asked");
+    (asked, String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+#[test]
+fn an_upgrade_that_refuses_the_file_leaves_the_old_version_running() {
+    if !carrick_test::is_root() {
+        return;
+    }
+    const RESTART: &str = "restart carrick.service\n";
+    let (asked, said) = upgrade(0, 0);
+    assert!(asked.ends_with(RESTART) && said.is_empty(), "{asked}{said}");
+    let (asked, said) = upgrade(2, 0);
+    assert!(!asked.contains("restart"), "{asked}");
+    assert!(said.contains("the old one goes on"), "{said}");
+    // The package is installed all the same.
+    let (asked, said) = upgrade(0, 1);
+    assert!(asked.ends_with(RESTART), "{asked}");
+    assert!(said.contains("does not start"), "{said}");
+}
+
+#[test]
+fn the_unit_never_gives_up() {
+    let unit = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/carrick.service");
+    let text = fs::read_to_string(unit).expect("the unit");
+    // The default allows five starts in ten seconds.
+    let (unit, service) = text.split_once("[Service]").expect("its parts");
+    assert!(unit.contains("\nStartLimitIntervalSec=0\n"), "{unit}");
+    assert!(service.contains("\nRestart=on-failure\n"), "{service}");
+}
