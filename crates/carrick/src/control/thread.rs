@@ -8,7 +8,7 @@ use crate::resolver::{DnsOptions, Resolver};
 use crate::resolver::{Service, resolver};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::sync::{Arc, mpsc as blocking};
+use std::sync::{Arc, Mutex, PoisonError, mpsc as blocking};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -95,8 +95,24 @@ impl Control {
 }
 
 enum Order {
-    Apply(Running, blocking::Sender<io::Result<()>>),
+    /// It is withdrawn if nothing is left of it.
+    Apply(
+        Arc<Mutex<Option<Running>>>,
+        blocking::Sender<io::Result<()>>,
+    ),
     Stop,
+}
+
+fn taken(order: &Mutex<Option<Running>>) -> Option<Running> {
+    let mut order = order.lock().unwrap_or_else(PoisonError::into_inner);
+    order.take()
+}
+
+fn no_answer(error: blocking::RecvTimeoutError) -> io::Error {
+    io::Error::other(match error {
+        blocking::RecvTimeoutError::Timeout => "the control thread does not answer",
+        blocking::RecvTimeoutError::Disconnected => "the control thread has ended",
+    })
 }
 
 /// The program's handle to the control thread.
@@ -116,19 +132,22 @@ impl ControlHandle {
     /// # Errors
     /// The new admin address cannot be bound; nothing has changed.
     pub fn apply(&self, running: Running) -> io::Result<()> {
+        self.apply_within(ANSWER_WAIT, running)
+    }
+
+    fn apply_within(&self, limit: Duration, running: Running) -> io::Result<()> {
+        let order = Arc::new(Mutex::new(Some(running)));
         let (reply, result) = blocking::channel();
-        let ended = || io::Error::other("the control thread has ended");
         self.orders
-            .send(Order::Apply(running, reply))
-            .map_err(|_| ended())?;
-        result
-            .recv_timeout(ANSWER_WAIT)
-            .map_err(|error| match error {
-                blocking::RecvTimeoutError::Timeout => {
-                    io::Error::other("the control thread does not answer")
-                }
-                blocking::RecvTimeoutError::Disconnected => ended(),
-            })?
+            .send(Order::Apply(Arc::clone(&order), reply))
+            .map_err(|_| no_answer(blocking::RecvTimeoutError::Disconnected))?;
+        match result.recv_timeout(limit) {
+            // The thread has begun, so its answer counts.
+            Err(blocking::RecvTimeoutError::Timeout) if taken(&order).is_none() => {
+                result.recv_timeout(ANSWER_WAIT).map_err(no_answer)?
+            }
+            result => result.map_err(no_answer)?,
+        }
     }
 
     /// The resolver; clone it into workers.
@@ -226,9 +245,11 @@ impl Thread {
             };
             let Some(order) = order else { return };
             match order {
-                Order::Apply(running, reply) => {
-                    // The caller may have stopped waiting.
-                    let _ = reply.send(self.apply(running).await);
+                Order::Apply(order, reply) => {
+                    if let Some(running) = taken(&order) {
+                        // The caller may have stopped waiting.
+                        let _ = reply.send(self.apply(running).await);
+                    }
                 }
                 Order::Stop => return,
             }

@@ -86,6 +86,27 @@ fn an_address_that_cannot_be_bound_changes_nothing() {
 }
 
 #[test]
+fn an_order_that_nobody_waits_for_any_more_is_not_applied() {
+    let mut handle = start_control(state(plan(any_port(), Vec::new()))).unwrap();
+    let upstreams = vec![Arc::new(upstream("new", &[local(9).unwrap()], None))];
+    let late = running(plan(None, upstreams));
+    // A thread that has no time.
+    let (orders, mut waiting) = mpsc::unbounded_channel();
+    let of_thread = std::mem::replace(&mut handle.orders, orders);
+    handle.apply_within(Duration::ZERO, late).unwrap_err();
+    // Now it has.
+    of_thread.send(waiting.try_recv().unwrap()).unwrap();
+    handle.orders = of_thread;
+    let before = handle.state().admin_address();
+    let taken = std::net::TcpListener::bind(LOOPBACK_ANY_PORT).unwrap();
+    let next = running(plan(taken.local_addr().ok(), Vec::new()));
+    handle.apply(next).unwrap_err();
+    assert_eq!(handle.state().admin_address(), before);
+    assert!(handle.state().running.load().upstreams.is_empty());
+    handle.shutdown();
+}
+
+#[test]
 fn an_address_of_the_same_port_that_cannot_be_bound_gives_the_old_one_back() {
     let (port, _reserved) = reserve_port();
     let handle = start_control(state(plan(local(port), Vec::new()))).unwrap();
