@@ -18,8 +18,7 @@ use crate::config::plan::{Limits, PacePlan, Plan, Sandbox};
 use crate::config::problem::{Problem, Severity};
 use crate::config::site::Source;
 use crate::context::followers::Followers;
-use crate::context::live::Live;
-use crate::context::live::Orders;
+use crate::context::live::{Live, Orders};
 use crate::control::acme;
 use crate::control::{Control, ControlHandle, ControlState, EngineStatus, Running};
 use crate::control::{NotReloaded, SignalOrder, Signals};
@@ -309,6 +308,7 @@ impl Program {
                 SignalOrder::Drain => return,
                 SignalOrder::ReopenLogs => self.log.reopen(),
                 SignalOrder::Reload => {
+                    self.state.reload_begins();
                     manager.reloading();
                     let result = match self.reload() {
                         Ok(()) => {

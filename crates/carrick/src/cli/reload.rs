@@ -49,9 +49,9 @@ fn reload(arguments: &ReloadArgs) -> Result<String, Failed> {
                     .to_owned(),
             )
         })?;
-    let count_before = before
+    let begun_before = before
         .filter(|before| before.pid == pid.as_raw_pid())
-        .map(|before| before.count);
+        .map(|before| before.begun);
     let begun = Timestamp::now();
     signal(pid, plan.admin.filter(|_| arguments.pid.is_none()))?;
     let Some(admin) = plan.admin else {
@@ -60,7 +60,7 @@ fn reload(arguments: &ReloadArgs) -> Result<String, Failed> {
     let give_up_at = Instant::now() + PATIENCE;
     loop {
         match Reloads::ask(admin) {
-            Ok(now) if now.pid == pid.as_raw_pid() && now.is_after(count_before, begun) => {
+            Ok(now) if now.pid == pid.as_raw_pid() && now.is_after(begun_before, begun) => {
                 return now.outcome();
             }
             Ok(_) | Err(_) if Instant::now() < give_up_at => std::thread::sleep(ASK_EVERY),
@@ -133,8 +133,10 @@ fn listens(line: &str, port: u16) -> Option<String> {
 /// Admin's report on reloads.
 struct Reloads {
     pid: i32,
-    /// Their number.
+    /// How many have ended.
     count: u64,
+    /// How many have begun.
+    begun: u64,
     /// Time of the last one.
     at: Timestamp,
     /// Why it failed.
@@ -150,9 +152,12 @@ impl Reloads {
     fn of(status: &Value) -> Self {
         let reloads = &status["reloads"];
         let number = |value: &Value| value.as_u64().unwrap_or_default();
+        let count = number(&reloads["ok"]) + number(&reloads["failed"]);
         Self {
             pid: i32::try_from(number(&status["pid"])).unwrap_or_default(),
-            count: number(&reloads["ok"]) + number(&reloads["failed"]),
+            count,
+            // An older carrick does not tell.
+            begun: number(&reloads["begun"]).max(count),
             at: reloads["last"]["at"]
                 .as_str()
                 .and_then(|at| at.parse().ok())
@@ -161,9 +166,10 @@ impl Reloads {
         }
     }
 
-    /// Whether the last one is newer than before: by the count, or by the clock if admin did not answer then.
-    fn is_after(&self, count_before: Option<u64>, begun: Timestamp) -> bool {
-        count_before.map_or(self.at >= begun, |before| self.count > before)
+    /// Whether the last one began after `begun_before` others, so that it read the new file; by the clock, if admin did not
+    /// answer then.
+    fn is_after(&self, begun_before: Option<u64>, now: Timestamp) -> bool {
+        begun_before.map_or(self.at >= now, |before| self.count > before)
     }
 
     fn outcome(self) -> Result<String, Failed> {
@@ -206,13 +212,20 @@ mod tests {
             // The clock may have been set back.
             (Some(2), "2026-01-02T03:04:04Z", true),
             (Some(3), "2026-01-02T03:04:06Z", false),
+            // A fourth one was under way, for somebody else.
+            (Some(4), "2026-01-02T03:04:06Z", false),
         ];
-        for (count_before, at, expected) in table {
+        for (begun_before, at, expected) in table {
             let last = json!({"at": at, "error": null});
             let status = json!({"pid": 7, "reloads": {"ok": 2, "failed": 1, "last": last}});
-            let is_after = Reloads::of(&status).is_after(count_before, begun);
-            assert_eq!(is_after, expected, "{count_before:?} {at}");
+            let is_after = Reloads::of(&status).is_after(begun_before, begun);
+            assert_eq!(is_after, expected, "{begun_before:?} {at}");
         }
+        // Begun, but not ended.
+        let status = json!({"reloads": {"begun": 4, "ok": 2, "failed": 1}});
+        assert_eq!(Reloads::of(&status).begun, 4);
+        let of_older = json!({"reloads": {"ok": 2, "failed": 1}});
+        assert_eq!(Reloads::of(&of_older).begun, 3);
         let none = json!({"pid": 7, "reloads": {"ok": 0, "failed": 0, "last": null}});
         assert!(!Reloads::of(&none).is_after(None, begun));
     }

@@ -64,6 +64,8 @@ pub type Certificates = BTreeMap<String, CertificateStatus>;
 /// Results of reloads.
 #[derive(Debug, Clone, Default)]
 pub struct Reloads {
+    /// How many have begun.
+    pub begun: u64,
     /// How many succeeded.
     pub ok: u64,
     /// How many failed.
@@ -177,6 +179,11 @@ impl ControlState {
             }
             engines
         });
+    }
+
+    /// Notes that a reload begins: the file is still to be read.
+    pub fn reload_begins(&self) {
+        lock(&self.reloads).begun += 1;
     }
 
     /// Notes the result of a reload.

@@ -362,6 +362,7 @@ impl Log {
 
 #[derive(Serialize)]
 struct Reloads {
+    begun: u64,
     ok: u64,
     failed: u64,
     last: Option<LastReload>,
@@ -376,12 +377,22 @@ struct LastReload {
 
 impl Reloads {
     fn of(state: &ControlState) -> Self {
-        let control::Reloads { ok, failed, last } = state.reloads();
+        let control::Reloads {
+            begun,
+            ok,
+            failed,
+            last,
+        } = state.reloads();
         let last = last.map(|last| LastReload {
             at: timestamp(last.at).to_string(),
             error: last.error.map(|error| error.to_string()),
         });
-        Self { ok, failed, last }
+        Self {
+            begun,
+            ok,
+            failed,
+            last,
+        }
     }
 }
 
