@@ -11,7 +11,7 @@ pub use inner::inner_networks;
 pub use literal::{Literal, parse_ip_literal};
 pub use name::{NamePattern, NameShape};
 
-use embedded::{EmbeddedAddresses, loopback_of_unspecified};
+use embedded::{EMBEDDING, EmbeddedAddresses, loopback_of_unspecified};
 use ipnet::{IpNet, Ipv4Net};
 use std::net::IpAddr;
 
@@ -100,21 +100,47 @@ impl Access {
         }
         Ok(())
     }
+
+    /// Whether these rules refuse nothing between two networks: every client of one may come, and [`check_address`](Self::check_address)
+    /// denies no address of the other, but for the unspecified one, which no packet is sent to, and ISATAP addresses, which every IPv6
+    /// network has. A name could lead to any address.
+    #[must_use]
+    pub fn allows_all_between(&self, clients: IpNet, servers: IpNet) -> bool {
+        let embeds = EMBEDDING
+            .map(IpNet::V6)
+            .iter()
+            .any(|one| overlap(one, &servers));
+        let is_denied = |network: &IpNet| {
+            let network = unmapped(network);
+            overlap(&network, &servers) || embeds && matches!(network, IpNet::V4(_))
+        };
+        let mut allowed = self.clients.iter().map(unmapped);
+        (self.clients.is_empty() || allowed.any(|network| network.contains(&clients)))
+            && self.deny_names.is_empty()
+            && !self.deny_networks.iter().any(is_denied)
+    }
 }
 
-/// Whether one of `networks` holds `address`; a network written as `::ffff:10.0.0.0/104` is the IPv4 network that it maps.
+fn overlap(one: &IpNet, other: &IpNet) -> bool {
+    one.contains(other) || other.contains(one)
+}
+
+/// A network written as `::ffff:10.0.0.0/104` is the IPv4 network that it maps.
+fn unmapped(network: &IpNet) -> IpNet {
+    let IpNet::V6(mapped) = network else {
+        return *network;
+    };
+    let first = mapped.network().to_ipv4_mapped();
+    let v4 = first.zip(mapped.prefix_len().checked_sub(96));
+    let v4 = v4.and_then(|(first, prefix)| Ipv4Net::new(first, prefix).ok());
+    v4.map_or(*network, IpNet::V4)
+}
+
+/// Whether one of `networks` holds `address`.
 fn contains(networks: &[IpNet], address: IpAddr) -> bool {
-    networks.iter().any(|network| match (network, address) {
-        (IpNet::V6(mapped), IpAddr::V4(address)) => {
-            let first = mapped.network().to_ipv4_mapped();
-            let prefix = mapped.prefix_len().checked_sub(96);
-            match (first, prefix) {
-                (Some(first), Some(prefix)) => {
-                    Ipv4Net::new(first, prefix).is_ok_and(|network| network.contains(&address))
-                }
-                _ => false,
-            }
-        }
-        _ => network.contains(&address),
+    let mut networks = networks.iter();
+    networks.any(|network| match address {
+        IpAddr::V4(_) => unmapped(network).contains(&address),
+        IpAddr::V6(_) => network.contains(&address),
     })
 }

@@ -3,6 +3,7 @@
 //!
 //! Workers read it when a connection begins and update it when it ends, never while bytes move. Pairs are spread over several tables, each
 //! with its own lock, held for microseconds, or while an admin page copies the table.
+use crate::config::plan::{Mode, Plan};
 use crate::transparent::{self, SupervisorPipe};
 use carrick_logic::split::{
     ClassTotal, Decision, FirstKnown, Gain, Outcome, PAIRS_MAX, Pair, PairView, Prefixes, Settings,
@@ -78,18 +79,37 @@ impl PathHistory {
         server: SocketAddr,
     ) -> std::io::Result<()> {
         let line = self.line.get().ok_or(std::io::ErrorKind::NotConnected)?;
-        let Pair {
-            client: from,
-            server: to,
-        } = Pair::of(client.ip(), server.ip(), Prefixes::default());
+        let networks = Self::networks(client, server);
         let pair = transparent::Pair {
-            client: from,
-            server: to,
+            client: networks.client,
+            server: networks.server,
         };
         line.leave_out(port, pair, LEFT_OUT_FOR)?;
         self.table(client, server)
             .left_out(client, server, Instant::now());
         Ok(())
+    }
+
+    /// Ends the exclusion of all pairs by the plan's listeners: what a reload has changed may not allow them.
+    pub fn take_in_all(&self, plan: &Plan) {
+        let Some(line) = self.line.get() else { return };
+        for listener in &plan.listeners {
+            if let (Mode::Split(_), Some(interception)) = (&listener.mode, &listener.interception)
+                && let Err(error) = line.take_in_all(interception)
+            {
+                tracing::warn!(
+                    "networks left out by {} stay so for up to {} s: {error}",
+                    listener.address,
+                    LEFT_OUT_FOR.as_secs()
+                );
+            }
+        }
+    }
+
+    /// The networks of a connection, by which it is decided.
+    #[must_use]
+    pub fn networks(client: SocketAddr, server: SocketAddr) -> Pair {
+        Pair::of(client.ip(), server.ip(), Prefixes::default())
     }
 
     /// All pairs.
@@ -123,7 +143,7 @@ impl PathHistory {
     }
 
     fn table(&self, client: SocketAddr, server: SocketAddr) -> MutexGuard<'_, Table> {
-        let pair = Pair::of(client.ip(), server.ip(), Prefixes::default());
+        let pair = Self::networks(client, server);
         let index = self.hashing.hash_one(pair) as usize % TABLES;
         lock(&self.tables[index])
     }

@@ -313,6 +313,8 @@ impl Program {
                     let result = match self.reload() {
                         Ok(()) => {
                             let followed = self.followed(manager, watch).await;
+                            let live = self.orders.borrow().live.clone();
+                            self.engines.path_history.take_in_all(&live.plan);
                             followed.map_err(NotReloaded::InPart)
                         }
                         Err(why) => Err(NotReloaded::Refused(why)),
@@ -345,10 +347,9 @@ impl Program {
             // For unreadable files, the problem has only the kernel's message.
             let is_out_of_reach = self.given_up.identity.sandbox.files.in_force
                 && why.contains(&rustix::io::Errno::ACCESS.to_string());
-            if is_out_of_reach {
-                format!("{why}; {OUT_OF_REACH}")
-            } else {
-                why
+            match is_out_of_reach {
+                true => format!("{why}; {OUT_OF_REACH}"),
+                false => why,
             }
         })?;
         log_problems(&loaded.problems);

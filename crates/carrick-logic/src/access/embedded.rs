@@ -1,8 +1,24 @@
 //! IPv4 addresses inside IPv6 addresses, which a packet to the IPv6 address may end up at.
+use ipnet::Ipv6Net;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Most IPv4 addresses that one IPv6 address can be read as: the four layouts of a local-use NAT64 prefix.
 const READINGS_MAX: usize = 4;
+
+/// The networks whose addresses embed IPv4 addresses, as [`EmbeddedAddresses::of`] reads them. ISATAP addresses are in any network.
+pub(super) const EMBEDDING: [Ipv6Net; 7] = [
+    v6([0, 0, 0, 0, 0, 0], 96),
+    v6([0, 0, 0, 0, 0, 0xffff], 96),
+    v6([0, 0, 0, 0, 0xffff, 0], 96),
+    v6([0x64, 0xff9b, 0, 0, 0, 0], 96),
+    v6([0x64, 0xff9b, 1, 0, 0, 0], 48),
+    v6([0x2002, 0, 0, 0, 0, 0], 16),
+    v6([0x2001, 0, 0, 0, 0, 0], 32),
+];
+
+const fn v6([a, b, c, d, e, f]: [u16; 6], prefix: u8) -> Ipv6Net {
+    Ipv6Net::new_assert(Ipv6Addr::new(a, b, c, d, e, f, 0, 0), prefix)
+}
 
 /// The IPv4 addresses that an IPv6 address may lead to.
 #[derive(Debug, Default, Clone, Copy)]

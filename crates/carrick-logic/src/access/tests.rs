@@ -276,6 +276,55 @@ fn names_and_literals_are_denied_before_resolution() {
     }
 }
 
+#[test]
+fn between_some_networks_nothing_can_be_refused() {
+    let access = |clients: &[&str], denied: &[&str]| Access {
+        clients: networks(clients),
+        deny_networks: networks(denied),
+        ..Access::default()
+    };
+    let net = |text: &str| text.parse::<IpNet>().unwrap();
+    let (client, server) = (net("10.1.0.0/24"), net("10.2.0.0/24"));
+    let (client6, server6) = (net("2001:db8:1::/48"), net("2001:db8:2::/48"));
+    let inner = Access {
+        deny_networks: super::inner_networks(),
+        ..Access::default()
+    };
+    let rows: [(Access, IpNet, IpNet, bool); 17] = [
+        (Access::default(), client, server, true),
+        (inner.clone(), client, server, true),
+        (inner.clone(), client6, server6, true),
+        (inner.clone(), client, net("169.254.169.0/24"), false),
+        (inner.clone(), client6, net("fd00:ec2::/48"), false),
+        (inner, client6, net("64:ff9b::/48"), false),
+        (access(&["10.0.0.0/8"], &[]), client, server, true),
+        (access(&["::ffff:10.1.0.0/120"], &[]), client, server, true),
+        (access(&["10.1.0.2/32"], &[]), client, server, false),
+        (access(&["10.1.1.0/24"], &[]), client, server, false),
+        (access(&["10.1.0.0/16"], &[]), client6, server6, false),
+        (access(&[], &["10.2.0.7/32"]), client, server, false),
+        (access(&[], &["::ffff:10.2.0.0/104"]), client, server, false),
+        (access(&[], &["10.3.0.0/16", "::/0"]), client, server, true),
+        (access(&[], &["10.0.0.0/8"]), client, server, false),
+        (
+            access(&[], &["10.2.0.7/32"]),
+            client6,
+            net("2002:a02::/48"),
+            false,
+        ),
+        (access(&[], &["2001:db8:2::7/128"]), client6, server6, false),
+    ];
+    for (access, client, server, is_all) in rows {
+        let allows = access.allows_all_between(client, server);
+        assert_eq!(allows, is_all, "{client} {server}: {access:?}");
+    }
+    let named = Access {
+        deny_names: vec![pattern("*.example")],
+        ..Access::default()
+    };
+    assert!(!named.allows_all_between(client, server));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
 
@@ -308,5 +357,19 @@ proptest! {
             prop_assert_eq!(access.check_address(IpAddr::V6(way)), Err(Denied::Address), "{}", way);
         }
         prop_assert_eq!(access.check_address(IpAddr::V4(v4)), Err(Denied::Address));
+    }
+
+    /// ISATAP apart: any network has such addresses.
+    #[test]
+    fn where_an_address_is_denied_not_all_are_allowed(bits in any::<u32>(), prefix in 8_u8..=32, start in 0_usize..6, rest in any::<u128>()) {
+        let denied = ipnet::Ipv4Net::new(Ipv4Addr::from(bits), prefix).unwrap();
+        let access = Access { deny_networks: vec![IpNet::V4(denied)], ..Access::default() };
+        let starts = ["::", "::ffff:0:0:0", "64:ff9b::", "64:ff9b:1::", "2002::", "2001::"];
+        let start: Ipv6Addr = starts[start].parse().unwrap();
+        let address = Ipv6Addr::from(u128::from(start) | rest & u128::from(u32::MAX) | rest & 0xffff_ffff << 80);
+        if access.check_address(IpAddr::V6(address)).is_err() && address.segments()[5] != 0x5efe {
+            let server = ipnet::Ipv6Net::new(address, 48).unwrap().trunc();
+            prop_assert!(!access.allows_all_between("fd00::/48".parse().unwrap(), IpNet::V6(server)), "{}", address);
+        }
     }
 }

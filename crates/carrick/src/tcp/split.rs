@@ -1,5 +1,6 @@
 //! Splitters: decide which connections are split and which are joined end to end, and record the results.
 mod activity;
+mod bypass;
 mod outcome;
 
 pub use activity::Activity;
@@ -9,11 +10,13 @@ use crate::config::plan::{Mode, RoutePlan, Splitting};
 use crate::connect::tcp_profile;
 use crate::context::client::Client;
 use crate::net::io::Stream;
+use crate::path_history::PathHistory;
 use crate::upstream::checkout::Checkout;
 use carrick_logic::split::{Decision, FirstKnown, Purpose, Reason, Way, is_chosen};
 use carrick_splice::tcp_tuning::measure;
 use carrick_splice::{Choice, Joining};
 use std::net::SocketAddr;
+use std::rc::Rc;
 
 /// The decision about one connection.
 #[derive(Debug, Clone, Copy)]
@@ -74,6 +77,12 @@ pub fn decide(client: &Client, route: &RoutePlan, checkout: &Checkout) -> Option
     });
     let path_history = &context.worker.telemetry.path_history;
     let share = f64::from(plan.control_group) / 100.0;
+    let may_bypass = |client, server| {
+        let networks = PathHistory::networks(client, server);
+        // After a reload, the rules of this connection may hold no longer.
+        Rc::ptr_eq(&context.live, &context.worker.live())
+            && bypass::may_bypass(&context.listener, &context.live.plan().limits, networks)
+    };
     let is_control = || is_chosen(address, server, Purpose::Control, share);
     let decision = match route.split {
         Splitting::Never => Decision {
@@ -93,8 +102,7 @@ pub fn decide(client: &Client, route: &RoutePlan, checkout: &Checkout) -> Option
                 rtt: [near, far].map(|leg| leg.and_then(|leg| leg.rtt)),
                 client_window_bytes,
                 can_join: context.worker.splicer.has_packet_engine(),
-                can_leave_out: context.listener.interception.is_some()
-                    && path_history.can_leave_out(),
+                can_leave_out: path_history.can_leave_out() && may_bypass(address, server),
             };
             path_history.decide(address, server, &known)
         }

@@ -1,5 +1,6 @@
 //! The line protocol between carrick and its rule supervisor: excluding pairs of networks from interception for a while, and the drain.
-use ipnet::IpNet;
+use crate::config::plan::Interception;
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use std::fmt;
 use std::io::{self, Write};
@@ -32,7 +33,7 @@ pub struct ExclusionRequest {
     pub port: u16,
     /// The connections to exclude.
     pub pair: Pair,
-    /// For how many seconds, from now; 0: ends the exclusion.
+    /// For how many seconds, from now; 0: ends all exclusions of this family of addresses.
     pub seconds: u64,
 }
 
@@ -114,16 +115,22 @@ impl SupervisorPipe {
         })
     }
 
-    /// Ends the exclusion of a pair.
+    /// Ends the exclusion of all pairs.
     ///
     /// # Errors
     /// See [`Self::leave_out`].
-    pub fn take_in(&self, port: u16, pair: Pair) -> io::Result<()> {
-        let seconds = 0;
-        self.ask(ExclusionRequest {
-            port,
-            pair,
-            seconds,
+    pub fn take_in_all(&self, interception: &Interception) -> io::Result<()> {
+        let v4 = interception.takes_v4().then(|| Ipv4Net::default().into());
+        let v6 = interception.takes_v6().then(|| Ipv6Net::default().into());
+        [v4, v6].into_iter().flatten().try_for_each(|all| {
+            self.ask(ExclusionRequest {
+                port: interception.listener.port(),
+                pair: Pair {
+                    client: all,
+                    server: all,
+                },
+                seconds: 0,
+            })
         })
     }
 

@@ -216,7 +216,12 @@ fn sets(text: &mut String, family: Family) {
 /// Match expressions for the address pair and the connection, and the statement that redirects to the listener.
 fn parts(interception: &Interception, family: Family) -> (String, String, String) {
     let (_, ip) = family.words();
-    let pair = format!("{ip} saddr . {ip} daddr");
+    let addresses = format!("{ip} saddr . {ip} daddr");
+    let pair = match family {
+        Family::V4 => addresses,
+        // Not ISATAP addresses (RFC 5214 section 6.1): `deny_to` can have the IPv4 address in one of them, below any prefix.
+        Family::V6 => format!("ip6 daddr & ::fdff:ffff:0:0 != ::5efe:0:0 {addresses}"),
+    };
     let ends = format!("{ip} saddr . tcp sport . {ip} daddr . tcp dport");
     (
         pair,
@@ -314,7 +319,7 @@ pub fn nft_remove(name: &str) -> String {
     format!("add table inet {name}\ndelete table inet {name}\n")
 }
 
-/// Applies an exclusion. An existing element is deleted first, since adding it again would keep its old timeout.
+/// Applies an exclusion, or ends all. An existing element is deleted first, since adding it again would keep its old timeout.
 pub fn nft_leave_out(request: &ExclusionRequest) -> String {
     let Pair { client, server } = request.pair;
     let family = match client {
@@ -322,16 +327,14 @@ pub fn nft_leave_out(request: &ExclusionRequest) -> String {
         IpNet::V6(_) => Family::V6,
     };
     let set = format!("inet {} {}", table_name(request.port), family.set("left"));
-    let pair = format!("{client} . {server}");
-    let mut text = format!("add element {set} {{ {pair} }}\ndelete element {set} {{ {pair} }}\n");
-    if request.seconds > 0 {
-        let _ = writeln!(
-            text,
-            "add element {set} {{ {pair} timeout {}s }}",
-            request.seconds
-        );
+    if request.seconds == 0 {
+        return format!("flush set {set}\n");
     }
-    text
+    let pair = format!("{client} . {server}");
+    format!(
+        "add element {set} {{ {pair} }}\ndelete element {set} {{ {pair} }}\nadd element {set} {{ {pair} timeout {}s }}\n",
+        request.seconds
+    )
 }
 
 /// Maximum number of rules of `ip rule` for one family of an interception.

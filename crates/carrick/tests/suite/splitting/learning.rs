@@ -191,7 +191,7 @@ fn taught(bed: &Bed, far: &Far, carrick: &Running) -> Option<Value> {
         // So long that most of it is forwarded as packets.
         fetch(&bed.client, "10.2.0.2:9000", 30, 5_000);
     }
-    let left_out = || carrick.metric(bed, "carrick_split_pairs_left_out_total") > 0.0;
+    let left_out = || carrick.metric(bed, LEFT_OUT) > 0.0;
     wait_for("recorded connections", || {
         let page = page(bed, "/paths");
         if left_out() {
@@ -315,17 +315,23 @@ fn the_control_group_is_chosen_by_addresses() {
     assert!(joined + mixed > 0, "{split}");
 }
 
+const LEFT_OUT: &str = "carrick_split_pairs_left_out_total";
+
+/// Short connections by which a pair is left out, if it may be.
+const SHORT_MAX: u64 = 100;
+
 #[test]
 fn a_pair_that_ends_before_it_is_joined_passes_by() {
     let Some(bed) = Bed::build() else { return };
     serve(listen(&bed, "10.2.0.2:9000"));
-    let carrick = bed.carrick(&ADAPTIVE.replace(", \"eth3\"", ""));
-    let left_out = || carrick.metric(&bed, "carrick_split_pairs_left_out_total");
+    let text = ADAPTIVE.replace(", \"eth3\"", "");
+    let carrick = bed.carrick(&text);
+    let left_out = || carrick.metric(&bed, LEFT_OUT);
     let mut count = 0;
     while left_out() == 0.0 {
         fetch_and_end(&bed.client, "10.2.0.2:9000", 5_000);
         count += 1;
-        assert!(count < 100, "{}", page(&bed, "/status")["split"]);
+        assert!(count < SHORT_MAX, "{}", page(&bed, "/status")["split"]);
     }
     // It is not excluded before it was measured.
     assert!(count > 8, "{count}");
@@ -336,4 +342,33 @@ fn a_pair_that_ends_before_it_is_joined_passes_by() {
     });
     let pair = pair_of(&page(&bed, "/paths"), "10.1.0.0/24");
     assert_eq!(pair["decision"], "leave-out", "{pair}");
+    // A reload may bring rules that the pair would not meet.
+    carrick.reload(&text, "configuration reloaded");
+    wait_for("a connection that carrick has again", || {
+        let before = intercepted(&bed, &carrick);
+        fetch_and_end(&bed.client, "10.2.0.2:9000", 5_000);
+        (intercepted(&bed, &carrick) > before).then_some(())
+    });
+}
+
+#[test]
+fn a_pair_of_which_a_server_is_denied_does_not_pass_by() {
+    let Some(bed) = Bed::build() else { return };
+    serve(listen(&bed, "10.2.0.2:9000"));
+    let denied = listen(&bed, "10.2.0.3:9000");
+    let rules = "deny_to = [\"inner\", \"10.2.0.3\"]\n";
+    let carrick = bed.carrick(&(ADAPTIVE.replace(", \"eth3\"", "") + rules));
+    for _ in 0..SHORT_MAX {
+        fetch_and_end(&bed.client, "10.2.0.2:9000", 5_000);
+    }
+    assert_eq!(carrick.metric(&bed, LEFT_OUT), 0.0);
+    learned(&bed, SHORT_MAX);
+    let is_refused = match connect(&bed, "10.2.0.3:9000") {
+        Ok(mut client) => is_reset(&mut client),
+        Err(error) => error.kind() == std::io::ErrorKind::ConnectionReset,
+    };
+    assert!(is_refused);
+    denied.set_nonblocking(true).expect("an option");
+    let nobody = denied.accept().expect_err("nobody came");
+    assert_eq!(nobody.kind(), std::io::ErrorKind::WouldBlock);
 }
