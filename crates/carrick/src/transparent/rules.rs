@@ -106,8 +106,10 @@ const ERRORS: &str = "meta l4proto { icmp, ipv6-icmp }";
 /// Creates the nft table, in one transaction.
 ///
 /// Only SYNs are matched by address; later packets are matched by their socket, so connections that carrick never had are not touched. One
-/// packet has no socket: the acknowledgement of a SYN cookie. Therefore a set remembers recent SYNs; while it is full, new connections are
-/// not intercepted.
+/// packet has no socket: the acknowledgement of a SYN cookie. Therefore a set remembers recent SYNs. While it is full, clients must not
+/// bypass the listener's rules: their SYNs are redirected all the same, and what completes the handshake is matched by the request's
+/// socket, which has no mark to read (`nft_socket_eval`) but is transparent. So are sockets in TIME_WAIT of connections to servers, so
+/// this rule must match clients' packets only.
 ///
 /// carrick's sockets have the interception's mark (`SO_MARK`), which accepted ones inherit. The first rule finds them by it: every further
 /// expression, and above all a second lookup of the socket, is a cost for each packet. Of packets for the listener's port on other machines it
@@ -152,7 +154,10 @@ pub fn nft_install(interception: &Interception, own_marks: &[u32]) -> String {
 "
     );
     for family in families() {
-        chosen(&mut text, interception, family);
+        left_alone(&mut text, interception, family);
+        if let Some(chosen) = chosen(interception, family) {
+            let _ = writeln!(text, "    {chosen} goto {}", family.set("take"));
+        }
     }
     text += "  }\n";
     for family in families() {
@@ -163,6 +168,9 @@ pub fn nft_install(interception: &Interception, own_marks: &[u32]) -> String {
         let (_, ends, lead) = parts(interception, family);
         let set = family.set("began");
         let _ = writeln!(text, "    {ends} @{set} {lead}");
+        if let Some(chosen) = chosen(interception, family) {
+            let _ = writeln!(text, "    {chosen} socket transparent 1 {lead}");
+        }
     }
     text += "  }\n  chain local {\n";
     if let Some(local) = &interception.local {
@@ -238,11 +246,10 @@ fn lead(interception: &Interception, family: Family, mark: Option<u32>) -> Strin
     format!("meta nfproto {whole} meta l4proto tcp tproxy {ip} to {to} {mark}accept")
 }
 
-/// Which connections to intercept.
-fn chosen(text: &mut String, interception: &Interception, family: Family) {
+/// Match expressions for clients' packets of connections to intercept; `None`: none are of this family.
+fn chosen(interception: &Interception, family: Family) -> Option<String> {
     let (whole, addresses) = family.words();
-    left_alone(text, interception, family);
-    let mut rule = format!("    meta nfproto {whole}");
+    let mut rule = format!("meta nfproto {whole}");
     if !interception.interfaces.is_empty() {
         let names = interception.interfaces.iter();
         let names: Vec<String> = names.map(|name| format!("\"{name}\"")).collect();
@@ -255,12 +262,11 @@ fn chosen(text: &mut String, interception: &Interception, family: Family) {
         let networks = family.of(networks);
         if networks.is_empty() {
             // Only addresses of the other family are listed.
-            return;
+            return None;
         }
         let _ = write!(rule, " {addresses} {side} {{ {} }}", networks.join(", "));
     }
-    let ports = ports(interception);
-    let _ = writeln!(text, "{rule} {ports} goto {}", family.set("take"));
+    Some(format!("{rule} {}", ports(interception)))
 }
 
 /// Addresses to exclude.
@@ -300,6 +306,7 @@ fn taken(text: &mut String, interception: &Interception, family: Family) {
   chain {new} {{
     {pair} @{left} return
     update @{began} {{ {ends} }} {lead}
+    {lead}
   }}
 "
     );

@@ -96,6 +96,31 @@ fn ports_are_ranges_less_those_that_are_left_alone() {
 }
 
 #[test]
+fn while_the_set_is_full_clients_and_no_others_are_led_by_the_socket_of_their_request() {
+    let only = Interception {
+        interfaces: vec!["eth1".to_owned()],
+        ..interception("0.0.0.0:8080")
+    };
+    let lead = "meta nfproto ipv4 meta l4proto tcp tproxy ip to :8080 meta mark set 17 accept";
+    let text = nft_install(&only, &[17]);
+    let new = text.split("chain new-v4 {").nth(1).unwrap();
+    let rules: Vec<&str> = new.lines().map(str::trim).collect();
+    assert!(
+        rules[2].starts_with("update @began-v4") && rules[3] == lead,
+        "{text}"
+    );
+    let answered = text.split("chain answered {").nth(1).unwrap();
+    let rules: Vec<&str> = answered.lines().map(str::trim).collect();
+    let by_socket = format!(
+        "meta nfproto ipv4 iifname {{ \"eth1\" }} tcp dport {{ 80, 8000 }} socket transparent 1 {lead}"
+    );
+    assert!(
+        rules[1].contains("@began-v4") && rules[2] == by_socket,
+        "{text}"
+    );
+}
+
+#[test]
 fn exceptions_come_before_and_go_both_ways() {
     let excepting = Interception {
         except: networks(&["10.0.0.5/32", "2001:db8::5/128"]),

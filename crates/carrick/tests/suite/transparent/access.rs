@@ -97,3 +97,29 @@ fn a_cache_behind_the_same_interface_reaches_the_servers_itself() {
         );
     }
 }
+
+/// By SYNs that nobody follows up, one client fills it.
+#[test]
+fn while_the_set_of_recent_syns_is_full_rules_hold_and_others_are_served() {
+    const ENTRIES: usize = 131_072;
+    let Some(bed) = Bed::build() else { return };
+    let rules = "deny_to = [\"10.2.0.3\"]\n";
+    let carrick = bed.carrick(&(SWITCH.to_owned() + rules));
+    let entries: Vec<String> = (0..ENTRIES)
+        .map(|number| {
+            let (port, server) = (number % 65_536, 4 + number / 65_536);
+            format!("10.1.0.9 . {port} . 10.2.0.{server} . 80 timeout 1h")
+        })
+        .collect();
+    let set = "inet carrick-8080 began-v4";
+    let text = format!(
+        "flush set {set}\nadd element {set} {{ {} }}\n",
+        entries.join(", ")
+    );
+    let file = bed.write("full.nft", &text).display().to_string();
+    bed.router.run("nft", &["-f", &file]).expect("a full set");
+    assert!(bed.curl("http://10.2.0.2/").contains(VIA));
+    let said = bed.curl("-i http://10.2.0.3/");
+    assert!(said.starts_with("HTTP/1.1 403 "), "{said}");
+    assert_eq!(carrick.access_log(2).len(), 2);
+}
