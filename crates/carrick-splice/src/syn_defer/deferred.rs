@@ -90,6 +90,12 @@ impl DeferredSyn {
         self.number(INTERFACE_AT)
     }
 
+    /// How many more hops it may make, the one by this machine included (TTL, hop limit); 0: it is not valid.
+    #[must_use]
+    pub fn hop_limit(&self) -> u8 {
+        Syn::read(&self.packet).map_or(0, |syn| syn.hop_limit())
+    }
+
     /// The longest segment that the client takes, in bytes as TCP's option MSS counts them, if it says.
     #[must_use]
     pub fn segment_bytes(&self) -> Option<u16> {

@@ -9,6 +9,10 @@ const TCP: u8 = 6;
 const ICMP: u8 = 1;
 const ICMPV6: u8 = 58;
 
+/// Offsets of the TTL (RFC 791 section 3.1) and the hop limit (RFC 8200 section 3).
+const IPV4_TTL_AT: usize = 8;
+const IPV6_HOP_LIMIT_AT: usize = 7;
+
 /// Offsets of fields of a TCP header (RFC 9293 section 3.1).
 const SEQUENCE_AT: usize = 4;
 const HEADER_WORDS_AT: usize = 12;
@@ -105,6 +109,16 @@ impl<'p> Syn<'p> {
 
     pub(super) fn server(&self) -> SocketAddr {
         SocketAddr::new(self.server, self.port(2))
+    }
+
+    /// Its TTL or hop limit.
+    pub(super) fn hop_limit(&self) -> u8 {
+        let at = if self.is_ipv6() {
+            IPV6_HOP_LIMIT_AT
+        } else {
+            IPV4_TTL_AT
+        };
+        self.packet[at]
     }
 
     /// The longest segment that the client takes, if it says.

@@ -45,6 +45,11 @@ fn receive(worker: &Rc<Worker>, held: DeferredSyn) {
         // The mark is none of this configuration's listeners.
         return pass(deferred_syns, held);
     };
+    // A connection of carrick's own for this client may return here by a routing loop: like any packet, it makes fewer hops each time.
+    if held.hop_limit() <= 1 {
+        deferred_syns.count(DeferredOutcome::Unanswered);
+        return drop(held);
+    }
     let client = held.client().ip();
     if !listener.access.allows_client(client) {
         worker.metrics().refusals.count("client_not_allowed");
@@ -79,6 +84,7 @@ async fn ask(context: RequestContext, held: DeferredSyn, admitted: Admitted, pla
         source_port: context.source_port(),
         mark: context.source_mark(),
         segment_bytes: segment_bytes(&context, &held),
+        hop_limit: Some(held.hop_limit().saturating_sub(1)),
         profiles: ServerProfiles::of(&worker.connector.tcp_tuning, &context.listener),
         ..Terms::default()
     };

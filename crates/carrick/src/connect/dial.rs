@@ -39,6 +39,8 @@ pub struct Terms {
     pub mark: Option<u32>,
     /// The largest segments that the server may send, in bytes as in TCP's option MSS.
     pub segment_bytes: Option<u32>,
+    /// The TTL, or hop limit, while it connects; `None`: the system's.
+    pub hop_limit: Option<u8>,
     /// An address that must not be connected to: carrick itself.
     pub itself: Option<SocketAddr>,
     /// Its TCP profiles.
@@ -305,6 +307,7 @@ async fn connect_from(address: SocketAddr, terms: &AllTerms, port: u16) -> io::R
     let Terms {
         source,
         segment_bytes,
+        hop_limit,
         profiles,
         ..
     } = &terms.of_one;
@@ -314,14 +317,32 @@ async fn connect_from(address: SocketAddr, terms: &AllTerms, port: u16) -> io::R
     if let Some(profiles) = profiles {
         profiles.connecting(&socket, address);
     }
+    if let Some(hops) = hop_limit {
+        set_hop_limit(&socket, address, u32::from(*hops))?;
+    }
     let stream = match segment_bytes {
         Some(bytes) => connect_for(socket, address, *bytes).await?,
         None => socket.connect(address).await?,
     };
+    if hop_limit.is_some() {
+        set_hop_limit(&stream, address, SYSTEM_HOP_LIMIT)?;
+    }
     if let Some(profiles) = profiles {
         profiles.connected(&stream, address);
     }
     Ok(Upstream::new(stream, address, terms.unread))
+}
+
+/// To the kernel -1 (ip(7), `IP_TTL`).
+const SYSTEM_HOP_LIMIT: u32 = u32::MAX;
+
+fn set_hop_limit(socket: &impl AsFd, server: SocketAddr, hops: u32) -> io::Result<()> {
+    let socket = SockRef::from(socket);
+    if server.is_ipv4() {
+        socket.set_ttl_v4(hops)
+    } else {
+        socket.set_unicast_hops_v6(hops)
+    }
 }
 
 /// Connects, and limits the segments that the server may send. The limit does not apply to what this host sends, unless

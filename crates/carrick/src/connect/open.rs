@@ -67,6 +67,7 @@ impl CheckoutRequest<'_> {
             source_port: context.source_port(),
             mark: context.source_mark(),
             segment_bytes: self.segment_bytes,
+            hop_limit: None,
             itself: self.itself(access),
             profiles: ServerProfiles::of(&connector.tcp_tuning, &context.listener),
             tls,

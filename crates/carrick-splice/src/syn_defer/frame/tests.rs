@@ -161,3 +161,13 @@ fn answers_go_back_with_right_checksums() {
         }
     }
 }
+
+#[test]
+fn the_hop_limit_of_either_family_is_read() {
+    for (ends, at) in ENDS.into_iter().zip([8, 7]) {
+        let mut syn = packet(ends, &OPTIONS, b"");
+        assert_eq!(Syn::read(&syn).unwrap().hop_limit(), 64);
+        syn[at] = 1;
+        assert_eq!(Syn::read(&syn).unwrap().hop_limit(), 1);
+    }
+}

@@ -174,6 +174,52 @@ fn while_a_server_is_silent_so_is_the_way_to_it() {
 }
 
 #[test]
+fn a_routing_loop_ends_as_at_any_router() {
+    const ATTEMPTS_MAX: f64 = 30.0;
+    let Some(bed) = Bed::build() else { return };
+    // The client is a router, too, and sends back what is not for it.
+    lines(&bed.router, &["route add 10.77.0.0/24 via 10.1.0.2"]);
+    for (parameter, value) in [
+        ("ip_forward", "1"),
+        ("conf/all/accept_local", "1"),
+        ("conf/all/rp_filter", "0"),
+        ("conf/eth0/rp_filter", "0"),
+    ] {
+        let name = format!("net/ipv4/{parameter}");
+        bed.client.set_parameter(&name, value).expect("a parameter");
+    }
+    let limits = "[limits]\nconnections = 200\n[timeouts]\nconnect = \"1s\"\ndrain = \"2s\"\n";
+    let carrick = bed.carrick(&(limits.to_owned() + SPLIT));
+    let client = on(&bed.client, || {
+        let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None)
+            .expect("a socket");
+        socket.set_nonblocking(true).expect("a socket");
+        socket.set_ttl_v4(8).expect("an option");
+        let _ = socket.connect(&at("10.77.0.1", 80).into());
+        socket
+    });
+    // It has come in again.
+    wait_for("the loop", || {
+        (done(&carrick, &bed, "deferred") >= 2.0).then_some(())
+    });
+    drop(client);
+    let ends = [
+        "released",
+        "refused",
+        "unreachable",
+        "unanswered",
+        "crowded",
+    ];
+    let deferred = wait_for("the end of all attempts", || {
+        let deferred = done(&carrick, &bed, "deferred");
+        let ended: f64 = ends.iter().map(|end| done(&carrick, &bed, end)).sum();
+        (ended >= deferred).then_some(deferred)
+    });
+    assert!(deferred <= ATTEMPTS_MAX, "{deferred}");
+    assert_eq!(done(&carrick, &bed, "crowded"), 0.0);
+}
+
+#[test]
 fn the_client_is_answered_behind_the_server() {
     let Some(bed) = Bed::build() else { return };
     if bed.router.run("tcpdump", &["--version"]).is_err() {
