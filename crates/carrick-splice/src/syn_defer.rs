@@ -74,6 +74,9 @@ pub struct Settings {
     pub marks: Vec<u32>,
     /// The number of reader threads. Each has its own flows.
     pub readers: usize,
+    /// Whether only SYNs are deferred that a rule has given a socket (`tproxy`). Rules can then mark SYNs that belong to a connection of
+    /// this machine, as at a simultaneous open (RFC 9293 section 3.5), which it has to answer itself.
+    pub assigned_only: bool,
 }
 
 /// What was done with SYNs since the programs were attached.
@@ -141,6 +144,7 @@ impl SynDefer {
         let mut open = skeleton::SynDeferSkelBuilder::default().open(&mut object)?;
         if let Some(rodata) = &mut open.maps.rodata_data {
             rodata.readers = settings.readers as u32;
+            rodata.assigned_only = u32::from(settings.assigned_only);
         }
         let loaded = open.load()?;
         let mut rings = Vec::new();
@@ -230,6 +234,7 @@ pub(crate) fn probe() -> io::Result<String> {
     let settings = Settings {
         marks: Vec::new(),
         readers: 1,
+        assigned_only: true,
     };
     SynDefer::attach(&settings).map_err(io::Error::other)?;
     Ok("clients of transparent listeners are answered once their server has accepted".into())

@@ -24,6 +24,9 @@ char _license[] SEC("license") = "GPL";
 // The number of reader threads; each reads the flows that hash to it.
 const volatile __u32 readers = 1;
 
+// Whether only SYNs that have a socket are deferred.
+const volatile __u32 assigned_only = 0;
+
 // A reader without a heartbeat for this long is dead, or hangs.
 #define UNATTENDED_NS 1000000000ULL
 
@@ -44,6 +47,7 @@ struct net_device {
 } __attribute__((preserve_access_index));
 
 struct sk_buff {
+	void *sk;
 	unsigned int len;
 	__u32 mark;
 	__be16 protocol;
@@ -249,6 +253,15 @@ static __always_inline int is_attended(__u32 reader, __u64 now)
 	return beat && (__s64)(now - beat) < (__s64)UNATTENDED_NS;
 }
 
+// Whether a rule has given the packet a socket (`nf_tproxy_assign_sock`).
+static __always_inline int is_assigned(const struct sk_buff *skb)
+{
+	void *socket = NULL;
+
+	// Read as a number: kernels differ in what they know of this pointer.
+	return !bpf_core_read(&socket, sizeof(socket), &skb->sk) && socket;
+}
+
 // The addresses of the Ethernet header, for a direct reply.
 static __always_inline void read_neighbours(struct sk_buff *skb, const struct net_device *in, struct syn_report *told)
 {
@@ -314,6 +327,8 @@ int carrick_syn_defer(struct bpf_nf_ctx *ctx)
 	__u64 now;
 
 	if (!mark || is_no_syn(skb) || !bpf_map_lookup_elem(&syn_marks, &mark))
+		return NF_ACCEPT;
+	if (assigned_only && !is_assigned(skb))
 		return NF_ACCEPT;
 	// From this machine.
 	if (!ctx->state->in || ctx->state->in->flags & LOOPBACK)

@@ -24,6 +24,7 @@ fn settings() -> Settings {
     Settings {
         marks: vec![MARK],
         readers: 1,
+        assigned_only: false,
     }
 }
 
@@ -45,6 +46,14 @@ fn defer<T: Send + 'static>(
     bed: &Bed,
     what: impl AsyncFnOnce(SynDefer, Reader) -> T + Send + 'static,
 ) -> std::thread::JoinHandle<T> {
+    defer_by(bed, settings(), what)
+}
+
+fn defer_by<T: Send + 'static>(
+    bed: &Bed,
+    settings: Settings,
+    what: impl AsyncFnOnce(SynDefer, Reader) -> T + Send + 'static,
+) -> std::thread::JoinHandle<T> {
     mark(bed);
     let (begun, has_begun) = mpsc::channel();
     let deferring = bed.on(Host::Middle, move || {
@@ -53,7 +62,7 @@ fn defer<T: Send + 'static>(
             .build()
             .unwrap();
         runtime.block_on(async {
-            let syn_defer = SynDefer::attach(&settings()).unwrap();
+            let syn_defer = SynDefer::attach(&settings).unwrap();
             let reader = syn_defer.reader(0).unwrap();
             begun.send(()).unwrap();
             what(syn_defer, reader).await

@@ -118,6 +118,7 @@ impl DeferredSyns {
         let settings = Settings {
             marks: listeners.iter().map(|(_, mark, _)| *mark).collect(),
             readers: plan.workers,
+            assigned_only: true,
         };
         // Called only once, at start.
         let Err(because) = self.0.syn_defer.get_or_init(|| SynDefer::attach(&settings)) else {

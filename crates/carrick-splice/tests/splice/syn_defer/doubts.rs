@@ -46,6 +46,31 @@ fn what_was_deferred_passes_when_the_process_is_gone() {
 }
 
 #[test]
+fn a_syn_without_a_socket_passes_if_only_those_with_one_are_deferred() {
+    let Some(bed) = bed() else {
+        return;
+    };
+    let settings = Settings {
+        assigned_only: true,
+        ..settings()
+    };
+    let (to_router, orders) = mpsc::channel::<()>();
+    let deferring = defer_by(&bed, settings, async move |syn_defer, mut reader| {
+        while orders.try_recv().is_err() {
+            let deferred = tokio::time::timeout(SHORT / 10, reader.next()).await;
+            assert!(deferred.is_err(), "nothing is deferred");
+        }
+        syn_defer.counts().unwrap()
+    });
+    for family in FAMILIES {
+        connects(&bed, family);
+    }
+    to_router.send(()).unwrap();
+    let counts = deferring.join().unwrap();
+    assert_eq!((counts.deferred, counts.unattended), (0, 0), "{counts:?}");
+}
+
+#[test]
 fn what_is_not_understood_passes() {
     let Some(bed) = bed() else {
         return;

@@ -220,6 +220,45 @@ fn a_routing_loop_ends_as_at_any_router() {
 }
 
 #[test]
+fn both_ends_may_open_at_once() {
+    const PORT: u16 = 2600;
+    let Some(bed) = Bed::build() else { return };
+    let carrick = bed.carrick(SPLIT);
+    let ends = ["10.1.0.2", SERVERS[0]].map(|ip| at(ip, PORT));
+    let open = |from: SocketAddr, to: SocketAddr| {
+        let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None)
+            .expect("a socket");
+        socket.bind(&from.into()).expect("a port");
+        socket.set_nonblocking(true).expect("a socket");
+        let _ = socket.connect(&to.into());
+        socket
+    };
+    // Neither end gets the other's SYN before both have sent their own.
+    silence(&bed, PORT);
+    let client = on(&bed.client, || open(ends[0], ends[1]));
+    wait_for("carrick's SYN", || {
+        let words = ["-Htn", "state", "syn-sent"];
+        let sockets = bed.router.run("ss", &words).expect("ss");
+        sockets.contains(":2600").then_some(())
+    });
+    let server = on(&bed.server, || open(ends[1], ends[0]));
+    end_silence(&bed);
+    let mut streams = [client, server].map(|socket| {
+        wait_for("a connection", || socket.peer_addr().is_ok().then_some(()));
+        socket.set_nonblocking(false).expect("a socket");
+        socket.set_read_timeout(Some(PATIENCE)).expect("a time-out");
+        TcpStream::from(socket)
+    });
+    for (from, to) in [(0, 1), (1, 0)] {
+        let mut word = [0; 5];
+        streams[from].write_all(b"hello").expect("an open end");
+        streams[to].read_exact(&mut word).expect("a word");
+        assert_eq!(&word, b"hello");
+    }
+    assert_eq!(done(&carrick, &bed, "deferred"), 1.0);
+}
+
+#[test]
 fn the_client_is_answered_behind_the_server() {
     let Some(bed) = Bed::build() else { return };
     if bed.router.run("tcpdump", &["--version"]).is_err() {
