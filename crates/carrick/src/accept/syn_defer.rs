@@ -5,7 +5,7 @@ use crate::connect::tcp_profile::ServerProfiles;
 use crate::context::request_context::RequestContext;
 use crate::context::request_log::RequestLog;
 use crate::context::worker::Worker;
-use crate::net::admission::{Admitted, Full};
+use crate::net::admission::Admitted;
 use crate::reply::unreachable_label;
 use crate::syn_defer::{DeferredOutcome, DeferredSyns, Kept, Place};
 use crate::tcp::split;
@@ -58,14 +58,19 @@ fn receive(worker: &Rc<Worker>, held: DeferredSyn) {
     let Some(place) = deferred_syns.place(worker.connector.admission.limit()) else {
         return pass(deferred_syns, held);
     };
-    let admitted = match worker.connector.admission.admit(Some(client)) {
-        Ok(admitted) => admitted,
-        // It waits in the accept queue like all others.
-        Err(Full::Connections) => return pass(deferred_syns, held),
-        Err(Full::PerClient) => {
-            worker.metrics().limits.reached(Limit::ConnectionsPerClient);
-            return refuse(deferred_syns, held);
-        }
+    let admission = &worker.connector.admission;
+    if admission.is_full_for(client) {
+        worker.metrics().limits.reached(Limit::ConnectionsPerClient);
+        return refuse(deferred_syns, held);
+    }
+    let admitted = admission.admit(None);
+    let admitted = admitted.and_then(|admitted| {
+        admitted.count_syn_for(client)?;
+        Ok(admitted)
+    });
+    // Otherwise it waits in the accept queue like all others, if it is there at all.
+    let Ok(admitted) = admitted else {
+        return pass(deferred_syns, held);
     };
     let context = RequestContext {
         original: Some(held.server()),

@@ -20,7 +20,7 @@ pub struct Admission {
     per_client_limit: AtomicUsize,
     /// Wakes one waiter per free slot, the longest-waiting first.
     is_free: Notify,
-    per_client: Mutex<HashMap<IpAddr, usize>>,
+    per_client: Mutex<HashMap<Counted, usize>>,
     shortage_told: Mutex<Option<Instant>>,
     stalled_bytes: AtomicU64,
     stalled_told: Mutex<Option<Instant>>,
@@ -31,6 +31,9 @@ pub struct Admission {
     /// Like `is_free`.
     upstream_is_free: Notify,
 }
+
+/// A client, and whether it has completed a handshake: others could have sent a SYN in its name, so these are counted apart.
+type Counted = (IpAddr, bool);
 
 /// Why a client is not admitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,8 +48,8 @@ pub enum Full {
 #[derive(Debug)]
 pub struct Admitted {
     admission: Arc<Admission>,
-    /// The address that it is counted for.
-    client: Cell<Option<IpAddr>>,
+    /// Whom it is counted for.
+    client: Cell<Option<Counted>>,
     /// Whether it is a request beside others on the connection of one that was admitted, and has no slot.
     is_beside: bool,
 }
@@ -196,7 +199,19 @@ impl Admission {
         }
     }
 
-    fn counts(&self) -> MutexGuard<'_, HashMap<IpAddr, usize>> {
+    /// Whether this client has as many connections as it may have.
+    #[must_use]
+    pub fn is_full_for(&self, client: IpAddr) -> bool {
+        let most = self.per_client_limit.load(Ordering::Relaxed);
+        let counted = (client.to_canonical(), true);
+        most > 0
+            && self
+                .counts()
+                .get(&counted)
+                .is_some_and(|count| *count >= most)
+    }
+
+    fn counts(&self) -> MutexGuard<'_, HashMap<Counted, usize>> {
         self.per_client
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -225,7 +240,18 @@ impl Admitted {
     /// # Errors
     /// [`Full::PerClient`]: this client has reached its limit; the connection is counted for none.
     pub fn count_for(&self, client: Option<IpAddr>) -> Result<(), Full> {
-        let client = client.map(|client| client.to_canonical());
+        self.count(client.map(|client| (client.to_canonical(), true)))
+    }
+
+    /// Counts it for a client of which only a SYN has come, apart from its connections, and up to the same limit.
+    ///
+    /// # Errors
+    /// See [`count_for`](Self::count_for).
+    pub fn count_syn_for(&self, client: IpAddr) -> Result<(), Full> {
+        self.count(Some((client.to_canonical(), false)))
+    }
+
+    fn count(&self, client: Option<Counted>) -> Result<(), Full> {
         if self.client.get() == client {
             return Ok(());
         }

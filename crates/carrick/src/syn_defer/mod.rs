@@ -192,10 +192,16 @@ impl DeferredSyns {
         }
     }
 
-    /// Takes the server connection that waits for a client.
+    /// Takes the server connection that waits for a client, which has completed its handshake. Of a client that has as many connections
+    /// as it may have, it is reset.
     #[must_use]
     pub fn take(&self, client: SocketAddr, server: SocketAddr) -> Option<Kept> {
         let kept = self.0.table.take(&(client, server))?;
+        let admitted = kept.admitted.as_ref();
+        if admitted.is_some_and(|admitted| admitted.count_for(Some(client.ip())).is_err()) {
+            self.count(DeferredOutcome::Expired);
+            return None;
+        }
         self.count(DeferredOutcome::Joined);
         Some(kept)
     }

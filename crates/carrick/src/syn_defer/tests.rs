@@ -9,7 +9,8 @@ fn kept(deferred_syns: &DeferredSyns, admission: &Arc<Admission>) -> (Kept, TcpS
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let (server, _) = listener.accept().unwrap();
-    let admitted = admission.admit(Some([10, 0, 0, 1].into())).unwrap();
+    let admitted = admission.admit(None).unwrap();
+    admitted.count_syn_for([10, 0, 0, 1].into()).unwrap();
     let place = deferred_syns.place(usize::MAX).unwrap();
     (Kept::new(stream, Duration::ZERO, admitted, place), server)
 }
@@ -72,4 +73,33 @@ fn what_is_taken_is_whole_and_what_is_not_taken_is_reset() {
     drop(taken);
     let ends: Vec<bool> = servers.into_iter().map(is_reset).collect();
     assert_eq!(ends, [true, true, false, true]);
+}
+
+#[test]
+fn a_client_that_comes_is_counted_and_not_before() {
+    let deferred_syns = DeferredSyns::default();
+    let admission = Arc::new(Admission::default());
+    admission.set_limits(10, 2, 10);
+    let open = [(); 2].map(|()| kept(&deferred_syns, &admission));
+    let mut servers = Vec::new();
+    for ((kept, server), port) in open.into_iter().zip(1..) {
+        let (client, to) = ends(port);
+        deferred_syns.keep(client, to, kept);
+        servers.push(server);
+    }
+    let client = ends(1).0.ip();
+    let connections = [(); 2].map(|()| admission.admit(Some(client)));
+    let [Ok(first), Ok(_second)] = connections else {
+        panic!("SYNs in a client's name are not its connections");
+    };
+    assert!(admission.is_full_for(client));
+    let take = |port| deferred_syns.take(ends(port).0, ends(port).1);
+    assert!(take(1).is_none());
+    assert_eq!(deferred_syns.outcomes(DeferredOutcome::Expired), 1);
+    drop(first);
+    assert!(!admission.is_full_for(client));
+    let taken = take(2).unwrap();
+    assert!(admission.is_full_for(client));
+    drop(taken);
+    assert_eq!((deferred_syns.waiting(), admission.open()), (0, 1));
 }

@@ -219,6 +219,35 @@ fn a_routing_loop_ends_as_at_any_router() {
     assert_eq!(done(&carrick, &bed, "crowded"), 0.0);
 }
 
+/// Anybody can send a SYN in a client's name.
+#[test]
+fn a_syn_that_nobody_follows_up_is_none_of_its_clients_connections() {
+    let Some(bed) = Bed::build() else { return };
+    let limits = "[limits]\nconnections_per_client = 1\n";
+    let carrick = bed.carrick(&(limits.to_owned() + SPLIT));
+    silence(&bed, 2525);
+    let begin = || {
+        let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None)
+            .expect("a socket");
+        socket.set_nonblocking(true).expect("a socket");
+        let _ = socket.connect(&at(SERVERS[0], 2525).into());
+        socket
+    };
+    let pending = on(&bed.client, begin);
+    wait_for("the SYN", || {
+        (done(&carrick, &bed, "deferred") >= 1.0).then_some(())
+    });
+    // It is answered at once, and counted when it is accepted.
+    let mut open = connect(&bed, at(SERVERS[0], 80), PATIENCE).expect("a connection");
+    open.set_read_timeout(Some(PATIENCE)).expect("a time-out");
+    open.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+        .expect("a connection");
+    open.read_exact(&mut [0]).expect("a response");
+    let said = bed.try_curl("http://10.2.0.2/").expect_err("one too many");
+    assert!(said.contains("exit status: 7"), "{said}");
+    drop((open, pending));
+}
+
 #[test]
 fn both_ends_may_open_at_once() {
     const PORT: u16 = 2600;
