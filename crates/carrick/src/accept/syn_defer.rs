@@ -5,7 +5,7 @@ use crate::connect::tcp_profile::ServerProfiles;
 use crate::context::request_context::RequestContext;
 use crate::context::request_log::RequestLog;
 use crate::context::worker::Worker;
-use crate::net::admission::Admitted;
+use crate::net::admission::{Admitted, UpstreamPlace};
 use crate::reply::unreachable_label;
 use crate::syn_defer::{DeferredOutcome, DeferredSyns, Kept, Place};
 use crate::tcp::split;
@@ -98,8 +98,8 @@ async fn ask(context: RequestContext, held: DeferredSyn, admitted: Admitted, pla
     let limit = context.live.plan().timeouts.connect;
     let access = Some(&context.listener.access);
     let dialled = try_dial(&worker.connector, &server, access, terms, limit).await;
-    let stream = match dialled.map(alone) {
-        Ok(Ok(stream)) => stream,
+    let connection = match dialled.map(alone) {
+        Ok(Ok(connection)) => connection,
         Ok(Err(error)) => {
             tracing::debug!("{}: {error}", held.server());
             return pass(deferred_syns, held);
@@ -116,7 +116,7 @@ async fn ask(context: RequestContext, held: DeferredSyn, admitted: Admitted, pla
             return tell(deferred_syns, held, &why);
         }
     };
-    let kept = Kept::new(stream, begun.elapsed(), admitted, place);
+    let kept = Kept::new(connection, begun.elapsed(), admitted, place);
     // Before the release: a nearby client may connect at once.
     deferred_syns.keep(held.client(), held.server(), kept);
     match held.release() {
@@ -126,10 +126,10 @@ async fn ask(context: RequestContext, held: DeferredSyn, admitted: Admitted, pla
     }
 }
 
-/// The connection in a form that any thread can use.
-fn alone(mut upstream: Upstream) -> io::Result<std::net::TcpStream> {
+/// The connection in a form that any thread can use, and its slot within the process's descriptors.
+fn alone(mut upstream: Upstream) -> io::Result<(std::net::TcpStream, Option<UpstreamPlace>)> {
     match upstream.transport.take().into_tcp() {
-        Some(stream) => stream.into_std(),
+        Some(stream) => Ok((stream.into_std()?, upstream.place.take())),
         None => Err(io::Error::other("the connection is in use elsewhere")),
     }
 }

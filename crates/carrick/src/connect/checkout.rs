@@ -165,18 +165,19 @@ impl CheckoutRequest<'_> {
     /// The connection that was opened before the client was accepted, if it leads to this server and access still allows it.
     fn take_kept(&mut self, server: &ServerAddress, access: Option<&Access>) -> Option<Upstream> {
         let context = self.context;
-        let kept = self.downstream?.kept.take()?;
+        let mut kept = self.downstream?.kept.take()?;
         let address = context.original?;
         let is_allowed = access.is_none_or(|access| access.check_address(address.ip()).is_ok());
         if *server != ServerAddress::Ip(address) || !is_allowed {
             return None;
         }
         self.log.connect = Some(kept.connecting);
+        let place = kept.upstream_place.take();
         let stream = TcpStream::from_std(kept.into_stream()?).ok()?;
         let unread_bytes = context.live.plan().limits.unread;
         let mut upstream = Upstream::new(stream, address, unread_bytes);
         upstream.counted = Some(Counted::on(context.metrics()));
-        upstream.place = Some(context.worker.connector.admission.have_upstream());
+        upstream.place = place;
         Some(upstream)
     }
 }

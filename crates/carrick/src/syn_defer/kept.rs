@@ -1,6 +1,6 @@
 //! Server connections that wait for their client. All workers share them, since the kernel chooses which worker accepts the client.
 use super::Place;
-use crate::net::admission::Admitted;
+use crate::net::admission::{Admitted, UpstreamPlace};
 use std::collections::{HashMap, VecDeque};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -17,17 +17,25 @@ pub struct Kept {
     pub connecting: Duration,
     /// The slot that it occupies.
     pub admitted: Option<Admitted>,
+    /// Its slot within the process's descriptors.
+    pub upstream_place: Option<UpstreamPlace>,
     _place: Place,
 }
 
 impl Kept {
-    /// Takes a non-blocking connection.
+    /// Takes a non-blocking connection, with its slot within the process's descriptors.
     #[must_use]
-    pub fn new(stream: TcpStream, connecting: Duration, admitted: Admitted, place: Place) -> Self {
+    pub fn new(
+        (stream, upstream_place): (TcpStream, Option<UpstreamPlace>),
+        connecting: Duration,
+        admitted: Admitted,
+        place: Place,
+    ) -> Self {
         Self {
             stream: Some(stream),
             connecting,
             admitted: Some(admitted),
+            upstream_place,
             _place: place,
         }
     }

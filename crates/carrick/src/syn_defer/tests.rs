@@ -12,7 +12,9 @@ fn kept(deferred_syns: &DeferredSyns, admission: &Arc<Admission>) -> (Kept, TcpS
     let admitted = admission.admit(None).unwrap();
     admitted.count_syn_for([10, 0, 0, 1].into()).unwrap();
     let place = deferred_syns.place(usize::MAX).unwrap();
-    (Kept::new(stream, Duration::ZERO, admitted, place), server)
+    let connection = (stream, admission.take_upstream());
+    let kept = Kept::new(connection, Duration::ZERO, admitted, place);
+    (kept, server)
 }
 
 fn ends(port: u16) -> (SocketAddr, SocketAddr) {
@@ -102,4 +104,26 @@ fn a_client_that_comes_is_counted_and_not_before() {
     assert!(admission.is_full_for(client));
     drop(taken);
     assert_eq!((deferred_syns.waiting(), admission.open()), (0, 1));
+}
+
+#[test]
+fn a_descriptor_that_waits_for_its_client_is_counted() {
+    let deferred_syns = DeferredSyns::default();
+    let admission = Arc::new(Admission::default());
+    admission.set_limits(10, 0, 2);
+    let mut servers = Vec::new();
+    for port in [1, 2] {
+        let (kept, server) = kept(&deferred_syns, &admission);
+        deferred_syns.keep(ends(port).0, ends(port).1, kept);
+        servers.push(server);
+    }
+    let mut taken = deferred_syns.take(ends(1).0, ends(1).1).unwrap();
+    let place = taken.upstream_place.take();
+    assert!(place.is_some() && taken.into_stream().is_some());
+    assert!(admission.take_upstream().is_none());
+    drop(place);
+    assert!(admission.take_upstream().is_some());
+    deferred_syns.expire(Instant::now() + KEPT_MAX);
+    let free = [(); 2].map(|()| admission.take_upstream());
+    assert!(free.iter().all(Option::is_some));
 }
