@@ -90,11 +90,10 @@ fn a_cache_behind_the_same_interface_reaches_the_servers_itself() {
         // Others are sent there, where nothing listens.
         let outcome = bed.try_curl("-i --interface 10.1.0.2 http://10.2.0.2/");
         assert_eq!(outcome.is_err(), mode == "tunnel", "{outcome:?}");
-        let line = Line(carrick.access_log(2).swap_remove(1));
-        assert_eq!(
-            (line.text("ended"), line.text("server")),
-            ("connect", "10.1.0.3:80")
-        );
+        let mut lines = carrick.access_log(2).into_iter().map(Line);
+        let is_sent_there =
+            |line: Line| (line.text("ended"), line.text("server")) == ("connect", "10.1.0.3:80");
+        assert!(lines.any(is_sent_there), "{mode}");
     }
 }
 
