@@ -10,11 +10,28 @@
 #define PACE_QUANTUM_MIN (4 << 10)
 #define PACE_QUANTUM_MAX (256 << 10)
 
-/* Bytes taken in advance, and when they may go. */
-struct pace_turn {
-	__u64 go_at_ns;
-	__u64 bytes;
+/* A way that waits. */
+struct held_way {
+	__u32 direction; /* the number of its sender's connection, as in `flows` */
+	__u32 bucket;    /* the bucket it waits for: its number plus 1, or 0 */
+	__u64 go_at_ns;  /* when its turn comes */
+	__u64 reserved;  /* the bytes that it has taken of that bucket in advance */
+	__u64 changes;   /* the control block's, at that time */
 };
+
+/* Those at hand: the stack has no room for them. A packet may interrupt a program that grants. */
+enum {
+	WAIT_OF_PACKET = 0,
+	WAIT_OF_GRANT = 1,
+	WAITS = 2,
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, WAITS);
+	__type(key, __u32);
+	__type(value, struct held_way);
+} waits SEC(".maps");
 
 /* When a bucket's debt at its ceiling is paid off, as far as bytes of this urgency wait for that. */
 GLOBAL_FUNCTION __u64 pace_ceiling_due(struct pace_bucket *at, __u64 urgency)
@@ -25,12 +42,19 @@ GLOBAL_FUNCTION __u64 pace_ceiling_due(struct pace_bucket *at, __u64 urgency)
 }
 
 /* Takes a turn's bytes in advance, as splices in the process do, so that both are served in the order of arrival. */
-static __noinline int pace_reserve(struct pace_block *block, __u32 bucket, __u64 now, struct pace_turn *turn)
+GLOBAL_FUNCTION int pace_reserve(__u32 wait, __u64 now)
 {
 	__u64 lowest = PACE_QUANTUM_MAX * PACE_TURNS_PER_SECOND, under = 0, go_at = ~0ULL, urgency = 0, due;
-	__u32 first = bucket;
+	__u32 zero = 0, bucket;
+	struct pace_block *block = bpf_map_lookup_elem(&pace, &zero);
+	struct held_way *way = bpf_map_lookup_elem(&waits, &wait);
 
-	if (!block)
+	if (!block || !way)
+		return 0;
+	way->changes = block->changes;
+	way->go_at_ns = way->reserved = 0;
+	bucket = way->bucket;
+	if (!bucket)
 		return 0;
 	for (int level = 0; level < PACE_LEVELS && bucket && bucket <= PACE_BUCKETS; level++) {
 		struct pace_bucket *at = &block->buckets[(bucket - 1) & (PACE_BUCKETS - 1)];
@@ -50,16 +74,15 @@ static __noinline int pace_reserve(struct pace_block *block, __u32 bucket, __u64
 		urgency = at->urgency;
 		bucket = at->parent;
 	}
-	turn->go_at_ns = under < go_at ? under : go_at;
-	turn->bytes = lowest / PACE_TURNS_PER_SECOND;
-	if (turn->bytes < PACE_QUANTUM_MIN)
-		turn->bytes = PACE_QUANTUM_MIN;
-	bucket = first;
+	lowest /= PACE_TURNS_PER_SECOND;
+	way->go_at_ns = under < go_at ? under : go_at;
+	way->reserved = lowest < PACE_QUANTUM_MIN ? PACE_QUANTUM_MIN : lowest;
 	urgency = 0;
+	bucket = way->bucket;
 	for (int level = 0; level < PACE_LEVELS && bucket && bucket <= PACE_BUCKETS; level++) {
 		struct pace_bucket *at = &block->buckets[(bucket - 1) & (PACE_BUCKETS - 1)];
 
-		pace_charge(at, urgency, turn->bytes, now);
+		pace_charge(at, urgency, way->reserved, now);
 		urgency = at->urgency;
 		bucket = at->parent;
 	}
@@ -90,19 +113,24 @@ GLOBAL_FUNCTION int pace_refund(struct pace_bucket *at, __u64 urgency, __u64 byt
 }
 
 /* The same, to all of a turn's buckets. */
-static __noinline int pace_give_back(struct pace_block *block, __u32 bucket, __u64 bytes)
+GLOBAL_FUNCTION int pace_give_back(__u32 wait)
 {
+	__u32 zero = 0, bucket;
 	__u64 urgency = 0;
+	struct pace_block *block = bpf_map_lookup_elem(&pace, &zero);
+	struct held_way *way = bpf_map_lookup_elem(&waits, &wait);
 
-	if (!block || !bytes)
+	if (!block || !way || !way->reserved)
 		return 0;
+	bucket = way->bucket;
 	for (int level = 0; level < PACE_LEVELS && bucket && bucket <= PACE_BUCKETS; level++) {
 		struct pace_bucket *at = &block->buckets[(bucket - 1) & (PACE_BUCKETS - 1)];
 
-		pace_refund(at, urgency, bytes);
+		pace_refund(at, urgency, way->reserved);
 		urgency = at->urgency;
 		bucket = at->parent;
 	}
+	way->reserved = 0;
 	return 0;
 }
 

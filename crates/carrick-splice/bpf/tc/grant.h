@@ -16,14 +16,6 @@
 /* The longest window update: Ethernet, IPv6, TCP with timestamps. */
 #define UPDATE_BYTES_MAX (ETH_HLEN + 40 + TCP_HEADER_MIN + 12)
 
-/* A way that waits. */
-struct held_way {
-	__u32 direction; /* the number of its sender's connection, as in `flows` */
-	__u32 bucket;    /* the bucket it waits for: its number plus 1, or 0 */
-	__u64 go_at_ns;  /* when its turn comes */
-	__u64 reserved;  /* the bytes that it has taken of that bucket in advance */
-};
-
 /* Ways whose windows could be opened further, in order of turn. The process sets the size. */
 struct {
 	__uint(type, BPF_MAP_TYPE_QUEUE);
@@ -147,27 +139,26 @@ GLOBAL_FUNCTION int look_up_pace(__u32 number, __u32 told, __u64 now)
 	return 0;
 }
 
-/* Queues a way, which takes its turn's bytes in advance. */
+/* Queues a way. */
 static __always_inline void wait_turn(struct packet_splice *splice, __u32 direction, __u64 handle, __u64 now)
 {
-	struct held_way way = { .direction = direction, .bucket = bucket_of(handle) };
-	struct pace_block *block = pace_find(handle);
-	struct pace_turn turn = {};
-	__u32 zero = 0;
+	__u32 zero = 0, wait = WAIT_OF_PACKET, bucket = bucket_of(handle);
 	struct holding *holding = bpf_map_lookup_elem(&holdings, &zero);
+	struct held_way *way = bpf_map_lookup_elem(&waits, &wait);
 
-	if (way.bucket)
-		pace_reserve(block, way.bucket, now, &turn);
-	way.go_at_ns = turn.go_at_ns;
-	way.reserved = turn.bytes;
-	if (!holding || bpf_map_push_elem(&held, &way, 0)) {
+	if (!holding || !way)
+		return;
+	way->direction = direction;
+	way->bucket = bucket;
+	pace_reserve(wait, now);
+	if (bpf_map_push_elem(&held, way, 0)) {
 		/* The way's next packet tries again. */
-		pace_give_back(block, way.bucket, way.reserved);
+		pace_give_back(wait);
 		splice->ways[direction & 1].pace.is_held = 0;
 		return;
 	}
-	if (way.bucket <= PACE_BUCKETS)
-		__sync_fetch_and_add(&holding->buckets[way.bucket], 1);
+	if (bucket <= PACE_BUCKETS)
+		__sync_fetch_and_add(&holding->buckets[bucket], 1);
 	if (!__sync_fetch_and_add(&holding->count, 1)) {
 		holding->visited_ns = now;
 		bpf_ringbuf_output(&held_events, &zero, sizeof(zero), 0);
@@ -350,30 +341,35 @@ struct granting {
 /* Serves the next queued way. A callback of bpf_loop(): a result other than 0 ends it. */
 static long grant_next(__u32 index, struct granting *granting)
 {
-	__u32 zero = 0;
+	__u32 zero = 0, wait = WAIT_OF_GRANT, number;
 	struct holding *holding = bpf_map_lookup_elem(&holdings, &zero);
 	struct pace_block *block = bpf_map_lookup_elem(&pace, &zero);
-	struct held_way way = {};
+	struct held_way *way = bpf_map_lookup_elem(&waits, &wait);
 	struct packet_splice *splice;
-	__u32 bucket, number;
 
-	if (!holding || bpf_map_pop_elem(&held, &way))
+	if (!holding || !block || !way || bpf_map_pop_elem(&held, way))
 		return 1;
-	bucket = way.bucket <= PACE_BUCKETS ? way.bucket : 0;
-	if (granting->now < way.go_at_ns || grant_turn(granting->skb, way.direction, way.reserved, granting->now)) {
+	/* After a change of a rate, its turn may come at another time. */
+	if (block->changes != way->changes) {
+		pace_give_back(wait);
+		pace_reserve(wait, granting->now);
+	}
+	if (granting->now < way->go_at_ns || grant_turn(granting->skb, way->direction, way->reserved, granting->now)) {
 		/* It keeps its place, if only by its time. */
-		if (!bpf_map_push_elem(&held, &way, 0))
+		if (!bpf_map_push_elem(&held, way, 0))
 			return 0;
 		/* The way's next packet tries again. */
-		number = way.direction >> 1;
+		number = way->direction >> 1;
 		splice = bpf_map_lookup_elem(&splices, &number);
 		if (splice)
-			splice->ways[way.direction & 1].pace.is_held = 0;
+			splice->ways[way->direction & 1].pace.is_held = 0;
 	}
 	/* What it was granted is charged already. */
-	pace_give_back(block, bucket, way.reserved);
+	pace_give_back(wait);
 	__sync_fetch_and_add(&holding->count, -1);
-	__sync_fetch_and_add(&holding->buckets[bucket], -1);
+	number = way->bucket;
+	if (number <= PACE_BUCKETS)
+		__sync_fetch_and_add(&holding->buckets[number], -1);
 	return 0;
 }
 

@@ -283,6 +283,34 @@ fn those_that_wait_are_served_in_the_order_of_arrival() {
 }
 
 #[test]
+fn a_changed_ceiling_counts_for_those_that_wait() {
+    let (Some(lab), Some(programs)) = (Lab::v4(), Programs::load()) else {
+        return;
+    };
+    let due = bucket(offset_of!(pace_bucket, ceiling_due_ns));
+    let before = paced(&lab, &programs);
+    // Ten seconds' worth is owed; the way's own turn is behind that.
+    owe(&programs, 10_000);
+    acknowledge(&lab, &programs, &before, 60_000);
+    programs.set_clock(NOW + 1000);
+    assert!(programs.grant().is_none());
+    // A thousand times the ceiling: what is owed stays the same in bytes.
+    put(
+        &programs,
+        bucket(offset_of!(pace_bucket, ceiling)),
+        1000 * CEILING,
+    );
+    let owed = programs.pace.word(due).load(SeqCst) - (NOW + 1000) * 1000;
+    put(&programs, due, (NOW + 1000) * 1000 + owed / 1000);
+    assert!(programs.grant().is_none(), "nobody has said so");
+    let changes = programs.pace.word(offset_of!(pace_block, changes));
+    changes.fetch_add(1, SeqCst);
+    assert!(programs.grant().is_some());
+    let after = programs.splice().ways[CLIENT].pace;
+    assert_eq!(after.told_end, C + 60_000);
+}
+
+#[test]
 fn a_worker_that_works_is_waited_for() {
     const CONSERVATIVE: u64 = 1;
     let (Some(lab), Some(programs)) = (Lab::v4(), Programs::load()) else {
