@@ -38,6 +38,6 @@ int pace_asked(struct __sk_buff *skb)
 	block = pace_find(question.handle);
 	question.left = pace_left_of(block, question.handle, question.now, 0);
 	if (question.bytes)
-		pace_take(block, question.handle, question.bytes, question.now);
+		pace_take(block, question.handle, question.bytes, 0, question.now);
 	return bpf_skb_store_bytes(skb, ETHERNET_BYTES, &question, sizeof(question), 0) ? TC_ACT_SHOT : TC_ACT_OK;
 }

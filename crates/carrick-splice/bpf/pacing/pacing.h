@@ -16,9 +16,6 @@
 /* Each degree of urgency leaves one part in this many of a ceiling to those below it, so that none is starved. */
 #define PACE_LEAVE_ONE_IN 64
 
-/* The most that programs let a ceiling owe, as a time. Only senders that ignore their windows lead there. */
-#define PACE_DEBT_NS 10000000000ULL
-
 /* A worker without a heartbeat for this long is dead, and no longer limits anything. */
 #define PACE_DEAD_NS 3000000000ULL
 
@@ -181,12 +178,13 @@ static __noinline __u64 pace_bucket_left(struct pace_block *block, __u32 bucket,
 	return left;
 }
 
-/* Adds to a debt. `debt_max_ns` bounds it (apart from the last bytes taken), so that it is not paid back forever. */
+/* Adds to a debt. `debt_max_ns`, if not 0, bounds it (apart from the last bytes taken), so that borrowing is not
+ * paid back forever. */
 static __always_inline void pace_pay(__u64 *due_ns, __u64 rate, __u64 bytes, __u64 now, __u64 debt_max_ns)
 {
 	__u64 was = *(volatile __u64 *)due_ns;
 
-	if (was > now + debt_max_ns)
+	if (debt_max_ns && was > now + debt_max_ns)
 		return;
 	if (was < now)
 		__sync_val_compare_and_swap(due_ns, was, now);
@@ -199,9 +197,9 @@ GLOBAL_FUNCTION int pace_charge(struct pace_bucket *at, __u64 urgency, __u64 byt
 	if (!at)
 		return 0;
 	if (at->ceiling) {
-		pace_pay(&at->ceiling_due_ns, at->ceiling, bytes, now, PACE_DEBT_NS);
+		pace_pay(&at->ceiling_due_ns, at->ceiling, bytes, now, 0);
 		for (int below = 0; below < PACE_URGENCIES && below < urgency; below++)
-			pace_pay(&at->urgent_due_ns[below], pace_urgent_rate(at->ceiling, below), bytes, now, PACE_DEBT_NS);
+			pace_pay(&at->urgent_due_ns[below], pace_urgent_rate(at->ceiling, below), bytes, now, 0);
 	}
 	if (at->rate)
 		pace_pay(&at->rate_due_ns, at->rate, bytes, now, 2 * at->burst_ns);
@@ -209,8 +207,8 @@ GLOBAL_FUNCTION int pace_charge(struct pace_bucket *at, __u64 urgency, __u64 byt
 	return 0;
 }
 
-/* Charges bytes that were passed. */
-static __noinline int pace_take(struct pace_block *block, pace_handle handle, __u64 bytes, __u64 now)
+/* Charges bytes that were passed, of which so many were reserved. */
+static __noinline int pace_take(struct pace_block *block, pace_handle handle, __u64 bytes, __u64 reserved, __u64 now)
 {
 	__u32 bucket = handle >> 32;
 	struct pace_class *class;
@@ -219,12 +217,12 @@ static __noinline int pace_take(struct pace_block *block, pace_handle handle, __
 	if (!block)
 		return 0;
 	/* Traffic of a dead worker is not limited, and so not charged. */
-	if (now > pace_worker_of(block, handle)->beat_ns + PACE_DEAD_NS)
+	if (now > pace_worker_of(block, handle)->beat_ns + PACE_DEAD_NS || bytes <= reserved)
 		bucket = 0;
 	for (int level = 0; level < PACE_LEVELS && bucket && bucket <= PACE_BUCKETS; level++) {
 		struct pace_bucket *at = &block->buckets[(bucket - 1) & (PACE_BUCKETS - 1)];
 
-		pace_charge(at, urgency, bytes, now);
+		pace_charge(at, urgency, bytes - reserved, now);
 		urgency = at->urgency;
 		bucket = at->parent;
 	}

@@ -309,7 +309,7 @@ int splice_verdict(struct __sk_buff *skb)
 		goto pass;
 	way->pieces_since += 1;
 	if (way->pace)
-		pace_take(pace_find(way->pace), way->pace, bytes, bpf_ktime_get_ns());
+		pace_take(pace_find(way->pace), way->pace, bytes, 0, bpf_ktime_get_ns());
 	// With a barrier: either the program sees that the process waits, or the process sees these bytes.
 	__sync_fetch_and_add(&way->forwarded_bytes, bytes);
 	// A socket whose queue is empty again is not readable, so epoll does not report it.

@@ -199,7 +199,7 @@ GLOBAL_FUNCTION int pay_pace(__u32 number, __u32 side)
 		return 0;
 	side &= 1;
 	handle = splice->ways[side].pace.handle;
-	return pace_take(pace_find(handle), handle, headers_of->pace.taken[side], headers_of->pace.now);
+	return pace_take(pace_find(handle), handle, headers_of->pace.taken[side], 0, headers_of->pace.now);
 }
 
 /* Counts and queues a way that waits for a grant. */
@@ -292,9 +292,10 @@ static __always_inline __u32 write_update(struct update *update, const struct pa
 
 /* Grants more to the way whose turn it is, and announces it by a packet that enters the interface as if the receiver
  * had sent it, so that it is handled like any other. Whether the way keeps waiting. */
-GLOBAL_FUNCTION int grant_turn(struct __sk_buff *skb, __u32 direction, __u64 reserved, __u64 now)
+GLOBAL_FUNCTION int grant_turn(struct __sk_buff *skb, __u32 direction, __u64 now)
 {
-	__u32 number = direction >> 1, side = direction & 1, zero = 0, bytes;
+	__u32 number = direction >> 1, side = direction & 1, zero = 0, wait = WAIT_OF_GRANT, bytes;
+	struct held_way *turn = bpf_map_lookup_elem(&waits, &wait);
 	struct packet_splice *splice = bpf_map_lookup_elem(&splices, &number);
 	struct update *update = bpf_map_lookup_elem(&updates, &zero);
 	struct update_numbers *numbers;
@@ -302,7 +303,7 @@ GLOBAL_FUNCTION int grant_turn(struct __sk_buff *skb, __u32 direction, __u64 res
 	struct packet_way *way;
 	__u64 handle, share;
 
-	if (!splice || !update)
+	if (!splice || !update || !turn)
 		return 0;
 	side &= 1;
 	view = &update->view;
@@ -311,8 +312,8 @@ GLOBAL_FUNCTION int grant_turn(struct __sk_buff *skb, __u32 direction, __u64 res
 	way = &splice->ways[side];
 	handle = *(volatile __u64 *)&way->pace.handle;
 	forget_pace(view);
-	look_up_rate(view, handle, now, 1, reserved);
-	share = reserved ? reserved : view->left;
+	look_up_rate(view, handle, now, 1, turn->reserved);
+	share = turn->reserved ? turn->reserved : view->left;
 	bpf_spin_lock(&splice->lock);
 	if (way->pace.is_held && (splice->state == PACKET_SPLICED || splice->state == PACKET_RESPONSES))
 		numbers->is_due = pace_grant(way, side, splice->legs[side].own_shift & 15, share > WINDOW_LIMIT ? WINDOW_LIMIT : share, view);
@@ -323,7 +324,8 @@ GLOBAL_FUNCTION int grant_turn(struct __sk_buff *skb, __u32 direction, __u64 res
 	bpf_spin_unlock(&splice->lock);
 	if (!numbers->is_due)
 		return view->is_held;
-	pace_take(pace_find(handle), handle, view->taken[side], now);
+	pace_take(pace_find(handle), handle, view->taken[side], turn->reserved, now);
+	turn->reserved = view->taken[side] < turn->reserved ? turn->reserved - view->taken[side] : 0;
 	bytes = write_update(update, &splice->legs[side ^ 1], numbers);
 	if (!IS_WITHIN(bytes, ETH_HLEN + 40, UPDATE_BYTES_MAX) || bpf_skb_change_tail(skb, bytes, 0) ||
 	    bpf_skb_store_bytes(skb, 0, update->frame, bytes, 0))
@@ -354,7 +356,7 @@ static long grant_next(__u32 index, struct granting *granting)
 		pace_give_back(wait);
 		pace_reserve(wait, granting->now);
 	}
-	if (granting->now < way->go_at_ns || grant_turn(granting->skb, way->direction, way->reserved, granting->now)) {
+	if (granting->now < way->go_at_ns || grant_turn(granting->skb, way->direction, granting->now)) {
 		/* It keeps its place, if only by its time. */
 		if (!bpf_map_push_elem(&held, way, 0))
 			return 0;
@@ -364,7 +366,7 @@ static long grant_next(__u32 index, struct granting *granting)
 		if (splice)
 			splice->ways[way->direction & 1].pace.is_held = 0;
 	}
-	/* What it was granted is charged already. */
+	/* What it was not granted. */
 	pace_give_back(wait);
 	__sync_fetch_and_add(&holding->count, -1);
 	number = way->bucket;

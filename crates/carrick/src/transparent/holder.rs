@@ -14,7 +14,7 @@ pub struct Holder {
 }
 
 impl Holder {
-    /// The process that listens on the socket of this name; `None`: none does, or its queue is full.
+    /// The process that listens on the socket of this name. `None` if no process does, or if too many already wait for it to accept.
     pub fn of(name: &str) -> Option<Self> {
         let socket = Socket::new(Domain::UNIX, Type::STREAM, None).ok()?;
         socket.set_nonblocking(true).ok()?;

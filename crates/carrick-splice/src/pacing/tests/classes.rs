@@ -301,18 +301,24 @@ fn more_splices_than_buckets_share() {
     assert_eq!(pacing.classes()[0].unbounded, 9000 - pairs);
 }
 
-#[test]
-fn a_network_without_a_bucket_is_counted_with_each_of_its_splices() {
+/// A class with this ceiling for each IPv4 address.
+fn by_address(ceiling: u64) -> Pacing {
     let pacing = Pacing::new().unwrap();
     let settings = ClassSettings {
         network: Some(NetworkRate {
-            ceiling: 50_000,
+            ceiling,
             prefix_v4: 32,
             prefix_v6: 64,
         }),
         ..class("a")
     };
     pacing.configure(&[settings], INTERVAL).unwrap();
+    pacing
+}
+
+#[test]
+fn a_network_without_a_bucket_is_counted_with_each_of_its_splices() {
+    let pacing = by_address(50_000);
     let of = |number: u32| pacing.pace("a", IpAddr::V4(number.into()), 0).unwrap();
     let pairs = (BUCKETS / DIRECTIONS) as u32 - 1;
     let all: Vec<_> = (0..pairs).map(of).collect();
@@ -328,16 +334,7 @@ fn a_network_without_a_bucket_is_counted_with_each_of_its_splices() {
 
 #[test]
 fn what_a_network_owes_outlives_its_splices() {
-    let pacing = Pacing::new().unwrap();
-    let settings = ClassSettings {
-        network: Some(NetworkRate {
-            ceiling: 1000,
-            prefix_v4: 32,
-            prefix_v6: 64,
-        }),
-        ..class("a")
-    };
-    pacing.configure(&[settings], INTERVAL).unwrap();
+    let pacing = by_address(1000);
     let of = |number: u32| pacing.pace("a", IpAddr::V4(number.into()), 0).unwrap();
     let first = of(7);
     let bucket = first.to_client().bucket().unwrap();

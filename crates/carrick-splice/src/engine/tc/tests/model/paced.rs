@@ -289,19 +289,21 @@ fn a_changed_ceiling_counts_for_those_that_wait() {
     };
     let due = bucket(offset_of!(pace_bucket, ceiling_due_ns));
     let before = paced(&lab, &programs);
-    // Ten seconds' worth is owed; the way's own turn is behind that.
-    owe(&programs, 10_000);
+    // A minute's worth is owed; the way's own turn is behind that, and charged.
+    owe(&programs, 60_000);
     acknowledge(&lab, &programs, &before, 60_000);
+    let owed = programs.pace.word(due).load(SeqCst) - NOW * 1000;
+    assert_eq!(owed, 60_020_000_000);
     programs.set_clock(NOW + 1000);
     assert!(programs.grant().is_none());
-    // A thousand times the ceiling: what is owed stays the same in bytes.
+    // Ten thousand times the ceiling: what is owed stays the same in bytes.
     put(
         &programs,
         bucket(offset_of!(pace_bucket, ceiling)),
-        1000 * CEILING,
+        10_000 * CEILING,
     );
     let owed = programs.pace.word(due).load(SeqCst) - (NOW + 1000) * 1000;
-    put(&programs, due, (NOW + 1000) * 1000 + owed / 1000);
+    put(&programs, due, (NOW + 1000) * 1000 + owed / 10_000);
     assert!(programs.grant().is_none(), "nobody has said so");
     let changes = programs.pace.word(offset_of!(pace_block, changes));
     changes.fetch_add(1, SeqCst);

@@ -143,9 +143,9 @@ fn a_stream_that_does_not_end_is_reset_after_a_while() {
         let mut play = Play::begin().await;
         let head = frame(HEADERS, END_HEADERS, 1, NO_CONTENT);
         play.ask(GET, &[head], END).await;
-        tokio::time::sleep(Duration::from_millis(900)).await;
+        tokio::time::advance(Duration::from_millis(900)).await;
         assert_eq!(play.resets().await, [0; 0]);
-        tokio::time::sleep(Duration::from_millis(200)).await;
+        tokio::time::advance(Duration::from_millis(200)).await;
         assert_eq!(play.resets().await, CANCEL);
         assert_eq!(play.connection.streams(), 0);
     });
