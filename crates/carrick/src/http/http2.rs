@@ -138,6 +138,7 @@ async fn begin(
         Ok(Ok(framing)) => Some(Box::new(framing)),
         Ok(Err(error)) => {
             tracing::debug!("{}: HTTP/2: {error}", client.context.address);
+            end_gently(shared.transport(), &mut client.downstream.timer).await;
             None
         }
         Err(_) => {

@@ -9,6 +9,7 @@ use crate::support::server::answer_requests;
 use crate::support::tls::client_hello;
 use crate::support::{Carrick, Peer, Place, Server, random};
 use std::io::Read;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 const HANDSHAKES: &str = "carrick_tls_handshakes_total";
@@ -337,6 +338,19 @@ fn protocols_are_agreed_on() {
     }
     assert!(!ask("spdy/3").status.success());
     carrick.wait_for_metric(HANDSHAKES, &["result=\"incompatible\""], 1.0);
+}
+
+#[test]
+fn what_is_not_the_agreed_protocol_is_ended_in_peace() {
+    let Some(place) = stage() else { return };
+    let carrick = start(&place, &[place.at(1)]);
+    let mut config = (*trusting(&place, Offers::All)).clone();
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    let mut client = TlsPeer::connect(carrick.listener(), "a.example", &Arc::new(config));
+    // Much more than is read before it is known.
+    client.send(vec![b'x'; 500_000]);
+    let (_, was_said) = client.read_to_end();
+    assert!(was_said, "a reset");
 }
 
 #[test]

@@ -196,6 +196,16 @@ impl Peer {
         }
     }
 
+    /// Reads ahead until this holds for what came; false: the other side ended instead.
+    pub fn reads_until(&mut self, is_all: impl Fn(&[u8]) -> bool) -> bool {
+        while !is_all(&self.buffer) {
+            if !self.fill().is_ok_and(|count| count > 0) {
+                return false;
+            }
+        }
+        true
+    }
+
     /// Reads exactly `count` bytes.
     pub fn read_exact(&mut self, count: usize) -> Vec<u8> {
         while self.buffer.len() < count {
