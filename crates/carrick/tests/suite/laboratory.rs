@@ -62,8 +62,9 @@ fn left_behind(pid: u32) -> Vec<PathBuf> {
 }
 
 /// Messages of cells that fail because the machine is busy, not because the laboratory is wrong.
-const BUSY: [&str; 4] = [
+const BUSY: [&str; 5] = [
     "a look at the clock takes",
+    "is not ready after",
     "no request was completed while it was measured",
     "Resource temporarily unavailable",
     "does not listen on port",

@@ -286,5 +286,17 @@ fn write_configuration(place: &Place, text: &str) {
         }
     }
     whole += text;
-    place.write(FILE, &whole.replace("{ip}", &place.ip().to_string()));
+    place.write(
+        FILE,
+        &patient(&whole).replace("{ip}", &place.ip().to_string()),
+    );
+}
+
+/// A configuration with `[timeouts]` that, unless it says for how long, waits as long as tests do for a server to begin
+/// with TLS, HTTP/2, or a link.
+pub fn patient(text: &str) -> String {
+    match text.contains("\nconnect = ") {
+        true => text.to_owned(),
+        false => text.replacen("[timeouts]\n", "[timeouts]\nconnect = \"10m\"\n", 1),
+    }
 }

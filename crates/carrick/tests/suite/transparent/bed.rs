@@ -1,5 +1,5 @@
 //! The test bed: three namespaces on two links, nginx on the server, and carricks on the router.
-use crate::support::carrick::PROGRAM;
+use crate::support::carrick::{PROGRAM, patient};
 use crate::support::output::Output;
 use crate::support::{PATIENCE, wait_for};
 use carrick_lab::command::find;
@@ -395,7 +395,7 @@ fn whole(text: &str, number: u16) -> String {
     if !text.contains("[timeouts]") {
         whole += "[timeouts]\ndrain = \"2s\"\n";
     }
-    whole + text
+    patient(&(whole + text))
 }
 
 /// Lines of `ip` in a namespace.
