@@ -21,7 +21,7 @@ fn must_end(place: &Place, text: &str, command: Command, code: i32) -> Ended {
 #[test]
 fn a_user_that_is_not_there_is_shown_with_its_line() {
     let place = Place::claim();
-    let text = "[admin]\nlisten = \"\"\n[log]\naccess = \"\"\n[workers]\ncount = 1\n[timeouts]\ndrain = \"1s\"\n\
+    let text = "[admin]\nlisten = \"\"\n[log]\naccess = \"\"\n[workers]\ncount = 1\n[timeouts]\nconnect = \"1s\"\n\
         [process]\nuser = \"carrick-nobody-has\"\n[[listener]]\nlisten = \"{ip}:18080\"\nmode = \"forward\"\n";
     let ended = must_end(&place, text, Command::new(PROGRAM), 2);
     let checked = check(&place);
