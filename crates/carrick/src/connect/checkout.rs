@@ -33,7 +33,8 @@ impl CheckoutRequest<'_> {
         let result = self.take_or_open(next_hop, tried).await;
         match &result {
             Ok(checkout) => self.log.took(&checkout.upstream),
-            Err(unreachable) => self.log.server = unreachable.address(),
+            // Without any, the one that was asked before says more.
+            Err(unreachable) => self.log.server = unreachable.address().or(self.log.server),
         }
         result
     }

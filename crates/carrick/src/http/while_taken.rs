@@ -53,7 +53,12 @@ pub(super) async fn write_while_taken(
     }
 }
 
-/// What the peer has acknowledged; 0 if unknown.
+/// What the peer has acknowledged; 0 if unknown, or if the room in the connection is not what is waited for: then frames without
+/// content may be all that it takes.
 fn acked_bytes(peer: &Transport) -> u64 {
-    peer.socket().and_then(acknowledged_bytes).unwrap_or(0)
+    match peer {
+        Transport::Http2(stream) if stream.connection_has_room() => 0,
+        Transport::Http2Server(stream) if stream.connection_has_room() => 0,
+        _ => peer.socket().and_then(acknowledged_bytes).unwrap_or(0),
+    }
 }

@@ -122,7 +122,7 @@ section! {
         /// Most bytes of a message head, both ways
         request_head: usize = size(KIB..=MIB, 64 * KIB),
         /// Most header lines of a message head, both ways
-        headers: usize = number(8..=1000, 100),
+        headers: usize = number(8..=512, 100),
         /// Least bytes a second that a client must send of a body, or take of a response, after `timeouts.head`; 0: none. A client that takes may be 64 KB behind, or 128 KB with TLS or from the cache
         rate_min: u64 = size(0..=1024 * MIB, 0),
         /// Most attempts to send one request, the first included; further ones only where a repetition is safe

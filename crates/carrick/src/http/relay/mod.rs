@@ -152,6 +152,9 @@ pub async fn relay(
                 });
             }
         };
+        if last.take().is_some() {
+            requester.context().metrics().retries.add(1);
+        }
         let (checkout, is_attached) =
             attach(requester.client(), scratch, found, destination, may_forward);
         if is_attached {
@@ -202,7 +205,6 @@ pub async fn relay(
         tried.extend(again.server);
         last = Some(again.failure);
         attempt += 1;
-        requester.context().metrics().retries.add(1);
     }
 }
 

@@ -1,6 +1,6 @@
 //! Sending a request and getting to its response's head; with a body, both directions are served at the same time.
 use super::answer::{pass_response, write_head};
-use super::wait::{HeadWait, NoResponseHead};
+use super::wait::{HeadWait, Interim, NoResponseHead};
 use super::{Attempt, FailedAttempt, Outcome, means};
 use crate::connect::tls;
 use crate::http::cached;
@@ -19,9 +19,9 @@ use carrick_logic::http1::{BodyLength, Refusal, ResponseBody, Version};
 use std::cell::Cell;
 use std::future::poll_fn;
 use std::io;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
-use std::task::Poll;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 /// Longer than any body takes; the body's own limits count.
@@ -78,7 +78,7 @@ impl Attempt<'_, '_> {
             watches_client: true,
             asked_bytes: (checkout.upstream.reused).then_some(self.scratch.out.len()),
             is_acknowledged: false,
-            interim_bytes: 0,
+            interim: Interim::default(),
             first_read_bytes: checkout.upstream.first_read_bytes,
         };
         let waited = wait
@@ -162,6 +162,7 @@ impl Attempt<'_, '_> {
         self.scratch.expect_response();
         let met = {
             let (scratch, log) = (&mut *self.scratch, &mut *self.log);
+            let from = &client.downstream.transport;
             let from_client = (&mut request, head_bytes);
             let mut body = pin!(request_body::send(
                 means,
@@ -182,7 +183,7 @@ impl Attempt<'_, '_> {
                 watches_client: false,
                 asked_bytes: None,
                 is_acknowledged: false,
-                interim_bytes: 0,
+                interim: Interim::default(),
                 first_read_bytes: checkout.upstream.first_read_bytes,
             };
             let head = loop {
@@ -198,7 +199,7 @@ impl Attempt<'_, '_> {
                     ));
                     poll_fn(|cx| {
                         if sent.is_none()
-                            && let Poll::Ready(result) = body.as_mut().poll(cx)
+                            && let Poll::Ready(result) = poll_body(from, body.as_mut(), cx)
                         {
                             sent = Some(result);
                             return Poll::Ready(None);
@@ -227,13 +228,27 @@ impl Attempt<'_, '_> {
                             )
                             .await;
                     }
-                    (None, _) => break Err(NoResponseHead::Closed { started: false }),
+                    (None, _) => {
+                        if wait.interim.is_under_way() {
+                            // A reply would stand in the midst of it.
+                            sent = Some(Err(NotSent::ClientGone));
+                        }
+                        break Err(NoResponseHead::Closed { started: false });
+                    }
                 }
             };
             match head {
                 Err(no_head) => SendOutcome::NoHead(no_head),
-                Ok(()) if sent.is_some() || scratch.response_head.body == ResponseBody::Tunnel => {
-                    SendOutcome::Head
+                Ok(()) if sent.is_some() => SendOutcome::Head,
+                Ok(()) if scratch.response_head.body == ResponseBody::Tunnel => {
+                    // The tunnel follows the whole request (RFC 9110 section 7.8).
+                    let result = poll_fn(|cx| poll_body(from, body.as_mut(), cx)).await;
+                    let is_whole = result.is_ok();
+                    sent = Some(result);
+                    match is_whole {
+                        true => SendOutcome::Head,
+                        false => SendOutcome::NoHead(NoResponseHead::Closed { started: true }),
+                    }
                 }
                 Ok(()) => {
                     let keep_alive = write_head(&client.context, scratch, false);
@@ -252,7 +267,7 @@ impl Attempt<'_, '_> {
                         ));
                         poll_fn(|cx| {
                             if sent.is_none()
-                                && let Poll::Ready(result) = body.as_mut().poll(cx)
+                                && let Poll::Ready(result) = poll_body(from, body.as_mut(), cx)
                             {
                                 sent = Some(result);
                             }
@@ -266,7 +281,7 @@ impl Attempt<'_, '_> {
                     };
                     if sent.is_none() && passed == Passed::Whole && still_reads(scratch) {
                         sent = poll_fn(|cx| {
-                            if let Poll::Ready(result) = body.as_mut().poll(cx) {
+                            if let Poll::Ready(result) = poll_body(from, body.as_mut(), cx) {
                                 return Poll::Ready(Some(result));
                             }
                             // By HTTP/2 a server says that it needs no more (RFC 9113 section 8.1).
@@ -399,6 +414,20 @@ impl Attempt<'_, '_> {
             }
             NoResponseHead::Refused(refusal) => Failure::BadResponse(refusal),
         }
+    }
+}
+
+/// Sends more of a body, unless its client is gone: one of HTTP/2 may have reset its stream though the server reads nothing.
+fn poll_body(
+    client: &Transport,
+    body: Pin<&mut impl Future<Output = Result<(), NotSent>>>,
+    cx: &mut Context<'_>,
+) -> Poll<Result<(), NotSent>> {
+    match client {
+        Transport::Http2(stream) if stream.poll_reset(cx).is_ready() => {
+            Poll::Ready(Err(NotSent::ClientGone))
+        }
+        _ => body.poll(cx),
     }
 }
 

@@ -14,6 +14,15 @@ use std::pin::Pin;
 use std::task::Poll;
 use std::time::Duration;
 
+/// Interim responses before one response: as many as a server sends within hours that says every second that it still works.
+const INTERIM_MAX: usize = 10_000;
+
+const TOO_MANY_INTERIM: Refusal = Refusal {
+    status: 502,
+    label: "too_many_interim",
+    reason: "the server sends interim responses (1xx) without end",
+};
+
 /// What ended the wait.
 pub enum NoResponseHead {
     /// The client reset its connection.
@@ -44,10 +53,25 @@ pub struct HeadWait<'a> {
     pub leave: Option<(&'a Pacer, PaceHandle)>,
     /// Whether the upstream has acknowledged all of them, as far as that was asked.
     pub is_acknowledged: bool,
-    /// What the client has of an interim response that is being passed on: the wait may be given up and begun again meanwhile.
-    pub interim_bytes: usize,
+    pub interim: Interim,
     /// Whether a reset of the client ends the wait. Off while its body is under way, and once it has sent more or ended its side.
     pub watches_client: bool,
+}
+
+/// Interim responses on their way to the client.
+#[derive(Default)]
+pub struct Interim {
+    /// How many have come.
+    count: usize,
+    /// What the client has of the one that is being passed on: the wait may be given up and begun again meanwhile.
+    under_way: Option<usize>,
+}
+
+impl Interim {
+    /// Whether the client has got a part of one, or TLS owes it: then nothing else may be written.
+    pub fn is_under_way(&self) -> bool {
+        self.under_way.is_some()
+    }
 }
 
 impl HeadWait<'_> {
@@ -190,6 +214,12 @@ impl HeadWait<'_> {
         timer: &mut Timer,
         scratch: &mut Scratch,
     ) -> Result<(), NoResponseHead> {
+        if !self.interim.is_under_way() {
+            self.interim.count += 1;
+        }
+        if self.interim.count > INTERIM_MAX {
+            return Err(NoResponseHead::Refused(TOO_MANY_INTERIM));
+        }
         if let Some(client) = self.client
             && scratch.request_head.version == Version::Http11
         {
@@ -202,9 +232,9 @@ impl HeadWait<'_> {
                 pass_upgrade: false,
             };
             http1::write_response(&mut out, &scratch.response, &scratch.response_head, &how);
-            let done = &mut self.interim_bytes;
+            let done = self.interim.under_way.get_or_insert(0);
             match write_while_taken(timer, self.idle, client, (&out, &[]), done).await {
-                Ok(Ok(())) => self.interim_bytes = 0,
+                Ok(Ok(())) => self.interim.under_way = None,
                 Ok(Err(_)) | Err(TimedOut) => return Err(NoResponseHead::ClientGone),
             }
         }

@@ -117,8 +117,11 @@ fn a_server_that_closes_without_an_answer_is_answered_502() {
         drop(connection);
         let answer = client.hear("\r\n\r\n").await;
         assert!(answer.starts_with("HTTP/1.1 502 "), "{answer}");
+        // There was nobody else to ask.
+        assert_eq!(stage.worker.metrics().retries.get(), 0);
     });
     assert_eq!(log[0].end(), (502, "upstream_closed"));
+    assert_eq!(log[0].text("server"), FIRST.to_string());
 }
 
 /// The server closes its connection just when it is used again.

@@ -215,6 +215,45 @@ fn interim_responses_pass_once_while_a_body_ends() {
 }
 
 #[test]
+fn no_reply_stands_in_the_midst_of_an_interim_response() {
+    let log = play(SWITCH, async |stage| {
+        let mut server = stage.server(FIRST);
+        let client = stage.client();
+        client
+            .say("POST /a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n")
+            .await;
+        let connection = server.accept().await;
+        connection.hear("1\r\nx\r\n").await;
+        // The client has room for a part of the third.
+        let hints = format!(
+            "HTTP/1.1 103 Early Hints\r\nLink: {}\r\n\r\n",
+            "y".repeat(30_000)
+        );
+        connection.say(hints.repeat(3)).await;
+        all_at_rest().await;
+        client.say("no chunk\r\n").await;
+        let (answer, _) = client.hear_all().await;
+        assert!(answer.ends_with('y') && !answer.contains(" 400 "));
+    });
+    assert_eq!(log[0].text("ended"), "client_closed");
+}
+
+#[test]
+fn interim_responses_without_end_are_an_error() {
+    let log = play(SWITCH, async |stage| {
+        let mut server = stage.server(FIRST);
+        let client = stage.client();
+        client.say(GET).await;
+        let connection = server.accept().await;
+        connection.hear("\r\n\r\n").await;
+        let flood = connection.say("HTTP/1.1 102 Processing\r\n\r\n".repeat(10_001));
+        let ((), answer) = tokio::join!(flood, client.hear(" 502 "));
+        assert_eq!(answer.matches(" 102 ").count(), 10_000);
+    });
+    assert_eq!(log[0].end(), (502, "bad_response"));
+}
+
+#[test]
 fn interim_responses_pass_to_who_knows_them() {
     for (version, passes) in [("HTTP/1.1", true), ("HTTP/1.0", false)] {
         play(SWITCH, async |stage| {

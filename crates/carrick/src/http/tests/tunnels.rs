@@ -1,5 +1,5 @@
 //! Connections that become tunnels: upgrades and CONNECT.
-use super::stage::{FIRST, FORWARD, GET, OK, SWITCH, Stage, hear_slowly, play, timed};
+use super::stage::{FIRST, FORWARD, GET, OK, SWITCH, Stage, all_at_rest, hear_slowly, play, timed};
 use crate::net::transport::testing::End;
 use std::rc::Rc;
 
@@ -47,6 +47,36 @@ fn an_upgraded_connection_is_relayed_both_ways() {
     let line = &log[0];
     assert_eq!(line.end(), (101, "complete"));
     assert_eq!([line.number("received"), line.number("sent")], [9, 12]);
+}
+
+#[test]
+fn a_tunnel_begins_behind_the_whole_request() {
+    let body = "x".repeat(300_000);
+    let log = play(SWITCH, async |stage| {
+        let mut server = stage.server(FIRST);
+        let client = stage.client();
+        let length = format!("Content-Length: {}\r\n\r\n", body.len());
+        let request =
+            UPGRADE
+                .replace("GET", "POST")
+                .replacen("\r\n\r\n", &format!("\r\n{length}"), 1);
+        let sending = client.say(format!("{request}{body}after"));
+        let serving = async {
+            let connection = server.accept().await;
+            connection.hear("\r\n\r\n").await;
+            // It answers before it has read the body.
+            connection.say(SWITCHED).await;
+            all_at_rest().await;
+            assert_eq!(connection.hear("after").await, format!("{body}after"));
+            connection
+        };
+        let ((), connection) = tokio::join!(sending, serving);
+        client.hear("\r\n\r\n").await;
+        client.end().unwrap();
+        drop(connection);
+    });
+    assert_eq!(log[0].status(), 101);
+    assert_eq!(log[0].number("received"), 300_005);
 }
 
 #[test]

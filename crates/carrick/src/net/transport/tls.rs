@@ -347,7 +347,8 @@ impl TlsStream {
         }
     }
 
-    /// Encrypts and sends `pieces`, or goes on with those of the call before, which must be the same. An error means that
+    /// Encrypts and sends `pieces`, or goes on with those of the call before, which must be the same: whoever gives a write
+    /// up writes nothing else. An error means that
     /// none of their records went out. A connection that fails later has taken them, as TCP takes bytes that are lost, and
     /// the next call fails.
     fn send(&self, pieces: &[IoSlice<'_>], more: bool) -> io::Result<usize> {
@@ -355,6 +356,9 @@ impl TlsStream {
             return session.send(&self.tcp, pieces);
         }
         let mut session = self.in_process()?;
+        if self.owed_bytes.get() > pieces.iter().map(|piece| piece.len()).sum() {
+            return Err(ErrorKind::InvalidInput.into());
+        }
         if self.owed_bytes.get() == 0 {
             self.flush(&mut session, more)?;
             self.owed_bytes

@@ -1,7 +1,8 @@
 //! How connections end: drains, reloads, and time limits.
 use super::client::{connect, fetch, read, request, run};
 use super::frames::{
-    Answer, DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, RawClient, SETTINGS, WINDOW_UPDATE, get,
+    Answer, DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, PING, RST_STREAM, RawClient, SETTINGS,
+    WINDOW_UPDATE, get,
 };
 use super::{OK, PATIENT, ok_server, switch_text};
 use crate::support::server::answer_requests;
@@ -192,6 +193,32 @@ fn a_client_that_opens_no_window_is_given_up() {
         panic!("no response");
     };
     assert_eq!(body.len(), 1_000_000);
+}
+
+#[test]
+fn a_client_that_opens_no_window_is_given_up_whatever_else_it_sends() {
+    let place = Place::claim();
+    let server = Server::listen(&place).serve(|peer, _| {
+        answer_requests(peer, |_| {
+            b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nbody".to_vec()
+        });
+    });
+    let limits = "[timeouts]\nidle = \"1s\"\n";
+    let carrick = Carrick::start(
+        &place,
+        &(limits.to_owned() + &switch_text("", &[server.address()])),
+    );
+    let mut client = RawClient::connect(carrick.listener(), &[0, 4, 0, 0, 0, 0]);
+    client.ask(1, &get("/"));
+    // Each answer to a PING is acknowledged.
+    loop {
+        client.send(PING, 0, 0, b"carrick!");
+        if client.read().expect("a frame").kind == RST_STREAM {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    assert_eq!(carrick.access_log(1)[0].text("ended"), "idle_timeout");
 }
 
 #[test]

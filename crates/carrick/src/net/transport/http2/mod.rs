@@ -64,6 +64,17 @@ impl Http2Stream {
         self.connection.moved_at()
     }
 
+    /// Whether the connection would take more, if the client's windows allow it.
+    #[must_use]
+    pub fn connection_has_room(&self) -> bool {
+        self.connection.room() > 0
+    }
+
+    /// Ready when the client has reset the stream, or is gone.
+    pub fn poll_reset(&self, cx: &mut Context<'_>) -> Poll<()> {
+        self.response.borrow_mut().poll_reset(cx)
+    }
+
     /// Whether a write would be accepted now.
     #[must_use]
     pub fn has_room(&self) -> bool {

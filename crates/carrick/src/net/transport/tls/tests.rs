@@ -68,6 +68,15 @@ async fn a_write_of_which_a_part_went_out_is_no_error_but_the_next_one_is() {
 }
 
 #[tokio::test]
+async fn nothing_else_follows_a_write_that_was_given_up() {
+    let (client, _server) = Box::pin(pair()).await;
+    let blocked = client.try_write(&vec![b'x'; OFFER_BYTES]).unwrap_err();
+    assert_eq!(blocked.kind(), ErrorKind::WouldBlock);
+    let refused = client.try_write(b"another").unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::InvalidInput);
+}
+
+#[tokio::test]
 async fn a_write_of_which_nothing_went_out_is_an_error() {
     let (client, server) = Box::pin(pair()).await;
     server.reset_on_close();

@@ -70,6 +70,12 @@ impl ServerStream {
         (self.request.borrow_mut()).has_room(self.connection.shared())
     }
 
+    /// Whether the connection would take more, if the server's windows allow it.
+    #[must_use]
+    pub fn connection_has_room(&self) -> bool {
+        self.connection.shared().room() > 0
+    }
+
     /// Whether the server has not begun with the request, and says so: it may be sent again, whatever it asks for.
     #[must_use]
     pub fn is_refused(&self) -> bool {
