@@ -31,9 +31,9 @@ use std::time::Instant;
 /// Streams of a connection that are served at the same time.
 const STREAMS_MAX: usize = 128;
 
-/// Unread bytes of a request's body, per stream and per connection.
+/// Unread bytes of a request's body, per stream and per connection: a few servers that do not read hold up nobody else's.
 const STREAM_WINDOW_BYTES: u32 = 128 * 1024;
-const CONNECTION_WINDOW_BYTES: u32 = 512 * 1024;
+const CONNECTION_WINDOW_BYTES: u32 = 16 * STREAM_WINDOW_BYTES;
 
 /// Unsent bytes of a response's body, per stream.
 const SEND_BUFFER_BYTES: usize = 64 * 1024;
