@@ -16,6 +16,7 @@ use crate::net::transport::http2::server::ServerStream;
 use crate::telemetry::metrics::Limit;
 use crate::upstream::checkout::Checkout;
 use carrick_logic::http1::{BodyLength, Refusal, ResponseBody, Version};
+use carrick_splice::tcp::is_hung_up;
 use std::cell::Cell;
 use std::future::poll_fn;
 use std::io;
@@ -341,6 +342,10 @@ impl Attempt<'_, '_> {
             NotSent::ClientGone => Failure::ClientGone("client_closed"),
             NotSent::ClientSlow(limit) => Failure::ClientSlow(limit),
             NotSent::Refused(refusal) => Failure::BadRequest(refusal),
+            // A reset that stands behind unread bytes is seen now.
+            NotSent::UpstreamSlow if self.has_client_hung_up() => {
+                Failure::ClientGone("client_reset")
+            }
             NotSent::UpstreamSlow => self.failure(NoResponseHead::TimedOut, checkout),
             NotSent::Upstream {
                 nothing_sent,
@@ -354,6 +359,12 @@ impl Attempt<'_, '_> {
                 return self.not_taken(checkout, nothing_sent, &error);
             }
         }))
+    }
+
+    fn has_client_hung_up(&mut self) -> bool {
+        let client = self.requester.client();
+        let socket = client.and_then(|client| client.downstream.transport.socket());
+        socket.is_some_and(is_hung_up)
     }
 
     /// What a request that the upstream does not take means.

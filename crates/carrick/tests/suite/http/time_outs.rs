@@ -200,6 +200,36 @@ fn a_server_that_does_not_read_a_body_is_504_not_408() {
 }
 
 #[test]
+fn a_client_that_resets_while_the_server_does_not_read_is_no_failure_of_that() {
+    let place = Place::claim();
+    let server = Server::listen_with_buffers(&place, 4096);
+    let carrick = start(
+        &place,
+        &server,
+        "[timeouts]\nidle = \"700ms\"\ndrain = \"1s\"",
+    );
+    let mut upstreams = Vec::new();
+    for framing in [
+        "Content-Length: 100000000\r\n\r\n",
+        "Transfer-Encoding: chunked\r\n\r\n5f5e100\r\n",
+    ] {
+        let mut client = carrick.connect();
+        client.send(format!("POST / HTTP/1.1\r\nHost: a\r\n{framing}"));
+        upstreams.push(server.accept());
+        let full = Some(Duration::from_millis(50));
+        client.stream().set_write_timeout(full).expect("a socket");
+        let block = vec![b'x'; 64 * 1024];
+        while client.try_send(&block).is_ok() {}
+        client.reset();
+    }
+    for line in carrick.access_log(2) {
+        assert_eq!(line.status(), 499);
+    }
+    let failures = carrick.metric("carrick_server_failures_total", &[]);
+    assert!(failures < 0.5, "{failures}");
+}
+
+#[test]
 fn a_client_that_does_not_read_its_response_is_reset_after_the_idle_time_out() {
     let place = Place::claim();
     let server = Server::listen(&place);
