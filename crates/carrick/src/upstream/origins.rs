@@ -26,23 +26,25 @@ impl Origins {
     /// Keeps a connection for the next request to `authority`.
     pub fn put(&self, authority: &[u8], upstream: Upstream, now: Instant) {
         let mut by_authority = self.by_authority.borrow_mut();
-        if let Some(idle) = by_authority.get_mut(authority) {
-            idle.put(upstream, PER_ORIGIN_MAX, now);
-            return;
+        let known = by_authority.get_mut(authority);
+        // The first of a known origin needs no count: there are no more origins than connections.
+        if let Some(idle) = known.filter(|idle| idle.is_empty()) {
+            return idle.put(upstream, PER_ORIGIN_MAX, now);
         }
         if by_authority.len() >= TOTAL_MAX {
             by_authority.retain(|_, idle| !idle.is_empty());
         }
-        if by_authority
-            .values()
-            .map(IdleConnections::len)
-            .sum::<usize>()
-            < TOTAL_MAX
-        {
-            by_authority
-                .entry(authority.into())
-                .or_default()
-                .put(upstream, PER_ORIGIN_MAX, now);
+        let count: usize = by_authority.values().map(IdleConnections::len).sum();
+        if count >= TOTAL_MAX {
+            return;
+        }
+        match by_authority.get_mut(authority) {
+            Some(idle) => idle.put(upstream, PER_ORIGIN_MAX, now),
+            None => {
+                let mut idle = IdleConnections::default();
+                idle.put(upstream, PER_ORIGIN_MAX, now);
+                by_authority.insert(authority.into(), idle);
+            }
         }
     }
 
@@ -73,5 +75,24 @@ impl Origins {
             .values()
             .map(IdleConnections::len)
             .sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::net::transport::Transport;
+
+    #[test]
+    fn all_together_keep_no_more_than_the_total() {
+        let origins = Origins::default();
+        let (address, now) = (([192, 0, 2, 1], 80).into(), Instant::now());
+        for _ in 0..PER_ORIGIN_MAX {
+            for number in 0..2 * TOTAL_MAX / PER_ORIGIN_MAX {
+                let upstream = Upstream::new(Transport::Taken, address, 0);
+                origins.put(number.to_string().as_bytes(), upstream, now);
+            }
+        }
+        assert_eq!(origins.idle_count(), TOTAL_MAX);
     }
 }
