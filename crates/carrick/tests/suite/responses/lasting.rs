@@ -174,6 +174,39 @@ fn a_server_may_close_at_any_moment_between_two_requests() {
     assert!(lines.len() > 100, "{}", lines.len());
 }
 
+/// A client that rests is left by the kernel after ten seconds. One whose response pauses must not be.
+#[test]
+fn content_that_looks_like_a_last_chunk_ends_nothing() {
+    let Some(play) = Play::begin("") else { return };
+    let server = play.server(0);
+    let mut client = play.connect();
+    client.send(get("/s/first"));
+    let mut peer = server.accept();
+    for number in 0..3 {
+        if number > 0 {
+            client.send(get("/s/first"));
+        }
+        peer.read_head();
+        peer.send(ok(b"first"));
+        assert_eq!(client.read_response("GET").body, b"first");
+    }
+    client.send(get("/s/rows"));
+    peer.read_head();
+    peer.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
+    let mut rows = String::new();
+    for number in 0..26 {
+        let row = format!("row {number:02} 0\r\n");
+        peer.send(format!("{:x}\r\n{row}\r\n", row.len()));
+        rows += &row;
+        std::thread::sleep(Duration::from_millis(500));
+    }
+    peer.send("0\r\n\r\n");
+    let response = client.read_response("GET");
+    assert!(response.text().ends_with(&rows), "{}", response.text());
+    let lines = play.packet_lines(4);
+    assert!(!lines.is_empty(), "the kernel forwarded none of them");
+}
+
 #[test]
 fn a_hash_goes_before_the_server_that_a_client_is_bound_to() {
     let Some(bed) = Bed::build() else { return };
