@@ -120,8 +120,8 @@ fn health_checks_shake_hands() {
         peer.read_ending();
     });
     for health in [
-        "{ every = \"1s\", fall = 1 }",
-        "{ path = \"/\", every = \"1s\", fall = 1 }",
+        "{ every = \"10s\", fall = 1 }",
+        "{ path = \"/\", every = \"10s\", fall = 1 }",
     ] {
         let servers = [server.address(), plain.address()];
         let keys = format!("tls = {{ ca = \"ca.pem\" }}\nhealth = {health}");
@@ -137,7 +137,7 @@ fn health_checks_shake_hands() {
             !said.contains(&format!("server {} is down", server.address())),
             "{said}"
         );
-        carrick.wait_for_metric("carrick_health_checks_total", &["result=\"good\""], 2.0);
+        carrick.wait_for_metric("carrick_health_checks_total", &["result=\"good\""], 1.0);
         let up = |server: &Serving| {
             let label = format!("server=\"{}\"", server.address());
             carrick.metric("carrick_server_up", &[&label])
