@@ -444,6 +444,13 @@ impl ResponseSplice {
         self.record.head(self.begun_at)
     }
 
+    /// Whether all of the response was forwarded, as the kernel has read in its head; `None`: that did not come as a whole in
+    /// the response's first packet, or does not say it. Costs no system call.
+    #[must_use]
+    pub fn has_whole(&self) -> Option<bool> {
+        self.record.has_whole(self.begun_at)
+    }
+
     /// The last five bytes forwarded; empty if unknown. Costs no system call.
     #[must_use]
     pub fn tail(&self) -> Vec<u8> {

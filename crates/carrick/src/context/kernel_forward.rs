@@ -85,6 +85,8 @@ pub struct Pending {
     pub(crate) is_classified: bool,
     /// The response's head, as soon as it is known.
     pub(crate) known: Option<KnownHead>,
+    /// Whether the kernel has read in the head how long the response is: of long heads the process gets no more than a part.
+    pub(crate) is_measured: bool,
     /// Bytes of the response that went through the process.
     pub(crate) relayed_bytes: u64,
 }

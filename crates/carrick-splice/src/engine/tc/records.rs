@@ -217,6 +217,15 @@ impl Record {
         head
     }
 
+    /// Of the response that starts at `sent_bytes`, whether all of it was forwarded; `None`: its head did not say how long it is.
+    pub(crate) fn has_whole(&self, sent_bytes: u64) -> Option<bool> {
+        // In this order, since the end is known before the last byte arrives.
+        let sent = self.sent_bytes();
+        let whole_end = self.word(offset_of!(packet_response, whole_end));
+        let is_known = self.head_at() == sent_bytes && whole_end > sent_bytes;
+        is_known.then_some(sent == whole_end)
+    }
+
     /// The last bytes forwarded.
     pub(crate) fn tail(&self) -> Vec<u8> {
         let mut tail = Vec::new();

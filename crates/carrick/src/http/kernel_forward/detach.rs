@@ -29,6 +29,9 @@ pub enum Following {
     NextResponse,
     /// Anything else. The server's connection is half-closed; the response ends with the server's end, or after [`SILENT`].
     Anything,
+    /// Nothing: the client has not asked again, so nothing says that it has its response. The server's connection is half-closed after
+    /// [`SILENT`] if the response looks whole; it ends with the server's end, or after `timeouts.idle`.
+    Nothing,
 }
 
 /// Why a response did not come to its end.
@@ -76,7 +79,8 @@ pub async fn await_end(
         let state = pair.state(&client.context);
         let (now, progress) = (Instant::now(), pair.progress());
         // What comes after the next request was not waited for.
-        client.downstream.kernel_forward.has_pipelined |= progress.sent_bytes != begun.sent_bytes;
+        client.downstream.kernel_forward.has_pipelined |=
+            following != Following::Nothing && progress.sent_bytes != begun.sent_bytes;
         let waiting = Waiting {
             following,
             is_certain: pair.past.is_certain(pair.pending.as_ref()),
@@ -123,7 +127,8 @@ pub async fn await_end(
         };
         match event {
             Event::Server { is_reset } => {
-                let has_response = !client.downstream.kernel_forward.has_pipelined;
+                let has_response = following != Following::Nothing
+                    && !client.downstream.kernel_forward.has_pipelined;
                 return match server_gone(client, pair, is_reset, has_response).await {
                     ServerEnd::Over => Ok(None),
                     ServerEnd::End(next) => Err(next.into()),
@@ -181,6 +186,13 @@ impl Waiting {
             },
             ResponseState::TooLong => Step::TooLong,
             ResponseState::NotBegun | ResponseState::Partial => Step::Wait,
+            state if self.following == Following::Nothing => {
+                let looks_whole = state != ResponseState::Unknown;
+                match looks_whole && !self.is_told && self.quiet >= SILENT {
+                    true => Step::Tell,
+                    false => Step::Wait,
+                }
+            }
             ResponseState::Unknown | ResponseState::Whole { .. } if self.is_told => {
                 let may_be_over = state != ResponseState::Unknown || !self.has_pipelined;
                 if self.quiet >= SILENT && may_be_over {
@@ -252,7 +264,7 @@ pub async fn serve_to_end(client: &mut Client, is_reset: bool) -> Result<(), Int
         return Ok(());
     };
     if !is_reset {
-        return await_end_and_detach(client, pair, Following::Anything).await;
+        return await_end_and_detach(client, pair, Following::Nothing).await;
     }
     match pair.state(&client.context) {
         ResponseState::Whole { is_exact } => {

@@ -161,7 +161,9 @@ fn end_of_stalled(
     client_has_room: impl FnOnce() -> bool,
 ) -> ResponseEnd {
     match state {
-        ResponseState::Unknown => ResponseEnd::Closed { is_complete: true },
+        ResponseState::Unknown | ResponseState::Whole { .. } => {
+            ResponseEnd::Closed { is_complete: true }
+        }
         _ => ResponseEnd::Cut {
             is_servers_fault: ended == IDLE_TIMEOUT && client_has_room(),
         },

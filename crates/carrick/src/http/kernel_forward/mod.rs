@@ -65,6 +65,7 @@ impl Pair {
                 &context.live.plan().limits.head(),
                 || self.splice.head(),
                 || self.splice.tail(),
+                self.splice.has_whole(),
             ),
         }
     }

@@ -57,17 +57,20 @@ impl Pending {
             is_trusted,
             is_classified: false,
             known: None,
+            is_measured: false,
             relayed_bytes: 0,
         }
     }
 
-    /// Reads the kernel's notes: the response's first packet, and its last bytes. `progress` includes what went through the process.
+    /// Reads the kernel's notes: the response's first packet, its last bytes, and whether it is whole. `progress` includes what went
+    /// through the process.
     pub fn state(
         &mut self,
         progress: ResponseProgress,
         limits: &HeadLimits,
         head: impl FnOnce() -> Vec<u8>,
         tail: impl FnOnce() -> Vec<u8>,
+        has_whole: Option<bool>,
     ) -> ResponseState {
         if progress.sent_bytes == 0 {
             return ResponseState::NotBegun;
@@ -78,6 +81,15 @@ impl Pending {
         if progress.acked_bytes != progress.sent_bytes {
             return ResponseState::Partial;
         }
+        if self.final_head().is_none()
+            && let Some(is_whole) = has_whole
+        {
+            self.is_measured = true;
+            return match is_whole {
+                true => ResponseState::Whole { is_exact: false },
+                false => ResponseState::Partial,
+            };
+        }
         match self.known {
             Some(known) => known.state(progress.sent_bytes, self.is_trusted, tail),
             None => ResponseState::Unknown,
@@ -86,8 +98,10 @@ impl Pending {
 
     /// Whether the head says how long the response is. Content may look like a last chunk.
     pub fn has_length(&self) -> bool {
-        let known = self.final_head();
-        known.is_some_and(|known| matches!(known.body, ResponseBody::None | ResponseBody::Bytes(_)))
+        self.is_measured
+            || self.final_head().is_some_and(|known| {
+                matches!(known.body, ResponseBody::None | ResponseBody::Bytes(_))
+            })
     }
 
     /// Whether the client was told that its connection ends with this response.

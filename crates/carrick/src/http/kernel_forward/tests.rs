@@ -131,7 +131,7 @@ fn another_client_gets_a_connection_only_if_nothing_of_the_last_response_can_fol
             let state = under_way
                 .as_mut()
                 .map_or(ResponseState::NotBegun, |pending| {
-                    pending.state(progress, &LIMITS, || text.into(), || tail.into())
+                    pending.state(progress, &LIMITS, || text.into(), || tail.into(), None)
                 });
             let waiting = Waiting {
                 following: [Following::NextResponse, Following::Anything][usize::from(is_last)],

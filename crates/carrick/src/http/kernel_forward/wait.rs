@@ -13,7 +13,6 @@ use crate::context::client::Next;
 use crate::context::kernel_forward::{Pair, Pending};
 use crate::http::outcome::Failure;
 use crate::telemetry::metrics::Limit;
-use carrick_splice::ResponseProgress;
 use std::time::{Duration, Instant};
 
 /// What the wait has come to.
@@ -40,7 +39,7 @@ pub async fn wait(client: &mut Client, limit: Duration) -> Waited {
         dismissal: true,
     };
     let mut stalls = None;
-    let mut moved = (pair.progress(), Instant::now());
+    let mut rest = StallWatch::new(pair.progress(), Instant::now());
     loop {
         let quiet_max = quiet_max(pair.pending.is_some(), idle, limit);
         let event = next_event(client, &pair, wait_for, quiet_max).await;
@@ -70,7 +69,7 @@ pub async fn wait(client: &mut Client, limit: Duration) -> Waited {
                 };
             }
             Event::Dismissed => {
-                let detaching = await_end_and_detach(client, pair, Following::Anything);
+                let detaching = await_end_and_detach(client, pair, Following::Nothing);
                 return match Box::pin(detaching).await {
                     // A request that has come meanwhile is answered.
                     Ok(()) => Waited::Detached(Duration::ZERO),
@@ -78,16 +77,20 @@ pub async fn wait(client: &mut Client, limit: Duration) -> Waited {
                     Err(Interrupted::Unanswered(unanswered)) => Waited::Unanswered(unanswered),
                 };
             }
-            // A chunk's content that looks like a last chunk was taken for it: more may come.
-            Event::Tick if pair.pending.is_none() && pair.may_go_on(&mut moved, idle) => {}
-            Event::Tick if pair.pending.is_none() => match detach(client, pair) {
-                Detached::Done => {
-                    let waited = moved.1.elapsed().max(quiet_max);
-                    return Waited::Detached(limit.saturating_sub(waited));
+            Event::Tick if pair.pending.is_none() => {
+                let quiet = rest.quiet(pair.progress(), Instant::now());
+                // A chunk may have looked like the last one: more may come.
+                if !pair.past.is_certain(None) && quiet < idle {
+                    continue;
                 }
-                Detached::NotYet(again) => pair = again,
-                Detached::End(next) => return Waited::End(next),
-            },
+                match detach(client, pair) {
+                    Detached::Done => {
+                        return Waited::Detached(limit.saturating_sub(quiet.max(quiet_max)));
+                    }
+                    Detached::NotYet(again) => pair = again,
+                    Detached::End(next) => return Waited::End(next),
+                }
+            }
             // A response that takes this long gives statistics of both paths.
             Event::Tick => pair.note_path_statistics(&client.downstream.transport),
             Event::Body => {}
@@ -152,18 +155,6 @@ fn timed_out(client: &Client, mut pair: Box<Pair>) -> Waited {
     pair.catch_up(&client.context);
     pair.conclude(&client.context, "upstream_timeout");
     Waited::End(Next::Reset)
-}
-
-impl Pair {
-    /// Whether a response of which only the end's looks are known may still be coming: not after `idle` in which nothing
-    /// has `moved`.
-    fn may_go_on(&self, moved: &mut (ResponseProgress, Instant), idle: Duration) -> bool {
-        let (progress, now) = (self.progress(), Instant::now());
-        if progress != moved.0 {
-            *moved = (progress, now);
-        }
-        !self.past.is_certain(None) && !self.past.is_closing && now.duration_since(moved.1) < idle
-    }
 }
 
 impl Pending {

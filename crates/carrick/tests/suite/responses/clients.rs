@@ -176,6 +176,82 @@ fn a_client_that_ends_its_side_gets_its_response() {
     assert_eq!(next.read_response("GET").body, b"next");
 }
 
+/// Responses in two parts, of which the first does not show how much is to come; by how long a head, only the kernel knows.
+fn parts() -> [[String; 2]; 2] {
+    let head = format!(
+        "HTTP/1.1 200 OK\r\nContent-Length: 100\r\nX-Long: {}\r\n\r\n",
+        "a".repeat(1100)
+    );
+    let row = "5\r\nrow\r\n\r\n";
+    [
+        [head + &"x".repeat(50), "y".repeat(50)],
+        [
+            format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{row}"),
+            format!("{row}0\r\n\r\n"),
+        ],
+    ]
+}
+
+#[test]
+fn a_pause_ends_no_response_of_a_client_that_has_not_asked_again() {
+    for part in parts() {
+        for drains in [false, true] {
+            let times = "[timeouts]\nhead = \"2s\"\ndrain = \"10m\"\n";
+            let Some(mut play) = Play::begin(times) else {
+                return;
+            };
+            let server = play.server(0);
+            let (mut client, mut upstream) = play.pair(&server);
+            ask(&mut client, &mut upstream, "/s/pauses");
+            upstream.send(&part[0]);
+            client.expect(&part[0]);
+            // Whoever begins now to ask is given up after a longer pause than any that was taken for an end.
+            let mut other = play.connect();
+            other.send("GET /");
+            play.wait_until_arrived(&other);
+            if drains {
+                play.carrick.signal(rustix::process::Signal::TERM);
+            } else {
+                client.half_close();
+            }
+            assert_eq!(other.read_response("GET").status, 408);
+            assert!(!upstream.has_more(), "{}", part[1]);
+            upstream.send(&part[1]);
+            client.expect(&part[1]);
+            drop((upstream, server));
+            client.expect_end();
+            if drains {
+                play.carrick.wait();
+            }
+        }
+    }
+}
+
+/// Of the first request that comes too early carrick cannot know that it is.
+#[test]
+fn a_request_that_comes_too_early_waits_for_a_response_whose_length_the_kernel_knows() {
+    let Some(play) = Play::begin("") else { return };
+    let server = play.server(0);
+    let _other = play.serve(1, |_| ok(b"other"));
+    let [[begin, end], [unknown, _]] = parts();
+    let (mut client, mut upstream) = play.pair(&server);
+    ask(&mut client, &mut upstream, "/s/long");
+    upstream.send(&begin);
+    client.expect(&begin);
+    client.send(get("/other/x"));
+    // Of this one's server the end is asked for soon.
+    let (mut early, mut earlys_server) = play.pair(&server);
+    ask(&mut early, &mut earlys_server, "/s/unknown");
+    earlys_server.send(&unknown);
+    early.expect(&unknown);
+    early.send(get("/other/x"));
+    earlys_server.expect_end();
+    assert!(!upstream.has_more(), "the server is asked for the end");
+    upstream.send(&end);
+    client.expect(&end);
+    assert_eq!(client.read_response("GET").body, b"other");
+}
+
 #[test]
 fn a_client_that_disconnects_in_a_response_does_not_affect_others() {
     let Some(play) = Play::begin("") else { return };

@@ -73,3 +73,34 @@ fn a_server_is_told_that_nothing_more_is_asked_only_where_its_response_is_unclea
         assert_eq!(steps, wanted, "{state:?} {is_certain} {quiet:?}");
     }
 }
+
+#[test]
+fn who_has_not_asked_again_may_still_wait_for_its_response() {
+    let whole = |is_exact| ResponseState::Whole { is_exact };
+    let (tell, wait) = (Step::Tell, Step::Wait);
+    // What is done before the server was told that nothing more is asked, and behind that.
+    for (state, is_certain, quiet, wanted) in [
+        (ResponseState::Partial, true, SILENT, [wait, wait]),
+        (ResponseState::Unknown, false, 60 * SILENT, [wait, wait]),
+        (whole(false), false, SILENT / 2, [wait, wait]),
+        (whole(false), false, SILENT, [tell, wait]),
+        (
+            whole(false),
+            true,
+            Duration::ZERO,
+            [Step::Over { is_exact: false }; 2],
+        ),
+    ] {
+        let steps = [false, true].map(|is_told| {
+            let waiting = Waiting {
+                following: Following::Nothing,
+                is_certain,
+                is_told,
+                has_pipelined: false,
+                quiet,
+            };
+            waiting.step(state)
+        });
+        assert_eq!(steps, wanted, "{state:?} {is_certain} {quiet:?}");
+    }
+}

@@ -228,7 +228,9 @@ fn of_a_response_that_does_not_go_on_the_server_is_at_fault_if_the_client_has_ro
             (TOO_SLOW, false),
         ] {
             let wanted = match state {
-                ResponseState::Unknown => ResponseEnd::Closed { is_complete: true },
+                ResponseState::Unknown | ResponseState::Whole { .. } => {
+                    ResponseEnd::Closed { is_complete: true }
+                }
                 _ => ResponseEnd::Cut {
                     is_servers_fault: (ended, has_room) == (IDLE_TIMEOUT, true),
                 },

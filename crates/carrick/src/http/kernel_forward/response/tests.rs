@@ -160,8 +160,34 @@ fn a_response_is_partial_until_the_client_has_all_of_it_and_its_head_is_looked_f
             sent_bytes,
             acked_bytes,
         };
-        let state = pending.state(progress, &LIMITS, || noted.into(), Vec::new);
+        let state = pending.state(progress, &LIMITS, || noted.into(), Vec::new, None);
         assert_eq!(state, wanted, "{progress:?} {noted:?}");
+    }
+}
+
+#[test]
+fn of_a_long_head_the_kernel_knows_what_follows() {
+    let beginning = "HTTP/1.1 200 OK\r\nLink: <a";
+    let early = "HTTP/1.1 103 Early Hints\r\n\r\n";
+    let progress = ResponseProgress {
+        sent_bytes: 2000,
+        acked_bytes: 2000,
+    };
+    for noted in [beginning, early] {
+        for (has_whole, wanted) in [
+            (None, ResponseState::Unknown),
+            (Some(false), ResponseState::Partial),
+            (Some(true), ResponseState::Whole { is_exact: false }),
+        ] {
+            let mut pending = Pending::new(RequestLog::begin(), Method::Get, true);
+            let state = pending.state(progress, &LIMITS, || noted.into(), Vec::new, has_whole);
+            assert_eq!(state, wanted, "{noted:?} {has_whole:?}");
+            // Then anything may follow on it.
+            assert_eq!(
+                PastResponses::CLEAN.is_certain(Some(&pending)),
+                has_whole.is_some()
+            );
+        }
     }
 }
 
