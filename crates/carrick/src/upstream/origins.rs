@@ -35,16 +35,9 @@ impl Origins {
             by_authority.retain(|_, idle| !idle.is_empty());
         }
         let count: usize = by_authority.values().map(IdleConnections::len).sum();
-        if count >= TOTAL_MAX {
-            return;
-        }
-        match by_authority.get_mut(authority) {
-            Some(idle) => idle.put(upstream, PER_ORIGIN_MAX, now),
-            None => {
-                let mut idle = IdleConnections::default();
-                idle.put(upstream, PER_ORIGIN_MAX, now);
-                by_authority.insert(authority.into(), idle);
-            }
+        if count < TOTAL_MAX {
+            let idle = by_authority.entry(authority.into()).or_default();
+            idle.put(upstream, PER_ORIGIN_MAX, now);
         }
     }
 

@@ -186,6 +186,12 @@ fn a_long_body_passes_through_small_room() {
     assert_eq!(log[0].number("sent"), BYTES as u64);
 }
 
+/// A long interim response: a client has room for two.
+fn hints() -> String {
+    let link = "y".repeat(30_000);
+    format!("HTTP/1.1 103 Early Hints\r\nLink: {link}\r\n\r\n")
+}
+
 #[test]
 fn interim_responses_pass_once_while_a_body_ends() {
     play(SWITCH, async |stage| {
@@ -197,11 +203,7 @@ fn interim_responses_pass_once_while_a_body_ends() {
         let connection = server.accept().await;
         connection.hear("\r\n\r\nx").await;
         // More than there is room for: the client reads when it has sent everything.
-        let hints = format!(
-            "HTTP/1.1 103 Early Hints\r\nLink: {}\r\n\r\n",
-            "y".repeat(30_000)
-        );
-        let saying = connection.say(hints.repeat(5) + OK);
+        let saying = connection.say(hints().repeat(5) + OK);
         let sending = async {
             all_at_rest().await;
             client.say("y").await;
@@ -225,11 +227,7 @@ fn no_reply_stands_in_the_midst_of_an_interim_response() {
         let connection = server.accept().await;
         connection.hear("1\r\nx\r\n").await;
         // The client has room for a part of the third.
-        let hints = format!(
-            "HTTP/1.1 103 Early Hints\r\nLink: {}\r\n\r\n",
-            "y".repeat(30_000)
-        );
-        connection.say(hints.repeat(3)).await;
+        connection.say(hints().repeat(3)).await;
         all_at_rest().await;
         client.say("no chunk\r\n").await;
         let (answer, _) = client.hear_all().await;

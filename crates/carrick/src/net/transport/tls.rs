@@ -348,9 +348,8 @@ impl TlsStream {
     }
 
     /// Encrypts and sends `pieces`, or goes on with those of the call before, which must be the same: whoever gives a write
-    /// up writes nothing else. An error means that
-    /// none of their records went out. A connection that fails later has taken them, as TCP takes bytes that are lost, and
-    /// the next call fails.
+    /// up writes nothing else. An error means that none of their records went out. A connection that fails later has taken
+    /// them, as TCP takes bytes that are lost, and the next call fails.
     fn send(&self, pieces: &[IoSlice<'_>], more: bool) -> io::Result<usize> {
         if let Session::Kernel(session) = &*self.session.borrow() {
             return session.send(&self.tcp, pieces);
