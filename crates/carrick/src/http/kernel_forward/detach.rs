@@ -22,6 +22,9 @@ const QUIET: Duration = Duration::from_millis(20);
 /// A client that never pipelines asks only when it has its response: then this much silence after the half-close suffices.
 const SILENT: Duration = Duration::from_secs(1);
 
+/// Without a next request, the server's connection is half-closed only after this much silence: some servers pause.
+const SILENT_LONG: Duration = Duration::from_secs(10);
+
 /// What is to follow on the client's connection after a response of which it may be unknown whether it is whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Following {
@@ -30,7 +33,7 @@ pub enum Following {
     /// Anything else. The server's connection is half-closed; the response ends with the server's end, or after [`SILENT`].
     Anything,
     /// Nothing: the client has not asked again, so nothing says that it has its response. The server's connection is half-closed after
-    /// [`SILENT`] if the response looks whole; it ends with the server's end, or after `timeouts.idle`.
+    /// [`SILENT`] if the response looks whole, otherwise after [`SILENT_LONG`]; it ends with the server's end, or after `timeouts.idle`.
     Nothing,
 }
 
@@ -187,8 +190,11 @@ impl Waiting {
             ResponseState::TooLong => Step::TooLong,
             ResponseState::NotBegun | ResponseState::Partial => Step::Wait,
             state if self.following == Following::Nothing => {
-                let looks_whole = state != ResponseState::Unknown;
-                match looks_whole && !self.is_told && self.quiet >= SILENT {
+                let pause = match state {
+                    ResponseState::Unknown => SILENT_LONG,
+                    _ => SILENT,
+                };
+                match !self.is_told && self.quiet >= pause {
                     true => Step::Tell,
                     false => Step::Wait,
                 }

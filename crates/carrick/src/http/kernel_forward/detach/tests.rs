@@ -81,7 +81,8 @@ fn who_has_not_asked_again_may_still_wait_for_its_response() {
     // What is done before the server was told that nothing more is asked, and behind that.
     for (state, is_certain, quiet, wanted) in [
         (ResponseState::Partial, true, SILENT, [wait, wait]),
-        (ResponseState::Unknown, false, 60 * SILENT, [wait, wait]),
+        (ResponseState::Unknown, false, SILENT_LONG / 2, [wait, wait]),
+        (ResponseState::Unknown, false, SILENT_LONG, [tell, wait]),
         (whole(false), false, SILENT / 2, [wait, wait]),
         (whole(false), false, SILENT, [tell, wait]),
         (
