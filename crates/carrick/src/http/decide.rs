@@ -267,7 +267,8 @@ fn to_original(
     }
 }
 
-/// What is hashed to choose a server, if the upstream's balancer hashes.
+/// What is hashed to choose a server, if the upstream's balancer hashes. Without it, as where a cookie is missing, each server
+/// has its turn.
 pub fn hash_key<'b>(
     client: SocketAddr,
     group: &Group,
@@ -279,13 +280,14 @@ pub fn hash_key<'b>(
     if plan.balance != carrick_logic::balance::Algorithm::Hash {
         return None;
     }
-    Some(match &plan.hash_on {
+    let key = match &plan.hash_on {
         HashOn::Path => head.path.of(bytes),
         HashOn::Host => head.host.of(bytes),
         HashOn::Client => client_key(client, address),
-        HashOn::Header(name) => head.field(bytes, name).unwrap_or_default(),
-        HashOn::Cookie(name) => head.cookie(bytes, name).unwrap_or_default(),
-    })
+        HashOn::Header(name) => head.field(bytes, name)?,
+        HashOn::Cookie(name) => head.cookie(bytes, name)?,
+    };
+    Some(key).filter(|key| !key.is_empty())
 }
 
 async fn authenticate(

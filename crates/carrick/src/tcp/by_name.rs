@@ -130,10 +130,10 @@ async fn tunnel_to(
     let hashed = plan
         .as_ref()
         .filter(|plan| plan.balance == balance::Algorithm::Hash);
-    let key = hashed.map(|plan| match plan.hash_on {
-        HashOn::Host => sni.unwrap_or_default(),
+    let key = hashed.and_then(|plan| match plan.hash_on {
+        HashOn::Host => sni,
         HashOn::Client | HashOn::Path | HashOn::Header(_) | HashOn::Cookie(_) => {
-            client_key(client.context.address, &mut address)
+            Some(client_key(client.context.address, &mut address))
         }
     });
     let destination = Destination {

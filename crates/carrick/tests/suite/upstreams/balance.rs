@@ -176,6 +176,18 @@ fn hash_sends_equal_keys_to_one_server_and_spreads_different_ones() {
             *all.entry(counts.into_keys().next().unwrap()).or_insert(0) += 1;
         }
         assert_eq!(all.len(), 3, "{hash_on}: 30 keys went to {all:?}");
+        if hash_on.contains(':') {
+            for keyless in ["", "X-Key:\r\nCookie: x=1; id=\r\n"] {
+                let requests =
+                    (0..6).map(|_| format!("GET / HTTP/1.1\r\nHost: a\r\n{keyless}\r\n"));
+                let counts = counts(&carrick, requests);
+                assert!(
+                    counts.values().all(|&count| count == 2),
+                    "{hash_on}, {keyless:?}: {counts:?}"
+                );
+                assert_eq!(counts.len(), 3, "{hash_on}, {keyless:?}: {counts:?}");
+            }
+        }
     }
 }
 
