@@ -98,6 +98,8 @@ pub enum NotFilled {
     /// `Connection` names a field that would else be sent on, so that servers answer without what a key or `Vary` says
     /// that they were told.
     FieldForOneHop,
+    /// The cache is not for this client, or not for this request.
+    Bypass,
 }
 
 impl NoKey {
@@ -120,6 +122,7 @@ impl NotFilled {
             Self::HostForm => "host_form",
             Self::GuardedField => "guarded_field",
             Self::FieldForOneHop => "field_for_one_hop",
+            Self::Bypass => "bypass",
         }
     }
 }

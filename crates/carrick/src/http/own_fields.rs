@@ -2,7 +2,22 @@
 use crate::config::plan::Via;
 use crate::context::destination::NextHop;
 use crate::context::request_context::RequestContext;
+use crate::net::scratch::Scratch;
+use carrick_logic::cache::Fields;
 use carrick_logic::http1::{Forwarded, NamedIn, StatedIn};
+
+/// The field that tells servers whose certificate the client has. All that begin so are removed from requests of those who are not trusted.
+pub const SUBJECT: &str = "X-Forwarded-Client-Subject";
+
+/// Whether servers know from whom the request in `scratch` is, by a certificate, which this proxy or one before it has verified, or by the
+/// connection. What they say is for nobody else, unless the field that tells them is in the key.
+pub fn is_known(context: &RequestContext, scratch: &Scratch, in_key: &[Vec<u8>]) -> bool {
+    let is_subject = |name: &Vec<u8>| name.eq_ignore_ascii_case(SUBJECT.as_bytes());
+    let fields = Fields::of_request(&scratch.request_head, &scratch.request);
+    context.client_subject().is_some()
+        || context.pinned.is_any()
+        || fields.has(SUBJECT.as_bytes()) && !in_key.iter().any(is_subject)
+}
 
 /// Whether carrick writes this field, lower-case, of requests for this next hop in such a way that requests with the same key, and with the
 /// same lines of it from their clients, can reach the server with different values.

@@ -7,14 +7,11 @@ use crate::context::request_context::RequestContext;
 use crate::http::cached;
 use crate::http::cached::Asking;
 use crate::http::loop_detection;
-use crate::http::own_fields::named_in;
+use crate::http::own_fields::{SUBJECT, named_in};
 use crate::net::scratch::Scratch;
 use carrick_logic::http1;
 use carrick_logic::http1::{Forwarded, NamedIn, Progress, RequestHead, RequestRewrite};
 use carrick_splice::requests::RequestFields;
-
-/// The field that tells servers whose certificate the client has. All that begin so are removed from requests of those who are not trusted.
-const SUBJECT: &str = "X-Forwarded-Client-Subject";
 
 /// Writes the request for the next hop to `scratch.out`.
 pub fn write_request(

@@ -11,7 +11,7 @@ use crate::context::destination::{Destination, NextHop};
 use crate::context::request_context::RequestContext;
 use crate::context::request_log::{CLIENT_CLOSED_REQUEST, RequestLog};
 use crate::http::cached::shared::SharedLookup;
-use crate::http::own_fields::is_own_field;
+use crate::http::own_fields::{is_known, is_own_field};
 use crate::http::prefetch::Fetch;
 use crate::net::deadline::Timer;
 use crate::net::io::poll_reset;
@@ -66,15 +66,10 @@ pub async fn begin(
     ) else {
         return CacheDecision::PassBy;
     };
-    // An unsafe method changes the resource for all clients, whoever asks, and on whatever route.
-    let is_unsafe = !is_answerable(scratch.request_head.method);
-    if scratch.request_head.wants_upgrade && !is_unsafe {
+    if scratch.request_head.wants_upgrade && is_answerable(scratch.request_head.method) {
         return CacheDecision::PassBy;
     }
-    // What a server says to somebody whom it knows by a certificate, or by the connection, is for nobody else.
-    let is_known = client.context.client_subject().is_some() || client.context.pinned.is_any();
-    let is_for_all = is_unsafe || !is_known;
-    let named = name(&client.context, destination, scratch, &route).filter(|_| is_for_all);
+    let named = name(&client.context, destination, scratch, &route);
     let is_bypassed = named.is_none();
     let (key, not_filled) = named.unwrap_or_default();
     let plan = client.context.live.plan().cache.as_ref();
@@ -299,7 +294,10 @@ fn name(
     route: &RouteCache,
 ) -> Option<(Box<[u8]>, Option<NotFilled>)> {
     let (head, bytes) = (&scratch.request_head, scratch.request.as_slice());
-    if is_answerable(head.method) && route.is_bypassed(bytes, head) {
+    let is_bypassed =
+        route.is_bypassed(bytes, head) || is_known(context, scratch, &route.key.headers);
+    // An unsafe method changes the resource for all clients, whoever asks, and on whatever route.
+    if is_bypassed && is_answerable(head.method) {
         return None;
     }
     let uri = target_uri(head, bytes).ok()?;
@@ -311,7 +309,10 @@ fn name(
         &destination.next_hop,
     );
     write_key(&mut key, realm, &uri, fields, &route.key);
-    let not_filled = may_fill(&uri, fields, &route.key).err();
+    let not_filled = match is_bypassed {
+        true => Some(NotFilled::Bypass),
+        false => may_fill(&uri, fields, &route.key).err(),
+    };
     Some((key.into(), not_filled))
 }
 

@@ -56,8 +56,7 @@ pub fn judge(
     if !matches!(head.method, Method::Get | Method::Head) {
         let begun = asking.cache.purges.now();
         let purges = invalidate(context, scratch, destination, &asking.cache);
-        let is_for_all = context.client_subject().is_none() && !head.wants_upgrade;
-        if head.method == Method::Post && is_for_all && begun == asking.asked {
+        if head.method == Method::Post && !head.wants_upgrade && begun == asking.asked {
             // What this answer has purged was there before it.
             asking.asked = begun.after(purges);
             return keep_answer_to_post(context.metrics(), scratch, &exchange, asking);

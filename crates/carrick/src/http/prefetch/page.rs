@@ -1,6 +1,7 @@
 //! A page whose objects are fetched: who asked for it, what waits, and what of its limits is left.
 use crate::config::plan::{PrefetchPlan, RouteCache};
 use crate::context::request_context::RequestContext;
+use crate::http::own_fields::is_known;
 use crate::net::scratch::Scratch;
 use crate::telemetry::metrics::PrefetchResult;
 use carrick_logic::cache::Fields;
@@ -47,7 +48,8 @@ impl Page {
         let (head, bytes) = (&scratch.request_head, scratch.request.as_slice());
         let is_plain = head.method == Method::Get && head.body == BodyLength::None;
         // What a page embeds for an authenticated user is for that user alone, too.
-        let is_personal = Fields::of_request(head, bytes).has(b"authorization");
+        let is_personal = Fields::of_request(head, bytes).has(b"authorization")
+            || is_known(context, scratch, &route.key.headers);
         if !is_plain || is_personal {
             return None;
         }

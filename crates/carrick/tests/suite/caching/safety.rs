@@ -66,6 +66,45 @@ fn what_varies_with_what_carrick_writes_is_not_stored() {
     assert!(!asked.contains("If-None-Match"), "{asked}");
 }
 
+/// The front has verified the client's certificate, and says whose it is.
+#[test]
+fn what_a_server_says_to_a_client_that_a_trusted_proxy_knows_is_not_for_others() {
+    use super::{cached_switch, status};
+    use crate::support::{Carrick, Place, Server};
+    const ALICE: &str = "X-Forwarded-Client-Subject: CN=alice\r\n";
+    let begin = |route: &str| {
+        let place = Place::claim();
+        let server = Server::listen(&place);
+        let text = cached_switch(&[server.address()], "", route).replace(
+            "mode = \"switch\"\n",
+            "mode = \"switch\"\ntrusted_proxies = [\"127.0.0.0/8\"]\n",
+        );
+        Play {
+            carrick: Carrick::start(&place, &text),
+            server,
+            _place: place,
+        }
+    };
+    let play = begin("prefetch = true");
+    let page = ok(
+        "Cache-Control: max-age=60\r\nContent-Type: text/html\r\n",
+        "<img src=/b>",
+    );
+    for _ in 0..2 {
+        let (response, _) = play.fetch_with("/a", ALICE, &page);
+        assert_eq!(status(&response), "carrick; fwd=bypass");
+    }
+    let parsed = (play.carrick).metric("carrick_cache_prefetch_pages_total", &[]);
+    assert_eq!(parsed, 0.0);
+    // Where it is in the key, each has a copy.
+    let play = begin("cache_key = { headers = \"X-Forwarded-Client-Subject\" }");
+    for (lines, body) in [(ALICE, "for alice"), ("", "for strangers")] {
+        play.fetch_with("/a", lines, &ok("Cache-Control: max-age=60\r\n", body));
+    }
+    assert_eq!(play.find_with("/a", ALICE).text(), "for alice");
+    assert_eq!(play.find("/a").text(), "for strangers");
+}
+
 #[test]
 fn what_varies_with_what_carrick_writes_now_is_not_found() {
     use super::cached_switch;

@@ -287,22 +287,45 @@ fn requests_that_bypass_the_cache_still_invalidate_stored_objects() {
     assert_eq!(play.fetch("/a", &ok("", "new")).text(), "new");
 }
 
+/// Requests by POST on a connection of its own, and answers as the server.
+fn post(play: &Play, path: &str, lines: &str, answer: &str) -> Response {
+    let mut client = play.carrick.connect();
+    client.send(format!(
+        "POST {path} HTTP/1.1\r\nHost: a.example\r\nContent-Length: 2\r\n{lines}\r\nhi"
+    ));
+    let mut upstream = play.server.accept();
+    upstream.read_head();
+    upstream.expect("hi");
+    upstream.send(answer);
+    upstream.half_close();
+    client.read_response("POST")
+}
+
+#[test]
+fn an_answer_to_post_is_not_stored_where_one_to_get_is_not() {
+    const OWN: &str = "Cache-Control: max-age=60\r\nContent-Location: /a\r\n";
+    let play = Play::begin_with("", "cache_bypass = { cookie = \"session\" }");
+    post(&play, "/a", "Cookie: session=1\r\n", &ok(OWN, "own"));
+    assert_eq!(play.fetch("/a", &ok("", "got")).text(), "got");
+    // The server knows the client by the connection.
+    let mut client = play.carrick.connect();
+    client.send(get("/b", "Authorization: NTLM alice\r\n"));
+    let mut upstream = play.server.accept();
+    upstream.read_head();
+    upstream.send("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+    client.read_response("GET");
+    client.send("POST /a HTTP/1.1\r\nHost: a.example\r\nContent-Length: 0\r\n\r\n");
+    upstream.read_head();
+    upstream.send(ok(OWN, "own"));
+    assert_eq!(client.read_response("POST").text(), "own");
+    assert_eq!(play.fetch("/a", &ok("", "got")).text(), "got");
+}
+
 /// RFC 9110 section 9.3.3.
 #[test]
 fn an_answer_to_post_that_says_so_answers_later_gets() {
     let play = Play::begin("");
-    let post = |path: &str, lines: &str, answer: &str| {
-        let mut client = play.carrick.connect();
-        client.send(format!(
-            "POST {path} HTTP/1.1\r\nHost: a.example\r\nContent-Length: 2\r\n{lines}\r\nhi"
-        ));
-        let mut upstream = play.server.accept();
-        upstream.read_head();
-        upstream.expect("hi");
-        upstream.send(answer);
-        upstream.half_close();
-        client.read_response("POST")
-    };
+    let post = |path: &str, lines: &str, answer: &str| post(&play, path, lines, answer);
     let fresh = "Cache-Control: max-age=60\r\nETag: \"a\"\r\n";
     let long = "x".repeat(100_000);
     for (path, body) in [("/a1", "posted"), ("/a2", ""), ("/a3", &long)] {

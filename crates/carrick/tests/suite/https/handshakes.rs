@@ -251,6 +251,40 @@ fn what_a_client_with_a_certificate_changes_is_changed_for_all() {
     assert_eq!(ask(anybody(), ASK), "2");
 }
 
+#[test]
+fn what_is_embedded_in_a_page_of_a_client_with_a_certificate_is_not_fetched_for_others() {
+    let Some(place) = stage() else { return };
+    issue_for_client(&place, "ca", "alice", "/CN=alice");
+    let server = Server::listen(&place).serve(move |peer, _| {
+        answer_requests(peer, |head| {
+            let who = field(head, "x-forwarded-client-subject").unwrap_or_else(|| "nobody".into());
+            let (kind, body) = match head.contains("/page") {
+                true => ("text/html", "<img src=/image>".to_owned()),
+                false => ("image/png", format!("for {who}")),
+            };
+            let fields = format!("Content-Type: {kind}\r\nContent-Length: {}", body.len());
+            format!("HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\n{fields}\r\n\r\n{body}")
+                .into_bytes()
+        });
+    });
+    let keys = format!(
+        "tls = {}\nclient_ca = \"ca.pem\"\nclient_certificate = \"optional\"",
+        pair("server")
+    );
+    let text = switch_text(&keys, &[server.address()]);
+    let cached = "upstream = \"u\"\ncache = true\nprefetch = true\n";
+    let text = text.replacen("upstream = \"u\"\n", cached, 1);
+    let carrick = Carrick::start(&place, &format!("[cache]\n{text}"));
+    let ask = |config, path: &str| {
+        let mut client = TlsPeer::connect(carrick.listener(), "a.example", &config);
+        client.ask(&ASK.replace("/a", path)).1
+    };
+    ask(presenting(&place, "alice"), "/page");
+    let pages = carrick.metric("carrick_cache_prefetch_pages_total", &[]);
+    assert_eq!(pages, 0.0);
+    assert_eq!(ask(trusting(&place, Offers::All), "/image"), "for nobody");
+}
+
 /// Whoever a client chose is told nothing of it.
 #[test]
 fn origins_are_not_told_of_certificates() {
