@@ -68,7 +68,7 @@ pub use policy::Policy;
 pub use quick_abort::QuickAbort;
 pub use ranges::{Ranges, if_range_holds, resolve};
 pub use record::{Record, Recorded, read_record, write_varies};
-pub use storing::{NotStored, Storing, decide_storing, write_stored_fields};
+pub use storing::{NotStored, Storing, decide_storing, withheld_fields, write_stored_fields};
 pub use tags::{TAG_BYTES_MAX, TAGS_MAX, tags};
 pub use time::{SECONDS_MAX, UnixTime};
 pub use uri::Uri;

@@ -196,8 +196,7 @@ fn is_understood(status: u16) -> bool {
 }
 
 fn withholds_cookies(response: &Response<'_>) -> bool {
-    let withheld = &response.directives.withheld;
-    withheld.iter().any(|name| name == b"set-cookie")
+    is_withheld(b"set-cookie", &response.directives)
 }
 
 /// Fields that no cache stores (section 3.1), and those that are made anew for each answer.
@@ -236,18 +235,41 @@ pub fn write_stored_fields(out: &mut Vec<u8>, response: &Response<'_>) {
     }
 }
 
+/// The field lines that `no-cache="…"` and `private="…"` keep from caches: only the client whose request it answers gets them.
+/// `Content-Range` is not among them, as whoever sends a stored response writes it himself.
+#[must_use]
+pub fn withheld_fields(response: &Response<'_>) -> Vec<u8> {
+    let mut out = Vec::new();
+    for (name, value) in response.fields {
+        if is_withheld(name, &response.directives)
+            && is_end_to_end(name, response.fields)
+            && !name.eq_ignore_ascii_case(b"content-range")
+        {
+            write_line(&mut out, name, value);
+        }
+    }
+    out
+}
+
 pub(super) fn is_storable(
     name: &[u8],
     status: u16,
     fields: Fields<'_>,
     directives: &ResponseDirectives,
 ) -> bool {
-    let is = |other: &[u8]| name.eq_ignore_ascii_case(other);
     // RFC 9110 section 15.5.22: it says what the client is to ask for, whoever sends it.
-    if status == 426 && is(b"upgrade") {
-        return true;
-    }
-    let withheld = directives.withheld.iter().any(|other| is(other));
+    status == 426 && name.eq_ignore_ascii_case(b"upgrade")
+        || !is_withheld(name, directives) && is_end_to_end(name, fields)
+}
+
+fn is_withheld(name: &[u8], directives: &ResponseDirectives) -> bool {
+    let withheld = &directives.withheld;
+    (withheld.iter()).any(|other| name.eq_ignore_ascii_case(other))
+}
+
+/// Whether a field is not of the connection, nor made anew for each answer.
+fn is_end_to_end(name: &[u8], fields: Fields<'_>) -> bool {
+    let is = |other: &[u8]| name.eq_ignore_ascii_case(other);
     let of_connection = || {
         fields
             .values(b"connection")
@@ -266,9 +288,7 @@ pub(super) fn is_storable(
         b"content-range",
         b"content-type",
     ];
-    !NEVER_STORED.into_iter().any(is)
-        && !withheld
-        && (essential.into_iter().any(is) || !of_connection())
+    !NEVER_STORED.into_iter().any(is) && (essential.into_iter().any(is) || !of_connection())
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
 //! What may be stored, and which fields of it.
-use super::{NotStored, Storing, decide_storing, write_stored_fields};
+use super::{NotStored, Storing, decide_storing, withheld_fields, write_stored_fields};
 use crate::cache::test_heads::{AT_ONCE, URI, answer, get, lines};
 use crate::cache::{Fields, Policy, Request};
 use crate::http1::Method;
@@ -307,6 +307,15 @@ fn checksums_of_the_content_of_a_part_are_not_stored() {
         write_stored_fields(&mut out, &answer(status, &text, &Policy::default()));
         assert_eq!(String::from_utf8(out).unwrap(), lines(expected), "{status}");
     }
+}
+
+#[test]
+fn what_is_withheld_from_caches_is_for_one_client_only() {
+    let directives = "Cache-Control: private=\"a, b, content-range\", no-cache=\"connection, age\"";
+    let rest = "Connection: b|a: 1|B: 2|A: 3|Age: 1|Content-Range: bytes 0-1/2|c: 4";
+    let text = lines(&format!("{directives}|{rest}"));
+    let own = withheld_fields(&answer(200, &text, &Policy::default()));
+    assert_eq!(String::from_utf8(own).unwrap(), lines("a: 1|A: 3"));
 }
 
 #[test]

@@ -47,6 +47,7 @@ impl CacheQuery {
             asked: self.cache.purges.now(),
             origin: None,
             status,
+            own_lines: Vec::new(),
             is_aged: false,
             says_status: self.says_status,
             fetch: self.fetch,
@@ -84,6 +85,8 @@ pub struct Asking {
     pub(super) origin: Option<IpAddr>,
     /// What `Cache-Status` will say.
     pub(super) status: CacheStatus<'static>,
+    /// Field lines of the answer that its client gets, and the store does not.
+    pub(super) own_lines: Vec<u8>,
     /// Whether a cache nearer to the origin had the answer for a while.
     pub(super) is_aged: bool,
     /// Whether the answer says what the cache did.

@@ -128,6 +128,7 @@ pub async fn begin(
                 object,
                 reuse,
                 status,
+                own_lines: Vec::new(),
                 is_aged: false,
                 says_status: wanted.says_status,
                 now,

@@ -12,7 +12,7 @@ use crate::net::scratch::Scratch;
 use crate::telemetry::metrics::WorkerMetrics;
 use carrick_logic::cache::{
     Fields, HeadEffect, Request, Response, Times, Uri, Validated, after_validation, head_effect,
-    invalidated, invalidates, target_uri, write_key,
+    invalidated, invalidates, target_uri, withheld_fields, write_key,
 };
 use carrick_logic::http1::Method;
 use std::sync::Arc;
@@ -128,6 +128,7 @@ fn replace(
 /// A 304: what is stored is fresh again.
 fn refreshed(exchange: &Exchange<'_>, asking: &mut Asking, stored: &Arc<Object>) -> Verdict {
     asking.status.forward_status = Some(304);
+    asking.own_lines = withheld_fields(&exchange.response);
     let object = match exchange.freshen(asking, stored) {
         Ok(object) => {
             if let Some(ticket) = asking.ticket.take() {

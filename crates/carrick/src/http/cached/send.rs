@@ -40,6 +40,8 @@ pub struct Source {
     pub reuse: Reuse,
     /// How it came to be sent.
     pub status: CacheStatus<'static>,
+    /// Field lines that are for this client only.
+    pub own_lines: Vec<u8>,
     /// Whether a cache nearer to the origin had it for a while, if the origin was asked.
     pub is_aged: bool,
     /// Whether the answer says so.
@@ -228,6 +230,7 @@ impl Asking {
             object,
             reuse,
             status: self.status,
+            own_lines: self.own_lines.clone(),
             is_aged: self.is_aged,
             says_status: self.says_status,
             now,
@@ -265,6 +268,10 @@ fn write_head(
         out.extend_from_slice(part);
     }
     write_answer_fields(out, &stored, &answer, source.age_s());
+    // With neither there is room for a second `Content-Type`.
+    if !matches!(answer, Answer::Ranges(_) | Answer::Unsatisfiable) {
+        out.extend_from_slice(&source.own_lines);
+    }
     let mut put = |text: std::fmt::Arguments<'_>| {
         let _ = io::Write::write_fmt(out, text);
     };

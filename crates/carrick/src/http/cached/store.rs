@@ -6,7 +6,7 @@ use crate::cache::memory::{BodyWriter, NotTaken, Object, Part};
 use crate::net::scratch::Scratch;
 use carrick_logic::cache::{
     Fields, Freshened, Meta, NotStored, Policy, Request, Response, Reuse, Storing, Times, Uri,
-    Variant, decide_storing, freshen, may_combine, write_stored_fields,
+    Variant, decide_storing, freshen, may_combine, withheld_fields, write_stored_fields,
 };
 use carrick_logic::http1::{Method, ResponseBody};
 use std::sync::Arc;
@@ -63,6 +63,7 @@ pub(super) fn try_store(
     }
     let variant = Variant::of(response.fields, request.fields)
         .ok_or_else(|| NotStored::VaryEverything.label())?;
+    asking.own_lines = withheld_fields(response);
     let mut head = Vec::with_capacity(scratch.response_head.head_bytes);
     write_stored_fields(&mut head, response);
     if !response.fields.has(b"date") {

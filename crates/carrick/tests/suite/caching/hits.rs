@@ -168,6 +168,59 @@ fn a_forward_proxy_keeps_what_it_fetches_too() {
     assert_eq!(serving.accepted(), 1);
 }
 
+/// RFC 9111 sections 5.2.2.4 and 5.2.2.7.
+#[test]
+fn what_caches_must_not_keep_reaches_the_client_that_asked() {
+    use super::cached_switch;
+    use crate::support::carrick::FORWARD_TEXT;
+    use crate::support::{Carrick, Place, Server};
+    let place = Place::claim();
+    let server = Server::listen(&place);
+    let origin = server.address();
+    let text = cached_switch(&[origin], "", "");
+    let carrick = Carrick::start(&place, &format!("{text}\n{FORWARD_TEXT}"));
+    for is_forward in [false, true] {
+        for directive in ["private", "no-cache"] {
+            for body in [
+                "Content-Length: 4\r\n\r\npage",
+                "Transfer-Encoding: chunked\r\n\r\n4\r\npage\r\n0\r\n\r\n",
+            ] {
+                let path = format!("/{directive}/{}", body.len());
+                let target = match is_forward {
+                    true => format!("http://{origin}{path}"),
+                    false => path,
+                };
+                let request = format!("GET {target} HTTP/1.1\r\nHost: {origin}\r\n\r\n");
+                let connect = || match is_forward {
+                    true => carrick.connect_forward(),
+                    false => carrick.connect(),
+                };
+                let mut client = connect();
+                client.send(&request);
+                let mut upstream = server.accept();
+                upstream.read_head();
+                upstream.send(format!(
+                    "HTTP/1.1 200 OK\r\nCache-Control: max-age=60, {directive}=\"set-cookie\"\r\n\
+                     Set-Cookie: a=b\r\nConnection: close\r\n{body}"
+                ));
+                let first = client.read_response("GET");
+                assert_eq!(
+                    first.field("set-cookie").as_deref(),
+                    Some("a=b"),
+                    "{target}"
+                );
+                drop(upstream);
+                let second = connect().ask(&request);
+                server.expect_no_connection();
+                assert_eq!(
+                    (second.text(), second.field("set-cookie")),
+                    ("page".into(), None)
+                );
+            }
+        }
+    }
+}
+
 #[test]
 fn a_stored_response_has_all_its_fields() {
     let play = Play::begin("");

@@ -249,6 +249,22 @@ fn a_304_with_another_vary_takes_out_what_is_stored() {
 }
 
 #[test]
+fn what_caches_must_not_keep_of_a_304_reaches_the_client_that_asked() {
+    let play = Play::begin("");
+    let lines = "Cache-Control: max-age=0\r\nETag: \"v\"\r\n";
+    play.fetch("/a", &ok(lines, "body"));
+    let not_modified = "HTTP/1.1 304 Not Modified\r\nETag: \"v\"\r\nConnection: close\r\nSet-Cookie: a=b\r\n\
+                        Cache-Control: max-age=60, private=\"set-cookie\"\r\n\r\n";
+    let again = play.fetch("/a", not_modified);
+    assert_eq!(again.field("set-cookie").as_deref(), Some("a=b"));
+    let found = play.find("/a");
+    assert_eq!(
+        (found.text(), found.field("set-cookie")),
+        ("body".into(), None)
+    );
+}
+
+#[test]
 fn requests_that_ask_for_another_protocol_invalidate_stored_objects() {
     let play = Play::begin("");
     play.fetch("/a", &ok("Cache-Control: max-age=60\r\n", "old"));
