@@ -12,8 +12,8 @@ pub struct Limits {
     pub object_bytes_max: u64,
 }
 
-/// Counts what is taken and given back. It never exceeds the limits, except that `loose` has none: that is what readers hold of objects
-/// that are not stored any more.
+/// Counts what is taken and given back. It never exceeds the limits. `loose` is what readers hold of objects that are not stored any more:
+/// above `bytes_max`, the store takes no bodies.
 #[derive(Debug)]
 pub(in crate::cache) struct Ledger {
     bytes_max: AtomicU64,

@@ -46,7 +46,7 @@ pub enum NotTaken {
     /// It is longer than `object_bytes_max`.
     #[error("it is too large")]
     TooLarge,
-    /// There is no room, and nothing can be evicted: all of it is being filled.
+    /// There is no room, and nothing can be evicted: all of it is being filled, or too much of what was evicted is still being read.
     #[error("there is no room")]
     Full,
     /// The body is broken, or belongs to another object or another store.
@@ -400,6 +400,15 @@ impl Store {
             }
         }
         Ok(())
+    }
+
+    /// The same for bytes of a body, unless readers hold more than there is room for of what is not stored any more.
+    fn take_for_body(&self, bytes: u64) -> Result<(), NotTaken> {
+        let ledger = &self.memory.ledger;
+        if ledger.loose() > ledger.bytes_max() {
+            return Err(NotTaken::Full);
+        }
+        self.take(bytes)
     }
 
     /// Evicts one object; `false`: there is none, or all are being filled.

@@ -160,7 +160,7 @@ impl Store {
             }
             LoadedBody::File(file, bytes) => (bytes, 0, Storage::File(Arc::new(file))),
         };
-        self.take(charge).ok()?;
+        self.take_for_body(charge).ok()?;
         let memory = Arc::clone(self.memory());
         let body = Arc::new(Body::loaded(memory, bytes, charge, storage));
         body.mark_stored();

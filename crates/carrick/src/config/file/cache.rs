@@ -25,7 +25,8 @@ section! {
     /// `[cache]`
     #[derive(Debug)]
     pub struct Cache = "[cache]", advice = ADVICE {
-        /// Most memory for all that is stored, with heads and what is noted about them
+        /// Most memory for all that is stored, with heads and what is noted about them. While slow clients hold as much of what has been
+        /// evicted, new responses are not stored
         memory: u64 = size(MIB..=MIB << 20, 256 * MIB),
         /// Most objects; `memory` may be full before
         objects: usize = number(1..=1_000_000_000, OBJECTS_DEFAULT),

@@ -3,7 +3,7 @@ use super::ask::{Asking, realm};
 use super::parts::{answers, reuse_of, stored_of};
 use super::store::{Exchange, Verdict, try_store};
 use crate::cache::Cache;
-use crate::cache::memory::Object;
+use crate::cache::memory::{NotTaken, Object};
 use crate::context::destination::{Destination, NextHop};
 use crate::context::request_context::RequestContext;
 use crate::http::cached::shared;
@@ -272,7 +272,9 @@ fn store(
             {
                 asking.cache.store.remove(&stored);
             }
-            if !matches!(exchange.response.status, 206 | 304 | 412 | 416) {
+            // Nor does a moment without room.
+            let is_full = why == NotTaken::Full.label();
+            if !is_full && !matches!(exchange.response.status, 206 | 304 | 412 | 416) {
                 let hash = asking.store_key().hash();
                 asking.cache.passes.note(hash, exchange.times.response);
             }

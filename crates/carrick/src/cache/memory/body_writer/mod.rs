@@ -66,7 +66,7 @@ impl BodyWriter {
             });
         }
         let charge = announced_bytes.map_or(0, charge_of);
-        store.take(charge)?;
+        store.take_for_body(charge)?;
         let mut heap = Vec::new();
         let at_once = announced_bytes.filter(|bytes| *bytes <= HEAP_BYTES_MAX);
         if let Some(bytes) = at_once
@@ -286,7 +286,7 @@ impl BodyWriter {
 
     /// Takes more memory for the body.
     fn take(&self, bytes: u64) -> Result<(), NotTaken> {
-        self.store.take(bytes)?;
+        self.store.take_for_body(bytes)?;
         self.body.charge.grow(self.body.ledger(), bytes);
         Ok(())
     }

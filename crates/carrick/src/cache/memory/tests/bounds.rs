@@ -98,6 +98,34 @@ fn what_readers_hold_is_counted_apart() {
 }
 
 #[test]
+fn while_readers_hold_too_much_no_body_is_taken() {
+    let store = store(SMALL);
+    let mut open = begun(&store, "open", None);
+    let mut readers = Vec::new();
+    let refused =
+        (0..64).find_map(
+            |number| match put(&store, &number.to_string(), number, 100_000) {
+                Ok(object) => {
+                    readers.push(object);
+                    None
+                }
+                Err(why) => Some(why),
+            },
+        );
+    assert_eq!(refused, Some(NotTaken::Full));
+    let stats = store.stats();
+    assert!(stats.bytes_held_by_readers > SMALL.bytes);
+    assert!(stats.bytes + stats.bytes_held_by_readers < 3 * SMALL.bytes);
+    // However long they are, or may become.
+    assert_eq!(store.fill(None).err(), Some(NotTaken::Full));
+    open.0.append(&[0; 10]).unwrap_err();
+    // What is stored is found.
+    assert!(get(&store, &(readers.len() - 1).to_string()).is_some());
+    readers.drain(..readers.len() / 2);
+    put(&store, "again", 1, 100_000).unwrap();
+}
+
+#[test]
 fn a_body_that_is_filled_when_it_was_purged_goes_on_for_its_readers() {
     let store = store(SMALL);
     let (mut writer, object) = begun(&store, "page", None);
