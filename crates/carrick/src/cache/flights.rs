@@ -8,8 +8,8 @@ use tokio::sync::watch;
 /// The resources that all workers are asking for.
 #[derive(Debug, Default)]
 pub struct Flights {
-    // A receiver learns when its sender is dropped; nothing is ever sent.
-    under_way: Mutex<HashMap<Box<[u8]>, watch::Receiver<()>>>,
+    // A receiver learns when its sender is dropped. The value: whether there was an answer.
+    under_way: Mutex<HashMap<Box<[u8]>, watch::Receiver<bool>>>,
 }
 
 /// What a request has to do for a resource.
@@ -21,17 +21,17 @@ pub enum Flight {
     Follow(Follow),
 }
 
-/// The duty to ask. Dropping it lets the others go on: what they should find must be stored before.
+/// The duty to ask. Dropping it lets the others go on, one of which takes over.
 #[derive(Debug)]
 pub struct Lead {
     flights: Arc<Flights>,
     key: Box<[u8]>,
-    _over: watch::Sender<()>,
+    over: watch::Sender<bool>,
 }
 
 /// Waits for the end of another request's flight.
 #[derive(Debug)]
-pub struct Follow(watch::Receiver<()>);
+pub struct Follow(watch::Receiver<bool>);
 
 impl Flights {
     /// Decides whether a request for `key` asks or waits.
@@ -40,12 +40,12 @@ impl Flights {
         match self.lock().entry(key.into()) {
             Entry::Occupied(flight) => Flight::Follow(Follow(flight.get().clone())),
             Entry::Vacant(place) => {
-                let (over, flight) = watch::channel(());
+                let (over, flight) = watch::channel(false);
                 place.insert(flight);
                 Flight::Lead(Lead {
                     flights: Arc::clone(self),
                     key: key.into(),
-                    _over: over,
+                    over,
                 })
             }
         }
@@ -57,11 +57,22 @@ impl Flights {
         self.lock().len()
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Box<[u8]>, watch::Receiver<()>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Box<[u8]>, watch::Receiver<bool>>> {
         // No code under the lock can leave the table half changed.
         self.under_way
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Lead {
+    /// There was an answer, or there will be none: the others need not ask one after the other. What they should find must be stored.
+    pub fn end(self) {
+        // They are woken when it is dropped.
+        self.over.send_if_modified(|is_answered| {
+            *is_answered = true;
+            false
+        });
     }
 }
 
@@ -73,10 +84,10 @@ impl Drop for Lead {
 }
 
 impl Follow {
-    /// Waits until the flight is over.
-    pub async fn over(&mut self) {
-        // Nothing is ever sent: it returns when the sender is dropped.
+    /// Waits until the flight is over; whether there was an answer.
+    pub async fn over(&mut self) -> bool {
         while self.0.changed().await.is_ok() {}
+        *self.0.borrow()
     }
 }
 
@@ -99,14 +110,21 @@ mod tests {
         };
         let early = tokio::time::timeout(Duration::from_millis(20), first.over()).await;
         assert!(early.is_err(), "the flight is not over yet");
-        drop(lead);
+        lead.end();
         for follower in &mut followers {
             let Flight::Follow(follow) = follower else {
                 panic!("a request asked already")
             };
-            follow.over().await;
+            assert!(follow.over().await);
         }
-        assert!(matches!(flights.board(b"a"), Flight::Lead(_)));
+        let Flight::Lead(leaves) = flights.board(b"a") else {
+            panic!("no request asks any more")
+        };
+        let Flight::Follow(mut follow) = flights.board(b"a") else {
+            panic!("a request asks again")
+        };
+        drop(leaves);
+        assert!(!follow.over().await);
     }
 
     #[test]

@@ -365,6 +365,11 @@ async fn relay_decided(
             // Only requests for the store alone end so.
             Outcome::Kept | Outcome::AskAgain => Next::Reset,
             Outcome::Failed(failure) => {
+                if let Some(asking) = asking.as_deref_mut()
+                    && !matches!(failure, Failure::ClientGone(_))
+                {
+                    asking.release();
+                }
                 let stale = (asking.as_deref()).and_then(|asking| {
                     let now = client.context.worker.clock.now();
                     Some((asking, cached::stale(&scratch, asking, now)?))

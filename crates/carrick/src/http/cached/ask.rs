@@ -198,7 +198,9 @@ impl Asking {
 
     /// The requests that wait for the answer go on.
     pub fn release(&mut self) {
-        self.lead = None;
+        if let Some(lead) = self.lead.take() {
+            lead.end();
+        }
     }
 
     /// The stored response does not count: it is asked for as if there were none.

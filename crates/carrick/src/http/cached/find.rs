@@ -13,7 +13,7 @@ use crate::context::request_log::{CLIENT_CLOSED_REQUEST, RequestLog};
 use crate::http::cached::shared::SharedLookup;
 use crate::http::own_fields::{is_known, is_own_field};
 use crate::http::prefetch::Fetch;
-use crate::net::deadline::Timer;
+use crate::net::deadline::{Deadline, Timer};
 use crate::net::io::poll_reset;
 use crate::net::scratch::Scratch;
 use crate::reply::Reply;
@@ -92,6 +92,8 @@ pub async fn begin(
         return CacheDecision::Ask(Box::new(asking));
     }
     let (mut waits, mut asks_disk, mut is_from_disk) = (true, true, false);
+    // For all its waits together.
+    let mut deadline = Deadline::after(WAIT_MAX.min(client.context.live.plan().timeouts.idle));
     let mut shared = SharedLookup::default();
     loop {
         let now = client.context.worker.clock.now();
@@ -159,11 +161,12 @@ pub async fn begin(
                 // Whatever the other request stores, this one has to ask.
                 Flight::Follow(_) if wanted.validates_always(scratch, stored.as_deref()) => {}
                 Flight::Follow(follow) => {
-                    waits = false;
-                    match wait(client, follow).await {
-                        Ok(Waited::Over) => {}
+                    match wait(client, follow, &mut deadline).await {
+                        Ok(Waited::Answered) => waits = false,
+                        Ok(Waited::Abandoned) => {}
                         // It may take its client's time. Until it is stored, nobody waits as long for nothing.
                         Ok(Waited::InVain) => {
+                            waits = false;
                             let hash = wanted.cache.store.key(&wanted.key).hash();
                             wanted.cache.passes.note(hash, now);
                         }
@@ -436,27 +439,35 @@ struct ClientReset;
 /// How the wait for another request's answer ended.
 enum Waited {
     /// The answer is there, or there will be none.
-    Over,
+    Answered,
+    /// Its client has left before that. One of those who wait asks in its place.
+    Abandoned,
     /// It took too long.
     InVain,
 }
 
 /// Waits for another request's answer, and for a reset of the client.
-async fn wait(client: &mut Client, mut follow: Follow) -> Result<Waited, ClientReset> {
+async fn wait(
+    client: &mut Client,
+    mut follow: Follow,
+    deadline: &mut Deadline,
+) -> Result<Waited, ClientReset> {
     let (context, downstream) = (&client.context, &mut client.downstream);
     context.metrics().cache.waited.add(1);
-    let limit = WAIT_MAX.min(context.live.plan().timeouts.idle);
     let mut over = pin!(follow.over());
     let (stream, mut watches) = (&downstream.transport, true);
     let ended = poll_fn(|cx| {
-        if over.as_mut().poll(cx).is_ready() {
-            return Poll::Ready(Ok(Waited::Over));
+        if let Poll::Ready(is_answered) = over.as_mut().poll(cx) {
+            return Poll::Ready(Ok(match is_answered {
+                true => Waited::Answered,
+                false => Waited::Abandoned,
+            }));
         }
         if watches && poll_reset(stream, &mut watches, cx) {
             return Poll::Ready(Err(ClientReset));
         }
         Poll::Pending
     });
-    let waited = downstream.timer.within(limit, ended).await;
+    let waited = downstream.timer.until(deadline, ended).await;
     waited.unwrap_or(Ok(Waited::InVain))
 }

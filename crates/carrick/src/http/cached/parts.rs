@@ -150,6 +150,9 @@ impl PendingBody {
         if let Some(piece) = newest {
             self.grow(self.addition(object, &piece.body)).await;
         }
+        if let Some(lead) = self.lead {
+            lead.end();
+        }
     }
 
     /// It broke off: what has come is kept if it can be told from other versions.

@@ -101,7 +101,9 @@ impl Tee {
                 ticket.keep(&object, object.meta().response_time);
             }
         }
-        self.lead = None;
+        if let Some(lead) = self.lead {
+            lead.end();
+        }
     }
 
     /// The body broke off, or its client has gone.
@@ -125,6 +127,8 @@ impl Tee {
     /// It is not kept, and requests that wait for it go on.
     fn let_go(&mut self) {
         self.writer = None;
-        self.lead = None;
+        if let Some(lead) = self.lead.take() {
+            lead.end();
+        }
     }
 }

@@ -24,6 +24,47 @@ fn one_request_goes_out_for_all_that_arrive_before_the_answer() {
 }
 
 #[test]
+fn when_the_client_that_asked_leaves_one_of_the_others_asks() {
+    for beginning in [
+        "",
+        "HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n",
+    ] {
+        let play = Play::begin("");
+        let mut first = play.carrick.connect();
+        first.send(get("/a", ""));
+        let mut upstream = play.server.accept();
+        upstream.read_head();
+        let mut clients: Vec<Peer> = (0..20).map(|_| play.carrick.connect()).collect();
+        clients
+            .iter_mut()
+            .for_each(|client| client.send(get("/a", "")));
+        play.carrick
+            .wait_for_metric("carrick_cache_waited_total", &[], 20.0);
+        if !beginning.is_empty() {
+            upstream.send(beginning);
+            first.read_head();
+        }
+        first.reset();
+        // What comes of its body for a client that is not there is not kept.
+        let _ = upstream.try_send(if beginning.is_empty() {
+            ""
+        } else {
+            "1\r\nx\r\n"
+        });
+        let mut second = play.server.accept();
+        second.read_head();
+        play.carrick
+            .wait_for_metric("carrick_cache_waited_total", &[], 39.0);
+        play.server.expect_no_connection();
+        second.send(ok("Cache-Control: max-age=60\r\n", "for all"));
+        for client in &mut clients {
+            assert_eq!(client.read_response("GET").text(), "for all");
+        }
+        play.server.expect_no_connection();
+    }
+}
+
+#[test]
 fn an_answer_that_is_not_stored_lets_the_others_ask_at_once() {
     let play = Play::begin("");
     let mut clients: Vec<Peer> = (0..4).map(|_| play.carrick.connect()).collect();
