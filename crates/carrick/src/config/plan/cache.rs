@@ -1,12 +1,13 @@
 //! `[cache]` as it is used: how much is kept, and for which requests of which listener or route.
 pub use crate::config::file::Prefetch as PrefetchPlan;
 
-use super::{Mode, Plan, ServerAddress};
+use super::{ListenerPlan, Mode, Plan, ServerAddress};
 use crate::config::file;
 use crate::config::section::Keys;
 use carrick_logic::cache::{GUARDED_FIELDS, KeyQuery, KeyRules, Policy, QuickAbort};
 use carrick_logic::http1::RequestHead;
 use carrick_logic::route::Conditions;
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -196,6 +197,18 @@ impl RouteCache {
         self.bypass
             .iter()
             .any(|conditions| conditions.match_request(bytes, head))
+    }
+}
+
+impl ListenerPlan {
+    /// The upstreams of which something is cached for its clients; `None`: of servers that are in none.
+    pub fn cached_upstreams(&self) -> BTreeSet<Option<usize>> {
+        let is_forward = matches!(&self.mode, Mode::Forward(forward) if forward.cache.is_some());
+        let routes = self.mode.routes().iter();
+        let routes = routes.filter(|route| route.cache.is_some());
+        (routes.map(|route| route.upstream))
+            .chain(is_forward.then_some(None))
+            .collect()
     }
 }
 

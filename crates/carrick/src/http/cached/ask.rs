@@ -8,13 +8,14 @@ use crate::cache::purges::PurgeEpoch;
 use crate::cache::shared::Ticket;
 use crate::config::plan::RouteCache;
 use crate::context::destination::NextHop;
+use crate::context::request_context::RequestContext;
 use crate::http::prefetch::{Fetch, Prefetch};
 use crate::net::scratch::Scratch;
 use carrick_logic::cache::{
     CONDITION_FIELDS, CacheStatus, Conditions, NotFilled, Realm, Request, UnixTime,
     write_conditions, write_range_conditions,
 };
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 /// A request for which the cache is asked.
@@ -230,16 +231,12 @@ pub(super) fn status_value(status: &CacheStatus<'_>) -> String {
     String::from_utf8(value).unwrap_or_default()
 }
 
-/// Who answers requests that go to this next hop. `original`: where the client was intercepted on its way to.
-pub(super) fn realm(
-    listener: SocketAddr,
-    original: Option<SocketAddr>,
-    next_hop: &NextHop,
-) -> Realm<'_> {
-    match (next_hop, original) {
-        (NextHop::Group { group, .. }, _) => Realm::Upstream(&group.state.plan.name),
-        (NextHop::Origin { .. }, Some(original)) => Realm::Original(original),
-        (NextHop::Origin { .. }, None) => Realm::Listener(listener),
+/// Who answers requests that go to the upstream of this name; `None`: to servers in none.
+pub(super) fn realm<'a>(context: &RequestContext, upstream: Option<&'a str>) -> Realm<'a> {
+    match (upstream, context.original) {
+        (Some(name), _) => Realm::Upstream(name),
+        (None, Some(original)) => Realm::Original(original),
+        (None, None) => Realm::Listener(context.listener.address),
     }
 }
 

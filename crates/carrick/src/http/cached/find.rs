@@ -307,11 +307,11 @@ fn name(
     let uri = target_uri(head, bytes).ok()?;
     let fields = Fields::of_request(head, bytes);
     let mut key = Vec::with_capacity(128);
-    let realm = realm(
-        context.listener.address,
-        context.original,
-        &destination.next_hop,
-    );
+    let upstream = match &destination.next_hop {
+        NextHop::Group { group, .. } => Some(&*group.state.plan.name),
+        NextHop::Origin { .. } => None,
+    };
+    let realm = realm(context, upstream);
     write_key(&mut key, realm, &uri, fields, &route.key);
     let not_filled = match is_bypassed {
         true => Some(NotFilled::Bypass),

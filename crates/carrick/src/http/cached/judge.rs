@@ -182,8 +182,8 @@ fn note_head(exchange: &Exchange<'_>, asking: &mut Asking) {
     }
 }
 
-/// An unsafe method has changed what these are copies of (RFC 9111 section 4.4), whatever the rules by which routes to the same servers
-/// store them. Returns how many purges that took.
+/// An unsafe method has changed what these are copies of (RFC 9111 section 4.4), to whatever servers the listener sends requests for them,
+/// and whatever the rules by which routes there store them. Returns how many purges that took.
 fn invalidate(
     context: &RequestContext,
     scratch: &Scratch,
@@ -203,7 +203,17 @@ fn invalidate(
         NextHop::Group { index, .. } => Some(index),
         NextHop::Origin { .. } => None,
     };
-    let rules = context.live.plan().key_rules(upstream);
+    let plan = context.live.plan();
+    let mut upstreams = context.listener.cached_upstreams();
+    upstreams.insert(upstream);
+    let places = upstreams.into_iter().flat_map(|upstream| {
+        let named = upstream.and_then(|index| plan.upstreams.get(index));
+        let realm = realm(context, named.map(|upstream| upstream.name.as_str()));
+        let rules = plan.key_rules(upstream).into_iter();
+        rules.map(move |rules| (realm, rules))
+    });
+    let places: Vec<_> = places.collect();
+    let fields = Fields::of_request(head, bytes);
     let mut key = Vec::with_capacity(128);
     let mut purges = 0;
     for path in invalidated(&uri, response) {
@@ -211,20 +221,9 @@ fn invalidate(
             path_and_query: &path,
             ..uri
         };
-        for rules in &rules {
+        for (realm, rules) in &places {
             key.clear();
-            let realm = realm(
-                context.listener.address,
-                context.original,
-                &destination.next_hop,
-            );
-            write_key(
-                &mut key,
-                realm,
-                &uri,
-                Fields::of_request(head, bytes),
-                rules,
-            );
+            write_key(&mut key, *realm, &uri, fields, rules);
             let removed = cache.invalidate(&key);
             shared::forget(context, cache, &key);
             context.metrics().cache.invalidated.add(removed);

@@ -279,6 +279,35 @@ fn requests_that_ask_for_another_protocol_invalidate_stored_objects() {
     assert_eq!(play.fetch("/a", &ok("", "new")).text(), "new");
 }
 
+/// The servers of both may have the same data.
+#[test]
+fn requests_to_one_upstream_invalidate_what_another_has_answered() {
+    use super::cached_switch;
+    use crate::support::carrick::upstream_text;
+    use crate::support::{Carrick, Place, Server};
+    let place = Place::claim();
+    let [server, primary] = [Server::listen(&place), Server::listen(&place)];
+    let text = cached_switch(&[server.address()], "", "").replacen(
+        "[[listener.route]]\n",
+        "[[listener.route]]\nmethod = \"POST\"\nupstream = \"primary\"\n[[listener.route]]\n",
+        1,
+    );
+    let text = text + &upstream_text("primary", &[primary.address()]);
+    let play = Play {
+        carrick: Carrick::start(&place, &text),
+        server,
+        _place: place,
+    };
+    play.fetch("/a", &ok("Cache-Control: max-age=60\r\n", "old"));
+    let mut client = play.carrick.connect();
+    client.send("POST /a HTTP/1.1\r\nHost: a.example\r\nContent-Length: 0\r\n\r\n");
+    let mut upstream = primary.accept();
+    upstream.read_head();
+    upstream.send(ok("", "changed"));
+    assert_eq!(client.read_response("POST").text(), "changed");
+    assert_eq!(play.fetch("/a", &ok("", "new")).text(), "new");
+}
+
 #[test]
 fn requests_that_bypass_the_cache_still_invalidate_stored_objects() {
     let play = Play::begin_with("", "cache_bypass = { cookie = \"session\" }");
