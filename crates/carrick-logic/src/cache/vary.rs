@@ -179,13 +179,16 @@ fn write_value(out: &mut Vec<u8>, name: &[u8], request: Fields<'_>) {
     }
 }
 
-/// RFC 9110 section 12.5: the weights decide, the order means nothing, letters can be of either case.
+/// RFC 9110 section 12.5: the weights decide, letters can be of either case. The order means nothing for charsets and codings. Of media
+/// types and languages of the same weight, servers may prefer the first (section 12.5.4).
 fn write_preferences(out: &mut Vec<u8>, name: &[u8], request: Fields<'_>) {
     let mut elements: Vec<Vec<u8>> = request
         .elements(name)
         .map(|element| preference(name, element))
         .collect();
-    elements.sort();
+    if !matches!(name, b"accept" | b"accept-language") {
+        elements.sort();
+    }
     elements.dedup();
     out.extend_from_slice(&elements.join(b",".as_slice()));
 }

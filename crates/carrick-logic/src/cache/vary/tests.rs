@@ -76,8 +76,20 @@ fn rfc_9111_4_1_values_that_mean_the_same() {
         (
             "accept-language",
             "Accept-Language: de, en;q=0.5",
-            "Accept-Language: EN;q=0.5,DE",
+            "Accept-Language: DE;q=1,EN;q=0.50,en;q=0.5",
             true,
+        ),
+        (
+            "accept-language",
+            "Accept-Language: de, en",
+            "Accept-Language: en, de",
+            false,
+        ),
+        (
+            "accept",
+            "Accept: text/html, text/plain",
+            "Accept: text/plain, text/html",
+            false,
         ),
         (
             "accept-language",
