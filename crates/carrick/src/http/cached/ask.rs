@@ -3,7 +3,7 @@ use super::parts::{Completion, PendingBody, stored_of};
 use crate::cache::Cache;
 use crate::cache::flights::Lead;
 use crate::cache::key::Key;
-use crate::cache::memory::Object;
+use crate::cache::memory::{NotTaken, Object};
 use crate::cache::purges::PurgeEpoch;
 use crate::cache::shared::Ticket;
 use crate::config::plan::RouteCache;
@@ -202,6 +202,13 @@ impl Asking {
         if let Some(lead) = self.lead.take() {
             lead.end();
         }
+    }
+
+    /// The disk has not taken the answer: it is asked for once more, and passed on.
+    pub fn give_up_storing(&mut self) {
+        self.is_bypassed = true;
+        self.status.stored = false;
+        self.status.detail = Some(NotTaken::Full.label());
     }
 
     /// The stored response does not count: it is asked for as if there were none.

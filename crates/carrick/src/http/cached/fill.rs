@@ -10,8 +10,10 @@ use crate::net::deadline::Timer;
 use crate::net::scratch::Scratch;
 use crate::telemetry::metrics::PrefetchResult;
 use crate::upstream::checkout::Checkout;
+use std::cell::Cell;
 use std::future::poll_fn;
 use std::pin::pin;
+use std::rc::Rc;
 use std::sync::Arc;
 
 /// What is being filled, and from where.
@@ -34,6 +36,8 @@ pub struct Fill {
     pub ticket: Option<Ticket>,
     /// It is a prefetch, which goes on without readers.
     pub prefetch: Option<Prefetch>,
+    /// Set when it breaks off because of the server.
+    pub server_failed: Rc<Cell<bool>>,
 }
 
 /// How the body ended.
@@ -76,6 +80,7 @@ impl Fill {
                 keep.end(&object).await;
             } else {
                 if end == End::ServerFailed {
+                    self.server_failed.set(true);
                     self.checkout.failed(&self.next_hop);
                 }
                 let received_bytes = self.writer.written_bytes();
@@ -134,6 +139,7 @@ impl Fill {
             is_kept,
             ticket,
             prefetch,
+            ..
         } = self;
         if writer.finish() {
             if let Some(ticket) = ticket {

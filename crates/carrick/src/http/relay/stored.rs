@@ -1,12 +1,13 @@
 //! Answers that the client gets from the store: those that are just being put there, and those that were there before.
 use super::{Attempt, Outcome};
-use crate::cache::memory::{BodyWriter, Object};
+use crate::cache::memory::{BodyState, BodyWriter, Object};
 use crate::http::cached::{self, Asking, Fill, PendingBody, Tee, reuse_of};
 use crate::net::io::read_some;
 use crate::telemetry::metrics::PrefetchResult;
 use crate::upstream::checkout::Checkout;
 use carrick_logic::cache::Reuse;
 use carrick_logic::http1::{Chunked, Followed, ResponseBody};
+use std::rc::Rc;
 use std::sync::Arc;
 
 /// Room that a read needs in its buffer.
@@ -40,10 +41,24 @@ impl Attempt<'_, '_> {
             is_kept: response.keep_alive && body_sent,
             ticket: self.asking.as_deref_mut().and_then(Asking::take_ticket),
             prefetch: self.asking.as_deref_mut().and_then(Asking::take_prefetch),
+            server_failed: Rc::default(),
         };
+        let server_failed = Rc::clone(&fill.server_failed);
         // First the reader: a body without readers may be given up.
-        let reader = object.body().reader();
+        let mut reader = object.body().reader();
         fill.begin(self.requester.context(), self.scratch);
+        let idle = self.requester.context().live.plan().timeouts.idle;
+        if let Some(client) = self.requester.client()
+            && object.is_file()
+            // Nothing has gone to the client yet, and only the disk would have it.
+            && let Ok(there) = reader.more(&mut client.downstream.timer, idle, 0).await
+            && (there.bytes, there.state) == (0, BodyState::Broken)
+            && !server_failed.get()
+            && let Some(asking) = self.asking.as_deref_mut()
+        {
+            asking.give_up_storing();
+            return Outcome::AskAgain;
+        }
         let now = self.requester.context().worker.clock.now();
         let reuse = reuse_of(&object, now);
         let outcome = self.send_stored(object, reuse).await;

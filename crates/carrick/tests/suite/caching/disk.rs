@@ -3,6 +3,7 @@ use super::{get, ok, status};
 use crate::support::carrick::{PROGRAM, switch_text};
 use crate::support::peer::Ending;
 use crate::support::random::{Random, hash};
+use crate::support::server::answer_requests;
 use crate::support::{Carrick, Peer, Place, Response, Server, wait_for};
 use rustix::process::Signal;
 use std::fs::OpenOptions;
@@ -451,6 +452,41 @@ fn a_small_file_system_is_filled_up_to_its_reserve_and_what_is_old_makes_room() 
     assert!((16_000_000..19 << 20).contains(&bytes), "{disk}");
 }
 
+/// Fills the disk, as another program; the file that has to be removed again.
+fn filler(play: &Play) -> (String, std::fs::File) {
+    let pid = play.carrick().pid().as_raw_nonzero();
+    let disk = path(&play.place);
+    let filler = format!("/proc/{pid}/root{}/filler", disk.display());
+    let file = std::fs::File::create(&filler).expect("as root");
+    (filler, file)
+}
+
+/// carrick learns of it when it has begun to store the response.
+#[test]
+fn a_disk_that_is_found_full_fails_no_request() {
+    // More than may wait for the disk, and less.
+    for bytes in [3_000_000, 300_000] {
+        let play = Play::begin_by(small_file_system());
+        let (_, mut file) = filler(&play);
+        while std::io::Write::write_all(&mut file, &[1; 10_000]).is_ok() {}
+        let all = body(bytes);
+        let Play {
+            server,
+            carrick,
+            place,
+            ..
+        } = play;
+        let sent = answer(&all);
+        let serving = server.serve(move |peer, _| answer_requests(peer, |_| sent.clone()));
+        let carrick = carrick.expect("it runs");
+        for _ in 0..3 {
+            let response = carrick.connect().ask(&get("/long", ""));
+            assert_eq!((response.status, hash(&response.body)), (200, hash(&all)));
+        }
+        drop((carrick, serving, place));
+    }
+}
+
 #[test]
 fn a_full_disk_is_reported_and_fails_no_request() {
     let play = Play::begin_by(small_file_system());
@@ -462,11 +498,7 @@ fn a_full_disk_is_reported_and_fails_no_request() {
     for number in 0..60 {
         fetch_twice(number);
     }
-    // Another program fills the disk.
-    let pid = play.carrick().pid().as_raw_nonzero();
-    let disk = path(&play.place);
-    let filler = format!("/proc/{pid}/root{}/filler", disk.display());
-    let mut file = std::fs::File::create(&filler).expect("as root");
+    let (filler, mut file) = filler(&play);
     let mut number = 60;
     let disk = wait_for("the fault", || {
         // Including the room that evicted objects free.
