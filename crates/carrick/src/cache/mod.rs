@@ -108,10 +108,12 @@ impl Cache {
         self.store.purge(&Pattern::key(key), Purge::Remove, None)
     }
 
-    /// Applies purges since `asked`, when the origin was asked, to an object that was just stored.
-    pub fn catch_up(&self, asked: PurgeEpoch, object: &Arc<Object>) {
-        if let Some(how) = self.purges.since(asked, object) {
+    /// Applies purges since `asked`, when the origin was asked, to an object that was just stored; whether there were any.
+    pub fn catch_up(&self, asked: PurgeEpoch, object: &Arc<Object>) -> bool {
+        let how = self.purges.since(asked, object);
+        if let Some(how) = how {
             self.store.purge_one(object, how);
         }
+        how.is_some()
     }
 }

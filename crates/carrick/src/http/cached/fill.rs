@@ -142,7 +142,9 @@ impl Fill {
             ..
         } = self;
         if writer.finish() {
-            if let Some(ticket) = ticket {
+            if let Some(ticket) = ticket
+                && !keep.is_purged(&object)
+            {
                 ticket.keep(&object, context.worker.clock.now());
             }
             if let Some(prefetch) = prefetch {

@@ -131,7 +131,9 @@ fn refreshed(exchange: &Exchange<'_>, asking: &mut Asking, stored: &Arc<Object>)
     asking.own_lines = withheld_fields(&exchange.response);
     let object = match exchange.freshen(asking, stored) {
         Ok(object) => {
-            if let Some(ticket) = asking.ticket.take() {
+            if let Some(ticket) = asking.ticket.take()
+                && asking.cache.purges.since(asking.asked, &object).is_none()
+            {
                 ticket.keep(&object, exchange.times.response);
             }
             object

@@ -138,6 +138,11 @@ impl PendingBody {
         self.is_part
     }
 
+    /// Whether what it is the body of was purged since it was asked for.
+    pub(super) fn is_purged(&self, object: &Object) -> bool {
+        self.cache.purges.since(self.asked, object).is_some()
+    }
+
     /// Has the requests that wait for the answer wait for its end.
     pub(super) fn take_lead(&mut self, lead: Option<Lead>) {
         self.lead = lead;
@@ -219,7 +224,10 @@ impl PendingBody {
                 return;
             };
             match store.put_parts(held, &assembled) {
-                Ok(()) => return self.cache.catch_up(self.asked, &assembled),
+                Ok(()) => {
+                    self.cache.catch_up(self.asked, &assembled);
+                    return;
+                }
                 Err(NotTaken::Gone) => {}
                 Err(_) => return,
             }

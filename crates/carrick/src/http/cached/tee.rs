@@ -95,11 +95,10 @@ impl Tee {
         // If there is no room, nothing has happened.
         if writer.finish()
             && let Ok(object) = stored
+            && !self.cache.catch_up(self.asked, &object)
+            && let Some(ticket) = self.ticket
         {
-            self.cache.catch_up(self.asked, &object);
-            if let Some(ticket) = self.ticket {
-                ticket.keep(&object, object.meta().response_time);
-            }
+            ticket.keep(&object, object.meta().response_time);
         }
         if let Some(lead) = self.lead {
             lead.end();

@@ -1,6 +1,6 @@
 //! Purging, by the administrator and by unsafe methods.
 use super::{Play, is_from_second_level, origin, request, server};
-use crate::support::{Peer, Response, wait_for};
+use crate::support::{Peer, Response, Server, wait_for};
 
 const TAGGED: &str = "Cache-Control: max-age=60\r\nCache-Tag: news\r\n";
 
@@ -102,4 +102,41 @@ fn what_an_unsafe_method_changes_is_taken_out() {
         (server.keys().len() == 1).then_some(())
     });
     assert!(!is_from_second_level(&two.fetch(origin.address(), "/a")));
+}
+
+#[test]
+fn what_was_on_its_way_when_an_unsafe_method_changed_it_is_not_written() {
+    let (server, far) = server();
+    let origin = Server::listen(&far);
+    let address = origin.address();
+    let (one, two) = (Play::begin(server.address()), Play::begin(server.address()));
+    let mut client = one.carrick.connect_forward();
+    let fresh = "HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nContent-Length: 4\r\n\r\n";
+    client.send(request("GET", address, "/a", ""));
+    let mut slow = origin.accept();
+    slow.read_head();
+    slow.send(format!("{fresh}ol"));
+    client.read_head();
+    let mut other = one.carrick.connect_forward();
+    other.send(request("DELETE", address, "/a", ""));
+    let mut upstream = origin.accept();
+    upstream.read_head();
+    upstream.send("HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n");
+    assert_eq!(other.read_response("DELETE").status, 204);
+    slow.send("d.");
+    client.expect("old.");
+    drop(slow);
+    // Were it written, this would be behind it.
+    client.send(request("GET", address, "/b", ""));
+    let mut upstream = origin.accept();
+    upstream.read_head();
+    upstream.send(format!("{fresh}more"));
+    assert_eq!(client.read_response("GET").text(), "more");
+    one.wait_until_written(1);
+    let mut late = two.carrick.connect_forward();
+    late.send(request("GET", address, "/a", ""));
+    let mut upstream = origin.accept();
+    upstream.read_head();
+    upstream.send(format!("{fresh}new."));
+    assert_eq!(late.read_response("GET").text(), "new.");
 }
