@@ -12,6 +12,8 @@ use tokio::sync::Notify;
 pub struct Http2Connections {
     connections: RefCell<Vec<Rc<ServerConnection>>>,
     opening: RefCell<Weak<Opening>>,
+    /// The requests that the last connection to be opened may carry at the same time; `None`: there was none yet.
+    streams_max: Cell<Option<usize>>,
     /// Whether the server has last agreed to HTTP/1.1 instead.
     speaks_http1: Cell<bool>,
     /// Whether it last spoke HTTP/2 without WebSockets.
@@ -59,13 +61,14 @@ impl Http2Connections {
             .find_map(|connection| connection.stream())
     }
 
-    /// Gets in line for a connection.
+    /// Gets in line for a connection. As many wait for one as it is likely to carry.
     pub fn access(&self) -> Access {
+        let streams_max = self.streams_max.get().unwrap_or(STREAMS_MAX);
         let mut opening = self.opening.borrow_mut();
         if let Some(under_way) = opening.upgrade()
             && !self.speaks_http1.get()
             && !under_way.is_over.get()
-            && under_way.waiting.get() < STREAMS_MAX - 1
+            && under_way.waiting.get() + 1 < streams_max
         {
             under_way.waiting.set(under_way.waiting.get() + 1);
             return Access::Wait(Waiting(under_way));
@@ -78,6 +81,7 @@ impl Http2Connections {
     /// Shares a connection from now on.
     pub fn put(&self, connection: Rc<ServerConnection>) {
         self.speaks_http1.set(false);
+        self.streams_max.set(Some(connection.streams_max()));
         self.note_websockets(&connection);
         if self.is_retired.get() {
             connection.end();

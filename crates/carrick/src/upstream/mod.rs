@@ -168,7 +168,7 @@ pub enum Unreachable {
     /// The same has happened to another request, whose connection was waited for.
     #[error("{0}")]
     Shared(Arc<Unreachable>),
-    /// It took longer than `[timeouts] connect`; the address that was tried last, if that is known here.
+    /// It took longer than `[timeouts] connect`; the address that was tried last. `None`: only other requests' attempts were waited for.
     #[error("connecting{} took longer than [timeouts] connect", .0.map(|to| format!(" to {to}")).unwrap_or_default())]
     TimedOut(Option<SocketAddr>),
     /// The server is carrick itself, at the address that the client connected to.
@@ -180,11 +180,11 @@ pub enum Unreachable {
 }
 
 impl Unreachable {
-    /// Whether the cause is on this machine and says nothing about the server.
+    /// Whether it says nothing about the server: the cause is on this machine, or nothing was tried.
     #[must_use]
     pub fn is_ours(&self) -> bool {
         match self {
-            Self::Shortage(_) | Self::Resolve(ResolveError::Busy) => true,
+            Self::Shortage(_) | Self::Resolve(ResolveError::Busy) | Self::TimedOut(None) => true,
             Self::TimedOut(_) | Self::TlsTimedOut(_) | Self::Http2TimedOut(_) => {
                 is_tcp_memory_short()
             }
@@ -251,10 +251,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn too_many_look_ups_are_not_a_servers_failure() {
+    fn what_was_not_tried_is_not_a_servers_failure() {
         let busy = || Unreachable::from(ResolveError::Busy);
         assert!(busy().is_ours() && Unreachable::Shared(Arc::new(busy())).is_ours());
         assert!(!Unreachable::from(ResolveError::NoSuchName).is_ours());
         assert_eq!(busy().status(), 503);
+        // Another request's attempt took too long, which speaks for itself.
+        assert!(Unreachable::TimedOut(None).is_ours());
     }
 }

@@ -1,11 +1,13 @@
 //! Requests and their responses.
 use super::super::client::{connect, fetch, request, run};
+use super::super::frames::{END_HEADERS, END_STREAM, HEADERS, RawClient, SETTINGS};
 use super::server::Http2Server;
-use super::{start, switch_text};
+use super::{PATIENT, start, switch_text};
 use crate::clients::tool::Tool;
 use crate::support::{Carrick, Peer, Place, Server, random};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response};
+use std::sync::Barrier;
 
 #[test]
 fn a_request_of_http1_is_asked_by_http2_and_answered_by_http1() {
@@ -164,6 +166,39 @@ fn many_requests_share_a_connection_as_far_as_the_server_allows() {
     assert!(done.contains("status codes: 3000 2xx"), "{done}");
     let connections = server.connections();
     assert!((1..=40).contains(&connections), "{connections}");
+}
+
+#[test]
+fn connections_to_a_server_that_allows_few_requests_are_opened_at_the_same_time() {
+    const REQUESTS: usize = 8;
+    let place = Place::claim();
+    // Allows one request on each connection. It answers the first, and begins with the others, when all connections are there.
+    let all = Barrier::new(REQUESTS);
+    let server = Server::listen(&place).serve(move |mut peer, number| {
+        peer.read_exact(24);
+        let mut raw = RawClient { peer };
+        if number > 0 {
+            all.wait();
+        }
+        raw.send(SETTINGS, 0, 0, &[0, 3, 0, 0, 0, 1]);
+        let asked = raw.read_kind(HEADERS);
+        if number == 0 {
+            all.wait();
+        }
+        // `:status: 200`, of the static table.
+        raw.send(HEADERS, END_HEADERS | END_STREAM, asked.stream, &[0x88]);
+        raw.peer.read_ending();
+    });
+    let text = switch_text(&[server.address()], "http2 = true");
+    let carrick = Carrick::start(&place, &format!("{PATIENT}connect = \"10m\"\n{text}"));
+    let mut clients: Vec<_> = (0..REQUESTS).map(|_| carrick.connect()).collect();
+    for client in &mut clients {
+        client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n");
+    }
+    for client in &mut clients {
+        assert_eq!(client.read_response("POST").status, 200);
+    }
+    assert_eq!(server.accepted(), REQUESTS);
 }
 
 #[test]

@@ -251,8 +251,17 @@ impl ServerConnection {
             send.take();
             return false;
         }
-        let streams = self.shared.streams();
-        streams < STREAMS_MAX && streams < handle.current_max_send_streams()
+        self.shared.streams() < handle.current_max_send_streams().min(STREAMS_MAX)
+    }
+
+    /// How many requests it carries at the same time.
+    #[must_use]
+    pub fn streams_max(&self) -> usize {
+        let send = self.send.borrow();
+        let allowed = send
+            .as_ref()
+            .map_or(0, SendRequest::current_max_send_streams);
+        allowed.min(STREAMS_MAX)
     }
 
     /// Whether it takes no further requests.
