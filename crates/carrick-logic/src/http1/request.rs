@@ -430,6 +430,18 @@ impl RequestHead {
         })
     }
 
+    /// The key of a WebSocket's opening handshake (RFC 6455 section 4.1), if the request is one: a GET without a body.
+    #[must_use]
+    pub fn websocket_key<'b>(&self, bytes: &'b [u8]) -> Option<&'b [u8]> {
+        let protocol = self.field(bytes, "upgrade")?;
+        let is_handshake = self.wants_upgrade
+            && self.method == Method::Get
+            && self.body == BodyLength::None
+            && protocol.eq_ignore_ascii_case(b"websocket");
+        self.field(bytes, "sec-websocket-key")
+            .filter(|_| is_handshake)
+    }
+
     /// `Max-Forwards` of `TRACE` or `OPTIONS` (RFC 9110 section 7.6.2): at 0 the proxy answers itself; else
     /// [`write_request`](super::write_request) writes one less. Other methods, and what is no number, have none.
     #[must_use]

@@ -137,7 +137,9 @@ pub async fn relay(
                     key,
                     reuse,
                     segment_bytes: None,
-                    websocket: wants_websocket(scratch),
+                    websocket: (scratch.request_head)
+                        .websocket_key(&scratch.request)
+                        .is_some(),
                 };
                 wanted.checkout(&destination.next_hop, &mut tried).await
             }
@@ -277,12 +279,6 @@ fn note_use(
     log.took(&checkout.upstream);
     metrics.upstream_connections_reused.add(1);
     checkout
-}
-
-fn wants_websocket(scratch: &Scratch) -> bool {
-    let head = &scratch.request_head;
-    let is_one = |protocol: &[u8]| protocol.eq_ignore_ascii_case(b"websocket");
-    head.wants_upgrade && head.field(&scratch.request, "upgrade").is_some_and(is_one)
 }
 
 /// Whether the request may be sent again although it may have been acted on.

@@ -6,6 +6,7 @@ use super::{PATIENT, start, switch_text};
 use crate::clients::tool::Tool;
 use crate::support::{Carrick, Peer, Place, Server, random};
 use bytes::Bytes;
+use h2::ext::Protocol;
 use http::{HeaderMap, HeaderValue, Response};
 use std::sync::Barrier;
 
@@ -199,6 +200,41 @@ fn connections_to_a_server_that_allows_few_requests_are_opened_at_the_same_time(
         assert_eq!(client.read_response("POST").status, 200);
     }
     assert_eq!(server.accepted(), REQUESTS);
+}
+
+#[test]
+fn a_request_to_upgrade_that_opens_no_web_socket_goes_without() {
+    let place = Place::claim();
+    let mut settings = h2::server::Builder::new();
+    settings.enable_connect_protocol();
+    let server = Http2Server::with(&place, settings, async |mut asked| {
+        let (body, _) = asked.read().await.expect("a body");
+        let body = String::from_utf8_lossy(&body);
+        let (method, upgrade) = (&asked.head.method, asked.field("upgrade"));
+        let protocol = asked.head.extensions.get::<Protocol>();
+        let seen = format!("{method} {protocol:?} {upgrade:?} {body}");
+        asked.answer(200, seen.as_bytes());
+    });
+    let carrick = start(&place, &[server.address()], "http2 = true");
+    let key = "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
+    let length = format!("{key}Content-Length: 5\r\n");
+    let chunked = format!("{key}Transfer-Encoding: chunked\r\n");
+    for (method, fields, body, expected) in [
+        ("POST", &*length, "hello", "POST None None hello"),
+        (
+            "POST",
+            &chunked,
+            "5\r\nhello\r\n0\r\n\r\n",
+            "POST None None hello",
+        ),
+        ("POST", key, "", "POST None None "),
+        ("GET", &length, "hello", "GET None None hello"),
+        ("GET", "", "", "GET None None "),
+    ] {
+        let response = carrick.connect().ask(&format!("{method} /chat HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n{fields}\r\n{body}"));
+        let response = (response.status, response.text());
+        assert_eq!(response, (200, expected.to_owned()), "{method} {fields}");
+    }
 }
 
 #[test]

@@ -147,13 +147,7 @@ impl Outgoing {
         if head.parse(text, &LIMITS) != Ok(Progress::Complete) {
             return Err(Errno::PROTO);
         }
-        let is_websocket = head.wants_upgrade
-            && (head.field(text, "upgrade"))
-                .is_some_and(|protocol| protocol.eq_ignore_ascii_case(b"websocket"));
-        let accept = match head.field(text, "sec-websocket-key") {
-            Some(key) if is_websocket => Some(websocket_accept(key)),
-            _ => None,
-        };
+        let accept = head.websocket_key(text).map(websocket_accept);
         let Some(request) = self.translate(&head, text, accept.is_some()) else {
             self.is_untranslatable = true;
             return Err(Errno::PROTO);
