@@ -20,21 +20,28 @@ pub async fn shake_hands(client: &mut Client, first: Vec<u8>) -> bool {
     let limit = context.live.plan().timeouts.head;
     let config = Arc::clone(&tls.in_force().config);
     let shaking = pin!(TlsStream::accept(Rc::clone(tcp), config, first));
-    match downstream.timer.within(limit, shaking).await {
-        Ok(Ok(stream)) if stream.speaks(ACME_ALPN) => {
+    let shaken = downstream.timer.within(limit, shaking).await;
+    // Otherwise a client whose certificate has no readable subject would pass for one without a certificate.
+    let agreed = shaken.map(|shaken| {
+        let stream = shaken?;
+        let agreed = stream.agreed(subject)?;
+        Ok((stream, agreed))
+    });
+    match agreed {
+        Ok(Ok((stream, _))) if stream.speaks(ACME_ALPN) => {
             // The handshake was all that the authority came for (RFC 8737 section 3).
             context.metrics().tls_handshakes.count(Handshake::Challenge);
             let _ = stream.end();
             false
         }
-        Ok(Ok(stream)) => {
+        Ok(Ok((stream, agreed))) => {
             let kind = if stream.is_resumed() {
                 Handshake::Resumed
             } else {
                 Handshake::Full
             };
             context.metrics().tls_handshakes.count(kind);
-            context.tls = stream.agreed(subject).map(Rc::new);
+            context.tls = Some(Rc::new(agreed));
             downstream.transport = Transport::Tls(Rc::new(stream));
             true
         }

@@ -2,6 +2,7 @@
 use super::identity::{certificate, certificates};
 use super::pem::{PemFile, whole};
 use super::revocation::lists;
+use super::verifier::AnyCertificate;
 use super::{Fault, Faults, Part, Provider};
 use crate::config::problem::Problem;
 use rustls::RootCertStore;
@@ -11,7 +12,6 @@ use rustls_pki_types::CertificateDer;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
-use x509_cert::Certificate;
 use x509_cert::der::Decode;
 
 /// `client_ca`, `client_crl` and `client_certificate`
@@ -124,7 +124,7 @@ pub fn system_authorities() -> Result<RootCertStore, Box<Problem>> {
 /// The subject of a certificate as RFC 4514 writes it, such as `CN=alice,O=Example`, in ASCII.
 #[must_use]
 pub fn subject(der: &[u8]) -> Option<String> {
-    let certificate = Certificate::from_der(der).ok()?;
+    let certificate = AnyCertificate::from_der(der).ok()?;
     let subject = certificate.tbs_certificate().subject().to_string();
     let mut ascii = String::with_capacity(subject.len());
     for byte in subject.bytes() {

@@ -7,8 +7,12 @@ use rustls::server::ParsedCertificate;
 use rustls::{CertificateError, DigitallySignedStruct, Error, SignatureScheme};
 use std::sync::Arc;
 use std::time::Duration;
-use x509_cert::Certificate;
+use x509_cert::certificate::{CertificateInner, Raw};
 use x509_cert::der::Decode;
+
+/// A certificate that may break rules which are for its issuer, such as the longest serial number (RFC 5280 section 4.1.2.2): the library
+/// that verifies chains takes it, too.
+pub(super) type AnyCertificate = CertificateInner<Raw>;
 
 /// Verifies servers' certificates. That a server has the certificate's key is verified in any case.
 #[derive(Debug)]
@@ -67,7 +71,7 @@ impl ServerCertVerifier for Verifier {
 /// Whether a certificate is valid now.
 pub(super) fn check_time(certificate: &CertificateDer<'_>, now: UnixTime) -> Result<(), Error> {
     let certificate =
-        Certificate::from_der(certificate).map_err(|_| CertificateError::BadEncoding)?;
+        AnyCertificate::from_der(certificate).map_err(|_| CertificateError::BadEncoding)?;
     let validity = certificate.tbs_certificate().validity();
     let unix_time = |time: Duration| UnixTime::since_unix_epoch(time);
     let not_before = unix_time(validity.not_before.to_unix_duration());

@@ -12,7 +12,8 @@ use framing::Framing;
 use kernel::KernelSession;
 use rustix::net::{Shutdown, shutdown};
 use rustls::{
-    ClientConnection, Connection, HandshakeKind, ProtocolVersion, ServerConfig, ServerConnection,
+    CertificateError, ClientConnection, Connection, HandshakeKind, ProtocolVersion, ServerConfig,
+    ServerConnection,
 };
 use socket::{Incoming, Outgoing, Readiness, end_later, errno, is_text};
 use std::cell::{Cell, Ref, RefCell, RefMut};
@@ -192,12 +193,19 @@ impl TlsStream {
         Ok(())
     }
 
-    /// What the handshake has agreed, if the process has the connection still; `subject` reads that of a certificate (DER).
-    #[must_use]
-    pub fn agreed(&self, subject: impl FnOnce(&[u8]) -> Option<String>) -> Option<Agreed> {
-        let session = self.looked_at()?;
+    /// What the handshake has agreed; `subject` reads that of a certificate (DER).
+    ///
+    /// # Errors
+    /// There is a certificate, but its subject cannot be read; or the process does not have the connection any more.
+    pub fn agreed(
+        &self,
+        subject: impl FnOnce(&[u8]) -> Option<String>,
+    ) -> Result<Agreed, HandshakeError> {
+        let session = self.looked_at().ok_or_else(gone)?;
         let certificate = session.peer_certificates().and_then(|chain| chain.first());
-        Some(Agreed {
+        let client_subject =
+            certificate.map(|der| subject(der).ok_or(CertificateError::BadEncoding));
+        Ok(Agreed {
             version: match session.protocol_version() {
                 Some(ProtocolVersion::TLSv1_3) => "TLSv1.3",
                 _ => "TLSv1.2",
@@ -210,7 +218,9 @@ impl TlsStream {
                 Connection::Client(_) => None,
             },
             is_resumed: self.is_resumed(),
-            client_subject: certificate.and_then(|der| subject(der)).map(Into::into),
+            client_subject: (client_subject.transpose())
+                .map_err(rustls::Error::from)?
+                .map(Into::into),
         })
     }
 

@@ -59,6 +59,11 @@ pub fn issue_for_client(place: &Place, authority: &str, file: &str, subject: &st
     );
 }
 
+/// Signs the same anew, with this serial number.
+pub fn number(place: &Place, file: &str, serial: &str) {
+    sign(place, "ca", file, &format!("-set_serial {serial}"));
+}
+
 fn issue_by(place: &Place, authority: &str, (file, subject): (&str, &str), names: &str, key: Key) {
     place.write(
         &format!("{file}.ext"),
@@ -73,8 +78,14 @@ fn issue_by(place: &Place, authority: &str, (file, subject): (&str, &str), names
         .words(&format!("-keyout {file}.key -out {file}.csr"))
         .words(key.words())
         .expect();
+    sign(place, authority, file, "-CAcreateserial");
+}
+
+fn sign(place: &Place, authority: &str, file: &str, serial: &str) {
     Tool::new("openssl", place)
-        .words(&format!("x509 -req -in {file}.csr -CA {authority}.pem -CAkey {authority}.key -CAcreateserial -days 2"))
+        .words(&format!(
+            "x509 -req -in {file}.csr -CA {authority}.pem -CAkey {authority}.key {serial} -days 2"
+        ))
         .words(&format!("-extfile {file}.ext -out {file}.pem"))
         .expect();
 }

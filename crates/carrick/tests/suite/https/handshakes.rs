@@ -1,5 +1,7 @@
 //! Handshakes: resumption, those that stall, break off or are none, certificates of clients, and stapled OCSP responses.
-use super::certificates::{Key, issue, issue_for_client, make_authority, make_other_authority};
+use super::certificates::{
+    Key, issue, issue_for_client, make_authority, make_other_authority, number,
+};
 use super::client::{Offers, TlsPeer, presenting, trusting};
 use super::{pair, start, switch_text};
 use crate::clients::tool::Tool;
@@ -218,6 +220,22 @@ fn certificates_of_clients_are_demanded_and_told() {
                 "{lines:?}"
             );
         }
+    }
+}
+
+#[test]
+fn a_certificate_with_a_long_serial_number_has_a_subject() {
+    let Some(place) = stage() else { return };
+    issue_for_client(&place, "ca", "alice", "/CN=alice");
+    number(&place, "alice", &format!("0x7f{}", "00".repeat(25)));
+    let server = echo(&place, "x-forwarded-client-subject");
+    let keys = format!("tls = {}\nclient_ca = \"ca.pem\"", pair("server"));
+    let carrick = Carrick::start(&place, &switch_text(&keys, &[server.address()]));
+    let config = presenting(&place, "alice");
+    for is_resumed in [false, true] {
+        let mut client = TlsPeer::connect(carrick.listener(), "a.example", &config);
+        assert_eq!(client.ask(ASK).1, "CN=alice");
+        assert_eq!(client.is_resumed(), is_resumed);
     }
 }
 

@@ -68,6 +68,18 @@ async fn a_write_of_which_a_part_went_out_is_no_error_but_the_next_one_is() {
 }
 
 #[tokio::test]
+async fn who_has_a_certificate_without_a_subject_does_not_pass_for_who_has_none() {
+    let (client, server) = Box::pin(pair()).await;
+    // The server has presented one, the client none.
+    assert!(matches!(
+        client.agreed(|_| None),
+        Err(HandshakeError::Tls(rustls::Error::InvalidCertificate(_)))
+    ));
+    let agreed = server.agreed(|_| None).unwrap();
+    assert_eq!(agreed.client_subject, None);
+}
+
+#[tokio::test]
 async fn nothing_else_follows_a_write_that_was_given_up() {
     let (client, _server) = Box::pin(pair()).await;
     let blocked = client.try_write(&vec![b'x'; OFFER_BYTES]).unwrap_err();
