@@ -34,13 +34,24 @@ impl Attempt<'_, '_> {
         if let Some(downstream) = self.requester.downstream() {
             downstream.kernel_forward.note_status(response_head.status);
         }
-        if response_head.status == 101 && !self.scratch.request_head.wants_upgrade {
-            let reason = "the upstream switched protocols without being asked";
-            return Outcome::Failed(Failure::BadResponse(Refusal {
+        let bad = |reason, label| {
+            Outcome::Failed(Failure::BadResponse(Refusal {
                 status: 502,
                 reason,
-                label: "unasked_upgrade",
-            }));
+                label,
+            }))
+        };
+        if response_head.status == 101 && !self.scratch.request_head.wants_upgrade {
+            let reason = "the upstream switched protocols without being asked";
+            return bad(reason, "unasked_upgrade");
+        }
+        if let Some(downstream) = self.requester.downstream()
+            && let Transport::Http2(stream) = &downstream.transport
+            && !stream.takes(response_head, &self.scratch.response)
+        {
+            let reason =
+                "it grants a WebSocket otherwise than by 101 and the right Sec-WebSocket-Accept";
+            return bad(reason, "bad_websocket");
         }
         let is_tunnel = response_head.body == ResponseBody::Tunnel;
         let mut tee = None;

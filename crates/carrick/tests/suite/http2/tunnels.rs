@@ -243,14 +243,15 @@ fn a_web_socket_is_relayed() {
 #[test]
 fn a_web_socket_needs_the_servers_word() {
     let place = Place::claim();
-    for (response, status) in [
+    let cases: [(_, u16); 3] = [
         (
             "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: bm90IGl0\r\n\r\n",
             502,
         ),
         ("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", 502),
         ("HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\nno", 403),
-    ] {
+    ];
+    for (number, (response, status)) in cases.into_iter().enumerate() {
         let server = Server::listen(&place);
         let carrick = start(&place, &[server.address()]);
         run(async {
@@ -262,7 +263,18 @@ fn a_web_socket_needs_the_servers_word() {
             })
             .await;
             assert_eq!(answer.status(), status, "{response}");
+            let mut body = answer.into_body();
+            while let Some(data) = body.data().await {
+                data.expect("a whole response");
+            }
         });
+        let line = &carrick.access_log(number + 1)[number];
+        let is_bad = line.text("ended") == "bad_response";
+        assert_eq!(
+            (line.status(), is_bad),
+            (u64::from(status), status == 502),
+            "{line:?}"
+        );
     }
 }
 

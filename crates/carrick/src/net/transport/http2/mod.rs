@@ -21,6 +21,7 @@ pub use websocket::websocket_accept;
 
 use super::Transport;
 use crate::net::io::Stream;
+use carrick_logic::http1::ResponseHead;
 use h2::Reason;
 use rustix::io::Errno;
 use std::cell::RefCell;
@@ -102,6 +103,12 @@ impl Http2Stream {
     /// The stream is lost, or nothing more belongs to its response.
     pub fn send(&self, bytes: Vec<u8>) -> std::io::Result<()> {
         Ok(self.response.borrow_mut().send(bytes, &self.connection)?)
+    }
+
+    /// Whether a response with this head can be sent: not one that grants a WebSocket otherwise than it must.
+    #[must_use]
+    pub fn takes(&self, head: &ResponseHead, bytes: &[u8]) -> bool {
+        self.response.borrow().status(head, bytes).is_some()
     }
 
     /// Ends a response that ends with its stream. Others have ended with their last byte.

@@ -186,7 +186,7 @@ impl Outgoing {
 
     /// The status that the client gets; `None`: there is none for this response. Of an upgrade, only what the server has
     /// agreed to in its word is a success (RFC 8441 section 5).
-    fn status(&self, head: &ResponseHead, bytes: &[u8]) -> Option<u16> {
+    pub(super) fn status(&self, head: &ResponseHead, bytes: &[u8]) -> Option<u16> {
         match (&self.websocket, head.status) {
             (Some(accept), 101) => {
                 let agreed = head.field(bytes, "sec-websocket-accept");
