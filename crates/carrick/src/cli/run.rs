@@ -2,8 +2,10 @@
 use super::check::report;
 use crate::cli::args::{FAILED, FINE, RunArgs, WRONG};
 use crate::run::{RunError, run as run_program};
+use crate::telemetry::messages::Messages;
 use std::io::Write;
 use std::process::ExitCode;
+use std::sync::Arc;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
@@ -36,10 +38,13 @@ fn start_messages() {
         Err(why) => (usual(), Some(why)),
     };
     let is_terminal = std::io::IsTerminal::is_terminal(&std::io::stderr());
-    let messages = tracing_subscriber::fmt::layer()
-        .with_writer(std::io::stderr)
-        .with_ansi(is_terminal)
-        .with_target(false);
+    // Without standard error there is nobody to tell.
+    let messages = Messages::to_standard_error().ok().map(|messages| {
+        tracing_subscriber::fmt::layer()
+            .with_writer(Arc::new(messages))
+            .with_ansi(is_terminal)
+            .with_target(false)
+    });
     tracing_subscriber::registry()
         .with(messages)
         .with(filter)

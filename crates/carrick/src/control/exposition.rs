@@ -14,6 +14,7 @@ use crate::control::{ControlState, EngineStatus, Reloads};
 use crate::telemetry::LookupResult;
 use crate::telemetry::declarations as declared;
 use crate::telemetry::job::Job;
+use crate::telemetry::messages;
 use crate::telemetry::metrics::{HandOver, Handshake, Limit, ServerHandshake, WorkerMetrics};
 use crate::telemetry::process::Process;
 use crate::upstream::state::ServerState;
@@ -460,7 +461,8 @@ impl Writer<'_, '_> {
             ([("reason", "write")], log.lines_lost.get()),
         ];
         self.counters(&declared::LOG_DROPPED, dropped)?;
-        self.gauge(&declared::LOG_WAITING, log.lines_waiting())
+        self.gauge(&declared::LOG_WAITING, log.lines_waiting())?;
+        self.total(&declared::MESSAGES_DROPPED, messages::dropped())
     }
 
     fn process(&mut self) -> fmt::Result {

@@ -200,6 +200,7 @@ metrics! {
     LOG_LINES = Counter "carrick_log_lines" "Access log lines written.";
     LOG_DROPPED = Counter "carrick_log_lines_dropped" "Access log lines lost, by reason: queue (the log thread could not keep up), write (the target refused them).";
     LOG_WAITING = Gauge "carrick_log_lines_waiting" "Access log lines waiting to be written.";
+    MESSAGES_DROPPED = Counter "carrick_messages_dropped" "Messages lost since standard error did not take them.";
 
     PROCESS_CPU = Counter "process_cpu_seconds" "User and system time of the process, without soft interrupts on its behalf.";
     PROCESS_MEMORY = Gauge "process_resident_memory_bytes" "Resident memory of the process.";

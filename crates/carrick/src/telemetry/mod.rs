@@ -1,10 +1,11 @@
-//! Counters, the access log, and the list of tunnels.
+//! Counters, the access log, messages, and the list of tunnels.
 use carrick_splice::Engine;
 pub mod access_log;
 pub mod control;
 pub mod declarations;
 pub mod forwarded;
 pub mod job;
+pub mod messages;
 pub mod metrics;
 pub mod process;
 pub mod tunnels;

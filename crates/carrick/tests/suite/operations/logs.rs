@@ -1,11 +1,16 @@
 //! The access log: rotated under load without losing a line; a full disk loses lines but no requests.
 use super::echo_server;
 use super::load::{Asking, Load};
-use crate::support::carrick::ACCESS_LOG;
+use crate::support::carrick::{ACCESS_LOG, PROGRAM};
 use crate::support::{Carrick, Place, carrick, wait_for};
+use rustix::fs::{CWD, Mode, mkfifoat};
+use rustix::pipe::fcntl_setpipe_size;
 use rustix::process::Signal;
 use std::collections::HashSet;
+use std::fs::File;
+use std::net::TcpStream;
 use std::path::Path;
+use std::process::Command;
 
 /// The targets of the complete lines of a JSON log.
 fn targets(log: &Path) -> Vec<String> {
@@ -118,6 +123,48 @@ fn a_full_disk_costs_lines_that_are_counted_and_no_request() {
         .matches("No space left on device")
         .count();
     assert_eq!(complaints, 1, "{}", ended.standard_error);
+}
+
+/// A pipe of one page that nobody reads, for messages and the access log.
+#[test]
+fn a_reader_that_stalls_holds_up_neither_clients_nor_the_end() {
+    let place = Place::claim();
+    let server = echo_server(&place);
+    let path = place.directory().join("pipe");
+    mkfifoat(CWD, &path, Mode::RUSR | Mode::WUSR).expect("a pipe");
+    let pipe = File::options().read(true).write(true).open(&path);
+    let pipe = pipe.expect("a pipe");
+    fcntl_setpipe_size(&pipe, 4096).expect("a size");
+    let text = carrick::switch_text(&[server.address()]);
+    let text = format!("[log]\naccess = \"stderr\"\n{text}");
+    let mut command = Command::new("sh");
+    command.args(["-c", "exec \"$0\" \"$@\" 2>pipe", PROGRAM]);
+    let carrick = Carrick::spawn_by(&place, &text, command);
+    wait_for("carrick to listen", || {
+        TcpStream::connect(carrick.listener()).ok()
+    });
+    let load = Load::start(&Asking {
+        address: carrick.listener(),
+        clients: 2,
+        requests_per_connection: 50,
+    });
+    load.wait_for_more(200);
+    carrick.reload(&place, &text);
+    carrick.wait_for_metric("carrick_reloads_total", &["result=\"ok\""], 1.0);
+    for round in 1.. {
+        carrick.reload(&place, "nonsense");
+        carrick.wait_for_metric(
+            "carrick_reloads_total",
+            &["result=\"failed\""],
+            f64::from(round),
+        );
+        if carrick.metric("carrick_messages_dropped_total", &[]) >= 1.0 {
+            break;
+        }
+    }
+    load.wait_for_more(200);
+    load.stop().expect_no_failure(400);
+    carrick.stop();
 }
 
 #[test]

@@ -2,6 +2,7 @@
 use super::output::Output;
 use super::place::{ADMIN_PORT, FORWARD_PORT, LISTENER_PORT, Place, TUNNEL_PORT};
 use super::{PATIENCE, Peer};
+use rustix::pipe::fcntl_setpipe_size;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fmt::Write;
 use std::net::SocketAddr;
@@ -78,7 +79,8 @@ impl Carrick {
         Self::spawn_by(place, text, Command::new(PROGRAM))
     }
 
-    fn spawn_by(place: &Place, text: &str, mut command: Command) -> Self {
+    /// Like [`spawn`](Self::spawn), by a command, as [`try_start_by`](Self::try_start_by) has it.
+    pub fn spawn_by(place: &Place, text: &str, mut command: Command) -> Self {
         write_configuration(place, text);
         let mut child = command
             .arg("run")
@@ -91,7 +93,10 @@ impl Carrick {
             .stderr(Stdio::piped())
             .spawn()
             .expect("the program");
-        let standard_error = Output::collect(child.stderr.take().expect("a pipe"));
+        let standard_error = child.stderr.take().expect("a pipe");
+        // What a slow reader leaves there must not be full: carrick does not wait.
+        fcntl_setpipe_size(&standard_error, 1 << 20).expect("a size");
+        let standard_error = Output::collect(standard_error);
         let standard_output = Output::collect(child.stdout.take().expect("a pipe"));
         Self {
             child,
