@@ -11,10 +11,13 @@ use std::cell::Cell;
 use std::future::poll_fn;
 use std::io::{self, ErrorKind};
 use std::rc::Rc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Idle checks per idle time.
 const LOOKS: u32 = 4;
+
+/// After one side has failed, the other need not read for longer than this: what it has not read then is lost.
+const LAST_BYTES_IDLE: Duration = Duration::from_secs(5);
 
 /// The result of relaying both directions.
 pub(super) struct Relayed {
@@ -76,11 +79,29 @@ pub(super) async fn both_ways(
     };
     let is_any = |stage| stages.iter().any(|any: &Cell<_>| any.get() == stage);
     let acked = || [near, far].map(|leg| leg.socket().and_then(acknowledged_bytes));
+    // A way that waits for its receiver does not see that its sender is lost.
+    let lost = async || tokio::select! { () = near.lost() => true, () = far.lost() => false };
     let silence = async {
+        let (mut idle, mut end) = (order.idle, ExchangeEnd::Idle);
         let mut seen_acked = acked();
         loop {
-            let at: Instant = (now() + order.idle / LOOKS).min(moved_at.get() + order.idle);
-            tokio::time::sleep_until(at.into()).await;
+            let at: Instant = (now() + idle / LOOKS).min(moved_at.get() + idle);
+            tokio::select! {
+                () = tokio::time::sleep_until(at.into()) => {}
+                a_to_b = lost(), if matches!(end, ExchangeEnd::Idle) => {
+                    let fault = Fault {
+                        side: Side::From,
+                        call: "poll",
+                        source: ErrorKind::ConnectionReset.into(),
+                    };
+                    end = ExchangeEnd::Fault { a_to_b, fault };
+                    if stages[usize::from(!a_to_b)].get() == Stage::Ended {
+                        return end;
+                    }
+                    idle = idle.min(LAST_BYTES_IDLE);
+                    moved_at.set(now());
+                }
+            }
             let now_acked = acked();
             let was_acked = now_acked != seen_acked;
             seen_acked = now_acked;
@@ -88,8 +109,8 @@ pub(super) async fn both_ways(
             if is_any(Stage::Held) || is_any(Stage::Writing) && was_acked {
                 moved_at.set(now());
             }
-            if moved_at.get() + order.idle <= now() {
-                return;
+            if moved_at.get() + idle <= now() {
+                return end;
             }
         }
     };
@@ -97,7 +118,7 @@ pub(super) async fn both_ways(
         biased;
         end = both => Some(end),
         () = worker.sessions.wait_for_cut_off() => None,
-        () = silence => Some(ExchangeEnd::Idle),
+        end = silence => Some(end),
     };
     let receivers = stages.iter().zip([far, near]);
     let is_quiet = receivers.into_iter().all(|(stage, to)| match stage.get() {

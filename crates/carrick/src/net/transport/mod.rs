@@ -5,17 +5,19 @@
 use super::io::Stream;
 use crate::net::deadline::{Deadline, now};
 use carrick_splice::Throttle;
-use carrick_splice::tcp::UnreadWindow;
+use carrick_splice::tcp::{UnreadWindow, is_hung_up};
 use http2::Http2Stream;
 use http2::server::ServerStream;
 use rustix::io::Errno;
 use rustix::net::{Shutdown, shutdown};
+use std::future::{pending, poll_fn};
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 use tls::TlsStream;
+use tokio::io::Interest;
 use tokio::net::TcpStream;
 
 pub mod http2;
@@ -221,6 +223,22 @@ impl Transport {
         };
         let until = moved_at.max(of_others)? + limit;
         (until > now()).then(|| Deadline::at(until))
+    }
+
+    /// Waits until the other end has reset the connection or the stream, which need not be read, or it has failed.
+    pub async fn lost(&self) {
+        match self {
+            Self::Http2(stream) => return poll_fn(|cx| stream.poll_reset(cx)).await,
+            Self::Http2Server(stream) => return poll_fn(|cx| stream.poll_reset(cx)).await,
+            _ => {}
+        }
+        if let Some(socket) = self.socket() {
+            let readiness = socket.ready(Interest::ERROR).await;
+            if readiness.is_err() || is_hung_up(socket) {
+                return;
+            }
+        }
+        pending().await
     }
 
     /// Whether a write would be accepted now. Tells which side is at fault when no bytes move.

@@ -4,12 +4,15 @@ use super::start;
 use crate::clients::websocket::accept_for;
 use crate::support::carrick::FORWARD_TEXT;
 use crate::support::message::field;
-use crate::support::{Carrick, Peer, Place, Server};
+use crate::support::{Carrick, Ending, Peer, Place, Server};
 use bytes::Bytes;
 use h2::ext::Protocol;
 use h2::{Reason, RecvStream, SendStream};
 use http::{Request, Response};
+use std::future::poll_fn;
 use std::net::SocketAddr;
+use std::time::Duration;
+use tokio::time::timeout;
 
 /// Asks for a tunnel; the response, and the server's end.
 async fn open(
@@ -159,6 +162,38 @@ fn a_tunnel_whose_server_resets_is_reset() {
             Some(Reason::CONNECT_ERROR)
         );
     });
+}
+
+/// The server reads nothing, so that carrick has bytes that it cannot pass on.
+#[test]
+fn a_blocked_tunnel_whose_client_resets_is_reset() {
+    let place = Place::claim();
+    let server = Server::listen(&place);
+    let carrick = Carrick::start(&place, FORWARD_TEXT);
+    let address = server.address();
+    let mut upstream = run(async {
+        let (_response, mut to, server) =
+            open(carrick.forward_address(), connect_to(address), move || {
+                server.accept()
+            })
+            .await;
+        to.reserve_capacity(1 << 20);
+        let while_room = Duration::from_millis(200);
+        while let Ok(room) = timeout(while_room, poll_fn(|cx| to.poll_capacity(cx))).await {
+            let room = room.expect("a stream").expect("a stream");
+            let sent = to.send_data(vec![b'x'; room].into(), false);
+            sent.expect("a stream");
+            to.reserve_capacity(1 << 20);
+        }
+        to.send_reset(Reason::CANCEL);
+        blocking(move || {
+            let line = &carrick.access_log(1)[0];
+            assert_eq!(line.text("ended"), "client_reset");
+        })
+        .await;
+        server
+    });
+    assert!(matches!(upstream.read_ending(), Ending::Reset(_)));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! A TLS client under the test's control.
 use super::certificates::file;
-use crate::support::{PATIENCE, Place};
+use crate::support::peer::fill;
+use crate::support::{PATIENCE, Peer, Place};
 use carrick_splice::ktls::{self, Direction, Keys, Suite};
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
@@ -262,6 +263,11 @@ impl TlsPeer {
         tcp
     }
 
+    /// The connection below.
+    pub fn into_tcp(self) -> TcpStream {
+        self.stream.sock
+    }
+
     /// The alert with which the server ends the connection.
     pub fn read_alert(&mut self) -> String {
         let read = self.stream.read(&mut [0; 1]);
@@ -292,6 +298,14 @@ impl TlsPeer {
             .sock
             .shutdown(Shutdown::Write)
             .expect("a connection");
+    }
+
+    /// Sends until the server has taken nothing for a while, and resets.
+    pub fn fill_and_reset(mut self) {
+        let tcp = self.stream.sock.try_clone().expect("a second descriptor");
+        fill(&tcp, || self.encrypt(&"x".repeat(16 << 10)));
+        drop(self);
+        Peer::new(tcp).reset();
     }
 
     /// Ends this side of TCP only.

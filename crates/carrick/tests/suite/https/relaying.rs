@@ -4,8 +4,9 @@ use super::client::{Offers, TlsPeer, trusting};
 use super::{pair, start};
 use crate::clients::tool::Tool;
 use crate::support::carrick::FORWARD_TEXT;
+use crate::support::peer::fill;
 use crate::support::server::answer_requests;
-use crate::support::{Carrick, Place, Server, random};
+use crate::support::{Carrick, Ending, Peer, Place, Server, random};
 use std::net::SocketAddr;
 
 fn stage() -> Option<Place> {
@@ -145,6 +146,30 @@ fn a_tunnel_that_is_cut_off_below_tls_is_reset() {
     client.cut_off();
     upstream.expect_reset();
     assert_eq!(carrick.access_log(1)[0].text("ended"), "client_reset");
+}
+
+/// The other side reads nothing, so that carrick has bytes that it cannot pass on.
+#[test]
+fn a_blocked_tunnel_is_reset_with_its_sender() {
+    let Some(place) = stage() else { return };
+    let server = Server::listen(&place);
+    let carrick = start_forward(&place);
+    for is_client in [true, false] {
+        let client = connect_through(&carrick, &place, Offers::All, server.address());
+        let upstream = server.accept();
+        let mut receiver = if is_client {
+            client.fill_and_reset();
+            upstream
+        } else {
+            fill(upstream.stream(), || vec![b'x'; 16 << 10]);
+            upstream.reset();
+            Peer::new(client.into_tcp())
+        };
+        let ended = ["upstream_reset", "client_reset"][usize::from(is_client)];
+        let lines = carrick.access_log(2 - usize::from(is_client));
+        assert_eq!(lines.last().expect("a line").text("ended"), ended);
+        assert!(matches!(receiver.read_ending(), Ending::Reset(_)));
+    }
 }
 
 #[test]

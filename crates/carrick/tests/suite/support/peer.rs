@@ -1,6 +1,6 @@
 //! One end of a TCP connection, driven by a script: every step waits for its event, and on failure shows what arrived instead.
-use super::PATIENCE;
 use super::message::{Response, head_end, read_response};
+use super::{PATIENCE, wait_for};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream};
@@ -30,6 +30,30 @@ impl Ending {
             Self::Closed(bytes) | Self::Reset(bytes) => bytes,
         }
     }
+}
+
+/// Writes what `more` yields until the other side, which does not read, has taken nothing for a while.
+pub fn fill(mut stream: &TcpStream, mut more: impl FnMut() -> Vec<u8>) {
+    stream.set_nonblocking(true).expect("a mode");
+    let (mut bytes, mut refused) = (Vec::new(), 0);
+    wait_for("the connection to be full", || {
+        loop {
+            if bytes.is_empty() {
+                bytes = more();
+            }
+            match stream.write(&bytes) {
+                Ok(count) => {
+                    bytes.drain(..count);
+                    refused = 0;
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) => panic!("send: {error}"),
+            }
+        }
+        refused += 1;
+        (refused == 20).then_some(())
+    });
+    stream.set_nonblocking(false).expect("a mode");
 }
 
 impl Peer {
