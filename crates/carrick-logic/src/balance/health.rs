@@ -51,6 +51,18 @@ impl PassiveHealth {
         }
     }
 
+    /// What is known of the server, with another limit, which its next failure is measured by. With 0 it is up.
+    #[must_use]
+    pub fn with_failures_max(self, failures_max: u32) -> Self {
+        match failures_max {
+            0 => Self::new(0),
+            _ => Self {
+                failures_max,
+                ..self
+            },
+        }
+    }
+
     /// Whether the server may be tried. After the pause one trial is let through at a time: whoever goes there says so
     /// with [`chosen`](Self::chosen).
     #[must_use]

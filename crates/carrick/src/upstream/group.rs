@@ -84,7 +84,8 @@ impl Group {
                 };
                 if let Some(before) = before {
                     let mut before = before.borrow_mut();
-                    fresh.passive = before.passive.clone();
+                    let passive = before.passive.clone();
+                    fresh.passive = passive.with_failures_max(state.plan.failures_max);
                     // Connections are of the same kind, and were trusted for the same reasons.
                     if previous.is_some_and(|group| {
                         let (old, new) = (&group.state.plan, &state.plan);

@@ -1,5 +1,6 @@
 //! Idle connections of an upstream across a reload.
 use super::*;
+use crate::config::plan::UpstreamPlan;
 use crate::control::testing::upstream;
 use std::net::TcpListener;
 use tokio::net::TcpStream;
@@ -23,4 +24,28 @@ async fn connections_that_come_back_after_a_reload_are_closed_and_idle_ones_are_
     assert_eq!([old.idle_count(), new.idle_count()], [0, 1]);
     old.put_idle(0, connect().await, now);
     assert_eq!([old.idle_count(), new.idle_count()], [0, 1]);
+}
+
+#[test]
+fn a_reload_changes_after_how_many_failures_a_server_is_left_alone() {
+    let addresses = ["192.0.2.1:80", "192.0.2.2:80"].map(|text| text.parse().expect("an address"));
+    let now = Instant::now();
+    let mut groups: Vec<Group> = Vec::new();
+    for (failures_max, rests) in [(3, false), (2, true), (0, false)] {
+        let plan = UpstreamPlan {
+            failures_max,
+            ..upstream("u", &addresses, None)
+        };
+        let before = groups.last();
+        let known: Vec<_> = before
+            .map(|group| Arc::clone(&group.state))
+            .into_iter()
+            .collect();
+        let states = UpstreamState::for_plan(&[Arc::new(plan)], &known);
+        let group = Group::new(Arc::clone(&states[0]), 1, before);
+        group.failed(0, now);
+        let picked = [group.pick(None, &[], now), group.pick(None, &[], now)];
+        assert_eq!(!picked.contains(&Some(0)), rests, "{failures_max}");
+        groups.push(group);
+    }
 }
