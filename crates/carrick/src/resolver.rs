@@ -13,7 +13,7 @@ use crate::telemetry::metrics::WorkerMetrics;
 use cache::NameCache;
 use name::Host;
 use std::borrow::Cow;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -154,6 +154,8 @@ impl Resolver {
 pub struct WorkerResolver {
     resolver: Resolver,
     cache: RefCell<NameCache<Answer>>,
+    /// How often it was emptied: answers to questions from before are not kept.
+    forgotten: Cell<u64>,
     metrics: Arc<WorkerMetrics>,
 }
 
@@ -164,6 +166,7 @@ impl WorkerResolver {
         Self {
             resolver,
             cache: RefCell::new(NameCache::new(names_max)),
+            forgotten: Cell::new(0),
             metrics,
         }
     }
@@ -186,13 +189,22 @@ impl WorkerResolver {
             return addresses;
         }
         self.metrics.dns_misses.add(1);
+        let forgotten = self.forgotten.get();
         let answer = self.resolver.ask(&name, named_by).await?;
         let addresses = answer.addresses.clone();
-        let valid_until = answer.valid_until;
-        let mut cache = self.cache.borrow_mut();
-        cache.insert(&name, answer, valid_until, Instant::now());
-        self.metrics.dns_evicted.add(cache.take_evicted());
+        if self.forgotten.get() == forgotten {
+            let valid_until = answer.valid_until;
+            let mut cache = self.cache.borrow_mut();
+            cache.insert(&name, answer, valid_until, Instant::now());
+            self.metrics.dns_evicted.add(cache.take_evicted());
+        }
         addresses
+    }
+
+    /// Empties the cache: the control thread has read its sources again.
+    pub fn forget(&self) {
+        self.cache.borrow_mut().clear();
+        self.forgotten.set(self.forgotten.get() + 1);
     }
 
     fn cached(&self, name: &str) -> Option<Addresses> {

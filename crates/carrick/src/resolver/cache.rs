@@ -33,6 +33,12 @@ impl<V> NameCache<V> {
         }
     }
 
+    /// Forgets all names.
+    pub fn clear(&mut self) {
+        self.young.clear();
+        self.old.clear();
+    }
+
     /// How many names it holds.
     pub fn len(&self) -> usize {
         self.young.len() + self.old.len()

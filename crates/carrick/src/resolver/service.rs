@@ -52,6 +52,8 @@ pub(crate) struct Service {
 struct LookUp {
     /// For whom it began.
     named_by: NamedBy,
+    /// Whether its answer is kept: not if the sources have changed since.
+    is_kept: bool,
     task: AbortHandle,
     waiting: Vec<oneshot::Sender<Answer>>,
 }
@@ -86,12 +88,14 @@ impl Service {
         let Questions(mut requests) = questions;
         loop {
             tokio::select! {
+                // Workers that know of a change get no answer from before it.
+                biased;
+                Some(options) = changes.recv() => self.change(&options),
+                Some(ended) = self.tasks.join_next_with_id() => self.ended(ended),
                 request = requests.recv() => match request {
                     Some(request) => self.answer(request),
                     None => return,
                 },
-                Some(ended) = self.tasks.join_next_with_id() => self.ended(ended),
-                Some(options) = changes.recv() => self.change(&options),
             }
             self.metrics
                 .dns_names
@@ -105,6 +109,9 @@ impl Service {
     fn change(&mut self, options: &DnsOptions) {
         self.name_servers = name_servers(options);
         self.cache = NameCache::new(options.names_max);
+        for lookup in self.lookups.values_mut() {
+            lookup.is_kept = false;
+        }
     }
 
     fn answer(&mut self, request: Request) {
@@ -144,6 +151,7 @@ impl Service {
         self.names.insert(task.id(), name.clone());
         let lookup = LookUp {
             named_by,
+            is_kept: true,
             task,
             waiting: vec![reply],
         };
@@ -206,7 +214,10 @@ impl Service {
         let now = Instant::now();
         let answer = Answer {
             addresses: found.addresses,
-            valid_until: now + found.keep,
+            valid_until: match lookup.is_kept {
+                true => now + found.keep,
+                false => now,
+            },
         };
         for reply in lookup.waiting {
             let _ = reply.send(answer.clone());

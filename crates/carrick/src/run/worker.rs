@@ -161,6 +161,7 @@ async fn serve(mut parts: WorkerParts, started: impl FnOnce()) -> std::io::Resul
             let next = WorkerLive::new(Arc::clone(&orders.live), worker.number, Some(&before));
             worker.connector.live.replace(Rc::new(next));
             worker.connector.origins.clear();
+            worker.connector.resolver.forget();
             link::fill_all(&worker);
             let result = listen::adjust(&worker, &mut accepting, &before, &mut Bound::new());
             // The engine that reports them may be new.

@@ -271,6 +271,31 @@ async fn a_workers_answers_expire() {
 }
 
 #[tokio::test]
+async fn a_reload_forgets_names_and_answers_that_are_under_way() {
+    let late = |_: &str, _| Reply::Late(Duration::from_millis(100), "192.0.2.1");
+    let server = NameServer::start(late).await;
+    let (resolver, _, changes) = server.changing_resolver();
+    let worker = WorkerResolver::new(resolver, 10, Arc::default());
+    let change = || {
+        changes.send(server.options()).unwrap();
+        worker.forget();
+    };
+    let is_changed = async {
+        until(|| server.asked().len() == 2).await;
+        change();
+    };
+    let (found, ()) = tokio::join!(worker.resolve("a.example", client(0)), is_changed);
+    assert!(found.is_ok());
+    for asked in [4, 4, 6] {
+        if asked == 6 {
+            change();
+        }
+        assert!(worker.resolve("a.example", client(0)).await.is_ok());
+        assert_eq!(server.asked().len(), asked);
+    }
+}
+
+#[tokio::test]
 async fn without_a_control_thread_there_is_an_error() {
     let metrics: Arc<ControlMetrics> = Arc::default();
     let (resolver, questions) = resolver(Arc::clone(&metrics));

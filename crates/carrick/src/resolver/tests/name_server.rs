@@ -127,15 +127,24 @@ impl NameServer {
 
     /// A resolver with a service that runs in this runtime.
     pub fn resolver(&self) -> (Resolver, Arc<ControlMetrics>) {
+        let (resolver, metrics, _) = self.changing_resolver();
+        (resolver, metrics)
+    }
+
+    /// The same; and changes of the options.
+    pub fn changing_resolver(
+        &self,
+    ) -> (
+        Resolver,
+        Arc<ControlMetrics>,
+        mpsc::UnboundedSender<DnsOptions>,
+    ) {
         let metrics: Arc<ControlMetrics> = Arc::default();
         let (resolver, questions) = resolver(Arc::clone(&metrics));
         let (changes, receiver) = mpsc::unbounded_channel();
         let service = Service::new(&self.options(), Arc::clone(&metrics));
-        tokio::spawn(async move {
-            let _changes = changes;
-            service.run(questions, receiver).await;
-        });
-        (resolver, metrics)
+        tokio::spawn(service.run(questions, receiver));
+        (resolver, metrics, changes)
     }
 }
 
