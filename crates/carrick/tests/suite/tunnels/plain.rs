@@ -213,16 +213,18 @@ fn a_tunnel_that_is_idle_with_bytes_on_their_way_is_reset() {
         let stage = Stage::with(&format!(
             "[splice]\nengine = \"{engine}\"\n[timeouts]\ntunnel_idle = \"1s\""
         ));
-        let (mut client, mut upstream) = stage.begin();
-        client.send("up");
-        upstream.expect("up");
-        // More than fits into all buffers.
-        let sending = std::thread::spawn(move || upstream.try_send(vec![b'x'; 64 << 20]).is_err());
+        let mut client = Peer::connect_with_buffers(stage.carrick.tunnel_address(), 4096);
+        let mut upstream = stage.server.accept();
+        // At once, and more than the client takes.
+        upstream.send(vec![b'x'; 60_000]);
         let line = &stage.carrick.access_log(1)[0];
         assert_eq!(line.text("ended"), "tunnel_idle_timeout");
-        assert!(sending.join().expect("no panic"), "{engine}");
-        let ending = client.read_ending();
-        assert!(matches!(ending, Ending::Reset(_)), "{engine}");
+        for (side, peer) in [("server", &mut upstream), ("client", &mut client)] {
+            assert!(
+                matches!(peer.read_ending(), Ending::Reset(_)),
+                "{engine}, {side}"
+            );
+        }
     }
 }
 
