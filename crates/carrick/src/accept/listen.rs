@@ -28,6 +28,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 
 /// How long the kernel keeps a connection without a request in the queue; then it is accepted anyway (`TCP_DEFER_ACCEPT`, tcp(7)).
 const DEFER_SECONDS: i32 = 1;
+const DEFER_MAX: Duration = Duration::from_secs(DEFER_SECONDS as u64);
 
 /// How long handshakes in progress may take to complete when a listener closes: a round trip to distant clients.
 pub const HANDSHAKE_MAX: Duration = Duration::from_millis(250);
@@ -221,10 +222,32 @@ pub fn adjust(
         if let Some(known) = accepting.get(&address) {
             // Also with another mode: no other socket could have the address, if another user opened this one.
             set_options(worker, listener, &*known.socket);
-            continue;
+            let old = before.listener(address);
+            let old = old.as_deref().and_then(tcp_profile::of_all_clients);
+            let Some(old) = old.filter(|old| Some(*old) != tcp_profile::of_all_clients(listener))
+            else {
+                continue;
+            };
+            // What only the old profile sets, the socket keeps.
+            match known
+                .socket
+                .local_addr()
+                .and_then(|at| bind_at(listener, at))
+            {
+                Ok(socket) => drop(bound.insert(address, socket)),
+                Err(error) => {
+                    let (name, kind) = (&old.name, error.kind());
+                    errors.push(format!("{address} keeps settings of the TCP profile \"{name}\" until a restart: no other socket can be opened there ({kind})"));
+                    continue;
+                }
+            }
         }
         match accept_on(worker, listener, bound.remove(&address)) {
-            Ok(started) => drop(accepting.insert(address, started)),
+            Ok(started) => {
+                if let Some(replaced) = accepting.insert(address, started) {
+                    tokio::task::spawn_local(close_replaced(Rc::clone(worker), replaced));
+                }
+            }
             Err(error) => errors.push(error.to_string()),
         }
     }
@@ -232,6 +255,13 @@ pub fn adjust(
         return Ok(());
     }
     Err(io::Error::other(errors.join("; ")))
+}
+
+/// Stops accepting on a socket that another replaces, once the kernel keeps no connection without a request any more.
+async fn close_replaced(worker: Rc<Worker>, replaced: Accepting) {
+    let _ = carrick_splice::tcp::defer_accept(&replaced.socket, 0);
+    tokio::time::sleep(DEFER_MAX + HANDSHAKE_MAX).await;
+    replaced.stop(HANDSHAKE_MAX, &worker.live());
 }
 
 fn accept_on(

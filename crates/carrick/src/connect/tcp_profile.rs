@@ -9,10 +9,14 @@ use std::sync::Arc;
 /// The kernel's initial window in segments (RFC 6928).
 const SEGMENTS_AT_FIRST: u32 = 10;
 
-/// Gives a listening socket the profile that all of its clients have, if there is one: they inherit the settings that the handshake needs.
+/// The profile that all clients of a listener have, if there is one.
+pub fn of_all_clients(listener: &ListenerPlan) -> Option<&TcpProfilePlan> {
+    listener.tcp_profiles.as_ref()?.of_all_clients.as_deref()
+}
+
+/// Gives a listening socket that profile: clients inherit the settings that the handshake needs.
 pub fn listening(service: &TcpTuning, listener: &ListenerPlan, socket: &impl AsFd) {
-    let profiles = listener.tcp_profiles.as_ref();
-    if let Some(profile) = profiles.and_then(|profiles| profiles.of_all_clients.as_ref()) {
+    if let Some(profile) = of_all_clients(listener) {
         set(service, socket, profile, Moment::Listening);
     }
 }

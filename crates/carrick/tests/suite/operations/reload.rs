@@ -4,8 +4,9 @@ use super::load::{Asking, Load};
 use crate::support::carrick::FORWARD_TEXT;
 use crate::support::place::{FORWARD_PORT, LISTENER_PORT, TUNNEL_PORT};
 use crate::support::{Carrick, Peer, Place, carrick, wait_for};
+use socket2::SockRef;
 use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -231,6 +232,62 @@ fn an_address_in_use_keeps_the_old_configuration() {
     let text = right.clone() + &listener(SECOND_PORT, &route("/", "u"));
     let why = format!("cannot listen on {}", place.at(SECOND_PORT));
     expect_refusal(&carrick, &place, &text, &why);
+}
+
+/// Clients inherit its settings from the listening socket.
+#[test]
+fn a_tcp_profile_that_is_taken_off_a_listener_leaves_nothing_behind() {
+    let place = Place::claim();
+    let server = echo_server(&place);
+    let text = |keys: &str| {
+        String::from("[timeouts]\nhead = \"10m\"\ndrain = \"2s\"\n")
+            + &listener(LISTENER_PORT, &format!("{keys}{}", route("/", "u")))
+            + &carrick::upstream_text("u", &[server.address()])
+            + "[tcp_profile.short]\nsegment_max = 1000\n"
+    };
+    let short = text("tcp_profiles = { side = \"client\", profile = \"short\" }\n");
+    let carrick = Carrick::start(&place, &short);
+    let is_short = || {
+        let client = carrick.connect();
+        let bytes = SockRef::from(client.stream()).tcp_mss().expect("an option");
+        bytes <= 1000
+    };
+    // Listening: the local address is the second word of a line, and the state the fourth.
+    let IpAddr::V4(ip) = carrick.listener().ip() else {
+        panic!("IPv4 was used")
+    };
+    let local = format!(
+        "{:08X}:{LISTENER_PORT:04X}",
+        u32::from_ne_bytes(ip.octets())
+    );
+    let sockets = || {
+        let text = std::fs::read_to_string("/proc/net/tcp").expect("a table");
+        let words = text.lines().map(|line| line.split_whitespace().collect());
+        words
+            .filter(|words: &Vec<&str>| words[1] == local && words[3] == "0A")
+            .count()
+    };
+    let load = Load::start(&Asking {
+        address: carrick.listener(),
+        clients: 3,
+        requests_per_connection: 1,
+    });
+    for _ in 0..3 {
+        assert!(is_short());
+        load.wait_for_more(20);
+        let mut silent: Vec<Peer> = (0..8).map(|_| carrick.connect()).collect();
+        reload(&carrick, &place, &text(""), "ok");
+        wait_for("the old sockets to close", || {
+            (sockets() == 2).then_some(())
+        });
+        assert!(!is_short());
+        for client in &mut silent {
+            assert_eq!(client.ask(ASK).status, 200);
+        }
+        load.wait_for_more(20);
+        reload(&carrick, &place, &short, "ok");
+    }
+    load.stop().expect_no_failure(120);
 }
 
 #[test]
