@@ -183,12 +183,18 @@ pub fn check_reload(before: &Plan, after: &Plan, given_up: &GivenUp) -> Result<(
         if known.any(|known| known == listener.address) {
             continue;
         }
-        bind(listener).map_err(|error| {
-            let mut ports = before.listeners.iter().map(|known| known.address.port());
-            let is_own = error.kind() == io::ErrorKind::AddrInUse
-                && given_up.changed_user()
-                && ports.any(|port| port == listener.address.port());
-            if is_own {
+        let mut ports = before.listeners.iter().map(|known| known.address.port());
+        let is_own = ports.any(|port| port == listener.address.port());
+        let is_free = match is_own {
+            true => Ok(()),
+            // As at the start.
+            false => bind_when_free(Instant::now() + FREE_WAIT, || {
+                bind_socket(listener.address, Sharing::Exclusive).map(drop)
+            }),
+        };
+        is_free.and_then(|()| bind(listener)).map_err(|error| {
+            let is_in_use = error.kind() == io::ErrorKind::AddrInUse;
+            if is_in_use && is_own && given_up.changed_user() {
                 format!(
                     "cannot listen on {}: carrick's own socket with this port is in the way; it was opened as another user, at the start: restart carrick",
                     listener.address

@@ -4,7 +4,7 @@ use super::load::{Asking, Load};
 use crate::support::carrick::FORWARD_TEXT;
 use crate::support::place::{FORWARD_PORT, LISTENER_PORT, TUNNEL_PORT};
 use crate::support::{Carrick, Peer, Place, carrick, wait_for};
-use socket2::SockRef;
+use socket2::{Domain, SockRef, Socket, Type};
 use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
@@ -228,9 +228,17 @@ fn an_address_in_use_keeps_the_old_configuration() {
     let server = echo_server(&place);
     let right = carrick::switch_text(&[server.address()]);
     let carrick = Carrick::start(&place, &right);
-    let _occupied = occupy(place.at(SECOND_PORT));
     let text = right.clone() + &listener(SECOND_PORT, &route("/", "u"));
     let why = format!("cannot listen on {}", place.at(SECOND_PORT));
+    let occupied = occupy(place.at(SECOND_PORT));
+    expect_refusal(&carrick, &place, &text, &why);
+    drop(occupied);
+    // As another carrick does, with which it would share its clients.
+    let shared = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
+    shared.set_reuse_port(true).expect("an option");
+    let address = place.at(SECOND_PORT).into();
+    carrick_test::until_free(|| shared.bind(&address)).expect("it is free");
+    shared.listen(1).expect("to listen");
     expect_refusal(&carrick, &place, &text, &why);
 }
 
