@@ -34,6 +34,9 @@ pub enum Lost {
     /// The other end keeps sending for a relayed connection that was given up.
     #[error("the other end does not end a relayed connection that this end gave up")]
     Stuck,
+    /// The other end does not answer OPEN.
+    #[error("the other end does not say whether it has reached a server")]
+    Silent,
     /// This carrick is ending.
     #[error("the drain time is over")]
     CutOff,

@@ -270,6 +270,7 @@ async fn relay(
         engine,
         pace: [to_client, to_server],
         idle: client.context.live.plan().timeouts.tunnel_idle,
+        answer: None,
     };
     // Towards the link means from the server.
     let note = |[from, to]: [u64; 2], [of_from, of_to]: [_; 2]| {

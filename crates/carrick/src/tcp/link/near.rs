@@ -82,10 +82,17 @@ pub async fn relay(client: &mut Client, wish: Wish<'_>, log: &mut RequestLog) ->
                     log,
                 ));
             }
-            // The far end closed it while OPEN was in flight. No byte of the client's was sent.
-            Err((_, true)) if may_repeat => may_repeat = false,
-            Err((lost, _)) => {
+            // The far end closed it while OPEN was in flight.
+            Err((Lost::Ended | Lost::Io(_), true)) if may_repeat => may_repeat = false,
+            Err((lost, is_untouched)) => {
                 is_lost(client.context.metrics(), &connection, &lost);
+                if matches!(lost, Lost::Silent)
+                    && is_untouched
+                    && link.plan.fallback == Fallback::Direct
+                {
+                    client.context.metrics().link.direct.add(1);
+                    return None;
+                }
                 log.status = if log.status == 200 { 200 } else { 502 };
                 log.ended = "link_lost";
                 return Some(Next::Reset);
@@ -147,7 +154,7 @@ fn choose(access: &Access, wish: &Wish<'_>, log: &mut RequestLog) -> Result<Chos
     }
 }
 
-/// Requests the server, and relays. Returns the outcome, and whether the client was sent all of the server's bytes. `Err`: the connection to the far end is lost; and whether another one may be tried.
+/// Requests the server, and relays. Returns the outcome, and whether the client was sent all of the server's bytes. `Err`: the connection to the far end is lost; and whether another way may be tried, since no byte of the client's was sent.
 async fn carry(
     client: &mut Client,
     (connection, chosen): (&Connection, &Chosen),
@@ -190,10 +197,13 @@ async fn carry(
         log,
     );
     counters.tunnels_opened.add(1);
+    let timeouts = &client.context.live.plan().timeouts;
     let options = RelayOptions {
         engine,
         pace,
-        idle: client.context.live.plan().timeouts.tunnel_idle,
+        idle: timeouts.tunnel_idle,
+        // The far end has its own limit for connecting, and the answer has a way to go.
+        answer: Some(timeouts.connect * 2),
     };
     let note = |moved, engines| listed.tunnel().note_bytes(moved, engines);
     let relay = Relay::new(&client.context.worker, connection, &near, options);
@@ -223,11 +233,10 @@ async fn carry(
     metrics.upstream_bytes_sent.add(sent);
     metrics.upstream_bytes_received.add(received);
     let is_whole = relay.has_passed_end();
-    result.map(|outcome| (outcome, is_whole)).map_err(|lost| {
-        let is_untouched = !relay.has_taken() && server.is_none();
-        let is_gone = matches!(lost, Lost::Ended | Lost::Io(_));
-        (lost, is_untouched && is_gone)
-    })
+    let is_untouched = !relay.has_taken() && server.is_none();
+    result
+        .map(|outcome| (outcome, is_whole))
+        .map_err(|lost| (lost, is_untouched))
 }
 
 /// Applies the outcome to the client, the log, and the server's state.

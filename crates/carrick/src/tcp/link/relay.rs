@@ -12,7 +12,7 @@ use carrick_splice::tcp::{acknowledged_bytes, is_hung_up, pending_input};
 use carrick_splice::{Choice, End, Ended, Engine, Order, PaceHandle, Side, Transfer};
 use socket2::SockRef;
 use std::cell::Cell;
-use std::future::{Future, poll_fn};
+use std::future::{Future, pending, poll_fn};
 use std::net::{Shutdown, SocketAddr};
 use std::pin::pin;
 use std::task::{Context, Poll, ready};
@@ -48,6 +48,8 @@ pub struct RelayOptions {
     pub pace: [PaceHandle; 2],
     /// Ends the relay after this time without a byte.
     pub idle: Duration,
+    /// How long the near end waits for OPENED or REFUSED.
+    pub answer: Option<Duration>,
 }
 
 /// Called on progress: bytes towards the link and away from it, and the engines.
@@ -166,6 +168,12 @@ impl<'a> Relay<'a> {
         let mut link_error = pin!(self.connection.stream.ready(Interest::ERROR));
         let mut cut_off = pin!(self.worker.sessions.wait_for_cut_off());
         let mut quiet = pin!(self.look_for_quiet());
+        let mut overdue = pin!(async {
+            match self.options.answer {
+                Some(limit) => sleep(limit).await,
+                None => pending().await,
+            }
+        });
         let mut patience = None;
         let [mut towards_over, mut away_over] = [false; 2];
         let [mut local_heard, mut link_heard, mut is_quiet] = [false; 3];
@@ -204,6 +212,10 @@ impl<'a> Relay<'a> {
             }
             if cut_off.as_mut().poll(cx).is_ready() {
                 return Poll::Ready(Err(Lost::CutOff));
+            }
+            let is_answered = self.server.get().is_some() || self.outcome.get().is_some();
+            if !is_answered && overdue.as_mut().poll(cx).is_ready() {
+                return Poll::Ready(Err(Lost::Silent));
             }
             if self.is_given_up.get() {
                 let timer = patience.get_or_insert_with(|| Box::pin(sleep(GIVEN_UP_MAX)));

@@ -7,7 +7,7 @@ use carrick_logic::link::{CONTROL_BYTES_MAX, Frame, Read, VERSION, read};
 struct Script {
     near: Carrick,
     door: Server,
-    _place: Place,
+    place: Place,
 }
 
 impl Script {
@@ -15,12 +15,9 @@ impl Script {
         let place = Place::claim();
         let door = Server::listen(&place);
         let server = place.at(9);
-        let near = Carrick::start(&place, &near_text(ONE_WORKER, link, door.address(), server));
-        Self {
-            near,
-            door,
-            _place: place,
-        }
+        let tables = format!("[timeouts]\nconnect = \"2s\"\n{ONE_WORKER}");
+        let near = Carrick::start(&place, &near_text(&tables, link, door.address(), server));
+        Self { near, door, place }
     }
 }
 
@@ -130,6 +127,25 @@ fn what_was_closed_while_it_was_taken_is_asked_for_again() {
     second.send([hello(), written(&Frame::Opened { number: 1, server })].concat());
     second.send([&written(&Frame::Data(2))[..], b"ok"].concat());
     client.expect("ok");
+}
+
+/// As a far end that hangs, whose kernel still accepts connections.
+#[test]
+fn a_far_end_that_does_not_answer_is_no_way_to_a_server() {
+    let script = Script::new("preconnect = 0\nfallback = \"direct\"");
+    let server = Server::listen_at(script.place.at(9));
+    let mut direct = script.near.connect_tunnel();
+    let _silent = script.door.accept();
+    let mut upstream = server.accept();
+    direct.send("q");
+    upstream.expect("q");
+    assert_eq!(script.near.metric("carrick_link_direct_total", &[]), 1.0);
+    // What has left for the far end is not sent again.
+    let mut client = script.near.connect_tunnel();
+    client.send("q");
+    let _silent = script.door.accept();
+    assert_eq!(client.read_ending(), Ending::Reset(Vec::new()));
+    assert_eq!(script.near.access_log(1)[0].text("ended"), "link_lost");
 }
 
 /// A far end that never ends a relayed connection that was given up: the link connection is given up as well.
