@@ -17,6 +17,8 @@ const PAUSE_AFTER_FAILURE: Duration = Duration::from_secs(1);
 impl Link {
     /// Returns a connection to the pool; it must be idle.
     pub fn put(&self, sessions: &Sessions, connection: Connection) {
+        // It has said HELLO.
+        self.failed.set(None);
         let mut idle = self.idle.borrow_mut();
         if !self.is_retired.get() && !sessions.is_draining() && idle.len() < self.plan.connections {
             idle.push_back(connection);
@@ -63,7 +65,6 @@ impl Link {
             self.failed(&connector.metrics, &unreachable);
             return Err(unreachable);
         }
-        self.failed.set(None);
         Ok(connection)
     }
 

@@ -148,6 +148,20 @@ fn a_far_end_that_does_not_answer_is_no_way_to_a_server() {
     assert_eq!(script.near.access_log(1)[0].text("ended"), "link_lost");
 }
 
+#[test]
+fn a_far_end_that_drops_what_it_accepts_is_warned_of_once() {
+    let script = Script::new("preconnect = 1");
+    for _ in 0..3 {
+        let mut link = script.door.accept();
+        next(&mut link);
+    }
+    let failed = "carrick_link_connections_failed_total";
+    script.near.wait_for_metric(failed, &[], 3.0);
+    let said = script.near.stop().standard_error;
+    let warned = (said.lines()).filter(|line| line.contains("WARN") && line.contains("\"sky\""));
+    assert_eq!(warned.count(), 1, "{said}");
+}
+
 /// A far end that never ends a relayed connection that was given up: the link connection is given up as well.
 #[test]
 fn a_far_end_that_does_not_give_up_is_left() {
