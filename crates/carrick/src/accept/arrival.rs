@@ -18,7 +18,7 @@ use crate::reply::Reply;
 use crate::syn_defer::Kept;
 use crate::tcp::{by_name, link};
 use crate::telemetry::metrics::Limit;
-use carrick_logic::proxy_protocol::{self, Header};
+use carrick_logic::proxy_protocol::{self, Endpoints, Header};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use tokio::net::TcpStream;
@@ -55,8 +55,11 @@ pub async fn serve(
     let mut first = Vec::new();
     if client.context.listener.proxy_protocol {
         match read_proxy_header(&mut client).await {
-            Some((address, rest)) => {
-                client.context.address = address;
+            Some((endpoints, rest)) => {
+                if let Some(endpoints) = endpoints {
+                    client.context.address = endpoints.source;
+                    client.context.destination = Some(Box::new(endpoints.destination));
+                }
                 first = rest;
             }
             None => return,
@@ -127,8 +130,8 @@ pub async fn serve(
     }
 }
 
-/// Reads the PROXY header. Returns the client's address, and the bytes after the header.
-async fn read_proxy_header(client: &mut Client) -> Option<(SocketAddr, Vec<u8>)> {
+/// Reads the PROXY header. Returns what it says, and the bytes after it.
+async fn read_proxy_header(client: &mut Client) -> Option<(Option<Endpoints>, Vec<u8>)> {
     let (context, downstream) = (&client.context, &mut client.downstream);
     let mut buffer = Vec::with_capacity(proxy_protocol::HEADER_BYTES_MAX);
     let limit = context.live.plan().timeouts.head;
@@ -148,8 +151,7 @@ async fn read_proxy_header(client: &mut Client) -> Option<(SocketAddr, Vec<u8>)>
         }
         match proxy_protocol::read(&buffer) {
             Ok(Header::Complete(length, endpoints)) => {
-                let address = endpoints.map_or(context.address, |endpoints| endpoints.source);
-                return Some((address, buffer.split_off(length.min(buffer.len()))));
+                return Some((endpoints, buffer.split_off(length.min(buffer.len()))));
             }
             Ok(Header::Partial) if buffer.len() < buffer.capacity() => {}
             Ok(Header::Partial) => {

@@ -116,10 +116,10 @@ impl CheckoutRequest<'_> {
             .downstream
             .and_then(|downstream| downstream.transport.local_addr())
         {
-            Some(destination) => {
+            Some(own) => {
                 let endpoints = Endpoints {
                     source: self.context.who(),
-                    destination,
+                    destination: self.context.destination.as_deref().copied().unwrap_or(own),
                 };
                 proxy_protocol::write(&mut bytes, &endpoints, is_version_1);
             }

@@ -22,6 +22,8 @@ pub struct RequestContext {
     pub listener: Arc<ListenerPlan>,
     /// The address of the sender of requests: of the connection, or of the PROXY header.
     pub address: SocketAddr,
+    /// Where it connected to, by the PROXY header. Boxed: few clients have one.
+    pub destination: Option<Box<SocketAddr>>,
     /// The client of the present request, if a trusted proxy has named it; see [`who`](RequestContext::who).
     pub stated: Option<SocketAddr>,
     /// What TLS has agreed with it; `None`: it speaks plainly.
@@ -48,6 +50,7 @@ impl RequestContext {
             live,
             listener,
             address,
+            destination: None,
             stated: None,
             tls: None,
             is_http2: false,

@@ -43,7 +43,7 @@ section! {
         ),
         /// Active health checks, besides the passive marking by `failures_max`
         health: Setting<Written<Health>> = table_or("no active checks"),
-        /// Begin connections to the servers with a PROXY header; `true` is `"v1"`. Such a connection belongs to one
+        /// Begin connections to the servers with a PROXY header; `true` is `"v1"`. It says where the client connected: by the PROXY header that the client sent, else to carrick. Such a connection belongs to one
         /// client and is not kept for others
         send_proxy_protocol: Setting<Option<ProxyVersion>> =
             other("`false`, `true`, `\"v1\"` or `\"v2\"`", "false", send_proxy_protocol),
