@@ -359,6 +359,10 @@ static __always_inline int read_packet(struct __sk_buff *skb, struct packet *pac
 			return 0;
 		if (ip->version != 6)
 			return 0;
+		/* An IPv4 address would be found as IPv4's. The kernel, too, discards one on the wire. */
+		if (!ip->saddr.in6_u.u6_addr32[0] && !ip->saddr.in6_u.u6_addr32[1] &&
+		    ip->saddr.in6_u.u6_addr32[2] == bpf_htonl(0xffff))
+			return 0;
 		packet->is_unforwardable = packet->is_odd = ip->nexthdr != IPPROTO_TCP;
 		tcp_at = ETH_HLEN + sizeof(*ip);
 		if (packet->is_unforwardable) {

@@ -7,7 +7,7 @@
 /* A window probe may go this far beyond the receiver's window. */
 #define PROBE_BYTES 1
 
-/* The largest window (RFC 7323 section 2.3). An acknowledgement further back than this is invalid. */
+/* The largest window (RFC 7323 section 2.3). */
 #define WINDOW_LIMIT (1U << 30)
 
 static __always_inline int is_before(__u32 a, __u32 b)
@@ -81,6 +81,16 @@ static __always_inline void note_given(struct packet_leg *leg, const struct pack
 	leg->is_odd |= packet->is_odd;
 }
 
+/* Acknowledgements may be this much older than the window makes them: when a splice begins, others are under way. */
+#define ACKED_SLACK 0xffff
+
+/* Whether the sender of a way would accept an acknowledgement. An older one is forged, or long out of date (RFC 5961 section
+ * 5.2), which the sender may not see any more: what is forwarded can get a newer one. */
+static __always_inline int is_acceptable(const struct packet_way *way, __u32 acked)
+{
+	return !is_after(acked, way->end) && !is_before(acked, way->acked - way->window_max - ACKED_SLACK);
+}
+
 /* Whether the packet's numbers are plausible. Otherwise it must change nothing, here or at the receiver. */
 static __always_inline int is_plausible(const struct packet *packet, const struct packet_way *way,
 					const struct packet_way *back, __u32 acked, int is_whole)
@@ -95,7 +105,7 @@ static __always_inline int is_plausible(const struct packet *packet, const struc
 		return 0;
 	if (!(packet->flags & FLAG_ACK))
 		return packet->flags & FLAG_RST;
-	return !is_after(acked, back->end) && !is_before(acked, back->acked - WINDOW_LIMIT);
+	return is_acceptable(back, acked);
 }
 
 /* Passes an acknowledgement of its own data to the local socket, which would retransmit otherwise. */

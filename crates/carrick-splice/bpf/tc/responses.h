@@ -109,7 +109,7 @@ static __always_inline int is_from_client(const struct packet_splice *splice, co
 {
 	const struct packet_way *up = &splice->ways[0], *down = &splice->ways[1];
 
-	return packet->flags & FLAG_ACK && !is_after(acked, down->end) && !is_before(acked, down->acked - WINDOW_LIMIT) &&
+	return packet->flags & FLAG_ACK && is_acceptable(down, acked) &&
 	       !is_after(packet->seq + sequence_length(packet), up->window_end + PROBE_BYTES) &&
 	       !is_before(packet->seq, up->end - up->window_max - PROBE_BYTES);
 }
@@ -292,7 +292,7 @@ static __always_inline void handle_server(struct packet_splice *splice, struct p
 	    (packet->payload_bytes && is_before(packet->seq, down->start) && is_before(down->acked, down->start)) ||
 	    !(packet->flags & (FLAG_ACK | FLAG_RST)) ||
 	    (packet->flags & FLAG_ACK &&
-	     (is_after(packet->ack, server->local_end) || is_before(packet->ack, server->local_acked - WINDOW_LIMIT)))) {
+	     (is_after(packet->ack, server->local_end) || is_before(packet->ack, server->local_acked - ACKED_SLACK)))) {
 		plan->fate = FATE_DROP;
 		splice->refused += 1;
 		return;

@@ -3,6 +3,7 @@
 use super::http::{METHODS, RequestFields, status_of};
 use super::skeleton::types::{packet_response, request_fields};
 use crate::sys::mmap::Mmap;
+use std::collections::VecDeque;
 use std::mem::{offset_of, size_of};
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
@@ -19,7 +20,8 @@ const FIRST_BYTES: u64 = 1;
 /// All records, and which of them are free.
 pub(super) struct Records {
     memory: Mmap,
-    free: Mutex<Vec<u32>>,
+    /// Who gives one back may be ahead of a packet that still reads it, so that the one given back first is taken first.
+    free: Mutex<VecDeque<u32>>,
 }
 
 impl Records {
@@ -31,13 +33,13 @@ impl Records {
     pub(super) fn map(map: BorrowedFd<'_>, count: u32) -> std::io::Result<Records> {
         Ok(Records {
             memory: Mmap::map(map, size_of::<packet_response>() * count as usize)?,
-            free: Mutex::new((1..count).rev().collect()),
+            free: Mutex::new((1..count).collect()),
         })
     }
 
     /// A free record.
     pub(super) fn take(self: &Arc<Records>) -> Option<Record> {
-        let number = self.free().pop()?;
+        let number = self.free().pop_front()?;
         Some(Record {
             records: Arc::clone(self),
             number,
@@ -59,7 +61,7 @@ impl Records {
         self.memory.read(offset(number) + field, bytes, to);
     }
 
-    fn free(&self) -> std::sync::MutexGuard<'_, Vec<u32>> {
+    fn free(&self) -> std::sync::MutexGuard<'_, VecDeque<u32>> {
         self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -413,7 +415,7 @@ fn offset(number: u32) -> usize {
 
 impl Drop for Record {
     fn drop(&mut self) {
-        self.records.free().push(self.number);
+        self.records.free().push_back(self.number);
     }
 }
 

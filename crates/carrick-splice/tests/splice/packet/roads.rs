@@ -101,6 +101,33 @@ fn by_a_vlan() {
     tunnel_on(&bed);
 }
 
+/// The client's packets have a tag without a number: a mere priority. Those to it have none.
+#[test]
+fn with_a_priority() {
+    let Some(bed) = Bed::bare() else {
+        return;
+    };
+    if !bed.can(Host::Client, "ip link add link c name c0 type vlan id 0") {
+        lacks("this kernel has no VLANs");
+        return;
+    }
+    bed.address(Host::Client, "c", 1, 2);
+    bed.address(Host::Middle, "pc", 1, 1);
+    bed.address(Host::Middle, "ps", 2, 1);
+    bed.address(Host::Server, "s", 2, 2);
+    bed.ip(Host::Middle, "link set pc address 02:00:00:00:00:78");
+    let proxy = V4[0];
+    for change in [
+        "link set c0 up".to_owned(),
+        format!("neigh add {proxy} lladdr 02:00:00:00:00:78 dev c0"),
+        format!("route add {proxy} dev c0 src 10.78.1.2"),
+    ] {
+        bed.ip(Host::Client, &change);
+    }
+    let (told, sent) = told(&bed, proxy, V4);
+    told.assert_closed(sent);
+}
+
 /// The server's interface is on top of another one of the same host, which could also translate the packets.
 #[test]
 fn by_a_macvlan() {

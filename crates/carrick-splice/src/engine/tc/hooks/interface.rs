@@ -71,7 +71,8 @@ pub enum Unsupported {
     Passage(String),
 }
 
-/// Interfaces of which others are members, where connections belong to the whole, not to the members.
+/// Interfaces of which others are members, where connections belong to the whole, not to the members. So are those that a driver
+/// makes of two devices, which have no kind: a virtual machine's on Hyper-V (netvsc) or with a standby for virtio (`net_failover`).
 const WHOLES: [&str; 5] = ["bridge", "bond", "team", "openvswitch", "hsr"];
 
 /// Interfaces whose packets pass the one below them without a sign of whose they are. (Those of VLANs have a tag.)
@@ -105,7 +106,7 @@ impl Interface {
             return None;
         }
         if let Some(master) = &self.master
-            && WHOLES.contains(&self.master_kind.as_str())
+            && (self.master_kind.is_empty() || WHOLES.contains(&self.master_kind.as_str()))
         {
             return Some(Unsupported::PortOf(
                 self.master_kind.clone(),
@@ -144,10 +145,17 @@ impl fmt::Display for Unsupported {
                 "its packets have no Ethernet header ({})",
                 hardware_name(*hardware)
             ),
-            Unsupported::PortOf(kind, name) => write!(
-                formatter,
-                "it is a port of the {kind} {name}, where its connections are (name it, if it is wanted all the same)"
-            ),
+            Unsupported::PortOf(kind, name) => {
+                let whole = if kind.is_empty() {
+                    name.clone()
+                } else {
+                    format!("the {kind} {name}")
+                };
+                write!(
+                    formatter,
+                    "it is a port of {whole}, where its connections are (name it, if it is wanted all the same)"
+                )
+            }
             Unsupported::Carries(kind, name) => write!(
                 formatter,
                 "the packets of the {kind} {name} pass it, too; connections over {name} can be forwarded in the kernel, those over this interface cannot"

@@ -4,6 +4,7 @@ use super::lab::*;
 use super::spliced::{C, down, spliced, up};
 use super::wire::*;
 use crate::engine::tc::skeleton::types::{packet_response, packet_state};
+use std::net::IpAddr;
 
 const UNSPEC: u32 = u32::MAX;
 const SHOT: u32 = 2;
@@ -81,6 +82,21 @@ fn what_is_not_whole_tcp_over_ipv6_is_left_alone() {
         untouched(&lab, &format!("next header {next}"), &frame);
     }
     untouched(&lab, "less than IP says", &frame[..frame.len() - 1]);
+}
+
+#[test]
+fn addresses_of_ipv4_in_ipv6_packets_are_left_alone() {
+    let Some(lab) = Lab::v4() else { return };
+    let (packet, _) = up(&lab, |packet| packet.payload = vec![1; 40]);
+    let mapped = packet.with(|packet| {
+        for address in [&mut packet.source, &mut packet.destination] {
+            let IpAddr::V4(v4) = address.ip() else {
+                panic!("{address}")
+            };
+            address.set_ip(v4.to_ipv6_mapped().into());
+        }
+    });
+    untouched(&lab, "mapped addresses", &mapped.bytes());
 }
 
 #[test]

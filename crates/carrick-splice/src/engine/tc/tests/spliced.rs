@@ -12,6 +12,8 @@ pub const UP: u32 = 4096;
 pub const DOWN: u32 = 50_000_u32.wrapping_neg();
 const UP_TS: u32 = 77;
 const DOWN_TS: u32 = 9_u32.wrapping_neg();
+/// By how much an acknowledgement may be too low: the window, and `ACKED_SLACK`.
+const OLDEST: u32 = 2 * 65_535;
 
 /// Two joined idle connections.
 pub fn spliced(lab: &Lab) -> packet_splice {
@@ -376,7 +378,7 @@ fn numbers_that_cannot_be_are_refused() {
             packet.ack = packet.ack.wrapping_add(1 << 31);
         }),
         ("one that is too old", |packet| {
-            packet.ack = packet.ack.wrapping_sub((1 << 30) + 1);
+            packet.ack = packet.ack.wrapping_sub(OLDEST + 1);
         }),
         ("neither ACK nor RST", |packet| packet.flags = 0),
         ("FIN beyond the window", |packet| {
@@ -396,6 +398,14 @@ fn numbers_that_cannot_be_are_refused() {
             },
         );
     }
+    let (packet, forwarded) = up(&lab, |packet| packet.ack = packet.ack.wrapping_sub(OLDEST));
+    lab.check(
+        "the oldest acknowledgement",
+        &spliced(&lab),
+        (Arriving, &packet),
+        Forwarded(forwarded),
+        |splice| splice.ways[CLIENT].packets = 1,
+    );
 }
 
 #[test]

@@ -1,7 +1,10 @@
 //! Both programs see the packets; which interfaces they are attached to, and why not to others.
 
 use super::support::*;
-use crate::engine::tc::hooks::{AttachFailure, AttachMode, Hooks, Settings, Unsupported};
+use crate::engine::tc::hooks::{
+    AttachFailure, AttachMode, Hooks, Interfaces, Settings, Unsupported,
+    interfaces as all_interfaces,
+};
 
 fn names(hooks: &Hooks) -> Vec<&str> {
     hooks
@@ -98,6 +101,15 @@ fn interfaces_that_cannot_are_left_out_with_the_reason() {
             );
             let port = Unsupported::PortOf("bridge".into(), "bridge0".into());
             assert_eq!(*reason(&hooks, "p0"), AttachFailure::Unsupported(port));
+            // A whole that a driver has made has no kind.
+            let mut port = all_interfaces().unwrap();
+            port.retain(|interface| interface.name == "p0");
+            port[0].master_kind.clear();
+            let reason = port[0].unsupported(&Interfaces::All).unwrap().to_string();
+            assert!(
+                reason.starts_with("it is a port of bridge0, where"),
+                "{reason}"
+            );
             let text: Vec<String> = hooks.refused().iter().map(ToString::to_string).collect();
             assert!(
                 text.iter().any(|line| line.contains("interface tun0")

@@ -68,7 +68,7 @@ fn what_a_server_sends_before_it_has_a_request_is_no_response() {
         let says = |at: u32, acked: u32| {
             let (packet, _) = down(&rest.lab, |packet| {
                 packet.seq = S.wrapping_add(at);
-                packet.ack = C + UP + acked;
+                packet.ack = (C + UP).wrapping_add(acked);
                 packet.payload = RESPONSE.to_vec();
             });
             let verdict = rest.arrives(&packet).verdict;
@@ -112,6 +112,10 @@ fn what_a_server_sends_before_it_has_a_request_is_no_response() {
                 // Behind it, the start of the response is unknown.
                 assert_eq!(says(RESPONSE.len() as u32, request), Verdict::Drop);
             }
+            // The local socket would not accept it: it is not the server's.
+            ask(is_classified);
+            assert_eq!(says(0, 0_u32.wrapping_sub(1 << 20)), Verdict::Drop);
+            assert!(!rest.record.is_over());
             // The response has overtaken it.
             ask(is_classified);
             assert_eq!(says(RESPONSE.len() as u32, request), Verdict::Forward);

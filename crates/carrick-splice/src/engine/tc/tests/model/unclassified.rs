@@ -91,7 +91,7 @@ const SOURCE_ROUTE: [u8; 8] = [131, 7, 4, 192, 0, 2, 77, 0];
 #[test]
 fn a_request_that_the_server_might_not_read_as_it_was_classified_is_the_process_s() {
     type Change = fn(&mut Packet);
-    let cases: [(&str, bool, Change); 16] = [
+    let cases: [(&str, bool, Change); 17] = [
         ("as browsers send it", true, |_| {}),
         ("nothings", true, |packet| {
             packet.options = NOTHINGS.to_vec()
@@ -102,6 +102,9 @@ fn a_request_that_the_server_might_not_read_as_it_was_classified_is_the_process_
         }),
         ("a time from long ago", false, |packet| {
             packet.options = timestamps(500_u32.wrapping_sub(1 << 30), 7);
+        }),
+        ("an acknowledgement from long ago", false, |packet| {
+            packet.ack = packet.ack.wrapping_sub(1 << 20);
         }),
         ("urgent", false, |packet| packet.flags |= URG),
         ("congestion", false, |packet| packet.flags |= ECE),
