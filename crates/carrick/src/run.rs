@@ -29,6 +29,7 @@ use crate::resolver::WorkerResolver;
 use crate::run::worker::WorkerParts;
 use crate::service::{ServiceManager, Watch};
 use crate::telemetry::access_log::LogThread;
+use crate::telemetry::messages;
 use crate::telemetry::metrics::{Liveness, WorkerMetrics};
 use crate::transparent::{self, Rules};
 use crate::upstream::state::UpstreamState;
@@ -39,7 +40,7 @@ use loading::Loading;
 use open::Opened;
 use reserved::Reserved;
 use std::future::pending;
-use std::io::{self, Write};
+use std::io;
 use std::pin::pin;
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
@@ -266,9 +267,7 @@ impl Program {
                 tracing::warn!("some workers do not use the engines yet: {why}");
             }
         }
-        // Nothing is lost if the banner cannot be written.
-        let banner = self.banner.text(&self.state.engines.load());
-        let _ = io::stderr().write_all(banner.as_bytes());
+        messages::tell(&self.banner.text(&self.state.engines.load()));
     }
 
     /// The threads that the watchdog checks.

@@ -2,10 +2,8 @@
 use super::check::report;
 use crate::cli::args::{FAILED, FINE, RunArgs, WRONG};
 use crate::run::{RunError, run as run_program};
-use crate::telemetry::messages::Messages;
-use std::io::Write;
+use crate::telemetry::messages;
 use std::process::ExitCode;
-use std::sync::Arc;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
@@ -21,7 +19,7 @@ pub fn run(arguments: &RunArgs) -> ExitCode {
             ExitCode::from(WRONG)
         }
         Err(error @ RunError::System(_)) => {
-            let _ = writeln!(anstream::stderr().lock(), "carrick: {error}");
+            messages::tell(&format!("carrick: {error}\n"));
             ExitCode::from(FAILED)
         }
     }
@@ -39,9 +37,9 @@ fn start_messages() {
     };
     let is_terminal = std::io::IsTerminal::is_terminal(&std::io::stderr());
     // Without standard error there is nobody to tell.
-    let messages = Messages::to_standard_error().ok().map(|messages| {
+    let messages = messages::standard_error().map(|messages| {
         tracing_subscriber::fmt::layer()
-            .with_writer(Arc::new(messages))
+            .with_writer(move || messages)
             .with_ansi(is_terminal)
             .with_target(false)
     });

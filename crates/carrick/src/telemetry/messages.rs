@@ -5,6 +5,7 @@ use rustix::io::{Errno, write};
 use rustix::net::{SendFlags, send};
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// A pipe takes so many bytes together, or none (`PIPE_BUF`).
@@ -18,6 +19,21 @@ pub fn dropped() -> u64 {
     DROPPED.load(Relaxed)
 }
 
+/// Standard error, `None` if it is closed. What it was at the first call counts, before privileges are given up.
+#[must_use]
+pub fn standard_error() -> Option<&'static Messages> {
+    static OPENED: LazyLock<Option<Messages>> =
+        LazyLock::new(|| Messages::to_standard_error().ok());
+    OPENED.as_ref()
+}
+
+/// Writes a text to standard error.
+pub fn tell(text: &str) {
+    if let Some(mut messages) = standard_error() {
+        let _ = messages.write(text.as_bytes());
+    }
+}
+
 /// Writes messages, each in one call of `write`.
 #[derive(Debug)]
 pub struct Messages {
@@ -26,11 +42,7 @@ pub struct Messages {
 }
 
 impl Messages {
-    /// To standard error.
-    ///
-    /// # Errors
-    /// Standard error is closed.
-    pub fn to_standard_error() -> io::Result<Self> {
+    fn to_standard_error() -> io::Result<Self> {
         let output = io::stderr().as_fd().try_clone_to_owned()?;
         let kind = FileType::from_raw_mode(fstat(&output)?.st_mode);
         // With a mode of its own: that of standard error is shared with other programs.

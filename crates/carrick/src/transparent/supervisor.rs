@@ -8,6 +8,7 @@ use super::tools::{IP, NFT};
 use super::{READY, Task, claim};
 use crate::config::plan::Interception;
 use crate::privileges;
+use crate::telemetry::messages;
 use nix::sys::signal::{SigSet, Signal};
 use rustix::thread::CapabilitySet;
 use std::io::{self, BufRead, Read, Write};
@@ -101,7 +102,7 @@ fn pass_local(interceptions: &[Interception]) {
 
 /// For carrick's log, if it has the same standard error.
 fn tell(what: &str) {
-    let _ = writeln!(io::stderr().lock(), "carrick's rule supervisor: {what}");
+    messages::tell(&format!("carrick's rule supervisor: {what}\n"));
 }
 
 fn begin(task: &Task) -> io::Result<()> {
