@@ -116,6 +116,16 @@ pub async fn begin(
         status.collapsed = !waits;
         shared.tell(&mut status);
         if let Some((object, reuse)) = stored.clone().zip(reuse(lookup)) {
+            let idle = client.context.live.plan().timeouts.idle;
+            let timer = &mut client.downstream.timer;
+            if object.is_file()
+                && !object.is_whole()
+                && object.body().reader().breaks_at_once(timer, idle).await
+            {
+                let mut asking = wanted.ask(None, status, now);
+                asking.give_up_storing();
+                return CacheDecision::Ask(Box::new(asking));
+            }
             let mut revalidation = None;
             if matches!(lookup, Lookup::StaleWhileRevalidate(_))
                 && let Flight::Lead(lead) = wanted.cache.flights.board(&wanted.key)

@@ -1,6 +1,6 @@
 //! Answers that the client gets from the store: those that are just being put there, and those that were there before.
 use super::{Attempt, Outcome};
-use crate::cache::memory::{BodyState, BodyWriter, Object};
+use crate::cache::memory::{BodyWriter, Object};
 use crate::http::cached::{self, Asking, Fill, PendingBody, Tee, reuse_of};
 use crate::net::io::read_some;
 use crate::telemetry::metrics::PrefetchResult;
@@ -50,9 +50,8 @@ impl Attempt<'_, '_> {
         let idle = self.requester.context().live.plan().timeouts.idle;
         if let Some(client) = self.requester.client()
             && object.is_file()
-            // Nothing has gone to the client yet, and only the disk would have it.
-            && let Ok(there) = reader.more(&mut client.downstream.timer, idle, 0).await
-            && (there.bytes, there.state) == (0, BodyState::Broken)
+            // Nothing has gone to the client yet.
+            && (reader.breaks_at_once(&mut client.downstream.timer, idle)).await
             && !server_failed.get()
             && let Some(asking) = self.asking.as_deref_mut()
         {

@@ -93,7 +93,10 @@ pub async fn relay(client: &mut Client, wish: Wish<'_>, log: &mut RequestLog) ->
                     client.context.metrics().link.direct.add(1);
                     return None;
                 }
-                log.status = if log.status == 200 { 200 } else { 502 };
+                match log.status {
+                    200 => link.has_answered(),
+                    _ => log.status = 502,
+                }
                 log.ended = "link_lost";
                 return Some(Next::Reset);
             }

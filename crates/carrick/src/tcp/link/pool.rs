@@ -17,12 +17,16 @@ const PAUSE_AFTER_FAILURE: Duration = Duration::from_secs(1);
 impl Link {
     /// Returns a connection to the pool; it must be idle.
     pub fn put(&self, sessions: &Sessions, connection: Connection) {
-        // It has said HELLO.
-        self.failed.set(None);
+        self.has_answered();
         let mut idle = self.idle.borrow_mut();
         if !self.is_retired.get() && !sessions.is_draining() && idle.len() < self.plan.connections {
             idle.push_back(connection);
         }
+    }
+
+    /// The far end works: its next failure is news.
+    pub fn has_answered(&self) {
+        self.failed.set(None);
     }
 
     /// Opens a connection and sends HELLO without waiting for the answer.

@@ -9,6 +9,7 @@ use rustix::process::Signal;
 use std::fs::OpenOptions;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Mutex, mpsc};
 
 const FRESH: &str = "Cache-Control: max-age=600\r\nETag: \"e\"\r\nSurrogate-Key: tag\r\n";
 
@@ -477,12 +478,34 @@ fn a_disk_that_is_found_full_fails_no_request() {
             ..
         } = play;
         let sent = answer(&all);
-        let serving = server.serve(move |peer, _| answer_requests(peer, |_| sent.clone()));
+        let (go, waits) = mpsc::channel();
+        let waits = Mutex::new(waits);
+        let serving = server.serve(move |mut peer, number| {
+            if number > 0 {
+                return answer_requests(peer, |_| sent.clone());
+            }
+            peer.read_head();
+            let (head, body) = sent.split_at(sent.len() - bytes);
+            peer.send(head);
+            waits.lock().unwrap().recv().unwrap();
+            let _ = peer.try_send(body);
+        });
         let carrick = carrick.expect("it runs");
-        for _ in 0..3 {
-            let response = carrick.connect().ask(&get("/long", ""));
+        let ask = || carrick.connect().ask(&get("/long", ""));
+        let is_right = |response: Response| {
             assert_eq!((response.status, hash(&response.body)), (200, hash(&all)));
-        }
+        };
+        std::thread::scope(|scope| {
+            // The second one finds what the first one has begun to store.
+            let first = scope.spawn(ask);
+            carrick.wait_for_metric("carrick_cache_objects", &[], 1.0);
+            let second = scope.spawn(ask);
+            carrick.wait_for_metric("carrick_cache_find_seconds_count", &[], 2.0);
+            go.send(()).unwrap();
+            is_right(first.join().unwrap());
+            is_right(second.join().unwrap());
+        });
+        is_right(ask());
         drop((carrick, serving, place));
     }
 }

@@ -81,6 +81,12 @@ impl BodyReader {
         }
     }
 
+    /// Whether the body breaks off before its first byte: where only the disk would have it, and does not take it.
+    pub async fn breaks_at_once(&mut self, timer: &mut Timer, idle: Duration) -> bool {
+        (self.more(timer, idle, 0).await)
+            .is_ok_and(|there| (there.bytes, there.state) == (0, BodyState::Broken))
+    }
+
     /// Bytes that have come of the body, or of the piece that has the byte at `from`.
     fn received_bytes(&self, from: u64) -> u64 {
         let body = (self.body.piece(from)).map_or(&self.body, |piece| &piece.body);
