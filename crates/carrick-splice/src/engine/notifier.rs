@@ -34,11 +34,10 @@ pub(crate) fn ring_bytes(directions: u32) -> u32 {
 
 /// Something that the thread does besides.
 pub(crate) struct PeriodicTask {
-    /// The longest time between two runs; also the shortest, unless triggered.
-    pub(crate) every: Duration,
     /// Triggers a run when readable.
     pub(crate) descriptor: Option<OwnedFd>,
-    pub(crate) run: Box<dyn Fn() + Send>,
+    /// Is told the time, and returns in how long it runs again, unless triggered.
+    pub(crate) run: Box<dyn Fn(Instant) -> Duration + Send>,
 }
 
 /// The thread that wakes splices. It sleeps while the kernel forwards bytes.
@@ -164,15 +163,14 @@ fn wake_all(
     slot_owners: &[SlotOwner],
     task: Option<&PeriodicTask>,
 ) -> io::Result<()> {
-    let timeout = task.map(|task| Timespec {
-        tv_sec: task.every.as_secs().try_into().unwrap_or(i64::MAX),
-        tv_nsec: task.every.subsec_nanos().into(),
-    });
     if let Some(descriptor) = task.and_then(|task| task.descriptor.as_ref()) {
         epoll::add(epoll, descriptor, EventData::new_u64(CHORE), EventFlags::IN)?;
     }
-    let mut done = Instant::now();
+    let begun = Instant::now();
+    let mut due = task.map(|task| begun + (task.run)(begun));
     loop {
+        let timeout = due
+            .and_then(|due| Timespec::try_from(due.saturating_duration_since(Instant::now())).ok());
         let mut happened = Vec::<Event>::with_capacity(EVENTS);
         match epoll::wait(
             epoll,
@@ -187,11 +185,11 @@ fn wake_all(
             let data = event.data;
             data.u64() == CHORE
         });
+        let now = Instant::now();
         if let Some(task) = task
-            && (is_called_for || done.elapsed() >= task.every)
+            && (is_called_for || due.is_some_and(|due| now >= due))
         {
-            (task.run)();
-            done = Instant::now();
+            due = Some(now + (task.run)(now));
         }
         for event in &happened {
             // The record is packed: no references to its fields.

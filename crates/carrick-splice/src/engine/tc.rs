@@ -574,13 +574,15 @@ impl PacketEngine {
                 let (table, slot_owners) = (Arc::clone(&self.table), Arc::clone(&self.slot_owners));
                 let environment = Arc::clone(&self.environment);
                 let task = PeriodicTask {
-                    every: CHORE_EVERY,
                     descriptor: environment.descriptor(),
-                    run: Box::new(move || {
+                    run: Box::new(move |now| {
                         let _ = table.reap(Duration::ZERO);
-                        if environment.follow() {
-                            slot_owners.iter().for_each(SlotOwner::wake);
+                        match environment.follow(now) {
+                            Some(Duration::ZERO) => slot_owners.iter().for_each(SlotOwner::wake),
+                            Some(wait) => return wait,
+                            None => {}
                         }
+                        CHORE_EVERY
                     }),
                 };
                 Notifier::start_with(events, Arc::clone(&self.slot_owners), Some(task))

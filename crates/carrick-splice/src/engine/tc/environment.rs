@@ -7,9 +7,13 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering::AcqRel, Ordering::Acquire};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 /// The names of the programs, truncated as the kernel does.
 const OF_OTHER_CARRICKS: [&str; 2] = ["carrick_arrivin", "carrick_leaving"];
+
+/// The shortest time between two searches for routes: each splice asks the kernel twice.
+const REROUTE_EVERY: Duration = Duration::from_secs(1);
 
 /// The first thing on this machine that keeps `auto` from using the engine.
 fn in_the_way_of_auto() -> Option<Obstacle> {
@@ -22,6 +26,7 @@ pub(super) struct Environment {
     hooks: Mutex<Hooks>,
     /// `None`: the kernel reports no changes, and they are not followed.
     changes: Option<Changes>,
+    rerouting: Mutex<Rerouting>,
     generation: AtomicU32,
     /// What keeps `auto` from using the engine here.
     obstacle: Mutex<Option<Obstacle>>,
@@ -36,6 +41,7 @@ impl Environment {
             known,
             hooks: Mutex::new(hooks),
             changes,
+            rerouting: Mutex::default(),
             generation: AtomicU32::new(0),
             obstacle: Mutex::new(in_the_way_of_auto()),
         };
@@ -78,17 +84,15 @@ impl Environment {
         changes.as_fd().try_clone_to_owned().ok()
     }
 
-    /// Incremented when routes may have changed.
+    /// Incremented when splices must check their routes.
     pub(super) fn generation(&self) -> u32 {
         self.generation.load(Acquire)
     }
 
-    /// Follows changes. True if routes may have changed.
-    pub(super) fn follow(&self) -> bool {
-        let changed = match self.changes.as_ref().map(Changes::take) {
-            Some(Ok(changed)) => changed,
-            Some(Err(_)) | None => return false,
-        };
+    /// Follows changes. If routes may have changed: in how long splices must check theirs, and this must be called
+    /// again; at zero they must now.
+    pub(super) fn follow(&self, now: Instant) -> Option<Duration> {
+        let changed = self.changes.as_ref()?.take().unwrap_or_default();
         if changed.links || changed.filters {
             // A fault of one interface does not matter here; if they cannot be listed, the next change is
             // another try.
@@ -96,11 +100,15 @@ impl Environment {
             self.make_known();
             self.look_for_obstacles();
         }
-        let is_another_way = changed.links || changed.routes;
-        if is_another_way {
+        let mut rerouting = self
+            .rerouting
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let wait = rerouting.after(changed.links || changed.routes, now);
+        if wait == Some(Duration::ZERO) {
             self.generation.fetch_add(1, AcqRel);
         }
-        is_another_way
+        wait
     }
 
     /// Whether the programs are on an interface, by its number.
@@ -161,5 +169,59 @@ impl Environment {
 
     fn hooks(&self) -> MutexGuard<'_, Hooks> {
         self.hooks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// When splices search for their routes: after the first change at once, then at most every [`REROUTE_EVERY`].
+#[derive(Default)]
+struct Rerouting {
+    /// Whether there was a change since the last search.
+    is_due: bool,
+    /// The earliest time of the next one.
+    next: Option<Instant>,
+}
+
+impl Rerouting {
+    /// In how long they do; at zero they do now.
+    fn after(&mut self, is_changed: bool, now: Instant) -> Option<Duration> {
+        self.is_due |= is_changed;
+        if !self.is_due {
+            return None;
+        }
+        let wait = self
+            .next
+            .map_or(Duration::ZERO, |next| next.saturating_duration_since(now));
+        if wait.is_zero() {
+            self.is_due = false;
+            self.next = Some(now + REROUTE_EVERY);
+        }
+        Some(wait)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_changes_of_routes_are_one_search_a_second() {
+        let (begin, mut rerouting) = (Instant::now(), Rerouting::default());
+        let mut after = |is_changed, ms| {
+            let now = begin + Duration::from_millis(ms);
+            rerouting
+                .after(is_changed, now)
+                .map(|wait| wait.as_millis())
+        };
+        assert_eq!(after(false, 0), None);
+        let searches: Vec<u64> = (0..=2500)
+            .step_by(10)
+            .filter(|ms| after(true, *ms) == Some(0))
+            .collect();
+        assert_eq!(searches, [0, 1000, 2000]);
+        // The last change is not forgotten, and it is the last.
+        assert_eq!(after(false, 2600), Some(400));
+        assert_eq!(after(false, 3000), Some(0));
+        assert_eq!(after(false, 4000), None);
+        assert_eq!(after(true, 9000), Some(0));
     }
 }
