@@ -6,7 +6,9 @@ use crate::lifecycle::{Attachment, State};
 use crate::relay::sockmap_splice::SockmapSplice;
 use crate::relay::watch::{Alarm, ErrorWatch};
 use crate::{Fault, Leg, Side};
+use socket2::SockRef;
 use std::future::Future;
+use std::io;
 use std::net::TcpStream;
 use std::os::fd::AsFd;
 use std::pin::Pin;
@@ -139,7 +141,7 @@ impl Exchange<'_> {
     /// tokio refuses them.
     pub(super) fn wake_up(&mut self) -> bool {
         self.stop_sleeping();
-        let Some([a, b]) = self.parked.take() else {
+        let Some(parked) = self.parked.take() else {
             return true;
         };
         self.lifecycle.enter(State::InKernel);
@@ -147,13 +149,9 @@ impl Exchange<'_> {
             timer: Box::pin(sleep(CALM)),
             moved_bytes: self.pair.taken_bytes().iter().sum(),
         };
-        let register = tokio::net::TcpStream::from_std;
-        match (register(a), register(b)) {
-            (Ok(a), Ok(b)) => {
-                self.pair.legs = Some([Leg::from(a), Leg::from(b)]);
-            }
-            (Err(source), _) => self.lose(0, source),
-            (_, Err(source)) => self.lose(1, source),
+        match register(parked) {
+            Ok(streams) => self.pair.legs = Some(streams.map(Leg::from)),
+            Err((side, source)) => self.lose(side, source),
         }
         self.pair.legs.is_some()
     }
@@ -169,7 +167,7 @@ impl Exchange<'_> {
     }
 
     /// A connection could not be registered, and is closed with that.
-    fn lose(&mut self, side: usize, source: std::io::Error) {
+    fn lose(&mut self, side: usize, source: io::Error) {
         let fault = Fault {
             side: Side::From,
             call: "epoll_ctl",
@@ -181,5 +179,61 @@ impl Exchange<'_> {
     /// Drops the waiters for errors of the connections, which they share.
     pub(super) fn forget_watches(&mut self) {
         self.errors = <[ErrorWatch<'_>; 2]>::default();
+    }
+}
+
+/// Registers the connections with tokio. If it refuses one, both are reset, since their streams may not be whole; the
+/// side and the error.
+fn register(parked: Parked) -> Result<[tokio::net::TcpStream; 2], (usize, io::Error)> {
+    for stream in &parked {
+        let _ = SockRef::from(stream).set_linger(Some(Duration::ZERO));
+    }
+    let streams = match parked.map(tokio::net::TcpStream::from_std) {
+        [Ok(a), Ok(b)] => [a, b],
+        [Err(source), _] => return Err((0, source)),
+        [_, Err(source)] => return Err((1, source)),
+    };
+    for stream in &streams {
+        let _ = SockRef::from(stream).set_linger(None);
+    }
+    Ok(streams)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+    use std::net::TcpListener;
+    use tokio::runtime::Builder;
+
+    /// Both connections wake, and whatever is still open is closed. What their peers read.
+    fn read_by_peers(is_refused: bool) -> [io::Result<usize>; 2] {
+        let runtime = Builder::new_current_thread().enable_io().build().unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let pairs = [(); 2].map(|()| {
+            let peer = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            let (own, _) = listener.accept().unwrap();
+            own.set_nonblocking(true).unwrap();
+            (own, peer)
+        });
+        let [(a, peer_a), (b, peer_b)] = pairs;
+        let handle = runtime.handle().clone();
+        // A runtime that is gone registers nothing.
+        let _runtime = (!is_refused).then_some(runtime);
+        let _context = handle.enter();
+        assert_eq!(register([a, b]).is_err(), is_refused);
+        [peer_a, peer_b].map(|mut peer| peer.read(&mut [0]))
+    }
+
+    #[test]
+    fn connections_that_are_refused_when_they_wake_are_reset() {
+        for read in read_by_peers(true) {
+            assert_eq!(read.unwrap_err().kind(), io::ErrorKind::ConnectionReset);
+        }
+    }
+
+    #[test]
+    fn connections_that_woke_end_with_a_fin() {
+        assert_eq!(read_by_peers(false).map(Result::unwrap), [0; 2]);
     }
 }
