@@ -406,8 +406,8 @@ int carrick_arriving(struct __sk_buff *skb)
 		skb->mark = 0;
 		return strip_payload(skb) ? TC_ACT_UNSPEC : TC_ACT_SHOT;
 	}
-	// A VLAN's packet enters again at the VLAN's interface. With number 0 the tag is only a priority.
-	if (skb->vlan_present && (skb->vlan_tci & 0xfff || bpf_skb_vlan_pop(skb)))
+	// A VLAN's packet enters again at the VLAN's interface. With number 0 the tag is only a priority; there may be another one behind it.
+	if (skb->vlan_present && (skb->vlan_tci & 0xfff || bpf_skb_vlan_pop(skb) || skb->vlan_present))
 		return TC_ACT_UNSPEC;
 	own_headers(skb);
 	known = read_packet(skb, &packet);

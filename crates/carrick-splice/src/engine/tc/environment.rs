@@ -5,7 +5,8 @@ use super::hooks::{AttachFailure, Changes, HookError, Hooks, Unsupported};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{AtomicU32, Ordering::AcqRel, Ordering::Acquire};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
+use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -28,6 +29,7 @@ pub(super) struct Environment {
     changes: Option<Changes>,
     rerouting: Mutex<Rerouting>,
     generation: AtomicU32,
+    is_layered: AtomicBool,
     /// What keeps `auto` from using the engine here.
     obstacle: Mutex<Option<Obstacle>>,
     /// The interfaces that the programs accept.
@@ -43,6 +45,7 @@ impl Environment {
             changes,
             rerouting: Mutex::default(),
             generation: AtomicU32::new(0),
+            is_layered: AtomicBool::default(),
             obstacle: Mutex::new(in_the_way_of_auto()),
         };
         environment.make_known();
@@ -97,6 +100,7 @@ impl Environment {
             // A fault of one interface does not matter here; if they cannot be listed, the next change is
             // another try.
             let _ = self.hooks().refresh();
+            self.is_layered.store(self.hooks().is_layered(), Release);
             self.make_known();
             self.look_for_obstacles();
         }
@@ -109,6 +113,11 @@ impl Environment {
             self.generation.fetch_add(1, AcqRel);
         }
         wait
+    }
+
+    /// Whether there is an interface without the programs whose packets pass one that has them.
+    pub(super) fn is_layered(&self) -> bool {
+        self.is_layered.load(Acquire)
     }
 
     /// Whether the programs are on an interface, by its number.

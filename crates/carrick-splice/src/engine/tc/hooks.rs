@@ -193,8 +193,7 @@ impl Hooks {
         let here = listed()?;
         let mut refreshed = Refreshed::default();
         for index in self.attached.keys().copied().collect::<Vec<_>>() {
-            let now = here.iter().find(|interface| interface.index == index);
-            if !self.is_kept(index, now)
+            if !self.is_kept(index, &here)
                 && let Some(lost) = self.attached.remove(&index)
             {
                 // The interface, or the hook, is gone; or nothing can be done about it, and then it is as if it were.
@@ -205,7 +204,14 @@ impl Hooks {
         self.refused.clear();
         for interface in &here {
             if self.settings.interfaces.names(interface) && !self.has(interface.index) {
-                match self.attach_to(interface) {
+                let attached = match self.below(interface, &here) {
+                    Some(lower) => {
+                        let below = Unsupported::Above(lower.name.clone());
+                        Err(AttachFailure::Unsupported(below))
+                    }
+                    None => self.attach_to(interface),
+                };
+                match attached {
                     Ok(attachment) => {
                         self.attached.insert(interface.index, attachment);
                         refreshed.attached.push(interface.clone());
@@ -248,6 +254,15 @@ impl Hooks {
         &self.refused
     }
 
+    /// Whether an interface does not have them since its packets pass another one that does.
+    #[must_use]
+    pub fn is_layered(&self) -> bool {
+        let is_above = |reason: &AttachFailure| {
+            matches!(reason, AttachFailure::Unsupported(Unsupported::Above(_)))
+        };
+        self.refused.iter().any(|refused| is_above(&refused.reason))
+    }
+
     /// Takes the programs away, also from the folder, and puts them on no interface any more.
     ///
     /// # Errors
@@ -280,16 +295,37 @@ impl Hooks {
         Ok(entries.len())
     }
 
-    /// Whether an interface keeps the programs; `now`: as it is listed. One that went down does.
-    fn is_kept(&mut self, index: u32, now: Option<&Interface>) -> bool {
+    /// Whether an interface keeps the programs. One that went down does; so does one that has come below another one, since connections
+    /// there may need them to their ends, but of the two only the older one.
+    fn is_kept(&mut self, index: u32, here: &[Interface]) -> bool {
+        let now = here.iter().find(|interface| interface.index == index);
         let (Some(now), Some(attachment)) = (now, self.attached.get_mut(&index)) else {
             return false;
         };
         attachment.rename(now);
-        let unsupported = now.unsupported(&self.settings.interfaces);
-        self.settings.interfaces.names(now)
-            && matches!(unsupported, None | Some(Unsupported::Down))
-            && attachment.stands()
+        let stands = attachment.stands();
+        let is_free = match now.unsupported(&self.settings.interfaces) {
+            None | Some(Unsupported::Down) => {
+                (self.below(now, here)).is_none_or(|lower| lower.index > index)
+            }
+            Some(Unsupported::Carries(_, above) | Unsupported::PortOf(_, above)) => {
+                let mut others = self.attached().map(Attachment::interface);
+                !others.any(|other| other.name == above && other.index < index)
+            }
+            Some(_) => false,
+        };
+        self.settings.interfaces.names(now) && is_free && stands
+    }
+
+    /// An interface below this one that has the programs, which would translate its packets as well.
+    fn below<'h>(&self, interface: &Interface, here: &'h [Interface]) -> Option<&'h Interface> {
+        let mut lower = here.iter().filter(|lower| self.has(lower.index));
+        lower.find(|lower| match lower.unsupported(&self.settings.interfaces) {
+            Some(Unsupported::Carries(_, above) | Unsupported::PortOf(_, above)) => {
+                above == interface.name
+            }
+            _ => false,
+        })
     }
 
     fn attach_to(&mut self, interface: &Interface) -> Result<Attachment, AttachFailure> {

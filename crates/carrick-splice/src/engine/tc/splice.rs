@@ -105,6 +105,10 @@ impl PacketSplice {
         } else if let Command::ArmResponses { pace, .. } | Command::ArmBody { pace, .. } = command {
             self.engine.attend_held([0, pace]);
         }
+        // What passes an interface with the programs on its way to one without would leave by the former.
+        if self.engine.environment.is_layered() && self.why_unseen() == Reason::PacketInterface {
+            return Ok(Answer::Unseen);
+        }
         let answer = self.ask(command)?;
         if answer == Answer::Done {
             self.was_armed = true;

@@ -59,6 +59,57 @@ fn changed_routes_do_not_disturb_splices() {
     told[0].assert_closed(bytes);
 }
 
+/// Something comes on top of an interface over which there is a splice, and `change` puts it there.
+fn covered_by(above: &str, change: &'static str) {
+    let Some(bed) = Bed::new() else {
+        return;
+    };
+    let kind = above.split(' ').next().unwrap();
+    let link = if kind == "bridge" { "" } else { "link ps " };
+    if !bed.can(
+        Host::Middle,
+        &format!("ip link add {link}name above8 type {above}"),
+    ) {
+        carrick_test::lacks!("this kernel has no {kind}");
+        return;
+    }
+    let bed = Arc::new(bed);
+    let serving = bed.serve(V4[1], 1, answer);
+    let proxying = bed.tunnels(V4, 1);
+    let roads = Arc::clone(&bed);
+    let asking = bed.on(Host::Client, move || {
+        let mut stream = connect(V4[0]);
+        let (mut up, mut down) = (0, 0);
+        let mut talk = |stream: &mut std::net::TcpStream| {
+            for round in 0..20 {
+                let (asked, answered) = ask(stream, 10 + round, 1000 * round);
+                (up, down) = (up + asked, down + answered);
+            }
+        };
+        talk(&mut stream);
+        until_given(1);
+        roads.ip(Host::Middle, "link set above8 up");
+        roads.ip(Host::Middle, change);
+        talk(&mut stream);
+        drop(stream);
+        (up, down)
+    });
+    let bytes = asking.join().unwrap();
+    serving.join().unwrap();
+    proxying.join().unwrap()[0].assert_closed(bytes);
+}
+
+/// The programs stay there: only they translate between the connections.
+#[test]
+fn an_interface_that_becomes_a_port_of_a_bridge_keeps_its_splices() {
+    covered_by("bridge", "link set ps master above8");
+}
+
+#[test]
+fn an_interface_below_a_new_macvlan_keeps_its_splices() {
+    covered_by("macvlan mode bridge", "addr add 10.78.9.1/24 dev above8");
+}
+
 /// Another pair of interfaces between the proxy and another host, which takes over the route between their old addresses.
 fn build_other_road(bed: &Bed, host: Host, network: u8, own: u8) {
     bed.ip(

@@ -67,6 +67,8 @@ pub enum Unsupported {
     PortOf(String, String),
     /// The packets of another interface (kind, name) pass it, too, and would be translated twice.
     Carries(String, String),
+    /// Its packets pass another one (name) that had the programs before.
+    Above(String),
     /// It only leads packets to other interfaces (kind), where they are seen.
     Passage(String),
 }
@@ -159,6 +161,10 @@ impl fmt::Display for Unsupported {
             Unsupported::Carries(kind, name) => write!(
                 formatter,
                 "the packets of the {kind} {name} pass it, too; connections over {name} can be forwarded in the kernel, those over this interface cannot"
+            ),
+            Unsupported::Above(name) => write!(
+                formatter,
+                "its packets pass {name}, where connections are forwarded in the kernel since before it came (restart carrick to change that)"
             ),
             Unsupported::Passage(kind) => write!(
                 formatter,

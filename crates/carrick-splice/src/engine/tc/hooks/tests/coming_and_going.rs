@@ -1,7 +1,7 @@
 //! Interfaces that disappear, appear, change; and the kernel's notifications.
 
 use super::support::*;
-use crate::engine::tc::hooks::{AttachMode, Changed, Changes, Settings};
+use crate::engine::tc::hooks::{AttachMode, Changed, Changes, Hooks, Settings};
 use carrick_test::PATIENCE;
 use std::time::Duration;
 
@@ -82,28 +82,57 @@ fn programs_that_were_detached_are_put_back() {
 }
 
 #[test]
-fn one_that_goes_down_keeps_them_and_one_that_becomes_a_port_loses_them() {
+fn one_that_goes_down_or_becomes_a_port_keeps_them() {
     inside(
-        "coming_and_going::one_that_goes_down_keeps_them_and_one_that_becomes_a_port_loses_them",
+        "coming_and_going::one_that_goes_down_or_becomes_a_port_keeps_them",
         || {
             interfaces();
-            run("ip link add bridge0 type bridge");
             let programs = Programs::load();
             let mut hooks = programs.attach(Settings::default());
             run("ip link set v0 down");
             hooks.refresh().expect("refreshed");
             assert!(hooks.has(index("v0")));
-            run("ip link set v0 master bridge0");
+            let names = |hooks: &Hooks| {
+                let attached = hooks.attached();
+                let mut names: Vec<_> = attached.map(|at| at.interface().name.clone()).collect();
+                names.sort_unstable();
+                names
+            };
             // Before Linux 6.2 only while it is down.
             run("ip link set v1 down");
             run("ip link set v1 name other1");
-            let refreshed = hooks.refresh().expect("refreshed");
-            assert_eq!(refreshed.lost.len(), 1);
-            let names: Vec<&str> = hooks
-                .attached()
-                .map(|attachment| attachment.interface().name.as_str())
-                .collect();
-            assert_eq!(names, ["other1"], "a new name is taken over");
+            run("ip link add bridge0 type bridge");
+            run("ip link set bridge0 up");
+            hooks.refresh().expect("refreshed");
+            assert_eq!(
+                names(&hooks),
+                ["bridge0", "other1", "v0"],
+                "a new name is taken over"
+            );
+            // Connections over it may be spliced. Its packets are not translated again at the bridge.
+            run("ip link set v0 master bridge0");
+            for _ in 0..2 {
+                hooks.refresh().expect("refreshed");
+                assert_eq!(names(&hooks), ["other1", "v0"]);
+                assert!(hooks.is_layered());
+                let above = hooks
+                    .refused()
+                    .iter()
+                    .find(|one| one.interface == "bridge0");
+                let above = above.expect("it has none").to_string();
+                assert!(above.contains("its packets pass v0"), "{above}");
+            }
+            run("ip link set v0 nomaster");
+            hooks.refresh().expect("refreshed");
+            assert_eq!(names(&hooks), ["bridge0", "other1", "v0"]);
+            assert!(!hooks.is_layered());
+            // A port that has come later has no connections yet.
+            run("ip link add late0 up type veth peer name late1");
+            hooks.refresh().expect("refreshed");
+            assert!(hooks.has(index("late0")));
+            run("ip link set late0 master bridge0");
+            hooks.refresh().expect("refreshed");
+            assert_eq!(names(&hooks), ["bridge0", "other1", "v0"]);
         },
     );
 }
