@@ -178,22 +178,25 @@ static __noinline __u64 pace_bucket_left(struct pace_block *block, __u32 bucket,
 	return left;
 }
 
-/* Adds to a debt. `debt_max_ns`, if not 0, bounds it (apart from the last bytes taken), so that borrowing is not
- * paid back forever. */
-static __always_inline void pace_pay(__u64 *due_ns, __u64 rate, __u64 bytes, __u64 now, __u64 debt_max_ns)
+/* Adds to a debt. `debt_max_ns`, if not 0, bounds it (apart from the last bytes taken). Whether it was added. */
+static __always_inline int pace_pay(__u64 *due_ns, __u64 rate, __u64 bytes, __u64 now, __u64 debt_max_ns)
 {
 	__u64 was = *(volatile __u64 *)due_ns;
 
 	if (debt_max_ns && was > now + debt_max_ns)
-		return;
+		return 0;
 	if (was < now)
 		__sync_val_compare_and_swap(due_ns, was, now);
 	__sync_fetch_and_add(due_ns, bytes * PACE_SECOND_NS / rate);
+	return 1;
 }
 
-/* Charges a bucket for bytes that were passed at this urgency. */
-GLOBAL_FUNCTION int pace_charge(struct pace_bucket *at, __u64 urgency, __u64 bytes, __u64 now)
+/* Charges a bucket for bytes that were passed at this urgency. Borrowing is not paid back forever; what `is_own`, for its
+ * own rate lets it pass, is not borrowed. Whether its own rate is charged. */
+GLOBAL_FUNCTION int pace_charge(struct pace_bucket *at, __u64 urgency, __u64 bytes, __u64 now, int is_own)
 {
+	int is_charged = 0;
+
 	if (!at)
 		return 0;
 	if (at->ceiling) {
@@ -202,9 +205,9 @@ GLOBAL_FUNCTION int pace_charge(struct pace_bucket *at, __u64 urgency, __u64 byt
 			pace_pay(&at->urgent_due_ns[below], pace_urgent_rate(at->ceiling, below), bytes, now, 0);
 	}
 	if (at->rate)
-		pace_pay(&at->rate_due_ns, at->rate, bytes, now, 2 * at->burst_ns);
+		is_charged = pace_pay(&at->rate_due_ns, at->rate, bytes, now, is_own ? 0 : 2 * at->burst_ns);
 	__sync_fetch_and_add(&at->taken, bytes);
-	return 0;
+	return is_charged;
 }
 
 /* Charges bytes that were passed, of which so many were reserved. */
@@ -222,7 +225,7 @@ static __noinline int pace_take(struct pace_block *block, pace_handle handle, __
 	for (int level = 0; level < PACE_LEVELS && bucket && bucket <= PACE_BUCKETS; level++) {
 		struct pace_bucket *at = &block->buckets[(bucket - 1) & (PACE_BUCKETS - 1)];
 
-		pace_charge(at, urgency, bytes - reserved, now);
+		pace_charge(at, urgency, bytes - reserved, now, 0);
 		urgency = at->urgency;
 		bucket = at->parent;
 	}

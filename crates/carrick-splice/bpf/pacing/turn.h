@@ -16,6 +16,7 @@ struct held_way {
 	__u32 bucket;    /* the bucket it waits for: its number plus 1, or 0 */
 	__u64 go_at_ns;  /* when its turn comes */
 	__u64 reserved;  /* the bytes that it has taken of that bucket in advance */
+	__u64 paid_rates; /* the levels whose own rates these are charged to: a bit each, the bucket's is the lowest */
 	__u64 changes;   /* the control block's, at that time */
 };
 
@@ -45,14 +46,15 @@ GLOBAL_FUNCTION __u64 pace_ceiling_due(struct pace_bucket *at, __u64 urgency)
 GLOBAL_FUNCTION int pace_reserve(__u32 wait, __u64 now)
 {
 	__u64 lowest = PACE_QUANTUM_MAX * PACE_TURNS_PER_SECOND, under = 0, go_at = ~0ULL, urgency = 0, due;
-	__u32 zero = 0, bucket;
+	__u32 zero = 0, bucket, own = PACE_LEVELS;
 	struct pace_block *block = bpf_map_lookup_elem(&pace, &zero);
 	struct held_way *way = bpf_map_lookup_elem(&waits, &wait);
+	int is_own;
 
 	if (!block || !way)
 		return 0;
 	way->changes = block->changes;
-	way->go_at_ns = way->reserved = 0;
+	way->go_at_ns = way->reserved = way->paid_rates = 0;
 	bucket = way->bucket;
 	if (!bucket)
 		return 0;
@@ -69,20 +71,30 @@ GLOBAL_FUNCTION int pace_reserve(__u32 wait, __u64 now)
 		/* What it has of its own does not wait for those above. */
 		if (at->rate) {
 			due = at->rate_due_ns > under + at->burst_ns ? at->rate_due_ns - at->burst_ns : under;
-			go_at = due < go_at ? due : go_at;
+			if (due < go_at) {
+				go_at = due;
+				own = level;
+			}
 		}
 		urgency = at->urgency;
 		bucket = at->parent;
 	}
 	lowest /= PACE_TURNS_PER_SECOND;
-	way->go_at_ns = under < go_at ? under : go_at;
+	if (go_at >= under) {
+		go_at = under;
+		own = PACE_LEVELS;
+	}
+	way->go_at_ns = go_at;
 	way->reserved = lowest < PACE_QUANTUM_MIN ? PACE_QUANTUM_MIN : lowest;
 	urgency = 0;
 	bucket = way->bucket;
 	for (int level = 0; level < PACE_LEVELS && bucket && bucket <= PACE_BUCKETS; level++) {
 		struct pace_bucket *at = &block->buckets[(bucket - 1) & (PACE_BUCKETS - 1)];
 
-		pace_charge(at, urgency, way->reserved, now);
+		/* What goes by its own rate is charged to it, and to those above that would let it go before their parents. */
+		is_own = level >= own && at->rate_due_ns < under + at->burst_ns;
+		if (pace_charge(at, urgency, way->reserved, now, is_own))
+			way->paid_rates |= 1 << level;
 		urgency = at->urgency;
 		bucket = at->parent;
 	}
@@ -97,7 +109,7 @@ static __always_inline void pace_unpay(__u64 *due_ns, __u64 rate, __u64 bytes)
 }
 
 /* Gives back to a bucket what was taken in advance. */
-GLOBAL_FUNCTION int pace_refund(struct pace_bucket *at, __u64 urgency, __u64 bytes)
+GLOBAL_FUNCTION int pace_refund(struct pace_bucket *at, __u64 urgency, __u64 bytes, int is_rate_paid)
 {
 	if (!at)
 		return 0;
@@ -106,7 +118,7 @@ GLOBAL_FUNCTION int pace_refund(struct pace_bucket *at, __u64 urgency, __u64 byt
 		for (int below = 0; below < PACE_URGENCIES && below < urgency; below++)
 			pace_unpay(&at->urgent_due_ns[below], pace_urgent_rate(at->ceiling, below), bytes);
 	}
-	if (at->rate)
+	if (at->rate && is_rate_paid)
 		pace_unpay(&at->rate_due_ns, at->rate, bytes);
 	__sync_fetch_and_add(&at->taken, -bytes);
 	return 0;
@@ -126,7 +138,7 @@ GLOBAL_FUNCTION int pace_give_back(__u32 wait)
 	for (int level = 0; level < PACE_LEVELS && bucket && bucket <= PACE_BUCKETS; level++) {
 		struct pace_bucket *at = &block->buckets[(bucket - 1) & (PACE_BUCKETS - 1)];
 
-		pace_refund(at, urgency, way->reserved);
+		pace_refund(at, urgency, way->reserved, way->paid_rates >> level & 1);
 		urgency = at->urgency;
 		bucket = at->parent;
 	}

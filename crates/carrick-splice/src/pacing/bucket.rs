@@ -26,23 +26,33 @@ fn cost_ns(bytes: u64, rate: u64) -> u64 {
     u64::try_from(cost).unwrap_or(u64::MAX / 4)
 }
 
-/// Takes `bytes` from a bucket and all above it, now or in advance. They may go at the returned time, on the
-/// clock of `now_ns`; bytes taken in advance go in order, the more urgent before all others.
-pub(super) fn reserve(block: &Block, bucket: u32, bytes: u64, now_ns: u64) -> u64 {
-    let mut go_at = 0;
+/// Bytes that are taken.
+pub(super) struct Reservation {
+    /// When they may go, on the clock of the caller's `now_ns`.
+    pub(super) go_at_ns: u64,
+    /// The levels whose own rates they are charged to: a bit each, the bucket's is the lowest.
+    pub(super) paid_rates: u8,
+}
+
+/// Takes `bytes` from a bucket and all above it, now or in advance. Bytes taken in advance go in order, the more
+/// urgent before all others.
+pub(super) fn reserve(block: &Block, bucket: u32, bytes: u64, now_ns: u64) -> Reservation {
+    let (mut go_at_ns, mut paid_rates) = (0, 0);
     // From the top: a class's own rate does not wait for those above.
-    for (bucket, urgency) in way_up(block, bucket).into_iter().rev().flatten() {
+    for (level, bucket, urgency) in way_up(block, bucket).into_iter().rev().flatten() {
         let of = |field| block.bucket(bucket, field);
         let burst_ns = of(offset_of!(pace_bucket, burst_ns)).load(Relaxed);
         let rate = of(offset_of!(pace_bucket, rate)).load(Relaxed);
         if rate > 0 {
             let due = of(offset_of!(pace_bucket, rate_due_ns));
             let own = due.load(Acquire).max(now_ns);
-            go_at = go_at.min(own.saturating_sub(burst_ns));
-            // Borrowing is not paid back forever.
-            if own <= now_ns + 2 * burst_ns {
+            let own_go_at_ns = own.saturating_sub(burst_ns);
+            // Borrowing is not paid back forever; but what goes before those above let it is not borrowed.
+            if own_go_at_ns < go_at_ns || own <= now_ns + 2 * burst_ns {
                 pay(due, cost_ns(bytes, rate), now_ns);
+                paid_rates |= level;
             }
+            go_at_ns = go_at_ns.min(own_go_at_ns);
         }
         let ceiling = of(offset_of!(pace_bucket, ceiling)).load(Relaxed);
         if ceiling > 0 {
@@ -52,16 +62,19 @@ pub(super) fn reserve(block: &Block, bucket: u32, bytes: u64, now_ns: u64) -> u6
             for (due, rate) in urgent_dues(block, bucket, urgency, ceiling) {
                 before = pay(due, cost_ns(bytes, rate), now_ns);
             }
-            go_at = go_at.max(before.saturating_sub(burst_ns));
+            go_at_ns = go_at_ns.max(before.saturating_sub(burst_ns));
         }
         of(offset_of!(pace_bucket, taken)).fetch_add(bytes, Relaxed);
     }
-    go_at
+    Reservation {
+        go_at_ns,
+        paid_rates,
+    }
 }
 
 /// Gives back what was reserved and not used.
-pub(super) fn give_back(block: &Block, bucket: u32, bytes: u64) {
-    for (bucket, urgency) in way_up(block, bucket).into_iter().flatten() {
+pub(super) fn give_back(block: &Block, bucket: u32, bytes: u64, paid_rates: u8) {
+    for (level, bucket, urgency) in way_up(block, bucket).into_iter().flatten() {
         let of = |field| block.bucket(bucket, field);
         let give_back = |due: &AtomicU64, rate| {
             if rate > 0 {
@@ -70,8 +83,10 @@ pub(super) fn give_back(block: &Block, bucket: u32, bytes: u64) {
                 let _ = due.fetch_update(AcqRel, Acquire, |due| Some(due.saturating_sub(cost)));
             }
         };
-        let rate = of(offset_of!(pace_bucket, rate)).load(Relaxed);
-        give_back(of(offset_of!(pace_bucket, rate_due_ns)), rate);
+        if paid_rates & level != 0 {
+            let rate = of(offset_of!(pace_bucket, rate)).load(Relaxed);
+            give_back(of(offset_of!(pace_bucket, rate_due_ns)), rate);
+        }
         let ceiling = of(offset_of!(pace_bucket, ceiling)).load(Relaxed);
         give_back(of(offset_of!(pace_bucket, ceiling_due_ns)), ceiling);
         for (due, rate) in urgent_dues(block, bucket, urgency, ceiling) {
@@ -138,16 +153,16 @@ pub(super) fn owes(block: &Block, bucket: u32, now_ns: u64) -> bool {
     due.load(Acquire) > now_ns
 }
 
-/// A bucket and those above it, each with the urgency of the bytes that reach it.
-fn way_up(block: &Block, bucket: u32) -> [Option<(u32, usize)>; LEVELS] {
+/// A bucket and those above it, each with its level's bit and the urgency of the bytes that reach it.
+fn way_up(block: &Block, bucket: u32) -> [Option<(u8, u32, usize)>; LEVELS] {
     let mut levels = [None; LEVELS];
-    let mut at = Some((bucket, 0));
-    for level in &mut levels {
-        *level = at;
-        at = at.and_then(|(bucket, _)| {
+    let mut at = Some((1, bucket, 0));
+    for place in &mut levels {
+        *place = at;
+        at = at.and_then(|(level, bucket, _)| {
             let urgency = block.bucket(bucket, offset_of!(pace_bucket, urgency));
             let urgency = usize::try_from(urgency.load(Relaxed)).unwrap_or(0);
-            Some((parent(block, bucket)?, urgency))
+            Some((level << 1, parent(block, bucket)?, urgency))
         });
     }
     levels

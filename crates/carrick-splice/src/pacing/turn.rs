@@ -47,6 +47,8 @@ pub(crate) struct Turn {
     pub(crate) is_held: bool,
     /// Taken from the rates, and not used yet.
     reserved: u64,
+    /// The levels whose own rates that is charged to.
+    paid_rates: u8,
     /// As the control block was when that was taken.
     changes: u64,
     /// When it may be used.
@@ -161,7 +163,8 @@ impl Turn {
                     return Poll::Ready(());
                 }
                 now = now_ns();
-                self.go_at_ns = bucket::reserve(block, of, quantum, now);
+                let taken = bucket::reserve(block, of, quantum, now);
+                (self.go_at_ns, self.paid_rates) = (taken.go_at_ns, taken.paid_rates);
                 self.reserved = quantum;
                 if self.go_at_ns > now {
                     self.go_at_ns = self.go_at_ns.next_multiple_of(TOGETHER_NS);
@@ -302,7 +305,7 @@ impl Turn {
             && reserved > 0
             && let Some(of) = self.handle.bucket()
         {
-            bucket::give_back(&pacer.pacing().0.block, of, reserved);
+            bucket::give_back(&pacer.pacing().0.block, of, reserved, self.paid_rates);
         }
         self.go_at_ns = 0;
     }

@@ -1,7 +1,7 @@
 //! Rates: how much is taken over a time, and by which bucket, in virtual time.
 
 use super::super::block::Block;
-use super::super::bucket::{change_ceiling, give_back, lowest_rate, owes, reserve};
+use super::super::bucket::{self, change_ceiling, lowest_rate, owes};
 use super::super::skeleton::types::pace_bucket;
 use crate::sys::clock::now_ns;
 use std::cmp::Reverse;
@@ -33,6 +33,16 @@ fn block(kinds: &[Kind]) -> Block {
 fn make_urgent(block: &Block, bucket: u32, urgency: u64) {
     let of = block.bucket(bucket, offset_of!(pace_bucket, urgency));
     of.store(urgency, Relaxed);
+}
+
+/// When these bytes may go.
+fn reserve(block: &Block, bucket: u32, bytes: u64, now: u64) -> u64 {
+    bucket::reserve(block, bucket, bytes, now).go_at_ns
+}
+
+/// Gives back what was taken of buckets without rates of their own.
+fn give_back(block: &Block, bucket: u32, bytes: u64) {
+    bucket::give_back(block, bucket, bytes, 0);
 }
 
 /// Bytes that senders with unlimited data send within this many seconds: each has a bucket, a burst size, and a period.
@@ -108,6 +118,44 @@ fn a_class_has_its_own_however_many_others_want() {
     let sent = run(&block(&kinds), 10, &senders);
     assert!(sent[0] >= 55 * MB, "{}", sent[0]);
     assert!(sent[1..].iter().sum::<u64>() >= 30 * MB);
+}
+
+#[test]
+fn a_class_with_a_rate_keeps_to_the_ceiling_above_it() {
+    let kinds = [
+        (0, 0, 2 * MB, None),
+        (1, MB, 0, Some(0)),
+        (2, 0, 0, Some(0)),
+        // Another one below the first.
+        (3, MB, 0, Some(1)),
+    ];
+    let many = |bucket| vec![(bucket, 40_000, 0..10); 64];
+    for senders in [many(1), many(3), [many(1), many(3)].concat()] {
+        let total: u64 = run(&block(&kinds), 10, &senders).iter().sum();
+        // Plus what each has reserved at the end.
+        assert!(total < 20 * MB + senders.len() as u64 * 40_000 + MB);
+    }
+    // Others get what its rate leaves.
+    let sent = run(&block(&kinds), 10, &[many(1), many(2)].concat());
+    assert!(sent[64..].iter().sum::<u64>() >= 9 * MB, "{sent:?}");
+}
+
+#[test]
+fn what_a_rate_did_not_pay_it_does_not_get_back() {
+    let block = block(&[(0, 0, 10 * MB, None), (1, MB, 0, Some(0))]);
+    let due = block.bucket(1, offset_of!(pace_bucket, rate_due_ns));
+    // It owes much already, and the class above lets it go sooner.
+    for (owed, line_owes, is_paid) in [(5, 0, false), (5, 100 * MB, true), (0, 0, true)] {
+        let owed = (1 + owed) * SECOND;
+        due.store(owed, Relaxed);
+        bucket::reserve(&block, 0, line_owes, SECOND);
+        let taken = bucket::reserve(&block, 1, 40_000, SECOND);
+        let paid = due.load(Relaxed) - owed;
+        assert_eq!(paid, u64::from(is_paid) * 40_000_000, "{owed} {line_owes}");
+        bucket::give_back(&block, 1, 40_000, taken.paid_rates);
+        assert_eq!(due.load(Relaxed), owed);
+        bucket::give_back(&block, 0, line_owes, 0);
+    }
 }
 
 #[test]

@@ -85,7 +85,7 @@ fn a_rate_is_the_same_for_programs_and_process() {
                 if round % 2 == 0 {
                     ask(programs, handle, now, bytes);
                 } else {
-                    assert!(bucket::reserve(block, of, bytes, now) <= now);
+                    assert!(bucket::reserve(block, of, bytes, now).go_at_ns <= now);
                 }
                 by_turns += bytes;
                 let after = ask(programs, handle, now, 0);
@@ -138,7 +138,8 @@ fn urgency_counts_for_programs_too() {
         // Through a program: the less urgent ones wait, too.
         ask(programs, next, now, 39_375);
         assert_eq!([first, next, last].map(left), [38_750, 0, 0]);
-        let go_at = [first, next, last].map(|handle| bucket::reserve(block, of(handle), 10, now));
+        let go_at =
+            [first, next, last].map(|handle| bucket::reserve(block, of(handle), 10, now).go_at_ns);
         assert!(
             go_at[0] <= now + 100_000 && go_at[1] <= now + 100_000,
             "{go_at:?}"

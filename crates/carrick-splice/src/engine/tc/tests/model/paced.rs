@@ -9,7 +9,7 @@ use super::programs::{Outcome, Programs, Verdict};
 use crate::engine::tc::skeleton::types::{
     pace_block, pace_bucket, pace_class, pace_worker, packet_splice,
 };
-use std::mem::offset_of;
+use std::mem::{offset_of, size_of};
 use std::sync::atomic::Ordering::SeqCst;
 
 /// The client's window, and its longest segments.
@@ -310,6 +310,49 @@ fn a_changed_ceiling_counts_for_those_that_wait() {
     assert!(programs.grant().is_some());
     let after = programs.splice().ways[CLIENT].pace;
     assert_eq!(after.told_end, C + 60_000);
+}
+
+#[test]
+fn what_goes_by_a_rate_of_its_own_is_charged_to_it() {
+    const RATE: u64 = CEILING / 10;
+    const WAITERS: u64 = 8;
+    let (Some(lab), Some(programs)) = (Lab::v4(), Programs::load()) else {
+        return;
+    };
+    let own = bucket(offset_of!(pace_bucket, rate_due_ns));
+    let above = size_of::<pace_bucket>() + bucket(offset_of!(pace_bucket, ceiling_due_ns));
+    // What the class owes at its own rate, what the one above owes, in ms; which of them lets it go; and what it has paid.
+    for (what, owed, owed_above, turns) in [
+        ("the one above is far behind", 50, 60_000, WAITERS),
+        ("its own rate is", 60_000, 50, 0),
+    ] {
+        let before = paced(&lab, &programs);
+        let begun = [owed, owed_above].map(|owed| NOW * 1000 + owed * 1_000_000);
+        for (at, value) in [
+            (bucket(offset_of!(pace_bucket, rate)), RATE),
+            (bucket(offset_of!(pace_bucket, ceiling)), 0),
+            // The other way's bucket.
+            (bucket(offset_of!(pace_bucket, parent)), 2),
+            (own, begun[0]),
+            (above, begun[1]),
+        ] {
+            put(&programs, at, value);
+        }
+        for _ in 0..WAITERS {
+            acknowledge(&lab, &programs, &before, 60_000);
+        }
+        assert_eq!(u64::from(programs.held()), WAITERS, "{what}");
+        // A turn is a 50th of a second of the ceiling.
+        let due = |at| programs.pace.word(at).load(SeqCst);
+        assert_eq!(due(own) - begun[0], turns * 200_000_000, "{what}");
+        assert_eq!(due(above) - begun[1], WAITERS * 20_000_000, "{what}");
+        // One gives its turn back and takes another one.
+        let changes = programs.pace.word(offset_of!(pace_block, changes));
+        changes.fetch_add(1, SeqCst);
+        assert!(programs.grant().is_none(), "{what}");
+        assert_eq!(due(own) - begun[0], turns * 200_000_000, "{what}");
+        assert_eq!(due(above) - begun[1], WAITERS * 20_000_000, "{what}");
+    }
 }
 
 #[test]

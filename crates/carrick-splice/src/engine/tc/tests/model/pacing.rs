@@ -87,9 +87,11 @@ impl Pace {
         for (number, rate) in self.rates.into_iter().enumerate() {
             let bucket = offset_of!(pace_block, buckets) + number * size_of::<pace_bucket>();
             for (field, value) in [
+                (offset_of!(pace_bucket, rate), 0),
                 (offset_of!(pace_bucket, ceiling), rate),
                 (offset_of!(pace_bucket, burst_ns), BURST_NS),
                 (offset_of!(pace_bucket, ceiling_due_ns), 0),
+                (offset_of!(pace_bucket, parent), 0),
             ] {
                 word(bucket + field).store(value, SeqCst);
             }
