@@ -85,13 +85,19 @@ impl ClassTable {
             None => true,
             Some(class) => gone(class) && class.users == 0,
         });
-        if new > free.count() || new * DIRECTIONS > self.free_buckets.len() {
-            return Err(PaceError {
-                class: None,
-                why: format!(
-                    "there is room for {CLASSES} classes, those included that are not asked for any more but have splices"
-                ),
-            });
+        let refuse = |why| Err(PaceError { class: None, why });
+        if new > free.count() {
+            return refuse(format!(
+                "there is room for {CLASSES} classes, those included that are not asked for any more but have splices"
+            ));
+        }
+        if new * DIRECTIONS > self.free_buckets.len() {
+            self.forget_networks(block);
+        }
+        if new * DIRECTIONS > self.free_buckets.len() {
+            return refuse(
+                "client networks, tunnels and connections use all rates; a class can be added when some have ended".into(),
+            );
         }
         for number in 0..CLASSES {
             if self.classes[number].as_ref().is_some_and(gone) {

@@ -4,7 +4,9 @@ use super::super::block::BUCKETS;
 use super::super::bucket::{owes, reserve};
 use super::super::skeleton::types::pace_class;
 use super::super::table::DIRECTIONS;
-use super::super::{ClassReport, ClassSettings, HOLD_MAX, INTERVAL, NetworkRate, Pacing, Policy};
+use super::super::{
+    ClassReport, ClassSettings, HOLD_MAX, INTERVAL, NetworkRate, PaceError, Pacing, Policy,
+};
 use crate::sys::clock::now_ns;
 use std::mem::offset_of;
 use std::net::IpAddr;
@@ -276,6 +278,13 @@ fn a_class_in_a_place_that_was_another_s_begins_at_zero() {
     assert_eq!(pacing.classes(), [nothing]);
 }
 
+/// Adds one more class, as a reload does.
+fn add_class(pacing: &Pacing) -> Result<(), PaceError> {
+    let (mut classes, interval) = pacing.settings();
+    classes.push(class("added"));
+    pacing.configure(&classes, interval)
+}
+
 #[test]
 fn more_splices_than_buckets_share() {
     let pacing = Pacing::new().unwrap();
@@ -291,6 +300,8 @@ fn more_splices_than_buckets_share() {
     // Splices without a bucket are counted: one pair each, in addition to the class's pair.
     let pairs = (BUCKETS / DIRECTIONS) as u64 - 1;
     assert_eq!(pacing.classes()[0].unbounded, 9000 - pairs);
+    let error = add_class(&pacing).unwrap_err();
+    assert!(error.to_string().contains("use all rates"), "{error}");
     drop(all);
     assert_eq!(pacing.classes()[0].unbounded, 9000 - pairs);
     let (one, other) = (
@@ -330,6 +341,15 @@ fn a_network_without_a_bucket_is_counted_with_each_of_its_splices() {
     assert_eq!(joined.both(), all[0].both());
     assert_eq!(beyond[0].both(), beyond[1].both());
     assert_eq!(pacing.classes()[0].unbounded, 2);
+}
+
+#[test]
+fn networks_of_clients_that_left_make_room_for_a_class() {
+    let pacing = by_address(50_000);
+    for number in 0..(BUCKETS / DIRECTIONS) as u32 - 1 {
+        drop(pacing.pace("a", IpAddr::V4(number.into()), 0));
+    }
+    add_class(&pacing).unwrap();
 }
 
 #[test]
