@@ -35,6 +35,9 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
+/// How long what is left of an HTTP/2 request is read behind its response.
+const REST_MAX: Duration = Duration::from_secs(1);
+
 /// The session is over.
 struct Ended;
 
@@ -121,11 +124,22 @@ pub async fn run_stream(mut client: Client) -> bool {
     let (next, _) = serve_request(&mut client, scratch).await;
     client.context.worker.forward_if_late();
     match next {
-        // A stream has one request, and what is left of that need not be read: HTTP/2 says so (RFC 9113 section 8.1).
-        Next::Request | Next::Close | Next::CloseGently => client.downstream.transport.finish(),
+        Next::Request | Next::Close | Next::CloseGently => {
+            client.downstream.transport.finish();
+            discard_rest(&mut client.downstream).await;
+        }
         Next::Reset => client.downstream.transport.reset_on_close(),
     }
     client.downstream.is_last
+}
+
+/// Waits for the rest of a request whose response has ended, for a while. To reset the stream at once is right (RFC 9113 section 8.1), but
+/// some clients then take no response that they have not read (curl 7.88).
+async fn discard_rest(downstream: &mut Downstream) {
+    if let Transport::Http2(stream) = &downstream.transport {
+        let rest = poll_fn(|cx| stream.poll_discard(cx));
+        let _ = downstream.timer.within(REST_MAX, rest).await;
+    }
 }
 
 /// Sees to the client's connection's end, if that is what follows a request; else the buffers for the next one.

@@ -119,6 +119,11 @@ impl Http2Stream {
         Ok(self.response.borrow_mut().end(&self.connection)?)
     }
 
+    /// Ready when nothing more of the request comes; what comes before is discarded.
+    pub fn poll_discard(&self, cx: &mut Context<'_>) -> Poll<()> {
+        self.request.borrow_mut().poll_discard(cx)
+    }
+
     /// With this code the client is told that something is missing, should it be.
     pub fn set_reset_code(&self, code: Reason) {
         self.response.borrow_mut().set_reset_code(code);

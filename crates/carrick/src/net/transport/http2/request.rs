@@ -188,6 +188,19 @@ impl Incoming {
         self.state = State::Failed;
     }
 
+    /// Ready when nothing more comes. What comes before is discarded, and the other end's window opened by as much.
+    pub(super) fn poll_discard(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        loop {
+            self.text = Bytes::new();
+            let content = std::mem::take(&mut self.piece);
+            let _ = self.body.flow_control().release_capacity(content.len());
+            match self.state {
+                State::Content | State::Trailers => ready!(self.poll_content(cx)),
+                State::Ended | State::Failed => return Poll::Ready(()),
+            }
+        }
+    }
+
     /// The stream, if all the content that the head announces has been read, and the stream's end is still to come.
     pub(super) fn into_unended(self) -> Option<RecvStream> {
         let is_complete = matches!(self.framing, RequestBody::None | RequestBody::Bytes(0));

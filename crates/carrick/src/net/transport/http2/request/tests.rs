@@ -5,8 +5,8 @@ use http::Request;
 use std::future::poll_fn;
 use std::pin::pin;
 
-/// What single reads give of a chunked body, when these pieces and the trailers have come.
-fn reads_of(pieces: &[&'static str], room: usize) -> Vec<String> {
+/// Takes from a request with a chunked body, when these pieces and the trailers have come.
+fn taken<T>(pieces: &[&'static str], take: impl FnOnce(&mut Incoming) -> T) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().build();
     runtime.unwrap().block_on(async {
         let (near, far) = tokio::io::duplex(64 * 1024);
@@ -36,7 +36,17 @@ fn reads_of(pieces: &[&'static str], room: usize) -> Vec<String> {
             })
             .await;
         }
-        let mut incoming = Incoming::new(b"head".to_vec(), RequestBody::Chunked, body);
+        take(&mut Incoming::new(
+            b"head".to_vec(),
+            RequestBody::Chunked,
+            body,
+        ))
+    })
+}
+
+/// What single reads give.
+fn reads_of(pieces: &[&'static str], room: usize) -> Vec<String> {
+    taken(pieces, |incoming| {
         let mut reads = Vec::new();
         let mut cx = Context::from_waker(Waker::noop());
         while incoming.poll_ready(&mut cx).is_ready() {
@@ -65,4 +75,19 @@ fn no_read_takes_more_than_there_is_room_for() {
         assert!(reads.iter().all(|read| read.len() <= room), "{reads:?}");
         assert_eq!(reads.concat(), whole, "{room}");
     }
+}
+
+#[test]
+fn what_is_not_wanted_is_discarded_and_the_window_opened() {
+    taken(&["a", "bc"], |incoming| {
+        let window = incoming.body.flow_control().available_capacity();
+        let mut cx = Context::from_waker(Waker::noop());
+        assert!(incoming.poll_discard(&mut cx).is_ready());
+        assert!(incoming.poll_ready(&mut cx).is_pending());
+        let flow = incoming.body.flow_control();
+        assert_eq!(
+            (flow.used_capacity(), flow.available_capacity() - window),
+            (0, 3)
+        );
+    });
 }
