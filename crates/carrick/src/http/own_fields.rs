@@ -9,14 +9,20 @@ use carrick_logic::http1::{Forwarded, NamedIn, StatedIn};
 /// The field that tells servers whose certificate the client has. All that begin so are removed from requests of those who are not trusted.
 pub const SUBJECT: &str = "X-Forwarded-Client-Subject";
 
+/// Its name in lower case.
+pub const SUBJECT_LOWER: &[u8] = b"x-forwarded-client-subject";
+
 /// Whether servers know from whom the request in `scratch` is, by a certificate, which this proxy or one before it has verified, or by the
 /// connection. What they say is for nobody else, unless the field that tells them is in the key.
 pub fn is_known(context: &RequestContext, scratch: &Scratch, in_key: &[Vec<u8>]) -> bool {
-    let is_subject = |name: &Vec<u8>| name.eq_ignore_ascii_case(SUBJECT.as_bytes());
-    let fields = Fields::of_request(&scratch.request_head, &scratch.request);
+    let says_subject = || {
+        let fields = Fields::of_request(&scratch.request_head, &scratch.request);
+        let is_subject = |name: &Vec<u8>| name.eq_ignore_ascii_case(SUBJECT_LOWER);
+        fields.has(SUBJECT_LOWER) && !in_key.iter().any(is_subject)
+    };
     context.client_subject().is_some()
         || context.pinned.is_any()
-        || fields.has(SUBJECT.as_bytes()) && !in_key.iter().any(is_subject)
+        || context.listener.believes(context.is_trusted_proxy()) && says_subject()
 }
 
 /// Whether carrick writes this field, lower-case, of requests for this next hop in such a way that requests with the same key, and with the

@@ -1,5 +1,6 @@
 //! Whose a request is, as far as the sender is believed, and whether it may be served at all.
 use super::loop_detection;
+use super::own_fields::SUBJECT_LOWER;
 use crate::config::plan::ListenerPlan;
 use crate::context::client::Client;
 use crate::context::request_context::RequestContext;
@@ -110,7 +111,7 @@ pub fn check_fields(
     let tls = listener.tls.as_ref();
     if tls.is_some_and(|tls| tls.settings.clients.is_some()) {
         // Here it is carrick that says so, and nobody else.
-        head.forget_field(bytes, b"x-forwarded-client-subject");
+        head.forget_field(bytes, SUBJECT_LOWER);
     }
     if !listener.believes(is_trusted_proxy) {
         head.forget_claims(bytes);

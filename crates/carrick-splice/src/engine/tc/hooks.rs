@@ -308,11 +308,10 @@ impl Hooks {
             None | Some(Unsupported::Down) => {
                 (self.below(now, here)).is_none_or(|lower| lower.index > index)
             }
-            Some(Unsupported::Carries(_, above) | Unsupported::PortOf(_, above)) => {
+            Some(unsupported) => unsupported.above().is_some_and(|above| {
                 let mut others = self.attached().map(Attachment::interface);
                 !others.any(|other| other.name == above && other.index < index)
-            }
-            Some(_) => false,
+            }),
         };
         self.settings.interfaces.names(now) && is_free && stands
     }
@@ -320,11 +319,9 @@ impl Hooks {
     /// An interface below this one that has the programs, which would translate its packets as well.
     fn below<'h>(&self, interface: &Interface, here: &'h [Interface]) -> Option<&'h Interface> {
         let mut lower = here.iter().filter(|lower| self.has(lower.index));
-        lower.find(|lower| match lower.unsupported(&self.settings.interfaces) {
-            Some(Unsupported::Carries(_, above) | Unsupported::PortOf(_, above)) => {
-                above == interface.name
-            }
-            _ => false,
+        lower.find(|lower| {
+            let unsupported = lower.unsupported(&self.settings.interfaces);
+            unsupported.is_some_and(|why| why.above() == Some(&interface.name))
         })
     }
 

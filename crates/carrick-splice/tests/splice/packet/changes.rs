@@ -5,10 +5,18 @@ use super::response_ends::{LONG, ask_shortly, bind, hear_question};
 use crate::support::*;
 use std::future::poll_fn;
 use std::io::{Read, Write};
-use std::net::Shutdown;
+use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
+
+/// Asks so often, and adds the bytes of each direction to the sums.
+fn talk(stream: &mut TcpStream, rounds: usize, (up, down): &mut (u64, u64)) {
+    for round in 0..rounds {
+        let (asked, answered) = ask(stream, 10 + round, 1000 * round);
+        (*up, *down) = (*up + asked, *down + answered);
+    }
+}
 
 #[test]
 fn changed_routes_do_not_disturb_splices() {
@@ -21,20 +29,14 @@ fn changed_routes_do_not_disturb_splices() {
     let roads = Arc::clone(&bed);
     let asking = bed.on(Host::Client, move || {
         let mut stream = connect(V4[0]);
-        let (mut up, mut down) = (0, 0);
-        let mut talk = |stream: &mut std::net::TcpStream, rounds: usize| {
-            for round in 0..rounds {
-                let (asked, answered) = ask(stream, 10 + round, 1000 * round);
-                (up, down) = (up + asked, down + answered);
-            }
-        };
-        talk(&mut stream, 20);
+        let mut sums = (0, 0);
+        talk(&mut stream, 20, &mut sums);
         // The server behind another pair of interfaces, with the same addresses on both sides.
         roads.ip(Host::Middle, "link add ps2 type veth peer name s2");
         roads.give_to_server("s2");
         roads.ip(Host::Middle, "link set ps2 up");
         roads.ip(Host::Server, "link set s2 up");
-        talk(&mut stream, 20);
+        talk(&mut stream, 20, &mut sums);
         roads.ip(Host::Middle, "addr add 10.78.3.1/24 dev ps2");
         roads.ip(Host::Server, "addr add 10.78.3.2/24 dev s2");
         roads.ip(
@@ -46,12 +48,12 @@ fn changed_routes_do_not_disturb_splices() {
             "route add 10.78.2.1/32 via 10.78.3.1 src 10.78.2.2",
         );
         wait_until("it goes by the new road", || {
-            talk(&mut stream, 10);
+            talk(&mut stream, 10, &mut sums);
             let moved = roads.read(Host::Middle, "/sys/class/net/ps2/statistics/tx_packets");
             moved.parse::<u64>().unwrap() > 40
         });
         drop(stream);
-        (up, down)
+        sums
     });
     let bytes = asking.join().unwrap();
     assert_eq!(serving.join().unwrap().len(), 1);
@@ -59,7 +61,7 @@ fn changed_routes_do_not_disturb_splices() {
     told[0].assert_closed(bytes);
 }
 
-/// Something comes on top of an interface over which there is a splice, and `change` puts it there.
+/// A new interface, `above`, comes on top of one over which there is a splice; `change` puts it there.
 fn covered_by(above: &str, change: &'static str) {
     let Some(bed) = Bed::new() else {
         return;
@@ -79,20 +81,14 @@ fn covered_by(above: &str, change: &'static str) {
     let roads = Arc::clone(&bed);
     let asking = bed.on(Host::Client, move || {
         let mut stream = connect(V4[0]);
-        let (mut up, mut down) = (0, 0);
-        let mut talk = |stream: &mut std::net::TcpStream| {
-            for round in 0..20 {
-                let (asked, answered) = ask(stream, 10 + round, 1000 * round);
-                (up, down) = (up + asked, down + answered);
-            }
-        };
-        talk(&mut stream);
+        let mut sums = (0, 0);
+        talk(&mut stream, 20, &mut sums);
         until_given(1);
         roads.ip(Host::Middle, "link set above8 up");
         roads.ip(Host::Middle, change);
-        talk(&mut stream);
+        talk(&mut stream, 20, &mut sums);
         drop(stream);
-        (up, down)
+        sums
     });
     let bytes = asking.join().unwrap();
     serving.join().unwrap();

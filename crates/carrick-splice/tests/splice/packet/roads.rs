@@ -104,17 +104,13 @@ fn by_a_vlan() {
 /// The client's packets have a tag without a number: a mere priority. Those to it have none.
 #[test]
 fn with_a_priority() {
-    let Some(bed) = Bed::bare() else {
+    let Some(bed) = Bed::new() else {
         return;
     };
     if !bed.can(Host::Client, "ip link add link c name c0 type vlan id 0") {
         lacks("this kernel has no VLANs");
         return;
     }
-    bed.address(Host::Client, "c", 1, 2);
-    bed.address(Host::Middle, "pc", 1, 1);
-    bed.address(Host::Middle, "ps", 2, 1);
-    bed.address(Host::Server, "s", 2, 2);
     bed.ip(Host::Middle, "link set pc address 02:00:00:00:00:78");
     let proxy = V4[0];
     for change in [

@@ -118,7 +118,8 @@ pub async fn begin(
         if let Some((object, reuse)) = stored.clone().zip(reuse(lookup)) {
             let idle = client.context.live.plan().timeouts.idle;
             let timer = &mut client.downstream.timer;
-            if object.is_file()
+            if scratch.request_head.method == Method::Get
+                && object.is_file()
                 && !object.is_whole()
                 && object.body().reader().breaks_at_once(timer, idle).await
             {
@@ -450,7 +451,7 @@ struct ClientReset;
 enum Waited {
     /// The answer is there, or there will be none.
     Answered,
-    /// Its client has left before that. One of those who wait asks in its place.
+    /// Its client left before that. One of the waiting requests takes its place.
     Abandoned,
     /// It took too long.
     InVain,

@@ -3,21 +3,30 @@ use super::{Play, get, ok, status};
 use crate::support::random::{Random, hash};
 use crate::support::{Peer, wait_for};
 
+/// So many clients that wait for the answer to another client's request.
+fn waiting(play: &Play, count: u32) -> Vec<Peer> {
+    let ask = |_| {
+        let mut client = play.carrick.connect();
+        client.send(get("/a", ""));
+        client
+    };
+    let clients = (0..count).map(ask).collect();
+    play.carrick
+        .wait_for_metric("carrick_cache_waited_total", &[], f64::from(count));
+    clients
+}
+
 #[test]
 fn one_request_goes_out_for_all_that_arrive_before_the_answer() {
     let play = Play::begin("");
-    let mut clients: Vec<Peer> = (0..20).map(|_| play.carrick.connect()).collect();
-    clients[0].send(get("/a", ""));
+    let mut first = play.carrick.connect();
+    first.send(get("/a", ""));
     let mut upstream = play.server.accept();
     upstream.read_head();
-    clients[1..]
-        .iter_mut()
-        .for_each(|client| client.send(get("/a", "")));
-    play.carrick
-        .wait_for_metric("carrick_cache_waited_total", &[], 19.0);
+    let mut clients = waiting(&play, 19);
     play.server.expect_no_connection();
     upstream.send(ok("Cache-Control: max-age=60\r\n", "for all"));
-    for client in &mut clients {
+    for client in clients.iter_mut().chain([&mut first]) {
         assert_eq!(client.read_response("GET").text(), "for all");
     }
     play.server.expect_no_connection();
@@ -34,12 +43,7 @@ fn when_the_client_that_asked_leaves_one_of_the_others_asks() {
         first.send(get("/a", ""));
         let mut upstream = play.server.accept();
         upstream.read_head();
-        let mut clients: Vec<Peer> = (0..20).map(|_| play.carrick.connect()).collect();
-        clients
-            .iter_mut()
-            .for_each(|client| client.send(get("/a", "")));
-        play.carrick
-            .wait_for_metric("carrick_cache_waited_total", &[], 20.0);
+        let mut clients = waiting(&play, 20);
         if !beginning.is_empty() {
             upstream.send(beginning);
             first.read_head();
@@ -67,15 +71,11 @@ fn when_the_client_that_asked_leaves_one_of_the_others_asks() {
 #[test]
 fn an_answer_that_is_not_stored_lets_the_others_ask_at_once() {
     let play = Play::begin("");
-    let mut clients: Vec<Peer> = (0..4).map(|_| play.carrick.connect()).collect();
-    clients[0].send(get("/a", ""));
+    let mut asks = play.carrick.connect();
+    asks.send(get("/a", ""));
     let mut first = play.server.accept();
     first.read_head();
-    clients[1..]
-        .iter_mut()
-        .for_each(|client| client.send(get("/a", "")));
-    play.carrick
-        .wait_for_metric("carrick_cache_waited_total", &[], 3.0);
+    let mut clients = waiting(&play, 3);
     // The head alone decides that.
     first.send("HTTP/1.1 200 OK\r\nCache-Control: no-store\r\nContent-Length: 5\r\nConnection: close\r\n\r\n");
     let mut others: Vec<Peer> = (0..3).map(|_| play.server.accept()).collect();
@@ -83,11 +83,11 @@ fn an_answer_that_is_not_stored_lets_the_others_ask_at_once() {
         upstream.read_head();
         upstream.send(ok("Cache-Control: no-store\r\n", "own"));
     }
-    for client in &mut clients[1..] {
+    for client in &mut clients {
         assert_eq!(client.read_response("GET").text(), "own");
     }
     first.send("first");
-    assert_eq!(clients[0].read_response("GET").text(), "first");
+    assert_eq!(asks.read_response("GET").text(), "first");
     // From now on requests do not wait for each other.
     let mut more: Vec<Peer> = (0..2).map(|_| play.carrick.connect()).collect();
     more.iter_mut()
@@ -197,14 +197,9 @@ fn a_client_that_disconnects_while_waiting_is_noticed_at_once() {
     first.send(get("/a", ""));
     let mut upstream = play.server.accept();
     upstream.read_head();
-    let mut waiting: Vec<Peer> = (0..3).map(|_| play.carrick.connect()).collect();
-    waiting
-        .iter_mut()
-        .for_each(|client| client.send(get("/a", "")));
-    play.carrick
-        .wait_for_metric("carrick_cache_waited_total", &[], 3.0);
-    let mut stays = waiting.pop().expect("three");
-    for client in waiting {
+    let mut clients = waiting(&play, 3);
+    let mut stays = clients.pop().expect("three");
+    for client in clients {
         client.reset();
     }
     // Long before the first one is answered.

@@ -27,6 +27,15 @@ async fn open(
     (response, stream, server.await.expect("the server"))
 }
 
+/// A tunnel to the server.
+async fn tunnel(
+    carrick: &Carrick,
+    server: Server,
+) -> (Response<RecvStream>, SendStream<Bytes>, Peer) {
+    let asked = connect_to(server.address());
+    open(carrick.forward_address(), asked, move || server.accept()).await
+}
+
 /// Bytes go both ways, and so do the ends.
 async fn relays(mut from: RecvStream, mut to: SendStream<Bytes>, mut server: Peer) {
     to.send_data(Bytes::from_static(b"to the server"), false)
@@ -80,13 +89,8 @@ fn connect_makes_a_tunnel() {
     let place = Place::claim();
     let server = Server::listen(&place);
     let carrick = Carrick::start(&place, FORWARD_TEXT);
-    let address = server.address();
     run(async {
-        let (response, to, server) =
-            open(carrick.forward_address(), connect_to(address), move || {
-                server.accept()
-            })
-            .await;
+        let (response, to, server) = tunnel(&carrick, server).await;
         assert_eq!(response.status(), 200);
         relays(response.into_body(), to, server).await;
     });
@@ -148,13 +152,8 @@ fn a_tunnel_whose_server_resets_is_reset() {
     let place = Place::claim();
     let server = Server::listen(&place);
     let carrick = Carrick::start(&place, FORWARD_TEXT);
-    let address = server.address();
     run(async {
-        let (response, _to, server) =
-            open(carrick.forward_address(), connect_to(address), move || {
-                server.accept()
-            })
-            .await;
+        let (response, _to, server) = tunnel(&carrick, server).await;
         blocking(move || server.reset()).await;
         let error = response.into_body().data().await.expect("an end");
         assert_eq!(
@@ -170,13 +169,8 @@ fn a_blocked_tunnel_whose_client_resets_is_reset() {
     let place = Place::claim();
     let server = Server::listen(&place);
     let carrick = Carrick::start(&place, FORWARD_TEXT);
-    let address = server.address();
     let mut upstream = run(async {
-        let (_response, mut to, server) =
-            open(carrick.forward_address(), connect_to(address), move || {
-                server.accept()
-            })
-            .await;
+        let (_response, mut to, server) = tunnel(&carrick, server).await;
         to.reserve_capacity(1 << 20);
         let while_room = Duration::from_millis(200);
         while let Ok(room) = timeout(while_room, poll_fn(|cx| to.poll_capacity(cx))).await {

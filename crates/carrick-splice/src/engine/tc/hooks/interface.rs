@@ -122,6 +122,16 @@ impl Interface {
     }
 }
 
+impl Unsupported {
+    /// The name of the interface that is above this one, where its connections are.
+    pub(super) fn above(&self) -> Option<&str> {
+        match self {
+            Self::Carries(_, name) | Self::PortOf(_, name) => Some(name),
+            _ => None,
+        }
+    }
+}
+
 impl Interfaces {
     /// Whether an interface is asked for at all.
     #[must_use]
@@ -155,7 +165,7 @@ impl fmt::Display for Unsupported {
                 };
                 write!(
                     formatter,
-                    "it is a port of {whole}, where its connections are (name it, if it is wanted all the same)"
+                    "it is a port of {whole}, where its connections are (to use it all the same, name it)"
                 )
             }
             Unsupported::Carries(kind, name) => write!(
@@ -164,11 +174,11 @@ impl fmt::Display for Unsupported {
             ),
             Unsupported::Above(name) => write!(
                 formatter,
-                "its packets pass {name}, where connections are forwarded in the kernel since before it came (restart carrick to change that)"
+                "its packets pass {name}, which had the engine first (to move it here, restart carrick)"
             ),
             Unsupported::Passage(kind) => write!(
                 formatter,
-                "it is of kind {kind}, through which packets only pass (name it, if it is wanted all the same)"
+                "it is of kind {kind}, through which packets only pass (to use it all the same, name it)"
             ),
         }
     }
