@@ -12,10 +12,14 @@ struct Script {
 
 impl Script {
     fn new(link: &str) -> Self {
+        Self::with("", link)
+    }
+
+    fn with(timeouts: &str, link: &str) -> Self {
         let place = Place::claim();
         let door = Server::listen(&place);
         let server = place.at(9);
-        let tables = format!("[timeouts]\nconnect = \"2s\"\n{ONE_WORKER}");
+        let tables = format!("[timeouts]\n{timeouts}{ONE_WORKER}");
         let near = Carrick::start(&place, &near_text(&tables, link, door.address(), server));
         Self { near, door, place }
     }
@@ -132,7 +136,8 @@ fn what_was_closed_while_it_was_taken_is_asked_for_again() {
 /// As a far end that hangs, whose kernel still accepts connections.
 #[test]
 fn a_far_end_that_does_not_answer_is_no_way_to_a_server() {
-    let script = Script::new("preconnect = 0\nfallback = \"direct\"");
+    let link = "preconnect = 0\nfallback = \"direct\"";
+    let script = Script::with("connect = \"2s\"\n", link);
     let server = Server::listen_at(script.place.at(9));
     let mut direct = script.near.connect_tunnel();
     let _silent = script.door.accept();
