@@ -9,6 +9,8 @@ pub(super) struct Framing {
     pub(super) repeats_length: bool,
     /// `Transfer-Encoding: chunked`, and nothing else.
     pub(super) chunked: bool,
+    /// `Content-Length` was there as well, which then counts for nothing ([`Form::Lenient`]).
+    pub(super) has_both_lengths: bool,
     pub(super) connection: ConnectionOptions,
     /// The same of `Proxy-Connection`, which never was a standard; only HTTP/1.0 clients are listened to.
     pub(super) proxy_connection: ConnectionOptions,
@@ -60,9 +62,10 @@ impl Framing {
             }
         }
         framing.upgrade &= upgrade_is_safe;
-        if framing.chunked && framing.content_length.is_some() {
+        framing.has_both_lengths = framing.chunked && framing.content_length.is_some();
+        if framing.has_both_lengths && form == Form::Strict {
             // RFC 9112 section 6.3 lets Transfer-Encoding win, and says that it ought to be handled as an error: it is the classic
-            // smuggling attempt, in a response no less than in a request.
+            // smuggling attempt.
             return Err(Refusal::bad(
                 "both_lengths",
                 "Content-Length and Transfer-Encoding exclude each other",

@@ -289,6 +289,7 @@ impl RequestHead {
     /// RFC 9112 section 3.2: one valid `Host`; section 3.2.2: the target's authority goes before it.
     fn read_host(&mut self, bytes: &[u8], value: Option<Span>) -> Result<(), Refusal> {
         let needed = self.version == Version::Http11;
+        let value = value.map(|value| request_line::without_empty_port(bytes, value));
         let from_field = match value {
             None if needed => {
                 return Err(Refusal::bad(

@@ -235,7 +235,7 @@ fn absolute_form(line: &[u8], whole: Span, wanted: Scheme) -> Result<RequestLine
     let authority_start = start + colon + 3;
     let after = &text[colon + 3..];
     let authority_end = authority_start + memchr::memchr2(b'/', b'?', after).unwrap_or(after.len());
-    let authority_span = Span::new(authority_start, authority_end);
+    let authority_span = without_empty_port(line, Span::new(authority_start, authority_end));
     let path_and_query = Span::new(authority_end, whole.end as usize);
     let target = Target::Absolute {
         scheme: Span::new(start, start + colon),
@@ -259,6 +259,14 @@ const USER_INFORMATION: Refusal = Refusal::bad(
     "user_information",
     "a user name or password stands before the host (`user:password@host`); write the host alone, and credentials into Authorization (RFC 9110 section 4.2.4)",
 );
+
+/// `host` of `host:`: URLs may have an empty port (RFC 3986 section 3.2.3), and their one form leaves the colon out (section 6.2.3).
+pub(super) fn without_empty_port(bytes: &[u8], authority: Span) -> Span {
+    match authority.of(bytes) {
+        [.., b':'] => Span::new(authority.start as usize, authority.end as usize - 1),
+        _ => authority,
+    }
+}
 
 /// Parses `host[:port]` as targets and `Host` have it (RFC 9110 section 7.2). There is no user information, no list, and no
 /// escape: what one parser takes for the host, another must not take for something else.

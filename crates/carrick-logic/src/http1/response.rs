@@ -1,7 +1,9 @@
 //! A response's head.
 use super::framing::Framing;
 use super::scan::{self, Scan};
-use super::{Field, Form, HeadLimits, Method, Progress, Refusal, Span, Version, fields, syntax};
+use super::{
+    Field, FieldName, Form, HeadLimits, Method, Progress, Refusal, Span, Version, fields, syntax,
+};
 
 /// How long a response's body is (RFC 9112 section 6.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,7 +69,8 @@ impl ResponseHead {
     /// again is that of [`RequestHead::parse`](super::RequestHead::parse).
     ///
     /// For heads that go on as [`write_response`](super::write_response) writes them: lines may end with LF alone, white space may stand before a
-    /// colon, and `Content-Length` may say the same number more than once. Nobody behind carrick sees these.
+    /// colon, `Content-Length` may say the same number more than once, and may stand beside `Transfer-Encoding`, as may HTTP/1.0. Nobody
+    /// behind carrick sees these.
     ///
     /// # Errors
     /// A [`Refusal`] when the head must not be passed on: the client gets 502 (`status` says so), the upstream's connection is closed.
@@ -199,25 +202,30 @@ impl ResponseHead {
             }
         }
         let framing = Framing::read(bytes, &self.fields, form)?;
-        self.repeated_length = framing.content_length.filter(|_| framing.repeats_length);
+        if framing.has_both_lengths {
+            self.fields
+                .retain(|field| field.known != FieldName::ContentLength);
+        }
+        let repeats_length = framing.repeats_length && !framing.has_both_lengths;
+        self.repeated_length = framing.content_length.filter(|_| repeats_length);
         self.is_chunked = framing.chunked;
         self.connection_names_fields = framing.connection.names_fields;
-        self.body = self.body_length(&framing, method)?;
-        self.keep_alive = self.can_be_used_again(&framing);
-        Ok(())
-    }
-
-    /// RFC 9112 section 6.3, for responses, with two differences: both lengths are refused, and so is every transfer coding but
-    /// `chunked` alone. The RFC reads an unknown coding until close; whoever does not know the coding could take the
-    /// response for one without a length, or for one with another length.
-    fn body_length(&self, framing: &Framing, method: Method) -> Result<ResponseBody, Refusal> {
-        if framing.chunked && self.version == Version::Http10 {
+        if form == Form::Strict && framing.chunked && self.version == Version::Http10 {
             return Err(Refusal::bad(
                 "chunked_http10",
                 "Transfer-Encoding is unknown to HTTP/1.0",
             ));
         }
-        Ok(match (self.status, method) {
+        self.body = self.body_length(&framing, method);
+        self.keep_alive = self.can_be_used_again(&framing);
+        Ok(())
+    }
+
+    /// RFC 9112 section 6.3, for responses, with one difference: every transfer coding but `chunked` alone is refused. The RFC reads
+    /// an unknown coding until close; whoever does not know the coding could take the response for one without a length, or for one
+    /// with another length.
+    fn body_length(&self, framing: &Framing, method: Method) -> ResponseBody {
+        match (self.status, method) {
             (101, _) => ResponseBody::Tunnel,
             (200..300, Method::Connect) => ResponseBody::Tunnel,
             (100..200 | 204 | 304, _) => ResponseBody::None,
@@ -228,10 +236,11 @@ impl ResponseHead {
                 Some(bytes) => ResponseBody::Bytes(bytes),
                 None => ResponseBody::UntilClose,
             },
-        })
+        }
     }
 
-    /// RFC 9112 section 9.3. A 204 that announces content nevertheless may be followed by it: not to be trusted again.
+    /// RFC 9112 section 9.3. Not to be trusted again: a 204 that announces content nevertheless may be followed by it; and where the
+    /// response is in chunks although it says its length or is one of HTTP/1.0, the server may see another end (sections 6.1 and 6.3).
     fn can_be_used_again(&self, framing: &Framing) -> bool {
         let persists = match self.version {
             Version::Http11 => !framing.connection.close,
@@ -239,7 +248,10 @@ impl ResponseHead {
         };
         let announces_content =
             framing.chunked || framing.content_length.is_some_and(|bytes| bytes > 0);
+        let is_doubtful =
+            framing.chunked && (framing.has_both_lengths || self.version == Version::Http10);
         persists
+            && !is_doubtful
             && !matches!(self.body, ResponseBody::UntilClose | ResponseBody::Tunnel)
             && !(self.status == 204 && announces_content)
     }
@@ -267,7 +279,7 @@ impl ResponseHead {
     pub fn has_date(&self) -> bool {
         self.fields
             .iter()
-            .any(|field| field.known == super::FieldName::Date)
+            .any(|field| field.known == FieldName::Date)
     }
 
     /// The value of the first field with this name (lower-case), if any.

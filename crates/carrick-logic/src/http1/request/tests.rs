@@ -52,7 +52,7 @@ fn targets_and_hosts_that_are_accepted() {
         Option<&'a str>,
     );
     #[rustfmt::skip]
-    let table: [Row<'_>; 16] = [
+    let table: [Row<'_>; 19] = [
         ("GET / HTTP/1.1", "example.org", "example.org", None, "/", None),
         ("GET /a/b?c=d?e HTTP/1.1", "Example.ORG:8080", "Example.ORG", Some(8080), "/a/b", Some("c=d?e")),
         ("GET //a HTTP/1.1", "a_b.example.", "a_b.example.", None, "//a", None),
@@ -63,6 +63,9 @@ fn targets_and_hosts_that_are_accepted() {
         ("GET http://example.org?y HTTP/1.1", "other", "example.org", None, "", Some("y")),
         ("GET http://[::1]:81/ HTTP/1.1", "other", "::1", Some(81), "/", None),
         ("GET http://a/http://b/ HTTP/1.1", "other", "a", None, "/http://b/", None),
+        ("GET / HTTP/1.1", "example.org:", "example.org", None, "/", None),
+        ("GET / HTTP/1.1", "[::1]:", "::1", None, "/", None),
+        ("GET http://a:/ HTTP/1.1", "other", "a", None, "/", None),
         ("CONNECT example.org:443 HTTP/1.1", "example.org", "example.org", Some(443), "", None),
         ("CONNECT [::1]:65535 HTTP/1.1", "x:443", "::1", Some(65535), "", None),
         ("CONNECT 10.0.0.1:1 HTTP/1.1", "x", "10.0.0.1", Some(1), "", None),
@@ -83,6 +86,7 @@ fn targets_and_hosts_that_are_accepted() {
             "{line}"
         );
         assert_eq!(query_text, query.map(str::as_bytes), "{line}");
+        assert!(!head.host_and_port.of(bytes).ends_with(b":"), "{line}");
         assert_eq!(head.version, Version::Http11);
     }
 }

@@ -66,7 +66,7 @@ fn request_lines_that_are_refused() {
 #[test]
 fn fields_that_are_refused() {
     #[rustfmt::skip]
-    let table: [(&[u8], u16, &str); 59] = [
+    let table: [(&[u8], u16, &str); 60] = [
         (b"Host: a\nB: c\r\n", 400, "bare_lf"),
         (b"Host: a\r\n\nB: c\r\n", 400, "bare_lf"),
         (b"Host: a\rB: c\r\n", 400, "bare_cr"),
@@ -98,7 +98,8 @@ fn fields_that_are_refused() {
         (b"Host: [::1]x\r\n", 400, "bad_host"),
         (b"Host: [fe80::1%25eth0]\r\n", 400, "bad_host"),
         (b"Host: ::1\r\n", 400, "bad_host"),
-        (b"Host: a:\r\n", 400, "bad_port"),
+        (b"Host: :\r\n", 400, "bad_host"),
+        (b"Host: a::\r\n", 400, "bad_port"),
         (b"Host: a:80:80\r\n", 400, "bad_port"),
         (b"Host: a:+80\r\n", 400, "bad_port"),
         (b"Host: a:080\r\n", 400, "bad_port"),
