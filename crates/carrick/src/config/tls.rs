@@ -14,7 +14,7 @@ mod verifier;
 
 pub use challenges::{Answer, ChallengeFiles};
 pub use clients::{ClientCertificates, authorities, subject};
-pub use identity::Identity;
+pub use identity::{Identity, VERSION_1, is_of_version_1};
 pub use new_file::NewFile;
 pub use pem::read as read_file;
 pub use servers::{Authorities, Protocols, ServerTls, ServerTlsSettings};
@@ -147,7 +147,12 @@ struct Seen {
     unusable: Option<Vec<Stamp>>,
     /// When they were last looked at.
     last: Vec<Stamp>,
+    /// How often in a row one of them had changed since.
+    changing: u8,
 }
+
+/// So many looks that each find a change are waited for an end of the changes.
+const CHANGING_MAX: u8 = 5;
 
 /// Device, inode, size and time of a file; `None`: it is not there.
 type Stamp = Option<(u64, u64, u64, i64, i64)>;
@@ -191,6 +196,7 @@ impl<S: FromFiles> Tls<S> {
                 read,
                 unusable,
                 last,
+                changing: 0,
             }),
         };
         Ok((tls, warnings))
@@ -203,15 +209,20 @@ impl<S: FromFiles> Tls<S> {
     }
 
     /// Reads the files again if they have changed, though not since the call before: a certificate and its key take a
-    /// moment to be replaced. `None`: there is nothing to do or to say. Else warnings, or, if everything remains as it was,
+    /// moment to be replaced. One that changes at every call does not keep the others waiting for ever. `None`: there is nothing to do or to say. Else warnings, or, if everything remains as it was,
     /// errors.
     pub fn follow_files(&self) -> Option<Result<Faults, Faults>> {
         let now = stamps(&self.settings);
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        let has_settled = std::mem::replace(&mut seen.last, now.clone()) == now;
-        if !has_settled || seen.read == now {
+        let is_changing = std::mem::replace(&mut seen.last, now.clone()) != now;
+        seen.changing = match is_changing {
+            true => seen.changing.saturating_add(1),
+            false => 0,
+        };
+        if is_changing && seen.changing < CHANGING_MAX || seen.read == now {
             return None;
         }
+        seen.changing = 0;
         self.read_again(&mut seen, now)
     }
 
@@ -424,3 +435,6 @@ pub fn load_stored(file: &Path) -> Result<Identity, Vec<Problem>> {
     };
     identity::load(&files, &Arc::new(aws_lc_rs::default_provider()))
 }
+
+#[cfg(test)]
+mod tests;

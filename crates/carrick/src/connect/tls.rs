@@ -1,5 +1,5 @@
 //! TLS handshakes with servers.
-use crate::config::tls::ServerTls;
+use crate::config::tls::{ServerTls, VERSION_1, is_of_version_1};
 use crate::net::deadline::now;
 use crate::net::io::write_all;
 use crate::net::transport::Transport;
@@ -187,10 +187,7 @@ fn of_certificate(error: &CertificateError) -> &'static str {
         | CertificateError::ExpiredRevocationListContext { .. } => {
             "get a new list for `crl` of `tls`"
         }
-        // rustls shows such an error of its library by name only.
-        CertificateError::Other(other) if other.to_string() == "UnsupportedCertVersion" => {
-            "the certificate has version 1 of X.509, and must have version 3: issue it with extensions (`openssl x509 -req … -extfile`)"
-        }
+        error if is_of_version_1(error) => VERSION_1,
         CertificateError::Other(_) => {
             "a certificate that signs others cannot be the server's, unless `ca` of `tls` has it"
         }

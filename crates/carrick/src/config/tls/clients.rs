@@ -1,5 +1,5 @@
 //! Certificates of clients: who issues them, and whether they are demanded.
-use super::identity::{certificate, certificates};
+use super::identity::{certificates, undecoded};
 use super::pem::{PemFile, whole};
 use super::revocation::lists;
 use super::verifier::AnyCertificate;
@@ -85,7 +85,8 @@ pub fn authorities(
     let file = PemFile::read(path, what)?;
     let (mut roots, mut ders) = (RootCertStore::empty(), Vec::new());
     for block in certificates(&file) {
-        let der = certificate(&file, &block)?;
+        // One of an authority may have version 1 of X.509, as many of one's own do.
+        let der = undecoded(&file, &block)?;
         roots.add(der.clone()).map_err(|error| {
             let message = format!("this certificate cannot be an authority: {error}");
             let help = format!("use the certificate that issues those of {whose}");

@@ -3,10 +3,10 @@ use super::ocsp::Ocsp;
 use super::pem::{Block, PemFile, whole};
 use super::{CertificateFiles, Provider};
 use crate::config::problem::{Problem, Severity};
-use rustls::Error;
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
+use rustls::{CertificateError, Error};
 use std::sync::Arc;
 use std::time::SystemTime;
 use x509_cert::Certificate;
@@ -16,6 +16,8 @@ use x509_cert::ext::pkix::name::GeneralName;
 
 /// How to look at a certificate.
 const SEE: &str = "`openssl x509 -in FILE -noout -text` shows what is in it";
+/// What is wrong with a certificate of [version 1](is_of_version_1), and what to do.
+pub const VERSION_1: &str = "the certificate has version 1 of X.509, and must have version 3: issue it with extensions (`openssl x509 -req … -extfile`)";
 /// What a key file looks like.
 const KEY_FORM: &str =
     "it must have one block \"PRIVATE KEY\" (PKCS#8), \"EC PRIVATE KEY\" or \"RSA PRIVATE KEY\"";
@@ -129,16 +131,32 @@ pub fn certificates(file: &PemFile) -> impl Iterator<Item = Block<'_>> {
     file.blocks().filter(|block| block.label == "CERTIFICATE")
 }
 
+/// One certificate, of which nothing but the block is looked at.
+pub fn undecoded(
+    file: &PemFile,
+    block: &Block<'_>,
+) -> Result<CertificateDer<'static>, Box<Problem>> {
+    CertificateDer::from_pem_slice(block.text.as_bytes())
+        .map_err(|error| bad(file, block, &reason(&error)))
+}
+
 /// One certificate, of which the outer form is checked.
 pub fn certificate(
     file: &PemFile,
     block: &Block<'_>,
 ) -> Result<CertificateDer<'static>, Box<Problem>> {
-    let der = CertificateDer::from_pem_slice(block.text.as_bytes())
-        .map_err(|error| bad(file, block, &reason(&error)))?;
-    rustls::server::ParsedCertificate::try_from(&der)
-        .map_err(|error| bad(file, block, &error.to_string()))?;
+    let der = undecoded(file, block)?;
+    rustls::server::ParsedCertificate::try_from(&der).map_err(|error| match error {
+        Error::InvalidCertificate(error) if is_of_version_1(&error) => bad(file, block, VERSION_1),
+        error => bad(file, block, &error.to_string()),
+    })?;
     Ok(der)
+}
+
+/// Whether the certificate has version 1 of X.509: rustls shows such an error of its library by name only.
+#[must_use]
+pub fn is_of_version_1(error: &CertificateError) -> bool {
+    matches!(error, CertificateError::Other(other) if other.to_string() == "UnsupportedCertVersion")
 }
 
 fn bad(file: &PemFile, block: &Block<'_>, reason: &str) -> Box<Problem> {

@@ -13,7 +13,7 @@ use kernel::KernelSession;
 use rustix::net::{Shutdown, shutdown};
 use rustls::{
     CertificateError, ClientConnection, Connection, HandshakeKind, ProtocolVersion, ServerConfig,
-    ServerConnection,
+    ServerConnection, SupportedCipherSuite,
 };
 use socket::{Incoming, Outgoing, Readiness, end_later, errno, is_text};
 use std::cell::{Cell, Ref, RefCell, RefMut};
@@ -28,6 +28,12 @@ use tokio::net::TcpStream;
 /// Room for what the other end sends of its handshake at a time.
 const HANDSHAKE_BYTES: usize = 4 * 1024;
 
+/// Most content of a record (RFC 8446 section 5.1).
+const RECORD_BYTES: usize = 16 * 1024;
+
+/// Records that are left for the handshake's end and for alerts.
+const SPARE_RECORDS: u64 = 1024;
+
 /// A client's or a server's connection after the handshake.
 #[derive(Debug)]
 pub struct TlsStream {
@@ -40,6 +46,8 @@ pub struct TlsStream {
     /// Whether the kernel has taken any of their records.
     has_begun: Cell<bool>,
     has_ended: Cell<bool>,
+    /// Records that may still be sent, as far as the library does not change the keys.
+    left_records: Cell<u64>,
     /// Why the session failed.
     refusal: RefCell<Option<rustls::Error>>,
 }
@@ -122,6 +130,7 @@ impl TlsStream {
             owed_bytes: Cell::new(0),
             has_begun: Cell::new(false),
             has_ended: Cell::new(false),
+            left_records: Cell::new(u64::MAX),
             refusal: RefCell::default(),
         };
         let mut has_begun = false;
@@ -131,6 +140,7 @@ impl TlsStream {
             let more = is_over && stream.ends_with_tickets();
             poll_fn(|cx| stream.poll_flush_and(more, cx)).await?;
             if is_over {
+                stream.limit_records();
                 return Ok(stream);
             }
             if first.is_empty() {
@@ -149,6 +159,16 @@ impl TlsStream {
                 let _ = stream.flush(&mut *stream.in_process()?, false);
                 return Err(error);
             }
+        }
+    }
+
+    /// RFC 9325 section 4.4. With TLS 1.3 the library changes the keys in time; with TLS 1.2 it would announce the end, and discard what
+    /// is written from there on without a word.
+    fn limit_records(&self) {
+        let suite = (self.looked_at()).and_then(|session| session.negotiated_cipher_suite());
+        if let Some(SupportedCipherSuite::Tls12(suite)) = suite {
+            let most = suite.common.confidentiality_limit;
+            self.left_records.set(most.saturating_sub(SPARE_RECORDS));
         }
     }
 
@@ -329,13 +349,27 @@ impl TlsStream {
         pieces: &[IoSlice<'_>],
         cx: &mut Context<'_>,
     ) -> Poll<io::Result<usize>> {
-        let count = self.in_process()?.writer().write_vectored(pieces)?;
+        let count = self.encrypt(&mut *self.in_process()?, pieces)?;
         if count > 0 || pieces.iter().all(|piece| piece.is_empty()) {
             return Poll::Ready(Ok(count));
         }
         // So much is encrypted as the library keeps.
         std::task::ready!(self.poll_flush(cx))?;
-        Poll::Ready(self.in_process()?.writer().write_vectored(pieces))
+        Poll::Ready(self.encrypt(&mut *self.in_process()?, pieces))
+    }
+
+    /// Encrypts `pieces`, or as much of them as the library has room for.
+    fn encrypt(&self, session: &mut Connection, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
+        let records = |bytes: usize| bytes.div_ceil(RECORD_BYTES) as u64;
+        let left = self.left_records.get();
+        if records(pieces.iter().map(|piece| piece.len()).sum()) > left {
+            return Err(io::Error::other(
+                "as much was sent as may be with one key of TLS 1.2",
+            ));
+        }
+        let count = session.writer().write_vectored(pieces)?;
+        self.left_records.set(left - records(count));
+        Ok(count)
     }
 
     /// Gives the kernel all records that are ready.
@@ -370,8 +404,7 @@ impl TlsStream {
         }
         if self.owed_bytes.get() == 0 {
             self.flush(&mut session, more)?;
-            self.owed_bytes
-                .set(session.writer().write_vectored(pieces)?);
+            self.owed_bytes.set(self.encrypt(&mut session, pieces)?);
             self.has_begun.set(false);
         }
         match self.flush(&mut session, more) {

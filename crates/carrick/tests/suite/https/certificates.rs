@@ -43,6 +43,21 @@ pub fn make_other_authority(place: &Place, name: &str) {
         .expect();
 }
 
+/// The same, an authority whose certificate has version 1 of X.509, if the openssl here still makes such.
+pub fn make_old_authority(place: &Place, name: &str) {
+    Tool::new("openssl", place)
+        .words(&format!(
+            "req -subj /CN={name} -keyout {name}.key -out {name}.csr"
+        ))
+        .words(Key::Ec.words())
+        .expect();
+    Tool::new("openssl", place)
+        .words(&format!(
+            "x509 -req -in {name}.csr -signkey {name}.key -days 2 -out {name}.pem"
+        ))
+        .expect();
+}
+
 /// Issues `FILE.pem` and `FILE.key` for these names, such as `DNS:a.example`.
 pub fn issue(place: &Place, file: &str, names: &str, key: Key) {
     issue_by(place, "ca", (file, &format!("/CN={file}")), names, key);

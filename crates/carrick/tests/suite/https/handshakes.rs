@@ -1,6 +1,6 @@
 //! Handshakes: resumption, those that stall, break off or are none, certificates of clients, and stapled OCSP responses.
 use super::certificates::{
-    Key, issue, issue_for_client, make_authority, make_other_authority, number,
+    Key, issue, issue_for_client, make_authority, make_old_authority, make_other_authority, number,
 };
 use super::client::{Offers, TlsPeer, presenting, trusting};
 use super::{pair, start, switch_text};
@@ -237,6 +237,19 @@ fn a_certificate_with_a_long_serial_number_has_a_subject() {
         assert_eq!(client.ask(ASK).1, "CN=alice");
         assert_eq!(client.is_resumed(), is_resumed);
     }
+}
+
+#[test]
+fn authorities_may_have_version_1_of_x509() {
+    let Some(place) = stage() else { return };
+    make_old_authority(&place, "old");
+    issue_for_client(&place, "old", "alice", "/CN=alice");
+    let server = echo(&place, "x-forwarded-client-subject");
+    let keys = format!("tls = {}\nclient_ca = \"old.pem\"", pair("server"));
+    let carrick = Carrick::start(&place, &switch_text(&keys, &[server.address()]));
+    let config = presenting(&place, "alice");
+    let mut client = TlsPeer::connect(carrick.listener(), "a.example", &config);
+    assert_eq!(client.ask(ASK).1, "CN=alice");
 }
 
 #[test]

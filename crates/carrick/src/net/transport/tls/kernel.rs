@@ -25,7 +25,7 @@ use tokio::io::Interest;
 use tokio::net::TcpStream;
 
 /// Bytes that are sent with one key: 2^24 full records (RFC 8446 section 5.5).
-const SENT_BYTES_MAX: u64 = 1 << 38;
+pub const SENT_BYTES_MAX: u64 = 1 << 38;
 
 /// Records without data that a client may send in a row.
 const EMPTY_RECORDS_MAX: u8 = 32;

@@ -2,7 +2,8 @@
 use super::*;
 use rcgen::generate_simple_self_signed;
 use rustls::pki_types::{PrivatePkcs8KeyDer, ServerName};
-use rustls::{ClientConfig, RootCertStore};
+use rustls::version::{TLS12, TLS13};
+use rustls::{ClientConfig, RootCertStore, SupportedProtocolVersion};
 use socket2::SockRef;
 use tokio::net::TcpSocket;
 
@@ -11,6 +12,10 @@ const OFFER_BYTES: usize = 64 << 10;
 
 /// A client and a server whose kernel's buffers are as small as they can be.
 async fn pair() -> (TlsStream, TlsStream) {
+    pair_of(rustls::ALL_VERSIONS).await
+}
+
+async fn pair_of(versions: &[&'static SupportedProtocolVersion]) -> (TlsStream, TlsStream) {
     let made = generate_simple_self_signed(["a.example".to_owned()]).unwrap();
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let key = PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
@@ -23,7 +28,7 @@ async fn pair() -> (TlsStream, TlsStream) {
     let mut roots = RootCertStore::empty();
     roots.add(made.cert.der().clone()).unwrap();
     let of_client = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
+        .with_protocol_versions(versions)
         .unwrap()
         .with_root_certificates(roots)
         .with_no_client_auth();
@@ -100,4 +105,27 @@ async fn a_write_of_which_nothing_went_out_is_an_error() {
         .is_ok_and(|count| count > 0)
     {}
     assert!(write(&client, b"x").await.is_err());
+}
+
+#[tokio::test]
+async fn what_may_not_be_sent_with_one_key_is_an_error_and_no_announced_end() {
+    let (client, server) = Box::pin(pair_of(&[&TLS12])).await;
+    assert_eq!(server.left_records.get(), (1 << 24) - SPARE_RECORDS);
+    server.left_records.set(2);
+    let sent = vec![b'x'; RECORD_BYTES + 1];
+    assert_eq!(write(&server, &sent).await.unwrap(), sent.len());
+    let refused = write(&server, b"x").await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Other);
+    drop(server);
+    let mut read = Vec::with_capacity(OFFER_BYTES);
+    let end = loop {
+        match read_some(&client, &mut read).await {
+            Ok(1..) => {}
+            end => break end,
+        }
+    };
+    assert!(read == sent);
+    assert_eq!(end.unwrap_err().kind(), ErrorKind::UnexpectedEof);
+    let (_client, server) = Box::pin(pair_of(&[&TLS13])).await;
+    assert_eq!(server.left_records.get(), u64::MAX);
 }
