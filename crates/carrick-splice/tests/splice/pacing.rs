@@ -282,6 +282,8 @@ fn a_conservative_class_waits_for_the_worker_but_not_for_ever() {
     on_paced_worker(&[held(PATIENT)], |splicer, pacing| async move {
         for choice in CHOICES {
             pacing.configure(&[held(PATIENT)], INTERVAL).unwrap();
+            // The worker is idle once, or what it did for the choice before counts as well.
+            tokio::time::sleep(Duration::from_millis(1)).await;
             let sockets = Sockets::new().await;
             let body = sample(1, 3_000_000);
             let (mut sender, mut receiver) = (blocking(sockets.sender), blocking(sockets.receiver));

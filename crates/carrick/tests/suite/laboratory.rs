@@ -62,9 +62,10 @@ fn left_behind(pid: u32) -> Vec<PathBuf> {
 }
 
 /// Messages of cells that fail because the machine is busy, not because the laboratory is wrong.
-const BUSY: [&str; 5] = [
+const BUSY: [&str; 6] = [
     "a look at the clock takes",
     "is not ready after",
+    "no connection reached",
     "no request was completed while it was measured",
     "Resource temporarily unavailable",
     "does not listen on port",
