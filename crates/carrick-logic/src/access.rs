@@ -13,7 +13,17 @@ pub use name::{NamePattern, NameShape};
 
 use embedded::{EMBEDDING, EmbeddedAddresses, loopback_of_unspecified};
 use ipnet::{IpNet, Ipv4Net};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
+
+/// The network that limits on one client count as one: who has an IPv6 address mostly has all of its /64 (RFC 6177). IPv4-mapped
+/// addresses count as IPv4.
+#[must_use]
+pub fn network_of_client(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
+        address => address,
+    }
+}
 
 /// Why a destination is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

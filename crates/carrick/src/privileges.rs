@@ -14,6 +14,7 @@ use rustix::thread::{
     set_capabilities_secure_bits, set_keep_capabilities, set_no_new_privs,
 };
 use sandbox::Sandboxed;
+use std::fmt::Write as _;
 use std::io;
 use std::time::{Duration, Instant};
 
@@ -124,18 +125,21 @@ impl GivenUp {
     /// The text of an error; if a dropped privilege is the reason, it says so.
     #[must_use]
     pub fn explain(&self, error: &io::Error) -> String {
+        let mut text = error.to_string();
         if error.kind() != io::ErrorKind::PermissionDenied {
-            error.to_string()
-        } else if self.is_something() {
-            format!(
-                "{error}; carrick dropped its privileges at start and now runs as {}: restart it for changes that need them",
-                self.identity
-            )
-        } else if self.identity.sandbox.files.in_force {
-            format!("{error}; {OUT_OF_REACH}")
-        } else {
-            error.to_string()
+            return text;
         }
+        if self.is_something() {
+            let _ = write!(
+                text,
+                "; carrick dropped its privileges at start and now runs as {}: restart it for changes that need them",
+                self.identity
+            );
+        }
+        if self.identity.sandbox.files.in_force {
+            let _ = write!(text, "; {OUT_OF_REACH}");
+        }
+        text
     }
 }
 

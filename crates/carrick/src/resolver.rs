@@ -11,6 +11,7 @@ pub(crate) use service::{Service, resolver};
 use crate::telemetry::ControlMetrics;
 use crate::telemetry::metrics::WorkerMetrics;
 use cache::NameCache;
+use carrick_logic::access::network_of_client;
 use name::Host;
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
@@ -88,8 +89,16 @@ pub enum NamedBy {
     /// The configuration: servers, health checks, parents, certificate authorities.
     #[default]
     Configuration,
-    /// A client with this address.
+    /// A client of this network.
     Client(IpAddr),
+}
+
+impl NamedBy {
+    /// The client with this address.
+    #[must_use]
+    pub fn client(address: IpAddr) -> Self {
+        Self::Client(network_of_client(address))
+    }
 }
 
 /// The addresses of a name, at least one, or why there are none.

@@ -368,7 +368,7 @@ pub struct StatusArgs {
 pub enum StatusPage {
     /// Pairs of networks in splitters' path history: both legs, whether connections are split and why, and the gain.
     Paths(PathsArgs),
-    /// Certificates by ACME: until when they are valid, when they are renewed, and what failed.
+    /// Certificates: until when they are valid; of those by ACME, when they are renewed, and what failed.
     Certificates {
         /// How to reach admin.
         #[command(flatten)]

@@ -64,6 +64,12 @@ fn reload(arguments: &ReloadArgs) -> Result<String, Failed> {
                 return now.outcome();
             }
             Ok(_) | Err(_) if Instant::now() < give_up_at => std::thread::sleep(ASK_EVERY),
+            Ok(now) if now.pid != pid.as_raw_pid() => {
+                return Err(Failed::Because(format!(
+                    "at {admin}, process {} answers, not {pid}: another carrick has this address, or the file's is not in force; see the log of {pid}",
+                    now.pid
+                )));
+            }
             Ok(_) => {
                 return Err(Failed::Because(format!(
                     "process {pid} has not reloaded within {PATIENCE:?}; it may be draining, see its log"

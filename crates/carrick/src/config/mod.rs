@@ -101,6 +101,7 @@ pub fn load(path: Option<&Path>) -> Result<Loaded, Rejected> {
         let message = format!("{} cannot be read: {reason}", path.display());
         let help = match reason.kind() {
             io::ErrorKind::PermissionDenied => "let this user read the file and enter its folders, such as by `chown root:carrick` and `chmod 640`, or run carrick as another user",
+            io::ErrorKind::InvalidData => "save it in UTF-8, as TOML demands",
             _ => "name a configuration file in TOML; without -c carrick runs as a forward proxy on 127.0.0.1:3128",
         };
         let mut problem = Problem::new(Severity::Error, message);
@@ -153,12 +154,16 @@ fn report_syntax(mistake: &toml::de::Error, text: &str, problems: &mut Problems)
 
 fn read(path: &Path) -> io::Result<String> {
     use std::io::Read;
-    let mut text = String::new();
+    let mut bytes = Vec::new();
     let file = std::fs::File::open(path)?;
-    let bytes = file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text)?;
-    if bytes as u64 > FILE_BYTES_MAX {
+    if file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)? as u64 > FILE_BYTES_MAX {
         let error = format!("it is longer than {FILE_BYTES_MAX} bytes");
         return Err(io::Error::other(error));
     }
-    Ok(text)
+    String::from_utf8(bytes).map_err(|error| {
+        let before = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+        let line = 1 + memchr::memchr_iter(b'\n', before).count();
+        let error = format!("line {line} is not UTF-8");
+        io::Error::new(io::ErrorKind::InvalidData, error)
+    })
 }

@@ -21,6 +21,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use subtle::ConstantTimeEq;
+use tokio::time::timeout;
 
 /// Most bytes of a password file.
 const FILE_BYTES_MAX: u64 = 16 << 20;
@@ -28,6 +29,8 @@ const FILE_BYTES_MAX: u64 = 16 << 20;
 const PASSWORD_BYTES_MAX: usize = 512;
 /// How long a good password is remembered.
 const REMEMBERED: Duration = Duration::from_secs(600);
+/// Longest wait for the computing of a hash; the client can ask again.
+const TURN_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// Of HMAC-SHA256, as long as its block.
 type Key = [u8; 64];
@@ -167,7 +170,8 @@ impl Users {
             return Ok(false);
         };
         let place = self.gate.enter(client).ok_or(Busy)?;
-        let permit = place.permit().await.ok_or(Busy)?;
+        let permit = timeout(TURN_TIME_MAX, place.permit()).await;
+        let permit = permit.ok().flatten().ok_or(Busy)?;
         // Several connections of one client often come with the same password at the same time.
         if known.is_some_and(|entry| entry.remembers(&seal, Instant::now())) {
             return Ok(true);

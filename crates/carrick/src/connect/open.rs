@@ -73,7 +73,7 @@ impl CheckoutRequest<'_> {
             tls,
             // Destination rules are for what clients name.
             named_by: access.map_or(NamedBy::Configuration, |_| {
-                NamedBy::Client(context.who().ip())
+                NamedBy::client(context.who().ip())
             }),
         };
         // Boxed: most requests find an open connection.

@@ -276,7 +276,12 @@ fn redirect_port(
     };
     match port.filter(|port| *port > 0) {
         Some(port) => Setting::Given(Spanned::new(value.span(), port)),
-        None => wrong_kind(value, key, "`true`, `false` or a port", problems),
+        None => wrong_kind(
+            value,
+            key,
+            "`true`, `false` or a port from 1 to 65535",
+            problems,
+        ),
     }
 }
 

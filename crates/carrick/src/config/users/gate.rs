@@ -1,4 +1,5 @@
 //! Limits on the computing of hashes: how many at a time, and how many requests may wait, in all and for each client.
+use carrick_logic::access::network_of_client;
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,7 +18,7 @@ pub(super) struct Gate {
     clients: Mutex<HashMap<IpAddr, Queue>>,
 }
 
-/// The requests of one client address. Their hashes are computed one after the other, so that others' need not wait for
+/// The requests of one client: an IPv4 address, or a /64. Their hashes are computed one after the other, so that others' need not wait for
 /// all of them.
 struct Queue {
     places: usize,
@@ -27,6 +28,7 @@ struct Queue {
 /// A request's place; dropping it frees it.
 pub(super) struct Place {
     gate: Arc<Gate>,
+    /// Its [network](network_of_client).
     client: IpAddr,
     turn: Arc<Semaphore>,
 }
@@ -52,9 +54,10 @@ impl Gate {
         })
     }
 
-    /// A place, if there is one: a client gets as many as are left then, so that one address has half of them at most, and
+    /// A place, if there is one: a client gets as many as are left then, so that one has half of them at most, and
     /// none is left without.
     pub fn enter(self: &Arc<Self>, client: IpAddr) -> Option<Place> {
+        let client = network_of_client(client);
         let mut clients = self.clients();
         let taken: usize = clients.values().map(|queue| queue.places).sum();
         let own = clients.get(&client).map_or(0, |queue| queue.places);
@@ -126,6 +129,12 @@ mod tests {
         drop((first, second, others));
         assert!(gate.clients().is_empty());
         assert!(gate.enter(client(0)).is_some());
+        let mut host = 0;
+        let of_one_line = std::iter::from_fn(|| {
+            host += 1;
+            gate.enter(IpAddr::from([0x2001, 0xdb8, 0, 0, 0, 0, 0, host]))
+        });
+        assert_eq!(of_one_line.collect::<Vec<_>>().len(), PLACES_MAX / 2);
     }
 
     #[tokio::test]

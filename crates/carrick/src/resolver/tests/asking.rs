@@ -117,7 +117,16 @@ async fn silent_server() -> NameServer {
 }
 
 fn client(number: u32) -> NamedBy {
-    NamedBy::Client(std::net::Ipv4Addr::from_bits(number).into())
+    NamedBy::client(std::net::Ipv4Addr::from_bits(number).into())
+}
+
+#[test]
+fn addresses_of_one_line_are_one_client() {
+    let client = |address: &str| NamedBy::client(address.parse().unwrap());
+    assert_eq!(client("2001:db8::1"), client("2001:db8::2:3:4:5"));
+    assert_ne!(client("2001:db8::1"), client("2001:db8:0:1::1"));
+    assert_eq!(client("::ffff:192.0.2.1"), client("192.0.2.1"));
+    assert_ne!(client("192.0.2.2"), client("192.0.2.1"));
 }
 
 /// Asks for `count` names at once, each for the client that `client_of` gives.

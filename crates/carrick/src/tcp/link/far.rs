@@ -190,7 +190,7 @@ async fn connect(
         source_port: context.source_port(),
         mark: context.source_mark(),
         profiles: ServerProfiles::of(&context.worker.connector.tcp_tuning, &context.listener),
-        named_by: NamedBy::Client(context.who().ip()),
+        named_by: NamedBy::client(context.who().ip()),
         ..Terms::default()
     };
     let limit = context.live.plan().timeouts.connect;

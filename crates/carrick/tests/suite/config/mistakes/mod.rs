@@ -249,11 +249,10 @@ fn an_unreadable_file_is_reported() {
         assert!(rejected.to_string().contains(part), "{rejected}");
     }
     let latin = tempfile::NamedTempFile::new().expect("a file");
-    std::fs::write(latin.path(), b"# caf\xe9\n").expect("a file");
+    std::fs::write(latin.path(), b"# tea\n# caf\xe9\n").expect("a file");
+    let rejected = config::load(Some(latin.path())).expect_err("not UTF-8");
     assert!(
-        config::load(Some(latin.path()))
-            .expect_err("not UTF-8")
-            .to_string()
-            .contains("UTF-8")
+        rejected.to_string().contains("line 2 is not UTF-8"),
+        "{rejected}"
     );
 }
