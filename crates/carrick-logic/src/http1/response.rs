@@ -248,12 +248,15 @@ impl ResponseHead {
         };
         let announces_content =
             framing.chunked || framing.content_length.is_some_and(|bytes| bytes > 0);
-        let is_doubtful =
-            framing.chunked && (framing.has_both_lengths || self.version == Version::Http10);
+        let is_doubtful = match self.status {
+            204 => announces_content,
+            _ => {
+                framing.chunked && (framing.has_both_lengths || self.version == Version::Http10)
+            }
+        };
         persists
             && !is_doubtful
             && !matches!(self.body, ResponseBody::UntilClose | ResponseBody::Tunnel)
-            && !(self.status == 204 && announces_content)
     }
 
     /// 1xx other than 101: another head follows (RFC 9110 section 15.2).

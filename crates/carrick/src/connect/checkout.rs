@@ -86,6 +86,8 @@ impl CheckoutRequest<'_> {
                     let Some(state) = group.state.servers.get(server) else {
                         return Err(last);
                     };
+                    // While it connects, too, or a server that does not answer looks idle.
+                    let active = Active::counted_on(state);
                     let place = Place {
                         group,
                         next_hop,
@@ -108,7 +110,7 @@ impl CheckoutRequest<'_> {
                                 preamble,
                                 splice: None,
                                 expects_long: false,
-                                active: Some(Active::on(state)),
+                                active: Some(active.asked()),
                             });
                         }
                         Err(unreachable) => {

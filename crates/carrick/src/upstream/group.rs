@@ -37,8 +37,14 @@ impl Active {
     /// Counts one more.
     #[must_use]
     pub fn on(server: &Arc<ServerState>) -> Self {
-        server.requests.fetch_add(1, Ordering::Relaxed);
-        Self::counted_on(server)
+        Self::counted_on(server).asked()
+    }
+
+    /// It has a connection now, which makes it a request.
+    #[must_use]
+    pub fn asked(self) -> Self {
+        self.0.requests.fetch_add(1, Ordering::Relaxed);
+        self
     }
 
     /// One that is, or will be, counted as a request by somebody else.
@@ -207,10 +213,15 @@ impl Group {
         }
     }
 
-    /// Closes idle connections that are too old or were closed by the server.
+    /// Closes idle connections that are too old, were closed by the server, or are those of a server that is down: if its machine has
+    /// gone, nothing tells it of them when it is back.
     pub fn close_stale(&self, now: Instant, age_max: Duration) {
-        for server in &self.servers {
+        for (server, state) in self.servers.iter().zip(&self.state.servers) {
             let mut server = server.borrow_mut();
+            if !state.is_healthy() {
+                while server.idle.close_oldest() {}
+                server.http2.end_all();
+            }
             server.idle.close_stale(now, age_max);
             (server.http2).close_stale(now, age_max, self.state.plan.keepalive);
         }

@@ -138,6 +138,11 @@ impl Http2Connections {
     /// Requests under way go on; no others are sent.
     pub fn retire(&self) {
         self.is_retired.set(true);
+        self.end_all();
+    }
+
+    /// The same on the connections that are open; further requests open others.
+    pub fn end_all(&self) {
         for connection in self.connections.take() {
             connection.end();
         }

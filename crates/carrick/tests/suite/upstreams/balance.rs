@@ -123,6 +123,32 @@ fn least_connections_and_two_choices_avoid_the_busy_server() {
     }
 }
 
+/// One whose queue of connections is full drops SYNs.
+#[test]
+fn requests_that_wait_for_a_connection_count() {
+    let place = Place::claim();
+    for balance in ["least-connections", "two-choices"] {
+        let (deaf, listener) = place.refusing();
+        listener.listen(0).expect("a queue");
+        let _queued = Peer::connect(deaf);
+        let server = Server::listen(&place);
+        let carrick = start(
+            &place,
+            &format!(
+                "[timeouts]\nconnect = \"60s\"\n{}balance = \"{balance}\"\n",
+                upstream_text("u", &[deaf, server.address()])
+            ),
+        );
+        let mut clients = Vec::new();
+        for _ in 0..20 {
+            let mut client = carrick.connect();
+            client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+            clients.push(client);
+        }
+        let _served: Vec<_> = (0..8).map(|_| server.accept()).collect();
+    }
+}
+
 /// Least connections with all servers idle: in turn, not always the first.
 #[test]
 fn least_connections_spreads_when_all_servers_are_idle() {
