@@ -120,8 +120,20 @@ impl Connection {
     /// # Errors
     /// Those of `send(2)`.
     pub async fn send(&self, frame: &Frame) -> io::Result<()> {
+        self.send_with(frame, &[]).await
+    }
+
+    /// Sends a frame, and this in DATA, if it is not empty.
+    ///
+    /// # Errors
+    /// Those of `send(2)`.
+    pub async fn send_with(&self, frame: &Frame, data: &[u8]) -> io::Result<()> {
         let mut bytes = Vec::with_capacity(CONTROL_BYTES_MAX);
         frame.write(&mut bytes);
+        if !data.is_empty() {
+            Frame::Data(data.len() as u32).write(&mut bytes);
+            bytes.extend_from_slice(data);
+        }
         write_all(&self.stream, &bytes).await
     }
 

@@ -180,7 +180,15 @@ async fn carry(
             },
         },
     };
-    if let Err(error) = connection.send(&open).await {
+    let header = match wish.next_hop {
+        NextHop::Group { group, .. } => group.state.plan.send_proxy_protocol,
+        NextHop::Origin { .. } => None,
+    };
+    let header = header.map_or_else(Vec::new, |version| {
+        let own = client.downstream.transport.local_addr();
+        client.context.proxy_header(version, own)
+    });
+    if let Err(error) = connection.send_with(&open, &header).await {
         return Err((error.into(), true));
     }
     metrics.link.relayed.add(1);
