@@ -105,6 +105,11 @@ impl Connection {
         }
     }
 
+    /// Whether the HELLO of the other end has arrived.
+    pub fn has_greeted(&self) -> bool {
+        !self.awaits_hello.get()
+    }
+
     /// Updates the protocol state, and returns the result of `change`.
     pub fn with_state<T>(&self, change: impl FnOnce(&mut ConnectionState) -> T) -> T {
         change(&mut self.state.borrow_mut())

@@ -85,12 +85,15 @@ pub async fn relay(client: &mut Client, wish: Wish<'_>, log: &mut RequestLog) ->
             // The far end closed it while OPEN was in flight.
             Err((Lost::Ended | Lost::Io(_), true)) if may_repeat => may_repeat = false,
             Err((lost, is_untouched)) => {
-                is_lost(client.context.metrics(), &connection, &lost);
-                if matches!(lost, Lost::Silent)
-                    && is_untouched
-                    && link.plan.fallback == Fallback::Direct
-                {
-                    client.context.metrics().link.direct.add(1);
+                let metrics = client.context.metrics();
+                is_lost(metrics, &connection, &lost);
+                let is_broken = matches!(lost, Lost::Ended | Lost::Io(_) | Lost::Malformed(_));
+                if is_broken && !connection.has_greeted() {
+                    link.failed(metrics, &lost);
+                }
+                let is_no_way = is_broken || matches!(lost, Lost::Silent);
+                if is_no_way && is_untouched && link.plan.fallback == Fallback::Direct {
+                    metrics.link.direct.add(1);
                     return None;
                 }
                 match log.status {
@@ -112,6 +115,9 @@ async fn take(
 ) -> Result<Connection, Unreachable> {
     let result = match link.take() {
         Some(connection) => Ok(connection),
+        None if link.plan.fallback == Fallback::Direct && link.is_tried_ahead(worker) => {
+            Err(Unreachable::NoServer)
+        }
         None => {
             let begun = Instant::now();
             let result = link.connect(&worker.connector).await;
