@@ -74,6 +74,9 @@ pub async fn relay(client: &mut Client, wish: Wish<'_>, log: &mut RequestLog) ->
             Ok((outcome, is_whole)) => {
                 connection.has_carried.set(true);
                 link.put(&client.context.worker.sessions, connection);
+                if matches!(outcome, Outcome::ByPeer(why) if why != ErrorCode::Idle) {
+                    deliver(client).await;
+                }
                 return Some(ended(
                     client.context.metrics(),
                     &wish,
@@ -96,6 +99,9 @@ pub async fn relay(client: &mut Client, wish: Wish<'_>, log: &mut RequestLog) ->
                     metrics.link.direct.add(1);
                     return None;
                 }
+                if is_broken {
+                    deliver(client).await;
+                }
                 match log.status {
                     200 => link.has_answered(),
                     _ => log.status = 502,
@@ -104,6 +110,13 @@ pub async fn relay(client: &mut Client, wish: Wish<'_>, log: &mut RequestLog) ->
                 return Some(Next::Reset);
             }
         }
+    }
+}
+
+/// Waits until the client, which is to be reset, has what the server sent before.
+async fn deliver(client: &Client) {
+    if let Some(near) = client.downstream.transport.shared_tcp() {
+        client.context.worker.deliver(near).await;
     }
 }
 
