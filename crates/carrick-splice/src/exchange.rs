@@ -3,6 +3,7 @@
 mod parking;
 mod steering;
 
+use crate::last_bytes::LAST_BYTES_IDLE;
 use crate::lifecycle::pair::{Forwarded, Pair};
 use crate::lifecycle::policy::{EnginePolicy, Joining};
 use crate::lifecycle::{Attachment, Detach, Lifecycle, State};
@@ -18,10 +19,6 @@ use std::os::fd::AsFd;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::net::TcpStream;
-
-/// After one connection has failed, the other direction may go on delivering while it moves; after this long
-/// without a byte, it is over.
-const LAST_BYTES_IDLE: Duration = Duration::from_secs(5);
 
 /// The order for an [`Exchange`].
 #[derive(Debug, Clone, Copy)]
@@ -81,9 +78,10 @@ pub enum ExchangeEnd {
     Idle,
     /// A receiver took nothing, and the owner reclaimed the memory ([`Splicer::end_stalled`]).
     Stalled,
-    /// One connection failed. What the other direction could still deliver was delivered. The caller should
+    /// One connection failed. What the other direction could still deliver was written. The caller should
     /// reset the other connection (see [`tcp::reset_on_close`](crate::tcp::reset_on_close)), so that its peer
-    /// does not take a truncated stream for a whole one.
+    /// does not take a truncated stream for a whole one; and before that wait for the peer
+    /// ([`Exchange::survivor`]), since a reset discards what the peer has not acknowledged.
     Fault {
         /// The direction in which it was noticed.
         a_to_b: bool,
@@ -108,6 +106,8 @@ pub struct Exchange<'a> {
     packets_refused: Option<Reason>,
     errors: [ErrorWatch<'a>; 2],
     stall: Option<Box<Stall>>,
+    /// The connection that may still deliver, after the other has failed.
+    survivor: Option<u8>,
 }
 
 impl Splicer {
@@ -156,6 +156,7 @@ impl<'a> Exchange<'a> {
             packets_refused: start.refused.filter(|_| order.choice == Choice::Packet),
             errors: <[ErrorWatch<'_>; 2]>::default(),
             stall: None,
+            survivor: None,
         };
         if let Some(engine) = start.engine {
             exchange.begin_attaching(engine);
@@ -360,7 +361,12 @@ impl<'a> Exchange<'a> {
         match &self.pair.failed {
             None if self.is_ended(0) && self.is_ended(1) => Some(ExchangeEnd::Closed),
             None => None,
-            Some((side, _)) if self.pair.is_over || self.is_ended(usize::from(1 - *side)) => {
+            Some((side, fault)) if self.pair.is_over || self.is_ended(usize::from(1 - *side)) => {
+                self.survivor = Some(match fault.side {
+                    Side::From => 1 - *side,
+                    Side::To => *side,
+                });
+                self.stall = None;
                 self.take_fault()
             }
             Some(_) => None,
@@ -379,6 +385,14 @@ impl<'a> Exchange<'a> {
             self.pair.splicer.counters().idle_ends.add(1);
             ExchangeEnd::Idle
         })
+    }
+
+    /// After [`ExchangeEnd::Fault`]: the connection to the other peer, if that may still take what was written to it;
+    /// [`Splicer::deliver`] waits for it.
+    #[must_use]
+    pub fn survivor(&self) -> Option<&TcpStream> {
+        let legs = self.pair.legs.as_ref()?;
+        legs.get(usize::from(self.survivor?)).map(|leg| &**leg)
     }
 
     /// Whether nothing that one side has sent is still on its way to the other. Otherwise the caller of an

@@ -48,7 +48,7 @@
 //! | completed by size | [`Ended::Bytes`] | |
 //! | completed by close | [`Ended::EndOfStream`], [`ExchangeEnd::Closed`] | A body that ends before its size is `EndOfStream`, never `Bytes`. |
 //! | input on one of the connections | [`Ended::Input`] | |
-//! | error of a connection | [`Fault`], [`ExchangeEnd::Fault`] | Names the side, the system call and the error. An exchange delivers what the other direction still can; then the caller resets ([`tcp::reset_on_close`]), so that half does not look whole. |
+//! | error of a connection | [`Fault`], [`ExchangeEnd::Fault`] | Names the side, the system call and the error. An exchange delivers what the other direction still can; then the caller waits until the peer has that ([`Splicer::deliver`]), and resets ([`tcp::reset_on_close`]), so that half does not look whole. |
 //! | byte count | [`HandOver::bytes`]; at any time [`Transfer::bytes`], [`Exchange::a_to_b_bytes`], [`Exchange::b_to_a_bytes`] | What was written to the receiver, prefixes not counted. |
 //! | statistics for the application (kThread 2003, section 2) | [`Counters`]; [`SocketService::live`] for splices that are in the kernel | Also which engine was chosen how often, and why ([`Reason`]). Of each splice in the kernel: bytes both ways, queues, RTT, retransmissions; it is found by [`Order::label`] and [`ExchangeOrder::label`]. |
 //! | not there | [`Ended::Idle`], [`Ended::TooSlow`], [`ExchangeEnd::Idle`] | `run` may be called again and goes on. |

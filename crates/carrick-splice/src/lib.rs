@@ -68,6 +68,7 @@ mod engine;
 mod exchange;
 pub mod interface;
 pub mod ktls;
+mod last_bytes;
 mod leg;
 mod lifecycle;
 mod loopback;
@@ -94,6 +95,7 @@ pub use engine::tc::{
     http as requests, measuring,
 };
 pub use exchange::{Exchange, ExchangeEnd, ExchangeOrder};
+pub use last_bytes::LAST_BYTES_IDLE;
 pub use leg::Leg;
 pub use lifecycle::State as SpliceState;
 pub use lifecycle::pair::Forwarded;

@@ -58,6 +58,8 @@ struct Way {
     counted_bytes: u64,
     /// The sender's socket is being taken out; `waits` when that began.
     letting_go: Option<u32>,
+    /// The sender's connection has failed, behind what is in flight.
+    error: Option<io::Error>,
 }
 
 /// Whether the process may work on a direction now.
@@ -155,7 +157,8 @@ impl SockmapSplice {
         if way.is_drained || flow.is_ended() {
             return Gate::Open;
         }
-        if !flow.holds_bytes() && !flow.is_all_taken() && self.joint.is_in_map(side) {
+        let may_ask = way.error.is_none() && self.joint.is_in_map(side);
+        if may_ask && !flow.holds_bytes() && !flow.is_all_taken() {
             let taken_bytes = flow.taken_bytes() - way.taken_before;
             loop {
                 match from.poll_read_ready(cx) {
@@ -171,14 +174,20 @@ impl SockmapSplice {
                 match sys::has_input(from) {
                     // That cleared the readiness: check whether it came back.
                     Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-                    // What tells of an error tells once.
-                    Err(error) => return Gate::Fault(fault(Side::From, "recv", error)),
+                    // What tells of an error tells once; what is in flight goes first.
+                    Err(error) => {
+                        way.error = Some(error);
+                        break;
+                    }
                     Ok(_) => break,
                 }
             }
         }
         match self.joint.backlog_bytes(side, to) {
             Ok(Some(0)) => {
+                if let Some(error) = way.error.take() {
+                    return Gate::Fault(fault(Side::From, "recv", error));
+                }
                 way.is_drained = true;
                 self.looks = 0;
                 Gate::Open

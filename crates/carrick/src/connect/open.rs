@@ -12,7 +12,6 @@ use crate::resolver::NamedBy;
 use crate::telemetry::metrics::Limit;
 use crate::upstream::{Unreachable, Upstream};
 use carrick_logic::access::Access;
-use carrick_logic::proxy_protocol::{self, Endpoints};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -104,28 +103,12 @@ impl CheckoutRequest<'_> {
         Some(SocketAddr::new(own.ip().to_canonical(), own.port()))
     }
 
-    /// What goes first on a new connection. A server that expects a PROXY header gets one without a client, too, or if the
-    /// client has gone.
+    /// What goes first on a new connection.
     pub(super) fn preamble(&self, version: Option<ProxyVersion>) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        let Some(version) = version else {
-            return bytes;
-        };
-        let is_version_1 = version == ProxyVersion::V1;
-        match self
-            .downstream
-            .and_then(|downstream| downstream.transport.local_addr())
-        {
-            Some(own) => {
-                let endpoints = Endpoints {
-                    source: self.context.who(),
-                    destination: self.context.destination.as_deref().copied().unwrap_or(own),
-                };
-                proxy_protocol::write(&mut bytes, &endpoints, is_version_1);
-            }
-            None => proxy_protocol::write_local(&mut bytes, is_version_1),
-        }
-        bytes
+        let own = || self.downstream?.transport.local_addr();
+        version.map_or_else(Vec::new, |version| {
+            self.context.proxy_header(version, own())
+        })
     }
 
     /// Counts an open connection as used again.

@@ -2,10 +2,11 @@
 use super::live::WorkerLive;
 use super::pinned::Pinned;
 use super::worker::{Connector, Worker};
-use crate::config::plan::{ListenerPlan, Mode};
+use crate::config::plan::{ListenerPlan, Mode, ProxyVersion};
 use crate::net::transport::tls::Agreed;
 use crate::telemetry::metrics::WorkerMetrics;
 use carrick_logic::http1::Scheme;
+use carrick_logic::proxy_protocol::{self, Endpoints};
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -96,6 +97,25 @@ impl RequestContext {
     #[must_use]
     pub fn source(&self) -> Option<IpAddr> {
         self.source_mark().map(|_| self.address.ip())
+    }
+
+    /// The PROXY header for a server, if the client has connected to `own`. A server that expects one gets one without a client,
+    /// too, or if the client has gone.
+    #[must_use]
+    pub fn proxy_header(&self, version: ProxyVersion, own: Option<SocketAddr>) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let is_version_1 = version == ProxyVersion::V1;
+        match own {
+            Some(own) => {
+                let endpoints = Endpoints {
+                    source: self.who(),
+                    destination: self.destination.as_deref().copied().unwrap_or(own),
+                };
+                proxy_protocol::write(&mut bytes, &endpoints, is_version_1);
+            }
+            None => proxy_protocol::write_local(&mut bytes, is_version_1),
+        }
+        bytes
     }
 
     /// The mark of connections with the client's address.

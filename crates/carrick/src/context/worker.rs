@@ -127,6 +127,15 @@ impl Worker {
         &self.telemetry.metrics
     }
 
+    /// Waits until a peer has what was sent to it before the other end of its connection failed, unless it takes nothing,
+    /// or the drain's time is over: then its connection may be reset.
+    pub async fn deliver(&self, to: &TcpStream) {
+        tokio::select! {
+            () = self.splicer.deliver(to) => {}
+            () = self.sessions.wait_for_cut_off() => {}
+        }
+    }
+
     /// If the worker has had work of its own for long, what is spliced gets its turn: some of what waited when that began.
     pub fn forward_if_late(&self) {
         if self.pacer.is_waited_for() && self.pacer.holds_back_for() > FORWARD_AFTER {

@@ -5,19 +5,17 @@ use crate::net::deadline::now;
 use crate::net::io::{Stream, try_read_some};
 use crate::net::scratch::ScratchPool;
 use crate::net::transport::Transport;
+use crate::net::transport::tls::TlsStream;
 use carrick_splice::tcp::{UnreadWindow, acknowledged_bytes};
-use carrick_splice::{Engine, ExchangeEnd, ExchangeOrder, Fault, Side, Throttle};
+use carrick_splice::{Engine, ExchangeEnd, ExchangeOrder, Fault, LAST_BYTES_IDLE, Side, Throttle};
 use std::cell::Cell;
 use std::future::poll_fn;
 use std::io::{self, ErrorKind};
 use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Idle checks per idle time.
 const LOOKS: u32 = 4;
-
-/// After one side has failed, the other need not read for longer than this: what it has not read then is lost.
-const LAST_BYTES_IDLE: Duration = Duration::from_secs(5);
 
 /// The result of relaying both directions.
 pub(super) struct Relayed {
@@ -77,6 +75,7 @@ pub(super) async fn both_ways(
             Err(end) => end,
         }
     };
+    let is_stuck = Cell::new(false);
     let is_any = |stage| stages.iter().any(|any: &Cell<_>| any.get() == stage);
     let acked = || [near, far].map(|leg| leg.socket().and_then(acknowledged_bytes));
     // A way that waits for its receiver does not see that its sender is lost.
@@ -110,6 +109,7 @@ pub(super) async fn both_ways(
                 moved_at.set(now());
             }
             if moved_at.get() + idle <= now() {
+                is_stuck.set(true);
                 return end;
             }
         }
@@ -120,6 +120,17 @@ pub(super) async fn both_ways(
         () = worker.sessions.wait_for_cut_off() => None,
         end = silence => Some(end),
     };
+    if let Some(ExchangeEnd::Fault { a_to_b, fault }) = &end
+        && !is_stuck.get()
+    {
+        let has_near_failed = *a_to_b == (fault.side == Side::From);
+        let survivor = if has_near_failed { far } else { near };
+        // Streams of HTTP/2 share their connection with others.
+        let tls = survivor.tls().map(TlsStream::socket);
+        if let Some(socket) = survivor.tcp().or(tls) {
+            worker.deliver(socket).await;
+        }
+    }
     let receivers = stages.iter().zip([far, near]);
     let is_quiet = receivers.into_iter().all(|(stage, to)| match stage.get() {
         Stage::Ended => true,

@@ -319,6 +319,9 @@ async fn spliced(
         end
     })
     .await;
+    if let Some(survivor) = exchange.survivor() {
+        Box::pin(worker.deliver(survivor)).await;
+    }
     let bytes = [exchange.a_to_b_bytes(), exchange.b_to_a_bytes()];
     let engine = if bytes[1] >= bytes[0] {
         exchange.engines().1

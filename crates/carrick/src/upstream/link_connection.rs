@@ -105,6 +105,11 @@ impl Connection {
         }
     }
 
+    /// Whether the HELLO of the other end has arrived.
+    pub fn has_greeted(&self) -> bool {
+        !self.awaits_hello.get()
+    }
+
     /// Updates the protocol state, and returns the result of `change`.
     pub fn with_state<T>(&self, change: impl FnOnce(&mut ConnectionState) -> T) -> T {
         change(&mut self.state.borrow_mut())
@@ -120,8 +125,20 @@ impl Connection {
     /// # Errors
     /// Those of `send(2)`.
     pub async fn send(&self, frame: &Frame) -> io::Result<()> {
+        self.send_with(frame, &[]).await
+    }
+
+    /// Sends a frame, and this in DATA, if it is not empty.
+    ///
+    /// # Errors
+    /// Those of `send(2)`.
+    pub async fn send_with(&self, frame: &Frame, data: &[u8]) -> io::Result<()> {
         let mut bytes = Vec::with_capacity(CONTROL_BYTES_MAX);
         frame.write(&mut bytes);
+        if !data.is_empty() {
+            Frame::Data(data.len() as u32).write(&mut bytes);
+            bytes.extend_from_slice(data);
+        }
         write_all(&self.stream, &bytes).await
     }
 

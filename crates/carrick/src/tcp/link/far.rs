@@ -308,6 +308,18 @@ async fn relay(
     }
     // The surviving side must see that the other end was lost, not closed.
     upstream.transport.reset_on_close();
+    let has_lost_client = match &result {
+        Ok(outcome) => matches!(outcome, Outcome::ByPeer(why) if *why != ErrorCode::Idle),
+        Err(lost) => matches!(lost, Lost::Ended | Lost::Io(_)),
+    };
+    if has_lost_client {
+        let worker = Rc::clone(&client.context.worker);
+        // The near end need not wait: it may have sent the next OPEN.
+        tokio::task::spawn_local(async move {
+            worker.deliver(&far).await;
+            drop(upstream);
+        });
+    }
     result.map(|_| ())
 }
 

@@ -29,7 +29,8 @@ const KEEPALIVE: Duration = Duration::from_secs(30);
 const KEEPALIVE_PROBES: u32 = 3;
 
 /// How long an end that has given up a relayed connection waits for the other end to do so, too, and for its local
-/// connection to accept earlier bytes. Then it also closes the link connection.
+/// connection to accept earlier bytes; or, before that, for the link to take some of what a failed local connection has
+/// received. Then it also closes the link connection.
 const GIVEN_UP_MAX: Duration = Duration::from_secs(10);
 
 /// Sets keepalive, so that the kernel notices when the other end of a link is gone.

@@ -74,6 +74,9 @@ pub async fn relay(client: &mut Client, wish: Wish<'_>, log: &mut RequestLog) ->
             Ok((outcome, is_whole)) => {
                 connection.has_carried.set(true);
                 link.put(&client.context.worker.sessions, connection);
+                if matches!(outcome, Outcome::ByPeer(why) if why != ErrorCode::Idle) {
+                    deliver(client).await;
+                }
                 return Some(ended(
                     client.context.metrics(),
                     &wish,
@@ -85,13 +88,19 @@ pub async fn relay(client: &mut Client, wish: Wish<'_>, log: &mut RequestLog) ->
             // The far end closed it while OPEN was in flight.
             Err((Lost::Ended | Lost::Io(_), true)) if may_repeat => may_repeat = false,
             Err((lost, is_untouched)) => {
-                is_lost(client.context.metrics(), &connection, &lost);
-                if matches!(lost, Lost::Silent)
-                    && is_untouched
-                    && link.plan.fallback == Fallback::Direct
-                {
-                    client.context.metrics().link.direct.add(1);
+                let metrics = client.context.metrics();
+                is_lost(metrics, &connection, &lost);
+                let is_broken = matches!(lost, Lost::Ended | Lost::Io(_) | Lost::Malformed(_));
+                if is_broken && !connection.has_greeted() {
+                    link.failed(metrics, &lost);
+                }
+                let is_no_way = is_broken || matches!(lost, Lost::Silent);
+                if is_no_way && is_untouched && link.plan.fallback == Fallback::Direct {
+                    metrics.link.direct.add(1);
                     return None;
+                }
+                if is_broken {
+                    deliver(client).await;
                 }
                 match log.status {
                     200 => link.has_answered(),
@@ -104,6 +113,13 @@ pub async fn relay(client: &mut Client, wish: Wish<'_>, log: &mut RequestLog) ->
     }
 }
 
+/// Waits until the client, which is to be reset, has what the server sent before.
+async fn deliver(client: &Client) {
+    if let Some(near) = client.downstream.transport.shared_tcp() {
+        client.context.worker.deliver(near).await;
+    }
+}
+
 /// A connection to the far end: an idle one, else a new one.
 async fn take(
     worker: &Rc<Worker>,
@@ -112,6 +128,9 @@ async fn take(
 ) -> Result<Connection, Unreachable> {
     let result = match link.take() {
         Some(connection) => Ok(connection),
+        None if link.plan.fallback == Fallback::Direct && link.is_tried_ahead(worker) => {
+            Err(Unreachable::NoServer)
+        }
         None => {
             let begun = Instant::now();
             let result = link.connect(&worker.connector).await;
@@ -180,7 +199,15 @@ async fn carry(
             },
         },
     };
-    if let Err(error) = connection.send(&open).await {
+    let header = match wish.next_hop {
+        NextHop::Group { group, .. } => group.state.plan.send_proxy_protocol,
+        NextHop::Origin { .. } => None,
+    };
+    let header = header.map_or_else(Vec::new, |version| {
+        let own = client.downstream.transport.local_addr();
+        client.context.proxy_header(version, own)
+    });
+    if let Err(error) = connection.send_with(&open, &header).await {
         return Err((error.into(), true));
     }
     metrics.link.relayed.add(1);

@@ -73,13 +73,23 @@ impl Link {
     }
 
     /// Records that the peer is unreachable or violates the protocol.
-    fn failed(&self, metrics: &WorkerMetrics, why: &dyn std::fmt::Display) {
+    pub(super) fn failed(&self, metrics: &WorkerMetrics, why: &dyn std::fmt::Display) {
         metrics.link.failed.add(1);
         if self.failed.replace(Some(Instant::now())).is_none() {
             tracing::warn!("link \"{}\" to {}: {why}", self.plan.name, self.plan.peer);
         } else {
             tracing::debug!("link \"{}\" to {}: {why}", self.plan.name, self.plan.peer);
         }
+    }
+
+    /// Whether the far end was unreachable, and the connections that are opened in advance find out when it is not any more: no
+    /// client need wait for that.
+    pub(super) fn is_tried_ahead(self: &Rc<Self>, worker: &Rc<Worker>) -> bool {
+        let has_failed = self.failed.get().is_some();
+        if has_failed {
+            self.fill(worker);
+        }
+        has_failed && self.opening.get() > 0
     }
 
     /// Opens connections in advance.

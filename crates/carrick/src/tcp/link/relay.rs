@@ -14,12 +14,12 @@ use socket2::SockRef;
 use std::cell::Cell;
 use std::future::{Future, pending, poll_fn};
 use std::net::{Shutdown, SocketAddr};
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 use tokio::io::Interest;
 use tokio::net::TcpStream;
-use tokio::time::sleep;
+use tokio::time::{Sleep, sleep};
 
 /// Idle checks per idle time.
 const LOOKS: u32 = 4;
@@ -75,7 +75,7 @@ pub struct Relay<'a> {
     is_sending: Cell<bool>,
     has_local_failed: Cell<bool>,
     is_local_shut: Cell<bool>,
-    /// RESET was sent, or must be.
+    /// RESET was sent, or must be at once.
     is_given_up: Cell<bool>,
     note: Cell<Option<&'a Note<'a>>>,
 }
@@ -88,6 +88,13 @@ enum Input {
     End,
     /// The relayed connection is given up.
     Reset(ErrorCode),
+}
+
+impl Input {
+    /// As much as fits into a frame.
+    fn waiting(bytes: u64) -> Self {
+        Self::Bytes(bytes.min(DATA_BYTES_MAX.into()) as u32)
+    }
 }
 
 impl<'a> Relay<'a> {
@@ -174,7 +181,7 @@ impl<'a> Relay<'a> {
                 None => pending().await,
             }
         });
-        let mut patience = None;
+        let mut patience: Option<(_, Pin<Box<Sleep>>)> = None;
         let [mut towards_over, mut away_over] = [false; 2];
         let [mut local_heard, mut link_heard, mut is_quiet] = [false; 3];
         poll_fn(|cx| {
@@ -217,13 +224,27 @@ impl<'a> Relay<'a> {
             if !is_answered && overdue.as_mut().poll(cx).is_ready() {
                 return Poll::Ready(Err(Lost::Silent));
             }
-            if self.is_given_up.get() {
-                let timer = patience.get_or_insert_with(|| Box::pin(sleep(GIVEN_UP_MAX)));
-                return timer.as_mut().poll(cx).map(|()| Err(Lost::Stuck));
+            if self.outcome.get().is_some() {
+                let stage = self.last_progress();
+                if patience.as_ref().is_none_or(|(seen, _)| *seen != stage) {
+                    patience = Some((stage, Box::pin(sleep(GIVEN_UP_MAX))));
+                }
+                if let Some((_, timer)) = &mut patience {
+                    return timer.as_mut().poll(cx).map(|()| Err(Lost::Stuck));
+                }
             }
             Poll::Pending
         })
         .await
+    }
+
+    /// What changes as long as a relay that has an outcome is to go on: once RESET is sent, nothing; before that, what the link
+    /// takes.
+    fn last_progress(&self) -> Option<(u64, Option<u64>)> {
+        (!self.is_given_up.get()).then(|| {
+            let [sent, _] = self.moved();
+            (sent, acknowledged_bytes(&self.connection.stream))
+        })
     }
 
     /// Relays from the local connection to the link.
@@ -269,7 +290,11 @@ impl<'a> Relay<'a> {
     /// Waits for input from the local connection.
     fn poll_input(&self, cx: &mut Context<'_>) -> Poll<Input> {
         if let Some(why) = self.owes_reset.get() {
-            return Poll::Ready(Input::Reset(why));
+            // What the local connection received before it failed goes first.
+            return Poll::Ready(match pending_input(self.local).unwrap_or(0) {
+                waiting @ 1.. if self.may_drain() => Input::waiting(waiting),
+                _ => Input::Reset(why),
+            });
         }
         if self.connection.with_state(|state| state.has_ended()) {
             // The task that watches the local connection reports its failure.
@@ -282,8 +307,7 @@ impl<'a> Relay<'a> {
             }
             let waiting = pending_input(self.local).unwrap_or(0);
             if waiting > 0 {
-                let bytes = waiting.min(DATA_BYTES_MAX.into()) as u32;
-                return Poll::Ready(Input::Bytes(bytes));
+                return Poll::Ready(Input::waiting(waiting));
             }
             let found = self
                 .local
@@ -300,6 +324,13 @@ impl<'a> Relay<'a> {
             self.local_failed();
             return Poll::Ready(Input::Reset(ErrorCode::Reset));
         }
+    }
+
+    /// Whether what the failed local connection has received may still be sent.
+    fn may_drain(&self) -> bool {
+        self.outcome.get() == Some(Outcome::Reset)
+            && !self.is_given_up.get()
+            && self.connection.with_state(|state| state.may_send())
     }
 
     /// Sends this many bytes, which wait in the local socket.
@@ -430,7 +461,10 @@ impl<'a> Relay<'a> {
         if self.owes_reset.get().is_none() {
             self.owes_reset.set(Some(why));
         }
-        self.is_given_up.set(true);
+        // Before the reset of a local connection, the link gets what that has received.
+        if outcome != Outcome::Reset {
+            self.is_given_up.set(true);
+        }
     }
 
     /// Gives up a relay that has stalled.

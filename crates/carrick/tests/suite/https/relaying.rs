@@ -6,7 +6,7 @@ use crate::clients::tool::Tool;
 use crate::support::carrick::FORWARD_TEXT;
 use crate::support::peer::fill;
 use crate::support::server::answer_requests;
-use crate::support::{Carrick, Ending, Peer, Place, Server, random};
+use crate::support::{Carrick, Ending, Peer, Place, Server, random, wait_for};
 use std::net::SocketAddr;
 
 fn stage() -> Option<Place> {
@@ -146,6 +146,23 @@ fn a_tunnel_that_is_cut_off_below_tls_is_reset() {
     client.cut_off();
     upstream.expect_reset();
     assert_eq!(carrick.access_log(1)[0].text("ended"), "client_reset");
+}
+
+#[test]
+fn a_client_of_tls_gets_what_was_sent_before_a_reset() {
+    let Some(place) = stage() else { return };
+    let server = Server::listen(&place);
+    let carrick = start_forward(&place);
+    let mut client = connect_through(&carrick, &place, Offers::All, server.address());
+    let mut upstream = server.accept();
+    let down = random::Random::new(6).bytes(300_000);
+    upstream.send(&down);
+    wait_for("carrick's kernel to have the bytes", || {
+        (upstream.near_end().look()?.unacknowledged == 0).then_some(())
+    });
+    upstream.reset();
+    assert!(client.read_exact(300_000) == down, "other bytes came");
+    assert_eq!(carrick.access_log(1)[0].text("ended"), "upstream_reset");
 }
 
 /// The other side reads nothing, so that carrick has bytes that it cannot pass on.

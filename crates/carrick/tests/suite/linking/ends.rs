@@ -40,6 +40,44 @@ fn resets_go_through_both_ways() {
     stage.expect_one_connection();
 }
 
+/// The worker sees the bytes and the reset at once.
+#[test]
+fn what_was_sent_before_a_reset_arrives_before_it() {
+    let stage = Stage::plain();
+    for round in 0..20 {
+        let (mut one, mut other) = stage.begin_from(round % 2 == 0);
+        other.send("question");
+        one.expect("question");
+        one.send("answer");
+        one.reset();
+        assert_eq!(other.read_ending(), Ending::Reset(b"answer".to_vec()));
+    }
+    stage.near.access_log(20);
+    stage.expect_one_connection();
+}
+
+/// The link connection need not wait for a receiver that has not read everything yet.
+#[test]
+fn a_slow_receiver_gets_what_was_sent_before_a_reset() {
+    let stage = Stage::plain();
+    let bytes = Random::new(7).bytes(300_000);
+    for client_first in [true, false] {
+        let (mut one, mut other) = stage.begin_from(client_first);
+        other.send("question");
+        one.expect("question");
+        one.send(&bytes);
+        // What has not left yet is lost with the reset.
+        wait_for("the bytes to be acknowledged", || {
+            (one.near_end().look()?.unacknowledged == 0).then_some(())
+        });
+        one.reset();
+        let (mut next, mut upstream) = stage.begin();
+        next.send("meanwhile");
+        upstream.expect("meanwhile");
+        assert_eq!(other.read_ending(), Ending::Reset(bytes.clone()));
+    }
+}
+
 /// The far end has already sent END when its server is reset, and so has the near end.
 #[test]
 fn a_reset_after_a_half_close_goes_through() {

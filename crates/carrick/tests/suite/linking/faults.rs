@@ -153,6 +153,45 @@ fn a_far_end_that_does_not_answer_is_no_way_to_a_server() {
     assert_eq!(script.near.access_log(1)[0].text("ended"), "link_lost");
 }
 
+/// As one that does not allow the near end, or a balancer before one that is gone.
+#[test]
+fn a_far_end_that_drops_what_it_accepts_is_no_way_to_a_server() {
+    let script = Script::new("preconnect = 0\nfallback = \"direct\"");
+    let server = Server::listen_at(script.place.at(9));
+    let mut client = script.near.connect_tunnel();
+    // The first may have come when the far end began to drain.
+    drop(script.door.accept());
+    drop(script.door.accept());
+    let mut upstream = server.accept();
+    upstream.send("220 mail.example ESMTP\r\n");
+    client.expect("220 mail.example ESMTP\r\n");
+    assert_eq!(script.near.metric("carrick_link_direct_total", &[]), 1.0);
+    let failed = "carrick_link_connections_failed_total";
+    assert_eq!(script.near.metric(failed, &[]), 1.0);
+}
+
+#[test]
+fn clients_go_directly_while_a_far_end_that_has_failed_is_tried_again() {
+    let place = Place::claim();
+    let (peer, socket) = place.refusing();
+    let server = Server::listen(&place);
+    let tables = format!("[timeouts]\nconnect = \"1h\"\n{ONE_WORKER}");
+    let link = "preconnect = 1\nfallback = \"direct\"";
+    let near = Carrick::start(&place, &near_text(&tables, link, peer, server.address()));
+    near.wait_for_metric("carrick_link_connections_failed_total", &[], 1.0);
+    socket.listen(16).expect("a listening socket");
+    let (trial, _) = socket.accept().expect("another trial");
+    let mut trial = Peer::new(trial.into());
+    assert_eq!(next(&mut trial), Frame::Hello { version: VERSION });
+    let (mut client, mut upstream) = (near.connect_tunnel(), server.accept());
+    client.send("directly");
+    upstream.expect("directly");
+    trial.send(hello());
+    near.wait_for_metric("carrick_link_connections_idle", &[], 1.0);
+    let _client = near.connect_tunnel();
+    assert!(matches!(next(&mut trial), Frame::Open { number: 1, .. }));
+}
+
 #[test]
 fn a_far_end_that_drops_what_it_accepts_is_warned_of_once() {
     let script = Script::new("preconnect = 1");

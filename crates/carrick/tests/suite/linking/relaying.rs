@@ -134,6 +134,29 @@ fn a_server_with_a_name_is_found_by_the_far_end() {
     upstream.expect("by name");
 }
 
+/// Nothing that a client sends can pass for the header.
+#[test]
+fn a_server_gets_the_proxy_header_over_a_link_before_everything_else() {
+    let (near_place, far_place) = (Place::claim(), Place::claim());
+    let server = Server::listen(&far_place);
+    let _far = Carrick::start(&far_place, &far_text("", "deny_to = []"));
+    let text = near_text("", "", far_place.at(LINK_PORT), server.address());
+    let near = Carrick::start(&near_place, &format!("{text}send_proxy_protocol = true\n"));
+    let mut client = near.connect_tunnel();
+    let (from, to) = (client.local_address(), near.tunnel_address());
+    let [from_ip, to_ip] = [from, to].map(|end| end.ip());
+    let mut upstream = server.accept();
+    upstream.expect(format!(
+        "PROXY TCP4 {from_ip} {to_ip} {} {}\r\n",
+        from.port(),
+        to.port()
+    ));
+    client.send("PROXY TCP4 ");
+    upstream.expect("PROXY TCP4 ");
+    drop((client, upstream));
+    assert_eq!(near.access_log(1)[0].number("received"), 11);
+}
+
 /// The bytes of the ClientHello that were read are sent first.
 #[test]
 fn a_route_by_server_name_goes_over_the_link() {

@@ -158,6 +158,40 @@ fn a_reset_goes_through() {
     });
 }
 
+/// A reset discards what has not been acknowledged.
+#[test]
+fn a_client_gets_what_was_sent_before_a_reset() {
+    each_engine(|stage| {
+        let mut client = Peer::connect_with_buffers(stage.carrick.tunnel_address(), 65_536);
+        let mut upstream = stage.server.accept();
+        let bytes = crate::support::random::Random::new(4).bytes(300_000);
+        client.send("question");
+        upstream.expect("question");
+        upstream.send(&bytes);
+        wait_for("carrick's kernel to have the bytes", || {
+            let shown = upstream.near_end().look()?;
+            (shown.unacknowledged == 0).then_some(())
+        });
+        upstream.reset();
+        assert_eq!(client.read_ending(), Ending::Reset(bytes));
+    });
+}
+
+#[test]
+fn a_client_that_takes_nothing_is_reset_when_its_server_was() {
+    each_engine(|stage| {
+        let mut client = Peer::connect_with_buffers(stage.carrick.tunnel_address(), 4096);
+        let mut upstream = stage.server.accept();
+        client.send("question");
+        upstream.expect("question");
+        upstream.send(vec![b'x'; 60_000]);
+        upstream.reset();
+        let line = &stage.carrick.access_log(1)[0];
+        assert_eq!(line.text("ended"), "upstream_reset");
+        assert!(matches!(client.read_ending(), Ending::Reset(_)));
+    });
+}
+
 #[test]
 fn a_reset_after_a_half_close_ends_all() {
     each_engine(|stage| {
