@@ -250,9 +250,7 @@ impl ResponseHead {
             framing.chunked || framing.content_length.is_some_and(|bytes| bytes > 0);
         let is_doubtful = match self.status {
             204 => announces_content,
-            _ => {
-                framing.chunked && (framing.has_both_lengths || self.version == Version::Http10)
-            }
+            _ => framing.chunked && (framing.has_both_lengths || self.version == Version::Http10),
         };
         persists
             && !is_doubtful
