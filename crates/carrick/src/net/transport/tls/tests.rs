@@ -12,7 +12,7 @@ const OFFER_BYTES: usize = 64 << 10;
 
 /// A client and a server whose kernel's buffers are as small as they can be.
 async fn pair() -> (TlsStream, TlsStream) {
-    pair_of(rustls::ALL_VERSIONS).await
+    Box::pin(pair_of(rustls::ALL_VERSIONS)).await
 }
 
 async fn pair_of(versions: &[&'static SupportedProtocolVersion]) -> (TlsStream, TlsStream) {
