@@ -4,6 +4,7 @@
 //! clients after a grace period, and ends with its last session or when the drain time is over.
 
 use crate::cache::Cache;
+use crate::config::plan::ServerAddress;
 use crate::context::live::Orders;
 use crate::context::live::WorkerLive;
 use crate::context::worker::{Connector, Sessions, Telemetry, Worker, WorkerStore};
@@ -13,7 +14,7 @@ use crate::net::admission::Admission;
 use crate::net::clock::Clock;
 use crate::net::memory;
 use crate::net::transport::Network;
-use crate::resolver::WorkerResolver;
+use crate::resolver::{NamedBy, WorkerResolver};
 use crate::tcp::link;
 use crate::telemetry::access_log::AccessLog;
 use crate::telemetry::forwarded::ForwardedReader;
@@ -37,6 +38,9 @@ pub const CUT_OFF_MAX: Duration = Duration::from_secs(1);
 
 /// How often a worker flushes its log buffer.
 const FLUSH_EVERY: Duration = Duration::from_millis(250);
+
+/// How often a worker asks its cache for the addresses of servers that have names.
+const FOLLOW_NAMES_EVERY: Duration = Duration::from_secs(1);
 
 /// The parts of a worker; built on the main thread, moved to its own.
 pub struct WorkerParts {
@@ -134,6 +138,7 @@ async fn serve(mut parts: WorkerParts, started: impl FnOnce()) -> std::io::Resul
     let keeping_pace = tokio::task::spawn_local(async move { pacer.keep().await });
     let keeping_house = keep_house(Rc::clone(&worker), forwarded.clone());
     let housekeeping = tokio::task::spawn_local(keeping_house);
+    let following_names = tokio::task::spawn_local(follow_names(Rc::clone(&worker)));
     let mut accepting = HashMap::new();
     listen::adjust(
         &worker,
@@ -176,6 +181,7 @@ async fn serve(mut parts: WorkerParts, started: impl FnOnce()) -> std::io::Resul
     }
     drain(&worker, accepting, &mut parts.orders).await;
     housekeeping.abort();
+    following_names.abort();
     keeping_pace.abort();
     // Log lines of the last clients.
     read_forwarded(&worker.telemetry, forwarded.as_deref());
@@ -267,6 +273,30 @@ async fn keep_house(worker: Rc<Worker>, forwarded: Option<Rc<RefCell<ForwardedRe
             let sessions = worker.sessions.clients.borrow().len();
             if session_peak.has_fallen(sessions + stream_tasks::count()) {
                 memory::give_back();
+            }
+        }
+    }
+}
+
+/// Keeps the addresses of servers in use up to date: a connection that stays busy is never looked up again. A failed
+/// look-up changes nothing for the connections there are.
+async fn follow_names(worker: Rc<Worker>) {
+    loop {
+        tokio::time::sleep(FOLLOW_NAMES_EVERY).await;
+        let live = worker.live();
+        for group in &live.groups {
+            for (server, state) in group.state.servers.iter().enumerate() {
+                let ServerAddress::Name { host, .. } = &state.address else {
+                    continue;
+                };
+                let addresses = match group.is_in_use(server) {
+                    true => {
+                        let resolver = &worker.connector.resolver;
+                        resolver.resolve(host, NamedBy::Configuration).await.ok()
+                    }
+                    false => None,
+                };
+                group.now_at(server, addresses);
             }
         }
     }

@@ -5,6 +5,7 @@ use crate::upstream::Upstream;
 use crate::upstream::state::{ServerState, UpstreamState};
 use carrick_logic::balance::{Balancer, PassiveHealth, ServerView};
 use std::cell::{Cell, RefCell};
+use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -27,6 +28,20 @@ struct Server {
     passive: PassiveHealth,
     idle: IdleConnections,
     http2: Rc<Http2Connections>,
+    /// Those of its name, if it has one, as last looked up; `None`: not known.
+    addresses: Option<Arc<[IpAddr]>>,
+}
+
+impl Server {
+    fn idle_count(&self) -> usize {
+        self.idle.len() + self.http2.idle_count()
+    }
+
+    /// Closes the idle connections to some addresses; what is under way there goes on.
+    fn leave(&mut self, is_left: impl Fn(IpAddr) -> bool) {
+        self.idle.leave(&is_left);
+        self.http2.leave(is_left);
+    }
 }
 
 /// Counts a request or tunnel as active on a server until dropped.
@@ -87,6 +102,7 @@ impl Group {
                     passive: PassiveHealth::new(state.plan.failures_max),
                     idle: IdleConnections::default(),
                     http2: Rc::default(),
+                    addresses: None,
                 };
                 if let Some(before) = before {
                     let mut before = before.borrow_mut();
@@ -184,11 +200,32 @@ impl Group {
             return;
         }
         if let Some(server) = self.servers.get(server) {
-            server
-                .borrow_mut()
-                .idle
-                .put(upstream, self.state.plan.keepalive, now);
+            let mut server = server.borrow_mut();
+            let known = server.addresses.as_ref();
+            if known.is_none_or(|known| known.contains(&upstream.address.ip())) {
+                server.idle.put(upstream, self.state.plan.keepalive, now);
+            }
         }
+    }
+
+    /// Whether a server has connections, or requests of any worker.
+    #[must_use]
+    pub fn is_in_use(&self, server: usize) -> bool {
+        let active = |state: &Arc<ServerState>| state.active.load(Ordering::Relaxed) > 0;
+        self.state.servers.get(server).is_some_and(active)
+            || (self.servers.get(server)).is_some_and(|mine| mine.borrow().idle_count() > 0)
+    }
+
+    /// Notes which addresses a server's name has now: connections to others get no further request. `None`: any may be right.
+    pub fn now_at(&self, server: usize, addresses: Option<Arc<[IpAddr]>>) {
+        let Some(server) = self.servers.get(server) else {
+            return;
+        };
+        let mut server = server.borrow_mut();
+        if let Some(addresses) = &addresses {
+            server.leave(|ip| !addresses.contains(&ip));
+        }
+        server.addresses = addresses;
     }
 
     /// The connections of HTTP/2 to a server.
@@ -213,14 +250,13 @@ impl Group {
         }
     }
 
-    /// Closes idle connections that are too old, were closed by the server, or are those of a server that is down: if its machine has
-    /// gone, nothing tells it of them when it is back.
+    /// Closes idle connections that are too old or were closed by the server, and all to a server that is down: when it
+    /// is up again, it may know nothing of them.
     pub fn close_stale(&self, now: Instant, age_max: Duration) {
         for (server, state) in self.servers.iter().zip(&self.state.servers) {
             let mut server = server.borrow_mut();
             if !state.is_healthy() {
-                while server.idle.close_oldest() {}
-                server.http2.end_all();
+                server.leave(|_| true);
             }
             server.idle.close_stale(now, age_max);
             (server.http2).close_stale(now, age_max, self.state.plan.keepalive);
@@ -250,10 +286,7 @@ impl Group {
     pub fn idle_count(&self) -> usize {
         self.servers
             .iter()
-            .map(|server| {
-                let server = server.borrow();
-                server.idle.len() + server.http2.idle_count()
-            })
+            .map(|server| server.borrow().idle_count())
             .sum()
     }
 }

@@ -2,6 +2,7 @@
 use super::Unreachable;
 use crate::net::transport::http2::server::{STREAMS_MAX, ServerConnection, ServerStream};
 use std::cell::{Cell, OnceCell, RefCell};
+use std::net::IpAddr;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -138,14 +139,18 @@ impl Http2Connections {
     /// Requests under way go on; no others are sent.
     pub fn retire(&self) {
         self.is_retired.set(true);
-        self.end_all();
+        self.leave(|_| true);
     }
 
-    /// The same on the connections that are open; further requests open others.
-    pub fn end_all(&self) {
-        for connection in self.connections.take() {
-            connection.end();
-        }
+    /// The same for the connections to some addresses, until others are opened.
+    pub fn leave(&self, is_left: impl Fn(IpAddr) -> bool) {
+        self.connections.borrow_mut().retain(|connection| {
+            let is_left = is_left(connection.address().ip());
+            if is_left {
+                connection.end();
+            }
+            !is_left
+        });
     }
 
     /// Connections without a request.

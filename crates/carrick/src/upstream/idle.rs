@@ -4,6 +4,7 @@ use crate::upstream::Upstream;
 use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::io;
+use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 #[derive(Debug)]
@@ -50,6 +51,12 @@ impl IdleConnections {
         self.parked.retain(|parked| {
             now.duration_since(parked.since) < age_max && is_quiet(&parked.upstream.transport)
         });
+    }
+
+    /// Closes connections to some addresses.
+    pub fn leave(&mut self, is_left: impl Fn(IpAddr) -> bool) {
+        self.parked
+            .retain(|parked| !is_left(parked.upstream.address.ip()));
     }
 
     /// Closes the longest-idle connection; false if there is none.

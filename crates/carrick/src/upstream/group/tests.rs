@@ -26,24 +26,6 @@ async fn connections_that_come_back_after_a_reload_are_closed_and_idle_ones_are_
     assert_eq!([old.idle_count(), new.idle_count()], [0, 1]);
 }
 
-#[tokio::test(flavor = "current_thread")]
-async fn idle_connections_of_a_server_that_is_down_are_closed() {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a listener");
-    let address = listener.local_addr().expect("an address");
-    let states = UpstreamState::for_plan(&[Arc::new(upstream("u", &[address], None))], &[]);
-    let group = Group::new(Arc::clone(&states[0]), 1, None);
-    let now = Instant::now();
-    let stream = TcpStream::connect(address).await.expect("a connection");
-    group.put_idle(0, Upstream::new(stream, address, 0), now);
-    for (is_healthy, left) in [(true, 1), (false, 0)] {
-        states[0].servers[0]
-            .healthy
-            .store(is_healthy, Ordering::Relaxed);
-        group.close_stale(now, std::time::Duration::from_secs(60));
-        assert_eq!(group.idle_count(), left);
-    }
-}
-
 #[test]
 fn a_reload_changes_after_how_many_failures_a_server_is_left_alone() {
     let addresses = ["192.0.2.1:80", "192.0.2.2:80"].map(|text| text.parse().expect("an address"));
@@ -66,4 +48,47 @@ fn a_reload_changes_after_how_many_failures_a_server_is_left_alone() {
         assert_eq!(!picked.contains(&Some(0)), rests, "{failures_max}");
         groups.push(group);
     }
+}
+
+/// When the server is up again, it may know nothing of them: each would cost a request.
+#[tokio::test(flavor = "current_thread")]
+async fn no_connection_to_a_server_that_is_down_is_kept() {
+    let (group, upstream, _listener) = group_with_connection().await;
+    let now = Instant::now();
+    group.put_idle(0, upstream, now);
+    let close_stale = || group.close_stale(now, Duration::from_secs(60));
+    close_stale();
+    assert_eq!(group.idle_count(), 1);
+    group.state.servers[0]
+        .healthy
+        .store(false, Ordering::Relaxed);
+    close_stale();
+    assert_eq!(group.idle_count(), 0);
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn connections_to_an_address_that_a_name_has_no_longer_are_not_kept() {
+    let now = Instant::now();
+    let other = IpAddr::from([192, 0, 2, 1]);
+    let (group, upstream, _listener) = group_with_connection().await;
+    let own = upstream.address.ip();
+    group.put_idle(0, upstream, now);
+    // Not known, and one of several.
+    for addresses in [None, Some(Arc::from([other, own]))] {
+        group.now_at(0, addresses);
+        assert_eq!(group.idle_count(), 1);
+    }
+    let upstream = group.take_idle(0).expect("a connection");
+    group.now_at(0, Some(Arc::from([other])));
+    group.put_idle(0, upstream, now);
+    assert_eq!(group.idle_count(), 0, "it was in use meanwhile");
+}
+
+async fn group_with_connection() -> (Group, Upstream, TcpListener) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a listener");
+    let address = listener.local_addr().expect("an address");
+    let stream = TcpStream::connect(address).await.expect("a connection");
+    let states = UpstreamState::for_plan(&[Arc::new(upstream("u", &[address], None))], &[]);
+    let group = Group::new(Arc::clone(&states[0]), 1, None);
+    (group, Upstream::new(stream, address, 0), listener)
 }
