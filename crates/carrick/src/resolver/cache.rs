@@ -39,6 +39,12 @@ impl<V> NameCache<V> {
         self.old.clear();
     }
 
+    /// Forgets a name.
+    pub fn remove(&mut self, name: &str) {
+        self.young.remove(name);
+        self.old.remove(name);
+    }
+
     /// How many names it holds.
     pub fn len(&self) -> usize {
         self.young.len() + self.old.len()
@@ -51,6 +57,11 @@ impl<V> NameCache<V> {
 
     /// The value, if it is still valid.
     pub fn get(&mut self, name: &str, now: Instant) -> Option<&V> {
+        self.get_mut(name, now).map(|value| &*value)
+    }
+
+    /// The same, to be changed.
+    pub fn get_mut(&mut self, name: &str, now: Instant) -> Option<&mut V> {
         if let Some((name, entry)) = self.old.remove_entry(name)
             && entry.valid_until > now
         {
@@ -64,7 +75,7 @@ impl<V> NameCache<V> {
         {
             self.young.remove(name);
         }
-        self.young.get(name).map(|entry| &entry.value)
+        self.young.get_mut(name).map(|entry| &mut entry.value)
     }
 
     /// Stores a value.

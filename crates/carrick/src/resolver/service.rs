@@ -1,9 +1,10 @@
 //! The control thread's side: answers workers' questions; concurrent questions for a name share one look-up.
 use super::cache::NameCache;
-use super::name_servers::{Found, NameServers};
+use super::name_servers::{Found, KEEP_FAILURE, NameServers};
 use super::{Answer, DnsOptions, NamedBy, Request, ResolveError, Resolver};
 use crate::telemetry::{ControlMetrics, LookupResult};
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -28,6 +29,10 @@ const WAITING_MAX: usize = 16 * 1024;
 /// Most of them for names that clients gave.
 const WAITING_OF_CLIENTS_MAX: usize = WAITING_MAX / 4 * 3;
 
+/// How long the last addresses of a name of the configuration are used while name servers fail (RFC 8767 section 5 has days; the
+/// addresses of servers that are still there are meant).
+const STALE_MAX: Duration = Duration::from_secs(3600);
+
 /// A resolver, and the queue of its questions for a [`Service`].
 pub(crate) fn resolver(metrics: Arc<ControlMetrics>) -> (Resolver, Questions) {
     let (queue, requests) = mpsc::channel(QUEUE_MAX);
@@ -42,16 +47,37 @@ pub(crate) struct Questions(mpsc::Receiver<Request>);
 pub(crate) struct Service {
     name_servers: Option<Arc<NameServers>>,
     cache: NameCache<Answer>,
+    /// The last addresses of names of the configuration.
+    last_good: NameCache<LastGood>,
     tasks: JoinSet<Found>,
     names: HashMap<Id, Box<str>>,
     lookups: HashMap<Box<str>, LookUp>,
     metrics: Arc<ControlMetrics>,
 }
 
+/// Addresses that are used while name servers fail.
+struct LastGood {
+    addresses: Arc<[IpAddr]>,
+    /// They have failed since: nobody waits for them any more.
+    is_needed: bool,
+}
+
+impl LastGood {
+    /// To be asked for again soon.
+    fn answer(&self) -> Answer {
+        Answer {
+            addresses: Ok(Arc::clone(&self.addresses)),
+            valid_until: Instant::now() + KEEP_FAILURE,
+        }
+    }
+}
+
 /// A look-up under way.
 struct LookUp {
     /// For whom it began.
     named_by: NamedBy,
+    /// Whether the configuration has its name.
+    is_configured: bool,
     /// Whether its answer is kept: not if the sources have changed since.
     is_kept: bool,
     task: AbortHandle,
@@ -72,6 +98,7 @@ impl Service {
         Self {
             name_servers: name_servers(options),
             cache: NameCache::new(options.names_max),
+            last_good: NameCache::new(options.names_max),
             tasks: JoinSet::new(),
             names: HashMap::new(),
             lookups: HashMap::new(),
@@ -126,21 +153,37 @@ impl Service {
             let _ = reply.send(answer.clone());
             return;
         }
+        let is_configured = named_by == NamedBy::Configuration;
+        let stale = (self.last_good.get(&name, Instant::now()))
+            .filter(|last| is_configured && last.is_needed)
+            .map(LastGood::answer);
+        let reply = match stale {
+            // A look-up begins nevertheless, for those who ask next.
+            Some(stale) => {
+                let _ = reply.send(stale);
+                None
+            }
+            None => Some(reply),
+        };
         let has_room = self.has_room(&name, named_by) || {
             self.cancel_unawaited();
             self.has_room(&name, named_by)
         };
         let (true, Some(name_servers)) = (has_room, &self.name_servers) else {
             self.metrics.dns_refused.fetch_add(1, Relaxed);
-            let _ = reply.send(Answer {
+            let refused = Answer {
                 addresses: Err(ResolveError::Busy),
                 valid_until: Instant::now(),
-            });
+            };
+            let _ = reply.map(|reply| reply.send(refused));
             return;
         };
         if let Some(lookup) = self.lookups.get_mut(&name) {
-            self.metrics.dns_joined.add(1);
-            lookup.waiting.push(reply);
+            lookup.is_configured |= is_configured;
+            if let Some(reply) = reply {
+                self.metrics.dns_joined.add(1);
+                lookup.waiting.push(reply);
+            }
             return;
         }
         let name_servers = Arc::clone(name_servers);
@@ -151,9 +194,10 @@ impl Service {
         self.names.insert(task.id(), name.clone());
         let lookup = LookUp {
             named_by,
+            is_configured,
             is_kept: true,
             task,
-            waiting: vec![reply],
+            waiting: reply.into_iter().collect(),
         };
         self.lookups.insert(name, lookup);
     }
@@ -212,18 +256,63 @@ impl Service {
         let (name, lookup) = lookup;
         self.metrics.dns_lookups(result_of(&found)).add(1);
         let now = Instant::now();
-        let answer = Answer {
+        let mut answer = Answer {
             addresses: found.addresses,
             valid_until: match lookup.is_kept {
                 true => now + found.keep,
                 false => now,
             },
         };
+        if lookup.is_kept {
+            answer = self.with_last_good(&name, lookup.is_configured, answer, now);
+        }
         for reply in lookup.waiting {
             let _ = reply.send(answer.clone());
         }
         let valid_until = answer.valid_until;
         self.cache.insert(&name, answer, valid_until, now);
+    }
+
+    /// Keeps addresses of the configuration's names, and has them in place of a failure of name servers, which says nothing of them.
+    fn with_last_good(
+        &mut self,
+        name: &str,
+        is_configured: bool,
+        answer: Answer,
+        now: Instant,
+    ) -> Answer {
+        let was_needed = (self.last_good.get(name, now)).is_some_and(|last| last.is_needed);
+        match &answer.addresses {
+            Ok(_) if !is_configured => answer,
+            Ok(addresses) => {
+                if was_needed {
+                    tracing::info!("name servers answer for {name} again");
+                }
+                let last = LastGood {
+                    addresses: Arc::clone(addresses),
+                    is_needed: false,
+                };
+                self.last_good.insert(name, last, now + STALE_MAX, now);
+                answer
+            }
+            Err(ResolveError::ServerFailure | ResolveError::Timeout) => {
+                let Some(last) = self.last_good.get_mut(name, now) else {
+                    return answer;
+                };
+                if !was_needed {
+                    let minutes = STALE_MAX.as_secs() / 60;
+                    tracing::warn!(
+                        "name servers fail for {name}: its last addresses stay in use, for {minutes} minutes at most"
+                    );
+                }
+                last.is_needed = true;
+                last.answer()
+            }
+            Err(_) => {
+                self.last_good.remove(name);
+                answer
+            }
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 use super::super::name_servers::KEEP_MIN;
 use super::*;
 use crate::telemetry::LookupResult;
+use std::sync::atomic::AtomicBool;
 
 /// Waits until the other tasks of this runtime have got so far.
 async fn until(mut is_so: impl FnMut() -> bool) {
@@ -277,6 +278,42 @@ async fn a_workers_answers_expire() {
     assert!(worker.resolve("www.example.org", client(0)).await.is_ok());
     assert_eq!(metrics.dns_misses.get(), 2);
     assert_eq!(server.asked().len(), 4);
+}
+
+/// RFC 8767.
+#[tokio::test]
+async fn while_name_servers_fail_names_of_the_configuration_keep_their_addresses() {
+    static WORKS: AtomicBool = AtomicBool::new(true);
+    static IS_GONE: AtomicBool = AtomicBool::new(false);
+    let server = NameServer::start(|_, _| match WORKS.load(Relaxed) {
+        _ if IS_GONE.load(Relaxed) => Reply::NoSuchName(5),
+        true => Reply::Addresses(0, vec!["192.0.2.1"]),
+        false => Reply::Fails,
+    })
+    .await;
+    let (resolver, metrics) = server.resolver();
+    let expired = || tokio::time::sleep(KEEP_MIN + Duration::from_millis(50));
+    let found = Ok(addresses(&["192.0.2.1"]));
+    let resolve = async || {
+        let found = resolver.resolve("www.example.org").await;
+        found.map(|addresses| addresses.to_vec())
+    };
+    assert_eq!(resolve().await, found);
+    WORKS.store(false, Relaxed);
+    for failures in 1..3 {
+        expired().await;
+        assert_eq!(resolve().await, found);
+        until(|| metrics.dns_lookups(LookupResult::ServerFailure).get() == failures).await;
+    }
+    let unknown = resolver.resolve("unknown.example.org").await;
+    assert_eq!(unknown, Err(ResolveError::ServerFailure));
+    // What they say of a name goes before what they have said.
+    IS_GONE.store(true, Relaxed);
+    expired().await;
+    until(|| metrics.dns_lookups(LookupResult::ServerFailure).get() == 3).await;
+    let _ = resolve().await;
+    until(|| metrics.dns_lookups(LookupResult::NoSuchName).get() == 1).await;
+    assert_eq!(resolve().await, Err(ResolveError::NoSuchName));
 }
 
 #[tokio::test]
