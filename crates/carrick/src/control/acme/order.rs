@@ -189,10 +189,7 @@ pub async fn order(
                 Err(error) => in_full(&error),
                 Ok(_) => "the authority does not say why".to_owned(),
             });
-            return Err(Failure::of_name(format!(
-                "{why}; {}",
-                hint(name, challenge)
-            )));
+            return Err(refused_challenge(&why, name, challenge));
         }
     }
     drop(answer);
@@ -238,16 +235,26 @@ fn may_be_for_replacing(error: &Error) -> bool {
     }
 }
 
-/// What is required for a challenge.
-fn hint(name: &str, challenge: ChallengeKind) -> String {
-    match challenge {
+/// What an authority says to an answer that is ready: it may have looked for it already.
+fn not_ready(error: Error, name: &str, challenge: ChallengeKind) -> Failure {
+    match kind(&error) {
+        Some("connection" | "dns" | "incorrectResponse" | "tls" | "unauthorized") => {
+            refused_challenge(&in_full(&error), name, challenge)
+        }
+        _ => error.into(),
+    }
+}
+
+/// The authority did not find the answer to a challenge: why, and what is required for it.
+fn refused_challenge(why: &str, name: &str, challenge: ChallengeKind) -> Failure {
+    Failure::of_name(match challenge {
         ChallengeKind::Http01 => format!(
-            "http-01: the name's addresses in DNS must be this machine's, and http://{name}/ must lead to carrick at port 80"
+            "{why}; http-01: the name's addresses in DNS must be this machine's, and http://{name}/ must lead to carrick at port 80"
         ),
         ChallengeKind::TlsAlpn01 => format!(
-            "tls-alpn-01: the name's addresses in DNS must be this machine's, and {name}:443 must lead to carrick, without another TLS server in front"
+            "{why}; tls-alpn-01: the name's addresses in DNS must be this machine's, and {name}:443 must lead to carrick, without another TLS server in front"
         ),
-    }
+    })
 }
 
 /// An account, before the authority is asked.
@@ -385,11 +392,11 @@ async fn answer(
             return Err(Failure::of_name(why));
         }
     }
-    let kind = match challenge {
+    let wanted = match challenge {
         ChallengeKind::Http01 => ChallengeType::Http01,
         ChallengeKind::TlsAlpn01 => ChallengeType::TlsAlpn01,
     };
-    let Some(mut handle) = authorization.challenge(kind) else {
+    let Some(mut handle) = authorization.challenge(wanted) else {
         let why = "the authority does not offer the challenge; set another `challenge` in [acme]";
         return Err(Failure::of_name(why));
     };
@@ -400,7 +407,7 @@ async fn answer(
         ChallengeKind::TlsAlpn01 => files.answer_tls(name, text.as_str()),
     };
     let answer = answer.map_err(|error| unwritable(&error))?;
-    patiently!(handle.set_ready().await)?;
+    patiently!(handle.set_ready().await).map_err(|error| not_ready(error, name, challenge))?;
     Ok(Some(answer))
 }
 
@@ -472,6 +479,20 @@ mod tests {
         let of = |text: &'static str| may_be_for_replacing(&Error::Other(text.into()));
         assert!(of("replaces field mismatch: expected Some(…), found None"));
         assert!(!of("no answer within 30 s"));
+    }
+
+    #[test]
+    fn it_is_said_what_a_challenge_requires_if_the_authority_has_looked_at_once() {
+        for (kind, has_looked) in [
+            ("connection", true),
+            ("unauthorized", true),
+            ("rateLimited", false),
+            ("badNonce", false),
+        ] {
+            let failure = not_ready(problem(kind), "a.example", ChallengeKind::Http01);
+            let requires = "; http-01: the name's addresses in DNS must be this machine's";
+            assert_eq!(failure.why.contains(requires), has_looked, "{failure:?}");
+        }
     }
 
     #[test]
