@@ -209,8 +209,8 @@ impl<S: FromFiles> Tls<S> {
     }
 
     /// Reads the files again if they have changed, though not since the call before: a certificate and its key take a
-    /// moment to be replaced. One that changes at every call does not keep the others waiting for ever. `None`: there is nothing to do or to say. Else warnings, or, if everything remains as it was,
-    /// errors.
+    /// moment to be replaced. One that changes at every call does not keep the others waiting for ever. `None`: there is nothing to
+    /// do or to say. Else warnings, or, if everything remains as it was, errors.
     pub fn follow_files(&self) -> Option<Result<Faults, Faults>> {
         let now = stamps(&self.settings);
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);

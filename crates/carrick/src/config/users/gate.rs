@@ -18,8 +18,8 @@ pub(super) struct Gate {
     clients: Mutex<HashMap<IpAddr, Queue>>,
 }
 
-/// The requests of one client: an IPv4 address, or a /64. Their hashes are computed one after the other, so that others' need not wait for
-/// all of them.
+/// The requests of one client: an IPv4 address, or a /64. Their hashes are computed one after the other, so that others' need not
+/// wait for all of them.
 struct Queue {
     places: usize,
     turn: Arc<Semaphore>,

@@ -275,3 +275,12 @@ fn hashes_are_computed_a_few_at_a_time_also_when_clients_go_away() {
     // A few that were under way, and the last one.
     assert!((2..=5).contains(&computed), "{computed}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn nobody_waits_for_ever() {
+    let users = users();
+    let _held = users.hold([192, 0, 2, 2].into(), 1).await;
+    let asked = credentials("apr1", "correct horse");
+    let verified = users.verify(&asked, [192, 0, 2, 2].into()).await;
+    assert!(matches!(verified, Err(Busy)));
+}
