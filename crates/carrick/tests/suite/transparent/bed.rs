@@ -249,8 +249,9 @@ impl Bed {
         ]
         .concat()
         .lines()
-        // Link-local addresses appear at any time, and tracked connections stay for a while.
-        .filter(|line| !line.contains("fe80:") && !line.contains(" expires "))
+        // The kernel adds routes of its own at any time, and tracked connections stay for a while.
+        .filter(|line| !line.contains(" dev ") || !line.contains(" proto kernel"))
+        .filter(|line| !line.contains(" expires "))
         .map(|line| line.to_owned() + "\n")
         .collect()
     }
