@@ -223,7 +223,11 @@ fn a_proxy_that_dies_in_the_middle_fails_its_cell_and_the_run_goes_on() {
     assert_eq!((results.ended_early.as_deref(), results.seed), (None, 7));
     for cell in &results.cells {
         match cell.series.as_str() {
-            "routed" => assert_eq!((cell.samples.len(), &cell.failure), (1, &None)),
+            // The run went on to it, though a busy machine may let it complete nothing.
+            "routed" => match cell.failure.as_deref() {
+                None => assert_eq!(cell.samples.len(), 1),
+                Some(why) => assert_eq!(why, "no request was completed while it was measured"),
+            },
             _ => {
                 let why = cell.failure.as_deref().unwrap_or_default();
                 assert!(why.contains("carrick-copy ended"), "{why}");
