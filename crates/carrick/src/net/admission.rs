@@ -72,6 +72,11 @@ impl Admission {
         self.upstream_is_free.notify_waiters();
     }
 
+    /// Admits nobody any more, on any worker.
+    pub fn close(&self) {
+        self.limit.store(0, Ordering::SeqCst);
+    }
+
     /// Number of connected clients.
     #[must_use]
     pub fn open(&self) -> usize {

@@ -229,6 +229,8 @@ async fn drain(
         }
         _ = orders.wait_for(|orders| orders.cut_off) => {}
     }
+    // Before a client that is reset here leaves its slot to one that waits on a worker where the drain has not ended yet.
+    worker.connector.admission.close();
     reset_clients(&worker.sessions);
     // Sessions see the reset as a client's, and write their log line.
     let _ = tokio::time::timeout(CUT_OFF_MAX, everybody_gone).await;
