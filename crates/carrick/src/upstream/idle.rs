@@ -7,6 +7,12 @@ use std::io;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
+/// How many are kept for as long as a pool's user says; the others are what a burst has left behind.
+const LONG_MAX: usize = 64;
+
+/// How long the others are kept.
+const BURST_AGE_MAX: Duration = Duration::from_secs(5);
+
 #[derive(Debug)]
 struct Parked {
     upstream: Upstream,
@@ -46,9 +52,17 @@ impl IdleConnections {
         });
     }
 
-    /// Closes connections that were idle for longer than `age_max` or that the other end has closed.
+    /// Closes connections that were idle for longer than `age_max`, beyond the 64 used last for longer than 5 s, or that
+    /// the other end has closed.
     pub fn close_stale(&mut self, now: Instant, age_max: Duration) {
+        let mut older = self.parked.len();
         self.parked.retain(|parked| {
+            older -= 1;
+            let age_max = if older < LONG_MAX {
+                age_max
+            } else {
+                age_max.min(BURST_AGE_MAX)
+            };
             now.duration_since(parked.since) < age_max && is_quiet(&parked.upstream.transport)
         });
     }

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 /// Most idle connections to one origin, per worker.
-pub const PER_ORIGIN_MAX: usize = 64;
+pub const PER_ORIGIN_MAX: usize = 512;
 
 /// Most idle connections to all origins, per worker.
 pub const TOTAL_MAX: usize = 1024;

@@ -47,8 +47,8 @@ section! {
         /// client and is not kept for others
         send_proxy_protocol: Setting<Option<ProxyVersion>> =
             other("`false`, `true`, `\"v1\"` or `\"v2\"`", "false", send_proxy_protocol),
-        /// Idle connections kept per server and worker; 0: none
-        keepalive: usize = number(0..=100_000, 64),
+        /// Most idle connections kept per server and worker, those beyond 64 for 5 s at most; 0: none
+        keepalive: usize = number(0..=100_000, 1000),
         /// Failures in a row after which a server is left alone for a while (1 s, doubled each time, up to 60 s); 0:
         /// never
         failures_max: u32 = number(0..=1_000_000, 3),

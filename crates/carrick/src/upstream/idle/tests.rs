@@ -49,3 +49,21 @@ async fn idle_connections_are_reset_however_they_are_closed() {
         assert_eq!(is_reset, number < 3, "{number}");
     }
 }
+
+/// Thousands of requests at a time may have a connection each; their servers have them back soon.
+#[tokio::test(flavor = "current_thread")]
+async fn what_a_burst_has_left_behind_is_closed_soon() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a listener");
+    let address = listener.local_addr().expect("an address");
+    let (now, age_max) = (Instant::now(), Duration::from_secs(60));
+    let mut idle = IdleConnections::default();
+    for _ in 0..LONG_MAX + 2 {
+        let stream = TcpStream::connect(address).await.expect("a connection");
+        idle.put(Upstream::new(stream, address, 0), 1000, now);
+    }
+    let counts = [4, 6, 59, 61].map(|age_s| {
+        idle.close_stale(now + Duration::from_secs(age_s), age_max);
+        idle.len()
+    });
+    assert_eq!(counts, [LONG_MAX + 2, LONG_MAX, LONG_MAX, 0]);
+}

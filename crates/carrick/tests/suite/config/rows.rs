@@ -308,7 +308,7 @@ const ROWS: &[(&str, &str, &str)] = &[
         "send_proxy_protocol = true",
         "V1,",
     ),
-    ("keepalive = 64", "keepalive = 65", "keepalive: 65"),
+    ("keepalive = 1000", "keepalive = 65", "keepalive: 65"),
     (
         r#"servers = ["10.0.0.21:80"]"#,
         r#"servers = ["10.0.0.22"]"#,
