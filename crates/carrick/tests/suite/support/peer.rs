@@ -143,14 +143,14 @@ impl Peer {
         assert_eq!(sent.expect("send"), bytes.len());
     }
 
-    /// Sends `bytes` in pieces of these sizes, cyclically; after each the other side has time to read it separately.
+    /// Sends `bytes` in pieces of these sizes, cyclically; after each the other side has time to read it separately. Once it has closed, no
+    /// more is sent.
     pub fn send_in_pieces(&mut self, bytes: impl AsRef<[u8]>, sizes: &[usize]) {
         let mut rest = bytes.as_ref();
         for size in sizes.iter().cycle() {
             let (piece, after) = rest.split_at((*size).clamp(1, rest.len().max(1)).min(rest.len()));
-            self.send(piece);
             rest = after;
-            if rest.is_empty() {
+            if self.try_send(piece).is_err() || rest.is_empty() {
                 return;
             }
             std::thread::sleep(Duration::from_millis(1));
