@@ -231,8 +231,13 @@ impl Hooks {
                 self.refuse(name, AttachFailure::NotThere);
             }
         }
+        let earlier = self
+            .pins
+            .as_ref()
+            .map(Pins::links_beside)
+            .unwrap_or_default();
         for attachment in self.attached.values_mut() {
-            attachment.look_around();
+            attachment.look_around(&earlier);
         }
         Ok(refreshed)
     }

@@ -67,12 +67,13 @@ impl Attachment {
         })
     }
 
-    /// Looks whether others are on the same hooks.
-    pub(super) fn look_around(&mut self) {
+    /// Looks whether others than carricks, whose `earlier` links these are, are on the same hooks.
+    pub(super) fn look_around(&mut self, earlier: &[u32]) {
         let hooks = &self.hooks;
         let found = foreign::look(
             self.interface.index,
             &self.interface.name,
+            earlier,
             |program| {
                 hooks
                     .iter()

@@ -167,6 +167,20 @@ impl Pins {
         Ok(entries)
     }
 
+    /// The numbers of the links in the folders beside this one: those of carricks before. What cannot be read is left out.
+    pub(super) fn links_beside(&self) -> Vec<u32> {
+        let beside = self.folder.parent().and_then(|all| fs::read_dir(all).ok());
+        let paths = beside.into_iter().flatten().flatten().map(|one| one.path());
+        let others = paths.filter(|path| *path != self.folder);
+        let pins = others.filter_map(|path| Pins::look(&path).ok());
+        pins.flat_map(|pins| {
+            let entries = pins.entries().unwrap_or_default();
+            let links = entries.iter().filter_map(|entry| pins.link(entry).ok()?);
+            links.map(|(_, standing)| standing.link).collect::<Vec<_>>()
+        })
+        .collect()
+    }
+
     /// Refuses a folder that holds hooks of another network namespace: numbers of interfaces mean something else there.
     pub(super) fn check_namespace(&self, here: &[Interface]) -> Result<(), HookError> {
         for entry in self.entries()? {
