@@ -70,7 +70,11 @@ fn exchange(address: SocketAddr, request: &str, patience: Duration) -> io::Resul
     stream.set_read_timeout(Some(patience))?;
     stream.write_all(format!("{request} HTTP/1.0\r\nHost: {address}\r\n\r\n").as_bytes())?;
     let mut answer = Vec::new();
-    stream.read_to_end(&mut answer)?;
+    if stream.read_to_end(&mut answer)? == 0 {
+        return Err(io::Error::other(
+            "it closed the connection without an answer",
+        ));
+    }
     Ok(String::from_utf8_lossy(&answer).into_owned())
 }
 

@@ -36,7 +36,7 @@ use tokio::task::JoinHandle;
 const HEAD_BYTES_MAX: usize = 16 * 1024;
 
 /// Limit on reading a request's head, and on the pause between two requests.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(2);
+const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A connection is closed after this time, whatever it is doing.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(120);
