@@ -11,6 +11,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::sync::OnceLock;
 use std::time::Duration;
+use tokio::io::Interest;
 use tokio::net::TcpStream;
 
 /// The range of `TCP_MAXSEG`: `TCP_MIN_MSS`, and more than `MAX_TCP_WINDOW` (net/tcp.h).
@@ -61,6 +62,20 @@ pub fn acknowledged_bytes(stream: &impl AsFd) -> Option<u64> {
 #[must_use]
 pub fn is_hung_up(stream: &TcpStream) -> bool {
     crate::sys::is_hung_up(stream)
+}
+
+/// Waits until a connection [is closed both ways](is_hung_up) by an error, such as a reset; it need not be read.
+pub async fn until_reset(stream: &TcpStream) {
+    while stream.ready(Interest::ERROR).await.is_ok() {
+        // There are other errors. And a reset's is there a moment before the connection is closed, of which the kernel tells as well.
+        let is_over = stream.try_io(Interest::ERROR, || match is_hung_up(stream) {
+            true => Ok(()),
+            false => Err(io::ErrorKind::WouldBlock.into()),
+        });
+        if is_over.is_ok() {
+            return;
+        }
+    }
 }
 
 /// Statistics of a connection.

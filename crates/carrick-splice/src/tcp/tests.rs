@@ -26,3 +26,29 @@ fn a_listener_that_requires_255_hops_accepts_no_handshake_until_it_is_reset() {
         BlockingStream::connect_timeout(&to, 10 * SHORT).unwrap();
     }
 }
+
+#[tokio::test(flavor = "current_thread")]
+async fn a_reset_behind_another_error_is_noticed() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let stream = TcpStream::connect(address).await.unwrap();
+    let (peer, _) = listener.accept().unwrap();
+    // What it tells of what is sent is in the queue for errors.
+    let stamps = libc::SOF_TIMESTAMPING_TX_ACK | libc::SOF_TIMESTAMPING_SOFTWARE;
+    let (option, value) = (libc::SO_TIMESTAMPING, stamps.cast_signed());
+    crate::sys::tcp_info::set_option(&stream, option, value).unwrap();
+    assert_eq!(stream.try_write(b"x").unwrap(), 1);
+    stream.ready(Interest::ERROR).await.unwrap();
+    let mut reset = std::pin::pin!(until_reset(&stream));
+    tokio::select! {
+        biased;
+        () = &mut reset => panic!("nobody has reset it"),
+        () = tokio::task::yield_now() => {}
+    }
+    SockRef::from(&peer)
+        .set_linger(Some(Duration::ZERO))
+        .unwrap();
+    drop(peer);
+    reset.await;
+    assert!(is_hung_up(&stream));
+}

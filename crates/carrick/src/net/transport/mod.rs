@@ -5,7 +5,7 @@
 use super::io::Stream;
 use crate::net::deadline::{Deadline, now};
 use carrick_splice::Throttle;
-use carrick_splice::tcp::{UnreadWindow, is_hung_up};
+use carrick_splice::tcp::{UnreadWindow, until_reset};
 use http2::Http2Stream;
 use http2::server::ServerStream;
 use rustix::io::Errno;
@@ -17,7 +17,6 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 use tls::TlsStream;
-use tokio::io::Interest;
 use tokio::net::TcpStream;
 
 pub mod http2;
@@ -232,13 +231,10 @@ impl Transport {
             Self::Http2Server(stream) => return poll_fn(|cx| stream.poll_reset(cx)).await,
             _ => {}
         }
-        if let Some(socket) = self.socket() {
-            let readiness = socket.ready(Interest::ERROR).await;
-            if readiness.is_err() || is_hung_up(socket) {
-                return;
-            }
+        match self.socket() {
+            Some(socket) => until_reset(socket).await,
+            None => pending().await,
         }
-        pending().await
     }
 
     /// Whether a write would be accepted now. Tells which side is at fault when no bytes move.

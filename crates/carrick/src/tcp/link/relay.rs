@@ -8,7 +8,7 @@ use crate::net::io::{peek, write_both};
 use crate::upstream::link_connection::{Connection, Lost};
 use carrick_logic::link::connection_state::Event;
 use carrick_logic::link::{DATA_BYTES_MAX, ErrorCode, Frame};
-use carrick_splice::tcp::{acknowledged_bytes, is_hung_up, pending_input};
+use carrick_splice::tcp::{acknowledged_bytes, is_hung_up, pending_input, until_reset};
 use carrick_splice::{Choice, End, Ended, Engine, Order, PaceHandle, Side, Transfer};
 use socket2::SockRef;
 use std::cell::Cell;
@@ -171,8 +171,8 @@ impl<'a> Relay<'a> {
     async fn run_both(&self, first: &[u8]) -> Result<(), Lost> {
         let mut towards = pin!(self.towards_link(first));
         let mut away = pin!(self.away_from_link());
-        let mut local_error = pin!(self.local.ready(Interest::ERROR));
-        let mut link_error = pin!(self.connection.stream.ready(Interest::ERROR));
+        let mut local_reset = pin!(until_reset(self.local));
+        let mut link_reset = pin!(until_reset(&self.connection.stream));
         let mut cut_off = pin!(self.worker.sessions.wait_for_cut_off());
         let mut quiet = pin!(self.look_for_quiet());
         let mut overdue = pin!(async {
@@ -183,7 +183,7 @@ impl<'a> Relay<'a> {
         });
         let mut patience: Option<(_, Pin<Box<Sleep>>)> = None;
         let [mut towards_over, mut away_over] = [false; 2];
-        let [mut local_heard, mut link_heard, mut is_quiet] = [false; 3];
+        let [mut local_heard, mut is_quiet] = [false; 2];
         poll_fn(|cx| {
             loop {
                 let owed = self.owes_reset.get();
@@ -192,11 +192,9 @@ impl<'a> Relay<'a> {
                     away_over = true;
                 }
                 // Each is polled to completion once.
-                if !local_heard && local_error.as_mut().poll(cx).is_ready() {
+                if !local_heard && local_reset.as_mut().poll(cx).is_ready() {
                     local_heard = true;
-                    if is_hung_up(self.local) {
-                        self.local_failed();
-                    }
+                    self.local_failed();
                 }
                 is_quiet = is_quiet || quiet.as_mut().poll(cx).is_ready();
                 if !towards_over && let Poll::Ready(result) = towards.as_mut().poll(cx) {
@@ -210,12 +208,9 @@ impl<'a> Relay<'a> {
                     break;
                 }
             }
-            if !link_heard && link_error.as_mut().poll(cx).is_ready() {
-                link_heard = true;
-                if is_hung_up(&self.connection.stream) {
-                    let reset = std::io::ErrorKind::ConnectionReset;
-                    return Poll::Ready(Err(std::io::Error::from(reset).into()));
-                }
+            if link_reset.as_mut().poll(cx).is_ready() {
+                let error = std::io::Error::from(std::io::ErrorKind::ConnectionReset);
+                return Poll::Ready(Err(error.into()));
             }
             if cut_off.as_mut().poll(cx).is_ready() {
                 return Poll::Ready(Err(Lost::CutOff));
