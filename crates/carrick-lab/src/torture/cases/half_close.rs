@@ -1,5 +1,6 @@
 //! One side ends its direction (FIN); the other goes on, and everything of both arrives.
 
+use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -63,11 +64,18 @@ async fn one(
             .receive_to_end(second.receiver, PIECE_BYTES_MAX)
             .await
     };
-    // An end that is passed on arrives long before. One that is not waits for the other direction's end.
+    // An end that is passed on comes behind the bytes. One that is not waits for the other direction's end.
     let end_patience = stage.patience / 3;
     let to_end = || async {
-        let read = first.lane.receive_to_end(first.receiver, PIECE_BYTES_MAX);
-        timeout(end_patience, read).await.unwrap_or(Ending::Silent)
+        let mut read = pin!(first.lane.receive_to_end(first.receiver, PIECE_BYTES_MAX));
+        loop {
+            let before = first.lane.received();
+            match timeout(end_patience, &mut read).await {
+                Ok(ending) => return ending,
+                Err(_) if first.lane.received() == before => return Ending::Silent,
+                Err(_) => {}
+            }
+        }
     };
     let send_rest = || async {
         let _ = second
