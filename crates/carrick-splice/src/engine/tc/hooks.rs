@@ -231,11 +231,8 @@ impl Hooks {
                 self.refuse(name, AttachFailure::NotThere);
             }
         }
-        let earlier = self
-            .pins
-            .as_ref()
-            .map(Pins::links_beside)
-            .unwrap_or_default();
+        let pins = self.pins.as_ref();
+        let earlier = pins.map(Pins::programs_beside).unwrap_or_default();
         for attachment in self.attached.values_mut() {
             attachment.look_around(&earlier);
         }

@@ -143,8 +143,8 @@ impl Peer {
         assert_eq!(sent.expect("send"), bytes.len());
     }
 
-    /// Sends `bytes` in pieces of these sizes, cyclically; after each the other side has time to read it separately. Once it has closed, no
-    /// more is sent.
+    /// Sends `bytes` in pieces of these sizes, cyclically; after each the other side has time to read it separately. Once it has
+    /// closed, no more is sent.
     pub fn send_in_pieces(&mut self, bytes: impl AsRef<[u8]>, sizes: &[usize]) {
         let mut rest = bytes.as_ref();
         for size in sizes.iter().cycle() {

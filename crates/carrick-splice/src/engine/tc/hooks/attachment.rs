@@ -67,13 +67,12 @@ impl Attachment {
         })
     }
 
-    /// Looks whether others than carricks, whose `earlier` links these are, are on the same hooks.
+    /// Looks whether others are on the same hooks, but for carricks before, whose programs these are.
     pub(super) fn look_around(&mut self, earlier: &[u32]) {
         let hooks = &self.hooks;
         let found = foreign::look(
             self.interface.index,
             &self.interface.name,
-            earlier,
             |program| {
                 hooks
                     .iter()
@@ -86,7 +85,9 @@ impl Attachment {
                     )
             },
         );
-        if let Ok(found) = found {
+        if let Ok(mut found) = found {
+            let is_earlier = |program| earlier.contains(&program);
+            found.retain(|foreign| !foreign.program.is_some_and(is_earlier));
             self.foreign = found;
         }
     }

@@ -116,13 +116,7 @@ fn fact(interface: &Interface) -> InterfaceFact {
         ));
     }
     // Hooks of a carrick that runs are no news.
-    let others = foreign::look(
-        interface.index,
-        &interface.name,
-        &[],
-        |_| false,
-        clsact::is_ours,
-    );
+    let others = foreign::look(interface.index, &interface.name, |_| false, clsact::is_ours);
     match others {
         Ok(others) => fact.notes.extend(
             others

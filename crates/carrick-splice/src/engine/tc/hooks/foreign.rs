@@ -50,11 +50,10 @@ impl fmt::Display for Foreign {
     }
 }
 
-/// What is on the hooks of an interface besides `earlier` links, and what is `own`. The programs at tcx need `CAP_NET_ADMIN`.
+/// What is on the hooks of an interface besides what `is_own` accepts. The programs at tcx need `CAP_NET_ADMIN`.
 pub(super) fn look(
     interface: u32,
     name: &str,
-    earlier: &[u32],
     own: impl Fn(&OnHook) -> bool,
     own_filter: impl Fn(&Filter) -> bool,
 ) -> Result<Vec<Foreign>, HookError> {
@@ -74,9 +73,6 @@ pub(super) fn look(
         };
         let mut is_before = true;
         for program in &programs {
-            if earlier.contains(&program.link) {
-                continue;
-            }
             if own(program) {
                 is_before = false;
             } else {

@@ -167,8 +167,8 @@ impl Pins {
         Ok(entries)
     }
 
-    /// The numbers of the links in the folders beside this one: those of carricks before. What cannot be read is left out.
-    pub(super) fn links_beside(&self) -> Vec<u32> {
+    /// The numbers of the programs in the folders beside this one: of carricks before. What cannot be read is left out.
+    pub(super) fn programs_beside(&self) -> Vec<u32> {
         let beside = self.folder.parent().and_then(|all| fs::read_dir(all).ok());
         let paths = beside.into_iter().flatten().flatten().map(|one| one.path());
         let others = paths.filter(|path| *path != self.folder);
@@ -176,7 +176,9 @@ impl Pins {
         pins.flat_map(|pins| {
             let entries = pins.entries().unwrap_or_default();
             let links = entries.iter().filter_map(|entry| pins.link(entry).ok()?);
-            links.map(|(_, standing)| standing.link).collect::<Vec<_>>()
+            links
+                .map(|(_, standing)| standing.program)
+                .collect::<Vec<_>>()
         })
         .collect()
     }

@@ -27,6 +27,7 @@ pub(super) struct OnHook {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::engine::tc) struct Standing {
     pub(super) link: u32,
+    pub(super) program: u32,
     /// 0: the interface has vanished, or somebody has detached it.
     pub(in crate::engine::tc) interface: u32,
     pub(super) direction: Direction,
@@ -125,6 +126,7 @@ pub(in crate::engine::tc) fn standing(link: BorrowedFd<'_>) -> io::Result<Standi
     };
     Ok(Standing {
         link: info.id,
+        program: info.prog_id,
         interface: tcx.ifindex,
         direction,
     })

@@ -2,7 +2,9 @@
 
 use super::support::*;
 use crate::engine::tc::hooks::pins::mounted;
-use crate::engine::tc::hooks::{AttachMode, Direction, HookPosition, Hooks, Settings, tcx};
+use crate::engine::tc::hooks::{
+    AttachMode, Attachment, Direction, HookPosition, Hooks, Settings, tcx,
+};
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::fd::AsFd;
@@ -82,6 +84,32 @@ fn hooks_in_a_folder_stay_and_are_taken_over_in_place() {
                 new.seen_of(5, 0, 0, 0);
                 remove_interfaces();
             }
+        },
+    );
+}
+
+/// The kernel tells names only to those with CAP_SYS_ADMIN, which a service has not.
+#[test]
+fn programs_of_a_folder_beside_are_an_earlier_carricks() {
+    if !has_tcx() {
+        return;
+    }
+    inside(
+        "pinning::programs_of_a_folder_beside_are_an_earlier_carricks",
+        || {
+            let all = bpffs();
+            interfaces();
+            let [earlier, later, without] = [(); 3].map(|()| Programs::load());
+            drop(earlier.attach(pinned(&all.join("1"), AttachMode::Tcx)));
+            let others = |programs: &Programs, settings| {
+                let hooks = programs.attach(settings);
+                let count = |at: &Attachment| at.foreign().len();
+                hooks.attached().map(count).collect::<Vec<_>>()
+            };
+            let beside = pinned(&all.join("2"), AttachMode::Tcx);
+            assert_eq!(others(&later, beside), [0, 0]);
+            assert_eq!(others(&without, by(AttachMode::Tcx)), [4, 4]);
+            remove_interfaces();
         },
     );
 }
