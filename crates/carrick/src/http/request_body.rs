@@ -2,7 +2,7 @@
 use carrick_logic::http1::{BodyLength, Chunked, Followed, OddNames, Refusal};
 use carrick_splice::tcp::{UnreadLimit, UnreadWindow};
 use carrick_splice::{
-    Choice, End, Ended, Order, PaceHandle, RateMin, STEP_BYTES, Side, Splicer, Throttle,
+    Choice, End, Ended, Order, PaceHandle, RateMin, STEP_BYTES, Side, Splicer, Throttle, Transfer,
 };
 use std::cell::Cell;
 use std::io;
@@ -321,15 +321,17 @@ async fn splice(
     order.rate_min = means.rate_min;
     order.pace = means.pace[0];
     order.unread = means.unread;
-    let mut transfer = means.splicer.transfer(from, to, order);
+    let mut counted = Counted {
+        transfer: means.splicer.transfer(from, to, order),
+        body_bytes,
+    };
     let result = loop {
-        match transfer.run().await {
+        match counted.transfer.run().await {
             // The least rate is asked of clients; upstreams have the idle time-out.
             Ok(Ended::TooSlow) if !upstream.has_room() => {}
             result => break result,
         }
     };
-    *body_bytes += transfer.bytes();
     match result {
         Ok(Ended::Bytes) => Ok(()),
         Ok(Ended::EndOfStream | Ended::Input) => Err(NotSent::ClientGone),
@@ -344,6 +346,18 @@ async fn splice(
                 error: fault.source,
             },
         }),
+    }
+}
+
+/// Counts what was moved, however the transfer ends: it may be given up.
+struct Counted<'a, 'b> {
+    transfer: Transfer<'a>,
+    body_bytes: &'b mut u64,
+}
+
+impl Drop for Counted<'_, '_> {
+    fn drop(&mut self) {
+        *self.body_bytes += self.transfer.bytes();
     }
 }
 

@@ -1,7 +1,8 @@
-//! Writes to a client, or a server, as long as it takes anything.
+//! Writes to a client, or a server, as long as it takes anything; the last bytes of a client that is gone.
 use crate::net::deadline::{Deadline, TimedOut, Timer, now};
 use crate::net::io::write_both;
 use crate::net::transport::Transport;
+use carrick_splice::LAST_BYTES_IDLE;
 use carrick_splice::tcp::acknowledged_bytes;
 use std::future::poll_fn;
 use std::io;
@@ -50,6 +51,17 @@ pub(super) async fn write_while_taken(
                 };
             }
         }
+    }
+}
+
+/// Waits until the client has reset, and the server then takes nothing more of what came before for [`LAST_BYTES_IDLE`], or for
+/// `idle` if that is shorter. A stream of HTTP/2 is over at once.
+pub(super) async fn given_up(client: &Transport, server: &Transport, idle: Duration) {
+    client.lost().await;
+    let mut seen_acked = None;
+    while !matches!(client, Transport::Http2(_)) && seen_acked != Some(acked_bytes(server)) {
+        seen_acked = Some(acked_bytes(server));
+        tokio::time::sleep(idle.min(LAST_BYTES_IDLE)).await;
     }
 }
 

@@ -8,6 +8,7 @@ use crate::http::kernel_forward;
 use crate::http::outcome::{Failure, Passed};
 use crate::http::request_body;
 use crate::http::request_body::{Means, NotSent};
+use crate::http::while_taken::given_up;
 use crate::net::deadline::{Deadline, TimedOut, now};
 use crate::net::io::{write_all, write_some};
 use crate::net::scratch::Scratch;
@@ -20,9 +21,9 @@ use carrick_splice::tcp::is_hung_up;
 use std::cell::Cell;
 use std::future::poll_fn;
 use std::io;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::rc::Rc;
-use std::task::{Context, Poll};
+use std::task::Poll;
 use std::time::Duration;
 
 /// Longer than any body takes; the body's own limits count.
@@ -165,15 +166,15 @@ impl Attempt<'_, '_> {
             let (scratch, log) = (&mut *self.scratch, &mut *self.log);
             let from = &client.downstream.transport;
             let from_client = (&mut request, head_bytes);
-            let mut body = pin!(request_body::send(
-                means,
-                &client.downstream.transport,
-                upstream,
-                &sending,
-                from_client,
-                body_length,
-                &mut received
-            ));
+            let mut body = pin!(async {
+                tokio::select! {
+                    biased;
+                    sent = request_body::send(
+                        means, from, upstream, &sending, from_client, body_length, &mut received
+                    ) => sent,
+                    () = given_up(from, upstream, means.idle) => Err(NotSent::ClientGone),
+                }
+            });
             let mut wait = HeadWait {
                 upstream,
                 client: Some(&client.downstream.transport),
@@ -200,7 +201,7 @@ impl Attempt<'_, '_> {
                     ));
                     poll_fn(|cx| {
                         if sent.is_none()
-                            && let Poll::Ready(result) = poll_body(from, body.as_mut(), cx)
+                            && let Poll::Ready(result) = body.as_mut().poll(cx)
                         {
                             sent = Some(result);
                             return Poll::Ready(None);
@@ -243,7 +244,7 @@ impl Attempt<'_, '_> {
                 Ok(()) if sent.is_some() => SendOutcome::Head,
                 Ok(()) if scratch.response_head.body == ResponseBody::Tunnel => {
                     // The tunnel follows the whole request (RFC 9110 section 7.8).
-                    let result = poll_fn(|cx| poll_body(from, body.as_mut(), cx)).await;
+                    let result = body.as_mut().await;
                     let is_whole = result.is_ok();
                     sent = Some(result);
                     match is_whole {
@@ -268,7 +269,7 @@ impl Attempt<'_, '_> {
                         ));
                         poll_fn(|cx| {
                             if sent.is_none()
-                                && let Poll::Ready(result) = poll_body(from, body.as_mut(), cx)
+                                && let Poll::Ready(result) = body.as_mut().poll(cx)
                             {
                                 sent = Some(result);
                             }
@@ -282,7 +283,7 @@ impl Attempt<'_, '_> {
                     };
                     if sent.is_none() && passed == Passed::Whole && still_reads(scratch) {
                         sent = poll_fn(|cx| {
-                            if let Poll::Ready(result) = poll_body(from, body.as_mut(), cx) {
+                            if let Poll::Ready(result) = body.as_mut().poll(cx) {
                                 return Poll::Ready(Some(result));
                             }
                             // By HTTP/2 a server says that it needs no more (RFC 9113 section 8.1).
@@ -425,20 +426,6 @@ impl Attempt<'_, '_> {
             }
             NoResponseHead::Refused(refusal) => Failure::BadResponse(refusal),
         }
-    }
-}
-
-/// Sends more of a body, unless its client is gone: one of HTTP/2 may have reset its stream though the server reads nothing.
-fn poll_body(
-    client: &Transport,
-    body: Pin<&mut impl Future<Output = Result<(), NotSent>>>,
-    cx: &mut Context<'_>,
-) -> Poll<Result<(), NotSent>> {
-    match client {
-        Transport::Http2(stream) if stream.poll_reset(cx).is_ready() => {
-            Poll::Ready(Err(NotSent::ClientGone))
-        }
-        _ => body.poll(cx),
     }
 }
 
