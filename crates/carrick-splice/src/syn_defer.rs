@@ -50,6 +50,7 @@ use std::mem::MaybeUninit;
 use std::ops::RangeInclusive;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Readers there can be: `SYN_READERS_MAX` of bpf/syn_defer/syn_defer.h.
 pub const READERS_MAX: usize = 256;
@@ -77,7 +78,12 @@ pub struct Settings {
     /// Whether only SYNs are deferred that a rule has given a socket (`tproxy`). Rules can then mark SYNs that belong to a connection of
     /// this machine, as at a simultaneous open (RFC 9293 section 3.5), which it has to answer itself.
     pub assigned_only: bool,
+    /// A reader that has not run for this long is passed by: its SYNs go on to their servers.
+    pub unattended: Duration,
 }
+
+/// Four heartbeats of a [`Reader`]; clients repeat a SYN after a second.
+pub const UNATTENDED: Duration = Duration::from_secs(1);
 
 /// What was done with SYNs since the programs were attached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -145,6 +151,7 @@ impl SynDefer {
         if let Some(rodata) = &mut open.maps.rodata_data {
             rodata.readers = settings.readers as u32;
             rodata.assigned_only = u32::from(settings.assigned_only);
+            rodata.unattended_ns = settings.unattended.as_nanos() as u64;
         }
         let loaded = open.load()?;
         let mut rings = Vec::new();
@@ -235,6 +242,7 @@ pub(crate) fn probe() -> io::Result<String> {
         marks: Vec::new(),
         readers: 1,
         assigned_only: true,
+        unattended: UNATTENDED,
     };
     SynDefer::attach(&settings).map_err(io::Error::other)?;
     Ok("clients of transparent listeners are answered once their server has accepted".into())

@@ -28,7 +28,7 @@ const volatile __u32 readers = 1;
 const volatile __u32 assigned_only = 0;
 
 // A reader without a heartbeat for this long is dead, or hangs.
-#define UNATTENDED_NS 1000000000ULL
+const volatile __u64 unattended_ns = 1000000000;
 
 // For as long as clients retransmit an unanswered SYN (tcp(7), `tcp_syn_retries`: 127 s).
 #define REMEMBERED_NS (130ULL * 1000000000)
@@ -250,7 +250,7 @@ static __always_inline int is_attended(__u32 reader, __u64 now)
 	asm volatile("" : "+r"(place));
 	beat = *(volatile __u64 *)&beats->beat_ns[place & (SYN_READERS_MAX - 1)];
 	// A beat may be later than `now`.
-	return beat && (__s64)(now - beat) < (__s64)UNATTENDED_NS;
+	return beat && (__s64)(now - beat) < (__s64)unattended_ns;
 }
 
 // Whether a rule has given the packet a socket (`nf_tproxy_assign_sock`).

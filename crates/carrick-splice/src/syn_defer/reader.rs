@@ -15,7 +15,7 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
-/// The interval of heartbeats: `UNATTENDED_NS` of bpf/syn_defer/syn_defer.bpf.c is four times as long.
+/// The interval of heartbeats, a quarter of [`UNATTENDED`](super::UNATTENDED).
 const BEAT_EVERY: Duration = Duration::from_millis(250);
 
 /// Records read but not requested yet.

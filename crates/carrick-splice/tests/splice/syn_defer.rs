@@ -25,6 +25,7 @@ fn settings() -> Settings {
         marks: vec![MARK],
         readers: 1,
         assigned_only: false,
+        unattended: HANG,
     }
 }
 

@@ -12,7 +12,7 @@ pub use kept::Kept;
 
 use crate::config::plan::{Handshake, Plan};
 use carrick_splice::Unavailable;
-use carrick_splice::syn_defer::{Reader, Settings, SynDefer};
+use carrick_splice::syn_defer::{Reader, Settings, SynDefer, UNATTENDED};
 use kept::KeptTable;
 use std::io;
 use std::net::SocketAddr;
@@ -119,6 +119,7 @@ impl DeferredSyns {
             marks: listeners.iter().map(|(_, mark, _)| *mark).collect(),
             readers: plan.workers,
             assigned_only: true,
+            unattended: UNATTENDED,
         };
         // Called only once, at start.
         let Err(because) = self.0.syn_defer.get_or_init(|| SynDefer::attach(&settings)) else {

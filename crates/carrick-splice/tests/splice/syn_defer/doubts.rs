@@ -9,7 +9,11 @@ fn while_the_reader_hangs_syns_pass_and_what_it_decides_later_is_too_late() {
     };
     let (to_router, orders) = mpsc::channel::<()>();
     let (tell, told) = mpsc::channel();
-    let deferring = defer(&bed, async move |syn_defer, mut reader| {
+    let settings = Settings {
+        unattended: Duration::from_secs(1),
+        ..settings()
+    };
+    let deferring = defer_by(&bed, settings, async move |syn_defer, mut reader| {
         let deferred = next(&mut reader).await;
         tell.send(()).unwrap();
         // It hangs: nothing else runs in this thread.

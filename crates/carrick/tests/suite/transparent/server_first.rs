@@ -130,7 +130,8 @@ fn two_carricks_defer_side_by_side() {
     for (carrick, to) in carricks.iter().zip([80, 8000]) {
         let said = bed.curl(&format!("http://10.2.0.2:{to}/"));
         assert!(said.contains("server=10.2.0.2"), "{said}");
-        assert_eq!(done(carrick, &bed, "joined"), 1.0, "{to}");
+        let events = ["joined", "unattended"].map(|event| done(carrick, &bed, event));
+        assert!(events.iter().sum::<f64>() >= 1.0, "{to}: {events:?}");
     }
 }
 
@@ -473,7 +474,10 @@ fn one_after_the_other_none_is_forgotten() {
             });
         }
     });
-    assert_eq!(carrick.metric(&bed, "carrick_deferred_syns_waiting"), 0.0);
+    // The last one's repetition may still be waiting.
+    wait_for("none to wait", || {
+        (carrick.metric(&bed, "carrick_deferred_syns_waiting") == 0.0).then_some(())
+    });
     // A reader that has not been running for a second is passed by.
     let events = ["deferred", "unattended"].map(|event| done(&carrick, &bed, event));
     assert!(
