@@ -1,4 +1,5 @@
-//! What the tests of all crates share: a test that cannot be run here says which one it is, and why; listeners that do not wait for ever.
+//! What the tests of all crates share: a test that cannot be run here says which one it is, and why; waits and listeners that do not wait for
+//! ever.
 //!
 //! The lines go to standard error, and to the file that the environment variable `CARRICK_SKIPPED` names, of which `make test` shows them
 //! at its end. With `CARRICK_REQUIRE_ROOT=1` what [`skip!`] would leave out fails, so that nobody takes a run without root for a whole one.
@@ -17,6 +18,28 @@ use std::time::{Duration, Instant};
 
 /// Time limit for whatever a test waits for: only a hang reaches it, also on a machine that does other work.
 pub const PATIENCE: Duration = Duration::from_secs(600);
+
+/// Polls `condition` until it has an answer, the less often the longer that takes. For events that cannot be awaited otherwise.
+///
+/// # Panics
+/// With `what`, after [`PATIENCE`].
+#[track_caller]
+pub fn wait_for<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
+    let begun = Instant::now();
+    loop {
+        if let Some(answer) = condition() {
+            return answer;
+        }
+        assert!(begun.elapsed() < PATIENCE, "timed out waiting for {what}");
+        std::thread::sleep(pause(begun.elapsed()));
+    }
+}
+
+/// Until the next look at something that was waited for this long.
+#[must_use]
+pub fn pause(waited: Duration) -> Duration {
+    (waited / 8).clamp(Duration::from_millis(1), Duration::from_millis(50))
+}
 
 /// With `1`, [`is_root`] says that nobody is: `make test-quick`.
 const QUICK: &str = "CARRICK_QUICK";

@@ -1,10 +1,10 @@
 //! Programs that must end, but whose time is not measured.
-use crate::PATIENCE;
+use crate::{PATIENCE, pause};
 use rustix::process::{Pid, Signal, kill_process};
 use std::io;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::mpsc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// [`Command::output`] with a limit.
 pub trait RunInTime {
@@ -49,16 +49,16 @@ pub trait EndInTime {
 
 impl EndInTime for Child {
     fn wait_in_time(&mut self) -> io::Result<ExitStatus> {
-        let deadline = Instant::now() + PATIENCE;
+        let begun = Instant::now();
         loop {
             if let Some(status) = self.try_wait()? {
                 return Ok(status);
             }
-            if Instant::now() > deadline {
+            if begun.elapsed() > PATIENCE {
                 let _ = self.kill();
                 panic!("process {} does not end", self.id());
             }
-            std::thread::sleep(Duration::from_millis(5));
+            std::thread::sleep(pause(begun.elapsed()));
         }
     }
 

@@ -48,11 +48,7 @@ pub fn started_ticks(pid: u32) -> u64 {
 
 /// Waits for something that other processes do; fails if it never comes.
 pub fn wait_until(mut condition: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !condition() {
-        assert!(Instant::now() < deadline, "it never came");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    carrick_test::wait_for("it", || condition().then_some(()));
 }
 
 /// The processes in a namespace.

@@ -1,11 +1,10 @@
 //! A client, a router, and a server, each in its own network namespace. Packet rules are tested there, too.
 
 use crate::hosts::{Hosts, Interface, succeed};
-use crate::support::{HANG, link_address};
+use crate::support::{link_address, wait_until};
 use std::net::{IpAddr, SocketAddr};
 use std::ops::Deref;
 use std::process::Command;
-use std::time::{Duration, Instant};
 
 pub use crate::hosts::Host;
 pub use carrick_test::listen;
@@ -107,15 +106,10 @@ impl Bed {
 
     /// Waits until an interface sends: before that, the kernel drops packets.
     fn wait_for(&self, host: Host, device: &str) {
-        let begin = Instant::now();
-        while begin.elapsed() < HANG {
+        wait_until(device, || {
             let shown = succeed(&mut self.command(host, &["ip", "link", "show", device]));
-            if String::from_utf8_lossy(&shown.stdout).contains("state UP") {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        panic!("{device} does not come up");
+            String::from_utf8_lossy(&shown.stdout).contains("state UP")
+        });
     }
 
     /// Runs `what` on a host, and waits for it.

@@ -64,19 +64,16 @@ pub fn on_worker<T>(test: impl Future<Output = T>) -> T {
 
 /// Waits for a condition; the limit is the test's.
 pub async fn until(mut is_so: impl FnMut() -> bool) {
+    let begun = Instant::now();
     while !is_so() {
-        tokio::time::sleep(Duration::from_millis(1)).await;
+        tokio::time::sleep(carrick_test::pause(begun.elapsed())).await;
     }
 }
 
 /// The same on a thread that may block.
 #[track_caller]
 pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !is_so() {
-        assert!(begun.elapsed() < HANG, "in vain: {what}");
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    carrick_test::wait_for(what, || is_so().then_some(()));
 }
 
 /// Lets this much time pass at once for timers.

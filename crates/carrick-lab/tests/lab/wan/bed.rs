@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use carrick_lab::wan::spec::{RuleCounts, WanCounts};
-use carrick_test::PATIENCE;
+use carrick_test::{PATIENCE, wait_for};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use super::LAB;
@@ -343,25 +343,17 @@ impl Emulator {
 
     /// The counts once it has seen so many packets that a rule matches.
     pub fn wait_for_packets(&self, packets: u64) -> WanCounts {
-        let deadline = Instant::now() + PATIENCE;
-        loop {
+        wait_for("the packets", || {
             let counts = self.counts_now();
-            if matched(&counts) >= packets {
-                return counts;
-            }
-            assert!(Instant::now() < deadline, "of {packets}: {counts:?}");
-        }
+            (matched(&counts) >= packets).then_some(counts)
+        })
     }
 
     /// Asks for the counts with a signal; it goes on.
     pub fn counts_now(&self) -> WanCounts {
         let _ = fs::remove_file(&self.counts);
         self.signal(rustix::process::Signal::USR1);
-        let deadline = Instant::now() + PATIENCE;
-        while !self.counts.exists() {
-            assert!(Instant::now() < deadline, "no counts: {}", self.said());
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        wait_for("counts", || self.counts.exists().then_some(()));
         self.read_counts()
     }
 

@@ -260,7 +260,6 @@ fn a_second_browser_is_served_from_the_cache() {
         let (count, conditional) = play.origin.asked(part);
         assert_eq!(count - conditional, 1, "{part}");
     }
-    let before = PARTS.map(|part| play.origin.asked(part));
     let private = play.origin.asked("/private.html").0;
     let hits = |part: &str| {
         let results = play.results(part);
@@ -270,8 +269,9 @@ fn a_second_browser_is_served_from_the_cache() {
     let browser = play.visit("two");
     // The cookie is this browser's.
     assert_eq!(first(&play), parts("id=2"));
-    for (part, before) in PARTS.into_iter().zip(before) {
-        assert_eq!(play.origin.asked(part), before, "{part}");
+    for part in PARTS {
+        let (count, conditional) = play.origin.asked(part);
+        assert_eq!(count - conditional, 1, "{part}");
     }
     crate::support::wait_for("hits in the log", || {
         let more = PARTS.into_iter().zip(hits_before);

@@ -153,16 +153,17 @@ impl Bed {
         self.far.inside(connect).expect("a connection")
     }
 
-    /// Bytes in the kernel of all the proxy's connections to other hosts, received and unsent, once the number is stable.
-    pub fn held_bytes(&self) -> u64 {
+    /// Waits until all the proxy's connections to other hosts hold at most this many bytes in the kernel, received and
+    /// unsent, and the number is stable. On a busy machine bytes may stand still on the line, too.
+    pub fn expect_held(&self, bytes_max: u64, way: &str) {
         let (mut held, mut since) = (held_now(), Instant::now());
-        wait_for("the number to be stable", || {
+        wait_for(&format!("at most {bytes_max} bytes: {way}"), || {
             let now = held_now();
             if now != held {
                 (held, since) = (now, Instant::now());
             }
-            (since.elapsed() >= STILL).then_some(held)
-        })
+            (held <= bytes_max && since.elapsed() >= STILL).then_some(())
+        });
     }
 }
 

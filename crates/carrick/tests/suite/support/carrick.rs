@@ -1,14 +1,14 @@
 //! A carrick of the test's own: started from a configuration text, ended and checked when it goes out of scope.
+use super::Peer;
 use super::output::Output;
 use super::place::{ADMIN_PORT, FORWARD_PORT, LISTENER_PORT, Place, TUNNEL_PORT};
-use super::{PATIENCE, Peer};
+use carrick_test::EndInTime as _;
 use rustix::pipe::fcntl_setpipe_size;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fmt::Write;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::time::{Duration, Instant};
 
 /// The name of the configuration file in the test's directory.
 const FILE: &str = "carrick.toml";
@@ -204,14 +204,7 @@ impl Carrick {
 
     /// Waits until it exits by itself.
     pub fn wait(&mut self) -> Ended {
-        let deadline = Instant::now() + PATIENCE;
-        let status = loop {
-            if let Some(status) = self.child.try_wait().expect("the process's state") {
-                break status;
-            }
-            assert!(Instant::now() < deadline, "carrick does not end");
-            std::thread::sleep(Duration::from_millis(5));
-        };
+        let status = self.child.wait_in_time().expect("the process's state");
         self.is_ended = true;
         Ended {
             status,

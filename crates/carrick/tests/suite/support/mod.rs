@@ -42,19 +42,5 @@ pub use server::Server;
 pub use sockets::End;
 pub use squid::Squid;
 
-use std::time::{Duration, Instant};
-
-/// Time limit for an event before a test fails.
-pub use carrick_test::PATIENCE;
-
-/// Polls `condition` until it has an answer; fails with `what` after [`PATIENCE`]. For events that cannot be awaited otherwise.
-pub fn wait_for<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        if let Some(answer) = condition() {
-            return answer;
-        }
-        assert!(Instant::now() < deadline, "timed out waiting for {what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
+/// Time limit for an event before a test fails; polling for one.
+pub use carrick_test::{PATIENCE, wait_for};

@@ -1,7 +1,7 @@
 //! The test bed: three namespaces on two links, nginx on the server, and carricks on the router.
 use crate::support::carrick::{PROGRAM, patient};
 use crate::support::output::Output;
-use crate::support::{PATIENCE, wait_for};
+use crate::support::wait_for;
 use carrick_lab::command::find;
 use carrick_lab::testbed::name::RunName;
 use carrick_lab::testbed::namespace::Namespace;
@@ -9,7 +9,6 @@ use carrick_test::{EndInTime, RunInTime};
 use rustix::process::{Pid, Signal, kill_process};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 
 /// nginx returns its address, the client's, and the request. `/slow` takes some seconds, `/embeds` is a page, `/until-close` has no length.
 const NGINX: &str = r#"
@@ -323,15 +322,9 @@ impl Running {
     }
 
     fn wait_for_exit(&mut self) -> std::process::ExitStatus {
-        let deadline = Instant::now() + PATIENCE;
-        loop {
-            if let Some(status) = self.child.try_wait().expect("a state") {
-                self.is_ended = true;
-                return status;
-            }
-            assert!(Instant::now() < deadline, "carrick does not end");
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        let status = self.child.wait_in_time().expect("a state");
+        self.is_ended = true;
+        status
     }
 
     /// Reloads, and waits until the output contains `part`.
