@@ -148,7 +148,7 @@ pub fn after_validation(
             || (sent.with_clients_tags
                 && response
                     .etag
-                    .is_none_or(|tag| etag::none_match_finds(clients, Some(tag))))
+                    .is_some_and(|tag| etag::none_match_finds(clients, Some(tag))))
     };
     match newest {
         Some(place) => Validated::Freshen(place),

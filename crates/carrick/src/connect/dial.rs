@@ -124,7 +124,7 @@ pub async fn try_dial(
             }
             ServerAddress::Name { port, .. } => {
                 race(
-                    &connector.network,
+                    connector,
                     addresses.as_deref().unwrap_or_default(),
                     *port,
                     access,
@@ -202,7 +202,7 @@ fn check(
 
 /// Tries the addresses in RFC 8305's order, a new one every 250 ms or as soon as one has failed; the first that answers wins.
 async fn race(
-    network: &Network,
+    connector: &Connector,
     addresses: &[IpAddr],
     port: u16,
     access: Option<&Access>,
@@ -220,20 +220,30 @@ async fn race(
     }
     if let [only] = waiting.as_slice() {
         trying(*only);
-        return connect(network, *only, terms)
+        return connect(&connector.network, *only, terms)
             .await
             .map_err(|error| refused(*only, error));
     }
     let mut waiting = waiting.into_iter();
     let mut attempts = JoinSet::new();
     loop {
-        let more = match waiting.next() {
+        // The caller's descriptor is the first one's; beside it, others are tried if there are more.
+        let is_first = attempts.is_empty();
+        let place = (!is_first)
+            .then(|| connector.admission.take_upstream())
+            .flatten();
+        let next = match is_first || place.is_some() {
+            true => waiting.next(),
+            false => None,
+        };
+        let more = match next {
             Some(address) => {
                 trying(address);
-                let (network, terms) = (network.clone(), terms.clone());
-                attempts.spawn_local(
-                    async move { (address, connect(&network, address, &terms).await) },
-                );
+                let (network, terms) = (connector.network.clone(), terms.clone());
+                attempts.spawn_local(async move {
+                    let _place = place;
+                    (address, connect(&network, address, &terms).await)
+                });
                 waiting.len() > 0
             }
             None if attempts.is_empty() => return Err(last),

@@ -108,6 +108,7 @@ pub fn read_again(context: &RequestContext, scratch: &mut Scratch) -> bool {
     let limits = context.live.plan().limits.head();
     let head = &mut scratch.request_head;
     head.scheme = context.scheme();
+    head.is_http2 = context.is_http2;
     matches!(
         head.parse(&scratch.request, &limits),
         Ok(Progress::Complete)

@@ -39,12 +39,12 @@ fn read_for<'a>(
     unless_reset(client, move |cx| Pin::new(&mut reading).poll(cx))
 }
 
-/// Waits for the upstream. A client's stream of HTTP/2 is watched meanwhile: its reset [ends](is_unwanted) the wait.
+/// Waits for the upstream. The client is watched meanwhile: its reset [ends](is_unwanted) the wait.
 fn unless_reset<T>(
     client: &Transport,
     mut upstream: impl FnMut(&mut Context<'_>) -> Poll<io::Result<T>> + Unpin,
 ) -> impl Future<Output = io::Result<T>> + Unpin {
-    let mut watches = matches!(client, Transport::Http2(_));
+    let mut watches = true;
     poll_fn(move |cx| {
         let polled = upstream(cx);
         if polled.is_pending() && watches && poll_reset(client, &mut watches, cx) {
@@ -54,7 +54,7 @@ fn unless_reset<T>(
     })
 }
 
-/// Whether the client has reset its stream.
+/// Whether the client has reset its connection or stream.
 fn is_unwanted(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::Interrupted
 }

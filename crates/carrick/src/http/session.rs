@@ -17,7 +17,7 @@ use crate::context::request_log::RequestLog;
 use crate::http::kernel_forward;
 use crate::http::kernel_forward::{Interrupted, Offered, Unanswered, Waited};
 use crate::http::outcome::{Failure, Passed};
-use crate::net::deadline::now;
+use crate::net::deadline::{Deadline, now};
 use crate::net::io::{Stream, is_readable, read_some, try_read_some};
 use crate::net::scratch::{Lent, Scratch};
 use crate::net::transport::Transport;
@@ -53,7 +53,8 @@ enum Woken {
 /// turns out to be one of HTTP/2.
 pub async fn run(mut client: Client, mut first: Vec<u8>) -> Option<(Client, Vec<u8>, Instant)> {
     let mut may_be_http2 = may_be_http2(&client.context);
-    let mut limit = client.context.live.plan().timeouts.head;
+    // One for all waits for a request: of TLS, parts of a record may come that are nothing to read yet.
+    let mut deadline = Deadline::after(client.context.live.plan().timeouts.head);
     let mut scratch = client.context.worker.scratch.take();
     scratch.request.append(&mut first);
     if scratch.request.is_empty() {
@@ -64,7 +65,7 @@ pub async fn run(mut client: Client, mut first: Vec<u8>) -> Option<(Client, Vec<
     loop {
         if scratch.request.is_empty() {
             drop(scratch);
-            match wait_for_request(&mut client, limit).await {
+            match wait_for_request(&mut client, &mut deadline).await {
                 Some(Woken::Request) => {}
                 Some(Woken::Unanswered(unanswered)) => {
                     let next = Box::pin(serve_unanswered(&mut client, unanswered)).await;
@@ -72,7 +73,7 @@ pub async fn run(mut client: Client, mut first: Vec<u8>) -> Option<(Client, Vec<
                         return None;
                     };
                     scratch = kept;
-                    limit = client.context.live.plan().timeouts.idle;
+                    deadline = Deadline::after(client.context.live.plan().timeouts.idle);
                     continue;
                 }
                 None => {
@@ -106,7 +107,7 @@ pub async fn run(mut client: Client, mut first: Vec<u8>) -> Option<(Client, Vec<
             return None;
         };
         scratch = kept;
-        limit = client.context.live.plan().timeouts.idle;
+        deadline = Deadline::after(client.context.live.plan().timeouts.idle);
     }
 }
 
@@ -176,7 +177,7 @@ pub async fn refuse(client: &mut Client, reply: &Reply) {
 }
 
 /// Waits without a buffer until there is something to do; `None`: the connection is to be closed.
-async fn wait_for_request(client: &mut Client, mut limit: Duration) -> Option<Woken> {
+async fn wait_for_request(client: &mut Client, deadline: &mut Deadline) -> Option<Woken> {
     if let Some(admitted) = &client.downstream.admitted
         && client.context.stated.is_some()
     {
@@ -184,9 +185,9 @@ async fn wait_for_request(client: &mut Client, mut limit: Duration) -> Option<Wo
         let _ = admitted.count_for(None);
     }
     if client.downstream.kernel_forward.pair.is_some() {
-        match kernel_forward::wait(client, limit).await {
+        match kernel_forward::wait(client, deadline.limit()).await {
             Waited::Request => return Some(Woken::Request),
-            Waited::Detached(left) => limit = left,
+            Waited::Detached(left) => *deadline = Deadline::after(left),
             Waited::Unanswered(unanswered) => return Some(Woken::Unanswered(unanswered)),
             Waited::End(next) => {
                 let _ = end_or_go_on(client, (next, None)).await;
@@ -201,7 +202,7 @@ async fn wait_for_request(client: &mut Client, mut limit: Duration) -> Option<Wo
     let readable = poll_fn(|cx| transport.poll_read_ready(cx));
     let mut waiting = std::pin::pin!(worker.sessions.wait_idle(readable));
     match timer
-        .within(limit, poll_fn(|cx| waiting.as_mut().poll(cx)))
+        .until(deadline, poll_fn(|cx| waiting.as_mut().poll(cx)))
         .await
     {
         Ok(Some(Ok(()))) => Some(Woken::Request),

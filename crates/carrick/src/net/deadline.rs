@@ -39,6 +39,12 @@ impl Deadline {
         }
     }
 
+    /// How long after the first wait.
+    #[must_use]
+    pub fn limit(&self) -> Duration {
+        self.limit
+    }
+
     fn moment(&mut self) -> Instant {
         *self.at.get_or_insert_with(|| now() + self.limit)
     }

@@ -81,13 +81,17 @@ struct LookUp {
     /// Whether its answer is kept: not if the sources have changed since.
     is_kept: bool,
     task: AbortHandle,
-    waiting: Vec<oneshot::Sender<Answer>>,
+    waiting: Vec<(NamedBy, oneshot::Sender<Answer>)>,
 }
 
 impl LookUp {
     /// Whether its answer is waited for. Removes those who gave up only as far as needed, so that asking often is cheap.
     fn is_awaited(&mut self) -> bool {
-        while self.waiting.pop_if(|reply| reply.is_closed()).is_some() {}
+        while self
+            .waiting
+            .pop_if(|(_, reply)| reply.is_closed())
+            .is_some()
+        {}
         !self.waiting.is_empty()
     }
 }
@@ -182,7 +186,7 @@ impl Service {
             lookup.is_configured |= is_configured;
             if let Some(reply) = reply {
                 self.metrics.dns_joined.add(1);
-                lookup.waiting.push(reply);
+                lookup.waiting.push((named_by, reply));
             }
             return;
         }
@@ -197,13 +201,13 @@ impl Service {
             is_configured,
             is_kept: true,
             task,
-            waiting: reply.into_iter().collect(),
+            waiting: reply.map(|reply| (named_by, reply)).into_iter().collect(),
         };
         self.lookups.insert(name, lookup);
     }
 
-    /// Whether one more may wait for this name. A client can have as many look-ups as are left for clients then: one
-    /// gets half, and however many there are, none takes them all.
+    /// Whether one more may wait for this name. A client can have as many look-ups, and as many that wait for them, as
+    /// are left for clients then: one gets half, and however many there are, none takes them all.
     fn has_room(&self, name: &str, named_by: NamedBy) -> bool {
         let waiting: usize = self.lookups.values().map(|one| one.waiting.len()).sum();
         let is_under_way = self.lookups.contains_key(name);
@@ -217,7 +221,9 @@ impl Service {
         }
         let of_clients = count(&|named_by| named_by != NamedBy::Configuration);
         let left = LOOKUPS_OF_CLIENTS_MAX.saturating_sub(of_clients);
-        waiting < WAITING_OF_CLIENTS_MAX
+        let own = (self.lookups.values().flat_map(|one| &one.waiting))
+            .filter(|(other, _)| *other == named_by);
+        own.count() < WAITING_OF_CLIENTS_MAX.saturating_sub(waiting)
             && (is_under_way || all < LOOKUPS_MAX && count(&|other| other == named_by) < left)
     }
 
@@ -266,7 +272,7 @@ impl Service {
         if lookup.is_kept {
             answer = self.with_last_good(&name, lookup.is_configured, answer, now);
         }
-        for reply in lookup.waiting {
+        for (_, reply) in lookup.waiting {
             let _ = reply.send(answer.clone());
         }
         let valid_until = answer.valid_until;

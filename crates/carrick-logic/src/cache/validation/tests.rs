@@ -261,7 +261,7 @@ fn rfc_9111_4_3_3_and_4_what_the_answer_means() {
             vec!["ETag: \"a\""],
             304,
             "",
-            V::PassOn,
+            V::AskAgain,
         ),
         // The request had none of the cache's conditions.
         ("If-None-Match: \"c\"", vec![], 304, "", V::PassOn),

@@ -6,7 +6,7 @@ use crate::config::plan::CachePlan;
 use crate::context::destination::NextHop;
 use crate::context::request_context::RequestContext;
 use crate::http::prefetch::Prefetch;
-use crate::net::deadline::Timer;
+use crate::net::deadline::{Timer, now};
 use crate::net::scratch::Scratch;
 use crate::telemetry::metrics::PrefetchResult;
 use crate::upstream::checkout::Checkout;
@@ -15,6 +15,10 @@ use std::future::poll_fn;
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Instant;
+
+/// What comes at least within the idle time-out of a body that nobody reads, or it is given up: it holds a connection.
+const UNREAD_BYTES_MIN: u64 = 64 << 10;
 
 /// What is being filled, and from where.
 pub struct Fill {
@@ -94,6 +98,8 @@ impl Fill {
         let idle = context.live.plan().timeouts.idle;
         let mut timer = Timer::default();
         let mut buffer = Vec::new();
+        // Since when nobody reads it, or looked at last, and the bytes that were left then.
+        let mut unread: Option<(Instant, u64)> = None;
         while left_bytes > 0 {
             let stream = &self.checkout.upstream.transport;
             let received = {
@@ -110,10 +116,21 @@ impl Fill {
             if timer.within(idle, room).await.is_err() {
                 return End::GivenUp;
             }
-            let is_wanted = self.prefetch.is_some() || self.object.is_read();
-            if !is_wanted && self.is_too_far(context.live.plan().cache.as_ref(), left_bytes) {
+            if self.object.is_read() {
+                unread = None;
+                continue;
+            }
+            let (since, left_before) = *unread.get_or_insert((now(), left_bytes));
+            let is_due = now() - since >= idle;
+            let is_slow = is_due && left_bytes > 0 && left_before - left_bytes < UNREAD_BYTES_MIN;
+            let is_wanted = self.prefetch.is_some()
+                || !self.is_too_far(context.live.plan().cache.as_ref(), left_bytes);
+            if is_slow || !is_wanted {
                 context.metrics().cache.fills_given_up.add(1);
                 return End::GivenUp;
+            }
+            if is_due {
+                unread = Some((now(), left_bytes));
             }
         }
         End::Whole

@@ -3,13 +3,13 @@ use super::ask::Asking;
 use crate::cache::peers::{CachePeer, CachePeers, PeerAnswer};
 use crate::net::scratch::Scratch;
 use carrick_logic::cache::{Forward, Request};
-use carrick_logic::http1::{BodyLength, Method, RequestHead, ResponseBody, ResponseHead};
+use carrick_logic::http1::{BodyLength, Method, RequestHead, ResponseBody, ResponseHead, Scheme};
 use std::sync::Arc;
 use std::time::Instant;
 
 impl Asking {
     /// The cache peers, and the one of them that is asked for the request in `scratch`. None is asked for what has to come from the
-    /// origin, what would not be stored, and what was requested with credentials.
+    /// origin, what would not be stored, what was requested with credentials, and what came by TLS: peers are asked without.
     pub fn cache_peer(
         &self,
         scratch: &Scratch,
@@ -63,6 +63,7 @@ fn is_for_others(head: &RequestHead, bytes: &[u8]) -> bool {
     matches!(head.method, Method::Get | Method::Head)
         && head.body == BodyLength::None
         && !head.host.is_empty()
+        && head.scheme == Scheme::Http
         && !request.has_origin_condition
         && !request.has_authorization
         && !request.directives.no_store

@@ -437,8 +437,13 @@ async fn send_parts(
         };
         let mut at = range.start;
         while at < range.end {
-            let more = (sending.reader).more(&mut downstream.timer, timeouts.idle, at);
-            let end = match more.await {
+            let progress = tokio::select! {
+                biased;
+                more = sending.reader.more(&mut downstream.timer, timeouts.idle, at) => more,
+                // Nothing may be there to be written for long, which would show it.
+                () = downstream.transport.lost() => return Passed::ClientGone("client_reset"),
+            };
+            let end = match progress {
                 Ok(progress) if progress.bytes > at => progress.bytes.min(range.end),
                 Ok(_) => return Passed::UpstreamBroke("upstream_closed"),
                 Err(_) => return Passed::UpstreamBroke(IDLE_TIMEOUT),

@@ -42,6 +42,7 @@ impl SharedLookup {
             return false;
         }
         let names = names(context, &shared, &wanted.key);
+        let asked = wanted.cache.purges.now();
         // Boxed: most requests are answered without it.
         let Some(mut found) = Box::pin(shared.find(names)).await else {
             return false;
@@ -56,12 +57,13 @@ impl SharedLookup {
             let asked_for = |names: &[u8]| Variant::asked_for(names, fields);
             let store = &wanted.cache.store;
             let took = found.record(asked_for, |record| {
-                let is_of_use = record.meta.is_fresh(now)
-                    || stored.is_none_or(|stored| stored.meta().date < record.meta.date);
+                // Of two the later counts (RFC 9111 section 4), even if it is stale by now, or was outdated.
+                let is_of_use = stored.is_none_or(|stored| stored.meta().date < record.meta.date);
                 let is_ours = record.variant.matches(fields);
                 (is_of_use && is_ours)
                     .then(|| take(store, &wanted.key, &record))
                     .flatten()
+                    .filter(|object| !wanted.cache.catch_up(asked, object))
             });
             self.is_found = Box::pin(took).await.is_some();
         }
@@ -119,7 +121,7 @@ fn names(context: &RequestContext, shared: &Shared, key: &[u8]) -> Names {
 }
 
 /// Puts a record into the store; `None`: it does not fit.
-fn take(store: &Arc<Store>, key: &[u8], record: &Record<'_>) -> Option<()> {
+fn take(store: &Arc<Store>, key: &[u8], record: &Record<'_>) -> Option<Arc<Object>> {
     let mut writer = store.fill(Some(record.body.len() as u64)).ok()?;
     writer.append(record.body).ok()?;
     let body = Arc::clone(writer.body());
@@ -134,6 +136,5 @@ fn take(store: &Arc<Store>, key: &[u8], record: &Record<'_>) -> Option<()> {
             record.head,
             &body,
         )
-        .ok()?;
-    Some(())
+        .ok()
 }

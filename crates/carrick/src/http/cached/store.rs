@@ -3,6 +3,7 @@ use super::ask::Asking;
 use super::parts::{PendingBody, answers, stored_like, stored_of};
 use super::tee::Tee;
 use crate::cache::memory::{BodyWriter, NotTaken, Object, Part};
+use crate::cache::purge::Purge;
 use crate::net::scratch::Scratch;
 use carrick_logic::cache::{
     Fields, Freshened, Meta, NotStored, Policy, Request, Response, Reuse, Storing, Times, Uri,
@@ -114,7 +115,8 @@ impl Exchange<'_> {
         asking: &Asking,
         stored: &Arc<Object>,
     ) -> Result<Arc<Object>, &'static str> {
-        if asking.not_filled.is_some() {
+        let purged = asking.cache.purges.since(asking.asked, stored);
+        if asking.not_filled.is_some() || purged == Some(Purge::Outdate) {
             return Ok(Arc::clone(stored));
         }
         let store = &asking.cache.store;
@@ -136,6 +138,9 @@ impl Exchange<'_> {
             }
             Freshened::Updated(meta) => store
                 .freshen(stored, meta, &head, asking.origin)
+                .inspect(|object| {
+                    asking.cache.catch_up(asking.asked, object);
+                })
                 .map_err(|why| why.label()),
             Freshened::Unchanged => Ok(Arc::clone(stored)),
             Freshened::Remove(why) => {
@@ -219,6 +224,9 @@ impl Exchange<'_> {
             policy,
         );
         match freshened {
+            Freshened::Updated(_) if !self.varies_alike(&head, held) => {
+                Err(NotStored::VaryEverything.label())
+            }
             Freshened::Updated(meta) => Ok((meta, head)),
             Freshened::Unchanged => Err(NotStored::Authorization.label()),
             Freshened::Remove(why) => Err(why.label()),

@@ -149,7 +149,6 @@ impl Attempt<'_, '_> {
             means.unread = client.downstream.limit_unread();
         }
         let unread_response = checkout.upstream.limit_unread();
-        let is_http2 = matches!(client.downstream.transport, Transport::Http2(_));
         let upstream = &checkout.upstream.transport;
         let mut sending = checkout.preamble.clone();
         sending.append(&mut self.scratch.out);
@@ -159,6 +158,7 @@ impl Attempt<'_, '_> {
         );
         // The body's part of the buffer and the head's spans have different users from here on.
         let mut request = std::mem::take(&mut self.scratch.request);
+        (self.scratch.request).extend_from_slice(request.get(..head_bytes).unwrap_or_default());
         let mut received = 0;
         let mut sent: Option<Result<(), NotSent>> = None;
         self.scratch.expect_response();
@@ -253,7 +253,18 @@ impl Attempt<'_, '_> {
                     }
                 }
                 Ok(()) => {
+                    // A request with a body leaves nothing in the store, but may take something out of it: before its client
+                    // knows that it has been answered.
+                    match self.asking.as_deref_mut() {
+                        Some(asking) => {
+                            let _ =
+                                cached::judge(&client.context, scratch, self.destination, asking);
+                        }
+                        None => cached::note_uncached(&client.context, scratch, self.destination),
+                    }
                     let keep_alive = write_head(&client.context, scratch, false);
+                    let is_http2 = matches!(from, Transport::Http2(_));
+                    let mut is_lost = false;
                     let passed = {
                         let mut passing = pin!(pass_response(
                             Means {
@@ -271,10 +282,12 @@ impl Attempt<'_, '_> {
                             if sent.is_none()
                                 && let Poll::Ready(result) = body.as_mut().poll(cx)
                             {
+                                is_lost = matches!(result, Err(NotSent::ClientGone))
+                                    && (is_http2 || from.socket().is_some_and(is_hung_up));
                                 sent = Some(result);
                             }
-                            if is_http2 && matches!(sent, Some(Err(NotSent::ClientGone))) {
-                                // The stream was reset: nobody reads the rest.
+                            if is_lost {
+                                // It was reset: nobody reads the rest.
                                 return Poll::Ready(Passed::ClientGone("client_reset"));
                             }
                             passing.as_mut().poll(cx)
@@ -306,15 +319,6 @@ impl Attempt<'_, '_> {
             SendOutcome::Passed(passed, keep_alive) => {
                 checkout.answered(&self.destination.next_hop);
                 self.log.status = self.scratch.response_head.status;
-                if let Some(asking) = self.asking.as_deref_mut() {
-                    // A request with a body leaves nothing in the store, but may take something out of it.
-                    let _ = cached::judge(
-                        self.requester.context(),
-                        self.scratch,
-                        self.destination,
-                        asking,
-                    );
-                }
                 Ok(self.conclude(checkout, passed, keep_alive, body_sent))
             }
             SendOutcome::NoHead(no_head) => match sent {

@@ -148,7 +148,10 @@ impl HeadWait<'_> {
         let stream = self.upstream.server_stream();
         match stream.and_then(ServerStream::malformed) {
             Some(refusal) => NoResponseHead::Refused(refusal),
-            None => NoResponseHead::Closed { started },
+            // An interim response says that the server has begun.
+            None => NoResponseHead::Closed {
+                started: started || self.interim.count > 0,
+            },
         }
     }
 

@@ -189,3 +189,24 @@ fn a_half_written_request_is_forgotten() {
     assert_eq!(client.read_response("GET").status, 204);
     expect_reusable(&mut client, &mut upstream);
 }
+
+/// A server that is slow to go on is not to blame.
+#[test]
+fn a_client_reset_while_its_response_pauses_closes_the_upstream_connection() {
+    let stage = Stage::with("[timeouts]\nidle = \"10m\"\n");
+    let get = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+    let post = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000000\r\n\r\nstart";
+    for (count, request) in [get, post].into_iter().enumerate() {
+        let (mut client, mut upstream) = stage.begin(request);
+        upstream.read_head();
+        upstream.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\none\r\n");
+        assert_eq!(client.read_head().split(' ').nth(1), Some("200"));
+        client.expect("3\r\none\r\n");
+        client.reset();
+        let line = &stage.carrick.access_log(count + 1)[count];
+        assert_eq!(line.text("ended"), "client_reset", "{line:?}");
+        upstream.read_ending();
+    }
+    let failures = stage.carrick.metric("carrick_server_failures_total", &[]);
+    assert_eq!(failures, 0.0);
+}

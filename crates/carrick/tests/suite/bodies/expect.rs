@@ -107,6 +107,19 @@ fn an_interim_response_is_not_held_back() {
     assert_eq!(client.read_response("GET").status, 204);
 }
 
+/// The server has begun with it.
+#[test]
+fn a_request_is_not_sent_again_after_an_interim_response() {
+    let stage = Stage::new();
+    let (mut client, mut upstream) = stage.begin("DELETE / HTTP/1.1\r\nHost: a\r\n\r\n");
+    upstream.read_head();
+    upstream.send("HTTP/1.1 102 Processing\r\n\r\n");
+    assert!(client.read_head().starts_with("HTTP/1.1 102 "));
+    drop(upstream);
+    assert_eq!(client.read_response("DELETE").status, 502);
+    stage.server.expect_no_connection();
+}
+
 /// RFC 9110 section 15.2: an HTTP/1.0 client must not get interim responses.
 #[test]
 fn a_client_of_http_1_0_gets_no_interim_responses() {

@@ -227,6 +227,25 @@ fn what_is_under_way_is_outdated_too() {
 }
 
 #[test]
+fn what_is_being_validated_is_outdated_too() {
+    let play = Play::begin("");
+    play.fetch("/a", &ok(&format!("{FRESH}ETag: \"v\"\r\n"), "body"));
+    let not_modified = "HTTP/1.1 304 Not Modified\r\nETag: \"v\"\r\nConnection: close\r\n\r\n";
+    let mut client = play.carrick.connect();
+    client.send(get("/a", "Cache-Control: no-cache\r\n"));
+    let mut upstream = play.server.accept();
+    upstream.read_head();
+    said(&carrick(&play, &["purge", "--all", "--outdate"]));
+    upstream.send(not_modified);
+    assert_eq!(client.read_response("GET").text(), "body");
+    drop(upstream);
+    let (again, asked) = play.fetch_with("/a", "", not_modified);
+    assert!(asked.contains("If-None-Match: \"v\""), "{asked}");
+    assert_eq!(again.text(), "body");
+    play.find("/a");
+}
+
+#[test]
 fn times_and_ages_are_reported() {
     let play = Play::begin("");
     assert!(play.carrick.status()["cache"]["age_max_s"].is_null());

@@ -1,7 +1,7 @@
 //! Concurrent requests for the same object; clients that disconnect; clients that come late.
-use super::{Play, get, ok, status};
+use super::{Play, cached_switch, get, ok, status};
 use crate::support::random::{Random, hash};
-use crate::support::{Peer, wait_for};
+use crate::support::{Carrick, Peer, Place, Server, wait_for};
 
 /// So many clients that wait for the answer to another client's request.
 fn waiting(play: &Play, count: u32) -> Vec<Peer> {
@@ -215,6 +215,53 @@ fn a_client_that_disconnects_while_waiting_is_noticed_at_once() {
     assert_eq!(first.read_response("GET").text(), "for both");
     assert_eq!(stays.read_response("GET").text(), "for both");
     play.server.expect_no_connection();
+}
+
+#[test]
+fn a_client_that_disconnects_before_its_range_has_come_is_noticed_at_once() {
+    let play = Play::begin("");
+    let mut first = play.carrick.connect();
+    first.send(get("/a", ""));
+    let mut upstream = play.server.accept();
+    upstream.read_head();
+    upstream.send("HTTP/1.1 200 OK\r\nContent-Length: 100000\r\nCache-Control: max-age=60\r\n\r\n");
+    upstream.send([b'x'; 1000]);
+    first.read_head();
+    let mut late = play.carrick.connect();
+    late.send(get("/a", "Range: bytes=90000-\r\n"));
+    wait_for("both clients", || {
+        (play.carrick.clients_open() == 2.0).then_some(())
+    });
+    late.reset();
+    let line = &play.carrick.access_log(1)[0];
+    assert_eq!(line.text("ended"), "client_reset", "{line:?}");
+    upstream.send([b'x'; 99_000]);
+    first.read_exact(100_000);
+}
+
+/// Its server would hold the connection with a byte now and then.
+#[test]
+fn what_nobody_reads_is_given_up_if_hardly_anything_comes() {
+    let place = Place::claim();
+    let server = Server::listen(&place);
+    let text = cached_switch(&[server.address()], "", "") + "[timeouts]\nidle = \"2s\"\n";
+    let carrick = Carrick::start(&place, &text);
+    let mut client = carrick.connect();
+    client.send(get("/a", ""));
+    let mut upstream = server.accept();
+    upstream.read_head();
+    upstream
+        .send("HTTP/1.1 200 OK\r\nContent-Length: 100000\r\nCache-Control: max-age=60\r\n\r\nx");
+    client.read_head();
+    client.reset();
+    wait_for("the end of the server's connection", || {
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        upstream.try_send("x").is_err().then_some(())
+    });
+    assert_eq!(
+        carrick.metric("carrick_cache_fills_given_up_total", &[]),
+        1.0
+    );
 }
 
 #[test]

@@ -308,6 +308,38 @@ fn requests_to_one_upstream_invalidate_what_another_has_answered() {
     assert_eq!(play.fetch("/a", &ok("", "new")).text(), "new");
 }
 
+/// The answer to an upload may come before its end.
+#[test]
+fn an_upload_that_is_answered_early_invalidates_before_its_client_hears_of_it() {
+    for route in [
+        "",
+        "[[listener.route]]\nmethod = \"POST\"\nupstream = \"u\"\n",
+    ] {
+        let place = crate::support::Place::claim();
+        let server = crate::support::Server::listen(&place);
+        let text = super::cached_switch(&[server.address()], "", "");
+        let text = text.replacen(
+            "[[listener.route]]",
+            &format!("{route}[[listener.route]]"),
+            1,
+        );
+        let carrick = crate::support::Carrick::start(&place, &text);
+        let play = Play {
+            server,
+            carrick,
+            _place: place,
+        };
+        play.fetch("/a", &ok("Cache-Control: max-age=60\r\n", "old"));
+        let mut client = play.carrick.connect();
+        client.send("POST /a HTTP/1.1\r\nHost: a.example\r\nContent-Length: 10\r\n\r\nhello");
+        let mut upstream = play.server.accept();
+        upstream.read_head();
+        upstream.send("HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\nchanged");
+        assert_eq!(client.read_response("POST").text(), "changed");
+        assert_eq!(play.fetch("/a", &ok("", "new")).text(), "new", "{route}");
+    }
+}
+
 #[test]
 fn requests_that_bypass_the_cache_still_invalidate_stored_objects() {
     let play = Play::begin_with("", "cache_bypass = { cookie = \"session\" }");

@@ -172,6 +172,34 @@ fn recorded(carrick: &Carrick, config: &std::sync::Arc<rustls::ClientConfig>) ->
     sent
 }
 
+/// Its bytes are nothing to read until the record is whole.
+#[test]
+fn a_client_that_sends_a_record_byte_by_byte_has_no_more_time_than_another() {
+    let Some(place) = stage() else { return };
+    let server = echo(&place, "host");
+    let text = switch_text(&format!("tls = {}", pair("server")), &[server.address()]);
+    let carrick = Carrick::start(
+        &place,
+        &format!("[timeouts]\nhead = \"1s\"\nidle = \"1s\"\ndrain = \"1s\"\n{text}"),
+    );
+    let mut client = TlsPeer::connect(
+        carrick.listener(),
+        "a.example",
+        &trusting(&place, Offers::All),
+    );
+    let record = client.encrypt(&"x".repeat(16_000));
+    let mut stream = client.into_tcp();
+    let mut record = record.iter();
+    crate::support::wait_for("the end of the connection", || {
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        let byte = [*record.next().expect("an end before the record's")];
+        std::io::Write::write_all(&mut stream, &byte)
+            .is_err()
+            .then_some(())
+    });
+    assert_eq!(carrick.limit_reached("idle_timeout"), 1.0);
+}
+
 #[test]
 fn certificates_of_clients_are_demanded_and_told() {
     let Some(place) = stage() else { return };
