@@ -55,11 +55,12 @@ pub(super) async fn write_while_taken(
 }
 
 /// Waits until the client has reset, and the server then takes nothing more of what came before for [`LAST_BYTES_IDLE`], or for
-/// `idle` if that is shorter. A stream of HTTP/2 is over at once.
+/// `idle` if that is shorter. A stream of HTTP/2, to either, is over at once.
 pub(super) async fn given_up(client: &Transport, server: &Transport, idle: Duration) {
     client.lost().await;
     let mut seen_acked = None;
-    while !matches!(client, Transport::Http2(_)) && seen_acked != Some(acked_bytes(server)) {
+    let is_stream = matches!(client, Transport::Http2(_)) || server.server_stream().is_some();
+    while !is_stream && seen_acked != Some(acked_bytes(server)) {
         seen_acked = Some(acked_bytes(server));
         tokio::time::sleep(idle.min(LAST_BYTES_IDLE)).await;
     }
