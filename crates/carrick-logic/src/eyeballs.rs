@@ -4,7 +4,7 @@
 mod tests;
 
 use std::net::IpAddr;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How long an attempt is waited for before the next starts beside it (RFC 8305 section 8: 250 ms recommended).
 pub const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
@@ -37,81 +37,5 @@ impl Family {
         if self.0.len() < ATTEMPTS_MAX && !self.0.contains(&address) {
             self.0.push(address);
         }
-    }
-}
-
-/// The next step of a [`Race`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Next {
-    /// Start to connect to this address now, beside the attempts that are under way; then ask again.
-    Start(IpAddr),
-    /// Wait for an attempt's end, but ask again at this time.
-    WaitUntil(Instant),
-    /// All addresses were started; wait for an attempt's end.
-    Wait,
-    /// Every attempt has failed (or there was no address): there will be no connection.
-    AllFailed,
-}
-
-/// The attempts to connect to one name, in time (RFC 8305 section 5). Whoever drives it starts what
-/// [`next_attempt`](Self::next_attempt) says, reports each failure, and, once an attempt has succeeded, drops the race and
-/// the other attempts. A limit on the whole is the driver's.
-#[derive(Debug, Clone)]
-pub struct Race {
-    addresses: Vec<IpAddr>,
-    /// How many of `addresses`, from the first, were started.
-    started: usize,
-    /// Whether each started one has failed, in the order of `addresses`.
-    has_failed: [bool; ATTEMPTS_MAX],
-    /// When the next may start although the others are still under way.
-    next_at: Option<Instant>,
-}
-
-impl Race {
-    /// A race between `addresses`, [ordered](order) here.
-    #[must_use]
-    pub fn new(addresses: &[IpAddr]) -> Self {
-        Self {
-            addresses: order(addresses),
-            started: 0,
-            has_failed: [false; ATTEMPTS_MAX],
-            next_at: None,
-        }
-    }
-
-    /// What to do now. The first attempt starts at once, the next when [`ATTEMPT_DELAY`] has passed or one has failed.
-    pub fn next_attempt(&mut self, now: Instant) -> Next {
-        match (self.addresses.get(self.started), self.next_at) {
-            (None, _) if self.under_way() == 0 => Next::AllFailed,
-            (None, _) => Next::Wait,
-            (Some(_), Some(next_at)) if now < next_at => Next::WaitUntil(next_at),
-            (Some(&address), _) => {
-                self.started += 1;
-                self.next_at = Some(now + ATTEMPT_DELAY);
-                Next::Start(address)
-            }
-        }
-    }
-
-    /// An attempt has failed: the next may start at once. Reports on what is not under way are ignored.
-    pub fn failed(&mut self, now: Instant, address: IpAddr) {
-        let under_way = self.addresses[..self.started]
-            .iter()
-            .zip(&mut self.has_failed);
-        for (started, has_failed) in under_way {
-            if *started == address && !*has_failed {
-                *has_failed = true;
-                self.next_at = Some(now);
-            }
-        }
-    }
-
-    /// Attempts that were started and have not failed.
-    #[must_use]
-    pub fn under_way(&self) -> usize {
-        self.has_failed[..self.started]
-            .iter()
-            .filter(|has_failed| !**has_failed)
-            .count()
     }
 }

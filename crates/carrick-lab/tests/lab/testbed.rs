@@ -47,6 +47,7 @@ pub fn started_ticks(pid: u32) -> u64 {
 }
 
 /// Waits for something that other processes do; fails if it never comes.
+#[track_caller]
 pub fn wait_until(mut condition: impl FnMut() -> bool) {
     carrick_test::wait_for("it", || condition().then_some(()));
 }

@@ -170,6 +170,14 @@ impl Meta {
         matches!(self.validator, Validator::StrongTag | Validator::StrongDate)
     }
 
+    /// Whether what another process has stored for the same requests is to be taken instead: if it was made later (RFC 9111
+    /// section 4); or at the same time, and was validated since, unless this one was found [out of date](Self::outdated).
+    #[must_use]
+    pub fn gives_way_to(&self, other: &Self, now: UnixTime) -> bool {
+        let is_outdated = self.lifetime_from == LifetimeFrom::Nothing;
+        self.date < other.date || self.date == other.date && other.is_fresh(now) && !is_outdated
+    }
+
     /// The same response, known to be out of date: a purge that leaves it to be validated.
     #[must_use]
     pub fn outdated(&self) -> Self {

@@ -7,7 +7,7 @@ mod places;
 
 use crate::router::{Bed, FAMILIES, Family, Host, address, listen, send_frame};
 use crate::support::HANG;
-use carrick_splice::syn_defer::{DeferredSyn, Reader, Settings, SynDefer, Unreachable};
+use carrick_splice::syn_defer::{DeferredSyn, Reader, Settings, SynDefer, UNATTENDED, Unreachable};
 use packets::{ACK, FLAGS_AT, RST, SYN, Tap, header, syn, tcp};
 use std::io::{Read, Write};
 use std::net::TcpStream;

@@ -227,16 +227,12 @@ async fn race(
     let mut waiting = waiting.into_iter();
     let mut attempts = JoinSet::new();
     loop {
-        // The caller's descriptor is the first one's; beside it, others are tried if there are more.
-        let is_first = attempts.is_empty();
-        let place = (!is_first)
-            .then(|| connector.admission.take_upstream())
-            .flatten();
-        let next = match is_first || place.is_some() {
-            true => waiting.next(),
-            false => None,
-        };
-        let more = match next {
+        // One at a time has the caller's descriptor; another beside it is made if there is one more.
+        let is_alone = attempts.is_empty();
+        let place = (!is_alone && waiting.len() > 0).then(|| connector.admission.take_upstream());
+        let place = place.flatten();
+        let next = (is_alone || place.is_some()).then(|| waiting.next());
+        let more = match next.flatten() {
             Some(address) => {
                 trying(address);
                 let (network, terms) = (connector.network.clone(), terms.clone());

@@ -4,13 +4,12 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::time::{Duration, Instant};
 
 use carrick_lab::command::find;
 use carrick_lab::experiment::results::ExperimentResults;
 use carrick_lab::report;
 use carrick_lab::testbed::name::{PREFIX, memory_directory};
-use carrick_test::{EndInTime, RunInTime};
+use carrick_test::{EndInTime, RunInTime, wait_for};
 
 const CARRICK: &str = env!("CARGO_BIN_EXE_carrick");
 /// The programs that experiments start besides carrick.
@@ -252,10 +251,7 @@ fn an_interrupted_experiment_keeps_what_it_has_and_leaves_nothing_behind() {
     .unwrap();
     let pid = run.id();
     let file = out.path().join("peers/results.json");
-    let deadline = Instant::now() + Duration::from_secs(600);
-    while !file.is_file() && Instant::now() < deadline {
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    wait_for("its first results", || file.is_file().then_some(()));
     let kill = Command::new("kill")
         .args(["-INT", &pid.to_string()])
         .status()

@@ -284,6 +284,30 @@ fn rfc_9110_8_8_validators() {
 }
 
 #[test]
+fn the_later_response_counts_and_of_one_the_validated_one() {
+    let made = |date: u64, text: &str| Meta {
+        date: UnixTime(date),
+        ..meta(200, text, AT_ONCE, &Policy::default())
+    };
+    let (fresh, stale) = ("Cache-Control: max-age=60", "Cache-Control: max-age=0");
+    for (ours, other, gives_way) in [
+        (made(1, fresh), made(2, fresh), true),
+        (made(1, stale), made(2, stale), true),
+        (made(2, stale), made(1, fresh), false),
+        (made(1, stale), made(1, fresh), true),
+        (made(1, stale), made(1, stale), false),
+        (made(1, fresh).outdated(), made(1, fresh), false),
+        (made(1, fresh).outdated(), made(2, fresh), true),
+    ] {
+        assert_eq!(
+            ours.gives_way_to(&other, NOW),
+            gives_way,
+            "{ours:?} {other:?}"
+        );
+    }
+}
+
+#[test]
 fn what_is_kept_is_small() {
     assert_eq!(size_of::<Meta>(), 64);
 }

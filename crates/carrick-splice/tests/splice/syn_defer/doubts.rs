@@ -10,7 +10,7 @@ fn while_the_reader_hangs_syns_pass_and_what_it_decides_later_is_too_late() {
     let (to_router, orders) = mpsc::channel::<()>();
     let (tell, told) = mpsc::channel();
     let settings = Settings {
-        unattended: Duration::from_secs(1),
+        unattended: UNATTENDED,
         ..settings()
     };
     let deferring = defer_by(&bed, settings, async move |syn_defer, mut reader| {

@@ -3,7 +3,7 @@
 //! The other process runs a test of this binary that is ignored unless started here.
 
 use super::bed::bed;
-use crate::support::HANG;
+use crate::support::{HANG, wait_until};
 use carrick_splice::tcp_tuning::{Moment, Profile, TcpTuning, measure};
 use libbpf_rs::query::{LinkInfoIter, LinkTypeInfo};
 use std::fs;
@@ -232,11 +232,7 @@ fn the_programs_go_with_the_service_and_with_the_process() {
             user.stdin.as_mut().unwrap().write_all(b"x").unwrap();
             wait_for(&mut user, "finished with them");
         }
-        let began = Instant::now();
-        while group.programs() > 0 {
-            assert!(began.elapsed() < HANG, "the programs stay");
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        wait_until("the programs to go", || group.programs() == 0);
         drop(user.stdin.take());
         user.wait().unwrap();
     }

@@ -1,6 +1,8 @@
 //! Which requests a cache peer is asked for, and what its answers mean.
 use super::ask::Asking;
 use crate::cache::peers::{CachePeer, CachePeers, PeerAnswer};
+use crate::context::destination::NextHop;
+use crate::context::request_context::RequestContext;
 use crate::net::scratch::Scratch;
 use carrick_logic::cache::{Forward, Request};
 use carrick_logic::http1::{BodyLength, Method, RequestHead, ResponseBody, ResponseHead, Scheme};
@@ -9,9 +11,11 @@ use std::time::Instant;
 
 impl Asking {
     /// The cache peers, and the one of them that is asked for the request in `scratch`. None is asked for what has to come from the
-    /// origin, what would not be stored, what was requested with credentials, and what came by TLS: peers are asked without.
+    /// origin, what would not be stored, what was requested with credentials, and what came by TLS: peers are asked without. Nor for
+    /// what an intercepted connection asks its original destination: they have what the name leads to.
     pub fn cache_peer(
         &self,
+        (context, next_hop): (&RequestContext, &NextHop),
         scratch: &Scratch,
         now: Instant,
     ) -> Option<(Arc<CachePeers>, Arc<CachePeer>)> {
@@ -23,8 +27,11 @@ impl Asking {
         // Only the origin can say that it may be sent.
         let stored = self.stored.as_ref();
         let is_wanted = is_wanted && !stored.is_some_and(|stored| stored.meta().always_validate);
+        let is_intercepted =
+            context.original.is_some() && matches!(next_hop, NextHop::Origin { .. });
         let passes = || (self.cache.passes).has(self.store_key().hash(), self.asked_at);
         if !is_wanted
+            || is_intercepted
             || self.is_cache_peer_asked
             || self.is_bypassed
             || self.not_filled.is_some()

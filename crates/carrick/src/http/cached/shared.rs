@@ -6,9 +6,7 @@ use crate::cache::shared::{Names, Shared, Ticket};
 use crate::context::request_context::RequestContext;
 use crate::net::scratch::Scratch;
 use crate::telemetry::metrics::CacheResult;
-use carrick_logic::cache::{
-    CacheStatus, Forward, LifetimeFrom, Record, Request, UnixTime, Variant,
-};
+use carrick_logic::cache::{CacheStatus, Forward, Record, Request, UnixTime, Variant};
 use carrick_logic::http1::{BodyLength, Method};
 use std::sync::Arc;
 
@@ -59,13 +57,8 @@ impl SharedLookup {
             let asked_for = |names: &[u8]| Variant::asked_for(names, fields);
             let store = &wanted.cache.store;
             let took = found.record(asked_for, |record| {
-                // Of two the later counts (RFC 9111 section 4), even if it is stale by now; of the same, the one that another
-                // process has had validated, unless ours was outdated meanwhile.
-                let is_of_use = stored.map(|stored| stored.meta()).is_none_or(|meta| {
-                    let is_outdated = meta.lifetime_from == LifetimeFrom::Nothing;
-                    let is_validated = record.meta.is_fresh(now) && !is_outdated;
-                    meta.date < record.meta.date || meta.date == record.meta.date && is_validated
-                });
+                let is_of_use =
+                    stored.is_none_or(|stored| stored.meta().gives_way_to(&record.meta, now));
                 let is_ours = record.variant.matches(fields);
                 (is_of_use && is_ours)
                     .then(|| take(store, &wanted.key, &record))

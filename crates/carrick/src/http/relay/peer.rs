@@ -76,12 +76,9 @@ async fn ask_cache_peer(
     log: &mut RequestLog,
     asking: &mut Option<Box<Asking>>,
 ) -> Option<Outcome> {
-    let is_origin = matches!(destination.next_hop, NextHop::Origin { .. });
-    if is_origin && requester.context().original.is_some() {
-        // Peers have what its name leads to, not what this address answers.
-        return None;
-    }
-    let (cache_peers, cache_peer) = asking.as_deref()?.cache_peer(scratch, Instant::now())?;
+    let next_hop = (requester.context(), &destination.next_hop);
+    let asked = asking.as_deref()?;
+    let (cache_peers, cache_peer) = asked.cache_peer(next_hop, scratch, Instant::now())?;
     let there = to(&cache_peer, destination);
     asking.as_deref_mut()?.wants_only_stored(true);
     write_request(requester.context(), scratch, &there, asking.as_deref_mut());

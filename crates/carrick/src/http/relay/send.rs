@@ -156,7 +156,7 @@ impl Attempt<'_, '_> {
             self.scratch.request_head.body,
             self.scratch.request_head.head_bytes,
         );
-        // The body's part of the buffer and the head's spans have different users from here on.
+        // The buffer is the body's from here on; a copy of the head stays for who looks at its fields meanwhile.
         let mut request = std::mem::take(&mut self.scratch.request);
         (self.scratch.request).extend_from_slice(request.get(..head_bytes).unwrap_or_default());
         let mut received = 0;

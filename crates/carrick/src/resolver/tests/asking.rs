@@ -169,6 +169,28 @@ async fn a_client_leaves_look_ups_to_other_clients() {
 }
 
 #[tokio::test]
+async fn a_client_leaves_room_to_others_that_wait_for_the_same_name() {
+    let server = silent_server().await;
+    let (resolver, metrics) = server.resolver();
+    let answered = || metrics.dns_joined.get() + metrics.dns_refused.load(Relaxed);
+    let mut tasks = tokio::task::JoinSet::new();
+    let mut ask = |number| {
+        let resolver = resolver.clone();
+        tasks.spawn(async move { resolver.ask("www.example.org", client(number)).await });
+    };
+    // As many at once as the queue takes; the first one joins none.
+    for batch in 1..=30 {
+        (0..250).for_each(|_| ask(0));
+        until(|| answered() == batch * 250 - 1).await;
+    }
+    let joined = metrics.dns_joined.get();
+    assert_eq!(metrics.dns_refused.load(Relaxed), 30 * 250 - 1 - joined);
+    assert!(joined < 30 * 250 - 1, "it has all places");
+    ask(1);
+    until(|| metrics.dns_joined.get() == joined + 1).await;
+}
+
+#[tokio::test]
 async fn clients_cannot_take_the_look_ups_of_the_configuration() {
     let server = silent_server().await;
     let (resolver, metrics) = server.resolver();

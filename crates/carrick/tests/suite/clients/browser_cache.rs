@@ -4,10 +4,9 @@ use super::tool::{Running, has_all};
 use crate::support::carrick::FORWARD_TEXT;
 use crate::support::message::field;
 use crate::support::server::Serving;
-use crate::support::{Carrick, PATIENCE, Peer, Place, Server};
+use crate::support::{Carrick, Peer, Place, Server, wait_for};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
 
 /// The page. Its script reports on its parts, reloads it, goes to another page, back, and forward.
 const PAGE: &str = "<!DOCTYPE html><title>play</title><link rel=icon href=data:,><link rel=stylesheet href=style.css>\
@@ -71,18 +70,7 @@ struct Origin(Mutex<Seen>);
 impl Origin {
     /// The browser's report on a step.
     fn report(&self, step: &str) -> String {
-        let deadline = Instant::now() + PATIENCE;
-        loop {
-            if let Some(report) = self.seen().reports.get(step) {
-                return report.clone();
-            }
-            assert!(
-                Instant::now() < deadline,
-                "no report of {step}: {:?}",
-                self.seen().reports
-            );
-            std::thread::sleep(std::time::Duration::from_millis(10));
-        }
+        wait_for(step, || self.seen().reports.get(step).cloned())
     }
 
     fn asked(&self, path: &str) -> (usize, usize) {
@@ -245,7 +233,7 @@ fn a_second_browser_is_served_from_the_cache() {
     // Reloading a page validates it.
     assert_eq!(play.origin.report("reloaded"), "\"text\"");
     assert_eq!(play.origin.asked("/page.html"), (2, 1));
-    crate::support::wait_for("both in the log", || {
+    wait_for("both in the log", || {
         // A browser that has waited long may ask twice.
         let results = play.results("/page.html");
         let has = |result| results.iter().any(|one| one == result);
@@ -273,7 +261,7 @@ fn a_second_browser_is_served_from_the_cache() {
         let (count, conditional) = play.origin.asked(part);
         assert_eq!(count - conditional, 1, "{part}");
     }
-    crate::support::wait_for("hits in the log", || {
+    wait_for("hits in the log", || {
         let more = PARTS.into_iter().zip(hits_before);
         more.into_iter()
             .all(|(part, before)| hits(part) > before)

@@ -297,3 +297,17 @@ fn a_slow_reader_gets_everything() {
     let (head, _) = client.ask("OPTIONS * HTTP/1.1\r\nHost: a.example\r\nMax-Forwards: 0\r\n\r\n");
     assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
 }
+
+/// A peer is asked without TLS, and has what `http` leads to.
+#[test]
+fn cache_peers_are_not_asked_for_what_came_by_tls() {
+    let Some(place) = stage() else { return };
+    let origin = Server::listen(&place).serve(|peer, _| answer_requests(peer, |_| OK.to_vec()));
+    let peer = Server::listen(&place);
+    let text = switch_text(&format!("tls = {}", pair("server")), &[origin.address()]);
+    let text = text.replace("upstream = \"u\"\n", "upstream = \"u\"\ncache = true\n");
+    let peers = format!("peers = {{ members = [\"{}\"] }}", peer.address());
+    let carrick = Carrick::start(&place, &format!("[cache]\n{peers}\n{text}"));
+    assert_eq!(connect(&place, &carrick).ask(ASK).1, "ok");
+    peer.expect_no_connection();
+}

@@ -7,7 +7,7 @@ mod segments;
 mod tracked;
 
 use crate::support::carrick::PROGRAM;
-use crate::support::{PATIENCE, wait_for};
+use crate::support::wait_for;
 use crate::transparent::bed::inside as command_in;
 use bed::{Bed, Exchanges, PIECES, PROXY, SERVER, assert_reset, inside, on, say};
 use carrick_lab::command::run;
@@ -17,7 +17,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::sync::mpsc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const TUNNELS: u64 = 20;
 
@@ -115,11 +115,7 @@ fn a_reset_reaches_the_other_end_and_ends_an_adopted_tunnel() {
         bed.wait_until(&second, "its end", |told| told["outliving"]["reset"] == 1);
         // Retransmissions from the peers are answered for a minute. Then the programs are removed.
         assert_eq!(bed.generations().len(), 2);
-        let deadline = Instant::now() + Duration::from_secs(60) + PATIENCE;
-        while bed.generations().len() > 1 {
-            assert!(Instant::now() < deadline, "{:?}", bed.generations());
-            std::thread::sleep(Duration::from_secs(1));
-        }
+        wait_for("their end", || (bed.generations().len() == 1).then_some(()));
     });
 }
 

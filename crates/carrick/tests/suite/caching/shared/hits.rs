@@ -206,3 +206,27 @@ fn a_password_is_wanted() {
     assert!(status(&fetched).contains("fwd=uri-miss"));
     assert_eq!(wrong.carrick.metric("carrick_shared_up", &[]), 0.0);
 }
+
+/// RFC 9111 section 4: the most recent response counts, by its date.
+#[test]
+fn an_older_response_does_not_take_the_place_of_a_newer_one() {
+    let (server, far) = server();
+    let origin = Server::listen(&far);
+    let one = Play::begin(server.address());
+    let ask = |lines: &str, day: u8, control: &str, body: &str| {
+        let mut client = one.carrick.connect_forward();
+        client.send(request("GET", origin.address(), "/a", lines));
+        let mut peer = origin.accept();
+        peer.read_head();
+        peer.send(format!(
+            "HTTP/1.1 200 OK\r\nDate: Sat, 0{day} Jan 2022 00:00:00 GMT\r\nCache-Control: {control}\r\nETag: \"{body}\"\r\nContent-Length: 1\r\nConnection: close\r\n\r\n{body}"
+        ));
+        assert_eq!(client.read_response("GET").text(), body);
+    };
+    ask("", 1, "max-age=2000000000", "1");
+    one.wait_until_written(1);
+    // What is asked for with credentials is written to this process's own store at most.
+    let reload = "Authorization: Basic YTpi\r\nCache-Control: no-cache\r\n";
+    ask(reload, 2, "public, max-age=0", "2");
+    ask("", 3, "max-age=2000000000", "3");
+}
