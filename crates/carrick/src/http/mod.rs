@@ -21,6 +21,7 @@ pub mod head;
 pub mod http2;
 pub mod kernel_forward;
 pub mod ktls;
+mod least_rate;
 pub mod loop_detection;
 pub mod outcome;
 pub mod own_fields;

@@ -2,12 +2,13 @@
 use carrick_logic::http1::{BodyLength, Chunked, Followed, OddNames, Refusal};
 use carrick_splice::tcp::{UnreadLimit, UnreadWindow};
 use carrick_splice::{
-    Choice, End, Ended, Order, PaceHandle, RateMin, STEP_BYTES, Side, Splicer, Throttle, Transfer,
+    Choice, End, Ended, Order, PaceHandle, RateMin, Side, Splicer, Throttle, Transfer,
 };
 use std::cell::Cell;
 use std::io;
 use std::time::{Duration, Instant};
 
+use super::least_rate::{ReceiverPace, SenderPace};
 use super::while_taken::write_while_taken;
 use crate::net::deadline::{TimedOut, Timer, now};
 use crate::net::io::{Stream, read_at_most, read_rest};
@@ -225,62 +226,13 @@ async fn send_chunked(
             chunked.skip_data(length);
         }
         buffer.reserve(READ_BYTES_MIN);
-        let begun = now();
+        pace.begin();
         match means.read(&mut timer, read_rest(client, buffer)).await {
             Ok(Ok(0) | Err(_)) => return Err(NotSent::ClientGone),
-            Ok(Ok(count)) if pace.holds(count, now() - begun) => {
-                client.took(&mut window, count as u64)
-            }
+            Ok(Ok(count)) if pace.end(count) => client.took(&mut window, count as u64),
             Ok(Ok(_)) => return Err(NotSent::ClientSlow(Limit::RateMin)),
             Err(_) => return Err(NotSent::ClientSlow(Limit::IdleTimeout)),
         }
-    }
-}
-
-/// The least rate of a client, for bytes that are not spliced; it may be this far behind.
-pub struct Pace<const BEHIND_BYTES_MAX: u64> {
-    rate: Option<RateMin>,
-    /// Since the rate was kept last.
-    bytes: u64,
-    waited: Duration,
-}
-
-/// Of a client that sends.
-pub type SenderPace = Pace<0>;
-
-/// Of a client that receives: besides what it acknowledges in steps, the kernel reports room for more in steps
-/// (`TCP_NOTSENT_LOWAT`).
-pub type ReceiverPace = Pace<{ 2 * STEP_BYTES }>;
-
-impl<const BEHIND_BYTES_MAX: u64> Pace<BEHIND_BYTES_MAX> {
-    /// Holds for ever where there is no rate.
-    pub fn new(rate: Option<RateMin>) -> Self {
-        Self {
-            rate,
-            bytes: 0,
-            waited: Duration::ZERO,
-        }
-    }
-
-    /// Whether there is a rate.
-    pub fn is_set(&self) -> bool {
-        self.rate.is_some()
-    }
-
-    /// Counts bytes that the client took `waited` for; whether it is fast enough. Checked after the grace, from the last
-    /// time on at which the rate was kept.
-    pub fn holds(&mut self, bytes: usize, waited: Duration) -> bool {
-        self.bytes += bytes as u64;
-        self.waited += waited;
-        let Some(rate) = self.rate.filter(|rate| self.waited >= rate.grace) else {
-            return true;
-        };
-        let wanted = u128::from(rate.bytes_per_second) * self.waited.as_millis() / 1000;
-        let holds = u128::from(self.bytes + BEHIND_BYTES_MAX) >= wanted;
-        if u128::from(self.bytes) >= wanted {
-            (self.bytes, self.waited) = (0, Duration::ZERO);
-        }
-        holds
     }
 }
 
@@ -292,7 +244,9 @@ async fn write(
 ) -> Result<(), NotSent> {
     let mut done = 0;
     let mut timer = Timer::default();
-    match write_while_taken(&mut timer, means.idle, upstream, (first, second), &mut done).await {
+    let (patience, pieces) = ((&mut timer, means.idle), (first, second));
+    let pace = &mut ReceiverPace::new(None);
+    match write_while_taken(patience, upstream, pieces, &mut done, pace).await {
         Ok(Ok(())) => Ok(()),
         Ok(Err(error)) => Err(NotSent::Upstream {
             nothing_sent: done == 0 && first.len() + second.len() > 0,
@@ -376,7 +330,7 @@ async fn copy(
     let mut window = UnreadWindow::new(means.unread);
     while length > 0 {
         buffer.clear();
-        let begun = now();
+        pace.begin();
         let bytes_max = usize::try_from(length).unwrap_or(usize::MAX);
         let reading = read_at_most(client, &mut buffer, bytes_max);
         let count = match means.read(&mut timer, reading).await {
@@ -384,7 +338,7 @@ async fn copy(
             Ok(Ok(count)) => count,
             Err(_) => return Err(NotSent::ClientSlow(Limit::IdleTimeout)),
         };
-        if !pace.holds(count, now() - begun) {
+        if !pace.end(count) {
             return Err(NotSent::ClientSlow(Limit::RateMin));
         }
         client.took(&mut window, count as u64);
@@ -418,33 +372,6 @@ mod tests {
     use std::task::Poll;
 
     const IDLE: Duration = Duration::from_secs(60);
-    const SECOND: Duration = Duration::from_secs(1);
-
-    fn check<const N: u64>(rate: Option<RateMin>, steps: &[(usize, u32, bool)]) {
-        let mut pace = Pace::<N>::new(rate);
-        for (bytes, seconds, wanted) in steps {
-            assert_eq!(pace.holds(*bytes, *seconds * SECOND), *wanted, "{steps:?}");
-        }
-    }
-
-    #[test]
-    fn a_client_that_receives_may_be_some_steps_behind() {
-        const BEHIND: u64 = 2 * STEP_BYTES;
-        let rate = Some(RateMin {
-            bytes_per_second: 1000,
-            grace: 10 * SECOND,
-        });
-        // A step of the kernel's at the least rate, and the pieces that fit into it.
-        let step = [(16_384, 131, true), (114_688, 0, true), (16_384, 131, true)];
-        check::<BEHIND>(rate, &step);
-        let trickle = [(1, 9, true), (1, 100, true), (1, 22, true), (1, 1, false)];
-        check::<BEHIND>(rate, &trickle);
-        // Once it has kept the rate, it is counted anew.
-        check::<BEHIND>(rate, &[(1 << 20, 10, true), (1, 131, true), (1, 1, false)]);
-        check::<0>(rate, &[(9999, 9, true), (0, 1, false)]);
-        check::<0>(rate, &[(10_000, 10, true), (9999, 10, false)]);
-        check::<0>(None, &[(0, 1000, true)]);
-    }
 
     #[tokio::test]
     async fn what_could_not_be_sent_is_not_counted() {

@@ -1,13 +1,14 @@
 //! Passing a response on: the rewritten head, and the body by the splice service, up to its last byte and not one further.
 use super::cached::Tee;
+use super::least_rate::ReceiverPace;
 use super::outcome::Passed;
-use super::request_body::{Means, ReceiverPace, SPLICED_CHUNK_BYTES_MIN};
-use super::while_taken::write_while_taken;
+use super::request_body::{Means, SPLICED_CHUNK_BYTES_MIN};
+use super::while_taken::{room_while_taken, write_while_taken};
 use crate::context::request_log::IDLE_TIMEOUT;
 use crate::context::request_log::STALLED;
 use crate::context::request_log::TOO_SLOW;
 use crate::http::prefetch::PageTap;
-use crate::net::deadline::{Deadline, Timer, now};
+use crate::net::deadline::{TimedOut, Timer};
 use crate::net::io::{Stream, poll_reset, read_some, try_read_at_most, write_all, write_last};
 use crate::net::transport::Transport;
 use crate::net::transport::http2::{Http2Stream, buffers};
@@ -207,24 +208,14 @@ impl Response<'_> {
                 Ok(Err(_)) => return Passed::UpstreamBroke("upstream_reset"),
                 Err(_) => return Passed::UpstreamBroke(IDLE_TIMEOUT),
             }
-            let begun = now();
-            let mut deadline = Deadline::after(means.idle);
-            let room = loop {
-                let room = poll_fn(|cx| stream.poll_room(left_bytes, cx));
-                match timer.until(&mut deadline, room).await {
-                    Err(timed_out) => match client.not_idle_before(means.idle, None) {
-                        Some(later) => deadline = later,
-                        None => break Err(timed_out),
-                    },
-                    room => break room,
-                }
-            };
-            let room = match room {
+            let room = poll_fn(|cx| stream.poll_room(left_bytes, cx));
+            pace.begin();
+            let patience = (&mut *timer, means.idle);
+            let room = match room_while_taken(patience, client, room, (&pace, 0)).await {
                 Ok(Ok(room)) => room,
                 Ok(Err(_)) => return Passed::ClientGone("client_reset"),
-                Err(_) => return Passed::ClientGone(IDLE_TIMEOUT),
+                Err(how) => return Passed::ClientGone(how),
             };
-            let waited = now() - begun;
             let mut bytes = buffers::take();
             let read = try_read_at_most(upstream, &mut bytes, room);
             stream.keep_room(bytes.len());
@@ -240,7 +231,7 @@ impl Response<'_> {
             upstream.took(&mut window, count);
             left_bytes -= count;
             self.body_bytes += count;
-            let is_in_time = pace.holds(bytes.len(), waited);
+            let is_in_time = pace.end(bytes.len());
             client.wait_for(&mut throttle, count).await;
             match stream.send(bytes) {
                 Ok(()) if is_in_time => {}
@@ -321,18 +312,16 @@ impl Response<'_> {
                 self.buffer.extend_from_slice(b"\r\n");
             }
             client.wait_for(&mut throttle, body_bytes).await;
-            let begun = now();
             let pieces = (&self.out[..], &self.buffer[..]);
-            let written = write_while_taken(timer, means.idle, client, pieces, &mut 0).await;
-            let is_in_time = pace.holds(self.out.len() + self.buffer.len(), now() - begun);
+            let patience = (&mut *timer, means.idle);
+            let written = write_while_taken(patience, client, pieces, &mut 0, &mut pace).await;
             self.body_bytes += body_bytes;
             self.out.clear();
             self.buffer.clear();
             match written {
-                Ok(Ok(())) if is_in_time => {}
-                Ok(Ok(())) => return Passed::ClientGone(TOO_SLOW),
+                Ok(Ok(())) => {}
                 Ok(Err(_)) => return Passed::ClientGone("client_reset"),
-                Err(_) => return Passed::ClientGone(IDLE_TIMEOUT),
+                Err(how) => return Passed::ClientGone(how),
             }
             if left_bytes == Some(0) {
                 return match has_surplus {
@@ -458,16 +447,14 @@ impl Response<'_> {
             };
             let out_bytes = (out.len() + bytes.len()) as u64;
             client.wait_for(&mut throttle, out_bytes).await;
-            let begun = now();
-            let written = write_while_taken(timer, means.idle, client, (&out, bytes), &mut 0).await;
-            let is_in_time = pace.holds(out.len() + bytes.len(), now() - begun);
+            let (patience, pieces) = ((&mut *timer, means.idle), (&out[..], bytes));
+            let written = write_while_taken(patience, client, pieces, &mut 0, &mut pace).await;
             *self.out = out;
             self.out.clear();
             match written {
-                Ok(Ok(())) if is_in_time => {}
-                Ok(Ok(())) => return Passed::ClientGone(TOO_SLOW),
+                Ok(Ok(())) => {}
                 Ok(Err(_)) => return Passed::ClientGone("client_reset"),
-                Err(_) => return Passed::ClientGone(IDLE_TIMEOUT),
+                Err(how) => return Passed::ClientGone(how),
             }
             self.buffer.drain(..used);
             if ended {
@@ -552,22 +539,26 @@ impl Response<'_> {
     ) -> Result<(), Passed> {
         let start = self.head.head_bytes;
         let body = self.buffer.get(start..start + body).unwrap_or_default();
-        let written = if body.len() <= COPIED_BODY_BYTES_MAX {
-            self.out.extend_from_slice(body);
-            let is_tunnel = self.head.body == ResponseBody::Tunnel;
-            if self.is_last && !is_tunnel && !matches!(client, Transport::Http2(_)) {
-                timer.within(means.idle, write_last(client, self.out)).await
-            } else {
-                write_while_taken(timer, means.idle, client, (self.out, &[]), &mut 0).await
-            }
-        } else {
-            write_while_taken(timer, means.idle, client, (self.out, body), &mut 0).await
-        };
         self.body_bytes += body.len() as u64;
+        let is_short = body.len() <= COPIED_BODY_BYTES_MAX;
+        if is_short {
+            self.out.extend_from_slice(body);
+        }
+        let ends_stream = self.is_last
+            && self.head.body != ResponseBody::Tunnel
+            && !matches!(client, Transport::Http2(_));
+        let written = if is_short && ends_stream {
+            (timer.within(means.idle, write_last(client, self.out)).await)
+                .map_err(|TimedOut| IDLE_TIMEOUT)
+        } else {
+            let pieces = (&self.out[..], if is_short { &[] } else { body });
+            let pace = &mut ReceiverPace::new(means.rate_min);
+            write_while_taken((timer, means.idle), client, pieces, &mut 0, pace).await
+        };
         match written {
             Ok(Ok(())) => Ok(()),
             Ok(Err(_)) => Err(Passed::ClientGone("client_reset")),
-            Err(_) => Err(Passed::ClientGone(IDLE_TIMEOUT)),
+            Err(how) => Err(Passed::ClientGone(how)),
         }
     }
 }

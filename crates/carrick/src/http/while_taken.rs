@@ -1,4 +1,6 @@
 //! Writes to a client, or a server, as long as it takes anything; the last bytes of a client that is gone.
+use super::least_rate::ReceiverPace;
+use crate::context::request_log::{IDLE_TIMEOUT, TOO_SLOW};
 use crate::net::deadline::{Deadline, TimedOut, Timer, now};
 use crate::net::io::write_both;
 use crate::net::transport::Transport;
@@ -10,14 +12,18 @@ use std::pin::Pin;
 use std::time::Duration;
 
 /// Writes both to a peer that takes some bytes of it, or of what was written before, or of another stream, at least every
-/// `limit`. On an error, `done` is how many it has taken.
+/// `limit`, and keeps to its pace, which is looked at as often. On an error, `done` is how many bytes it has taken.
+///
+/// # Errors
+/// How a response has ended that the peer did not take in time.
 pub(super) async fn write_while_taken(
-    timer: &mut Timer,
-    limit: Duration,
+    (timer, limit): (&mut Timer, Duration),
     peer: &Transport,
     (first, second): (&[u8], &[u8]),
     done: &mut usize,
-) -> Result<io::Result<()>, TimedOut> {
+    pace: &mut ReceiverPace,
+) -> Result<io::Result<()>, &'static str> {
+    pace.begin();
     let (mut moved_at, mut deadline) = (None, Deadline::after(limit));
     let mut seen_acked = 0;
     loop {
@@ -38,8 +44,10 @@ pub(super) async fn write_while_taken(
             polled
         });
         match timer.until(&mut deadline, writing).await {
-            Ok(written) => return Ok(written),
-            Err(timed_out) => {
+            Ok(written) => {
+                return pace.end(*done).then_some(written).ok_or(TOO_SLOW);
+            }
+            Err(TimedOut) => {
                 deadline = match peer.not_idle_before(limit, moved_at) {
                     Some(deadline) => deadline,
                     // What a slow receiver takes does not make room for more at once.
@@ -47,9 +55,37 @@ pub(super) async fn write_while_taken(
                         seen_acked = acked_bytes(peer);
                         Deadline::after(limit)
                     }
-                    None => return Err(timed_out),
+                    None => return Err(IDLE_TIMEOUT),
                 };
             }
+        }
+        if !pace.holds_so_far(*done) {
+            return Err(TOO_SLOW);
+        }
+    }
+}
+
+/// Waits for room for what a client is sent, as long as it, or another stream, takes something at least every `limit`, and it
+/// keeps to its pace, of whose present wait it has taken `done` bytes.
+///
+/// # Errors
+/// How a response has ended that the client did not take in time.
+pub(super) async fn room_while_taken<F: Future + Unpin>(
+    (timer, limit): (&mut Timer, Duration),
+    client: &Transport,
+    mut room: F,
+    (pace, done): (&ReceiverPace, usize),
+) -> Result<F::Output, &'static str> {
+    let mut deadline = Deadline::after(limit);
+    loop {
+        match timer.until(&mut deadline, &mut room).await {
+            Ok(room) => return Ok(room),
+            Err(TimedOut) => {
+                deadline = client.not_idle_before(limit, None).ok_or(IDLE_TIMEOUT)?;
+            }
+        }
+        if !pace.holds_so_far(done) {
+            return Err(TOO_SLOW);
         }
     }
 }
@@ -73,5 +109,52 @@ fn acked_bytes(peer: &Transport) -> u64 {
         Transport::Http2(stream) if stream.connection_has_room() => 0,
         Transport::Http2Server(stream) if stream.connection_has_room() => 0,
         _ => peer.socket().and_then(acknowledged_bytes).unwrap_or(0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::net::transport::testing;
+    use carrick_splice::RateMin;
+
+    const IDLE: Duration = Duration::from_secs(60);
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// Writes to a client that takes `bytes` every 50 s; how that ends, and after how long.
+    async fn write_to(bytes: usize, rate: Option<RateMin>) -> (Result<(), &'static str>, Duration) {
+        let address = |port| ([127, 0, 0, 1], port).into();
+        let [peer, client] = testing::pair([address(1), address(2)]);
+        let reading = async move {
+            loop {
+                tokio::time::sleep(50 * SECOND).await;
+                client.hear_some(bytes).await;
+            }
+        };
+        let (peer, mut timer) = (Transport::Memory(peer), Timer::default());
+        let (begun, body) = (now(), vec![0; 1 << 20]);
+        let mut pace = ReceiverPace::new(rate);
+        let mut done = 0;
+        let patience = (&mut timer, IDLE);
+        let writing = write_while_taken(patience, &peer, (&body, &[]), &mut done, &mut pace);
+        let written = tokio::select! {
+            written = writing => written.map(|written| written.unwrap()),
+            () = reading => unreachable!(),
+        };
+        (written, now() - begun)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_is_too_slow_before_a_long_write_is_over() {
+        let rate = RateMin {
+            bytes_per_second: 1000,
+            grace: 10 * SECOND,
+        };
+        let (written, took) = write_to(1, Some(rate)).await;
+        assert_eq!(written, Err(TOO_SLOW));
+        assert!(took < 600 * SECOND, "{took:?}");
+        let (written, took) = write_to(40_000, None).await;
+        assert_eq!(written, Ok(()));
+        assert!(took > 600 * SECOND, "{took:?}");
     }
 }

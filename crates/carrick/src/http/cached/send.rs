@@ -8,10 +8,11 @@ use crate::context::request_log::RequestLog;
 use crate::context::request_log::{IDLE_TIMEOUT, TOO_SLOW};
 use crate::http::head::has_tunnel_bytes;
 use crate::http::ktls;
+use crate::http::least_rate::ReceiverPace;
 use crate::http::outcome::Passed;
 use crate::http::prefetch::{Fetch, Page};
-use crate::http::request_body::ReceiverPace;
-use crate::net::deadline::{Deadline, TimedOut, Timer};
+use crate::http::while_taken::room_while_taken;
+use crate::net::deadline::Timer;
 use crate::net::io::Stream;
 use crate::net::scratch::Scratch;
 use crate::net::transport::Transport;
@@ -448,7 +449,6 @@ async fn send_parts(
                 Ok(_) => return Passed::UpstreamBroke("upstream_closed"),
                 Err(_) => return Passed::UpstreamBroke(IDLE_TIMEOUT),
             };
-            let begun = pace.is_set().then(Instant::now);
             let body = sending.reader.body();
             let burst_bytes = burst_bytes(range.end - range.start, body.readers());
             let bytes = (end - at)
@@ -464,11 +464,10 @@ async fn send_parts(
                     Err(_) => return Passed::UpstreamBroke(IDLE_TIMEOUT),
                 }
             }
-            // What waits for its pace is not slow.
-            let held = (downstream.transport.wait_for(&mut sending.throttle, bytes)).await;
+            (downstream.transport.wait_for(&mut sending.throttle, bytes)).await;
             let means = (&mut downstream.timer, timeouts.idle);
             let burst = (&out[..], (at, bytes), sending.more);
-            let sent = send_burst(means, &downstream.transport, body, burst).await;
+            let sent = send_burst(means, &downstream.transport, body, burst, &mut pace).await;
             match sent {
                 Ok(Ok(())) => sending.count(context.metrics()),
                 // The file has become shorter than it was.
@@ -477,19 +476,13 @@ async fn send_parts(
                     return Passed::UpstreamBroke(DISK_FAILED);
                 }
                 Ok(Err(_)) => return Passed::ClientGone("client_reset"),
-                Err(_) => return Passed::ClientGone(IDLE_TIMEOUT),
+                Err(how) => return Passed::ClientGone(how),
             }
             out.clear();
             at += bytes;
             log.sent += bytes;
             if burst_bytes < BURST_BYTES_MAX && at < range.end {
                 tokio::task::yield_now().await;
-            }
-            let waited = begun.map(|begun| (begun + held).elapsed());
-            if waited.is_some_and(|waited| {
-                !pace.holds(usize::try_from(bytes).unwrap_or(usize::MAX), waited)
-            }) {
-                return Passed::ClientGone(TOO_SLOW);
             }
         }
     }
@@ -499,7 +492,8 @@ async fn send_parts(
     }
     let means = (&mut downstream.timer, timeouts.idle);
     let burst = (&out[..], (0, 0), sending.more);
-    let sent = send_burst(means, &downstream.transport, sending.reader.body(), burst).await;
+    let body = sending.reader.body();
+    let sent = send_burst(means, &downstream.transport, body, burst, &mut pace).await;
     match sent {
         Ok(Ok(())) => {
             sending.count(context.metrics());
@@ -507,36 +501,37 @@ async fn send_parts(
             Passed::Whole
         }
         Ok(Err(_)) => Passed::ClientGone("client_reset"),
-        Err(_) => Passed::ClientGone(IDLE_TIMEOUT),
+        Err(how) => Passed::ClientGone(how),
     }
 }
 
-/// Sends `out`, and `bytes` stored bytes from `at` on, to a client that takes something at least every `idle`.
+/// Sends `out`, and `bytes` stored bytes from `at` on, to a client that takes something at least every `idle`, and keeps to its
+/// pace.
+///
+/// # Errors
+/// How the response has ended, if the client did not take it in time.
 async fn send_burst(
     (timer, idle): (&mut Timer, Duration),
     stream: &Transport,
     body: &Body,
     (mut out, (mut at, mut bytes), more): (&[u8], (u64, u64), bool),
-) -> Result<io::Result<()>, TimedOut> {
+    pace: &mut ReceiverPace,
+) -> Result<io::Result<()>, &'static str> {
+    let mut done = 0;
+    pace.begin();
     while !out.is_empty() || bytes > 0 {
         match body.send(stream, at, bytes, out, more) {
             Ok(sent) => {
+                done += sent;
                 let of_out = sent.min(out.len());
                 out = out.get(of_out..).unwrap_or_default();
                 at += (sent - of_out) as u64;
                 bytes -= (sent - of_out) as u64;
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                let mut deadline = Deadline::after(idle);
-                let ready = loop {
-                    let room = poll_fn(|cx| stream.poll_write_ready(cx));
-                    match timer.until(&mut deadline, room).await {
-                        Ok(ready) => break ready,
-                        Err(timed_out) => {
-                            deadline = stream.not_idle_before(idle, None).ok_or(timed_out)?;
-                        }
-                    }
-                };
+                let room = poll_fn(|cx| stream.poll_write_ready(cx));
+                let patience = (&mut *timer, idle);
+                let ready = room_while_taken(patience, stream, room, (pace, done)).await?;
                 if let Err(error) = ready {
                     return Ok(Err(error));
                 }
@@ -544,7 +539,7 @@ async fn send_burst(
             Err(error) => return Ok(Err(error)),
         }
     }
-    Ok(Ok(()))
+    pace.end(done).then_some(Ok(())).ok_or(TOO_SLOW)
 }
 
 #[cfg(test)]

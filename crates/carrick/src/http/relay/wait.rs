@@ -1,5 +1,6 @@
 //! Waiting for a response's head, and for a reset of the client, which ends the wait.
 use crate::context::request_log::RequestLog;
+use crate::http::least_rate::ReceiverPace;
 use crate::http::while_taken::write_while_taken;
 use crate::net::deadline::{Deadline, TimedOut, Timer, now};
 use crate::net::io::{Stream, poll_reset, read_at_most, try_peek};
@@ -236,9 +237,10 @@ impl HeadWait<'_> {
             };
             http1::write_response(&mut out, &scratch.response, &scratch.response_head, &how);
             let done = self.interim.under_way.get_or_insert(0);
-            match write_while_taken(timer, self.idle, client, (&out, &[]), done).await {
+            let (patience, pace) = ((timer, self.idle), &mut ReceiverPace::new(None));
+            match write_while_taken(patience, client, (&out, &[]), done, pace).await {
                 Ok(Ok(())) => self.interim.under_way = None,
-                Ok(Err(_)) | Err(TimedOut) => return Err(NoResponseHead::ClientGone),
+                Ok(Err(_)) | Err(_) => return Err(NoResponseHead::ClientGone),
             }
         }
         scratch.response.drain(..scratch.response_head.head_bytes);
