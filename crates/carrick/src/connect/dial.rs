@@ -186,6 +186,15 @@ async fn descriptor(connector: &Connector) -> UpstreamPlace {
     }
 }
 
+/// The same, if there is one without waiting.
+fn spare_descriptor(connector: &Connector) -> Option<UpstreamPlace> {
+    let admission = &connector.admission;
+    admission.take_upstream().or_else(|| {
+        connector.close_idle(1);
+        admission.take_upstream()
+    })
+}
+
 fn check(
     access: Option<&Access>,
     address: SocketAddr,
@@ -229,7 +238,7 @@ async fn race(
     loop {
         // One at a time has the caller's descriptor; another beside it is made if there is one more.
         let is_alone = attempts.is_empty();
-        let place = (!is_alone && waiting.len() > 0).then(|| connector.admission.take_upstream());
+        let place = (!is_alone && waiting.len() > 0).then(|| spare_descriptor(connector));
         let place = place.flatten();
         let next = (is_alone || place.is_some()).then(|| waiting.next());
         let more = match next.flatten() {
@@ -243,7 +252,8 @@ async fn race(
                 waiting.len() > 0
             }
             None if attempts.is_empty() => return Err(last),
-            None => false,
+            // Without a descriptor for it. There may be one the next time.
+            None => waiting.len() > 0,
         };
         let ended = if more {
             tokio::time::timeout(eyeballs::ATTEMPT_DELAY, attempts.join_next()).await

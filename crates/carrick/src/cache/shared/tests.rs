@@ -149,7 +149,12 @@ fn what_is_of_no_use_is_not_written() {
 async fn who_does_not_answer_is_asked_once() {
     let (shared, mut orders) = shared(4);
     let names = || Names::new("p", KEY, None);
+    let before = Instant::now();
     assert!(shared.find(names()).await.is_none());
+    assert!(!shared.state.lock().passive.is_up(before));
+    // The pause is made too long for this test to reach its end.
+    let much_later = before + Duration::from_secs(24 * 3600);
+    shared.state.lock().passive.failed(much_later);
     assert!(shared.find(names()).await.is_none());
     assert!(orders.try_recv().is_ok() && orders.try_recv().is_err());
     assert_eq!(shared.state.counted(SharedCacheEvent::Failed), 1);

@@ -15,10 +15,29 @@ use std::future::poll_fn;
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// What comes at least within the idle time-out of a body that nobody reads, or it is given up: it holds a connection.
 const UNREAD_BYTES_MIN: u64 = 64 << 10;
+
+/// A body that nobody reads.
+#[derive(Default)]
+pub struct Unread {
+    /// When it was looked at last, and the bytes that had come by then.
+    looked: Option<(Instant, u64)>,
+}
+
+impl Unread {
+    /// Whether it comes too slowly, now that these bytes have come in all; looked at every `limit`.
+    pub fn is_too_slow(&mut self, bytes: u64, limit: Duration) -> bool {
+        let (at, before) = *self.looked.get_or_insert((now(), bytes));
+        if now() - at < limit {
+            return false;
+        }
+        self.looked = Some((now(), bytes));
+        bytes - before < UNREAD_BYTES_MIN
+    }
+}
 
 /// What is being filled, and from where.
 pub struct Fill {
@@ -98,8 +117,7 @@ impl Fill {
         let idle = context.live.plan().timeouts.idle;
         let mut timer = Timer::default();
         let mut buffer = Vec::new();
-        // Since when nobody reads it, or looked at last, and the bytes that were left then.
-        let mut unread: Option<(Instant, u64)> = None;
+        let mut unread = Unread::default();
         while left_bytes > 0 {
             let stream = &self.checkout.upstream.transport;
             let received = {
@@ -117,20 +135,15 @@ impl Fill {
                 return End::GivenUp;
             }
             if self.object.is_read() {
-                unread = None;
+                unread = Unread::default();
                 continue;
             }
-            let (since, left_before) = *unread.get_or_insert((now(), left_bytes));
-            let is_due = now() - since >= idle;
-            let is_slow = is_due && left_bytes > 0 && left_before - left_bytes < UNREAD_BYTES_MIN;
+            let is_slow = left_bytes > 0 && unread.is_too_slow(self.length - left_bytes, idle);
             let is_wanted = self.prefetch.is_some()
                 || !self.is_too_far(context.live.plan().cache.as_ref(), left_bytes);
             if is_slow || !is_wanted {
                 context.metrics().cache.fills_given_up.add(1);
                 return End::GivenUp;
-            }
-            if is_due {
-                unread = Some((now(), left_bytes));
             }
         }
         End::Whole

@@ -2,7 +2,6 @@
 use super::ask::{Asking, realm};
 use super::parts::{answers, reuse_of, stored_of};
 use super::store::{Exchange, Verdict, try_store};
-use crate::cache::Cache;
 use crate::cache::memory::{NotTaken, Object};
 use crate::context::destination::{Destination, NextHop};
 use crate::context::request_context::RequestContext;
@@ -55,10 +54,11 @@ pub fn judge(
     asking.is_aged = exchange.response.age_s.is_some();
     if !matches!(head.method, Method::Get | Method::Head) {
         let begun = asking.cache.purges.now();
-        let purges = invalidate(context, scratch, destination, &asking.cache);
+        let changed = changed(context, scratch, destination);
+        invalidate(context, &changed);
         if head.method == Method::Post && !head.wants_upgrade && begun == asking.asked {
             // What this answer has purged was there before it.
-            asking.asked = begun.after(purges);
+            asking.asked = begun.after(changed.len());
             return keep_answer_to_post(context.metrics(), scratch, &exchange, asking);
         }
         return Verdict::PassOn;
@@ -184,21 +184,22 @@ fn note_head(exchange: &Exchange<'_>, asking: &mut Asking) {
     }
 }
 
-/// An unsafe method has changed what these are copies of (RFC 9111 section 4.4), to whatever servers the listener sends requests for them,
-/// and whatever the rules by which routes there store them. Returns how many purges that took.
-fn invalidate(
+/// The keys of what an unsafe method has changed (RFC 9111 section 4.4), to whatever servers the listener sends requests for it, and
+/// whatever the rules by which routes there store it. None if the answer in `scratch` does not say so.
+pub fn changed(
     context: &RequestContext,
     scratch: &Scratch,
     destination: &Destination,
-    cache: &Cache,
-) -> usize {
+) -> Vec<Vec<u8>> {
     let (head, bytes) = (&scratch.request_head, scratch.request.as_slice());
     let status = scratch.response_head.status;
-    if !invalidates(head.method, head.method_text.of(bytes), status) {
-        return 0;
+    if context.worker.store.cache.is_none()
+        || !invalidates(head.method, head.method_text.of(bytes), status)
+    {
+        return Vec::new();
     }
     let Ok(uri) = target_uri(head, bytes) else {
-        return 0;
+        return Vec::new();
     };
     let response = Fields::of_response(&scratch.response_head, &scratch.response);
     let upstream = match destination.next_hop {
@@ -216,29 +217,34 @@ fn invalidate(
     });
     let places: Vec<_> = places.collect();
     let fields = Fields::of_request(head, bytes);
-    let mut key = Vec::with_capacity(128);
-    let mut purges = 0;
+    let mut keys = Vec::new();
     for path in invalidated(&uri, response) {
         let uri = Uri {
             path_and_query: &path,
             ..uri
         };
         for (realm, rules) in &places {
-            key.clear();
+            let mut key = Vec::with_capacity(128);
             write_key(&mut key, *realm, &uri, fields, rules);
-            let removed = cache.invalidate(&key);
-            shared::forget(context, cache, &key);
-            context.metrics().cache.invalidated.add(removed);
-            purges += 1;
+            keys.push(key);
         }
     }
-    purges
+    keys
 }
 
-/// The answer whose head is in `scratch` came by a route without a cache. Others may have stored what the request has changed.
-pub fn note_uncached(context: &RequestContext, scratch: &Scratch, destination: &Destination) {
-    if let Some(cache) = &context.worker.store.cache {
-        invalidate(context, scratch, destination, cache);
+/// Takes out what has been changed.
+pub fn invalidate(context: &RequestContext, changed: &[Vec<u8>]) {
+    let Some(cache) = &context.worker.store.cache else {
+        return;
+    };
+    for key in changed {
+        // First: who asks the shared cache before it has forgotten has begun before what follows.
+        shared::forget(context, cache, key);
+        context
+            .metrics()
+            .cache
+            .invalidated
+            .add(cache.invalidate(key));
     }
 }
 

@@ -26,9 +26,9 @@ mod store;
 mod tee;
 
 pub use ask::{Asking, request_lines};
-pub use fill::Fill;
+pub use fill::{Fill, Unread};
 pub use find::{CacheDecision, begin, begin_prefetch};
-pub use judge::{judge, note_uncached};
+pub use judge::{changed, invalidate, judge};
 pub use parts::{PendingBody, reuse_of};
 pub use peer::meaning;
 pub use send::{Source, send, stale};

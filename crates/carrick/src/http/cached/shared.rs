@@ -1,5 +1,6 @@
 //! The store that several processes share: what of it comes into this one's own.
 use super::ask::CacheQuery;
+use super::parts::stored_like;
 use crate::cache::Cache;
 use crate::cache::memory::{Object, Store};
 use crate::cache::shared::{Names, Shared, Ticket};
@@ -57,8 +58,9 @@ impl SharedLookup {
             let asked_for = |names: &[u8]| Variant::asked_for(names, fields);
             let store = &wanted.cache.store;
             let took = found.record(asked_for, |record| {
-                let is_of_use =
-                    stored.is_none_or(|stored| stored.meta().gives_way_to(&record.meta, now));
+                // What is stored now: it may have come since it was asked for.
+                let is_of_use = stored_like(&wanted.cache, &wanted.key, &record.variant)
+                    .is_none_or(|stored| stored.meta().gives_way_to(&record.meta, now));
                 let is_ours = record.variant.matches(fields);
                 (is_of_use && is_ours)
                     .then(|| take(store, &wanted.key, &record))

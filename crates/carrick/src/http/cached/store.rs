@@ -180,7 +180,9 @@ impl Exchange<'_> {
             Some(held) if held.extents().has(&(part.start..part.end)) => {
                 // All of it is there already, and has just been validated.
                 let (meta, head) = self.joined_head(held, &asking.route.policy)?;
-                let _ = store.freshen(held, meta, &head, asking.origin);
+                if let Ok(object) = store.freshen(held, meta, &head, asking.origin) {
+                    cache.catch_up(asking.asked, &object);
+                }
                 return Err(refused);
             }
             Some(held) => self.joined_head(held, &asking.route.policy)?,

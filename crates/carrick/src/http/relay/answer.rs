@@ -79,7 +79,12 @@ impl Attempt<'_, '_> {
                 Verdict::AskAgain => return Outcome::AskAgain,
             }
         } else {
-            cached::note_uncached(self.requester.context(), self.scratch, self.destination);
+            // Other routes may have stored what the request has changed.
+            let context = self.requester.context();
+            cached::invalidate(
+                context,
+                &cached::changed(context, self.scratch, self.destination),
+            );
         }
         let Some(client) = self.requester.client() else {
             if let Some(tee) = tee {

@@ -255,13 +255,8 @@ impl Attempt<'_, '_> {
                 Ok(()) => {
                     // A request with a body leaves nothing in the store, but may take something out of it: before its client
                     // knows that it has been answered.
-                    match self.asking.as_deref_mut() {
-                        Some(asking) => {
-                            let _ =
-                                cached::judge(&client.context, scratch, self.destination, asking);
-                        }
-                        None => cached::note_uncached(&client.context, scratch, self.destination),
-                    }
+                    let changed = cached::changed(&client.context, scratch, self.destination);
+                    cached::invalidate(&client.context, &changed);
                     let keep_alive = write_head(&client.context, scratch, false);
                     let is_http2 = matches!(from, Transport::Http2(_));
                     let mut is_lost = false;
@@ -307,6 +302,8 @@ impl Attempt<'_, '_> {
                         })
                         .await;
                     }
+                    // The server may have answered others in between as before the request.
+                    cached::invalidate(&client.context, &changed);
                     SendOutcome::Passed(passed, keep_alive)
                 }
             }
@@ -344,6 +341,7 @@ impl Attempt<'_, '_> {
         sending: &[u8],
     ) -> Result<Outcome, FailedAttempt> {
         Ok(Outcome::Failed(match not_sent {
+            NotSent::ClientGone if self.has_client_reset() => Failure::ClientGone("client_reset"),
             NotSent::ClientGone => Failure::ClientGone("client_closed"),
             NotSent::ClientSlow(limit) => Failure::ClientSlow(limit),
             NotSent::Refused(refusal) => Failure::BadRequest(refusal),
@@ -364,6 +362,13 @@ impl Attempt<'_, '_> {
                 return self.not_taken(checkout, nothing_sent, &error);
             }
         }))
+    }
+
+    /// Whether a client that is gone has reset its connection, or its stream, which does not end in another way.
+    fn has_client_reset(&mut self) -> bool {
+        let client = self.requester.client();
+        client.is_some_and(|client| matches!(client.downstream.transport, Transport::Http2(_)))
+            || self.has_client_hung_up()
     }
 
     fn has_client_hung_up(&mut self) -> bool {

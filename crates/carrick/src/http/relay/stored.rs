@@ -1,7 +1,7 @@
 //! Answers that the client gets from the store: those that are just being put there, and those that were there before.
 use super::{Attempt, Outcome};
 use crate::cache::memory::{BodyWriter, Object};
-use crate::http::cached::{self, Asking, Fill, PendingBody, Tee, reuse_of};
+use crate::http::cached::{self, Asking, Fill, PendingBody, Tee, Unread, reuse_of};
 use crate::net::io::read_some;
 use crate::telemetry::metrics::PrefetchResult;
 use crate::upstream::checkout::Checkout;
@@ -74,7 +74,7 @@ impl Attempt<'_, '_> {
         let buffer = &mut self.scratch.response;
         buffer.drain(..response.head_bytes);
         let mut chunked = Chunked::lenient();
-        let mut bytes = 0;
+        let (mut bytes, mut received, mut unread) = (0, 0, Unread::default());
         loop {
             let (used, is_over) = if is_chunked {
                 match chunked.tidy(buffer, 0, &mut bytes) {
@@ -100,7 +100,13 @@ impl Attempt<'_, '_> {
                 tee.end();
                 return self.fetched();
             }
-            if !tee.is_kept() {
+            received += used as u64;
+            let is_slow = unread.is_too_slow(received, idle);
+            if is_slow {
+                let metrics = self.requester.context().metrics();
+                metrics.cache.fills_given_up.add(1);
+            }
+            if is_slow || !tee.is_kept() {
                 return Outcome::Kept;
             }
             buffer.drain(..used);

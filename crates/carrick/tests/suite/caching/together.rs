@@ -240,23 +240,58 @@ fn a_client_that_disconnects_before_its_range_has_come_is_noticed_at_once() {
 }
 
 /// Its server would hold the connection with a byte now and then.
+/// Sends a piece now and then until carrick closes the connection.
+fn trickle(upstream: &mut Peer, piece: &str) {
+    wait_for("the end of the server's connection", || {
+        upstream.try_send(piece).is_err().then_some(())
+    });
+}
+
 #[test]
 fn what_nobody_reads_is_given_up_if_hardly_anything_comes() {
     let place = Place::claim();
     let server = Server::listen(&place);
     let text = cached_switch(&[server.address()], "", "") + "[timeouts]\nidle = \"2s\"\n";
     let carrick = Carrick::start(&place, &text);
-    let mut client = carrick.connect();
-    client.send(get("/a", ""));
-    let mut upstream = server.accept();
+    let play = Play {
+        server,
+        carrick,
+        _place: place,
+    };
+    let head = "HTTP/1.1 200 OK\r\nContent-Length: 100000\r\nCache-Control: max-age=60\r\nETag: \"v\"\r\n\r\nx";
+    for is_validated_meanwhile in [false, true] {
+        let path = format!("/{is_validated_meanwhile}");
+        let mut client = play.carrick.connect();
+        client.send(get(&path, ""));
+        let mut upstream = play.server.accept();
+        upstream.read_head();
+        upstream.send(head);
+        client.read_head();
+        if is_validated_meanwhile {
+            let mut reload = play.carrick.connect();
+            reload.send(get(&path, "Cache-Control: no-cache\r\n"));
+            let mut validating = play.server.accept();
+            validating.read_head();
+            validating.send("HTTP/1.1 304 Not Modified\r\nETag: \"v\"\r\n\r\n");
+            reload.read_head();
+            reload.reset();
+        }
+        client.reset();
+        trickle(&mut upstream, "x");
+    }
+
+    // Of unknown length, and without a client from the first byte on.
+    let stale = "Cache-Control: max-age=0, stale-while-revalidate=1000\r\n";
+    play.fetch("/refreshed", &ok(stale, "old"));
+    let mut client = play.carrick.connect();
+    assert_eq!(client.ask(&get("/refreshed", "")).text(), "old");
+    let mut upstream = play.server.accept();
     upstream.read_head();
     upstream
-        .send("HTTP/1.1 200 OK\r\nContent-Length: 100000\r\nCache-Control: max-age=60\r\n\r\nx");
-    client.read_head();
-    client.reset();
-    wait_for("the end of the server's connection", || {
-        upstream.try_send("x").is_err().then_some(())
-    });
+        .send("HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nTransfer-Encoding: chunked\r\n\r\n");
+    trickle(&mut upstream, "1\r\nx\r\n");
+    play.carrick
+        .wait_for_metric("carrick_cache_fills_given_up_total", &[], 3.0);
 }
 
 #[test]

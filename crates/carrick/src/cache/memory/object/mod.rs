@@ -209,7 +209,13 @@ impl Object {
     /// Whether anything reads the body. Only for one that is being filled, or made of pieces.
     #[must_use]
     pub fn is_read(&self) -> bool {
-        self.apart().is_some_and(Body::is_read)
+        self.apart().is_some_and(|body| {
+            // Where another has taken its place, that one holds the body, too.
+            let successor = body
+                .object()
+                .filter(|newest| !std::ptr::eq(&**newest, self));
+            body.is_read(usize::from(successor.is_some()))
+        })
     }
 
     /// The pieces that the body is made of; none if it has all bytes itself.

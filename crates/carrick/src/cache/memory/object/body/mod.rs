@@ -177,11 +177,12 @@ impl Body {
         }
     }
 
-    /// Whether anything holds it besides its writer and its object; for a body that is made of pieces, besides its object.
+    /// Whether anything holds it besides its writer, its object, and so many others that do not read; a body that is made of pieces has no
+    /// writer.
     #[must_use]
-    pub fn is_read(self: &Arc<Self>) -> bool {
-        let others = if self.pieces().is_empty() { 2 } else { 1 };
-        Arc::strong_count(self) > others
+    pub fn is_read(self: &Arc<Self>, others: usize) -> bool {
+        let holders = if self.pieces().is_empty() { 2 } else { 1 };
+        Arc::strong_count(self) > holders + others
     }
 
     /// How many hold it, about; its writer and its object are among them.
