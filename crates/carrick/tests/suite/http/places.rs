@@ -3,6 +3,9 @@ use super::{GET, start};
 use crate::support::carrick::{switch_text, tunnel_text};
 use crate::support::{Carrick, Peer, Place, Server, wait_for};
 
+/// Clients that send nothing are not closed while a test runs.
+const PATIENT: &str = "[timeouts]\nhead = \"10m\"\ndrain = \"2s\"";
+
 /// A client beyond the limit waits in the accept queue, and is served when another one leaves.
 #[test]
 fn more_clients_than_allowed_wait_for_a_place() {
@@ -11,7 +14,9 @@ fn more_clients_than_allowed_wait_for_a_place() {
     let carrick = start(
         &place,
         &server,
-        "[workers]\ncount = 1\n[limits]\nconnections = 3\n[admin]\nlisten = \"{ip}:13129\"",
+        &format!(
+            "{PATIENT}\n[workers]\ncount = 1\n[limits]\nconnections = 3\n[admin]\nlisten = \"{{ip}}:13129\""
+        ),
     );
     let first: Vec<Peer> = (0..3).map(|_| carrick.connect()).collect();
     carrick.wait_for_metric("carrick_client_connections_open", &[], 3.0);
@@ -42,7 +47,7 @@ fn one_client_may_not_take_all_places() {
         let place = Place::claim();
         let carrick = Carrick::start(
             &place,
-            &format!("[limits]\nconnections_per_client = 2\n{text}"),
+            &format!("{PATIENT}\n[limits]\nconnections_per_client = 2\n{text}"),
         );
         let to = if text.contains("tunnel") {
             carrick.tunnel_address()

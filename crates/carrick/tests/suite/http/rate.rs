@@ -10,14 +10,15 @@ fn a_body_slower_than_rate_min_is_cut_off() {
     let carrick = start(
         &place,
         &server,
-        "[limits]\nrate_min = \"10 KB\"\n[timeouts]\nhead = \"500ms\"\nidle = \"60s\"\ndrain = \"1s\"",
+        "[limits]\nrate_min = \"10 KB\"\n[timeouts]\nhead = \"3s\"\nidle = \"60s\"\ndrain = \"1s\"",
     );
     // The bytes arrive steadily, so that the idle time-out does not apply.
-    for framing in [
+    let mut clients = [
         "Content-Length: 1000000\r\n\r\n",
         "Transfer-Encoding: chunked\r\n\r\nfffff\r\n",
         "Transfer-Encoding: chunked\r\n\r\n",
-    ] {
+    ]
+    .map(|framing| {
         let mut client = carrick.connect();
         client.send(format!("POST / HTTP/1.1\r\nHost: a\r\n{framing}"));
         let mut upstream = server.accept();
@@ -35,8 +36,13 @@ fn a_body_slower_than_rate_min_is_cut_off() {
                 std::thread::sleep(Duration::from_millis(20));
             }
         });
+        (framing, client, upstream, sending)
+    });
+    for (framing, client, ..) in &mut clients {
         let response = client.read_response("POST");
         assert_eq!(response.status, 408, "{framing:?}");
+    }
+    for (_, client, mut upstream, sending) in clients {
         drop(client);
         sending.join().expect("no panic");
         let _ = upstream.read_ending();
@@ -54,11 +60,14 @@ fn a_body_faster_than_rate_min_is_not_cut_off() {
         "[limits]\nrate_min = \"1 KB\"\n[timeouts]\nhead = \"3s\"\nidle = \"60s\"\ndrain = \"1s\"",
     );
     let mut client = carrick.connect();
-    client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 700000\r\n\r\n");
+    let head = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 700000\r\n\r\n";
+    // The first bytes are enough for many seconds, in which a busy machine may do other work.
+    client.send([head.as_bytes(), &[b'x'; 50_000][..]].concat());
     let mut upstream = server.accept();
     upstream.read_head();
+    upstream.expect([b'x'; 50_000]);
     // For longer than the grace period.
-    for _ in 0..70 {
+    for _ in 5..70 {
         client.send([b'x'; 10_000]);
         upstream.expect([b'x'; 10_000]);
         std::thread::sleep(Duration::from_millis(50));
@@ -74,7 +83,7 @@ fn a_reader_slower_than_rate_min_is_cut_off() {
     let carrick = start(
         &place,
         &server,
-        "[limits]\nrate_min = \"1 MB\"\n[timeouts]\nhead = \"500ms\"\nidle = \"60s\"\ndrain = \"1s\"",
+        "[limits]\nrate_min = \"1 MB\"\n[timeouts]\nhead = \"3s\"\nidle = \"60s\"\ndrain = \"1s\"",
     );
     let mut client = Peer::connect_with_buffers(carrick.listener(), 4096);
     client.send(GET);
@@ -105,9 +114,9 @@ fn a_slow_server_is_not_held_to_rate_min() {
     let carrick = start(
         &place,
         &server,
-        "[limits]\nrate_min = \"1 MB\"\n[timeouts]\nhead = \"200ms\"\nidle = \"60s\"\ndrain = \"1s\"",
+        "[limits]\nrate_min = \"1 MB\"\n[timeouts]\nhead = \"3s\"\nidle = \"60s\"\ndrain = \"1s\"",
     );
-    for (framing, piece, end) in [
+    let mut responses = [
         ("Content-Length: 100", "0123456789", ""),
         (
             "Transfer-Encoding: chunked",
@@ -115,18 +124,25 @@ fn a_slow_server_is_not_held_to_rate_min() {
             "0\r\n\r\n",
         ),
         ("Content-Length: 1000000", "0123456789", ""),
-    ] {
+    ]
+    .map(|(framing, piece, end)| {
         let mut client = carrick.connect();
         client.send(GET);
         let mut upstream = server.accept();
         upstream.read_head();
         upstream.send(format!("HTTP/1.1 200 OK\r\n{framing}\r\n\r\n"));
         client.read_head();
-        for _ in 0..10 {
-            upstream.send(piece);
-            client.expect(piece);
-            std::thread::sleep(Duration::from_millis(60));
+        (client, upstream, piece, end)
+    });
+    // For longer than the grace period.
+    for _ in 0..10 {
+        for (client, upstream, piece, _) in &mut responses {
+            upstream.send(*piece);
+            client.expect(*piece);
         }
+        std::thread::sleep(Duration::from_millis(350));
+    }
+    for (mut client, mut upstream, _, end) in responses {
         upstream.send(end);
         client.expect(end);
     }

@@ -2,7 +2,7 @@
 use super::client::{connect, fetch, read, request, run};
 use super::frames::{
     Answer, DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, PING, RST_STREAM, RawClient, SETTINGS,
-    WINDOW_UPDATE, get,
+    WINDOW_UPDATE, block, frame, get,
 };
 use super::{OK, PATIENT, ok_server, switch_text};
 use crate::support::server::answer_requests;
@@ -137,13 +137,13 @@ fn a_reload_is_followed_by_the_next_request() {
 
 #[test]
 fn clients_without_requests_are_closed() {
-    let place = Place::claim();
-    let server = ok_server(&place);
-    let limits = "[timeouts]\nhead = \"1s\"\nidle = \"2s\"\n";
-    let carrick = Carrick::start(
-        &place,
-        &(limits.to_owned() + &switch_text("", &[server.address()])),
-    );
+    let places = [Place::claim(), Place::claim()];
+    let server = ok_server(&places[0]);
+    let start = |place: &Place, limits: &str| {
+        let text = switch_text("", &[server.address()]);
+        Carrick::start(place, &format!("[timeouts]\n{limits}\n{text}"))
+    };
+    let carrick = start(&places[0], "head = \"3s\"");
     // One that says nothing but this.
     let mut silent = RawClient::connect(carrick.listener(), b"");
     // One that stops in the preface.
@@ -151,9 +151,10 @@ fn clients_without_requests_are_closed() {
     cut.send("PRI * HTTP/2.0\r\n\r\nSM");
     // One whose head has no end.
     let mut open = RawClient::connect(carrick.listener(), b"");
-    open.send(HEADERS, 0, 1, &super::frames::block(&get("/")));
+    open.send(HEADERS, 0, 1, &block(&get("/")));
     // One that has asked.
-    let mut idle = RawClient::connect(carrick.listener(), b"");
+    let patient = start(&places[1], "head = \"1m\"\nidle = \"4s\"");
+    let mut idle = RawClient::connect(patient.listener(), b"");
     idle.ask(1, &get("/"));
     assert_eq!(idle.read_answer(1), Answer::Status(200, b"ok".to_vec()));
     assert_eq!(silent.read_kind(GOAWAY).error(), 0);
@@ -161,7 +162,7 @@ fn clients_without_requests_are_closed() {
     assert_eq!(idle.read_kind(GOAWAY).error(), 0);
     cut.read_ending();
     assert!(carrick.limit_reached("head_timeout") > 2.5);
-    assert!(carrick.limit_reached("idle_timeout") > 0.5);
+    assert!(patient.limit_reached("idle_timeout") > 0.5);
 }
 
 #[test]
@@ -174,7 +175,7 @@ fn a_client_that_opens_no_window_is_given_up() {
             response
         });
     });
-    let limits = "[timeouts]\nidle = \"1s\"\n";
+    let limits = "[timeouts]\nidle = \"4s\"\n";
     let carrick = Carrick::start(
         &place,
         &(limits.to_owned() + &switch_text("", &[server.address()])),
@@ -196,11 +197,11 @@ fn a_client_that_opens_no_window_is_given_up() {
         }
     }
     wait(&client, PATIENCE);
-    assert_eq!(carrick.access_log(1)[0].text("ended"), "idle_timeout");
     // With a window, others are served.
     client.send(SETTINGS, 0, 0, &[0, 4, 0, 15, 255, 255]);
     client.send(WINDOW_UPDATE, 0, 0, &2_000_000_u32.to_be_bytes());
     client.ask(3, &get("/"));
+    assert_eq!(carrick.access_log(1)[0].text("ended"), "idle_timeout");
     let Answer::Status(200, body) = client.read_answer(3) else {
         panic!("no response");
     };
@@ -219,8 +220,11 @@ fn a_request_whose_body_stops_is_given_up() {
     let mut client = RawClient::connect(carrick.listener(), b"");
     let mut fields = get("/").to_vec();
     fields[0].1 = "POST";
-    client.send(HEADERS, END_HEADERS, 1, &super::frames::block(&fields));
-    client.send(DATA, 0, 1, b"some");
+    // At once: a busy machine would make a pause between them that is longer than `idle`.
+    let head = frame(HEADERS, END_HEADERS, 1, &block(&fields));
+    client
+        .peer
+        .send([head, frame(DATA, 0, 1, b"some")].concat());
     let mut upstream = server.accept();
     upstream.read_head();
     upstream.expect("4\r\nsome\r\n");

@@ -63,8 +63,8 @@ impl RawClient {
     /// Exchanges settings.
     pub fn over(peer: Peer, settings: &[u8]) -> Self {
         let mut client = Self { peer };
-        client.peer.send(PREFACE);
-        client.send(SETTINGS, 0, 0, settings);
+        let settings = frame(SETTINGS, 0, 0, settings);
+        client.peer.send([PREFACE, settings.as_slice()].concat());
         client
     }
 
