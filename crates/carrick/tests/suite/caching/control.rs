@@ -24,6 +24,9 @@ fn what_is_stored_is_listed_and_counted() {
     play.fetch("/a", &ok(FRESH, "hello"));
     play.find("/a");
     play.fetch("/b", &ok(FRESH, "hello"));
+    // They are counted after the clients have their responses.
+    play.carrick
+        .wait_for_metric("carrick_cache_requests_total", &[], 3.0);
     let all = said(&carrick(&play, &["cache", "ls"]));
     assert!(
         all.contains("http://a.example:80/a\n") && all.contains("http://a.example:80/b\n"),
@@ -47,10 +50,8 @@ fn what_is_stored_is_listed_and_counted() {
             expected
         );
     }
-    assert_eq!(
-        play.carrick.metric("carrick_cache_saved_bytes_total", &[]),
-        5.0
-    );
+    let saved = "carrick_cache_saved_bytes_total";
+    assert_eq!(play.carrick.wait_for_metric(saved, &[], 5.0), 5.0);
     let lines = play.carrick.access_log(3);
     let mut results: Vec<&str> = lines.iter().map(|line| line.text("cache")).collect();
     // Two workers write them in any order.

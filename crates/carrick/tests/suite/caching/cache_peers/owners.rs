@@ -3,7 +3,7 @@ use super::{MISS, cache_peers, fetch, fetch_with, forward, origin, wait_for_answ
 use crate::support::carrick::{FORWARD_TEXT, switch_text};
 use crate::support::place::FORWARD_PORT;
 use crate::support::server::answer_requests;
-use crate::support::{Carrick, Place, Server};
+use crate::support::{Carrick, Place, Server, wait_for};
 use carrick_logic::cache::CachePeers;
 
 #[test]
@@ -55,7 +55,10 @@ fn two_that_ask_each_other_do_not_ask_in_a_circle() {
         wait_for_answers(carrick, "hit", 1.0);
     }
     let asked: f64 = [&one, &two]
-        .map(|carrick| carrick.metric("carrick_cache_requests_total", &["result=\"miss\""]))
+        .map(|carrick| {
+            let label = ["result=\"miss\""];
+            carrick.wait_for_metric("carrick_cache_requests_total", &label, 1.0)
+        })
         .iter()
         .sum();
     assert_eq!(asked, 2.0);
@@ -86,11 +89,16 @@ fn three_with_the_same_list_share_what_they_have() {
             assert_eq!(fetch(carrick, origin.address(), &path).text(), path);
         }
     }
-    let misses: f64 = carricks
-        .iter()
-        .map(|carrick| carrick.metric("carrick_cache_requests_total", &["result=\"miss\""]))
-        .sum();
-    assert_eq!(misses, 12.0);
+    let misses = || -> f64 {
+        carricks
+            .iter()
+            .map(|carrick| carrick.metric("carrick_cache_requests_total", &["result=\"miss\""]))
+            .sum()
+    };
+    wait_for("the misses to be counted", || {
+        (misses() >= 12.0).then_some(())
+    });
+    assert_eq!(misses(), 12.0);
     for carrick in &carricks {
         assert_eq!(super::answers(carrick, "miss"), 0.0);
     }
