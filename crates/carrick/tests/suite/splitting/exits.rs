@@ -58,6 +58,7 @@ fn new_connections_go_end_to_end_after_every_kind_of_exit_and_rules_are_as_befor
     kill_process(bed.supervisors()[0], Signal::KILL).expect("it exists");
     carrick.kill();
     goes_past(&bed);
+    without_keepers();
     // The next one finds the leftovers, and removes them at its end.
     let carrick = bed.carrick(SPLIT);
     goes_through(&bed);

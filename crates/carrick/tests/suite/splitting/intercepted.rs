@@ -26,6 +26,7 @@ fn connections_that_stood_before_go_on_when_carrick_comes_and_goes() {
                 carrick.stop();
             }
             talk(&mut client, &mut server);
+            bed.wait_for_supervisors();
         }
     }
 }

@@ -267,6 +267,13 @@ impl Bed {
             .filter_map(|pid| Pid::from_raw(i32::try_from(pid).ok()?))
             .collect()
     }
+
+    /// Waits until the supervisors of killed carricks have ended. The next carrick waits for them, too, but for three seconds.
+    pub fn wait_for_supervisors(&self) {
+        wait_for("the supervisors' end", || {
+            self.supervisors().is_empty().then_some(())
+        });
+    }
 }
 
 impl Drop for Bed {
