@@ -182,7 +182,7 @@ fn an_idle_connection_ends_at_both_ends() {
 #[test]
 fn an_idle_connection_whose_server_has_ended_is_not_reset_at_the_client() {
     let stage = Stage::with(
-        &format!("[timeouts]\ntunnel_idle = \"500ms\"\n{ONE_WORKER}"),
+        &format!("[timeouts]\ntunnel_idle = \"4s\"\n{ONE_WORKER}"),
         "",
         ONE_WORKER,
     );

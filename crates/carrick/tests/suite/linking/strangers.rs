@@ -36,9 +36,14 @@ fn next(peer: &mut Peer) -> Frame {
 
 /// A far end without a near end, and a server.
 fn far(listener: &str) -> (Place, Carrick) {
+    far_that_waits("10m", listener)
+}
+
+/// The same, which waits so long for a HELLO.
+fn far_that_waits(head: &str, listener: &str) -> (Place, Carrick) {
     let place = Place::claim();
     let text = far_text(
-        &format!("[timeouts]\nhead = \"3s\"\n{ONE_WORKER}"),
+        &format!("[timeouts]\nhead = \"{head}\"\n{ONE_WORKER}"),
         listener,
     );
     let far = Carrick::start(&place, &text);
@@ -99,7 +104,7 @@ fn garbage_in_the_middle_resets_the_server() {
 
 #[test]
 fn a_peer_without_a_timely_hello_is_closed() {
-    let (place, far) = far("deny_to = []");
+    let (place, far) = far_that_waits("3s", "deny_to = []");
     let slow = [&hello()[..0], &hello()[..7]].map(|beginning| {
         let mut slow = Peer::connect(place.at(LINK_PORT));
         slow.send(beginning);

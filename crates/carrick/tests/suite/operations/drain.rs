@@ -324,6 +324,10 @@ fn the_next_process_has_all_addresses_as_soon_as_the_drain_begins() {
         }
         status_over(&mut admin)
     });
+    // Otherwise it may get a client of the new one.
+    wait_for("the old listener to close", || {
+        std::net::TcpStream::connect_timeout(&old.listener(), PATIENCE).err()
+    });
     let new = switch_with_drain(&place, &server, "10m");
     assert_eq!(new.ask_admin("/health").status, 200);
     let status = new.status();

@@ -1,14 +1,18 @@
 //! Clients that send requests continuously over keep-alive connections, and count every failure.
 //!
-//! As HTTP allows (RFC 9112 section 9.3.1), a request is retried once, and only if it went out on a reused connection
-//! that ended without a byte of its response: the server had closed it in between.
+//! As HTTP allows (RFC 9112 section 9.3.1), a request is retried once, and only if it went out on a reused connection,
+//! or long after the connection was opened, and that ended without a byte of its response: the server had closed it in
+//! between.
 use crate::support::{PATIENCE, wait_for};
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+/// After so long without a first request, carrick may have closed a connection: a listener that closes waits for 250 ms.
+const LATE: Duration = Duration::from_millis(200);
 
 /// The load.
 #[derive(Debug, Clone)]
@@ -121,10 +125,10 @@ fn ask_repeatedly(shared: &Shared, asking: &Asking, client: usize) {
                         break;
                     }
                 }
-                // Closed between two requests; the next one goes out on a new connection.
+                // Closed between two requests, or before the first; the next one goes out on a new connection.
                 Err(Failed {
                     nothing_came: true, ..
-                }) if place > 0 => break,
+                }) if place > 0 || connection.is_late => break,
                 Err(Failed { what, .. }) => {
                     return shared.failed(format!("request {place} of a connection: {what}"));
                 }
@@ -150,16 +154,22 @@ struct Failed {
 struct Connection {
     reader: BufReader<TcpStream>,
     host: SocketAddr,
+    opened: Instant,
+    /// Whether the last request was sent after [`LATE`].
+    is_late: bool,
 }
 
 impl Connection {
     fn open(address: SocketAddr) -> std::io::Result<Self> {
+        let opened = Instant::now();
         let stream = TcpStream::connect_timeout(&address, PATIENCE)?;
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_nodelay(true)?;
         Ok(Self {
             reader: BufReader::new(stream),
             host: address,
+            opened,
+            is_late: false,
         })
     }
 
@@ -181,10 +191,9 @@ impl Connection {
         came: &mut usize,
     ) -> std::result::Result<bool, String> {
         let failed = |step: &str, error: std::io::Error| format!("{step}: {error}");
-        self.reader
-            .get_mut()
-            .write_all(request.as_bytes())
-            .map_err(|error| failed("send", error))?;
+        let sent = self.reader.get_mut().write_all(request.as_bytes());
+        self.is_late = self.opened.elapsed() > LATE;
+        sent.map_err(|error| failed("send", error))?;
         let (mut status, mut length, mut goes_on) = (String::new(), 0, true);
         loop {
             let mut line = String::new();

@@ -350,7 +350,10 @@ fn three_listeners(server: SocketAddr, keys: &str) -> String {
     let at = |port: u16, mode: &str| {
         format!("[[listener]]\nlisten = \"{{ip}}:{port}\"\nmode = \"{mode}\"\n{keys}")
     };
+    // Half a request may wait for a reload.
+    let times = "[timeouts]\nhead = \"10m\"\ndrain = \"2s\"\n";
     String::from(ONE_WORKER)
+        + times
         + &at(LISTENER_PORT, "switch")
         + &route("/", "u")
         + &at(FORWARD_PORT, "forward")

@@ -71,13 +71,16 @@ fn every_thread_is_in_the_sandbox() {
         threads += 1;
     }
     assert!(threads >= 4, "{threads}");
-    // A process outside the sandbox.
-    let doctor = Command::new(PROGRAM)
-        .args(["doctor", "-c"])
-        .arg(carrick.directory().join("carrick.toml"))
-        .output()
-        .expect("the program");
-    let doctor = String::from_utf8_lossy(&doctor.stdout).into_owned();
+    // A process outside the sandbox. It waits for an answer for a second.
+    let doctor = wait_for("an answer within doctor's second", || {
+        let doctor = Command::new(PROGRAM)
+            .args(["doctor", "-c"])
+            .arg(carrick.directory().join("carrick.toml"))
+            .output()
+            .expect("the program");
+        let doctor = String::from_utf8_lossy(&doctor.stdout).into_owned();
+        (!doctor.contains("no running carrick answers")).then_some(doctor)
+    });
     let expected = format!("- process {}: files in force (Landlock", carrick.pid());
     assert!(doctor.contains(&expected), "{doctor}");
 }

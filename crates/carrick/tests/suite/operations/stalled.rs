@@ -80,8 +80,11 @@ fn those_that_have_stood_still_for_longest_end_when_all_hold_too_much() {
     let place = Place::claim();
     let server = big_server(Server::listen(&place));
     // One worker, which knows the longest-stalled client.
-    let text = text(&place, &server, "auto", "stalled = \"1 MB\"") + "[workers]\ncount = 1\n";
-    let carrick = Carrick::start(&place, &text);
+    let text = |stalled: &str| {
+        let limits = format!("stalled = \"{stalled}\"");
+        text(&place, &server, "auto", &limits) + "[workers]\ncount = 1\n"
+    };
+    let carrick = Carrick::start(&place, &text("1 TB"));
     let clients: Vec<Peer> = (0..8)
         .map(|number| {
             stalled(match number % 2 {
@@ -90,6 +93,9 @@ fn those_that_have_stood_still_for_longest_end_when_all_hold_too_much() {
             })
         })
         .collect();
+    // None is ended before the last one has read its first part.
+    carrick.wait_for_metric("carrick_stalled_splices", &[], clients.len() as f64);
+    carrick.reload(&place, &text("1 MB"));
     wait_for("some to be ended", || {
         (carrick.limit_reached("stalled") >= 4.0).then_some(())
     });

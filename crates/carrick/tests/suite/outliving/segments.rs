@@ -71,7 +71,7 @@ fn delayed(bed: &Bed) -> [TcpStream; 2] {
 fn the_server_sends_what_a_narrow_client_takes() {
     inside(|bed| {
         narrow(&[(&bed.client, "c")], "1400");
-        let carrick = bed.start(0, "");
+        let carrick = bed.start(0, "[timeouts]\nconnect = \"10m\"\n");
         let ends = delayed(bed);
         go(bed, &carrick, ends);
     });

@@ -1,5 +1,5 @@
 //! Responses that must not be relayed: the client gets 502, and the upstream's connection is closed.
-use crate::support::{Carrick, Ending, Place, Server};
+use crate::support::{Carrick, Ending, Place, Server, wait_for};
 
 const RESPONSES: &[(&str, &[u8])] = &[
     ("HTTP/0.9", b"hello"),
@@ -213,20 +213,22 @@ fn interim_responses_without_end_do_not_hold_a_client_for_ever() {
         &place,
         &format!("[timeouts]\nidle = \"3s\"\ndrain = \"1s\"\n{text}"),
     );
-    let mut client = carrick.connect();
-    client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
-    let mut upstream = server.accept();
-    upstream.read_head();
-    let mut second = upstream.second();
-    let sending = std::thread::spawn(move || {
-        while second.try_send("HTTP/1.1 102 Processing\r\n\r\n").is_ok() {
-            std::thread::sleep(std::time::Duration::from_millis(50));
-        }
+    // Again where the server sends nothing in time.
+    wait_for("interim responses in time", || {
+        let mut client = carrick.connect();
+        client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+        let mut upstream = server.accept();
+        upstream.read_head();
+        let sending = std::thread::spawn(move || {
+            while upstream.try_send("HTTP/1.1 102 Processing\r\n\r\n").is_ok() {
+                std::thread::sleep(std::time::Duration::from_millis(50));
+            }
+        });
+        let response = client.read_response("GET");
+        assert!(matches!(response.status, 502 | 504), "{}", response.head);
+        sending.join().expect("no panic");
+        (!response.interim.is_empty()).then_some(())
     });
-    let response = client.read_response("GET");
-    assert!(matches!(response.status, 502 | 504), "{}", response.head);
-    assert!(!response.interim.is_empty());
-    sending.join().expect("no panic");
 }
 
 /// The client has already got a part: it must notice that the rest is missing.

@@ -1,4 +1,5 @@
 //! Clients get exactly the server's responses, whatever their form and whatever comes before and after.
+use super::lasting::TIMES;
 use super::*;
 
 /// Sizes of bodies.
@@ -8,8 +9,33 @@ const SIZES: [usize; 9] = [
 
 #[test]
 fn bodies_of_all_sizes_follow_each_other_on_one_connection() {
-    let Some(play) = Play::begin("") else { return };
-    let server = play.serve(0, |head| ok(&content(target_of(head))));
+    for time in 1..=TIMES {
+        let Some(play) = Play::begin("") else { return };
+        let server = play.serve(0, |head| ok(&content(target_of(head))));
+        let asked = ask_for_all_sizes(&play);
+        let lines = play.packet_lines(asked.len());
+        if lines.len() < asked.len() - 2 && time < TIMES {
+            continue;
+        }
+        assert_eq!(lines.len(), asked.len() - 2, "all but the first two");
+        for (line, target) in lines.iter().zip(&asked[2..]) {
+            assert_eq!(line.text("target"), target);
+            assert_eq!(line.number("sent"), content(target).len() as u64);
+            assert_eq!((line.status(), line.text("ended")), (200, "complete"));
+            assert_eq!(line.text("upstream"), "servers");
+        }
+        assert_eq!(server.accepted(), 1, "one connection for all");
+        let count = play.carrick.metric(
+            &play.bed,
+            "carrick_requests_total{mode=\"switch\",status=\"200\"}",
+        );
+        assert!((count - asked.len() as f64).abs() < 0.5, "{count}");
+        return;
+    }
+}
+
+/// A client asks for bodies of all sizes, and compares each; the targets.
+fn ask_for_all_sizes(play: &Play) -> Vec<String> {
     let mut client = play.connect();
     let mut random = Random::new(1);
     let mut asked = Vec::new();
@@ -25,21 +51,7 @@ fn bodies_of_all_sizes_follow_each_other_on_one_connection() {
         assert!(hash(&response.body) == hash(&content(&target)), "{target}");
         asked.push(target);
     }
-    drop(client);
-    let lines = play.packet_lines(asked.len());
-    assert_eq!(lines.len(), asked.len() - 2, "all but the first two");
-    for (line, target) in lines.iter().zip(&asked[2..]) {
-        assert_eq!(line.text("target"), target);
-        assert_eq!(line.number("sent"), content(target).len() as u64);
-        assert_eq!((line.status(), line.text("ended")), (200, "complete"));
-        assert_eq!(line.text("upstream"), "servers");
-    }
-    assert_eq!(server.accepted(), 1, "one connection for all");
-    let count = play.carrick.metric(
-        &play.bed,
-        "carrick_requests_total{mode=\"switch\",status=\"200\"}",
-    );
-    assert!((count - asked.len() as f64).abs() < 0.5, "{count}");
+    asked
 }
 
 #[test]

@@ -301,13 +301,22 @@ fn no_other_response_gets_into_the_midst_of_a_chunked_one() {
     let server = play.server(0);
     let _other = play.serve(1, |_| ok(b"other"));
     for next in ["/other/x", "/nowhere"] {
-        let (mut client, mut upstream) = play.pair(&server);
-        ask(&mut client, &mut upstream, "/s/chunks");
-        upstream.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n7\r\nab0\r\n\r\n");
-        client.send(get(next));
-        // carrick asks for the end: only the server's close tells where the response ends.
-        upstream.expect_end();
-        upstream.send("\r\n3\r\nend\r\n0\r\n\r\n");
+        let begin = || {
+            let (mut client, mut upstream) = play.pair(&server);
+            ask(&mut client, &mut upstream, "/s/chunks");
+            let begun = Instant::now();
+            upstream.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n7\r\nab0\r\n\r\n");
+            client.send(get(next));
+            // carrick asks for the end: only the server's close tells where the response ends, or a second of silence.
+            upstream.expect_end();
+            let sent = upstream.try_send("\r\n3\r\nend\r\n0\r\n\r\n");
+            if begun.elapsed() > Duration::from_millis(900) {
+                return None;
+            }
+            sent.unwrap_or_else(|error| panic!("{next}: {error}"));
+            Some((client, upstream))
+        };
+        let (mut client, upstream) = wait_for("a round without a long pause", begin);
         drop(upstream);
         assert_eq!(client.read_response("GET").body, b"ab0\r\n\r\nend");
         let status = client.read_response("GET").status;

@@ -193,8 +193,12 @@ fn a_server_that_says_nothing_is_given_up_and_one_that_stops_is_too() {
         return;
     };
     let server = play.server(0);
+    // Both at the same time.
     let (mut client, mut upstream) = play.pair(&server);
     ask(&mut client, &mut upstream, "/s/silent");
+    let (mut other, mut stops) = play.pair(&server);
+    ask(&mut other, &mut stops, "/s/stops");
+    stops.send("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n12345");
     let response = client.read_response("GET");
     assert_eq!(response.status, 504);
     let line = play.line("/s/silent");
@@ -209,10 +213,7 @@ fn a_server_that_says_nothing_is_given_up_and_one_that_stops_is_too() {
     fresh.send(ok(b"on"));
     assert_eq!(client.read_response("GET").body, b"on");
 
-    let (mut client, mut upstream) = play.pair(&server);
-    ask(&mut client, &mut upstream, "/s/stops");
-    upstream.send("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n12345");
-    assert!(matches!(client.read_ending(), Ending::Reset(_)));
+    assert!(matches!(other.read_ending(), Ending::Reset(_)));
     assert_eq!(play.line("/s/stops").text("ended"), "idle_timeout");
 }
 

@@ -17,9 +17,23 @@ engine = "packet"
 servers = ["10.2.0.2:80"]
 "#;
 
+/// How often something is tried: by chance, connections lose so much at first that the process relays some or all of them.
+pub(super) const TIMES: usize = 5;
+
 #[test]
 fn curl_and_nginx_get_on() {
     let Some(bed) = Bed::build() else { return };
+    for time in 1..=TIMES {
+        let forwarded = responses_forwarded_to_curl(&bed);
+        if forwarded == 48 {
+            return;
+        }
+        assert!(time < TIMES, "{forwarded} responses by the kernel");
+    }
+}
+
+/// curl asks for fifty responses; how many the kernel forwarded.
+fn responses_forwarded_to_curl(bed: &Bed) -> usize {
     let carrick = bed.carrick(NGINX);
     let urls: String = (0..50)
         .map(|number| format!(" http://{LISTENER}/{number}"))
@@ -31,11 +45,8 @@ fn curl_and_nginx_get_on() {
         assert!(line.contains("via=1.1 carrick"), "{line}");
     }
     let lines = carrick.access_log(50);
-    let by_kernel = lines
-        .iter()
-        .filter(|line| line["engine"] == "packet")
-        .count();
-    assert_eq!(by_kernel, 48);
+    let by_kernel = lines.iter().filter(|line| line["engine"] == "packet");
+    by_kernel.count()
 }
 
 #[test]
@@ -90,8 +101,6 @@ pub(super) fn lose(namespace: &Namespace, per_thousand: u32) {
 
 #[test]
 fn nothing_is_wrong_where_packets_get_lost() {
-    // By chance, connections lose so much at first that the process relays all of them.
-    const TIMES: usize = 5;
     for time in 1..=TIMES {
         let Some(forwarded) = responses_forwarded_under_loss() else {
             return;

@@ -50,8 +50,8 @@ servers = ["10.2.0.3:9001"]
 servers = ["10.2.0.3:9"]
 "#;
 
-/// Short time-outs.
-const IMPATIENT: &str = "[timeouts]\nidle = \"2s\"\ndrain = \"2s\"\n";
+/// A short time-out, but longer than a thread of a test stands still.
+const IMPATIENT: &str = "[timeouts]\nidle = \"4s\"\ndrain = \"2s\"\n";
 
 /// A carrick between a client and servers.
 struct Play {

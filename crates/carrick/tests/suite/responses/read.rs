@@ -1,5 +1,5 @@
 //! `responses = "read"`: the process reads each response's head, and the kernel forwards the rest of long bodies.
-use super::lasting::{SOME, lose};
+use super::lasting::{SOME, TIMES, lose};
 use super::*;
 use crate::support::Ending;
 use std::io::Read;
@@ -266,9 +266,20 @@ fn a_client_that_pauses_gets_everything() {
 
 #[test]
 fn nothing_is_wrong_where_packets_get_lost() {
-    let Some(play) = begin("") else {
-        return;
-    };
+    for time in 1..=TIMES {
+        let Some(forwarded) = responses_forwarded_under_loss() else {
+            return;
+        };
+        if forwarded > 3 {
+            return;
+        }
+        assert!(time < TIMES, "{forwarded} responses by the kernel");
+    }
+}
+
+/// Asks for random responses while packets get lost, and compares each; how many the kernel forwarded. `None`: skipped.
+fn responses_forwarded_under_loss() -> Option<usize> {
+    let play = begin("")?;
     lose(&play.bed.client, SOME);
     lose(&play.bed.server, SOME);
     let _server = play.serve(0, |head| ok(&content(target_of(head))));
@@ -287,6 +298,6 @@ fn nothing_is_wrong_where_packets_get_lost() {
         }
     });
     let lines = play.packet_lines(6 * 12);
-    assert!(lines.len() > 3, "{}", lines.len());
     assert!(lines.iter().all(|line| line.text("ended") == "complete"));
+    Some(lines.len())
 }

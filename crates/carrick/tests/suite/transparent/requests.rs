@@ -1,6 +1,8 @@
 //! Destinations of intercepted requests: their original one, or that of a route.
 use super::bed::inside;
 use super::*;
+use crate::outliving::bed::on;
+use crate::support::Peer;
 use carrick_test::EndInTime;
 
 #[test]
@@ -129,19 +131,21 @@ fn what_is_under_way_is_finished_when_carrick_ends() {
     let Some(bed) = Bed::build() else { return };
     let before = bed.rules();
     let listener = SWITCH.replace("transparent", "via = \"both\"\ntransparent");
-    let text = format!("{listener}[timeouts]\ndrain = \"10m\"\n");
+    let images = IMAGES.replace("10.2.0.3:80", "10.2.0.3:8002");
+    let text = format!("{listener}{images}[timeouts]\ndrain = \"10m\"\n");
     let mut carrick = bed.carrick(&text);
+    let server = on(&bed.server, || carrick_test::listen("10.2.0.3:8002"));
     let download = inside(
         &bed.client,
-        &["curl", "-sS", "-D", "-", "http://10.2.0.2/slow"],
+        &["curl", "-sS", "-D", "-", "http://10.2.0.2/images/"],
     )
     .stdout(std::process::Stdio::piped())
     .spawn()
     .expect("curl");
-    crate::support::wait_for("a request under way", || {
-        let open = carrick.metric(&bed, "carrick_upstream_connections_opened_total");
-        (open > 0.5).then_some(())
-    });
+    let mut upstream = Peer::new(server.accept().expect("a request").0);
+    upstream.read_head();
+    upstream.send("HTTP/1.1 200 OK\r\nContent-Length: 10000\r\n\r\n");
+    upstream.send([b'x'; 5000]);
     carrick.signal(rustix::process::Signal::TERM);
     // New clients find no listener, and are routed as if there had never been one.
     crate::support::wait_for("a client that is let through", || {
@@ -150,10 +154,11 @@ fn what_is_under_way_is_finished_when_carrick_ends() {
             .then_some(())
     });
     assert_ne!(bed.rules(), before, "the rules are there until the end");
+    upstream.send([b'x'; 5000]);
     let output = download.wait_with_output_in_time().expect("a download");
     let body = output.stdout.iter().filter(|byte| **byte == b'x').count();
     assert!(output.status.success(), "{}", output.status);
-    assert!(body >= super::bed::SLOW_BYTES, "{body}");
+    assert!(body >= 10_000, "{body}");
     let head = String::from_utf8_lossy(&output.stdout[..300]).into_owned();
     assert!(head.contains("Via: 1.1 carrick"), "{head}");
     carrick.wait();

@@ -243,9 +243,9 @@ fn a_tunnel_without_a_byte_ends_with_its_idle_time_out() {
 /// With a FIN, what the client has got would look whole.
 #[test]
 fn a_tunnel_that_is_idle_with_bytes_on_their_way_is_reset() {
-    for engine in ENGINES {
+    let play = |engine| {
         let stage = Stage::with(&format!(
-            "[splice]\nengine = \"{engine}\"\n[timeouts]\ntunnel_idle = \"1s\""
+            "[splice]\nengine = \"{engine}\"\n[timeouts]\ntunnel_idle = \"4s\""
         ));
         let mut client = Peer::connect_with_buffers(stage.carrick.tunnel_address(), 4096);
         let mut upstream = stage.server.accept();
@@ -259,15 +259,20 @@ fn a_tunnel_that_is_idle_with_bytes_on_their_way_is_reset() {
                 "{engine}, {side}"
             );
         }
-    }
+    };
+    std::thread::scope(|scope| {
+        for engine in ENGINES {
+            scope.spawn(move || play(engine));
+        }
+    });
 }
 
 /// The kernel has them, and the server's end behind them.
 #[test]
 fn a_tunnel_that_is_idle_with_bytes_behind_which_the_server_has_ended_is_closed() {
-    for engine in ENGINES {
+    let play = |engine| {
         let stage = Stage::with(&format!(
-            "[splice]\nengine = \"{engine}\"\n[timeouts]\ntunnel_idle = \"500ms\""
+            "[splice]\nengine = \"{engine}\"\n[timeouts]\ntunnel_idle = \"4s\""
         ));
         let mut client = Peer::connect_with_buffers(stage.carrick.tunnel_address(), 4096);
         let mut upstream = stage.server.accept();
@@ -278,7 +283,12 @@ fn a_tunnel_that_is_idle_with_bytes_behind_which_the_server_has_ended_is_closed(
         assert_eq!(line.text("ended"), "tunnel_idle_timeout");
         assert_eq!(upstream.read_ending(), Ending::Closed(Vec::new()));
         assert_eq!(client.read_ending(), Ending::Closed(bytes), "{engine}");
-    }
+    };
+    std::thread::scope(|scope| {
+        for engine in ENGINES {
+            scope.spawn(move || play(engine));
+        }
+    });
 }
 
 #[test]

@@ -139,7 +139,7 @@ fn what_is_not_tls_has_no_name() {
 
 #[test]
 fn a_hello_without_end_is_not_waited_for_longer_than_the_head_time_out() {
-    let stage = Stage::with("[timeouts]\nhead = \"500ms\"\ndrain = \"1s\"");
+    let stage = Stage::with("[timeouts]\nhead = \"4s\"\ndrain = \"1s\"");
     let hello = client_hello(Some("a.example.org"));
     let mut client = stage.carrick.connect_tunnel();
     client.send(&hello[..40]);
