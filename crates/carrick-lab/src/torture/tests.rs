@@ -150,9 +150,11 @@ fn a_relay_that_falls_silent_is_noticed() {
 
 #[test]
 fn a_relay_without_a_bound_is_noticed() {
-    let tally = played(Case::SlowReader, Manner::Hoards, 7);
-    assert!(tally.held_bytes_max > Some(HELD_BYTES_MAX), "{tally:?}");
-    assert!(tally.unread_bytes_max > Some(HELD_BYTES_MAX), "{tally:?}");
+    // Again where it stood still for so long that it seemed to take no more.
+    let hoarded = |tally: &Tally| tally.held_bytes_max.min(tally.unread_bytes_max);
+    let mut tallies = (0..5).map(|_| played(Case::SlowReader, Manner::Hoards, 7));
+    let tally = tallies.find(|tally| hoarded(tally) > Some(HELD_BYTES_MAX));
+    let tally = tally.expect("it seemed to take no more, five times");
     assert_eq!(tally.lost_bytes, 0);
     assert!(tally.harms().join("").contains("held for one direction"));
 }

@@ -97,8 +97,9 @@ impl Visitor {
         Ok(Self { wish, tls })
     }
 
+    /// Visits until then, and at least once.
     async fn visit_until(self, end: Instant, seen: &RefCell<Seen>) -> Result<()> {
-        while Instant::now() < end {
+        loop {
             let begun = Instant::now();
             let (kind, bytes) = self.visit().await?;
             ensure!(
@@ -109,8 +110,10 @@ impl Visitor {
             let latency_us = begun.elapsed().as_micros() as u64;
             seen.latency_us.saturating_record(latency_us);
             seen.bytes += bytes as u64;
+            if Instant::now() >= end {
+                return Ok(());
+            }
         }
-        Ok(())
     }
 
     /// One connection with one request. The tickets of the server come before its response.

@@ -39,9 +39,11 @@ fn get_five_bytes() -> Exchange {
 
 #[tokio::test(flavor = "current_thread")]
 async fn echoed_connections_are_held_open() {
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    drop(listener);
+    // It is nobody else's until the server listens there.
+    let bound = TcpSocket::new_v4().unwrap();
+    bound.set_reuseaddr(true).unwrap();
+    bound.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let address = bound.local_addr().unwrap();
     tokio::spawn(crate::origin::echo::serve(address));
     let from = std::net::IpAddr::from([127, 0, 0, 9]);
     let held = open((address, &[from]), &Exchange::Echo, 20, 4, PATIENCE)

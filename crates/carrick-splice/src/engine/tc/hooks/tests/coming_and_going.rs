@@ -2,7 +2,7 @@
 
 use super::support::*;
 use crate::engine::tc::hooks::{AttachMode, Changed, Changes, Hooks, Settings};
-use carrick_test::PATIENCE;
+use carrick_test::{PATIENCE, wait_for};
 use std::time::Duration;
 
 const NOT: Duration = Duration::from_millis(50);
@@ -171,11 +171,18 @@ fn changes_of_links_addresses_routes_and_filters_are_reported() {
                 routes: true,
                 ..Changed::default()
             };
-            assert_eq!(heard("ip route add 10.10.0.0/16 dev v1"), only_routes);
-            assert_eq!(heard("ip route del 10.10.0.0/16 dev v1"), only_routes);
-            assert_eq!(heard("ip -6 route add fd00::/64 dev v1"), only_routes);
-            assert_eq!(heard("ip rule add fwmark 7 table 100"), only_routes);
-            assert_eq!(heard("ip -6 rule add fwmark 7 table 100"), only_routes);
+            // The kernel may tell only now that the interfaces are up (linkwatch): then again.
+            for (of, one) in [
+                ("ip route", "10.10.0.0/16 dev v1"),
+                ("ip -6 route", "fd00::/64 dev v1"),
+                ("ip rule", "fwmark 7 table 100"),
+                ("ip -6 rule", "fwmark 7 table 100"),
+            ] {
+                wait_for("news of routes alone", || {
+                    let changed = ["add", "del"].map(|what| heard(&format!("{of} {what} {one}")));
+                    (changed == [only_routes; 2]).then_some(())
+                });
+            }
             assert!(heard("tc qdisc add dev v0 clsact").filters);
             assert!(heard("ip link delete v0").links);
         },
