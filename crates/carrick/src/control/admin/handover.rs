@@ -11,8 +11,8 @@ use std::time::Duration;
 /// The target of the successor's `POST`.
 pub(super) const PATH: &str = "/handover";
 
-/// How long the draining carrick may take to answer.
-const ANSWER_WAIT: Duration = Duration::from_secs(2);
+/// How long the draining carrick may take to answer: the machine may be busy, and without an answer the successor does not start.
+const ANSWER_WAIT: Duration = Duration::from_secs(10);
 
 /// Another program may listen there.
 const ANSWER_BYTES_MAX: u64 = 4 << 10;

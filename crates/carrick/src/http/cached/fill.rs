@@ -22,12 +22,12 @@ const UNREAD_BYTES_MIN: u64 = 64 << 10;
 
 /// A body that nobody reads.
 #[derive(Default)]
-pub struct Unread {
+pub struct UnreadBody {
     /// When it was looked at last, and the bytes that had come by then.
     looked: Option<(Instant, u64)>,
 }
 
-impl Unread {
+impl UnreadBody {
     /// Whether it comes too slowly, now that these bytes have come in all; looked at every `limit`.
     pub fn is_too_slow(&mut self, bytes: u64, limit: Duration) -> bool {
         let (at, before) = *self.looked.get_or_insert((now(), bytes));
@@ -117,7 +117,7 @@ impl Fill {
         let idle = context.live.plan().timeouts.idle;
         let mut timer = Timer::default();
         let mut buffer = Vec::new();
-        let mut unread = Unread::default();
+        let mut unread = UnreadBody::default();
         while left_bytes > 0 {
             let stream = &self.checkout.upstream.transport;
             let received = {
@@ -135,7 +135,7 @@ impl Fill {
                 return End::GivenUp;
             }
             if self.object.is_read() {
-                unread = Unread::default();
+                unread = UnreadBody::default();
                 continue;
             }
             let is_slow = left_bytes > 0 && unread.is_too_slow(self.length - left_bytes, idle);

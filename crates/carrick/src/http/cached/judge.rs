@@ -185,7 +185,7 @@ fn note_head(exchange: &Exchange<'_>, asking: &mut Asking) {
 }
 
 /// The keys of what an unsafe method has changed (RFC 9111 section 4.4), to whatever servers the listener sends requests for it, and
-/// whatever the rules by which routes there store it. None if the answer in `scratch` does not say so.
+/// whatever the rules by which routes there store it. Empty if the answer in `scratch` does not say so.
 pub fn changed(
     context: &RequestContext,
     scratch: &Scratch,

@@ -26,7 +26,7 @@ mod store;
 mod tee;
 
 pub use ask::{Asking, request_lines};
-pub use fill::{Fill, Unread};
+pub use fill::{Fill, UnreadBody};
 pub use find::{CacheDecision, begin, begin_prefetch};
 pub use judge::{changed, invalidate, judge};
 pub use parts::{PendingBody, reuse_of};

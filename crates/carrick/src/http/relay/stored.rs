@@ -1,7 +1,7 @@
 //! Answers that the client gets from the store: those that are just being put there, and those that were there before.
 use super::{Attempt, Outcome};
 use crate::cache::memory::{BodyWriter, Object};
-use crate::http::cached::{self, Asking, Fill, PendingBody, Tee, Unread, reuse_of};
+use crate::http::cached::{self, Asking, Fill, PendingBody, Tee, UnreadBody, reuse_of};
 use crate::net::io::read_some;
 use crate::telemetry::metrics::PrefetchResult;
 use crate::upstream::checkout::Checkout;
@@ -74,7 +74,7 @@ impl Attempt<'_, '_> {
         let buffer = &mut self.scratch.response;
         buffer.drain(..response.head_bytes);
         let mut chunked = Chunked::lenient();
-        let (mut bytes, mut received, mut unread) = (0, 0, Unread::default());
+        let (mut bytes, mut received, mut unread) = (0, 0, UnreadBody::default());
         loop {
             let (used, is_over) = if is_chunked {
                 match chunked.tidy(buffer, 0, &mut bytes) {

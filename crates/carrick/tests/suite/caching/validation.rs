@@ -310,7 +310,7 @@ fn requests_to_one_upstream_invalidate_what_another_has_answered() {
 
 /// The answer to an upload may come before its end.
 #[test]
-fn an_upload_that_is_answered_early_invalidates_before_its_client_hears_of_it() {
+fn an_upload_that_is_answered_early_invalidates_before_its_client_hears_of_it_and_at_its_end() {
     for route in [
         "",
         "[[listener.route]]\nmethod = \"POST\"\nupstream = \"u\"\n",
@@ -336,6 +336,13 @@ fn an_upload_that_is_answered_early_invalidates_before_its_client_hears_of_it() 
         upstream.read_head();
         upstream.send("HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\nchanged");
         assert_eq!(client.read_response("POST").text(), "changed");
+        let between = ok("Cache-Control: max-age=60\r\n", "between");
+        let said = play.fetch("/a", &between).text();
+        assert_eq!(said, "between", "{route}");
+        // The server has the whole request only now.
+        client.send("world");
+        play.carrick
+            .wait_for_metric("carrick_cache_invalidated_total", &[], 2.0);
         assert_eq!(play.fetch("/a", &ok("", "new")).text(), "new", "{route}");
     }
 }
