@@ -32,7 +32,9 @@ enum NoHello {
 pub async fn run_listener(mut client: Client, mut first: Vec<u8>) {
     let mut log = RequestLog::begin();
     let listener = Arc::clone(&client.context.listener);
-    let (sni, version) = if listener.routes_by_name().next().is_some() {
+    // A name counts where a route, or what is denied to intercepted clients, says one.
+    let denies_names = client.context.original.is_some() && !listener.access.deny_names.is_empty();
+    let (sni, version) = if denies_names || listener.routes_by_name().next().is_some() {
         match read_server_name(&mut client, &mut first).await {
             Ok(name) => name,
             Err(no_hello) => {

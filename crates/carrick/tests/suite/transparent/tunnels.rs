@@ -55,6 +55,18 @@ fn tls_goes_by_name_and_what_no_route_names_goes_where_it_wanted_to() {
 }
 
 #[test]
+fn names_are_denied_where_no_route_has_one() {
+    let Some(bed) = Bed::build() else { return };
+    let carrick = bed.carrick(&(TUNNEL.to_owned() + "deny_to = \"bad.example\"\n"));
+    let ask = |name: &str| bed.try_curl(&format!("--resolve {name}:443:10.2.0.2 https://{name}/"));
+    ask("good.example").expect("an answer");
+    ask("bad.example").expect_err("a name that is denied");
+    let log = carrick.access_log(2);
+    let denied = log.iter().find(|line| line["target"] == "bad.example");
+    assert_eq!(denied.expect("a line")["status"], 403, "{log:?}");
+}
+
+#[test]
 fn a_tunnel_needs_no_routes_and_can_keep_the_clients_address() {
     let Some(bed) = Bed::build() else { return };
     let text = TUNNEL.replace("[443]", "[80]") + "keep_client_address = true\n";
