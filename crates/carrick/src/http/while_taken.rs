@@ -5,7 +5,6 @@ use crate::net::deadline::{Deadline, TimedOut, Timer, now};
 use crate::net::io::write_both;
 use crate::net::transport::Transport;
 use carrick_splice::LAST_BYTES_IDLE;
-use carrick_splice::tcp::acknowledged_bytes;
 use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
@@ -39,7 +38,7 @@ pub(super) async fn write_while_taken(
                 moved_at = Some(now());
             }
             if polled.is_pending() && seen_acked == 0 {
-                seen_acked = acked_bytes(peer);
+                seen_acked = peer.acked_bytes();
             }
             polled
         });
@@ -51,8 +50,8 @@ pub(super) async fn write_while_taken(
                 deadline = match peer.not_idle_before(limit, moved_at) {
                     Some(deadline) => deadline,
                     // What a slow receiver takes does not make room for more at once.
-                    None if acked_bytes(peer) > seen_acked => {
-                        seen_acked = acked_bytes(peer);
+                    None if peer.acked_bytes() > seen_acked => {
+                        seen_acked = peer.acked_bytes();
                         Deadline::after(limit)
                     }
                     None => return Err(IDLE_TIMEOUT),
@@ -96,19 +95,9 @@ pub(super) async fn given_up(client: &Transport, server: &Transport, idle: Durat
     client.lost().await;
     let mut seen_acked = None;
     let is_stream = matches!(client, Transport::Http2(_)) || server.server_stream().is_some();
-    while !is_stream && seen_acked != Some(acked_bytes(server)) {
-        seen_acked = Some(acked_bytes(server));
+    while !is_stream && seen_acked != Some(server.acked_bytes()) {
+        seen_acked = Some(server.acked_bytes());
         tokio::time::sleep(idle.min(LAST_BYTES_IDLE)).await;
-    }
-}
-
-/// What the peer has acknowledged; 0 if unknown, or if the room in the connection is not what is waited for: then frames without
-/// content may be all that it takes.
-fn acked_bytes(peer: &Transport) -> u64 {
-    match peer {
-        Transport::Http2(stream) if stream.connection_has_room() => 0,
-        Transport::Http2Server(stream) if stream.connection_has_room() => 0,
-        _ => peer.socket().and_then(acknowledged_bytes).unwrap_or(0),
     }
 }
 

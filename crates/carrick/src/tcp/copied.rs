@@ -6,11 +6,12 @@ use crate::net::io::{Stream, try_read_some};
 use crate::net::scratch::ScratchPool;
 use crate::net::transport::Transport;
 use crate::net::transport::tls::TlsStream;
-use carrick_splice::tcp::{UnreadWindow, acknowledged_bytes};
+use carrick_splice::tcp::UnreadWindow;
 use carrick_splice::{Engine, ExchangeEnd, ExchangeOrder, Fault, LAST_BYTES_IDLE, Side, Throttle};
 use std::cell::Cell;
 use std::future::poll_fn;
 use std::io::{self, ErrorKind};
+use std::pin::pin;
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -48,6 +49,7 @@ pub(super) async fn both_ways(
         let moved = [bytes[0].get(), bytes[1].get()];
         listed.tunnel().note_bytes(moved, [Engine::Copy; 2]);
     };
+    let has_failed = Cell::new(false);
     let (up, down) = (
         Way {
             from: near,
@@ -55,6 +57,7 @@ pub(super) async fn both_ways(
             window: unread_near,
             throttle: pace_up,
             stage: &stages[0],
+            has_failed: &has_failed,
         },
         Way {
             from: far,
@@ -62,22 +65,35 @@ pub(super) async fn both_ways(
             window: unread_far,
             throttle: pace_down,
             stage: &stages[1],
+            has_failed: &has_failed,
         },
     );
     let up = up.relay(&worker.scratch, order.a_prefix, |count| note(0, count));
     let down = down.relay(&worker.scratch, order.b_prefix, |count| note(1, count));
     let both = async {
         let fault = |a_to_b| move |fault| ExchangeEnd::Fault { a_to_b, fault };
-        let up = async { up.await.map_err(fault(true)) };
-        let down = async { down.await.map_err(fault(false)) };
-        match tokio::try_join!(up, down) {
-            Ok(_) => ExchangeEnd::Closed,
-            Err(end) => end,
-        }
+        let mut up = pin!(async { up.await.map_err(fault(true)) });
+        let mut down = pin!(async { down.await.map_err(fault(false)) });
+        let (is_up, first) = tokio::select! {
+            end = &mut up => (true, end),
+            end = &mut down => (false, end),
+        };
+        has_failed.set(first.is_err());
+        // Who takes nothing more may have sent something before, which the other side gets.
+        let goes_on = match &first {
+            Err(ExchangeEnd::Fault { fault, .. }) => fault.side == Side::To,
+            _ => true,
+        };
+        let other = match (goes_on, is_up) {
+            (false, _) => Ok(()),
+            (true, true) => down.await,
+            (true, false) => up.await,
+        };
+        first.and(other).err().unwrap_or(ExchangeEnd::Closed)
     };
     let is_stuck = Cell::new(false);
     let is_any = |stage| stages.iter().any(|any: &Cell<_>| any.get() == stage);
-    let acked = || [near, far].map(|leg| leg.socket().and_then(acknowledged_bytes));
+    let acked = || [near, far].map(Transport::acked_bytes);
     // A way that waits for its receiver does not see that its sender is lost.
     let lost = async || tokio::select! { () = near.lost() => true, () = far.lost() => false };
     let silence = async {
@@ -167,6 +183,8 @@ struct Way<'t> {
     window: UnreadWindow,
     throttle: Throttle,
     stage: &'t Cell<Stage>,
+    /// Whether the other direction has failed: then an end here is that of a connection that was reset, and not passed on.
+    has_failed: &'t Cell<bool>,
 }
 
 impl Way<'_> {
@@ -195,6 +213,9 @@ impl Way<'_> {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => continue,
                 result => result.map_err(fault(Side::From, "recv"))?,
             };
+            if count == 0 && self.has_failed.get() {
+                return Ok(());
+            }
             if count == 0 {
                 to.end().map_err(fault(Side::To, "shutdown"))?;
                 self.stage.set(Stage::Ended);

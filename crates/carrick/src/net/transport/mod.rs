@@ -5,7 +5,7 @@
 use super::io::Stream;
 use crate::net::deadline::{Deadline, now};
 use carrick_splice::Throttle;
-use carrick_splice::tcp::{UnreadWindow, until_reset};
+use carrick_splice::tcp::{UnreadWindow, acknowledged_bytes, until_reset};
 use http2::Http2Stream;
 use http2::server::ServerStream;
 use rustix::io::Errno;
@@ -210,6 +210,17 @@ impl Transport {
     pub fn has_failed(&self) -> bool {
         self.socket()
             .is_none_or(|stream| !matches!(stream.take_error(), Ok(None)))
+    }
+
+    /// What the peer has acknowledged; 0 if unknown, or if the room in the connection is not what is waited for: then frames without content
+    /// may be all that it takes.
+    #[must_use]
+    pub fn acked_bytes(&self) -> u64 {
+        match self {
+            Self::Http2(stream) if stream.connection_has_room() => 0,
+            Self::Http2Server(stream) if stream.connection_has_room() => 0,
+            _ => self.socket().and_then(acknowledged_bytes).unwrap_or(0),
+        }
     }
 
     /// Until when a peer need take nothing that has taken something at `moved_at`, if it is not past: for `limit`. Streams to a client of
