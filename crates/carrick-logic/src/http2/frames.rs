@@ -29,7 +29,10 @@ const HEADERS: u8 = 1;
 const HEAD: u32 = 5;
 
 /// What a server may send because of a request: the response's head, an interim one, trailers, and a reset that stops the request.
-pub const NUISANCES_PER_REQUEST: u32 = 3 * HEAD + RESET;
+const NUISANCES_PER_REQUEST: u32 = 3 * HEAD + RESET;
+
+/// What it may have left because of requests: so many may be answered at once.
+const MOST: u32 = FREE + 100 * NUISANCES_PER_REQUEST;
 
 /// `END_STREAM`, and `ACK`.
 const FLAG: u8 = 0x1;
@@ -169,7 +172,13 @@ impl NuisanceBudget {
 
     /// Gives some back: a client that gets much may say much about it.
     pub fn give(&mut self, nuisances: u32) {
-        self.left = self.left.saturating_add(nuisances).min(FREE);
+        let most = self.left.max(FREE);
+        self.left = self.left.saturating_add(nuisances).min(most);
+    }
+
+    /// Gives what a server may say of a request that it is sent.
+    pub fn give_for_request(&mut self) {
+        self.left = self.left.saturating_add(NUISANCES_PER_REQUEST).min(MOST);
     }
 }
 
@@ -252,5 +261,12 @@ mod tests {
         assert!(!budget.spend(1, begun + 3 * ONE_MORE_AFTER));
         let later = begun + Duration::from_secs(3600);
         assert!(budget.spend(FREE, later) && !budget.spend(1, later));
+        // Requests under way may all be answered at once, after a rest as well.
+        budget = NuisanceBudget::new(begun);
+        for _ in 0..200 {
+            budget.give_for_request();
+        }
+        budget.give(1);
+        assert!(budget.spend(MOST, later) && !budget.spend(1, later));
     }
 }

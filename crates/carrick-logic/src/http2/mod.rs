@@ -4,7 +4,7 @@ mod request;
 mod reset;
 mod response;
 
-pub use frames::{FrameMeter, NUISANCES_PER_REQUEST, NuisanceBudget, SMALL_FRAMES_MAX};
+pub use frames::{FrameMeter, NuisanceBudget, SMALL_FRAMES_MAX};
 pub use request::{
     Malformed, Pseudo, RequestBody, RequestForm, RequestTranslation, is_trailer, write_request,
 };

@@ -5,7 +5,7 @@ use crate::net::deadline::now;
 use crate::net::io::Stream;
 use bytes::Buf;
 use carrick_logic::http1::ResponseHead;
-use carrick_logic::http2::{FrameMeter, NUISANCES_PER_REQUEST, NuisanceBudget, SMALL_FRAMES_MAX};
+use carrick_logic::http2::{FrameMeter, NuisanceBudget, SMALL_FRAMES_MAX};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::fmt;
@@ -16,6 +16,10 @@ use std::time::Instant;
 
 /// Bytes of bodies that may wait for room in the kernel, over all streams.
 const QUEUED_BYTES_MAX: usize = 256 * 1024;
+
+/// What a piece costs besides its bytes: the library's frame (some 310 bytes), and an allocation. Else a peer that lets one byte through at
+/// a time would have a hundred times as much queued.
+const PIECE_BYTES: usize = 384;
 
 /// Bytes of frames that are gathered: the content of a whole record of TLS (RFC 8446 section 5.1).
 const GATHERED_BYTES_MAX: usize = 16 * 1024;
@@ -291,7 +295,7 @@ impl Http2Connection {
 
     /// Notes a request to the server: it may say something about it.
     pub(super) fn asked(&self) {
-        self.budget.borrow_mut().give(NUISANCES_PER_REQUEST);
+        self.budget.borrow_mut().give_for_request();
     }
 
     /// Notes what has come from the other end.
@@ -329,7 +333,8 @@ impl Http2Connection {
 
     /// These bytes, counted until they have been sent or given up.
     pub(super) fn piece(self: &Rc<Self>, bytes: Vec<u8>) -> Piece {
-        self.queued_bytes.set(self.queued_bytes.get() + bytes.len());
+        let piece_bytes = bytes.len() + PIECE_BYTES;
+        self.queued_bytes.set(self.queued_bytes.get() + piece_bytes);
         Piece {
             bytes,
             sent_bytes: 0,
@@ -381,18 +386,17 @@ impl Buf for Piece {
 impl Drop for Piece {
     fn drop(&mut self) {
         let bytes = std::mem::take(&mut self.bytes);
-        let counted_bytes = bytes.len();
+        let content_bytes = bytes.len();
         buffers::give(bytes);
-        if counted_bytes == 0 {
-            return;
-        }
         let connection = &self.connection;
         let queued = connection.queued_bytes.get();
         connection
             .queued_bytes
-            .set(queued.saturating_sub(counted_bytes));
-        connection.moved_at.set(now());
-        connection.budget.borrow_mut().give(1);
+            .set(queued.saturating_sub(content_bytes + PIECE_BYTES));
+        if content_bytes > 0 {
+            connection.moved_at.set(now());
+            connection.budget.borrow_mut().give(1);
+        }
         // One after the other, for what this one leaves: there would not be room for all. The last piece wakes the rest.
         let mut turns = 1;
         if connection.queued_bytes.get() == 0 {

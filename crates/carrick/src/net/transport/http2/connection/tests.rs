@@ -67,6 +67,22 @@ fn nothing_gathered_is_lost_at_the_end() {
 }
 
 #[test]
+fn bytes_by_themselves_fill_the_queue_before_they_fill_the_memory() {
+    let (connection, _there) = connection();
+    let mut pieces = Vec::new();
+    while connection.room() > 0 {
+        pieces.push(connection.piece(vec![0]));
+    }
+    assert!(pieces.len() < 1000, "{}", pieces.len());
+    pieces.clear();
+    // Those without content are counted as well.
+    let end = connection.piece(Vec::new());
+    assert!(connection.room() < QUEUED_BYTES_MAX);
+    drop(end);
+    assert_eq!(connection.room(), QUEUED_BYTES_MAX);
+}
+
+#[test]
 fn room_for_one_wakes_one_and_room_for_all_wakes_all() {
     let (connection, _there) = connection();
     let mut pieces: Vec<_> = (0..3)
