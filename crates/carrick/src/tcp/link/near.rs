@@ -281,7 +281,9 @@ fn ended(
         match outcome {
             Outcome::Refused(ErrorCode::Denied | ErrorCode::Failed) => {}
             Outcome::Refused(_) => group.failed(*server, Instant::now()),
-            _ => group.succeeded(*server),
+            // The far end has said that it is connected.
+            _ if log.status == 200 => group.succeeded(*server),
+            _ => {}
         }
     }
     match outcome {

@@ -119,17 +119,20 @@ pub fn settle(
             watched.activity.until(delivered),
         );
     }
-    if Rc::strong_count(&worker.telemetry.acknowledgements) > SETTLING_MAX {
+    let acknowledgements = &worker.telemetry.acknowledgements;
+    let is_full = Rc::strong_count(acknowledgements) > SETTLING_MAX;
+    // The connection's own place goes to another one meanwhile.
+    let Some(descriptor) = (!is_full)
+        .then(|| worker.connector.admission.take_upstream())
+        .flatten()
+    else {
         return learn(&worker.telemetry, &outcome, None);
-    }
-    let (receiver, place) = (
-        Rc::clone(receiver),
-        Rc::clone(&worker.telemetry.acknowledgements),
-    );
+    };
+    let (receiver, place) = (Rc::clone(receiver), Rc::clone(acknowledgements));
     let worker = Rc::clone(worker);
     tokio::task::spawn_local(async move {
         let active = wait(&receiver, &watched.activity).await;
-        drop(place);
+        drop((place, receiver, descriptor));
         learn(&worker.telemetry, &outcome, active);
     });
 }
