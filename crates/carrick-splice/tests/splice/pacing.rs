@@ -272,18 +272,20 @@ impl Drop for Busy {
 
 #[test]
 fn a_conservative_class_waits_for_the_worker_but_not_for_ever() {
-    const LONGEST: Duration = Duration::from_millis(300);
-    const PATIENT: Duration = Duration::from_secs(10);
-    let held = |hold_max| ClassSettings {
+    // When the kernel takes a worker for one that stands still, and lets go what comes then (`PACE_HANGS_NS`).
+    const HANGS: Duration = Duration::from_millis(250);
+    let held = ClassSettings {
         policy: Policy::Conservative,
-        hold_max,
+        hold_max: Duration::from_secs(1),
         ..class("a")
     };
-    on_paced_worker(&[held(PATIENT)], |splicer, pacing| async move {
+    on_paced_worker(&[held], |splicer, pacing| async move {
         for choice in CHOICES {
-            pacing.configure(&[held(PATIENT)], INTERVAL).unwrap();
             // The worker is idle once, or what it did for the choice before counts as well.
-            tokio::time::sleep(Duration::from_millis(1)).await;
+            let pacer = splicer.pacer().unwrap();
+            while pacer.runnable_for() > HANGS / 10 {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
             let sockets = Sockets::new().await;
             let body = sample(1, 3_000_000);
             let (mut sender, mut receiver) = (blocking(sockets.sender), blocking(sockets.receiver));
@@ -302,18 +304,23 @@ fn a_conservative_class_waits_for_the_worker_but_not_for_ever() {
             };
             let mut transfer = splicer.transfer(&sockets.from, &sockets.to, order);
             let busy = Busy::new();
-            let run = tokio::time::timeout(LONGEST, transfer.run()).await;
-            assert!(run.is_err(), "{choice:?}: it did not wait");
-            assert_eq!(transfer.bytes(), 0, "{choice:?}");
-            pacing.configure(&[held(LONGEST)], INTERVAL).unwrap();
+            let mut end = tokio::time::timeout(HANGS / 2, transfer.run()).await.ok();
+            let is_held = end.is_none() && transfer.bytes() == 0;
+            assert!(
+                is_held || pacer.runnable_for() > HANGS,
+                "{choice:?}: it did not wait"
+            );
             while transfer.bytes() == 0 {
                 let run = tokio::time::timeout(Duration::from_millis(20), transfer.run());
-                assert!(run.await.is_err(), "{choice:?}: it no longer waited");
+                end = run.await.ok();
             }
-            let pacer = splicer.pacer().unwrap();
-            assert!(pacer.runnable_for() > LONGEST);
+            assert!(pacer.runnable_for() > HANGS);
             drop(busy);
-            assert_eq!(transfer.run().await.unwrap(), Ended::Bytes, "{choice:?}");
+            let end = match end {
+                Some(end) => end,
+                None => transfer.run().await,
+            };
+            assert_eq!(end.unwrap(), Ended::Bytes, "{choice:?}");
             drop(transfer);
             drop((sockets.from, sockets.to));
             sending.join().unwrap();
