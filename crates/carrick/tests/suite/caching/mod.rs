@@ -35,9 +35,14 @@ impl Play {
 
     /// Like [`begin`](Self::begin), with additional lines in the route.
     fn begin_with(cache: &str, route: &str) -> Self {
+        Self::configured(|server| cached_switch(&[server], cache, route))
+    }
+
+    /// With this configuration, for this server.
+    fn configured(text: impl FnOnce(SocketAddr) -> String) -> Self {
         let place = Place::claim();
         let server = Server::listen(&place);
-        let carrick = Carrick::start(&place, &cached_switch(&[server.address()], cache, route));
+        let carrick = Carrick::start(&place, &text(server.address()));
         Self {
             server,
             carrick,

@@ -70,20 +70,14 @@ fn what_varies_with_what_carrick_writes_is_not_stored() {
 #[test]
 fn what_a_server_says_to_a_client_that_a_trusted_proxy_knows_is_not_for_others() {
     use super::{cached_switch, status};
-    use crate::support::{Carrick, Place, Server};
     const ALICE: &str = "X-Forwarded-Client-Subject: CN=alice\r\n";
     let begin = |route: &str| {
-        let place = Place::claim();
-        let server = Server::listen(&place);
-        let text = cached_switch(&[server.address()], "", route).replace(
-            "mode = \"switch\"\n",
-            "mode = \"switch\"\ntrusted_proxies = [\"127.0.0.0/8\"]\n",
-        );
-        Play {
-            carrick: Carrick::start(&place, &text),
-            server,
-            _place: place,
-        }
+        Play::configured(|server| {
+            cached_switch(&[server], "", route).replace(
+                "mode = \"switch\"\n",
+                "mode = \"switch\"\ntrusted_proxies = [\"127.0.0.0/8\"]\n",
+            )
+        })
     };
     let play = begin("prefetch = true");
     let page = ok(

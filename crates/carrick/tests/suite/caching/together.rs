@@ -1,7 +1,7 @@
 //! Concurrent requests for the same object; clients that disconnect; clients that come late.
 use super::{Play, cached_switch, get, ok, status};
 use crate::support::random::{Random, hash};
-use crate::support::{Carrick, Peer, Place, Server, wait_for};
+use crate::support::{Peer, wait_for};
 
 /// So many clients that wait for the answer to another client's request.
 fn waiting(play: &Play, count: u32) -> Vec<Peer> {
@@ -249,15 +249,8 @@ fn trickle(upstream: &mut Peer, piece: &str) {
 
 #[test]
 fn what_nobody_reads_is_given_up_if_hardly_anything_comes() {
-    let place = Place::claim();
-    let server = Server::listen(&place);
-    let text = cached_switch(&[server.address()], "", "") + "[timeouts]\nidle = \"2s\"\n";
-    let carrick = Carrick::start(&place, &text);
-    let play = Play {
-        server,
-        carrick,
-        _place: place,
-    };
+    let play =
+        Play::configured(|server| cached_switch(&[server], "", "") + "[timeouts]\nidle = \"2s\"\n");
     let head = "HTTP/1.1 200 OK\r\nContent-Length: 100000\r\nCache-Control: max-age=60\r\nETag: \"v\"\r\n\r\nx";
     for is_validated_meanwhile in [false, true] {
         let path = format!("/{is_validated_meanwhile}");

@@ -282,22 +282,14 @@ fn requests_that_ask_for_another_protocol_invalidate_stored_objects() {
 /// The servers of both may have the same data.
 #[test]
 fn requests_to_one_upstream_invalidate_what_another_has_answered() {
-    use super::cached_switch;
-    use crate::support::carrick::upstream_text;
-    use crate::support::{Carrick, Place, Server};
-    let place = Place::claim();
-    let [server, primary] = [Server::listen(&place), Server::listen(&place)];
-    let text = cached_switch(&[server.address()], "", "").replacen(
-        "[[listener.route]]\n",
-        "[[listener.route]]\nmethod = \"POST\"\nupstream = \"primary\"\n[[listener.route]]\n",
-        1,
-    );
-    let text = text + &upstream_text("primary", &[primary.address()]);
-    let play = Play {
-        carrick: Carrick::start(&place, &text),
-        server,
-        _place: place,
-    };
+    let place = crate::support::Place::claim();
+    let primary = crate::support::Server::listen(&place);
+    let play = Play::configured(|server| {
+        let route =
+            "[[listener.route]]\nmethod = \"POST\"\nupstream = \"primary\"\n[[listener.route]]\n";
+        super::cached_switch(&[server], "", "").replacen("[[listener.route]]\n", route, 1)
+            + &crate::support::carrick::upstream_text("primary", &[primary.address()])
+    });
     play.fetch("/a", &ok("Cache-Control: max-age=60\r\n", "old"));
     let mut client = play.carrick.connect();
     client.send("POST /a HTTP/1.1\r\nHost: a.example\r\nContent-Length: 0\r\n\r\n");
@@ -315,20 +307,10 @@ fn an_upload_that_is_answered_early_invalidates_before_its_client_hears_of_it_an
         "",
         "[[listener.route]]\nmethod = \"POST\"\nupstream = \"u\"\n",
     ] {
-        let place = crate::support::Place::claim();
-        let server = crate::support::Server::listen(&place);
-        let text = super::cached_switch(&[server.address()], "", "");
-        let text = text.replacen(
-            "[[listener.route]]",
-            &format!("{route}[[listener.route]]"),
-            1,
-        );
-        let carrick = crate::support::Carrick::start(&place, &text);
-        let play = Play {
-            server,
-            carrick,
-            _place: place,
-        };
+        let play = Play::configured(|server| {
+            let routes = format!("{route}[[listener.route]]");
+            super::cached_switch(&[server], "", "").replacen("[[listener.route]]", &routes, 1)
+        });
         play.fetch("/a", &ok("Cache-Control: max-age=60\r\n", "old"));
         let mut client = play.carrick.connect();
         client.send("POST /a HTTP/1.1\r\nHost: a.example\r\nContent-Length: 10\r\n\r\nhello");

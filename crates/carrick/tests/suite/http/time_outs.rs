@@ -57,7 +57,10 @@ fn the_second_head_has_its_own_time() {
         // Longer than `head`: between requests the idle time-out applies.
         std::thread::sleep(Duration::from_millis(2200));
         client.send("GET / HT");
-        std::thread::sleep(Duration::from_millis(200));
+        wait_for("carrick to have read it", || {
+            let has_all = client.near_end().look()?.unacknowledged == 0;
+            (has_all && client.far_end().look()?.unread == 0).then_some(())
+        });
         let _ = client.try_send("TP/1.1\r\nHost: a\r\n\r\n");
         match client.read_response("GET").status {
             204 => Some(client),
