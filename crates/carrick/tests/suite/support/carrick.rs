@@ -94,8 +94,9 @@ impl Carrick {
             .spawn()
             .expect("the program");
         let standard_error = child.stderr.take().expect("a pipe");
-        // What a slow reader leaves there must not be full: carrick does not wait.
-        fcntl_setpipe_size(&standard_error, 1 << 20).expect("a size");
+        // What a slow reader leaves there must not be full: carrick does not wait. All pipes of a user are limited to
+        // 64 MB together, by default: beyond, the engine `pipe` gets none.
+        fcntl_setpipe_size(&standard_error, 1 << 18).expect("a size");
         let standard_error = Output::collect(standard_error);
         let standard_output = Output::collect(child.stdout.take().expect("a pipe"));
         Self {
