@@ -385,6 +385,12 @@ impl<'a> Transfer<'a> {
         self.flow.taken_bytes() + self.flow.forwarded_bytes()
     }
 
+    /// Whether it waits for pacing: time in which it is not idle.
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        self.flow.is_held()
+    }
+
     /// Bytes of the body in the local copy so far.
     #[must_use]
     pub fn copied_bytes(&self) -> u64 {

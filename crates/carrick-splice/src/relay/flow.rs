@@ -397,9 +397,14 @@ impl Flow {
         window.until_look()
     }
 
+    /// Whether pacing holds it back.
+    pub(crate) fn is_held(&self) -> bool {
+        self.turn.as_ref().is_some_and(|turn| turn.is_held)
+    }
+
     /// What the flow waits for.
     fn waiting(&self) -> Step {
-        if self.turn.as_ref().is_some_and(|turn| turn.is_held) {
+        if self.is_held() {
             Step::Held
         } else {
             Step::Blocked(Side::From)

@@ -64,6 +64,8 @@ pub struct Relay<'a> {
     /// Bytes towards the link, and away from it.
     moved: [Cell<u64>; 2],
     engines: [Cell<Engine>; 2],
+    /// Pacing holds this direction back.
+    is_held: [Cell<bool>; 2],
     /// Bytes have been taken from the local socket.
     has_taken: Cell<bool>,
     /// The server's address, once the other end has sent it.
@@ -112,6 +114,7 @@ impl<'a> Relay<'a> {
             options,
             moved: Default::default(),
             engines: [const { Cell::new(Engine::Copy) }; 2],
+            is_held: Default::default(),
             has_taken: Cell::new(false),
             server: Cell::new(None),
             outcome: Cell::new(None),
@@ -420,6 +423,9 @@ impl<'a> Relay<'a> {
                 self.note_moved(way, bytes - known, transfer.engine());
                 known = bytes;
             }
+            if let Some(is_held) = self.is_held.get(way) {
+                is_held.set(result.is_pending() && transfer.is_held());
+            }
             result
         })
         .await
@@ -471,7 +477,7 @@ impl<'a> Relay<'a> {
         loop {
             sleep((self.options.idle / LOOKS).max(Duration::from_millis(1))).await;
             let found = progress();
-            if found != seen {
+            if found != seen || self.is_held.iter().any(Cell::get) {
                 (seen, since) = (found, Instant::now());
             } else if since.elapsed() >= self.options.idle {
                 return self.end_by(Outcome::Idle, ErrorCode::Idle);

@@ -39,6 +39,26 @@ fn the_server_may_speak_first() {
     upstream.expect("EHLO a\r\n");
 }
 
+/// At this rate, each 4 KB wait for twice the idle time.
+#[test]
+fn pacing_may_hold_bytes_for_longer_than_the_idle_time() {
+    const BYTES: usize = 6000;
+    const PACED: &str = "[timeouts]\ntunnel_idle = \"2s\"\n[pace]\ndefault = \"slow\"\n[pace.classes.slow]\nceiling = \"1 KB\"\n";
+    let play = |ends: [&str; 2]| {
+        let [near, far] = ends.map(|tables| format!("{ONE_WORKER}{tables}"));
+        let stage = Stage::with(&near, "", &far);
+        let (mut client, mut upstream) = stage.begin();
+        let bytes = Random::new(7).bytes(BYTES);
+        client.send(&bytes);
+        assert!(upstream.read_exact(BYTES) == bytes, "other bytes came");
+    };
+    std::thread::scope(|scope| {
+        for ends in [[PACED, ""], ["", PACED]] {
+            scope.spawn(move || play(ends));
+        }
+    });
+}
+
 /// Megabytes in both directions at the same time: frames of one direction never wait for the other.
 #[test]
 fn large_bodies_cross() {
