@@ -119,8 +119,8 @@ pub(crate) enum Polled {
     Refused(Reason),
     /// Both peers have closed.
     Closed,
-    /// A peer has reset its connection.
-    Broken(Fault),
+    /// A peer has reset its connection: the sender of this direction.
+    Broken { a_to_b: bool, fault: Fault },
 }
 
 /// The result of [`KernelEngine::detach`].

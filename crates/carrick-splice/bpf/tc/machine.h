@@ -181,6 +181,7 @@ static __always_inline void handle_spliced(struct packet_splice *splice, __u32 s
 		 * with this number. */
 		if (splice->state == PACKET_SPLICED && (packet->seq == way->end || packet->seq == way->acked)) {
 			splice->state = PACKET_RESET;
+			leg->has_reset = 1;
 			plan->is_told = 1;
 			/* Too early a number for a receiver whose acknowledgements are still under way. The sender
 			 * answers these with another reset. */

@@ -91,8 +91,7 @@ impl Exchange<'_> {
             Polled::Astray => self.lifecycle.enter(State::Detaching),
             Polled::Refused(reason) => self.refused(Some(reason)),
             Polled::Closed => return Poll::Ready(Some(ExchangeEnd::Closed)),
-            Polled::Broken(fault) => {
-                let a_to_b = true;
+            Polled::Broken { a_to_b, fault } => {
                 return Poll::Ready(Some(ExchangeEnd::Fault { a_to_b, fault }));
             }
         }

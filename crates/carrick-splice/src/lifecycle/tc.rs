@@ -155,14 +155,17 @@ impl KernelEngine for Tc {
                 close_silently(pair);
                 Polled::Closed
             }
-            Holder::Reset => {
+            Holder::Reset { is_by_second } => {
                 close_silently(pair);
                 pair.splicer.counters().faults_from.add(1);
-                Polled::Broken(Fault {
-                    side: Side::From,
-                    call: "poll",
-                    source: ErrorKind::ConnectionReset.into(),
-                })
+                Polled::Broken {
+                    a_to_b: !is_by_second,
+                    fault: Fault {
+                        side: Side::From,
+                        call: "poll",
+                        source: ErrorKind::ConnectionReset.into(),
+                    },
+                }
             }
         }
     }

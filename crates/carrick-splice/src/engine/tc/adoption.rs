@@ -497,7 +497,7 @@ impl Live {
         }
         match state.holder {
             Holder::Ended => Fate::Closed,
-            Holder::Reset => Fate::Reset,
+            Holder::Reset { .. } => Fate::Reset,
             _ if !state::is_spliced(splice) || !table.is_known(self.slot) => Fate::Reset,
             _ if Duration::from_nanos(now.saturating_sub(self.moved_ns)) > idle => Fate::Idle,
             _ => Fate::Lives,

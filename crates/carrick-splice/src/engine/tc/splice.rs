@@ -196,7 +196,9 @@ impl PacketSplice {
         let splice = self.engine.table.read(self.slot);
         splice.map_or(
             PacketState {
-                holder: Holder::Reset,
+                holder: Holder::Reset {
+                    is_by_second: false,
+                },
                 is_stuck: false,
                 bytes: [0; 2],
                 packets: [0; 2],

@@ -14,8 +14,8 @@ pub(crate) enum Holder {
     Kernel,
     /// Both connections have ended.
     Ended,
-    /// A peer has reset its connection.
-    Reset,
+    /// A peer has reset its connection: the second one's, or (also if it is not known) the first one's.
+    Reset { is_by_second: bool },
 }
 
 /// What the process reads of a splice.
@@ -128,7 +128,9 @@ pub(super) fn read(splice: &[u8]) -> PacketState {
         holder: match state_of(splice) {
             packet_state::PACKET_SPLICED | packet_state::PACKET_RESPONSES => Holder::Kernel,
             packet_state::PACKET_ENDED => Holder::Ended,
-            packet_state::PACKET_RESET => Holder::Reset,
+            packet_state::PACKET_RESET => Holder::Reset {
+                is_by_second: flag(splice, 1, offset_of!(packet_leg, has_reset)),
+            },
             _ => Holder::Process,
         },
         is_stuck: [0, 1]

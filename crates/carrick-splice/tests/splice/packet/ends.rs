@@ -2,7 +2,7 @@
 
 use super::bed::*;
 use crate::support::*;
-use carrick_splice::{Choice, ExchangeEnd, ExchangeOrder};
+use carrick_splice::{Choice, ExchangeEnd, ExchangeOrder, Side};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
@@ -61,7 +61,15 @@ fn a_reset_reaches_the_other_side() {
         let seen = (client.join().unwrap(), serving.join().unwrap());
         let told = proxying.join().unwrap().remove(0);
         assert_eq!(seen, (true, vec![true]), "{told:?}");
-        assert!(matches!(told.end, ExchangeEnd::Fault { .. }), "{told:?}");
+        let ExchangeEnd::Fault { a_to_b, fault } = &told.end else {
+            panic!("{told:?}");
+        };
+        // Of the sender of a direction, or of the other one's receiver.
+        assert_eq!(
+            *a_to_b == (fault.side == Side::From),
+            client_resets,
+            "{told:?}"
+        );
         assert_eq!(told.bytes, (GREETING, GREETING));
     }
 }

@@ -214,7 +214,10 @@ fn only_the_next_number_resets() {
                     &before,
                     (Arriving, &packet),
                     Forwarded(forwarded),
-                    |splice| splice.state = state,
+                    |splice| {
+                        splice.state = state;
+                        splice.legs[CLIENT].has_reset = u8::from(state == RESET);
+                    },
                 );
             }
             for seq in [65_537, 70_000, 1 << 31, 65_000_u32.wrapping_neg()] {
@@ -255,7 +258,10 @@ fn a_reset_beyond_the_receivers_window_gets_the_number_it_expects() {
                 &before,
                 (Arriving, &packet),
                 Forwarded(forwarded),
-                |splice| splice.state = if seq == 14_480 { RESET } else { SPLICED },
+                |splice| {
+                    splice.state = if seq == 14_480 { RESET } else { SPLICED };
+                    splice.legs[CLIENT].has_reset = u8::from(seq == 14_480);
+                },
             );
         }
     }
@@ -321,6 +327,7 @@ fn a_peer_that_begins_anew_while_spliced_is_answered_by_the_other() {
     let (packet, forwarded) = up(&lab, |packet| (packet.flags, packet.ack) = (RST, 0));
     let splice = forward(&lab, "RST", &splice, (packet, forwarded), |splice| {
         splice.state = RESET;
+        splice.legs[CLIENT].has_reset = 1;
     });
     // The SYN again: that is another connection.
     let (packet, _) = first(&lab, CLIENT, SYN);

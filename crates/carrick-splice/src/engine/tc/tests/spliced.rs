@@ -521,6 +521,7 @@ fn timestamps_never_go_back() {
         Forwarded(forwarded),
         |splice| {
             splice.state = RESET;
+            splice.legs[CLIENT].has_reset = 1;
         },
     );
 }

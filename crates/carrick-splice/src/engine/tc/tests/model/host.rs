@@ -216,7 +216,7 @@ impl Host {
                     self.tally.ended_in_kernel += 1;
                     return self.close(now);
                 }
-                Holder::Reset => {
+                Holder::Reset { .. } => {
                     self.tally.reset_in_kernel += 1;
                     return self.close(now);
                 }
