@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// Longer than a machine may pause, and than greetings take.
-const IDLE: Duration = Duration::from_secs(5);
+const IDLE: Duration = Duration::from_secs(4);
 
 /// Closes by RST.
 fn reset(stream: TcpStream) {

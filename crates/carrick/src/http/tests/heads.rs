@@ -154,6 +154,32 @@ fn a_head_that_trickles_gets_no_more_time() {
     assert_eq!(log[0].end(), (408, "head_timeout"));
 }
 
+/// The time begins with the request; between requests the idle time-out applies.
+#[test]
+fn the_second_head_has_its_own_time() {
+    let log = play(SWITCH, async |stage| {
+        let mut server = stage.server(FIRST);
+        let client = stage.client();
+        client.say(GET).await;
+        let connection = server.accept().await;
+        connection.hear("\r\n\r\n").await;
+        connection.say(OK).await;
+        client.hear("\r\n\r\nok").await;
+        for (pause, part) in [(30, &GET[..8]), (8, &GET[8..])] {
+            tokio::time::sleep(std::time::Duration::from_secs(pause)).await;
+            client.say(part).await;
+        }
+        connection.hear("\r\n\r\n").await;
+        connection.say(OK).await;
+        client.hear("\r\n\r\nok").await;
+        client.say(&GET[..8]).await;
+        let (answer, seconds) = timed(client.hear("\r\n\r\n")).await;
+        assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
+        assert_eq!(seconds.round(), 10.0);
+    });
+    assert_eq!(log[2].end(), (408, "head_timeout"));
+}
+
 #[test]
 fn a_client_that_says_nothing_is_closed_without_a_word() {
     let log = play(SWITCH, async |stage| {

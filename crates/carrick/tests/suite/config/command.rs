@@ -1,5 +1,4 @@
 //! The commands around the configuration, as a user calls them.
-use super::examples;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output};
 
@@ -231,27 +230,6 @@ fn version_help_and_wrong_usage() {
 }
 
 #[test]
-fn doctor_tells_engines_and_limits() {
-    let output = carrick(&["doctor"]);
-    assert_eq!(output.status.code(), Some(0));
-    let table = text(&output.stdout);
-    for part in [
-        "copy",
-        "pipe",
-        "socket",
-        "packet",
-        "engine packet",
-        "open files",
-        "somaxconn",
-        "IP-level splices",
-        "loopback",
-        "Linux",
-    ] {
-        assert!(table.contains(part), "{part} is not in {table}");
-    }
-}
-
-#[test]
 fn doctor_finds_system_call_filters_where_proc_sys_is_hidden() {
     if !carrick_test::is_root() {
         return;
@@ -328,27 +306,4 @@ fn completions_are_written_for_every_shell() {
         carrick(&["generate", "completions", "csh"]).status.code(),
         Some(2)
     );
-}
-
-#[test]
-fn the_shipped_files_pass() {
-    for name in [
-        "built-in",
-        "complete",
-        "forward",
-        "paced",
-        "switch",
-        "transparent",
-        "tunnel",
-    ] {
-        let output = carrick(&[
-            "check",
-            "-c",
-            &examples()
-                .join(format!("{name}.toml"))
-                .display()
-                .to_string(),
-        ]);
-        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-    }
 }

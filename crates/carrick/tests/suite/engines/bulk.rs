@@ -128,7 +128,7 @@ fn tunnels_with_tiny_buffers_carry_what_they_are_given() {
 }
 
 #[test]
-fn connect_and_upgrades_carry_what_they_are_given() {
+fn connects_carry_what_they_are_given() {
     for engine in ENGINES {
         let place = Place::claim();
         let server = Server::listen(&place);

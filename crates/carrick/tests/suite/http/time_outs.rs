@@ -1,6 +1,5 @@
 //! Time-outs: slow or silent clients and servers.
 use super::{GET, start};
-use crate::support::server::answer_requests;
 use crate::support::{Carrick, Ending, Peer, Place, Server, wait_for};
 use std::time::{Duration, Instant};
 
@@ -35,43 +34,6 @@ fn a_head_that_trickles_is_answered_408_and_closed() {
     let line = &carrick.access_log(1)[0];
     assert_eq!((line.status(), line.text("ended")), (408, "head_timeout"));
     server.expect_no_connection();
-}
-
-/// The time begins with the request, also for the second one on a connection.
-#[test]
-fn the_second_head_has_its_own_time() {
-    let place = Place::claim();
-    let server = Server::listen(&place);
-    let carrick = start(
-        &place,
-        &server,
-        "[timeouts]\nhead = \"2s\"\nidle = \"60s\"\ndrain = \"1s\"",
-    );
-    let _serving = server.serve(|peer, _| {
-        answer_requests(peer, |_| b"HTTP/1.1 204 No Content\r\n\r\n".to_vec());
-    });
-    // Again, where a busy machine keeps the client from sending the rest of its second head in time.
-    let mut client = wait_for("a response to the second request", || {
-        let mut client = carrick.connect();
-        assert_eq!(client.ask(GET).status, 204);
-        // Longer than `head`: between requests the idle time-out applies.
-        std::thread::sleep(Duration::from_millis(2200));
-        client.send("GET / HT");
-        wait_for("carrick to have read it", || {
-            let has_all = client.near_end().look()?.unacknowledged == 0;
-            (has_all && client.far_end().look()?.unread == 0).then_some(())
-        });
-        let _ = client.try_send("TP/1.1\r\nHost: a\r\n\r\n");
-        match client.read_response("GET").status {
-            204 => Some(client),
-            status => {
-                assert_eq!(status, 408);
-                None
-            }
-        }
-    });
-    client.send("GET / HT");
-    assert_eq!(client.read_response("GET").status, 408);
 }
 
 /// Without a request there is nothing to answer.

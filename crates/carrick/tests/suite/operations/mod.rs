@@ -2,7 +2,6 @@
 mod admin;
 mod descriptors;
 mod drain;
-mod health;
 mod leftovers;
 mod load;
 mod logs;

@@ -265,6 +265,9 @@ fn doctor_shows_engines_and_limits() {
             .unwrap_or_else(|| panic!("{name} is missing in:\n{text}"))
     };
     let words = |name: &str| row(name)[name.len()..].trim().to_owned();
+    for part in ["open files", "somaxconn", "IP-level splices", "loopback"] {
+        assert!(text.contains(part), "{part} is not in {text}");
+    }
     assert!(words("engine copy").starts_with("yes"), "{text}");
     assert!(words("engine pipe").starts_with("yes"), "{text}");
     // Only root has it, on kernels without known losses; others see the reason.

@@ -219,18 +219,18 @@ fn a_server_that_says_nothing_is_given_up_and_one_that_stops_is_too() {
 
 #[test]
 fn a_slow_response_is_waited_for_as_long_as_it_moves() {
-    let Some(play) = Play::begin("[timeouts]\nidle = \"10s\"\n") else {
+    let Some(play) = Play::begin("[timeouts]\nidle = \"5s\"\n") else {
         return;
     };
     let server = play.server(0);
     let (mut client, mut upstream) = play.pair(&server);
     ask(&mut client, &mut upstream, "/s/slow");
-    upstream.send("HTTP/1.1 200 OK\r\nContent-Length: 40\r\n\r\n");
-    for _ in 0..4 {
-        std::thread::sleep(std::time::Duration::from_secs(3));
+    upstream.send("HTTP/1.1 200 OK\r\nContent-Length: 30\r\n\r\n");
+    for _ in 0..3 {
+        std::thread::sleep(std::time::Duration::from_secs(2));
         upstream.send(b"0123456789");
     }
-    assert_eq!(client.read_response("GET").body.len(), 40);
+    assert_eq!(client.read_response("GET").body.len(), 30);
     drop(client);
     assert_eq!(play.line("/s/slow").text("ended"), "complete");
 }

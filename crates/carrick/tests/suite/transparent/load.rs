@@ -59,11 +59,11 @@ fn every_byte_arrives_with_each_engine_in_both_modes_and_families() {
                     "load",
                     url,
                     how,
-                    "--seconds=0.5",
+                    "--seconds=0.2",
                     "--warm-up=0",
                     "--json",
                 ];
-                wait_for("a response within the half second", || {
+                wait_for("a response within the time", || {
                     let output = inside(&bed.client, &words).output_in_time().expect("load");
                     let said = String::from_utf8_lossy(&output.stdout).into_owned();
                     let errors = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -154,6 +154,14 @@ fn a_server_that_fails_its_checks_gets_no_requests_until_it_passes_them() {
     };
     first_is_healthy.store(false, Ordering::SeqCst);
     wait_for("the first to be down", || (up(&first) == 0.0).then_some(()));
+    let says = |what: &str| {
+        let message = format!("upstream u: server {} is {what}", first.address());
+        carrick.standard_error().wait_for(&message).expect("it");
+    };
+    says("down: answered with status 503");
+    let told = &carrick.status()["upstreams"][0]["servers"][0];
+    assert_eq!(told["address"], first.address().to_string());
+    assert_eq!(told["up"], false);
     assert!(!seen().contains("first"));
     wait_for("the second to be asked", || {
         (seen() == only_second).then_some(())
@@ -173,5 +181,26 @@ fn a_server_that_fails_its_checks_gets_no_requests_until_it_passes_them() {
     first_is_healthy.store(true, Ordering::SeqCst);
     second_is_healthy.store(true, Ordering::SeqCst);
     wait_for("both to be up again", || (seen() == both).then_some(()));
+    says("up again");
     assert!(carrick.metric("carrick_health_checks_total", &["result=\"failed\""]) >= 4.0);
+    assert!(carrick.metric("carrick_health_checks_total", &["result=\"good\""]) >= 4.0);
+}
+
+#[test]
+fn a_server_that_is_gone_is_found_by_connecting_alone() {
+    let place = Place::claim();
+    let serving = Server::listen(&place).serve(|peer, _| {
+        answer_requests(peer, |_| b"HTTP/1.1 204 No Content\r\n\r\n".to_vec());
+    });
+    let (gone, _reserved) = place.refusing();
+    let text = switch_text(&[gone, serving.address()])
+        + "health = { every = \"100ms\", fall = 1, rise = 1 }\n";
+    let carrick = Carrick::start(&place, &text);
+    let label = format!("server=\"{gone}\"");
+    wait_for("the server to be excluded", || {
+        (carrick.metric("carrick_server_up", &[&label]) < 0.5).then_some(())
+    });
+    wait_for("the other one to answer", || {
+        (carrick.connect().ask(GET).status == 204).then_some(())
+    });
 }

@@ -237,6 +237,18 @@ fn bring_at_once(bed: &Bed, name: &str) -> bool {
     }
 }
 
+/// openat2(2) refuses now and then what it could do at once, as where a file system is mounted at that moment.
+fn expect_at_once(bed: &Bed, name: &str) {
+    let is_at_once = (0..100).any(|_| {
+        bring_at_once(bed, name) || {
+            bed.disk.pool.work();
+            bed.forget(name);
+            false
+        }
+    });
+    assert!(is_at_once, "{name}");
+}
+
 #[test]
 fn what_is_in_the_page_cache_and_known_to_be_right_needs_no_thread() {
     let folder = folder();
@@ -250,14 +262,16 @@ fn what_is_in_the_page_cache_and_known_to_be_right_needs_no_thread() {
         bed.put(name, version, bytes).unwrap();
         bed.keep(name);
         bed.forget(name);
-        assert!(bring_at_once(&bed, name), "it was written by this process");
+        // It was written by this process.
+        expect_at_once(&bed, name);
         assert_right(&bed.find(name).unwrap());
     }
     assert_eq!(bed.disk.stats().loads_at_once, 2);
     bed.end();
 
     let bed = Bed::open(&plan);
-    assert!(bring_at_once(&bed, "short"), "it is read through each time");
+    // It is read through each time.
+    expect_at_once(&bed, "short");
     assert!(
         !bring_at_once(&bed, "long"),
         "nobody has read it through yet"
@@ -265,7 +279,7 @@ fn what_is_in_the_page_cache_and_known_to_be_right_needs_no_thread() {
     bed.disk.pool.work();
     assert_right(&bed.get("long").unwrap());
     bed.forget("long");
-    assert!(bring_at_once(&bed, "long"));
+    expect_at_once(&bed, "long");
     bed.forget("long");
     // It was changed since then: the body is checked again.
     let long = bed
@@ -315,5 +329,5 @@ fn a_call_that_fails_at_once_is_left_to_the_pool() {
         bed.disk.folder.fuse.fail("", Errno::AGAIN);
     }
     bed.forget("a");
-    assert!(bring_at_once(&bed, "a"));
+    expect_at_once(&bed, "a");
 }
