@@ -18,7 +18,8 @@ pub async fn shake_hands(client: &mut Client, first: Vec<u8>) -> bool {
         return true;
     };
     let limit = context.live.plan().timeouts.head;
-    let config = Arc::clone(&tls.in_force().config);
+    let in_force = tls.in_force();
+    let config = Arc::clone(&in_force.config);
     let shaking = pin!(TlsStream::accept(Rc::clone(tcp), config, first));
     let shaken = downstream.timer.within(limit, shaking).await;
     // Otherwise a client whose certificate has no readable subject would pass for one without a certificate.
@@ -41,6 +42,7 @@ pub async fn shake_hands(client: &mut Client, first: Vec<u8>) -> bool {
                 Handshake::Full
             };
             context.metrics().tls_handshakes.count(kind);
+            agreed.verified_by.set(in_force.serial);
             context.tls = Some(Rc::new(agreed));
             downstream.transport = Transport::Tls(Rc::new(stream));
             true

@@ -25,11 +25,14 @@ use arc_swap::ArcSwap;
 use choice::Choice;
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::server::NoServerSessionStorage;
+use rustls::server::danger::ClientCertVerifier;
 use rustls::version::{TLS12, TLS13};
 use rustls::{ServerConfig, SupportedProtocolVersion};
+use rustls_pki_types::{CertificateDer, UnixTime};
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
@@ -110,6 +113,22 @@ pub struct Handshakes {
     pub config: Arc<ServerConfig>,
     /// The certificates that it shows, but those by ACME.
     pub certificates: Vec<FileCertificate>,
+    /// What verifies certificates of clients.
+    clients: Option<Arc<dyn ClientCertVerifier>>,
+    /// Another one for each reading of files.
+    pub serial: u64,
+}
+
+impl Handshakes {
+    /// Whether a certificate of a client, with those that it sent, would be accepted now.
+    #[must_use]
+    pub fn accepts(&self, chain: &[CertificateDer<'_>]) -> bool {
+        let verify = |clients: &Arc<dyn ClientCertVerifier>| {
+            let (own, others) = chain.split_first()?;
+            (clients.verify_client_cert(own, others, UnixTime::now())).ok()
+        };
+        (self.clients.as_ref()).is_none_or(|clients| verify(clients).is_some())
+    }
 }
 
 /// A certificate in a file that carrick does not write.
@@ -341,6 +360,7 @@ fn read(settings: &TlsSettings) -> Result<(Handshakes, Faults), Faults> {
     if !errors.is_empty() {
         return Err(errors);
     }
+    let clients = verifier.as_ref().map(|one| Arc::clone(&one.verifier));
     let config: Result<ServerConfig, rustls::Error> = (|| {
         let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
             .with_protocol_versions(settings.minimum.versions())?;
@@ -375,12 +395,17 @@ fn read(settings: &TlsSettings) -> Result<(Handshakes, Faults), Faults> {
             let handshakes = Handshakes {
                 config: Arc::new(config),
                 certificates,
+                clients,
+                serial: READ.fetch_add(1, Relaxed),
             };
             Ok((handshakes, warnings))
         }
         Err(error) => Err(vec![(Part::Authorities, impossible(&error))]),
     }
 }
+
+/// How often files of listeners were read.
+static READ: AtomicU64 = AtomicU64::new(0);
 
 /// Certificates by ACME that were last read, each by its file. They remain in use whatever becomes of the file, also after a
 /// reload, until carrick has ordered others.

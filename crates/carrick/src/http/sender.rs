@@ -14,6 +14,11 @@ use std::net::IpAddr;
 
 /// What the head alone says against a request; learns whose it is.
 pub fn refuse(client: &mut Client, scratch: &mut Scratch, log: &mut RequestLog) -> Option<Reply> {
+    if !is_still_verified(&client.context) {
+        client.downstream.is_last = true;
+        let detail = "This server does not accept your certificate any more. Connect again.";
+        return Some(Reply::new(421, "connect_again", detail));
+    }
     let stated = take_statement(client, scratch);
     log.client = client.context.stated;
     stated
@@ -27,6 +32,24 @@ pub fn refuse(client: &mut Client, scratch: &mut Scratch, log: &mut RequestLog) 
                 &scratch.request_head,
             )
         })
+}
+
+/// Whether the certificate that the client showed is accepted still: authorities and revocation lists may have changed since.
+fn is_still_verified(context: &RequestContext) -> bool {
+    let (Some(agreed), Some(tls)) = (&context.tls, &context.listener.tls) else {
+        return true;
+    };
+    if agreed.client_chain.is_empty() {
+        return true;
+    }
+    let now = tls.in_force();
+    if agreed.verified_by.get() != now.serial {
+        if !now.accepts(&agreed.client_chain) {
+            return false;
+        }
+        agreed.verified_by.set(now.serial);
+    }
+    true
 }
 
 /// Whether the client that a trusted proxy has named may use the listener, and has room for one more connection, or a client for one

@@ -15,6 +15,7 @@ use rustls::{
     CertificateError, ClientConnection, Connection, HandshakeKind, ProtocolVersion, ServerConfig,
     ServerConnection, SupportedCipherSuite,
 };
+use rustls_pki_types::CertificateDer;
 use socket::{Incoming, Outgoing, Readiness, end_later, errno, is_text};
 use std::cell::{Cell, Ref, RefCell, RefMut};
 use std::future::poll_fn;
@@ -91,6 +92,10 @@ pub struct Agreed {
     pub is_resumed: bool,
     /// The subject of the client's certificate, which was verified.
     pub client_subject: Option<Box<str>>,
+    /// That certificate, and those that the client sent with it; none: it has no certificate.
+    pub client_chain: Box<[CertificateDer<'static>]>,
+    /// The serial number of what verified it last.
+    pub verified_by: Cell<u64>,
 }
 
 impl TlsStream {
@@ -222,9 +227,10 @@ impl TlsStream {
         subject: impl FnOnce(&[u8]) -> Option<String>,
     ) -> Result<Agreed, HandshakeError> {
         let session = self.looked_at().ok_or_else(gone)?;
-        let certificate = session.peer_certificates().and_then(|chain| chain.first());
-        let client_subject =
-            certificate.map(|der| subject(der).ok_or(CertificateError::BadEncoding));
+        let chain = session.peer_certificates().unwrap_or_default();
+        let client_subject = chain
+            .first()
+            .map(|der| subject(der).ok_or(CertificateError::BadEncoding));
         Ok(Agreed {
             version: match session.protocol_version() {
                 Some(ProtocolVersion::TLSv1_3) => "TLSv1.3",
@@ -241,6 +247,8 @@ impl TlsStream {
             client_subject: (client_subject.transpose())
                 .map_err(rustls::Error::from)?
                 .map(Into::into),
+            client_chain: chain.iter().map(|der| der.clone().into_owned()).collect(),
+            verified_by: Cell::default(),
         })
     }
 

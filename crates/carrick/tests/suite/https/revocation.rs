@@ -93,9 +93,18 @@ fn a_list_that_is_replaced_comes_into_force_for_sessions_that_are_resumed_too() 
     for _ in 0..2 {
         assert!(is_served(&carrick, &alice));
     }
+    let mut open = ["alice", "zoe"].map(|name| {
+        let config = presenting(&place, name);
+        let mut client = TlsPeer::connect(carrick.listener(), "a.example", &config);
+        assert!(client.ask(GET).0.starts_with("HTTP/1.1 200 "));
+        client
+    });
     list(&place, "crl.pem", &["alice"], "-crldays 2");
     wait_for("the list", || (!is_served(&carrick, &alice)).then_some(()));
     assert!(is_served(&carrick, &presenting(&place, "zoe")));
+    let answers = open.each_mut().map(|client| client.ask(GET).0);
+    assert!(answers[0].starts_with("HTTP/1.1 421 "), "{answers:?}");
+    assert!(answers[1].starts_with("HTTP/1.1 200 "), "{answers:?}");
 }
 
 #[test]
