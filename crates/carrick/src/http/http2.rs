@@ -379,6 +379,7 @@ impl Connection {
         );
         client.context.tls.clone_from(&context.tls);
         client.context.original = context.original;
+        client.context.destination.clone_from(&context.destination);
         client.context.is_http2 = true;
         // The window of HTTP/2 limits what waits unread.
         client.downstream.unread.set(Unread::new(0));
