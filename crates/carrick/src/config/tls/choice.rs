@@ -83,6 +83,7 @@ impl Choice {
     /// Those for a name: its own, else those of a wildcard, which is one label (RFC 9525 section 6.3), else the default.
     fn of(&self, name: Option<&str>) -> &[Offer] {
         let named = name.and_then(|name| {
+            let name = name.strip_suffix('.').unwrap_or(name);
             let name = name.to_ascii_lowercase();
             let above = || self.by_name.get(&wildcard(&name)?);
             self.by_name.get(&name).or_else(above)
