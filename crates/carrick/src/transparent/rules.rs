@@ -291,7 +291,7 @@ fn ports(interception: &Interception) -> String {
 }
 
 /// What happens to matching connections. If carrick has a connection with the same addresses and ports, even in TIME_WAIT, only carrick can
-/// answer.
+/// answer. So it may be if one was led to it just now, whose server it has asked: also if the pair was left out since.
 fn taken(text: &mut String, interception: &Interception, family: Family) {
     let (pair, ends, lead) = parts(interception, family);
     let (take, new) = (family.set("take"), family.set("new"));
@@ -304,6 +304,7 @@ fn taken(text: &mut String, interception: &Interception, family: Family) {
     goto {new}
   }}
   chain {new} {{
+    {ends} @{began} {lead}
     {pair} @{left} return
     update @{began} {{ {ends} }} {lead}
     {lead}

@@ -64,6 +64,8 @@ pub fn of_programs(
             let _ = write!(rule, " {addresses} daddr {{ {} }}", to.join(", "));
         }
         let (left, set) = (family.set("left"), family.set("local"));
+        // What an earlier connection with these addresses and ports has left would lead this one's further packets to the listener.
+        let _ = writeln!(text, "    {pair} @{left} delete @{set} {{ {ends} }}");
         let _ = writeln!(text, "    {pair} @{left} return");
         let _ = writeln!(
             text,

@@ -106,7 +106,12 @@ fn while_the_set_is_full_clients_and_no_others_are_led_by_the_socket_of_their_re
     let new = text.split("chain new-v4 {").nth(1).unwrap();
     let rules: Vec<&str> = new.lines().map(str::trim).collect();
     assert!(
-        rules[2].starts_with("update @began-v4") && rules[3] == lead,
+        rules[3].starts_with("update @began-v4") && rules[4] == lead,
+        "{text}"
+    );
+    // Whose server was asked already is led once more, although the pair was left out since.
+    assert!(
+        rules[1].ends_with(&format!(" @began-v4 {lead}")) && rules[2].ends_with("@left-v4 return"),
         "{text}"
     );
     let answered = text.split("chain answered {").nth(1).unwrap();
