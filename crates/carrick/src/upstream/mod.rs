@@ -188,6 +188,8 @@ impl Unreachable {
             Self::TimedOut(_) | Self::TlsTimedOut(_) | Self::Http2TimedOut(_) => {
                 is_tcp_memory_short()
             }
+            // Nothing was sent: a server of the other IP version cannot see the client's address.
+            Self::Connect { error, .. } => error.kind() == io::ErrorKind::Unsupported,
             Self::Shared(other) => other.is_ours(),
             _ => false,
         }
@@ -258,5 +260,12 @@ mod tests {
         assert_eq!(busy().status(), 503);
         // Another request's attempt took too long, which speaks for itself.
         assert!(Unreachable::TimedOut(None).is_ours());
+        let failed = |kind: io::ErrorKind| Unreachable::Connect {
+            address: ([192, 0, 2, 1], 80).into(),
+            error: kind.into(),
+        };
+        // A client's address of the other IP version cannot be kept.
+        assert!(failed(io::ErrorKind::Unsupported).is_ours());
+        assert!(!failed(io::ErrorKind::ConnectionRefused).is_ours());
     }
 }
