@@ -236,6 +236,10 @@ async fn read_server_name(
             .until(&mut deadline, read_some(&downstream.transport, buffer))
             .await
         {
+            // It only listens: its end is passed on.
+            Ok(Ok(0)) if buffer.is_empty() && context.listener.tls.is_none() => {
+                return Ok((None, "TCP"));
+            }
             Ok(Ok(0) | Err(_)) => return Err(NoHello::Closed),
             Ok(Ok(_)) => {}
             Err(_) => {

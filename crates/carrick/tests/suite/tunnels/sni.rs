@@ -138,6 +138,18 @@ fn what_is_not_tls_has_no_name() {
 }
 
 #[test]
+fn a_client_that_ends_its_side_at_once_hears_what_the_server_says() {
+    let stage = Stage::with("");
+    let mut client = stage.carrick.connect_tunnel();
+    client.half_close();
+    let mut upstream = stage.rest.accept();
+    upstream.expect_end();
+    upstream.send("220 ready\r\n");
+    upstream.half_close();
+    assert_eq!(client.read_to_end(), b"220 ready\r\n");
+}
+
+#[test]
 fn a_hello_without_end_is_not_waited_for_longer_than_the_head_time_out() {
     let stage = Stage::with("[timeouts]\nhead = \"4s\"\ndrain = \"1s\"");
     let hello = client_hello(Some("a.example.org"));
