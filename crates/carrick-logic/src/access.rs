@@ -136,7 +136,8 @@ fn overlap(one: &IpNet, other: &IpNet) -> bool {
 }
 
 /// A network written as `::ffff:10.0.0.0/104` is the IPv4 network that it maps.
-fn unmapped(network: &IpNet) -> IpNet {
+#[must_use]
+pub fn unmapped(network: &IpNet) -> IpNet {
     let IpNet::V6(mapped) = network else {
         return *network;
     };

@@ -1,4 +1,5 @@
 //! Single values as the file writes them: sizes, times, addresses, host and port.
+use carrick_logic::access::unmapped;
 use ipnet::IpNet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
@@ -274,13 +275,13 @@ pub fn host_name(text: &str) -> Result<String, String> {
     Ok(name.to_ascii_lowercase())
 }
 
-/// A network (`10.0.0.0/8`) or a single address.
+/// A network (`10.0.0.0/8`) or a single address; of IPv4 also where it is written as one of IPv6 (`::ffff:10.0.0.0/104`).
 ///
 /// # Errors
 /// Says what would be right.
 pub fn network(text: &str) -> Result<IpNet, String> {
     if let Ok(address) = text.parse::<IpAddr>() {
-        return Ok(IpNet::from(address));
+        return Ok(unmapped(&IpNet::from(address)));
     }
     let (address, prefix) = text.split_once('/').unwrap_or((text, ""));
     let is_padded = |number: &str| {
@@ -305,7 +306,7 @@ pub fn network(text: &str) -> Result<IpNet, String> {
             network.addr()
         ));
     }
-    Ok(network)
+    Ok(unmapped(&network))
 }
 
 /// Whether the text is meant as an address or network rather than as a name.
