@@ -123,11 +123,11 @@ impl Handshakes {
     /// Whether a certificate of a client, with those that it sent, would be accepted now.
     #[must_use]
     pub fn accepts(&self, chain: &[CertificateDer<'_>]) -> bool {
-        let verify = |clients: &Arc<dyn ClientCertVerifier>| {
-            let (own, others) = chain.split_first()?;
-            (clients.verify_client_cert(own, others, UnixTime::now())).ok()
+        let (Some(clients), Some((own, others))) = (&self.clients, chain.split_first()) else {
+            return false;
         };
-        (self.clients.as_ref()).is_none_or(|clients| verify(clients).is_some())
+        let verified = clients.verify_client_cert(own, others, UnixTime::now());
+        verified.is_ok()
     }
 }
 

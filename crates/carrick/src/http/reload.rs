@@ -30,10 +30,8 @@ pub async fn follow_configuration(
     match now {
         Some(now) if discriminant(&now.mode) == discriminant(&before.mode) => {
             (client.context.listener, client.context.live) = (now, live);
-            if before.verifies_by() != client.context.listener.verifies_by() {
-                client.downstream.is_last = true;
-                excluded = sender::not_proven(&client.context);
-            }
+            client.downstream.is_last |=
+                before.verifies_by() != client.context.listener.verifies_by();
         }
         // The listener is gone or has another job: what came is answered under the old plan, unless it is meant to last, and that is all.
         _ => {

@@ -14,9 +14,9 @@ use std::net::IpAddr;
 
 /// What the head alone says against a request; learns whose it is.
 pub fn refuse(client: &mut Client, scratch: &mut Scratch, log: &mut RequestLog) -> Option<Reply> {
-    if !is_still_verified(&client.context) {
+    if !is_proven(&client.context) {
         client.downstream.is_last = true;
-        let detail = "This server does not accept your certificate any more. Connect again.";
+        let detail = "This server now demands TLS, or a certificate, by other rules than when you connected. Connect again.";
         return Some(Reply::new(421, "connect_again", detail));
     }
     let stated = take_statement(client, scratch);
@@ -34,22 +34,25 @@ pub fn refuse(client: &mut Client, scratch: &mut Scratch, log: &mut RequestLog) 
         })
 }
 
-/// Whether the certificate that the client showed is accepted still: authorities and revocation lists may have changed since.
-fn is_still_verified(context: &RequestContext) -> bool {
-    let (Some(agreed), Some(tls)) = (&context.tls, &context.listener.tls) else {
-        return true;
+/// Whether the client has shown what the listener demands of it: the configuration, authorities and revocation lists may have changed since.
+fn is_proven(context: &RequestContext) -> bool {
+    let tls = context.listener.tls.as_ref();
+    let Some(agreed) = &context.tls else {
+        return tls.is_none();
     };
     if agreed.client_chain.is_empty() {
-        return true;
+        let clients = tls.and_then(|tls| tls.settings.clients.as_ref());
+        return clients.is_none_or(|clients| !clients.is_required);
     }
-    let now = tls.in_force();
-    if agreed.verified_by.get() != now.serial {
-        if !now.accepts(&agreed.client_chain) {
-            return false;
+    tls.is_some_and(|tls| {
+        let now = tls.in_force();
+        let is_accepted =
+            agreed.verified_by.get() == now.serial || now.accepts(&agreed.client_chain);
+        if is_accepted {
+            agreed.verified_by.set(now.serial);
         }
-        agreed.verified_by.set(now.serial);
-    }
-    true
+        is_accepted
+    })
 }
 
 /// Whether the client that a trusted proxy has named may use the listener, and has room for one more connection, or a client for one
@@ -81,16 +84,6 @@ fn may_ask(context: &RequestContext, admitted: Option<&Admitted>) -> Result<(), 
 pub fn not_allowed(client: IpAddr) -> Reply {
     let detail = format!("Your address, {client}, is not among those that may use this listener.");
     Reply::new(403, "client_not_allowed", detail)
-}
-
-/// The answer to a client whose connection was made under other rules for certificates, if it has to make a new one.
-pub fn not_proven(context: &RequestContext) -> Option<Reply> {
-    let is_demanded = context.listener.verifies_by().is_some_and(|clients| {
-        context.tls.is_none() || clients.is_some_and(|clients| clients.is_required)
-    });
-    let has_to = is_demanded || context.client_subject().is_some();
-    let detail = "This server now wants TLS, or a certificate, by other rules than when you connected. Connect again.";
-    has_to.then(|| Reply::new(421, "connect_again", detail))
 }
 
 /// Learns whose request it is, if a trusted proxy sends it, and drops the fields that are not to be trusted; both by the configuration in

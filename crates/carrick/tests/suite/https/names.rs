@@ -51,6 +51,7 @@ fn the_server_name_decides_and_wildcards_are_one_label() {
         ("-servername a.example", "exact"),
         ("-servername A.EXAMPLE", "exact"),
         ("-servername a2.example", "exact"),
+        ("-servername a.example.", "exact"),
         ("-servername b.example", "wild"),
         ("-servername first.example", "first"),
         ("-servername c.b.example", "first"),

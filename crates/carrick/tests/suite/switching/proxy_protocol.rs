@@ -224,3 +224,20 @@ fn a_tunnel_passes_the_header_on_before_everything_else() {
     upstream.send("answer");
     client.expect("answer");
 }
+
+#[test]
+fn by_http_2_servers_are_told_the_destination_of_the_clients_header_too() {
+    let place = Place::claim();
+    let server = Server::listen(&place);
+    let text = accepting(&switch_text(&[server.address()]));
+    let carrick = Carrick::start(&place, &format!("{text}send_proxy_protocol = true\n"));
+    let mut client = carrick.connect();
+    client.send(V1);
+    client.send("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
+    // SETTINGS without any; HEADERS that end the stream: `:method: GET`, `:scheme: http`, `:path: /`, `:authority: a`.
+    client.send([0, 0, 0, 4, 0, 0, 0, 0, 0]);
+    client.send([0, 0, 6, 1, 5, 0, 0, 0, 1, 0x82, 0x86, 0x84, 0x41, 1, b'a']);
+    let mut upstream = server.accept();
+    upstream.expect(V1);
+    assert!(upstream.read_head().starts_with("GET / "));
+}

@@ -215,22 +215,15 @@ fn a_tunnel_without_a_byte_ends_with_its_idle_time_out() {
             "[splice]\nengine = \"{engine}\"\n[timeouts]\ntunnel_idle = \"5s\"\nidle = \"100ms\"\ndrain = \"1s\""
         ));
         let (mut client, mut upstream) = stage.begin();
-        // Bytes in either direction keep it open.
-        for round in 0..3 {
-            std::thread::sleep(std::time::Duration::from_secs(2));
-            if round % 2 == 0 {
-                client.send("up");
-                upstream.expect("up");
-            } else {
-                upstream.send("down");
-                client.expect("down");
-            }
-        }
+        client.send("up");
+        upstream.expect("up");
+        upstream.send("down");
+        client.expect("down");
         assert_eq!(client.read_ending(), Ending::Closed(Vec::new()));
         assert_eq!(upstream.read_ending(), Ending::Closed(Vec::new()));
         let line = &stage.carrick.access_log(1)[0];
         assert_eq!(line.text("ended"), "tunnel_idle_timeout");
-        assert_eq!((line.number("received"), line.number("sent")), (4, 4));
+        assert_eq!((line.number("received"), line.number("sent")), (2, 4));
         assert_eq!(stage.carrick.limit_reached("tunnel_idle_timeout"), 1.0);
     };
     std::thread::scope(|scope| {
