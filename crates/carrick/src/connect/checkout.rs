@@ -55,7 +55,7 @@ impl CheckoutRequest<'_> {
             } => {
                 let access = (!parent).then_some(&context.listener.access);
                 let idle = if self.reuse {
-                    connector.origins.take(key)
+                    (connector.origins).take(key, |transport| next_hop.is_current(transport))
                 } else {
                     None
                 };
@@ -152,7 +152,8 @@ impl CheckoutRequest<'_> {
             // Connections with a client's address belong to that client.
             (true, Some(_)) => {
                 let key = own_key(context.source(), group, state);
-                context.worker.connector.origins.take(&key)
+                let origins = &context.worker.connector.origins;
+                origins.take(&key, |transport| next_hop.is_current(transport))
             }
             (false, _) => None,
         };
@@ -294,6 +295,9 @@ impl Checkout {
         self.upstream.is_at_rest = true;
         if connector.admission.upstreams_waited_for() > 0 {
             // Another request is waiting for its descriptor.
+            return;
+        }
+        if !next_hop.is_current(&self.upstream.transport) {
             return;
         }
         if self.upstream.is_pinned {

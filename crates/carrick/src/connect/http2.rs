@@ -108,7 +108,7 @@ impl CheckoutRequest<'_> {
         }
         loop {
             if self.reuse {
-                if let Some(stream) = shared.stream() {
+                if let Some(stream) = shared.stream(|one| place.group.is_current(one)) {
                     let mut upstream = as_upstream(stream, metrics);
                     upstream.reused = true;
                     return Ok(self.reused(upstream));

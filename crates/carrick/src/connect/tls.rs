@@ -61,11 +61,8 @@ impl Handshake {
             .shared_tcp()
             .ok_or_else(|| io::Error::from(io::ErrorKind::NotConnected))?;
         write_all(&**tcp, &self.preamble).await?;
-        TlsStream::connect(
-            Rc::clone(tcp),
-            self.tls.session(self.server, self.is_http1)?,
-        )
-        .await
+        let (session, digest) = self.tls.session(self.server, self.is_http1)?;
+        TlsStream::connect(Rc::clone(tcp), session, digest).await
     }
 
     /// It took too long, which is counted and logged.

@@ -1,5 +1,6 @@
 //! Where a request or a tunnel goes.
 use crate::config::plan::{Responses, RouteCache, ServerAddress, ServerTls};
+use crate::net::transport::Transport;
 use crate::upstream::group::Group;
 use crate::upstream::state::ServerState;
 use carrick_logic::http1::TargetForm;
@@ -55,6 +56,15 @@ impl NextHop {
         match self {
             Self::Group { group, .. } => group.state.servers.get(index?),
             Self::Origin { .. } => None,
+        }
+    }
+
+    /// Whether a connection there was made by the certificates and revocation lists in force; see [`Group::is_current`].
+    #[must_use]
+    pub fn is_current(&self, transport: &Transport) -> bool {
+        match self {
+            Self::Group { group, .. } => group.is_current(transport),
+            Self::Origin { tls, .. } => transport.made_by() == tls.as_ref().map(|tls| tls.digest()),
         }
     }
 

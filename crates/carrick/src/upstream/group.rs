@@ -1,6 +1,7 @@
 //! One worker's view of a configured upstream: balancer, passive health, idle connections.
 use super::http2::Http2Connections;
 use super::idle::IdleConnections;
+use crate::net::transport::Transport;
 use crate::upstream::Upstream;
 use crate::upstream::state::{ServerState, UpstreamState};
 use carrick_logic::balance::{Balancer, PassiveHealth, ServerView};
@@ -37,8 +38,8 @@ impl Server {
         self.idle.len() + self.http2.idle_count()
     }
 
-    /// Closes the idle connections to some addresses; what is under way there goes on.
-    fn leave(&mut self, is_left: impl Fn(IpAddr) -> bool) {
+    /// Closes some idle connections; what is under way on those of HTTP/2 goes on.
+    fn leave(&mut self, is_left: impl Fn(IpAddr, &Transport) -> bool) {
         self.idle.leave(&is_left);
         self.http2.leave(is_left);
     }
@@ -108,7 +109,7 @@ impl Group {
                     let mut before = before.borrow_mut();
                     let passive = before.passive.clone();
                     fresh.passive = passive.with_failures_max(state.plan.failures_max);
-                    // Connections are of the same kind, and were trusted for the same reasons.
+                    // Connections are of the same kind, and were trusted by the same rules.
                     if previous.is_some_and(|group| {
                         let (old, new) = (&group.state.plan, &state.plan);
                         old.send_proxy_protocol == new.send_proxy_protocol
@@ -190,7 +191,15 @@ impl Group {
 
     /// An idle connection to a server, if there is one.
     pub fn take_idle(&self, server: usize) -> Option<Upstream> {
-        self.servers.get(server)?.borrow_mut().idle.take()
+        let mut server = self.servers.get(server)?.borrow_mut();
+        server.idle.take(|transport| self.is_current(transport))
+    }
+
+    /// Whether a connection was made by the certificates and revocation lists in force, which may have been replaced since.
+    #[must_use]
+    pub fn is_current(&self, transport: &Transport) -> bool {
+        let tls = self.state.plan.tls.as_ref();
+        transport.made_by() == tls.map(|tls| tls.digest())
     }
 
     /// Keeps a connection for the next request.
@@ -223,7 +232,7 @@ impl Group {
         };
         let mut server = server.borrow_mut();
         if let Some(addresses) = &addresses {
-            server.leave(|ip| !addresses.contains(&ip));
+            server.leave(|ip, _| !addresses.contains(&ip));
         }
         server.addresses = addresses;
     }
@@ -250,14 +259,12 @@ impl Group {
         }
     }
 
-    /// Closes idle connections that are too old or were closed by the server, and all to a server that is down: when it
-    /// is up again, it may know nothing of them.
+    /// Closes idle connections that are too old, not [current](Self::is_current), or were closed by the server, and all to
+    /// a server that is down: when it is up again, it may know nothing of them.
     pub fn close_stale(&self, now: Instant, age_max: Duration) {
         for (server, state) in self.servers.iter().zip(&self.state.servers) {
             let mut server = server.borrow_mut();
-            if !state.is_healthy() {
-                server.leave(|_| true);
-            }
+            server.leave(|_, transport| !state.is_healthy() || !self.is_current(transport));
             server.idle.close_stale(now, age_max);
             (server.http2).close_stale(now, age_max, self.state.plan.keepalive);
         }

@@ -1,5 +1,6 @@
 //! The connections of HTTP/2 to one server, which a worker's requests share.
 use super::Unreachable;
+use crate::net::transport::Transport;
 use crate::net::transport::http2::server::{STREAMS_MAX, ServerConnection, ServerStream};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::net::IpAddr;
@@ -50,10 +51,14 @@ pub enum Access {
 pub struct Waiting(Rc<Opening>);
 
 impl Http2Connections {
-    /// A stream on a connection that has room for one. The first is filled first, so that others become idle and are closed.
-    pub fn stream(&self) -> Option<Rc<ServerStream>> {
+    /// A stream on a connection that `is_current` and has room for one. The first is filled first, so that others become idle and are
+    /// closed. Those that are not current end with what is under way there.
+    pub fn stream(&self, is_current: impl Fn(&Transport) -> bool) -> Option<Rc<ServerStream>> {
         let mut connections = self.connections.borrow_mut();
         connections.retain(|connection| {
+            if !is_current(connection.transport()) {
+                connection.end();
+            }
             // Looks at its state.
             connection.has_room() || !connection.is_ending()
         });
@@ -139,13 +144,13 @@ impl Http2Connections {
     /// Requests under way go on; no others are sent.
     pub fn retire(&self) {
         self.is_retired.set(true);
-        self.leave(|_| true);
+        self.leave(|_, _| true);
     }
 
-    /// The same for the connections to some addresses, until others are opened.
-    pub fn leave(&self, is_left: impl Fn(IpAddr) -> bool) {
+    /// The same for some connections, by their addresses or whatever else is known of them, until others are opened.
+    pub fn leave(&self, is_left: impl Fn(IpAddr, &Transport) -> bool) {
         self.connections.borrow_mut().retain(|connection| {
-            let is_left = is_left(connection.address().ip());
+            let is_left = is_left(connection.address().ip(), connection.transport());
             if is_left {
                 connection.end();
             }

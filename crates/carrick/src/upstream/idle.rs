@@ -1,5 +1,6 @@
 //! Idle connections to one destination, the most recently used first.
 use crate::net::io::{Stream, is_readable, peek, try_peek};
+use crate::net::transport::Transport;
 use crate::upstream::Upstream;
 use rustix::io::Errno;
 use std::collections::VecDeque;
@@ -26,10 +27,10 @@ pub struct IdleConnections {
 }
 
 impl IdleConnections {
-    /// Takes the most recently used connection that is still usable.
-    pub fn take(&mut self) -> Option<Upstream> {
+    /// Takes the most recently used connection that is still usable and `is_current`.
+    pub fn take(&mut self, is_current: impl Fn(&Transport) -> bool) -> Option<Upstream> {
         while let Some(Parked { mut upstream, .. }) = self.parked.pop_back() {
-            if is_silent(&upstream.transport) {
+            if is_current(&upstream.transport) && is_silent(&upstream.transport) {
                 upstream.is_at_rest = false;
                 return Some(upstream);
             }
@@ -67,10 +68,10 @@ impl IdleConnections {
         });
     }
 
-    /// Closes connections to some addresses.
-    pub fn leave(&mut self, is_left: impl Fn(IpAddr) -> bool) {
+    /// Closes some connections, by their addresses or whatever else is known of them.
+    pub fn leave(&mut self, is_left: impl Fn(IpAddr, &Transport) -> bool) {
         self.parked
-            .retain(|parked| !is_left(parked.upstream.address.ip()));
+            .retain(|Parked { upstream, .. }| !is_left(upstream.address.ip(), &upstream.transport));
     }
 
     /// Closes the longest-idle connection; false if there is none.

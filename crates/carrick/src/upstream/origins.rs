@@ -1,5 +1,6 @@
 //! Idle connections of the forward proxy, by the host and port that clients requested.
 use super::idle::IdleConnections;
+use crate::net::transport::Transport;
 use crate::upstream::Upstream;
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -18,9 +19,14 @@ pub struct Origins {
 }
 
 impl Origins {
-    /// An idle connection to `authority`, if there is one.
-    pub fn take(&self, authority: &[u8]) -> Option<Upstream> {
-        self.by_authority.borrow_mut().get_mut(authority)?.take()
+    /// An idle connection to `authority` that `is_current`, if there is one.
+    pub fn take(
+        &self,
+        authority: &[u8],
+        is_current: impl Fn(&Transport) -> bool,
+    ) -> Option<Upstream> {
+        let mut by_authority = self.by_authority.borrow_mut();
+        by_authority.get_mut(authority)?.take(is_current)
     }
 
     /// Keeps a connection for the next request to `authority`.
@@ -74,7 +80,6 @@ impl Origins {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::net::transport::Transport;
 
     #[test]
     fn all_together_keep_no_more_than_the_total() {

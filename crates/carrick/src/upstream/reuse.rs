@@ -1,4 +1,6 @@
-//! Decides whether a server's connection may carry another request; no other place does. A pinned one carries its own client's only.
+//! Decides whether a response leaves a server's connection fit for another request; no other place does.
+//!
+//! A pinned one carries its own client's only. One that is not [current](super::group::Group::is_current) carries none.
 use carrick_splice::DisarmError;
 
 /// The result of taking a client's and a server's connection back from the kernel.

@@ -12,8 +12,9 @@ use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::ServerName;
 use rustls::sign::SingleCertAndKey;
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
+use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 /// Tickets kept for each server, the most that the library keeps for one name.
@@ -82,6 +83,18 @@ pub struct ServerTlsSettings {
     pub names: Vec<ServerName<'static>>,
 }
 
+/// How handshakes with servers are done.
+#[derive(Debug)]
+pub struct ServerHandshakes {
+    /// For the library, one for each server.
+    configs: Vec<Arc<ClientConfig>>,
+    /// See [`ServerTls::digest`].
+    digest: u64,
+}
+
+/// The secret of all digests: nobody can write files that have the same one.
+static SEED: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+
 /// TLS to servers.
 #[derive(Debug)]
 pub struct ServerTls {
@@ -109,14 +122,23 @@ impl ServerTls {
         Ok((tls, warnings))
     }
 
-    /// How to shake hands with a server, and its name.
+    /// How to shake hands with a server, its name, and the [digest](Self::digest).
     #[must_use]
-    pub fn server(&self, server: usize) -> Option<(Arc<ClientConfig>, ServerName<'static>)> {
-        let config = self.files.in_force().get(server)?.clone();
-        Some((config, self.files.settings.names.get(server)?.clone()))
+    pub fn server(&self, server: usize) -> Option<(Arc<ClientConfig>, ServerName<'static>, u64)> {
+        let in_force = self.files.in_force();
+        let config = in_force.configs.get(server)?.clone();
+        let name = self.files.settings.names.get(server)?.clone();
+        Some((config, name, in_force.digest))
     }
 
-    /// A new session with a server; `is_http1`: nothing else is offered.
+    /// Identifies the authorities, revocation lists and own certificate in force: it stays the same, across reloads, too, as long as
+    /// the files have the same contents. Connections with another one were verified by what is no longer in force.
+    #[must_use]
+    pub fn digest(&self) -> u64 {
+        self.files.in_force.load().digest
+    }
+
+    /// A new session with a server, and the [digest](Self::digest); `is_http1`: nothing else is offered.
     ///
     /// # Errors
     /// The kernel gives no random numbers, or there is no such server.
@@ -124,13 +146,14 @@ impl ServerTls {
         &self,
         server: usize,
         is_http1: bool,
-    ) -> Result<ClientConnection, rustls::Error> {
+    ) -> Result<(ClientConnection, u64), rustls::Error> {
         let unknown = || rustls::Error::General("no such server".to_owned());
-        let (config, name) = self.server(server).ok_or_else(unknown)?;
-        match is_http1 {
+        let (config, name, digest) = self.server(server).ok_or_else(unknown)?;
+        let session = match is_http1 {
             true => ClientConnection::new_with_alpn(config, name, Protocols::Http1.offered()),
             false => ClientConnection::new(config, name),
-        }
+        };
+        Ok((session?, digest))
     }
 
     /// Whether a warning of a server may be logged now, which is then noted.
@@ -154,7 +177,7 @@ impl PartialEq for ServerTls {
 }
 
 impl FromFiles for ServerTlsSettings {
-    type Made = Vec<Arc<ClientConfig>>;
+    type Made = ServerHandshakes;
 
     fn files(&self) -> impl Iterator<Item = &Path> {
         let authorities = match &self.authorities {
@@ -167,14 +190,15 @@ impl FromFiles for ServerTlsSettings {
     }
 
     fn read(&self) -> Result<(Self::Made, Faults), Faults> {
-        let (config, until, warnings) = self.made()?;
+        let (config, until, digest, warnings) = self.made()?;
         let each = self.names.iter().map(|_| {
             let mut config = config.clone();
-            // A server has no use for the tickets of another.
+            // A server has no use for the tickets of another, and sessions end with what has verified them.
             config.resumption = sessions::with_server(TICKETS, until);
             Arc::new(config)
         });
-        Ok((each.collect(), warnings))
+        let configs = each.collect();
+        Ok((ServerHandshakes { configs, digest }, warnings))
     }
 }
 
@@ -197,17 +221,18 @@ impl ServerTlsSettings {
     /// # Errors
     /// Everything that is wrong with the files.
     pub fn config(&self) -> Result<(ClientConfig, Faults), Faults> {
-        let (mut config, until, warnings) = self.made()?;
+        let (mut config, until, _, warnings) = self.made()?;
         config.resumption = sessions::with_server(TICKETS, until);
         Ok((config, warnings))
     }
 
-    /// The same without sessions, and when the first revocation list expires.
-    fn made(&self) -> Result<(ClientConfig, Option<SystemTime>, Faults), Faults> {
+    /// The same without sessions, when the first revocation list expires, and the [digest](ServerTls::digest).
+    fn made(&self) -> Result<(ClientConfig, Option<SystemTime>, u64, Faults), Faults> {
         let provider = Arc::new(aws_lc_rs::default_provider());
+        let mut digest = SEED.build_hasher();
         let (mut warnings, mut errors) = (Faults::new(), Faults::new());
         let of_certificate = |problem| (Part::Certificate(0), problem);
-        let verifier = match self.verifier(&provider) {
+        let verifier = match self.verifier(&provider, &mut digest) {
             Ok((verifier, until, found)) => {
                 warnings.extend(found);
                 Some((verifier, until))
@@ -222,6 +247,8 @@ impl ServerTlsSettings {
             Some(files) => match identity::load(files, &provider) {
                 Ok(identity) => {
                     warnings.extend(identity.warnings.into_iter().map(of_certificate));
+                    // There is one key for it.
+                    identity.key.cert.hash(&mut digest);
                     Some(identity.key)
                 }
                 Err(found) => {
@@ -243,15 +270,16 @@ impl ServerTlsSettings {
             None => builder.with_no_client_auth(),
         };
         config.alpn_protocols = self.protocols.offered();
-        Ok((config, until, warnings))
+        Ok((config, until, digest.finish(), warnings))
     }
 }
 
 impl ServerTlsSettings {
-    /// Also returns when the first revocation list expires, and warnings.
+    /// Adds what is read to the digest. Also returns when the first revocation list expires, and warnings.
     fn verifier(
         &self,
         provider: &Provider,
+        digest: &mut impl Hasher,
     ) -> Result<(Verifier, Option<SystemTime>, Faults), Fault> {
         let of_authorities = |problem| (Part::Authorities, problem);
         let (roots, trusted) = match &self.authorities {
@@ -265,6 +293,7 @@ impl ServerTlsSettings {
             Some(file) => lists(file, "CRL")?,
             None => Default::default(),
         };
+        (&roots.roots, &trusted, &lists.ders).hash(digest);
         let until = lists.until;
         let chain = match &self.authorities {
             Authorities::Anybody => None,
@@ -314,6 +343,34 @@ impl Authorities {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rcgen::generate_simple_self_signed;
+
+    #[test]
+    fn the_digest_is_that_of_the_contents() {
+        let folder = tempfile::tempdir().unwrap();
+        let made = [(); 2].map(|()| generate_simple_self_signed(["a.example".to_owned()]).unwrap());
+        let [ca, own] = ["ca", "own"].map(|name| folder.path().join(name));
+        let digest = |of_ca: usize, of_own: usize| {
+            std::fs::write(&ca, made[of_ca].cert.pem()).unwrap();
+            let key = made[of_own].signing_key.serialize_pem();
+            std::fs::write(&own, made[of_own].cert.pem() + &key).unwrap();
+            let settings = ServerTlsSettings {
+                certificate: Some(CertificateFiles {
+                    certificate: own.clone(),
+                    key: own.clone(),
+                    ocsp: None,
+                    acme: None,
+                }),
+                ..ServerTlsSettings::new(Authorities::File(ca.clone()))
+            };
+            let (tls, _) = ServerTls::load("upstream u".to_owned(), settings).unwrap();
+            tls.digest()
+        };
+        let first = digest(0, 0);
+        assert_eq!(digest(0, 0), first);
+        assert_ne!(digest(1, 0), first);
+        assert_ne!(digest(0, 1), first);
+    }
 
     #[test]
     fn warnings_of_each_server_are_few() {

@@ -206,7 +206,7 @@ async fn shake_hands(
     tls: &ServerTls,
     server: usize,
 ) -> Result<TlsStream<TcpStream>, CheckError> {
-    let (config, name) = (tls.server(server)).ok_or_else(|| CheckError::Tls(String::new()))?;
+    let (config, name, _) = (tls.server(server)).ok_or_else(|| CheckError::Tls(String::new()))?;
     let connecting = TlsConnector::from(config).connect(name, stream);
     connecting.await.map_err(|error| {
         let text = error.to_string();

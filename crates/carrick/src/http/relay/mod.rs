@@ -123,7 +123,12 @@ pub async fn relay(
         let at_hand = at_hand
             .take()
             .or_else(|| take_pinned(requester.context(), &destination.next_hop, key));
-        let at_hand = at_hand.filter(|checkout| checkout.is_silent());
+        let at_hand = at_hand.filter(|checkout| {
+            let is_current = destination
+                .next_hop
+                .is_current(&checkout.upstream.transport);
+            is_current && checkout.is_silent()
+        });
         let found = match at_hand {
             Some(checkout) => {
                 let metrics = requester.context().metrics();

@@ -177,7 +177,9 @@ async fn head(
         return Err(PeerFallback::Short);
     };
     let connector = &requester.context().worker.connector;
-    let idle = connector.origins.take(key).map(Checkout::alone);
+    let next_hop = &there.next_hop;
+    let idle = (connector.origins).take(key, |transport| next_hop.is_current(transport));
+    let idle = idle.map(Checkout::alone);
     if let Some(checkout) = idle.filter(Checkout::is_silent) {
         let metrics = requester.context().metrics();
         metrics.upstream_connections_reused.add(1);

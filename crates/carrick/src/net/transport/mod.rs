@@ -125,6 +125,16 @@ impl Transport {
         }
     }
 
+    /// The digest of the certificates and revocation lists by which a connection of TLS to a server was made.
+    #[must_use]
+    pub fn made_by(&self) -> Option<u64> {
+        match self {
+            Self::Tls(stream) => stream.made_by(),
+            Self::Http2Server(stream) => stream.transport().made_by(),
+            _ => None,
+        }
+    }
+
     /// The stream, if it is one of HTTP/2 to a server.
     #[must_use]
     pub fn server_stream(&self) -> Option<&ServerStream> {

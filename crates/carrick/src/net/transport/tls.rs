@@ -51,6 +51,8 @@ pub struct TlsStream {
     left_records: Cell<u64>,
     /// Why the session failed.
     refusal: RefCell<Option<rustls::Error>>,
+    /// Of a connection to a server: what it was made by.
+    made_by: Option<u64>,
 }
 
 /// Who encrypts and decrypts.
@@ -112,15 +114,18 @@ impl TlsStream {
         Self::shake_hands(tcp, session.into(), first).await
     }
 
-    /// Performs the handshake with a server. The caller limits the time.
+    /// Performs the handshake with a server; see [`made_by`](Self::made_by). The caller limits the time.
     ///
     /// # Errors
     /// See [`HandshakeError`].
     pub async fn connect(
         tcp: Rc<TcpStream>,
         session: ClientConnection,
+        made_by: u64,
     ) -> Result<Self, HandshakeError> {
-        Self::shake_hands(tcp, session.into(), Vec::new()).await
+        let mut stream = Self::shake_hands(tcp, session.into(), Vec::new()).await?;
+        stream.made_by = Some(made_by);
+        Ok(stream)
     }
 
     async fn shake_hands(
@@ -137,6 +142,7 @@ impl TlsStream {
             has_ended: Cell::new(false),
             left_records: Cell::new(u64::MAX),
             refusal: RefCell::default(),
+            made_by: None,
         };
         let mut has_begun = false;
         loop {
@@ -264,6 +270,12 @@ impl TlsStream {
     pub fn is_resumed(&self) -> bool {
         self.looked_at()
             .is_some_and(|session| session.handshake_kind() == Some(HandshakeKind::Resumed))
+    }
+
+    /// The digest of the certificates and revocation lists by which this connection to a server was made.
+    #[must_use]
+    pub fn made_by(&self) -> Option<u64> {
+        self.made_by
     }
 
     /// What the other end says against the session that this end thought was agreed: with TLS 1.3, a server checks a

@@ -1,12 +1,12 @@
 //! HTTP/2 from clients.
-mod client;
+pub mod client;
 mod ending;
 mod floods;
 mod frames;
 mod limits;
 mod malformed;
 mod programs;
-mod servers;
+pub mod servers;
 mod serving;
 mod tunnels;
 
@@ -18,7 +18,7 @@ use crate::support::{Carrick, Place, Server};
 use std::net::SocketAddr;
 
 /// No time limit is reached while a test runs.
-const PATIENT: &str = "[timeouts]\nhead = \"10m\"\nidle = \"10m\"\ndrain = \"10m\"\n";
+pub const PATIENT: &str = "[timeouts]\nhead = \"10m\"\nidle = \"10m\"\ndrain = \"10m\"\n";
 
 const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 

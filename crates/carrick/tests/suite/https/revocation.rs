@@ -9,6 +9,7 @@ use crate::support::carrick::upstream_text;
 use crate::support::server::answer_requests;
 use crate::support::{Carrick, Place, Server, wait_for};
 use rustls::ClientConfig;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -195,14 +196,19 @@ fn once_their_certificate_has_expired_sessions_of_clients_are_not_resumed() {
     }
 }
 
+/// A switch with one worker that checks its server by this list.
+fn checking(list: &str, server: SocketAddr) -> String {
+    format!(
+        "[workers]\ncount = 1\n[[listener]]\nlisten = \"{{ip}}:18080\"\nmode = \"switch\"\n[[listener.route]]\nupstream = \"u\"\n{}tls = {{ ca = \"ca.pem\", crl = \"{list}\" }}\n",
+        upstream_text("u", &[server])
+    )
+}
+
 #[test]
 fn once_the_list_has_expired_sessions_with_servers_are_not_resumed() {
     let Some(place) = stage() else { return };
     let server = super::servers::saying(&place, OK_AND_CLOSE.to_owned());
-    let text = format!(
-        "[[listener]]\nlisten = \"{{ip}}:18080\"\nmode = \"switch\"\n[[listener.route]]\nupstream = \"u\"\n{}tls = {{ ca = \"ca.pem\", crl = \"crl.pem\" }}\n",
-        upstream_text("u", &[server.address()])
-    );
+    let text = checking("crl.pem", server.address());
     let status = |carrick: &Carrick| carrick.connect().ask(GET).status;
     let resumed = in_time(|end| {
         list(&place, "crl.pem", &[], &list_until(end));
@@ -226,11 +232,7 @@ fn a_server_whose_certificate_is_revoked_is_not_asked() {
     list(&place, "good.pem", &["alice"], "-crldays 2");
     list(&place, "bad.pem", &["server"], "-crldays 2");
     for (name, status) in [("good.pem", 200), ("bad.pem", 502)] {
-        let text = format!(
-            "[[listener]]\nlisten = \"{{ip}}:18080\"\nmode = \"switch\"\n[[listener.route]]\nupstream = \"u\"\n{}tls = {{ ca = \"ca.pem\", crl = \"{name}\" }}\n",
-            upstream_text("u", &[server.address()])
-        );
-        let carrick = Carrick::start(&place, &text);
+        let carrick = Carrick::start(&place, &checking(name, server.address()));
         assert_eq!(carrick.connect().ask(GET).status, status, "{name}");
         if status == 502 {
             let said = || {
@@ -240,4 +242,16 @@ fn a_server_whose_certificate_is_revoked_is_not_asked() {
             wait_for("the reason", said);
         }
     }
+}
+
+#[test]
+fn a_server_whose_certificate_is_revoked_is_not_asked_over_kept_connections_either() {
+    let Some(place) = stage() else { return };
+    let server = super::servers::answering(&place);
+    list(&place, "crl.pem", &[], "-crldays 2");
+    let carrick = Carrick::start(&place, &checking("crl.pem", server.address()));
+    let status = || carrick.connect().ask(GET).status;
+    assert_eq!(status(), 200);
+    list(&place, "crl.pem", &["server"], "-crldays 2");
+    wait_for("the list", || (status() == 502).then_some(()));
 }

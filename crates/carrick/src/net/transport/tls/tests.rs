@@ -43,7 +43,7 @@ async fn pair_of(versions: &[&'static SupportedProtocolVersion]) -> (TlsStream, 
     let (client, (server, _)) = (Rc::new(client.unwrap()), server.unwrap());
     SockRef::from(&*client).set_send_buffer_size(1).unwrap();
     let (client, server) = tokio::join!(
-        TlsStream::connect(client, session),
+        TlsStream::connect(client, session, 0),
         TlsStream::accept(Rc::new(server), Arc::new(of_server), Vec::new())
     );
     (client.unwrap(), server.unwrap())

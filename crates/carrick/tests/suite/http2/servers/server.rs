@@ -5,11 +5,14 @@ use h2::RecvStream;
 use h2::server::{Builder, SendResponse};
 use http::request::Parts;
 use http::{HeaderMap, Response, StatusCode};
+use rustls::ServerConfig;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
+use tokio_rustls::TlsAcceptor;
 
 /// A server, which serves until the test's process ends.
 #[derive(Debug, Clone)]
@@ -44,6 +47,30 @@ impl Http2Server {
     where
         F: Future<Output = ()> + 'static,
     {
+        Self::serving(place, settings, None, answer)
+    }
+
+    /// The same by TLS.
+    pub fn by_tls<F>(
+        place: &Place,
+        config: Arc<ServerConfig>,
+        answer: impl Fn(Asked) -> F + Send + 'static,
+    ) -> Self
+    where
+        F: Future<Output = ()> + 'static,
+    {
+        Self::serving(place, Builder::new(), Some(config.into()), answer)
+    }
+
+    fn serving<F>(
+        place: &Place,
+        settings: Builder,
+        tls: Option<TlsAcceptor>,
+        answer: impl Fn(Asked) -> F + Send + 'static,
+    ) -> Self
+    where
+        F: Future<Output = ()> + 'static,
+    {
         let listener = std::net::TcpListener::bind((place.ip(), 0)).expect("a listener");
         listener.set_nonblocking(true).expect("a listener");
         let address = listener.local_addr().expect("an address");
@@ -60,7 +87,7 @@ impl Http2Server {
                 while let Ok((tcp, _)) = listener.accept().await {
                     count.fetch_add(1, Relaxed);
                     let (settings, answer) = (settings.clone(), Rc::clone(&answer));
-                    tokio::task::spawn_local(serve(tcp, settings, answer));
+                    tokio::task::spawn_local(serve(tcp, tls.clone(), settings, answer));
                 }
             });
         });
@@ -80,11 +107,31 @@ impl Http2Server {
     }
 }
 
-async fn serve<F>(tcp: TcpStream, settings: Builder, answer: Rc<impl Fn(Asked) -> F + 'static>)
-where
+async fn serve<F>(
+    tcp: TcpStream,
+    tls: Option<TlsAcceptor>,
+    settings: Builder,
+    answer: Rc<impl Fn(Asked) -> F + 'static>,
+) where
     F: Future<Output = ()> + 'static,
 {
-    let Ok(mut connection) = settings.handshake(tcp).await else {
+    let Some(tls) = tls else {
+        return serve_by(tcp, settings, answer).await;
+    };
+    // A client may refuse the certificate.
+    if let Ok(stream) = tls.accept(tcp).await {
+        serve_by(stream, settings, answer).await;
+    }
+}
+
+async fn serve_by<F>(
+    stream: impl AsyncRead + AsyncWrite + Unpin,
+    settings: Builder,
+    answer: Rc<impl Fn(Asked) -> F + 'static>,
+) where
+    F: Future<Output = ()> + 'static,
+{
+    let Ok(mut connection) = settings.handshake(stream).await else {
         return;
     };
     while let Some(Ok((request, respond))) = connection.accept().await {

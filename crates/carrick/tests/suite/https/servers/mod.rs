@@ -1,4 +1,5 @@
 //! TLS to servers.
+mod changes;
 mod ends;
 mod failures;
 mod identities;
