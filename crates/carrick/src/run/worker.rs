@@ -208,6 +208,8 @@ async fn drain(
             // Fails only by a panic, which the runtime has reported.
             let _ = listener.await;
         }
+        // One with the client's address would keep the client from its server, which it reaches past carrick now.
+        worker.connector.deferred_syns.expire_all();
         while !worker.sessions.clients.borrow().is_empty() {
             worker.sessions.session_ended.notified().await;
         }

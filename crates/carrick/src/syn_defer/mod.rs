@@ -39,7 +39,7 @@ pub enum DeferredOutcome {
     Unreachable,
     /// The server did not answer, so the client gets no answer either.
     Unanswered,
-    /// Admitted without asking the server: no slot or file descriptor was free.
+    /// Admitted without asking the server: no slot or file descriptor was free, or a drain began.
     Crowded,
     /// The client's connection arrived and uses the waiting server connection.
     Joined,
@@ -209,7 +209,16 @@ impl DeferredSyns {
 
     /// Resets connections whose clients did not arrive.
     pub fn expire(&self, now: Instant) {
-        for expired in self.0.table.expire(now, KEPT_MAX) {
+        self.expire_after(now, KEPT_MAX);
+    }
+
+    /// Resets all connections that wait for a client: no listener accepts any more.
+    pub fn expire_all(&self) {
+        self.expire_after(Instant::now(), Duration::ZERO);
+    }
+
+    fn expire_after(&self, now: Instant, age_max: Duration) {
+        for expired in self.0.table.expire(now, age_max) {
             drop(expired);
             self.count(DeferredOutcome::Expired);
         }

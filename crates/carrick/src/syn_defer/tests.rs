@@ -78,6 +78,19 @@ fn what_is_taken_is_whole_and_what_is_not_taken_is_reset() {
 }
 
 #[test]
+fn at_the_end_of_accepting_nothing_waits_any_more() {
+    let deferred_syns = DeferredSyns::default();
+    let admission = Arc::new(Admission::default());
+    admission.set_limits(10, 0, 10);
+    let (kept, server) = kept(&deferred_syns, &admission);
+    deferred_syns.keep(ends(1).0, ends(1).1, kept);
+    deferred_syns.expire_all();
+    assert!(is_reset(server));
+    assert_eq!((deferred_syns.waiting(), admission.open()), (0, 0));
+    assert_eq!(deferred_syns.outcomes(DeferredOutcome::Expired), 1);
+}
+
+#[test]
 fn a_client_that_comes_is_counted_and_not_before() {
     let deferred_syns = DeferredSyns::default();
     let admission = Arc::new(Admission::default());
