@@ -55,10 +55,10 @@ fn receive(worker: &Rc<Worker>, held: DeferredSyn) {
         worker.metrics().refusals.count("client_not_allowed");
         return refuse(deferred_syns, held);
     }
-    let Some(place) = deferred_syns.place(worker.connector.admission.limit()) else {
+    let admission = &worker.connector.admission;
+    let Some(place) = deferred_syns.place(admission.limit(), held.server().ip()) else {
         return pass(deferred_syns, held);
     };
-    let admission = &worker.connector.admission;
     if admission.is_full_for(client) {
         worker.metrics().limits.reached(Limit::ConnectionsPerClient);
         return refuse(deferred_syns, held);
