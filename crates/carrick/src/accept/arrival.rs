@@ -53,8 +53,10 @@ pub async fn serve(
         &client.downstream.transport,
     );
     let mut first = Vec::new();
+    // One for all that precedes what is served.
+    let mut deadline = Deadline::after(client.context.live.plan().timeouts.head);
     if client.context.listener.proxy_protocol {
-        match read_proxy_header(&mut client).await {
+        match read_proxy_header(&mut client, &mut deadline).await {
             Some((endpoints, rest)) => {
                 if let Some(endpoints) = endpoints {
                     client.context.address = endpoints.source;
@@ -102,13 +104,14 @@ pub async fn serve(
     }
     if client.context.listener.tls.is_some() {
         if client.context.listener.routes_by_name().next().is_some() {
-            match Box::pin(by_name::pass_on(client, first)).await {
+            match Box::pin(by_name::pass_on(client, first, &mut deadline)).await {
                 Some(kept) => (client, first) = kept,
                 None => return,
             }
         }
         // Boxed: a handshake is large, and soon over.
-        if !Box::pin(tls::shake_hands(&mut client, std::mem::take(&mut first))).await {
+        let begun = std::mem::take(&mut first);
+        if !Box::pin(tls::shake_hands(&mut client, begun, &mut deadline)).await {
             return;
         }
     }
@@ -124,22 +127,23 @@ pub async fn serve(
                 Box::pin(http2::serve(client, first, begun)).await;
             }
         }
-        Mode::Tunnel(_) | Mode::Split(_) => by_name::run_listener(client, first).await,
+        Mode::Tunnel(_) | Mode::Split(_) => by_name::run_listener(client, first, deadline).await,
         // Boxed: few connections are link connections.
         Mode::Link(_) => Box::pin(link::serve(client)).await,
     }
 }
 
 /// Reads the PROXY header. Returns what it says, and the bytes after it.
-async fn read_proxy_header(client: &mut Client) -> Option<(Option<Endpoints>, Vec<u8>)> {
+pub(crate) async fn read_proxy_header(
+    client: &mut Client,
+    deadline: &mut Deadline,
+) -> Option<(Option<Endpoints>, Vec<u8>)> {
     let (context, downstream) = (&client.context, &mut client.downstream);
     let mut buffer = Vec::with_capacity(proxy_protocol::HEADER_BYTES_MAX);
-    let limit = context.live.plan().timeouts.head;
-    let mut deadline = Deadline::after(limit);
     loop {
         match downstream
             .timer
-            .until(&mut deadline, read_some(&downstream.transport, &mut buffer))
+            .until(deadline, read_some(&downstream.transport, &mut buffer))
             .await
         {
             Ok(Ok(count)) if count > 0 => {}

@@ -55,10 +55,10 @@ fn receive(worker: &Rc<Worker>, held: DeferredSyn) {
         worker.metrics().refusals.count("client_not_allowed");
         return refuse(deferred_syns, held);
     }
-    let Some(place) = deferred_syns.place(worker.connector.admission.limit()) else {
+    let admission = &worker.connector.admission;
+    let Some(place) = deferred_syns.place(admission.limit(), held.server().ip()) else {
         return pass(deferred_syns, held);
     };
-    let admission = &worker.connector.admission;
     if admission.is_full_for(client) {
         worker.metrics().limits.reached(Limit::ConnectionsPerClient);
         return refuse(deferred_syns, held);
@@ -79,7 +79,8 @@ fn receive(worker: &Rc<Worker>, held: DeferredSyn) {
     tokio::task::spawn_local(async move { ask(context, held, admitted, place).await });
 }
 
-/// Connects to the server; then answers the client, or lets the listener answer it.
+/// Connects to the server; then answers the client, or lets the listener answer it. So it does when a drain begins: a
+/// connection that is kept for the client would be in its way until the drain's end.
 async fn ask(context: RequestContext, held: DeferredSyn, admitted: Admitted, place: Place) {
     let worker = &context.worker;
     let deferred_syns = &worker.connector.deferred_syns;
@@ -97,7 +98,12 @@ async fn ask(context: RequestContext, held: DeferredSyn, admitted: Admitted, pla
     let begun = Instant::now();
     let limit = context.live.plan().timeouts.connect;
     let access = Some(&context.listener.access);
-    let dialled = try_dial(&worker.connector, &server, access, terms, limit).await;
+    // Boxed, so that the wait drops it: until it is closed, a connection with the client's address gets what the server
+    // answers.
+    let dialling = Box::pin(try_dial(&worker.connector, &server, access, terms, limit));
+    let Some(dialled) = worker.sessions.wait_while_serving(dialling, false).await else {
+        return pass(deferred_syns, held);
+    };
     let connection = match dialled.map(alone) {
         Ok(Ok(connection)) => connection,
         Ok(Err(error)) => {
@@ -117,6 +123,10 @@ async fn ask(context: RequestContext, held: DeferredSyn, admitted: Admitted, pla
         }
     };
     let kept = Kept::new(connection, begun.elapsed(), admitted, place);
+    if worker.sessions.is_draining() {
+        drop(kept);
+        return pass(deferred_syns, held);
+    }
     // Before the release: a nearby client may connect at once.
     deferred_syns.keep(held.client(), held.server(), kept);
     match held.release() {

@@ -2,6 +2,7 @@
 use crate::config::tls::{ACME_ALPN, subject};
 use crate::context::client::Client;
 use crate::http::session;
+use crate::net::deadline::Deadline;
 use crate::net::transport::Transport;
 use crate::net::transport::tls::{HandshakeError, TlsStream};
 use crate::reply::Reply;
@@ -11,17 +12,17 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Performs the handshake on a listener with TLS; `first` has been read already. Whether the client can be served.
-pub async fn shake_hands(client: &mut Client, first: Vec<u8>) -> bool {
+/// Performs the handshake on a listener with TLS, until `deadline`; `first` has been read already. Whether the client
+/// can be served.
+pub async fn shake_hands(client: &mut Client, first: Vec<u8>, deadline: &mut Deadline) -> bool {
     let (context, downstream) = (&mut client.context, &mut client.downstream);
     let (Some(tls), Some(tcp)) = (&context.listener.tls, downstream.transport.shared_tcp()) else {
         return true;
     };
-    let limit = context.live.plan().timeouts.head;
     let in_force = tls.in_force();
     let config = Arc::clone(&in_force.config);
     let shaking = pin!(TlsStream::accept(Rc::clone(tcp), config, first));
-    let shaken = downstream.timer.within(limit, shaking).await;
+    let shaken = downstream.timer.until(deadline, shaking).await;
     // Otherwise a client whose certificate has no readable subject would pass for one without a certificate.
     let agreed = shaken.map(|shaken| {
         let stream = shaken?;

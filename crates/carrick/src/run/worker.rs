@@ -20,12 +20,14 @@ use crate::telemetry::access_log::AccessLog;
 use crate::telemetry::forwarded::ForwardedReader;
 use crate::telemetry::metrics::{Limit, WorkerMetrics};
 use carrick_splice::{Pacer, Splicer};
+use rustix::net::{Shutdown, shutdown};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tokio::net::TcpStream;
 use tokio::sync::watch;
 
 use crate::accept::listen::{self, Accepting, Bound};
@@ -208,6 +210,8 @@ async fn drain(
             // Fails only by a panic, which the runtime has reported.
             let _ = listener.await;
         }
+        // One with the client's address would keep the client from its server, which it reaches past carrick now.
+        worker.connector.deferred_syns.expire_all();
         while !worker.sessions.clients.borrow().is_empty() {
             worker.sessions.session_ended.notified().await;
         }
@@ -243,11 +247,20 @@ fn reset_clients(sessions: &Sessions) {
     sessions.cut_off_now.notify_waiters();
     let clients = sessions.clients.borrow();
     for client in clients.iter().filter_map(|(_, client)| client.upgrade()) {
-        // tcp_disconnect() in the kernel resets an established connection and wakes its waiters.
-        if let Err(error) = rustix::net::connect_unspec(&*client) {
-            tracing::debug!("cannot reset a client's connection: connect AF_UNSPEC: {error}");
-        }
+        cut_off(&client);
     }
+}
+
+fn cut_off(client: &TcpStream) {
+    // tcp_disconnect() in the kernel resets an established connection and wakes its waiters.
+    let Err(error) = rustix::net::connect_unspec(client) else {
+        return;
+    };
+    // It refuses where it encrypts (`tls_disconnect`, net/tls/tls_main.c). The session finds both directions closed
+    // instead, and then closes the connection, which resets it.
+    tracing::debug!("cannot reset a client's connection at once: connect AF_UNSPEC: {error}");
+    let _ = carrick_splice::tcp::reset_on_close(client);
+    let _ = shutdown(client, Shutdown::Both);
 }
 
 /// Periodic work: flushes log lines, closes idle upstream connections that have expired.
@@ -348,4 +361,27 @@ fn close_stale_upstreams(worker: &Worker) {
         .metrics()
         .upstream_idle_removed
         .add(known.saturating_sub(idle));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::net::{SendFlags, send};
+    use tokio::net::TcpListener;
+
+    #[tokio::test]
+    async fn a_connection_that_the_kernel_encrypts_is_cut_off_as_well() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let _peer = TcpStream::connect(listener.local_addr().unwrap())
+            .await
+            .unwrap();
+        let (client, _) = listener.accept().await.unwrap();
+        if let Err(why) = carrick_splice::ktls::attach(&client) {
+            carrick_test::lacks!("{why}");
+            return;
+        }
+        assert!(send(&client, b"x", SendFlags::NOSIGNAL).is_ok());
+        cut_off(&client);
+        assert!(send(&client, b"x", SendFlags::NOSIGNAL).is_err());
+    }
 }

@@ -2,27 +2,27 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | this one | state shared by workers: the BPF programs, the number of SYNs being decided, counters |
+//! | this one | state shared by workers: the BPF programs, the slots, counters |
 //! | `kept` | server connections that wait for their client |
+//! | `places` | the slots of SYNs and connections, per server too |
 //!
 //! `accept/syn_defer.rs` decides about each SYN. docs/internals/splitting.md has the states and limits.
 mod kept;
+mod places;
 
 pub use kept::Kept;
+pub use places::Place;
 
 use crate::config::plan::{Handshake, Plan};
 use carrick_splice::Unavailable;
 use carrick_splice::syn_defer::{Reader, Settings, SynDefer, UNATTENDED};
 use kept::KeptTable;
+use places::Places;
 use std::io;
-use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
-
-/// Maximum number of SYNs being decided plus server connections waiting for their client; at most half of `connections`. Beyond it,
-/// clients are answered at once.
-pub const PLACES_MAX: usize = 32_768;
 
 /// How long a server connection waits for its client: long enough for some retransmissions. Then it is reset; if the client still comes,
 /// carrick connects anew.
@@ -39,7 +39,7 @@ pub enum DeferredOutcome {
     Unreachable,
     /// The server did not answer, so the client gets no answer either.
     Unanswered,
-    /// Admitted without asking the server: no slot or file descriptor was free.
+    /// Admitted without asking the server: no slot or file descriptor was free, or a drain began.
     Crowded,
     /// The client's connection arrived and uses the waiting server connection.
     Joined,
@@ -82,19 +82,9 @@ pub struct DeferredSyns(Arc<Shared>);
 struct Shared {
     /// `None`: no listener defers SYNs.
     syn_defer: OnceLock<Result<SynDefer, Unavailable>>,
-    places: Arc<AtomicUsize>,
+    places: Arc<Places>,
     table: KeptTable,
     outcomes: [AtomicU64; DeferredOutcome::ALL.len()],
-}
-
-/// One of [`PLACES_MAX`] slots; freed when dropped.
-#[derive(Debug)]
-pub struct Place(Arc<AtomicUsize>);
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
 }
 
 impl DeferredSyns {
@@ -169,20 +159,16 @@ impl DeferredSyns {
             .transpose()
     }
 
-    /// Takes a free slot, if there is one. `clients_max` is the limit on connected clients.
+    /// Takes a slot for a server, if there is one. `clients_max` is the limit on connected clients.
     #[must_use]
-    pub fn place(&self, clients_max: usize) -> Option<Place> {
-        let places = &self.0.places;
-        let place = Place(Arc::clone(places));
-        let before = places.fetch_add(1, Ordering::Relaxed);
-        // Over the limit: dropping it frees the slot.
-        (before < PLACES_MAX.min(clients_max / 2)).then_some(place)
+    pub fn place(&self, clients_max: usize, server: IpAddr) -> Option<Place> {
+        self.0.places.take(clients_max, server)
     }
 
     /// Number of slots in use.
     #[must_use]
     pub fn waiting(&self) -> usize {
-        self.0.places.load(Ordering::Relaxed)
+        self.0.places.used()
     }
 
     /// Keeps a server connection until its client arrives.
@@ -209,7 +195,16 @@ impl DeferredSyns {
 
     /// Resets connections whose clients did not arrive.
     pub fn expire(&self, now: Instant) {
-        for expired in self.0.table.expire(now, KEPT_MAX) {
+        self.expire_after(now, KEPT_MAX);
+    }
+
+    /// Resets all connections that wait for a client: no listener accepts any more.
+    pub fn expire_all(&self) {
+        self.expire_after(Instant::now(), Duration::ZERO);
+    }
+
+    fn expire_after(&self, now: Instant, age_max: Duration) {
+        for expired in self.0.table.expire(now, age_max) {
             drop(expired);
             self.count(DeferredOutcome::Expired);
         }

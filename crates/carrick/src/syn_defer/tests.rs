@@ -1,8 +1,11 @@
 //! Tests of slots and waiting connections, without a kernel that defers SYNs.
+use super::places::{PLACES_MAX, PLACES_PER_SERVER_MAX};
 use super::*;
 use crate::net::admission::Admission;
 use std::io::{ErrorKind, Read};
 use std::net::{TcpListener, TcpStream};
+
+const SERVER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 2));
 
 /// A waiting connection, and the server's end of it.
 fn kept(deferred_syns: &DeferredSyns, admission: &Arc<Admission>) -> (Kept, TcpStream) {
@@ -11,7 +14,7 @@ fn kept(deferred_syns: &DeferredSyns, admission: &Arc<Admission>) -> (Kept, TcpS
     let (server, _) = listener.accept().unwrap();
     let admitted = admission.admit(None).unwrap();
     admitted.count_syn_for([10, 0, 0, 1].into()).unwrap();
-    let place = deferred_syns.place(usize::MAX).unwrap();
+    let place = deferred_syns.place(usize::MAX, SERVER).unwrap();
     let connection = (stream, admission.take_upstream());
     let kept = Kept::new(connection, Duration::ZERO, admitted, place);
     (kept, server)
@@ -32,16 +35,34 @@ fn is_reset(mut server: TcpStream) -> bool {
 #[test]
 fn half_of_all_clients_may_wait_and_no_more_than_there_are_places() {
     let deferred_syns = DeferredSyns::default();
-    let first = deferred_syns.place(4);
-    let second = deferred_syns.place(4);
+    let first = deferred_syns.place(4, SERVER);
+    let second = deferred_syns.place(4, SERVER);
     assert!(first.is_some() && second.is_some());
-    assert!(deferred_syns.place(4).is_none());
+    assert!(deferred_syns.place(4, SERVER).is_none());
     assert_eq!(deferred_syns.waiting(), 2);
     drop(first);
-    assert!(deferred_syns.place(4).is_some());
+    assert!(deferred_syns.place(4, SERVER).is_some());
     drop(second);
-    let all: Vec<Place> = std::iter::from_fn(|| deferred_syns.place(usize::MAX)).collect();
+    let servers = (0_u32..).map(|number| IpAddr::from(number.to_be_bytes()));
+    let all = servers.map_while(|server| deferred_syns.place(usize::MAX, server));
+    let all: Vec<Place> = all.collect();
     assert_eq!(all.len(), PLACES_MAX);
+}
+
+#[test]
+fn a_server_has_a_limit_of_its_own() {
+    let deferred_syns = DeferredSyns::default();
+    let place = |server: &str| deferred_syns.place(usize::MAX, server.parse().unwrap());
+    let mut all: Vec<Place> = std::iter::from_fn(|| place("10.0.0.2")).collect();
+    assert_eq!(all.len(), PLACES_PER_SERVER_MAX);
+    assert!(place("::ffff:10.0.0.2").is_none());
+    let other = place("10.0.0.3").unwrap();
+    assert_eq!(deferred_syns.waiting(), PLACES_PER_SERVER_MAX + 1);
+    all.pop();
+    all.extend(place("10.0.0.2"));
+    assert_eq!(all.len(), PLACES_PER_SERVER_MAX);
+    drop((all, other));
+    assert_eq!(deferred_syns.waiting(), 0);
 }
 
 #[test]
@@ -75,6 +96,19 @@ fn what_is_taken_is_whole_and_what_is_not_taken_is_reset() {
     drop(taken);
     let ends: Vec<bool> = servers.into_iter().map(is_reset).collect();
     assert_eq!(ends, [true, true, false, true]);
+}
+
+#[test]
+fn at_the_end_of_accepting_nothing_waits_any_more() {
+    let deferred_syns = DeferredSyns::default();
+    let admission = Arc::new(Admission::default());
+    admission.set_limits(10, 0, 10);
+    let (kept, server) = kept(&deferred_syns, &admission);
+    deferred_syns.keep(ends(1).0, ends(1).1, kept);
+    deferred_syns.expire_all();
+    assert!(is_reset(server));
+    assert_eq!((deferred_syns.waiting(), admission.open()), (0, 0));
+    assert_eq!(deferred_syns.outcomes(DeferredOutcome::Expired), 1);
 }
 
 #[test]

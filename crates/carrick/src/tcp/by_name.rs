@@ -28,14 +28,15 @@ enum NoHello {
     Late,
 }
 
-/// Serves a connection to a tunnel listener or a splitter; `first` has already been read.
-pub async fn run_listener(mut client: Client, mut first: Vec<u8>) {
+/// Serves a connection to a tunnel listener or a splitter; `first` has already been read. The ClientHello must have
+/// come by `deadline`.
+pub async fn run_listener(mut client: Client, mut first: Vec<u8>, mut deadline: Deadline) {
     let mut log = RequestLog::begin();
     let listener = Arc::clone(&client.context.listener);
     // A name counts where a route, or what is denied to intercepted clients, says one.
     let denies_names = client.context.original.is_some() && !listener.access.deny_names.is_empty();
     let (sni, version) = if denies_names || listener.routes_by_name().next().is_some() {
-        match read_server_name(&mut client, &mut first).await {
+        match read_server_name(&mut client, &mut first, &mut deadline).await {
             Ok(name) => name,
             Err(no_hello) => {
                 match no_hello {
@@ -63,11 +64,15 @@ pub async fn run_listener(mut client: Client, mut first: Vec<u8>) {
 }
 
 /// Passes a connection to a listener with TLS on undecrypted, if a route has its server name. Returns any other, with
-/// what has been read of it.
-pub async fn pass_on(mut client: Client, mut first: Vec<u8>) -> Option<(Client, Vec<u8>)> {
+/// what has been read of it. The ClientHello must have come by `deadline`.
+pub async fn pass_on(
+    mut client: Client,
+    mut first: Vec<u8>,
+    deadline: &mut Deadline,
+) -> Option<(Client, Vec<u8>)> {
     let mut log = RequestLog::begin();
     let listener = Arc::clone(&client.context.listener);
-    let sni = match read_server_name(&mut client, &mut first).await {
+    let sni = match read_server_name(&mut client, &mut first, deadline).await {
         Ok((sni, _)) => sni,
         Err(no_hello) => {
             let handshakes = &client.context.metrics().tls_handshakes;
@@ -218,9 +223,9 @@ fn next_hop(
 async fn read_server_name(
     client: &mut Client,
     buffer: &mut Vec<u8>,
+    deadline: &mut Deadline,
 ) -> Result<(Option<Vec<u8>>, &'static str), NoHello> {
     let (context, downstream) = (&client.context, &mut client.downstream);
-    let mut deadline = Deadline::after(context.live.plan().timeouts.head);
     buffer.reserve(4096);
     loop {
         match client_hello::read(buffer) {
@@ -233,7 +238,7 @@ async fn read_server_name(
         }
         match downstream
             .timer
-            .until(&mut deadline, read_some(&downstream.transport, buffer))
+            .until(deadline, read_some(&downstream.transport, buffer))
             .await
         {
             // It only listens: its end is passed on.

@@ -8,6 +8,9 @@ use std::fmt;
 use std::io;
 use std::path::Path;
 
+/// The kernel's words for a routing table that is not there (`inet_dump_fib`, `inet6_dump_fib`).
+const NO_TABLE: &str = "FIB table does not exist";
+
 /// A rule that a carrick has made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Made {
@@ -160,18 +163,37 @@ pub fn routing_rules(family: Family) -> io::Result<Vec<Made>> {
     Ok(made)
 }
 
-/// carrick's routes.
+/// carrick's routes. The kernel lists no others: a router may have a million.
 ///
 /// # Errors
 /// See [`find`].
 pub fn routes(family: Family) -> io::Result<Vec<Made>> {
-    let mut made = Vec::new();
-    for line in list(family, &["route", "show", "table", "all"])? {
-        if let (true, Some(table)) = (line.is_ours(), line.table()) {
-            made.push(Made::Route { family, table });
+    let protocol = PROTOCOL.to_string();
+    let own = [
+        "route",
+        "show",
+        "table",
+        "all",
+        "protocol",
+        protocol.as_str(),
+    ];
+    // The protocol that was asked for is not shown.
+    let tables = list(family, &own)?.into_iter();
+    let tables = tables.filter_map(|line| line.table());
+    Ok(tables.map(|table| Made::Route { family, table }).collect())
+}
+
+/// Whether a routing table has routes. The others are not read.
+fn has_routes(family: Family, table: u32) -> io::Result<bool> {
+    match list(family, &["route", "show", "table", &table.to_string()]) {
+        Ok(routes) => Ok(!routes.is_empty()),
+        Err(error) if error.to_string().contains(NO_TABLE) => Ok(false),
+        // An `ip` without libmnl does not show the kernel's words.
+        Err(_) => {
+            let mut all = list(family, &["route", "show", "table", "all"])?.into_iter();
+            Ok(all.any(|line| line.table() == Some(table)))
         }
     }
-    Ok(made)
 }
 
 /// carrick's nft tables.
@@ -268,8 +290,7 @@ pub fn check_foreign(interception: &Interception) -> io::Result<()> {
                 family.option()
             )));
         }
-        let mut routes = list(family, &["route", "show", "table", "all"])?.into_iter();
-        if routes.any(|line| line.table() == Some(interception.table)) {
+        if has_routes(family, interception.table)? {
             return Err(io::Error::other(format!(
                 "another program has routes in the routing table {0} (`ip {1} route show table {0}`): choose another `table` in `intercept`",
                 interception.table,

@@ -167,7 +167,7 @@ section! {
     /// `[timeouts]`
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct Timeouts = "[timeouts]" {
-        /// For a whole request head, and for the TLS ClientHello of a tunnel
+        /// For a whole request head; and for the PROXY header, ClientHello and handshake of a connection together
         head: Duration = time(MS..=YEAR, seconds(10)),
         /// Between two requests of a client, between two bytes of a body, and until the first byte of a response
         idle: Duration = time(MS..=YEAR, seconds(60)),

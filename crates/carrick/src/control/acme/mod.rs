@@ -1,7 +1,7 @@
 //! Orders certificates by ACME, and renews them when they are old or the authority suggests it.
 //!
 //! A name's failures are kept in the storage before an attempt is made, so that no restart, crash or second process makes
-//! attempts come faster than `schedule::wait` says.
+//! attempts come faster than `schedule::wait` says. An attempt that a reload ends is no failure: it takes that back.
 mod advice;
 mod asking;
 mod https;
@@ -29,8 +29,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use storage::{Failures, Storage};
-use tokio::sync::Notify;
-use tokio::task::{AbortHandle, JoinError, JoinSet};
+use tokio::sync::{Notify, watch};
+use tokio::task::{JoinError, JoinHandle, JoinSet};
 use tokio::time::Instant;
 
 /// Most orders at a time.
@@ -51,7 +51,8 @@ pub struct Acme {
     plan: Option<Arc<AcmePlan>>,
     mark: Option<u32>,
     changed: Arc<Notify>,
-    task: Option<AbortHandle>,
+    replaced: watch::Sender<()>,
+    task: Option<JoinHandle<()>>,
 }
 
 impl Drop for Acme {
@@ -65,18 +66,35 @@ impl Drop for Acme {
 impl Acme {
     /// Orders what the plan has. Must be called within a runtime.
     pub fn start(running: &Running, resolver: &Resolver, state: &Arc<ControlState>) -> Self {
+        Self::start_after(None, running, resolver, state)
+    }
+
+    /// The same, once the task `before` has ended.
+    fn start_after(
+        before: Option<JoinHandle<()>>,
+        running: &Running,
+        resolver: &Resolver,
+        state: &Arc<ControlState>,
+    ) -> Self {
         let plan = running.plan.acme.clone();
         let mark = running.plan.own_mark();
         let changed = Arc::new(Notify::new());
+        let (replaced, is_replaced) = watch::channel(());
         let task = plan.as_ref().map(|acme| {
             let work = Work {
                 plan: Arc::clone(acme),
                 storage: Storage::of(acme),
                 resolver: resolver.clone(),
                 mark,
+                replaced: is_replaced,
             };
             let orders = Orders::new(work, Arc::clone(state), Arc::clone(&changed));
-            tokio::spawn(orders.run()).abort_handle()
+            tokio::spawn(async move {
+                if let Some(before) = before {
+                    let _ = before.await;
+                }
+                orders.run().await;
+            })
         });
         if plan.is_none() {
             state.change_certificates(Certificates::clear);
@@ -85,6 +103,7 @@ impl Acme {
             plan,
             mark,
             changed,
+            replaced,
             task,
         }
     }
@@ -94,7 +113,9 @@ impl Acme {
         if self.plan == running.plan.acme && self.mark == running.plan.own_mark() {
             self.changed.notify_one();
         } else {
-            *self = Self::start(running, resolver, state);
+            // Fails if there is no task.
+            let _ = self.replaced.send(());
+            *self = Self::start_after(self.task.take(), running, resolver, state);
         }
     }
 }
@@ -106,6 +127,8 @@ struct Work {
     storage: Storage,
     resolver: Resolver,
     mark: Option<u32>,
+    /// Changes when a reload has other orders made instead.
+    replaced: watch::Receiver<()>,
 }
 
 /// How an attempt ended.
@@ -157,18 +180,23 @@ impl Orders {
             self.publish();
             let wait = wake.duration_since(now).unwrap_or_default().min(LOOK_EVERY);
             tokio::select! {
+                // First: what is published from then on is of the new plan.
+                biased;
+                Ok(()) = self.work.replaced.changed() => break,
                 Some(ended) = self.under_way.join_next() => match ended {
                     Ok((name, ended)) => self.ended(&name, &ended),
                     Err(error) => self.crashed(&error),
                 },
                 Some(round) = self.asking.join_next() => self.heard(round.unwrap_or_else(asking::unexpected)),
-                () = tokio::time::sleep(wait) => {}
                 () = self.changed.notified() => {
                     self.paused_until = Instant::now();
                     self.read();
                 }
+                () = tokio::time::sleep(wait) => {}
             }
         }
+        // They give up, too.
+        while self.under_way.join_next().await.is_some() {}
     }
 
     /// Reads what is kept.
@@ -313,7 +341,15 @@ async fn attempt(work: &Work, name: &str, before: &Name, state: &ControlState) -
     if let Err(error) = work.storage.keep_failures(name, &failures) {
         return unwritable(&error);
     }
-    let (result, asked_wait) = ask(work, (name, &known), account).await;
+    let mut replaced = work.replaced.clone();
+    let (result, asked_wait) = tokio::select! {
+        biased;
+        Ok(()) = replaced.changed() => {
+            take_back(work, name, &known.failures);
+            return Ended::Idle;
+        }
+        answer = ask(work, (name, &known), account) => answer,
+    };
     let (why, ended) = match result {
         Ok(validity) => {
             state.metrics.acme_issued.add(1);
@@ -351,6 +387,15 @@ async fn attempt(work: &Work, name: &str, before: &Name, state: &ControlState) -
     let validity = known.certificate.map(|one| one.validity);
     tell(work, name, (&failures, wait), validity, &ended);
     ended
+}
+
+/// Keeps what failed before an attempt instead of the attempt.
+fn take_back(work: &Work, name: &str, before: &Failures) {
+    if *before == Failures::default() {
+        work.storage.forget_failures(name);
+    } else if let Err(error) = work.storage.keep_failures(name, before) {
+        tracing::error!("{name}: cannot write to `storage` of [acme]: {error}");
+    }
 }
 
 /// The certificate's validity, once it is kept; and how long the authority asked to be left alone.
@@ -442,5 +487,29 @@ mod tests {
         let wake = orders.start_due(now);
         assert!(wake > now + WAIT_FIRST / 2);
         assert!(orders.names["a.example"].task.is_none());
+    }
+
+    #[tokio::test]
+    async fn an_order_that_a_reload_ends_is_no_failure() {
+        let folder = tempfile::tempdir().unwrap();
+        let earlier = Failures {
+            failures: 2,
+            not_before: 7,
+            error: "no".to_owned(),
+        };
+        for before in [Failures::default(), earlier] {
+            let mut orders = testing::orders(folder.path());
+            let (storage, state) = (orders.work.storage.clone(), Arc::clone(&orders.state));
+            let (replaced, is_replaced) = watch::channel(());
+            orders.work.replaced = is_replaced;
+            take_back(&orders.work, "a.example", &before);
+            replaced.send(()).unwrap();
+            // It begins, and finds that it is replaced.
+            orders.run().await;
+            let lock = folder.path().join("a.example.lock");
+            std::fs::remove_file(lock).unwrap();
+            assert_eq!(storage.failures("a.example"), before);
+            assert_eq!(state.metrics.acme_failed.get(), 0);
+        }
     }
 }

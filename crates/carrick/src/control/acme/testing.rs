@@ -48,6 +48,7 @@ pub fn orders(folder: &Path) -> Orders {
         plan: acme,
         resolver: resolver(Arc::clone(&state.metrics)).0,
         mark: None,
+        replaced: tokio::sync::watch::channel(()).1,
     };
     Orders::new(work, state, Arc::default())
 }

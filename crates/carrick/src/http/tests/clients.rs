@@ -2,8 +2,11 @@
 use super::stage::{
     CLIENT, FIRST, FORWARD, GET, OK, SWITCH, Stage, all_at_rest, ask_once, play, timed,
 };
+use crate::accept::arrival;
 use crate::config::plan::Mode;
+use crate::net::deadline::Deadline;
 use crate::net::transport::testing::End;
+use crate::tcp::by_name;
 use crate::telemetry::metrics::Limit;
 use std::rc::Rc;
 use std::time::Duration;
@@ -266,4 +269,37 @@ fn the_preface_of_http2_and_its_first_request_have_one_limit() {
         let limits = &stage.worker.telemetry.metrics.limits;
         assert_eq!(limits.get(Limit::HeadTimeout), 1);
     });
+}
+
+#[test]
+fn a_proxy_header_and_what_follows_it_have_one_limit() {
+    const TUNNEL: &str = r#"
+[[listener]]
+listen = "127.0.0.1:8443"
+mode = "tunnel"
+proxy_protocol = true
+[[listener.route]]
+sni = "a.example"
+upstream = "u"
+[upstream.u]
+servers = ["192.0.2.1:443"]
+"#;
+    let log = play(TUNNEL, async |stage| {
+        let client = stage.client_of(|mut client| async move {
+            let mut deadline = Deadline::after(client.context.live.plan().timeouts.head);
+            let header = arrival::read_proxy_header(&mut client, &mut deadline).await;
+            let (_, rest) = header.expect("a header");
+            by_name::run_listener(client, rest, deadline).await;
+        });
+        let ((), seconds) = timed(async {
+            client.say("PROXY TC").await;
+            tokio::time::sleep(Duration::from_secs(8)).await;
+            // The rest, and the first byte of a ClientHello.
+            client.say("P4 192.0.2.7 192.0.2.8 1 2\r\n\x16").await;
+            client.hear_all().await;
+        })
+        .await;
+        assert!((10.0..11.0).contains(&seconds), "{seconds}");
+    });
+    assert_eq!(log[0].end(), (408, "head_timeout"));
 }

@@ -155,20 +155,26 @@ impl Stage {
 
     /// The same, of which something came before its session begins.
     pub(super) fn client_after(&self, first: &[u8]) -> Rc<End> {
+        let first = first.to_vec();
+        self.client_of(|client| async move {
+            if let Some((client, first, begun)) = session::run(client, first).await {
+                http2::serve(client, first, begun).await;
+            }
+        })
+    }
+
+    /// The same, served in this way.
+    pub(super) fn client_of<F>(&self, serve: impl FnOnce(Client) -> F) -> Rc<End>
+    where
+        F: Future<Output = ()> + 'static,
+    {
         let live = self.worker.live();
         let listener = Arc::clone(&live.plan().listeners[0]);
         let [near, far] = pair([CLIENT.into(), listener.address]);
         let transport = (Transport::Memory(far), SocketAddr::from(CLIENT));
         let client = Client::new(Rc::clone(&self.worker), live, listener, transport);
-        let session = session::run(client, first.to_vec());
-        let session = async {
-            if let Some((client, first, begun)) = session.await {
-                http2::serve(client, first, begun).await;
-            }
-        };
-        self.sessions
-            .borrow_mut()
-            .push(tokio::task::spawn_local(session));
+        let session = tokio::task::spawn_local(serve(client));
+        self.sessions.borrow_mut().push(session);
         near
     }
 

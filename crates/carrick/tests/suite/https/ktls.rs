@@ -8,6 +8,7 @@ use crate::support::message::field;
 use crate::support::server::Serving;
 use crate::support::{Carrick, Peer, Place, Server, random};
 use carrick_splice::ktls::{self, ALERT, HANDSHAKE, KtlsService, Record, Suite};
+use rustix::process::Signal;
 use rustls::CipherSuite;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
@@ -235,6 +236,23 @@ fn a_client_that_leaves_in_the_midst_is_noticed() {
     drop(client);
     assert_eq!(carrick.access_log(1)[0].text("ended"), "client_reset");
     get(&mut connect(&place, &carrick, Offers::All), LONG);
+}
+
+#[test]
+fn the_end_of_a_drain_cuts_what_the_kernel_sends() {
+    let Some(place) = stage() else { return };
+    let server = serve(&place);
+    let mut carrick = start(&place, &[server.address()]);
+    let mut client = connect(&place, &carrick, Offers::All);
+    client.send(request(20_000_000));
+    client.read_head();
+    client.read_exact(100_000);
+    assert_eq!(handed_over(&carrick, "done"), 1);
+    carrick.signal(Signal::TERM);
+    assert!(carrick.wait().status.success());
+    assert_eq!(carrick.access_log(1)[0].text("ended"), "drain");
+    let (_, has_ended) = client.read_to_end();
+    assert!(!has_ended);
 }
 
 #[test]

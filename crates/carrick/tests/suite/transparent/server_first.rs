@@ -1,5 +1,7 @@
 //! Deferred SYNs: what a client sees of a server that accepts, refuses, is silent, speaks first, or disconnects; and
 //! what the server sees of a client that disconnects.
+mod drain;
+
 use super::bed::{Running, inside, lines};
 use super::*;
 use crate::outliving::bed::on;
