@@ -61,7 +61,7 @@ metrics! {
     TUNNELS_OPEN = Gauge "carrick_tunnels_open" "Open tunnels, by the listener's mode.";
     TUNNEL_SECONDS = Histogram "carrick_tunnel_seconds" "Lifetime of tunnels, by the listener's mode.";
     RETRIES = Counter "carrick_retries" "Requests that were retried.";
-    REFUSALS = Counter "carrick_refusals" "Refused requests and responses, by reason.";
+    REFUSALS = Counter "carrick_refusals" "carrick's own answers (errors, refusals, redirects, answers to ACME challenges), and connections and streams that it closed without one, by reason; docs/modes/http.md lists the reasons.";
 
     CLIENT_CONNECTIONS = Counter "carrick_client_connections" "Connections accepted from clients.";
     TLS_HANDSHAKES = Counter "carrick_tls_handshakes" "TLS handshakes with clients, by result: full, resumed; or why they failed: alert (the client refused, often the certificate), challenge (an authority saw the answer to tls-alpn-01), client_certificate (missing, not trusted, or revoked), closed, incompatible (no common version, cipher suite or protocol), malformed, plain_http, timeout, other.";
