@@ -80,7 +80,7 @@ metrics! {
     UPSTREAM_OPENED = Counter "carrick_upstream_connections_opened" "Connections opened to upstreams.";
     UPSTREAM_REUSED = Counter "carrick_upstream_connections_reused" "Requests sent on a reused upstream connection.";
     UPSTREAM_FAILED = Counter "carrick_upstream_connections_failed" "Connections to upstreams that could not be opened.";
-    UPSTREAM_TLS_HANDSHAKES = Counter "carrick_upstream_tls_handshakes" "TLS handshakes with servers for requests, by result: full, resumed; or why they failed: alert (the server refused, often for want of a certificate; with TLS 1.3 it may be counted as full as well), certificate (the server's cannot be trusted), closed, incompatible (no common version, cipher suite or protocol), malformed, not_tls, timeout, other.";
+    UPSTREAM_TLS_HANDSHAKES = Counter "carrick_upstream_tls_handshakes" "TLS handshakes with servers for requests, by result: full, resumed; or why they failed: alert (the server refused, often because carrick has no certificate that it accepts; with TLS 1.3 it may be counted as full as well), certificate (the server's cannot be trusted), closed, incompatible (no common version, cipher suite or protocol), malformed, not_tls, timeout, other.";
     UPSTREAM_HTTP2_CONNECTIONS = Counter "carrick_upstream_http2_connections" "Connections opened to servers on which HTTP/2 is spoken.";
     UPSTREAM_HTTP2_REQUESTS = Counter "carrick_upstream_http2_requests" "Requests sent on them, each as a stream.";
     UPSTREAM_OPEN = Gauge "carrick_upstream_connections_open" "Open connections to upstreams, including idle ones.";

@@ -127,7 +127,7 @@ fn obstacle(
             "remove `responses = \"read\"`, or `requests`",
         ),
         RoutePlan { upstream: None, .. } => (
-            "where a client wanted to go is for the process to check, at each request",
+            "the process checks the original destination at each request",
             "name an `upstream` in place of `to`, or remove `requests`",
         ),
         _ if hashes => (

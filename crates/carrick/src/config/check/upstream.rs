@@ -203,7 +203,7 @@ fn check_servers(
     };
     if list.get_ref().is_empty() {
         problems
-            .error(list.span(), "at least one server is wanted", "")
+            .error(list.span(), "at least one server is required", "")
             .help("write [\"host:port\"]");
         return None;
     }

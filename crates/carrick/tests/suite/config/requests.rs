@@ -126,7 +126,7 @@ const MISTAKES: &[(&str, &str, &str, &str, &str)] = &[
         "forwarded = \"off\"\nvia = \"\"\ntransparent = true\nintercept = { ports = [80] }",
         "",
         "to = \"original\"\nengine = \"packet\"\nrequests = \"kernel\"\n[[listener.route]]\nupstream = \"u\"",
-        "where a client wanted to go",
+        "original destination",
         "name an `upstream`",
     ),
 ];

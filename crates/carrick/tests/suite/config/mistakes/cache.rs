@@ -8,14 +8,14 @@ pub const MISTAKES: &[Mistake] = &[
         "cache = true\n§",
         Error,
         "true",
-        "a table is wanted",
+        "a table is required",
         "[cache]",
     ),
     (
         "§[cache]\ndisk = \"/var/cache/carrick\"",
         Error,
         "\"/var/cache/carrick\"",
-        "a table is wanted",
+        "a table is required",
         "",
     ),
     (
@@ -127,7 +127,7 @@ pub const MISTAKES: &[Mistake] = &[
         "§[cache]\nquick_abort = \"1 MB\"",
         Error,
         "\"1 MB\"",
-        "a table is wanted",
+        "a table is required",
         "quick_abort = { }",
     ),
     (
@@ -333,7 +333,7 @@ pub const MISTAKES: &[Mistake] = &[
         "[cache]\n§cache_bypass = [{ path = \"/a\" }, \"/b\"]",
         Error,
         "\"/b\"",
-        "a table is wanted",
+        "a table is required",
         "cache_bypass = [{ }]",
     ),
     (

@@ -149,7 +149,7 @@ pub const MISTAKES: &[Mistake] = &[
         "%header = \"x-beta\"",
         Error,
         "\"x-beta\"",
-        "a table is wanted",
+        "a table is required",
         "header = { }",
     ),
     (

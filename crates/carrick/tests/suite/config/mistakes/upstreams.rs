@@ -115,7 +115,7 @@ pub const MISTAKES: &[Mistake] = &[
         "^servers = \"10.0.0.1\"\nhealth = true",
         Error,
         "true",
-        "a table is wanted",
+        "a table is required",
         "health = { }",
     ),
     (
