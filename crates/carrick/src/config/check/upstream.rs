@@ -259,7 +259,7 @@ fn check_hash_on(
                 "`hash_on` has no effect without `balance = \"hash\"`",
                 "",
             )
-            .help("it is kept for the day when `balance` becomes \"hash\"");
+            .help("add it, or remove `hash_on`");
     } else if in_tunnel && *given.get_ref() != HashOn::Client {
         problems
             .error(

@@ -164,7 +164,7 @@ pub const MISTAKES: &[Mistake] = &[
         "§[process]\ngroup = \"0\"",
         Error,
         "\"0\"",
-        "`group` stands for nothing without `user`",
+        "`group` has no effect without `user`",
         "name the user",
     ),
     // TOML

@@ -248,7 +248,7 @@ pub const MISTAKES: &[Mistake] = &[
         "&[upstream.u.tls]\nca = \"example.pem\"",
         Error,
         "\"u\"",
-        "a tunnel passes on what clients speak",
+        "a tunnel passes on what clients send",
         "mode = \"switch\"",
     ),
     (
