@@ -116,7 +116,7 @@ fn try_pipe_size(pipe_bytes: usize) -> io::Result<String> {
     let pipe = Pipe::open(pipe_bytes)?;
     let size_kb = pipe.size_bytes() >> 10;
     if pipe.size_bytes() >= pipe_bytes {
-        return Ok(format!("{size_kb} KB, as wanted"));
+        return Ok(format!("{size_kb} KB, as requested"));
     }
     let limit = |name| -> String {
         read_to_string(format!("/proc/sys/fs/{name}"))

@@ -220,7 +220,7 @@ fn start(arguments: &Testbed, testbed: &Bed) -> Result<Child> {
     let (program, rest) = arguments
         .command
         .split_first()
-        .context("a command is wanted behind --")?;
+        .context("a command is required after --")?;
     let placement = testbed.placement();
     let mut command = match arguments.place.side() {
         None => Command::new(program),

@@ -24,7 +24,7 @@ impl CorePair {
     pub fn parse(text: &str) -> Result<Self> {
         let (other, proxy) = text
             .split_once(',')
-            .context("two cores are wanted, as in 0,1")?;
+            .context("two cores are required, such as 0,1")?;
         let read = |core: &str| {
             core.trim()
                 .parse::<usize>()

@@ -23,7 +23,7 @@ pub(crate) fn create_directory(directory: &Path) -> Result<()> {
     let free_bytes = room.f_bavail.saturating_mul(room.f_frsize);
     if room.f_blocks > 0 && free_bytes < FREE_BYTES_MIN {
         bail!(
-            "{} is full: {} KiB are left, and a run wants {} KiB for its files there: remove something (df {})",
+            "{} is full: {} KiB are left, and a run needs {} KiB for its files there: remove something (df {})",
             memory.display(),
             free_bytes / 1024,
             FREE_BYTES_MIN / 1024,

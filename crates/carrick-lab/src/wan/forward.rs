@@ -505,7 +505,7 @@ impl Forwarder {
         }
         if counts.overruns > 0 && !std::mem::replace(&mut self.told.overruns, true) {
             begin::warn(&format!(
-                "{} packets were dropped for want of room: the machine is too slow for this load, and the counts are not to be trusted",
+                "{} packets were dropped for lack of room: the machine is too slow for this load, and the counts are not to be trusted",
                 counts.overruns
             ));
         }

@@ -287,7 +287,7 @@ impl<'t> Section<'t> {
             problems
                 .error(
                     value.span(),
-                    format!("a table is wanted, not {}", kind(value.get_ref())),
+                    format!("a table is required, not {}", kind(value.get_ref())),
                     "",
                 )
                 .help(format!("write {}", declared.title));

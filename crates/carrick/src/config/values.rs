@@ -178,7 +178,7 @@ pub fn listen_address(text: &str) -> Result<SocketAddr, String> {
             "127.0.0.1"
         };
         return Err(format!(
-            "an address, not a name, is wanted; write \"{address}:{port}\""
+            "this must be an address, not a name; write \"{address}:{port}\""
         ));
     }
     Err("write an address and a port, such as \"0.0.0.0:8080\", \"[::]:8080\" or \"127.0.0.1:3128\"".to_owned())
@@ -192,12 +192,12 @@ pub fn server_address(text: &str, default_port: Option<u16>) -> Result<ServerAdd
     if let Some((scheme, rest)) = text.split_once("://") {
         let rest = rest.split('/').next().unwrap_or_default();
         return Err(format!(
-            "only host and port are wanted, without \"{scheme}://\"; write \"{rest}\""
+            "only host and port belong here, without \"{scheme}://\"; write \"{rest}\""
         ));
     }
     if let Some((host, path)) = text.split_once('/') {
         return Err(format!(
-            "only host and port are wanted, without \"/{path}\"; write \"{host}\""
+            "only host and port belong here, without \"/{path}\"; write \"{host}\""
         ));
     }
     if let Some(address) = unbracketed(text, 80) {
@@ -268,7 +268,7 @@ pub fn host_name(text: &str) -> Result<String, String> {
         .is_some_and(|last| last.bytes().all(|byte| byte.is_ascii_digit()))
     {
         return Err(
-            "this looks like an IPv4 address and is not one; four numbers from 0 to 255 are wanted"
+            "this looks like an IPv4 address and is not one, which would be four numbers from 0 to 255"
                 .to_owned(),
         );
     }

@@ -380,7 +380,7 @@ fn forward(
             return Decision::Reply(Reply::new(
                 400,
                 "not_a_proxy_request",
-                "This is a forward proxy: it wants the whole URL in the request line (GET http://host/path) or CONNECT host:port. \
+                "This is a forward proxy: it requires the whole URL in the request line (GET http://host/path) or CONNECT host:port. \
                  Set it as the proxy of your client, for example: curl -x http://this-address http://example.org/",
             ));
         }

@@ -53,7 +53,7 @@ metrics! {
     ENGINE_REASON = Gauge "carrick_engine_reason" "1 if the engine cannot be used, with the reason.";
     SANDBOX = Gauge "carrick_sandbox" "1 if the kernel enforces the sandbox, by part: files (Landlock), calls (seccomp).";
 
-    REQUESTS = Counter "carrick_requests" "Responses sent to clients, by the listener's mode and the status; 499: the client reset its connection or stream, or closed before the end of its request.";
+    REQUESTS = Counter "carrick_requests" "Requests answered and tunnels ended, by the listener's mode and the status; 499: the client reset its connection or stream, or closed before the end of its request.";
     REQUEST_SECONDS = Histogram "carrick_request_seconds" "Time from a request's first byte to its response's last, by the listener's mode.";
     CONNECT_SECONDS = Histogram "carrick_connect_seconds" "Time to open a connection to an upstream.";
     FIRST_BYTE_SECONDS = Histogram "carrick_first_byte_seconds" "Time from sending a request to its response's first byte.";
@@ -61,11 +61,11 @@ metrics! {
     TUNNELS_OPEN = Gauge "carrick_tunnels_open" "Open tunnels, by the listener's mode.";
     TUNNEL_SECONDS = Histogram "carrick_tunnel_seconds" "Lifetime of tunnels, by the listener's mode.";
     RETRIES = Counter "carrick_retries" "Requests that were retried.";
-    REFUSALS = Counter "carrick_refusals" "Refused requests and responses, by reason.";
+    REFUSALS = Counter "carrick_refusals" "carrick's own answers (errors, refusals, redirects, answers to ACME challenges), and connections and streams that it closed without one, by reason; docs/modes/http.md lists the reasons.";
 
     CLIENT_CONNECTIONS = Counter "carrick_client_connections" "Connections accepted from clients.";
     TLS_HANDSHAKES = Counter "carrick_tls_handshakes" "TLS handshakes with clients, by result: full, resumed; or why they failed: alert (the client refused, often the certificate), challenge (an authority saw the answer to tls-alpn-01), client_certificate (missing, not trusted, or revoked), closed, incompatible (no common version, cipher suite or protocol), malformed, plain_http, timeout, other.";
-    KTLS = Counter "carrick_ktls" "Connections with TLS that the kernel was to encrypt since a long body was to be sent, by result: done; or why the process still encrypts: cipher (the kernel does not take it), record (a part of the client's next record had been read), busy (the client had ended its side, or not read what was sent before), refused (by the kernel); failed: the kernel refused the keys, and the connection was closed.";
+    KTLS = Counter "carrick_ktls" "TLS connections that the kernel was to take over for a long body, by result: done; or why the process still encrypts: cipher (the kernel does not support it), record (a part of the client's next record had been read), busy (the client had ended its side, or not read what was sent before), refused (by the kernel); failed: the kernel refused the keys, and the connection was closed.";
     CERTIFICATE_EXPIRY = Gauge "carrick_certificate_expiry_timestamp_seconds" "When a certificate of a listener's ends, in seconds since 1970, by name and file; `file` is empty for one by ACME, which is absent while there is none.";
     CERTIFICATE_FAILURES = Gauge "carrick_certificate_failures" "Attempts in a row that failed to get a certificate by ACME, by name.";
     ACME_ORDERS = Counter "carrick_acme_orders" "Orders of certificates by ACME, by result: issued, failed.";
@@ -80,7 +80,7 @@ metrics! {
     UPSTREAM_OPENED = Counter "carrick_upstream_connections_opened" "Connections opened to upstreams.";
     UPSTREAM_REUSED = Counter "carrick_upstream_connections_reused" "Requests sent on a reused upstream connection.";
     UPSTREAM_FAILED = Counter "carrick_upstream_connections_failed" "Connections to upstreams that could not be opened.";
-    UPSTREAM_TLS_HANDSHAKES = Counter "carrick_upstream_tls_handshakes" "TLS handshakes with servers for requests, by result: full, resumed; or why they failed: alert (the server refused, often for want of a certificate; with TLS 1.3 it may be counted as full as well), certificate (the server's cannot be trusted), closed, incompatible (no common version, cipher suite or protocol), malformed, not_tls, timeout, other.";
+    UPSTREAM_TLS_HANDSHAKES = Counter "carrick_upstream_tls_handshakes" "TLS handshakes with servers for requests, by result: full, resumed; or why they failed: alert (the server refused, often because carrick has no certificate that it accepts; with TLS 1.3 it may be counted as full as well), certificate (the server's cannot be trusted), closed, incompatible (no common version, cipher suite or protocol), malformed, not_tls, timeout, other.";
     UPSTREAM_HTTP2_CONNECTIONS = Counter "carrick_upstream_http2_connections" "Connections opened to servers on which HTTP/2 is spoken.";
     UPSTREAM_HTTP2_REQUESTS = Counter "carrick_upstream_http2_requests" "Requests sent on them, each as a stream.";
     UPSTREAM_OPEN = Gauge "carrick_upstream_connections_open" "Open connections to upstreams, including idle ones.";
@@ -200,7 +200,7 @@ metrics! {
     LOG_LINES = Counter "carrick_log_lines" "Access log lines written.";
     LOG_DROPPED = Counter "carrick_log_lines_dropped" "Access log lines lost, by reason: queue (the log thread could not keep up), write (the target refused them).";
     LOG_WAITING = Gauge "carrick_log_lines_waiting" "Access log lines waiting to be written.";
-    MESSAGES_DROPPED = Counter "carrick_messages_dropped" "Messages lost since standard error did not take them.";
+    MESSAGES_DROPPED = Counter "carrick_messages_dropped" "Messages lost because standard error did not accept them in time.";
 
     PROCESS_CPU = Counter "process_cpu_seconds" "User and system time of the process, without soft interrupts on its behalf.";
     PROCESS_MEMORY = Gauge "process_resident_memory_bytes" "Resident memory of the process.";

@@ -28,11 +28,11 @@ const PORTS_WANTED: u64 = 20_000;
 const KEPT: [(CapabilitySet, &str); 2] = [
     (
         CapabilitySet::NET_BIND_SERVICE,
-        ", but CAP_NET_BIND_SERVICE where the configuration has a port that needs it",
+        ", but CAP_NET_BIND_SERVICE is kept if a port in the configuration needs it, or connections to servers use clients' ports",
     ),
     (
         CapabilitySet::NET_RAW,
-        ", but CAP_NET_RAW where it says `keep_client_address`",
+        ", but CAP_NET_RAW is kept if a listener has `keep_client_address`, or intercepts `local` programs",
     ),
 ];
 
@@ -78,7 +78,7 @@ pub fn facts(sysctl: &Path) -> Vec<Fact> {
             )
         }),
         number(&read("net.core.somaxconn"), |length| {
-            (length < BACKLOG_WANTED).then_some("short: bursts of new connections are refused")
+            (length < BACKLOG_WANTED).then_some("short: in a burst, new connections are dropped, and clients try again after a second")
         }),
         ports(&read("net.ipv4.ip_local_port_range")),
         words(
@@ -96,7 +96,7 @@ pub fn facts(sysctl: &Path) -> Vec<Fact> {
         number(&read("net.ipv4.ip_forward"), forwarding),
         number(&read("net.ipv6.conf.all.forwarding"), forwarding),
         number(&read("net.ipv6.bindv6only"), |only| {
-            (only == 1).then_some("listening on [::] does not take IPv4 here")
+            (only == 1).then_some("admin on [::] does not take IPv4; listeners on [::] do")
         }),
         number(&read("net.ipv4.ip_unprivileged_port_start"), |_| {
             Some("lower ports need CAP_NET_BIND_SERVICE")
@@ -131,14 +131,14 @@ pub fn capabilities(sets: Option<rustix::thread::CapabilitySets>) -> Fact {
         many => many.len().to_string(),
     };
     let engine = if may_load_engine(has) {
-        "enough for the engine `socket`".to_owned()
+        "enough for the engines `socket` and `packet`".to_owned()
     } else {
         let wanted = names(ENGINE).join(", ");
-        format!("too few for the engine `socket` ({wanted})")
+        format!("too few for the engines `socket` and `packet`, which need {wanted}")
     };
     let mut meaning = engine;
     if !has.is_empty() {
-        meaning += "; given up by `carrick run` once it listens";
+        meaning += "; dropped by `carrick run` once it listens";
     }
     for (one, reason) in KEPT {
         if has.contains(one) {

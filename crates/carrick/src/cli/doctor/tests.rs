@@ -162,7 +162,7 @@ fn capabilities_are_named_or_counted_with_what_they_are_good_for() {
     let none = fact(Set::empty());
     assert_eq!(none.value, "none");
     assert!(none.meaning.contains("CAP_BPF"), "{none:?}");
-    assert!(!none.meaning.contains("given up"), "{none:?}");
+    assert!(!none.meaning.contains("dropped"), "{none:?}");
     let port = fact(Set::NET_BIND_SERVICE);
     assert_eq!(port.value, "CAP_NET_BIND_SERVICE");
     assert!(port.meaning.contains("too few") && port.meaning.contains("but CAP_NET_BIND_SERVICE"));
@@ -171,7 +171,7 @@ fn capabilities_are_named_or_counted_with_what_they_are_good_for() {
     assert!(
         engine
             .meaning
-            .starts_with("enough for the engine `socket`; given up")
+            .starts_with("enough for the engines `socket` and `packet`; dropped")
     );
     assert!(!engine.meaning.contains("BIND"), "{engine:?}");
     assert_eq!(fact(Set::from_bits_retain((1 << 41) - 1)).value, "41");

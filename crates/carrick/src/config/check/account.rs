@@ -9,11 +9,7 @@ use std::ffi::CString;
 pub(super) fn check(file: &File, problems: &mut Problems) -> Option<Account> {
     if let (Some(group), true) = (file.process.group.given(), file.process.user.is_absent()) {
         problems
-            .error(
-                group.span(),
-                "`group` stands for nothing without `user`",
-                "",
-            )
+            .error(group.span(), "`group` has no effect without `user`", "")
             .help("name the user that carrick becomes, too; or remove `group`");
     }
     let user = file.process.user.given()?;

@@ -88,7 +88,7 @@ fn directory(written: &Spanned<String>, problems: &mut Problems) -> Option<Strin
     if url.is_none() {
         problems
             .error(written.span(), "this is not the URL of an ACME directory", "")
-            .help("it begins with \"https://\"; for tries Let's Encrypt has \"https://acme-staging-v02.api.letsencrypt.org/directory\"");
+            .help("it begins with \"https://\"; for experiments Let's Encrypt has \"https://acme-staging-v02.api.letsencrypt.org/directory\"");
     }
     url.map(String::from)
 }

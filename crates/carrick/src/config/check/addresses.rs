@@ -95,7 +95,7 @@ pub fn check_loops(
                         format!("these listeners may relay to each other, without end: {way}"),
                         "",
                     )
-                    .help("see to it that no request meets all of these routes; one that comes back is answered 508");
+                    .help("make sure that no request matches all of these routes; one that comes back is answered 508");
             }
         }
     }

@@ -108,7 +108,7 @@ fn plan(written: &file::Cache, directory: &Path, problems: &mut Problems) -> Cac
         problems
             .error(
                 size.span(),
-                "one object could drive out all others",
+                "one object could evict all others",
                 format!("at most {}", values::show_size(object_bytes_most)),
             )
             .help(
@@ -153,7 +153,7 @@ fn disk(written: &file::Disk, problems: &mut Problems) -> Option<DiskPlan> {
         problems
             .error(
                 size.span(),
-                "one object could drive out all others",
+                "one object could evict all others",
                 format!("at most {}", values::show_size(object_bytes_most)),
             )
             .help("`object_max` is at most an eighth of `size`; make this smaller, or that larger");
@@ -319,7 +319,7 @@ fn check_way(
     }
     let (message, help) = match requests {
         Requests::Kernel => (
-            "requests that are classified in the kernel do not come to the cache",
+            "requests that the kernel classifies do not reach the cache",
             "put `responses = \"read\"` in place of `requests`",
         ),
         Requests::Process => (
@@ -398,7 +398,7 @@ fn bypass(list: &[Written<file::Bypass>], problems: &mut Problems) -> Vec<Condit
                 problems
                     .error(
                         written.span.clone(),
-                        "without a condition every request would pass the cache by",
+                        "without a condition every request would bypass the cache",
                         "",
                     )
                     .help(

@@ -115,7 +115,7 @@ fn obstacle(
             engine: Choice::Auto,
             ..
         } => (
-            "requests that are classified in the kernel do not come to the cache",
+            "requests that the kernel classifies do not reach the cache",
             "add `cache = false` to the route, or remove `requests`",
         ),
         RoutePlan {
@@ -127,7 +127,7 @@ fn obstacle(
             "remove `responses = \"read\"`, or `requests`",
         ),
         RoutePlan { upstream: None, .. } => (
-            "where a client wanted to go is for the process to check, at each request",
+            "the process checks the original destination at each request",
             "name an `upstream` in place of `to`, or remove `requests`",
         ),
         _ if hashes => (
@@ -179,11 +179,11 @@ fn report_blind(written: &Written<file::Listener>, problems: &mut Problems) {
             problems
                 .error(
                     span,
-                    format!("a tunnel does not look at {what}, so `{what}` is not possible"),
+                    format!("a tunnel does not read {what}, so `{what}` is not possible"),
                     "",
                 )
                 .help(format!(
-                    "use `mode = \"switch\"` to look at {what}, or remove it"
+                    "use `mode = \"switch\"` to have carrick read {what}, or remove it"
                 ));
         }
     }

@@ -170,7 +170,7 @@ fn engine_to(
         && kind != Kind::Switch
     {
         problems
-            .error(upstream.span(), format!("the servers of this upstream are spoken to by {spoken}, and a tunnel passes on what clients speak"), "")
+            .error(upstream.span(), format!("carrick speaks {spoken} to the servers of this upstream, but a tunnel passes on what clients send"), "")
             .help(format!("use `mode = \"switch\"`, or an upstream without `{key}`"));
     }
     if let Some(engine) = route.engine.given()
@@ -224,7 +224,7 @@ fn link(
     };
     if kind == Kind::Switch {
         problems
-            .error(span, "a switch has no connections through a link", "")
+            .error(span, "a switch cannot use a link", "")
             .help("use `mode = \"tunnel\"` or \"split\", or remove it");
     } else if matches!(named, Some(Some(_))) && split == Splitting::Never {
         problems
@@ -262,13 +262,13 @@ pub fn conditions(
             let help = match (kind, *key) {
                 (Kind::Passed, _) => "remove it, or remove `sni` to have carrick decrypt them",
                 (_, "host") => "write `sni` for the server name of a TLS connection",
-                _ => "use `mode = \"switch\"` to look at requests, or remove it",
+                _ => "use `mode = \"switch\"` to have carrick read requests, or remove it",
             };
             problems
                 .error(
                     span.clone(),
                     format!(
-                        "a {} does not look at requests, so `{key}` is not possible",
+                        "a {} does not read requests, so `{key}` is not possible",
                         kind.name()
                     ),
                     "",

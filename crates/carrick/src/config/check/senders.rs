@@ -77,7 +77,7 @@ pub fn odd_names(written: &Written<file::Listener>, problems: &mut Problems) -> 
             problems
                 .warning(
                     name.span(),
-                    "this route can never match: headers with such names do not come in",
+                    "this route can never match: headers with such names are removed",
                     "",
                 )
                 .help("add `underscores = \"pass\"` to the listener, if no server takes `_` for `-`; or use a name of letters, digits and hyphens");

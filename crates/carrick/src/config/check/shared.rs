@@ -71,8 +71,8 @@ fn servers(written: &Written<file::Shared>, problems: &mut Problems) -> Option<V
     };
     if list.get_ref().is_empty() || (list.get_ref().len() > 1 && !written.cluster) {
         problems
-            .error(list.span(), "one server is wanted here", "")
-            .help("only of a cluster there are several: add `cluster = true`");
+            .error(list.span(), "exactly one server is required here", "")
+            .help("only a cluster may have several: add `cluster = true`");
         return None;
     }
     let servers: Vec<_> = (list.get_ref().iter())

@@ -176,8 +176,8 @@ fn profile(written: &Written<file::TcpProfile>, problems: &mut Problems) -> Prof
     }
     if profile == Profile::default() {
         problems
-            .warning(written.name.span(), "this TCP profile asks for nothing", "")
-            .help("say what is to be otherwise, such as `initial_window = \"64 KB\"`");
+            .warning(written.name.span(), "this TCP profile sets nothing", "")
+            .help("add a setting, such as `initial_window = \"64 KB\"`");
     }
     profile
 }

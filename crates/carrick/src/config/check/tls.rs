@@ -179,7 +179,7 @@ fn clients(
                 problems
                     .error(
                         word.span(),
-                        "it is not said who issues clients' certificates",
+                        "`client_ca`, which says who issues clients' certificates, is missing",
                         "",
                     )
                     .help("add `client_ca = \"ca.pem\"`");
@@ -287,7 +287,7 @@ pub fn redirect_port(written: &Written<file::Listener>, problems: &mut Problems)
         problems
             .warning(
                 route,
-                "no request comes to these routes: all are redirected",
+                "no request reaches these routes: all are redirected",
                 "",
             )
             .help("remove the routes, or `redirect_to_https`");

@@ -253,7 +253,7 @@ fn interfaces(intercept: &Written<Intercept>, problems: &mut Problems) -> Option
         if !is_interface(stem) || name.len() > INTERFACE_BYTES_MAX {
             problems
                 .error(text.span(), "this is not an interface's name", "")
-                .help("`ip link` shows them; `eth*` is all that begin so");
+                .help("`ip link` shows them; `eth*` matches all that begin with `eth`");
             continue;
         }
         // Not of `/sys`, which may be of another network namespace.

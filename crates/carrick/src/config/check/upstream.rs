@@ -203,7 +203,7 @@ fn check_servers(
     };
     if list.get_ref().is_empty() {
         problems
-            .error(list.span(), "at least one server is wanted", "")
+            .error(list.span(), "at least one server is required", "")
             .help("write [\"host:port\"]");
         return None;
     }
@@ -259,7 +259,7 @@ fn check_hash_on(
                 "`hash_on` has no effect without `balance = \"hash\"`",
                 "",
             )
-            .help("it is kept for the day when `balance` becomes \"hash\"");
+            .help("add it, or remove `hash_on`");
     } else if in_tunnel && *given.get_ref() != HashOn::Client {
         problems
             .error(

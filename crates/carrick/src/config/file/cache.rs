@@ -25,44 +25,43 @@ section! {
     /// `[cache]`
     #[derive(Debug)]
     pub struct Cache = "[cache]", advice = ADVICE {
-        /// Most memory for all that is stored, with heads and what is noted about them. While slow clients hold as much of what has been
-        /// evicted, new responses are not stored
+        /// Most memory for stored responses, including heads and bookkeeping. While slow clients hold as much of
+        /// evicted ones, new responses are not stored
         memory: u64 = size(MIB..=MIB << 20, 256 * MIB),
-        /// Most objects; `memory` may be full before
+        /// Most objects; `memory` may be full first
         objects: usize = number(1..=1_000_000_000, OBJECTS_DEFAULT),
         /// Largest body that is stored
         object_max: Setting<u64> = size_or(OBJECT_BYTES_MIN..=u64::MAX, "an eighth of `memory`, which is the most"),
-        /// A second level that is larger and outlasts carrick; changes only with a restart
+        /// A second, larger level that is kept across restarts; changes require a restart
         disk: Setting<Written<Disk>> = table_or(NONE),
-        /// Lifetime of a success or redirect that says nothing of one; `"0s"`: as RFC 9111 has it
+        /// Lifetime of successes and redirects that state none; `"0s"`: as in RFC 9111
         default_ttl: u32 = lifetime(Duration::ZERO),
-        /// Lifetime of an error (404, 405, 410, 500, 502 to 504) that says nothing of one; `"0s"`: as RFC 9111 has it. Not
-        /// of 400, 403, 414 and 501, which one client's headers can provoke for all
+        /// Lifetime of errors (404, 405, 410, 500, 502 to 504) that state none; `"0s"`: as in RFC 9111. Not of 400,
+        /// 403, 414 and 501, which one client's headers can provoke for all
         negative_ttl: u32 = lifetime(Duration::ZERO),
-        /// Lifetime of what says nothing of one but has `Last-Modified`, in percent of the time since then; 0: none
+        /// Lifetime of responses that state none but have `Last-Modified`, in percent of the time since then; 0: none
         heuristic_percent: u32 = number(0..=100, 10),
         /// Longest lifetime by `heuristic_percent`
         heuristic_max: u32 = lifetime(DAY),
-        /// How long after its lifetime a response may be sent while it is fetched anew, where the server says nothing
+        /// How long after its lifetime a response may be sent while it is fetched again, if the server does not say
         stale_while_revalidate: u32 = lifetime(Duration::ZERO),
-        /// How long after its lifetime a response may be sent when the server fails, where the server says nothing
+        /// How long after its lifetime a response may be sent when the server fails, if the server does not say
         stale_if_error: u32 = lifetime(Duration::ZERO),
         /// Store responses with `Set-Cookie` as they are: everybody gets the same cookie
         share_set_cookie: bool = switch(false),
-        /// Headers that replace `Cache-Control` and `Expires` for this cache (RFC 9213); the first that is right and not
-        /// empty counts. The default does not hold for what goes to origins, for which carrick does not work; `[]` is
-        /// none
+        /// Headers that replace `Cache-Control` and `Expires` for this cache (RFC 9213); the first that is valid and
+        /// not empty counts. The default does not apply to origins; `[]`: none
         targeted: Setting<Texts> = texts("names of headers", "`CDN-Cache-Control` on routes to upstreams"),
-        /// Whether `no-cache`, `max-age` and `min-fresh` of requests make carrick ask the server, so that a browser's
-        /// *reload* does
+        /// Whether `no-cache`, `max-age` and `min-fresh` in requests, such as a browser's *reload*, make carrick ask
+        /// the server
         respect_client_no_cache: bool = switch(true),
-        /// Most ranges of a request that are answered from the cache; one with more gets the whole
+        /// Most ranges of a request that the cache answers; a request for more gets the whole body
         ranges_max: usize = number(1..=1000, 16),
-        /// When a response that is being stored is fetched to its end, though its clients have gone
+        /// When carrick fetches the rest of a response for the cache although its clients have left
         quick_abort: Written<QuickAbort> = table(),
-        /// Whether responses say in `Cache-Status` what the cache did (RFC 9211)
+        /// Whether responses have `Cache-Status`, which says what the cache did (RFC 9211)
         status: bool = switch(true),
-        /// Other caches, of which the one that owns the URL is asked for what is not stored here, before the server is
+        /// Other caches: if a response is not stored here, the one that owns the URL is asked before the server
         cache_peers as "peers": Setting<Written<CachePeers>> = table_or(NONE),
         /// A cache in a Redis or Valkey that several carricks share. Only in a carrick that was built with it
         shared: Setting<Written<Shared>> = table_or(NONE),
@@ -81,9 +80,9 @@ section! {
     /// `disk = { … }`
     #[derive(Debug)]
     pub struct Disk = "disk = { }" {
-        /// The folder. It belongs to one carrick alone, and can be written by its user; made if it is not there
+        /// The folder. It belongs to one carrick alone, whose user must be able to write to it; created if missing
         path: Setting<String> = required_text("an absolute path"),
-        /// Most bytes of all files, in blocks of 4 KB. What folders and the file system itself take comes besides
+        /// Most bytes of all files, in blocks of 4 KB, not counting what folders and the file system itself take
         size: Setting<u64> = required_disk_size(16 * MIB..=1 << 50),
         /// Most objects. Each takes some 200 bytes of memory and its key, beside `memory`
         objects: u64 = number(1..=1_000_000_000, OBJECTS_DEFAULT),
@@ -96,9 +95,9 @@ section! {
     /// `quick_abort = { … }`
     #[derive(Debug)]
     pub struct QuickAbort = "quick_abort = { }" {
-        /// If no more bytes are missing; of a body of unknown length so many are fetched at most
+        /// If at most this much is missing; of a body of unknown length, at most this much more is fetched
         left: u64 = size(0..=1024 * MIB, MIB),
-        /// If this share of it has come; 0: always, 100: the share does not count
+        /// If this share of it has arrived; 0: always, 100: the share does not count
         percent: u8 = number(0..=100, 90),
     }
 }
@@ -111,9 +110,9 @@ section! {
         members: Setting<Texts> = texts("`host:port`; port 3128 if left out", REQUIRED),
         /// Which of them this carrick is: it asks no peer for URLs that it owns
         own as "self": Setting<String> = text_or("one of `members`", "it is none of them"),
-        /// To connect to a member
+        /// Time to connect to a member
         connect: Duration = time(MS..=seconds(60), milliseconds(200)),
-        /// Until a member's answer begins; one that takes longer is left out for a while
+        /// Time until a member's answer begins; a slower member is skipped for a while
         answer: Duration = time(MS..=seconds(60), seconds(1)),
     }
 }
@@ -122,17 +121,17 @@ section! {
     /// `shared = { … }`
     #[derive(Debug)]
     pub struct Shared = "shared = { }" {
-        /// The server; of a cluster some of its servers, which know the others
+        /// The server; for a cluster, some of its servers, which know the others
         servers: Setting<Texts> = texts("`host:port`; port 6379 if left out", REQUIRED),
         /// Whether they are a cluster
         cluster: bool = switch(false),
         /// What the names of all keys there begin with. Carricks with the same prefix share what they store
         prefix: Spanned<String> = text("a word", "carrick"),
-        /// How long a request waits for it; one that takes longer is left out for a while
+        /// How long a request waits for it; a slower server is skipped for a while
         timeout: Duration = time(MS..=seconds(10), milliseconds(100)),
         /// Largest body that is written there
         object_max: u64 = size(OBJECT_BYTES_MIN..=512 * MIB, MIB),
-        /// As whom to log in; needs `password_file`
+        /// The user to log in as; requires `password_file`
         user: Setting<String> = text_or("a name", "the server's default user"),
         /// A file whose first line is the password
         password_file: Setting<String> = text_or("a path", NONE),
@@ -143,16 +142,16 @@ section! {
     /// What a listener or a route says about the cache.
     #[derive(Debug)]
     pub struct CacheUse = "[[listener]]" {
-        /// Whether responses are stored and sent again. Requires `[cache]`. Not for `tunnel`, nor where the packet engine
+        /// Whether responses are stored and reused. Requires `[cache]`. Not for `tunnel`, nor where the packet engine
         /// leaves responses unread
         cache in HTTP: Setting<bool> = switch_or("forward: `true`, if there is `[cache]`; switch: `false`"),
         /// Overrides `[cache]`
         default_ttl in HTTP: Setting<u32> = lifetime_or("that of `[cache]`"),
-        /// What tells stored responses apart, besides scheme, host, port, path, and `Vary`
+        /// What distinguishes stored responses, besides scheme, host, port, path, and `Vary`
         cache_key in HTTP: Setting<Written<CacheKey>> = table_or("the whole URL"),
-        /// Requests that pass the cache by: nothing stored answers them, and their responses are not stored
+        /// Requests that bypass the cache: they get no stored response, and their responses are not stored
         cache_bypass in HTTP: Setting<Vec<Written<Bypass>>> = table_list("a list of conditions, or one of them"),
-        /// Whether what HTML pages embed is fetched into the cache while the page goes to its client
+        /// Whether objects embedded in HTML pages are fetched into the cache while the page goes to its client
         prefetch in HTTP: Setting<Option<Prefetch>> =
             table_or_other::<Prefetch, _>("`true`, `false`, or `{ objects, … }`", "`false`", prefetch),
     }
@@ -164,7 +163,7 @@ section! {
     pub struct CacheKey = "cache_key = { }" {
         /// The part of the query: as it was sent, nothing, or these parameters in any order
         query: Setting<Query> = other("`\"all\"`, `\"none\"`, or names of parameters", "\"all\"", query),
-        /// Headers of the request whose values tell responses apart
+        /// Request headers whose values distinguish responses
         headers: Setting<Texts> = texts("names of headers", NONE),
     }
 }
@@ -206,9 +205,9 @@ section! {
         /// `same`: objects of the page's own host and port; `any`: also those of other hosts, at port 80 (not where
         /// clients are intercepted on their way to an origin)
         hosts: Hosts = one_of("same"),
-        /// Most objects that are asked for because of one page
+        /// Most objects that are requested for one page
         objects: usize = number(1..=1024, 64),
-        /// Largest object; what is larger is given up when its head says so, or when so much of it has come
+        /// Largest object; a larger one is given up when its head says so, or when this much of it has arrived
         object_bytes_max as "object_max": u64 = size(KIB..=1024 * MIB, MIB),
         /// Most bytes of all objects of one page
         page_bytes_max as "page_max": u64 = size(KIB..=16 * 1024 * MIB, 8 * MIB),
@@ -216,7 +215,7 @@ section! {
         look_bytes as "look": usize = size(KIB..=16 * MIB, 256 * KIB),
         /// Most objects of one page that are fetched at the same time
         at_once: usize = number(1..=64, 6),
-        /// Most objects that a worker fetches ahead at the same time, for all pages; what is more is not fetched
+        /// Most objects that a worker fetches ahead at the same time, for all pages; further ones are not fetched
         worker_at_once: usize = number(1..=10_000, 128),
     }
 }

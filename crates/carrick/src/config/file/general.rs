@@ -50,9 +50,9 @@ section! {
     /// `[process]`
     #[derive(Debug)]
     pub struct Process = "[process]" {
-        /// Whom carrick becomes, once it listens and has loaded what needs privileges; only root can
+        /// The user that carrick becomes once it listens and has loaded what needs privileges; only root can
         user: Setting<String> = text_or("a user's name or number", "who started it"),
-        /// Its group, instead of the user's own; needs `user`
+        /// Its group, instead of the user's own; requires `user`
         group: Setting<String> = text_or("a group's name or number", "that of `user`"),
         /// Where programs and maps of the engine `packet` are kept (*pinned*), so that its tunnels outlive carrick; the
         /// folder is made if its parent exists
@@ -64,9 +64,9 @@ section! {
         /// Whether the kernel encrypts long bodies for clients with TLS, where it can: `auto`, if it has the module `tls` and
         /// that passes its self-test; `off`, never
         ktls: Ktls = one_of("auto"),
-        /// Whether carrick keeps itself from files and system calls that it does not need once it serves
-        /// ([which](operations.md#the-sandbox)): `auto`, as far as the kernel can; `off`, no; `required`, or it does not
-        /// start
+        /// Whether carrick denies itself files and system calls that it does not need once it serves
+        /// ([which](operations.md#the-sandbox)): `auto`, as far as the kernel supports it; `off`, no; `required`,
+        /// yes, or it does not start
         sandbox: Sandbox = one_of("auto"),
     }
 }
@@ -123,7 +123,8 @@ section! {
         request_head: usize = size(KIB..=MIB, 64 * KIB),
         /// Most header lines of a message head, both ways
         headers: usize = number(8..=512, 100),
-        /// Least bytes a second that a client must send of a body, or take of a response, after `timeouts.head`; 0: none. A client that takes may be 64 KB behind, or 128 KB with TLS or from the cache
+        /// Least bytes per second that a client must send of a body, or read of a response, after `timeouts.head`; 0:
+        /// none. A client that reads may be 64 KB behind, or 128 KB with TLS or from the cache
         rate_min: u64 = size(0..=1024 * MIB, 0),
         /// Most attempts to send one request, the first included; further ones only where a repetition is safe
         attempts: u32 = number(1..=10, 3),
@@ -133,21 +134,20 @@ section! {
         dns_cache: usize = number(1..=1_000_000, 10_000),
         /// Most pipes of the `pipe` engine per worker, two descriptors each; beyond, bytes are copied
         pipes: usize = number(0..=1_000_000, 1024),
-        /// Most splices that the `socket` engine has at a time, half a kilobyte of the kernel's memory each, and as many
-        /// of the `packet` engine, about a kilobyte each, those included that have ended within the last minute; further
+        /// Most splices that the `socket` engine has at a time, half a kilobyte of kernel memory each, and as many of
+        /// the `packet` engine, about a kilobyte each, those included that have ended within the last minute; further
         /// ones go through the process
         splices: u32 = number(1..=1_000_000, 16_384),
-        /// What may wait in the kernel, for each connection, without having been sent (`TCP_NOTSENT_LOWAT`); what is on
-        /// its way is not limited by it, nor is a connection whose TCP profile has `unsent_low_water`; 0: as the system
-        /// has it
+        /// How much unsent data may wait in the kernel for each connection (`TCP_NOTSENT_LOWAT`). Data in flight is
+        /// not limited, nor are connections whose TCP profile has `unsent_low_water`; 0: the system's setting
         unsent: u32 = size(0..=1024 * MIB, 128 * KIB),
-        /// Most memory of the kernel's for what a client or server has sent and carrick has not read; for one that is
-        /// 2 ms away or farther, it grows while more than a quarter of it is read within a round trip, as far as the system
-        /// allows (`net.ipv4.tcp_rmem`); 0: as the system has it
+        /// Most kernel memory for data that a client or server has sent and carrick has not read. For peers 2 ms away
+        /// or farther, it grows while more than a quarter of it is read within a round trip, as far as the system
+        /// allows (`net.ipv4.tcp_rmem`); 0: the system's setting
         unread: u32 = size(0..=1024 * MIB, 1536 * KIB),
-        /// Most memory of the kernel's that all transfers and tunnels hold together whose receivers take nothing; beyond,
-        /// those that have stood still for the longest time are ended; 0: a 64th of the machine's memory, which is a
-        /// quarter of what Linux gives TCP before it is short
+        /// Most kernel memory that transfers and tunnels whose receivers read nothing may hold together; beyond it,
+        /// those stalled longest are ended; 0: a 64th of the machine's memory, which is a quarter of what Linux gives
+        /// TCP before it is short
         stalled: u64 = size(0..=1024 * 1024 * MIB, 0),
     }
 }
@@ -167,11 +167,11 @@ section! {
     /// `[timeouts]`
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct Timeouts = "[timeouts]" {
-        /// For a whole request head; and for the PROXY header, ClientHello and handshake of a connection together
+        /// For a whole request head; for a connection's PROXY header, TLS ClientHello and TLS handshake together
         head: Duration = time(MS..=YEAR, seconds(10)),
         /// Between two requests of a client, between two bytes of a body, and until the first byte of a response
         idle: Duration = time(MS..=YEAR, seconds(60)),
-        /// To connect to a server, all its addresses together
+        /// To connect to a server, all its addresses and the handshake of TLS or HTTP/2 together
         connect: Duration = time(MS..=YEAR, seconds(5)),
         /// Without a byte either way in a tunnel
         tunnel_idle: Duration = time(MS..=YEAR, seconds(3600)),
@@ -186,7 +186,7 @@ section! {
     pub struct Log = "[log]" {
         /// Where a line for each request goes; reopened on SIGUSR1
         access: Spanned<String> = text("`\"stdout\"`, `\"stderr\"`, a path, or `\"\"` for none", "stdout"),
-        /// How such a line looks
+        /// The format of these lines
         format: LogFormat = one_of("combined"),
     }
 }

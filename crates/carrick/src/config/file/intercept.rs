@@ -20,21 +20,21 @@ section! {
     /// `intercept = { … }`
     #[derive(Debug)]
     pub struct Intercept = "intercept = { }" {
-        /// Ports of the servers that clients connect to; the listener's own is none of `"all"`
+        /// Ports of the servers that clients connect to; `"all"` does not include the listener's own
         ports: Setting<Vec<PortRange>> =
             other("a list of ports and of ranges such as `\"1000-2000\"`; or `\"all\"`", REQUIRED, ports),
-        /// Of `ports`, those that are left alone
+        /// Ports among `ports` that are not intercepted
         except_ports: Setting<Vec<PortRange>> = other("a list of ports and ranges", NONE, except_ports),
-        /// Where the clients' packets come in
-        interfaces: Setting<Texts> = texts("names; `eth*` is all that begin so", "all"),
-        /// Clients; others are not intercepted, and routed as if there were no proxy
+        /// The interfaces at which clients' packets arrive
+        interfaces: Setting<Texts> = texts("names; `eth*` matches all that begin with `eth`", "all"),
+        /// Clients that are intercepted; others are routed as if there were no proxy
         from: Setting<Texts> = texts("networks or addresses", "all"),
         /// Destinations that are intercepted
         to: Setting<Texts> = texts("networks or addresses", "all but this machine's own"),
-        /// Addresses that are left alone, as clients and as destinations
+        /// Addresses of clients and destinations that are not intercepted
         except: Setting<Texts> = texts("networks or addresses", NONE),
-        /// Connections of this machine's own programs are intercepted as well, but carrick's are not; `interfaces` and
-        /// `from` do not matter to them. Requires CAP_NET_RAW, and keeps it
+        /// Connections of this machine's own programs are intercepted as well, but carrick's are not; `interfaces`
+        /// and `from` do not apply to them. Requires CAP_NET_RAW, and keeps it
         local: bool = switch(false),
         /// The mark of intercepted packets in this machine, which no other program may use
         mark: Setting<u32> = number_or("number", 1..=u32::MAX as u64, NUMBER),

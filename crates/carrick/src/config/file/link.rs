@@ -13,7 +13,7 @@ section! {
         peer: Setting<String> = required_text("`host:port`"),
         /// Idle connections to it that are kept, per worker; 0: each carries one connection, and is closed
         connections: usize = number(0..=10_000, 16),
-        /// Of these, those that are opened before they are needed, per worker
+        /// How many of these are opened in advance, per worker
         preconnect: usize = number(0..=10_000, 4),
         /// The `[tcp_profile.NAME]` that connections to it have
         profile: Setting<String> = text_or("a name", NONE),

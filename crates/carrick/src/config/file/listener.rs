@@ -36,7 +36,7 @@ section! {
     /// `[[listener]]`
     #[derive(Debug)]
     pub struct Listener = "[[listener]]" {
-        /// What is bound, such as `"0.0.0.0:8080"`, `"[::]:8080"` (IPv4, too) or `"127.0.0.1:3128"`
+        /// The address to listen on, such as `"0.0.0.0:8080"`, `"[::]:8080"` (IPv4, too) or `"127.0.0.1:3128"`
         listen in EVERY: Setting<String> = text_or("an address and port", REQUIRED),
         /// The job: forward proxy, layer-7 switch, TCP relay, splitter of TCP connections, or the far end of a
         /// `[link.NAME]`
@@ -56,12 +56,12 @@ section! {
         /// Clients may speak HTTP/2: with `tls` those that offer it, without it those that begin so. Only for `forward` and
         /// `switch`
         http2 in HTTP: bool = switch(true),
-        /// Responses tell browsers to come by HTTPS only, for so long, or as a whole value says
-        /// (`"max-age=31536000; includeSubDomains"`): `Strict-Transport-Security`, unless the server sends it. Only with
-        /// `tls`, for `switch`
+        /// Responses get `Strict-Transport-Security`, unless the server sends it: browsers then use HTTPS only, for
+        /// this time, or as a whole value says (`"max-age=31536000; includeSubDomains"`). Only with `tls`, for
+        /// `switch`
         hsts in SWITCH: Setting<String> = text_or("a time, or a value", NONE),
-        /// Requests are answered with a redirect to `https://` at port 443, or at this port; not those of which a trusted
-        /// proxy says that they came by HTTPS. Needs no routes, and means nothing with `tls`. Only for `switch`
+        /// Requests are redirected to `https://` at port 443, or at this port, except those that came to a trusted
+        /// proxy by HTTPS. Needs no routes, and means nothing with `tls`. Only for `switch`
         redirect_to_https in SWITCH: Setting<u16> = other("`true` or a port", "`false`", redirect_port),
         /// Connections must begin with a PROXY v1 or v2 header, and the client's address is taken from it; whoever can
         /// connect can claim any address, so let only your balancers in
@@ -96,18 +96,17 @@ section! {
         /// `trusted_proxies` what these sent. Not for `tunnel` and `split`
         forwarded in HTTP: Setting<Forwarded> =
             one_of_or("switch: x-forwarded; forward, and with `transparent`: unchanged"),
-        /// Proxies before this one that are believed what they say of clients: their `Forwarded`, `X-Forwarded-…`,
-        /// `X-Real-IP` and the like are kept and extended, and the client's address for `allow`,
-        /// `connections_per_client`, `hash_on`, pacing and the access log is the last one in `trusted_field` that is none
-        /// of these proxies. Such fields of all others are removed. Only for `forward` and `switch`
+        /// Proxies in front of this one whose statements about clients are believed: their `Forwarded`,
+        /// `X-Forwarded-…`, `X-Real-IP` and similar fields are kept and extended, and the client's address for
+        /// `allow`, `connections_per_client`, `hash_on`, pacing and the access log is the last one in `trusted_field`
+        /// that is not one of these proxies. Such fields of all others are removed. Only for `forward` and `switch`
         trusted_proxies in HTTP: Setting<Texts> = texts("networks or addresses", NONE),
-        /// The field in which `trusted_proxies` name the client. Where it is there, what they pass on in the other form
-        /// is removed
+        /// The field in which `trusted_proxies` name the client. If it is present, the other form is removed
         trusted_field in HTTP: Setting<StatedIn> =
             one_of_or("forwarded with `forwarded = \"forwarded\"`, else x-forwarded-for"),
-        /// Request headers whose names have `_`, or anything else but letters, digits and hyphens, which CGI and its like
-        /// take for other headers (`X_Forwarded_For`): `drop` takes them out, as nginx does, `refuse` answers 400, `pass`
-        /// lets them through. Trailers likewise. Not for `tunnel` and `split`
+        /// Request headers whose names have `_`, or anything else but letters, digits and hyphens, which CGI and
+        /// similar interfaces mistake for other headers (`X_Forwarded_For`): `drop` removes them, as nginx does;
+        /// `refuse` answers 400; `pass` lets them through. Trailers likewise. Not for `tunnel` and `split`
         underscores in HTTP: OddNames = one_of("drop"),
         /// Where `Via` is added (RFC 9110 section 7.6.3). `requests`: to requests, as is demanded of a gateway; `both`: to
         /// responses as well, which a switch then forwards in the process; `""`: nowhere, and servers of upstreams and
@@ -120,8 +119,8 @@ section! {
         /// Ports that `CONNECT` may name; plain HTTP goes to any port. Only for `forward`
         connect_ports in FORWARD: ConnectPorts =
             other("a list of ports, `\"all\"` or `\"none\"`", "[443]", connect_ports),
-        /// Destinations that are refused; addresses are checked after name resolution. Only for `forward`, for `link`,
-        /// and with `transparent`: there for what goes to its original destination
+        /// Destinations that are refused; addresses are checked after name resolution. Only for `forward`, for
+        /// `link`, and with `transparent`, there for connections to original destinations
         deny_to in NAMED: Setting<Texts> = texts(
             "networks, addresses, name patterns or `\"inner\"`",
             "forward on loopback, without `proxy_protocol` and `trusted_proxies`: none; else `\"inner\"`, the list of inner networks",
@@ -130,13 +129,13 @@ section! {
         users in FORWARD: Setting<String> = text_or("a path", "no authentication"),
         /// Another proxy that requests go through. Only for `forward`
         parent in FORWARD: Setting<Written<Parent>> = table_or(NONE),
-        /// The `[link.NAME]` that what goes to its original destination goes through, but for what has `split = "never"`.
-        /// Only for `tunnel` and `split`
+        /// The `[link.NAME]` for connections to original destinations, except those with `split = "never"`. Only for
+        /// `tunnel` and `split`
         link in BLIND: Setting<String> = text_or("a name", NONE),
-        /// Which `[tcp_profile.NAME]` the connections of clients, and those to servers, have: that of the first rule whose
+        /// The `[tcp_profile.NAME]` of connections from clients and to servers: that of the first rule whose
         /// conditions hold
         tcp_profiles in EVERY: Setting<Vec<Written<TcpProfileRule>>> = table_list("a list of rules, or one of them"),
-        /// The `[pace.classes.NAME]` of what is relayed for this listener's clients
+        /// The `[pace.classes.NAME]` for traffic relayed for this listener's clients
         pace in EVERY: Setting<String> = text_or("a class's name, or `\"\"` for none", "the `default` of `[pace]`");
         ..cache: CacheUse
     }

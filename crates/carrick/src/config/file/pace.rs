@@ -22,11 +22,11 @@ section! {
     /// `[pace]`
     #[derive(Debug)]
     pub struct Pace = "[pace]" {
-        /// How often it is estimated anew how much is asked for, for `proportional` and `deadline`
+        /// How often demand is estimated, for `proportional` and `deadline`
         interval: Duration = time(milliseconds(100)..=seconds(60), INTERVAL),
         /// The class of listeners and routes that name none
         default: Setting<String> = text_or("a class's name", NONE),
-        /// What is paced alike, by the name that listeners and routes use
+        /// Classes of traffic, by the name that listeners and routes use
         classes: Vec<Written<PaceClass>> = named_tables("`[pace.classes.NAME]`, up to 64"),
     }
 }
@@ -35,33 +35,33 @@ section! {
     /// `[pace.classes.NAME]`
     #[derive(Debug)]
     pub struct PaceClass = "[pace.classes.NAME]" {
-        /// When it waits for what the worker does itself (answers from the cache, say): `immediate`, never;
-        /// `conservative`, whenever the worker is busy; `proportional`, likewise, unless it gets less than its share of
-        /// the requests; `deadline`, so much that cache hits are answered within `target`
+        /// When it waits for the worker's own work, such as answers from the cache: `immediate`, never;
+        /// `conservative`, whenever the worker is busy; `proportional`, likewise, unless it gets less than its share
+        /// of the requests; `deadline`, long enough that cache hits are answered within `target`
         policy: Setting<PolicyName> = one_of_or("immediate"),
         /// 99 of 100 cache hits are to be answered within this, measured in the worker. Only with `policy = "deadline"`
         target: Setting<Duration> = time_or(Duration::from_micros(100)..=seconds(10), "required with `deadline`"),
-        /// What the class has for itself of its parent's, whatever others take; needs `parent`
+        /// The guaranteed share of the parent's ceiling; requires `parent`
         rate: Setting<u64> = rate(RATES),
-        /// What all of the class never exceed together, in each direction
+        /// The limit of the whole class, in each direction
         ceiling: Setting<u64> = rate(RATES),
-        /// What the clients of each network never exceed together, in each direction
+        /// The limit of each network's clients together, in each direction
         network_ceiling: Setting<u64> = rate(RATES),
         /// Bits of an IPv4 address that make a network; 32: each address by itself
         network_prefix_v4: u8 = number(0..=32, PREFIX_V4_DEFAULT as u64),
-        /// Bits of an IPv6 address that make a network; 64 are what one line or machine mostly has
+        /// Bits of an IPv6 address that make a network; 64: what one line or machine usually has
         network_prefix_v6: u8 = number(0..=128, PREFIX_V6_DEFAULT as u64),
-        /// What each tunnel, and each client's connection for HTTP, never exceeds, in each direction
+        /// The limit of each tunnel, and of each client's connection for HTTP, in each direction
         splice_ceiling: Setting<u64> = rate(RATES),
-        /// The class whose `ceiling` it shares with others; at most three are above each other
+        /// The class whose `ceiling` it shares with others; at most three levels
         parent: Setting<String> = text_or("a class's name", NONE),
-        /// Classes with the lowest number go first: of those that wait for the worker, and of those that share a parent's
+        /// Classes with lower numbers go first, among those that wait for the worker and those that share a parent's
         /// ceiling; they leave a 64th of it to the others
         priority: u8 = number(0..=255, 100),
-        /// Who goes first inside the class: `even`, each as much as each other; `rtt`, in proportion to the receiver's
+        /// Which traffic goes first within the class: `even`, all alike; `rtt`, in proportion to the receiver's
         /// round-trip time; `window`, to its congestion window
         weight: Weight = one_of("even"),
-        /// What was held back for so long because the worker is busy goes on, if only by a little
+        /// Traffic that a busy worker has held back for this long continues in small amounts
         hold_max: Duration = time(MS..=HOLD_MAX, milliseconds(100)),
     }
 }

@@ -17,18 +17,18 @@ section! {
     pub struct Route = "[[listener.route]]" {
         /// The `[upstream.NAME]` that requests go to
         upstream: Setting<String> = text_or("a name", "required without `to`"),
-        /// `original`: where the client wanted to go. In place of `upstream`, only with `transparent`
+        /// `original`: the address that the client connected to. Instead of `upstream`, only with `transparent`
         to: Setting<To> = one_of_or("the `upstream`"),
         /// Host name, without port; `*.example.org` is any depth below `example.org`, and `.example.org` also the name
         /// itself
         host in SWITCH: Setting<String> = one_text("a name pattern"),
         /// Prefix of the path, compared exactly
         path in SWITCH: Setting<String> = one_text("a path"),
-        /// What follows the last dot of the last path segment: any of these, in small or capital letters
+        /// The text after the last dot of the last path segment: any of these; case does not matter
         extension in SWITCH: Setting<Texts> = texts("words", "any"),
-        /// A cookie that must be there; with `!` before its name: that must not be there
+        /// A cookie that must be present; with `!` before its name: one that must be absent
         cookie in SWITCH: Setting<String> = one_text("a name"),
-        /// A header line with this name (in small or capital letters) and exactly this value
+        /// A header line with this name (case does not matter) and exactly this value
         header in SWITCH: Setting<Written<Header>> = table_or("any"),
         /// Any of these methods, in capital letters
         method in SWITCH: Setting<Texts> = texts("methods", "any"),
@@ -42,9 +42,9 @@ section! {
         /// Where requests after the first ones of a connection are classified. `kernel`: plain ones that go where the last one went
         /// are forwarded without the process. Only for `switch`, with `engine = "auto"` or `"packet"`
         requests: Setting<Requests> = one_of_or("auto: kernel, where the route allows it; packet: process"),
-        /// Whether the process reads responses' heads where the packet engine moves their bodies. `unread`: nothing is
-        /// done to them, as little as for a router. `read`: as with other engines; the kernel gets the rest of long
-        /// bodies. Only for `switch`, with `engine = "auto"` or `"packet"`
+        /// Whether the process reads responses' heads where the packet engine moves their bodies. `unread`: they pass
+        /// unchanged. `read`: as with other engines; the kernel gets the rest of long bodies. Only for `switch`, with
+        /// `engine = "auto"` or `"packet"`
         responses: Setting<Responses> = one_of_or("packet, and auto where the kernel classifies requests: unread"),
         /// The `[link.NAME]` that the route's connections go through: the carrick at its other end connects to the server;
         /// `""`: none. Only for `tunnel` and `split`

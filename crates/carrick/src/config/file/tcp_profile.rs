@@ -30,43 +30,44 @@ section! {
     /// `[tcp_profile.NAME]`
     #[derive(Debug)]
     pub struct TcpProfile = "[tcp_profile.NAME]" {
-        /// What leaves before the first acknowledgement comes; the other end's first receive window, mostly 64 KB, is a
-        /// limit as well. The send buffer has room for it, up to `net.core.wmem_max` where `send_buffer`, or `bandwidth`
-        /// and `round_trip`, do not ask for more. Requires CAP_BPF at the start
+        /// How much is sent before the first acknowledgement arrives; the other end's first receive window, mostly 64
+        /// KB, is a limit as well. The send buffer has room for it, up to `net.core.wmem_max` unless `send_buffer`,
+        /// or `bandwidth` and `round_trip`, require more. Requires CAP_BPF at the start
         initial_window: Setting<u32> = size_or(1..=INITIAL_WINDOW_MAX as u64, UNTOUCHED),
         /// The congestion control, one of `net.ipv4.tcp_available_congestion_control`
         congestion: Setting<String> = text_or("a name", UNTOUCHED),
-        /// What leaves at most, headers included; packets are spread evenly
+        /// The highest sending rate, headers included; packets are spread evenly
         pacing_rate: Setting<u64> = rate(RATES),
-        /// What the link carries, of which `send_buffer` and `receive_buffer` are computed; needs `round_trip`
+        /// The link's capacity, from which `send_buffer` and `receive_buffer` are computed; requires `round_trip`
         bandwidth: Setting<u64> = rate(RATES),
-        /// How long the way there and back takes; needs `bandwidth`
+        /// The link's round-trip time; requires `bandwidth`
         round_trip: Setting<Duration> = time_or(ROUND_TRIPS, NONE),
-        /// What is kept until it is acknowledged; without CAP_NET_ADMIN at most `net.core.wmem_max`
+        /// The buffer for data that is not acknowledged yet; without CAP_NET_ADMIN at most `net.core.wmem_max`
         send_buffer: Setting<u32> = size_or(BUFFERS, COMPUTED),
-        /// What is kept of what comes, until it is sent on; without CAP_NET_ADMIN at most `net.core.rmem_max`
+        /// The buffer for data that is received and not sent on yet; without CAP_NET_ADMIN at most
+        /// `net.core.rmem_max`
         receive_buffer: Setting<u32> = size_or(BUFFERS, COMPUTED),
         /// The largest receive window
         window_clamp: Setting<u32> = size_or(BUFFERS, NONE),
         /// The receive window of the handshake
         initial_receive_window: Setting<u32> = number_or("number of segments", 1..=1024, UNTOUCHED),
-        /// What is not acknowledged for so long ends the connection
+        /// The connection ends if data is not acknowledged for this long
         user_timeout: Setting<Duration> = time_or(MS..=USER_TIMEOUT_MAX, UNTOUCHED),
-        /// Whether the other end is still there is asked where nothing is said
+        /// Probes on idle connections check that the other end is still there
         keepalive: Setting<Written<Keepalive>> = table_or(NONE),
-        /// The shortest wait before what was not acknowledged is sent again, on top of the round trip
+        /// The shortest wait before unacknowledged data is sent again, in addition to the round-trip time
         rto_min: Setting<Duration> = time_or(KERNEL_TIMER_MIN..=KERNEL_TIMER, UNTOUCHED),
         /// The same for SYN and SYN-ACK, for which no round trip is known
         rto_initial: Setting<Duration> = time_or(MS..=RTO_MAX, UNTOUCHED),
         /// The longest such wait; Linux 6.15 and later
         rto_max: Setting<Duration> = time_or(RTO_MAX_MIN..=RTO_MAX, UNTOUCHED),
-        /// How long an acknowledgement waits for company
+        /// The longest delay of an acknowledgement
         delayed_ack_max: Setting<Duration> = time_or(KERNEL_TIMER_MIN..=KERNEL_TIMER, UNTOUCHED),
-        /// What comes first is acknowledged at once
+        /// The first data is acknowledged at once
         quick_ack: bool = switch(false),
-        /// Of what has not been sent yet, not much more than this is in the kernel (`TCP_NOTSENT_LOWAT`)
+        /// About how much unsent data the kernel holds at most (`TCP_NOTSENT_LOWAT`)
         unsent_low_water: Setting<u32> = size_or(BUFFERS, UNTOUCHED),
-        /// The longest segment, both ways, as TCP's option MSS counts
+        /// The longest segment in both directions, counted like TCP's MSS option
         segment_max: Setting<u32> = number_or("number of bytes", 88..=32_767, "what the interface carries"),
     }
 }
@@ -77,9 +78,9 @@ section! {
     pub struct Keepalive = "keepalive = { }" {
         /// Silence before the first probe, in whole seconds
         idle: Setting<Duration> = required_seconds(KEEPALIVE),
-        /// Between two probes, in whole seconds
+        /// Time between two probes, in whole seconds
         interval: Setting<Duration> = required_seconds(KEEPALIVE),
-        /// As many in a row without an answer end the connection
+        /// Unanswered probes in a row that end the connection
         probes: Setting<u8> = required_number(1..=127),
     }
 }

@@ -43,14 +43,15 @@ section! {
         ),
         /// Active health checks, besides the passive marking by `failures_max`
         health: Setting<Written<Health>> = table_or("no active checks"),
-        /// Begin connections to the servers with a PROXY header; `true` is `"v1"`. It says where the client connected: by the PROXY header that the client sent, else to carrick. Such a connection belongs to one
-        /// client and is not kept for others
+        /// Begin connections to the servers with a PROXY header; `true` is `"v1"`. Its destination is that of the
+        /// client's own PROXY header, else the address at which carrick accepted the client. Such a connection
+        /// belongs to one client and is not kept for others
         send_proxy_protocol: Setting<Option<ProxyVersion>> =
             other("`false`, `true`, `\"v1\"` or `\"v2\"`", "false", send_proxy_protocol),
         /// Most idle connections kept per server and worker, those beyond 64 for 5 s at most; 0: none
         keepalive: usize = number(0..=100_000, 1000),
-        /// Failures in a row after which a server is left alone for a while (1 s, doubled each time, up to 60 s); 0:
-        /// never
+        /// Failures in a row after which a server gets no requests for a while (1 s, doubled each time, up to 60 s);
+        /// 0: never
         failures_max: u32 = number(0..=1_000_000, 3),
     }
 }
@@ -98,7 +99,7 @@ section! {
     pub struct Server = "servers = [{ }]" {
         /// As in the short form
         address: Setting<String> = required_text("`host:port`"),
-        /// Its share, against the weights of the others
+        /// Its share, relative to the weights of the others
         weight: u32 = number(1..=1000, 1),
     }
 }
@@ -115,7 +116,7 @@ section! {
         /// Ask by the health checking protocol of gRPC, for the whole server (`true`) or one of its services; only with
         /// `http2`
         grpc: Setting<Option<String>> = other("`false`, `true` or the name of a service", "false", grpc),
-        /// The `Host` of what is asked
+        /// The `Host` of the check's request
         host: Setting<String> = text_or("a host name", "the server's address"),
         /// Time between two checks, and the limit on one
         every: Duration = time(milliseconds(100)..=DAY, seconds(5)),

@@ -162,7 +162,7 @@ pub async fn begin(
             return CacheDecision::Reply(Reply::new(
                 504,
                 "only_if_cached",
-                "Nothing that may be sent is stored, and the request wants nothing else (only-if-cached).",
+                "The cache has nothing that may be sent, and the request accepts nothing else (only-if-cached).",
             ));
         }
         let mut lead = None;

@@ -44,7 +44,7 @@ fn it_is_taken_from_the_route() {
             "",
             "",
             "header = { name = \"a\", value = \"b\" }",
-            Some("does not look at header values"),
+            Some("does not compare header values"),
         ),
     ] {
         let text = switch(listener, upstream, &format!("upstream = \"u\"\n{route}"));
@@ -112,7 +112,7 @@ const MISTAKES: &[(&str, &str, &str, &str, &str)] = &[
         PLAIN,
         "",
         "upstream = \"u\"\nengine = \"packet\"\nrequests = \"kernel\"\nheader = { name = \"a\", value = \"b\" }",
-        "does not look at header values",
+        "does not compare header values",
         "remove `requests`",
     ),
     (
@@ -126,7 +126,7 @@ const MISTAKES: &[(&str, &str, &str, &str, &str)] = &[
         "forwarded = \"off\"\nvia = \"\"\ntransparent = true\nintercept = { ports = [80] }",
         "",
         "to = \"original\"\nengine = \"packet\"\nrequests = \"kernel\"\n[[listener.route]]\nupstream = \"u\"",
-        "where a client wanted to go",
+        "original destination",
         "name an `upstream`",
     ),
 ];
@@ -164,7 +164,7 @@ fn a_tunnel_has_no_requests() {
     assert!(
         rejected
             .to_string()
-            .contains("a tunnel does not look at requests"),
+            .contains("a tunnel does not read requests"),
         "{rejected}"
     );
 }
@@ -191,7 +191,7 @@ fn each_route_has_its_path_and_what_keeps_it_from_the_faster_one() {
         local_rest.ends_with("clients come by loopback"),
         "{local_rest}"
     );
-    assert!(outer.ends_with("does not look at header values"), "{outer}");
+    assert!(outer.ends_with("does not compare header values"), "{outer}");
     assert_eq!(
         outer_rest,
         "192.0.2.1:80, route 2 to u: plain requests in the kernel, others by the process"

@@ -164,7 +164,7 @@ fn impossible_settings_are_reported() {
             splitter(&format!(
                 "{INTERCEPT}[[listener.route]]\npath = \"/a\"\nto = \"original\"\n"
             )),
-            "a splitter does not look at requests, so `path` is not possible",
+            "a splitter does not read requests, so `path` is not possible",
             "\"switch\"",
         ),
         (
@@ -186,7 +186,7 @@ fn impossible_settings_are_reported() {
         ),
         (
             format!("{forward}tcp_profiles = {{ profile = \"p\" }}\n[tcp_profile.p]\n"),
-            "asks for nothing",
+            "sets nothing",
             "initial_window",
         ),
         (

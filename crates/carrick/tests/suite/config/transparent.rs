@@ -23,7 +23,7 @@ const MISTAKES: &[(&str, Severity, &str, &str, &str)] = &[
         "§intercept = [80]",
         Error,
         "[80]",
-        "a table is wanted",
+        "a table is required",
         "intercept = { }",
     ),
     (

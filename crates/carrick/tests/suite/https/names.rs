@@ -448,7 +448,7 @@ fn what_is_wrong_is_said_with_its_file_and_line() {
         ("redirect_to_https = 70000", "redirect_to_https"),
         (
             "tls = { certificate = \"server.pem\", key = \"server.key\" }\n[[listener.route]]\nsni = \"a.example\"\npath = \"/\"\nupstream = \"u\"",
-            "a route with `sni` does not look at requests, so `path` is not possible",
+            "a route with `sni` does not read requests, so `path` is not possible",
         ),
         (
             "tls = { certificate = \"server.pem\", key = \"server.key\" }\n[[listener.route]]\nsni = \"a.example\"\nrequests = \"kernel\"\nupstream = \"u\"",

@@ -80,7 +80,7 @@ impl Default for Settings {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NotInKernel {
     /// It has a condition that the kernel knows nothing of.
-    #[error("the kernel does not look at header values")]
+    #[error("the kernel does not compare header values")]
     More,
     /// A path, extension or host name is too long.
     #[error(

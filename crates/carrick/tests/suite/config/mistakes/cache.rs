@@ -8,14 +8,14 @@ pub const MISTAKES: &[Mistake] = &[
         "cache = true\n§",
         Error,
         "true",
-        "a table is wanted",
+        "a table is required",
         "[cache]",
     ),
     (
         "§[cache]\ndisk = \"/var/cache/carrick\"",
         Error,
         "\"/var/cache/carrick\"",
-        "a table is wanted",
+        "a table is required",
         "",
     ),
     (
@@ -57,7 +57,7 @@ pub const MISTAKES: &[Mistake] = &[
         "§[cache]\ndisk = { path = \"/c\", size = \"64 MB\", object_max = \"9 MB\" }",
         Error,
         "\"9 MB\"",
-        "drive out all others",
+        "evict all others",
         "an eighth of `size`",
     ),
     (
@@ -78,7 +78,7 @@ pub const MISTAKES: &[Mistake] = &[
         "§[cache]\nmemory = \"64 MB\"\nobject_max = \"9 MB\"",
         Error,
         "\"9 MB\"",
-        "drive out all others",
+        "evict all others",
         "an eighth of `memory`",
     ),
     (
@@ -127,7 +127,7 @@ pub const MISTAKES: &[Mistake] = &[
         "§[cache]\nquick_abort = \"1 MB\"",
         Error,
         "\"1 MB\"",
-        "a table is wanted",
+        "a table is required",
         "quick_abort = { }",
     ),
     (
@@ -240,7 +240,7 @@ pub const MISTAKES: &[Mistake] = &[
         "[cache]\n&cache = true",
         Error,
         "cache",
-        "a tunnel does not look at requests",
+        "a tunnel does not read requests",
         "mode = \"switch\"",
     ),
     (
@@ -268,7 +268,7 @@ pub const MISTAKES: &[Mistake] = &[
         "[cache]\n[upstream.u]\nservers = \"10.0.0.1\"\n[[listener]]\nlisten = \"127.0.0.1:8080\"\nmode = \"switch\"\nforwarded = \"off\"\nvia = \"\"\n[[listener.route]]\nupstream = \"u\"\nengine = \"packet\"\nrequests = \"kernel\"\ncache = true",
         Error,
         "true",
-        "classified in the kernel do not come to the cache",
+        "the kernel classifies do not reach the cache",
         "in place of `requests`",
     ),
     (
@@ -326,14 +326,14 @@ pub const MISTAKES: &[Mistake] = &[
         "[cache]\n§cache_bypass = {}",
         Error,
         "{}",
-        "every request would pass the cache by",
+        "every request would bypass the cache",
         "`cache = false`",
     ),
     (
         "[cache]\n§cache_bypass = [{ path = \"/a\" }, \"/b\"]",
         Error,
         "\"/b\"",
-        "a table is wanted",
+        "a table is required",
         "cache_bypass = [{ }]",
     ),
     (

@@ -65,7 +65,7 @@ pub const MISTAKES: &[Mistake] = &[
         "limits = 5\n§",
         Error,
         "5",
-        "a table is wanted, not a number",
+        "a table is required, not a number",
         "[limits]",
     ),
     (
@@ -93,7 +93,7 @@ pub const MISTAKES: &[Mistake] = &[
         "listener = [5]",
         Error,
         "5",
-        "a table is wanted",
+        "a table is required",
         "[[listener]]",
     ),
     (
@@ -164,7 +164,7 @@ pub const MISTAKES: &[Mistake] = &[
         "§[process]\ngroup = \"0\"",
         Error,
         "\"0\"",
-        "`group` stands for nothing without `user`",
+        "`group` has no effect without `user`",
         "name the user",
     ),
     // TOML

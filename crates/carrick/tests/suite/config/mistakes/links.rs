@@ -56,7 +56,7 @@ pub const MISTAKES: &[Mistake] = &[
         "%link = \"sky\"\n[link.sky]\npeer = \"a:1\"",
         Error,
         "\"sky\"",
-        "a switch has no connections through a link",
+        "a switch cannot use a link",
         "mode = \"tunnel\"",
     ),
     (

@@ -29,7 +29,7 @@ pub const MISTAKES: &[Mistake] = &[
         "&responses = \"read\"",
         Error,
         "\"read\"",
-        "a tunnel does not look at responses",
+        "a tunnel does not read responses",
         "mode = \"switch\"",
     ),
     (
@@ -149,7 +149,7 @@ pub const MISTAKES: &[Mistake] = &[
         "%header = \"x-beta\"",
         Error,
         "\"x-beta\"",
-        "a table is wanted",
+        "a table is required",
         "header = { }",
     ),
     (
@@ -206,21 +206,21 @@ pub const MISTAKES: &[Mistake] = &[
         "&host = \"a.example\"",
         Error,
         "host",
-        "does not look at requests",
+        "does not read requests",
         "`sni`",
     ),
     (
         "&path = \"/\"",
         Error,
         "path",
-        "does not look at requests",
+        "does not read requests",
         "\"switch\"",
     ),
     (
         "&method = \"GET\"",
         Error,
         "method",
-        "does not look at requests",
+        "does not read requests",
         "\"switch\"",
     ),
     (

@@ -14,7 +14,7 @@ pub const MISTAKES: &[Mistake] = &[
         "§[cache]\nshared = { servers = [\"10.0.0.1\", \"10.0.0.2\"] }",
         Error,
         "[\"10.0.0.1\", \"10.0.0.2\"]",
-        "one server is wanted",
+        "one server is required",
         "`cluster = true`",
     ),
     (

@@ -115,7 +115,7 @@ pub const MISTAKES: &[Mistake] = &[
         "^servers = \"10.0.0.1\"\nhealth = true",
         Error,
         "true",
-        "a table is wanted",
+        "a table is required",
         "health = { }",
     ),
     (
@@ -248,7 +248,7 @@ pub const MISTAKES: &[Mistake] = &[
         "&[upstream.u.tls]\nca = \"example.pem\"",
         Error,
         "\"u\"",
-        "a tunnel passes on what clients speak",
+        "a tunnel passes on what clients send",
         "mode = \"switch\"",
     ),
     (
