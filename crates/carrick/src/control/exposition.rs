@@ -162,14 +162,14 @@ impl Writer<'_, '_> {
         self.counter(&declared::CLIENT_CONNECTIONS, |worker| {
             &worker.connections_accepted
         })?;
-        let handshakes = Handshake::ALL.map(|(handshake, name)| {
+        let handshakes = Handshake::ALL.map(|handshake| {
             let count = state.sum(|worker| worker.tls_handshakes.get(handshake));
-            ([("result", name)], count)
+            ([("result", handshake.name())], count)
         });
         self.counters(&declared::TLS_HANDSHAKES, handshakes)?;
-        let hand_overs = HandOver::ALL.map(|(hand_over, name)| {
+        let hand_overs = HandOver::ALL.map(|hand_over| {
             let count = state.sum(|worker| worker.ktls.get(hand_over));
-            ([("result", name)], count)
+            ([("result", hand_over.name())], count)
         });
         self.counters(&declared::KTLS, hand_overs)?;
         self.counter(&declared::HTTP2_CONNECTIONS, |worker| {
@@ -215,9 +215,9 @@ impl Writer<'_, '_> {
         self.counter(&declared::UPSTREAM_HTTP2_REQUESTS, |worker| {
             &worker.upstream_http2_requests
         })?;
-        let handshakes = ServerHandshake::ALL.map(|(handshake, name)| {
+        let handshakes = ServerHandshake::ALL.map(|handshake| {
             let count = state.sum(|worker| worker.server_tls_handshakes.get(handshake));
-            ([("result", name)], count)
+            ([("result", handshake.name())], count)
         });
         self.counters(&declared::UPSTREAM_TLS_HANDSHAKES, handshakes)?;
         self.gauge(
