@@ -208,11 +208,7 @@ impl<'a> Transfer<'a> {
                         continue;
                     }
                     Poll::Ready(Err(source)) => {
-                        self.receiver_failed(Fault {
-                            side: Side::To,
-                            call: "recv",
-                            source,
-                        });
+                        self.receiver_failed(Fault::new(Side::To, "recv", source));
                         continue;
                     }
                     Poll::Pending => {}
@@ -298,11 +294,7 @@ impl<'a> Transfer<'a> {
         let Poll::Ready(source) = self.errors.poll(cx, &Leg::from(self.to)) else {
             return false;
         };
-        self.receiver_failed(Fault {
-            side: Side::To,
-            call: "poll",
-            source,
-        });
+        self.receiver_failed(Fault::new(Side::To, "poll", source));
         true
     }
 
@@ -350,11 +342,7 @@ impl<'a> Transfer<'a> {
         }
         self.keep_reading_bytes = 0;
         self.splicer.counters().faults_to.add(1);
-        let gone = || Fault {
-            side: Side::To,
-            call: "poll",
-            source: io::ErrorKind::NotConnected.into(),
-        };
+        let gone = || Fault::new(Side::To, "poll", io::ErrorKind::NotConnected.into());
         Poll::Ready(Err(self
             .receiver_fault
             .replace(gone())

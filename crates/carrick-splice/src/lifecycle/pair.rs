@@ -132,11 +132,7 @@ impl<'a> Pair<'a> {
                 && let Some(legs) = &self.legs
                 && let Err(source) = sys::shutdown_write(&legs[1 - side])
             {
-                let fault = Fault {
-                    side: Side::To,
-                    call: "shutdown",
-                    source,
-                };
+                let fault = Fault::new(Side::To, "shutdown", source);
                 self.fail(side, fault);
             }
         }

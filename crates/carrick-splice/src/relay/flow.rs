@@ -504,17 +504,9 @@ impl Flow {
 }
 
 fn from_fault(call: &'static str) -> impl Fn(io::Error) -> Fault {
-    move |source| Fault {
-        side: Side::From,
-        call,
-        source,
-    }
+    move |source| Fault::new(Side::From, call, source)
 }
 
 fn to_fault(call: &'static str) -> impl Fn(io::Error) -> Fault {
-    move |source| Fault {
-        side: Side::To,
-        call,
-        source,
-    }
+    move |source| Fault::new(Side::To, call, source)
 }

@@ -389,11 +389,7 @@ impl Joint {
         socket: &TcpStream,
         mut take: impl FnMut(&Joint) -> Result<u64, Fault>,
     ) -> Result<Option<Vec<u8>>, Fault> {
-        let fault = |source| Fault {
-            side: Side::From,
-            call: "socket",
-            source,
-        };
+        let fault = |source| Fault::new(Side::From, "socket", source);
         if !self.is_leaving(side) && !self.begin_leaving(side, socket, &mut take)? {
             return Ok(None);
         }
@@ -422,11 +418,7 @@ impl Joint {
         socket: &TcpStream,
         mut take: impl FnMut(&Joint) -> Result<u64, Fault>,
     ) -> Result<bool, Fault> {
-        let fault = |source| Fault {
-            side: Side::From,
-            call: "setsockopt",
-            source,
-        };
+        let fault = |source| Fault::new(Side::From, "setsockopt", source);
         self.set_redirecting(side, false);
         // Takes most of it first, so that the shelter is needed only briefly. A fast sender adds more
         // meanwhile, but less each time.
