@@ -195,7 +195,7 @@ impl<'a> Transfer<'a> {
         loop {
             match ready!(self.poll_come_back(cx)) {
                 Some(Step::Ended(ended)) => return Poll::Ready(Ok(ended)),
-                Some(Step::Fault(fault)) => return self.sender_failed(fault),
+                Some(Step::Fault(fault)) => return Poll::Ready(Err(fault)),
                 _ => {}
             }
             if self.receiver_fault.is_some() {
@@ -234,7 +234,7 @@ impl<'a> Transfer<'a> {
             match step {
                 Step::Ended(ended) => return Poll::Ready(Ok(ended)),
                 Step::Fault(fault) if fault.side == Side::To => self.receiver_failed(fault),
-                Step::Fault(fault) => return self.sender_failed(fault),
+                Step::Fault(fault) => return Poll::Ready(Err(fault)),
                 Step::Yield => return Poll::Pending,
                 Step::Held if self.poll_receiver(cx) => {}
                 Step::Held => return Poll::Pending,
@@ -296,11 +296,6 @@ impl<'a> Transfer<'a> {
         };
         self.receiver_failed(Fault::new(Side::To, "poll", source));
         true
-    }
-
-    fn sender_failed(&self, fault: Fault) -> Poll<Result<Ended, Fault>> {
-        self.splicer.counters().faults_from.add(1);
-        Poll::Ready(Err(fault))
     }
 
     /// The receiver is gone.

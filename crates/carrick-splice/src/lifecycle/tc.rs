@@ -157,7 +157,6 @@ impl KernelEngine for Tc {
             }
             Holder::Reset { is_by_second } => {
                 close_silently(pair);
-                pair.splicer.counters().faults_from.add(1);
                 Polled::Broken {
                     a_to_b: !is_by_second,
                     fault: Fault::new(Side::From, "poll", ErrorKind::ConnectionReset.into()),

@@ -486,10 +486,8 @@ impl Flow {
             InFlight::Pipe(held) => held.read_out(&mut unsent),
         }
         self.release(splicer);
-        let counters = splicer.counters();
         if !unsent.is_empty() {
-            counters.unsplices.add(1);
-            counters.unspliced_bytes.add(unsent.len() as u64);
+            splicer.counters().unsplices.add(1);
         }
         HandOver {
             bytes: self.written_bytes(),
