@@ -29,7 +29,6 @@ use std::io::{ErrorKind, IoSlice};
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::Instant;
-use tokio::net::TcpStream;
 
 /// One stream.
 #[derive(Debug)]
@@ -146,10 +145,6 @@ impl Gather for Http2Stream {
 }
 
 impl Stream for Http2Stream {
-    fn tcp(&self) -> Option<&TcpStream> {
-        None
-    }
-
     fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
         let mut request = self.request.borrow_mut();
         if request.poll_ready(cx).is_pending() {
@@ -178,14 +173,6 @@ impl Stream for Http2Stream {
         self.request.borrow().peek()
     }
 
-    fn try_peek(&self) -> std::io::Result<bool> {
-        Ok(Stream::peek(self)?)
-    }
-
-    fn forget_readable(&self) {
-        // There is no readiness to be forgotten.
-    }
-
     fn try_write(&self, bytes: &[u8]) -> std::io::Result<usize> {
         Ok(self.response.borrow_mut().write(bytes, &self.connection)?)
     }
@@ -201,9 +188,5 @@ impl Stream for Http2Stream {
             }
         }
         Ok(written)
-    }
-
-    fn try_send(&self, pieces: &[IoSlice<'_>], _: usize, _: bool) -> std::io::Result<usize> {
-        self.try_write_vectored(pieces)
     }
 }

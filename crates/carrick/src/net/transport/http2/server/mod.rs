@@ -22,7 +22,6 @@ use std::io::IoSlice;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Instant;
-use tokio::net::TcpStream;
 
 /// Most bytes of a request that are kept, should the server not begin with it.
 const KEPT_BYTES_MAX: usize = 32 * 1024;
@@ -156,10 +155,6 @@ impl Gather for ServerStream {
 }
 
 impl Stream for ServerStream {
-    fn tcp(&self) -> Option<&TcpStream> {
-        None
-    }
-
     fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
         let mut response = self.response.borrow_mut();
         let polled = response.poll_ready(cx);
@@ -187,14 +182,6 @@ impl Stream for ServerStream {
         self.response.borrow().peek()
     }
 
-    fn try_peek(&self) -> std::io::Result<bool> {
-        Ok(Stream::peek(self)?)
-    }
-
-    fn forget_readable(&self) {
-        // There is no readiness to be forgotten.
-    }
-
     fn try_write(&self, bytes: &[u8]) -> std::io::Result<usize> {
         let written = (self.request.borrow_mut()).write(bytes, self.connection.shared(), |asked| {
             self.asked_at.set(Some(now()));
@@ -217,10 +204,6 @@ impl Stream for ServerStream {
             }
         }
         Ok(written)
-    }
-
-    fn try_send(&self, pieces: &[IoSlice<'_>], _: usize, _: bool) -> std::io::Result<usize> {
-        self.try_write_vectored(pieces)
     }
 }
 
