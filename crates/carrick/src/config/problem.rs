@@ -212,12 +212,6 @@ impl Problems {
         }
     }
 
-    /// The file.
-    #[must_use]
-    pub fn source(&self) -> Arc<Source> {
-        Arc::clone(&self.source)
-    }
-
     /// Adds an error.
     pub fn error(&mut self, span: Range<usize>, message: impl Into<String>) -> &mut Problem {
         self.add(Severity::Error, span, message.into())
@@ -233,9 +227,12 @@ impl Problems {
         self.add(Severity::Note, span, message.into())
     }
 
-    /// Adds problems that were found elsewhere, such as in another file.
-    pub fn extend(&mut self, others: impl IntoIterator<Item = Problem>) {
-        self.found.extend(others);
+    /// Adds a problem with another file; that with the file as a whole is shown where this one names it.
+    pub fn add_of_file(&mut self, mut problem: Problem, named: Range<usize>) {
+        if problem.place.is_none() {
+            problem.at(&self.source, named);
+        }
+        self.found.push(problem);
     }
 
     /// How many errors there are among them.

@@ -56,15 +56,7 @@ pub fn check(file: &File, base: &Path, problems: &mut Problems) -> Option<Settin
     let ca = written.ca.given().map(|ca| {
         let ca_file = path(base, ca.get_ref());
         if let Err(problem) = authorities(&ca_file, "CA", "the directory") {
-            let problem = *problem;
-            match problem.place {
-                None => {
-                    problems
-                        .error(ca.span(), problem.message)
-                        .help(problem.help.unwrap_or_default());
-                }
-                Some(_) => problems.extend([problem]),
-            }
+            problems.add_of_file(*problem, ca.span());
         }
         ca_file
     });
@@ -154,9 +146,7 @@ fn external_account(
     let text = match read_file(&file, "key") {
         Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
         Err(problem) => {
-            problems
-                .error(key.span(), problem.message)
-                .help(problem.help.unwrap_or_default());
+            problems.add_of_file(*problem, key.span());
             return None;
         }
     };

@@ -373,13 +373,9 @@ fn forward(
         Some(file) => match Users::load(&path(directory, file.get_ref())) {
             Ok(users) => Some(Arc::new(users)),
             Err(found) => {
-                let mut found = found.into_iter().peekable();
-                if let Some(first) = found.next_if(|problem| problem.place.is_none()) {
-                    problems
-                        .error(file.span(), first.message)
-                        .help(first.help.unwrap_or_default());
+                for problem in found {
+                    problems.add_of_file(problem, file.span());
                 }
-                problems.extend(found);
                 None
             }
         },

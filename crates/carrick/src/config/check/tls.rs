@@ -282,10 +282,7 @@ pub fn redirect_port(written: &Written<file::Listener>, problems: &mut Problems)
 
 /// Problems with a file as a whole are shown where the configuration names it.
 pub fn report(found: Faults, place: impl Fn(Part) -> Range<usize>, problems: &mut Problems) {
-    for (part, mut problem) in found {
-        if problem.place.is_none() {
-            problem.at(&problems.source(), place(part));
-        }
-        problems.extend([problem]);
+    for (part, problem) in found {
+        problems.add_of_file(problem, place(part));
     }
 }
