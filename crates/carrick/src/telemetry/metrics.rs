@@ -64,7 +64,7 @@ pub struct WorkerMetrics {
     /// Client connections closed; accepted less closed are open.
     pub connections_closed: Counter,
     /// Counters for each job; see [`WorkerMetrics::job`].
-    pub jobs: [JobMetrics; 5],
+    pub jobs: [JobMetrics; Job::ALL.len()],
     /// Time to open a connection to an upstream (successful attempts).
     pub connect_seconds: Histogram,
     /// From sending the request to the first byte of the response's head.
@@ -144,14 +144,8 @@ impl WorkerMetrics {
     /// The counters of one job.
     #[must_use]
     pub fn job(&self, job: Job) -> &JobMetrics {
-        let [forward, switch, tunnel, split, link] = &self.jobs;
-        match job {
-            Job::Forward => forward,
-            Job::Switch => switch,
-            Job::Tunnel => tunnel,
-            Job::Split => split,
-            Job::Link => link,
-        }
+        // As long as the enum: the index exists.
+        &self.jobs[job as usize]
     }
 
     /// Client connections that are open now.
