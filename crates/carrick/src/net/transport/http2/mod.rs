@@ -78,7 +78,7 @@ impl Http2Stream {
     /// Whether a write would be accepted now.
     #[must_use]
     pub fn has_room(&self) -> bool {
-        self.response.borrow_mut().has_room(&self.connection)
+        (self.response.borrow_mut().state).has_room(&self.connection)
     }
 
     /// Ready with as many of `wanted` bytes of a body as may be [sent](Self::send) now, at least one.
@@ -115,7 +115,7 @@ impl Http2Stream {
     /// # Errors
     /// The stream is lost.
     pub fn end(&self) -> std::io::Result<()> {
-        Ok(self.response.borrow_mut().end(&self.connection)?)
+        Ok((self.response.borrow_mut().state).end(&self.connection)?)
     }
 
     /// Ready when nothing more of the request comes; what comes before is discarded.
@@ -157,7 +157,7 @@ impl Stream for Http2Stream {
 
     fn poll_write_ready(&self, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
         let mut response = self.response.borrow_mut();
-        response.poll_ready(&self.connection, cx).map(Ok)
+        response.state.poll_ready(&self.connection, cx).map(Ok)
     }
 
     fn try_read(&self, buffer: &mut Vec<u8>, room: usize) -> std::io::Result<usize> {

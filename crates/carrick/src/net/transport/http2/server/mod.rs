@@ -66,7 +66,7 @@ impl ServerStream {
     /// Whether a write would be accepted now.
     #[must_use]
     pub fn has_room(&self) -> bool {
-        (self.request.borrow_mut()).has_room(self.connection.shared())
+        (self.request.borrow_mut().state).has_room(self.connection.shared())
     }
 
     /// Whether the connection would take more, if the server's windows allow it.
@@ -135,7 +135,7 @@ impl ServerStream {
     /// # Errors
     /// The stream is lost.
     pub fn end(&self) -> std::io::Result<()> {
-        Ok(self.request.borrow_mut().end(self.connection.shared())?)
+        Ok((self.request.borrow_mut().state).end(self.connection.shared())?)
     }
 
     /// Tells the server now that nothing more is needed.
@@ -166,7 +166,8 @@ impl Stream for ServerStream {
 
     fn poll_write_ready(&self, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
         let mut request = self.request.borrow_mut();
-        request.poll_ready(self.connection.shared(), cx).map(Ok)
+        let polled = (request.state).poll_ready(self.connection.shared(), cx);
+        polled.map(Ok)
     }
 
     fn try_read(&self, buffer: &mut Vec<u8>, room: usize) -> std::io::Result<usize> {
