@@ -16,6 +16,7 @@ pub mod grpc;
 pub mod http1;
 pub mod http2;
 pub mod link;
+mod named;
 pub mod proxy_protocol;
 pub mod route;
 pub mod split;

@@ -74,8 +74,6 @@ pub struct Counters {
     pub local_copy_bytes: Counter,
     /// Transfers and exchanges taken back with bytes in flight.
     pub unsplices: Counter,
-    /// Bytes that those returned.
-    pub unspliced_bytes: Counter,
     /// Runs that ended because no byte moved for too long.
     pub idle_ends: Counter,
     /// Runs that ended because too few bytes moved.
@@ -84,10 +82,6 @@ pub struct Counters {
     pub stalled_splices: Counter,
     /// Kernel memory that they held, in bytes.
     pub stalled_bytes: Counter,
-    /// Runs that ended because stalled ones held too much.
-    pub stalled_ends: Counter,
-    /// Runs that ended with a failing sender.
-    pub faults_from: Counter,
     /// Runs that ended with a failing receiver.
     pub faults_to: Counter,
     /// Open pipes, pooled ones included.

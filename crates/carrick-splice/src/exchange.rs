@@ -344,11 +344,7 @@ impl<'a> Exchange<'a> {
                 && !matches!(steps[side], Step::Blocked(Side::From))
                 && let Poll::Ready(source) = self.errors[side].poll(cx, &legs[side])
             {
-                let fault = Fault {
-                    side: Side::To,
-                    call: "poll",
-                    source,
-                };
+                let fault = Fault::new(Side::To, "poll", source);
                 self.pair.fail(1 - side, fault);
                 return true;
             }

@@ -53,6 +53,14 @@ pub struct Fault {
     pub source: io::Error,
 }
 
+impl Fault {
+    /// What `call` reported of the connection on this side.
+    #[must_use]
+    pub fn new(side: Side, call: &'static str, source: io::Error) -> Self {
+        Self { side, call, source }
+    }
+}
+
 /// The result of `unsplice`: both connections stand exactly here.
 #[derive(Debug)]
 pub struct HandOver {

@@ -6,9 +6,10 @@ mod unread;
 pub use delivery::{Delivery, delivery};
 pub use unread::{UnreadLimit, UnreadWindow};
 
+use crate::sys::sockopt;
 use socket2::SockRef;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::os::fd::{AsFd, RawFd};
 use std::sync::OnceLock;
 use std::time::Duration;
 use tokio::io::Interest;
@@ -106,8 +107,9 @@ pub fn path_state(stream: &TcpStream) -> io::Result<PathState> {
 ///
 /// # Errors
 /// Those of `setsockopt(2)`.
-pub fn defer_accept(listener: &impl AsFd, seconds: i32) -> io::Result<()> {
-    set(listener, libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT, seconds)
+pub fn defer_accept(listener: &impl AsFd, seconds: u32) -> io::Result<()> {
+    let listener = listener.as_fd();
+    sockopt::set(listener, libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT, seconds)
 }
 
 /// Drops what comes with fewer hops left ("time to live") than this, without a word (`IP_MINTTL`, `IPV6_MINHOPCOUNT`; made for
@@ -118,14 +120,10 @@ pub fn defer_accept(listener: &impl AsFd, seconds: i32) -> io::Result<()> {
 /// # Errors
 /// Those of `setsockopt(2)`.
 pub fn set_hops_min(socket: &impl AsFd, hops: u8) -> io::Result<()> {
+    let set = |level, name| sockopt::set(socket.as_fd(), level, name, hops.into());
     // A socket of IPv6 has both: `[::]` takes IPv4, too.
-    set(socket, libc::IPPROTO_IP, libc::IP_MINTTL, hops.into())?;
-    match set(
-        socket,
-        libc::IPPROTO_IPV6,
-        libc::IPV6_MINHOPCOUNT,
-        hops.into(),
-    ) {
+    set(libc::IPPROTO_IP, libc::IP_MINTTL)?;
+    match set(libc::IPPROTO_IPV6, libc::IPV6_MINHOPCOUNT) {
         Err(error) if error.raw_os_error() == Some(libc::ENOPROTOOPT) => Ok(()),
         result => result,
     }
@@ -149,9 +147,9 @@ pub fn segment_bytes(stream: &impl AsFd) -> io::Result<u32> {
 pub fn limit_segments(socket: &impl AsFd, bytes: u32) -> io::Result<()> {
     let bytes = match bytes {
         0 | SEGMENT_LIMIT_MAX.. => 0,
-        bytes => bytes.max(SEGMENT_LIMIT_MIN) as i32,
+        bytes => bytes.max(SEGMENT_LIMIT_MIN),
     };
-    set(socket, libc::IPPROTO_TCP, libc::TCP_MAXSEG, bytes)
+    sockopt::set(socket.as_fd(), libc::IPPROTO_TCP, libc::TCP_MAXSEG, bytes)
 }
 
 /// Bytes that may wait in the kernel without having been sent (`TCP_NOTSENT_LOWAT`); what has been sent and not been acknowledged is not
@@ -160,17 +158,13 @@ pub fn limit_segments(socket: &impl AsFd, bytes: u32) -> io::Result<()> {
 /// # Errors
 /// What `setsockopt` says.
 pub fn limit_unsent(socket: &impl AsFd, bytes: u32) -> io::Result<()> {
-    set(
-        socket,
-        libc::IPPROTO_TCP,
-        libc::TCP_NOTSENT_LOWAT,
-        bytes.min(i32::MAX as u32) as i32,
-    )
+    let (socket, bytes) = (socket.as_fd(), bytes.min(i32::MAX as u32));
+    sockopt::set(socket, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, bytes)
 }
 
 /// `net.core.rmem_max`, as it was when it was asked for first.
-fn socket_receive_buffer_max() -> i64 {
-    static MAX: OnceLock<i64> = OnceLock::new();
+fn socket_receive_buffer_max() -> u32 {
+    static MAX: OnceLock<u32> = OnceLock::new();
     *MAX.get_or_init(|| {
         let text = std::fs::read_to_string("/proc/sys/net/core/rmem_max").unwrap_or_default();
         text.trim().parse().unwrap_or(0)
@@ -195,20 +189,6 @@ pub(crate) fn held_bytes(socket: RawFd) -> u64 {
         u64::from(info[UNREAD]) + u64::from(info[QUEUED])
     } else {
         0
-    }
-}
-
-/// Sets an option that is an int.
-#[expect(unsafe_code, reason = "no library has these options")]
-fn set(socket: &impl AsFd, level: i32, name: i32, value: i32) -> io::Result<()> {
-    let fd = socket.as_fd().as_raw_fd();
-    let size = std::mem::size_of_val(&value) as libc::socklen_t;
-    // SAFETY: the descriptor is borrowed and open; the value is an int that lives for the call, and `size` is its size.
-    let result = unsafe { libc::setsockopt(fd, level, name, (&raw const value).cast(), size) };
-    if result == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
     }
 }
 

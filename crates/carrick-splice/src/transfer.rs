@@ -195,7 +195,7 @@ impl<'a> Transfer<'a> {
         loop {
             match ready!(self.poll_come_back(cx)) {
                 Some(Step::Ended(ended)) => return Poll::Ready(Ok(ended)),
-                Some(Step::Fault(fault)) => return self.sender_failed(fault),
+                Some(Step::Fault(fault)) => return Poll::Ready(Err(fault)),
                 _ => {}
             }
             if self.receiver_fault.is_some() {
@@ -208,11 +208,7 @@ impl<'a> Transfer<'a> {
                         continue;
                     }
                     Poll::Ready(Err(source)) => {
-                        self.receiver_failed(Fault {
-                            side: Side::To,
-                            call: "recv",
-                            source,
-                        });
+                        self.receiver_failed(Fault::new(Side::To, "recv", source));
                         continue;
                     }
                     Poll::Pending => {}
@@ -238,7 +234,7 @@ impl<'a> Transfer<'a> {
             match step {
                 Step::Ended(ended) => return Poll::Ready(Ok(ended)),
                 Step::Fault(fault) if fault.side == Side::To => self.receiver_failed(fault),
-                Step::Fault(fault) => return self.sender_failed(fault),
+                Step::Fault(fault) => return Poll::Ready(Err(fault)),
                 Step::Yield => return Poll::Pending,
                 Step::Held if self.poll_receiver(cx) => {}
                 Step::Held => return Poll::Pending,
@@ -298,17 +294,8 @@ impl<'a> Transfer<'a> {
         let Poll::Ready(source) = self.errors.poll(cx, &Leg::from(self.to)) else {
             return false;
         };
-        self.receiver_failed(Fault {
-            side: Side::To,
-            call: "poll",
-            source,
-        });
+        self.receiver_failed(Fault::new(Side::To, "poll", source));
         true
-    }
-
-    fn sender_failed(&self, fault: Fault) -> Poll<Result<Ended, Fault>> {
-        self.splicer.counters().faults_from.add(1);
-        Poll::Ready(Err(fault))
     }
 
     /// The receiver is gone.
@@ -350,11 +337,7 @@ impl<'a> Transfer<'a> {
         }
         self.keep_reading_bytes = 0;
         self.splicer.counters().faults_to.add(1);
-        let gone = || Fault {
-            side: Side::To,
-            call: "poll",
-            source: io::ErrorKind::NotConnected.into(),
-        };
+        let gone = || Fault::new(Side::To, "poll", io::ErrorKind::NotConnected.into());
         Poll::Ready(Err(self
             .receiver_fault
             .replace(gone())

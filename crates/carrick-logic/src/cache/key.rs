@@ -77,53 +77,30 @@ pub enum Realm<'a> {
     Original(SocketAddr),
 }
 
-/// Why a request has no key: the cache is not for it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NoKey {
-    /// It asks for a tunnel, or for the server as a whole.
-    NoResource,
-    /// It names no host, and which one the servers take is theirs to choose.
-    NoHost,
-    /// The path has `.` or `..` as a segment.
-    DotSegments,
-}
-
-/// Why the answer to a request with a key may not be stored; what is stored already may answer it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NotFilled {
-    /// The host has capital letters or a final dot, which some servers take for another host.
-    HostForm,
-    /// One of [`KeyRules::guarded`] is there.
-    GuardedField,
-    /// `Connection` names a field that would else be sent on, so that servers answer without what a key or `Vary` says
-    /// that they were told.
-    FieldForOneHop,
-    /// The cache is not for this client, or not for this request.
-    Bypass,
-}
-
-impl NoKey {
-    /// For metrics and the log.
-    #[must_use]
-    pub fn label(self) -> &'static str {
-        match self {
-            Self::NoResource => "no_resource",
-            Self::NoHost => "no_host",
-            Self::DotSegments => "dot_segments",
-        }
+crate::named! {
+    /// Why a request has no key: the cache is not for it.
+    pub enum NoKey with label {
+        /// It asks for a tunnel, or for the server as a whole.
+        NoResource = "no_resource",
+        /// It names no host, and which one the servers take is theirs to choose.
+        NoHost = "no_host",
+        /// The path has `.` or `..` as a segment.
+        DotSegments = "dot_segments",
     }
 }
 
-impl NotFilled {
-    /// For metrics and the log.
-    #[must_use]
-    pub fn label(self) -> &'static str {
-        match self {
-            Self::HostForm => "host_form",
-            Self::GuardedField => "guarded_field",
-            Self::FieldForOneHop => "field_for_one_hop",
-            Self::Bypass => "bypass",
-        }
+crate::named! {
+    /// Why the answer to a request with a key may not be stored; what is stored already may answer it.
+    pub enum NotFilled with label {
+        /// The host has capital letters or a final dot, which some servers take for another host.
+        HostForm = "host_form",
+        /// One of [`KeyRules::guarded`] is there.
+        GuardedField = "guarded_field",
+        /// `Connection` names a field that would else be sent on, so that servers answer without what a key or `Vary` says
+        /// that they were told.
+        FieldForOneHop = "field_for_one_hop",
+        /// The cache is not for this client, or not for this request.
+        Bypass = "bypass",
     }
 }
 

@@ -54,64 +54,37 @@ impl Reuse {
     }
 }
 
-/// Why a stored response is not sent without asking.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Revalidate {
-    /// Its lifetime is over.
-    Expired,
-    /// `no-cache` in the response.
-    ResponseNoCache,
-    /// `no-cache` in the request, or `Pragma`.
-    RequestNoCache,
-    /// It is older than the request's `max-age`.
-    RequestMaxAge,
-    /// It will not be fresh as long as the request's `min-fresh` asks.
-    RequestMinFresh,
-}
-
-/// Why nothing stored is used.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Miss {
-    /// Nothing is stored for the URI.
-    Uri,
-    /// Something is, but no variant for this request.
-    Vary,
-    /// Some of the bytes are missing.
-    Part,
-    /// The method is not one that a cache answers.
-    Method,
-    /// `If-Match` or `If-Unmodified-Since`: the origin is to judge.
-    Condition,
-    /// The request has a body.
-    Body,
-}
-
-impl Revalidate {
-    /// A short stable word for metrics, the log and `Cache-Status`.
-    #[must_use]
-    pub fn label(self) -> &'static str {
-        match self {
-            Self::Expired => "expired",
-            Self::ResponseNoCache => "no_cache",
-            Self::RequestNoCache => "request_no_cache",
-            Self::RequestMaxAge => "request_max_age",
-            Self::RequestMinFresh => "request_min_fresh",
-        }
+crate::named! {
+    /// Why a stored response is not sent without asking.
+    pub enum Revalidate with label {
+        /// Its lifetime is over.
+        Expired = "expired",
+        /// `no-cache` in the response.
+        ResponseNoCache = "no_cache",
+        /// `no-cache` in the request, or `Pragma`.
+        RequestNoCache = "request_no_cache",
+        /// It is older than the request's `max-age`.
+        RequestMaxAge = "request_max_age",
+        /// It will not be fresh as long as the request's `min-fresh` asks.
+        RequestMinFresh = "request_min_fresh",
     }
 }
 
-impl Miss {
-    /// A short stable word for metrics, the log and `Cache-Status`.
-    #[must_use]
-    pub fn label(self) -> &'static str {
-        match self {
-            Self::Uri => "uri",
-            Self::Vary => "vary",
-            Self::Part => "part",
-            Self::Method => "method",
-            Self::Condition => "condition",
-            Self::Body => "body",
-        }
+crate::named! {
+    /// Why nothing stored is used.
+    pub enum Miss with label {
+        /// Nothing is stored for the URI.
+        Uri = "uri",
+        /// Something is, but no variant for this request.
+        Vary = "vary",
+        /// Some of the bytes are missing.
+        Part = "part",
+        /// The method is not one that a cache answers.
+        Method = "method",
+        /// `If-Match` or `If-Unmodified-Since`: the origin is to judge.
+        Condition = "condition",
+        /// The request has a body.
+        Body = "body",
     }
 }
 

@@ -17,59 +17,37 @@ pub enum Storing {
     No(NotStored),
 }
 
-/// Why a response is not stored.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NotStored {
-    /// The request's method: only GET, and POST with `Content-Location` and a lifetime (RFC 9110 section 9.3.3).
-    Method,
-    /// The request had a body, which the key does not have.
-    RequestBody,
-    /// `no-store` in the request (section 5.2.1.5).
-    RequestNoStore,
-    /// `no-store` in the response (section 5.2.2.5).
-    ResponseNoStore,
-    /// `private` in the response (section 5.2.2.7).
-    Private,
-    /// The request had `Authorization`, and the response does not say that others may have it (section 3.5).
-    Authorization,
-    /// `must-understand` with a status that is not understood (section 5.2.2.3).
-    NotUnderstood,
-    /// The status: interim, 304, or one that is about this request alone.
-    Status,
-    /// A 206 without a single valid `Content-Range`, or one that cannot be told from other versions.
-    Part,
-    /// `Vary: *` (section 4.1).
-    VaryEverything,
-    /// `Vary` names a field in which the proxy tells of itself or of the client: what clients send does not say what the server got.
-    VaryProxyField,
-    /// `Set-Cookie`, and [`Policy::share_set_cookie`] is off.
-    SetCookie,
-    /// The origin says nothing that would allow it (section 3, last condition).
-    NoLifetime,
-    /// It is stale already and cannot be validated: it could never be used.
-    Useless,
-}
-
-impl NotStored {
-    /// A short stable word for metrics, the log and `Cache-Status`.
-    #[must_use]
-    pub fn label(self) -> &'static str {
-        match self {
-            Self::Method => "method",
-            Self::RequestBody => "request_body",
-            Self::RequestNoStore => "request_no_store",
-            Self::ResponseNoStore => "no_store",
-            Self::Private => "private",
-            Self::Authorization => "authorization",
-            Self::NotUnderstood => "must_understand",
-            Self::Status => "status",
-            Self::Part => "part",
-            Self::VaryEverything => "vary",
-            Self::VaryProxyField => "vary_proxy_field",
-            Self::SetCookie => "set_cookie",
-            Self::NoLifetime => "no_lifetime",
-            Self::Useless => "useless",
-        }
+crate::named! {
+    /// Why a response is not stored.
+    pub enum NotStored with label {
+        /// The request's method: only GET, and POST with `Content-Location` and a lifetime (RFC 9110 section 9.3.3).
+        Method = "method",
+        /// The request had a body, which the key does not have.
+        RequestBody = "request_body",
+        /// `no-store` in the request (section 5.2.1.5).
+        RequestNoStore = "request_no_store",
+        /// `no-store` in the response (section 5.2.2.5).
+        ResponseNoStore = "no_store",
+        /// `private` in the response (section 5.2.2.7).
+        Private = "private",
+        /// The request had `Authorization`, and the response does not say that others may have it (section 3.5).
+        Authorization = "authorization",
+        /// `must-understand` with a status that is not understood (section 5.2.2.3).
+        NotUnderstood = "must_understand",
+        /// The status: interim, 304, or one that is about this request alone.
+        Status = "status",
+        /// A 206 without a single valid `Content-Range`, or one that cannot be told from other versions.
+        Part = "part",
+        /// `Vary: *` (section 4.1).
+        VaryEverything = "vary",
+        /// `Vary` names a field in which the proxy tells of itself or of the client: what clients send does not say what the server got.
+        VaryProxyField = "vary_proxy_field",
+        /// `Set-Cookie`, and [`Policy::share_set_cookie`] is off.
+        SetCookie = "set_cookie",
+        /// The origin says nothing that would allow it (section 3, last condition).
+        NoLifetime = "no_lifetime",
+        /// It is stale already and cannot be validated: it could never be used.
+        Useless = "useless",
     }
 }
 

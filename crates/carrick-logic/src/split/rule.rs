@@ -6,83 +6,44 @@ use super::leg::LegState;
 use super::model::likely_gain;
 use super::sizes::{SizeClass, Sizes};
 
-/// What becomes of a connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Way {
-    /// Two connections, with a relay between them.
-    Split,
-    /// One connection from end to end, as far as the gateway can: by the packet engine.
-    Join,
-    /// This one is split, and those that follow between these networks pass by the gateway for a while: they would be joined, but end
-    /// before that can be done, or cannot be joined here.
-    LeaveOut,
-}
-
-impl Way {
-    /// Its name in metrics and pages.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Split => "split",
-            Self::Join => "join",
-            Self::LeaveOut => "leave-out",
-        }
+crate::named! {
+    /// What becomes of a connection.
+    pub enum Way with name {
+        /// Two connections, with a relay between them.
+        Split = "split",
+        /// One connection from end to end, as far as the gateway can: by the packet engine.
+        Join = "join",
+        /// This one is split, and those that follow between these networks pass by the gateway for a while: they would be joined, but end
+        /// before that can be done, or cannot be joined here.
+        LeaveOut = "leave-out",
     }
 }
 
-/// Why.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reason {
-    /// The configuration says so.
-    Configured,
-    /// It is in the control group.
-    Control,
-    /// It goes the other way than the others, to be compared with them.
-    Explore,
-    /// By the legs' round-trip times and losses, splitting is likely to gain.
-    LikelyGain,
-    /// By those, it is not.
-    NoLikelyGain,
-    /// Split connections were faster.
-    MeasuredGain,
-    /// Joined connections were faster.
-    MeasuredLoss,
-    /// Both were alike.
-    MeasuredAlike,
-    /// It would be joined, but packets cannot be joined here, nor the pair left out.
-    CannotJoin,
+crate::named! {
+    /// Why.
+    pub enum Reason with name {
+        /// The configuration says so.
+        Configured = "configured",
+        /// It is in the control group.
+        Control = "control",
+        /// It goes the other way than the others, to be compared with them.
+        Explore = "explore",
+        /// By the legs' round-trip times and losses, splitting is likely to gain.
+        LikelyGain = "likely_gain",
+        /// By those, it is not.
+        NoLikelyGain = "no_likely_gain",
+        /// Split connections were faster.
+        MeasuredGain = "measured_gain",
+        /// Joined connections were faster.
+        MeasuredLoss = "measured_loss",
+        /// Both were alike.
+        MeasuredAlike = "measured_alike",
+        /// It would be joined, but packets cannot be joined here, nor the pair left out.
+        CannotJoin = "cannot_join",
+    }
 }
 
 impl Reason {
-    /// All of them, in the order of their declaration.
-    pub const ALL: [Self; 9] = [
-        Self::Configured,
-        Self::Control,
-        Self::Explore,
-        Self::LikelyGain,
-        Self::NoLikelyGain,
-        Self::MeasuredGain,
-        Self::MeasuredLoss,
-        Self::MeasuredAlike,
-        Self::CannotJoin,
-    ];
-
-    /// Its name in metrics and in JSON.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Configured => "configured",
-            Self::Control => "control",
-            Self::Explore => "explore",
-            Self::LikelyGain => "likely_gain",
-            Self::NoLikelyGain => "no_likely_gain",
-            Self::MeasuredGain => "measured_gain",
-            Self::MeasuredLoss => "measured_loss",
-            Self::MeasuredAlike => "measured_alike",
-            Self::CannotJoin => "cannot_join",
-        }
-    }
-
     /// In words.
     #[must_use]
     pub const fn words(self) -> &'static str {

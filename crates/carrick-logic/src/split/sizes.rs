@@ -1,34 +1,26 @@
 //! How large connections are: the classes by which gains are shown and learned, and a count of each, which fades.
 
-/// A class of connections by the bytes that went the way on which more went. The bounds are those between which the paper's Figure 4
-/// rises, peaks and falls.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum SizeClass {
-    /// Less than 1 KB: hardly more than a round trip. It takes part in decisions.
-    Tiny,
-    /// From 1 KB, less than 10 KB.
-    To10Kb,
-    /// Less than 60 KB.
-    To60Kb,
-    /// Less than 120 KB.
-    To120Kb,
-    /// Less than 500 KB.
-    To500Kb,
-    /// More.
-    Over500Kb,
+crate::named! {
+    /// A class of connections by the bytes that went the way on which more went. The bounds are those between which the paper's Figure 4
+    /// rises, peaks and falls.
+    #[derive(PartialOrd, Ord)]
+    pub enum SizeClass with name {
+        /// Less than 1 KB: hardly more than a round trip. It takes part in decisions.
+        Tiny = "0-1KB",
+        /// From 1 KB, less than 10 KB.
+        To10Kb = "1-10KB",
+        /// Less than 60 KB.
+        To60Kb = "10-60KB",
+        /// Less than 120 KB.
+        To120Kb = "60-120KB",
+        /// Less than 500 KB.
+        To500Kb = "120-500KB",
+        /// More.
+        Over500Kb = "500KB-",
+    }
 }
 
 impl SizeClass {
-    /// All of them, from the smallest.
-    pub const ALL: [Self; 6] = [
-        Self::Tiny,
-        Self::To10Kb,
-        Self::To60Kb,
-        Self::To120Kb,
-        Self::To500Kb,
-        Self::Over500Kb,
-    ];
-
     /// That of so many bytes.
     #[must_use]
     pub fn of(bytes: u64) -> Self {
@@ -39,19 +31,6 @@ impl SizeClass {
             60_000..120_000 => Self::To120Kb,
             120_000..500_000 => Self::To500Kb,
             500_000.. => Self::Over500Kb,
-        }
-    }
-
-    /// Its name in metrics and pages.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Tiny => "0-1KB",
-            Self::To10Kb => "1-10KB",
-            Self::To60Kb => "10-60KB",
-            Self::To120Kb => "60-120KB",
-            Self::To500Kb => "120-500KB",
-            Self::Over500Kb => "500KB-",
         }
     }
 }

@@ -168,11 +168,7 @@ impl Exchange<'_> {
 
     /// A connection could not be registered, and is closed with that.
     fn lose(&mut self, side: usize, source: io::Error) {
-        let fault = Fault {
-            side: Side::From,
-            call: "epoll_ctl",
-            source,
-        };
+        let fault = Fault::new(Side::From, "epoll_ctl", source);
         self.pair.fail(side, fault);
     }
 

@@ -79,11 +79,10 @@ impl<'a> Pair<'a> {
             self.is_over = true;
             return;
         }
-        match fault.side {
-            Side::From => self.splicer.counters().faults_from.add(1),
-            Side::To => self.splicer.counters().faults_to.add(1),
-        }
         self.is_over = fault.side == Side::From;
+        if !self.is_over {
+            self.splicer.counters().faults_to.add(1);
+        }
         for flow in &mut self.flows {
             flow.set_pass_end(false);
         }
@@ -132,11 +131,7 @@ impl<'a> Pair<'a> {
                 && let Some(legs) = &self.legs
                 && let Err(source) = sys::shutdown_write(&legs[1 - side])
             {
-                let fault = Fault {
-                    side: Side::To,
-                    call: "shutdown",
-                    source,
-                };
+                let fault = Fault::new(Side::To, "shutdown", source);
                 self.fail(side, fault);
             }
         }

@@ -210,11 +210,7 @@ impl KernelEngine for Sockmap {
                 splice.set_end_passed(side);
                 match sys::shutdown_write(to) {
                     Ok(()) => Step::Ended(ended),
-                    Err(source) => Step::Fault(Fault {
-                        side: Side::To,
-                        call: "shutdown",
-                        source,
-                    }),
+                    Err(source) => Step::Fault(Fault::new(Side::To, "shutdown", source)),
                 }
             }
             step => step,

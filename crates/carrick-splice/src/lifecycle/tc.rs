@@ -157,14 +157,9 @@ impl KernelEngine for Tc {
             }
             Holder::Reset { is_by_second } => {
                 close_silently(pair);
-                pair.splicer.counters().faults_from.add(1);
                 Polled::Broken {
                     a_to_b: !is_by_second,
-                    fault: Fault {
-                        side: Side::From,
-                        call: "poll",
-                        source: ErrorKind::ConnectionReset.into(),
-                    },
+                    fault: Fault::new(Side::From, "poll", ErrorKind::ConnectionReset.into()),
                 }
             }
         }
@@ -240,11 +235,7 @@ impl KernelEngine for Tc {
         match passed {
             Ok(()) => step,
             Err(source) if source.kind() == ErrorKind::NotConnected => step,
-            Err(source) => Step::Fault(Fault {
-                side: Side::To,
-                call: "shutdown",
-                source,
-            }),
+            Err(source) => Step::Fault(Fault::new(Side::To, "shutdown", source)),
         }
     }
 

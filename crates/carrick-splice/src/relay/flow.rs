@@ -486,10 +486,8 @@ impl Flow {
             InFlight::Pipe(held) => held.read_out(&mut unsent),
         }
         self.release(splicer);
-        let counters = splicer.counters();
         if !unsent.is_empty() {
-            counters.unsplices.add(1);
-            counters.unspliced_bytes.add(unsent.len() as u64);
+            splicer.counters().unsplices.add(1);
         }
         HandOver {
             bytes: self.written_bytes(),
@@ -504,17 +502,9 @@ impl Flow {
 }
 
 fn from_fault(call: &'static str) -> impl Fn(io::Error) -> Fault {
-    move |source| Fault {
-        side: Side::From,
-        call,
-        source,
-    }
+    move |source| Fault::new(Side::From, call, source)
 }
 
 fn to_fault(call: &'static str) -> impl Fn(io::Error) -> Fault {
-    move |source| Fault {
-        side: Side::To,
-        call,
-        source,
-    }
+    move |source| Fault::new(Side::To, call, source)
 }

@@ -134,9 +134,7 @@ impl Splicer {
     /// [`ExchangeEnd::Stalled`](crate::ExchangeEnd::Stalled)) until this many bytes are free, by the last
     /// result of [`stalled`](Splicer::stalled). Returns how many.
     pub fn end_stalled(&self, bytes: u64) -> u64 {
-        let ended = self.0.stalls.end_oldest(bytes);
-        self.0.counters.stalled_ends.add(ended);
-        ended
+        self.0.stalls.end_oldest(bytes)
     }
 
     /// Splices that have waited for their receivers.

@@ -151,7 +151,7 @@ impl SockmapSplice {
     ) -> Gate {
         if self.joint.is_broken(side) {
             let source = io::Error::other("the kernel lost bytes");
-            return Gate::Fault(fault(Side::From, "bpf", source));
+            return Gate::Fault(Fault::new(Side::From, "bpf", source));
         }
         let way = &mut self.ways[side];
         if way.is_drained || flow.is_ended() {
@@ -165,7 +165,7 @@ impl SockmapSplice {
                     std::task::Poll::Pending => return Gate::Quiet,
                     std::task::Poll::Ready(Ok(())) => {}
                     std::task::Poll::Ready(Err(error)) => {
-                        return Gate::Fault(fault(Side::From, "poll", error));
+                        return Gate::Fault(Fault::new(Side::From, "poll", error));
                     }
                 }
                 if self.joint.passed_bytes(side) != taken_bytes {
@@ -186,7 +186,7 @@ impl SockmapSplice {
         match self.joint.backlog_bytes(side, to) {
             Ok(Some(0)) => {
                 if let Some(error) = way.error.take() {
-                    return Gate::Fault(fault(Side::From, "recv", error));
+                    return Gate::Fault(Fault::new(Side::From, "recv", error));
                 }
                 way.is_drained = true;
                 self.looks = 0;
@@ -197,7 +197,7 @@ impl SockmapSplice {
                 Gate::Wait
             }
             Ok(None) => Gate::Fault(lost(Side::To, to)),
-            Err(error) => Gate::Fault(fault(Side::To, "getsockopt", error)),
+            Err(error) => Gate::Fault(Fault::new(Side::To, "getsockopt", error)),
         }
     }
 
@@ -380,7 +380,7 @@ impl SockmapSplice {
                 if self.waits - began >= LEAVE_WAITS_MAX {
                     self.joint.give_up(side);
                     let source = ErrorKind::TimedOut.into();
-                    return Poll::Ready(Err(fault(Side::From, "bpf", source)));
+                    return Poll::Ready(Err(Fault::new(Side::From, "bpf", source)));
                 }
             }
             self.look_again(cx);
@@ -448,7 +448,7 @@ impl SockmapSplice {
             let _ = tcp::reset_on_close(socket);
         }
         let source = io::Error::other("the kernel did not give the connections back whole");
-        Poll::Ready(Err(fault(Side::From, "bpf", source)))
+        Poll::Ready(Err(Fault::new(Side::From, "bpf", source)))
     }
 
     /// Takes both sockets out. False if one did not come out whole.
@@ -515,14 +515,13 @@ fn is_quiet(sockets: [&TcpStream; 2], flows: &mut [&mut Flow]) -> Result<bool, R
             }
             Ok(false) => return Err(Refusal::Kernel(ErrorKind::UnexpectedEof.into())),
             // What tells of an error tells once.
-            Err(source) => return Err(Refusal::Broken(side, fault(Side::From, "recv", source))),
+            Err(source) => {
+                let fault = Fault::new(Side::From, "recv", source);
+                return Err(Refusal::Broken(side, fault));
+            }
         }
     }
     Ok(true)
-}
-
-fn fault(side: Side, call: &'static str, source: io::Error) -> Fault {
-    Fault { side, call, source }
 }
 
 /// The fault of a closed connection.
@@ -531,5 +530,5 @@ fn lost(side: Side, stream: &TcpStream) -> Fault {
         Ok(Some(error)) | Err(error) => error,
         Ok(None) => ErrorKind::ConnectionReset.into(),
     };
-    fault(side, "poll", source)
+    Fault::new(side, "poll", source)
 }

@@ -10,6 +10,8 @@ pub(crate) const TCP_DELACK_MAX_US: i32 = 46;
 
 /// asm-generic/socket.h, from Linux 5.14 on; what is locked is in linux/socket.h.
 pub(crate) const SO_BUF_LOCK: i32 = 72;
+/// `SOCK_RCVBUF_LOCK`: the kernel does not change the size of the receive buffer.
+pub(crate) const RECEIVE_LOCK: u32 = 2;
 
 /// Sets an option to an int.
 pub(crate) fn set(socket: BorrowedFd<'_>, level: i32, name: i32, value: u32) -> io::Result<()> {
@@ -88,4 +90,9 @@ pub(crate) fn set_buffer_locks(socket: &impl AsFd, locks: u32) -> io::Result<()>
 /// The number of bytes at which a reader is woken (`SO_RCVLOWAT`).
 pub(crate) fn receive_low_water(socket: &impl AsFd) -> io::Result<u32> {
     get(socket.as_fd(), libc::SOL_SOCKET, libc::SO_RCVLOWAT)
+}
+
+/// Holds arriving data in the socket's queue until this many bytes are there (`SO_RCVLOWAT`).
+pub(crate) fn set_receive_low_water(socket: &impl AsFd, bytes: u32) -> io::Result<()> {
+    set(socket.as_fd(), libc::SOL_SOCKET, libc::SO_RCVLOWAT, bytes)
 }

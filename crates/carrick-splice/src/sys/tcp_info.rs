@@ -1,5 +1,6 @@
-//! What the kernel reports of one TCP socket: counts, state, buffers; and options that no library offers.
+//! What the kernel reports of one TCP socket: counts and state.
 
+use super::sockopt::get_bytes;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
@@ -157,24 +158,10 @@ pub(crate) fn number(info: &TcpInfo, offset: usize) -> u64 {
 }
 
 /// All of it, as it stands.
-#[expect(unsafe_code, reason = "no library reads these fields of TCP_INFO")]
 pub(crate) fn info(socket: &impl AsFd) -> io::Result<TcpInfo> {
     let mut info = [0; 256];
-    let mut length = info.len() as libc::socklen_t;
-    // SAFETY: the descriptor is borrowed and open; the kernel writes at most `length` bytes, which `info` has.
-    let outcome = unsafe {
-        libc::getsockopt(
-            socket.as_fd().as_raw_fd(),
-            libc::IPPROTO_TCP,
-            libc::TCP_INFO,
-            info.as_mut_ptr().cast(),
-            &raw mut length,
-        )
-    };
-    if outcome != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    if (length as usize) < BYTES_RECEIVED + 8 {
+    let bytes = get_bytes(socket.as_fd(), libc::IPPROTO_TCP, libc::TCP_INFO, &mut info)?;
+    if bytes < BYTES_RECEIVED + 8 {
         return Err(io::ErrorKind::Unsupported.into());
     }
     Ok(info)
@@ -191,64 +178,4 @@ pub(crate) fn unacked_bytes(socket: &impl AsFd) -> io::Result<u64> {
         return Err(io::Error::last_os_error());
     }
     Ok(u64::try_from(bytes).unwrap_or(0))
-}
-
-/// Whether the receive buffer's size was set by hand, so that the kernel does not tune it (`SO_BUF_LOCK`).
-#[expect(unsafe_code, reason = "no library has this option")]
-pub(crate) fn has_fixed_receive_buffer(socket: &impl AsFd) -> io::Result<bool> {
-    /// asm-generic/socket.h and linux/socket.h.
-    const SO_BUF_LOCK: libc::c_int = 72;
-    const SOCK_RCVBUF_LOCK: libc::c_int = 2;
-    let mut locks: libc::c_int = 0;
-    let mut length = std::mem::size_of_val(&locks) as libc::socklen_t;
-    // SAFETY: the descriptor is borrowed and open; the kernel writes one int, which lives for the call.
-    let outcome = unsafe {
-        libc::getsockopt(
-            socket.as_fd().as_raw_fd(),
-            libc::SOL_SOCKET,
-            SO_BUF_LOCK,
-            (&raw mut locks).cast(),
-            &raw mut length,
-        )
-    };
-    if outcome == 0 {
-        Ok(locks & SOCK_RCVBUF_LOCK != 0)
-    } else {
-        Err(io::Error::last_os_error())
-    }
-}
-
-/// Sets the receive buffer's size beyond the system's limit. Needs `CAP_NET_ADMIN`.
-pub(crate) fn set_receive_buffer_by_force(socket: &impl AsFd, bytes: usize) -> io::Result<()> {
-    let bytes = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
-    set_option(socket, libc::SO_RCVBUFFORCE, bytes)
-}
-
-/// Holds arriving data in the socket's queue until this many bytes are there (`SO_RCVLOWAT`).
-pub(crate) fn set_receive_low_water(socket: &impl AsFd, bytes: i32) -> io::Result<()> {
-    set_option(socket, libc::SO_RCVLOWAT, bytes)
-}
-
-/// Sets an option of the level `SOL_SOCKET` that is an int.
-#[expect(unsafe_code, reason = "no library has these options")]
-pub(crate) fn set_option(
-    socket: &impl AsFd,
-    option: libc::c_int,
-    value: libc::c_int,
-) -> io::Result<()> {
-    // SAFETY: the descriptor is borrowed and open; the value is an int that lives for the call, and its size is given.
-    let outcome = unsafe {
-        libc::setsockopt(
-            socket.as_fd().as_raw_fd(),
-            libc::SOL_SOCKET,
-            option,
-            (&raw const value).cast(),
-            std::mem::size_of_val(&value) as libc::socklen_t,
-        )
-    };
-    if outcome == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
-    }
 }

@@ -35,8 +35,8 @@ async fn a_reset_behind_another_error_is_noticed() {
     let (peer, _) = listener.accept().unwrap();
     // What it tells of what is sent is in the queue for errors.
     let stamps = libc::SOF_TIMESTAMPING_TX_ACK | libc::SOF_TIMESTAMPING_SOFTWARE;
-    let (option, value) = (libc::SO_TIMESTAMPING, stamps.cast_signed());
-    crate::sys::tcp_info::set_option(&stream, option, value).unwrap();
+    let (level, option) = (libc::SOL_SOCKET, libc::SO_TIMESTAMPING);
+    sockopt::set(stream.as_fd(), level, option, stamps).unwrap();
     assert_eq!(stream.try_write(b"x").unwrap(), 1);
     stream.ready(Interest::ERROR).await.unwrap();
     let mut reset = std::pin::pin!(until_reset(&stream));

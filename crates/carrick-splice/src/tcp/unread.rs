@@ -4,9 +4,10 @@
 //! receiver that takes fast for a moment and then nothing would leave all of it full. So the buffer has a fixed size, and grows while as much as half
 //! of its window comes in a round trip: the kernel's own measure of a window that is too small.
 
-use super::{set, socket_receive_buffer_max};
-use crate::sys::sockopt::set_buffer_locks;
+use super::socket_receive_buffer_max;
+use crate::sys::sockopt::{self, RECEIVE_LOCK, set_buffer_locks, set_receive_low_water};
 use std::io;
+use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 use tokio::net::TcpStream;
 
@@ -15,9 +16,6 @@ const NEAR: Duration = Duration::from_millis(2);
 
 /// How far a peer is taken to be of which that is not known.
 const FAR: Duration = Duration::from_millis(100);
-
-/// `SOCK_RCVBUF_LOCK` (linux/socket.h): the kernel does not change the size of the receive buffer.
-const RECEIVE_LOCK: u32 = 2;
 
 /// What was set for a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -46,7 +44,7 @@ impl UnreadLimit {
     }
 
     fn set(stream: &TcpStream, bytes: u32, may_be_far: bool) -> io::Result<Self> {
-        let Ok(locks) = crate::sys::sockopt::buffer_locks(stream) else {
+        let Ok(locks) = sockopt::buffer_locks(stream) else {
             return Ok(Self::default());
         };
         if locks & RECEIVE_LOCK != 0 {
@@ -60,9 +58,13 @@ impl UnreadLimit {
         let window_bytes = (bytes / 2).min(i32::MAX as u32);
         // First to less, and the kernel doubles what is asked for (sock_setsockopt()): only a buffer that gets larger lets the window be as long
         // (`tcp_set_rcvlowat`). By itself, the option leaves it at the 64 KB with which connections begin.
-        let less_bytes = i64::from(window_bytes / 4).min(socket_receive_buffer_max());
-        let less_bytes = i32::try_from(less_bytes).unwrap_or(i32::MAX);
-        set(stream, libc::SOL_SOCKET, libc::SO_RCVBUF, less_bytes)?;
+        let less_bytes = (window_bytes / 4).min(socket_receive_buffer_max());
+        sockopt::set(
+            stream.as_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_RCVBUF,
+            less_bytes,
+        )?;
         widen(stream, window_bytes, locks)?;
         Ok(Self {
             window_bytes: if is_far { window_bytes } else { 0 },
@@ -187,9 +189,8 @@ impl Sample {
 /// (`SO_BUF_LOCK`) of the send buffer, which stay as they are.
 fn widen(stream: &TcpStream, window_bytes: u32, others: u32) -> io::Result<bool> {
     set_buffer_locks(stream, others)?;
-    let mark = window_bytes.min(i32::MAX as u32) as i32;
-    set(stream, libc::SOL_SOCKET, libc::SO_RCVLOWAT, mark)?;
-    let reached = crate::sys::sockopt::receive_low_water(stream);
+    set_receive_low_water(stream, window_bytes.min(i32::MAX as u32))?;
+    let reached = sockopt::receive_low_water(stream);
     let is_wide = matches!(reached, Ok(reached) if reached >= window_bytes);
     let locked = if is_wide {
         set_buffer_locks(stream, others | RECEIVE_LOCK)
@@ -197,13 +198,13 @@ fn widen(stream: &TcpStream, window_bytes: u32, others: u32) -> io::Result<bool>
         Ok(())
     };
     // In any case: until then nobody is told of what comes. What has come meanwhile is told of now.
-    set(stream, libc::SOL_SOCKET, libc::SO_RCVLOWAT, 1)?;
+    set_receive_low_water(stream, 1)?;
     locked.map(|()| is_wide)
 }
 
 /// The locks besides that of the receive buffer.
 fn other_locks(stream: &TcpStream) -> io::Result<u32> {
-    Ok(crate::sys::sockopt::buffer_locks(stream)? & !RECEIVE_LOCK)
+    Ok(sockopt::buffer_locks(stream)? & !RECEIVE_LOCK)
 }
 
 #[cfg(test)]

@@ -13,9 +13,6 @@ const RETRANSMISSIONS: usize = 100;
 const DELIVERY_RATE: usize = 160;
 const CONGESTION_WINDOW: usize = 80;
 const SEND_MSS: usize = 16;
-const BUSY_US: usize = 168;
-const RECEIVER_LIMITED_US: usize = 176;
-const BUFFER_LIMITED_US: usize = 184;
 
 /// TCP statistics of a leg over its life; readable also after its end, until it is closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,21 +31,6 @@ pub struct Measured {
     pub congestion_window: u32,
     /// Bytes of data in a segment.
     pub segment_bytes: u32,
-    /// How long data was unsent or unacknowledged.
-    pub busy: Duration,
-    /// How much of that time the peer's receive window limited.
-    pub receiver_limited: Duration,
-    /// How much of that time the send buffer limited.
-    pub buffer_limited: Duration,
-}
-
-impl Measured {
-    /// The fraction of segments retransmitted, from 0 to 1; `None`: nothing was sent.
-    #[must_use]
-    pub fn loss(&self) -> Option<f64> {
-        (self.segments_sent > 0)
-            .then(|| (f64::from(self.retransmissions) / f64::from(self.segments_sent)).min(1.0))
-    }
 }
 
 /// What the kernel has measured of a connection. One system call (`TCP_INFO`).
@@ -61,7 +43,6 @@ pub fn measure(socket: &impl AsFd) -> io::Result<Measured> {
 
 impl Measured {
     fn read(info: &TcpInfo) -> Measured {
-        let micros = |offset| Duration::from_micros(number(info, offset));
         // The kernel reports all ones for a minimum that it has not measured.
         let rtt = |offset| match word(info, offset) {
             0 | u32::MAX => None,
@@ -75,9 +56,6 @@ impl Measured {
             delivery_rate: number(info, DELIVERY_RATE),
             congestion_window: word(info, CONGESTION_WINDOW),
             segment_bytes: word(info, SEND_MSS),
-            busy: micros(BUSY_US),
-            receiver_limited: micros(RECEIVER_LIMITED_US),
-            buffer_limited: micros(BUFFER_LIMITED_US),
         }
     }
 }

@@ -27,7 +27,7 @@ const BACKLOG: i32 = 65_535;
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// How long the kernel keeps a connection without a request in the queue; then it is accepted anyway (`TCP_DEFER_ACCEPT`, tcp(7)).
-const DEFER_SECONDS: i32 = 1;
+const DEFER_SECONDS: u32 = 1;
 const DEFER_MAX: Duration = Duration::from_secs(DEFER_SECONDS as u64);
 
 /// How long handshakes in progress may take to complete when a listener closes: a round trip to distant clients.

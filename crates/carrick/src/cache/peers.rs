@@ -34,32 +34,17 @@ struct State {
     is_left_out: bool,
 }
 
-/// The result of asking a peer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PeerAnswer {
-    /// A stored response.
-    Hit,
-    /// 504: it has stored none.
-    Miss,
-    /// Another response, such as 403.
-    Refused,
-    /// No response in time, or an incomplete one.
-    Failed,
-}
-
-impl PeerAnswer {
-    /// All of them.
-    pub const ALL: [Self; 4] = [Self::Hit, Self::Miss, Self::Refused, Self::Failed];
-
-    /// Its name in metrics.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Hit => "hit",
-            Self::Miss => "miss",
-            Self::Refused => "refused",
-            Self::Failed => "failed",
-        }
+carrick_logic::named! {
+    /// The result of asking a peer.
+    pub enum PeerAnswer with name {
+        /// A stored response.
+        Hit = "hit",
+        /// 504: it has stored none.
+        Miss = "miss",
+        /// Another response, such as 403.
+        Refused = "refused",
+        /// No response in time, or an incomplete one.
+        Failed = "failed",
     }
 }
 

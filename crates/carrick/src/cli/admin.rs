@@ -2,7 +2,8 @@
 use super::check::report;
 use crate::cli::args::{AdminArgs, FAILED, FINE, WRONG};
 use crate::config;
-use crate::config::plan::Plan;
+use crate::config::values::show_size;
+use serde_json::Value;
 use std::io::{self, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::process::ExitCode;
@@ -86,15 +87,12 @@ pub fn address(arguments: &AdminArgs) -> Result<SocketAddr, Failed> {
     if let Some(address) = arguments.admin {
         return Ok(address);
     }
-    let plan = match &arguments.config {
-        None => Plan::built_in(),
-        Some(file) => match config::load(Some(file)) {
-            Ok(loaded) => loaded.plan,
-            Err(rejected) => {
-                report(&rejected.problems);
-                return Err(Failed::Configuration);
-            }
-        },
+    let plan = match config::load(arguments.config.as_deref()) {
+        Ok(loaded) => loaded.plan,
+        Err(rejected) => {
+            report(&rejected.problems);
+            return Err(Failed::Configuration);
+        }
     };
     plan.admin.ok_or_else(|| {
         Failed::Because("the configuration has no admin: `[admin] listen` is \"\"".to_owned())
@@ -114,4 +112,29 @@ pub fn parsed<T: serde::de::DeserializeOwned>(json: &str) -> Result<T, Failed> {
 #[must_use]
 pub fn encoded(text: &str) -> String {
     form_urlencoded::byte_serialize(text.as_bytes()).collect()
+}
+
+/// A list in admin's answer.
+///
+/// # Errors
+/// It is not there.
+pub fn list<'p>(page: &'p Value, of: &str) -> Result<&'p Vec<Value>, Failed> {
+    let list = page[of].as_array();
+    list.ok_or_else(|| Failed::Because(format!("admin's answer has no `{of}`")))
+}
+
+/// A word in admin's answer; empty if there is none.
+#[must_use]
+pub fn word(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+/// Bytes per second in admin's answer, in short.
+#[must_use]
+pub fn rate(value: &Value) -> String {
+    let size = value.as_u64().map(show_size);
+    size.map_or_else(
+        || "-".to_owned(),
+        |size| size.trim_matches('"').replace(' ', ""),
+    )
 }

@@ -3,6 +3,7 @@ use crate::config::site::{Site, Source};
 use crate::config::values;
 use crate::transparent::KEEP_RULES;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -468,17 +469,6 @@ pub enum Generate {
     },
     /// Print the tables of all configuration keys, in Markdown.
     Configuration,
-}
-
-/// Shells with completions.
-#[derive(Debug, Clone, Copy, ValueEnum)]
-#[expect(missing_docs, reason = "the names say it")]
-pub enum Shell {
-    Bash,
-    Elvish,
-    Fish,
-    Powershell,
-    Zsh,
 }
 
 #[cfg(test)]

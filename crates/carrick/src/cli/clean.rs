@@ -55,10 +55,7 @@ pub fn run(arguments: &PinsArgs) -> ExitCode {
 
 /// The plan of the given file, or of a start without one.
 pub(super) fn plan(arguments: &PinsArgs) -> Result<Plan, config::Rejected> {
-    match &arguments.config {
-        None => Ok(Plan::built_in()),
-        Some(file) => config::load(Some(file)).map(|loaded| loaded.plan),
-    }
+    config::load(arguments.config.as_deref()).map(|loaded| loaded.plan)
 }
 
 /// Runs the rule supervisor.

@@ -1,8 +1,9 @@
 //! `carrick generate`: man pages, shell completions, the configuration reference; for packages and for the
 //! documentation.
-use crate::cli::args::{Cli, FAILED, FINE, Generate, Shell};
+use crate::cli::args::{Cli, FAILED, FINE, Generate};
 use crate::config;
 use clap::CommandFactory;
+use clap_complete::Shell;
 use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
@@ -38,13 +39,6 @@ fn man(directory: &Path) -> io::Result<()> {
 }
 
 fn completions(shell: Shell) -> io::Result<()> {
-    let shell = match shell {
-        Shell::Bash => clap_complete::Shell::Bash,
-        Shell::Elvish => clap_complete::Shell::Elvish,
-        Shell::Fish => clap_complete::Shell::Fish,
-        Shell::Powershell => clap_complete::Shell::PowerShell,
-        Shell::Zsh => clap_complete::Shell::Zsh,
-    };
     // Written to memory first: the generator panics when a pipe closes.
     let mut text = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "carrick", &mut text);

@@ -1,9 +1,9 @@
 //! `carrick pace`: shows and changes the pacing of a running carrick through admin.
-use super::admin::{Failed, ask, encoded, finish, parsed};
+use super::admin::{Failed, ask, encoded, finish, list, parsed, rate, word};
 use crate::cli::args::PaceArgs;
 use crate::config::file::PaceClass;
 use crate::config::section::Keys;
-use crate::config::values::{show_size, show_time};
+use crate::config::values::show_time;
 use serde_json::Value;
 use std::fmt::Write as _;
 use std::process::ExitCode;
@@ -174,15 +174,6 @@ fn time(time: Duration) -> String {
     show_time(time).trim_matches('"').to_owned()
 }
 
-fn list<'p>(page: &'p Value, of: &str) -> Result<&'p Vec<Value>, Failed> {
-    let list = page[of].as_array();
-    list.ok_or_else(|| Failed::Because(format!("admin's answer has no `{of}`")))
-}
-
-fn word(value: &Value) -> &str {
-    value.as_str().unwrap_or_default()
-}
-
 fn plain(value: &Value) -> String {
     match value {
         Value::Null => "none".to_owned(),
@@ -205,14 +196,6 @@ impl std::fmt::Display for Milliseconds {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(out, "{}ms", self.0 as f64 / 1000.0)
     }
-}
-
-fn rate(value: &Value) -> String {
-    let size = value.as_u64().map(show_size);
-    size.map_or_else(
-        || "-".to_owned(),
-        |size| size.trim_matches('"').replace(' ', ""),
-    )
 }
 
 fn seconds(ms: &Value) -> String {

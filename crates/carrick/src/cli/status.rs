@@ -1,7 +1,6 @@
 //! `carrick status`: shows the path history of a running splitter, and certificates, through admin.
-use super::admin::{Failed, ask, finish, parsed};
+use super::admin::{Failed, ask, finish, list, parsed, rate, word};
 use crate::cli::args::{StatusArgs, StatusPage};
-use crate::config::values::show_size;
 use serde_json::Value;
 use std::fmt::Write as _;
 use std::process::ExitCode;
@@ -26,11 +25,7 @@ pub fn run(arguments: &StatusArgs) -> ExitCode {
 
 /// All pairs, and the gain for each size class.
 fn tables(page: &Value) -> Result<String, Failed> {
-    let list = |of: &str| {
-        let list = page[of].as_array();
-        list.ok_or_else(|| Failed::Because(format!("admin's answer has no `{of}`")))
-    };
-    let pairs = list("pairs")?;
+    let pairs = list(page, "pairs")?;
     if pairs.is_empty() {
         return Ok("No splitter has seen a connection end yet.\n".to_owned());
     }
@@ -57,7 +52,7 @@ fn tables(page: &Value) -> Result<String, Failed> {
             word(&pair["because"])
         );
     }
-    let gains = list("gain")?;
+    let gains = list(page, "gain")?;
     if !gains.is_empty() {
         let _ = writeln!(
             text,
@@ -81,10 +76,8 @@ fn tables(page: &Value) -> Result<String, Failed> {
 
 /// A line for each certificate, and one for its file or for what failed.
 fn certificates(page: &Value) -> Result<String, Failed> {
-    let list = page["certificates"].as_array();
-    let list =
-        list.ok_or_else(|| Failed::Because("admin's answer has no `certificates`".to_owned()))?;
-    if list.is_empty() {
+    let certificates = list(page, "certificates")?;
+    if certificates.is_empty() {
         return Ok("No listener has certificates.\n".to_owned());
     }
     let time = |value: &Value| value.as_str().unwrap_or("-").to_owned();
@@ -92,7 +85,7 @@ fn certificates(page: &Value) -> Result<String, Failed> {
         "{:<32} {:<20}  {:<20}  {:>8}\n",
         "name", "valid until", "next order", "failures"
     );
-    for one in list {
+    for one in certificates {
         let (until, next) = (time(&one["not_after"]), time(&one["next_order"]));
         let name = word(&one["name"]);
         let _ = writeln!(
@@ -109,22 +102,10 @@ fn certificates(page: &Value) -> Result<String, Failed> {
     Ok(text)
 }
 
-fn word(value: &Value) -> &str {
-    value.as_str().unwrap_or_default()
-}
-
 fn tenth(value: &Value) -> String {
     value
         .as_f64()
         .map_or_else(|| "-".to_owned(), |value| format!("{value:.1}"))
-}
-
-fn rate(value: &Value) -> String {
-    let size = value.as_u64().map(show_size);
-    size.map_or_else(
-        || "-".to_owned(),
-        |size| size.trim_matches('"').replace(' ', ""),
-    )
 }
 
 /// The gain with its interval.

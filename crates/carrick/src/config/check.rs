@@ -50,7 +50,7 @@ pub fn check(file: &Written<File>, directory: &Path, problems: &mut Problems) ->
     let (known_links, links) = link::check(&file.links, &tcp_profiles, problems);
     if file.key("listener").is_none() {
         problems
-            .error(0..0, "there is nothing to listen on", "")
+            .error(0..0, "there is nothing to listen on")
             .help("add a [[listener]] with `listen` and `mode`; or start carrick without a file for a forward proxy on 127.0.0.1:3128");
     }
     let listeners: Vec<_> = file
@@ -135,18 +135,14 @@ fn admin(file: &File, problems: &mut Problems) -> Option<(SocketAddr, Option<Ran
         Ok(address) => address,
         Err(help) => {
             problems
-                .error(text.span(), "this is not an address to listen on", "")
+                .error(text.span(), "this is not an address to listen on")
                 .help(help);
             return None;
         }
     };
     if !address.ip().to_canonical().is_loopback() {
         problems
-            .warning(
-                text.span(),
-                "admin has no authentication and is reachable from other machines",
-                "",
-            )
+            .warning(text.span(), "admin has no authentication and is reachable from other machines")
             .help("whoever can reach it sees upstreams, tunnels and what is cached, removes what is cached, and changes pacing; listen on loopback, or let a firewall keep others away");
     }
     Some((address, file.admin.value("listen")))
@@ -160,7 +156,7 @@ fn pins(file: &File, problems: &mut Problems) -> Option<PathBuf> {
     }
     if !text.get_ref().starts_with('/') {
         problems
-            .error(text.span(), "this is no absolute path", "")
+            .error(text.span(), "this is no absolute path")
             .help(format!(
                 "such as \"{PINS_DEFAULT}\", a folder on a BPF file system; or \"\" for none"
             ));
@@ -178,7 +174,6 @@ fn check_packet(file: &File, plan: &Plan, problems: &mut Problems) {
             .warning(
                 span,
                 "the engine \"packet\" is named below, and is not loaded",
-                "",
             )
             .help("what names it goes as with \"auto\"; \"named\" loads it");
     }
@@ -195,7 +190,6 @@ fn log(file: &File, directory: &Path, problems: &mut Problems) -> LogPlan {
                 .error(
                     text.span(),
                     format!("this would be a file that is called {word}"),
-                    "",
                 )
                 .help(format!(
                     "`access = \"\"` turns the access log off; such a file is \"./{word}\""
@@ -206,7 +200,7 @@ fn log(file: &File, directory: &Path, problems: &mut Problems) -> LogPlan {
             let path = directory.join(path);
             if path.is_dir() {
                 problems
-                    .error(text.span(), "this is a directory", "")
+                    .error(text.span(), "this is a directory")
                     .help("name a file in it");
             } else if let Some(parent) = path
                 .parent()
@@ -216,7 +210,6 @@ fn log(file: &File, directory: &Path, problems: &mut Problems) -> LogPlan {
                     .error(
                         text.span(),
                         format!("the directory {} does not exist", parent.display()),
-                        "",
                     )
                     .help("create it; or say \"stdout\", \"stderr\", or \"\" for no log");
             }

@@ -145,7 +145,7 @@ pub fn parse(text: &str, name: &str, directory: &Path) -> Result<Loaded, Rejecte
 fn report_syntax(mistake: &toml::de::Error, text: &str, problems: &mut Problems) {
     let span = mistake.span().unwrap_or(0..0);
     let message = mistake.message().lines().next().unwrap_or_default();
-    let problem = problems.error(span.clone(), format!("this is not TOML: {message}"), "");
+    let problem = problems.error(span.clone(), format!("this is not TOML: {message}"));
     let written = text.get(span).unwrap_or_default();
     if message.contains("must be quoted") && !written.contains(['"', '\'', '\n']) {
         problem.help(format!("write \"{}\"", written.trim()));

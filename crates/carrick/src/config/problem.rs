@@ -33,8 +33,6 @@ pub struct Place {
     pub source: Arc<Source>,
     /// Bytes of its text.
     pub span: Range<usize>,
-    /// What to say about the piece; may be empty.
-    pub label: String,
 }
 
 /// One problem.
@@ -46,8 +44,10 @@ pub struct Problem {
     pub message: String,
     /// Where; `None` if it is nowhere in a file.
     pub place: Option<Place>,
-    /// Other pieces that it has to do with.
-    pub context: Vec<Place>,
+    /// What to say about the place; may be empty.
+    pub label: String,
+    /// Other pieces of the same file that it has to do with, and what to say about them.
+    pub context: Vec<(Range<usize>, String)>,
     /// What would be right.
     pub help: Option<String>,
 }
@@ -60,38 +60,30 @@ impl Problem {
             severity,
             message: message.into(),
             place: None,
+            label: String::new(),
             context: Vec::new(),
             help: None,
         }
     }
 
-    /// Says where it is; empty labels add nothing.
-    pub fn at(
-        &mut self,
-        source: &Arc<Source>,
-        span: Range<usize>,
-        label: impl Into<String>,
-    ) -> &mut Self {
+    /// Says where it is.
+    pub fn at(&mut self, source: &Arc<Source>, span: Range<usize>) -> &mut Self {
         self.place = Some(Place {
             source: Arc::clone(source),
             span,
-            label: label.into(),
         });
         self
     }
 
-    /// Points to another piece.
-    pub fn with(
-        &mut self,
-        source: &Arc<Source>,
-        span: Range<usize>,
-        label: impl Into<String>,
-    ) -> &mut Self {
-        self.context.push(Place {
-            source: Arc::clone(source),
-            span,
-            label: label.into(),
-        });
+    /// Writes something below the place.
+    pub fn label(&mut self, label: impl Into<String>) -> &mut Self {
+        self.label = label.into();
+        self
+    }
+
+    /// Points to another piece of the same file.
+    pub fn with(&mut self, span: Range<usize>, label: impl Into<String>) -> &mut Self {
+        self.context.push((span, label.into()));
         self
     }
 
@@ -161,15 +153,15 @@ fn group(problem: &Problem) -> Group<'_> {
                     .char_column(column),
             );
         } else {
-            let context = problem
-                .context
-                .iter()
-                .filter(|other| Arc::ptr_eq(&other.source, &place.source));
+            let text = place.source.text.as_str();
+            let primary = annotation(AnnotationKind::Primary, text, &place.span, &problem.label);
+            let context = (problem.context.iter())
+                .map(|(span, label)| annotation(AnnotationKind::Context, text, span, label));
             group = group.element(
-                Snippet::source(place.source.text.as_str())
+                Snippet::source(text)
                     .path(place.source.name.as_str())
-                    .annotation(annotation(AnnotationKind::Primary, place))
-                    .annotations(context.map(|other| annotation(AnnotationKind::Context, other))),
+                    .annotation(primary)
+                    .annotations(context),
             );
         }
     }
@@ -179,14 +171,18 @@ fn group(problem: &Problem) -> Group<'_> {
     }
 }
 
-fn annotation(kind: AnnotationKind, place: &Place) -> Annotation<'_> {
-    let length = place.source.text.len();
-    let start = place.span.start.min(length);
-    let annotation = kind.span(start..place.span.end.clamp(start, length));
-    if place.label.is_empty() {
+fn annotation<'a>(
+    kind: AnnotationKind,
+    text: &str,
+    span: &Range<usize>,
+    label: &'a str,
+) -> Annotation<'a> {
+    let start = span.start.min(text.len());
+    let annotation = kind.span(start..span.end.clamp(start, text.len()));
+    if label.is_empty() {
         annotation
     } else {
-        annotation.label(place.label.as_str())
+        annotation.label(label)
     }
 }
 
@@ -216,45 +212,27 @@ impl Problems {
         }
     }
 
-    /// The file.
-    #[must_use]
-    pub fn source(&self) -> Arc<Source> {
-        Arc::clone(&self.source)
-    }
-
-    /// Adds an error; `label` is written below the piece.
-    pub fn error(
-        &mut self,
-        span: Range<usize>,
-        message: impl Into<String>,
-        label: impl Into<String>,
-    ) -> &mut Problem {
-        self.add(Severity::Error, span, message.into(), label.into())
+    /// Adds an error.
+    pub fn error(&mut self, span: Range<usize>, message: impl Into<String>) -> &mut Problem {
+        self.add(Severity::Error, span, message.into())
     }
 
     /// Adds a warning.
-    pub fn warning(
-        &mut self,
-        span: Range<usize>,
-        message: impl Into<String>,
-        label: impl Into<String>,
-    ) -> &mut Problem {
-        self.add(Severity::Warning, span, message.into(), label.into())
+    pub fn warning(&mut self, span: Range<usize>, message: impl Into<String>) -> &mut Problem {
+        self.add(Severity::Warning, span, message.into())
     }
 
     /// Adds a note.
-    pub fn note(
-        &mut self,
-        span: Range<usize>,
-        message: impl Into<String>,
-        label: impl Into<String>,
-    ) -> &mut Problem {
-        self.add(Severity::Note, span, message.into(), label.into())
+    pub fn note(&mut self, span: Range<usize>, message: impl Into<String>) -> &mut Problem {
+        self.add(Severity::Note, span, message.into())
     }
 
-    /// Adds problems that were found elsewhere, such as in another file.
-    pub fn extend(&mut self, others: impl IntoIterator<Item = Problem>) {
-        self.found.extend(others);
+    /// Adds a problem with another file; that with the file as a whole is shown where this one names it.
+    pub fn add_of_file(&mut self, mut problem: Problem, named: Range<usize>) {
+        if problem.place.is_none() {
+            problem.at(&self.source, named);
+        }
+        self.found.push(problem);
     }
 
     /// How many errors there are among them.
@@ -278,15 +256,9 @@ impl Problems {
         self.found
     }
 
-    fn add(
-        &mut self,
-        severity: Severity,
-        span: Range<usize>,
-        message: String,
-        label: String,
-    ) -> &mut Problem {
+    fn add(&mut self, severity: Severity, span: Range<usize>, message: String) -> &mut Problem {
         let mut problem = Problem::new(severity, message);
-        problem.at(&self.source, span, label);
+        problem.at(&self.source, span);
         self.found.push(problem);
         let last = self.found.len() - 1;
         &mut self.found[last]

@@ -101,7 +101,7 @@ impl<'t> Section<'t> {
         };
         let DeValue::Table(tables) = value.get_ref() else {
             problems
-                .error(value.span(), format!("`{key}` is a group of tables"), "")
+                .error(value.span(), format!("`{key}` is a group of tables"))
                 .help(format!("write {} and its keys below", declared.title));
             return Vec::new();
         };
@@ -131,13 +131,13 @@ impl<'t> Section<'t> {
         };
         let DeValue::Array(items) = value.get_ref() else {
             problems
-                .error(value.span(), format!("`{key}` is a list of tables"), "")
+                .error(value.span(), format!("`{key}` is a list of tables"))
                 .help(format!("write {}, with two brackets", declared.title));
             return Vec::new();
         };
         if items.is_empty() {
             problems
-                .error(value.span(), format!("the list `{key}` is empty"), "")
+                .error(value.span(), format!("the list `{key}` is empty"))
                 .help(format!("add {}", declared.title));
         }
         items
@@ -192,7 +192,7 @@ impl<'t> Section<'t> {
         problems: &mut Problems,
     ) -> Setting<T> {
         if value.is_absent() {
-            let problem = problems.error(self.span(), format!("`{key}` is missing here"), "");
+            let problem = problems.error(self.span(), format!("`{key}` is missing here"));
             if !help.is_empty() {
                 problem.help(help);
             }
@@ -207,7 +207,7 @@ impl<'t> Section<'t> {
             Some((value, DeValue::Array(_))) => {
                 let message = format!("`{key}` is one string, not a list");
                 problems
-                    .error(value.span(), message, "")
+                    .error(value.span(), message)
                     .help("write one route for each; they may name the same upstream");
                 Setting::Wrong
             }
@@ -228,7 +228,6 @@ impl<'t> Section<'t> {
         let problem = problems.error(
             text.span(),
             format!("`{key}` cannot be \"{}\"", text.get_ref()),
-            "",
         );
         let quoted: Vec<_> = T::WORDS.iter().map(|word| format!("\"{word}\"")).collect();
         let all = quoted.join(", ");
@@ -288,7 +287,6 @@ impl<'t> Section<'t> {
                 .error(
                     value.span(),
                     format!("a table is required, not {}", kind(value.get_ref())),
-                    "",
                 )
                 .help(format!("write {}", declared.title));
             return None;
@@ -332,7 +330,6 @@ impl<'t> Section<'t> {
                     name.get_ref(),
                     self.declared.title
                 ),
-                "",
             );
             problem.help(self.advice(name.get_ref(), &names));
         }
@@ -393,7 +390,6 @@ pub fn wrong_kind<T>(
     problems.error(
         value.span(),
         format!("`{key}` must be {what}, not {}", kind(value.get_ref())),
-        "",
     );
     Setting::Wrong
 }

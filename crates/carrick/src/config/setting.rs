@@ -58,7 +58,7 @@ impl<T> Setting<T> {
                 Ok(refined) => Setting::Given(Spanned::new(value.span(), refined)),
                 Err(help) => {
                     problems
-                        .error(value.span(), format!("this is not {what}"), "")
+                        .error(value.span(), format!("this is not {what}"))
                         .help(help);
                     Setting::Wrong
                 }

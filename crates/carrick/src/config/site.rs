@@ -1,5 +1,4 @@
 //! Where a configuration comes from, and that of a site by HTTPS, for which no file is needed.
-use super::plan::Plan;
 use super::{Loaded, Rejected};
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -49,10 +48,7 @@ impl Source {
     /// With everything that is wrong, if carrick cannot run with it.
     pub fn load(&self) -> Result<Loaded, Rejected> {
         match self {
-            Self::BuiltIn => Ok(Loaded {
-                plan: Plan::built_in(),
-                problems: Vec::new(),
-            }),
+            Self::BuiltIn => super::load(None),
             Self::File(path) => super::load(Some(path)),
             Self::Site(site) => super::parse(&site.text(), "carrick run --https", Path::new("")),
         }

@@ -269,7 +269,7 @@ fn whole(message: String) -> Problem {
 
 fn at_line(source: &Arc<Source>, span: Range<usize>, message: String, help: &str) -> Problem {
     let mut problem = Problem::new(Severity::Error, message);
-    problem.at(source, span, "").help(help);
+    problem.at(source, span).help(help);
     problem
 }
 

@@ -18,7 +18,7 @@ use crate::telemetry::messages;
 use crate::telemetry::metrics::{HandOver, Handshake, Limit, ServerHandshake, WorkerMetrics};
 use crate::telemetry::process::Process;
 use crate::upstream::state::ServerState;
-use carrick_splice::Reason;
+use carrick_splice::{Counter, Counters, Reason};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet, text};
 use prometheus_client::registry::Registry;
@@ -123,17 +123,13 @@ impl Writer<'_, '_> {
             &worker.first_byte_seconds
         })?;
         let tunnels = Job::ALL.map(|job| {
-            (
-                [mode(job)],
-                state.sum(|worker| worker.job(job).tunnels_opened.get()),
-            )
+            let opened = state.sum(|worker| worker.job(job).tunnels_opened.get());
+            ([mode(job)], opened)
         });
         self.counters(&declared::TUNNELS, tunnels)?;
         let open = Job::ALL.map(|job| {
-            (
-                [mode(job)],
-                state.sum(|worker| worker.job(job).tunnels_open()),
-            )
+            let open = state.sum(|worker| worker.job(job).tunnels_open());
+            ([mode(job)], open)
         });
         self.gauges(&declared::TUNNELS_OPEN, open)?;
         self.job_histograms(&declared::TUNNEL_SECONDS, |worker, job| {
@@ -162,14 +158,14 @@ impl Writer<'_, '_> {
         self.counter(&declared::CLIENT_CONNECTIONS, |worker| {
             &worker.connections_accepted
         })?;
-        let handshakes = Handshake::ALL.map(|(handshake, name)| {
+        let handshakes = Handshake::ALL.map(|handshake| {
             let count = state.sum(|worker| worker.tls_handshakes.get(handshake));
-            ([("result", name)], count)
+            ([("result", handshake.name())], count)
         });
         self.counters(&declared::TLS_HANDSHAKES, handshakes)?;
-        let hand_overs = HandOver::ALL.map(|(hand_over, name)| {
+        let hand_overs = HandOver::ALL.map(|hand_over| {
             let count = state.sum(|worker| worker.ktls.get(hand_over));
-            ([("result", name)], count)
+            ([("result", hand_over.name())], count)
         });
         self.counters(&declared::KTLS, hand_overs)?;
         self.counter(&declared::HTTP2_CONNECTIONS, |worker| {
@@ -215,9 +211,9 @@ impl Writer<'_, '_> {
         self.counter(&declared::UPSTREAM_HTTP2_REQUESTS, |worker| {
             &worker.upstream_http2_requests
         })?;
-        let handshakes = ServerHandshake::ALL.map(|(handshake, name)| {
+        let handshakes = ServerHandshake::ALL.map(|handshake| {
             let count = state.sum(|worker| worker.server_tls_handshakes.get(handshake));
-            ([("result", name)], count)
+            ([("result", handshake.name())], count)
         });
         self.counters(&declared::UPSTREAM_TLS_HANDSHAKES, handshakes)?;
         self.gauge(
@@ -294,87 +290,51 @@ impl Writer<'_, '_> {
 
     fn splices(&mut self) -> fmt::Result {
         let state = self.state;
-        let by_engine = |copy: fn(&carrick_splice::Counters) -> u64,
-                         pipe: fn(&carrick_splice::Counters) -> u64,
-                         socket: fn(&carrick_splice::Counters) -> u64,
-                         packet: fn(&carrick_splice::Counters) -> u64| {
-            [
-                (
-                    [("engine", "copy")],
-                    state.sum(|worker| copy(&worker.splice)),
-                ),
-                (
-                    [("engine", "pipe")],
-                    state.sum(|worker| pipe(&worker.splice)),
-                ),
-                (
-                    [("engine", "socket")],
-                    state.sum(|worker| socket(&worker.splice)),
-                ),
-                (
-                    [("engine", "packet")],
-                    state.sum(|worker| packet(&worker.splice)),
-                ),
-            ]
-        };
-        self.counters(
-            &declared::SPLICES,
-            by_engine(
-                |c| c.copy_splices.get(),
-                |c| c.pipe_splices.get(),
-                |c| c.socket_splices.get(),
-                |c| c.packet_splices.get(),
-            ),
-        )?;
-        let mut bytes = by_engine(
-            |c| c.copy_bytes.get(),
-            |c| c.pipe_bytes.get(),
-            |c| c.socket_bytes.get(),
-            |c| c.packet_bytes.get(),
-        );
-        let adopted = state.kernel.packet.adopted_totals().bytes;
-        for (labels, bytes) in &mut bytes {
-            if *labels == [("engine", "packet")] {
-                *bytes += adopted.iter().sum::<u64>();
-            }
-        }
+        let sum =
+            |counter: fn(&Counters) -> &Counter| state.sum(|worker| counter(&worker.splice).get());
+        let splices = [
+            ([("engine", "copy")], sum(|splice| &splice.copy_splices)),
+            ([("engine", "pipe")], sum(|splice| &splice.pipe_splices)),
+            ([("engine", "socket")], sum(|splice| &splice.socket_splices)),
+            ([("engine", "packet")], sum(|splice| &splice.packet_splices)),
+        ];
+        self.counters(&declared::SPLICES, splices)?;
+        let adopted: u64 = state.kernel.packet.adopted_totals().bytes.iter().sum();
+        let by_packet = sum(|splice| &splice.packet_bytes) + adopted;
+        let bytes = [
+            ([("engine", "copy")], sum(|splice| &splice.copy_bytes)),
+            ([("engine", "pipe")], sum(|splice| &splice.pipe_bytes)),
+            ([("engine", "socket")], sum(|splice| &splice.socket_bytes)),
+            ([("engine", "packet")], by_packet),
+        ];
         self.counters(&declared::SPLICE_BYTES, bytes)?;
         let reasons = Reason::ALL.map(|reason| {
-            (
-                [("reason", reason.name())],
-                state.sum(|worker| worker.splice.reason(reason).get()),
-            )
+            let count = state.sum(|worker| worker.splice.reason(reason).get());
+            ([("reason", reason.name())], count)
         });
         self.counters(&declared::SPLICE_CHOICES, reasons)?;
-        self.counter(&declared::SPLICE_PASSED_BYTES, |worker| {
-            &worker.splice.socket_passed_bytes
-        })?;
-        self.counter(&declared::SPLICES_BROKEN, |worker| {
-            &worker.splice.socket_broken
-        })?;
-        self.counter(&declared::SPLICE_LOCAL_COPY_BYTES, |worker| {
-            &worker.splice.local_copy_bytes
-        })?;
-        self.counter(&declared::UNSPLICES, |worker| &worker.splice.unsplices)?;
+        let passed = sum(|splice| &splice.socket_passed_bytes);
+        self.total(&declared::SPLICE_PASSED_BYTES, passed)?;
+        self.total(
+            &declared::SPLICES_BROKEN,
+            sum(|splice| &splice.socket_broken),
+        )?;
+        let copied = sum(|splice| &splice.local_copy_bytes);
+        self.total(&declared::SPLICE_LOCAL_COPY_BYTES, copied)?;
+        self.total(&declared::UNSPLICES, sum(|splice| &splice.unsplices))?;
         self.gauge(
             &declared::STALLED_SPLICES,
-            state.sum(|worker| worker.splice.stalled_splices.get()),
+            sum(|splice| &splice.stalled_splices),
         )?;
         self.gauge(
             &declared::STALLED_BYTES,
-            state.sum(|worker| worker.splice.stalled_bytes.get()),
+            sum(|splice| &splice.stalled_bytes),
         )?;
-        self.gauge(
-            &declared::PIPES_OPEN,
-            state.sum(|worker| worker.splice.pipes_open.get()),
-        )?;
-        self.gauge(
-            &declared::PIPES_POOLED,
-            state.sum(|worker| worker.splice.pipes_pooled.get()),
-        )?;
+        self.gauge(&declared::PIPES_OPEN, sum(|splice| &splice.pipes_open))?;
+        self.gauge(&declared::PIPES_POOLED, sum(|splice| &splice.pipes_pooled))?;
         self.gauge(
             &declared::BUFFERS_IN_USE,
-            state.sum(|worker| worker.splice.buffers_in_use.get()),
+            sum(|splice| &splice.buffers_in_use),
         )
     }
 

@@ -10,7 +10,6 @@ use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, sendmsg};
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::pin::pin;
-use std::rc::Rc;
 use std::task::{Context, Poll, Waker, ready};
 use tokio::io::Interest;
 use tokio::net::TcpStream;
@@ -19,7 +18,9 @@ use tokio::net::TcpStream;
 /// watched by the runtime, edge-triggered.
 pub trait Stream {
     /// The TCP connection, whose bytes the kernel can move; `None`: bytes have to pass through the process.
-    fn tcp(&self) -> Option<&TcpStream>;
+    fn tcp(&self) -> Option<&TcpStream> {
+        None
+    }
 
     /// The connection to which the kernel can move this many bytes, by `splice(2)` and `sendfile(2)`: TCP, or one for which
     /// it encrypts.
@@ -58,16 +59,20 @@ pub trait Stream {
     ///
     /// # Errors
     /// Those of `recv(2)`; `WouldBlock` clears the readiness.
-    fn try_peek(&self) -> io::Result<bool>;
+    fn try_peek(&self) -> io::Result<bool> {
+        Ok(self.peek()?)
+    }
 
-    /// Clears the read readiness without a system call.
-    fn forget_readable(&self);
+    /// Clears the read readiness, if there is one, without a system call.
+    fn forget_readable(&self) {}
 
     /// Writes a part of `bytes`.
     ///
     /// # Errors
     /// Those of `send(2)`; `WouldBlock` clears the readiness.
-    fn try_write(&self, bytes: &[u8]) -> io::Result<usize>;
+    fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
+        self.try_write_vectored(&[IoSlice::new(bytes)])
+    }
 
     /// Writes a part of `pieces`.
     ///
@@ -75,12 +80,14 @@ pub trait Stream {
     /// Those of `writev(2)`; `WouldBlock` clears the readiness.
     fn try_write_vectored(&self, pieces: &[IoSlice<'_>]) -> io::Result<usize>;
 
-    /// Writes a part of `pieces`, whose total is `offered` bytes; accepting fewer clears the readiness, too. With
-    /// `more`, the kernel delays a last segment that is not full, to send it with later bytes.
+    /// Writes a part of `pieces`, whose total is `_offered` bytes; accepting fewer clears the readiness, too. With
+    /// `_more`, the kernel delays a last segment that is not full, to send it with later bytes.
     ///
     /// # Errors
     /// Those of `sendmsg(2)`.
-    fn try_send(&self, pieces: &[IoSlice<'_>], offered: usize, more: bool) -> io::Result<usize>;
+    fn try_send(&self, pieces: &[IoSlice<'_>], _offered: usize, _more: bool) -> io::Result<usize> {
+        self.try_write_vectored(pieces)
+    }
 }
 
 impl Stream for TcpStream {
@@ -147,60 +154,6 @@ impl Stream for TcpStream {
             Err(error) if sent == 0 => Err(error),
             _ => Ok(sent),
         }
-    }
-}
-
-impl<S: Stream> Stream for Rc<S> {
-    fn tcp(&self) -> Option<&TcpStream> {
-        (**self).tcp()
-    }
-
-    fn sink(&self, bytes: u64) -> Option<&TcpStream> {
-        (**self).sink(bytes)
-    }
-
-    fn note_sunk(&self, bytes: u64) {
-        (**self).note_sunk(bytes);
-    }
-
-    fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        (**self).poll_read_ready(cx)
-    }
-
-    fn poll_write_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        (**self).poll_write_ready(cx)
-    }
-
-    fn try_read(&self, buffer: &mut Vec<u8>, room: usize) -> io::Result<usize> {
-        (**self).try_read(buffer, room)
-    }
-
-    fn read_now(&self, buffer: &mut Vec<u8>) -> rustix::io::Result<usize> {
-        (**self).read_now(buffer)
-    }
-
-    fn peek(&self) -> rustix::io::Result<bool> {
-        Stream::peek(&**self)
-    }
-
-    fn try_peek(&self) -> io::Result<bool> {
-        (**self).try_peek()
-    }
-
-    fn forget_readable(&self) {
-        (**self).forget_readable();
-    }
-
-    fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
-        (**self).try_write(bytes)
-    }
-
-    fn try_write_vectored(&self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
-        (**self).try_write_vectored(pieces)
-    }
-
-    fn try_send(&self, pieces: &[IoSlice<'_>], offered: usize, more: bool) -> io::Result<usize> {
-        (**self).try_send(pieces, offered, more)
     }
 }
 
@@ -309,14 +262,9 @@ pub fn try_read_at_most<S: Stream>(
     debug_assert!(room > 0, "a read needs room");
     let count = stream.try_read(buffer, room)?;
     if count > 0 && count < room {
-        forget_readable(stream);
+        stream.forget_readable();
     }
     Ok(count)
-}
-
-/// Clears the stream's read readiness without a system call.
-pub fn forget_readable<S: Stream>(stream: &S) {
-    stream.forget_readable();
 }
 
 /// Whether the runtime considers the stream readable (or closed); costs no system call.

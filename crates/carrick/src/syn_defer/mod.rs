@@ -28,49 +28,23 @@ use std::time::{Duration, Instant};
 /// carrick connects anew.
 pub const KEPT_MAX: Duration = Duration::from_secs(8);
 
-/// What became of deferred SYNs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum DeferredOutcome {
-    /// The server accepted, so the client is admitted.
-    Released,
-    /// The server refused or access is denied, so the client is refused.
-    Refused,
-    /// The server is unreachable, and the client was told so.
-    Unreachable,
-    /// The server did not answer, so the client gets no answer either.
-    Unanswered,
-    /// Admitted without asking the server: no slot or file descriptor was free, or a drain began.
-    Crowded,
-    /// The client's connection arrived and uses the waiting server connection.
-    Joined,
-    /// The client did not arrive; the server connection was reset.
-    Expired,
-}
-
-impl DeferredOutcome {
-    /// All of them, in the order of their declaration.
-    pub const ALL: [Self; 7] = [
-        Self::Released,
-        Self::Refused,
-        Self::Unreachable,
-        Self::Unanswered,
-        Self::Crowded,
-        Self::Joined,
-        Self::Expired,
-    ];
-
-    /// The label in metrics.
-    #[must_use]
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::Released => "released",
-            Self::Refused => "refused",
-            Self::Unreachable => "unreachable",
-            Self::Unanswered => "unanswered",
-            Self::Crowded => "crowded",
-            Self::Joined => "joined",
-            Self::Expired => "expired",
-        }
+carrick_logic::named! {
+    /// What became of deferred SYNs.
+    pub enum DeferredOutcome with label {
+        /// The server accepted, so the client is admitted.
+        Released = "released",
+        /// The server refused or access is denied, so the client is refused.
+        Refused = "refused",
+        /// The server is unreachable, and the client was told so.
+        Unreachable = "unreachable",
+        /// The server did not answer, so the client gets no answer either.
+        Unanswered = "unanswered",
+        /// Admitted without asking the server: no slot or file descriptor was free, or a drain began.
+        Crowded = "crowded",
+        /// The client's connection arrived and uses the waiting server connection.
+        Joined = "joined",
+        /// The client did not arrive; the server connection was reset.
+        Expired = "expired",
     }
 }
 

@@ -104,11 +104,7 @@ pub(super) async fn both_ways(
             tokio::select! {
                 () = tokio::time::sleep_until(at.into()) => {}
                 a_to_b = lost(), if matches!(end, ExchangeEnd::Idle) => {
-                    let fault = Fault {
-                        side: Side::From,
-                        call: "poll",
-                        source: ErrorKind::ConnectionReset.into(),
-                    };
+                    let fault = Fault::new(Side::From, "poll", ErrorKind::ConnectionReset.into());
                     end = ExchangeEnd::Fault { a_to_b, fault };
                     if stages[usize::from(!a_to_b)].get() == Stage::Ended {
                         return end;
@@ -195,7 +191,7 @@ impl Way<'_> {
         prefix: &[u8],
         note: impl Fn(usize),
     ) -> Result<(), Fault> {
-        let fault = |side, call| move |source| Fault { side, call, source };
+        let fault = |side, call| move |source| Fault::new(side, call, source);
         let (from, to) = (self.from, self.to);
         let write = async |bytes: &[u8], count: &dyn Fn(usize)| {
             self.stage.set(Stage::Writing);

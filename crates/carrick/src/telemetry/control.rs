@@ -3,37 +3,15 @@ use super::metrics::{Counter, Liveness};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-/// The result of a look-up.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the names say it")]
-pub enum LookupResult {
-    Found,
-    NoSuchName,
-    NoAddress,
-    ServerFailure,
-    Timeout,
-}
-
-impl LookupResult {
-    /// All of them, in the order of their declaration.
-    pub const ALL: [Self; 5] = [
-        Self::Found,
-        Self::NoSuchName,
-        Self::NoAddress,
-        Self::ServerFailure,
-        Self::Timeout,
-    ];
-
-    /// The label in metrics.
-    #[must_use]
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::Found => "found",
-            Self::NoSuchName => "no_such_name",
-            Self::NoAddress => "no_address",
-            Self::ServerFailure => "server_failure",
-            Self::Timeout => "timeout",
-        }
+carrick_logic::named! {
+    /// The result of a look-up.
+    #[expect(missing_docs, reason = "the names say it")]
+    pub enum LookupResult with label {
+        Found = "found",
+        NoSuchName = "no_such_name",
+        NoAddress = "no_address",
+        ServerFailure = "server_failure",
+        Timeout = "timeout",
     }
 }
 

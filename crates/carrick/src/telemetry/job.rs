@@ -1,41 +1,19 @@
 //! The jobs of listeners.
 use crate::config::plan::Mode;
 
-/// A listener's job, as metrics and the access log name it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Job {
-    /// Forward proxy.
-    Forward,
-    /// Layer-7 switch.
-    Switch,
-    /// TCP relay.
-    Tunnel,
-    /// Splitter.
-    Split,
-    /// The far end of a link.
-    Link,
-}
-
-impl Job {
-    /// All of them.
-    pub const ALL: [Self; 5] = [
-        Self::Forward,
-        Self::Switch,
-        Self::Tunnel,
-        Self::Split,
-        Self::Link,
-    ];
-
-    /// Its name, as in the configuration.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Forward => "forward",
-            Self::Switch => "switch",
-            Self::Tunnel => "tunnel",
-            Self::Split => "split",
-            Self::Link => "link",
-        }
+carrick_logic::named! {
+    /// A listener's job, as metrics and the access log name it.
+    pub enum Job with name {
+        /// Forward proxy.
+        Forward = "forward",
+        /// Layer-7 switch.
+        Switch = "switch",
+        /// TCP relay.
+        Tunnel = "tunnel",
+        /// Splitter.
+        Split = "split",
+        /// The far end of a link.
+        Link = "link",
     }
 }
 

@@ -64,7 +64,7 @@ pub struct WorkerMetrics {
     /// Client connections closed; accepted less closed are open.
     pub connections_closed: Counter,
     /// Counters for each job; see [`WorkerMetrics::job`].
-    pub jobs: [JobMetrics; 5],
+    pub jobs: [JobMetrics; Job::ALL.len()],
     /// Time to open a connection to an upstream (successful attempts).
     pub connect_seconds: Histogram,
     /// From sending the request to the first byte of the response's head.
@@ -144,14 +144,8 @@ impl WorkerMetrics {
     /// The counters of one job.
     #[must_use]
     pub fn job(&self, job: Job) -> &JobMetrics {
-        let [forward, switch, tunnel, split, link] = &self.jobs;
-        match job {
-            Job::Forward => forward,
-            Job::Switch => switch,
-            Job::Tunnel => tunnel,
-            Job::Split => split,
-            Job::Link => link,
-        }
+        // As long as the enum: the index exists.
+        &self.jobs[job as usize]
     }
 
     /// Client connections that are open now.
@@ -267,97 +261,47 @@ impl Default for StatusCounters {
     }
 }
 
-/// A limit that a worker can reach; each has a counter. (Limits on pipes and names are counted elsewhere.)
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Limit {
-    /// `limits.connections`: accepting paused, clients waited.
-    Connections,
-    /// `limits.connections_per_client`: a client was turned away.
-    ConnectionsPerClient,
-    /// `limits.request_head`: a head was too long.
-    HeadBytes,
-    /// `limits.headers`: a head had too many fields.
-    HeadFields,
-    /// `timeouts.head`: a head did not arrive in time.
-    HeadTimeout,
-    /// `timeouts.idle`: nothing arrived, or nothing was accepted, for too long.
-    IdleTimeout,
-    /// `timeouts.connect`: an upstream did not answer in time.
-    ConnectTimeout,
-    /// `timeouts.tunnel_idle`: a tunnel moved no bytes.
-    TunnelIdleTimeout,
-    /// `limits.rate_min`: a client or upstream was too slow.
-    RateMin,
-    /// `limits.attempts`: a request could not be retried.
-    Attempts,
-    /// `limits.log_queue`: an access log line was dropped.
-    LogQueue,
-    /// The process ran out of file descriptors.
-    Descriptors,
-    /// `timeouts.drain`: a connection was cut at the end of the drain.
-    Drain,
-    /// The kernel had no memory for a connection to an upstream.
-    KernelMemory,
-    /// There was no local port for a connection to an upstream.
-    Ports,
-    /// `limits.stalled`: a transfer or tunnel whose receiver accepted nothing was ended.
-    Stalled,
-    /// A client sent more frames of HTTP/2 that cost work and carry nothing than it has reason to.
-    Http2Flood,
-    /// A client had as many requests under way on a connection of HTTP/2 as it may.
-    Http2Streams,
-    /// On a connection of HTTP/2 as much waited to be sent as may.
-    Http2Unsent,
-}
-
-impl Limit {
-    /// All of them, in the order of their declaration.
-    pub const ALL: [Self; 19] = [
-        Self::Connections,
-        Self::ConnectionsPerClient,
-        Self::HeadBytes,
-        Self::HeadFields,
-        Self::HeadTimeout,
-        Self::IdleTimeout,
-        Self::ConnectTimeout,
-        Self::TunnelIdleTimeout,
-        Self::RateMin,
-        Self::Attempts,
-        Self::LogQueue,
-        Self::Descriptors,
-        Self::Drain,
-        Self::KernelMemory,
-        Self::Ports,
-        Self::Stalled,
-        Self::Http2Flood,
-        Self::Http2Streams,
-        Self::Http2Unsent,
-    ];
-
-    /// The label in metrics.
-    #[must_use]
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::Connections => "connections",
-            Self::Http2Flood => "http2_flood",
-            Self::Http2Streams => "http2_streams",
-            Self::Http2Unsent => "http2_unsent",
-            Self::ConnectionsPerClient => "connections_per_client",
-            Self::HeadBytes => "head_bytes",
-            Self::HeadFields => "head_fields",
-            Self::HeadTimeout => "head_timeout",
-            Self::IdleTimeout => "idle_timeout",
-            Self::ConnectTimeout => "connect_timeout",
-            Self::TunnelIdleTimeout => "tunnel_idle_timeout",
-            Self::RateMin => "rate_min",
-            Self::Attempts => "attempts",
-            Self::LogQueue => "log_queue",
-            Self::Descriptors => Shortage::Descriptors.label(),
-            Self::Drain => "drain",
-            Self::KernelMemory => Shortage::Memory.label(),
-            Self::Ports => Shortage::Ports.label(),
-            Self::Stalled => "stalled",
-        }
+carrick_logic::named! {
+    /// A limit that a worker can reach; each has a counter. (Limits on pipes and names are counted elsewhere.)
+    pub enum Limit with label {
+        /// `limits.connections`: accepting paused, clients waited.
+        Connections = "connections",
+        /// `limits.connections_per_client`: a client was turned away.
+        ConnectionsPerClient = "connections_per_client",
+        /// `limits.request_head`: a head was too long.
+        HeadBytes = "head_bytes",
+        /// `limits.headers`: a head had too many fields.
+        HeadFields = "head_fields",
+        /// `timeouts.head`: a head did not arrive in time.
+        HeadTimeout = "head_timeout",
+        /// `timeouts.idle`: nothing arrived, or nothing was accepted, for too long.
+        IdleTimeout = "idle_timeout",
+        /// `timeouts.connect`: an upstream did not answer in time.
+        ConnectTimeout = "connect_timeout",
+        /// `timeouts.tunnel_idle`: a tunnel moved no bytes.
+        TunnelIdleTimeout = "tunnel_idle_timeout",
+        /// `limits.rate_min`: a client or upstream was too slow.
+        RateMin = "rate_min",
+        /// `limits.attempts`: a request could not be retried.
+        Attempts = "attempts",
+        /// `limits.log_queue`: an access log line was dropped.
+        LogQueue = "log_queue",
+        /// The process ran out of file descriptors.
+        Descriptors = Shortage::Descriptors.label(),
+        /// `timeouts.drain`: a connection was cut at the end of the drain.
+        Drain = "drain",
+        /// The kernel had no memory for a connection to an upstream.
+        KernelMemory = Shortage::Memory.label(),
+        /// There was no local port for a connection to an upstream.
+        Ports = Shortage::Ports.label(),
+        /// `limits.stalled`: a transfer or tunnel whose receiver accepted nothing was ended.
+        Stalled = "stalled",
+        /// A client sent more frames of HTTP/2 that cost work and carry nothing than it has reason to.
+        Http2Flood = "http2_flood",
+        /// A client had as many requests under way on a connection of HTTP/2 as it may.
+        Http2Streams = "http2_streams",
+        /// On a connection of HTTP/2 as much waited to be sent as may.
+        Http2Unsent = "http2_unsent",
     }
 }
 

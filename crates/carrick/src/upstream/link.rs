@@ -70,5 +70,5 @@ impl Link {
 
 /// Neither data nor an end has arrived on an idle connection.
 fn is_quiet(connection: &Connection) -> bool {
-    peek(&connection.stream) == Err(rustix::io::Errno::AGAIN)
+    peek(&*connection.stream) == Err(rustix::io::Errno::AGAIN)
 }

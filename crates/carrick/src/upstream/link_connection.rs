@@ -139,7 +139,7 @@ impl Connection {
             Frame::Data(data.len() as u32).write(&mut bytes);
             bytes.extend_from_slice(data);
         }
-        write_all(&self.stream, &bytes).await
+        write_all(&*self.stream, &bytes).await
     }
 
     /// Waits for the HELLO of the other end, and returns the version that it requests.

@@ -1,6 +1,6 @@
 //! A temporary packet filter on one socket.
 
-use crate::sys::tcp_info::set_option;
+use crate::sys::sockopt;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
@@ -10,13 +10,19 @@ pub(super) fn attach(socket: &impl AsFd, program: BorrowedFd<'_>) -> io::Result<
     if has_filter(socket) {
         return Ok(false);
     }
-    set_option(socket, libc::SO_ATTACH_BPF, program.as_raw_fd())?;
+    let number = program.as_raw_fd().to_ne_bytes();
+    sockopt::set_bytes(
+        socket.as_fd(),
+        libc::SOL_SOCKET,
+        libc::SO_ATTACH_BPF,
+        &number,
+    )?;
     Ok(true)
 }
 
 /// Detaches it.
 pub(super) fn detach(socket: &impl AsFd) -> io::Result<()> {
-    set_option(socket, libc::SO_DETACH_FILTER, 0)
+    sockopt::set(socket.as_fd(), libc::SOL_SOCKET, libc::SO_DETACH_FILTER, 0)
 }
 
 #[expect(unsafe_code, reason = "no library has this option")]

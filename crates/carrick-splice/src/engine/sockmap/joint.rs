@@ -4,6 +4,7 @@ use super::shared::Direction;
 use super::shelter::Shelter;
 use super::{SocketEngine, filter};
 use crate::engine::slot_owner::SlotOwner;
+use crate::sys::sockopt::{RECEIVE_LOCK, buffer_locks, set_receive_low_water};
 use crate::sys::tcp_info;
 use crate::{Fault, PaceHandle, Side};
 use libbpf_rs::{MapCore, MapFlags};
@@ -21,7 +22,7 @@ const BACKLOG_MAX: u64 = 1 << 20;
 
 /// The receive window that a socket needs to be stilled: with a nearly closed one the program runs whatever
 /// the low-water mark (`tcp_epollin_ready`). Several segments on loopback, hundreds elsewhere.
-const WINDOW_MIN: i32 = 256 << 10;
+const WINDOW_MIN: u32 = 256 << 10;
 
 /// How often what was left to the process is taken before the rest is sheltered; fewer bytes than this need
 /// no further round.
@@ -231,7 +232,7 @@ impl Joint {
         self.set_redirecting(side, false);
         if self.in_map[side] {
             // It fails only for a closed descriptor.
-            let _ = tcp_info::set_receive_low_water(socket, 1);
+            let _ = set_receive_low_water(socket, 1);
         }
     }
 
@@ -359,7 +360,7 @@ impl Joint {
             Ok(None) => {}
             Ok(Some(_)) => *self.engine.shelter() = self.shelters[side].take(),
             Err(_) => {
-                let _ = tcp_info::set_receive_low_water(socket, 1);
+                let _ = set_receive_low_water(socket, 1);
                 self.give_up(side);
             }
         }
@@ -388,11 +389,7 @@ impl Joint {
         socket: &TcpStream,
         mut take: impl FnMut(&Joint) -> Result<u64, Fault>,
     ) -> Result<Option<Vec<u8>>, Fault> {
-        let fault = |source| Fault {
-            side: Side::From,
-            call: "socket",
-            source,
-        };
+        let fault = |source| Fault::new(Side::From, "socket", source);
         if !self.is_leaving(side) && !self.begin_leaving(side, socket, &mut take)? {
             return Ok(None);
         }
@@ -421,11 +418,7 @@ impl Joint {
         socket: &TcpStream,
         mut take: impl FnMut(&Joint) -> Result<u64, Fault>,
     ) -> Result<bool, Fault> {
-        let fault = |source| Fault {
-            side: Side::From,
-            call: "setsockopt",
-            source,
-        };
+        let fault = |source| Fault::new(Side::From, "setsockopt", source);
         self.set_redirecting(side, false);
         // Takes most of it first, so that the shelter is needed only briefly. A fast sender adds more
         // meanwhile, but less each time.
@@ -444,21 +437,21 @@ impl Joint {
         let index = shelter.index();
         self.way(side).set_shelter(index);
         // From here on, no more is left to the process.
-        tcp_info::set_receive_low_water(socket, 1).map_err(fault)?;
+        set_receive_low_water(socket, 1).map_err(fault)?;
         Ok(true)
     }
 
     /// Takes a socket out of the map once the process has everything left to it.
     fn leave_map(&mut self, side: usize, socket: &TcpStream) -> io::Result<()> {
         let room = SockRef::from(socket).recv_buffer_size()?;
-        tcp_info::set_receive_low_water(socket, i32::try_from(room).unwrap_or(i32::MAX))?;
+        set_receive_low_water(socket, room.min(i32::MAX as usize) as u32)?;
         let is_filtered = filter::attach(socket, self.engine.hold_end.as_fd())?;
         self.remove(side);
         if is_filtered {
             filter::detach(socket)?;
         }
         // This announces what rests in the queue. And it takes the lock: what went to the shelter is counted.
-        tcp_info::set_receive_low_water(socket, 1)?;
+        set_receive_low_water(socket, 1)?;
         if self.has_gap(side, socket)? {
             let gap = "the kernel lost bytes while the socket was taken out";
             return Err(io::Error::other(gap));
@@ -511,13 +504,13 @@ impl Drop for Joint {
 /// Ensures a receive buffer large enough for stilling. Setting the low-water mark lets the buffer grow to
 /// that, and the kernel still tunes it (`tcp_set_rcvlowat`).
 fn make_room(socket: &TcpStream) -> io::Result<()> {
-    if tcp_info::has_fixed_receive_buffer(socket)?
+    if buffer_locks(socket)? & RECEIVE_LOCK != 0
         && SockRef::from(socket).recv_buffer_size()? < 2 * WINDOW_MIN as usize
     {
         return Err(io::Error::other("its receive buffer is small and fixed"));
     }
-    tcp_info::set_receive_low_water(socket, WINDOW_MIN)?;
-    tcp_info::set_receive_low_water(socket, 1)
+    set_receive_low_water(socket, WINDOW_MIN)?;
+    set_receive_low_water(socket, 1)
 }
 
 /// Whether a connection is closed altogether.

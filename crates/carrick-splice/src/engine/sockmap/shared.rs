@@ -6,7 +6,7 @@ use crate::PaceHandle;
 use crate::sys::mmap::Mmap;
 use std::mem::{offset_of, size_of};
 use std::os::fd::BorrowedFd;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// All directions, mapped into this process.
 pub(super) struct Directions {
@@ -28,7 +28,7 @@ impl Directions {
     pub(super) fn get(&self, index: u32) -> Direction<'_> {
         assert!(index < self.count, "a direction that does not exist");
         Direction {
-            directions: self,
+            memory: &self.memory,
             offset: size_of::<direction>() * index as usize,
         }
     }
@@ -37,23 +37,23 @@ impl Directions {
 /// One direction of one splice. Each field has one writer: the program or the process.
 #[derive(Clone, Copy)]
 pub(super) struct Direction<'d> {
-    directions: &'d Directions,
+    memory: &'d Mmap,
     offset: usize,
 }
 
 impl Direction<'_> {
     fn read(&self, field: usize) -> u64 {
-        self.directions
-            .memory
+        self.memory
             .word(self.offset + field)
             .load(Ordering::Acquire)
     }
 
     fn write(&self, field: usize, value: u64) {
-        self.directions
-            .memory
-            .word(self.offset + field)
-            .store(value, Ordering::Release);
+        (self.memory.word(self.offset + field)).store(value, Ordering::Release);
+    }
+
+    fn half_word(&self, field: usize) -> &AtomicU32 {
+        self.memory.half_word(self.offset + field)
     }
 
     /// Resets it. Only while no program knows its slot.
@@ -104,17 +104,13 @@ impl Direction<'_> {
 
     /// The receiver is in the map `receivers`.
     pub(super) fn set_only_receives(&self) {
-        self.directions
-            .memory
-            .half_word(self.offset + offset_of!(direction, only_receives))
+        self.half_word(offset_of!(direction, only_receives))
             .store(1, Ordering::Release);
     }
 
     /// Whether bytes were lost.
     pub(super) fn has_gap(&self) -> bool {
-        self.directions
-            .memory
-            .half_word(self.offset + offset_of!(direction, gap))
+        self.half_word(offset_of!(direction, gap))
             .load(Ordering::Acquire)
             != 0
     }
@@ -126,34 +122,26 @@ impl Direction<'_> {
 
     /// Stops the use of the shelter.
     pub(super) fn leave_shelter(&self) {
-        self.directions
-            .memory
-            .half_word(self.offset + offset_of!(direction, shelter))
+        self.half_word(offset_of!(direction, shelter))
             .store(0, Ordering::Release);
     }
 
     /// Whether to wake the process also when something is left to it.
     pub(super) fn set_asleep(&self, asleep: bool) {
-        self.directions
-            .memory
-            .half_word(self.offset + offset_of!(direction, is_asleep))
+        self.half_word(offset_of!(direction, is_asleep))
             .store(u32::from(asleep), Ordering::SeqCst);
     }
 
     /// The number of the wait for which to wake the process at the boundary, and when bytes are lost; 0: do
     /// not.
     pub(super) fn set_wake(&self, time: u32) {
-        self.directions
-            .memory
-            .half_word(self.offset + offset_of!(direction, wake))
+        self.half_word(offset_of!(direction, wake))
             .store(time, Ordering::SeqCst);
     }
 
     /// Sends everything to the socket at `index` of the map from now on.
     pub(super) fn set_shelter(&self, index: u32) {
-        self.directions
-            .memory
-            .half_word(self.offset + offset_of!(direction, shelter))
+        self.half_word(offset_of!(direction, shelter))
             .store(index + 1, Ordering::Release);
     }
 
@@ -174,18 +162,14 @@ impl Direction<'_> {
 
     /// Whether the program may forward to the receiver.
     pub(super) fn is_redirecting(&self) -> bool {
-        self.directions
-            .memory
-            .half_word(self.offset + offset_of!(direction, redirecting))
+        self.half_word(offset_of!(direction, redirecting))
             .load(Ordering::Acquire)
             != 0
     }
 
     /// Sets whether the program forwards to the receiver, or leaves everything to the process.
     pub(super) fn set_redirecting(&self, redirecting: bool) {
-        self.directions
-            .memory
-            .half_word(self.offset + offset_of!(direction, redirecting))
+        self.half_word(offset_of!(direction, redirecting))
             .store(u32::from(redirecting), Ordering::Release);
     }
 }

@@ -2,15 +2,14 @@
 //! itself, to whose receiving end the verdict program redirects. The socket itself would forget them
 //! (`sk_psock_drop`).
 
-use crate::sys::tcp_info::set_receive_buffer_by_force;
+use crate::sys::sockopt;
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
-use socket2::SockRef;
 use std::io::{self, ErrorKind, Read};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 
 /// Room for what may be sheltered at a time (SHELTERED_BYTES_MAX in bpf/sockmap/sockmap.bpf.c).
-const ROOM_BYTES: usize = 64 << 20;
+const ROOM_BYTES: u32 = 64 << 20;
 
 /// One for all splices, used by one at a time, and emptied after each.
 pub(super) struct Shelter {
@@ -39,8 +38,9 @@ impl Shelter {
         receiving.set_nonblocking(true)?;
         // With less, the kernel delivers a little at a time, with a clock tick in between. The first shelter
         // is opened with the privileges for this; a later one has the ordinary limit.
-        if set_receive_buffer_by_force(&receiving, ROOM_BYTES).is_err() {
-            SockRef::from(&receiving).set_recv_buffer_size(ROOM_BYTES)?;
+        let set = |option| sockopt::set(receiving.as_fd(), libc::SOL_SOCKET, option, ROOM_BYTES);
+        if set(libc::SO_RCVBUFFORCE).is_err() {
+            set(libc::SO_RCVBUF)?;
         }
         let descriptor = u64::try_from(receiving.as_raw_fd()).unwrap_or(u64::MAX);
         sockets

@@ -14,14 +14,11 @@ fn fields_are_where_the_kernel_has_them() {
     put(SEGMENTS_SENT, &200_u32.to_ne_bytes());
     put(RETRANSMISSIONS, &3_u32.to_ne_bytes());
     put(DELIVERY_RATE, &5_000_000_000_u64.to_ne_bytes());
-    put(BUSY_US, &7_000_000_u64.to_ne_bytes());
     let measured = Measured::read(&info);
     assert_eq!(measured.rtt, Some(Duration::from_millis(600)));
     assert_eq!(measured.rtt_min, None);
-    assert_eq!(measured.loss(), Some(0.015));
+    assert_eq!((measured.segments_sent, measured.retransmissions), (200, 3));
     assert_eq!(measured.delivery_rate, 5_000_000_000);
-    assert_eq!(measured.busy, Duration::from_secs(7));
-    assert_eq!(Measured::read(&[0; 256]).loss(), None);
 }
 
 #[test]
@@ -30,7 +27,7 @@ fn a_connection_is_measured_while_it_stands() {
     let mut near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let (mut far, _) = listener.accept().unwrap();
     let before = measure(&near).unwrap();
-    assert_eq!((before.segments_sent, before.busy), (0, Duration::ZERO));
+    assert_eq!(before.segments_sent, 0);
     assert!(before.rtt.is_some() && before.congestion_window > 0);
     let bytes = vec![7; 1 << 20];
     std::thread::scope(|threads| {
@@ -45,11 +42,7 @@ fn a_connection_is_measured_while_it_stands() {
         "{after:?}"
     );
     assert!(after.rtt_min <= after.rtt, "{after:?}");
-    assert!(after.busy >= after.receiver_limited, "{after:?}");
-    assert!(
-        after.busy > Duration::ZERO && after.delivery_rate > 0,
-        "{after:?}"
-    );
+    assert!(after.delivery_rate > 0, "{after:?}");
     // Probes of a closed window count as retransmissions.
-    assert!(after.loss().is_some_and(|loss| loss < 1.0), "{after:?}");
+    assert!(after.retransmissions < after.segments_sent, "{after:?}");
 }

@@ -40,33 +40,22 @@ use std::sync::atomic::Ordering::Relaxed;
 /// What a typical object takes, to estimate how many there will be.
 const OBJECT_BYTES_GUESS: u64 = 4096;
 
-/// Why something is not stored.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum NotTaken {
-    /// It is longer than `object_bytes_max`.
-    #[error("it is too large")]
-    TooLarge,
-    /// There is no room, and nothing can be evicted: all of it is being filled, or too much of what was evicted is still being read.
-    #[error("there is no room")]
-    Full,
-    /// The body is broken, or belongs to another object or another store.
-    #[error("its body cannot be stored")]
-    Body,
-    /// The object that it should replace is not stored any more.
-    #[error("what it replaces is gone")]
-    Gone,
-}
-
-impl NotTaken {
-    /// A short stable word for metrics and the log.
-    #[must_use]
-    pub fn label(self) -> &'static str {
-        match self {
-            Self::TooLarge => "too_large",
-            Self::Full => "full",
-            Self::Body => "body",
-            Self::Gone => "gone",
-        }
+carrick_logic::named! {
+    /// Why something is not stored.
+    #[derive(thiserror::Error)]
+    pub enum NotTaken with label {
+        /// It is longer than `object_bytes_max`.
+        #[error("it is too large")]
+        TooLarge = "too_large",
+        /// There is no room, and nothing can be evicted: all of it is being filled, or too much of what was evicted is still being read.
+        #[error("there is no room")]
+        Full = "full",
+        /// The body is broken, or belongs to another object or another store.
+        #[error("its body cannot be stored")]
+        Body = "body",
+        /// The object that it should replace is not stored any more.
+        #[error("what it replaces is gone")]
+        Gone = "gone",
     }
 }
 

@@ -61,49 +61,23 @@ struct Health {
     is_left_out: bool,
 }
 
-/// What was done with the shared cache.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SharedCacheEvent {
-    /// A request found a record that it could use.
-    Hit,
-    /// A request found none.
-    Miss,
-    /// A request found something else than a record.
-    Garbage,
-    /// The server did not answer a request, or answered with an error.
-    Failed,
-    /// A response was written.
-    Written,
-    /// A response was not written, as too much was queued.
-    Dropped,
-    /// The server did not accept a response.
-    NotWritten,
-}
-
-impl SharedCacheEvent {
-    /// All of them.
-    pub const ALL: [Self; 7] = [
-        Self::Hit,
-        Self::Miss,
-        Self::Garbage,
-        Self::Failed,
-        Self::Written,
-        Self::Dropped,
-        Self::NotWritten,
-    ];
-
-    /// Its name in metrics.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Hit => "hit",
-            Self::Miss => "miss",
-            Self::Garbage => "garbage",
-            Self::Failed => "failed",
-            Self::Written => "written",
-            Self::Dropped => "dropped",
-            Self::NotWritten => "not_written",
-        }
+carrick_logic::named! {
+    /// What was done with the shared cache.
+    pub enum SharedCacheEvent with name {
+        /// A request found a record that it could use.
+        Hit = "hit",
+        /// A request found none.
+        Miss = "miss",
+        /// A request found something else than a record.
+        Garbage = "garbage",
+        /// The server did not answer a request, or answered with an error.
+        Failed = "failed",
+        /// A response was written.
+        Written = "written",
+        /// A response was not written, as too much was queued.
+        Dropped = "dropped",
+        /// The server did not accept a response.
+        NotWritten = "not_written",
     }
 }
 

@@ -9,7 +9,7 @@ use std::ffi::CString;
 pub(super) fn check(file: &File, problems: &mut Problems) -> Option<Account> {
     if let (Some(group), true) = (file.process.group.given(), file.process.user.is_absent()) {
         problems
-            .error(group.span(), "`group` has no effect without `user`", "")
+            .error(group.span(), "`group` has no effect without `user`")
             .help("name the user that carrick becomes, too; or remove `group`");
     }
     let user = file.process.user.given()?;
@@ -29,7 +29,6 @@ pub(super) fn check(file: &File, problems: &mut Problems) -> Option<Account> {
                 .error(
                     user_span,
                     "no user has this number, so its group is not known",
-                    "",
                 )
                 .help("say `group`, too");
             return None;
@@ -115,12 +114,12 @@ fn report(
     let list = if kind == "user" { "passwd" } else { "group" };
     match why {
         Missing::Unknown => problems
-            .error(span, format!("this machine has no {kind} \"{name}\""), "")
+            .error(span, format!("this machine has no {kind} \"{name}\""))
             .help(format!(
                 "name one that it has (`getent {list}` shows them), by name or by number; or add it (`{kind}add --system`)"
             )),
         Missing::Unasked(error) => problems
-            .error(span, format!("the {kind} \"{name}\" cannot be looked up: {error}"), "")
+            .error(span, format!("the {kind} \"{name}\" cannot be looked up: {error}"))
             .help(format!("does `getent {list}` work?")),
     };
 }

@@ -56,15 +56,7 @@ pub fn check(file: &File, base: &Path, problems: &mut Problems) -> Option<Settin
     let ca = written.ca.given().map(|ca| {
         let ca_file = path(base, ca.get_ref());
         if let Err(problem) = authorities(&ca_file, "CA", "the directory") {
-            let problem = *problem;
-            match problem.place {
-                None => {
-                    problems
-                        .error(ca.span(), problem.message, "")
-                        .help(problem.help.unwrap_or_default());
-                }
-                Some(_) => problems.extend([problem]),
-            }
+            problems.add_of_file(*problem, ca.span());
         }
         ca_file
     });
@@ -87,7 +79,7 @@ fn directory(written: &Spanned<String>, problems: &mut Problems) -> Option<Strin
     let url = url.filter(|url| url.scheme() == "https" && url.host_str().is_some());
     if url.is_none() {
         problems
-            .error(written.span(), "this is not the URL of an ACME directory", "")
+            .error(written.span(), "this is not the URL of an ACME directory")
             .help("it begins with \"https://\"; for experiments Let's Encrypt has \"https://acme-staging-v02.api.letsencrypt.org/directory\"");
     }
     url.map(String::from)
@@ -154,9 +146,7 @@ fn external_account(
     let text = match read_file(&file, "key") {
         Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
         Err(problem) => {
-            problems
-                .error(key.span(), problem.message, "")
-                .help(problem.help.unwrap_or_default());
+            problems.add_of_file(*problem, key.span());
             return None;
         }
     };
@@ -169,7 +159,7 @@ fn external_account(
         }),
         _ => {
             problems
-                .error(key.span(), "this file has no key in Base64url", "")
+                .error(key.span(), "this file has no key in Base64url")
                 .help("copy the HMAC key as the authority shows it into the file");
             None
         }
@@ -188,11 +178,7 @@ pub fn hosts(
         .collect();
     if hosts.is_empty() {
         problems
-            .error(
-                tls,
-                "no route says for which name the certificate is to be",
-                "",
-            )
+            .error(tls, "no route says for which name the certificate is to be")
             .help("give routes a `host`, or write `tls = { acme = [\"example.org\"] }`");
     }
     names(hosts.into_iter(), settings, problems)
@@ -212,11 +198,7 @@ pub fn names<'n>(
             Ok(name) => names.push((name, text.span())),
             Err(help) => {
                 problems
-                    .error(
-                        text.span(),
-                        "no certificate can be had by ACME for this",
-                        "",
-                    )
+                    .error(text.span(), "no certificate can be had by ACME for this")
                     .help(help);
             }
         }
@@ -262,7 +244,7 @@ pub fn plan(
     if names.is_empty() {
         if let Some(header) = header.filter(|_| listeners.iter().all(Option::is_some)) {
             problems
-                .warning(header, "no listener has certificates by ACME", "")
+                .warning(header, "no listener has certificates by ACME")
                 .help("write `tls = \"acme\"` in a [[listener]], or remove [acme]");
         }
         return None;
@@ -315,14 +297,13 @@ fn challenges(
     let span = span.or(file.key("acme")).unwrap_or(0..0);
     if kinds.is_empty() {
         problems
-            .error(span, "the authority cannot see that the names are carrick's: no listener can answer its challenges", "")
+            .error(span, "the authority cannot see that the names are carrick's: no listener can answer its challenges")
             .help("\"http-01\" requires a \"switch\" listener without `tls`, such as one on port 80 with `redirect_to_https = true`; \"tls-alpn-01\" a listener with `tls = \"acme\"` that demands no certificates of clients; both, that `allow` admits everybody");
     } else if !has_80 && !has_443 && settings.ca.is_none() {
         problems
             .note(
                 span,
                 "the authority connects to port 80 or 443, and no listener has one of them",
-                "",
             )
             .help("something in front of carrick must forward one of them");
     }

@@ -26,16 +26,15 @@ pub fn check_conflicts(
         if let Some((other, other_span, what)) =
             taken.iter().find(|(other, ..)| overlap(address, *other))
         {
-            let source = problems.source();
             let message = if address == *other {
                 format!("{address} is already taken by {what}")
             } else {
                 format!("{address} is already part of {other}, taken by {what}")
             };
-            let problem = problems.error(text.span(), message, "taken twice");
+            let problem = problems.error(text.span(), message).label("taken twice");
             match other_span {
                 Some(span) => {
-                    problem.with(&source, span.clone(), "taken here");
+                    problem.with(span.clone(), "taken here");
                     problem.help("give one of them another port");
                 }
                 None => {
@@ -70,7 +69,6 @@ pub fn check_loops(
                 .error(
                     text.span(),
                     "this listener would relay to itself, without end",
-                    "",
                 )
                 .help("one of its servers, or its parent, has the listener's own address");
         } else if let Some((way, is_sure)) = circle(&leads, index) {
@@ -85,7 +83,6 @@ pub fn check_loops(
                     .error(
                         text.span(),
                         format!("these listeners would relay to each other, without end: {way}"),
-                        "",
                     )
                     .help("one of them has to lead somewhere else");
             } else {
@@ -93,7 +90,6 @@ pub fn check_loops(
                     .warning(
                         text.span(),
                         format!("these listeners may relay to each other, without end: {way}"),
-                        "",
                     )
                     .help("make sure that no request matches all of these routes; one that comes back is answered 508");
             }
@@ -224,7 +220,6 @@ pub fn note_privileged_port(address: SocketAddr, span: Range<usize>, problems: &
                 format!(
                     "ports below {first_free} need a privilege that this process does not have"
                 ),
-                "",
             )
             .help("run carrick with CAP_NET_BIND_SERVICE, as the systemd unit does");
     }

@@ -95,7 +95,7 @@ pub fn report_unused(file: &File, listeners: &[Arc<ListenerPlan>], problems: &mu
     });
     if let Some(written) = file.cache.given().filter(|_| !is_used) {
         problems
-            .warning(written.get_ref().span.clone(), "nothing uses the cache", "")
+            .warning(written.get_ref().span.clone(), "nothing uses the cache")
             .help("add `cache = true` to a route of a switch, or remove [cache]; forward proxies use it by themselves");
     }
 }
@@ -106,11 +106,8 @@ fn plan(written: &file::Cache, directory: &Path, problems: &mut Problems) -> Cac
         && *size.get_ref() > object_bytes_most
     {
         problems
-            .error(
-                size.span(),
-                "one object could evict all others",
-                format!("at most {}", values::show_size(object_bytes_most)),
-            )
+            .error(size.span(), "one object could evict all others")
+            .label(format!("at most {}", values::show_size(object_bytes_most)))
             .help(
                 "`object_max` is at most an eighth of `memory`; make this smaller, or that larger",
             );
@@ -121,7 +118,7 @@ fn plan(written: &file::Cache, directory: &Path, problems: &mut Problems) -> Cac
             report_header_name(name.span(), problems);
         } else if lower == "cache-control" || lower == "expires" {
             problems
-                .error(name.span(), "this is what a targeted header replaces", "")
+                .error(name.span(), "this is what a targeted header replaces")
                 .help("leave it out: it counts where no targeted header is there");
         }
     }
@@ -141,7 +138,7 @@ fn disk(written: &file::Disk, problems: &mut Problems) -> Option<DiskPlan> {
     let path = written.path.given()?;
     if !path.get_ref().starts_with('/') {
         problems
-            .error(path.span(), "this is no absolute path", "")
+            .error(path.span(), "this is no absolute path")
             .help("write where the folder is, such as \"/var/cache/carrick\"");
     }
     let bytes = *written.size.given()?.get_ref();
@@ -151,11 +148,8 @@ fn disk(written: &file::Disk, problems: &mut Problems) -> Option<DiskPlan> {
         && *size.get_ref() > object_bytes_most
     {
         problems
-            .error(
-                size.span(),
-                "one object could evict all others",
-                format!("at most {}", values::show_size(object_bytes_most)),
-            )
+            .error(size.span(), "one object could evict all others")
+            .label(format!("at most {}", values::show_size(object_bytes_most)))
             .help("`object_max` is at most an eighth of `size`; make this smaller, or that larger");
     }
     Some(DiskPlan {
@@ -186,7 +180,7 @@ impl Caching {
             && !self.is_there
         {
             problems
-                .error(word.span(), "there is no cache", "")
+                .error(word.span(), "there is no cache")
                 .help("add [cache] to the file; it needs no keys");
         }
         let key = written.cache_key.given();
@@ -213,7 +207,7 @@ impl Caching {
                 false => ("[cache]", "add [cache] to the file, or remove it"),
             };
             let message = format!("`{key}` has no effect without {what}");
-            problems.warning(span.clone(), message, "").help(help);
+            problems.warning(span.clone(), message).help(help);
         }
     }
 }
@@ -328,7 +322,7 @@ fn check_way(
         ),
     };
     problems
-        .error(span, message, "")
+        .error(span, message)
         .help(format!("{help}, or {off}"));
 }
 
@@ -339,11 +333,7 @@ fn key(written: &CacheKey, problems: &mut Problems) -> (KeyQuery, Vec<Vec<u8>>) 
         Some((list, Query::These(names))) => {
             if names.is_empty() {
                 problems
-                    .error(
-                        list.span(),
-                        "an empty `query` list could mean all or none",
-                        "",
-                    )
+                    .error(list.span(), "an empty `query` list could mean all or none")
                     .help("write \"all\" or \"none\"");
             }
             KeyQuery::These(names.iter().map(|name| parameter(name, problems)).collect())
@@ -361,11 +351,11 @@ fn key(written: &CacheKey, problems: &mut Problems) -> (KeyQuery, Vec<Vec<u8>>) 
             report_header_name(name.span(), problems);
         } else if NOT_FOR_KEYS.contains(&lower.as_str()) {
             problems
-                .error(name.span(), "this header cannot be part of a key", "")
+                .error(name.span(), "this header cannot be part of a key")
                 .help("the host is in every key; conditions, ranges and `Cache-Control` are answered from what is stored");
         } else if lower == "cookie" {
             problems
-                .note(name.span(), "nearly every client has other cookies, so that few share what is stored", "")
+                .note(name.span(), "nearly every client has other cookies, so that few share what is stored")
                 .help("`cache_bypass = { cookie = \"session\" }` keeps those with a certain cookie out");
         }
         if !headers
@@ -384,7 +374,7 @@ fn parameter(name: &Spanned<String>, problems: &mut Problems) -> Vec<u8> {
     let text = name.get_ref();
     if text.is_empty() || !text.bytes().all(is_plain) {
         problems
-            .error(name.span(), "this is not a parameter's name", "")
+            .error(name.span(), "this is not a parameter's name")
             .help("write what stands before \"=\", such as \"page\"");
     }
     text.clone().into_bytes()
@@ -399,14 +389,13 @@ fn bypass(list: &[Written<file::Bypass>], problems: &mut Problems) -> Vec<Condit
                     .error(
                         written.span.clone(),
                         "without a condition every request would bypass the cache",
-                        "",
                     )
                     .help(
                         "add a condition, such as `path = \"/admin/\"`; or write `cache = false`",
                     );
             } else if let Some(reason) = conditions.never_matches() {
                 problems
-                    .warning(written.span.clone(), "no request can meet this", "")
+                    .warning(written.span.clone(), "no request can meet this")
                     .help(reason);
             }
             Some(conditions)
@@ -416,6 +405,6 @@ fn bypass(list: &[Written<file::Bypass>], problems: &mut Problems) -> Vec<Condit
 
 fn report_header_name(span: Range<usize>, problems: &mut Problems) {
     problems
-        .error(span, "this is not a header's name", "")
+        .error(span, "this is not a header's name")
         .help("write it without the colon, such as \"x-beta\"");
 }

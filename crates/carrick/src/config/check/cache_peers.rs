@@ -20,7 +20,7 @@ pub(super) fn check(
     let Some(list) = written.members.given() else {
         if written.members.is_absent() {
             problems
-                .error(written.span.clone(), "`members` is missing here", "")
+                .error(written.span.clone(), "`members` is missing here")
                 .help("write all caches that share the URLs, such as `members = [\"10.0.0.1:3128\", \"10.0.0.2:3128\"]`");
         }
         return None;
@@ -34,7 +34,7 @@ pub(super) fn check(
     let members = members?;
     if own.is_some() && members.len() == 1 {
         problems
-            .warning(list.span(), "there is no peer to ask", "")
+            .warning(list.span(), "there is no peer to ask")
             .help("add the other members, or remove `peers`");
     }
     Some(CachePeersPlan {
@@ -55,7 +55,6 @@ fn members(
             .error(
                 list.span(),
                 format!("`members` is a list of 1 to {MEMBERS_MAX} caches"),
-                "",
             )
             .help("leave `peers` out to ask none");
         return None;
@@ -68,7 +67,7 @@ fn members(
         };
         if members.contains(address) {
             problems
-                .error(text.span(), "this member is in the list already", "")
+                .error(text.span(), "this member is in the list already")
                 .help("each is written once: all have an equal share");
             continue;
         }
@@ -88,7 +87,7 @@ fn place(
     let place = members?.iter().position(|member| member == address);
     if place.is_none() {
         problems
-            .error(own.span(), "this is none of `members`", "")
+            .error(own.span(), "this is none of `members`")
             .help(
                 "write it as it stands there; or leave `self` out, if this carrick is none of them",
             );

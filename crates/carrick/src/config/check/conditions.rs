@@ -40,19 +40,17 @@ pub fn path(written: &Setting<String>, problems: &mut Problems) -> Option<String
             .error(
                 path.span(),
                 "this is a pattern of another program; `path` is the beginning of a path",
-                "",
             )
             .help(beginning(pattern));
     } else if !text.starts_with('/') {
         problems
-            .error(path.span(), "a path begins with \"/\"", "")
+            .error(path.span(), "a path begins with \"/\"")
             .help(format!("write \"/{text}\""));
     } else if let Some(strange) = text.chars().find(|letter| "*\\^|".contains(*letter)) {
         problems
             .warning(
                 path.span(),
                 format!("\"{strange}\" stands for itself here, not for anything else"),
-                "",
             )
             .help(beginning(text));
     }
@@ -91,15 +89,11 @@ pub fn extensions(
         let bare = text.trim_start_matches(['*', '.']);
         if bare.len() < text.len() {
             problems
-                .error(
-                    extension.span(),
-                    "an extension is written without its dot",
-                    "",
-                )
+                .error(extension.span(), "an extension is written without its dot")
                 .help(format!("write \"{bare}\""));
         } else if text.is_empty() || text.contains(['/', '.', '?', '#']) {
             problems
-                .error(extension.span(), "this is not an extension", "")
+                .error(extension.span(), "this is not an extension")
                 .help("it is what follows the last dot of a file's name, such as \"jpg\"");
         }
     }
@@ -118,7 +112,7 @@ pub fn cookie(written: &Setting<String>, problems: &mut Problems) -> Option<Cook
     };
     if !values::is_token(name) {
         problems
-            .error(cookie.span(), "this is not a cookie's name", "")
+            .error(cookie.span(), "this is not a cookie's name")
             .help("write the name for a cookie that must be there, \"!name\" for one that must not; values are not compared");
     }
     Some(CookieRule {
@@ -136,12 +130,12 @@ pub fn header(
     let (name, value) = (header.field.given()?, header.text.given()?);
     if !values::is_token(name.get_ref()) {
         problems
-            .error(name.span(), "this is not a header's name", "")
+            .error(name.span(), "this is not a header's name")
             .help("write it without the colon, such as \"x-beta\"");
     }
     if !values::is_field_value(value.get_ref()) {
         problems
-            .error(value.span(), "no header can have this value", "")
+            .error(value.span(), "no header can have this value")
             .help("values have no spaces around them and no control characters");
     }
     Some((name.get_ref().to_ascii_lowercase(), value.get_ref().clone()))
@@ -165,14 +159,13 @@ pub fn methods(
         let upper = method.get_ref().to_ascii_uppercase();
         if !values::is_token(method.get_ref()) {
             problems
-                .error(method.span(), "this is not a method", "")
+                .error(method.span(), "this is not a method")
                 .help("it is one word, such as \"GET\"");
         } else if upper != *method.get_ref() && USUAL.contains(&upper.as_str()) {
             problems
                 .warning(
                     method.span(),
                     "methods are compared exactly, and this one is written otherwise",
-                    "",
                 )
                 .help(format!("write \"{upper}\""));
         }
@@ -188,7 +181,6 @@ fn report_empty_list(span: Range<usize>, key: &str, problems: &mut Problems) {
         .error(
             span,
             format!("an empty `{key}` list could mean all or none"),
-            "",
         )
         .help(format!("leave `{key}` out for all"));
 }

@@ -61,7 +61,7 @@ fn plan(
 ) -> Option<LinkPlan> {
     if let Err(help) = values::plain_name(written.name.get_ref()) {
         problems
-            .error(written.name.span(), "this is not a name for a link", "")
+            .error(written.name.span(), "this is not a name for a link")
             .help(help);
     }
     if let Some(span) = written.key("preconnect")
@@ -71,7 +71,6 @@ fn plan(
             .error(
                 span,
                 "more connections would be opened in advance than are kept",
-                "",
             )
             .help(format!(
                 "`connections` is {}; make `preconnect` smaller, or it larger",
@@ -97,7 +96,6 @@ pub fn report_open_door(written: &Written<file::Listener>, problems: &mut Proble
             .error(
                 written.span.clone(),
                 "everybody could go anywhere through this end of a link",
-                "",
             )
             .help("add `allow = [\"192.0.2.1\"]` with the address of the carrick at the other end");
     }

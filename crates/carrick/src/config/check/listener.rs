@@ -47,7 +47,7 @@ pub fn check(
         Setting::Wrong => None,
         Setting::Absent => {
             problems
-                .error(written.span.clone(), "the listener has no `mode`", "")
+                .error(written.span.clone(), "the listener has no `mode`")
                 .help("add `mode = \"forward\"`, \"switch\", \"tunnel\", \"split\" or \"link\"");
             None
         }
@@ -160,7 +160,7 @@ pub fn check(
 fn address(written: &Written<file::Listener>, problems: &mut Problems) -> Option<SocketAddr> {
     if written.listen.is_absent() {
         problems
-            .error(written.span.clone(), "the listener has no `listen`", "")
+            .error(written.span.clone(), "the listener has no `listen`")
             .help("add `listen = \"127.0.0.1:3128\"`, or whatever address and port it is to have");
     }
     let address = written
@@ -171,7 +171,7 @@ fn address(written: &Written<file::Listener>, problems: &mut Problems) -> Option
     let address = address.given()?;
     if address.get_ref().port() == 0 {
         problems
-            .note(address.span(), "with port 0 the kernel picks a port", "")
+            .note(address.span(), "with port 0 the kernel picks a port")
             .help("carrick says which at its start");
     }
     note_privileged_port(*address.get_ref(), address.span(), problems);
@@ -191,7 +191,7 @@ fn report_misplaced(written: &Written<file::Listener>, job: Job, problems: &mut 
             _ => named(modes.iter().filter(|mode| **mode != Job::Link.word())),
         };
         let message = format!("`{key}` means nothing in a \"{mode}\" listener");
-        problems.error(span.clone(), message, "").help(format!(
+        problems.error(span.clone(), message).help(format!(
             "it is for {right} listeners; remove it, or change `mode`"
         ));
     }
@@ -217,7 +217,7 @@ fn clients(written: &Written<file::Listener>, problems: &mut Problems) -> Option
     };
     if list.get_ref().is_empty() {
         problems
-            .error(list.span(), "an empty `allow` refuses every client", "")
+            .error(list.span(), "an empty `allow` refuses every client")
             .help("name the networks of the clients; [\"0.0.0.0/0\", \"::/0\"] is everybody");
         return None;
     }
@@ -293,7 +293,6 @@ fn note_inner_left_out(
                 format!(
                     "this replaces the standard list, and {first} and others of it can be reached"
                 ),
-                "",
             )
             .help(format!(
                 "add \"{INNER}\", which stands for the standard list"
@@ -316,7 +315,6 @@ fn deny(text: &toml::Spanned<String>, access: &mut Access, problems: &mut Proble
             .error(
                 text.span(),
                 "this is neither a network, an address, nor a name",
-                "",
             )
             .help(help);
     }
@@ -347,7 +345,8 @@ fn report_open_proxy(
             false => "not a loopback address",
         };
         problems
-            .error(span, "this forward proxy would be open to everybody who can reach it", label)
+            .error(span, "this forward proxy would be open to everybody who can reach it")
+            .label(label)
             .help("add `allow = [\"10.0.0.0/8\"]` with the networks of your clients, or `users` with a password file, or listen on 127.0.0.1 for this machine alone");
     } else if let Some(list) = written.allow.given() {
         let everybody =
@@ -357,7 +356,6 @@ fn report_open_proxy(
                 .note(
                     text.span(),
                     "this forward proxy is open to everybody who can reach it",
-                    "",
                 )
                 .help("`users` would ask for a password");
         }
@@ -375,13 +373,9 @@ fn forward(
         Some(file) => match Users::load(&path(directory, file.get_ref())) {
             Ok(users) => Some(Arc::new(users)),
             Err(found) => {
-                let mut found = found.into_iter().peekable();
-                if let Some(first) = found.next_if(|problem| problem.place.is_none()) {
-                    problems
-                        .error(file.span(), first.message, "")
-                        .help(first.help.unwrap_or_default());
+                for problem in found {
+                    problems.add_of_file(problem, file.span());
                 }
-                problems.extend(found);
                 None
             }
         },
@@ -417,13 +411,13 @@ fn parent(written: &file::Parent, directory: &Path, problems: &mut Problems) -> 
     if let Some(list) = written.destinations.given() {
         if list.get_ref().is_empty() {
             problems
-                .error(list.span(), "nothing would go through the parent", "")
+                .error(list.span(), "nothing would go through the parent")
                 .help("leave `for` out for everything, or leave `parent` out for nothing");
         }
         for text in list.get_ref() {
             if values::looks_like_network(text.get_ref()) {
                 problems
-                    .error(text.span(), "`for` takes names, not addresses", "")
+                    .error(text.span(), "`for` takes names, not addresses")
                     .help("names are compared before they are resolved; write \"*.example.org\"");
                 continue;
             }
@@ -431,7 +425,7 @@ fn parent(written: &file::Parent, directory: &Path, problems: &mut Problems) -> 
                 Ok(pattern) => destinations.push(pattern),
                 Err(help) => {
                     problems
-                        .error(text.span(), "this is not a name pattern", "")
+                        .error(text.span(), "this is not a name pattern")
                         .help(help);
                 }
             }
@@ -458,11 +452,7 @@ fn via(written: &Written<file::Listener>, job: Option<Job>, problems: &mut Probl
     let name = written.via_name.get_ref();
     if !values::is_token(name) && values::server_address(name, Some(80)).is_err() {
         problems
-            .error(
-                written.via_name.span(),
-                "this cannot be a name in `Via`",
-                "",
-            )
+            .error(written.via_name.span(), "this cannot be a name in `Via`")
             .help("write one word, such as \"carrick\"; `via = \"\"` leaves `Via` out");
     }
     let default = if job == Some(Job::Switch) {

@@ -42,11 +42,7 @@ pub(super) fn check(file: &File, machine: &Machine, problems: &mut Problems) {
         problems
             .note(
                 span,
-                format!(
-                    "this carrick can have at most {} of memory",
-                    there_is.trim_matches('"')
-                ),
-                "",
+                format!("this carrick can have at most {} of memory", there_is.trim_matches('"')),
             )
             .help("when the cache is full, the kernel ends carrick; leave room for connections and for other programs, too");
     }
@@ -56,11 +52,7 @@ pub(super) fn check(file: &File, machine: &Machine, problems: &mut Problems) {
     {
         let of = if cores == 1 { "core" } else { "cores" };
         problems
-            .note(
-                span,
-                format!("carrick may run on {cores} {of} only"),
-                "",
-            )
+            .note(span, format!("carrick may run on {cores} {of} only"))
             .help("each worker has buffers and pools of its own; 0, the default, is one worker for each core");
     }
 }

@@ -45,7 +45,7 @@ impl<'f> Named<'f> {
         if found.is_none() {
             let message = format!("there is no {} \"{}\"", self.words.what, name.get_ref());
             let help = self.meant(name.get_ref());
-            problems.error(name.span(), message, "").help(help);
+            problems.error(name.span(), message).help(help);
         }
         found
     }
@@ -78,7 +78,7 @@ impl<'f> Named<'f> {
         for (_, name) in unused {
             let message = format!("{} \"{}\"", self.words.unused, name.get_ref());
             problems
-                .warning(name.span(), message, "")
+                .warning(name.span(), message)
                 .help(self.words.use_it);
         }
     }

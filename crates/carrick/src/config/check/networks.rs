@@ -15,7 +15,7 @@ pub fn networks(list: &[Spanned<String>], problems: &mut Problems) -> Option<Vec
             Ok(network) => networks.push(network),
             Err(help) => {
                 problems
-                    .error(text.span(), "this is not a network", "")
+                    .error(text.span(), "this is not a network")
                     .help(help);
             }
         }

@@ -103,7 +103,6 @@ fn settings(written: &Written<PaceClass>, problems: &mut Problems) -> ClassSetti
                 .note(
                     span.clone(),
                     format!("`{key}` has no effect without `network_ceiling`"),
-                    "",
                 )
                 .help("`network_ceiling` is what each network of clients never exceeds");
         }
@@ -137,11 +136,11 @@ fn given(rate: &Setting<u64>) -> Option<u64> {
 fn check_name(name: &Spanned<String>, problems: &mut Problems) {
     if let Err(help) = values::plain_name(name.get_ref()) {
         problems
-            .error(name.span(), "this is not a name for a class", "")
+            .error(name.span(), "this is not a name for a class")
             .help(help);
     } else if name.get_ref() == NOBODY {
         problems
-            .error(name.span(), "no class can have this name", "")
+            .error(name.span(), "no class can have this name")
             .help("`none` is what `carrick pace` says for no class; choose another name");
     }
 }
@@ -161,7 +160,6 @@ fn policy(written: &Written<PaceClass>, problems: &mut Problems) -> Policy {
                 .error(
                     place.unwrap_or(written.name.span()),
                     "the policy \"deadline\" needs a `target`",
-                    "",
                 )
                 .help("add `target = \"2ms\"`: within that, 99 of 100 cache hits are answered");
             Policy::Immediate
@@ -171,7 +169,6 @@ fn policy(written: &Written<PaceClass>, problems: &mut Problems) -> Policy {
                 .error(
                     target.map_or(written.name.span(), Spanned::span),
                     format!("the policy \"{}\" has no `target`", policy.name()),
-                    "",
                 )
                 .help("remove it, or write `policy = \"deadline\"`");
             policy
@@ -219,7 +216,7 @@ fn report(written: &Written<file::Pace>, error: &PaceError, problems: &mut Probl
             .classes
             .last()
             .map_or(written.span.clone(), |class| class.name.span());
-        problems.error(place, what, "").help(advice);
+        problems.error(place, what).help(advice);
         return;
     };
     if values::plain_name(name_of(class)).is_err() {
@@ -243,5 +240,5 @@ fn report(written: &Written<file::Pace>, error: &PaceError, problems: &mut Probl
         (advice, _) => advice.to_owned(),
     };
     let place = key.map_or(class.name.span(), |(_, span)| span.clone());
-    problems.error(place, what, "").help(advice);
+    problems.error(place, what).help(advice);
 }

@@ -180,7 +180,6 @@ fn report_blind(written: &Written<file::Listener>, problems: &mut Problems) {
                 .error(
                     span,
                     format!("a tunnel does not read {what}, so `{what}` is not possible"),
-                    "",
                 )
                 .help(format!(
                     "use `mode = \"switch\"` to have carrick read {what}, or remove it"
@@ -210,5 +209,5 @@ fn check_responses(
 }
 
 fn refuse(problems: &mut Problems, span: Range<usize>, message: &str, help: &str) {
-    problems.error(span, message.to_owned(), "").help(help);
+    problems.error(span, message.to_owned()).help(help);
 }

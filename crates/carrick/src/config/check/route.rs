@@ -69,7 +69,7 @@ pub fn check_all(
     let needs_routes = !written.is_transparent() && written.redirect_to_https.given().is_none();
     if written.routes.is_empty() && needs_routes && written.key("route").is_none() {
         problems
-            .error(written.span.clone(), "the listener has no routes", "")
+            .error(written.span.clone(), "the listener has no routes")
             .help("add [[listener.route]] with `upstream = \"NAME\"`");
         return None;
     }
@@ -170,7 +170,7 @@ fn engine_to(
         && kind != Kind::Switch
     {
         problems
-            .error(upstream.span(), format!("carrick speaks {spoken} to the servers of this upstream, but a tunnel passes on what clients send"), "")
+            .error(upstream.span(), format!("carrick speaks {spoken} to the servers of this upstream, but a tunnel passes on what clients send"))
             .help(format!("use `mode = \"switch\"`, or an upstream without `{key}`"));
     }
     if let Some(engine) = route.engine.given()
@@ -181,11 +181,7 @@ fn engine_to(
             _ => "speaks HTTP/2",
         };
         problems
-            .warning(
-                engine.span(),
-                format!("the process {does} for the servers of this upstream: no engine moves their bytes"),
-                "",
-            )
+            .warning(engine.span(), format!("the process {does} for the servers of this upstream: no engine moves their bytes"))
             .help(format!("remove `engine`, or `{key}` from the upstream"));
     }
     Choice::Copy
@@ -224,11 +220,11 @@ fn link(
     };
     if kind == Kind::Switch {
         problems
-            .error(span, "a switch cannot use a link", "")
+            .error(span, "a switch cannot use a link")
             .help("use `mode = \"tunnel\"` or \"split\", or remove it");
     } else if matches!(named, Some(Some(_))) && split == Splitting::Never {
         problems
-            .error(span, "what goes through a link is always split", "")
+            .error(span, "what goes through a link is always split")
             .help("remove `split = \"never\"`, or write `link = \"\"`");
     }
     named.flatten()
@@ -255,7 +251,6 @@ pub fn conditions(
                 .error(
                     span.clone(),
                     "`sni` means nothing in a switch without `tls`",
-                    "",
                 )
                 .help("write `host` for the host of a request, or use `mode = \"tunnel\"` for TLS");
         } else if !modes.is_empty() && !modes.contains(&kind.job().word()) {
@@ -271,7 +266,6 @@ pub fn conditions(
                         "a {} does not read requests, so `{key}` is not possible",
                         kind.name()
                     ),
-                    "",
                 )
                 .help(help);
         }
@@ -322,7 +316,7 @@ fn report_unreachable(
         };
         if let Some(reason) = route.conditions.never_matches() {
             problems
-                .warning(place.span.clone(), "this route can never match", "")
+                .warning(place.span.clone(), "this route can never match")
                 .help(reason);
             continue;
         }
@@ -333,11 +327,9 @@ fn report_unreachable(
             })
         });
         if let Some((_, earlier)) = earlier {
-            let source = problems.source();
             problems
-                .warning(place.span.clone(), "this route can never be reached", "")
+                .warning(place.span.clone(), "this route can never be reached")
                 .with(
-                    &source,
                     earlier.span.clone(),
                     "this one takes all that it would match",
                 )
@@ -367,7 +359,7 @@ fn report_gap(
             }
         };
         problems
-            .note(last.span.clone(), outcome, "")
+            .note(last.span.clone(), outcome)
             .help("a last route with nothing but `upstream` would take them");
     }
 }

@@ -23,7 +23,7 @@ pub fn trusted(
         Setting::Absent => {
             if let Some(word) = written.trusted_field.given() {
                 problems
-                    .warning(word.span(), "no proxy is trusted", "")
+                    .warning(word.span(), "no proxy is trusted")
                     .help("add `trusted_proxies` with the networks of the proxies before this one, or remove it");
             }
             return Some(TrustedProxies::default());
@@ -32,11 +32,7 @@ pub fn trusted(
     };
     if list.get_ref().is_empty() {
         problems
-            .error(
-                list.span(),
-                "an empty `trusted_proxies` trusts no proxy",
-                "",
-            )
+            .error(list.span(), "an empty `trusted_proxies` trusts no proxy")
             .help(
                 "leave it out to trust none, or name the networks of the proxies before this one",
             );
@@ -50,7 +46,6 @@ pub fn trusted(
             .warning(
                 text.span(),
                 "everybody is believed, and every client can say that it is another one",
-                "",
             )
             .help("name the networks of the proxies before this one only");
     }
@@ -78,7 +73,6 @@ pub fn odd_names(written: &Written<file::Listener>, problems: &mut Problems) -> 
                 .warning(
                     name.span(),
                     "this route can never match: headers with such names are removed",
-                    "",
                 )
                 .help("add `underscores = \"pass\"` to the listener, if no server takes `_` for `-`; or use a name of letters, digits and hyphens");
         }

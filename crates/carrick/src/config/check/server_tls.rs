@@ -41,7 +41,6 @@ pub fn check(
                 .error(
                     crl.span(),
                     "`crl` means nothing with `insecure`: no server is verified",
-                    "",
                 )
                 .help("remove `insecure`, so that the list counts");
             return None;
@@ -110,7 +109,7 @@ fn names(
             let name = ServerName::try_from(host.trim_end_matches('.').to_owned());
             name.map_err(|_| {
                 problems
-                    .error(server.span(), "a certificate cannot have this name", "")
+                    .error(server.span(), "a certificate cannot have this name")
                     .help("say which name it has: `tls = { server_name = \"www.example.org\" }`");
             })
             .ok()
@@ -138,16 +137,12 @@ fn authorities(
     match ca {
         Some(ca) => {
             problems
-                .error(ca.span(), "`ca` means nothing with `insecure`: no server is verified", "")
+                .error(ca.span(), "`ca` means nothing with `insecure`: no server is verified")
                 .help("remove `insecure`, so that these authorities count");
             return None;
         }
         None => problems
-            .warning(
-                place,
-                "servers are not verified: whoever is between can read and change everything",
-                "",
-            )
+            .warning(place, "servers are not verified: whoever is between can read and change everything")
             .help("name the authority that issues their certificates, or a certificate itself: `ca = \"ca.pem\"`"),
     };
     Some(Authorities::Anybody)
@@ -165,7 +160,7 @@ fn certificate(
         (Setting::Absent, Setting::Absent) => return Some(None),
         (Setting::Absent, Setting::Given(key)) => {
             problems
-                .error(key.span(), "`key` means nothing without `certificate`", "")
+                .error(key.span(), "`key` means nothing without `certificate`")
                 .help("add `certificate = \"client.pem\"`, or remove it");
             return None;
         }

@@ -25,7 +25,6 @@ pub(super) fn check(
             .error(
                 written.span.clone(),
                 "this carrick was built without a shared cache",
-                "",
             )
             .help(
                 "build it with `cargo build --release --features shared-cache`, or remove `shared`",
@@ -38,11 +37,7 @@ pub(super) fn check(
     let user = written.user.given();
     if let Some(user) = user.filter(|_| written.password_file.is_absent()) {
         problems
-            .error(
-                user.span(),
-                "`user` has no effect without `password_file`",
-                "",
-            )
+            .error(user.span(), "`user` has no effect without `password_file`")
             .help("add `password_file`, or remove it");
     }
     Some(SharedPlan {
@@ -64,14 +59,14 @@ fn servers(written: &Written<file::Shared>, problems: &mut Problems) -> Option<V
     let Some(list) = written.servers.given() else {
         if written.servers.is_absent() {
             problems
-                .error(written.span.clone(), "`servers` is missing here", "")
+                .error(written.span.clone(), "`servers` is missing here")
                 .help("write where the Redis or Valkey is, such as `servers = \"10.0.0.7:6379\"`");
         }
         return None;
     };
     if list.get_ref().is_empty() || (list.get_ref().len() > 1 && !written.cluster) {
         problems
-            .error(list.span(), "exactly one server is required here", "")
+            .error(list.span(), "exactly one server is required here")
             .help("only a cluster may have several: add `cluster = true`");
         return None;
     }
@@ -91,7 +86,7 @@ fn prefix(prefix: &Spanned<String>, problems: &mut Problems) -> Option<String> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte);
     if text.is_empty() || text.len() > 64 || !text.bytes().all(is_plain) {
         problems
-            .error(prefix.span(), "this cannot be a prefix", "")
+            .error(prefix.span(), "this cannot be a prefix")
             .help("write up to 64 letters, digits, or any of \"-_.:\"");
         return None;
     }
@@ -115,7 +110,6 @@ fn password(file: &Spanned<String>, directory: &Path, problems: &mut Problems) -
                         "the password cannot be read from {}: {error}",
                         path.display()
                     ),
-                    "",
                 )
                 .help("put the password into the first line of that file");
             None

@@ -30,7 +30,6 @@ pub fn report_misplaced_on_routes(written: &Written<file::Listener>, problems: &
             .error(
                 span.clone(),
                 "only a splitter splits, so `split` is not possible",
-                "",
             )
             .help("use `mode = \"split\"`, or remove it");
     }
@@ -51,7 +50,6 @@ pub fn handshake(
             .error(
                 word.span(),
                 "`handshake` means nothing without `transparent`",
-                "",
             )
             .help("add `transparent = true`, or remove it");
         return Handshake::AtOnce;
@@ -60,14 +58,9 @@ pub fn handshake(
     match named.map(|word| (*word.get_ref(), word.span())) {
         Some((Answering::ServerFirst, span)) => {
             if let Some((key, place)) = unsure {
-                let source = problems.source();
                 problems
-                    .error(
-                        span,
-                        "the server is not known before the client has been answered",
-                        "",
-                    )
-                    .with(&source, place, format!("`{key}` decides where it goes"))
+                    .error(span, "the server is not known before the client has been answered")
+                    .with(place, format!("`{key}` decides where it goes"))
                     .help("write `handshake = \"at-once\"`, or have only routes to the original destination, and no link");
             }
             Handshake::ServerFirst { is_named: true }

@@ -55,7 +55,7 @@ impl Profiles<'_> {
         let list = written.given()?;
         if list.get_ref().is_empty() {
             problems
-                .error(list.span(), "nothing is chosen here", "")
+                .error(list.span(), "nothing is chosen here")
                 .help("leave `tcp_profiles` out, or name a profile: `tcp_profiles = { profile = \"NAME\" }`");
         }
         let rules: Vec<_> = (list.get_ref().iter())
@@ -96,7 +96,7 @@ impl Profiles<'_> {
         let interface = written.interface.given();
         if let Some(text) = interface.filter(|text| !is_interface(text.get_ref())) {
             problems
-                .error(text.span(), "this is not an interface's name", "")
+                .error(text.span(), "this is not an interface's name")
                 .help("`ip link` shows them");
         }
         let peer = written
@@ -105,7 +105,7 @@ impl Profiles<'_> {
         let (above, below) = (given(&written.rtt_above), given(&written.rtt_below));
         if above.is_some_and(|above| below.is_some_and(|below| below <= above)) {
             problems
-                .error(written.span.clone(), "no round trip can be both", "")
+                .error(written.span.clone(), "no round trip can be both")
                 .help("`rtt_above` is the least, and `rtt_below` more than it");
         }
         Some(Rule {
@@ -133,11 +133,7 @@ fn given<T: Clone>(setting: &Setting<T>) -> Option<T> {
 fn profile(written: &Written<file::TcpProfile>, problems: &mut Problems) -> Profile {
     if let Err(help) = values::plain_name(written.name.get_ref()) {
         problems
-            .error(
-                written.name.span(),
-                "this is not a name for a TCP profile",
-                "",
-            )
+            .error(written.name.span(), "this is not a name for a TCP profile")
             .help(help);
     }
     let on_the_way = on_the_way(written, problems);
@@ -172,11 +168,11 @@ fn profile(written: &Written<file::TcpProfile>, problems: &mut Problems) -> Prof
             _ => "",
         };
         let place = written.key(key).unwrap_or(written.name.span());
-        problems.error(place, error.to_string(), "");
+        problems.error(place, error.to_string());
     }
     if profile == Profile::default() {
         problems
-            .warning(written.name.span(), "this TCP profile sets nothing", "")
+            .warning(written.name.span(), "this TCP profile sets nothing")
             .help("add a setting, such as `initial_window = \"64 KB\"`");
     }
     profile
@@ -195,7 +191,7 @@ fn on_the_way(written: &Written<file::TcpProfile>, problems: &mut Problems) -> O
     if let Some((one, other)) = alone {
         let place = written.key(one).unwrap_or(written.name.span());
         problems
-            .error(place, format!("`{one}` needs `{other}`"), "")
+            .error(place, format!("`{one}` needs `{other}`"))
             .help("buffers are as large as what is under way: bandwidth × round trip");
     }
     let bandwidth = written.bandwidth.given().map(Spanned::get_ref)?;

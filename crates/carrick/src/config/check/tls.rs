@@ -2,7 +2,7 @@
 use super::{acme, path};
 use crate::config::file::{self, ClientCertificate, ListenerTls};
 use crate::config::plan::certificate_file;
-use crate::config::problem::{Problem, Problems};
+use crate::config::problem::Problems;
 use crate::config::section::Written;
 use crate::config::setting::Setting;
 use crate::config::tls::{
@@ -45,7 +45,7 @@ pub fn check(
         }
         ListenerTls::Certificates(certificates) if certificates.is_empty() => {
             problems
-                .error(list.span(), "there is no certificate for clients", "")
+                .error(list.span(), "there is no certificate for clients")
                 .help("name one: `tls = { certificate = \"cert.pem\", key = \"key.pem\" }`, or remove `tls`");
             None
         }
@@ -60,7 +60,7 @@ pub fn check(
     };
     if written.is_transparent() {
         problems
-            .error(list.span(), "intercepted connections cannot be decrypted", "")
+            .error(list.span(), "intercepted connections cannot be decrypted")
             .help("remove `transparent`, or `tls`: clients expect the certificates of the servers that they connect to");
     }
     report_engines(written, problems);
@@ -130,12 +130,12 @@ fn files(
         let others = ["certificate", "key", "ocsp"];
         if let Some(other) = others.iter().find_map(|other| written.key(other)) {
             problems
-                .error(other, "a certificate by ACME has no files of yours", "")
+                .error(other, "a certificate by ACME has no files of yours")
                 .help("remove it, or `acme`; `tls` can be a list of both kinds");
         }
         if names.get_ref().is_empty() {
             problems
-                .error(names.span(), "there is no name for a certificate", "")
+                .error(names.span(), "there is no name for a certificate")
                 .help("name the site: `acme = [\"example.org\"]`");
         }
         let names = acme::names(names.get_ref().iter(), acme, problems);
@@ -143,7 +143,7 @@ fn files(
     }
     if written.certificate.is_absent() && written.acme.is_absent() {
         problems
-            .error(written.span.clone(), "`certificate` is missing here", "")
+            .error(written.span.clone(), "`certificate` is missing here")
             .help("name a PEM file, or write `acme = [\"example.org\"]`");
     }
     let certificate = path(directory, written.certificate.given()?.get_ref());
@@ -180,17 +180,12 @@ fn clients(
                     .error(
                         word.span(),
                         "`client_ca`, which says who issues clients' certificates, is missing",
-                        "",
                     )
                     .help("add `client_ca = \"ca.pem\"`");
             }
             if let Setting::Given(crl) = &written.client_crl {
                 problems
-                    .error(
-                        crl.span(),
-                        "`client_crl` means nothing without `client_ca`",
-                        "",
-                    )
+                    .error(crl.span(), "`client_crl` means nothing without `client_ca`")
                     .help("add `client_ca = \"ca.pem\"`, or remove it");
             }
             Some(None)
@@ -216,11 +211,7 @@ fn report_engines(written: &Written<file::Listener>, problems: &mut Problems) {
     for engine in of_routes.chain(of_listener).filter_map(Setting::given) {
         if !matches!(engine.get_ref(), Choice::Auto | Choice::Copy) {
             problems
-                .warning(
-                    engine.span(),
-                    "the process encrypts for clients of this listener: no engine moves their bytes",
-                    "",
-                )
+                .warning(engine.span(), "the process encrypts for clients of this listener: no engine moves their bytes")
                 .help("remove `engine`, or `tls`");
         }
     }
@@ -230,11 +221,7 @@ fn report_without_tls(written: &Written<file::Listener>, problems: &mut Problems
     for (key, span) in &written.keys_given {
         if ONLY_WITH_TLS.contains(key) {
             problems
-                .error(
-                    span.clone(),
-                    format!("`{key}` means nothing without `tls`"),
-                    "",
-                )
+                .error(span.clone(), format!("`{key}` means nothing without `tls`"))
                 .help(
                     "add `tls = { certificate = \"cert.pem\", key = \"key.pem\" }`, or remove it",
                 );
@@ -276,7 +263,6 @@ pub fn redirect_port(written: &Written<file::Listener>, problems: &mut Problems)
             .error(
                 port.span(),
                 "clients of this listener come by HTTPS already",
-                "",
             )
             .help("give `redirect_to_https` to a listener without `tls`, such as that on port 80");
     }
@@ -285,11 +271,7 @@ pub fn redirect_port(written: &Written<file::Listener>, problems: &mut Problems)
         .filter(|_| written.trusted_proxies.is_absent())
     {
         problems
-            .warning(
-                route,
-                "no request reaches these routes: all are redirected",
-                "",
-            )
+            .warning(route, "no request reaches these routes: all are redirected")
             .help("remove the routes, or `redirect_to_https`");
     }
     Some(*port.get_ref())
@@ -297,11 +279,7 @@ pub fn redirect_port(written: &Written<file::Listener>, problems: &mut Problems)
 
 /// Problems with a file as a whole are shown where the configuration names it.
 pub fn report(found: Faults, place: impl Fn(Part) -> Range<usize>, problems: &mut Problems) {
-    for (part, mut problem) in found {
-        if problem.place.is_none() {
-            problem.at(&problems.source(), place(part), "");
-        }
-        let one: [Problem; 1] = [problem];
-        problems.extend(one);
+    for (part, problem) in found {
+        problems.add_of_file(problem, place(part));
     }
 }

@@ -57,11 +57,7 @@ pub fn check(
         for key in ["intercept", "keep_client_address"] {
             if let Some(span) = written.key(key) {
                 problems
-                    .error(
-                        span,
-                        format!("`{key}` means nothing without `transparent`"),
-                        "",
-                    )
+                    .error(span, format!("`{key}` means nothing without `transparent`"))
                     .help("add `transparent = true`, or remove it");
             }
         }
@@ -73,7 +69,6 @@ pub fn check(
                 .error(
                     span,
                     format!("`{key}` is not possible in a transparent listener"),
-                    "",
                 )
                 .help(why);
         }
@@ -84,7 +79,7 @@ pub fn check(
                 .key("transparent")
                 .unwrap_or_else(|| written.span.clone());
             problems
-                .error(span, "nothing says what is intercepted", "")
+                .error(span, "nothing says what is intercepted")
                 .help("add `intercept = { ports = [80], interfaces = [\"eth1\"] }`, with the interface that clients are behind");
         }
         return None;
@@ -105,7 +100,6 @@ fn answers_only(
             .error(
                 span,
                 "with `keep_client_address` the listener needs a port of its own",
-                "",
             )
             .help("name one that is free, such as 4140: the rules in the kernel are known by it");
         return None;
@@ -146,7 +140,6 @@ fn interception(
             .error(
                 listen.clone(),
                 "a transparent listener needs a port of its own",
-                "",
             )
             .help("name one that is free, such as 8080: the rules in the kernel lead there");
         return None;
@@ -178,17 +171,13 @@ fn interception(
     };
     if interception.takes_port(address.port()) {
         problems
-            .error(
-                ports.span(),
-                format!("{} is the listener's own port", address.port()),
-                "",
-            )
+            .error(ports.span(), format!("{} is the listener's own port", address.port()))
             .help("listen on a port that is not intercepted, or add it to `except_ports`: by it carrick knows who connects to the listener itself, which would be a loop");
     }
     report_families(&interception, intercept, problems);
     if interception.interfaces.is_empty() && interception.from.is_empty() {
         problems
-            .note(intercept.span.clone(), "connections are intercepted on every interface, from everybody", "")
+            .note(intercept.span.clone(), "connections are intercepted on every interface, from everybody")
             .help("also those that come in from outside; `interfaces` or `from` would say whose are meant");
     }
     Some(interception)
@@ -233,7 +222,6 @@ fn report_empty(list: &Spanned<Vec<Spanned<String>>>, key: &str, problems: &mut 
             .error(
                 list.span(),
                 format!("an empty `{key}` list could mean all or none"),
-                "",
             )
             .help(format!("leave `{key}` out, or name something"));
     }
@@ -252,18 +240,14 @@ fn interfaces(intercept: &Written<Intercept>, problems: &mut Problems) -> Option
         let stem = name.strip_suffix('*').unwrap_or(name);
         if !is_interface(stem) || name.len() > INTERFACE_BYTES_MAX {
             problems
-                .error(text.span(), "this is not an interface's name", "")
+                .error(text.span(), "this is not an interface's name")
                 .help("`ip link` shows them; `eth*` matches all that begin with `eth`");
             continue;
         }
         // Not of `/sys`, which may be of another network namespace.
         if stem == name && if_nametoindex(name.as_str()) == Err(Errno::ENODEV) {
             problems
-                .note(
-                    text.span(),
-                    format!("this machine has no interface {name} now"),
-                    "",
-                )
+                .note(text.span(), format!("this machine has no interface {name} now"))
                 .help("what comes in by it is intercepted as soon as it is there; `ip link` shows those that are");
         }
         names.push(name.clone());
@@ -294,7 +278,6 @@ fn report_families(interception: &Interception, written: &Intercept, problems: &
                         "the listener, {}, does not take this family of addresses",
                         interception.listener
                     ),
-                    "",
                 )
                 .help("listen on \"[::]:PORT\" for IPv4 and IPv6");
         }
@@ -329,7 +312,6 @@ pub fn destination(
                     .error(
                         word.span(),
                         "only a transparent listener knows the original destination",
-                        "",
                     )
                     .help("add `transparent = true` to the listener, or name an `upstream`");
                 return None;
@@ -337,7 +319,7 @@ pub fn destination(
             if let Some(upstream) = route.upstream.given() {
                 known.find(&route.upstream, route.span.clone(), problems);
                 problems
-                    .error(upstream.span(), "a route has either `upstream` or `to`", "")
+                    .error(upstream.span(), "a route has either `upstream` or `to`")
                     .help("remove one of them");
                 return None;
             }
@@ -375,14 +357,12 @@ pub fn check_conflicts(file: &File, listeners: &[Option<ListenerPlan>], problems
             } else {
                 continue;
             };
-            let source = problems.source();
             problems
                 .error(
                     written.span.clone(),
                     format!("two transparent listeners have the same {shared}"),
-                    "",
                 )
-                .with(&source, other_span.clone(), "this is the other one")
+                .with(other_span.clone(), "this is the other one")
                 .help(format!(
                     "give one of them another {shared}: rules in the kernel are told apart by it"
                 ));

@@ -49,7 +49,7 @@ impl<'f> Known<'f> {
             Setting::Wrong => None,
             Setting::Absent => {
                 problems
-                    .error(route, "the route has no `upstream`", "")
+                    .error(route, "the route has no `upstream`")
                     .help("add `upstream = \"NAME\"`");
                 None
             }
@@ -121,14 +121,14 @@ fn check(
         (send_proxy_protocol, http2, written.key("http2"))
     {
         problems
-            .note(span, "with `send_proxy_protocol` each request has a connection of its own, also by HTTP/2", "")
+            .note(span, "with `send_proxy_protocol` each request has a connection of its own, also by HTTP/2")
             .help("a connection with a PROXY header belongs to one client; remove `send_proxy_protocol` to have requests share connections");
     }
     if let (Some(_), Some(span)) = (send_proxy_protocol, written.key("keepalive"))
         && written.keepalive > 0
     {
         problems
-            .note(span, "`keepalive` has no effect with `send_proxy_protocol`", "")
+            .note(span, "`keepalive` has no effect with `send_proxy_protocol`")
             .help("a connection with a PROXY header belongs to one client, and is not kept for others");
     }
     Some(UpstreamPlan {
@@ -159,7 +159,6 @@ fn check_http2(written: &Written<file::Upstream>, problems: &mut Problems) -> Se
             .error(
                 given.span(),
                 "without `tls` nothing tells whether the servers speak HTTP/2",
-                "",
             )
             .help("write `http2 = true` if all of them do, else remove it");
     }
@@ -170,11 +169,7 @@ fn check_http2(written: &Written<file::Upstream>, problems: &mut Problems) -> Se
 fn check_name(written: &Written<file::Upstream>, problems: &mut Problems) {
     if let Err(help) = values::plain_name(written.name.get_ref()) {
         problems
-            .error(
-                written.name.span(),
-                "this is not a name for an upstream",
-                "",
-            )
+            .error(written.name.span(), "this is not a name for an upstream")
             .help(help);
     }
 }
@@ -194,7 +189,6 @@ fn check_servers(
                         "the upstream \"{}\" has no `servers`",
                         written.name.get_ref()
                     ),
-                    "",
                 )
                 .help("add `servers = [\"host:port\"]`");
             return None;
@@ -203,7 +197,7 @@ fn check_servers(
     };
     if list.get_ref().is_empty() {
         problems
-            .error(list.span(), "at least one server is required", "")
+            .error(list.span(), "at least one server is required")
             .help("write [\"host:port\"]");
         return None;
     }
@@ -223,7 +217,7 @@ fn check_servers(
             .any(|(_, server)| server.address == *found.get_ref())
         {
             problems
-                .warning(found.span(), "this server is already in the list", "")
+                .warning(found.span(), "this server is already in the list")
                 .help("for a larger share write { address = …, weight = 2 }");
         }
         let server = ServerPlan {
@@ -257,7 +251,6 @@ fn check_hash_on(
             .note(
                 given.span(),
                 "`hash_on` has no effect without `balance = \"hash\"`",
-                "",
             )
             .help("add it, or remove `hash_on`");
     } else if in_tunnel && *given.get_ref() != HashOn::Client {
@@ -265,7 +258,6 @@ fn check_hash_on(
             .error(
                 given.span(),
                 "a tunnel uses this upstream, and knows nothing of this",
-                "",
             )
             .help("only `hash_on = \"client\"` is possible in a tunnel");
     }
@@ -282,7 +274,7 @@ fn check_health(
     if let Some(grpc) = grpc {
         if http2 == ServerHttp2::Never {
             problems
-                .error(grpc.span(), "gRPC is spoken by HTTP/2 only", "")
+                .error(grpc.span(), "gRPC is spoken by HTTP/2 only")
                 .help("add `http2 = true` to the upstream");
         }
         if let Some(path) = health.path.given() {
@@ -290,7 +282,6 @@ fn check_health(
                 .error(
                     path.span(),
                     "`path` is for a GET, which is not sent with `grpc`",
-                    "",
                 )
                 .help("remove one of the two");
         }
@@ -299,16 +290,16 @@ fn check_health(
         let text = path.get_ref();
         if in_tunnel {
             problems
-                .note(path.span(), "a tunnel uses this upstream, and this check speaks HTTP without TLS", "")
+                .note(path.span(), "a tunnel uses this upstream, and this check speaks HTTP without TLS")
                 .help("leave `path` out if the servers speak something else: a connection is enough then");
         }
         if !text.starts_with('/') {
             problems
-                .error(path.span(), "a path begins with \"/\"", "")
+                .error(path.span(), "a path begins with \"/\"")
                 .help(format!("write \"/{text}\""));
         } else if !text.bytes().all(|byte| byte.is_ascii_graphic()) || text.contains('#') {
             problems
-                .error(path.span(), "this cannot be sent as a path", "")
+                .error(path.span(), "this cannot be sent as a path")
                 .help("spaces and everything beyond ASCII are written as \"%20\" and the like; \"#\" is not possible");
         }
     }
@@ -317,7 +308,7 @@ fn check_health(
     });
     if let (Some(host), None, None) = (host.given(), health.path.given(), grpc) {
         problems
-            .warning(host.span(), "`host` has no effect without `path`", "")
+            .warning(host.span(), "`host` has no effect without `path`")
             .help("add `path = \"/\"` for a check by HTTP");
     }
     Some(HealthPlan {

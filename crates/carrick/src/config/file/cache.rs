@@ -255,7 +255,7 @@ fn query(
         DeValue::String(text) if text == "none" => given(Query::None),
         DeValue::String(text) => {
             problems
-                .error(value.span(), format!("`{key}` cannot be \"{text}\""), "")
+                .error(value.span(), format!("`{key}` cannot be \"{text}\""))
                 .help(format!(
                     "it can be \"all\", \"none\", or a list of parameters: [\"{text}\"]"
                 ));

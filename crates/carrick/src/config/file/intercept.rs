@@ -102,7 +102,7 @@ fn ports(
         }
         DeValue::Array(items) if items.is_empty() => {
             problems
-                .error(value.span(), "nothing would be intercepted", "")
+                .error(value.span(), "nothing would be intercepted")
                 .help(HELP);
             Setting::Wrong
         }
@@ -144,11 +144,8 @@ fn ranges<'v>(
             Some(range) => ranges.push(range),
             None => {
                 problems
-                    .error(
-                        item.span(),
-                        "this is not a port",
-                        "a number from 1 to 65535",
-                    )
+                    .error(item.span(), "this is not a port")
+                    .label("a number from 1 to 65535")
                     .help("a range is written \"1000-2000\"");
             }
         }

@@ -317,11 +317,9 @@ fn ports<'v>(
         match integer(item.get_ref()).and_then(|port| u16::try_from(port).ok()) {
             Some(port) if port > 0 => ports.push(port),
             _ => {
-                problems.error(
-                    item.span(),
-                    "this is not a port",
-                    "a number from 1 to 65535",
-                );
+                problems
+                    .error(item.span(), "this is not a port")
+                    .label("a number from 1 to 65535");
             }
         }
     }

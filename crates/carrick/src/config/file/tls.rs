@@ -58,7 +58,7 @@ pub(super) fn tls(
             return Setting::Given(Spanned::new(value.span(), ListenerTls::OfHosts));
         }
         problems
-            .error(value.span(), format!("`tls` cannot be \"{text}\""), "")
+            .error(value.span(), format!("`tls` cannot be \"{text}\""))
             .help("write `tls = { certificate = \"cert.pem\", key = \"key.pem\" }`, or `tls = \"acme\"`");
         return Setting::Wrong;
     }

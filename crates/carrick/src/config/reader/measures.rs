@@ -93,7 +93,7 @@ impl Section<'_> {
         let time = match self.value(key).map(|value| (value, value.get_ref())) {
             Some((value, DeValue::Integer(number))) => {
                 problems
-                    .error(value.span(), format!("`{key}` needs a unit"), "")
+                    .error(value.span(), format!("`{key}` needs a unit"))
                     .help(format!(
                         "write \"{number}s\" for seconds, \"{number}ms\" for milliseconds"
                     ));
@@ -131,19 +131,15 @@ fn within<T: PartialOrd>(
 ) -> Setting<T> {
     match value {
         Setting::Given(given) if given.get_ref() < min => {
-            problems.error(
-                given.span(),
-                format!("`{key}` is too small"),
-                format!("at least {}", show(min)),
-            );
+            problems
+                .error(given.span(), format!("`{key}` is too small"))
+                .label(format!("at least {}", show(min)));
             Setting::Wrong
         }
         Setting::Given(given) if given.get_ref() > max => {
-            problems.error(
-                given.span(),
-                format!("`{key}` is too large"),
-                format!("at most {}", show(max)),
-            );
+            problems
+                .error(given.span(), format!("`{key}` is too large"))
+                .label(format!("at most {}", show(max)));
             Setting::Wrong
         }
         other => other,

@@ -96,7 +96,7 @@ impl PemFile {
         help: &str,
     ) -> Box<Problem> {
         let mut problem = Problem::new(Severity::Error, message);
-        problem.at(&self.source, span, "").help(help);
+        problem.at(&self.source, span).help(help);
         Box::new(problem)
     }
 }

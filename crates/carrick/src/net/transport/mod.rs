@@ -58,15 +58,15 @@ const TAKEN: Errno = Errno::NOTCONN;
 
 /// Calls the same method of each variant.
 macro_rules! each {
-    ($transport:expr, $stream:ident => $does:expr, $taken:expr) => {
+    ($transport:expr, $method:ident($($argument:expr),*), $taken:expr) => {
         match $transport {
-            Transport::Tcp($stream) => $does,
-            Transport::Tls($stream) => $does,
-            Transport::Http2($stream) => $does,
-            Transport::Http2Server($stream) => $does,
+            Transport::Tcp(stream) => Stream::$method(&**stream, $($argument),*),
+            Transport::Tls(stream) => Stream::$method(&**stream, $($argument),*),
+            Transport::Http2(stream) => Stream::$method(&**stream, $($argument),*),
+            Transport::Http2Server(stream) => Stream::$method(&**stream, $($argument),*),
             Transport::Taken => $taken,
             #[cfg(test)]
-            Transport::Memory($stream) => $does,
+            Transport::Memory(stream) => Stream::$method(&**stream, $($argument),*),
         }
     };
 }
@@ -333,42 +333,42 @@ impl Stream for Transport {
     }
 
     fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        each!(self, stream => stream.poll_read_ready(cx), Poll::Ready(Err(TAKEN.into())))
+        each!(self, poll_read_ready(cx), Poll::Ready(Err(TAKEN.into())))
     }
 
     fn poll_write_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        each!(self, stream => stream.poll_write_ready(cx), Poll::Ready(Err(TAKEN.into())))
+        each!(self, poll_write_ready(cx), Poll::Ready(Err(TAKEN.into())))
     }
 
     fn try_read(&self, buffer: &mut Vec<u8>, room: usize) -> io::Result<usize> {
-        each!(self, stream => stream.try_read(buffer, room), Err(TAKEN.into()))
+        each!(self, try_read(buffer, room), Err(TAKEN.into()))
     }
 
     fn read_now(&self, buffer: &mut Vec<u8>) -> rustix::io::Result<usize> {
-        each!(self, stream => stream.read_now(buffer), Err(TAKEN))
+        each!(self, read_now(buffer), Err(TAKEN))
     }
 
     fn peek(&self) -> rustix::io::Result<bool> {
-        each!(self, stream => Stream::peek(stream), Err(TAKEN))
+        each!(self, peek(), Err(TAKEN))
     }
 
     fn try_peek(&self) -> io::Result<bool> {
-        each!(self, stream => stream.try_peek(), Err(TAKEN.into()))
+        each!(self, try_peek(), Err(TAKEN.into()))
     }
 
     fn forget_readable(&self) {
-        each!(self, stream => stream.forget_readable(), ());
+        each!(self, forget_readable(), ());
     }
 
     fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
-        each!(self, stream => stream.try_write(bytes), Err(TAKEN.into()))
+        each!(self, try_write(bytes), Err(TAKEN.into()))
     }
 
     fn try_write_vectored(&self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
-        each!(self, stream => stream.try_write_vectored(pieces), Err(TAKEN.into()))
+        each!(self, try_write_vectored(pieces), Err(TAKEN.into()))
     }
 
     fn try_send(&self, pieces: &[IoSlice<'_>], offered: usize, more: bool) -> io::Result<usize> {
-        each!(self, stream => stream.try_send(pieces, offered, more), Err(TAKEN.into()))
+        each!(self, try_send(pieces, offered, more), Err(TAKEN.into()))
     }
 }

@@ -8,7 +8,6 @@ use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
-use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 
 /// Capacity of one direction.
@@ -210,10 +209,6 @@ impl Drop for End {
 }
 
 impl Stream for End {
-    fn tcp(&self) -> Option<&TcpStream> {
-        None
-    }
-
     fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.from.peek() {
             Err(Errno::AGAIN) => {
@@ -250,16 +245,6 @@ impl Stream for End {
 
     fn peek(&self) -> rustix::io::Result<bool> {
         self.from.peek()
-    }
-
-    fn try_peek(&self) -> io::Result<bool> {
-        Ok(self.from.peek()?)
-    }
-
-    fn forget_readable(&self) {}
-
-    fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
-        self.try_send(&[IoSlice::new(bytes)], bytes.len(), false)
     }
 
     fn try_write_vectored(&self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {

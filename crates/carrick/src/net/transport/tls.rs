@@ -494,10 +494,6 @@ impl TlsStream {
 }
 
 impl Stream for TlsStream {
-    fn tcp(&self) -> Option<&TcpStream> {
-        None
-    }
-
     fn sink(&self, bytes: u64) -> Option<&TcpStream> {
         match &*self.session.borrow() {
             Session::Kernel(session) if session.may_send(bytes) => Some(&self.tcp),
@@ -546,14 +542,6 @@ impl Stream for TlsStream {
 
     fn try_peek(&self) -> io::Result<bool> {
         self.peek_with(Readiness::Followed)
-    }
-
-    fn forget_readable(&self) {
-        // The reads of the connection below do.
-    }
-
-    fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
-        self.send(&[IoSlice::new(bytes)], false)
     }
 
     fn try_write_vectored(&self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {

@@ -93,7 +93,7 @@ async fn is_wanted(client: &mut Client, connection: &Connection) -> bool {
     let something = poll_fn(|cx| {
         loop {
             ready!(stream.poll_read_ready(cx))?;
-            match try_peek(&stream) {
+            match try_peek(&*stream) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 came => return Poll::Ready(came),
             }

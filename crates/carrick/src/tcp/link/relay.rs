@@ -279,7 +279,7 @@ impl<'a> Relay<'a> {
     async fn send_first(&self, first: &[u8]) -> Result<(), Lost> {
         for piece in first.chunks(DATA_BYTES_MAX as usize) {
             let head = Frame::data_head(piece.len() as u32);
-            write_both(&self.connection.stream, &head, piece, &mut 0).await?;
+            write_both(&*self.connection.stream, &head, piece, &mut 0).await?;
             self.note_moved(0, piece.len() as u64, Engine::Copy);
         }
         Ok(())

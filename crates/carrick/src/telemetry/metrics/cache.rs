@@ -1,63 +1,33 @@
 //! A worker's cache counters.
 use super::{Counter, Histogram};
 
-/// How the cache answered a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CacheResult {
-    /// From the store, fresh.
-    Hit,
-    /// The same, loaded from the disk, or with the body there.
-    HitDisk,
-    /// As a hit, after waiting for another request's answer.
-    Collapsed,
-    /// From the store, after the origin validated it.
-    Revalidated,
-    /// From the store, stale, as the origin, the client or the configuration allows.
-    Stale,
-    /// From the origin, since nothing usable was stored.
-    Miss,
-    /// From the shared cache.
-    Shared,
-    /// By a cache peer that had it.
-    CachePeer,
-    /// From the origin, because of `cache_bypass` or a URL without a key.
-    Bypass,
-    /// Refused: nothing was stored and the request allowed nothing else (`only-if-cached`).
-    Refused,
+carrick_logic::named! {
+    /// How the cache answered a request.
+    pub enum CacheResult with name {
+        /// From the store, fresh.
+        Hit = "hit",
+        /// The same, loaded from the disk, or with the body there.
+        HitDisk = "hit-disk",
+        /// As a hit, after waiting for another request's answer.
+        Collapsed = "collapsed",
+        /// From the store, after the origin validated it.
+        Revalidated = "revalidated",
+        /// From the store, stale, as the origin, the client or the configuration allows.
+        Stale = "stale",
+        /// From the origin, since nothing usable was stored.
+        Miss = "miss",
+        /// From the shared cache.
+        Shared = "shared",
+        /// By a cache peer that had it.
+        CachePeer = "peer",
+        /// From the origin, because of `cache_bypass` or a URL without a key.
+        Bypass = "bypass",
+        /// Refused: nothing was stored and the request allowed nothing else (`only-if-cached`).
+        Refused = "refused",
+    }
 }
 
 impl CacheResult {
-    /// All of them.
-    pub const ALL: [Self; 10] = [
-        Self::Hit,
-        Self::HitDisk,
-        Self::Collapsed,
-        Self::Revalidated,
-        Self::Stale,
-        Self::Miss,
-        Self::Shared,
-        Self::CachePeer,
-        Self::Bypass,
-        Self::Refused,
-    ];
-
-    /// Its name in metrics and in the access log.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Hit => "hit",
-            Self::HitDisk => "hit-disk",
-            Self::Collapsed => "collapsed",
-            Self::Revalidated => "revalidated",
-            Self::Stale => "stale",
-            Self::Miss => "miss",
-            Self::Shared => "shared",
-            Self::CachePeer => "peer",
-            Self::Bypass => "bypass",
-            Self::Refused => "refused",
-        }
-    }
-
     /// Whether the origin did not have to send the body.
     #[must_use]
     pub const fn spares_origin(self) -> bool {
@@ -74,69 +44,33 @@ impl CacheResult {
     }
 }
 
-/// The result for an object embedded in a page.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PrefetchResult {
-    /// It was requested.
-    Asked,
-    /// It was fetched or validated, and can be sent.
-    Stored,
-    /// A client has requested it and got it from the store.
-    Used,
-    /// It has another host, port or scheme.
-    Foreign,
-    /// The listener's rules deny it, or do not cache it.
-    Denied,
-    /// It was stored already.
-    Fresh,
-    /// It was being fetched already.
-    InFlight,
-    /// The answer may not be stored, or recently could not.
-    NotStored,
-    /// It exceeds the limit for one object, or the page's objects together exceed theirs.
-    TooLarge,
-    /// Too many fetches in progress, or too many objects in the page.
-    TooMany,
-    /// The fetch failed or broke off.
-    Failed,
-    /// The page's client has disconnected.
-    Aborted,
-}
-
-impl PrefetchResult {
-    /// All of them.
-    pub const ALL: [Self; 12] = [
-        Self::Asked,
-        Self::Stored,
-        Self::Used,
-        Self::Foreign,
-        Self::Denied,
-        Self::Fresh,
-        Self::InFlight,
-        Self::NotStored,
-        Self::TooLarge,
-        Self::TooMany,
-        Self::Failed,
-        Self::Aborted,
-    ];
-
-    /// Its name in metrics and in `/status`.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Asked => "asked",
-            Self::Stored => "stored",
-            Self::Used => "used",
-            Self::Foreign => "foreign",
-            Self::Denied => "denied",
-            Self::Fresh => "fresh",
-            Self::InFlight => "in_flight",
-            Self::NotStored => "not_stored",
-            Self::TooLarge => "too_large",
-            Self::TooMany => "too_many",
-            Self::Failed => "failed",
-            Self::Aborted => "aborted",
-        }
+carrick_logic::named! {
+    /// The result for an object embedded in a page.
+    pub enum PrefetchResult with name {
+        /// It was requested.
+        Asked = "asked",
+        /// It was fetched or validated, and can be sent.
+        Stored = "stored",
+        /// A client has requested it and got it from the store.
+        Used = "used",
+        /// It has another host, port or scheme.
+        Foreign = "foreign",
+        /// The listener's rules deny it, or do not cache it.
+        Denied = "denied",
+        /// It was stored already.
+        Fresh = "fresh",
+        /// It was being fetched already.
+        InFlight = "in_flight",
+        /// The answer may not be stored, or recently could not.
+        NotStored = "not_stored",
+        /// It exceeds the limit for one object, or the page's objects together exceed theirs.
+        TooLarge = "too_large",
+        /// Too many fetches in progress, or too many objects in the page.
+        TooMany = "too_many",
+        /// The fetch failed or broke off.
+        Failed = "failed",
+        /// The page's client has disconnected.
+        Aborted = "aborted",
     }
 }
 

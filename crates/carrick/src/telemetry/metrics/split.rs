@@ -2,32 +2,17 @@
 use super::Counter;
 use carrick_logic::split::Reason;
 
-/// How a splitter's connection was carried.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SplitEnd {
-    /// Split to the end.
-    Split,
-    /// Joined; nearly all bytes went end to end.
-    Joined,
-    /// Joined after many bytes had been relayed.
-    Mixed,
-    /// It ended too early or with an error: nothing was measured.
-    Unmeasured,
-}
-
-impl SplitEnd {
-    /// All of them, in the order of their declaration.
-    pub const ALL: [Self; 4] = [Self::Split, Self::Joined, Self::Mixed, Self::Unmeasured];
-
-    /// The label in metrics.
-    #[must_use]
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::Split => "split",
-            Self::Joined => "joined",
-            Self::Mixed => "mixed",
-            Self::Unmeasured => "unmeasured",
-        }
+carrick_logic::named! {
+    /// How a splitter's connection was carried.
+    pub enum SplitEnd with label {
+        /// Split to the end.
+        Split = "split",
+        /// Joined; nearly all bytes went end to end.
+        Joined = "joined",
+        /// Joined after many bytes had been relayed.
+        Mixed = "mixed",
+        /// It ended too early or with an error: nothing was measured.
+        Unmeasured = "unmeasured",
     }
 }
 

@@ -1,94 +1,52 @@
 //! Counters of TLS handshakes with clients and servers.
 use super::Counter;
 
-/// How a handshake with a client ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the metric's help says what they are")]
-pub enum Handshake {
-    Full,
-    Resumed,
-    Alert,
-    Challenge,
-    ClientCertificate,
-    Closed,
-    Incompatible,
-    Malformed,
-    PlainHttp,
-    Timeout,
-    Other,
+carrick_logic::named! {
+    /// How a handshake with a client ended.
+    #[expect(missing_docs, reason = "the metric's help says what they are")]
+    pub enum Handshake with name {
+        Full = "full",
+        Resumed = "resumed",
+        Alert = "alert",
+        Challenge = "challenge",
+        ClientCertificate = "client_certificate",
+        Closed = "closed",
+        Incompatible = "incompatible",
+        Malformed = "malformed",
+        PlainHttp = "plain_http",
+        Timeout = "timeout",
+        Other = "other",
+    }
 }
 
-impl Handshake {
-    /// All of them, in the order of their counters.
-    pub const ALL: [(Self, &'static str); 11] = [
-        (Self::Full, "full"),
-        (Self::Resumed, "resumed"),
-        (Self::Alert, "alert"),
-        (Self::Challenge, "challenge"),
-        (Self::ClientCertificate, "client_certificate"),
-        (Self::Closed, "closed"),
-        (Self::Incompatible, "incompatible"),
-        (Self::Malformed, "malformed"),
-        (Self::PlainHttp, "plain_http"),
-        (Self::Timeout, "timeout"),
-        (Self::Other, "other"),
-    ];
+carrick_logic::named! {
+    /// How a handshake with a server ended.
+    #[expect(missing_docs, reason = "the metric's help says what they are")]
+    pub enum ServerHandshake with name {
+        Full = "full",
+        Resumed = "resumed",
+        Alert = "alert",
+        Certificate = "certificate",
+        Closed = "closed",
+        Incompatible = "incompatible",
+        Malformed = "malformed",
+        NotTls = "not_tls",
+        Timeout = "timeout",
+        Other = "other",
+    }
 }
 
-/// How a handshake with a server ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the metric's help says what they are")]
-pub enum ServerHandshake {
-    Full,
-    Resumed,
-    Alert,
-    Certificate,
-    Closed,
-    Incompatible,
-    Malformed,
-    NotTls,
-    Timeout,
-    Other,
-}
-
-impl ServerHandshake {
-    /// All of them, in the order of their counters.
-    pub const ALL: [(Self, &'static str); 10] = [
-        (Self::Full, "full"),
-        (Self::Resumed, "resumed"),
-        (Self::Alert, "alert"),
-        (Self::Certificate, "certificate"),
-        (Self::Closed, "closed"),
-        (Self::Incompatible, "incompatible"),
-        (Self::Malformed, "malformed"),
-        (Self::NotTls, "not_tls"),
-        (Self::Timeout, "timeout"),
-        (Self::Other, "other"),
-    ];
-}
-
-/// What became of giving the kernel a client's connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the metric's help says what they are")]
-pub enum HandOver {
-    Done,
-    Cipher,
-    Record,
-    Busy,
-    Refused,
-    Failed,
-}
-
-impl HandOver {
-    /// All of them, in the order of their counters.
-    pub const ALL: [(Self, &'static str); 6] = [
-        (Self::Done, "done"),
-        (Self::Cipher, "cipher"),
-        (Self::Record, "record"),
-        (Self::Busy, "busy"),
-        (Self::Refused, "refused"),
-        (Self::Failed, "failed"),
-    ];
+carrick_logic::named! {
+    /// What became of giving the kernel a client's connection.
+    #[expect(missing_docs, reason = "the metric's help says what they are")]
+    pub enum HandOver with name {
+        Done = "done",
+        Cipher = "cipher",
+        Record = "record",
+        Busy = "busy",
+        Refused = "refused",
+        Failed = "failed",
+    }
 }
 
 /// Declares the counters of such results.
@@ -140,7 +98,7 @@ mod tests {
     macro_rules! each_has_its_counter {
         ($counters:ident, $kind:ident) => {
             let counters = $counters::default();
-            for (index, (handshake, _)) in $kind::ALL.into_iter().enumerate() {
+            for (index, handshake) in $kind::ALL.into_iter().enumerate() {
                 assert_eq!(handshake as usize, index);
                 assert_eq!(counters.get(handshake), 0);
                 counters.count(handshake);

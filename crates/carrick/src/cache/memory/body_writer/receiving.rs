@@ -1,7 +1,7 @@
 //! Receiving a body's bytes from a connection, where possible without a copy.
 use super::{BodyWriter, FillError};
 use crate::cache::memory::object::BodyState;
-use crate::net::io::{Stream, forget_readable, read_at_most};
+use crate::net::io::{Stream, read_at_most};
 use std::future::poll_fn;
 use std::io;
 use std::task::{Context, Poll, ready};
@@ -61,7 +61,7 @@ impl BodyWriter {
             match from.try_io(Interest::READABLE, || writer.receive(from)) {
                 Ok(count) => {
                     if count > 0 && count < room {
-                        forget_readable(from);
+                        from.forget_readable();
                     }
                     self.written_bytes += count as u64;
                     self.body.publish(self.written_bytes, BodyState::Filling);

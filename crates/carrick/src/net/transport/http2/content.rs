@@ -1,6 +1,6 @@
 //! A body on its way to the other end of a stream: content, taken out of its chunks where it has any, and trailers.
 use super::buffers::{self, BUFFER_BYTES};
-use super::head::LIMITS;
+use super::head::{HeadText, LIMITS};
 use super::{Http2Connection, Piece, RESET};
 use carrick_logic::http1::{Chunked, Piece as Part};
 use h2::{Reason, SendStream};
@@ -8,6 +8,17 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use rustix::io::Errno;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
+
+/// How far a message has been sent.
+#[derive(Debug)]
+pub(super) enum Sending {
+    /// The beginning of a head.
+    Head(HeadText),
+    /// The head was sent.
+    Content(Content),
+    /// The stream is lost, or the head could not be sent.
+    Lost,
+}
 
 /// A body that is being sent.
 #[derive(Debug)]
@@ -31,6 +42,34 @@ pub(super) enum Framing {
     UntilEnd,
     /// Nothing: the stream has ended.
     Over,
+}
+
+impl Sending {
+    pub(super) fn has_room(&mut self, connection: &Http2Connection) -> bool {
+        match self {
+            Self::Content(content) => content.has_room(connection),
+            Self::Head(_) | Self::Lost => true,
+        }
+    }
+
+    /// Ready when a write would be accepted, or fail.
+    pub(super) fn poll_ready(
+        &mut self,
+        connection: &Http2Connection,
+        cx: &mut Context<'_>,
+    ) -> Poll<()> {
+        match self {
+            Self::Content(content) => content.poll_ready(connection, cx),
+            Self::Head(_) | Self::Lost => Poll::Ready(()),
+        }
+    }
+
+    pub(super) fn end(&mut self, connection: &Rc<Http2Connection>) -> rustix::io::Result<()> {
+        match self {
+            Self::Content(content) => content.end(connection),
+            Self::Head(_) | Self::Lost => Ok(()),
+        }
+    }
 }
 
 impl Framing {

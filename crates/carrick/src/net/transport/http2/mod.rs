@@ -29,7 +29,6 @@ use std::io::{ErrorKind, IoSlice};
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::Instant;
-use tokio::net::TcpStream;
 
 /// One stream.
 #[derive(Debug)]
@@ -79,7 +78,7 @@ impl Http2Stream {
     /// Whether a write would be accepted now.
     #[must_use]
     pub fn has_room(&self) -> bool {
-        self.response.borrow_mut().has_room(&self.connection)
+        (self.response.borrow_mut().state).has_room(&self.connection)
     }
 
     /// Ready with as many of `wanted` bytes of a body as may be [sent](Self::send) now, at least one.
@@ -116,7 +115,7 @@ impl Http2Stream {
     /// # Errors
     /// The stream is lost.
     pub fn end(&self) -> std::io::Result<()> {
-        Ok(self.response.borrow_mut().end(&self.connection)?)
+        Ok((self.response.borrow_mut().state).end(&self.connection)?)
     }
 
     /// Ready when nothing more of the request comes; what comes before is discarded.
@@ -146,10 +145,6 @@ impl Gather for Http2Stream {
 }
 
 impl Stream for Http2Stream {
-    fn tcp(&self) -> Option<&TcpStream> {
-        None
-    }
-
     fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
         let mut request = self.request.borrow_mut();
         if request.poll_ready(cx).is_pending() {
@@ -162,7 +157,7 @@ impl Stream for Http2Stream {
 
     fn poll_write_ready(&self, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
         let mut response = self.response.borrow_mut();
-        response.poll_ready(&self.connection, cx).map(Ok)
+        response.state.poll_ready(&self.connection, cx).map(Ok)
     }
 
     fn try_read(&self, buffer: &mut Vec<u8>, room: usize) -> std::io::Result<usize> {
@@ -176,14 +171,6 @@ impl Stream for Http2Stream {
 
     fn peek(&self) -> rustix::io::Result<bool> {
         self.request.borrow().peek()
-    }
-
-    fn try_peek(&self) -> std::io::Result<bool> {
-        Ok(Stream::peek(self)?)
-    }
-
-    fn forget_readable(&self) {
-        // There is no readiness to be forgotten.
     }
 
     fn try_write(&self, bytes: &[u8]) -> std::io::Result<usize> {
@@ -201,9 +188,5 @@ impl Stream for Http2Stream {
             }
         }
         Ok(written)
-    }
-
-    fn try_send(&self, pieces: &[IoSlice<'_>], _: usize, _: bool) -> std::io::Result<usize> {
-        self.try_write_vectored(pieces)
     }
 }

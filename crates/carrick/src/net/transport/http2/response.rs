@@ -1,5 +1,5 @@
 //! The response of a stream, from bytes of HTTP/1.1.
-use super::content::{Content, Framing};
+use super::content::{Content, Framing, Sending};
 use super::head::{HeadText, LIMITS};
 use super::{Http2Connection, Piece, RESET};
 use bytes::Bytes;
@@ -25,17 +25,7 @@ pub struct Outgoing {
     interim_left: u8,
     /// What the client is told, should not all of it be sent.
     reset_code: Reason,
-    state: State,
-}
-
-#[derive(Debug)]
-enum State {
-    /// The beginning of a head.
-    Head(HeadText),
-    /// The head was sent.
-    Content(Content),
-    /// The stream is lost.
-    Lost,
+    pub(super) state: Sending,
 }
 
 impl Outgoing {
@@ -54,38 +44,19 @@ impl Outgoing {
             websocket,
             interim_left: INTERIM_MAX,
             reset_code,
-            state: State::Head(HeadText::default()),
-        }
-    }
-
-    pub(super) fn has_room(&mut self, connection: &Http2Connection) -> bool {
-        match &mut self.state {
-            State::Head(_) | State::Lost => true,
-            State::Content(content) => content.has_room(connection),
-        }
-    }
-
-    /// Ready when a write would be accepted, or fail.
-    pub(super) fn poll_ready(
-        &mut self,
-        connection: &Http2Connection,
-        cx: &mut Context<'_>,
-    ) -> Poll<()> {
-        match &mut self.state {
-            State::Head(_) | State::Lost => Poll::Ready(()),
-            State::Content(content) => content.poll_ready(connection, cx),
+            state: Sending::Head(HeadText::default()),
         }
     }
 
     /// Ready when the client has reset the stream, or is gone.
     pub(super) fn poll_reset(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         match &mut self.state {
-            State::Head(_) => {
+            Sending::Head(_) => {
                 let _ = ready!(self.respond.poll_reset(cx));
-                self.state = State::Lost;
+                self.state = Sending::Lost;
             }
-            State::Content(content) => ready!(content.poll_reset(cx)),
-            State::Lost => {}
+            Sending::Content(content) => ready!(content.poll_reset(cx)),
+            Sending::Lost => {}
         }
         Poll::Ready(())
     }
@@ -100,15 +71,15 @@ impl Outgoing {
         while taken < bytes.len() {
             let rest = &bytes[taken..];
             let count = match &mut self.state {
-                State::Head(head) => {
+                Sending::Head(head) => {
                     let (count, text) = head.take(rest)?;
                     if let Some(text) = text {
                         self.send_head(&text, connection)?;
                     }
                     count
                 }
-                State::Content(content) => content.write(rest, connection)?,
-                State::Lost => return Err(RESET),
+                Sending::Content(content) => content.write(rest, connection)?,
+                Sending::Lost => return Err(RESET),
             };
             if count == 0 {
                 break;
@@ -129,14 +100,14 @@ impl Outgoing {
         cx: &mut Context<'_>,
     ) -> Poll<rustix::io::Result<usize>> {
         match &mut self.state {
-            State::Content(content) => content.poll_room(connection, wanted, cx),
-            State::Head(_) | State::Lost => Poll::Ready(Err(RESET)),
+            Sending::Content(content) => content.poll_room(connection, wanted, cx),
+            Sending::Head(_) | Sending::Lost => Poll::Ready(Err(RESET)),
         }
     }
 
     /// See [`Http2Stream::keep_room`](super::Http2Stream::keep_room).
     pub(super) fn keep_room(&mut self, bytes: usize) {
-        if let State::Content(content) = &mut self.state {
+        if let Sending::Content(content) = &mut self.state {
             content.keep_room(bytes);
         }
     }
@@ -148,8 +119,8 @@ impl Outgoing {
         connection: &Rc<Http2Connection>,
     ) -> rustix::io::Result<()> {
         match &mut self.state {
-            State::Content(content) => content.send(bytes, connection),
-            State::Head(_) | State::Lost => Err(RESET),
+            Sending::Content(content) => content.send(bytes, connection),
+            Sending::Head(_) | Sending::Lost => Err(RESET),
         }
     }
 
@@ -200,23 +171,16 @@ impl Outgoing {
     fn send_response(&mut self, head: Response<()>, framing: Framing) -> rustix::io::Result<()> {
         let is_whole = matches!(framing, Framing::Over);
         let sent = self.respond.send_response(head, is_whole);
-        let sent = sent.map(|stream| self.state = State::Content(Content::new(stream, framing)));
+        let sent = sent.map(|stream| self.state = Sending::Content(Content::new(stream, framing)));
         self.note(sent)
     }
 
     /// If a head could not be sent, the stream is lost.
     fn note(&mut self, sent: Result<(), h2::Error>) -> rustix::io::Result<()> {
         sent.map_err(|_| {
-            self.state = State::Lost;
+            self.state = Sending::Lost;
             RESET
         })
-    }
-
-    pub(super) fn end(&mut self, connection: &Rc<Http2Connection>) -> rustix::io::Result<()> {
-        match &mut self.state {
-            State::Content(content) => content.end(connection),
-            State::Head(_) | State::Lost => Ok(()),
-        }
     }
 
     /// Sets the code of a reset.
@@ -228,12 +192,12 @@ impl Outgoing {
         let is_tunnel = self.method == Method::Connect || self.websocket.is_some();
         match &mut self.state {
             // All of the response is on its way.
-            State::Content(content) if content.is_over() && !is_tunnel => return,
-            State::Content(content) => content.reset(self.reset_code),
-            State::Head(_) => self.respond.send_reset(self.reset_code),
-            State::Lost => {}
+            Sending::Content(content) if content.is_over() && !is_tunnel => return,
+            Sending::Content(content) => content.reset(self.reset_code),
+            Sending::Head(_) => self.respond.send_reset(self.reset_code),
+            Sending::Lost => {}
         }
-        self.state = State::Lost;
+        self.state = Sending::Lost;
     }
 }
 
@@ -241,8 +205,8 @@ impl Drop for Outgoing {
     fn drop(&mut self) {
         // What is not whole must not look as if it were.
         let is_whole = match &self.state {
-            State::Content(content) => content.is_over() || content.is_lost(),
-            State::Head(_) | State::Lost => false,
+            Sending::Content(content) => content.is_over() || content.is_lost(),
+            Sending::Head(_) | Sending::Lost => false,
         };
         if !is_whole {
             self.reset();

@@ -22,7 +22,6 @@ use std::io::IoSlice;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Instant;
-use tokio::net::TcpStream;
 
 /// Most bytes of a request that are kept, should the server not begin with it.
 const KEPT_BYTES_MAX: usize = 32 * 1024;
@@ -67,7 +66,7 @@ impl ServerStream {
     /// Whether a write would be accepted now.
     #[must_use]
     pub fn has_room(&self) -> bool {
-        (self.request.borrow_mut()).has_room(self.connection.shared())
+        (self.request.borrow_mut().state).has_room(self.connection.shared())
     }
 
     /// Whether the connection would take more, if the server's windows allow it.
@@ -136,7 +135,7 @@ impl ServerStream {
     /// # Errors
     /// The stream is lost.
     pub fn end(&self) -> std::io::Result<()> {
-        Ok(self.request.borrow_mut().end(self.connection.shared())?)
+        Ok((self.request.borrow_mut().state).end(self.connection.shared())?)
     }
 
     /// Tells the server now that nothing more is needed.
@@ -156,10 +155,6 @@ impl Gather for ServerStream {
 }
 
 impl Stream for ServerStream {
-    fn tcp(&self) -> Option<&TcpStream> {
-        None
-    }
-
     fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
         let mut response = self.response.borrow_mut();
         let polled = response.poll_ready(cx);
@@ -171,7 +166,8 @@ impl Stream for ServerStream {
 
     fn poll_write_ready(&self, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
         let mut request = self.request.borrow_mut();
-        request.poll_ready(self.connection.shared(), cx).map(Ok)
+        let polled = (request.state).poll_ready(self.connection.shared(), cx);
+        polled.map(Ok)
     }
 
     fn try_read(&self, buffer: &mut Vec<u8>, room: usize) -> std::io::Result<usize> {
@@ -185,14 +181,6 @@ impl Stream for ServerStream {
 
     fn peek(&self) -> rustix::io::Result<bool> {
         self.response.borrow().peek()
-    }
-
-    fn try_peek(&self) -> std::io::Result<bool> {
-        Ok(Stream::peek(self)?)
-    }
-
-    fn forget_readable(&self) {
-        // There is no readiness to be forgotten.
     }
 
     fn try_write(&self, bytes: &[u8]) -> std::io::Result<usize> {
@@ -217,10 +205,6 @@ impl Stream for ServerStream {
             }
         }
         Ok(written)
-    }
-
-    fn try_send(&self, pieces: &[IoSlice<'_>], _: usize, _: bool) -> std::io::Result<usize> {
-        self.try_write_vectored(pieces)
     }
 }
 

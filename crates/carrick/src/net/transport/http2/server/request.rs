@@ -1,5 +1,5 @@
 //! The request of a stream to a server, from bytes of HTTP/1.1.
-use super::super::content::{Content, Framing};
+use super::super::content::{Content, Framing, Sending};
 use super::super::head::{HeadText, LIMITS};
 use super::super::websocket::websocket_accept;
 use super::super::{Http2Connection, Piece};
@@ -19,18 +19,8 @@ use std::task::{Context, Poll, Waker};
 pub(super) struct Outgoing {
     send: SendRequest<Piece>,
     scheme: Scheme,
-    state: State,
+    pub(super) state: Sending,
     is_untranslatable: bool,
-}
-
-#[derive(Debug)]
-enum State {
-    /// The beginning of the head.
-    Head(HeadText),
-    /// The head was sent.
-    Content(Content),
-    /// It could not be sent.
-    Lost,
 }
 
 /// What was asked for, when the head has been sent.
@@ -47,35 +37,16 @@ impl Outgoing {
         Self {
             send,
             scheme,
-            state: State::Head(HeadText::default()),
+            state: Sending::Head(HeadText::default()),
             is_untranslatable: false,
-        }
-    }
-
-    pub(super) fn has_room(&mut self, connection: &Http2Connection) -> bool {
-        match &mut self.state {
-            State::Head(_) | State::Lost => true,
-            State::Content(content) => content.has_room(connection),
-        }
-    }
-
-    /// Ready when a write would be accepted, or fail.
-    pub(super) fn poll_ready(
-        &mut self,
-        connection: &Http2Connection,
-        cx: &mut Context<'_>,
-    ) -> Poll<()> {
-        match &mut self.state {
-            State::Head(_) | State::Lost => Poll::Ready(()),
-            State::Content(content) => content.poll_ready(connection, cx),
         }
     }
 
     /// Ready when the server needs no more of the body.
     pub(super) fn poll_reset(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         match &mut self.state {
-            State::Content(content) => content.poll_reset(cx),
-            State::Head(_) | State::Lost => Poll::Pending,
+            Sending::Content(content) => content.poll_reset(cx),
+            Sending::Head(_) | Sending::Lost => Poll::Pending,
         }
     }
 
@@ -87,8 +58,8 @@ impl Outgoing {
     /// Whether the server gets the whole request.
     pub(super) fn is_whole(&self) -> bool {
         match &self.state {
-            State::Content(content) => content.is_over() && !content.is_lost(),
-            State::Head(_) | State::Lost => false,
+            Sending::Content(content) => content.is_over() && !content.is_lost(),
+            Sending::Head(_) | Sending::Lost => false,
         }
     }
 
@@ -104,7 +75,7 @@ impl Outgoing {
         while taken < bytes.len() {
             let rest = &bytes[taken..];
             let count = match &mut self.state {
-                State::Head(_) => {
+                Sending::Head(_) => {
                     let (count, sent) = self.write_head(rest)?;
                     if let (Some(sent), Some(asked)) = (sent, asked.take()) {
                         connection.asked();
@@ -112,11 +83,11 @@ impl Outgoing {
                     }
                     count
                 }
-                State::Content(content) => match content.write(rest, connection) {
+                Sending::Content(content) => match content.write(rest, connection) {
                     Err(_) if taken > 0 => break,
                     result => result?,
                 },
-                State::Lost => return Err(Errno::CONNRESET),
+                Sending::Lost => return Err(Errno::CONNRESET),
             };
             if count == 0 {
                 break;
@@ -131,14 +102,14 @@ impl Outgoing {
 
     /// Takes bytes of the head, and sends it when it is whole. On an error nothing was sent.
     fn write_head(&mut self, bytes: &[u8]) -> rustix::io::Result<(usize, Option<Asked>)> {
-        let State::Head(head) = &mut self.state else {
+        let Sending::Head(head) = &mut self.state else {
             return Ok((0, None));
         };
         let (count, text) = head.take(bytes)?;
         let Some(text) = text else {
             return Ok((count, None));
         };
-        self.state = State::Lost;
+        self.state = Sending::Lost;
         Ok((count, Some(self.send_head(&text)?)))
     }
 
@@ -169,7 +140,7 @@ impl Outgoing {
             tracing::debug!("HTTP/2: request not sent: {error}");
             Errno::CONNRESET
         })?;
-        self.state = State::Content(Content::new(stream, framing));
+        self.state = Sending::Content(Content::new(stream, framing));
         Ok(Asked {
             response,
             is_for_head: head.method == Method::Head,
@@ -234,15 +205,8 @@ impl Outgoing {
         Some(request)
     }
 
-    pub(super) fn end(&mut self, connection: &Rc<Http2Connection>) -> rustix::io::Result<()> {
-        match &mut self.state {
-            State::Content(content) => content.end(connection),
-            State::Head(_) | State::Lost => Ok(()),
-        }
-    }
-
     pub(super) fn reset(&mut self) {
-        if let State::Content(content) = &mut self.state {
+        if let Sending::Content(content) = &mut self.state {
             content.reset(Reason::CANCEL);
         }
     }
