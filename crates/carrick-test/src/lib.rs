@@ -35,6 +35,15 @@ pub fn wait_for<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
     }
 }
 
+/// Polls `is_so` until it holds, like [`wait_for`].
+///
+/// # Panics
+/// With `what`, after [`PATIENCE`].
+#[track_caller]
+pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    wait_for(what, || is_so().then_some(()));
+}
+
 /// Until the next look at something that was waited for this long.
 #[must_use]
 pub fn pause(waited: Duration) -> Duration {

@@ -1,6 +1,7 @@
 //! Connections, bytes and clocks for the tests.
 
 use carrick_splice::{Choice, Counters, PoolLimits, SPLICES_MAX, SocketService, Splicer, tcp};
+pub use carrick_test::wait_until;
 use socket2::{Domain, SockRef, Socket, Type};
 use std::future::Future;
 use std::io::ErrorKind;
@@ -68,12 +69,6 @@ pub async fn until(mut is_so: impl FnMut() -> bool) {
     while !is_so() {
         tokio::time::sleep(carrick_test::pause(begun.elapsed())).await;
     }
-}
-
-/// The same on a thread that may block.
-#[track_caller]
-pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    carrick_test::wait_for(what, || is_so().then_some(()));
 }
 
 /// Lets this much time pass at once for timers.

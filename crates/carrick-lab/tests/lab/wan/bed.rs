@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use carrick_lab::wan::spec::{RuleCounts, WanCounts};
-use carrick_test::{PATIENCE, wait_for};
+use carrick_test::{PATIENCE, wait_for, wait_until};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use super::LAB;
@@ -353,7 +353,7 @@ impl Emulator {
     pub fn counts_now(&self) -> WanCounts {
         let _ = fs::remove_file(&self.counts);
         self.signal(rustix::process::Signal::USR1);
-        wait_for("counts", || self.counts.exists().then_some(()));
+        wait_until("counts", || self.counts.exists());
         self.read_counts()
     }
 

@@ -199,9 +199,8 @@ fn what_is_under_way_is_purged_too() {
                 client.read_exact(whole - 1000).len() > 1000,
                 "{name} {when}"
             );
-            crate::support::wait_for("the end of the body", || {
-                (play.carrick.metric("carrick_cache_fills", &[]) == 0.0).then_some(())
-            });
+            play.carrick
+                .wait_until_metric("carrick_cache_fills", &[], 0.0);
             for lines in ["", "Range: bytes=0-9\r\n"] {
                 let lines = format!("Cache-Control: only-if-cached\r\n{lines}");
                 assert_eq!(play.find_with("/a", &lines).status, 504, "{name} {when}");

@@ -1,7 +1,7 @@
 //! Concurrent requests for the same object; clients that disconnect; clients that come late.
 use super::{Play, cached_switch, get, ok, status};
 use crate::support::random::{Random, hash};
-use crate::support::{Peer, wait_for};
+use crate::support::{Peer, wait_for, wait_until};
 
 /// So many clients that wait for the answer to another client's request.
 fn waiting(play: &Play, count: u32) -> Vec<Peer> {
@@ -229,9 +229,7 @@ fn a_client_that_disconnects_before_its_range_has_come_is_noticed_at_once() {
     first.read_head();
     let mut late = play.carrick.connect();
     late.send(get("/a", "Range: bytes=90000-\r\n"));
-    wait_for("both clients", || {
-        (play.carrick.clients_open() == 2.0).then_some(())
-    });
+    play.carrick.wait_until_clients(2);
     late.reset();
     let line = &play.carrick.access_log(1)[0];
     assert_eq!(line.text("ended"), "client_reset", "{line:?}");
@@ -242,8 +240,8 @@ fn a_client_that_disconnects_before_its_range_has_come_is_noticed_at_once() {
 /// Its server would hold the connection with a byte now and then.
 /// Sends a piece now and then until carrick closes the connection.
 fn trickle(upstream: &mut Peer, piece: &str) {
-    wait_for("the end of the server's connection", || {
-        upstream.try_send(piece).is_err().then_some(())
+    wait_until("the end of the server's connection", || {
+        upstream.try_send(piece).is_err()
     });
 }
 

@@ -1,7 +1,7 @@
 //! Stale responses: the server validates them, or cannot be asked.
 use super::{Play, get, ok, status};
 use crate::support::message::field;
-use crate::support::{Response, wait_for};
+use crate::support::{Response, wait_for, wait_until};
 
 const NOT_MODIFIED: &str = "HTTP/1.1 304 Not Modified\r\nConnection: close\r\nETag: \"v\"\r\nCache-Control: max-age=60\r\nX-Is: new\r\n\r\n";
 
@@ -126,8 +126,8 @@ fn what_is_stale_is_sent_while_a_new_one_is_fetched() {
     assert_eq!(client.ask(&get("/a", "")).text(), "old");
     play.server.expect_no_connection();
     upstream.send(ok("Cache-Control: max-age=60\r\nETag: \"w\"\r\n", "new"));
-    wait_for("the new answer", || {
-        (client.ask(&get("/a", "")).text() == "new").then_some(())
+    wait_until("the new answer", || {
+        client.ask(&get("/a", "")).text() == "new"
     });
     play.server.expect_no_connection();
 }

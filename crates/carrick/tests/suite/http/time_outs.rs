@@ -1,6 +1,6 @@
 //! Time-outs: slow or silent clients and servers.
 use super::{GET, start};
-use crate::support::{Carrick, Ending, Peer, Place, Server, wait_for};
+use crate::support::{Carrick, Ending, Peer, Place, Server, wait_for, wait_until};
 use std::time::{Duration, Instant};
 
 /// A head that arrives byte by byte must still be complete in time.
@@ -230,15 +230,13 @@ fn a_client_that_does_not_read_its_response_is_reset_after_the_idle_time_out() {
                 .then_some((client, upstream))
         });
         let block = vec![b'x'; 64 * 1024];
-        wait_for("the upstream connection's end", || {
-            upstream.try_send(&block).is_err().then_some(())
+        wait_until("the upstream connection's end", || {
+            upstream.try_send(&block).is_err()
         });
-        wait_for("the client's end", || {
-            (carrick.clients_open() == 0.0).then_some(())
-        });
-        wait_for("the response's line in the log", || {
+        carrick.wait_until_clients(0);
+        wait_until("the response's line in the log", || {
             let lines = carrick.access_log(1);
-            lines.iter().any(|line| line.status() == 200).then_some(())
+            lines.iter().any(|line| line.status() == 200)
         });
     }
 }

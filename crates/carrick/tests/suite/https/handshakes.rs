@@ -146,9 +146,7 @@ fn handshakes_that_break_off_or_are_none_harm_nobody() {
     assert_eq!(client.ask(ASK).1, "a.example");
     carrick.wait_for_metric(HANDSHAKES, &["result=\"malformed\""], 100.0);
     drop((kept, client));
-    crate::support::wait_for("all clients to be gone", || {
-        (carrick.clients_open() < 0.5).then_some(())
-    });
+    carrick.wait_until_clients(0);
 }
 
 /// What a client sends until its handshake is done, with a first request.
@@ -188,11 +186,9 @@ fn a_client_that_sends_a_record_byte_by_byte_has_no_more_time_than_another() {
     let record = client.encrypt(&"x".repeat(16_000));
     let mut stream = client.into_tcp();
     let mut record = record.iter();
-    crate::support::wait_for("the end of the connection", || {
+    crate::support::wait_until("the end of the connection", || {
         let byte = [*record.next().expect("an end before the record's")];
-        std::io::Write::write_all(&mut stream, &byte)
-            .is_err()
-            .then_some(())
+        std::io::Write::write_all(&mut stream, &byte).is_err()
     });
     assert!(carrick.limit_reached("idle_timeout") >= 1.0);
 }

@@ -6,7 +6,7 @@ use super::client::{Offers, TlsPeer, pem, presenting, trusting};
 use super::{pair, switch_text};
 use crate::support::message::field;
 use crate::support::server::answer_requests;
-use crate::support::{Carrick, Place, Server, wait_for};
+use crate::support::{Carrick, Place, Server, wait_until};
 
 struct Stage {
     carrick: Carrick,
@@ -150,7 +150,7 @@ fn files_that_change_are_followed_unless_they_are_wrong() {
         ("server.key", None, "server.key cannot be read"),
     ] {
         install(&stage.place, "two", "two");
-        wait_for("the right files", || stage.serves("two").then_some(()));
+        wait_until("the right files", || stage.serves("two"));
         match text {
             Some(text) => stage.place.write(name, text),
             None => std::fs::remove_file(file(&stage.place, name)).expect("a file"),
@@ -161,7 +161,7 @@ fn files_that_change_are_followed_unless_they_are_wrong() {
     said.wait_for("the previous certificates stay in force")
         .expect("a message");
     install(&stage.place, "one", "one");
-    wait_for("the next certificate", || stage.serves("one").then_some(()));
+    wait_until("the next certificate", || stage.serves("one"));
 }
 
 #[test]
@@ -197,7 +197,7 @@ fn files_elsewhere_are_followed_from_inside_the_sandbox() {
         .wait_for_metric("carrick_reloads_total", &["result=\"ok\""], 1.0);
     assert!(stage.serves("one"));
     install(2, "two");
-    wait_for("the next certificate", || stage.serves("two").then_some(()));
+    wait_until("the next certificate", || stage.serves("two"));
 }
 
 #[test]
@@ -213,9 +213,7 @@ fn the_end_of_a_certificate_is_reported() {
         let label = format!("file=\"{}\"", server.display());
         let labels = ["name=\"b.example\"", label.as_str()];
         let metric = "carrick_certificate_expiry_timestamp_seconds";
-        wait_for("the metric", || {
-            (stage.carrick.metric(metric, &labels) == seconds).then_some(())
-        });
+        stage.carrick.wait_until_metric(metric, &labels, seconds);
         let status = &stage.carrick.status()["certificates"][0];
         assert_eq!(status["file"].as_str(), server.to_str());
         let not_after = status["not_after"].as_str().unwrap_or_default();

@@ -1,7 +1,7 @@
 //! Pacing for administrators: which class paces what, how classes are shown and changed, and how a reload affects them.
 use crate::support::carrick::{PROGRAM, switch_text, tunnel_text};
 use crate::support::server::{Serving, answer_requests};
-use crate::support::{Carrick, Place, Server, wait_for};
+use crate::support::{Carrick, Place, Server, wait_until};
 use carrick::config::file::PaceClass;
 use carrick::config::section::Keys;
 use serde_json::Value;
@@ -46,8 +46,8 @@ fn class(carrick: &Carrick, name: &str) -> Value {
 }
 
 fn wait_for_splices(carrick: &Carrick, name: &str, count: u64) {
-    wait_for(&format!("{count} splices of {name}"), || {
-        (class(carrick, name)["splices"] == count).then_some(())
+    wait_until(&format!("{count} splices of {name}"), || {
+        class(carrick, name)["splices"] == count
     });
 }
 
@@ -55,7 +55,7 @@ fn reload(carrick: &Carrick, place: &Place, text: &str, result: &str) {
     let count = || carrick.metric("carrick_reloads_total", &[&format!("result=\"{result}\"")]);
     let before = count();
     carrick.reload(place, text);
-    wait_for("the reload", || (count() > before).then_some(()));
+    wait_until("the reload", || count() > before);
 }
 
 fn request(path: &str) -> String {
@@ -308,9 +308,9 @@ fn a_reload_that_takes_a_class_away_is_followed_with_the_next_request() {
     };
     assert_eq!(names(&carrick), ["b"]);
     // The worker applies the new plan at its own pace.
-    wait_for("a request under the new plan", || {
+    wait_until("a request under the new plan", || {
         assert_eq!(client.ask(&request("/long")).status, 200);
-        (class(&carrick, "b")["splices"] == 1).then_some(())
+        class(&carrick, "b")["splices"] == 1
     });
     // A class gets another rate for networks: a client has it from its next request on.
     reload(
@@ -319,9 +319,9 @@ fn a_reload_that_takes_a_class_away_is_followed_with_the_next_request() {
         &with("b", "network_ceiling = \"100 MB\"\n"),
         "ok",
     );
-    wait_for("a network", || {
+    wait_until("a network", || {
         assert_eq!(client.ask(&request("/long")).status, 200);
-        (class(&carrick, "b")["networks"] == 1).then_some(())
+        class(&carrick, "b")["networks"] == 1
     });
     let nothing = switch_text(&[server.address()]);
     reload(

@@ -3,7 +3,7 @@ use super::echo_server;
 use super::load::{Asking, Load};
 use crate::support::carrick::FORWARD_TEXT;
 use crate::support::place::{FORWARD_PORT, LISTENER_PORT, TUNNEL_PORT};
-use crate::support::{Carrick, Peer, Place, carrick, wait_for};
+use crate::support::{Carrick, Peer, Place, carrick, wait_for, wait_until};
 use socket2::{Domain, SockRef, Socket, Type};
 use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
@@ -23,8 +23,8 @@ fn reloads(carrick: &Carrick, result: &str) -> f64 {
 fn reload(carrick: &Carrick, place: &Place, text: &str, result: &str) {
     let before = reloads(carrick, result);
     carrick.reload(place, text);
-    wait_for(&format!("a reload that is {result}"), || {
-        (reloads(carrick, result) > before).then_some(())
+    wait_until(&format!("a reload that is {result}"), || {
+        reloads(carrick, result) > before
     });
 }
 
@@ -70,10 +70,8 @@ fn reloads_under_load_fail_no_request() {
         reload(&carrick, &place, &texts[round % texts.len()], "ok");
         let has_second = round % texts.len() == 1;
         if !has_second {
-            wait_for("the second listener to close", || {
-                TcpStream::connect(place.at(SECOND_PORT))
-                    .is_err()
-                    .then_some(())
+            wait_until("the second listener to close", || {
+                TcpStream::connect(place.at(SECOND_PORT)).is_err()
             });
         } else {
             // At once: that was the reload.
@@ -285,9 +283,7 @@ fn a_tcp_profile_that_is_taken_off_a_listener_leaves_nothing_behind() {
         load.wait_for_more(20);
         let mut silent: Vec<Peer> = (0..8).map(|_| carrick.connect()).collect();
         reload(&carrick, &place, &text(""), "ok");
-        wait_for("the old sockets to close", || {
-            (sockets() == 2).then_some(())
-        });
+        wait_until("the old sockets to close", || sockets() == 2);
         assert!(!is_short());
         for client in &mut silent {
             assert_eq!(client.ask(ASK).status, 200);
@@ -389,9 +385,7 @@ fn a_standing_connection_of_a_client_that_may_not_come_any_more_is_refused() {
 
     let text = three_listeners(at, "allow = [\"192.0.2.0/24\"]\n");
     reload(&carrick, &place, &text, "ok");
-    wait_for("the new plan", || {
-        (carrick.connect().ask(ASK).status == 403).then_some(())
-    });
+    wait_until("the new plan", || carrick.connect().ask(ASK).status == 403);
     half_way.send(&ASK[20..]);
     let refused = [
         switched.ask(ASK),
@@ -439,8 +433,8 @@ fn a_standing_connection_meets_the_rules_for_destinations_and_users_of_a_reload(
             text(keys)
         };
         reload(&carrick, &place, &text, "ok");
-        wait_for("the new plan", || {
-            (carrick.connect_forward().ask(request).status == status).then_some(())
+        wait_until("the new plan", || {
+            carrick.connect_forward().ask(request).status == status
         });
         assert_eq!(standing.ask(request).status, status, "{keys}");
     }

@@ -1,6 +1,6 @@
 //! The sandbox: what it denies to an attacker inside carrick, and what still works.
 use crate::support::carrick::{ACCESS_LOG, FORWARD_TEXT, PROGRAM};
-use crate::support::{Carrick, Place, Server, carrick, wait_for};
+use crate::support::{Carrick, Place, Server, carrick, wait_for, wait_until};
 use base64::Engine as _;
 use rustix::process::Signal;
 use std::process::Command;
@@ -29,7 +29,7 @@ fn reload(carrick: &Carrick, place: &Place, text: &str, result: &str) {
     let count = || carrick.status()["reloads"][result].as_u64();
     let before = count();
     carrick.reload(place, text);
-    wait_for("a reload", || (count() > before).then_some(()));
+    wait_until("a reload", || count() > before);
 }
 
 /// A password file with one user.
@@ -109,7 +109,7 @@ fn reloads_replaced_files_rotation_and_names_go_on_in_the_sandbox() {
 
     std::fs::rename(at(ACCESS_LOG), at("access.log.1")).expect("a rename");
     carrick.signal(Signal::USR1);
-    wait_for("a new log", || at(ACCESS_LOG).exists().then_some(()));
+    wait_until("a new log", || at(ACCESS_LOG).exists());
     assert_eq!(status_of(&carrick, "berta"), 502);
     wait_for("a line in it", || {
         let lines = std::fs::read_to_string(at(ACCESS_LOG)).ok()?;

@@ -1,7 +1,7 @@
 //! A test bed for clients and servers that stop reading: each host has its own network namespace, and a delay can be
 //! put between proxy and server.
 use crate::support::carrick::PROGRAM;
-use crate::support::{Carrick, Peer, Place, Server, wait_for};
+use crate::support::{Carrick, Peer, Place, Server, wait_until};
 use crate::transparent::bed::{inside as command_in, lines};
 use carrick_lab::command::run;
 use carrick_lab::testbed::name::RunName;
@@ -157,12 +157,12 @@ impl Bed {
     /// unsent, and the number is stable. On a busy machine bytes may stand still on the line, too.
     pub fn expect_held(&self, bytes_max: u64, way: &str) {
         let (mut held, mut since) = (held_now(), Instant::now());
-        wait_for(&format!("at most {bytes_max} bytes: {way}"), || {
+        wait_until(&format!("at most {bytes_max} bytes: {way}"), || {
             let now = held_now();
             if now != held {
                 (held, since) = (now, Instant::now());
             }
-            (held <= bytes_max && since.elapsed() >= STILL).then_some(())
+            held <= bytes_max && since.elapsed() >= STILL
         });
     }
 }

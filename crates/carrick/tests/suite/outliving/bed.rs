@@ -2,7 +2,7 @@
 use crate::support::carrick::PROGRAM;
 use crate::support::output::Output;
 use crate::support::random::Random;
-use crate::support::{PATIENCE, wait_for};
+use crate::support::{PATIENCE, wait_until};
 use crate::transparent::bed::{inside as command_in, lines};
 use carrick_lab::command::run;
 use carrick_lab::testbed::name::RunName;
@@ -366,9 +366,9 @@ pub fn say(ends: &mut [TcpStream; 2], who: usize, words: &[u8]) {
 /// Both ends have lost their connection, and notice when they send.
 pub fn assert_reset(ends: &mut [TcpStream; 2]) {
     for end in ends {
-        wait_for("a reset", || {
+        wait_until("a reset", || {
             // The first send is answered with the reset.
-            end.write_all(b"hello?").is_err().then_some(())
+            end.write_all(b"hello?").is_err()
         });
     }
 }
@@ -409,10 +409,9 @@ impl Exchanges {
             (count.load(SeqCst) + 10 * PIECE_BYTES).min(PIECES / 2 * PIECE_BYTES)
         };
         let wanted: Vec<_> = counts().map(wanted).collect();
-        wait_for("more bytes", || {
+        wait_until("more bytes", || {
             let mut both = counts().zip(&wanted);
             both.all(|(count, wanted)| count.load(SeqCst) >= *wanted)
-                .then_some(())
         });
     }
 

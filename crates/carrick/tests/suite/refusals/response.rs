@@ -1,5 +1,5 @@
 //! Responses that must not be relayed: the client gets 502, and the upstream's connection is closed.
-use crate::support::{Carrick, Ending, Place, Server, wait_for};
+use crate::support::{Carrick, Ending, Place, Server, wait_until};
 
 const RESPONSES: &[(&str, &[u8])] = &[
     ("HTTP/0.9", b"hello"),
@@ -214,7 +214,7 @@ fn interim_responses_without_end_do_not_hold_a_client_for_ever() {
         &format!("[timeouts]\nidle = \"3s\"\ndrain = \"1s\"\n{text}"),
     );
     // Again where the server sends nothing in time.
-    wait_for("interim responses in time", || {
+    wait_until("interim responses in time", || {
         let mut client = carrick.connect();
         client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
         let mut upstream = server.accept();
@@ -227,7 +227,7 @@ fn interim_responses_without_end_do_not_hold_a_client_for_ever() {
         let response = client.read_response("GET");
         assert!(matches!(response.status, 502 | 504), "{}", response.head);
         sending.join().expect("no panic");
-        (!response.interim.is_empty()).then_some(())
+        !response.interim.is_empty()
     });
 }
 

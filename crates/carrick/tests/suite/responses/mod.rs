@@ -12,7 +12,7 @@ mod read;
 
 use crate::support::access_log::Line;
 use crate::support::random::{Random, hash};
-use crate::support::{End, Peer, Server, wait_for};
+use crate::support::{End, Peer, Server, wait_for, wait_until};
 use crate::transparent::bed::{Bed, Running};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -113,18 +113,18 @@ impl Play {
 
     /// Waits until everything that a client has sent has arrived.
     fn wait_until_arrived(&self, client: &Peer) {
-        wait_for("the client's bytes", || {
+        wait_until("the client's bytes", || {
             let shown = self.bed.client.inside(|| Ok(client.near_end().look()));
             let shown = shown.expect("the client").expect("its connection");
-            (shown.unacknowledged == 0).then_some(())
+            shown.unacknowledged == 0
         });
     }
 
     /// Waits until carrick's end of a connection has noticed that the other side has closed.
     fn wait_for_end(&self, carricks_end: End) {
-        wait_for("an end", || {
+        wait_until("an end", || {
             let knows = self.bed.router.inside(|| Ok(carricks_end.knows_of_end()));
-            knows.expect("the router").then_some(())
+            knows.expect("the router")
         });
     }
 

@@ -102,8 +102,8 @@ fn the_first_response_of_a_client_is_the_kernels_too() {
         client.expect(&body[600_000..]);
         sending.join().expect("the server");
         drop(client);
-        wait_for("the kernel's bytes to be counted", || {
-            (moved(&play, "packet") > before).then_some(())
+        wait_until("the kernel's bytes to be counted", || {
+            moved(&play, "packet") > before
         });
     }
 }

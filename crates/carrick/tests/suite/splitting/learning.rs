@@ -278,8 +278,8 @@ fn expect_both(bed: &Bed, carrick: Running, shown: &Value) {
     );
     // Another process starts without history.
     carrick.kill();
-    wait_for("the supervisor to remove the rules", || {
-        bed.supervisors().is_empty().then_some(())
+    wait_until("the supervisor to remove the rules", || {
+        bed.supervisors().is_empty()
     });
     let _carrick = bed.carrick(&ADAPTIVE.replace("]:3130", "]:8130"));
     // The bed gives each carrick the next port.
@@ -335,19 +335,19 @@ fn a_pair_that_ends_before_it_is_joined_passes_by() {
     }
     // It is not excluded before it was measured.
     assert!(count > 8, "{count}");
-    wait_for("a connection that bypasses carrick", || {
+    wait_until("a connection that bypasses carrick", || {
         let before = intercepted(&bed, &carrick);
         fetch_and_end(&bed.client, "10.2.0.2:9000", 5_000);
-        (intercepted(&bed, &carrick) == before).then_some(())
+        intercepted(&bed, &carrick) == before
     });
     let pair = pair_of(&page(&bed, "/paths"), "10.1.0.0/24");
     assert_eq!(pair["decision"], "leave-out", "{pair}");
     // A reload may bring rules that the pair would not meet.
     carrick.reload(&text, "configuration reloaded");
-    wait_for("a connection that carrick has again", || {
+    wait_until("a connection that carrick has again", || {
         let before = intercepted(&bed, &carrick);
         fetch_and_end(&bed.client, "10.2.0.2:9000", 5_000);
-        (intercepted(&bed, &carrick) > before).then_some(())
+        intercepted(&bed, &carrick) > before
     });
 }
 

@@ -1,5 +1,5 @@
 //! A Redis or Valkey of the test's own; also three of them as a cluster.
-use super::{Place, wait_for};
+use super::{Place, wait_until};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -35,11 +35,10 @@ impl Redis {
         let created = create.output().expect("redis-cli");
         assert!(created.status.success(), "{created:?}");
         for server in &servers {
-            wait_for("the cluster", || {
+            wait_until("the cluster", || {
                 server
                     .ask(&["CLUSTER", "INFO"])
                     .contains("cluster_state:ok")
-                    .then_some(())
             });
         }
         servers
@@ -60,9 +59,9 @@ impl Redis {
             .spawn()
             .expect("redis-server");
         let server = Self { process, address };
-        wait_for("redis-server", || {
+        wait_until("redis-server", || {
             let answer = server.ask(&["PING"]);
-            (answer.contains("PONG") || answer.contains("NOAUTH")).then_some(())
+            answer.contains("PONG") || answer.contains("NOAUTH")
         });
         server
     }

@@ -202,9 +202,7 @@ fn a_reset_after_a_half_close_ends_all() {
         client.expect("part");
         upstream.reset();
         assert_eq!(client.read_ending(), Ending::Reset(Vec::new()));
-        wait_for("the client's connection to be over", || {
-            (stage.carrick.clients_open() == 0.0).then_some(())
-        });
+        stage.carrick.wait_until_clients(0);
     });
 }
 
@@ -311,9 +309,9 @@ fn tunnels_are_counted_while_they_stand() {
         5.0
     );
     drop(pairs);
-    wait_for("the tunnels to end", || {
-        (stage.carrick.metric("carrick_tunnels_open", &[]) == 0.0).then_some(())
-    });
+    stage
+        .carrick
+        .wait_until_metric("carrick_tunnels_open", &[], 0.0);
     assert_eq!(
         stage
             .carrick

@@ -2,7 +2,7 @@
 use crate::support::carrick::{FORWARD_TEXT, switch_text};
 use crate::support::message::field;
 use crate::support::server::answer_requests;
-use crate::support::{Carrick, Peer, Place, Server, wait_for};
+use crate::support::{Carrick, Peer, Place, Server, wait_for, wait_until};
 
 const GET: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
 const POST: &str = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi";
@@ -153,9 +153,7 @@ fn a_connection_that_a_client_has_authenticated_is_its_own() {
         let open = || carrick.metric("carrick_upstream_connections_open", &[]);
         let before = open();
         drop(alice);
-        wait_for("it to be closed with its client", || {
-            (open() < before).then_some(())
-        });
+        wait_until("it to be closed with its client", || open() < before);
         assert_eq!(ask(&mut connect(), &private, ""), "who?");
     }
 }
@@ -214,7 +212,7 @@ fn a_connection_that_the_server_has_closed_is_not_used() {
             } else {
                 drop(upstream);
             }
-            wait_for("the end", || carricks_end.knows_of_end().then_some(()));
+            wait_until("the end", || carricks_end.knows_of_end());
             // The kernel has noticed; the request must not fail, whether or not the worker has.
             let mut client = carrick.connect();
             client.send(request);

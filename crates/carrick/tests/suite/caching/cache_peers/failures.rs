@@ -4,7 +4,7 @@ use super::{
 };
 use crate::support::message::field;
 use crate::support::server::answer_requests;
-use crate::support::{Ending, Place, Server, wait_for};
+use crate::support::{Ending, Place, Server, wait_until};
 
 #[test]
 fn a_dead_one_is_left_out_and_tried_again() {
@@ -26,11 +26,11 @@ fn a_dead_one_is_left_out_and_tried_again() {
     let back = Server::listen_at(refusing)
         .serve(|peer, _| answer_requests(peer, |_| MISS.as_bytes().to_vec()));
     let mut number = 100;
-    wait_for("the cache peer is asked again", || {
+    wait_until("the cache peer is asked again", || {
         number += 1;
         let path = format!("/{number}");
         assert_eq!(fetch(&carrick, origin.address(), &path).text(), path);
-        (carrick.metric("carrick_cache_peer_up", &[]) == 1.0).then_some(())
+        carrick.metric("carrick_cache_peer_up", &[]) == 1.0
     });
     assert!(back.accepted() > 0);
     let log = carrick.standard_error();
@@ -75,11 +75,11 @@ fn one_that_comes_and_goes_never_fails_a_request() {
     });
     let carrick = asking(&near, cache_peer.address());
     let mut number = 0;
-    wait_for("failures and answers", || {
+    wait_until("failures and answers", || {
         number += 1;
         let path = format!("/{number}");
         assert_eq!(fetch(&carrick, origin.address(), &path).text(), path);
-        (answers(&carrick, "failed") >= 2.0 && answers(&carrick, "miss") >= 1.0).then_some(())
+        answers(&carrick, "failed") >= 2.0 && answers(&carrick, "miss") >= 1.0
     });
 }
 

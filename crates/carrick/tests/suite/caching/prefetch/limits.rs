@@ -4,7 +4,7 @@ use super::{FRESH, Origin, Play, answer, chunked, objects, page, path};
 use crate::support::carrick::FORWARD_TEXT;
 use crate::support::message::field;
 use crate::support::server::answer_requests;
-use crate::support::{Carrick, Peer, Place, Server, wait_for};
+use crate::support::{Carrick, Peer, Place, Server, wait_until};
 use std::sync::Arc;
 
 #[test]
@@ -250,8 +250,8 @@ fn other_hosts_are_asked_only_if_that_is_wanted_and_allowed() {
             &["result=\"stored\""],
             stored,
         );
-        wait_for("the denied object", || {
-            (hosts == "same" || count("denied") + count("failed") >= 1.0).then_some(())
+        wait_until("the denied object", || {
+            hosts == "same" || count("denied") + count("failed") >= 1.0
         });
         let mut paths: Vec<String> = (origin.heads().iter())
             .map(|head| path(head).to_owned())

@@ -134,15 +134,15 @@ fn a_certificate_stays_in_force_whatever_becomes_of_its_file() {
     };
     // What is found in passing is reported once.
     std::fs::write(&file, "broken").expect("a file");
-    wait_for("a report", || (reports() == 1).then_some(()));
+    wait_until("a report", || reports() == 1);
     assert!(is_served());
     // So it is if it is found at a reload.
     reload(&carrick, &place, &text, 1.0);
-    wait_for("a report", || (reports() == 2).then_some(()));
+    wait_until("a report", || reports() == 2);
     assert!(is_served());
     std::fs::remove_file(&file).expect("a file");
     reload(&carrick, &place, &text, 2.0);
-    wait_for("a report", || (reports() >= 3).then_some(()));
+    wait_until("a report", || reports() >= 3);
     assert!(is_served());
     std::fs::write(&file, good).expect("a file");
     carrick

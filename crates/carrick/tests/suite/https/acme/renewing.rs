@@ -58,8 +58,8 @@ fn a_window_that_was_moved_into_the_past_has_the_certificate_replaced() {
     said.expect("an order that says what it replaces");
     let second = kept(&place);
     assert_ne!(first, second);
-    wait_for("the new one", || {
-        (served(&place, carrick.listener()).as_ref() == Some(&second)).then_some(())
+    wait_until("the new one", || {
+        served(&place, carrick.listener()).as_ref() == Some(&second)
     });
     carrick.stop();
 

@@ -18,7 +18,7 @@ fn reload(carrick: &Carrick, place: &Place, text: &str, result: &str) {
     };
     let before = count(carrick);
     carrick.reload(place, text);
-    wait_for("a reload", || (count(carrick) > before).then_some(()));
+    wait_until("a reload", || count(carrick) > before);
 }
 
 fn last_error(carrick: &Carrick) -> String {
@@ -160,8 +160,8 @@ fn an_engine_that_is_asked_for_later_waits_for_a_restart() {
     }
     // It goes through the process, and is counted; `/status` has the reason.
     drop(chat(&carrick, &server));
-    wait_for("a choice that was counted", || {
-        (went_without(&carrick) >= 1.0).then_some(())
+    wait_until("a choice that was counted", || {
+        went_without(&carrick) >= 1.0
     });
     let engine = carrick.status()["engines"][2].clone();
     assert_eq!(engine["name"], "engine socket");
@@ -184,10 +184,10 @@ fn an_engine_that_is_loaded_stays_for_later_reloads() {
     reload(&carrick, &place, &tunnel_text(&[server.address()]), "ok");
     reload(&carrick, &place, &with, "ok");
     // The workers apply a new configuration when they wake.
-    wait_for("a tunnel in the kernel", || {
+    wait_until("a tunnel in the kernel", || {
         drop(chat(&carrick, &server));
         let labels = ["engine=\"socket\""];
-        (carrick.metric("carrick_splice_bytes_total", &labels) > 0.0).then_some(())
+        carrick.metric("carrick_splice_bytes_total", &labels) > 0.0
     });
     assert!(went_without(&carrick) < 0.5);
 }
@@ -253,9 +253,9 @@ fn a_log_that_cannot_be_opened_again_goes_on_in_the_old_file() {
         "{said}"
     );
     drop(chat(&carrick, &server));
-    wait_for("a line in the old file", || {
+    wait_until("a line in the old file", || {
         let text = std::fs::read_to_string(&moved).expect("the log");
-        text.contains("\"mode\":\"tunnel\"").then_some(())
+        text.contains("\"mode\":\"tunnel\"")
     });
     // A reload that moves the log is refused in the same way.
     let elsewhere = format!("[log]\naccess = \"other.log\"\nformat = \"json\"\n{text}");
