@@ -146,10 +146,7 @@ fn a_servers_refusal_reaches_the_client() {
 #[test]
 fn what_the_far_end_may_not_connect_to_is_refused() {
     let stage = Stage::with("", "", "");
-    stage.far.reload(&stage.far_place, &far_text("", ""));
-    stage
-        .far
-        .wait_for_metric("carrick_reloads_total", &["result=\"ok\""], 1.0);
+    (stage.far).reload_as(&stage.far_place, &far_text("", ""), "ok");
     let mut client = stage.near.connect_tunnel();
     assert_eq!(client.read_ending(), Ending::Reset(Vec::new()));
     let line = stage.near.access_log(1).remove(0);

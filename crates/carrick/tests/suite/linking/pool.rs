@@ -137,16 +137,10 @@ fn a_reload_keeps_links_that_stay_and_closes_those_that_change() {
         let peer = stage.far_place.at(LINK_PORT);
         near_text(ONE_WORKER, link, peer, stage.server.address())
     };
-    let reload = |link: &str, count: f64| {
-        stage.near.reload(&stage.near_place, &text(link));
-        let reloads = "carrick_reloads_total";
-        stage
-            .near
-            .wait_for_metric(reloads, &["result=\"ok\""], count);
-    };
-    reload("preconnect = 2", 1.0);
+    let reload = |link: &str| (stage.near).reload_as(&stage.near_place, &text(link), "ok");
+    reload("preconnect = 2");
     assert_eq!(stage.near_metric(OPENED), 3.0, "unchanged links stay");
-    reload("preconnect = 1", 2.0);
+    reload("preconnect = 1");
     // Two are closed, one is opened; the one in use continues, and is closed at its end.
     stage.near.wait_until_metric(OPENED, &[], 4.0);
     stage.near.wait_until_metric(OPEN, &[], 2.0);

@@ -147,15 +147,9 @@ fn a_reader_that_stalls_holds_up_neither_clients_nor_the_end() {
         requests_per_connection: 50,
     });
     load.wait_for_more(200);
-    carrick.reload(&place, &text);
-    carrick.wait_for_metric("carrick_reloads_total", &["result=\"ok\""], 1.0);
-    for round in 1.. {
-        carrick.reload(&place, "nonsense");
-        carrick.wait_for_metric(
-            "carrick_reloads_total",
-            &["result=\"failed\""],
-            f64::from(round),
-        );
+    carrick.reload_as(&place, &text, "ok");
+    loop {
+        carrick.reload_as(&place, "nonsense", "failed");
         if carrick.metric("carrick_messages_dropped_total", &[]) >= 1.0 {
             break;
         }

@@ -51,13 +51,6 @@ fn wait_for_splices(carrick: &Carrick, name: &str, count: u64) {
     });
 }
 
-fn reload(carrick: &Carrick, place: &Place, text: &str, result: &str) {
-    let count = || carrick.metric("carrick_reloads_total", &[&format!("result=\"{result}\"")]);
-    let before = count();
-    carrick.reload(place, text);
-    wait_until("the reload", || count() > before);
-}
-
 fn request(path: &str) -> String {
     format!("GET {path} HTTP/1.1\r\nHost: a.example\r\n\r\n")
 }
@@ -268,14 +261,9 @@ fn the_command_shows_and_changes_classes_until_the_next_reload() {
     assert_eq!(settings(&said(&command(&carrick, &["slow"]))), shown);
 
     // A failed reload changes nothing; one with the same file restores the configuration.
-    reload(
-        &carrick,
-        &place,
-        &with("[pace]\ndefault = \"fast\"\n"),
-        "failed",
-    );
+    carrick.reload_as(&place, &with("[pace]\ndefault = \"fast\"\n"), "failed");
     assert_eq!(settings(&said(&command(&carrick, &["slow"]))), shown);
-    reload(&carrick, &place, &first, "ok");
+    carrick.reload_as(&place, &first, "ok");
     let slow = class(&carrick, "slow");
     assert_eq!(slow["ceiling"], 1 << 20, "{slow}");
     assert_eq!(slow["policy"], "immediate", "{slow}");
@@ -297,7 +285,7 @@ fn a_reload_that_takes_a_class_away_is_followed_with_the_next_request() {
     let mut client = carrick.connect();
     assert_eq!(client.ask(&request("/long")).status, 200);
     assert_eq!(class(&carrick, "a")["splices"], 1);
-    reload(&carrick, &place, &with("b", ""), "ok");
+    carrick.reload_as(&place, &with("b", ""), "ok");
     let names = |carrick: &Carrick| {
         let page: Value = serde_json::from_str(&carrick.ask_admin("/pace").text()).expect("JSON");
         assert_eq!(page["interval_ms"], 1000);
@@ -313,23 +301,13 @@ fn a_reload_that_takes_a_class_away_is_followed_with_the_next_request() {
         class(&carrick, "b")["splices"] == 1
     });
     // A class gets another rate for networks: a client has it from its next request on.
-    reload(
-        &carrick,
-        &place,
-        &with("b", "network_ceiling = \"100 MB\"\n"),
-        "ok",
-    );
+    carrick.reload_as(&place, &with("b", "network_ceiling = \"100 MB\"\n"), "ok");
     wait_until("a network", || {
         assert_eq!(client.ask(&request("/long")).status, 200);
         class(&carrick, "b")["networks"] == 1
     });
     let nothing = switch_text(&[server.address()]);
-    reload(
-        &carrick,
-        &place,
-        &(nothing + "[pace]\ninterval = \"1s\"\n"),
-        "ok",
-    );
+    carrick.reload_as(&place, &(nothing + "[pace]\ninterval = \"1s\"\n"), "ok");
     assert_eq!(names(&carrick).len(), 0);
     assert_eq!(client.ask(&request("/long")).status, 200);
 }

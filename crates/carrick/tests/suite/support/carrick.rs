@@ -1,7 +1,7 @@
 //! A carrick of the test's own: started from a configuration text, ended and checked when it goes out of scope.
-use super::Peer;
 use super::output::Output;
 use super::place::{ADMIN_PORT, FORWARD_PORT, LISTENER_PORT, Place, TUNNEL_PORT};
+use super::{Peer, wait_until};
 use carrick_test::EndInTime as _;
 use rustix::pipe::fcntl_setpipe_size;
 use rustix::process::{Pid, Signal, kill_process};
@@ -191,6 +191,15 @@ impl Carrick {
     pub fn reload(&self, place: &Place, text: &str) {
         write_configuration(place, text);
         self.signal(Signal::HUP);
+    }
+
+    /// Like [`reload`](Self::reload), and waits until it is `ok`, or has `failed`.
+    pub fn reload_as(&self, place: &Place, text: &str, result: &str) {
+        let label = format!("result=\"{result}\"");
+        let count = || self.metric("carrick_reloads_total", &[&label]);
+        let before = count();
+        self.reload(place, text);
+        wait_until(&format!("a reload that is {result}"), || count() > before);
     }
 
     /// Sends a signal.

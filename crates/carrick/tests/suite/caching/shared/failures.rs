@@ -157,10 +157,7 @@ fn a_reload_begins_and_ends_its_use() {
     play.fetch(origin.address(), "/a");
     play.wait_until_written(1);
     let text = format!("[cache]\n{}", crate::support::carrick::FORWARD_TEXT);
-    play.carrick.reload(&play.place, &text);
-    let reloads = ["result=\"ok\""];
-    play.carrick
-        .wait_for_metric("carrick_reloads_total", &reloads, 1.0);
+    play.carrick.reload_as(&play.place, &text, "ok");
     assert_eq!(play.carrick.metric("carrick_shared_up", &[]), 0.0);
     play.fetch(origin.address(), "/b");
     assert_eq!(server.keys().len(), 2);
@@ -171,9 +168,7 @@ fn a_reload_begins_and_ends_its_use() {
             server.address()
         ),
     );
-    play.carrick.reload(&play.place, &with);
-    play.carrick
-        .wait_for_metric("carrick_reloads_total", &reloads, 2.0);
+    play.carrick.reload_as(&play.place, &with, "ok");
     play.fetch(origin.address(), "/c");
     play.wait_until_written(1);
     assert_eq!(server.keys().len(), 3);

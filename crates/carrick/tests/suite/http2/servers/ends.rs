@@ -282,8 +282,7 @@ fn requests_under_way_outlive_a_reload_that_removes_their_server() {
             .expect("a stream");
         let mut body = response.await.expect("a response").into_body();
         let text = PATIENT.to_owned() + &switch_text(&[new.address()], "http2 = true");
-        carrick.reload(&place, &text);
-        carrick.wait_for_metric("carrick_reloads_total", &["result=\"ok\""], 1.0);
+        carrick.reload_as(&place, &text, "ok");
         let reply = fetch(&mut client, request("GET", "/"), b"", None);
         assert_eq!(reply.await.expect("a response").body, b"new");
         let sent = stream.send_data(Bytes::from_static(b"old"), true);

@@ -140,8 +140,7 @@ fn without_renewal_information_a_certificate_is_renewed_by_its_age_and_that_is_s
         let carrick = Carrick::start(&place, &text);
         let said = carrick.standard_error();
         said.wait_for(why).expect("a message");
-        carrick.reload(&place, &text);
-        carrick.wait_for_metric("carrick_reloads_total", &["result=\"ok\""], 1.0);
+        carrick.reload_as(&place, &text, "ok");
         let next = wait_for("the next order", || {
             let status = &carrick.status()["certificates"][0];
             status["next_order"].as_str().map(str::to_owned)

@@ -206,8 +206,7 @@ fn without_privileges_it_runs_without_the_engine_and_says_so_once() {
             );
         }
     }
-    carrick.reload(&place, &text);
-    wait_until("a reload", || carrick.status()["reloads"]["ok"] == 1);
+    carrick.reload_as(&place, &text, "ok");
     let said = carrick.stop().standard_error;
     let complaints = said.matches("the engine \"socket\" is not usable").count();
     assert_eq!(complaints, 1, "{said}");
