@@ -449,12 +449,8 @@ fn a_circle_does_not_grow_with_each_request_that_the_kernel_forwards() {
         return;
     };
     let server = play.server(0);
-    let start = move || {
-        Ok(Answering::start(
-            server,
-            Arc::new(|head: &str| lead_back(head)),
-        ))
-    };
+    // Its threads are where it is.
+    let start = move || Ok(server.serve(|peer, _| answer_requests(peer, lead_back)));
     let server = play.bed.server.inside(start).expect("a server");
     let mut client = play.connect();
     for number in 0..12 {
@@ -543,11 +539,9 @@ fn the_process_sees_credentials_that_authenticate_the_connection() {
     let Some(play) = Play::begin_with("", &classifying()) else {
         return;
     };
-    // It ends with its last connection.
-    std::mem::forget(
-        play.server(0)
-            .serve(|peer, _| crate::upstreams::authenticate_connection(peer)),
-    );
+    let _server = play
+        .server(0)
+        .serve(|peer, _| crate::upstreams::authenticate_connection(peer));
     let ask = |client: &mut Peer, target: &str, credentials: &str| {
         let field = format!("\r\nAuthorization: {credentials}\r\n\r\n");
         client.ask(&get(target).replace("\r\n\r\n", &field)).text()
