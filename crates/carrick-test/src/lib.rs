@@ -6,8 +6,10 @@
 #![forbid(unsafe_code)]
 #![expect(clippy::panic, clippy::print_stderr, reason = "it is for tests")]
 mod programs;
+mod random;
 
 pub use programs::{EndInTime, RunInTime};
+pub use random::{Random, mix};
 
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use std::fmt::Arguments;

@@ -1,7 +1,7 @@
 //! Connections, bytes and clocks for the tests.
 
 use carrick_splice::{Choice, Counters, PoolLimits, SPLICES_MAX, SocketService, Splicer, tcp};
-pub use carrick_test::wait_until;
+pub use carrick_test::{Random, wait_until};
 use socket2::{Domain, SockRef, Socket, Type};
 use std::future::Future;
 use std::io::ErrorKind;
@@ -310,43 +310,9 @@ pub fn seeds(variable: &str, usual: u64) -> u64 {
     std::env::var(variable).map_or(usual, |text| text.parse().unwrap())
 }
 
-/// A small random number generator (SplitMix64), so that every run with a seed is the same.
-pub struct Random(u64);
-
-impl Random {
-    pub fn new(seed: u64) -> Random {
-        Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ 0xD1B5_4A32_D192_ED03)
-    }
-
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ (mixed >> 31)
-    }
-
-    /// A number below `end`.
-    pub fn below(&mut self, end: usize) -> usize {
-        (self.next() % end.max(1) as u64) as usize
-    }
-
-    /// A number below `end`, of any order of magnitude.
-    pub fn magnitude(&mut self, end: usize) -> usize {
-        let bits = self.below(end.max(1).ilog2() as usize + 2);
-        self.below(1 << bits).min(end.saturating_sub(1))
-    }
-}
-
 /// Bytes in which every loss, duplication and displacement shows.
 pub fn sample(seed: u64, length: usize) -> Vec<u8> {
-    let mut random = Random::new(seed);
-    let mut bytes = Vec::with_capacity(length + 8);
-    while bytes.len() < length {
-        bytes.extend_from_slice(&random.next().to_le_bytes());
-    }
-    bytes.truncate(length);
-    bytes
+    Random::new(seed).bytes(length)
 }
 
 /// FNV-1a, 64 bits.
