@@ -8,7 +8,7 @@
 mod programs;
 mod random;
 
-pub use programs::{EndInTime, RunInTime};
+pub use programs::{EndInTime, Killed, RunInTime};
 pub use random::{Random, mix};
 
 use rustix::net::sockopt::{Timeout, set_socket_timeout};

@@ -5,16 +5,17 @@ use crate::transparent::bed::{inside, lines};
 use carrick_lab::testbed::name::RunName;
 use carrick_lab::testbed::namespace::Namespace;
 use carrick_logic::split::{Purpose, is_chosen};
+use carrick_test::Killed;
 use serde_json::Value;
 use std::net::Shutdown;
-use std::process::{Child, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
 
 /// A second client, 10.3.0.2, behind a long line to the router's eth3.
 struct Far {
     client: Namespace,
     line: Namespace,
-    emulator: Option<Child>,
+    emulator: Option<Killed>,
 }
 
 impl Far {
@@ -67,17 +68,14 @@ impl Far {
         let output = emulator.stdout.as_mut().expect("a pipe");
         output.read_exact(&mut ready).expect("the line is ready");
         assert_eq!(&ready, b"ready");
-        far.emulator = Some(emulator);
+        far.emulator = Some(Killed(emulator));
         far
     }
 }
 
 impl Drop for Far {
     fn drop(&mut self) {
-        if let Some(emulator) = &mut self.emulator {
-            let _ = emulator.kill();
-            let _ = emulator.wait();
-        }
+        self.emulator = None;
         self.client.remove();
         self.line.remove();
     }

@@ -1,8 +1,9 @@
 //! A Redis or Valkey of the test's own; also three of them as a cluster.
 use super::{Place, wait_until};
+use carrick_test::Killed;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 /// The servers' ports on the test's address. A cluster's servers communicate on ports 10000 higher.
 const PORTS: [u16; 3] = [13379, 13380, 13381];
@@ -10,7 +11,7 @@ const PORTS: [u16; 3] = [13379, 13380, 13381];
 /// A server, until dropped.
 #[derive(Debug)]
 pub struct Redis {
-    process: Child,
+    _process: Killed,
     address: SocketAddr,
 }
 
@@ -58,7 +59,10 @@ impl Redis {
             .stderr(Stdio::null())
             .spawn()
             .expect("redis-server");
-        let server = Self { process, address };
+        let server = Self {
+            _process: Killed(process),
+            address,
+        };
         wait_until("redis-server", || {
             let answer = server.ask(&["PING"]);
             answer.contains("PONG") || answer.contains("NOAUTH")
@@ -86,13 +90,6 @@ impl Redis {
     pub fn keys(&self) -> Vec<String> {
         let keys = self.ask(&["KEYS", "*"]);
         keys.lines().map(str::to_owned).collect()
-    }
-}
-
-impl Drop for Redis {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
     }
 }
 
