@@ -2,7 +2,7 @@
 use crate::support::carrick::PROGRAM;
 use crate::support::output::Output;
 use crate::support::random::Random;
-use crate::support::{PATIENCE, wait_until};
+use crate::support::{End, PATIENCE, wait_until};
 use crate::transparent::bed::{inside as command_in, lines};
 use carrick_lab::command::run;
 use carrick_lab::testbed::name::RunName;
@@ -11,7 +11,7 @@ use carrick_test::{EndInTime, RunInTime};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
@@ -353,6 +353,14 @@ impl Drop for Running {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// The proxy's ends of a tunnel.
+pub fn own_ends([client, server]: &[TcpStream; 2]) -> [End; 2] {
+    let [proxy, far] = [PROXY, SERVER].map(|text| text.parse::<SocketAddr>().expect("an address"));
+    let client = client.local_addr().expect("an address");
+    let own = server.peer_addr().expect("an address");
+    [(proxy, client), (own, far)].map(|(local, far)| End { local, far })
 }
 
 /// One end sends, and the other one receives.
