@@ -223,7 +223,6 @@ fn a_far_end_that_does_not_give_up_is_left() {
     link.send(written(&Frame::Opened { number: 1, server }));
     let piece = [&written(&Frame::Data(1000))[..], &[3; 1000]].concat();
     wait_until("the end of the connection", || {
-        std::thread::sleep(std::time::Duration::from_millis(20));
         link.try_send(&piece).is_err()
     });
     assert_eq!(script.near.access_log(1)[0].text("ended"), "link_lost");

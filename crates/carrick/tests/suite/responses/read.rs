@@ -155,8 +155,13 @@ fn what_a_server_sends_behind_a_body_does_not_reach_the_client() {
         assert!(hash(&read.body) == hash(&body));
         let mut upstream = sending.join().expect("the server");
         if !is_at_once {
+            let end = upstream.near_end();
             upstream.send(surplus);
-            std::thread::sleep(Duration::from_millis(100));
+            wait_until("carrick's kernel to have it", || {
+                let shown = play.bed.server.inside(|| Ok(end.look()));
+                let shown = shown.expect("the server");
+                shown.is_none_or(|shown| shown.unacknowledged == 0)
+            });
         }
         client.send(get("/s/next"));
         let mut second = server.accept();
