@@ -153,33 +153,32 @@ pub struct Sockets {
 
 impl Sockets {
     pub async fn new() -> Sockets {
-        let (sender, from) = connection(None).await;
-        let (receiver, to) = connection(None).await;
-        Sockets {
-            sender,
-            from,
-            to,
-            receiver,
-        }
+        Sockets::with(None, None).await
     }
 
     /// With small segments and socket buffers of a few of them. (Buffers smaller than a segment would test the kernel's
     /// persist timer, at 200 ms each.)
     pub async fn tiny() -> Sockets {
-        let (sender, from) = connection(Some(2048)).await;
-        let (receiver, to) = connection(Some(2048)).await;
-        Sockets {
-            sender,
-            from,
-            to,
-            receiver,
-        }
+        Sockets::with(Some(2048), Some(2048)).await
     }
 
     /// With the receiver's connection as in [`tiny`](Sockets::tiny), so that no body fits into its buffers.
     pub async fn to_a_tiny_receiver() -> Sockets {
-        let (sender, from) = connection(None).await;
-        let (receiver, to) = connection(Some(2048)).await;
+        Sockets::with(None, Some(2048)).await
+    }
+
+    /// [`tiny`](Sockets::tiny) with each other seed.
+    pub async fn of(seed: u64) -> Sockets {
+        if seed.is_multiple_of(2) {
+            Sockets::tiny().await
+        } else {
+            Sockets::new().await
+        }
+    }
+
+    async fn with(sender_bytes: Option<usize>, receiver_bytes: Option<usize>) -> Sockets {
+        let (sender, from) = connection(sender_bytes).await;
+        let (receiver, to) = connection(receiver_bytes).await;
         Sockets {
             sender,
             from,
@@ -187,9 +186,7 @@ impl Sockets {
             receiver,
         }
     }
-}
 
-impl Sockets {
     /// With little room towards the receiver, and the usual room for incoming data.
     pub async fn to_a_slow_receiver() -> Sockets {
         let (sender, from) = connection(None).await;
