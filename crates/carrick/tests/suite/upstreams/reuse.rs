@@ -51,6 +51,21 @@ fn idle_connection(carrick: &Carrick, server: &Server) -> Peer {
     upstream
 }
 
+/// So many clients, each answered by a connection of its own; and these connections, which are idle.
+fn answered_at_once(carrick: &Carrick, server: &Server, count: usize) -> (Vec<Peer>, Vec<Peer>) {
+    let mut clients: Vec<Peer> = (0..count).map(|_| carrick.connect()).collect();
+    clients.iter_mut().for_each(|client| client.send(GET));
+    let mut upstreams: Vec<Peer> = (0..count).map(|_| server.accept()).collect();
+    for upstream in &mut upstreams {
+        upstream.read_head();
+        upstream.send(OK);
+    }
+    for client in &mut clients {
+        assert_eq!(client.read_response("GET").text(), "ok");
+    }
+    (clients, upstreams)
+}
+
 #[test]
 fn many_clients_one_after_the_other_share_one_connection() {
     let place = Place::claim();
@@ -85,16 +100,7 @@ fn no_more_connections_are_kept_than_keepalive_says() {
     let place = Place::claim();
     let server = Server::listen(&place);
     let carrick = one_worker(&place, &server, "keepalive = 2");
-    let mut clients: Vec<Peer> = (0..5).map(|_| carrick.connect()).collect();
-    clients.iter_mut().for_each(|client| client.send(GET));
-    let mut upstreams: Vec<Peer> = (0..5).map(|_| server.accept()).collect();
-    for upstream in &mut upstreams {
-        upstream.read_head();
-        upstream.send(OK);
-    }
-    clients
-        .iter_mut()
-        .for_each(|client| assert_eq!(client.read_response("GET").text(), "ok"));
+    let (_clients, mut upstreams) = answered_at_once(&carrick, &server, 5);
     let idle = wait_for("the surplus connections to be closed", || {
         upstreams.retain_mut(|upstream| !upstream.has_more());
         (upstreams.len() <= 2).then_some(upstreams.len())
@@ -315,16 +321,7 @@ fn many_dead_connections_do_not_fail_a_request() {
     let place = Place::claim();
     let server = Server::listen(&place);
     let carrick = one_worker(&place, &server, "");
-    let mut clients: Vec<Peer> = (0..8).map(|_| carrick.connect()).collect();
-    clients.iter_mut().for_each(|client| client.send(GET));
-    let mut upstreams: Vec<Peer> = (0..8).map(|_| server.accept()).collect();
-    for upstream in &mut upstreams {
-        upstream.read_head();
-        upstream.send(OK);
-    }
-    clients
-        .iter_mut()
-        .for_each(|client| assert_eq!(client.read_response("GET").text(), "ok"));
+    let (_clients, mut upstreams) = answered_at_once(&carrick, &server, 8);
     for request in [GET, POST] {
         drop(std::mem::take(&mut upstreams));
         let mut client = carrick.connect();
