@@ -177,10 +177,7 @@ fn what_is_under_way_is_purged_too() {
     ] {
         for when in ["before its head", "before its end"] {
             let play = Play::begin("");
-            let mut client = play.carrick.connect();
-            client.send(get("/a", asked));
-            let mut upstream = play.server.accept();
-            upstream.read_head();
+            let (mut client, mut upstream) = play.carrick.asked(&play.server, get("/a", asked));
             if when == "before its end" {
                 upstream.send(format!("{head}{}", &body[..1000]));
                 client.read_exact(500);
@@ -212,10 +209,7 @@ fn what_is_under_way_is_purged_too() {
 #[test]
 fn what_is_under_way_is_outdated_too() {
     let play = Play::begin("");
-    let mut client = play.carrick.connect();
-    client.send(get("/a", ""));
-    let mut upstream = play.server.accept();
-    upstream.read_head();
+    let (mut client, mut upstream) = play.carrick.asked(&play.server, get("/a", ""));
     said(&carrick(&play, &["purge", "--all", "--outdate"]));
     upstream.send(ok(&format!("{FRESH}ETag: \"v\"\r\n"), "body"));
     assert_eq!(client.read_response("GET").text(), "body");
@@ -231,10 +225,9 @@ fn what_is_being_validated_is_outdated_too() {
     let play = Play::begin("");
     play.fetch("/a", &ok(&format!("{FRESH}ETag: \"v\"\r\n"), "body"));
     let not_modified = "HTTP/1.1 304 Not Modified\r\nETag: \"v\"\r\nConnection: close\r\n\r\n";
-    let mut client = play.carrick.connect();
-    client.send(get("/a", "Cache-Control: no-cache\r\n"));
-    let mut upstream = play.server.accept();
-    upstream.read_head();
+    let (mut client, mut upstream) = play
+        .carrick
+        .asked(&play.server, get("/a", "Cache-Control: no-cache\r\n"));
     said(&carrick(&play, &["purge", "--all", "--outdate"]));
     upstream.send(not_modified);
     assert_eq!(client.read_response("GET").text(), "body");

@@ -137,10 +137,7 @@ fn what_is_missing_is_asked_for_until_the_whole_is_there() {
 
 /// The server sends a part of a response, and breaks off.
 fn break_off(play: &Play, lines: &str, answer: &[u8]) {
-    let mut client = play.carrick.connect();
-    client.send(get("/a", lines));
-    let mut upstream = play.server.accept();
-    upstream.read_head();
+    let (mut client, mut upstream) = play.carrick.asked(&play.server, get("/a", lines));
     upstream.send(answer);
     drop(upstream);
     assert!(matches!(client.read_ending(), Ending::Reset(_)));

@@ -113,10 +113,7 @@ fn what_varies_with_what_carrick_writes_now_is_not_found() {
     };
     let carrick = Carrick::start(&place, &text("unchanged"));
     let fetch = |body: &str| {
-        let mut client = carrick.connect();
-        client.send(get("/a", ""));
-        let mut upstream = server.accept();
-        upstream.read_head();
+        let (mut client, mut upstream) = carrick.asked(&server, get("/a", ""));
         let lines = "Cache-Control: max-age=60\r\nVary: X-Forwarded-For\r\n";
         upstream.send(ok(lines, body));
         upstream.half_close();
@@ -137,10 +134,7 @@ fn a_body_that_breaks_off_is_not_kept_and_does_not_look_whole() {
         "HTTP/1.1 200 OK\r\nContent-Length: 100000\r\nCache-Control: max-age=60\r\n\r\nbeginning",
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nCache-Control: max-age=60\r\n\r\n5\r\nhello\r\n5\r\nwo",
     ] {
-        let mut client = play.carrick.connect();
-        client.send(get("/a", ""));
-        let mut upstream = play.server.accept();
-        upstream.read_head();
+        let (mut client, mut upstream) = play.carrick.asked(&play.server, get("/a", ""));
         upstream.send(answer);
         drop(upstream);
         client.read_head();
@@ -162,10 +156,10 @@ fn hosts_and_queries_are_told_apart() {
     assert_eq!(play.fetch("/a?x=2", &ok(lines, "two")).text(), "two");
     assert_eq!(play.fetch("/a", &ok(lines, "none")).text(), "none");
     assert_eq!(play.find("/a?x=1").text(), "one");
-    let mut other = play.carrick.connect();
-    other.send("GET /a?x=1 HTTP/1.1\r\nHost: b.example\r\n\r\n");
-    let mut upstream = play.server.accept();
-    upstream.read_head();
+    let (mut other, mut upstream) = play.carrick.asked(
+        &play.server,
+        "GET /a?x=1 HTTP/1.1\r\nHost: b.example\r\n\r\n",
+    );
     upstream.send(ok(lines, "other"));
     assert_eq!(other.read_response("GET").text(), "other");
 }
@@ -177,10 +171,7 @@ fn without_cache_nothing_is_kept() {
     let server = Server::listen(&place);
     let carrick = Carrick::switch(&place, &[server.address()]);
     for _ in 0..2 {
-        let mut client = carrick.connect();
-        client.send(get("/a", ""));
-        let mut upstream = server.accept();
-        upstream.read_head();
+        let (mut client, mut upstream) = carrick.asked(&server, get("/a", ""));
         upstream.send(ok("Cache-Control: max-age=60\r\n", "x"));
         assert_eq!(client.read_response("GET").field("cache-status"), None);
     }

@@ -48,10 +48,7 @@ fn clients_that_send_nothing_are_closed_without_a_word() {
     );
     let mut silent = carrick.connect();
     // Between two requests, too.
-    let mut client = carrick.connect();
-    client.send(GET);
-    let mut upstream = server.accept();
-    upstream.read_head();
+    let (mut client, mut upstream) = carrick.asked(&server, GET);
     upstream.send("HTTP/1.1 204 No Content\r\n\r\n");
     assert_eq!(client.read_response("GET").status, 204);
     client.expect_end();
@@ -74,10 +71,7 @@ fn a_server_that_is_silent_too_long_is_504_and_its_connection_is_closed() {
         "POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 2\r\n\r\nhi",
     ] {
         for part in ["", "HTTP/1.1 200 OK\r\nX: "] {
-            let mut client = carrick.connect();
-            client.send(request);
-            let mut upstream = server.accept();
-            upstream.read_head();
+            let (mut client, mut upstream) = carrick.asked(&server, request);
             let _ = upstream.try_send(part);
             let response = client.read_response("GET");
             assert_eq!(response.status, 504, "{}", response.head);
@@ -107,10 +101,8 @@ fn a_body_that_stalls_ends_with_the_idle_time_out() {
         "Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n",
         "Transfer-Encoding: chunked\r\n\r\nfffff\r\nhello",
     ] {
-        let mut client = carrick.connect();
-        client.send(format!("POST / HTTP/1.1\r\nHost: a\r\n{body}"));
-        let mut upstream = server.accept();
-        upstream.read_head();
+        let (mut client, mut upstream) =
+            carrick.asked(&server, format!("POST / HTTP/1.1\r\nHost: a\r\n{body}"));
         let response = client.read_response("POST");
         assert_eq!(
             (response.status, response.field("connection").as_deref()),
@@ -129,10 +121,7 @@ fn a_body_that_stalls_ends_with_the_idle_time_out() {
     ] {
         // Again, where a busy machine keeps the server from answering in time.
         let (mut client, mut upstream) = loop {
-            let mut client = carrick.connect();
-            client.send(GET);
-            let mut upstream = server.accept();
-            upstream.read_head();
+            let (mut client, mut upstream) = carrick.asked(&server, GET);
             let _ = upstream.try_send(format!("HTTP/1.1 200 OK\r\n{body}"));
             if client.read_head().starts_with("HTTP/1.1 200 ") {
                 break (client, upstream);

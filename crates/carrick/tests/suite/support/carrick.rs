@@ -1,7 +1,7 @@
 //! A carrick of the test's own: started from a configuration text, ended and checked when it goes out of scope.
 use super::output::Output;
 use super::place::{ADMIN_PORT, FORWARD_PORT, LISTENER_PORT, Place, TUNNEL_PORT};
-use super::{Peer, wait_until};
+use super::{Peer, Server, wait_until};
 use carrick_test::EndInTime as _;
 use rustix::pipe::fcntl_setpipe_size;
 use rustix::process::{Pid, Signal, kill_process};
@@ -150,6 +150,15 @@ impl Carrick {
     /// A client of the switch.
     pub fn connect(&self) -> Peer {
         Peer::connect(self.listener)
+    }
+
+    /// A client of the switch that has sent a request, and the server's end, which has read its head.
+    pub fn asked(&self, server: &Server, request: impl AsRef<[u8]>) -> (Peer, Peer) {
+        let mut client = self.connect();
+        client.send(request);
+        let mut upstream = server.accept();
+        upstream.read_head();
+        (client, upstream)
     }
 
     /// A client of the forward proxy.

@@ -237,10 +237,10 @@ fn every_tunnel_is_listed_with_what_it_was_asked_for() {
             only_one(&all_splices(&carrick)).is_none()
         });
 
-        let mut client = carrick.connect();
-        client.send("GET /chat HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n");
-        let mut upstream = near.accept();
-        upstream.read_head();
+        let (mut client, mut upstream) = carrick.asked(
+            &near,
+            "GET /chat HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n",
+        );
         upstream
             .send("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n");
         client.read_head();

@@ -42,10 +42,7 @@ fn one_worker(place: &Place, server: &Server, tables: &str) -> Carrick {
 
 /// A connection that has answered one request and is idle.
 fn idle_connection(carrick: &Carrick, server: &Server) -> Peer {
-    let mut client = carrick.connect();
-    client.send(GET);
-    let mut upstream = server.accept();
-    upstream.read_head();
+    let (mut client, mut upstream) = carrick.asked(server, GET);
     upstream.send(OK);
     assert_eq!(client.read_response("GET").text(), "ok");
     upstream
@@ -220,10 +217,7 @@ fn a_connection_that_the_server_has_closed_is_not_used() {
             }
             wait_until("the end", || carricks_end.knows_of_end());
             // The kernel has noticed; the request must not fail, whether or not the worker has.
-            let mut client = carrick.connect();
-            client.send(request);
-            let mut fresh = server.accept();
-            fresh.read_head();
+            let (mut client, mut fresh) = carrick.asked(&server, request);
             if request == POST {
                 fresh.expect("hi");
             }
@@ -324,10 +318,7 @@ fn many_dead_connections_do_not_fail_a_request() {
     let (_clients, mut upstreams) = answered_at_once(&carrick, &server, 8);
     for request in [GET, POST] {
         drop(std::mem::take(&mut upstreams));
-        let mut client = carrick.connect();
-        client.send(request);
-        let mut fresh = server.accept();
-        fresh.read_head();
+        let (mut client, mut fresh) = carrick.asked(&server, request);
         fresh.send(OK);
         assert_eq!(client.read_response("GET").text(), "ok");
         upstreams.push(fresh);

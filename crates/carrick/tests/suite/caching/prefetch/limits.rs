@@ -174,10 +174,7 @@ fn nothing_more_is_asked_for_once_the_pages_client_has_gone() {
     let server = Server::listen(&place);
     let text = cached_switch(&[server.address()], "", "prefetch = { at_once = 1 }");
     let carrick = Carrick::start(&place, &text);
-    let mut client = carrick.connect();
-    client.send(get("/", ""));
-    let mut upstream = server.accept();
-    upstream.read_head();
+    let (client, mut upstream) = carrick.asked(&server, get("/", ""));
     let (_, names) = objects(10);
     upstream.send(format!(
         "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 1000000\r\n\r\n<html>{names}"
