@@ -14,7 +14,7 @@ use carrick_lab::command::find;
 use carrick_lab::testbed::Testbed;
 use carrick_lab::testbed::cores::{self, CorePair, Placement};
 use carrick_lab::testbed::name::{PREFIX, RunName, memory_directory};
-use carrick_test::{EndInTime, RunInTime};
+use carrick_test::{EndInTime, RunInTime, wait_until};
 
 const LAB: &str = env!("CARGO_BIN_EXE_carrick-lab");
 
@@ -86,12 +86,14 @@ fn a_test_bed_leaves_nothing_behind_and_sweeps_what_a_killed_run_left() {
         .args(["netns", "exec", &leftover, "sleep", "1000"])
         .spawn()
         .unwrap();
-    testbed::wait_until(|| testbed::pids(&leftover).contains(&orphan.id()));
+    wait_until("the orphan", || {
+        testbed::pids(&leftover).contains(&orphan.id())
+    });
     owner.kill().unwrap();
     owner.wait_in_time().unwrap();
 
     let mut testbed = Testbed::create().unwrap();
-    testbed::wait_until(|| left_behind_by(&name).is_empty());
+    wait_until("nothing left behind", || left_behind_by(&name).is_empty());
     assert!(
         !orphan.wait_in_time().unwrap().success(),
         "the killed run's process was killed"
@@ -349,7 +351,7 @@ fn an_interrupted_benchmark_leaves_nothing_behind() {
         let pid = bench.id();
         let is_load =
             |pid| fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name == "wrk\n");
-        testbed::wait_until(|| {
+        wait_until("the load", || {
             testbed::namespaces(pid).any(|name| testbed::pids(&name).into_iter().any(is_load))
         });
         assert!(

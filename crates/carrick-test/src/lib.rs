@@ -6,8 +6,10 @@
 #![forbid(unsafe_code)]
 #![expect(clippy::panic, clippy::print_stderr, reason = "it is for tests")]
 mod programs;
+mod random;
 
-pub use programs::{EndInTime, RunInTime};
+pub use programs::{EndInTime, Killed, RunInTime};
+pub use random::{Random, mix};
 
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use std::fmt::Arguments;
@@ -33,6 +35,15 @@ pub fn wait_for<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
         assert!(begun.elapsed() < PATIENCE, "timed out waiting for {what}");
         std::thread::sleep(pause(begun.elapsed()));
     }
+}
+
+/// Polls `is_so` until it holds, like [`wait_for`].
+///
+/// # Panics
+/// With `what`, after [`PATIENCE`].
+#[track_caller]
+pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    wait_for(what, || is_so().then_some(()));
 }
 
 /// Until the next look at something that was waited for this long.

@@ -1,10 +1,21 @@
-//! Programs that must end, but whose time is not measured.
+//! Programs that must end, but whose time is not measured; and that end with the test.
 use crate::{PATIENCE, pause};
 use rustix::process::{Pid, Signal, kill_process};
 use std::io;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::mpsc;
 use std::time::Instant;
+
+/// A program that is killed when this goes out of scope.
+#[derive(Debug)]
+pub struct Killed(pub Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
 
 /// [`Command::output`] with a limit.
 pub trait RunInTime {

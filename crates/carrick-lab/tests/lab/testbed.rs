@@ -22,7 +22,7 @@ use carrick_lab::testbed::namespace::Namespace;
 use carrick_lab::testbed::{Layout, Meter, Side, TcpCounters, TcpOptions, Testbed, TestbedPlan};
 use carrick_lab::wan::spec::{Path, Rule, WanCounts, WanSpec};
 
-use carrick_test::{EndInTime, PATIENCE, RunInTime, listen};
+use carrick_test::{EndInTime, PATIENCE, RunInTime, listen, wait_until};
 
 use crate::{LAB, can_run, left_behind, left_behind_by};
 
@@ -44,12 +44,6 @@ pub fn started_ticks(pid: u32) -> u64 {
     let behind_name = stat.rsplit_once(')').unwrap().1;
     let field = behind_name.split_whitespace().nth(19).unwrap();
     field.parse().unwrap()
-}
-
-/// Waits for something that other processes do; fails if it never comes.
-#[track_caller]
-pub fn wait_until(mut condition: impl FnMut() -> bool) {
-    carrick_test::wait_for("it", || condition().then_some(()));
 }
 
 /// The processes in a namespace.
@@ -185,7 +179,7 @@ fn each_side_has_its_tcp_options() {
     let at_client = details(&bed.client);
     assert!(at_client.contains("snd_wnd:28800"), "30 * 960: {at_client}");
     drop((near, far));
-    wait_until(|| {
+    wait_until("no connection", || {
         let said = bed
             .server
             .run("ss", &["-tineH", "state", "established"])

@@ -134,11 +134,7 @@ fn random_pieces_arrive_whole() {
     on_worker(async {
         for choice in CHOICES {
             for seed in 0..6 {
-                let mut sockets = if seed % 2 == 0 {
-                    Sockets::new().await
-                } else {
-                    Sockets::tiny().await
-                };
+                let mut sockets = Sockets::of(seed + 1).await;
                 let (mut sending, mut receiving) = (Random::new(seed), Random::new(seed + 100));
                 let sent = sample(seed, 300_000);
                 let splicer = splicer();

@@ -122,11 +122,7 @@ fn resets_at_every_moment_reach_the_caller() {
         for seed in 0..60 {
             let choice = EXCHANGE_CHOICES[seed as usize % 4];
             let mut random = Random::new(seed);
-            let sockets = if seed % 2 == 0 {
-                Sockets::tiny().await
-            } else {
-                Sockets::new().await
-            };
+            let sockets = Sockets::of(seed).await;
             let (mut one, mut other) = (sockets.sender, sockets.receiver);
             if seed % 4 < 2 {
                 std::mem::swap(&mut one, &mut other);

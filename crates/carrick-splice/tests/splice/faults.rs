@@ -11,11 +11,7 @@ fn a_sender_that_resets_is_the_senders_fault_and_what_it_sent_arrives() {
         for seed in 0..60 {
             let choice = CHOICES[seed as usize % CHOICES.len()];
             let mut random = Random::new(seed);
-            let mut sockets = if seed % 2 == 0 {
-                Sockets::tiny().await
-            } else {
-                Sockets::new().await
-            };
+            let mut sockets = Sockets::of(seed).await;
             let sent = sample(seed, 300_000);
             let cut = random.magnitude(300_000);
             let (mut sender, all) = (sockets.sender, sent.clone());
@@ -64,11 +60,7 @@ fn a_receiver_that_resets_is_the_receivers_fault() {
         for seed in 0..60 {
             let choice = CHOICES[seed as usize % CHOICES.len()];
             let mut random = Random::new(seed);
-            let mut sockets = if seed % 2 == 0 {
-                Sockets::tiny().await
-            } else {
-                Sockets::new().await
-            };
+            let mut sockets = Sockets::of(seed).await;
             let cut = random.magnitude(200_000);
             let splicer = splicer();
             let order = Order {

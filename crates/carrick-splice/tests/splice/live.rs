@@ -45,12 +45,13 @@ fn seen(label: u64) -> Option<LiveSplice> {
 
 /// Waits for a splice's report to meet a condition.
 async fn until_seen(label: u64, holds: impl Fn(&LiveSplice) -> bool) -> LiveSplice {
-    loop {
-        if let Some(splice) = seen(label).filter(&holds) {
-            return splice;
-        }
-        tokio::time::sleep(Duration::from_millis(2)).await;
-    }
+    let mut found = None;
+    until(|| {
+        found = seen(label).filter(&holds);
+        found.is_some()
+    })
+    .await;
+    found.unwrap()
 }
 
 /// Both directions, both ends, and nothing in flight: the report is exact.
@@ -209,11 +210,7 @@ fn a_transfer_one_way_is_reported_too() {
             Arc::default(),
             service.clone(),
         );
-        let in_kernel = async || {
-            while service.live().unwrap().is_empty() {
-                tokio::time::sleep(Duration::from_millis(2)).await;
-            }
-        };
+        let in_kernel = async || until(|| !service.live().unwrap().is_empty()).await;
         let mut sockets = Sockets::new().await;
         let mut exchange = splicer.exchange(&sockets.from, &sockets.to, labelled(1));
         let talk = async {
@@ -471,9 +468,7 @@ fn thousands() {
             });
             peers.push((sender, receiver, relay));
         }
-        while socket_service().live().unwrap().len() < SPLICES as usize {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
+        until(|| socket_service().live().unwrap().len() >= SPLICES as usize).await;
         for round in 0..ROUNDS {
             let bytes = sample(round, BYTES);
             for (sender, receiver, _) in &mut peers {

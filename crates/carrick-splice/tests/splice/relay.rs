@@ -1,12 +1,13 @@
 //! The example `relay`, as a separate process: bytes, half-closes and resets pass, and errors are reported.
 
 use crate::support::{HANG, assert_same, sample, socket_service};
+use carrick_test::Killed;
 use socket2::{Domain, SockRef, Socket, Type};
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 #[allow(dead_code, reason = "its main function is not called here")]
 #[path = "../../examples/relay.rs"]
@@ -30,7 +31,7 @@ fn the_relay_itself() {
 
 /// A running relay.
 struct Relay {
-    process: Child,
+    _process: Killed,
     said: Receiver<String>,
     address: SocketAddr,
     before: Vec<String>,
@@ -67,7 +68,7 @@ impl Relay {
             }
         };
         Relay {
-            process,
+            _process: Killed(process),
             said,
             address,
             before,
@@ -86,13 +87,6 @@ impl Relay {
     }
 }
 
-impl Drop for Relay {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
-
 /// With time limits, so that a hang fails.
 fn patient(stream: TcpStream) -> TcpStream {
     stream.set_read_timeout(Some(HANG)).unwrap();
@@ -101,24 +95,13 @@ fn patient(stream: TcpStream) -> TcpStream {
 }
 
 fn listen() -> (TcpListener, SocketAddr) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let listener = carrick_test::listen("127.0.0.1:0");
     let address = listener.local_addr().unwrap();
     (listener, address)
 }
 
 fn accept(listener: &TcpListener) -> TcpStream {
-    listener.set_nonblocking(true).unwrap();
-    let begun = Instant::now();
-    loop {
-        match listener.accept() {
-            Ok((stream, _)) => {
-                stream.set_nonblocking(false).unwrap();
-                return patient(stream);
-            }
-            Err(_) if begun.elapsed() < HANG => std::thread::sleep(Duration::from_millis(1)),
-            Err(error) => panic!("no connection: {error}"),
-        }
-    }
+    patient(listener.accept().expect("a connection").0)
 }
 
 /// Closes by RST.
@@ -223,6 +206,7 @@ fn an_absent_server_is_reported_and_the_next_client_is_served() {
     assert_eq!(error.kind(), ErrorKind::ConnectionReset, "{error}");
     relay.says_of(client.local_addr().unwrap(), "Connection refused");
 
+    port.set_read_timeout(Some(HANG)).unwrap();
     port.listen(1).unwrap();
     talk(relay.connect(), accept(&port.into()), "the next client");
 }

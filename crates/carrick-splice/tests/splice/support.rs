@@ -1,6 +1,7 @@
 //! Connections, bytes and clocks for the tests.
 
 use carrick_splice::{Choice, Counters, PoolLimits, SPLICES_MAX, SocketService, Splicer, tcp};
+pub use carrick_test::{Random, wait_until};
 use socket2::{Domain, SockRef, Socket, Type};
 use std::future::Future;
 use std::io::ErrorKind;
@@ -68,12 +69,6 @@ pub async fn until(mut is_so: impl FnMut() -> bool) {
     while !is_so() {
         tokio::time::sleep(carrick_test::pause(begun.elapsed())).await;
     }
-}
-
-/// The same on a thread that may block.
-#[track_caller]
-pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    carrick_test::wait_for(what, || is_so().then_some(()));
 }
 
 /// Lets this much time pass at once for timers.
@@ -158,33 +153,32 @@ pub struct Sockets {
 
 impl Sockets {
     pub async fn new() -> Sockets {
-        let (sender, from) = connection(None).await;
-        let (receiver, to) = connection(None).await;
-        Sockets {
-            sender,
-            from,
-            to,
-            receiver,
-        }
+        Sockets::with(None, None).await
     }
 
     /// With small segments and socket buffers of a few of them. (Buffers smaller than a segment would test the kernel's
     /// persist timer, at 200 ms each.)
     pub async fn tiny() -> Sockets {
-        let (sender, from) = connection(Some(2048)).await;
-        let (receiver, to) = connection(Some(2048)).await;
-        Sockets {
-            sender,
-            from,
-            to,
-            receiver,
-        }
+        Sockets::with(Some(2048), Some(2048)).await
     }
 
     /// With the receiver's connection as in [`tiny`](Sockets::tiny), so that no body fits into its buffers.
     pub async fn to_a_tiny_receiver() -> Sockets {
-        let (sender, from) = connection(None).await;
-        let (receiver, to) = connection(Some(2048)).await;
+        Sockets::with(None, Some(2048)).await
+    }
+
+    /// [`tiny`](Sockets::tiny) with each other seed.
+    pub async fn of(seed: u64) -> Sockets {
+        if seed.is_multiple_of(2) {
+            Sockets::tiny().await
+        } else {
+            Sockets::new().await
+        }
+    }
+
+    async fn with(sender_bytes: Option<usize>, receiver_bytes: Option<usize>) -> Sockets {
+        let (sender, from) = connection(sender_bytes).await;
+        let (receiver, to) = connection(receiver_bytes).await;
         Sockets {
             sender,
             from,
@@ -192,9 +186,7 @@ impl Sockets {
             receiver,
         }
     }
-}
 
-impl Sockets {
     /// With little room towards the receiver, and the usual room for incoming data.
     pub async fn to_a_slow_receiver() -> Sockets {
         let (sender, from) = connection(None).await;
@@ -315,43 +307,9 @@ pub fn seeds(variable: &str, usual: u64) -> u64 {
     std::env::var(variable).map_or(usual, |text| text.parse().unwrap())
 }
 
-/// A small random number generator (SplitMix64), so that every run with a seed is the same.
-pub struct Random(u64);
-
-impl Random {
-    pub fn new(seed: u64) -> Random {
-        Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ 0xD1B5_4A32_D192_ED03)
-    }
-
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ (mixed >> 31)
-    }
-
-    /// A number below `end`.
-    pub fn below(&mut self, end: usize) -> usize {
-        (self.next() % end.max(1) as u64) as usize
-    }
-
-    /// A number below `end`, of any order of magnitude.
-    pub fn magnitude(&mut self, end: usize) -> usize {
-        let bits = self.below(end.max(1).ilog2() as usize + 2);
-        self.below(1 << bits).min(end.saturating_sub(1))
-    }
-}
-
 /// Bytes in which every loss, duplication and displacement shows.
 pub fn sample(seed: u64, length: usize) -> Vec<u8> {
-    let mut random = Random::new(seed);
-    let mut bytes = Vec::with_capacity(length + 8);
-    while bytes.len() < length {
-        bytes.extend_from_slice(&random.next().to_le_bytes());
-    }
-    bytes.truncate(length);
-    bytes
+    Random::new(seed).bytes(length)
 }
 
 /// FNV-1a, 64 bits.

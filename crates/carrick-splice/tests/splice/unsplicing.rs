@@ -34,11 +34,7 @@ fn a_transfer_taken_back_at_any_moment_loses_nothing() {
         for seed in 0..80 {
             let choice = CHOICES[seed as usize % CHOICES.len()];
             let mut random = Random::new(seed);
-            let mut sockets = if seed % 2 == 0 {
-                Sockets::tiny().await
-            } else {
-                Sockets::new().await
-            };
+            let mut sockets = Sockets::of(seed).await;
             let sent = sample(seed, 100_000 + random.below(500_000));
             let prefix_bytes = random.magnitude(100_000);
             let (prefix, body) = sent.split_at(prefix_bytes);
@@ -101,11 +97,7 @@ fn an_exact_count_is_kept_when_it_is_taken_back_and_given_again() {
         for seed in 0..30 {
             let choice = CHOICES[seed as usize % CHOICES.len()];
             let mut random = Random::new(seed);
-            let mut sockets = if seed % 2 == 0 {
-                Sockets::tiny().await
-            } else {
-                Sockets::new().await
-            };
+            let mut sockets = Sockets::of(seed).await;
             let length = 1 + random.magnitude(600_000);
             let sent = [&sample(seed, length)[..], b"after"].concat();
             let body = sent[..length].to_vec();
@@ -156,11 +148,7 @@ fn an_exchange_taken_back_at_any_moment_loses_nothing() {
         for seed in 0..40 {
             let choice = EXCHANGE_CHOICES[seed as usize % 4];
             let mut random = Random::new(seed);
-            let sockets = if seed % 2 == 0 {
-                Sockets::tiny().await
-            } else {
-                Sockets::new().await
-            };
+            let sockets = Sockets::of(seed).await;
             let (mut a, mut b) = (sockets.from, sockets.to);
             let up = sample(seed, 1000 + random.magnitude(500_000));
             let down = sample(seed + 1000, 1000 + random.magnitude(500_000));

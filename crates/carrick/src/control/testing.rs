@@ -14,7 +14,7 @@ use carrick_logic::balance::Algorithm;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 pub(crate) const LOOPBACK_ANY_PORT: &str = "127.0.0.1:0";
 
@@ -145,13 +145,4 @@ pub(crate) fn get(address: SocketAddr, path: &str) -> (u16, String) {
     let (head, body) = response.split_once("\r\n\r\n").unwrap();
     let status = head.split(' ').nth(1).unwrap().parse().unwrap();
     (status, body.into())
-}
-
-/// Waits for a condition.
-pub(crate) fn eventually(what: &str, holds: impl Fn() -> bool) {
-    let give_up = Instant::now() + carrick_test::PATIENCE;
-    while !holds() {
-        assert!(Instant::now() < give_up, "timed out: {what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
 }

@@ -9,7 +9,7 @@ use carrick_lab::command::find;
 use carrick_lab::experiment::results::ExperimentResults;
 use carrick_lab::report;
 use carrick_lab::testbed::name::{PREFIX, memory_directory};
-use carrick_test::{EndInTime, RunInTime, wait_for};
+use carrick_test::{EndInTime, RunInTime, wait_until};
 
 const CARRICK: &str = env!("CARGO_BIN_EXE_carrick");
 /// The programs that experiments start besides carrick.
@@ -251,7 +251,7 @@ fn an_interrupted_experiment_keeps_what_it_has_and_leaves_nothing_behind() {
     .unwrap();
     let pid = run.id();
     let file = out.path().join("peers/results.json");
-    wait_for("its first results", || file.is_file().then_some(()));
+    wait_until("its first results", || file.is_file());
     let kill = Command::new("kill")
         .args(["-INT", &pid.to_string()])
         .status()

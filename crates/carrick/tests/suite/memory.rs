@@ -43,9 +43,7 @@ fn expect_cost(carrick: &Carrick, before: (u64, u64), what: &str, bytes_max: u64
 
 /// Waits until all have ended, and most of their memory is freed.
 pub fn expect_return(carrick: &Carrick, before: u64, peak: u64) {
-    wait_for("the clients to be gone", || {
-        (carrick.clients_open() < 0.5).then_some(())
-    });
+    carrick.wait_until_clients(0);
     // The runtime's tables keep their size, and pages with any live object stay.
     let most = before + (peak - before) / 2;
     let after = wait_for("the memory to come back", || {
@@ -83,9 +81,7 @@ fn nine_thousand_idle_clients() {
         client
     };
     drop((0..50).map(|_| open()).collect::<Vec<Peer>>());
-    wait_for("the first to be gone", || {
-        (carrick.clients_open() < 0.5).then_some(())
-    });
+    carrick.wait_until_clients(0);
     let before = (own_bytes(&carrick), resident_bytes(&carrick));
     let mut clients: Vec<Peer> = (0..MANY).map(|_| open()).collect();
     expect_cost(&carrick, before, "client", CLIENT_BYTES_MAX);
@@ -147,9 +143,7 @@ fn nine_thousand_idle_tunnels() {
     // Half by CONNECT, whose request is kept for the log, half without HTTP.
     let open = |number: usize| open_tunnel(&carrick, &server, number.is_multiple_of(2), number);
     drop((0..50).map(open).collect::<Vec<_>>());
-    wait_for("the first to be gone", || {
-        (carrick.clients_open() < 0.5).then_some(())
-    });
+    carrick.wait_until_clients(0);
     let before = (own_bytes(&carrick), resident_bytes(&carrick));
     let mut tunnels: Vec<_> = (0..MANY).map(open).collect();
     expect_cost(&carrick, before, "tunnel", TUNNEL_BYTES_MAX);

@@ -3,25 +3,19 @@
 use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use super::client::{Wish, run};
 use crate::peers::certificate;
 use crate::program::runtime;
+use carrick_test::Killed;
 
 const BODY_BYTES: usize = 1024;
 
 struct Server {
-    child: Child,
+    _child: Killed,
     address: SocketAddr,
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }
 
 /// `None`, with a message: openssl is not installed.
@@ -48,7 +42,10 @@ fn serve(directory: &Path, options: &[&str]) -> Option<Server> {
     // It goes on writing.
     std::thread::spawn(move || said.for_each(drop));
     let address = address.unwrap();
-    Some(Server { child, address })
+    Some(Server {
+        _child: Killed(child),
+        address,
+    })
 }
 
 fn wish(server: &Server, body_bytes: usize) -> Wish {

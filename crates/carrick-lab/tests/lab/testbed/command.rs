@@ -72,7 +72,9 @@ fn start_sleeping(arguments: &[&str]) -> Child {
     .concat();
     let child = testbed_command(&all).stderr(Stdio::null()).spawn().unwrap();
     let pid = child.id();
-    wait_until(|| namespaces(pid).any(|name| pids(&name).len() >= 3));
+    wait_until("its processes", || {
+        namespaces(pid).any(|name| pids(&name).len() >= 3)
+    });
     child
 }
 
@@ -100,7 +102,7 @@ fn a_killed_run_is_cleaned_up_by_the_next() {
     child.wait_in_time().unwrap();
     let (code, _, error) = said(&["--", "true"]);
     assert_eq!(code, Some(0), "{error}");
-    wait_until(|| left_behind(pid).is_empty());
+    wait_until("nothing left behind", || left_behind(pid).is_empty());
 }
 
 #[test]

@@ -72,7 +72,7 @@ fn they_are_gone_with_their_process_also_when_it_is_killed() {
     assert!(available().contains(&own));
     child.kill().unwrap();
     child.wait().unwrap();
-    wait_until(|| !available().contains(&own));
+    wait_until("its end", || !available().contains(&own));
     // The next one removes what was left: the namespaces.
     drop(build(Layout::Direct, |_| {}));
     assert_eq!(left_behind(child.id()), Vec::<PathBuf>::new());

@@ -9,13 +9,13 @@ use std::io::{BufRead as _, BufReader};
 use std::net::UdpSocket;
 use std::os::fd::AsFd as _;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use carrick_lab::wan::spec::{RuleCounts, WanCounts};
-use carrick_test::{PATIENCE, wait_for};
+use carrick_test::{Killed, PATIENCE, wait_for, wait_until};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use super::LAB;
@@ -273,7 +273,7 @@ impl Bed {
             .read_line(&mut line)
             .unwrap();
         let emulator = Emulator {
-            child,
+            child: Killed(child),
             config,
             counts,
             said,
@@ -305,9 +305,9 @@ fn sent_on(counts: &WanCounts) -> u64 {
         .sum()
 }
 
-/// A running emulator; killed when dropped.
+/// A running emulator.
 pub struct Emulator {
-    child: Child,
+    child: Killed,
     config: PathBuf,
     counts: PathBuf,
     said: PathBuf,
@@ -319,7 +319,7 @@ impl Emulator {
     }
 
     fn signal(&self, signal: rustix::process::Signal) {
-        let pid = rustix::process::Pid::from_child(&self.child);
+        let pid = rustix::process::Pid::from_child(&self.child.0);
         rustix::process::kill_process(pid, signal).unwrap();
     }
 
@@ -336,7 +336,11 @@ impl Emulator {
                 "{part:?} is missing: {}",
                 self.said()
             );
-            assert!(self.child.try_wait().unwrap().is_none(), "{}", self.said());
+            assert!(
+                self.child.0.try_wait().unwrap().is_none(),
+                "{}",
+                self.said()
+            );
             std::thread::sleep(Duration::from_millis(5));
         }
     }
@@ -353,7 +357,7 @@ impl Emulator {
     pub fn counts_now(&self) -> WanCounts {
         let _ = fs::remove_file(&self.counts);
         self.signal(rustix::process::Signal::USR1);
-        wait_for("counts", || self.counts.exists().then_some(()));
+        wait_until("counts", || self.counts.exists());
         self.read_counts()
     }
 
@@ -366,15 +370,8 @@ impl Emulator {
     /// Ends it with a signal, and reads its counts.
     pub fn stop(mut self) -> WanCounts {
         self.signal(rustix::process::Signal::TERM);
-        let status = self.child.wait().unwrap();
+        let status = self.child.0.wait().unwrap();
         assert!(status.success(), "{status}: {}", self.said());
         self.read_counts()
-    }
-}
-
-impl Drop for Emulator {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }

@@ -14,5 +14,6 @@ mod model;
 mod offsets;
 mod ownership;
 mod response_lengths;
+mod slots;
 mod spliced;
 mod wire;

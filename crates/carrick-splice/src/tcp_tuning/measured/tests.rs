@@ -24,16 +24,17 @@ fn fields_are_where_the_kernel_has_them() {
 #[test]
 fn a_connection_is_measured_while_it_stands() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let mut near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let (mut far, _) = listener.accept().unwrap();
     let before = measure(&near).unwrap();
     assert_eq!(before.segments_sent, 0);
     assert!(before.rtt.is_some() && before.congestion_window > 0);
     let bytes = vec![7; 1 << 20];
     std::thread::scope(|threads| {
-        threads.spawn(|| near.write_all(&bytes).unwrap());
-        // So slowly that the receiver's window is the limit.
-        std::thread::sleep(Duration::from_millis(50));
+        threads.spawn(|| (&near).write_all(&bytes).unwrap());
+        carrick_test::wait_until("the receiver's window is the limit", || {
+            measure(&near).unwrap().receiver_limited > Duration::ZERO
+        });
         far.read_exact(&mut vec![0; 1 << 20]).unwrap();
     });
     let after = measure(&near).unwrap();

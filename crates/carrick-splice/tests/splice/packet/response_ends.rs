@@ -212,9 +212,7 @@ fn a_long_answer<T, F: Future<Output = T> + 'static>(
         async move {
             let _kept = proxy.await;
             // The sockets' last packets are translated only while the engine exists.
-            while peers_done.load(Ordering::SeqCst) < 2 {
-                tokio::time::sleep(Duration::from_millis(1)).await;
-            }
+            until(|| peers_done.load(Ordering::SeqCst) == 2).await;
         }
     });
     let asking = bed.on(Host::Client, move || {
@@ -260,9 +258,7 @@ fn a_client_that_has_said_all() {
         |splicer, mut client, mut server| async move {
             let mut responses = bind(&splicer, &mut client, &mut server).await;
             assert_eq!(client.read(&mut [0]).await.unwrap(), 0);
-            while responses.progress().acked_bytes < LONG as u64 {
-                tokio::time::sleep(Duration::from_millis(1)).await;
-            }
+            until(|| responses.progress().acked_bytes >= LONG as u64).await;
             responses.disarm().unwrap();
             client.shutdown().await.unwrap();
         },
@@ -377,9 +373,7 @@ fn questions_that_do_not_wait_for_answers() {
             server.write_all(&question).await.unwrap();
         }
         let all = (1..=50).map(|question: u64| question * 9000).sum();
-        while responses.progress().acked_bytes < all {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
+        until(|| responses.progress().acked_bytes >= all).await;
         responses.disarm().unwrap();
         client.shutdown().await.unwrap();
     });

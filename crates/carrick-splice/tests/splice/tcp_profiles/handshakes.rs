@@ -1,11 +1,11 @@
 //! Effects that only handshakes show: initial time-outs and windows.
 
 use super::bed::{self, Bed, Host, bed, retransmission_timeout, send_window};
-use crate::support::HANG;
+use crate::support::wait_until;
 use carrick_splice::tcp_tuning::{Moment, Profile, TcpTuning};
 use socket2::Socket;
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Unused addresses of the client's and of the server's network.
 const NO_CLIENT: [&str; 2] = ["10.83.1.77", "fd83:1::77"];
@@ -53,11 +53,7 @@ fn begin(bed: &Bed, family: usize, service: &TcpTuning, profile: &Profile) -> So
 
 /// Waits until a host has retransmitted this many segments.
 fn wait_for_retries(bed: &Bed, host: Host, count: u64) {
-    let began = Instant::now();
-    while bed.sent_again(host) < count {
-        assert!(began.elapsed() < HANG, "no retransmission");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    wait_until("retransmissions", || bed.sent_again(host) >= count);
 }
 
 #[test]
@@ -131,14 +127,10 @@ fn knock(bed: &Bed, family: usize, listener: &TcpListener) -> (Socket, Duration)
         socket.connect(&address.into()).unwrap_err();
         socket
     });
-    let began = Instant::now();
-    loop {
-        if let Some(left) = waiting_handshake(bed, family, address.port()) {
-            return (socket, left);
-        }
-        assert!(began.elapsed() < HANG, "no handshake began");
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    let left = carrick_test::wait_for("a handshake", || {
+        waiting_handshake(bed, family, address.port())
+    });
+    (socket, left)
 }
 
 /// The remaining time-out of the SYN-ACK of a handshake with a port of the gateway: state 03 (SYN_RECV) of

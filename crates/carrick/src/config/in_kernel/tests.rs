@@ -9,7 +9,6 @@ use carrick_logic::http1::{
 };
 use carrick_logic::route::{Conditions, CookieRule, pick_request};
 use carrick_splice::requests::{Classifier, RequestTable, Route, Settings, UpToProcess, Verdict};
-use requests::Dice;
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
@@ -26,11 +25,7 @@ const LIMITS: HeadLimits = HeadLimits {
 
 /// `None` without root.
 fn classifier() -> Option<Classifier> {
-    if !rustix::process::geteuid().is_root() {
-        eprintln!("SKIPPED: classifying in the kernel needs root");
-        return None;
-    }
-    Some(Classifier::load().unwrap())
+    carrick_test::is_root().then(|| Classifier::load().unwrap())
 }
 
 /// What the process makes of the bytes of a packet, if they are a request that it could send on as it is.
@@ -129,7 +124,7 @@ fn the_kernel_decides_as_the_process_or_not_at_all() {
     let seeds = seeds.map_or(SEEDS, |text| text.parse().unwrap());
     let (mut decided, mut up) = (0_u64, BTreeMap::<UpToProcess, u64>::new());
     for seed in 0..seeds {
-        let mut dice = Dice::new(seed);
+        let mut dice = requests::numbers(seed);
         let routes = requests::routes(&mut dice);
         let limits = match dice.below(3) {
             0 => HeadLimits {
@@ -225,7 +220,7 @@ fn most_plain_requests_are_decided_in_the_kernel() {
     let Some(classifier) = classifier() else {
         return;
     };
-    let mut dice = Dice::new(1);
+    let mut dice = requests::numbers(1);
     let (mut decided, mut all) = (0, 0);
     for _ in 0..20 {
         let mut routes: Vec<_> = requests::routes(&mut dice)

@@ -1,9 +1,10 @@
 //! Reloading and ending the control thread.
 use super::super::testing::{
-    LOOPBACK_ANY_PORT, eventually, get, plan, running, start_control, state, upstream,
+    LOOPBACK_ANY_PORT, get, plan, running, start_control, state, upstream,
 };
 use super::*;
 use crate::config::plan::HealthPlan;
+use carrick_test::wait_until;
 use std::net::TcpStream;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -26,7 +27,7 @@ fn apply(handle: &ControlHandle, admin: Option<SocketAddr>) {
 }
 
 fn expect_refusal(address: SocketAddr) {
-    eventually("nobody listens", || TcpStream::connect(address).is_err());
+    wait_until("nobody listens", || TcpStream::connect(address).is_err());
 }
 
 fn local(port: u16) -> Option<SocketAddr> {
@@ -136,7 +137,7 @@ fn health_checks_follow_the_configuration() {
     let checked = || vec![Arc::new(upstream("u", &[dead], Some(health.clone())))];
     let handle = start_control(state(plan(None, checked()))).unwrap();
     let server = Arc::clone(&handle.state().running.load().upstreams[0].servers[0]);
-    eventually("the server is down", || !server.is_healthy());
+    wait_until("the server is down", || !server.is_healthy());
 
     let before = Arc::clone(&handle.state().running.load());
     let unchecked = plan(None, vec![Arc::new(upstream("u", &[dead], None))]);
@@ -159,7 +160,7 @@ fn health_checks_follow_the_configuration() {
 
     handle.apply(running(plan(None, checked()))).unwrap();
     let server = Arc::clone(&handle.state().running.load().upstreams[0].servers[0]);
-    eventually("the server is down again", || !server.healthy.load(Relaxed));
+    wait_until("the server is down again", || !server.healthy.load(Relaxed));
     handle.shutdown();
 }
 

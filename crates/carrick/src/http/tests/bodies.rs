@@ -39,11 +39,9 @@ fn a_body_may_come_in_whatever_pieces() {
     const BODY: &str = "3\r\nabc\r\n4\r\ndefg\r\n0\r\n\r\n";
     for cut in 0..BODY.len() {
         play(SWITCH, async |stage| {
-            let mut server = stage.server(FIRST);
-            let client = stage.client();
-            client.say(format!("{CHUNKED}{}", &BODY[..cut])).await;
-            let connection = server.accept().await;
-            connection.hear("\r\n\r\n").await;
+            let (_server, client, connection) = stage
+                .asked(format!("{CHUNKED}{}", &BODY[..cut]), "\r\n\r\n")
+                .await;
             client.say(&BODY[cut..]).await;
             assert_eq!(connection.hear("0\r\n\r\n").await, BODY, "{cut}");
         });
@@ -115,11 +113,7 @@ fn a_wrong_chunk_is_answered_400_and_the_server_gets_no_end() {
 fn a_body_that_stops_is_answered_408_after_the_idle_time() {
     for head in [post(9), CHUNKED.to_owned()] {
         let log = play(SWITCH, async |stage| {
-            let mut server = stage.server(FIRST);
-            let client = stage.client();
-            client.say(head).await;
-            let connection = server.accept().await;
-            connection.hear("\r\n\r\n").await;
+            let (_server, client, _connection) = stage.asked(head, "\r\n\r\n").await;
             let (answer, seconds) = timed(client.hear("\r\n\r\n")).await;
             assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
             assert_eq!(seconds.round(), 60.0);
@@ -132,11 +126,7 @@ fn a_body_that_stops_is_answered_408_after_the_idle_time() {
 fn a_client_that_goes_within_its_body_takes_the_servers_connection_with_it() {
     for (head, part) in [(post(9), "abc"), (CHUNKED.to_owned(), "9\r\nabc")] {
         let log = play(SWITCH, async |stage| {
-            let mut server = stage.server(FIRST);
-            let client = stage.client();
-            client.say(format!("{head}{part}")).await;
-            let connection = server.accept().await;
-            connection.hear("abc").await;
+            let (_server, client, connection) = stage.asked(format!("{head}{part}"), "abc").await;
             drop(client);
             connection.hear_all().await;
         });
@@ -171,13 +161,12 @@ fn a_client_that_waits_for_100_gets_it_from_the_server() {
 #[test]
 fn a_refused_expectation_ends_the_connection() {
     let log = play(SWITCH, async |stage| {
-        let mut server = stage.server(FIRST);
-        let client = stage.client();
-        client
-            .say(post(3).replace("Host", "Expect: 100-continue\r\nHost"))
+        let (_server, client, connection) = stage
+            .asked(
+                post(3).replace("Host", "Expect: 100-continue\r\nHost"),
+                "\r\n\r\n",
+            )
             .await;
-        let connection = server.accept().await;
-        connection.hear("\r\n\r\n").await;
         connection
             .say("HTTP/1.1 417 No\r\nContent-Length: 2\r\n\r\nno")
             .await;
@@ -192,11 +181,7 @@ fn a_refused_expectation_ends_the_connection() {
 #[test]
 fn an_early_response_passes_and_the_rest_of_the_body_is_still_sent() {
     let log = play(SWITCH, async |stage| {
-        let mut server = stage.server(FIRST);
-        let client = stage.client();
-        client.say(format!("{}abc", post(6))).await;
-        let connection = server.accept().await;
-        connection.hear("abc").await;
+        let (_server, client, connection) = stage.asked(format!("{}abc", post(6)), "abc").await;
         connection.say(OK).await;
         client.hear("ok").await;
         client.say("def").await;
@@ -209,11 +194,7 @@ fn an_early_response_passes_and_the_rest_of_the_body_is_still_sent() {
 #[test]
 fn an_early_response_of_a_server_that_closes_cuts_the_body_off() {
     let log = play(SWITCH, async |stage| {
-        let mut server = stage.server(FIRST);
-        let client = stage.client();
-        client.say(format!("{}abc", post(6))).await;
-        let connection = server.accept().await;
-        connection.hear("abc").await;
+        let (_server, client, connection) = stage.asked(format!("{}abc", post(6)), "abc").await;
         let response = OK
             .replace("200 OK", "413 Large")
             .replace("Date", "Connection: close\r\nDate");
@@ -230,11 +211,7 @@ fn an_early_response_of_a_server_that_closes_cuts_the_body_off() {
 #[test]
 fn what_a_server_says_before_it_stops_reading_is_passed_on() {
     let log = play(SWITCH, async |stage| {
-        let mut server = stage.server(FIRST);
-        let client = stage.client();
-        client.say(format!("{}abc", post(6))).await;
-        let connection = server.accept().await;
-        connection.hear("abc").await;
+        let (_server, client, connection) = stage.asked(format!("{}abc", post(6)), "abc").await;
         connection.say(OK.replace("200 OK", "413 Large")).await;
         drop(connection);
         client.say("def").await;
@@ -247,11 +224,7 @@ fn what_a_server_says_before_it_stops_reading_is_passed_on() {
 #[test]
 fn a_request_with_a_body_is_not_sent_twice() {
     let log = play(SWITCH, async |stage| {
-        let mut server = stage.server(FIRST);
-        let client = stage.client();
-        client.say(format!("{}abc", post(3))).await;
-        let connection = server.accept().await;
-        connection.hear("abc").await;
+        let (mut server, client, connection) = stage.asked(format!("{}abc", post(3)), "abc").await;
         drop(connection);
         let answer = client.hear("\r\n\r\n").await;
         assert!(answer.starts_with("HTTP/1.1 502 "), "{answer}");

@@ -84,11 +84,7 @@ const PERSISTENCE: &[(&str, bool)] = &[
 fn a_connection_lasts_as_long_as_the_client_has_it() {
     for (request, lasts) in PERSISTENCE {
         play(SWITCH, async |stage| {
-            let mut server = stage.server(FIRST);
-            let client = stage.client();
-            client.say(request).await;
-            let connection = server.accept().await;
-            connection.hear("\r\n\r\n").await;
+            let (_server, client, connection) = stage.asked(request, "\r\n\r\n").await;
             connection.say(OK).await;
             let (answer, seconds) = timed(client.hear_all()).await;
             assert!(answer.0.ends_with("ok"), "{answer:?}");
@@ -111,11 +107,7 @@ fn a_client_that_has_ended_its_side_gets_its_response() {
 #[test]
 fn a_client_that_resets_while_it_waits_ends_its_request() {
     let log = play(SWITCH, async |stage| {
-        let mut server = stage.server(FIRST);
-        let client = stage.client();
-        client.say(GET).await;
-        let connection = server.accept().await;
-        connection.hear("\r\n\r\n").await;
+        let (_server, client, connection) = stage.asked(GET, "\r\n\r\n").await;
         client.reset();
         let ((heard, _), seconds) = timed(connection.hear_all()).await;
         assert_eq!((heard.as_str(), seconds), ("", 0.0));
@@ -172,11 +164,7 @@ fn a_client_with_too_many_passwords_is_to_come_again() {
 #[test]
 fn a_client_that_goes_within_a_response_is_logged() {
     let log = play(SWITCH, async |stage| {
-        let mut server = stage.server(FIRST);
-        let client = stage.client();
-        client.say(GET).await;
-        let connection = server.accept().await;
-        connection.hear("\r\n\r\n").await;
+        let (_server, client, connection) = stage.asked(GET, "\r\n\r\n").await;
         connection
             .say("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n1234")
             .await;
@@ -190,11 +178,7 @@ fn a_client_that_goes_within_a_response_is_logged() {
 #[test]
 fn a_drain_is_told_with_the_response() {
     play(SWITCH, async |stage| {
-        let mut server = stage.server(FIRST);
-        let client = stage.client();
-        client.say(GET).await;
-        let connection = server.accept().await;
-        connection.hear("\r\n\r\n").await;
+        let (_server, client, connection) = stage.asked(GET, "\r\n\r\n").await;
         stage.worker.sessions.draining.set(true);
         connection.say(OK).await;
         let (answer, seconds) = timed(client.hear_all()).await;

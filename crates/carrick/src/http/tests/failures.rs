@@ -77,11 +77,7 @@ fn a_server_that_does_not_accept_in_time_is_answered_504() {
 #[test]
 fn a_server_that_does_not_answer_in_time_is_answered_504_and_not_asked_again() {
     let log = play(SWITCH, async |stage| {
-        let mut server = stage.server(FIRST);
-        let client = stage.client();
-        client.say(GET).await;
-        let connection = server.accept().await;
-        connection.hear("\r\n\r\n").await;
+        let (mut server, client, _connection) = stage.asked(GET, "\r\n\r\n").await;
         let (answer, seconds) = timed(client.hear("\r\n\r\n")).await;
         assert!(answer.starts_with("HTTP/1.1 504 "), "{answer}");
         assert_eq!(seconds.round(), 60.0);
@@ -93,11 +89,7 @@ fn a_server_that_does_not_answer_in_time_is_answered_504_and_not_asked_again() {
 #[test]
 fn a_head_that_stops_is_no_answer_either() {
     let log = play(SWITCH, async |stage| {
-        let mut server = stage.server(FIRST);
-        let client = stage.client();
-        client.say(GET).await;
-        let connection = server.accept().await;
-        connection.hear("\r\n\r\n").await;
+        let (_server, client, connection) = stage.asked(GET, "\r\n\r\n").await;
         connection.say("HTTP/1.1 200 OK\r\nConte").await;
         let (answer, seconds) = timed(client.hear("\r\n\r\n")).await;
         assert!(answer.starts_with("HTTP/1.1 504 "), "{answer}");
@@ -109,11 +101,7 @@ fn a_head_that_stops_is_no_answer_either() {
 #[test]
 fn a_server_that_closes_without_an_answer_is_answered_502() {
     let log = play(SWITCH, async |stage| {
-        let mut server = stage.server(FIRST);
-        let client = stage.client();
-        client.say(GET).await;
-        let connection = server.accept().await;
-        connection.hear("\r\n\r\n").await;
+        let (_server, client, connection) = stage.asked(GET, "\r\n\r\n").await;
         drop(connection);
         let answer = client.hear("\r\n\r\n").await;
         assert!(answer.starts_with("HTTP/1.1 502 "), "{answer}");
@@ -134,11 +122,7 @@ fn an_idle_connection_that_dies_says_nothing_about_its_server() {
         ("PATCH", false),
     ] {
         let log = play(SWITCH, async |stage| {
-            let mut server = stage.server(FIRST);
-            let client = stage.client();
-            client.say(GET).await;
-            let connection = server.accept().await;
-            connection.hear("\r\n\r\n").await;
+            let (mut server, client, connection) = stage.asked(GET, "\r\n\r\n").await;
             connection.say(OK).await;
             client.hear("ok").await;
             client.say(GET.replace("GET", method)).await;
@@ -162,11 +146,7 @@ fn an_idle_connection_that_dies_says_nothing_about_its_server() {
 #[test]
 fn an_idle_connection_on_which_something_came_is_not_used_again() {
     play(SWITCH, async |stage| {
-        let mut server = stage.server(FIRST);
-        let client = stage.client();
-        client.say(GET).await;
-        let connection = server.accept().await;
-        connection.hear("\r\n\r\n").await;
+        let (mut server, client, connection) = stage.asked(GET, "\r\n\r\n").await;
         connection.say(OK).await;
         client.hear("ok").await;
         connection.say(OK.replace("ok", "no")).await;
@@ -233,11 +213,7 @@ fn a_body_that_breaks_off_resets_the_client() {
 #[test]
 fn a_wrong_chunk_behind_good_ones_resets_the_client() {
     let log = play(SWITCH, async |stage| {
-        let mut server = stage.server(FIRST);
-        let client = stage.client();
-        client.say(GET).await;
-        let connection = server.accept().await;
-        connection.hear("\r\n\r\n").await;
+        let (_server, client, connection) = stage.asked(GET, "\r\n\r\n").await;
         connection
             .say("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n")
             .await;
@@ -252,11 +228,7 @@ fn a_wrong_chunk_behind_good_ones_resets_the_client() {
 fn a_server_that_stops_within_a_body_resets_the_client_after_the_idle_time() {
     for body in ["Content-Length: 9", "Transfer-Encoding: chunked"] {
         let log = play(SWITCH, async |stage| {
-            let mut server = stage.server(FIRST);
-            let client = stage.client();
-            client.say(GET).await;
-            let connection = server.accept().await;
-            connection.hear("\r\n\r\n").await;
+            let (_server, client, connection) = stage.asked(GET, "\r\n\r\n").await;
             connection
                 .say(format!("HTTP/1.1 200 OK\r\n{body}\r\n\r\n5\r\na"))
                 .await;
@@ -271,11 +243,7 @@ fn a_server_that_stops_within_a_body_resets_the_client_after_the_idle_time() {
 #[test]
 fn a_client_that_takes_nothing_is_given_up_after_the_idle_time() {
     let log = play(SWITCH, async |stage| {
-        let mut server = stage.server(FIRST);
-        let client = stage.client();
-        client.say(GET).await;
-        let connection = server.accept().await;
-        connection.hear("\r\n\r\n").await;
+        let (_server, _client, connection) = stage.asked(GET, "\r\n\r\n").await;
         let body = "x".repeat(1 << 20);
         let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
         connection.say(head).await;
@@ -289,11 +257,7 @@ fn a_client_that_takes_nothing_is_given_up_after_the_idle_time() {
 #[test]
 fn a_client_that_takes_a_little_now_and_then_keeps_its_response() {
     let log = play(SWITCH, async |stage| {
-        let mut server = stage.server(FIRST);
-        let client = stage.client();
-        client.say(GET).await;
-        let connection = server.accept().await;
-        connection.hear("\r\n\r\n").await;
+        let (_server, client, connection) = stage.asked(GET, "\r\n\r\n").await;
         let body = "x".repeat(300_000) + "!";
         let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
         connection.say(head).await;

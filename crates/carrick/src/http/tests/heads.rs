@@ -158,11 +158,7 @@ fn a_head_that_trickles_gets_no_more_time() {
 #[test]
 fn the_second_head_has_its_own_time() {
     let log = play(SWITCH, async |stage| {
-        let mut server = stage.server(FIRST);
-        let client = stage.client();
-        client.say(GET).await;
-        let connection = server.accept().await;
-        connection.hear("\r\n\r\n").await;
+        let (_server, client, connection) = stage.asked(GET, "\r\n\r\n").await;
         connection.say(OK).await;
         client.hear("\r\n\r\nok").await;
         for (pause, part) in [(30, &GET[..8]), (8, &GET[8..])] {

@@ -63,11 +63,7 @@ fn chunks_may_come_in_whatever_pieces() {
     const CHUNKS: &str = "3\r\nabc\r\n4\r\ndefg\r\n0\r\n\r\n";
     for cut in 0..CHUNKS.len() {
         play(SWITCH, async |stage| {
-            let mut server = stage.server(FIRST);
-            let client = stage.client();
-            client.say(GET).await;
-            let connection = server.accept().await;
-            connection.hear("\r\n\r\n").await;
+            let (_server, client, connection) = stage.asked(GET, "\r\n\r\n").await;
             connection
                 .say("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
                 .await;
@@ -147,11 +143,7 @@ fn a_body_until_the_close_gets_chunks_from_a_forward_proxy() {
 #[test]
 fn more_than_the_length_goes_nowhere_and_ends_the_servers_connection() {
     play(SWITCH, async |stage| {
-        let mut server = stage.server(FIRST);
-        let client = stage.client();
-        client.say(GET).await;
-        let connection = server.accept().await;
-        connection.hear("\r\n\r\n").await;
+        let (mut server, client, connection) = stage.asked(GET, "\r\n\r\n").await;
         connection.say(format!("{OK}HTTP/1.1 200 OK\r\n\r\n")).await;
         let answer = client.hear("ok").await;
         assert_eq!(answer.matches("HTTP/1.1").count(), 1);
@@ -195,13 +187,12 @@ fn hints() -> String {
 #[test]
 fn interim_responses_pass_once_while_a_body_ends() {
     play(SWITCH, async |stage| {
-        let mut server = stage.server(FIRST);
-        let client = stage.client();
-        client
-            .say("POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nx")
+        let (_server, client, connection) = stage
+            .asked(
+                "POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nx",
+                "\r\n\r\nx",
+            )
             .await;
-        let connection = server.accept().await;
-        connection.hear("\r\n\r\nx").await;
         // More than there is room for: the client reads when it has sent everything.
         let saying = connection.say(hints().repeat(5) + OK);
         let sending = async {
@@ -219,13 +210,12 @@ fn interim_responses_pass_once_while_a_body_ends() {
 #[test]
 fn no_reply_stands_in_the_midst_of_an_interim_response() {
     let log = play(SWITCH, async |stage| {
-        let mut server = stage.server(FIRST);
-        let client = stage.client();
-        client
-            .say("POST /a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n")
+        let (_server, client, connection) = stage
+            .asked(
+                "POST /a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n",
+                "1\r\nx\r\n",
+            )
             .await;
-        let connection = server.accept().await;
-        connection.hear("1\r\nx\r\n").await;
         // The client has room for a part of the third.
         connection.say(hints().repeat(3)).await;
         all_at_rest().await;
@@ -239,11 +229,7 @@ fn no_reply_stands_in_the_midst_of_an_interim_response() {
 #[test]
 fn interim_responses_without_end_are_an_error() {
     let log = play(SWITCH, async |stage| {
-        let mut server = stage.server(FIRST);
-        let client = stage.client();
-        client.say(GET).await;
-        let connection = server.accept().await;
-        connection.hear("\r\n\r\n").await;
+        let (_server, client, connection) = stage.asked(GET, "\r\n\r\n").await;
         let flood = connection.say("HTTP/1.1 102 Processing\r\n\r\n".repeat(10_001));
         let ((), answer) = tokio::join!(flood, client.hear(" 502 "));
         assert_eq!(answer.matches(" 102 ").count(), 10_000);
@@ -299,11 +285,8 @@ fn the_servers_connection_is_reset_only_where_nothing_can_be_lost() {
         (SWITCH, GET, "", &closes, true, false),
     ] {
         play(configuration, async |stage| {
-            let mut server = stage.server(FIRST);
-            let client = stage.client();
-            client.say(format!("{request}{unread}")).await;
-            let connection = server.accept().await;
-            connection.hear("\r\n\r\n").await;
+            let (_server, client, connection) =
+                stage.asked(format!("{request}{unread}"), "\r\n\r\n").await;
             connection.say(response).await;
             if server_ends {
                 connection.end().unwrap();

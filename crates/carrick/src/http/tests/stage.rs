@@ -178,6 +178,20 @@ impl Stage {
         near
     }
 
+    /// A client asks the first server, which hears the request up to `end`: the server, the client's end, and the server's.
+    pub(super) async fn asked(
+        &self,
+        request: impl AsRef<[u8]>,
+        end: &str,
+    ) -> (Server, Rc<End>, Rc<End>) {
+        let mut server = self.server(FIRST);
+        let client = self.client();
+        client.say(request).await;
+        let connection = server.accept().await;
+        connection.hear(end).await;
+        (server, client, connection)
+    }
+
     /// A server of the upstream begins to listen.
     pub(super) fn server(&self, address: SocketAddr) -> Server {
         Server(self.servers.listen(address))

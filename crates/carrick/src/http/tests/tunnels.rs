@@ -82,11 +82,7 @@ fn a_tunnel_begins_behind_the_whole_request() {
 #[test]
 fn a_refused_upgrade_is_an_ordinary_response() {
     let log = play(SWITCH, async |stage| {
-        let mut server = stage.server(FIRST);
-        let client = stage.client();
-        client.say(UPGRADE).await;
-        let connection = server.accept().await;
-        connection.hear("\r\n\r\n").await;
+        let (_server, client, connection) = stage.asked(UPGRADE, "\r\n\r\n").await;
         connection.say(OK).await;
         client.hear("ok").await;
         client.say(GET).await;
@@ -100,11 +96,7 @@ fn a_refused_upgrade_is_an_ordinary_response() {
 #[test]
 fn an_upgrade_is_not_sent_twice() {
     let log = play(SWITCH, async |stage| {
-        let mut server = stage.server(FIRST);
-        let client = stage.client();
-        client.say(UPGRADE).await;
-        let connection = server.accept().await;
-        connection.hear("\r\n\r\n").await;
+        let (mut server, client, connection) = stage.asked(UPGRADE, "\r\n\r\n").await;
         drop(connection);
         client.hear("\r\n\r\n").await;
         assert!(server.is_alone());

@@ -1,6 +1,6 @@
 //! Servers that answer before they have read the whole request, and clients that close before they have the whole response.
 use super::{Stage, expect_reusable};
-use crate::support::{Ending, wait_for};
+use crate::support::{Ending, wait_until};
 
 /// RFC 9112 section 9.3: the client may stop sending when it sees the answer.
 #[test]
@@ -33,7 +33,7 @@ fn an_early_refusal_reaches_a_client_that_is_still_sending() {
 #[test]
 fn an_early_refusal_of_a_server_that_resets_reaches_the_client() {
     let stage = Stage::new();
-    wait_for("an answer that came before the reset", || {
+    wait_until("an answer that came before the reset", || {
         let (mut client, mut upstream) =
             stage.begin("POST /big HTTP/1.1\r\nHost: a\r\nContent-Length: 100000000\r\n\r\n");
         let mut sender = client.second();
@@ -54,7 +54,7 @@ fn an_early_refusal_of_a_server_that_resets_reaches_the_client() {
         let _ = client.read_ending();
         drop(client);
         sending.join().expect("no panic");
-        head.starts_with("HTTP/1.1 413 ").then_some(())
+        head.starts_with("HTTP/1.1 413 ")
     });
 }
 
@@ -90,8 +90,8 @@ fn a_client_that_has_ended_its_side_still_gets_its_response() {
         let mut upstream = stage.server.accept();
         upstream.read_head();
         let carricks_end = client.far_end();
-        wait_for("the end of the client's side", || {
-            carricks_end.knows_of_end().then_some(())
+        wait_until("the end of the client's side", || {
+            carricks_end.knows_of_end()
         });
         upstream.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok");
         assert_eq!(client.read_response("GET").text(), "ok", "{request:?}");
@@ -143,8 +143,8 @@ fn a_client_that_goes_in_the_middle_of_a_response_closes_the_upstream_connection
             client.reset();
             // Sent into the void until carrick closes.
             let block = vec![b'x'; 64 * 1024];
-            wait_for("the upstream connection's end", || {
-                upstream.try_send(&block).is_err().then_some(())
+            wait_until("the upstream connection's end", || {
+                upstream.try_send(&block).is_err()
             });
         }
         stage.carrick.access_log(3);
@@ -178,9 +178,7 @@ fn a_half_written_request_is_forgotten() {
         }
     }
     stage.server.expect_no_connection();
-    wait_for("all clients to be gone", || {
-        (stage.carrick.clients_open() == 0.0).then_some(())
-    });
+    stage.carrick.wait_until_clients(0);
     let (mut client, mut upstream) = stage.begin("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     upstream.read_head();
     upstream.send("HTTP/1.1 204 No Content\r\n\r\n");

@@ -1,6 +1,6 @@
 //! Upstream connections that are lost midway: the client gets a status or a reset, and nothing leaks.
 use super::Stage;
-use crate::support::wait_for;
+use crate::support::{wait_for, wait_until};
 
 #[test]
 fn a_server_lost_before_or_in_the_head_is_502() {
@@ -64,9 +64,7 @@ fn nothing_is_left_open_after_all_kinds_of_ends() {
     upstream.send(vec![b'x'; 300_000]);
     client.read_response("GET");
     drop((client, upstream));
-    wait_for("the first client's end", || {
-        (stage.carrick.clients_open() == 0.0).then_some(())
-    });
+    stage.carrick.wait_until_clients(0);
     // The test's own connection to admin may last a moment longer.
     let before = wait_for("a steady count", || {
         let count = stage.carrick.descriptors();
@@ -93,12 +91,10 @@ fn nothing_is_left_open_after_all_kinds_of_ends() {
             }
         }
     }
-    wait_for("all clients to be gone", || {
-        (stage.carrick.clients_open() == 0.0).then_some(())
-    });
+    stage.carrick.wait_until_clients(0);
     // A few pipes stay in the pool: they are bounded and counted.
     let pooled = stage.carrick.metric("carrick_pipes_pooled", &[]) as usize;
-    wait_for("the descriptors to be closed", || {
-        (stage.carrick.descriptors() <= before + 2 * pooled).then_some(())
+    wait_until("the descriptors to be closed", || {
+        stage.carrick.descriptors() <= before + 2 * pooled
     });
 }

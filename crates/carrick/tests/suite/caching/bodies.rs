@@ -13,10 +13,7 @@ fn bodies_of_every_length_come_back_as_they_were() {
     {
         let body = Random::new(length as u64).bytes(length);
         let path = format!("/{number}");
-        let mut client = play.carrick.connect();
-        client.send(get(&path, ""));
-        let mut upstream = play.server.accept();
-        upstream.read_head();
+        let (mut client, mut upstream) = play.carrick.asked(&play.server, get(&path, ""));
         let head = format!(
             "HTTP/1.1 200 OK\r\nContent-Length: {length}\r\nCache-Control: max-age=60\r\nConnection: close\r\n\r\n"
         );
@@ -34,10 +31,7 @@ fn bodies_of_every_length_come_back_as_they_were() {
 #[test]
 fn chunked_bodies_are_kept_without_their_framing() {
     let play = Play::begin("");
-    let mut client = play.carrick.connect();
-    client.send(get("/a", ""));
-    let mut upstream = play.server.accept();
-    upstream.read_head();
+    let (mut client, mut upstream) = play.carrick.asked(&play.server, get("/a", ""));
     upstream.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nCache-Control: max-age=60\r\nConnection: close\r\n\r\n");
     for piece in [
         "5\r\nhel",
@@ -62,10 +56,7 @@ fn chunked_bodies_are_kept_without_their_framing() {
 fn long_chunks_are_kept_too() {
     let play = Play::begin("");
     let body = Random::new(1).bytes(600_000);
-    let mut client = play.carrick.connect();
-    client.send(get("/a", ""));
-    let mut upstream = play.server.accept();
-    upstream.read_head();
+    let (mut client, mut upstream) = play.carrick.asked(&play.server, get("/a", ""));
     let mut raw = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nCache-Control: max-age=60\r\nConnection: close\r\n\r\n".to_vec();
     for piece in body.chunks(200_000) {
         raw.extend_from_slice(format!("{:x}\r\n", piece.len()).as_bytes());
@@ -167,10 +158,9 @@ fn a_stored_response_has_nothing_of_its_servers_old_habits() {
         );
     }
     // A client of HTTP/1.0 gets only the content, and it is stored all the same.
-    let mut client = play.carrick.connect();
-    client.send("GET /old HTTP/1.0\r\nHost: a.example\r\n\r\n");
-    let mut upstream = play.server.accept();
-    upstream.read_head();
+    let (mut client, mut upstream) = play
+        .carrick
+        .asked(&play.server, "GET /old HTTP/1.0\r\nHost: a.example\r\n\r\n");
     upstream.send(format!(
         "{head}Transfer-Encoding: chunked\n\n05 \r\nhello\r\n00\r\n\r\n"
     ));

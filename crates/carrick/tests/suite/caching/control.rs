@@ -177,10 +177,7 @@ fn what_is_under_way_is_purged_too() {
     ] {
         for when in ["before its head", "before its end"] {
             let play = Play::begin("");
-            let mut client = play.carrick.connect();
-            client.send(get("/a", asked));
-            let mut upstream = play.server.accept();
-            upstream.read_head();
+            let (mut client, mut upstream) = play.carrick.asked(&play.server, get("/a", asked));
             if when == "before its end" {
                 upstream.send(format!("{head}{}", &body[..1000]));
                 client.read_exact(500);
@@ -199,9 +196,8 @@ fn what_is_under_way_is_purged_too() {
                 client.read_exact(whole - 1000).len() > 1000,
                 "{name} {when}"
             );
-            crate::support::wait_for("the end of the body", || {
-                (play.carrick.metric("carrick_cache_fills", &[]) == 0.0).then_some(())
-            });
+            play.carrick
+                .wait_until_metric("carrick_cache_fills", &[], 0.0);
             for lines in ["", "Range: bytes=0-9\r\n"] {
                 let lines = format!("Cache-Control: only-if-cached\r\n{lines}");
                 assert_eq!(play.find_with("/a", &lines).status, 504, "{name} {when}");
@@ -213,10 +209,7 @@ fn what_is_under_way_is_purged_too() {
 #[test]
 fn what_is_under_way_is_outdated_too() {
     let play = Play::begin("");
-    let mut client = play.carrick.connect();
-    client.send(get("/a", ""));
-    let mut upstream = play.server.accept();
-    upstream.read_head();
+    let (mut client, mut upstream) = play.carrick.asked(&play.server, get("/a", ""));
     said(&carrick(&play, &["purge", "--all", "--outdate"]));
     upstream.send(ok(&format!("{FRESH}ETag: \"v\"\r\n"), "body"));
     assert_eq!(client.read_response("GET").text(), "body");
@@ -232,10 +225,9 @@ fn what_is_being_validated_is_outdated_too() {
     let play = Play::begin("");
     play.fetch("/a", &ok(&format!("{FRESH}ETag: \"v\"\r\n"), "body"));
     let not_modified = "HTTP/1.1 304 Not Modified\r\nETag: \"v\"\r\nConnection: close\r\n\r\n";
-    let mut client = play.carrick.connect();
-    client.send(get("/a", "Cache-Control: no-cache\r\n"));
-    let mut upstream = play.server.accept();
-    upstream.read_head();
+    let (mut client, mut upstream) = play
+        .carrick
+        .asked(&play.server, get("/a", "Cache-Control: no-cache\r\n"));
     said(&carrick(&play, &["purge", "--all", "--outdate"]));
     upstream.send(not_modified);
     assert_eq!(client.read_response("GET").text(), "body");

@@ -4,7 +4,7 @@ use crate::support::carrick::{PROGRAM, switch_text};
 use crate::support::peer::Ending;
 use crate::support::random::{Random, hash};
 use crate::support::server::answer_requests;
-use crate::support::{Carrick, Peer, Place, Response, Server, wait_for};
+use crate::support::{Carrick, Peer, Place, Response, Server, wait_for, wait_until};
 use rustix::process::Signal;
 use std::fs::OpenOptions;
 use std::path::{Path, PathBuf};
@@ -74,10 +74,8 @@ impl Play {
     /// Waits until nothing waits for the disk: memory has room for little that does, and drops the rest.
     fn wait_until_written(&self) {
         let waiting = ["kind=\"waiting\""];
-        wait_for("all to be written", || {
-            let bytes = self.carrick().metric("carrick_cache_disk_bytes", &waiting);
-            (bytes == 0.0).then_some(())
-        });
+        self.carrick()
+            .wait_until_metric("carrick_cache_disk_bytes", &waiting, 0.0);
     }
 
     /// Requests `path`, and plays the server.
@@ -260,10 +258,9 @@ fn what_is_larger_than_memory_goes_to_the_disk_and_late_ones_read_along() {
     upstream.read_head();
     upstream.send(&sent[..3_000_000]);
     let mut late = play.carrick().connect();
-    wait_for("the body on its way", || {
-        // The head arrives with the first bytes of the body.
-        (play.carrick().metric("carrick_cache_fills", &[]) == 1.0).then_some(())
-    });
+    // The head arrives with the first bytes of the body.
+    play.carrick()
+        .wait_until_metric("carrick_cache_fills", &[], 1.0);
     late.send(get("/a", "Range: bytes=5000000-5000009\r\n"));
     let mut other = play.carrick().connect();
     other.send(get("/a", ""));
@@ -551,11 +548,9 @@ fn a_full_disk_is_reported_and_fails_no_request() {
     // Writing resumes when there is room.
     std::fs::remove_file(&filler).expect("it exists");
     drop(file);
-    wait_for("room", || {
+    wait_until("room", || {
         fetch_twice(number);
         number += 1;
-        play.carrick().status()["cache"]["disk"]["fault"]
-            .is_null()
-            .then_some(())
+        play.carrick().status()["cache"]["disk"]["fault"].is_null()
     });
 }

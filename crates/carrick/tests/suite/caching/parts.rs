@@ -2,7 +2,7 @@
 use super::{Play, get, status};
 use crate::support::message::field;
 use crate::support::random::{Random, hash};
-use crate::support::{Ending, Peer, Response, wait_for};
+use crate::support::{Ending, Peer, Response, wait_for, wait_until};
 use std::ops::Range;
 
 const LINES: &str = "Cache-Control: max-age=60\r\nETag: \"v\"\r\nConnection: close\r\n";
@@ -137,10 +137,7 @@ fn what_is_missing_is_asked_for_until_the_whole_is_there() {
 
 /// The server sends a part of a response, and breaks off.
 fn break_off(play: &Play, lines: &str, answer: &[u8]) {
-    let mut client = play.carrick.connect();
-    client.send(get("/a", lines));
-    let mut upstream = play.server.accept();
-    upstream.read_head();
+    let (mut client, mut upstream) = play.carrick.asked(&play.server, get("/a", lines));
     upstream.send(answer);
     drop(upstream);
     assert!(matches!(client.read_ending(), Ending::Reset(_)));
@@ -304,10 +301,10 @@ fn the_same_tag_with_other_bytes_is_trusted_no_more() {
     // Requesting only the rest would save nothing, so the ranges overlap.
     let lines = "Range: bytes=4000-8999\r\nIf-None-Match: \"x\"\r\n";
     play.fetch_with("/a", lines, &part(&other, 4_000..9_000, LINES));
-    wait_for("the end of both", || {
+    wait_until("the end of both", || {
         let lines = "Cache-Control: only-if-cached\r\nRange: bytes=0-99\r\n";
         let response = play.carrick.connect().ask(&get("/a", lines));
-        (response.status == 504).then_some(())
+        response.status == 504
     });
     is_not_stored(&play, "/a", "Range: bytes=6000-6099\r\n");
 }
@@ -357,8 +354,8 @@ fn a_part_that_may_be_stale_is_sent_and_replaced_in_the_background() {
     assert_eq!(field(&head, "range").as_deref(), Some("bytes=100-199"));
     let other = "Cache-Control: max-age=60\r\nETag: \"w\"\r\nConnection: close\r\n";
     upstream.send(part(&new, 100..200, other));
-    wait_for("the new version", || {
-        (client.ask(&get("/a", asked)).body == new[100..200]).then_some(())
+    wait_until("the new version", || {
+        client.ask(&get("/a", asked)).body == new[100..200]
     });
     play.server.expect_no_connection();
 }

@@ -62,20 +62,14 @@ fn one_small_answer_is_one_segment() {
     let play = Play::begin("");
     let body = "x".repeat(3000);
     for path in ["/a", "/b"] {
-        let mut client = play.carrick.connect();
-        client.send(get(path, ""));
-        let mut upstream = play.server.accept();
-        upstream.read_head();
+        let (mut client, mut upstream) = play.carrick.asked(&play.server, get(path, ""));
         upstream.send(ok(FRESH, &body));
         assert_eq!(client.read_response("GET").text(), body);
         assert_eq!(segments(&client), 1, "a miss");
         assert_eq!(client.ask(&get(path, "")).text(), body);
         assert_eq!(segments(&client), 2, "a hit");
     }
-    let mut client = play.carrick.connect();
-    client.send(get("/c", ""));
-    let mut upstream = play.server.accept();
-    upstream.read_head();
+    let (mut client, mut upstream) = play.carrick.asked(&play.server, get("/c", ""));
     upstream.send(ok("Cache-Control: no-store\r\n", &body));
     assert_eq!(client.read_response("GET").text(), body);
     assert_eq!(segments(&client), 1, "what passes");

@@ -113,10 +113,7 @@ fn what_varies_with_what_carrick_writes_now_is_not_found() {
     };
     let carrick = Carrick::start(&place, &text("unchanged"));
     let fetch = |body: &str| {
-        let mut client = carrick.connect();
-        client.send(get("/a", ""));
-        let mut upstream = server.accept();
-        upstream.read_head();
+        let (mut client, mut upstream) = carrick.asked(&server, get("/a", ""));
         let lines = "Cache-Control: max-age=60\r\nVary: X-Forwarded-For\r\n";
         upstream.send(ok(lines, body));
         upstream.half_close();
@@ -125,8 +122,7 @@ fn what_varies_with_what_carrick_writes_now_is_not_found() {
     fetch("one");
     assert_eq!(carrick.connect().ask(&get("/a", "")).text(), "one");
     server.expect_no_connection();
-    carrick.reload(&place, &text("x-forwarded"));
-    carrick.wait_for_metric("carrick_reloads_total", &["result=\"ok\""], 1.0);
+    carrick.reload_as(&place, &text("x-forwarded"), "ok");
     fetch("two");
     fetch("three");
 }
@@ -138,10 +134,7 @@ fn a_body_that_breaks_off_is_not_kept_and_does_not_look_whole() {
         "HTTP/1.1 200 OK\r\nContent-Length: 100000\r\nCache-Control: max-age=60\r\n\r\nbeginning",
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nCache-Control: max-age=60\r\n\r\n5\r\nhello\r\n5\r\nwo",
     ] {
-        let mut client = play.carrick.connect();
-        client.send(get("/a", ""));
-        let mut upstream = play.server.accept();
-        upstream.read_head();
+        let (mut client, mut upstream) = play.carrick.asked(&play.server, get("/a", ""));
         upstream.send(answer);
         drop(upstream);
         client.read_head();
@@ -163,10 +156,10 @@ fn hosts_and_queries_are_told_apart() {
     assert_eq!(play.fetch("/a?x=2", &ok(lines, "two")).text(), "two");
     assert_eq!(play.fetch("/a", &ok(lines, "none")).text(), "none");
     assert_eq!(play.find("/a?x=1").text(), "one");
-    let mut other = play.carrick.connect();
-    other.send("GET /a?x=1 HTTP/1.1\r\nHost: b.example\r\n\r\n");
-    let mut upstream = play.server.accept();
-    upstream.read_head();
+    let (mut other, mut upstream) = play.carrick.asked(
+        &play.server,
+        "GET /a?x=1 HTTP/1.1\r\nHost: b.example\r\n\r\n",
+    );
     upstream.send(ok(lines, "other"));
     assert_eq!(other.read_response("GET").text(), "other");
 }
@@ -178,10 +171,7 @@ fn without_cache_nothing_is_kept() {
     let server = Server::listen(&place);
     let carrick = Carrick::switch(&place, &[server.address()]);
     for _ in 0..2 {
-        let mut client = carrick.connect();
-        client.send(get("/a", ""));
-        let mut upstream = server.accept();
-        upstream.read_head();
+        let (mut client, mut upstream) = carrick.asked(&server, get("/a", ""));
         upstream.send(ok("Cache-Control: max-age=60\r\n", "x"));
         assert_eq!(client.read_response("GET").field("cache-status"), None);
     }
@@ -216,18 +206,17 @@ fn what_is_denied_by_rules_that_came_later_is_not_sent_from_the_store() {
     // A client that connected earlier is treated like all others.
     let mut early = carrick.connect_forward();
     assert_eq!(early.ask(&requests[0]).text(), "secret");
-    let reload = |deny: &str, count: f64| {
-        carrick.reload(&place, &format!("{text}deny_to = [{deny}]\n"));
-        carrick.wait_for_metric("carrick_reloads_total", &["result=\"ok\""], count);
+    let reload = |deny: &str| {
+        carrick.reload_as(&place, &format!("{text}deny_to = [{deny}]\n"), "ok");
     };
-    reload("\"127.0.0.0/8\", \"::1\"", 1.0);
+    reload("\"127.0.0.0/8\", \"::1\"");
     for request in &requests {
         assert_eq!(carrick.connect_forward().ask(request).status, 403);
         assert_eq!(early.ask(request).status, 403);
     }
     server.expect_no_connection();
     // Once allowed again, it is served again.
-    reload("", 2.0);
+    reload("");
     for request in &requests {
         assert_eq!(carrick.connect_forward().ask(request).text(), "secret");
     }

@@ -1,7 +1,7 @@
 //! Concurrent requests for the same object; clients that disconnect; clients that come late.
 use super::{Play, cached_switch, get, ok, status};
 use crate::support::random::{Random, hash};
-use crate::support::{Peer, wait_for};
+use crate::support::{Peer, wait_for, wait_until};
 
 /// So many clients that wait for the answer to another client's request.
 fn waiting(play: &Play, count: u32) -> Vec<Peer> {
@@ -19,10 +19,7 @@ fn waiting(play: &Play, count: u32) -> Vec<Peer> {
 #[test]
 fn one_request_goes_out_for_all_that_arrive_before_the_answer() {
     let play = Play::begin("");
-    let mut first = play.carrick.connect();
-    first.send(get("/a", ""));
-    let mut upstream = play.server.accept();
-    upstream.read_head();
+    let (mut first, mut upstream) = play.carrick.asked(&play.server, get("/a", ""));
     let mut clients = waiting(&play, 19);
     play.server.expect_no_connection();
     upstream.send(ok("Cache-Control: max-age=60\r\n", "for all"));
@@ -39,10 +36,7 @@ fn when_the_client_that_asked_leaves_one_of_the_others_asks() {
         "HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n",
     ] {
         let play = Play::begin("");
-        let mut first = play.carrick.connect();
-        first.send(get("/a", ""));
-        let mut upstream = play.server.accept();
-        upstream.read_head();
+        let (mut first, mut upstream) = play.carrick.asked(&play.server, get("/a", ""));
         let mut clients = waiting(&play, 20);
         if !beginning.is_empty() {
             upstream.send(beginning);
@@ -71,10 +65,7 @@ fn when_the_client_that_asked_leaves_one_of_the_others_asks() {
 #[test]
 fn an_answer_that_is_not_stored_lets_the_others_ask_at_once() {
     let play = Play::begin("");
-    let mut asks = play.carrick.connect();
-    asks.send(get("/a", ""));
-    let mut first = play.server.accept();
-    first.read_head();
+    let (mut asks, mut first) = play.carrick.asked(&play.server, get("/a", ""));
     let mut clients = waiting(&play, 3);
     // The head alone decides that.
     first.send("HTTP/1.1 200 OK\r\nCache-Control: no-store\r\nContent-Length: 5\r\nConnection: close\r\n\r\n");
@@ -106,10 +97,7 @@ fn an_answer_that_is_not_stored_lets_the_others_ask_at_once() {
 fn late_ones_read_along_whole_and_in_ranges() {
     let play = Play::begin("");
     let body = Random::new(7).bytes(3_000_000);
-    let mut first = play.carrick.connect();
-    first.send(get("/a", ""));
-    let mut upstream = play.server.accept();
-    upstream.read_head();
+    let (mut first, mut upstream) = play.carrick.asked(&play.server, get("/a", ""));
     upstream.send(format!(
         "HTTP/1.1 200 OK\r\nContent-Length: {}\r\nCache-Control: max-age=60\r\nConnection: close\r\n\r\n",
         body.len()
@@ -144,10 +132,7 @@ fn late_ones_read_along_whole_and_in_ranges() {
 fn what_was_nearly_there_when_its_client_left_is_fetched_to_the_end() {
     let play = Play::begin("");
     let body = Random::new(8).bytes(400_000);
-    let mut client = play.carrick.connect();
-    client.send(get("/a", ""));
-    let mut upstream = play.server.accept();
-    upstream.read_head();
+    let (mut client, mut upstream) = play.carrick.asked(&play.server, get("/a", ""));
     upstream.send(format!(
         "HTTP/1.1 200 OK\r\nContent-Length: {}\r\nCache-Control: max-age=60\r\n\r\n",
         body.len()
@@ -167,10 +152,7 @@ fn what_was_nearly_there_when_its_client_left_is_fetched_to_the_end() {
 #[test]
 fn what_is_far_from_its_end_is_given_up_with_its_last_client() {
     let play = Play::begin("memory = \"1 GB\"\nobject_max = \"64 MB\"");
-    let mut client = play.carrick.connect();
-    client.send(get("/a", ""));
-    let mut upstream = play.server.accept();
-    upstream.read_head();
+    let (mut client, mut upstream) = play.carrick.asked(&play.server, get("/a", ""));
     upstream
         .send("HTTP/1.1 200 OK\r\nContent-Length: 50000000\r\nCache-Control: max-age=60\r\n\r\n");
     upstream.send(vec![b'x'; 100_000]);
@@ -193,10 +175,7 @@ fn what_is_far_from_its_end_is_given_up_with_its_last_client() {
 #[test]
 fn a_client_that_disconnects_while_waiting_is_noticed_at_once() {
     let play = Play::begin("");
-    let mut first = play.carrick.connect();
-    first.send(get("/a", ""));
-    let mut upstream = play.server.accept();
-    upstream.read_head();
+    let (mut first, mut upstream) = play.carrick.asked(&play.server, get("/a", ""));
     let mut clients = waiting(&play, 3);
     let mut stays = clients.pop().expect("three");
     for client in clients {
@@ -220,18 +199,13 @@ fn a_client_that_disconnects_while_waiting_is_noticed_at_once() {
 #[test]
 fn a_client_that_disconnects_before_its_range_has_come_is_noticed_at_once() {
     let play = Play::begin("");
-    let mut first = play.carrick.connect();
-    first.send(get("/a", ""));
-    let mut upstream = play.server.accept();
-    upstream.read_head();
+    let (mut first, mut upstream) = play.carrick.asked(&play.server, get("/a", ""));
     upstream.send("HTTP/1.1 200 OK\r\nContent-Length: 100000\r\nCache-Control: max-age=60\r\n\r\n");
     upstream.send([b'x'; 1000]);
     first.read_head();
     let mut late = play.carrick.connect();
     late.send(get("/a", "Range: bytes=90000-\r\n"));
-    wait_for("both clients", || {
-        (play.carrick.clients_open() == 2.0).then_some(())
-    });
+    play.carrick.wait_until_clients(2);
     late.reset();
     let line = &play.carrick.access_log(1)[0];
     assert_eq!(line.text("ended"), "client_reset", "{line:?}");
@@ -242,8 +216,8 @@ fn a_client_that_disconnects_before_its_range_has_come_is_noticed_at_once() {
 /// Its server would hold the connection with a byte now and then.
 /// Sends a piece now and then until carrick closes the connection.
 fn trickle(upstream: &mut Peer, piece: &str) {
-    wait_for("the end of the server's connection", || {
-        upstream.try_send(piece).is_err().then_some(())
+    wait_until("the end of the server's connection", || {
+        upstream.try_send(piece).is_err()
     });
 }
 
@@ -254,17 +228,13 @@ fn what_nobody_reads_is_given_up_if_hardly_anything_comes() {
     let head = "HTTP/1.1 200 OK\r\nContent-Length: 100000\r\nCache-Control: max-age=60\r\nETag: \"v\"\r\n\r\nx";
     for is_validated_meanwhile in [false, true] {
         let path = format!("/{is_validated_meanwhile}");
-        let mut client = play.carrick.connect();
-        client.send(get(&path, ""));
-        let mut upstream = play.server.accept();
-        upstream.read_head();
+        let (mut client, mut upstream) = play.carrick.asked(&play.server, get(&path, ""));
         upstream.send(head);
         client.read_head();
         if is_validated_meanwhile {
-            let mut reload = play.carrick.connect();
-            reload.send(get(&path, "Cache-Control: no-cache\r\n"));
-            let mut validating = play.server.accept();
-            validating.read_head();
+            let (mut reload, mut validating) = play
+                .carrick
+                .asked(&play.server, get(&path, "Cache-Control: no-cache\r\n"));
             validating.send("HTTP/1.1 304 Not Modified\r\nETag: \"v\"\r\n\r\n");
             reload.read_head();
             reload.reset();

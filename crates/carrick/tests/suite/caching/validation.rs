@@ -1,7 +1,7 @@
 //! Stale responses: the server validates them, or cannot be asked.
 use super::{Play, get, ok, status};
 use crate::support::message::field;
-use crate::support::{Response, wait_for};
+use crate::support::{Response, wait_for, wait_until};
 
 const NOT_MODIFIED: &str = "HTTP/1.1 304 Not Modified\r\nConnection: close\r\nETag: \"v\"\r\nCache-Control: max-age=60\r\nX-Is: new\r\n\r\n";
 
@@ -126,8 +126,8 @@ fn what_is_stale_is_sent_while_a_new_one_is_fetched() {
     assert_eq!(client.ask(&get("/a", "")).text(), "old");
     play.server.expect_no_connection();
     upstream.send(ok("Cache-Control: max-age=60\r\nETag: \"w\"\r\n", "new"));
-    wait_for("the new answer", || {
-        (client.ask(&get("/a", "")).text() == "new").then_some(())
+    wait_until("the new answer", || {
+        client.ask(&get("/a", "")).text() == "new"
     });
     play.server.expect_no_connection();
 }
@@ -138,10 +138,10 @@ fn unsafe_methods_make_what_is_stored_invalid() {
     for path in ["/a", "/b"] {
         play.fetch(path, &ok("Cache-Control: max-age=60\r\n", "old"));
     }
-    let mut client = play.carrick.connect();
-    client.send("POST /a HTTP/1.1\r\nHost: a.example\r\nContent-Length: 2\r\n\r\nhi");
-    let mut upstream = play.server.accept();
-    upstream.read_head();
+    let (mut client, mut upstream) = play.carrick.asked(
+        &play.server,
+        "POST /a HTTP/1.1\r\nHost: a.example\r\nContent-Length: 2\r\n\r\nhi",
+    );
     upstream.read_exact(2);
     upstream.send(
         "HTTP/1.1 201 Created\r\nLocation: /b\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
@@ -268,10 +268,7 @@ fn what_caches_must_not_keep_of_a_304_reaches_the_client_that_asked() {
 fn requests_that_ask_for_another_protocol_invalidate_stored_objects() {
     let play = Play::begin("");
     play.fetch("/a", &ok("Cache-Control: max-age=60\r\n", "old"));
-    let mut client = play.carrick.connect();
-    client.send("POST /a HTTP/1.1\r\nHost: a.example\r\nConnection: Upgrade\r\nUpgrade: x\r\nContent-Length: 0\r\n\r\n");
-    let mut upstream = play.server.accept();
-    upstream.read_head();
+    let (mut client, mut upstream) = play.carrick.asked(&play.server, "POST /a HTTP/1.1\r\nHost: a.example\r\nConnection: Upgrade\r\nUpgrade: x\r\nContent-Length: 0\r\n\r\n");
     // It would answer later requests, were it not for whom knows the protocol.
     let own = "Cache-Control: max-age=60\r\nContent-Location: /a\r\n";
     upstream.send(ok(own, "own"));
@@ -291,10 +288,10 @@ fn requests_to_one_upstream_invalidate_what_another_has_answered() {
             + &crate::support::carrick::upstream_text("primary", &[primary.address()])
     });
     play.fetch("/a", &ok("Cache-Control: max-age=60\r\n", "old"));
-    let mut client = play.carrick.connect();
-    client.send("POST /a HTTP/1.1\r\nHost: a.example\r\nContent-Length: 0\r\n\r\n");
-    let mut upstream = primary.accept();
-    upstream.read_head();
+    let (mut client, mut upstream) = play.carrick.asked(
+        &primary,
+        "POST /a HTTP/1.1\r\nHost: a.example\r\nContent-Length: 0\r\n\r\n",
+    );
     upstream.send(ok("", "changed"));
     assert_eq!(client.read_response("POST").text(), "changed");
     assert_eq!(play.fetch("/a", &ok("", "new")).text(), "new");
@@ -312,10 +309,10 @@ fn an_upload_that_is_answered_early_invalidates_before_its_client_hears_of_it_an
             super::cached_switch(&[server], "", "").replacen("[[listener.route]]", &routes, 1)
         });
         play.fetch("/a", &ok("Cache-Control: max-age=60\r\n", "old"));
-        let mut client = play.carrick.connect();
-        client.send("POST /a HTTP/1.1\r\nHost: a.example\r\nContent-Length: 10\r\n\r\nhello");
-        let mut upstream = play.server.accept();
-        upstream.read_head();
+        let (mut client, mut upstream) = play.carrick.asked(
+            &play.server,
+            "POST /a HTTP/1.1\r\nHost: a.example\r\nContent-Length: 10\r\n\r\nhello",
+        );
         upstream.send("HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\nchanged");
         assert_eq!(client.read_response("POST").text(), "changed");
         let between = ok("Cache-Control: max-age=60\r\n", "between");
@@ -344,10 +341,10 @@ fn requests_that_bypass_the_cache_still_invalidate_stored_objects() {
         ("own".into(), "carrick; fwd=bypass".into())
     );
     assert_eq!(play.find("/a").text(), "old");
-    let mut client = play.carrick.connect();
-    client.send("DELETE /a HTTP/1.1\r\nHost: a.example\r\nCookie: session=1\r\n\r\n");
-    let mut upstream = play.server.accept();
-    upstream.read_head();
+    let (mut client, mut upstream) = play.carrick.asked(
+        &play.server,
+        "DELETE /a HTTP/1.1\r\nHost: a.example\r\nCookie: session=1\r\n\r\n",
+    );
     upstream.send("HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n");
     assert_eq!(client.read_response("DELETE").status, 204);
     assert_eq!(play.fetch("/a", &ok("", "new")).text(), "new");
@@ -374,10 +371,9 @@ fn an_answer_to_post_is_not_stored_where_one_to_get_is_not() {
     post(&play, "/a", "Cookie: session=1\r\n", &ok(OWN, "own"));
     assert_eq!(play.fetch("/a", &ok("", "got")).text(), "got");
     // The server knows the client by the connection.
-    let mut client = play.carrick.connect();
-    client.send(get("/b", "Authorization: NTLM alice\r\n"));
-    let mut upstream = play.server.accept();
-    upstream.read_head();
+    let (mut client, mut upstream) = play
+        .carrick
+        .asked(&play.server, get("/b", "Authorization: NTLM alice\r\n"));
     upstream.send("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
     client.read_response("GET");
     client.send("POST /a HTTP/1.1\r\nHost: a.example\r\nContent-Length: 0\r\n\r\n");
@@ -421,10 +417,10 @@ fn an_answer_to_post_that_says_so_answers_later_gets() {
         assert_eq!(play.fetch("/b", &ok("", "got")).text(), "got", "{own}");
     }
     // A response that breaks off is not stored.
-    let mut client = play.carrick.connect();
-    client.send("POST /d HTTP/1.1\r\nHost: a.example\r\nContent-Length: 0\r\n\r\n");
-    let mut upstream = play.server.accept();
-    upstream.read_head();
+    let (mut client, mut upstream) = play.carrick.asked(
+        &play.server,
+        "POST /d HTTP/1.1\r\nHost: a.example\r\nContent-Length: 0\r\n\r\n",
+    );
     upstream.send(format!(
         "HTTP/1.1 200 OK\r\n{fresh}Content-Location: /d\r\nContent-Length: 10\r\n\r\nhello"
     ));

@@ -3,7 +3,7 @@ use super::site::Site;
 use super::tool::{Tool, has_all};
 use super::{count, lines_with, websocket};
 use crate::support::server::{Serving, answer_requests};
-use crate::support::{Carrick, Place, Server, wait_for};
+use crate::support::{Carrick, Place, Server, wait_until};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -89,9 +89,7 @@ fn holding_server(place: &Place) -> Serving {
             if head.starts_with("GET /release ") {
                 released.store(true, Ordering::SeqCst);
             }
-            wait_for("the release", || {
-                released.load(Ordering::SeqCst).then_some(())
-            });
+            wait_until("the release", || released.load(Ordering::SeqCst));
             b"HTTP/1.1 204 No Content\r\n\r\n".to_vec()
         });
     })

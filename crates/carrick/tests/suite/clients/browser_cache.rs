@@ -4,7 +4,7 @@ use super::tool::{Running, has_all};
 use crate::support::carrick::FORWARD_TEXT;
 use crate::support::message::field;
 use crate::support::server::Serving;
-use crate::support::{Carrick, Peer, Place, Server, wait_for};
+use crate::support::{Carrick, Peer, Place, Server, wait_for, wait_until};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
@@ -233,11 +233,11 @@ fn a_second_browser_is_served_from_the_cache() {
     // Reloading a page validates it.
     assert_eq!(play.origin.report("reloaded"), "\"text\"");
     assert_eq!(play.origin.asked("/page.html"), (2, 1));
-    wait_for("both in the log", || {
+    wait_until("both in the log", || {
         // A browser that has waited long may ask twice.
         let results = play.results("/page.html");
         let has = |result| results.iter().any(|one| one == result);
-        (has("miss") && has("revalidated")).then_some(())
+        has("miss") && has("revalidated")
     });
     // `no-store` responses come from the server.
     assert_eq!(play.origin.report("private"), "\"1\"");
@@ -261,11 +261,9 @@ fn a_second_browser_is_served_from_the_cache() {
         let (count, conditional) = play.origin.asked(part);
         assert_eq!(count - conditional, 1, "{part}");
     }
-    wait_for("hits in the log", || {
+    wait_until("hits in the log", || {
         let more = PARTS.into_iter().zip(hits_before);
-        more.into_iter()
-            .all(|(part, before)| hits(part) > before)
-            .then_some(())
+        more.into_iter().all(|(part, before)| hits(part) > before)
     });
     let number = play.origin.report("private");
     assert_eq!(number, format!("\"{}\"", private + 1));

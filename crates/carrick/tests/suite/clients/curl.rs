@@ -4,7 +4,7 @@ use super::tool::{Tool, has_all};
 use super::{count, expect_lines};
 use crate::support::server::answer_requests;
 use crate::support::{Carrick, Place, Server, carrick, random};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 /// curl through a proxy, without its own configuration.
 fn curl(place: &Place, carrick: &Carrick) -> Tool {
@@ -249,16 +249,6 @@ fn wget_gets_files_by_http_and_by_https() {
     assert!(count(&lines, "CONNECT", &site.https_address().to_string()) >= 1);
 }
 
-/// A server of another vendor, ended when dropped.
-struct OpensslServer(Child);
-
-impl Drop for OpensslServer {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 #[test]
 fn curl_and_openssl_speak_tls_of_each_version_through_a_tunnel_by_name() {
     if !has_all(&["curl", "openssl"]) {
@@ -284,7 +274,7 @@ fn curl_and_openssl_speak_tls_of_each_version_through_a_tunnel_by_name() {
         .stderr(Stdio::null())
         .spawn()
         .expect("openssl");
-    let _server = OpensslServer(server);
+    let _server = carrick_test::Killed(server);
     crate::support::wait_for("openssl", || std::net::TcpStream::connect(address).ok());
     let text = carrick::tunnel_text(&[address]).replace(
         "[[listener.route]]",

@@ -4,7 +4,7 @@ use super::tool::{Tool, find, has_all};
 use super::{count, expect_lines, lines_with};
 use crate::support::message::field;
 use crate::support::server::Serving;
-use crate::support::{Carrick, Peer, Place, Server, random, wait_for};
+use crate::support::{Carrick, Peer, Place, Server, random, wait_until};
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -196,13 +196,11 @@ fn git_clones_and_pushes_over_the_smart_protocol() {
         ],
     );
     // git first probes with a small push.
-    wait_for("the push in the log", || {
+    wait_until("the push in the log", || {
         let lines = expect_lines(&carrick, 1);
         let mut pushes = lines.iter().filter(|line| {
             line.text("method") == "POST" && line.text("target").ends_with("/git-receive-pack")
         });
-        pushes
-            .any(|line| line.number("received") > 1_000_000)
-            .then_some(())
+        pushes.any(|line| line.number("received") > 1_000_000)
     });
 }

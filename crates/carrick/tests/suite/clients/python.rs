@@ -2,7 +2,7 @@
 use super::tool::{Tool, has_all};
 use super::{count, site::make_certificate};
 use crate::support::{Carrick, Place, wait_for};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 /// `http.server` over HTTP and over TLS; it answers with HTTP/1.0, and echoes uploads.
 const SERVER: &str = r#"
@@ -52,15 +52,6 @@ for number in range(3):
 print("fine")
 "#;
 
-struct PythonServer(Child);
-
-impl Drop for PythonServer {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 #[test]
 fn python_talks_to_python() {
     if !has_all(&["python3", "openssl"]) {
@@ -84,7 +75,7 @@ fn python_talks_to_python() {
         .stderr(Stdio::null())
         .spawn()
         .expect("python3");
-    let _server = PythonServer(child);
+    let _server = carrick_test::Killed(child);
     for address in [plain, tls] {
         wait_for("python's server", || {
             std::net::TcpStream::connect(address).ok()

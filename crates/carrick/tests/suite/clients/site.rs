@@ -1,9 +1,10 @@
 //! A web site on loopback: nginx with files, over HTTP and over HTTPS with a certificate of the test's own authority.
 use super::tool::{Tool, has_all};
 use crate::support::{Place, wait_for};
+use carrick_test::Killed;
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 const HTTP_PORT: u16 = 18_180;
 const HTTPS_PORT: u16 = 18_543;
@@ -14,7 +15,7 @@ pub const NEEDED: [&str; 2] = ["nginx", "openssl"];
 /// A running nginx.
 #[derive(Debug)]
 pub struct Site {
-    child: Child,
+    _child: Killed,
     directory: PathBuf,
     http: SocketAddr,
     https: SocketAddr,
@@ -66,7 +67,7 @@ impl Site {
             .spawn()
             .expect("nginx");
         let site = Self {
-            child,
+            _child: Killed(child),
             directory,
             http: place.at(HTTP_PORT),
             https: place.at(HTTPS_PORT),
@@ -102,13 +103,6 @@ impl Site {
     /// The address of HTTPS.
     pub fn https_address(&self) -> SocketAddr {
         self.https
-    }
-}
-
-impl Drop for Site {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

@@ -1,9 +1,9 @@
 //! A program of this machine, run in a clean environment: no proxy settings, no configuration, no home of the user.
-use crate::support::{PATIENCE, Place, output::Output};
+use crate::support::{Place, output::Output};
+use carrick_test::EndInTime as _;
 use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::time::Instant;
 
 /// A program with its arguments.
 #[derive(Debug)]
@@ -122,37 +122,12 @@ impl Tool {
     }
 
     /// Runs it until it exits, whatever its status.
-    pub fn run(mut self) -> Done {
-        // A process group of its own, so that a browser's helpers end with it.
-        std::os::unix::process::CommandExt::process_group(&mut self.command, 0);
-        let mut child = self
-            .command
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap_or_else(|error| panic!("{}: {error}", self.name));
-        let out = Output::collect(child.stdout.take().expect("a pipe"));
-        let error = Output::collect(child.stderr.take().expect("a pipe"));
-        let deadline = Instant::now() + PATIENCE;
-        let group = rustix::process::Pid::from_child(&child);
-        let status = loop {
-            if let Some(status) = child.try_wait().expect("a state") {
-                break status;
-            }
-            if Instant::now() > deadline {
-                let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
-                let _ = child.wait();
-                panic!(
-                    "{} does not end:\n{}\n{}",
-                    self.name,
-                    out.text(),
-                    error.text()
-                );
-            }
-            std::thread::sleep(std::time::Duration::from_millis(10));
-        };
+    pub fn run(self) -> Done {
+        let mut running = self.start();
+        let status = running.child.wait_in_time().expect("a state");
+        let (out, error) = (running.out.clone(), running.error.clone());
         // Helpers that outlive it would keep its output open.
-        let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+        drop(running);
         Done {
             status,
             out: out.wait_for_end(),
@@ -162,6 +137,7 @@ impl Tool {
 
     /// Starts it, and lets it run until the guard is dropped.
     pub fn start(mut self) -> Running {
+        // A process group of its own, so that a browser's helpers end with it.
         std::os::unix::process::CommandExt::process_group(&mut self.command, 0);
         let mut child = self
             .command

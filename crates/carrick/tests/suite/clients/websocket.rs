@@ -1,7 +1,7 @@
 //! WebSocket (RFC 6455) through the switch, through the forward proxy by `Upgrade`, and through `CONNECT`.
 use crate::support::message::field;
 use crate::support::server::Serving;
-use crate::support::{Carrick, Peer, Place, Server, random, wait_for};
+use crate::support::{Carrick, Peer, Place, Server, random};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use sha1::{Digest, Sha1};
@@ -134,9 +134,7 @@ fn expect_tunnel(carrick: &Carrick, mode: &str, method: &str, status: u64) {
     );
     let mode = format!("mode=\"{mode}\"");
     assert!((carrick.metric("carrick_tunnels_total", &[&mode]) - 1.0).abs() < 0.5);
-    wait_for("the tunnel to be gone", || {
-        (carrick.metric("carrick_tunnels_open", &[&mode]) < 0.5).then_some(())
-    });
+    carrick.wait_until_metric("carrick_tunnels_open", &[&mode], 0.0);
 }
 
 #[test]

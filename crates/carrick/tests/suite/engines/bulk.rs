@@ -219,10 +219,8 @@ fn bodies_until_close_are_whole() {
         let carrick = switch(&place, engine, server.address());
         for size in [0, 1, 5000, 65_536, 1_000_001] {
             let body = Random::new(size as u64).bytes(size);
-            let mut client = carrick.connect();
-            client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
-            let mut upstream = server.accept();
-            upstream.read_head();
+            let (mut client, mut upstream) =
+                carrick.asked(&server, "GET / HTTP/1.1\r\nHost: a\r\n\r\n");
             let sent = body.clone();
             let sending = std::thread::spawn(move || {
                 upstream.send("HTTP/1.1 200 OK\r\n\r\n");

@@ -3,7 +3,7 @@ use super::ENGINES;
 use crate::support::carrick::{FORWARD_TEXT, PROGRAM, switch_text, tunnel_text};
 use crate::support::random::{Random, hash};
 use crate::support::server::{Serving, answer_requests};
-use crate::support::{Carrick, Peer, Place, Server};
+use crate::support::{Carrick, Peer, Place, Server, wait_until};
 use std::net::SocketAddr;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -185,8 +185,12 @@ fn a_rate_that_is_changed_holds_for_tunnels_that_stand() {
             // Until the other side has everything, too.
             upstream.read_to_end();
         });
-        std::thread::sleep(Duration::from_millis(500));
-        // It would take minutes at the old rate.
+        // In the process or in the kernel.
+        let held = ["rate_waits", "kernel_holds"].map(|how| format!("carrick_pace_{how}_total"));
+        wait_until("the old rate to hold it back", || {
+            held.iter().any(|metric| carrick.metric(metric, &[]) > 0.0)
+        });
+        // It would take minutes.
         assert!(!receiving.is_finished(), "{engine}");
         let admin = carrick.admin().to_string();
         let change = Command::new(PROGRAM)

@@ -1,7 +1,7 @@
 //! Connections that are lost at any moment: received bytes are a prefix of the sent ones, the other side notices, and nothing leaks.
 use super::{ENGINES, switch, tunnel};
 use crate::support::random::Random;
-use crate::support::{Ending, Peer, Place, Server, wait_for};
+use crate::support::{Ending, Peer, Place, Server, wait_until};
 use std::sync::Mutex;
 
 const BODY_BYTES: usize = 600_000;
@@ -60,9 +60,7 @@ fn a_tunnel_that_is_reset_at_any_moment_delivers_a_beginning() {
             }
             assert!(sending.join().expect("no panic"));
         }
-        wait_for("all clients to be gone", || {
-            (carrick.clients_open() == 0.0).then_some(())
-        });
+        carrick.wait_until_clients(0);
         assert_eq!(carrick.metric("carrick_tunnels_open", &[]), 0.0);
         assert_eq!(carrick.metric("carrick_copy_buffers_in_use", &[]), 0.0);
     }
@@ -78,9 +76,7 @@ fn many_tunnels_that_are_reset_at_random_leave_nothing_behind() {
         let carrick = tunnel(&place, engine, address);
         // A worker that has served a client has started.
         drop((carrick.connect_tunnel(), server.accept()));
-        wait_for("the first client to be gone", || {
-            (carrick.clients_open() == 0.0).then_some(())
-        });
+        carrick.wait_until_clients(0);
         let before = carrick.descriptors();
         let kept = Mutex::new(Vec::new());
         let serving = server.serve(move |peer, number| act(peer, 1000 + number as u64));
@@ -97,15 +93,13 @@ fn many_tunnels_that_are_reset_at_random_leave_nothing_behind() {
         });
         assert_eq!(kept.lock().expect("no panic").len(), 64);
         drop(serving);
-        wait_for("all clients to be gone", || {
-            (carrick.clients_open() == 0.0).then_some(())
-        });
+        carrick.wait_until_clients(0);
         assert_eq!(carrick.metric("carrick_tunnels_open", &[]), 0.0);
         assert_eq!(carrick.metric("carrick_copy_buffers_in_use", &[]), 0.0);
         let pooled = carrick.metric("carrick_pipes_pooled", &[]) as usize;
         assert_eq!(carrick.metric("carrick_pipes_open", &[]) as usize, pooled);
-        wait_for("the descriptors to be closed", || {
-            (carrick.descriptors() <= before + 2 * pooled + 4).then_some(())
+        wait_until("the descriptors to be closed", || {
+            carrick.descriptors() <= before + 2 * pooled + 4
         });
         let again = Server::listen_at(address);
         let mut client = carrick.connect_tunnel();

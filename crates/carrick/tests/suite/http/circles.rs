@@ -84,10 +84,8 @@ fn another_request_with_the_same_via_is_served() {
     assert_eq!(stage.carrick.connect().ask(&with_via("/one")).status, 508);
     // A reload does not change that.
     let text = switch_text(&[stage.server.address()]);
-    stage
-        .carrick
-        .reload(&stage.place, &format!("[timeouts]\nidle = \"59s\"\n{text}"));
-    stage.carrick.standard_error().wait_for("reloaded").unwrap();
+    let text = format!("[timeouts]\nidle = \"59s\"\n{text}");
+    stage.carrick.reload_as(&stage.place, &text, "ok");
     assert_eq!(stage.carrick.connect().ask(&with_via("/one")).status, 508);
 }
 

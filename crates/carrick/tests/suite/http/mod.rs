@@ -8,7 +8,7 @@ mod senders;
 mod time_outs;
 
 use crate::support::carrick::switch_text;
-use crate::support::{Carrick, Place, Server, wait_for};
+use crate::support::{Carrick, Place, Server};
 
 const GET: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
 
@@ -115,9 +115,7 @@ fn connections_and_bytes_are_counted_on_both_sides() {
         ));
         assert_eq!(client.read_response("POST").text(), "hello");
         let open = if close.is_empty() { 1.0 } else { 0.0 };
-        wait_for("the count of connections", || {
-            (carrick.metric("carrick_upstream_connections_open", &[]) == open).then_some(())
-        });
+        carrick.wait_until_metric("carrick_upstream_connections_open", &[], open);
     }
     for name in [
         "carrick_client_bytes_total",
@@ -131,7 +129,5 @@ fn connections_and_bytes_are_counted_on_both_sides() {
         1.0
     );
     assert_eq!(carrick.metric("carrick_server_requests_total", &[]), 2.0);
-    wait_for("nothing to be under way", || {
-        (carrick.metric("carrick_server_active", &[]) == 0.0).then_some(())
-    });
+    carrick.wait_until_metric("carrick_server_active", &[], 0.0);
 }

@@ -1,7 +1,7 @@
 //! Limits on the number of clients.
 use super::{GET, start};
 use crate::support::carrick::{switch_text, tunnel_text};
-use crate::support::{Carrick, Peer, Place, Server, wait_for};
+use crate::support::{Carrick, Peer, Place, Server, wait_until};
 
 /// Clients that send nothing are not closed while a test runs.
 const PATIENT: &str = "[timeouts]\nhead = \"10m\"\ndrain = \"2s\"";
@@ -22,11 +22,7 @@ fn more_clients_than_allowed_wait_for_a_place() {
     carrick.wait_for_metric("carrick_client_connections_open", &[], 3.0);
     let mut late = carrick.connect();
     late.send(GET);
-    carrick.wait_for_metric(
-        "carrick_limit_reached_total",
-        &["limit=\"connections\""],
-        1.0,
-    );
+    carrick.wait_for_limit("connections", 1.0);
     server.expect_no_connection();
     assert!(!late.has_more());
     drop(first);
@@ -70,10 +66,10 @@ fn one_client_may_not_take_all_places() {
         let _other = Peer::connect_from(modest, to);
         carrick.wait_for_metric("carrick_client_connections_open", &[], 3.0);
         drop(kept.pop());
-        wait_for("the place to be free", || {
+        wait_until("the place to be free", || {
             // The server of a tunnel must close its side, too.
             while server.try_accept().is_some() {}
-            (carrick.clients_open() == 2.0).then_some(())
+            carrick.clients_open() == 2.0
         });
         let _again = Peer::connect_from(greedy, to);
         carrick.wait_for_metric("carrick_client_connections_open", &[], 3.0);

@@ -19,10 +19,8 @@ fn a_body_slower_than_rate_min_is_cut_off() {
         "Transfer-Encoding: chunked\r\n\r\n",
     ]
     .map(|framing| {
-        let mut client = carrick.connect();
-        client.send(format!("POST / HTTP/1.1\r\nHost: a\r\n{framing}"));
-        let mut upstream = server.accept();
-        upstream.read_head();
+        let (client, upstream) =
+            carrick.asked(&server, format!("POST / HTTP/1.1\r\nHost: a\r\n{framing}"));
         let mut sender = client.second();
         let is_small_chunks = framing.ends_with("chunked\r\n\r\n");
         let sending = std::thread::spawn(move || {
@@ -126,10 +124,7 @@ fn a_slow_server_is_not_held_to_rate_min() {
         ("Content-Length: 1000000", "0123456789", ""),
     ]
     .map(|(framing, piece, end)| {
-        let mut client = carrick.connect();
-        client.send(GET);
-        let mut upstream = server.accept();
-        upstream.read_head();
+        let (mut client, mut upstream) = carrick.asked(&server, GET);
         upstream.send(format!("HTTP/1.1 200 OK\r\n{framing}\r\n\r\n"));
         client.read_head();
         (client, upstream, piece, end)

@@ -384,10 +384,7 @@ fn trailers_that_gateways_take_for_headers_do_not_reach_servers() {
     ] {
         let stage = Stage::with(keys);
         for name in of_proxies.iter().chain(dropped) {
-            let mut client = stage.carrick.connect();
-            client.send(post(name));
-            let mut upstream = stage.server.accept();
-            upstream.read_head();
+            let (mut client, mut upstream) = stage.carrick.asked(&stage.server, post(name));
             assert_eq!(upstream.read_head(), "0\r\n\r\n", "{name}");
             upstream.send(NOTHING);
             assert_eq!(client.read_response("POST").status, 204);
@@ -403,10 +400,7 @@ fn trailers_that_gateways_take_for_headers_do_not_reach_servers() {
                 assert!(!came.contains("evil"), "{name}: {came}");
             }
         }
-        let mut client = stage.carrick.connect();
-        client.send(post(passed));
-        let mut upstream = stage.server.accept();
-        upstream.read_head();
+        let (mut client, mut upstream) = stage.carrick.asked(&stage.server, post(passed));
         assert_eq!(upstream.read_head(), format!("0\r\n{passed}: evil\r\n\r\n"));
         upstream.send(NOTHING);
         assert_eq!(client.read_response("POST").status, 204);
@@ -467,10 +461,9 @@ fn a_password_in_a_url_does_not_stand_in_the_access_log() {
 #[test]
 fn messages_name_servers_by_their_addresses() {
     let stage = Stage::with("");
-    let mut client = stage.carrick.connect();
-    client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
-    let mut upstream = stage.server.accept();
-    upstream.read_head();
+    let (mut client, mut upstream) = stage
+        .carrick
+        .asked(&stage.server, "GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     upstream.send("nonsense\r\n\r\n");
     assert_eq!(client.read_response("GET").status, 502);
     let said = stage

@@ -1,6 +1,6 @@
 //! Time-outs: slow or silent clients and servers.
 use super::{GET, start};
-use crate::support::{Carrick, Ending, Peer, Place, Server, wait_for};
+use crate::support::{Carrick, Ending, Peer, Place, Server, wait_for, wait_until};
 use std::time::{Duration, Instant};
 
 /// A head that arrives byte by byte must still be complete in time.
@@ -48,10 +48,7 @@ fn clients_that_send_nothing_are_closed_without_a_word() {
     );
     let mut silent = carrick.connect();
     // Between two requests, too.
-    let mut client = carrick.connect();
-    client.send(GET);
-    let mut upstream = server.accept();
-    upstream.read_head();
+    let (mut client, mut upstream) = carrick.asked(&server, GET);
     upstream.send("HTTP/1.1 204 No Content\r\n\r\n");
     assert_eq!(client.read_response("GET").status, 204);
     client.expect_end();
@@ -74,10 +71,7 @@ fn a_server_that_is_silent_too_long_is_504_and_its_connection_is_closed() {
         "POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 2\r\n\r\nhi",
     ] {
         for part in ["", "HTTP/1.1 200 OK\r\nX: "] {
-            let mut client = carrick.connect();
-            client.send(request);
-            let mut upstream = server.accept();
-            upstream.read_head();
+            let (mut client, mut upstream) = carrick.asked(&server, request);
             let _ = upstream.try_send(part);
             let response = client.read_response("GET");
             assert_eq!(response.status, 504, "{}", response.head);
@@ -107,10 +101,8 @@ fn a_body_that_stalls_ends_with_the_idle_time_out() {
         "Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n",
         "Transfer-Encoding: chunked\r\n\r\nfffff\r\nhello",
     ] {
-        let mut client = carrick.connect();
-        client.send(format!("POST / HTTP/1.1\r\nHost: a\r\n{body}"));
-        let mut upstream = server.accept();
-        upstream.read_head();
+        let (mut client, mut upstream) =
+            carrick.asked(&server, format!("POST / HTTP/1.1\r\nHost: a\r\n{body}"));
         let response = client.read_response("POST");
         assert_eq!(
             (response.status, response.field("connection").as_deref()),
@@ -129,10 +121,7 @@ fn a_body_that_stalls_ends_with_the_idle_time_out() {
     ] {
         // Again, where a busy machine keeps the server from answering in time.
         let (mut client, mut upstream) = loop {
-            let mut client = carrick.connect();
-            client.send(GET);
-            let mut upstream = server.accept();
-            upstream.read_head();
+            let (mut client, mut upstream) = carrick.asked(&server, GET);
             let _ = upstream.try_send(format!("HTTP/1.1 200 OK\r\n{body}"));
             if client.read_head().starts_with("HTTP/1.1 200 ") {
                 break (client, upstream);
@@ -230,15 +219,13 @@ fn a_client_that_does_not_read_its_response_is_reset_after_the_idle_time_out() {
                 .then_some((client, upstream))
         });
         let block = vec![b'x'; 64 * 1024];
-        wait_for("the upstream connection's end", || {
-            upstream.try_send(&block).is_err().then_some(())
+        wait_until("the upstream connection's end", || {
+            upstream.try_send(&block).is_err()
         });
-        wait_for("the client's end", || {
-            (carrick.clients_open() == 0.0).then_some(())
-        });
-        wait_for("the response's line in the log", || {
+        carrick.wait_until_clients(0);
+        wait_until("the response's line in the log", || {
             let lines = carrick.access_log(1);
-            lines.iter().any(|line| line.status() == 200).then_some(())
+            lines.iter().any(|line| line.status() == 200)
         });
     }
 }

@@ -85,12 +85,6 @@ fn an_idle_client_is_dismissed_by_a_drain() {
     assert!(carrick.wait().status.success());
 }
 
-/// Reloads, for the how-manieth time.
-fn reload(carrick: &Carrick, place: &Place, text: &str, count: f64) {
-    carrick.reload(place, text);
-    carrick.wait_for_metric("carrick_reloads_total", &["result=\"ok\""], count);
-}
-
 #[test]
 fn a_reload_is_followed_by_the_next_request() {
     let place = Place::claim();
@@ -103,7 +97,7 @@ fn a_reload_is_followed_by_the_next_request() {
         let reply = fetch(&mut sender, request("GET", "/"), b"", None).await;
         assert_eq!(reply.expect("a response").body, b"ok");
         let next = PATIENT.to_owned() + &switch_text("", &[busy.address()]);
-        reload(&carrick, &place, &next, 1.0);
+        carrick.reload_as(&place, &next, "ok");
         // This one is under way while another reload excludes the client.
         let (response, _) = sender
             .send_request(request("GET", "/"), true)
@@ -116,7 +110,7 @@ fn a_reload_is_followed_by_the_next_request() {
         .await
         .expect("the server");
         let excluded = switch_text("allow = [\"192.0.2.1\"]", &[server.address()]);
-        reload(&carrick, &place, &(PATIENT.to_owned() + &excluded), 2.0);
+        carrick.reload_as(&place, &(PATIENT.to_owned() + &excluded), "ok");
         let reply = fetch(&mut sender, request("GET", "/"), b"", None).await;
         assert_eq!(reply.expect("a response").status, 403);
         upstream.send(OK);

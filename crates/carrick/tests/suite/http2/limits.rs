@@ -8,7 +8,7 @@ use super::servers::server::Http2Server;
 use super::{OK, PATIENT, ok_server, start, switch_text};
 use crate::memory::{expect_return, own_bytes};
 use crate::support::server::answer_requests;
-use crate::support::{Carrick, Place, Server, wait_for};
+use crate::support::{Carrick, Place, Server, wait_until};
 use bytes::Bytes;
 use http::HeaderValue;
 
@@ -36,8 +36,7 @@ fn there_are_only_so_many_streams_at_a_time() {
         (refused.stream, refused.error()),
         (2 * streams + 1, REFUSED_STREAM)
     );
-    let limit = ["limit=\"http2_streams\""];
-    carrick.wait_for_metric("carrick_limit_reached_total", &limit, 1.0);
+    carrick.wait_for_limit("http2_streams", 1.0);
     // One more may come when one has gone.
     let mut upstream = server.accept();
     upstream.read_head();
@@ -152,8 +151,7 @@ fn responses_that_wait_for_a_client_are_counted() {
     for index in 0..8 {
         client.ask(2 * index + 1, &get("/"));
     }
-    let limit = ["limit=\"http2_unsent\""];
-    carrick.wait_for_metric("carrick_limit_reached_total", &limit, 1.0);
+    carrick.wait_for_limit("http2_unsent", 1.0);
 }
 
 #[test]
@@ -291,9 +289,9 @@ fn the_memory_of_five_thousand_requests_comes_back() {
         client
     };
     let wait_for_requests = |count: usize| {
-        wait_for("the requests", || {
+        wait_until("the requests", || {
             let asked = carrick.metric("carrick_upstream_http2_requests_total", &[]);
-            (asked > (count * STREAMS as usize) as f64 - 0.5).then_some(())
+            asked > (count * STREAMS as usize) as f64 - 0.5
         });
     };
     let first = open();

@@ -1,17 +1,13 @@
 //! Programs that others wrote: curl, nghttp, h2load, h2spec.
 use super::{PATIENT, ok_server, start, switch_text};
 use crate::clients::tool::{Tool, has_all};
-use crate::https::certificates::{Key, issue, make_authority};
+use crate::https::certificates::certified;
 use crate::https::pair;
 use crate::support::{Carrick, Place, Server, message::field, random};
 
 /// A switch with TLS for `a.example`; `None` without openssl.
 fn with_tls(keys: &str, body: &'static [u8]) -> Option<(Place, Carrick)> {
-    let place = Place::claim();
-    if !make_authority(&place) {
-        return None;
-    }
-    issue(&place, "server", "DNS:a.example", Key::Ec);
+    let place = certified()?;
     let server = Server::listen(&place);
     let address = server.address();
     std::mem::forget(server.serve(move |mut peer, _| {

@@ -32,6 +32,24 @@ pub fn make_authority(place: &Place) -> bool {
     }
 }
 
+/// A place with an authority, and `server.pem` for `a.example`; `None`, with a visible message, if openssl is missing.
+pub fn certified() -> Option<Place> {
+    certified_for(|_| "DNS:a.example".to_owned())
+}
+
+/// The same, for the place's address.
+pub fn certified_by_address() -> Option<Place> {
+    certified_for(|place| format!("IP:{}", place.ip()))
+}
+
+fn certified_for(names: impl FnOnce(&Place) -> String) -> Option<Place> {
+    let place = Place::claim();
+    make_authority(&place).then(|| {
+        issue(&place, "server", &names(&place), Key::Ec);
+        place
+    })
+}
+
 /// Creates `NAME.pem` and `NAME.key`, another authority.
 pub fn make_other_authority(place: &Place, name: &str) {
     Tool::new("openssl", place)

@@ -1,6 +1,6 @@
 //! Handshakes: resumption, those that stall, break off or are none, certificates of clients, and stapled OCSP responses.
 use super::certificates::{
-    Key, issue, issue_for_client, make_authority, make_old_authority, make_other_authority, number,
+    Key, certified, issue, issue_for_client, make_old_authority, make_other_authority, number,
 };
 use super::client::{Offers, TlsPeer, presenting, trusting};
 use super::{pair, start, switch_text};
@@ -16,14 +16,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 const HANDSHAKES: &str = "carrick_tls_handshakes_total";
 const ASK: &str = "GET /a HTTP/1.1\r\nHost: a.example\r\n\r\n";
-
-fn stage() -> Option<Place> {
-    let place = Place::claim();
-    make_authority(&place).then(|| {
-        issue(&place, "server", "DNS:a.example", Key::Ec);
-        place
-    })
-}
 
 /// A server that answers with a field of the request.
 fn echo(place: &Place, name: &'static str) -> crate::support::server::Serving {
@@ -41,7 +33,7 @@ fn echo(place: &Place, name: &'static str) -> crate::support::server::Serving {
 
 #[test]
 fn sessions_are_resumed_by_every_worker_and_logged() {
-    let Some(place) = stage() else { return };
+    let Some(place) = certified() else { return };
     let server = echo(&place, "host");
     let carrick = start(&place, &[server.address()]);
     for (offers, version) in [(Offers::Tls13, "TLSv1.3"), (Offers::Tls12, "TLSv1.2")] {
@@ -80,7 +72,7 @@ fn sessions_are_resumed_by_every_worker_and_logged() {
 
 #[test]
 fn a_handshake_that_stalls_is_given_up() {
-    let Some(place) = stage() else { return };
+    let Some(place) = certified() else { return };
     let text = switch_text(&format!("tls = {}", pair("server")), &[place.at(1)]);
     let carrick = Carrick::start(
         &place,
@@ -101,7 +93,7 @@ fn a_handshake_that_stalls_is_given_up() {
 
 #[test]
 fn handshakes_that_break_off_or_are_none_harm_nobody() {
-    let Some(place) = stage() else { return };
+    let Some(place) = certified() else { return };
     let server = echo(&place, "host");
     let carrick = start(&place, &[server.address()]);
     let config = trusting(&place, Offers::All);
@@ -146,9 +138,7 @@ fn handshakes_that_break_off_or_are_none_harm_nobody() {
     assert_eq!(client.ask(ASK).1, "a.example");
     carrick.wait_for_metric(HANDSHAKES, &["result=\"malformed\""], 100.0);
     drop((kept, client));
-    crate::support::wait_for("all clients to be gone", || {
-        (carrick.clients_open() < 0.5).then_some(())
-    });
+    carrick.wait_until_clients(0);
 }
 
 /// What a client sends until its handshake is done, with a first request.
@@ -175,7 +165,7 @@ fn recorded(carrick: &Carrick, config: &std::sync::Arc<rustls::ClientConfig>) ->
 /// Its bytes are nothing to read until the record is whole.
 #[test]
 fn a_client_that_sends_a_record_byte_by_byte_has_no_more_time_than_another() {
-    let Some(place) = stage() else { return };
+    let Some(place) = certified() else { return };
     let server = echo(&place, "host");
     let text = switch_text(&format!("tls = {}", pair("server")), &[server.address()]);
     let carrick = Carrick::start(&place, &format!("[timeouts]\nidle = \"1s\"\n{text}"));
@@ -188,18 +178,16 @@ fn a_client_that_sends_a_record_byte_by_byte_has_no_more_time_than_another() {
     let record = client.encrypt(&"x".repeat(16_000));
     let mut stream = client.into_tcp();
     let mut record = record.iter();
-    crate::support::wait_for("the end of the connection", || {
+    crate::support::wait_until("the end of the connection", || {
         let byte = [*record.next().expect("an end before the record's")];
-        std::io::Write::write_all(&mut stream, &byte)
-            .is_err()
-            .then_some(())
+        std::io::Write::write_all(&mut stream, &byte).is_err()
     });
     assert!(carrick.limit_reached("idle_timeout") >= 1.0);
 }
 
 #[test]
 fn certificates_of_clients_are_demanded_and_told() {
-    let Some(place) = stage() else { return };
+    let Some(place) = certified() else { return };
     issue_for_client(&place, "ca", "alice", "/O=Example, Inc/CN=alice");
     issue_for_client(&place, "ca", "zoe", "/CN=Zoë");
     make_other_authority(&place, "stranger");
@@ -250,7 +238,7 @@ fn certificates_of_clients_are_demanded_and_told() {
 
 #[test]
 fn a_certificate_with_a_long_serial_number_has_a_subject() {
-    let Some(place) = stage() else { return };
+    let Some(place) = certified() else { return };
     issue_for_client(&place, "ca", "alice", "/CN=alice");
     number(&place, "alice", &format!("0x7f{}", "00".repeat(25)));
     let server = echo(&place, "x-forwarded-client-subject");
@@ -266,7 +254,7 @@ fn a_certificate_with_a_long_serial_number_has_a_subject() {
 
 #[test]
 fn authorities_may_have_version_1_of_x509() {
-    let Some(place) = stage() else { return };
+    let Some(place) = certified() else { return };
     make_old_authority(&place, "old");
     issue_for_client(&place, "old", "alice", "/CN=alice");
     let server = echo(&place, "x-forwarded-client-subject");
@@ -279,7 +267,7 @@ fn authorities_may_have_version_1_of_x509() {
 
 #[test]
 fn what_a_client_with_a_certificate_changes_is_changed_for_all() {
-    let Some(place) = stage() else { return };
+    let Some(place) = certified() else { return };
     issue_for_client(&place, "ca", "alice", "/CN=alice");
     let count = AtomicUsize::new(0);
     let server = Server::listen(&place).serve(move |peer, _| {
@@ -309,7 +297,7 @@ fn what_a_client_with_a_certificate_changes_is_changed_for_all() {
 
 #[test]
 fn what_is_embedded_in_a_page_of_a_client_with_a_certificate_is_not_fetched_for_others() {
-    let Some(place) = stage() else { return };
+    let Some(place) = certified() else { return };
     issue_for_client(&place, "ca", "alice", "/CN=alice");
     let server = Server::listen(&place).serve(move |peer, _| {
         answer_requests(peer, |head| {
@@ -344,7 +332,7 @@ fn what_is_embedded_in_a_page_of_a_client_with_a_certificate_is_not_fetched_for_
 /// Whoever a client chose is told nothing of it.
 #[test]
 fn origins_are_not_told_of_certificates() {
-    let Some(place) = stage() else { return };
+    let Some(place) = certified() else { return };
     issue_for_client(&place, "ca", "alice", "/CN=alice");
     let server = echo(&place, "x-forwarded-client-subject");
     let keys = format!("tls = {}\nclient_ca = \"ca.pem\"\n", pair("server"));
@@ -362,7 +350,7 @@ fn origins_are_not_told_of_certificates() {
 
 #[test]
 fn an_ocsp_response_is_stapled() {
-    let Some(place) = stage() else { return };
+    let Some(place) = certified() else { return };
     // As `openssl ca` would have written it.
     let serial = Tool::new("openssl", &place)
         .words("x509 -in server.pem -noout -serial")
@@ -415,7 +403,7 @@ fn an_ocsp_response_is_stapled() {
 
 #[test]
 fn protocols_are_agreed_on() {
-    let Some(place) = stage() else { return };
+    let Some(place) = certified() else { return };
     let carrick = start(&place, &[place.at(1)]);
     let ask = |offered: &str| {
         let words = format!("s_client -connect {} -alpn {offered}", carrick.listener());
@@ -432,7 +420,7 @@ fn protocols_are_agreed_on() {
 
 #[test]
 fn what_is_not_the_agreed_protocol_is_ended_in_peace() {
-    let Some(place) = stage() else { return };
+    let Some(place) = certified() else { return };
     let carrick = start(&place, &[place.at(1)]);
     let mut config = (*trusting(&place, Offers::All)).clone();
     config.alpn_protocols = vec![b"h2".to_vec()];
@@ -445,7 +433,7 @@ fn what_is_not_the_agreed_protocol_is_ended_in_peace() {
 
 #[test]
 fn strangers_get_no_handshake() {
-    let Some(place) = stage() else { return };
+    let Some(place) = certified() else { return };
     let keys = format!("tls = {}\nallow = [\"192.0.2.0/24\"]", pair("server"));
     let carrick = Carrick::start(&place, &switch_text(&keys, &[place.at(1)]));
     let mut client = Peer::connect(carrick.listener());

@@ -1,5 +1,5 @@
 //! Long bodies to clients with TLS, encrypted by the kernel where it can. `make kernels` has kernels that can.
-use super::certificates::{Key, issue, make_authority};
+use super::certificates::certified;
 use super::client::{Offers, TlsPeer, trusting, with_suite};
 use super::{pair, switch_text};
 use crate::clients::tool::Tool;
@@ -48,14 +48,6 @@ fn stage() -> Option<Place> {
         service.detail()
     );
     certified()
-}
-
-fn certified() -> Option<Place> {
-    let place = Place::claim();
-    make_authority(&place).then(|| {
-        issue(&place, "server", "DNS:a.example", Key::Ec);
-        place
-    })
 }
 
 fn text(servers: &[SocketAddr], more: &str) -> String {

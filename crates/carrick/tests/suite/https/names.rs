@@ -1,5 +1,5 @@
 //! Which certificate a client gets, and what is said of those that cannot be used.
-use super::certificates::{Key, file, issue, make_authority};
+use super::certificates::{Key, certified, file, issue, make_authority};
 use super::client::{Offers, TlsPeer, pem, trusting, with_groups};
 use super::{pair, switch_text};
 use crate::clients::tool::Tool;
@@ -227,11 +227,7 @@ fn keys_are_read_in_all_forms_and_chains_are_sent() {
 
 #[test]
 fn keys_are_exchanged_post_quantum_with_clients_that_prefer_that() {
-    let place = Place::claim();
-    if !make_authority(&place) {
-        return;
-    }
-    issue(&place, "server", "DNS:a.example", Key::Ec);
+    let Some(place) = certified() else { return };
     let text = switch_text(&format!("tls = {}", pair("server")), &[place.at(1)]);
     let carrick = Carrick::start(&place, &text);
     let exchange =
@@ -257,11 +253,7 @@ fn keys_are_exchanged_post_quantum_with_clients_that_prefer_that() {
 
 #[test]
 fn versions_can_be_limited() {
-    let place = Place::claim();
-    if !make_authority(&place) {
-        return;
-    }
-    issue(&place, "server", "DNS:a.example", Key::Ec);
+    let Some(place) = certified() else { return };
     for (keys, is_1_2_served) in [("", true), ("tls_minimum = \"1.3\"\n", false)] {
         let text = switch_text(&format!("tls = {}\n{keys}", pair("server")), &[place.at(1)]);
         let carrick = Carrick::start(&place, &text);
@@ -296,11 +288,7 @@ fn check(place: &Place, tls: &str) -> String {
 
 #[test]
 fn what_is_wrong_is_said_with_its_file_and_line() {
-    let place = Place::claim();
-    if !make_authority(&place) {
-        return;
-    }
-    issue(&place, "server", "DNS:a.example", Key::Ec);
+    let Some(place) = certified() else { return };
     issue(&place, "other", "DNS:b.example", Key::Ec);
     let text = |name| std::fs::read_to_string(file(&place, name)).expect("a file");
     let pem = text("server.pem");

@@ -1,5 +1,5 @@
 //! From HTTP to HTTPS: redirects, and `Strict-Transport-Security`.
-use super::certificates::{Key, issue, make_authority};
+use super::certificates::certified;
 use super::client::{Offers, TlsPeer, trusting};
 use super::{pair, switch_text};
 use crate::support::carrick::switch_text as plain_text;
@@ -115,11 +115,7 @@ fn what_a_trusted_proxy_has_by_https_is_not_redirected() {
 
 #[test]
 fn browsers_are_told_to_come_by_https_only() {
-    let place = Place::claim();
-    if !make_authority(&place) {
-        return;
-    }
-    issue(&place, "server", "DNS:a.example", Key::Ec);
+    let Some(place) = certified() else { return };
     let server = Server::listen(&place).serve(|peer, _| {
         answer_requests(peer, |head| {
             let own = if head.starts_with("GET /own") {

@@ -1,5 +1,5 @@
 //! Tunnels inside TLS: upgraded connections, and CONNECT through a proxy that is spoken to by TLS.
-use super::certificates::{Key, issue, make_authority};
+use super::certificates::certified;
 use super::client::{Offers, TlsPeer, trusting};
 use super::{pair, start};
 use crate::clients::tool::Tool;
@@ -9,21 +9,13 @@ use crate::support::server::answer_requests;
 use crate::support::{Carrick, Ending, Peer, Place, Server, random, wait_for};
 use std::net::SocketAddr;
 
-fn stage() -> Option<Place> {
-    let place = Place::claim();
-    make_authority(&place).then(|| {
-        issue(&place, "server", "DNS:a.example", Key::Ec);
-        place
-    })
-}
-
 fn start_forward(place: &Place) -> Carrick {
     Carrick::start(place, &format!("{FORWARD_TEXT}tls = {}\n", pair("server")))
 }
 
 #[test]
 fn an_upgraded_connection_is_relayed_with_half_closes() {
-    let Some(place) = stage() else { return };
+    let Some(place) = certified() else { return };
     let server = Server::listen(&place);
     let carrick = start(&place, &[server.address()]);
     let mut client = TlsPeer::connect(
@@ -76,7 +68,7 @@ fn connect_through(
 
 #[test]
 fn connect_through_a_proxy_by_tls() {
-    let Some(place) = stage() else { return };
+    let Some(place) = certified() else { return };
     let server = Server::listen(&place);
     let carrick = start_forward(&place);
     for offers in [Offers::Tls12, Offers::Tls13] {
@@ -115,7 +107,7 @@ fn connect_through_a_proxy_by_tls() {
 /// It waits for longer than the tunnel may be idle.
 #[test]
 fn what_pacing_holds_is_not_idle() {
-    let Some(place) = stage() else { return };
+    let Some(place) = certified() else { return };
     let down = random::Random::new(5).bytes(15_000);
     let sent = down.clone();
     // The bytes are there before the tunnel is.
@@ -141,7 +133,7 @@ fn what_pacing_holds_is_not_idle() {
 
 #[test]
 fn a_tunnel_that_is_cut_off_below_tls_is_reset() {
-    let Some(place) = stage() else { return };
+    let Some(place) = certified() else { return };
     let server = Server::listen(&place);
     let carrick = start_forward(&place);
     let mut client = connect_through(&carrick, &place, Offers::All, server.address());
@@ -155,7 +147,7 @@ fn a_tunnel_that_is_cut_off_below_tls_is_reset() {
 
 #[test]
 fn a_client_of_tls_gets_what_was_sent_before_a_reset() {
-    let Some(place) = stage() else { return };
+    let Some(place) = certified() else { return };
     let server = Server::listen(&place);
     // More than its own connection holds, and without a word from it, or with.
     for is_silent in [true, false] {
@@ -187,7 +179,7 @@ fn a_client_of_tls_gets_what_was_sent_before_a_reset() {
 /// The other side reads nothing, so that carrick has bytes that it cannot pass on.
 #[test]
 fn a_blocked_tunnel_is_reset_with_its_sender() {
-    let Some(place) = stage() else { return };
+    let Some(place) = certified() else { return };
     let server = Server::listen(&place);
     let carrick = start_forward(&place);
     for is_client in [true, false] {
@@ -210,7 +202,7 @@ fn a_blocked_tunnel_is_reset_with_its_sender() {
 
 #[test]
 fn curl_uses_an_https_proxy() {
-    let Some(place) = stage() else { return };
+    let Some(place) = certified() else { return };
     let server = Server::listen(&place).serve(|peer, _| {
         answer_requests(peer, |head| {
             let answer = if head.contains("x-forwarded-proto: https") {

@@ -6,7 +6,7 @@ use super::client::{Offers, TlsPeer, pem, presenting, trusting};
 use super::{pair, switch_text};
 use crate::support::message::field;
 use crate::support::server::answer_requests;
-use crate::support::{Carrick, Place, Server, wait_for};
+use crate::support::{Carrick, Place, Server, wait_until};
 
 struct Stage {
     carrick: Carrick,
@@ -66,10 +66,7 @@ fn a_reload_brings_a_new_certificate_to_new_connections() {
     let mut old = TlsPeer::connect(stage.carrick.listener(), "a.example", &config);
     assert!(stage.serves("one"));
     install(&stage.place, "two", "two");
-    stage.carrick.reload(&stage.place, &stage.text);
-    stage
-        .carrick
-        .wait_for_metric("carrick_reloads_total", &["result=\"ok\""], 1.0);
+    stage.carrick.reload_as(&stage.place, &stage.text, "ok");
     assert!(stage.serves("two"));
     // The connection that was there goes on.
     let (_, body) = old.ask("GET / HTTP/1.1\r\nHost: a.example\r\n\r\n");
@@ -85,19 +82,15 @@ fn connections_follow_a_reload_that_demands_certificates() {
     let Some(stage) = stage() else { return };
     make_other_authority(&stage.place, "other");
     issue_for_client(&stage.place, "ca", "alice", "/CN=alice");
-    let with = |keys: &str, count: f64| {
+    let with = |keys: &str| {
         let tls = format!("tls = {}", pair("server"));
         let text = stage.text.replace(&tls, &format!("{tls}\n{keys}"));
-        stage.carrick.reload(&stage.place, &text);
-        (stage.carrick).wait_for_metric("carrick_reloads_total", &["result=\"ok\""], count);
+        stage.carrick.reload_as(&stage.place, &text, "ok");
     };
     let connect = |config| TlsPeer::connect(stage.carrick.listener(), "a.example", &config);
     let mut stranger = connect(trusting(&stage.place, Offers::All));
     assert_eq!(stranger.ask(GET).1, "ok");
-    with(
-        "client_ca = \"ca.pem\"\nclient_certificate = \"optional\"",
-        1.0,
-    );
+    with("client_ca = \"ca.pem\"\nclient_certificate = \"optional\"");
     // As anonymous as before, and for the last time.
     let (head, body) = stranger.ask(GET);
     assert_eq!(
@@ -109,7 +102,7 @@ fn connections_follow_a_reload_that_demands_certificates() {
     for client in [&mut stranger, &mut alice] {
         assert_eq!(client.ask(GET).1, "ok");
     }
-    with("client_ca = \"other.pem\"", 2.0);
+    with("client_ca = \"other.pem\"");
     for client in [&mut stranger, &mut alice] {
         let (head, _) = client.ask(GET);
         assert!(head.starts_with("HTTP/1.1 421 "), "{head}");
@@ -120,10 +113,7 @@ fn connections_follow_a_reload_that_demands_certificates() {
 fn a_reload_with_a_wrong_certificate_is_refused() {
     let Some(stage) = stage() else { return };
     install(&stage.place, "two", "one");
-    stage.carrick.reload(&stage.place, &stage.text);
-    stage
-        .carrick
-        .wait_for_metric("carrick_reloads_total", &["result=\"failed\""], 1.0);
+    (stage.carrick).reload_as(&stage.place, &stage.text, "failed");
     let said = stage
         .carrick
         .standard_error()
@@ -150,7 +140,7 @@ fn files_that_change_are_followed_unless_they_are_wrong() {
         ("server.key", None, "server.key cannot be read"),
     ] {
         install(&stage.place, "two", "two");
-        wait_for("the right files", || stage.serves("two").then_some(()));
+        wait_until("the right files", || stage.serves("two"));
         match text {
             Some(text) => stage.place.write(name, text),
             None => std::fs::remove_file(file(&stage.place, name)).expect("a file"),
@@ -161,7 +151,7 @@ fn files_that_change_are_followed_unless_they_are_wrong() {
     said.wait_for("the previous certificates stay in force")
         .expect("a message");
     install(&stage.place, "one", "one");
-    wait_for("the next certificate", || stage.serves("one").then_some(()));
+    wait_until("the next certificate", || stage.serves("one"));
 }
 
 #[test]
@@ -191,13 +181,10 @@ fn files_elsewhere_are_followed_from_inside_the_sandbox() {
         .text
         .replace("server.pem", "live/pem")
         .replace("server.key", "live/key");
-    stage.carrick.reload(place, &text);
-    stage
-        .carrick
-        .wait_for_metric("carrick_reloads_total", &["result=\"ok\""], 1.0);
+    stage.carrick.reload_as(place, &text, "ok");
     assert!(stage.serves("one"));
     install(2, "two");
-    wait_for("the next certificate", || stage.serves("two").then_some(()));
+    wait_until("the next certificate", || stage.serves("two"));
 }
 
 #[test]
@@ -213,9 +200,7 @@ fn the_end_of_a_certificate_is_reported() {
         let label = format!("file=\"{}\"", server.display());
         let labels = ["name=\"b.example\"", label.as_str()];
         let metric = "carrick_certificate_expiry_timestamp_seconds";
-        wait_for("the metric", || {
-            (stage.carrick.metric(metric, &labels) == seconds).then_some(())
-        });
+        stage.carrick.wait_until_metric(metric, &labels, seconds);
         let status = &stage.carrick.status()["certificates"][0];
         assert_eq!(status["file"].as_str(), server.to_str());
         let not_after = status["not_after"].as_str().unwrap_or_default();

@@ -7,7 +7,7 @@ use super::{pair, switch_text};
 use crate::clients::tool::Tool;
 use crate::support::carrick::upstream_text;
 use crate::support::server::answer_requests;
-use crate::support::{Carrick, Place, Server, wait_for};
+use crate::support::{Carrick, Place, Server, wait_for, wait_until};
 use rustls::ClientConfig;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -101,7 +101,7 @@ fn a_list_that_is_replaced_comes_into_force_for_sessions_that_are_resumed_too() 
         client
     });
     list(&place, "crl.pem", &["alice"], "-crldays 2");
-    wait_for("the list", || (!is_served(&carrick, &alice)).then_some(()));
+    wait_until("the list", || !is_served(&carrick, &alice));
     assert!(is_served(&carrick, &presenting(&place, "zoe")));
     let answers = open.each_mut().map(|client| client.ask(GET).0);
     assert!(answers[0].starts_with("HTTP/1.1 421 "), "{answers:?}");
@@ -172,9 +172,7 @@ fn once_the_list_has_expired_sessions_of_clients_are_not_resumed() {
             let carrick = start(&place, "client_ca = \"ca.pem\"\nclient_crl = \"crl.pem\"");
             resumes(&carrick, &zoe)?.then_some(carrick)
         });
-        wait_for("the end of the list", || {
-            (!is_served(&carrick, &zoe)).then_some(())
-        });
+        wait_until("the end of the list", || !is_served(&carrick, &zoe));
         carrick.wait_for_metric(HANDSHAKES, &["result=\"client_certificate\""], 1.0);
     }
 }
@@ -189,8 +187,8 @@ fn once_their_certificate_has_expired_sessions_of_clients_are_not_resumed() {
             let carrick = start(&place, "client_ca = \"ca.pem\"");
             resumes(&carrick, &client)?.then_some((carrick, client))
         });
-        wait_for("the end of the certificate", || {
-            (!is_served(&carrick, &client)).then_some(())
+        wait_until("the end of the certificate", || {
+            !is_served(&carrick, &client)
         });
         carrick.wait_for_metric(HANDSHAKES, &["result=\"client_certificate\""], 1.0);
     }
@@ -220,9 +218,7 @@ fn once_the_list_has_expired_sessions_with_servers_are_not_resumed() {
         );
         (statuses == [200; 2] && count > 0.0).then_some(carrick)
     });
-    wait_for("the end of the list", || {
-        (status(&resumed) == 502).then_some(())
-    });
+    wait_until("the end of the list", || status(&resumed) == 502);
 }
 
 #[test]

@@ -1,5 +1,5 @@
 //! Requests and responses inside TLS.
-use super::certificates::{Key, issue, make_authority};
+use super::certificates::certified;
 use super::client::{Offers, TlsPeer, trusting};
 use super::{pair, start, switch_text};
 use crate::clients::tool::Tool;
@@ -11,15 +11,6 @@ use crate::support::{Carrick, Peer, Place, Server, random, wait_for};
 const ASK: &str = "GET /a HTTP/1.1\r\nHost: a.example\r\n\r\n";
 const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
-/// An authority, and a certificate for `a.example`; `None` without openssl.
-fn stage() -> Option<Place> {
-    let place = Place::claim();
-    make_authority(&place).then(|| {
-        issue(&place, "server", "DNS:a.example", Key::Ec);
-        place
-    })
-}
-
 fn connect(place: &Place, carrick: &Carrick) -> TlsPeer {
     TlsPeer::connect(
         carrick.listener(),
@@ -30,7 +21,7 @@ fn connect(place: &Place, carrick: &Carrick) -> TlsPeer {
 
 #[test]
 fn curl_sends_and_gets_much_on_one_connection() {
-    let Some(place) = stage() else { return };
+    let Some(place) = certified() else { return };
     let large = random::Random::new(1).bytes(5_000_000);
     std::fs::write(place.directory().join("large"), &large).expect("a file");
     let echo = Server::listen(&place).serve(|mut peer, _| {
@@ -72,7 +63,7 @@ fn curl_sends_and_gets_much_on_one_connection() {
 
 #[test]
 fn servers_learn_that_clients_came_by_https() {
-    let Some(place) = stage() else { return };
+    let Some(place) = certified() else { return };
     let server = Server::listen(&place);
     let carrick = start(&place, &[server.address()]);
     let mut client = connect(&place, &carrick);
@@ -94,7 +85,7 @@ fn servers_learn_that_clients_came_by_https() {
 
 #[test]
 fn pipelined_and_chunked_requests_are_answered_in_order() {
-    let Some(place) = stage() else { return };
+    let Some(place) = certified() else { return };
     let server = Server::listen(&place).serve(|peer, _| {
         answer_requests(peer, |head| {
             let path = head.split(' ').nth(1).unwrap_or_default();
@@ -121,7 +112,7 @@ fn pipelined_and_chunked_requests_are_answered_in_order() {
 
 #[test]
 fn a_body_that_ends_with_the_connection_ends_with_a_word() {
-    let Some(place) = stage() else { return };
+    let Some(place) = certified() else { return };
     let server = Server::listen(&place).serve(|mut peer, _| {
         if peer.waits_for_head() {
             peer.read_head();
@@ -137,7 +128,7 @@ fn a_body_that_ends_with_the_connection_ends_with_a_word() {
 
 #[test]
 fn an_idle_connection_ends_with_a_word() {
-    let Some(place) = stage() else { return };
+    let Some(place) = certified() else { return };
     let server = Server::listen(&place).serve(|peer, _| answer_requests(peer, |_| OK.to_vec()));
     let text = switch_text(&format!("tls = {}", pair("server")), &[server.address()]);
     let text = format!("[timeouts]\nidle = \"2s\"\n{text}");
@@ -155,7 +146,7 @@ fn an_idle_connection_ends_with_a_word() {
 
 #[test]
 fn a_proxy_header_comes_before_tls() {
-    let Some(place) = stage() else { return };
+    let Some(place) = certified() else { return };
     let server = Server::listen(&place);
     let keys = format!("tls = {}\nproxy_protocol = true", pair("server"));
     let carrick = Carrick::start(&place, &switch_text(&keys, &[server.address()]));
@@ -173,7 +164,7 @@ fn a_proxy_header_comes_before_tls() {
 
 #[test]
 fn a_slow_reader_gets_the_last_word_of_such_a_body() {
-    let Some(place) = stage() else { return };
+    let Some(place) = certified() else { return };
     let server = Server::listen(&place).serve(|mut peer, _| {
         if peer.waits_for_head() {
             peer.read_head();
@@ -195,7 +186,7 @@ fn a_slow_reader_gets_the_last_word_of_such_a_body() {
 fn a_thousand_idle_clients_cost_little() {
     const CLIENTS: usize = 1000;
     const BYTES_MAX: u64 = 25 * 1024;
-    let Some(place) = stage() else { return };
+    let Some(place) = certified() else { return };
     let server = Server::listen(&place).serve(|peer, _| answer_requests(peer, |_| OK.to_vec()));
     let carrick = start(&place, &[server.address()]);
     let config = trusting(&place, Offers::All);
@@ -217,7 +208,7 @@ fn a_thousand_idle_clients_cost_little() {
 
 #[test]
 fn a_body_that_breaks_off_does_not_end_with_a_word() {
-    let Some(place) = stage() else { return };
+    let Some(place) = certified() else { return };
     let server = Server::listen(&place).serve(|mut peer, _| {
         if peer.waits_for_head() {
             peer.read_head();
@@ -235,7 +226,7 @@ fn a_body_that_breaks_off_does_not_end_with_a_word() {
 
 #[test]
 fn a_request_that_is_cut_off_below_tls_is_not_whole() {
-    let Some(place) = stage() else { return };
+    let Some(place) = certified() else { return };
     let server = Server::listen(&place);
     let carrick = start(&place, &[server.address()]);
     let mut client = connect(&place, &carrick);
@@ -263,7 +254,7 @@ fn a_request_that_is_cut_off_below_tls_is_not_whole() {
 
 #[test]
 fn plain_http_on_a_port_for_https_is_answered_plainly() {
-    let Some(place) = stage() else { return };
+    let Some(place) = certified() else { return };
     let carrick = start(&place, &[place.at(1)]);
     let mut client = carrick.connect();
     let response = client.ask(ASK);
@@ -275,7 +266,7 @@ fn plain_http_on_a_port_for_https_is_answered_plainly() {
 
 #[test]
 fn a_slow_reader_gets_everything() {
-    let Some(place) = stage() else { return };
+    let Some(place) = certified() else { return };
     let large = random::Random::new(2).bytes(3_000_000);
     let body = large.clone();
     let server = Server::listen(&place).serve(move |peer, _| {
@@ -306,7 +297,7 @@ fn a_slow_reader_gets_everything() {
 /// A peer is asked without TLS, and has what `http` leads to.
 #[test]
 fn cache_peers_are_not_asked_for_what_came_by_tls() {
-    let Some(place) = stage() else { return };
+    let Some(place) = certified() else { return };
     let origin = Server::listen(&place).serve(|peer, _| answer_requests(peer, |_| OK.to_vec()));
     let peer = Server::listen(&place);
     let text = switch_text(&format!("tls = {}", pair("server")), &[origin.address()]);

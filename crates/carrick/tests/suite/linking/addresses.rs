@@ -3,11 +3,12 @@ use super::LINK_PORT;
 use crate::support::carrick::PROGRAM;
 use crate::support::output::Output;
 use crate::transparent::bed::{Bed, inside};
-use std::process::{Child, Stdio};
+use carrick_test::Killed;
+use std::process::Stdio;
 
-/// The near end, with the client; killed when dropped.
+/// The near end, with the client.
 struct Near {
-    child: Child,
+    _child: Killed,
     _said: Output,
 }
 
@@ -26,14 +27,10 @@ impl Near {
         let said = Output::collect(child.stderr.take().expect("a pipe"));
         said.wait_for("is ready")
             .unwrap_or_else(|said| panic!("{said}"));
-        Self { child, _said: said }
-    }
-}
-
-impl Drop for Near {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        Self {
+            _child: Killed(child),
+            _said: said,
+        }
     }
 }
 

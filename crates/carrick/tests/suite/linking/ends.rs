@@ -1,7 +1,7 @@
 //! The end of a relayed connection is reproduced at the other end; the link connection stays.
 use super::{LINK_PORT, ONE_WORKER, Stage, far_text, near_text};
 use crate::support::random::Random;
-use crate::support::{Carrick, Ending, Peer, Place, wait_for};
+use crate::support::{Carrick, Ending, Peer, Place, wait_for, wait_until};
 
 #[test]
 fn half_closes_go_through_and_the_other_way_goes_on() {
@@ -88,7 +88,7 @@ fn a_reset_after_a_half_close_goes_through() {
         other.expect_end();
         one.reset();
         // The closed side has no more to report, so only a failing write shows the reset.
-        wait_for("the reset", || other.try_send("x").is_err().then_some(()));
+        wait_until("the reset", || other.try_send("x").is_err());
     }
     stage.near.access_log(2);
     stage.expect_one_connection();
@@ -146,10 +146,7 @@ fn a_servers_refusal_reaches_the_client() {
 #[test]
 fn what_the_far_end_may_not_connect_to_is_refused() {
     let stage = Stage::with("", "", "");
-    stage.far.reload(&stage.far_place, &far_text("", ""));
-    stage
-        .far
-        .wait_for_metric("carrick_reloads_total", &["result=\"ok\""], 1.0);
+    (stage.far).reload_as(&stage.far_place, &far_text("", ""), "ok");
     let mut client = stage.near.connect_tunnel();
     assert_eq!(client.read_ending(), Ending::Reset(Vec::new()));
     let line = stage.near.access_log(1).remove(0);
@@ -230,9 +227,9 @@ fn a_receiver_that_does_not_read_holds_its_sender_back() {
         .shutdown(std::net::Shutdown::Write)
         .expect("a half-close");
     assert_eq!(upstream.read_to_end().len(), sent);
-    wait_for("the memory to be freed", || {
-        (stage.near_metric("carrick_copy_buffers_in_use") == 0.0).then_some(())
-    });
+    stage
+        .near
+        .wait_until_metric("carrick_copy_buffers_in_use", &[], 0.0);
 }
 
 #[test]
@@ -244,9 +241,7 @@ fn a_client_of_a_link_that_reads_nothing_ends_when_too_much_is_held() {
         let piece = vec![b'x'; 1 << 20];
         while upstream.try_send(&piece).is_ok() {}
     });
-    wait_for("the connection to be ended", || {
-        (stage.near.limit_reached("stalled") >= 1.0).then_some(())
-    });
+    stage.near.wait_for_limit("stalled", 1.0);
     // An aborted transfer does not look complete.
     let ending = client.read_ending();
     assert!(matches!(ending, Ending::Reset(_)), "it looks complete");

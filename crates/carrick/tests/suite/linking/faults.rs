@@ -1,6 +1,6 @@
 //! A far end that is not carrick, or that disappears at a bad moment: clients notice, and nothing truncated looks complete.
 use super::{ONE_WORKER, near_text};
-use crate::support::{Carrick, Ending, Peer, Place, Server, wait_for};
+use crate::support::{Carrick, Ending, Peer, Place, Server, wait_until};
 use carrick_logic::link::{CONTROL_BYTES_MAX, Frame, Read, VERSION, read};
 
 /// The near end, and a script as the far end.
@@ -222,9 +222,8 @@ fn a_far_end_that_does_not_give_up_is_left() {
     let server = ([192, 0, 2, 1], 80).into();
     link.send(written(&Frame::Opened { number: 1, server }));
     let piece = [&written(&Frame::Data(1000))[..], &[3; 1000]].concat();
-    wait_for("the end of the connection", || {
-        std::thread::sleep(std::time::Duration::from_millis(20));
-        link.try_send(&piece).is_err().then_some(())
+    wait_until("the end of the connection", || {
+        link.try_send(&piece).is_err()
     });
     assert_eq!(script.near.access_log(1)[0].text("ended"), "link_lost");
 }

@@ -1,6 +1,6 @@
 //! The pool of link connections: opened in advance, reused, limited; and how reloads and exits affect it.
 use super::{LINK_PORT, ONE_WORKER, Stage, far_text, near_text};
-use crate::support::{Carrick, Ending, Peer, Place, wait_for};
+use crate::support::{Carrick, Ending, Peer, Place};
 use rustix::process::Signal;
 
 const OPENED: &str = "carrick_link_connections_opened_total";
@@ -42,23 +42,17 @@ fn some_are_opened_ahead_and_no_more_are_kept_than_wanted() {
     stage.near.wait_for_metric(IDLE, &[], 2.0);
     assert_eq!(stage.near_metric(OPEN), 2.0);
     let pairs: Vec<(Peer, Peer)> = (0..8).map(|_| stage.begin()).collect();
-    // Used ones are replaced.
-    wait_for("eight in use and two idle", || {
-        (stage.near_metric(OPEN) == 10.0).then_some(())
-    });
+    // Used ones are replaced: eight in use and two idle.
+    stage.near.wait_until_metric(OPEN, &[], 10.0);
     for (mut client, mut upstream) in pairs {
         client.half_close();
         upstream.expect_end();
         upstream.half_close();
         client.expect_end();
     }
-    wait_for("three idle ones", || {
-        (stage.near_metric(OPEN) == 3.0).then_some(())
-    });
+    stage.near.wait_until_metric(OPEN, &[], 3.0);
     stage.near.wait_for_metric(IDLE, &[], 3.0);
-    wait_for("three at the far end", || {
-        (stage.far.clients_open() == 3.0).then_some(())
-    });
+    stage.far.wait_until_clients(3);
 }
 
 #[test]
@@ -70,9 +64,7 @@ fn without_a_pool_each_connection_carries_one() {
     }
     assert_eq!(stage.near_metric(OPENED), 3.0);
     assert_eq!(stage.near_metric("carrick_link_reused_total"), 0.0);
-    wait_for("none left", || {
-        (stage.near_metric(OPEN) == 0.0).then_some(())
-    });
+    stage.near.wait_until_metric(OPEN, &[], 0.0);
 }
 
 /// Interrupted connections are reset at both ends, and new ones work after the restart.
@@ -98,9 +90,7 @@ fn a_far_end_that_is_killed_and_started_again_is_found_again() {
     let mut refused = near.connect_tunnel();
     assert_eq!(refused.read_ending(), Ending::Reset(Vec::new()));
     // The idle connection has ended, too, and that may be noticed later.
-    wait_for("the end of the idle connection", || {
-        (near.metric(IDLE, &[]) == 0.0).then_some(())
-    });
+    near.wait_until_metric(IDLE, &[], 0.0);
 
     let _far = Carrick::start(&far_place, &far_text(ONE_WORKER, "deny_to = []"));
     near.wait_for_metric(IDLE, &[], 1.0);
@@ -147,29 +137,20 @@ fn a_reload_keeps_links_that_stay_and_closes_those_that_change() {
         let peer = stage.far_place.at(LINK_PORT);
         near_text(ONE_WORKER, link, peer, stage.server.address())
     };
-    let reload = |link: &str, count: f64| {
-        stage.near.reload(&stage.near_place, &text(link));
-        let reloads = "carrick_reloads_total";
-        stage
-            .near
-            .wait_for_metric(reloads, &["result=\"ok\""], count);
-    };
-    reload("preconnect = 2", 1.0);
+    let reload = |link: &str| (stage.near).reload_as(&stage.near_place, &text(link), "ok");
+    reload("preconnect = 2");
     assert_eq!(stage.near_metric(OPENED), 3.0, "unchanged links stay");
-    reload("preconnect = 1", 2.0);
+    reload("preconnect = 1");
     // Two are closed, one is opened; the one in use continues, and is closed at its end.
-    wait_for("the new ones", || {
-        (stage.near_metric(OPENED) == 4.0 && stage.near_metric(OPEN) == 2.0).then_some(())
-    });
+    stage.near.wait_until_metric(OPENED, &[], 4.0);
+    stage.near.wait_until_metric(OPEN, &[], 2.0);
     client.send("under the old plan");
     upstream.expect("under the old plan");
     client.half_close();
     upstream.expect_end();
     upstream.half_close();
     client.expect_end();
-    wait_for("the old one's end", || {
-        (stage.near_metric(OPEN) == 1.0).then_some(())
-    });
+    stage.near.wait_until_metric(OPEN, &[], 1.0);
     serve_once(&stage, "under the new plan");
 }
 
@@ -182,9 +163,7 @@ fn ends_that_drain_let_what_is_under_way_end() {
     client.send("before");
     upstream.expect("before");
     stage.far.signal(Signal::TERM);
-    wait_for("the idle ones' end", || {
-        (stage.near_metric(IDLE) == 0.0).then_some(())
-    });
+    stage.near.wait_until_metric(IDLE, &[], 0.0);
     upstream.send("during");
     client.expect("during");
     client.half_close();

@@ -1,6 +1,6 @@
 //! Admin's pages, compared with what happened.
 use super::echo_server;
-use crate::support::{Carrick, Peer, Place, Server, carrick, wait_for};
+use crate::support::{Carrick, Peer, Place, Server, carrick, wait_until};
 use std::collections::{HashMap, HashSet};
 
 const ASK: &str = "GET /12345 HTTP/1.1\r\nHost: a.example\r\n\r\n";
@@ -106,9 +106,9 @@ fn status_and_metrics_agree_with_what_happened() {
     tunnel.expect("123");
 
     // Counts follow the last byte of a response by a moment.
-    wait_for("the requests to be over", || {
+    wait_until("the requests to be over", || {
         let active = &carrick.status()["upstreams"][0]["servers"][0]["active"];
-        (*active == 0).then_some(())
+        *active == 0
     });
     let status = carrick.status();
     assert_eq!(status["pid"], carrick.pid().as_raw_nonzero().get());
@@ -153,17 +153,15 @@ fn status_and_metrics_agree_with_what_happened() {
     assert!((carrick.metric("carrick_tunnels_open", &[]) - 1.0).abs() < 0.5);
 
     drop((tunnel, far_end, clients));
-    wait_for("all clients to be gone", || {
-        (carrick.clients_open() < 0.5).then_some(())
-    });
+    carrick.wait_until_clients(0);
     let status = carrick.status();
     assert_eq!(status["upstreams"][1]["servers"][0]["active"], 0);
     assert_eq!(status["upstreams"][1]["servers"][0]["bytes_sent"], 8);
     assert_eq!(status["upstreams"][1]["servers"][0]["bytes_received"], 3);
     let lines = carrick.access_log(13);
     assert_eq!(lines.len(), 13);
-    wait_for("the count of lines", || {
-        (carrick.status()["access_log"]["lines_written"] == 13).then_some(())
+    wait_until("the count of lines", || {
+        carrick.status()["access_log"]["lines_written"] == 13
     });
 }
 

@@ -2,7 +2,7 @@
 use super::echo_server;
 use crate::support::carrick::PROGRAM;
 use crate::support::place::LISTENER_PORT;
-use crate::support::{Carrick, Peer, Place, carrick, wait_for};
+use crate::support::{Carrick, Peer, Place, carrick};
 use rustix::process::{Resource, Rlimit, prlimit};
 use std::collections::VecDeque;
 use std::process::Command;
@@ -73,9 +73,7 @@ fn an_upstream_connection_without_a_descriptor_is_answered_with_503() {
     let server = echo_server(&place);
     let carrick = Carrick::switch(&place, &[server.address()]);
     let mut clients: Vec<Peer> = (0..4).map(|_| carrick.connect()).collect();
-    wait_for("the clients to be admitted", || {
-        (carrick.clients_open() > 3.5).then_some(())
-    });
+    carrick.wait_until_clients(4);
     // A new descriptor would get a higher number, whatever is closed meanwhile.
     set_descriptor_limit(&carrick, 5);
     let response = clients[0].ask(ASK);
@@ -112,9 +110,7 @@ fn a_low_limit_is_reported_at_start_and_admits_as_many_as_possible() {
         .wait_for("the limit of 256 file descriptors allows only 60 clients")
         .expect("a message");
     let mut clients: Vec<Peer> = (0..200).map(|_| carrick.connect()).collect();
-    wait_for("all slots to be taken", || {
-        (carrick.clients_open() > 59.5).then_some(())
-    });
+    carrick.wait_for_metric("carrick_client_connections_open", &[], 60.0);
     assert!(carrick.limit_reached("connections") >= 1.0);
     for client in &mut clients {
         client.send(ASK_ONCE);
@@ -125,9 +121,7 @@ fn a_low_limit_is_reported_at_start_and_admits_as_many_as_possible() {
     }
     assert!(carrick.limit_reached("descriptors") < 0.5);
     drop(clients);
-    wait_for("all clients to be gone", || {
-        (carrick.clients_open() < 0.5).then_some(())
-    });
+    carrick.wait_until_clients(0);
     assert_eq!(carrick.connect().ask(ASK).status, 200);
     assert_eq!(carrick.ask_admin("/health").status, 200);
 }

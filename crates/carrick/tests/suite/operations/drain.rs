@@ -45,10 +45,10 @@ fn a_drain_under_load_fails_no_request() {
     let short = Load::start(&asking(3));
     let mut downloading = carrick.connect();
     let mut download = half_a_download(&mut downloading, &slow);
-    let mut uploading = carrick.connect();
-    uploading.send("PUT /long HTTP/1.1\r\nHost: a.example\r\nContent-Length: 10\r\n\r\n01234");
-    let mut upload = slow.accept();
-    upload.read_head();
+    let (mut uploading, mut upload) = carrick.asked(
+        &slow,
+        "PUT /long HTTP/1.1\r\nHost: a.example\r\nContent-Length: 10\r\n\r\n01234",
+    );
     keep_alive.wait_for_more(200);
     short.wait_for_more(200);
 
@@ -191,10 +191,8 @@ fn a_cut_response_without_a_length_does_not_look_complete() {
     let place = Place::claim();
     let server = Server::listen(&place);
     let mut carrick = switch_with_drain(&place, &server, "200ms");
-    let mut client = carrick.connect();
-    client.send("GET / HTTP/1.0\r\nHost: a.example\r\n\r\n");
-    let mut upstream = server.accept();
-    upstream.read_head();
+    let (mut client, mut upstream) =
+        carrick.asked(&server, "GET / HTTP/1.0\r\nHost: a.example\r\n\r\n");
     upstream.send("HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nhalf of");
     client.read_head();
     client.expect("half of");

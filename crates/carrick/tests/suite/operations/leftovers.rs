@@ -70,10 +70,7 @@ fn half_a_response_is_not_the_beginning_of_the_next() {
     let ask = "GET / HTTP/1.1\r\nHost: a.example\r\n\r\n";
     for cut in 1..first.len() {
         // On one connection, and on two.
-        let mut client = carrick.connect();
-        client.send(ask);
-        let mut upstream = server.accept();
-        upstream.read_head();
+        let (mut client, mut upstream) = carrick.asked(&server, ask);
         upstream.send(&first[..cut]);
         drop(upstream);
         assert_eq!(client.read_response("GET").status, 502, "after {cut} bytes");

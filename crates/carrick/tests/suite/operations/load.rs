@@ -3,7 +3,7 @@
 //! As HTTP allows (RFC 9112 section 9.3.1), a request is retried once, and only if it went out on a reused connection,
 //! or long after the connection was opened, and that ended without a byte of its response: the server had closed it in
 //! between.
-use crate::support::{PATIENCE, wait_for};
+use crate::support::{PATIENCE, wait_until};
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -64,10 +64,10 @@ impl Load {
     /// Waits until `count` more requests have been answered.
     pub fn wait_for_more(&self, count: usize) {
         let before = self.shared.answered.load(Ordering::Relaxed);
-        wait_for("answers to the load", || {
+        wait_until("answers to the load", || {
             let failures = self.shared.failures.lock().expect("no panic in between");
             assert!(failures.is_empty(), "{failures:?}");
-            (self.shared.answered.load(Ordering::Relaxed) >= before + count).then_some(())
+            self.shared.answered.load(Ordering::Relaxed) >= before + count
         });
     }
 

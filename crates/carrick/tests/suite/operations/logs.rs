@@ -2,7 +2,7 @@
 use super::echo_server;
 use super::load::{Asking, Load};
 use crate::support::carrick::{ACCESS_LOG, PROGRAM};
-use crate::support::{Carrick, Place, carrick, wait_for};
+use crate::support::{Carrick, Place, carrick, wait_for, wait_until};
 use rustix::fs::{CWD, Mode, mkfifoat};
 use rustix::pipe::fcntl_setpipe_size;
 use rustix::process::Signal;
@@ -45,7 +45,7 @@ fn a_rotation_under_load_loses_no_line() {
         load.wait_for_more(100);
         std::fs::rename(&current, moved).expect("a log to move");
         carrick.signal(Signal::USR1);
-        wait_for("a new log", || current.exists().then_some(()));
+        wait_until("a new log", || current.exists());
     }
     load.wait_for_more(100);
     let result = load.stop();
@@ -84,10 +84,8 @@ fn a_log_that_cannot_be_reopened_goes_on_where_it_was() {
         .connect()
         .ask("GET /after HTTP/1.1\r\nHost: a.example\r\n\r\n");
     assert_eq!(response.status, 200);
-    wait_for("a line in the old file", || {
-        targets(&moved.join("access.log"))
-            .contains(&"/after".to_owned())
-            .then_some(())
+    wait_until("a line in the old file", || {
+        targets(&moved.join("access.log")).contains(&"/after".to_owned())
     });
 }
 
@@ -149,15 +147,9 @@ fn a_reader_that_stalls_holds_up_neither_clients_nor_the_end() {
         requests_per_connection: 50,
     });
     load.wait_for_more(200);
-    carrick.reload(&place, &text);
-    carrick.wait_for_metric("carrick_reloads_total", &["result=\"ok\""], 1.0);
-    for round in 1.. {
-        carrick.reload(&place, "nonsense");
-        carrick.wait_for_metric(
-            "carrick_reloads_total",
-            &["result=\"failed\""],
-            f64::from(round),
-        );
+    carrick.reload_as(&place, &text, "ok");
+    loop {
+        carrick.reload_as(&place, "nonsense", "failed");
         if carrick.metric("carrick_messages_dropped_total", &[]) >= 1.0 {
             break;
         }

@@ -1,7 +1,7 @@
 //! Pacing for administrators: which class paces what, how classes are shown and changed, and how a reload affects them.
 use crate::support::carrick::{PROGRAM, switch_text, tunnel_text};
 use crate::support::server::{Serving, answer_requests};
-use crate::support::{Carrick, Place, Server, wait_for};
+use crate::support::{Carrick, Place, Server, wait_until};
 use carrick::config::file::PaceClass;
 use carrick::config::section::Keys;
 use serde_json::Value;
@@ -46,16 +46,9 @@ fn class(carrick: &Carrick, name: &str) -> Value {
 }
 
 fn wait_for_splices(carrick: &Carrick, name: &str, count: u64) {
-    wait_for(&format!("{count} splices of {name}"), || {
-        (class(carrick, name)["splices"] == count).then_some(())
+    wait_until(&format!("{count} splices of {name}"), || {
+        class(carrick, name)["splices"] == count
     });
-}
-
-fn reload(carrick: &Carrick, place: &Place, text: &str, result: &str) {
-    let count = || carrick.metric("carrick_reloads_total", &[&format!("result=\"{result}\"")]);
-    let before = count();
-    carrick.reload(place, text);
-    wait_for("the reload", || (count() > before).then_some(()));
 }
 
 fn request(path: &str) -> String {
@@ -268,14 +261,9 @@ fn the_command_shows_and_changes_classes_until_the_next_reload() {
     assert_eq!(settings(&said(&command(&carrick, &["slow"]))), shown);
 
     // A failed reload changes nothing; one with the same file restores the configuration.
-    reload(
-        &carrick,
-        &place,
-        &with("[pace]\ndefault = \"fast\"\n"),
-        "failed",
-    );
+    carrick.reload_as(&place, &with("[pace]\ndefault = \"fast\"\n"), "failed");
     assert_eq!(settings(&said(&command(&carrick, &["slow"]))), shown);
-    reload(&carrick, &place, &first, "ok");
+    carrick.reload_as(&place, &first, "ok");
     let slow = class(&carrick, "slow");
     assert_eq!(slow["ceiling"], 1 << 20, "{slow}");
     assert_eq!(slow["policy"], "immediate", "{slow}");
@@ -297,7 +285,7 @@ fn a_reload_that_takes_a_class_away_is_followed_with_the_next_request() {
     let mut client = carrick.connect();
     assert_eq!(client.ask(&request("/long")).status, 200);
     assert_eq!(class(&carrick, "a")["splices"], 1);
-    reload(&carrick, &place, &with("b", ""), "ok");
+    carrick.reload_as(&place, &with("b", ""), "ok");
     let names = |carrick: &Carrick| {
         let page: Value = serde_json::from_str(&carrick.ask_admin("/pace").text()).expect("JSON");
         assert_eq!(page["interval_ms"], 1000);
@@ -308,28 +296,18 @@ fn a_reload_that_takes_a_class_away_is_followed_with_the_next_request() {
     };
     assert_eq!(names(&carrick), ["b"]);
     // The worker applies the new plan at its own pace.
-    wait_for("a request under the new plan", || {
+    wait_until("a request under the new plan", || {
         assert_eq!(client.ask(&request("/long")).status, 200);
-        (class(&carrick, "b")["splices"] == 1).then_some(())
+        class(&carrick, "b")["splices"] == 1
     });
     // A class gets another rate for networks: a client has it from its next request on.
-    reload(
-        &carrick,
-        &place,
-        &with("b", "network_ceiling = \"100 MB\"\n"),
-        "ok",
-    );
-    wait_for("a network", || {
+    carrick.reload_as(&place, &with("b", "network_ceiling = \"100 MB\"\n"), "ok");
+    wait_until("a network", || {
         assert_eq!(client.ask(&request("/long")).status, 200);
-        (class(&carrick, "b")["networks"] == 1).then_some(())
+        class(&carrick, "b")["networks"] == 1
     });
     let nothing = switch_text(&[server.address()]);
-    reload(
-        &carrick,
-        &place,
-        &(nothing + "[pace]\ninterval = \"1s\"\n"),
-        "ok",
-    );
+    carrick.reload_as(&place, &(nothing + "[pace]\ninterval = \"1s\"\n"), "ok");
     assert_eq!(names(&carrick).len(), 0);
     assert_eq!(client.ask(&request("/long")).status, 200);
 }

@@ -1,6 +1,6 @@
 //! The sandbox: what it denies to an attacker inside carrick, and what still works.
 use crate::support::carrick::{ACCESS_LOG, FORWARD_TEXT, PROGRAM};
-use crate::support::{Carrick, Place, Server, carrick, wait_for};
+use crate::support::{Carrick, Place, Server, carrick, wait_for, wait_until};
 use base64::Engine as _;
 use rustix::process::Signal;
 use std::process::Command;
@@ -23,13 +23,6 @@ fn has_sandbox() -> bool {
         carrick_test::lacks!("{missing:?}");
     }
     missing.is_empty()
-}
-
-fn reload(carrick: &Carrick, place: &Place, text: &str, result: &str) {
-    let count = || carrick.status()["reloads"][result].as_u64();
-    let before = count();
-    carrick.reload(place, text);
-    wait_for("a reload", || (count() > before).then_some(()));
 }
 
 /// A password file with one user.
@@ -103,13 +96,13 @@ fn reloads_replaced_files_rotation_and_names_go_on_in_the_sandbox() {
     )
     .expect("a file");
     std::fs::rename(at("carrick.new"), at("carrick.toml")).expect("a rename");
-    reload(&carrick, &place, &text, "ok");
+    carrick.reload_as(&place, &text, "ok");
     assert_eq!(status_of(&carrick, "berta"), 502);
     assert_eq!(status_of(&carrick, "anna"), 407);
 
     std::fs::rename(at(ACCESS_LOG), at("access.log.1")).expect("a rename");
     carrick.signal(Signal::USR1);
-    wait_for("a new log", || at(ACCESS_LOG).exists().then_some(()));
+    wait_until("a new log", || at(ACCESS_LOG).exists());
     assert_eq!(status_of(&carrick, "berta"), 502);
     wait_for("a line in it", || {
         let lines = std::fs::read_to_string(at(ACCESS_LOG)).ok()?;
@@ -133,7 +126,7 @@ fn files_elsewhere_are_out_of_reach_and_a_reload_that_names_one_says_so() {
     let with = |file: &str| format!("{FORWARD_TEXT}users = {file:?}\ndeny_to = []\n");
     let file = file.display().to_string();
     let carrick = Carrick::start(&place, &with("users"));
-    reload(&carrick, &place, &with(&file), "failed");
+    carrick.reload_as(&place, &with(&file), "failed");
     let error = carrick.status()["reloads"]["last"]["error"].to_string();
     assert!(
         error.contains(&file) && error.contains("[process] sandbox"),
@@ -142,7 +135,7 @@ fn files_elsewhere_are_out_of_reach_and_a_reload_that_names_one_says_so() {
     assert_eq!(status_of(&carrick, "anna"), 502);
     let log = elsewhere.path().join("access.log").display().to_string();
     let logged = format!("[log]\naccess = {log:?}\n{}", with("users"));
-    reload(&carrick, &place, &logged, "failed");
+    carrick.reload_as(&place, &logged, "failed");
     let error = carrick.status()["reloads"]["last"]["error"].to_string();
     assert!(error.contains(&log) && error.contains("restart"), "{error}");
     drop(carrick);
@@ -151,7 +144,7 @@ fn files_elsewhere_are_out_of_reach_and_a_reload_that_names_one_says_so() {
     let carrick = Carrick::start(&place, &off);
     assert!(!in_force(&carrick, "files") && !in_force(&carrick, "calls"));
     let elsewhere = format!("[process]\nsandbox = \"off\"\n{}", with(&file));
-    reload(&carrick, &place, &elsewhere, "ok");
+    carrick.reload_as(&place, &elsewhere, "ok");
     assert_eq!(status_of(&carrick, "anna"), 502);
 }
 

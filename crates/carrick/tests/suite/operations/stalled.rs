@@ -1,7 +1,7 @@
 //! Clients that request much and read nothing: the kernel memory they hold, and how they are ended.
 use crate::support::carrick::upstream_text;
 use crate::support::place::{LISTENER_PORT, TUNNEL_PORT};
-use crate::support::{Carrick, Ending, Peer, Place, Server, server, wait_for};
+use crate::support::{Carrick, Ending, Peer, Place, Server, server, wait_until};
 
 /// Bytes of a response that is not read to the end.
 pub const MUCH: usize = 512 << 20;
@@ -69,9 +69,7 @@ fn a_client_that_reads_no_more_holds_little_of_the_kernels_memory() {
         let held = carrick.metric("carrick_stalled_bytes", &[]) / count;
         assert!(held < HELD_MAX, "{engine}: {held} bytes each");
         drop(clients);
-        wait_for("the stalled ones to be gone", || {
-            (carrick.metric("carrick_stalled_bytes", &[]) < 1.0).then_some(())
-        });
+        carrick.wait_until_metric("carrick_stalled_bytes", &[], 0.0);
     }
 }
 
@@ -96,9 +94,7 @@ fn those_that_have_stood_still_for_longest_end_when_all_hold_too_much() {
     // None is ended before the last one has read its first part.
     carrick.wait_for_metric("carrick_stalled_splices", &[], clients.len() as f64);
     carrick.reload(&place, &text("1 MB"));
-    wait_for("some to be ended", || {
-        (carrick.limit_reached("stalled") >= 4.0).then_some(())
-    });
+    carrick.wait_for_limit("stalled", 4.0);
     let said = carrick.standard_error().wait_for("have stalled longest");
     said.expect("a warning");
     // Other clients are not affected.
@@ -110,9 +106,9 @@ fn those_that_have_stood_still_for_longest_end_when_all_hold_too_much() {
     let first = clients.into_iter().next();
     let ending = first.map(|mut client| client.read_ending());
     assert!(matches!(ending, Some(Ending::Reset(_))), "{ending:?}");
-    wait_for("log lines of the ended ones", || {
+    wait_until("log lines of the ended ones", || {
         let lines = carrick.access_log(0);
         let ended = lines.iter().filter(|line| line.text("ended") == "stalled");
-        (ended.count() >= 4).then_some(())
+        ended.count() >= 4
     });
 }

@@ -1,14 +1,15 @@
 //! A test bed for clients and servers that stop reading: each host has its own network namespace, and a delay can be
 //! put between proxy and server.
 use crate::support::carrick::PROGRAM;
-use crate::support::{Carrick, Peer, Place, Server, wait_for};
+use crate::support::{Carrick, Peer, Place, Server, wait_until};
 use crate::transparent::bed::{inside as command_in, lines};
 use carrick_lab::command::run;
 use carrick_lab::testbed::name::RunName;
 use carrick_lab::testbed::namespace::Namespace;
+use carrick_test::Killed;
 use std::io::Read;
 use std::net::SocketAddr;
-use std::process::{Child, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 /// The proxy's addresses, for its client and for the server's host.
@@ -25,7 +26,7 @@ pub struct Bed {
     proxy: Namespace,
     far: Namespace,
     line: Namespace,
-    emulator: Option<Child>,
+    emulator: Option<Killed>,
 }
 
 /// An emulated line: one-way delay, and rate, for each connection.
@@ -123,7 +124,7 @@ impl Bed {
         let output = emulator.stdout.as_mut().expect("a pipe");
         output.read_exact(&mut ready).expect("the line is ready");
         assert_eq!(&ready, b"ready");
-        self.emulator = Some(emulator);
+        self.emulator = Some(Killed(emulator));
     }
 
     /// A server on the server's host. Without a line it has small buffers, so that the data is held elsewhere.
@@ -157,12 +158,12 @@ impl Bed {
     /// unsent, and the number is stable. On a busy machine bytes may stand still on the line, too.
     pub fn expect_held(&self, bytes_max: u64, way: &str) {
         let (mut held, mut since) = (held_now(), Instant::now());
-        wait_for(&format!("at most {bytes_max} bytes: {way}"), || {
+        wait_until(&format!("at most {bytes_max} bytes: {way}"), || {
             let now = held_now();
             if now != held {
                 (held, since) = (now, Instant::now());
             }
-            (held <= bytes_max && since.elapsed() >= STILL).then_some(())
+            held <= bytes_max && since.elapsed() >= STILL
         });
     }
 }
@@ -207,10 +208,7 @@ pub fn expect_others_unaffected(bed: &Bed, carrick: &Carrick, port: u16) {
 
 impl Drop for Bed {
     fn drop(&mut self) {
-        if let Some(emulator) = &mut self.emulator {
-            let _ = emulator.kill();
-            let _ = emulator.wait();
-        }
+        self.emulator = None;
         for host in [&self.client, &self.proxy, &self.far, &self.line] {
             host.remove();
         }

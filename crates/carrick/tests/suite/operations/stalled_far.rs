@@ -6,7 +6,7 @@ use super::stalled_beds::{
 };
 use crate::support::carrick::upstream_text;
 use crate::support::place::{LISTENER_PORT, TUNNEL_PORT};
-use crate::support::{Carrick, Peer, Place, server, wait_for};
+use crate::support::{Carrick, Peer, Place, server, wait_until};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -117,8 +117,8 @@ fn a_far_client_whose_server_reads_no_more_makes_little_be_held() {
                     while client.try_send(&piece).is_ok() {}
                 });
             }
-            wait_for("both to be read no more", || {
-                (stalls.load(Ordering::Relaxed) == 2).then_some(())
+            wait_until("both to be read no more", || {
+                stalls.load(Ordering::Relaxed) == 2
             });
             bed.expect_held(2 * HELD_MAX, way);
         });

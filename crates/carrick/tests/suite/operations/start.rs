@@ -108,16 +108,6 @@ fn a_missing_file_is_named_and_the_exit_code_is_2() {
     assert!(said.contains("no-such-file.toml"), "{said}");
 }
 
-/// A carrick with the built-in configuration, ended when dropped.
-struct BuiltIn(std::process::Child);
-
-impl Drop for BuiltIn {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 /// The output of a start without a configuration as in docs/start.md, except for lines that depend on the machine.
 fn banner_in_start_page() -> Vec<String> {
     let page = include_str!("../../../../../docs/start.md");
@@ -163,7 +153,7 @@ fn without_a_configuration_it_is_a_forward_proxy_for_this_machine() {
     }
     let place = Place::claim();
     let server = echo_server(&place);
-    let mut child = BuiltIn(
+    let mut child = carrick_test::Killed(
         Command::new(PROGRAM)
             .arg("run")
             .stdin(Stdio::null())

@@ -2,7 +2,7 @@
 //! afterwards.
 use crate::support::carrick::{PROGRAM, tunnel_text};
 use crate::support::output::Output as Said;
-use crate::support::{Carrick, Peer, Place, Server, wait_for};
+use crate::support::{Carrick, Peer, Place, Server, wait_for, wait_until};
 use carrick_test::EndInTime as _;
 use std::io::{Read as _, Write as _};
 use std::process::{Child, Command, Output, Stdio};
@@ -294,9 +294,7 @@ fn a_carrick_that_goes_away_and_comes_back_is_shown() {
         .expect("a message");
     let again = Carrick::tunnel(&place, &[server.address()]);
     let pid = format!("pid {}", again.pid().as_raw_nonzero());
-    wait_for("the new one", || {
-        terminal.screen.text().contains(&pid).then_some(())
-    });
+    wait_until("the new one", || terminal.screen.text().contains(&pid));
     terminal.type_in("q");
     assert_eq!(terminal.ended(), "0");
 }

@@ -2,7 +2,7 @@
 use crate::support::carrick::PROGRAM;
 use crate::support::output::Output;
 use crate::support::random::Random;
-use crate::support::{PATIENCE, wait_for};
+use crate::support::{End, PATIENCE, wait_until};
 use crate::transparent::bed::{inside as command_in, lines};
 use carrick_lab::command::run;
 use carrick_lab::testbed::name::RunName;
@@ -11,7 +11,7 @@ use carrick_test::{EndInTime, RunInTime};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
@@ -355,6 +355,14 @@ impl Drop for Running {
     }
 }
 
+/// The proxy's ends of a tunnel.
+pub fn own_ends([client, server]: &[TcpStream; 2]) -> [End; 2] {
+    let [proxy, far] = [PROXY, SERVER].map(|text| text.parse::<SocketAddr>().expect("an address"));
+    let client = client.local_addr().expect("an address");
+    let own = server.peer_addr().expect("an address");
+    [(proxy, client), (own, far)].map(|(local, far)| End { local, far })
+}
+
 /// One end sends, and the other one receives.
 pub fn say(ends: &mut [TcpStream; 2], who: usize, words: &[u8]) {
     ends[who].write_all(words).expect("said");
@@ -366,9 +374,9 @@ pub fn say(ends: &mut [TcpStream; 2], who: usize, words: &[u8]) {
 /// Both ends have lost their connection, and notice when they send.
 pub fn assert_reset(ends: &mut [TcpStream; 2]) {
     for end in ends {
-        wait_for("a reset", || {
+        wait_until("a reset", || {
             // The first send is answered with the reset.
-            end.write_all(b"hello?").is_err().then_some(())
+            end.write_all(b"hello?").is_err()
         });
     }
 }
@@ -409,10 +417,9 @@ impl Exchanges {
             (count.load(SeqCst) + 10 * PIECE_BYTES).min(PIECES / 2 * PIECE_BYTES)
         };
         let wanted: Vec<_> = counts().map(wanted).collect();
-        wait_for("more bytes", || {
+        wait_until("more bytes", || {
             let mut both = counts().zip(&wanted);
             both.all(|(count, wanted)| count.load(SeqCst) >= *wanted)
-                .then_some(())
         });
     }
 

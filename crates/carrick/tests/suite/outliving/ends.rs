@@ -1,6 +1,6 @@
 //! Ends of connections that the network loses while carrick exits.
 use super::bed::{Bed, PROXY, Running, SERVER, inside, on};
-use crate::support::{PATIENCE, wait_for};
+use crate::support::{PATIENCE, wait_until};
 use crate::transparent::bed::{inside as command_in, lines};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -47,12 +47,12 @@ fn a_client_hears_of_its_end_that_was_lost_while_carrick_ended() {
             read_head(&mut client);
             client.read_exact(&mut [0; 2]).expect("its body");
         }
-        wait_for("the acknowledgement of the last response", || {
+        wait_until("the acknowledgement of the last response", || {
             let output = command_in(&bed.server, &["ss", "-Htin"])
                 .output()
                 .expect("ss");
             let told = String::from_utf8_lossy(&output.stdout).into_owned();
-            (!told.contains("unacked:")).then_some(())
+            !told.contains("unacked:")
         });
         lines(&bed.client, &["link set c down"]);
         let said = carrick.stop();

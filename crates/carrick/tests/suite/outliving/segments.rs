@@ -1,6 +1,6 @@
 //! Tunnels between networks with different maximum segments.
 use super::bed::{Bed, Running, inside, say};
-use crate::support::wait_for;
+use crate::support::wait_until;
 use carrick_lab::testbed::namespace::Namespace;
 use std::net::TcpStream;
 
@@ -57,9 +57,9 @@ fn delayed(bed: &Bed) -> [TcpStream; 2] {
     nft(rules);
     std::thread::scope(|scope| {
         let tunnel = scope.spawn(|| bed.tunnel());
-        wait_for("a lost answer", || {
+        wait_until("a lost answer", || {
             let is_lost = !nft("list table inet slow").contains("packets 0 ");
-            is_lost.then_some(())
+            is_lost
         });
         nft("delete table inet slow");
         tunnel.join().expect("a tunnel")

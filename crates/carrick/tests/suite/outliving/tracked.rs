@@ -1,6 +1,6 @@
 //! Tunnels on a proxy with a stateful firewall: connection tracking keeps nothing of what has ended.
 use super::bed::{Bed, inside, say};
-use crate::support::wait_for;
+use crate::support::wait_until;
 use crate::transparent::bed::inside as command_in;
 use std::io::Read;
 use std::net::{Shutdown, TcpStream};
@@ -52,9 +52,7 @@ fn tracked(bed: &Bed) -> String {
 }
 
 fn until_untracked(bed: &Bed) {
-    wait_for("netfilter to forget all", || {
-        tracked(bed).is_empty().then_some(())
-    });
+    wait_until("netfilter to forget all", || tracked(bed).is_empty());
     let count = ["cat", "/proc/sys/net/netfilter/nf_conntrack_count"];
     let count = command_in(&bed.proxy, &count).output().expect("cat").stdout;
     assert_eq!(count, b"0\n");
@@ -152,8 +150,8 @@ fn a_new_rule_refuses_new_connections_beside_a_tunnel_that_is_forwarded() {
             assert!(refused.is_err(), "{refused:?}");
             say(&mut ends, 0, b"undisturbed");
             say(&mut ends, 1, b"so am I");
-            wait_for("both entries", || {
-                (tracked(bed).matches("ESTABLISHED").count() >= 2).then_some(())
+            wait_until("both entries", || {
+                tracked(bed).matches("ESTABLISHED").count() >= 2
             });
         });
     });

@@ -1,5 +1,5 @@
 //! Responses that must not be relayed: the client gets 502, and the upstream's connection is closed.
-use crate::support::{Carrick, Ending, Place, Server, wait_for};
+use crate::support::{Carrick, Ending, Place, Server, wait_until};
 
 const RESPONSES: &[(&str, &[u8])] = &[
     ("HTTP/0.9", b"hello"),
@@ -104,10 +104,8 @@ fn a_malformed_chunk_that_comes_with_the_head_becomes_502_and_the_log_says_so() 
     let carrick = Carrick::switch(&place, &[server.address()]);
     for body in BODIES {
         for version in ["1.1", "1.0"] {
-            let mut client = carrick.connect();
-            client.send(format!("GET / HTTP/{version}\r\nHost: a\r\n\r\n"));
-            let mut upstream = server.accept();
-            upstream.read_head();
+            let (mut client, mut upstream) =
+                carrick.asked(&server, format!("GET / HTTP/{version}\r\nHost: a\r\n\r\n"));
             upstream.send(format!(
                 "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{body}"
             ));
@@ -129,10 +127,10 @@ fn a_malformed_chunk_of_an_early_response_becomes_502() {
     let place = Place::claim();
     let server = Server::listen(&place);
     let carrick = Carrick::switch(&place, &[server.address()]);
-    let mut client = carrick.connect();
-    client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nhello");
-    let mut upstream = server.accept();
-    upstream.read_head();
+    let (mut client, mut upstream) = carrick.asked(
+        &server,
+        "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nhello",
+    );
     upstream.expect("hello");
     upstream.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n");
     assert_eq!(client.read_response("POST").status, 502);
@@ -195,10 +193,8 @@ fn response_heads_that_are_too_long_become_502() {
         format!("HTTP/1.1 200 OK\r\n{}\r\n", "X: 1\r\n".repeat(21)),
         format!("HTTP/1.1 200 {}", "a".repeat(10_000)),
     ] {
-        let mut client = carrick.connect();
-        client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
-        let mut upstream = server.accept();
-        upstream.read_head();
+        let (mut client, mut upstream) =
+            carrick.asked(&server, "GET / HTTP/1.1\r\nHost: a\r\n\r\n");
         upstream.send(&response);
         assert_eq!(client.read_response("GET").status, 502);
     }
@@ -214,11 +210,9 @@ fn interim_responses_without_end_do_not_hold_a_client_for_ever() {
         &format!("[timeouts]\nidle = \"3s\"\ndrain = \"1s\"\n{text}"),
     );
     // Again where the server sends nothing in time.
-    wait_for("interim responses in time", || {
-        let mut client = carrick.connect();
-        client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
-        let mut upstream = server.accept();
-        upstream.read_head();
+    wait_until("interim responses in time", || {
+        let (mut client, mut upstream) =
+            carrick.asked(&server, "GET / HTTP/1.1\r\nHost: a\r\n\r\n");
         let sending = std::thread::spawn(move || {
             while upstream.try_send("HTTP/1.1 102 Processing\r\n\r\n").is_ok() {
                 std::thread::sleep(std::time::Duration::from_millis(50));
@@ -227,7 +221,7 @@ fn interim_responses_without_end_do_not_hold_a_client_for_ever() {
         let response = client.read_response("GET");
         assert!(matches!(response.status, 502 | 504), "{}", response.head);
         sending.join().expect("no panic");
-        (!response.interim.is_empty()).then_some(())
+        !response.interim.is_empty()
     });
 }
 
@@ -268,10 +262,8 @@ fn a_response_whose_body_breaks_is_not_whole_for_the_client() {
     ] {
         for with_reset in [false, true] {
             for version in ["1.1", "1.0"] {
-                let mut client = carrick.connect();
-                client.send(format!("GET / HTTP/{version}\r\nHost: a\r\n\r\n"));
-                let mut upstream = server.accept();
-                upstream.read_head();
+                let (mut client, mut upstream) =
+                    carrick.asked(&server, format!("GET / HTTP/{version}\r\nHost: a\r\n\r\n"));
                 upstream.send(format!("HTTP/1.1 200 OK\r\n{head}\r\n\r\n{part}"));
                 client.read_head();
                 // The content arrives before the connection breaks.
@@ -318,10 +310,8 @@ fn a_malformed_chunk_in_a_response_is_not_passed_on_as_whole() {
         "5\nhello\r\n0\r\n\r\n",
         "5\r\nhello\r\n0\r\nX : 1\r\n\r\n",
     ] {
-        let mut client = carrick.connect();
-        client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
-        let mut upstream = server.accept();
-        upstream.read_head();
+        let (mut client, mut upstream) =
+            carrick.asked(&server, "GET / HTTP/1.1\r\nHost: a\r\n\r\n");
         upstream.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nfirst\r\n");
         client.read_head();
         client.expect("5\r\nfirst\r\n");

@@ -134,12 +134,12 @@ fn a_client_stays_with_a_server_for_a_bounded_number_of_requests() {
     };
     let _servers = [play.serve(0, |_| ok(b"0")), play.serve(1, |_| ok(b"1"))];
     let (mut client, mut answered) = (play.connect(), [0, 0]);
-    wait_for("the kernel to forward three times a thousand", || {
+    wait_until("the kernel to forward three times a thousand", || {
         for _ in 0..100 {
             let body = client.ask(&get("/x")).body;
             answered[usize::from(body == b"1")] += 1;
         }
-        (by_kernel(&play) > 3000.0).then_some(())
+        by_kernel(&play) > 3000.0
     });
     // Round-robin.
     assert!(answered.iter().all(|count| *count > 900), "{answered:?}");
@@ -176,7 +176,7 @@ fn a_server_that_is_marked_down_is_left_at_once() {
             (by_kernel(&play) > before).then_some(server)
         });
         is_ill[server].store(true, Ordering::SeqCst);
-        wait_for("it is down", || (!is_up(server)).then_some(()));
+        wait_until("it is down", || !is_up(server));
         let other = wait_for("another server", || {
             Some(ask()).filter(|other| *other != server)
         });
@@ -184,7 +184,7 @@ fn a_server_that_is_marked_down_is_left_at_once() {
             assert_eq!(ask(), other);
         }
         is_ill[server].store(false, Ordering::SeqCst);
-        wait_for("it is up", || is_up(server).then_some(()));
+        wait_until("it is up", || is_up(server));
     }
 }
 
@@ -235,11 +235,11 @@ fn what_the_kernel_forwards_is_logged_and_counted() {
     let _server = play.serve(0, |head| ok(&content(target_of(head))));
     let mut client = play.connect();
     let mut asked = 0;
-    wait_for("the kernel to forward fifty", || {
+    wait_until("the kernel to forward fifty", || {
         let target = format!("/s/{}", 1000 + asked);
         assert!(hash(&client.ask(&get(&target)).body) == hash(&content(&target)));
         asked += 1;
-        (by_kernel(&play) > 49.5).then_some(())
+        by_kernel(&play) > 49.5
     });
     drop(client);
     for number in 0..asked {
@@ -247,10 +247,10 @@ fn what_the_kernel_forwards_is_logged_and_counted() {
         assert_eq!((line.status(), line.text("ended")), (200, "complete"));
     }
     let requests = "carrick_requests_total{mode=\"switch\",status=\"200\"}";
-    wait_for("all to be counted", || {
+    wait_until("all to be counted", || {
         let counted = play.carrick.metric(&play.bed, requests);
         assert!(counted < f64::from(asked) + 0.5, "{counted} of {asked}");
-        (counted > f64::from(asked) - 0.5).then_some(())
+        counted > f64::from(asked) - 0.5
     });
     let of_server = "carrick_server_requests_total{upstream=\"servers\",server=\"10.2.0.2:9000\"}";
     assert_eq!(play.carrick.metric(&play.bed, of_server), f64::from(asked));
@@ -279,9 +279,9 @@ fn what_is_deleted_past_the_cache_is_not_sent_from_it() {
         b"HTTP/1.1 200 OK\r\nCache-Control: max-age=600\r\nContent-Length: 2\r\n\r\nok".to_vec()
     });
     let mut client = play.connect();
-    wait_for("the kernel to have the client's requests", || {
+    wait_until("the kernel to have the client's requests", || {
         client.ask(&get("/warm"));
-        (by_kernel(&play) > 0.5).then_some(())
+        by_kernel(&play) > 0.5
     });
     let mut other = play.connect();
     other.ask(&get("/s/x"));

@@ -324,8 +324,8 @@ fn a_lossy_path_is_noted_and_refused() {
     // The kernel forwards the rest of the first one, and its legs are assessed when the connections are separated;
     // unless the process has already seen the loss, as happens on slow machines.
     ask_for(&mut play.connect(), LONG);
-    wait_for("the lossy path", || {
-        (play.carrick.metric(&play.bed, "carrick_packet_lossy_paths") > 0.0).then_some(())
+    wait_until("the lossy path", || {
+        play.carrick.metric(&play.bed, "carrick_packet_lossy_paths") > 0.0
     });
     let before = by_kernel(&play);
     let refused = reason(&play, "packet_lossy_path");

@@ -233,11 +233,11 @@ fn a_drain_reaches_a_client_whose_requests_the_kernel_forwards() {
         });
     });
     play.carrick.signal(rustix::process::Signal::TERM);
-    wait_for("the worker does not listen any more", || {
+    wait_until("the worker does not listen any more", || {
         let to: SocketAddr = LISTENER.parse().expect("an address");
         let refused = || Ok(TcpStream::connect(to).is_err());
         let refused = play.bed.client.inside(refused);
-        refused.expect("the client").then_some(())
+        refused.expect("the client")
     });
     is_draining.store(true, Ordering::SeqCst);
     asking.join().expect("every request is answered");
@@ -381,8 +381,8 @@ fn ask_in_vain(play: &Play, port: &str, client: &mut Peer, target: &str) {
         ),
     );
     client.send(get(target));
-    wait_for("a lost request", || {
-        (!nft(play, "list ruleset").contains("packets 0")).then_some(())
+    wait_until("a lost request", || {
+        !nft(play, "list ruleset").contains("packets 0")
     });
 }
 
@@ -449,12 +449,8 @@ fn a_circle_does_not_grow_with_each_request_that_the_kernel_forwards() {
         return;
     };
     let server = play.server(0);
-    let start = move || {
-        Ok(Answering::start(
-            server,
-            Arc::new(|head: &str| lead_back(head)),
-        ))
-    };
+    // Its threads are where it is.
+    let start = move || Ok(server.serve(|peer, _| answer_requests(peer, lead_back)));
     let server = play.bed.server.inside(start).expect("a server");
     let mut client = play.connect();
     for number in 0..12 {
@@ -520,10 +516,10 @@ fn a_listener_that_is_gone_leaves_no_client_to_the_kernel() {
     play.carrick
         .reload(&format!("[workers]\ncount = 1\n{first}"), "reloaded");
     let to: SocketAddr = LISTENER.parse().expect("an address");
-    wait_for("the listener to close", || {
+    wait_until("the listener to close", || {
         let connect = || Ok(std::net::TcpStream::connect(to).is_err());
         let is_closed = play.bed.client.inside(connect).expect("an answer");
-        is_closed.then_some(())
+        is_closed
     });
     // It is answered as before, once, and by the process.
     client.send(get("/s/last"));
@@ -543,11 +539,9 @@ fn the_process_sees_credentials_that_authenticate_the_connection() {
     let Some(play) = Play::begin_with("", &classifying()) else {
         return;
     };
-    // It ends with its last connection.
-    std::mem::forget(
-        play.server(0)
-            .serve(|peer, _| crate::upstreams::authenticate_connection(peer)),
-    );
+    let _server = play
+        .server(0)
+        .serve(|peer, _| crate::upstreams::authenticate_connection(peer));
     let ask = |client: &mut Peer, target: &str, credentials: &str| {
         let field = format!("\r\nAuthorization: {credentials}\r\n\r\n");
         client.ask(&get(target).replace("\r\n\r\n", &field)).text()
@@ -556,11 +550,11 @@ fn the_process_sees_credentials_that_authenticate_the_connection() {
     let (mut alice, mut mallory) = (play.connect(), play.connect());
     let mut number = 0;
     for (credentials, body) in [("NTLM begins", "who?"), ("negotiate alice", "of alice")] {
-        wait_for("the kernel to have the client's requests", || {
+        wait_until("the kernel to have the client's requests", || {
             number += 1;
             let target = format!("/s/basic-{number}");
             ask(&mut alice, &target, "Basic YTpi");
-            is_by_kernel(&target).then_some(())
+            is_by_kernel(&target)
         });
         let target = format!("/s/{}", &credentials[..4]);
         assert_eq!(ask(&mut alice, &target, credentials), body);

@@ -11,13 +11,14 @@ mod paced;
 mod read;
 
 use crate::support::access_log::Line;
+use crate::support::message::head_end;
 use crate::support::random::{Random, hash};
-use crate::support::{End, Peer, Server, wait_for};
+use crate::support::server::Serving;
+use crate::support::{End, Peer, Server, wait_for, wait_until};
 use crate::transparent::bed::{Bed, Running};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::thread::JoinHandle;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// carrick's address.
 const LISTENER: &str = "10.1.0.1:8080";
@@ -88,8 +89,9 @@ impl Play {
         &self,
         number: usize,
         answer: impl Fn(&str) -> Vec<u8> + Send + Sync + 'static,
-    ) -> Answering {
-        Answering::start(self.server(number), Arc::new(answer))
+    ) -> Serving {
+        self.server(number)
+            .serve(move |peer, _| answer_requests(peer, &answer))
     }
 
     /// A client.
@@ -113,18 +115,18 @@ impl Play {
 
     /// Waits until everything that a client has sent has arrived.
     fn wait_until_arrived(&self, client: &Peer) {
-        wait_for("the client's bytes", || {
+        wait_until("the client's bytes", || {
             let shown = self.bed.client.inside(|| Ok(client.near_end().look()));
             let shown = shown.expect("the client").expect("its connection");
-            (shown.unacknowledged == 0).then_some(())
+            shown.unacknowledged == 0
         });
     }
 
     /// Waits until carrick's end of a connection has noticed that the other side has closed.
     fn wait_for_end(&self, carricks_end: End) {
-        wait_for("an end", || {
+        wait_until("an end", || {
             let knows = self.bed.router.inside(|| Ok(carricks_end.knows_of_end()));
-            knows.expect("the router").then_some(())
+            knows.expect("the router")
         });
     }
 
@@ -154,60 +156,18 @@ impl Play {
     }
 }
 
-/// Returns the whole response to a request's head.
-type Answer = dyn Fn(&str) -> Vec<u8> + Send + Sync;
-
-/// A server that answers automatically, until dropped.
-struct Answering {
-    stop: Arc<AtomicBool>,
-    accepted: Arc<AtomicUsize>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Answering {
-    fn start(server: Server, answer: Arc<Answer>) -> Self {
-        let (stop, accepted) = (Arc::<AtomicBool>::default(), Arc::<AtomicUsize>::default());
-        let (stopped, count) = (Arc::clone(&stop), Arc::clone(&accepted));
-        let thread = std::thread::spawn(move || {
-            while !stopped.load(Ordering::SeqCst) {
-                let Some(peer) = server.try_accept() else {
-                    std::thread::sleep(std::time::Duration::from_millis(2));
-                    continue;
-                };
-                count.fetch_add(1, Ordering::SeqCst);
-                let answer = Arc::clone(&answer);
-                std::thread::spawn(move || answer_requests(peer, &*answer));
-            }
-        });
-        Self {
-            stop,
-            accepted,
-            thread: Some(thread),
-        }
-    }
-
-    /// Number of connections so far.
-    fn accepted(&self) -> usize {
-        self.accepted.load(Ordering::SeqCst)
-    }
-}
-
-impl Drop for Answering {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::SeqCst);
-        let ended = self.thread.take().map(JoinHandle::join);
-        assert!(matches!(ended, None | Some(Ok(()))) || std::thread::panicking());
-    }
-}
-
-/// Answers requests, with bodies of known length or none, until the client closes.
-fn answer_requests(mut peer: Peer, answer: &dyn Fn(&str) -> Vec<u8>) {
-    while peer.waits_for_head() {
+/// Answers requests, with bodies of known length or none, until the client closes, or ends in mid-head.
+fn answer_requests(mut peer: Peer, answer: impl Fn(&str) -> Vec<u8>) {
+    while peer.reads_until(|bytes| head_end(bytes).is_some()) {
         let head = peer.read_head();
         let length = head
             .lines()
             .find_map(|line| line.strip_prefix("Content-Length: "));
-        peer.read_exact(length.map_or(0, |length| length.parse().expect("a length")));
+        let length: usize = length.map_or(0, |length| length.parse().expect("a length"));
+        if !peer.reads_until(|bytes| bytes.len() >= length) {
+            return;
+        }
+        peer.read_exact(length);
         if peer.try_send(answer(&head)).is_err() {
             return;
         }

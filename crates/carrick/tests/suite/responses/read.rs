@@ -102,8 +102,8 @@ fn the_first_response_of_a_client_is_the_kernels_too() {
         client.expect(&body[600_000..]);
         sending.join().expect("the server");
         drop(client);
-        wait_for("the kernel's bytes to be counted", || {
-            (moved(&play, "packet") > before).then_some(())
+        wait_until("the kernel's bytes to be counted", || {
+            moved(&play, "packet") > before
         });
     }
 }
@@ -155,8 +155,13 @@ fn what_a_server_sends_behind_a_body_does_not_reach_the_client() {
         assert!(hash(&read.body) == hash(&body));
         let mut upstream = sending.join().expect("the server");
         if !is_at_once {
+            let end = upstream.near_end();
             upstream.send(surplus);
-            std::thread::sleep(Duration::from_millis(100));
+            wait_until("carrick's kernel to have it", || {
+                let shown = play.bed.server.inside(|| Ok(end.look()));
+                let shown = shown.expect("the server");
+                shown.is_none_or(|shown| shown.unacknowledged == 0)
+            });
         }
         client.send(get("/s/next"));
         let mut second = server.accept();

@@ -26,9 +26,7 @@ fn new_connections_go_end_to_end_after_every_kind_of_exit_and_rules_are_as_befor
     let Some(bed) = Bed::build() else { return };
     let before = bed.rules();
     let without_keepers = || {
-        wait_for("the supervisor's end", || {
-            bed.supervisors().is_empty().then_some(())
-        });
+        wait_until("the supervisor's end", || bed.supervisors().is_empty());
     };
     // SIGTERM.
     let carrick = bed.carrick(SPLIT);

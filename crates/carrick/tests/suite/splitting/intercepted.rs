@@ -186,7 +186,7 @@ fn a_supervisor_excludes_pairs_of_networks_for_a_while_and_does_nothing_else() {
     };
     let elements = |family: &str| listed(family).matches(" expires ").count();
     let wait = |family: &'static str, count| {
-        wait_for("elements", || (elements(family) == count).then_some(()));
+        wait_until("elements", || elements(family) == count);
     };
     let six = "leave-out 3180 fd00:1::/48 fd00:2::/48 3600";
     for line in [
@@ -203,10 +203,8 @@ fn a_supervisor_excludes_pairs_of_networks_for_a_while_and_does_nothing_else() {
     ] {
         writeln!(lines, "{line}").expect("a line");
     }
-    wait_for("more time", || {
-        listed("v4")
-            .contains("10.1.0.0/24 . 10.2.0.0/24 timeout 2h")
-            .then_some(())
+    wait_until("more time", || {
+        listed("v4").contains("10.1.0.0/24 . 10.2.0.0/24 timeout 2h")
     });
     wait("v4", 2);
     wait("v6", 1);
@@ -271,9 +269,7 @@ fn what_routers_say_about_packets_reaches_the_connection_that_sent_them() {
         })
         .expect("a packet");
     // A sequence number out of the window is ignored; a counter shows that it reached carrick's socket.
-    wait_for("the error", || {
-        (counter(&bed, "OutOfWindowIcmps") > 0).then_some(())
-    });
+    wait_until("the error", || counter(&bed, "OutOfWindowIcmps") > 0);
     talk(&mut client, &mut server);
     drop(carrick);
 }

@@ -5,16 +5,17 @@ use crate::transparent::bed::{inside, lines};
 use carrick_lab::testbed::name::RunName;
 use carrick_lab::testbed::namespace::Namespace;
 use carrick_logic::split::{Purpose, is_chosen};
+use carrick_test::Killed;
 use serde_json::Value;
 use std::net::Shutdown;
-use std::process::{Child, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
 
 /// A second client, 10.3.0.2, behind a long line to the router's eth3.
 struct Far {
     client: Namespace,
     line: Namespace,
-    emulator: Option<Child>,
+    emulator: Option<Killed>,
 }
 
 impl Far {
@@ -67,17 +68,14 @@ impl Far {
         let output = emulator.stdout.as_mut().expect("a pipe");
         output.read_exact(&mut ready).expect("the line is ready");
         assert_eq!(&ready, b"ready");
-        far.emulator = Some(emulator);
+        far.emulator = Some(Killed(emulator));
         far
     }
 }
 
 impl Drop for Far {
     fn drop(&mut self) {
-        if let Some(emulator) = &mut self.emulator {
-            let _ = emulator.kill();
-            let _ = emulator.wait();
-        }
+        self.emulator = None;
         self.client.remove();
         self.line.remove();
     }
@@ -278,8 +276,8 @@ fn expect_both(bed: &Bed, carrick: Running, shown: &Value) {
     );
     // Another process starts without history.
     carrick.kill();
-    wait_for("the supervisor to remove the rules", || {
-        bed.supervisors().is_empty().then_some(())
+    wait_until("the supervisor to remove the rules", || {
+        bed.supervisors().is_empty()
     });
     let _carrick = bed.carrick(&ADAPTIVE.replace("]:3130", "]:8130"));
     // The bed gives each carrick the next port.
@@ -335,19 +333,19 @@ fn a_pair_that_ends_before_it_is_joined_passes_by() {
     }
     // It is not excluded before it was measured.
     assert!(count > 8, "{count}");
-    wait_for("a connection that bypasses carrick", || {
+    wait_until("a connection that bypasses carrick", || {
         let before = intercepted(&bed, &carrick);
         fetch_and_end(&bed.client, "10.2.0.2:9000", 5_000);
-        (intercepted(&bed, &carrick) == before).then_some(())
+        intercepted(&bed, &carrick) == before
     });
     let pair = pair_of(&page(&bed, "/paths"), "10.1.0.0/24");
     assert_eq!(pair["decision"], "leave-out", "{pair}");
     // A reload may bring rules that the pair would not meet.
     carrick.reload(&text, "configuration reloaded");
-    wait_for("a connection that carrick has again", || {
+    wait_until("a connection that carrick has again", || {
         let before = intercepted(&bed, &carrick);
         fetch_and_end(&bed.client, "10.2.0.2:9000", 5_000);
-        (intercepted(&bed, &carrick) > before).then_some(())
+        intercepted(&bed, &carrick) > before
     });
 }
 

@@ -113,10 +113,10 @@ fn while_carrick_drains_new_connections_of_programs_bypass_it() {
         port
     });
     carrick.signal(Signal::TERM);
-    wait_for("the rules of a drain", || {
+    wait_until("the rules of a drain", || {
         let chain = ["list", "chain", "inet", "carrick-3180", "begin-local"];
         let chain = bed.router.run("nft", &chain).expect("a chain");
-        (!chain.contains("mark")).then_some(())
+        !chain.contains("mark")
     });
     for (listener, port) in listeners.iter().zip(ports) {
         for port in [port, 0] {

@@ -9,7 +9,7 @@ mod ports;
 mod tcp_profiles;
 
 use crate::outliving::bed::on;
-use crate::support::{PATIENCE, wait_for};
+use crate::support::{PATIENCE, wait_for, wait_until};
 use crate::transparent::bed::{Bed, Running};
 use socket2::SockRef;
 use std::io::{self, Read, Write};

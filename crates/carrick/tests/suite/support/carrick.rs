@@ -1,7 +1,7 @@
 //! A carrick of the test's own: started from a configuration text, ended and checked when it goes out of scope.
-use super::Peer;
 use super::output::Output;
 use super::place::{ADMIN_PORT, FORWARD_PORT, LISTENER_PORT, Place, TUNNEL_PORT};
+use super::{Peer, Server, wait_until};
 use carrick_test::EndInTime as _;
 use rustix::pipe::fcntl_setpipe_size;
 use rustix::process::{Pid, Signal, kill_process};
@@ -152,6 +152,15 @@ impl Carrick {
         Peer::connect(self.listener)
     }
 
+    /// A client of the switch that has sent a request, and the server's end, which has read its head.
+    pub fn asked(&self, server: &Server, request: impl AsRef<[u8]>) -> (Peer, Peer) {
+        let mut client = self.connect();
+        client.send(request);
+        let mut upstream = server.accept();
+        upstream.read_head();
+        (client, upstream)
+    }
+
     /// A client of the forward proxy.
     pub fn connect_forward(&self) -> Peer {
         Peer::connect(self.forward)
@@ -191,6 +200,15 @@ impl Carrick {
     pub fn reload(&self, place: &Place, text: &str) {
         write_configuration(place, text);
         self.signal(Signal::HUP);
+    }
+
+    /// Like [`reload`](Self::reload), and waits until it is `ok`, or has `failed`.
+    pub fn reload_as(&self, place: &Place, text: &str, result: &str) {
+        let label = format!("result=\"{result}\"");
+        let count = || self.metric("carrick_reloads_total", &[&label]);
+        let before = count();
+        self.reload(place, text);
+        wait_until(&format!("a reload that is {result}"), || count() > before);
     }
 
     /// Sends a signal.

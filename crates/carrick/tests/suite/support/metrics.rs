@@ -1,5 +1,8 @@
 //! Reads `/metrics`, `/status` and `/health`.
-use super::{Carrick, Peer, Response, wait_for};
+use super::{Carrick, Peer, Response, wait_for, wait_until};
+
+const CLIENTS_OPEN: &str = "carrick_client_connections_open";
+const LIMIT_REACHED: &str = "carrick_limit_reached_total";
 
 impl Carrick {
     /// Asks the admin interface.
@@ -35,12 +38,21 @@ impl Carrick {
         })
     }
 
+    /// Waits until the samples add up to this.
+    pub fn wait_until_metric(&self, name: &str, labels: &[&str], value: f64) {
+        wait_until(&format!("{name} {labels:?} == {value}"), || {
+            self.metric(name, labels) == value
+        });
+    }
+
     /// How often a limit was reached.
     pub fn limit_reached(&self, limit: &str) -> f64 {
-        self.metric(
-            "carrick_limit_reached_total",
-            &[&format!("limit=\"{limit}\"")],
-        )
+        self.metric(LIMIT_REACHED, &[&format!("limit=\"{limit}\"")])
+    }
+
+    /// Waits until a limit was reached this often.
+    pub fn wait_for_limit(&self, limit: &str, least: f64) {
+        self.wait_for_metric(LIMIT_REACHED, &[&format!("limit=\"{limit}\"")], least);
     }
 
     /// `/status`.
@@ -63,7 +75,12 @@ impl Carrick {
 
     /// Open client connections.
     pub fn clients_open(&self) -> f64 {
-        self.metric("carrick_client_connections_open", &[])
+        self.metric(CLIENTS_OPEN, &[])
+    }
+
+    /// Waits until so many client connections are open.
+    pub fn wait_until_clients(&self, count: u32) {
+        self.wait_until_metric(CLIENTS_OPEN, &[], f64::from(count));
     }
 }
 

@@ -43,4 +43,4 @@ pub use sockets::End;
 pub use squid::Squid;
 
 /// Time limit for an event before a test fails; polling for one.
-pub use carrick_test::{PATIENCE, wait_for};
+pub use carrick_test::{PATIENCE, wait_for, wait_until};

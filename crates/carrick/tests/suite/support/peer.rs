@@ -1,6 +1,6 @@
 //! One end of a TCP connection, driven by a script: every step waits for its event, and on failure shows what arrived instead.
 use super::message::{Response, head_end, read_response};
-use super::{PATIENCE, wait_for};
+use super::{PATIENCE, wait_until};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream};
@@ -36,7 +36,7 @@ impl Ending {
 pub fn fill(mut stream: &TcpStream, mut more: impl FnMut() -> Vec<u8>) {
     stream.set_nonblocking(true).expect("a mode");
     let (mut bytes, mut refused) = (Vec::new(), 0);
-    wait_for("the connection to be full", || {
+    wait_until("the connection to be full", || {
         loop {
             if bytes.is_empty() {
                 bytes = more();
@@ -51,7 +51,7 @@ pub fn fill(mut stream: &TcpStream, mut more: impl FnMut() -> Vec<u8>) {
             }
         }
         refused += 1;
-        (refused == 20).then_some(())
+        refused == 20
     });
     stream.set_nonblocking(false).expect("a mode");
 }

@@ -1,8 +1,9 @@
 //! A Redis or Valkey of the test's own; also three of them as a cluster.
-use super::{Place, wait_for};
+use super::{Place, wait_until};
+use carrick_test::Killed;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 /// The servers' ports on the test's address. A cluster's servers communicate on ports 10000 higher.
 const PORTS: [u16; 3] = [13379, 13380, 13381];
@@ -10,7 +11,7 @@ const PORTS: [u16; 3] = [13379, 13380, 13381];
 /// A server, until dropped.
 #[derive(Debug)]
 pub struct Redis {
-    process: Child,
+    _process: Killed,
     address: SocketAddr,
 }
 
@@ -35,11 +36,10 @@ impl Redis {
         let created = create.output().expect("redis-cli");
         assert!(created.status.success(), "{created:?}");
         for server in &servers {
-            wait_for("the cluster", || {
+            wait_until("the cluster", || {
                 server
                     .ask(&["CLUSTER", "INFO"])
                     .contains("cluster_state:ok")
-                    .then_some(())
             });
         }
         servers
@@ -59,10 +59,13 @@ impl Redis {
             .stderr(Stdio::null())
             .spawn()
             .expect("redis-server");
-        let server = Self { process, address };
-        wait_for("redis-server", || {
+        let server = Self {
+            _process: Killed(process),
+            address,
+        };
+        wait_until("redis-server", || {
             let answer = server.ask(&["PING"]);
-            (answer.contains("PONG") || answer.contains("NOAUTH")).then_some(())
+            answer.contains("PONG") || answer.contains("NOAUTH")
         });
         server
     }
@@ -87,13 +90,6 @@ impl Redis {
     pub fn keys(&self) -> Vec<String> {
         let keys = self.ask(&["KEYS", "*"]);
         keys.lines().map(str::to_owned).collect()
-    }
-}
-
-impl Drop for Redis {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
     }
 }
 

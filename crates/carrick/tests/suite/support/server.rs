@@ -2,9 +2,9 @@
 use super::{PATIENCE, Peer, Place};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{Shutdown, SocketAddr, TcpListener};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -73,6 +73,7 @@ impl Server {
         }
     }
 
+    /// `None`: none has come, or the socket no longer listens.
     fn accept_until(&self, deadline: Instant) -> Option<Peer> {
         // The time limit of accept(2) is the socket's receive time-out.
         let left = deadline
@@ -88,6 +89,7 @@ impl Server {
             match self.listener.accept() {
                 Ok((stream, _)) => return Some(Peer::new(stream)),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return None,
+                Err(error) if error.kind() == io::ErrorKind::InvalidInput => return None,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => panic!("accept: {error}"),
             }
@@ -110,18 +112,13 @@ impl Server {
     /// `serve` gets the connection and its number, from 0. A panic in it fails the test when the guard is dropped.
     pub fn serve(self, serve: impl Fn(Peer, usize) + Send + Sync + 'static) -> Serving {
         let address = self.address;
-        let stop = Arc::new(AtomicBool::new(false));
+        let listener = self.listener.try_clone().expect("a second descriptor");
         let accepted = Arc::new(AtomicUsize::new(0));
-        let (stopped, count) = (Arc::clone(&stop), Arc::clone(&accepted));
+        let count = Arc::clone(&accepted);
         let thread = std::thread::spawn(move || {
             let serve = Arc::new(serve);
             let mut threads = Vec::new();
-            loop {
-                let peer = self.accept_until(Instant::now() + PATIENCE);
-                if stopped.load(Ordering::SeqCst) {
-                    break;
-                }
-                let Some(peer) = peer else { break };
+            while let Some(peer) = self.accept_until(Instant::now() + PATIENCE) {
                 let number = count.fetch_add(1, Ordering::SeqCst);
                 let serve = Arc::clone(&serve);
                 threads.push(std::thread::spawn(move || serve(peer, number)));
@@ -136,8 +133,8 @@ impl Server {
         });
         Serving {
             address,
+            listener,
             accepted,
-            stop,
             thread: Some(thread),
         }
     }
@@ -147,8 +144,8 @@ impl Server {
 #[derive(Debug)]
 pub struct Serving {
     address: SocketAddr,
+    listener: TcpListener,
     accepted: Arc<AtomicUsize>,
-    stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<usize>>,
 }
 
@@ -166,11 +163,10 @@ impl Serving {
 
 impl Drop for Serving {
     fn drop(&mut self) {
-        self.stop.store(true, Ordering::SeqCst);
-        // Wakes the accepting thread.
-        let woken = std::net::TcpStream::connect(self.address);
+        // Ends the accepting thread, whatever network namespace it is in: the socket no longer listens
+        // (inet_csk_wait_for_connect).
+        let _ = SockRef::from(&self.listener).shutdown(Shutdown::Both);
         let failures = self.thread.take().and_then(|thread| thread.join().ok());
-        drop(woken);
         if !std::thread::panicking() {
             assert_eq!(
                 failures,

@@ -1,8 +1,9 @@
 //! A Squid of the test's own, with a cache in memory.
 use super::{Place, wait_for};
+use carrick_test::Killed;
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 /// Its port on the test's address.
 const PORT: u16 = 13228;
@@ -10,7 +11,7 @@ const PORT: u16 = 13228;
 /// A running Squid, until dropped.
 #[derive(Debug)]
 pub struct Squid {
-    process: Child,
+    _process: Killed,
     address: SocketAddr,
 }
 
@@ -42,7 +43,10 @@ impl Squid {
             .stderr(Stdio::null())
             .spawn()
             .expect("squid");
-        let squid = Self { process, address };
+        let squid = Self {
+            _process: Killed(process),
+            address,
+        };
         wait_for("squid", || TcpStream::connect(squid.address).ok());
         squid
     }
@@ -50,12 +54,5 @@ impl Squid {
     /// Its address.
     pub fn address(&self) -> SocketAddr {
         self.address
-    }
-}
-
-impl Drop for Squid {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
     }
 }

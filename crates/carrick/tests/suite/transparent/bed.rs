@@ -1,7 +1,7 @@
 //! The test bed: three namespaces on two links, nginx on the server, and carricks on the router.
 use crate::support::carrick::{PROGRAM, patient};
 use crate::support::output::Output;
-use crate::support::wait_for;
+use crate::support::{wait_for, wait_until};
 use carrick_lab::command::find;
 use carrick_lab::testbed::name::RunName;
 use carrick_lab::testbed::namespace::Namespace;
@@ -128,9 +128,7 @@ impl Bed {
         let mut nginx = inside(&self.server, &[&nginx, "-c", &at("nginx.conf")]);
         // It lives until the namespace is removed.
         self.nginx = Some(nginx.stderr(Stdio::null()).spawn().expect("nginx"));
-        wait_for("nginx", || {
-            self.server.is_listening(443).unwrap_or(false).then_some(())
-        });
+        wait_until("nginx", || self.server.is_listening(443).unwrap_or(false));
     }
 
     fn namespaces(&self) -> [&Namespace; 3] {
@@ -270,9 +268,7 @@ impl Bed {
 
     /// Waits until the supervisors of killed carricks have ended. The next carrick waits for them, too, but for three seconds.
     pub fn wait_for_supervisors(&self) {
-        wait_for("the supervisors' end", || {
-            self.supervisors().is_empty().then_some(())
-        });
+        wait_until("the supervisors' end", || self.supervisors().is_empty());
     }
 }
 

@@ -2,7 +2,7 @@
 use super::bed::inside;
 use super::*;
 use crate::support::carrick::PROGRAM;
-use crate::support::wait_for;
+use crate::support::wait_until;
 use carrick_test::RunInTime;
 use std::process::Stdio;
 
@@ -23,11 +23,8 @@ fn origin(bed: &Bed) -> std::process::Child {
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn();
-    wait_for("the origin", || {
-        bed.server
-            .is_listening(ORIGIN_PORT)
-            .unwrap_or(false)
-            .then_some(())
+    wait_until("the origin", || {
+        bed.server.is_listening(ORIGIN_PORT).unwrap_or(false)
     });
     child.expect("an origin")
 }
@@ -63,7 +60,7 @@ fn every_byte_arrives_with_each_engine_in_both_modes_and_families() {
                     "--warm-up=0",
                     "--json",
                 ];
-                wait_for("a response within the time", || {
+                wait_until("a response within the time", || {
                     let output = inside(&bed.client, &words).output_in_time().expect("load");
                     let said = String::from_utf8_lossy(&output.stdout).into_owned();
                     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -74,7 +71,7 @@ fn every_byte_arrives_with_each_engine_in_both_modes_and_families() {
                         output.status.success() || is_idle,
                         "{mode} {engine} {url} {how}: {errors}{said}"
                     );
-                    output.status.success().then_some(())
+                    output.status.success()
                 });
             }
         }

@@ -117,10 +117,10 @@ fn what_any_user_has_claimed_is_refused_with_the_name_of_user_and_process() {
     assert!(code == Some(0) && said.contains(&part), "{said}");
     drop(stranger);
     // A process that another test has just forked may have the socket until it runs its program.
-    crate::support::wait_for("the end of the claim", || {
+    crate::support::wait_until("the end of the claim", || {
         let (code, said) = bed.command(&["clean"]);
         assert_eq!(code, Some(0), "{said}");
-        said.contains("removed").then_some(())
+        said.contains("removed")
     });
 }
 
@@ -173,9 +173,9 @@ fn the_next_process_waits_for_the_rules_of_a_draining_one() {
         .stdout(Stdio::null())
         .spawn()
         .expect("curl");
-    crate::support::wait_for("a request under way", || {
+    crate::support::wait_until("a request under way", || {
         let open = old.metric(&bed, "carrick_upstream_connections_opened_total");
-        (open > 0.5).then_some(())
+        open > 0.5
     });
     old.signal(Signal::TERM);
     old.said.wait_for("draining").expect("a message");

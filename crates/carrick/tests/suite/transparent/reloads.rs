@@ -11,10 +11,9 @@ fn routes_and_access_change_and_what_the_kernel_was_told_does_not() {
             .contains("server=10.2.0.2 ")
     );
     carrick.reload(&(SWITCH.to_owned() + IMAGES), "configuration reloaded");
-    crate::support::wait_for("the new route", || {
+    crate::support::wait_until("the new route", || {
         bed.curl("http://10.2.0.2/images/")
             .contains("server=10.2.0.3 ")
-            .then_some(())
     });
     for (number, (from, to)) in [
         ("[80]", "[80, 8000]"),

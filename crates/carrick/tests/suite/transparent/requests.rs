@@ -148,10 +148,9 @@ fn what_is_under_way_is_finished_when_carrick_ends() {
     upstream.send([b'x'; 5000]);
     carrick.signal(rustix::process::Signal::TERM);
     // New clients find no listener, and are routed as if there had never been one.
-    crate::support::wait_for("a client that is let through", || {
+    crate::support::wait_until("a client that is let through", || {
         bed.try_curl("http://10.2.0.3/")
             .is_ok_and(|said| said.contains("via= "))
-            .then_some(())
     });
     assert_ne!(bed.rules(), before, "the rules are there until the end");
     upstream.send([b'x'; 5000]);
@@ -259,8 +258,8 @@ fn what_pages_embed_comes_from_where_they_came_from() {
         bed.curl(&format!("http://{server}/embeds"));
     }
     let label = |result: &str| format!("carrick_cache_prefetches_total{{result=\"{result}\"}}");
-    crate::support::wait_for("the objects", || {
-        (carrick.metric(&bed, &label("stored")) >= 4.0).then_some(())
+    crate::support::wait_until("the objects", || {
+        carrick.metric(&bed, &label("stored")) >= 4.0
     });
     // Only the client resolves another name's address.
     assert_eq!(carrick.metric(&bed, &label("foreign")), 2.0);

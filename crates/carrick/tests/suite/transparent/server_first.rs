@@ -8,7 +8,7 @@ use crate::outliving::bed::on;
 use crate::support::carrick::PROGRAM;
 use crate::support::descriptors::{MANY, turn};
 use crate::support::output::Output;
-use crate::support::{PATIENCE, wait_for};
+use crate::support::{PATIENCE, wait_for, wait_until};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::Stdio;
@@ -72,9 +72,9 @@ fn attended<T>(bed: &Bed, text: &str, mut round: impl FnMut(&Running) -> T) -> T
 
 /// Waits until so many SYNs are deferred, or have passed since a worker stands still.
 fn wait_for_syns(carrick: &Running, bed: &Bed, least: f64) {
-    wait_for("the SYN", || {
+    wait_until("the SYN", || {
         let events = ["deferred", "unattended"].map(|event| done(carrick, bed, event));
-        (events.iter().sum::<f64>() >= least).then_some(())
+        events.iter().sum::<f64>() >= least
     });
 }
 
@@ -188,9 +188,9 @@ fn while_a_server_is_silent_so_is_the_way_to_it() {
     let (silent, nowhere, unreachable) = attended(&bed, &text, |carrick| {
         silence(&bed, 80);
         let silent = connect(&bed, at(SERVERS[0], 80), SHORT).map(drop);
-        wait_for("the end of the attempt", || {
+        wait_until("the end of the attempt", || {
             let ends = ["unanswered", "unattended"].map(|event| done(carrick, &bed, event));
-            (ends.iter().sum::<f64>() >= 1.0).then_some(())
+            ends.iter().sum::<f64>() >= 1.0
         });
         // A client that retries causes another attempt.
         end_silence(&bed);
@@ -317,10 +317,10 @@ fn both_ends_may_open_at_once() {
         // Neither end gets the other's SYN before both have sent their own.
         silence(&bed, port);
         let client = on(&bed.client, || open(ends[0], ends[1]));
-        wait_for("carrick's SYN", || {
+        wait_until("carrick's SYN", || {
             let words = ["-Htn", "state", "syn-sent"];
             let sockets = bed.router.run("ss", &words).expect("ss");
-            sockets.contains(&format!(":{port}")).then_some(())
+            sockets.contains(&format!(":{port}"))
         });
         let server = on(&bed.server, || open(ends[1], ends[0]));
         end_silence(&bed);
@@ -444,9 +444,9 @@ fn the_server_of_a_client_that_has_gone_is_reset() {
             end
         });
         if ends.iter().all(Option::is_some) {
-            wait_for("nothing to wait for them", || {
+            wait_until("nothing to wait for them", || {
                 let waiting = carrick.metric(&bed, "carrick_deferred_syns_waiting");
-                (waiting == 0.0 && done(carrick, &bed, "expired") >= 2.0).then_some(())
+                waiting == 0.0 && done(carrick, &bed, "expired") >= 2.0
             });
         }
         (ends, done(carrick, &bed, "expired"))
@@ -497,7 +497,7 @@ fn nine_thousand_at_once() {
         client.set_nonblocking(false).expect("a socket");
         client.set_read_timeout(Some(PATIENCE)).expect("a time-out");
         let mut byte = [0];
-        wait_for("a connection", || client.peer_addr().is_ok().then_some(()));
+        wait_until("a connection", || client.peer_addr().is_ok());
         (&client).read_exact(&mut byte).expect("the server's word");
     }
     assert!(done(&carrick, &bed, "joined") > 0.0);
@@ -532,8 +532,8 @@ fn one_after_the_other_none_is_forgotten() {
         }
     });
     // The last one's repetition may still be waiting.
-    wait_for("none to wait", || {
-        (carrick.metric(&bed, "carrick_deferred_syns_waiting") == 0.0).then_some(())
+    wait_until("none to wait", || {
+        carrick.metric(&bed, "carrick_deferred_syns_waiting") == 0.0
     });
     // A reader that has not been running for a second is passed by.
     let events = ["deferred", "unattended"].map(|event| done(&carrick, &bed, event));
@@ -546,7 +546,7 @@ fn one_after_the_other_none_is_forgotten() {
 #[test]
 fn a_client_that_is_held_when_carrick_is_killed_gets_to_its_server() {
     let Some(bed) = Bed::build() else { return };
-    wait_for("a client that is held", || {
+    wait_until("a client that is held", || {
         let carrick = bed.carrick(SPLIT);
         silence(&bed, 80);
         let is_held = std::thread::scope(|scope| {
@@ -562,7 +562,7 @@ fn a_client_that_is_held_when_carrick_is_killed_gets_to_its_server() {
         if !is_held {
             bed.wait_for_supervisors();
         }
-        is_held.then_some(())
+        is_held
     });
 }
 

@@ -37,6 +37,16 @@ fn each_engine(play: impl Fn(Stage)) {
     }
 }
 
+/// For what takes seconds.
+fn each_engine_at_once(play: impl Fn(&str) + Sync) {
+    std::thread::scope(|scope| {
+        for engine in ENGINES {
+            let play = &play;
+            scope.spawn(move || play(engine));
+        }
+    });
+}
+
 #[test]
 fn bytes_go_both_ways_and_nothing_is_touched() {
     each_engine(|stage| {
@@ -202,15 +212,13 @@ fn a_reset_after_a_half_close_ends_all() {
         client.expect("part");
         upstream.reset();
         assert_eq!(client.read_ending(), Ending::Reset(Vec::new()));
-        wait_for("the client's connection to be over", || {
-            (stage.carrick.clients_open() == 0.0).then_some(())
-        });
+        stage.carrick.wait_until_clients(0);
     });
 }
 
 #[test]
 fn a_tunnel_without_a_byte_ends_with_its_idle_time_out() {
-    let play = |engine| {
+    each_engine_at_once(|engine| {
         let stage = Stage::with(&format!(
             "[splice]\nengine = \"{engine}\"\n[timeouts]\ntunnel_idle = \"5s\"\nidle = \"100ms\"\ndrain = \"1s\""
         ));
@@ -225,18 +233,13 @@ fn a_tunnel_without_a_byte_ends_with_its_idle_time_out() {
         assert_eq!(line.text("ended"), "tunnel_idle_timeout");
         assert_eq!((line.number("received"), line.number("sent")), (2, 4));
         assert_eq!(stage.carrick.limit_reached("tunnel_idle_timeout"), 1.0);
-    };
-    std::thread::scope(|scope| {
-        for engine in ENGINES {
-            scope.spawn(move || play(engine));
-        }
     });
 }
 
 /// With a FIN, what the client has got would look whole.
 #[test]
 fn a_tunnel_that_is_idle_with_bytes_on_their_way_is_reset() {
-    let play = |engine| {
+    each_engine_at_once(|engine| {
         let stage = Stage::with(&format!(
             "[splice]\nengine = \"{engine}\"\n[timeouts]\ntunnel_idle = \"4s\""
         ));
@@ -252,18 +255,13 @@ fn a_tunnel_that_is_idle_with_bytes_on_their_way_is_reset() {
                 "{engine}, {side}"
             );
         }
-    };
-    std::thread::scope(|scope| {
-        for engine in ENGINES {
-            scope.spawn(move || play(engine));
-        }
     });
 }
 
 /// The kernel has them, and the server's end behind them.
 #[test]
 fn a_tunnel_that_is_idle_with_bytes_behind_which_the_server_has_ended_is_closed() {
-    let play = |engine| {
+    each_engine_at_once(|engine| {
         let stage = Stage::with(&format!(
             "[splice]\nengine = \"{engine}\"\n[timeouts]\ntunnel_idle = \"4s\""
         ));
@@ -276,11 +274,6 @@ fn a_tunnel_that_is_idle_with_bytes_behind_which_the_server_has_ended_is_closed(
         assert_eq!(line.text("ended"), "tunnel_idle_timeout");
         assert_eq!(upstream.read_ending(), Ending::Closed(Vec::new()));
         assert_eq!(client.read_ending(), Ending::Closed(bytes), "{engine}");
-    };
-    std::thread::scope(|scope| {
-        for engine in ENGINES {
-            scope.spawn(move || play(engine));
-        }
     });
 }
 
@@ -311,9 +304,9 @@ fn tunnels_are_counted_while_they_stand() {
         5.0
     );
     drop(pairs);
-    wait_for("the tunnels to end", || {
-        (stage.carrick.metric("carrick_tunnels_open", &[]) == 0.0).then_some(())
-    });
+    stage
+        .carrick
+        .wait_until_metric("carrick_tunnels_open", &[], 0.0);
     assert_eq!(
         stage
             .carrick

@@ -2,7 +2,7 @@
 use crate::support::carrick::{FORWARD_TEXT, switch_text, tunnel_text};
 use crate::support::place::TUNNEL_PORT;
 use crate::support::server::answer_requests;
-use crate::support::{Carrick, Peer, Place, Server, wait_for};
+use crate::support::{Carrick, Peer, Place, Server, wait_for, wait_until};
 use carrick_lab::command::run;
 use rustix::thread::UnshareFlags;
 use serde_json::Value;
@@ -102,9 +102,9 @@ fn see_what_the_kernel_moves(tables: &str) {
     let mut client = carrick.connect_tunnel();
     let mut upstream = server.accept();
     chat(&mut client, &mut upstream, 1);
-    wait_for("the tunnel to be in the kernel", || {
+    wait_until("the tunnel to be in the kernel", || {
         let status = carrick.status();
-        (status["splices"]["in_kernel"] == 1).then_some(())
+        status["splices"]["in_kernel"] == 1
     });
     if !carrick.tells_of_sockets() {
         return;
@@ -148,9 +148,9 @@ fn see_what_the_kernel_moves(tables: &str) {
     );
 
     drop((client, upstream));
-    wait_for("the tunnel to be gone", || {
+    wait_until("the tunnel to be gone", || {
         let splices = all_splices(&carrick);
-        (splices["in_kernel"] == 0 && only_one(&splices).is_none()).then_some(())
+        splices["in_kernel"] == 0 && only_one(&splices).is_none()
     });
     assert_eq!(carrick.metric("carrick_socket_splice_bytes", &[]), 0.0);
     let line = &carrick.access_log(1)[0];
@@ -171,8 +171,8 @@ fn bytes_that_stand_still_are_seen() {
     let mut client = carrick.connect_tunnel();
     let mut upstream = server.accept();
     chat(&mut client, &mut upstream, 1);
-    wait_for("the tunnel to be in the kernel", || {
-        (carrick.status()["splices"]["in_kernel"] == 1).then_some(())
+    wait_until("the tunnel to be in the kernel", || {
+        carrick.status()["splices"]["in_kernel"] == 1
     });
     if !carrick.tells_of_sockets() {
         return;
@@ -233,14 +233,14 @@ fn every_tunnel_is_listed_with_what_it_was_asked_for() {
         assert_eq!(entry["upstream"], Value::Null);
         assert_eq!(carrick.metric("carrick_tunnels_by_engine", &[]), 1.0);
         drop((client, upstream));
-        wait_for("the tunnel to be gone", || {
-            only_one(&all_splices(&carrick)).is_none().then_some(())
+        wait_until("the tunnel to be gone", || {
+            only_one(&all_splices(&carrick)).is_none()
         });
 
-        let mut client = carrick.connect();
-        client.send("GET /chat HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n");
-        let mut upstream = near.accept();
-        upstream.read_head();
+        let (mut client, mut upstream) = carrick.asked(
+            &near,
+            "GET /chat HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n",
+        );
         upstream
             .send("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n");
         client.read_head();
@@ -338,8 +338,8 @@ fn lose_and_send_again(engine: &str) {
     chat(&mut client, &mut upstream, 2);
     let is_in_kernel = engine == "socket" && has_socket_engine(&carrick);
     if is_in_kernel {
-        wait_for("the tunnel to be in the kernel", || {
-            (carrick.status()["splices"]["in_kernel"] == 1).then_some(())
+        wait_until("the tunnel to be in the kernel", || {
+            carrick.status()["splices"]["in_kernel"] == 1
         });
         if !carrick.tells_of_sockets() {
             return;
@@ -357,16 +357,14 @@ fn lose_and_send_again(engine: &str) {
             let entry = only_one(&carrick.status()["splices"]).expect("a tunnel");
             entry[leg]["retransmissions"].as_u64().expect("a leg")
         };
-        wait_for("it to be sent again", || {
-            (retransmissions("client_leg") > 0).then_some(())
-        });
+        wait_until("it to be sent again", || retransmissions("client_leg") > 0);
         assert_eq!(retransmissions("upstream_leg"), 0);
         assert!(carrick.metric("carrick_socket_retransmissions", &["leg=\"client\""]) > 0.0);
     } else {
         let port = format!(":{TUNNEL_PORT}");
-        wait_for("it to be sent again", || {
+        wait_until("it to be sent again", || {
             let told = run("ss", &["-tinH", "sport", "=", &port]).expect("ss");
-            told.contains("retrans:").then_some(())
+            told.contains("retrans:")
         });
     }
     tool("tc qdisc del dev lo root");

@@ -177,10 +177,9 @@ fn an_upgraded_connection_is_not_used_again() {
     client.read_head();
     drop(client);
     upstream.expect_end();
-    let mut other = stage.carrick.connect();
-    other.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
-    let mut fresh = stage.server.accept();
-    fresh.read_head();
+    let (mut other, mut fresh) = stage
+        .carrick
+        .asked(&stage.server, "GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     fresh.send("HTTP/1.1 204 No Content\r\n\r\n");
     assert_eq!(other.read_response("GET").status, 204);
 }

@@ -1,7 +1,7 @@
 //! Servers that are down: marked by failed requests, and by active checks.
 use crate::support::carrick::switch_text;
 use crate::support::server::answer_requests;
-use crate::support::{Carrick, Place, Server, wait_for};
+use crate::support::{Carrick, Place, Server, wait_until};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -70,8 +70,8 @@ fn a_server_that_drops_requests_is_marked_and_comes_back() {
     );
     is_broken.store(false, Ordering::SeqCst);
     // After its pause it is tried again.
-    wait_for("the server to come back", || {
-        (client.ask(GET).text() == "flaky").then_some(())
+    wait_until("the server to come back", || {
+        client.ask(GET).text() == "flaky"
     });
 }
 
@@ -145,7 +145,7 @@ fn a_server_that_fails_its_checks_gets_no_requests_until_it_passes_them() {
     };
     let both = ["first".to_owned(), "second".to_owned()].into();
     let only_second = ["second".to_owned()].into();
-    wait_for("both to be up", || (seen() == both).then_some(()));
+    wait_until("both to be up", || seen() == both);
     let up = |server: &crate::support::server::Serving| {
         carrick.metric(
             "carrick_server_up",
@@ -153,7 +153,7 @@ fn a_server_that_fails_its_checks_gets_no_requests_until_it_passes_them() {
         )
     };
     first_is_healthy.store(false, Ordering::SeqCst);
-    wait_for("the first to be down", || (up(&first) == 0.0).then_some(()));
+    wait_until("the first to be down", || up(&first) == 0.0);
     let says = |what: &str| {
         let message = format!("upstream u: server {} is {what}", first.address());
         carrick.standard_error().wait_for(&message).expect("it");
@@ -163,14 +163,10 @@ fn a_server_that_fails_its_checks_gets_no_requests_until_it_passes_them() {
     assert_eq!(told["address"], first.address().to_string());
     assert_eq!(told["up"], false);
     assert!(!seen().contains("first"));
-    wait_for("the second to be asked", || {
-        (seen() == only_second).then_some(())
-    });
+    wait_until("the second to be asked", || seen() == only_second);
     // All are down: there is no server to use.
     second_is_healthy.store(false, Ordering::SeqCst);
-    wait_for("the second to be down", || {
-        (up(&second) == 0.0).then_some(())
-    });
+    wait_until("the second to be down", || up(&second) == 0.0);
     let response = carrick.connect().ask(GET);
     assert_eq!(response.status, 503);
     assert!(
@@ -180,7 +176,7 @@ fn a_server_that_fails_its_checks_gets_no_requests_until_it_passes_them() {
     );
     first_is_healthy.store(true, Ordering::SeqCst);
     second_is_healthy.store(true, Ordering::SeqCst);
-    wait_for("both to be up again", || (seen() == both).then_some(()));
+    wait_until("both to be up again", || seen() == both);
     says("up again");
     assert!(carrick.metric("carrick_health_checks_total", &["result=\"failed\""]) >= 4.0);
     assert!(carrick.metric("carrick_health_checks_total", &["result=\"good\""]) >= 4.0);
@@ -197,10 +193,8 @@ fn a_server_that_is_gone_is_found_by_connecting_alone() {
         + "health = { every = \"100ms\", fall = 1, rise = 1 }\n";
     let carrick = Carrick::start(&place, &text);
     let label = format!("server=\"{gone}\"");
-    wait_for("the server to be excluded", || {
-        (carrick.metric("carrick_server_up", &[&label]) < 0.5).then_some(())
-    });
-    wait_for("the other one to answer", || {
-        (carrick.connect().ask(GET).status == 204).then_some(())
+    carrick.wait_until_metric("carrick_server_up", &[&label], 0.0);
+    wait_until("the other one to answer", || {
+        carrick.connect().ask(GET).status == 204
     });
 }

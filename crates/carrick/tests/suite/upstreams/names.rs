@@ -1,7 +1,7 @@
 //! Servers given by name.
 use crate::support::carrick::{PROGRAM, switch_text};
 use crate::support::server::answer_requests;
-use crate::support::{Carrick, Place, Server, wait_for};
+use crate::support::{Carrick, Place, Server, wait_until};
 use std::net::{IpAddr, UdpSocket};
 use std::process::Command;
 use std::sync::{Arc, Mutex};
@@ -84,8 +84,6 @@ fn requests_follow_a_name_to_its_new_address_though_their_connection_is_never_id
     assert_eq!(client.ask(GET).status, 200);
     for (server, status) in [(&new, 203), (&old, 200)] {
         names.now_says(server.address().ip());
-        wait_for("the new address", || {
-            (client.ask(GET).status == status).then_some(())
-        });
+        wait_until("the new address", || client.ask(GET).status == status);
     }
 }

@@ -2,7 +2,7 @@
 use crate::support::carrick::{FORWARD_TEXT, switch_text};
 use crate::support::message::field;
 use crate::support::server::answer_requests;
-use crate::support::{Carrick, Peer, Place, Server, wait_for};
+use crate::support::{Carrick, Peer, Place, Server, wait_for, wait_until};
 
 const GET: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
 const POST: &str = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi";
@@ -42,13 +42,25 @@ fn one_worker(place: &Place, server: &Server, tables: &str) -> Carrick {
 
 /// A connection that has answered one request and is idle.
 fn idle_connection(carrick: &Carrick, server: &Server) -> Peer {
-    let mut client = carrick.connect();
-    client.send(GET);
-    let mut upstream = server.accept();
-    upstream.read_head();
+    let (mut client, mut upstream) = carrick.asked(server, GET);
     upstream.send(OK);
     assert_eq!(client.read_response("GET").text(), "ok");
     upstream
+}
+
+/// So many clients, each answered by a connection of its own; and these connections, which are idle.
+fn answered_at_once(carrick: &Carrick, server: &Server, count: usize) -> (Vec<Peer>, Vec<Peer>) {
+    let mut clients: Vec<Peer> = (0..count).map(|_| carrick.connect()).collect();
+    clients.iter_mut().for_each(|client| client.send(GET));
+    let mut upstreams: Vec<Peer> = (0..count).map(|_| server.accept()).collect();
+    for upstream in &mut upstreams {
+        upstream.read_head();
+        upstream.send(OK);
+    }
+    for client in &mut clients {
+        assert_eq!(client.read_response("GET").text(), "ok");
+    }
+    (clients, upstreams)
 }
 
 #[test]
@@ -85,16 +97,7 @@ fn no_more_connections_are_kept_than_keepalive_says() {
     let place = Place::claim();
     let server = Server::listen(&place);
     let carrick = one_worker(&place, &server, "keepalive = 2");
-    let mut clients: Vec<Peer> = (0..5).map(|_| carrick.connect()).collect();
-    clients.iter_mut().for_each(|client| client.send(GET));
-    let mut upstreams: Vec<Peer> = (0..5).map(|_| server.accept()).collect();
-    for upstream in &mut upstreams {
-        upstream.read_head();
-        upstream.send(OK);
-    }
-    clients
-        .iter_mut()
-        .for_each(|client| assert_eq!(client.read_response("GET").text(), "ok"));
+    let (_clients, mut upstreams) = answered_at_once(&carrick, &server, 5);
     let idle = wait_for("the surplus connections to be closed", || {
         upstreams.retain_mut(|upstream| !upstream.has_more());
         (upstreams.len() <= 2).then_some(upstreams.len())
@@ -153,9 +156,7 @@ fn a_connection_that_a_client_has_authenticated_is_its_own() {
         let open = || carrick.metric("carrick_upstream_connections_open", &[]);
         let before = open();
         drop(alice);
-        wait_for("it to be closed with its client", || {
-            (open() < before).then_some(())
-        });
+        wait_until("it to be closed with its client", || open() < before);
         assert_eq!(ask(&mut connect(), &private, ""), "who?");
     }
 }
@@ -214,12 +215,9 @@ fn a_connection_that_the_server_has_closed_is_not_used() {
             } else {
                 drop(upstream);
             }
-            wait_for("the end", || carricks_end.knows_of_end().then_some(()));
+            wait_until("the end", || carricks_end.knows_of_end());
             // The kernel has noticed; the request must not fail, whether or not the worker has.
-            let mut client = carrick.connect();
-            client.send(request);
-            let mut fresh = server.accept();
-            fresh.read_head();
+            let (mut client, mut fresh) = carrick.asked(&server, request);
             if request == POST {
                 fresh.expect("hi");
             }
@@ -317,22 +315,10 @@ fn many_dead_connections_do_not_fail_a_request() {
     let place = Place::claim();
     let server = Server::listen(&place);
     let carrick = one_worker(&place, &server, "");
-    let mut clients: Vec<Peer> = (0..8).map(|_| carrick.connect()).collect();
-    clients.iter_mut().for_each(|client| client.send(GET));
-    let mut upstreams: Vec<Peer> = (0..8).map(|_| server.accept()).collect();
-    for upstream in &mut upstreams {
-        upstream.read_head();
-        upstream.send(OK);
-    }
-    clients
-        .iter_mut()
-        .for_each(|client| assert_eq!(client.read_response("GET").text(), "ok"));
+    let (_clients, mut upstreams) = answered_at_once(&carrick, &server, 8);
     for request in [GET, POST] {
         drop(std::mem::take(&mut upstreams));
-        let mut client = carrick.connect();
-        client.send(request);
-        let mut fresh = server.accept();
-        fresh.read_head();
+        let (mut client, mut fresh) = carrick.asked(&server, request);
         fresh.send(OK);
         assert_eq!(client.read_response("GET").text(), "ok");
         upstreams.push(fresh);

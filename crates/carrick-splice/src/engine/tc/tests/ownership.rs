@@ -11,16 +11,16 @@ use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsFd;
 
 /// The maps as the process has them, and its table.
-struct Sealed {
+pub struct Sealed {
     flows: MapHandle,
     splices: MapHandle,
     interfaces: MapHandle,
-    table: SpliceTable,
+    pub table: SpliceTable,
 }
 
 impl Sealed {
     /// `None` without root.
-    fn load() -> Option<Sealed> {
+    pub fn load() -> Option<Sealed> {
         if !carrick_test::is_root() {
             return None;
         }

@@ -4,7 +4,7 @@ use super::{Bed, Random, assert_right, files, folder, plan};
 #[test]
 fn a_changed_byte_anywhere_is_found() {
     for seed in 0..400 {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let folder = folder();
         let plan = plan(&folder);
         let bed = Bed::open(&plan);

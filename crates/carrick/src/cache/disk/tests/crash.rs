@@ -29,7 +29,7 @@ fn whatever_is_found_after_a_crash_is_right() {
     let mut found = 0;
     let mut crashes = 0;
     for seed in 0..600 {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let folder = folder();
         let plan = plan(&folder);
         let mut known = vec![Known::default(); NAMES as usize];

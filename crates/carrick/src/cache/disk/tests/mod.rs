@@ -94,14 +94,15 @@ impl Fuse {
 }
 
 /// Random numbers from a seed.
-struct Random(u64);
+struct Random(carrick_test::Random);
 
 impl Random {
+    fn new(seed: u64) -> Self {
+        Self(carrick_test::Random::new(seed))
+    }
+
     fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((mixed ^ (mixed >> 31)) >> 8) % end
+        (self.0.next() >> 8) % end
     }
 }
 

@@ -9,7 +9,7 @@ const NAMES: u64 = 30;
 fn nothing_but_the_newest_is_ever_found() {
     let (mut found, mut from_disk, mut errors) = (0, 0, 0);
     for seed in 0..60 {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let folder = folder();
         let plan = DiskPlan {
             bytes: 16 << 20,

@@ -58,7 +58,7 @@ fn play(bed: &Bed, number: u64, seed: u64) -> u64 {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .build()
         .unwrap();
-    let mut random = Random(seed * THREADS + number);
+    let mut random = Random::new(seed * THREADS + number);
     let mut last: Vec<Option<(u64, u64)>> = vec![None; NAMES as usize];
     let (mut version, mut found) = (0, 0);
     for _ in 0..1500 {

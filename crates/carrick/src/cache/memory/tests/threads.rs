@@ -1,7 +1,7 @@
 //! Many threads at once, which fill, read and evict.
 use super::super::{BodyState, FillError};
-use super::workload::Random;
 use super::*;
+use carrick_test::Random;
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
@@ -54,7 +54,7 @@ fn readers_in_other_threads_follow_a_body() {
                 for _ in 0..6 {
                     scope.spawn(|| assert_eq!(follow(&body, seed), Some(bytes)));
                 }
-                let mut random = Random(seed);
+                let mut random = Random::new(seed);
                 let mut from = 0;
                 while from < bytes {
                     let count = (1 + random.next() % (bytes / 100)).min(bytes - from);
@@ -127,7 +127,7 @@ fn under_load_nobody_reads_what_is_not_right() {
         for thread in 0..4 {
             let (store, found) = (&store, &found);
             scope.spawn(move || {
-                let mut random = Random(thread);
+                let mut random = Random::new(thread);
                 for _ in 0..1500 {
                     let seed = random.next() % 300;
                     let name = seed.to_string();
@@ -158,7 +158,7 @@ fn under_load_nobody_reads_what_is_not_right() {
 }
 
 fn bytes_of(seed: u64) -> u64 {
-    Random(seed).next() % 150_000
+    Random::new(seed).next() % 150_000
 }
 
 fn fill_one(store: &Arc<Store>, random: &mut Random, seed: u64) {

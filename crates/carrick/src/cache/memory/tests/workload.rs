@@ -1,5 +1,6 @@
 //! Models of requests, and LRU, to compare eviction with. Shared with the example `cache_hit_ratio`.
 use carrick_logic::cache::{LifetimeFrom, Meta, UnixTime, Validator};
+use carrick_test::Random;
 use std::collections::{BTreeMap, HashMap};
 
 /// Decisions for a response of the year 1970 that is fresh for a while.
@@ -20,26 +21,6 @@ pub const META: Meta = Meta {
     no_transform: false,
     part: None,
 };
-
-/// A generator of numbers that look random (SplitMix64), the same for the same seed.
-#[derive(Debug, Clone)]
-pub struct Random(pub u64);
-
-impl Random {
-    /// The next number.
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    /// Between 0 and 1.
-    pub fn unit(&mut self) -> f64 {
-        (self.next() >> 11) as f64 / (1_u64 << 53) as f64
-    }
-}
 
 /// Ranks by Zipf's law.
 #[derive(Debug)]
@@ -106,7 +87,7 @@ impl Workload {
     pub fn requests(self, objects: usize, count: usize, seed: u64) -> Vec<u64> {
         const ONCE: u64 = 1 << 40;
         let zipf = Zipf::new(objects, 0.9);
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let mut once = ONCE;
         let mut later: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
         (0..count as u64)
@@ -152,7 +133,7 @@ impl Workload {
 
 /// The bytes of an object: log-uniform from 200 B to 200 KB, by its number.
 pub fn object_bytes(object: u64) -> u64 {
-    let unit = Random(object).unit();
+    let unit = Random::new(object).unit();
     (200.0 * 1000_f64.powf(unit)) as u64
 }
 

@@ -1,34 +1,11 @@
 //! Routes and requests, made up from a seed.
 use carrick_logic::access::NamePattern;
 use carrick_logic::route::{Conditions, CookieRule};
+use carrick_test::Random;
 
-/// Numbers that look random and are not (SplitMix64).
-pub struct Dice(u64);
-
-impl Dice {
-    pub fn new(seed: u64) -> Dice {
-        Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15))
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    pub fn below(&mut self, count: usize) -> usize {
-        (self.next() % count as u64) as usize
-    }
-
-    fn one_in(&mut self, count: usize) -> bool {
-        self.below(count) == 0
-    }
-
-    fn of<'a, T: ?Sized>(&mut self, list: &[&'a T]) -> &'a T {
-        list[self.below(list.len())]
-    }
+/// The numbers of a seed.
+pub fn numbers(seed: u64) -> Random {
+    Random::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15))
 }
 
 const HOSTS: &[&str] = &[
@@ -340,7 +317,7 @@ pub fn watchful_routes() -> Vec<Conditions> {
 }
 
 /// Up to six routes, and sometimes more than the kernel has room for.
-pub fn routes(dice: &mut Dice) -> Vec<Conditions> {
+pub fn routes(dice: &mut Random) -> Vec<Conditions> {
     let count = if dice.one_in(12) {
         30 + dice.below(12)
     } else {
@@ -353,28 +330,28 @@ pub fn routes(dice: &mut Dice) -> Vec<Conditions> {
     routes
 }
 
-fn route(dice: &mut Dice) -> Conditions {
+fn route(dice: &mut Random) -> Conditions {
     let mut route = Conditions::default();
     if dice.one_in(2) {
-        route.host = Some(NamePattern::parse(dice.of(PATTERNS)).unwrap());
+        route.host = Some(NamePattern::parse(dice.one_of(PATTERNS)).unwrap());
     }
     if dice.one_in(2) {
-        route.path = Some(dice.of(PATHS).to_owned());
+        route.path = Some(dice.one_of(PATHS).to_owned());
     }
     if dice.one_in(3) {
         route.extension = (0..1 + dice.below(3))
-            .map(|_| dice.of(EXTENSIONS).to_owned())
+            .map(|_| dice.one_of(EXTENSIONS).to_owned())
             .collect();
     }
     if dice.one_in(3) {
         route.cookie = Some(CookieRule {
-            name: dice.of(COOKIES).to_owned(),
+            name: dice.one_of(COOKIES).to_owned(),
             present: dice.one_in(2),
         });
     }
     if dice.one_in(4) {
         route.method = (0..1 + dice.below(2))
-            .map(|_| dice.of(METHODS).to_owned())
+            .map(|_| dice.one_of(METHODS).to_owned())
             .collect();
     }
     if dice.one_in(4) {
@@ -386,41 +363,41 @@ fn route(dice: &mut Dice) -> Conditions {
     route
 }
 
-fn path(dice: &mut Dice) -> String {
+fn path(dice: &mut Random) -> String {
     if dice.one_in(3) {
-        return format!("{}{}", dice.of(PATHS), dice.of(SEGMENTS));
+        return format!("{}{}", dice.one_of(PATHS), dice.one_of(SEGMENTS));
     }
     let mut path = String::new();
     for _ in 0..1 + dice.below(4) {
         path.push('/');
-        path.push_str(dice.of(SEGMENTS));
+        path.push_str(dice.one_of(SEGMENTS));
     }
     path
 }
 
-fn cookies(dice: &mut Dice) -> String {
+fn cookies(dice: &mut Random) -> String {
     let cookies: Vec<String> = (0..1 + dice.below(4))
         .map(|_| match dice.below(3) {
             0 => format!(
                 "{}={}",
-                dice.of(COOKIES),
-                dice.of(&["1", "", "a b", "x=y", "\"q\""])
+                dice.one_of(COOKIES),
+                dice.one_of(&["1", "", "a b", "x=y", "\"q\""])
             ),
             1 => format!("n{}=v", dice.below(100)),
             _ => format!("_ga{}=GA1.2.{}", dice.below(10), dice.below(1 << 30)),
         })
         .collect();
-    format!("Cookie: {}", cookies.join(dice.of(&["; ", "; ", ";"])))
+    format!("Cookie: {}", cookies.join(dice.one_of(&["; ", "; ", ";"])))
 }
 
 /// A request as programs send it.
-pub fn plain_request(dice: &mut Dice) -> Vec<u8> {
-    let method = dice.of(&["GET", "GET", "GET", "HEAD", "OPTIONS", "DELETE"]);
-    let host = dice.of(HOSTS);
-    let port = dice.of(&["", "", ":80", ":8080", ":65535"]);
+pub fn plain_request(dice: &mut Random) -> Vec<u8> {
+    let method = dice.one_of(&["GET", "GET", "GET", "HEAD", "OPTIONS", "DELETE"]);
+    let host = dice.one_of(HOSTS);
+    let port = dice.one_of(&["", "", ":80", ":8080", ":65535"]);
     let mut lines = vec![format!("Host: {host}{port}")];
     for _ in 0..dice.below(12) {
-        lines.push(dice.of(FIELDS).to_owned());
+        lines.push(dice.one_of(FIELDS).to_owned());
     }
     if dice.one_in(3) {
         let cookies = cookies(dice);
@@ -429,14 +406,14 @@ pub fn plain_request(dice: &mut Dice) -> Vec<u8> {
     format!(
         "{method} {}{} HTTP/1.1\r\n{}\r\n\r\n",
         path(dice),
-        dice.of(QUERIES),
+        dice.one_of(QUERIES),
         lines.join("\r\n")
     )
     .into_bytes()
 }
 
 /// A request, plain or with something odd in it.
-pub fn request(dice: &mut Dice) -> Vec<u8> {
+pub fn request(dice: &mut Random) -> Vec<u8> {
     let plain = plain_request(dice);
     if dice.one_in(2) {
         return plain;
@@ -445,7 +422,7 @@ pub fn request(dice: &mut Dice) -> Vec<u8> {
     let odd = match dice.below(16) {
         0 => text.replacen(
             "HTTP/1.1",
-            dice.of(&[
+            dice.one_of(&[
                 "HTTP/1.0",
                 "HTTP/1.2",
                 "HTTP/2.0",
@@ -457,7 +434,7 @@ pub fn request(dice: &mut Dice) -> Vec<u8> {
         ),
         1 => text.replacen(
             '/',
-            dice.of(&[
+            dice.one_of(&[
                 "http://b.example/",
                 "*",
                 "a",
@@ -471,14 +448,14 @@ pub fn request(dice: &mut Dice) -> Vec<u8> {
         ),
         2 => text.replacen(
             "Host: ",
-            dice.of(&[
+            dice.one_of(&[
                 "Hots: ", "Host: ,", "Host: a@", "Host: :", "HOST: ", "Host:",
             ]),
             1,
         ),
         3 => text.replacen(
             "Host: ",
-            dice.of(&[
+            dice.one_of(&[
                 "Host: b\r\nHost: ",
                 "Host: a.example:0\r\nX: ",
                 "Host: a:65536\r\nX: ",
@@ -493,7 +470,7 @@ pub fn request(dice: &mut Dice) -> Vec<u8> {
         ),
         4 => format!(
             "{text}{}",
-            dice.of(&[
+            dice.one_of(&[
                 "GET / HTTP/1.1\r\nHost: a\r\n\r\n",
                 "body",
                 "\r\n",
@@ -516,10 +493,10 @@ pub fn request(dice: &mut Dice) -> Vec<u8> {
             &format!("\r\nX-Long: {}\r\n\r\n", "x".repeat(dice.below(2500))),
             1,
         ),
-        8 => text.replacen(' ', dice.of(&["  ", "\t", "", " /"]), 1),
+        8 => text.replacen(' ', dice.one_of(&["  ", "\t", "", " /"]), 1),
         9 => format!(
             "{}{text}",
-            dice.of(&[
+            dice.one_of(&[
                 "\r\n",
                 " ",
                 "X",
@@ -536,17 +513,21 @@ pub fn request(dice: &mut Dice) -> Vec<u8> {
         ),
         13 => text.replacen(
             "Host: ",
-            &format!("Host: {}{}\r\nX: ", dice.of(ODD_HOSTS), dice.of(PORTS)),
+            &format!(
+                "Host: {}{}\r\nX: ",
+                dice.one_of(ODD_HOSTS),
+                dice.one_of(PORTS)
+            ),
             1,
         ),
-        11 | 12 => text.replacen("\r\n", &format!("\r\n{}\r\n", dice.of(ODD_COOKIES)), 1),
-        _ => text.replacen("\r\n", &format!("\r\n{}\r\n", dice.of(ODD_FIELDS)), 1),
+        11 | 12 => text.replacen("\r\n", &format!("\r\n{}\r\n", dice.one_of(ODD_COOKIES)), 1),
+        _ => text.replacen("\r\n", &format!("\r\n{}\r\n", dice.one_of(ODD_FIELDS)), 1),
     };
     odd.into_bytes()
 }
 
 /// Changes a few bytes, wherever they are; often to those that mean something.
-pub fn mutate(dice: &mut Dice, request: &mut Vec<u8>) {
+pub fn mutate(dice: &mut Random, request: &mut Vec<u8>) {
     const BYTES: &[u8] = b"\r\n\r\n \t:;=/?#%.,-_@\0\x01\x7f\x80\xff\"aA0[]";
     for _ in 0..1 + dice.below(3) {
         if request.is_empty() {

@@ -36,7 +36,7 @@ impl Scene {
 
     /// Waits until everything that was handed over is written.
     fn settle(&self) {
-        crate::control::testing::eventually("the log is written", || {
+        carrick_test::wait_until("the log is written", || {
             self.sender.state.lines_waiting() == 0
         });
     }
@@ -237,7 +237,7 @@ fn a_full_disk_loses_lines_and_nothing_else() {
         log.write(&record());
         log.flush();
     }
-    crate::control::testing::eventually("lines are lost", || thread.state().lines_lost.get() == 10);
+    carrick_test::wait_until("lines are lost", || thread.state().lines_lost.get() == 10);
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("log");
     let plan = LogPlan {
@@ -291,9 +291,7 @@ fn a_target_that_takes_nothing_does_not_hold_up_the_worker() {
     assert!(dropped > 8_000, "{dropped}");
     // The reader closes: waiting lines are lost, and the thread continues.
     drop(reader);
-    crate::control::testing::eventually("the queue is empty", || {
-        thread.state().lines_waiting() == 0
-    });
+    carrick_test::wait_until("the queue is empty", || thread.state().lines_waiting() == 0);
     log.flush();
     let state = thread.state();
     thread.stop();

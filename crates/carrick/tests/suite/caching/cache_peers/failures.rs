@@ -1,10 +1,8 @@
 //! Cache peers that are down, slow, or break off.
-use super::{
-    MISS, answers, asking, cache_peers, fetch, forward, origin, request, wait_for_answers,
-};
+use super::{MISS, answers, asked, asking, cache_peers, fetch, forward, origin, wait_for_answers};
 use crate::support::message::field;
 use crate::support::server::answer_requests;
-use crate::support::{Ending, Place, Server, wait_for};
+use crate::support::{Ending, Place, Server, wait_until};
 
 #[test]
 fn a_dead_one_is_left_out_and_tried_again() {
@@ -26,11 +24,11 @@ fn a_dead_one_is_left_out_and_tried_again() {
     let back = Server::listen_at(refusing)
         .serve(|peer, _| answer_requests(peer, |_| MISS.as_bytes().to_vec()));
     let mut number = 100;
-    wait_for("the cache peer is asked again", || {
+    wait_until("the cache peer is asked again", || {
         number += 1;
         let path = format!("/{number}");
         assert_eq!(fetch(&carrick, origin.address(), &path).text(), path);
-        (carrick.metric("carrick_cache_peer_up", &[]) == 1.0).then_some(())
+        carrick.metric("carrick_cache_peer_up", &[]) == 1.0
     });
     assert!(back.accepted() > 0);
     let log = carrick.standard_error();
@@ -75,11 +73,11 @@ fn one_that_comes_and_goes_never_fails_a_request() {
     });
     let carrick = asking(&near, cache_peer.address());
     let mut number = 0;
-    wait_for("failures and answers", || {
+    wait_until("failures and answers", || {
         number += 1;
         let path = format!("/{number}");
         assert_eq!(fetch(&carrick, origin.address(), &path).text(), path);
-        (answers(&carrick, "failed") >= 2.0 && answers(&carrick, "miss") >= 1.0).then_some(())
+        answers(&carrick, "failed") >= 2.0 && answers(&carrick, "miss") >= 1.0
     });
 }
 
@@ -96,10 +94,7 @@ fn what_ends_too_early_is_never_stored_as_whole() {
         let origin = origin(&far);
         let cache_peer = Server::listen(&far);
         let carrick = asking(&near, cache_peer.address());
-        let mut client = carrick.connect_forward();
-        client.send(request("GET", origin.address(), "/a", ""));
-        let mut peer = cache_peer.accept();
-        peer.read_head();
+        let (mut client, mut peer) = asked(&carrick, origin.address(), &cache_peer);
         peer.send(format!(
             "HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nAge: 1\r\n{framing}\r\n\r\n{part}"
         ));
@@ -129,10 +124,7 @@ fn what_is_no_answer_to_the_question_is_not_passed_on() {
         let origin = origin(&far);
         let cache_peer = Server::listen(&far);
         let carrick = asking(&near, cache_peer.address());
-        let mut client = carrick.connect_forward();
-        client.send(request("GET", origin.address(), "/a", ""));
-        let mut peer = cache_peer.accept();
-        peer.read_head();
+        let (mut client, mut peer) = asked(&carrick, origin.address(), &cache_peer);
         peer.send(answer);
         drop(peer);
         let response = client.read_response("GET");
@@ -152,10 +144,7 @@ fn what_is_no_http_is_not_passed_on() {
     let origin = origin(&far);
     let cache_peer = Server::listen(&far);
     let carrick = asking(&near, cache_peer.address());
-    let mut client = carrick.connect_forward();
-    client.send(request("GET", origin.address(), "/a", ""));
-    let mut peer = cache_peer.accept();
-    peer.read_head();
+    let (mut client, mut peer) = asked(&carrick, origin.address(), &cache_peer);
     peer.send("SSH-2.0-OpenSSH_9.2\r\n");
     assert_eq!(client.read_response("GET").text(), "/a");
     wait_for_answers(&carrick, "failed", 1.0);

@@ -6,7 +6,7 @@ mod requests;
 
 use crate::support::carrick::FORWARD_TEXT;
 use crate::support::server::{Serving, answer_requests};
-use crate::support::{Carrick, Place, Response, Server};
+use crate::support::{Carrick, Peer, Place, Response, Server};
 use std::net::SocketAddr;
 
 /// A forward proxy with these lines in `[cache]`.
@@ -60,6 +60,15 @@ fn fetch_with(carrick: &Carrick, origin: SocketAddr, path: &str, lines: &str) ->
 
 fn request(method: &str, origin: SocketAddr, path: &str, lines: &str) -> String {
     format!("{method} http://{origin}{path} HTTP/1.1\r\nHost: {origin}\r\n{lines}\r\n")
+}
+
+/// A client that asks for `/a`, and the end of the cache peer that was asked for it.
+fn asked(carrick: &Carrick, origin: SocketAddr, cache_peer: &Server) -> (Peer, Peer) {
+    let mut client = carrick.connect_forward();
+    client.send(request("GET", origin, "/a", ""));
+    let mut peer = cache_peer.accept();
+    peer.read_head();
+    (client, peer)
 }
 
 /// Waits for this number of requests to cache peers with this result.

@@ -3,7 +3,7 @@ use super::{MISS, cache_peers, fetch, fetch_with, forward, origin, wait_for_answ
 use crate::support::carrick::{FORWARD_TEXT, switch_text};
 use crate::support::place::FORWARD_PORT;
 use crate::support::server::answer_requests;
-use crate::support::{Carrick, Place, Server, wait_for};
+use crate::support::{Carrick, Place, Server, wait_until};
 use carrick_logic::cache::CachePeers;
 
 #[test]
@@ -95,9 +95,7 @@ fn three_with_the_same_list_share_what_they_have() {
             .map(|carrick| carrick.metric("carrick_cache_requests_total", &["result=\"miss\""]))
             .sum()
     };
-    wait_for("the misses to be counted", || {
-        (misses() >= 12.0).then_some(())
-    });
+    wait_until("the misses to be counted", || misses() >= 12.0);
     assert_eq!(misses(), 12.0);
     for carrick in &carricks {
         assert_eq!(super::answers(carrick, "miss"), 0.0);

@@ -1,5 +1,5 @@
 //! Which requests cache peers are not asked for.
-use super::{asking, fetch, origin, request};
+use super::{asked, asking, fetch, origin, request};
 use crate::support::message::field;
 use crate::support::server::answer_requests;
 use crate::support::{Place, Server};
@@ -39,10 +39,7 @@ fn a_reload_in_the_browser_is_answered_by_the_origin() {
     let origin = origin(&far);
     let cache_peer = Server::listen(&far);
     let carrick = asking(&near, cache_peer.address());
-    let mut client = carrick.connect_forward();
-    client.send(request("GET", origin.address(), "/a", ""));
-    let mut peer = cache_peer.accept();
-    peer.read_head();
+    let (mut client, mut peer) = asked(&carrick, origin.address(), &cache_peer);
     peer.send(super::MISS);
     client.read_response("GET");
     let lines = "Cache-Control: no-cache\r\n";
@@ -70,10 +67,7 @@ fn what_was_not_stored_lately_is_not_asked_for_elsewhere() {
     });
     let cache_peer = Server::listen(&far);
     let carrick = asking(&near, cache_peer.address());
-    let mut client = carrick.connect_forward();
-    client.send(request("GET", origin.address(), "/a", ""));
-    let mut peer = cache_peer.accept();
-    peer.read_head();
+    let (mut client, mut peer) = asked(&carrick, origin.address(), &cache_peer);
     peer.send(super::MISS);
     assert_eq!(client.read_response("GET").text(), "ok");
     for _ in 0..3 {
@@ -98,10 +92,7 @@ fn what_has_to_be_validated_each_time_is_asked_of_the_origin_alone() {
     });
     let cache_peer = Server::listen(&far);
     let carrick = asking(&near, cache_peer.address());
-    let mut client = carrick.connect_forward();
-    client.send(request("GET", origin.address(), "/a", ""));
-    let mut peer = cache_peer.accept();
-    peer.read_head();
+    let (mut client, mut peer) = asked(&carrick, origin.address(), &cache_peer);
     peer.send(super::MISS);
     assert_eq!(client.read_response("GET").text(), "ok");
     for _ in 0..3 {

@@ -4,7 +4,7 @@ use super::{FRESH, Origin, Play, answer, chunked, objects, page, path};
 use crate::support::carrick::FORWARD_TEXT;
 use crate::support::message::field;
 use crate::support::server::answer_requests;
-use crate::support::{Carrick, Peer, Place, Server, wait_for};
+use crate::support::{Carrick, Peer, Place, Server, wait_until};
 use std::sync::Arc;
 
 #[test]
@@ -174,10 +174,7 @@ fn nothing_more_is_asked_for_once_the_pages_client_has_gone() {
     let server = Server::listen(&place);
     let text = cached_switch(&[server.address()], "", "prefetch = { at_once = 1 }");
     let carrick = Carrick::start(&place, &text);
-    let mut client = carrick.connect();
-    client.send(get("/", ""));
-    let mut upstream = server.accept();
-    upstream.read_head();
+    let (client, mut upstream) = carrick.asked(&server, get("/", ""));
     let (_, names) = objects(10);
     upstream.send(format!(
         "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 1000000\r\n\r\n<html>{names}"
@@ -250,8 +247,8 @@ fn other_hosts_are_asked_only_if_that_is_wanted_and_allowed() {
             &["result=\"stored\""],
             stored,
         );
-        wait_for("the denied object", || {
-            (hosts == "same" || count("denied") + count("failed") >= 1.0).then_some(())
+        wait_until("the denied object", || {
+            hosts == "same" || count("denied") + count("failed") >= 1.0
         });
         let mut paths: Vec<String> = (origin.heads().iter())
             .map(|head| path(head).to_owned())

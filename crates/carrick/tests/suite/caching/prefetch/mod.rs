@@ -4,7 +4,7 @@ mod limits;
 use super::{cached_switch, get, status};
 use crate::support::message::field;
 use crate::support::server::{Serving, answer_requests};
-use crate::support::{Carrick, Place, Response, Server, wait_for};
+use crate::support::{Carrick, Place, Response, Server, wait_until};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -36,9 +36,7 @@ impl Origin {
                 origin.heads().push(head.to_owned());
                 let path = path(head);
                 if path.starts_with("/slow") {
-                    wait_for("the release", || {
-                        origin.may_go_on.lock().unwrap().then_some(())
-                    });
+                    wait_until("the release", || *origin.may_go_on.lock().unwrap());
                 }
                 origin.answers.get(path).cloned().unwrap_or_default()
             });

@@ -1,6 +1,6 @@
 //! A shared cache that dies, does not answer, or has foreign data.
 use super::{FRESH, Play, is_from_second_level, origin, server};
-use crate::support::{Place, Redis, Server, wait_for};
+use crate::support::{Place, Redis, Server, wait_until};
 
 #[test]
 fn a_server_that_dies_is_not_missed_and_used_again() {
@@ -25,21 +25,21 @@ fn a_server_that_dies_is_not_missed_and_used_again() {
     );
     let back = Redis::start(&far, &[]);
     let mut number = 100;
-    wait_for("the server is used again", || {
+    wait_until("the server is used again", || {
         number += 1;
         let path = format!("/{number}");
         assert_eq!(
             play.fetch(origin.address(), &path).text(),
             format!("{path} ")
         );
-        (play.carrick.metric("carrick_shared_up", &[]) == 1.0).then_some(())
+        play.carrick.metric("carrick_shared_up", &[]) == 1.0
     });
     let other = Play::begin(back.address());
-    wait_for("a newly written response", || {
+    wait_until("a newly written response", || {
         number += 1;
         let path = format!("/{number}");
         play.fetch(origin.address(), &path);
-        is_from_second_level(&other.fetch(origin.address(), &path)).then_some(())
+        is_from_second_level(&other.fetch(origin.address(), &path))
     });
     let log = play.carrick.standard_error();
     assert!(log.wait_for("answers again").is_ok());
@@ -157,10 +157,7 @@ fn a_reload_begins_and_ends_its_use() {
     play.fetch(origin.address(), "/a");
     play.wait_until_written(1);
     let text = format!("[cache]\n{}", crate::support::carrick::FORWARD_TEXT);
-    play.carrick.reload(&play.place, &text);
-    let reloads = ["result=\"ok\""];
-    play.carrick
-        .wait_for_metric("carrick_reloads_total", &reloads, 1.0);
+    play.carrick.reload_as(&play.place, &text, "ok");
     assert_eq!(play.carrick.metric("carrick_shared_up", &[]), 0.0);
     play.fetch(origin.address(), "/b");
     assert_eq!(server.keys().len(), 2);
@@ -171,9 +168,7 @@ fn a_reload_begins_and_ends_its_use() {
             server.address()
         ),
     );
-    play.carrick.reload(&play.place, &with);
-    play.carrick
-        .wait_for_metric("carrick_reloads_total", &reloads, 2.0);
+    play.carrick.reload_as(&play.place, &with, "ok");
     play.fetch(origin.address(), "/c");
     play.wait_until_written(1);
     assert_eq!(server.keys().len(), 3);

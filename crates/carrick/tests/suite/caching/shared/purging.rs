@@ -1,6 +1,6 @@
 //! Purging, by the administrator and by unsafe methods.
 use super::{Play, is_from_second_level, origin, request, server};
-use crate::support::{Peer, Response, Server, wait_for};
+use crate::support::{Peer, Response, Server, wait_until};
 
 const TAGGED: &str = "Cache-Control: max-age=60\r\nCache-Tag: news\r\n";
 
@@ -15,9 +15,7 @@ fn purge(play: &Play, query: &str) -> Response {
 fn purge_everywhere(play: &Play, query: &str) -> Response {
     let first = purge(play, query);
     if first.text().contains("it does not answer") {
-        wait_for("the shared cache", || {
-            (purge(play, query).status == 200).then_some(())
-        });
+        wait_until("the shared cache", || purge(play, query).status == 200);
     } else {
         assert_eq!(first.status, 200, "{}", first.text());
     }
@@ -110,9 +108,7 @@ fn what_an_unsafe_method_changes_is_taken_out() {
     let mut client = two.carrick.connect_forward();
     client.send(request("DELETE", origin.address(), "/a", ""));
     assert_eq!(client.read_response("DELETE").status, 200);
-    wait_for("it is taken out", || {
-        (server.keys().len() == 1).then_some(())
-    });
+    wait_until("it is taken out", || server.keys().len() == 1);
     assert!(!is_from_second_level(&two.fetch(origin.address(), "/a")));
 }
 

@@ -6,7 +6,7 @@ use super::super::frames::{
 };
 use super::server::{Asked, Http2Server};
 use super::{PATIENT, start, switch_text};
-use crate::support::{Carrick, Peer, Place, Server, wait_for};
+use crate::support::{Carrick, Peer, Place, Server};
 use bytes::Bytes;
 use h2::Reason;
 use http::Response;
@@ -91,9 +91,7 @@ fn a_server_that_says_nothing_keeps_no_connection() {
     let mut client = Peer::connect(carrick.listener());
     assert_eq!(client.ask(GET).status, 504);
     server.accept().read_ending();
-    wait_for("the connection's end", || {
-        (carrick.metric("carrick_upstream_connections_open", &[]) < 0.5).then_some(())
-    });
+    carrick.wait_until_metric("carrick_upstream_connections_open", &[], 0.0);
 }
 
 #[test]
@@ -284,8 +282,7 @@ fn requests_under_way_outlive_a_reload_that_removes_their_server() {
             .expect("a stream");
         let mut body = response.await.expect("a response").into_body();
         let text = PATIENT.to_owned() + &switch_text(&[new.address()], "http2 = true");
-        carrick.reload(&place, &text);
-        carrick.wait_for_metric("carrick_reloads_total", &["result=\"ok\""], 1.0);
+        carrick.reload_as(&place, &text, "ok");
         let reply = fetch(&mut client, request("GET", "/"), b"", None);
         assert_eq!(reply.await.expect("a response").body, b"new");
         let sent = stream.send_data(Bytes::from_static(b"old"), true);

@@ -3,7 +3,7 @@ use super::super::client::{connect, fetch, request, run};
 use super::server::{Asked, Http2Server};
 use super::{start, switch_text};
 use crate::clients::tool::{Tool, has_all};
-use crate::support::{Carrick, Place, wait_for};
+use crate::support::{Carrick, Place, wait_for, wait_until};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Request, Response};
 use std::net::TcpStream;
@@ -244,12 +244,12 @@ fn health_is_what_the_server_says() {
     let carrick = start(&place, &[server.address()], keys);
     carrick.wait_for_metric("carrick_health_checks_total", &["result=\"good\""], 1.0);
     carrick.wait_for_metric("carrick_server_up", &[], 1.0);
-    wait_for("the server is down, because it says so", || {
+    wait_until("the server is down, because it says so", || {
         let is_up = carrick.metric("carrick_server_up", &[]) > 0.5;
         // If it is down since a check took too long on a busy machine, it has to come up first.
         said.store(if is_up { 2 } else { 1 }, Relaxed);
         let text = carrick.standard_error().text();
-        (!is_up && text.contains("the server says NOT_SERVING")).then_some(())
+        !is_up && text.contains("the server says NOT_SERVING")
     });
     carrick.wait_for_metric("carrick_server_up", &[], 1.0);
 }

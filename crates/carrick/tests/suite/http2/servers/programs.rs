@@ -5,7 +5,7 @@ use super::{start, switch_text};
 use crate::clients::site::Site;
 use crate::clients::tool::{Running, Tool, has_all};
 use crate::clients::websocket::{converse, echo_server};
-use crate::https::certificates::{Key, issue, make_authority};
+use crate::https::certificates::certified_by_address;
 use crate::support::{Carrick, Peer, Place, Server, random, wait_for};
 use bytes::Bytes;
 use h2::ext::Protocol;
@@ -21,11 +21,12 @@ pub(super) fn free(place: &Place) -> SocketAddr {
 
 #[test]
 fn nghttpd_is_asked_by_tls_and_without() {
-    let place = Place::claim();
-    if !has_all(&["nghttpd"]) || !make_authority(&place) {
+    if !has_all(&["nghttpd"]) {
         return;
     }
-    issue(&place, "server", &format!("IP:{}", place.ip()), Key::Ec);
+    let Some(place) = certified_by_address() else {
+        return;
+    };
     let body = random::Random::new(3).bytes(1_000_000);
     std::fs::write(place.directory().join("file"), &body).expect("a file");
     let table = [
@@ -218,11 +219,12 @@ fn web_sockets_go_through_where_the_server_takes_them() {
 
 #[test]
 fn a_web_socket_goes_by_http1_where_http2_takes_none_and_http1_is_allowed() {
-    let place = Place::claim();
-    if !has_all(&["nginx"]) || !make_authority(&place) {
+    if !has_all(&["nginx"]) {
         return;
     }
-    issue(&place, "server", &format!("IP:{}", place.ip()), Key::Ec);
+    let Some(place) = certified_by_address() else {
+        return;
+    };
     let echo = echo_server(&place);
     let address = free(&place);
     let server = format!(
@@ -256,11 +258,12 @@ fn a_web_socket_goes_by_http1_where_http2_takes_none_and_http1_is_allowed() {
 
 #[test]
 fn a_server_of_http2_alone_takes_no_web_socket_by_http1_either() {
-    let place = Place::claim();
-    if !has_all(&["nghttpd"]) || !make_authority(&place) {
+    if !has_all(&["nghttpd"]) {
         return;
     }
-    issue(&place, "server", &format!("IP:{}", place.ip()), Key::Ec);
+    let Some(place) = certified_by_address() else {
+        return;
+    };
     place.write("file", "content");
     let address = free(&place);
     let _server = Tool::new("nghttpd", &place)

@@ -24,12 +24,6 @@ fn is_waiting(carrick: &Carrick) -> bool {
     carrick.status()["certificates"][0]["next_order"].is_string()
 }
 
-/// Has carrick look again; the next attempt is not before its time.
-fn reload(carrick: &Carrick, place: &Place, text: &str, count: f64) {
-    carrick.reload(place, text);
-    carrick.wait_for_metric("carrick_reloads_total", &["result=\"ok\""], count);
-}
-
 #[test]
 fn a_refusal_is_explained_and_not_repeated_before_its_time() {
     let [place, elsewhere] = [Place::claim(), Place::claim()];
@@ -52,7 +46,7 @@ fn a_refusal_is_explained_and_not_repeated_before_its_time() {
         "{said}"
     );
     assert_eq!(served(&place, carrick.listener()), None);
-    reload(&carrick, &place, &text, 1.0);
+    carrick.reload_as(&place, &text, "ok");
     carrick.stop();
     let carrick = Carrick::start(&place, &text);
     wait_for_failures(&carrick, 1.0);
@@ -60,7 +54,7 @@ fn a_refusal_is_explained_and_not_repeated_before_its_time() {
     // Its time comes: the other challenge has its turn.
     let file = folder(&place).join("site.test.failed.json");
     std::fs::write(&file, r#"{"failures": 1, "not_before": 0, "error": ""}"#).expect("a file");
-    reload(&carrick, &place, &text, 1.0);
+    carrick.reload_as(&place, &text, "ok");
     wait_for_failures(&carrick, 2.0);
     let why = error(&carrick);
     assert!(
@@ -110,7 +104,7 @@ fn an_authority_that_cannot_be_reached_leaves_the_certificate_in_force() {
         soon.expect("a time").as_secs()
     );
     std::fs::write(kept.join("site.test.failed.json"), failures).expect("a file");
-    reload(&carrick, &place, &text, 1.0);
+    carrick.reload_as(&place, &text, "ok");
     wait_for_failures(&carrick, 5.0);
     assert!(is_waiting(&carrick));
     let served = served(&place, carrick.listener()).expect("a certificate");
@@ -134,15 +128,15 @@ fn a_certificate_stays_in_force_whatever_becomes_of_its_file() {
     };
     // What is found in passing is reported once.
     std::fs::write(&file, "broken").expect("a file");
-    wait_for("a report", || (reports() == 1).then_some(()));
+    wait_until("a report", || reports() == 1);
     assert!(is_served());
     // So it is if it is found at a reload.
-    reload(&carrick, &place, &text, 1.0);
-    wait_for("a report", || (reports() == 2).then_some(()));
+    carrick.reload_as(&place, &text, "ok");
+    wait_until("a report", || reports() == 2);
     assert!(is_served());
     std::fs::remove_file(&file).expect("a file");
-    reload(&carrick, &place, &text, 2.0);
-    wait_for("a report", || (reports() >= 3).then_some(()));
+    carrick.reload_as(&place, &text, "ok");
+    wait_until("a report", || reports() >= 3);
     assert!(is_served());
     std::fs::write(&file, good).expect("a file");
     carrick
@@ -203,6 +197,6 @@ fn an_account_that_cannot_be_used_is_not_replaced() {
     // What the message says helps, also against the pause after an error that concerns all names.
     std::fs::remove_file(&file).expect("a file");
     std::fs::remove_file(folder(&place).join("site.test.failed.json")).expect("a file");
-    reload(&carrick, &place, &text, 1.0);
+    carrick.reload_as(&place, &text, "ok");
     wait_for_issued(&carrick, 1.0);
 }

@@ -137,10 +137,8 @@ fn a_restart_keeps_account_and_certificate() {
     let carrick = Carrick::start(&place, &text);
     // It is there at once.
     assert_eq!(served(&place, carrick.listener()), Some(kept(&place)));
-    wait_for("the first look", || {
-        carrick.status()["certificates"][0]["next_order"]
-            .is_string()
-            .then_some(())
+    wait_until("the first look", || {
+        carrick.status()["certificates"][0]["next_order"].is_string()
     });
     assert_eq!(carrick.metric("carrick_acme_orders_total", &[]), 0.0);
     assert!(read() == before);
@@ -169,11 +167,11 @@ fn two_processes_order_once() {
             .wait_for(" is ready\n")
             .expect("a start");
     }
-    wait_for("one certificate in both", || {
+    wait_until("one certificate in both", || {
         let served = both
             .each_ref()
             .map(|carrick| served(&place, carrick.listener()));
-        (served[0].is_some() && served[0] == served[1]).then_some(())
+        served[0].is_some() && served[0] == served[1]
     });
     let orders = both
         .each_ref()

@@ -7,7 +7,7 @@ mod site;
 
 use super::client::{Offers, TlsPeer, pem, trusting};
 use crate::support::server::answer_requests;
-use crate::support::{Carrick, Place, Server, wait_for};
+use crate::support::{Carrick, Place, Server, wait_for, wait_until};
 use pebble::{Manner, Pebble, acme_text, folder, redirecting, wait_for_issued};
 use rustls::pki_types::CertificateDer;
 use std::net::SocketAddr;

@@ -7,7 +7,7 @@ mod peers;
 mod sessions;
 mod ways;
 
-use super::certificates::{Key, file, issue, make_authority};
+use super::certificates::{Key, certified_by_address as stage, file, issue};
 use super::client::{Offers, pem};
 use crate::support::carrick::{FORWARD_TEXT, upstream_text};
 use crate::support::message::head_end;
@@ -29,15 +29,6 @@ const HANDSHAKES: &str = "carrick_upstream_tls_handshakes_total";
 const GET: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
 /// A response.
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
-
-/// A place with an authority and `server.pem`, issued for the place's address; `None` if openssl is missing.
-fn stage() -> Option<Place> {
-    let place = Place::claim();
-    make_authority(&place).then(|| {
-        issue(&place, "server", &format!("IP:{}", place.ip()), Key::Ec);
-        place
-    })
-}
 
 /// A switch with one worker, and an upstream of these servers with these further keys.
 fn switch_text(servers: &[SocketAddr], keys: &str) -> String {

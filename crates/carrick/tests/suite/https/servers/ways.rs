@@ -4,7 +4,7 @@ use crate::https::client::{TlsPeer, trusting};
 use crate::https::pair;
 use crate::support::carrick::upstream_text as upstream;
 use crate::support::server::answer_requests;
-use crate::support::{Carrick, wait_for};
+use crate::support::{Carrick, wait_until};
 use std::io::Read;
 
 #[test]
@@ -122,12 +122,12 @@ fn stored_responses_are_validated() {
             (200, "stored".to_owned())
         );
     }
-    wait_for("revalidations", || {
+    wait_until("revalidations", || {
         let lines = carrick.access_log(3);
         let revalidated = lines
             .iter()
             .filter(|line| line.text("cache") == "revalidated");
-        (revalidated.count() == 2).then_some(())
+        revalidated.count() == 2
     });
 }
 

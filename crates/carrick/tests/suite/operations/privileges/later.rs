@@ -10,17 +10,6 @@ fn close(path: &Path, mode: u32) {
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("permissions");
 }
 
-fn reload(carrick: &Carrick, place: &Place, text: &str, result: &str) {
-    let count = |carrick: &Carrick| {
-        carrick.status()["reloads"][result]
-            .as_u64()
-            .expect("a count")
-    };
-    let before = count(carrick);
-    carrick.reload(place, text);
-    wait_for("a reload", || (count(carrick) > before).then_some(()));
-}
-
 fn last_error(carrick: &Carrick) -> String {
     let error = carrick.status()["reloads"]["last"]["error"].clone();
     error.as_str().expect("an error").to_owned()
@@ -36,8 +25,7 @@ fn a_low_port_at_a_reload_waits_for_a_restart() {
     let server = Server::listen(&place);
     let text = AS_NOBODY.to_owned() + &tunnel_text(&[server.address()]);
     let carrick = Carrick::start(&place, &text);
-    reload(
-        &carrick,
+    carrick.reload_as(
         &place,
         &(text.clone() + &second_listener(LOW_PORT)),
         "failed",
@@ -54,13 +42,13 @@ fn a_low_port_at_a_reload_waits_for_a_restart() {
     drop(chat(&carrick, &server));
     // The same for admin.
     let with_admin = format!("[admin]\nlisten = \"{{ip}}:{LOW_PORT}\"\n{text}");
-    reload(&carrick, &place, &with_admin, "failed");
+    carrick.reload_as(&place, &with_admin, "failed");
     let error = last_error(&carrick);
     assert!(
         error.contains("for admin") && error.contains("restart"),
         "{error}"
     );
-    reload(&carrick, &place, &text, "ok");
+    carrick.reload_as(&place, &text, "ok");
 }
 
 /// A forward proxy on another port.
@@ -83,7 +71,7 @@ fn a_listener_that_root_opened_may_have_another_mode_and_others_open_beside_it()
     let with = |listener: &str| listener.to_owned() + &forward_listener(LISTENER_PORT) + AS_NOBODY;
     let carrick = Carrick::start(&place, &before);
     for _ in 0..2 {
-        reload(&carrick, &place, &with(&tunnel), "ok");
+        carrick.reload_as(&place, &with(&tunnel), "ok");
         let mut client = carrick.connect_tunnel();
         let mut upstream = server.accept();
         upstream.send("220 a.example\r\n");
@@ -91,7 +79,7 @@ fn a_listener_that_root_opened_may_have_another_mode_and_others_open_beside_it()
         drop((client, upstream));
         drop(carrick.connect());
 
-        reload(&carrick, &place, &with(&switch), "ok");
+        carrick.reload_as(&place, &with(&switch), "ok");
         let mut client = carrick.connect_tunnel();
         client.send("GET / HTTP/1.1\r\nHost: a.example\r\n\r\n");
         let mut upstream = server.accept();
@@ -114,7 +102,7 @@ fn all_addresses_instead_of_one_wait_for_a_restart_if_root_opened_that_one() {
     let one = tunnel_text(&[server.address()]).replace(&TUNNEL_PORT.to_string(), &port.to_string());
     let all = one.replace("{ip}", "0.0.0.0") + AS_NOBODY;
     let carrick = Carrick::start(&place, &(one.clone() + AS_NOBODY));
-    reload(&carrick, &place, &all, "failed");
+    carrick.reload_as(&place, &all, "failed");
     let error = last_error(&carrick);
     for part in [
         &format!("cannot listen on 0.0.0.0:{port}"),
@@ -147,7 +135,7 @@ fn an_engine_that_is_asked_for_later_waits_for_a_restart() {
             .contains("not usable, because")
     );
     let with = socket_tunnel(server.address());
-    reload(&carrick, &place, &with, "ok");
+    carrick.reload_as(&place, &with, "ok");
     let said = carrick
         .standard_error()
         .wait_for("configuration reloaded")
@@ -160,14 +148,14 @@ fn an_engine_that_is_asked_for_later_waits_for_a_restart() {
     }
     // It goes through the process, and is counted; `/status` has the reason.
     drop(chat(&carrick, &server));
-    wait_for("a choice that was counted", || {
-        (went_without(&carrick) >= 1.0).then_some(())
+    wait_until("a choice that was counted", || {
+        went_without(&carrick) >= 1.0
     });
     let engine = carrick.status()["engines"][2].clone();
     assert_eq!(engine["name"], "engine socket");
     let reason = engine["reason"].as_str().expect("a reason");
     assert!(reason.contains("CAP_BPF"), "{reason}");
-    reload(&carrick, &place, &with, "ok");
+    carrick.reload_as(&place, &with, "ok");
     let said = carrick.stop().standard_error;
     assert_eq!(said.matches("is not usable, because").count(), 1, "{said}");
 }
@@ -181,13 +169,13 @@ fn an_engine_that_is_loaded_stays_for_later_reloads() {
     let server = Server::listen(&place);
     let with = socket_tunnel(server.address());
     let carrick = Carrick::start(&place, &with);
-    reload(&carrick, &place, &tunnel_text(&[server.address()]), "ok");
-    reload(&carrick, &place, &with, "ok");
+    carrick.reload_as(&place, &tunnel_text(&[server.address()]), "ok");
+    carrick.reload_as(&place, &with, "ok");
     // The workers apply a new configuration when they wake.
-    wait_for("a tunnel in the kernel", || {
+    wait_until("a tunnel in the kernel", || {
         drop(chat(&carrick, &server));
         let labels = ["engine=\"socket\""];
-        (carrick.metric("carrick_splice_bytes_total", &labels) > 0.0).then_some(())
+        carrick.metric("carrick_splice_bytes_total", &labels) > 0.0
     });
     assert!(went_without(&carrick) < 0.5);
 }
@@ -201,7 +189,7 @@ fn another_user_at_a_reload_waits_for_a_restart() {
     let server = Server::listen(&place);
     let text = tunnel_text(&[server.address()]);
     let carrick = Carrick::start(&place, &text);
-    reload(&carrick, &place, &(AS_NOBODY.to_owned() + &text), "ok");
+    carrick.reload_as(&place, &(AS_NOBODY.to_owned() + &text), "ok");
     let said = carrick
         .standard_error()
         .wait_for("a changed [process] takes effect only after a restart")
@@ -253,13 +241,13 @@ fn a_log_that_cannot_be_opened_again_goes_on_in_the_old_file() {
         "{said}"
     );
     drop(chat(&carrick, &server));
-    wait_for("a line in the old file", || {
+    wait_until("a line in the old file", || {
         let text = std::fs::read_to_string(&moved).expect("the log");
-        text.contains("\"mode\":\"tunnel\"").then_some(())
+        text.contains("\"mode\":\"tunnel\"")
     });
     // A reload that moves the log is refused in the same way.
     let elsewhere = format!("[log]\naccess = \"other.log\"\nformat = \"json\"\n{text}");
-    reload(&carrick, &place, &elsewhere, "failed");
+    carrick.reload_as(&place, &elsewhere, "failed");
     let error = last_error(&carrick);
     assert!(
         error.contains("cannot open the access log") && error.contains("dropped its privileges"),
@@ -286,7 +274,7 @@ fn a_configuration_that_only_root_can_read_is_reported_at_start() {
     ] {
         assert!(said.contains(part), "{part:?} is missing in {said}");
     }
-    reload(&carrick, &place, &text, "failed");
+    carrick.reload_as(&place, &text, "failed");
     assert!(last_error(&carrick).contains("cannot be read"));
     drop(chat(&carrick, &server));
 }

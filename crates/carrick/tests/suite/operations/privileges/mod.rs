@@ -5,7 +5,7 @@ mod start;
 
 use crate::support::carrick::{PROGRAM, tunnel_text};
 use crate::support::place::TUNNEL_PORT;
-use crate::support::{Carrick, Peer, Place, Server, wait_for};
+use crate::support::{Carrick, Peer, Place, Server, wait_for, wait_until};
 use carrick_test::is_root;
 use nix::unistd::User;
 use std::net::SocketAddr;
@@ -110,8 +110,8 @@ fn go_on((client, upstream): &mut (Peer, Peer)) {
 
 /// The kernel takes over a chat as soon as both directions are idle, and carries later messages.
 fn expect_kernel_carried(carrick: &Carrick, mut ends: (Peer, Peer)) {
-    wait_for("the tunnel to be in the kernel", || {
-        (carrick.status()["splices"]["in_kernel"] == 1).then_some(())
+    wait_until("the tunnel to be in the kernel", || {
+        carrick.status()["splices"]["in_kernel"] == 1
     });
     go_on(&mut ends);
     drop(ends);

@@ -52,7 +52,7 @@ fn root_becomes_the_user_with_nothing_left_and_the_engine_goes_on() {
     let log = place.directory().join(ACCESS_LOG);
     std::fs::rename(&log, place.directory().join("moved.log")).expect("a log to move");
     carrick.signal(Signal::USR1);
-    wait_for("a new log", || log.exists().then_some(()));
+    wait_until("a new log", || log.exists());
 
     // Threads that a reload starts have no more privileges.
     expect_capabilities_of_root(&carrick, 0);
@@ -191,8 +191,8 @@ fn without_privileges_it_runs_without_the_engine_and_says_so_once() {
     drop(chat(&carrick, &server));
     drop(chat(&carrick, &server));
     // Each direction of each tunnel asked for it.
-    wait_for("choices that were counted", || {
-        (went_without(&carrick) >= 2.0).then_some(())
+    wait_until("choices that were counted", || {
+        went_without(&carrick) >= 2.0
     });
     for engine in carrick.status()["engines"].as_array().expect("engines") {
         let is_socket = engine["name"] == "engine socket";
@@ -206,10 +206,7 @@ fn without_privileges_it_runs_without_the_engine_and_says_so_once() {
             );
         }
     }
-    carrick.reload(&place, &text);
-    wait_for("a reload", || {
-        (carrick.status()["reloads"]["ok"] == 1).then_some(())
-    });
+    carrick.reload_as(&place, &text, "ok");
     let said = carrick.stop().standard_error;
     let complaints = said.matches("the engine \"socket\" is not usable").count();
     assert_eq!(complaints, 1, "{said}");

@@ -2,7 +2,7 @@
 
 use super::support::*;
 use crate::engine::tc::hooks::{AttachMode, Changed, Changes, Hooks, Settings};
-use carrick_test::{PATIENCE, wait_for};
+use carrick_test::{PATIENCE, wait_until};
 use std::time::Duration;
 
 const NOT: Duration = Duration::from_millis(50);
@@ -178,9 +178,9 @@ fn changes_of_links_addresses_routes_and_filters_are_reported() {
                 ("ip rule", "fwmark 7 table 100"),
                 ("ip -6 rule", "fwmark 7 table 100"),
             ] {
-                wait_for("news of routes alone", || {
+                wait_until("news of routes alone", || {
                     let changed = ["add", "del"].map(|what| heard(&format!("{of} {what} {one}")));
-                    (changed == [only_routes; 2]).then_some(())
+                    changed == [only_routes; 2]
                 });
             }
             assert!(heard("tc qdisc add dev v0 clsact").filters);

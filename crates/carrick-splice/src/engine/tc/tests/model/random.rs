@@ -1,15 +1,16 @@
-//! Pseudo-random numbers from a seed (SplitMix64), and the bytes that speakers send.
+//! Pseudo-random numbers from a seed, and the bytes that speakers send.
+use carrick_test::mix;
 
-pub struct Random(u64);
+pub struct Random(carrick_test::Random);
 
 impl Random {
     pub fn new(seed: u64) -> Random {
-        Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ 0xC0FF_EE00_5EED)
+        let spread = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ 0xC0FF_EE00_5EED;
+        Random(carrick_test::Random::new(spread))
     }
 
     pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        mix(self.0)
+        self.0.next()
     }
 
     /// From 0 to `limit - 1`.
@@ -35,14 +36,8 @@ impl Random {
     }
 
     pub fn one_of<T: Copy>(&mut self, choice: &[T]) -> T {
-        choice[self.below(choice.len() as u64) as usize]
+        self.0.one_of(choice)
     }
-}
-
-fn mix(mut value: u64) -> u64 {
-    value = (value ^ (value >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    value = (value ^ (value >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    value ^ (value >> 31)
 }
 
 /// Byte `at` of a speaker's data: no part of it equals another.
