@@ -252,7 +252,7 @@ fn check_hash_on(
                 given.span(),
                 "`hash_on` has no effect without `balance = \"hash\"`",
             )
-            .help("add it, or remove `hash_on`");
+            .help("add `balance = \"hash\"`, or remove `hash_on`");
     } else if in_tunnel && *given.get_ref() != HashOn::Client {
         problems
             .error(
