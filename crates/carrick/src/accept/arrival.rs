@@ -81,14 +81,12 @@ pub async fn serve(
             .access
             .allows_client(client.context.address.ip())
     {
-        client
-            .context
-            .metrics()
-            .refusals
-            .count("client_not_allowed");
         // An HTTP client gets the reason; other connections are closed. A stranger is not worth a TLS handshake.
         if !client.context.listener.mode.is_blind() && client.context.listener.tls.is_none() {
             session::refuse_client(&mut client).await;
+        } else {
+            let refusals = &client.context.metrics().refusals;
+            refusals.count("client_not_allowed");
         }
         return;
     }

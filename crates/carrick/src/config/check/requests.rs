@@ -32,6 +32,10 @@ pub fn settle(
     let given = |number: usize| written.routes.get(number)?.requests.given();
     let is_demanded =
         |number: usize| given(number).is_some_and(|word| *word.get_ref() == Requests::Kernel);
+    let is_read = |number: usize| {
+        let responses = written.routes.get(number)?.responses.given();
+        responses.filter(|word| *word.get_ref() == Responses::Read)
+    };
     let are_alike = routes
         .windows(2)
         .all(|pair| matches!(pair, [one, other] if one.pace == other.pace));
@@ -41,7 +45,10 @@ pub fn settle(
                 .upstream
                 .and_then(|index| upstreams.get(index)?.as_ref());
             to_tls(upstream)
-                .or_else(|| obstacle(route, upstream, via, are_alike, given(number).is_some()))
+                .or_else(|| {
+                    let is_given = (given(number).is_some(), is_read(number).is_some());
+                    obstacle(route, upstream, via, are_alike, is_given)
+                })
                 .or_else(|| in_process(!written.tls.is_absent()))
         })
         .collect();
@@ -76,12 +83,13 @@ pub fn settle(
     }
 }
 
+/// `is_given`: whether the route has `requests`; `is_read`: whether it has `responses = "read"`.
 fn obstacle(
     route: &RoutePlan,
     upstream: Option<&UpstreamPlan>,
     via: &Via,
     are_alike: bool,
-    is_given: bool,
+    (is_given, is_read): (bool, bool),
 ) -> Option<Obstacle> {
     let hashes = upstream.is_some_and(|upstream| {
         upstream.balance == Algorithm::Hash && upstream.hash_on != HashOn::Client
@@ -118,11 +126,7 @@ fn obstacle(
             "requests that the kernel classifies do not reach the cache",
             "add `cache = false` to the route, or remove `requests`",
         ),
-        RoutePlan {
-            responses: Responses::Read,
-            engine: Choice::Packet,
-            ..
-        } => (
+        _ if is_read => (
             "of a request that the kernel forwards, the process does not see the response",
             "remove `responses = \"read\"`, or `requests`",
         ),

@@ -30,6 +30,12 @@ fn it_is_taken_from_the_route() {
         (
             "",
             "",
+            "responses = \"read\"",
+            Some("does not see the response"),
+        ),
+        (
+            "",
+            "",
             "engine = \"pipe\"",
             Some("only on connections that the packet engine has"),
         ),

@@ -104,6 +104,8 @@ fn clients_beyond_allow_are_refused() {
     assert_eq!(client.read_response("GET").status, 403);
     client.expect_end();
     server.expect_no_connection();
+    let refused = carrick.metric("carrick_refusals_total", &["reason=\"client_not_allowed\""]);
+    assert_eq!(refused, 1.0);
     let mut client = Peer::connect_from([127, 0, 5, 9].into(), carrick.forward_address());
     client.send(&request);
     let mut upstream = server.accept();
