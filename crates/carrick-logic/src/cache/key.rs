@@ -92,7 +92,8 @@ crate::named! {
 crate::named! {
     /// Why the answer to a request with a key may not be stored; what is stored already may answer it.
     pub enum NotFilled with label {
-        /// The host has capital letters or a final dot, which some servers take for another host.
+        /// The host has capital letters, a final dot, the scheme's default port or an unusual form of an address: some
+        /// servers take it for another host, or write it into their answers.
         HostForm = "host_form",
         /// One of [`KeyRules::guarded`] is there.
         GuardedField = "guarded_field",
@@ -131,13 +132,22 @@ pub fn target_uri<'b>(head: &RequestHead, bytes: &'b [u8]) -> Result<Uri<'b>, No
     })
 }
 
-/// Whether the answer to a request may be stored under its key.
+/// Whether the answer to a request may be stored under its key. `host_and_port` is what servers get as `Host`.
 ///
 /// # Errors
 /// Says why not.
-pub fn may_fill(uri: &Uri<'_>, fields: Fields<'_>, rules: &KeyRules) -> Result<(), NotFilled> {
-    let is_address = uri.host.contains(&b':');
-    if !is_address && (uri.host.iter().any(u8::is_ascii_uppercase) || uri.host.ends_with(b".")) {
+pub fn may_fill(
+    uri: &Uri<'_>,
+    host_and_port: &[u8],
+    fields: Fields<'_>,
+    rules: &KeyRules,
+) -> Result<(), NotFilled> {
+    let mut usual = Vec::with_capacity(host_and_port.len() + 8);
+    write_host(&mut usual, uri.host);
+    if uri.port != uri.default_port() {
+        let _ = write!(usual, ":{}", uri.port);
+    }
+    if usual != host_and_port {
         return Err(NotFilled::HostForm);
     }
     let is_guarded = |name: &[u8]| {

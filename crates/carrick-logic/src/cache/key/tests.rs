@@ -314,7 +314,12 @@ fn what_servers_may_heed_and_no_key_has_is_not_filled() {
             port: 80,
             path_and_query: b"/",
         };
-        may_fill(&uri, Fields::of_text(lines.as_bytes()), rules)
+        may_fill(
+            &uri,
+            host.as_bytes(),
+            Fields::of_text(lines.as_bytes()),
+            rules,
+        )
     };
     for name in GUARDED_FIELDS {
         assert_eq!(*name, name.to_ascii_lowercase());
@@ -330,13 +335,43 @@ fn what_servers_may_heed_and_no_key_has_is_not_filled() {
         fill("h", "X-Forwarded-For: 192.0.2.1\r\nCookie: x\r\n", &rules),
         Ok(())
     );
-    for (host, expected) in [
-        ("h.example", Ok(())),
-        ("H.example", Err(NotFilled::HostForm)),
-        ("h.example.", Err(NotFilled::HostForm)),
-        ("2001:DB8::1", Ok(())),
+}
+
+/// The key has one form of host and port, and servers get what was written.
+#[test]
+fn a_host_in_another_form_than_the_keys_is_not_filled() {
+    for (target, host, is_usual) in [
+        ("/", "h.example", true),
+        ("/", "h.example:8080", true),
+        ("/", "h.example:443", true),
+        ("/", "h.example:", true),
+        ("/", "192.0.2.1", true),
+        ("/", "[2001:db8::1]", true),
+        ("/", "[2001:db8::1]:8080", true),
+        ("http://h.example/", "H.example:80", true),
+        ("/", "H.example", false),
+        ("/", "h.example.", false),
+        ("/", "h.example:80", false),
+        ("/", "[2001:DB8::1]", false),
+        ("/", "[2001:db8:0::1]", false),
+        ("/", "[2001:db8::1]:80", false),
+        ("http://h.example:80/", "h.example", false),
     ] {
-        assert_eq!(fill(host, "", &KeyRules::default()), expected, "{host}");
+        let text = format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n");
+        let head = parse(&text);
+        let bytes = text.as_bytes();
+        let filled = may_fill(
+            &target_uri(&head, bytes).unwrap(),
+            head.host_and_port.of(bytes),
+            Fields::of_request(&head, bytes),
+            &KeyRules::default(),
+        );
+        let expected = if is_usual {
+            Ok(())
+        } else {
+            Err(NotFilled::HostForm)
+        };
+        assert_eq!(filled, expected, "{text}");
     }
 }
 
@@ -352,6 +387,7 @@ fn rfc_9110_7_6_1_a_field_that_is_taken_away_on_the_way_is_not_filled() {
         };
         may_fill(
             &uri,
+            b"h",
             Fields::of_text(lines.as_bytes()),
             &KeyRules::default(),
         )

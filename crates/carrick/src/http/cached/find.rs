@@ -326,7 +326,7 @@ fn name(
     write_key(&mut key, realm, &uri, fields, &route.key);
     let not_filled = match is_bypassed {
         true => Some(NotFilled::Bypass),
-        false => may_fill(&uri, fields, &route.key).err(),
+        false => may_fill(&uri, head.host_and_port.of(bytes), fields, &route.key).err(),
     };
     Some((key.into(), not_filled))
 }

@@ -171,6 +171,27 @@ fn hosts_and_queries_are_told_apart() {
     assert_eq!(other.read_response("GET").text(), "other");
 }
 
+/// A server may repeat the port in links, which all who ask without it would get.
+#[test]
+fn a_default_port_that_is_written_fills_nothing() {
+    let play = Play::begin("");
+    let lines = "Cache-Control: max-age=60\r\n";
+    let with_port = get("/a", "").replace("a.example", "a.example:80");
+    for _ in 0..2 {
+        let mut client = play.carrick.connect();
+        client.send(&with_port);
+        let mut upstream = play.server.accept();
+        let asked = upstream.read_head();
+        assert!(asked.contains("Host: a.example:80\r\n"), "{asked}");
+        upstream.send(ok(lines, "with port"));
+        assert_eq!(client.read_response("GET").text(), "with port");
+    }
+    play.fetch("/a", &ok(lines, "usual"));
+    let found = play.carrick.connect().ask(&with_port);
+    assert_eq!(found.text(), "usual");
+    play.server.expect_no_connection();
+}
+
 #[test]
 fn without_cache_nothing_is_kept() {
     use crate::support::{Carrick, Place, Server};
