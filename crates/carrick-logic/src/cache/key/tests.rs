@@ -299,42 +299,60 @@ fn only_named_headers_are_in_the_key() {
 
 #[test]
 fn what_servers_may_heed_and_no_key_has_is_not_filled() {
-    let guarded: Vec<Vec<u8>> = GUARDED_FIELDS
-        .iter()
-        .map(|name| name.as_bytes().to_vec())
-        .collect();
-    let rules = KeyRules {
-        guarded,
-        ..KeyRules::default()
+    let uri = Uri {
+        scheme: b"http",
+        host: b"h",
+        port: 80,
+        path_and_query: b"/",
     };
-    let fill = |host: &'static str, lines: &str, rules: &KeyRules| {
-        let uri = Uri {
-            scheme: b"http",
-            host: host.as_bytes(),
-            port: 80,
-            path_and_query: b"/",
+    let fill = |lines: &str, headers: &[&str]| {
+        let headers = headers.iter().map(|name| name.as_bytes().to_vec());
+        let rules = KeyRules {
+            headers: headers.collect(),
+            ..KeyRules::default()
         };
-        may_fill(
-            &uri,
-            host.as_bytes(),
-            Fields::of_text(lines.as_bytes()),
-            rules,
-        )
+        may_fill(&uri, b"h", Fields::of_text(lines.as_bytes()), &rules)
     };
-    for name in GUARDED_FIELDS {
-        assert_eq!(*name, name.to_ascii_lowercase());
-        let line = format!("{}: evil\r\n", name.to_ascii_uppercase());
-        assert_eq!(
-            fill("h", &line, &rules),
-            Err(NotFilled::GuardedField),
-            "{name}"
-        );
-        assert_eq!(fill("h", &line, &KeyRules::default()), Ok(()), "{name}");
+    let guarded = GUARDED_FIELDS.iter().map(|name| name.to_vec());
+    let more = [
+        "x-forwarded",
+        "x-forwarded-host",
+        "x-forwarded-path",
+        "x-forwarded-port",
+        "x-forwarded-prefix",
+        "x-forwarded-proto",
+        "x-forwarded-scheme",
+        "x-forwarded-ssl",
+        "x-forwarded-uri",
+    ];
+    let more = more.iter().map(|name| name.as_bytes().to_vec());
+    for name in guarded.chain(more) {
+        let name = String::from_utf8(name).unwrap();
+        assert_eq!(name, name.to_ascii_lowercase());
+        let odd = name.replace('-', "_");
+        for written in [
+            name.to_ascii_uppercase(),
+            odd.clone(),
+            odd.replace('_', "."),
+        ] {
+            let line = format!("{written}: evil\r\n");
+            assert_eq!(fill(&line, &[]), Err(NotFilled::GuardedField), "{line}");
+        }
+        let line = format!("{name}: evil\r\n");
+        assert_eq!(fill(&line, &["x-other", &name]), Ok(()), "{name}");
+        if odd != name {
+            // It is not this one that is in the key.
+            let line = format!("{odd}: evil\r\n");
+            assert_eq!(fill(&line, &[&name]), Err(NotFilled::GuardedField));
+        }
     }
-    assert_eq!(
-        fill("h", "X-Forwarded-For: 192.0.2.1\r\nCookie: x\r\n", &rules),
-        Ok(())
-    );
+    for lines in [
+        "X-Forwarded-For: 192.0.2.1\r\nCookie: x\r\n",
+        "X_Forwarded_For: 192.0.2.1\r\n",
+        "X-Real-IP: 192.0.2.1\r\nX-Request-ID: 1\r\nX: y\r\n",
+    ] {
+        assert_eq!(fill(lines, &[]), Ok(()), "{lines}");
+    }
 }
 
 /// The key has one form of host and port, and servers get what was written.
@@ -524,7 +542,6 @@ proptest! {
                 _ => KeyQuery::These(vec![b"a".to_vec(), b"b".to_vec()]),
             },
             headers: if has_headers { vec![b"x".to_vec(), b"y".to_vec()] } else { Vec::new() },
-            guarded: Vec::new(),
         };
         // Requests differ in some parts only; two independent ones would hardly ever be equal.
         let pick = |index: usize| if parts[index] { &one } else { &other };
