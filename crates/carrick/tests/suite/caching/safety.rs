@@ -90,6 +90,20 @@ fn what_a_server_says_to_a_client_that_a_trusted_proxy_knows_is_not_for_others()
     }
     let parsed = (play.carrick).metric("carrick_cache_prefetch_pages_total", &[]);
     assert_eq!(parsed, 0.0);
+    for line in [
+        "Client-Cert: :YWxpY2U=:",
+        "X-SSL-Client-S-DN: CN=alice",
+        "X-Forwarded-Client-Cert: Hash=1",
+        "X-Forwarded-User: alice",
+        "Remote-User: alice",
+    ] {
+        let (response, _) = play.fetch_with("/b", &format!("{line}\r\n"), &page);
+        assert_eq!(status(&response), "carrick; fwd=bypass", "{line}");
+    }
+    // What is empty tells nothing, and neither does a field that is not for identities.
+    let plain = ok("Cache-Control: max-age=60\r\n", "for all");
+    play.fetch_with("/c", "Remote-User:\r\nX-Real-IP: 192.0.2.1\r\n", &plain);
+    play.find("/c");
     // Where it is in the key, each has a copy.
     let play = begin("cache_key = { headers = \"X-Forwarded-Client-Subject\" }");
     for (lines, body) in [(ALICE, "for alice"), ("", "for strangers")] {
