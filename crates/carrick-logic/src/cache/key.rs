@@ -118,11 +118,24 @@ crate::named! {
     }
 }
 
-/// The URI that a request is for, as it goes to the servers.
+/// The URI that a request is for, as it goes to the servers, if it has a key.
 ///
 /// # Errors
 /// Says why the request has no key.
 pub fn target_uri<'b>(head: &RequestHead, bytes: &'b [u8]) -> Result<Uri<'b>, NoKey> {
+    let is_dots = |segment: &[u8]| matches!(segment, b"." | b"..");
+    match head.path.of(bytes).split(|&byte| byte == b'/').any(is_dots) {
+        true => Err(NoKey::DotSegments),
+        false => changed_uri(head, bytes),
+    }
+}
+
+/// The URI whose resource a request changes. It may have dot segments, which [`invalidated`](super::invalidated)
+/// resolves as servers do.
+///
+/// # Errors
+/// The request is for no resource.
+pub fn changed_uri<'b>(head: &RequestHead, bytes: &'b [u8]) -> Result<Uri<'b>, NoKey> {
     let path_and_query = match head.target {
         Target::Origin { path_and_query } | Target::Absolute { path_and_query, .. } => {
             path_and_query
@@ -132,10 +145,6 @@ pub fn target_uri<'b>(head: &RequestHead, bytes: &'b [u8]) -> Result<Uri<'b>, No
     let host = head.host.of(bytes);
     if host.is_empty() {
         return Err(NoKey::NoHost);
-    }
-    let is_dots = |segment: &[u8]| matches!(segment, b"." | b"..");
-    if head.path.of(bytes).split(|&byte| byte == b'/').any(is_dots) {
-        return Err(NoKey::DotSegments);
     }
     Ok(Uri {
         scheme: head.scheme.name().as_bytes(),

@@ -1,7 +1,7 @@
 //! Keys: the same for the same resource, different for all others.
 use super::{
-    GUARDED_FIELDS, KeyQuery, KeyRules, NoKey, NotFilled, Realm, may_fill, target_uri, write_key,
-    write_key_prefix,
+    GUARDED_FIELDS, KeyQuery, KeyRules, NoKey, NotFilled, Realm, changed_uri, may_fill, target_uri,
+    write_key, write_key_prefix,
 };
 use crate::cache::{Fields, Uri};
 use crate::http1::{
@@ -122,6 +122,9 @@ fn what_names_no_resource_has_no_key() {
     ] {
         let head = parse(text);
         assert_eq!(target_uri(&head, text.as_bytes()), Err(why), "{text}");
+        let changed = changed_uri(&head, text.as_bytes()).err();
+        let is_for_none = (why != NoKey::DotSegments).then_some(why);
+        assert_eq!(changed, is_for_none, "{text}");
     }
     for target in ["/a..b/c", "/...", "/x?/../y", "/.well-known/x"] {
         assert!(
