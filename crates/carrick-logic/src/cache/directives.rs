@@ -33,7 +33,7 @@ pub enum Scope {
     Absent,
     /// Only the fields that it names; they are in [`ResponseDirectives::withheld`].
     Fields,
-    /// The whole response; also when the names are unintelligible.
+    /// The whole response; also when the names are unintelligible, or too many.
     Response,
 }
 
@@ -235,13 +235,17 @@ fn is_lifetime(name: &[u8]) -> bool {
     )
 }
 
+/// Most names of fields in `no-cache="…"` and `private="…"` together. Each field of a response is compared with all.
+const WITHHELD_MAX: usize = 64;
+
 /// The scope of a directive after one more occurrence; the names of fields go to `withheld`.
 fn widened(scope: Scope, argument: Argument<'_>, withheld: &mut Vec<Vec<u8>>) -> Scope {
     let Argument::Text(list) = argument else {
         return Scope::Response;
     };
     let names: Vec<&[u8]> = syntax::elements(list).collect();
-    if names.is_empty() || !names.iter().all(|name| syntax::is_token(name)) {
+    let is_long = withheld.len() + names.len() > WITHHELD_MAX;
+    if is_long || names.is_empty() || !names.iter().all(|name| syntax::is_token(name)) {
         return Scope::Response;
     }
     withheld.extend(names.iter().map(|name| name.to_ascii_lowercase()));

@@ -1,6 +1,7 @@
 //! Updating a stored response from a 304 or from the answer to HEAD (RFC 9111 sections 3.2, 4.3.4 and 4.3.5).
 use super::Policy;
 use super::directives::ResponseDirectives;
+use super::etag::ETag;
 use super::fields::{Fields, write_line};
 use super::message::{Request, Response, Times};
 use super::meta::Meta;
@@ -34,7 +35,8 @@ const OF_THE_BODY: [&[u8]; 5] = [
 /// it): appends all lines of the result to `out`, which must be empty, and decides anew.
 ///
 /// A field that the update has replaces all stored lines of that name. Stored fields that it does not have stay.
-/// `Set-Cookie` of an update is not stored unless [`Policy::share_set_cookie`].
+/// A weak `ETag` stays if the update has a strong one. `Set-Cookie` of an update is not stored unless
+/// [`Policy::share_set_cookie`].
 pub fn freshen(
     out: &mut Vec<u8>,
     request: &Request<'_>,
@@ -104,10 +106,15 @@ fn merge(
 ) {
     // RFC 9110 section 6.6.1: what has no Date gets the time at which it came. With the old one it would be as old as before.
     let is_dated = response.fields.has(b"date");
+    // What was compared weakly says nothing of the bytes: ranges of other bytes must not be joined to them.
+    let stored_tag = stored.first(b"etag").and_then(ETag::parse);
+    let keeps_weak_tag =
+        stored_tag.is_some_and(|tag| tag.weak) && response.etag.is_some_and(|tag| !tag.weak);
     let updates = |name: &[u8]| {
         let is = |other: &&[u8]| name.eq_ignore_ascii_case(other);
         let is_cookie = is(&b"set-cookie".as_slice());
         !OF_THE_BODY.iter().any(is)
+            && (!keeps_weak_tag || !is(&b"etag".as_slice()))
             && (policy.share_set_cookie || !is_cookie)
             && is_storable(name, response.status, response.fields, &response.directives)
     };

@@ -93,5 +93,11 @@ mod tests {
                 .collect();
             assert_eq!(paths, expected, "{fields}");
         }
+        let dotted = Uri {
+            path_and_query: b"/x/../a/./b?c",
+            ..uri
+        };
+        let paths = invalidated(&dotted, Fields::of_text(b"Location: ../d\r\n"));
+        assert_eq!(paths, [b"/a/b?c".to_vec(), b"/d".to_vec()]);
     }
 }

@@ -16,7 +16,7 @@ mod tests;
 mod query;
 
 use super::{Fields, Uri};
-use crate::http1::{RequestHead, Target};
+use crate::http1::{RequestHead, Target, syntax};
 use std::io::Write;
 use std::net::{Ipv6Addr, SocketAddr};
 
@@ -27,9 +27,6 @@ pub struct KeyRules {
     pub query: KeyQuery,
     /// Names of fields, lower-case, whose values are in the key.
     pub headers: Vec<Vec<u8>>,
-    /// Names of fields, lower-case, that are in no key and that servers may heed: the answer to a request that has one
-    /// may not be stored. Of [`GUARDED_FIELDS`] those that reach the servers and are not in `headers`.
-    pub guarded: Vec<Vec<u8>>,
 }
 
 /// Which parameters of the query are in the key.
@@ -46,23 +43,39 @@ pub enum KeyQuery {
 }
 
 /// Fields that say which URL the client meant, or which method. Servers and frameworks that believe them answer something
-/// else than what was asked for.
-pub const GUARDED_FIELDS: &[&str] = &[
-    "forwarded",
-    "x-forwarded-host",
-    "x-forwarded-proto",
-    "x-forwarded-scheme",
-    "x-forwarded-port",
-    "x-forwarded-prefix",
-    "x-forwarded-server",
-    "x-host",
-    "x-original-host",
-    "x-original-url",
-    "x-rewrite-url",
-    "x-http-method",
-    "x-http-method-override",
-    "x-method-override",
+/// else than what was asked for. All that begin with [`GUARDED_PREFIX`] are such fields, too.
+const GUARDED_FIELDS: [&[u8]; 12] = [
+    b"forwarded",
+    b"front-end-https",
+    b"x-host",
+    b"x-http-method",
+    b"x-http-method-override",
+    b"x-method-override",
+    b"x-original-host",
+    b"x-original-proto",
+    b"x-original-url",
+    b"x-rewrite-url",
+    b"x-scheme",
+    b"x-url-scheme",
 ];
+
+/// What the names of further such fields begin with, but that of the field with the client's address.
+const GUARDED_PREFIX: &[u8] = b"x-forwarded";
+
+impl KeyRules {
+    /// Whether servers may heed a field with this name, or gateways take it for such a field, and no key has it: the
+    /// answer to a request that has it may not be stored.
+    #[must_use]
+    pub fn guards(&self, name: &[u8]) -> bool {
+        let may_be = |meant: &[u8]| syntax::may_pass_for(name, meant);
+        let begins = name.get(..GUARDED_PREFIX.len());
+        let is_forwarded = begins.is_some_and(|begin| syntax::may_pass_for(begin, GUARDED_PREFIX));
+        let is_heeded =
+            is_forwarded && !may_be(b"x-forwarded-for") || GUARDED_FIELDS.into_iter().any(may_be);
+        let is_in_key = |other: &Vec<u8>| name.eq_ignore_ascii_case(other);
+        is_heeded && !self.headers.iter().any(is_in_key)
+    }
+}
 
 /// Who answers. The same URL is something else to others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -92,9 +105,10 @@ crate::named! {
 crate::named! {
     /// Why the answer to a request with a key may not be stored; what is stored already may answer it.
     pub enum NotFilled with label {
-        /// The host has capital letters or a final dot, which some servers take for another host.
+        /// The host has capital letters, a final dot, the scheme's default port or an unusual form of an address: some
+        /// servers take it for another host, or write it into their answers.
         HostForm = "host_form",
-        /// One of [`KeyRules::guarded`] is there.
+        /// There is a field that [`KeyRules::guards`].
         GuardedField = "guarded_field",
         /// `Connection` names a field that would else be sent on, so that servers answer without what a key or `Vary` says
         /// that they were told.
@@ -104,11 +118,24 @@ crate::named! {
     }
 }
 
-/// The URI that a request is for, as it goes to the servers.
+/// The URI that a request is for, as it goes to the servers, if it has a key.
 ///
 /// # Errors
 /// Says why the request has no key.
 pub fn target_uri<'b>(head: &RequestHead, bytes: &'b [u8]) -> Result<Uri<'b>, NoKey> {
+    let is_dots = |segment: &[u8]| matches!(segment, b"." | b"..");
+    match head.path.of(bytes).split(|&byte| byte == b'/').any(is_dots) {
+        true => Err(NoKey::DotSegments),
+        false => changed_uri(head, bytes),
+    }
+}
+
+/// The URI whose resource a request changes. It may have dot segments, which [`invalidated`](super::invalidated)
+/// resolves as servers do.
+///
+/// # Errors
+/// The request is for no resource.
+pub fn changed_uri<'b>(head: &RequestHead, bytes: &'b [u8]) -> Result<Uri<'b>, NoKey> {
     let path_and_query = match head.target {
         Target::Origin { path_and_query } | Target::Absolute { path_and_query, .. } => {
             path_and_query
@@ -119,10 +146,6 @@ pub fn target_uri<'b>(head: &RequestHead, bytes: &'b [u8]) -> Result<Uri<'b>, No
     if host.is_empty() {
         return Err(NoKey::NoHost);
     }
-    let is_dots = |segment: &[u8]| matches!(segment, b"." | b"..");
-    if head.path.of(bytes).split(|&byte| byte == b'/').any(is_dots) {
-        return Err(NoKey::DotSegments);
-    }
     Ok(Uri {
         scheme: head.scheme.name().as_bytes(),
         host,
@@ -131,20 +154,25 @@ pub fn target_uri<'b>(head: &RequestHead, bytes: &'b [u8]) -> Result<Uri<'b>, No
     })
 }
 
-/// Whether the answer to a request may be stored under its key.
+/// Whether the answer to a request may be stored under its key. `host_and_port` is what servers get as `Host`.
 ///
 /// # Errors
 /// Says why not.
-pub fn may_fill(uri: &Uri<'_>, fields: Fields<'_>, rules: &KeyRules) -> Result<(), NotFilled> {
-    let is_address = uri.host.contains(&b':');
-    if !is_address && (uri.host.iter().any(u8::is_ascii_uppercase) || uri.host.ends_with(b".")) {
+pub fn may_fill(
+    uri: &Uri<'_>,
+    host_and_port: &[u8],
+    fields: Fields<'_>,
+    rules: &KeyRules,
+) -> Result<(), NotFilled> {
+    let mut usual = Vec::with_capacity(host_and_port.len() + 8);
+    write_host(&mut usual, uri.host);
+    if uri.port != uri.default_port() {
+        let _ = write!(usual, ":{}", uri.port);
+    }
+    if usual != host_and_port {
         return Err(NotFilled::HostForm);
     }
-    let is_guarded = |name: &[u8]| {
-        let mut guarded = rules.guarded.iter();
-        guarded.any(|other| name.eq_ignore_ascii_case(other))
-    };
-    if !rules.guarded.is_empty() && fields.iter().any(|(name, _)| is_guarded(name)) {
+    if fields.iter().any(|(name, _)| rules.guards(name)) {
         return Err(NotFilled::GuardedField);
     }
     let takes_away = |name: &[u8]| {

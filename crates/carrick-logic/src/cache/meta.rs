@@ -158,6 +158,22 @@ impl Meta {
             .plus(self.lifetime_s.saturating_sub(self.initial_age_s))
     }
 
+    /// Whether it is an error whose lifetime is only the configuration's.
+    #[must_use]
+    pub fn is_error_by_configuration(&self) -> bool {
+        self.status >= 400 && self.lifetime_from == LifetimeFrom::Configuration
+    }
+
+    /// Whether it leaves what is stored under its key alone: it [is](Self::is_error_by_configuration) an error that the
+    /// origin gave no lifetime, and the other response, which is no such error, could be sent at `now` without asking.
+    #[must_use]
+    pub fn leaves_alone(&self, stored: &Self, now: UnixTime) -> bool {
+        self.is_error_by_configuration()
+            && !stored.is_error_by_configuration()
+            && stored.is_fresh(now)
+            && !stored.always_validate
+    }
+
     /// Whether the origin can be asked if it has changed.
     #[must_use]
     pub fn can_be_validated(&self) -> bool {

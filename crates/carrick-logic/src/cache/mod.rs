@@ -53,7 +53,7 @@ pub use fields::{Fields, Lines};
 pub use freshen::{Freshened, HeadEffect, freshen, head_effect, may_combine};
 pub use invalidation::{invalidated, invalidates};
 pub use key::{
-    GUARDED_FIELDS, KeyQuery, KeyRules, NoKey, NotFilled, Realm, may_fill, target_uri, write_key,
+    KeyQuery, KeyRules, NoKey, NotFilled, Realm, changed_uri, may_fill, target_uri, write_key,
     write_key_prefix,
 };
 pub use lookup::{

@@ -12,13 +12,22 @@ pub(super) enum Item<'a> {
     Other,
 }
 
+/// Most members of a Dictionary, each occurrence of a key counted: as many as must be understood (section 3.2). Each is
+/// compared with those before it.
+const MEMBERS_MAX: usize = 1024;
+
 /// Reads a whole Dictionary (section 4.2.2); of a repeated key the last value counts. `None` if any byte of it is
-/// wrong.
+/// wrong, or if it has too many members.
 pub(super) fn dictionary(text: &[u8]) -> Option<Vec<(&[u8], Item<'_>)>> {
     let mut reader = Reader(text);
     let mut members: Vec<(&[u8], Item<'_>)> = Vec::new();
+    let mut count = 0;
     reader.skip(b" ");
     while !reader.0.is_empty() {
+        count += 1;
+        if count > MEMBERS_MAX {
+            return None;
+        }
         let key = reader.key()?;
         let item = if reader.eat(b'=') {
             reader.item_or_inner_list()?

@@ -15,6 +15,14 @@ pub struct Uri<'a> {
 }
 
 impl Uri<'_> {
+    /// The port of URIs with this scheme that have none.
+    pub(super) fn default_port(&self) -> u16 {
+        match self.scheme.eq_ignore_ascii_case(b"https") {
+            true => 443,
+            false => 80,
+        }
+    }
+
     /// Path and query without dot segments and without a fragment; `/` if it is empty.
     #[must_use]
     pub fn normalized(&self) -> Vec<u8> {
@@ -74,13 +82,8 @@ impl Uri<'_> {
             }
             _ => authority.split_at(memchr::memchr(b':', authority).unwrap_or(authority.len())),
         };
-        let default = if self.scheme.eq_ignore_ascii_case(b"https") {
-            443
-        } else {
-            80
-        };
         let port = match port {
-            [] | [b':'] => Some(default),
+            [] | [b':'] => Some(u64::from(self.default_port())),
             [b':', digits @ ..] => syntax::decimal(digits),
             _ => None,
         };

@@ -162,8 +162,7 @@ fn write_value(out: &mut Vec<u8>, name: &[u8], request: Fields<'_>) {
         // No lists: white space in them may matter, and lines are not to be reordered.
         b"authorization" | b"cookie" | b"from" | b"host" | b"origin" | b"referer"
         | b"user-agent" => {
-            let lines: Vec<&[u8]> = request.values(name).collect();
-            out.extend_from_slice(&lines.join(b", ".as_slice()));
+            write_lines(out, name, request);
         }
         b"accept" | b"accept-charset" | b"accept-encoding" | b"accept-language" => {
             write_preferences(out, name, request)
@@ -179,9 +178,26 @@ fn write_value(out: &mut Vec<u8>, name: &[u8], request: Fields<'_>) {
     }
 }
 
+/// The lines as they are, as one.
+fn write_lines(out: &mut Vec<u8>, name: &[u8], request: Fields<'_>) {
+    let lines: Vec<&[u8]> = request.values(name).collect();
+    out.extend_from_slice(&lines.join(b", ".as_slice()));
+}
+
+/// Most bytes, and most elements, of preferences that are brought into one form, which takes much longer than comparing
+/// them as they are. What clients send is shorter.
+const PREFERENCES_BYTES_MAX: usize = 1024;
+const PREFERENCES_MAX: usize = 64;
+
 /// RFC 9110 section 12.5: the weights decide, letters can be of either case. The order means nothing for charsets and codings. Of media
 /// types and languages of the same weight, servers may prefer the first (section 12.5.4).
 fn write_preferences(out: &mut Vec<u8>, name: &[u8], request: Fields<'_>) {
+    let bytes: usize = request.values(name).map(<[u8]>::len).sum();
+    if bytes > PREFERENCES_BYTES_MAX || request.elements(name).nth(PREFERENCES_MAX).is_some() {
+        // As it is, and unlike every form of a shorter one: no field value has the byte 1.
+        out.push(1);
+        return write_lines(out, name, request);
+    }
     let mut elements: Vec<Vec<u8>> = request
         .elements(name)
         .map(|element| preference(name, element))

@@ -29,7 +29,17 @@ pub(super) struct ConnectionOptions {
     pub(super) upgrade: bool,
     /// Names of other fields, which are for this hop only.
     pub(super) names_fields: bool,
+    /// How many elements there are, empty ones included.
+    elements: usize,
+    /// How long the values are together.
+    value_bytes: usize,
 }
+
+/// Most elements of `Connection`. Each field of a head is compared with all of them.
+const CONNECTION_ELEMENTS_MAX: usize = 64;
+
+/// Most bytes of all values of `Connection`, which are searched for each field of a head.
+const CONNECTION_BYTES_MAX: usize = 4096;
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Expect {
@@ -215,6 +225,15 @@ fn is_safe_upgrade(protocol: &[u8]) -> bool {
 
 impl ConnectionOptions {
     fn add(&mut self, value: &[u8]) -> Result<(), Refusal> {
+        self.value_bytes = self.value_bytes.saturating_add(value.len());
+        let commas = memchr::memchr_iter(b',', value).take(CONNECTION_ELEMENTS_MAX);
+        self.elements = self.elements.saturating_add(commas.count() + 1);
+        if self.elements > CONNECTION_ELEMENTS_MAX || self.value_bytes > CONNECTION_BYTES_MAX {
+            return Err(Refusal::bad(
+                "long_connection",
+                "Connection names more than 64 fields, or is longer than 4 KB",
+            ));
+        }
         for option in syntax::elements(value) {
             if option.eq_ignore_ascii_case(b"keep-alive") {
                 self.keep_alive = true;

@@ -46,7 +46,7 @@ pub fn is_plain_name(name: &[u8]) -> bool {
 
 /// Whether a gateway may take a field with the name `written` for one with the name `meant` (lower-case): `X_Real.IP` for
 /// `x-real-ip`.
-pub(super) fn may_pass_for(written: &[u8], meant: &[u8]) -> bool {
+pub(crate) fn may_pass_for(written: &[u8], meant: &[u8]) -> bool {
     written.len() == meant.len()
         && written
             .iter()

@@ -176,7 +176,6 @@ mod tests {
         let rules = KeyRules {
             query,
             headers: vec![b"x".to_vec()],
-            ..KeyRules::default()
         };
         let mut key = Vec::new();
         let fields = Fields::of_text(b"X: http://other/\r\n");

@@ -4,7 +4,7 @@ use crate::context::destination::NextHop;
 use crate::context::request_context::RequestContext;
 use crate::net::scratch::Scratch;
 use carrick_logic::cache::Fields;
-use carrick_logic::http1::{Forwarded, NamedIn, StatedIn};
+use carrick_logic::http1::{Forwarded, NamedIn, StatedIn, states_identity};
 
 /// The field that tells servers whose certificate the client has. All that begin so are removed from requests of those who are not trusted.
 pub const SUBJECT: &str = "X-Forwarded-Client-Subject";
@@ -12,17 +12,18 @@ pub const SUBJECT: &str = "X-Forwarded-Client-Subject";
 /// Its name in lower case.
 pub const SUBJECT_LOWER: &[u8] = b"x-forwarded-client-subject";
 
-/// Whether servers know from whom the request in `scratch` is, by a certificate, which this proxy or one before it has verified, or by the
-/// connection. What they say is for nobody else, unless the field that tells them is in the key.
+/// Whether servers know from whom the request in `scratch` is: by a certificate or a log-in, which this proxy or one
+/// before it has verified, or by the connection. What they say is for nobody else, unless the fields that tell them are
+/// in the key. A field without a value tells nothing.
 pub fn is_known(context: &RequestContext, scratch: &Scratch, in_key: &[Vec<u8>]) -> bool {
-    let says_subject = || {
-        let fields = Fields::of_request(&scratch.request_head, &scratch.request);
-        let is_subject = |name: &Vec<u8>| name.eq_ignore_ascii_case(SUBJECT_LOWER);
-        fields.has(SUBJECT_LOWER) && !in_key.iter().any(is_subject)
+    let is_in_key = |name: &[u8]| in_key.iter().any(|other| name.eq_ignore_ascii_case(other));
+    let is_stated = || {
+        let mut fields = Fields::of_request(&scratch.request_head, &scratch.request).iter();
+        fields.any(|(name, value)| !value.is_empty() && states_identity(name) && !is_in_key(name))
     };
     context.client_subject().is_some()
         || context.pinned.is_any()
-        || context.listener.believes(context.is_trusted_proxy()) && says_subject()
+        || context.listener.believes(context.is_trusted_proxy()) && is_stated()
 }
 
 /// Whether carrick writes this field, lower-case, of requests for this next hop in such a way that requests with the same key, and with the

@@ -112,6 +112,17 @@ fn rfc_9111_5_2_2_4_and_7_names_of_fields() {
             assert_eq!(found.join(" "), names, "{value}");
         }
     }
+    let names = |count: usize| vec!["a"; count].join(",");
+    let all = of_response(&format!("no-cache=\"{}\"", names(64)));
+    assert_eq!((all.no_cache, all.withheld.len()), (Scope::Fields, 64));
+    let too_many = of_response(&format!("private=\"{}\"", names(65)));
+    assert_eq!(
+        (too_many.private, too_many.withheld.len()),
+        (Scope::Response, 0)
+    );
+    let together = of_response(&format!("no-cache=\"{}\", private=a", names(64)));
+    assert_eq!(together.private, Scope::Response);
+    assert_eq!(together.no_cache, Scope::Fields);
 }
 
 #[test]

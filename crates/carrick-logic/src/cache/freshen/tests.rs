@@ -1,7 +1,7 @@
 //! What 304 and HEAD change, and what they never change.
 use super::{Freshened, HeadEffect, freshen, head_effect, may_combine};
 use crate::cache::test_heads::{AT_ONCE, URI, answer, at, get, lines};
-use crate::cache::{Fields, LifetimeFrom, Meta, NotStored, Policy, Stored, Times};
+use crate::cache::{Fields, LifetimeFrom, Meta, NotStored, Policy, Stored, Times, Validator};
 
 fn update(
     request: &str,
@@ -82,6 +82,32 @@ fn rfc_9111_3_2_fields_that_an_update_replaces() {
         update("", base, 304, "Set-Cookie: a=b", &sharing).0,
         lines(&format!("{base}|Set-Cookie: a=b|Date: @101"))
     );
+}
+
+/// What was compared weakly does not say that the bytes are the same.
+#[test]
+fn an_update_does_not_make_a_weak_tag_strong() {
+    for (stored, new, expected, validator) in [
+        ("W/\"a\"", "\"a\"", "W/\"a\"", Validator::WeakTag),
+        ("W/\"a\"", "W/\"a\"", "W/\"a\"", Validator::WeakTag),
+        ("\"a\"", "W/\"a\"", "W/\"a\"", Validator::WeakTag),
+        ("\"a\"", "\"a\"", "\"a\"", Validator::StrongTag),
+    ] {
+        let (text, result) = update(
+            "",
+            &format!("Cache-Control: max-age=60|ETag: {stored}"),
+            304,
+            &format!("ETag: {new}"),
+            &Policy::default(),
+        );
+        let tags = Fields::of_text(text.as_bytes());
+        let tags: Vec<_> = tags.values(b"etag").collect();
+        assert_eq!(tags, [expected.as_bytes()], "{stored} {new}");
+        let Freshened::Updated(meta) = result else {
+            panic!("{stored} {new}: {result:?}");
+        };
+        assert_eq!(meta.validator, validator, "{stored} {new}");
+    }
 }
 
 #[test]

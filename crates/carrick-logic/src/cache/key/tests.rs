@@ -1,7 +1,7 @@
 //! Keys: the same for the same resource, different for all others.
 use super::{
-    GUARDED_FIELDS, KeyQuery, KeyRules, NoKey, NotFilled, Realm, may_fill, target_uri, write_key,
-    write_key_prefix,
+    GUARDED_FIELDS, KeyQuery, KeyRules, NoKey, NotFilled, Realm, changed_uri, may_fill, target_uri,
+    write_key, write_key_prefix,
 };
 use crate::cache::{Fields, Uri};
 use crate::http1::{
@@ -122,6 +122,9 @@ fn what_names_no_resource_has_no_key() {
     ] {
         let head = parse(text);
         assert_eq!(target_uri(&head, text.as_bytes()), Err(why), "{text}");
+        let changed = changed_uri(&head, text.as_bytes()).err();
+        let is_for_none = (why != NoKey::DotSegments).then_some(why);
+        assert_eq!(changed, is_for_none, "{text}");
     }
     for target in ["/a..b/c", "/...", "/x?/../y", "/.well-known/x"] {
         assert!(
@@ -299,44 +302,97 @@ fn only_named_headers_are_in_the_key() {
 
 #[test]
 fn what_servers_may_heed_and_no_key_has_is_not_filled() {
-    let guarded: Vec<Vec<u8>> = GUARDED_FIELDS
-        .iter()
-        .map(|name| name.as_bytes().to_vec())
-        .collect();
-    let rules = KeyRules {
-        guarded,
-        ..KeyRules::default()
+    let uri = Uri {
+        scheme: b"http",
+        host: b"h",
+        port: 80,
+        path_and_query: b"/",
     };
-    let fill = |host: &'static str, lines: &str, rules: &KeyRules| {
-        let uri = Uri {
-            scheme: b"http",
-            host: host.as_bytes(),
-            port: 80,
-            path_and_query: b"/",
+    let fill = |lines: &str, headers: &[&str]| {
+        let headers = headers.iter().map(|name| name.as_bytes().to_vec());
+        let rules = KeyRules {
+            headers: headers.collect(),
+            ..KeyRules::default()
         };
-        may_fill(&uri, Fields::of_text(lines.as_bytes()), rules)
+        may_fill(&uri, b"h", Fields::of_text(lines.as_bytes()), &rules)
     };
-    for name in GUARDED_FIELDS {
-        assert_eq!(*name, name.to_ascii_lowercase());
-        let line = format!("{}: evil\r\n", name.to_ascii_uppercase());
-        assert_eq!(
-            fill("h", &line, &rules),
-            Err(NotFilled::GuardedField),
-            "{name}"
-        );
-        assert_eq!(fill("h", &line, &KeyRules::default()), Ok(()), "{name}");
+    let guarded = GUARDED_FIELDS.iter().map(|name| name.to_vec());
+    let more = [
+        "x-forwarded",
+        "x-forwarded-host",
+        "x-forwarded-path",
+        "x-forwarded-port",
+        "x-forwarded-prefix",
+        "x-forwarded-proto",
+        "x-forwarded-scheme",
+        "x-forwarded-ssl",
+        "x-forwarded-uri",
+    ];
+    let more = more.iter().map(|name| name.as_bytes().to_vec());
+    for name in guarded.chain(more) {
+        let name = String::from_utf8(name).unwrap();
+        assert_eq!(name, name.to_ascii_lowercase());
+        let odd = name.replace('-', "_");
+        for written in [
+            name.to_ascii_uppercase(),
+            odd.clone(),
+            odd.replace('_', "."),
+        ] {
+            let line = format!("{written}: evil\r\n");
+            assert_eq!(fill(&line, &[]), Err(NotFilled::GuardedField), "{line}");
+        }
+        let line = format!("{name}: evil\r\n");
+        assert_eq!(fill(&line, &["x-other", &name]), Ok(()), "{name}");
+        if odd != name {
+            // It is not this one that is in the key.
+            let line = format!("{odd}: evil\r\n");
+            assert_eq!(fill(&line, &[&name]), Err(NotFilled::GuardedField));
+        }
     }
-    assert_eq!(
-        fill("h", "X-Forwarded-For: 192.0.2.1\r\nCookie: x\r\n", &rules),
-        Ok(())
-    );
-    for (host, expected) in [
-        ("h.example", Ok(())),
-        ("H.example", Err(NotFilled::HostForm)),
-        ("h.example.", Err(NotFilled::HostForm)),
-        ("2001:DB8::1", Ok(())),
+    for lines in [
+        "X-Forwarded-For: 192.0.2.1\r\nCookie: x\r\n",
+        "X_Forwarded_For: 192.0.2.1\r\n",
+        "X-Real-IP: 192.0.2.1\r\nX-Request-ID: 1\r\nX: y\r\n",
     ] {
-        assert_eq!(fill(host, "", &KeyRules::default()), expected, "{host}");
+        assert_eq!(fill(lines, &[]), Ok(()), "{lines}");
+    }
+}
+
+/// The key has one form of host and port, and servers get what was written.
+#[test]
+fn a_host_in_another_form_than_the_keys_is_not_filled() {
+    for (target, host, is_usual) in [
+        ("/", "h.example", true),
+        ("/", "h.example:8080", true),
+        ("/", "h.example:443", true),
+        ("/", "h.example:", true),
+        ("/", "192.0.2.1", true),
+        ("/", "[2001:db8::1]", true),
+        ("/", "[2001:db8::1]:8080", true),
+        ("http://h.example/", "H.example:80", true),
+        ("/", "H.example", false),
+        ("/", "h.example.", false),
+        ("/", "h.example:80", false),
+        ("/", "[2001:DB8::1]", false),
+        ("/", "[2001:db8:0::1]", false),
+        ("/", "[2001:db8::1]:80", false),
+        ("http://h.example:80/", "h.example", false),
+    ] {
+        let text = format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n");
+        let head = parse(&text);
+        let bytes = text.as_bytes();
+        let filled = may_fill(
+            &target_uri(&head, bytes).unwrap(),
+            head.host_and_port.of(bytes),
+            Fields::of_request(&head, bytes),
+            &KeyRules::default(),
+        );
+        let expected = if is_usual {
+            Ok(())
+        } else {
+            Err(NotFilled::HostForm)
+        };
+        assert_eq!(filled, expected, "{text}");
     }
 }
 
@@ -352,6 +408,7 @@ fn rfc_9110_7_6_1_a_field_that_is_taken_away_on_the_way_is_not_filled() {
         };
         may_fill(
             &uri,
+            b"h",
             Fields::of_text(lines.as_bytes()),
             &KeyRules::default(),
         )
@@ -488,7 +545,6 @@ proptest! {
                 _ => KeyQuery::These(vec![b"a".to_vec(), b"b".to_vec()]),
             },
             headers: if has_headers { vec![b"x".to_vec(), b"y".to_vec()] } else { Vec::new() },
-            guarded: Vec::new(),
         };
         // Requests differ in some parts only; two independent ones would hardly ever be equal.
         let pick = |index: usize| if parts[index] { &one } else { &other };

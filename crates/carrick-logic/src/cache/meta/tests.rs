@@ -345,3 +345,32 @@ proptest! {
         prop_assert!(!fresh(short) || fresh(short.saturating_add(more)));
     }
 }
+
+#[test]
+fn an_error_that_the_configuration_keeps_leaves_alone_what_is_fresh() {
+    let policy = Policy {
+        negative_ttl_s: 60,
+        default_ttl_s: 60,
+        ..Policy::default()
+    };
+    let meta = |status, text| meta(status, text, AT_ONCE, &policy);
+    let fresh = [
+        meta(200, "Cache-Control: max-age=60"),
+        meta(200, ""),
+        meta(404, "Cache-Control: max-age=60"),
+    ];
+    for stored in &fresh {
+        assert!(meta(404, "").leaves_alone(stored, NOW));
+        assert!(meta(503, "").leaves_alone(stored, NOW));
+        assert!(!meta(404, "").leaves_alone(stored, NOW.plus(60)));
+        assert!(!meta(404, "Cache-Control: max-age=1").leaves_alone(stored, NOW));
+        assert!(!meta(200, "").leaves_alone(stored, NOW));
+        assert!(!meta(404, "").leaves_alone(&stored.outdated(), NOW));
+    }
+    for stored in [
+        meta(500, ""),
+        meta(200, "Cache-Control: max-age=60, no-cache"),
+    ] {
+        assert!(!meta(404, "").leaves_alone(&stored, NOW));
+    }
+}

@@ -95,3 +95,12 @@ proptest! {
         let _ = dictionary(text.as_bytes());
     }
 }
+
+#[test]
+fn a_dictionary_with_more_members_than_must_be_understood_is_none() {
+    let of = |count: usize| -> Vec<String> { (0..count).map(|key| format!("a{key}")).collect() };
+    let members = dictionary(of(1024).join(",").as_bytes()).map(|members| members.len());
+    assert_eq!(members, Some(1024));
+    assert_eq!(dictionary(of(1025).join(",").as_bytes()), None);
+    assert_eq!(dictionary(vec!["a"; 1025].join(",").as_bytes()), None);
+}

@@ -115,6 +115,31 @@ fn rfc_9111_4_1_values_that_mean_the_same() {
     }
 }
 
+/// One form of them would take a worker long.
+#[test]
+fn long_preferences_are_compared_as_they_are() {
+    let list = |count: usize| vec!["a"; count].join(",");
+    let same = |one: &str, two: &str| {
+        is_same(
+            "accept-encoding",
+            &format!("Accept-Encoding: {one}"),
+            &format!("Accept-Encoding: {two}"),
+        )
+    };
+    assert!(same(&list(64), "A"));
+    assert!(!same(&list(65), "A"));
+    assert!(!same(&list(65), &list(66)));
+    assert!(same(&list(65), &list(65)));
+    let long = |bytes: usize| "a".repeat(bytes);
+    assert!(same(&long(1024), &long(1024).to_uppercase()));
+    assert!(!same(&long(1025), &long(1025).to_uppercase()));
+    assert!(same(&long(1025), &long(1025)));
+    assert!(same(
+        &format!("{}, b", list(64)),
+        &format!("{}|Accept-Encoding: b", list(64))
+    ));
+}
+
 #[test]
 fn rfc_9111_4_1_lists_that_match_nothing() {
     for vary in [

@@ -82,6 +82,10 @@ fn responses_that_are_refused() {
         let seen = parse(text, Method::Get).map_err(|refusal| (refusal.status, refusal.label));
         assert_eq!(seen.err(), Some((502, label)), "{}", text.escape_ascii());
     }
+    let names = vec!["a"; 65].join(",");
+    let text = format!("HTTP/1.1 200 OK\r\nConnection: {names}\r\n\r\n");
+    let seen = parse(text.as_bytes(), Method::Get).map_err(|refusal| refusal.label);
+    assert_eq!(seen.err(), Some("long_connection"));
 }
 
 /// Deviations that are refused if the head is forwarded unchanged, and their meaning if it is rewritten.

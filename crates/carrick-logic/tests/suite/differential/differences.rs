@@ -65,6 +65,8 @@ pub enum Difference {
     NoValidator,
     /// RFC 9111 section 4.3.4: here a new tag belongs to the response with the same `Last-Modified`.
     NewTag,
+    /// Here a weak tag stays if the update has the strong one: it was compared weakly, and the bytes may be others.
+    WeakTag,
     /// RFC 9111 section 3.2: an update also adds fields. The other only replaces.
     AddedFields,
     /// RFC 9111 section 4.2.3: the age is that of the update. The other keeps the old one if the update has none.
@@ -72,7 +74,7 @@ pub enum Difference {
 }
 
 /// All of them. Remove a class that never occurs: it excuses nothing.
-pub const ALL: [Difference; 33] = {
+pub const ALL: [Difference; 34] = {
     use Difference::*;
     [
         AnswerToHead,
@@ -106,6 +108,7 @@ pub const ALL: [Difference; 33] = {
         ClientsTags,
         NoValidator,
         NewTag,
+        WeakTag,
         AddedFields,
         AgeOfUpdate,
     ]

@@ -10,7 +10,13 @@ pub(super) struct Memory {
     pub(super) fills: AtomicU64,
     /// Bodies that broke off.
     pub(super) broken: AtomicU64,
+    /// Bytes taken for announced lengths of bodies that are being filled.
+    announced: AtomicU64,
 }
+
+/// The part of the memory that announced lengths may take before the bytes are there. Servers may take their time, and
+/// meanwhile nothing of it can be evicted.
+const ANNOUNCED_SHARE: u64 = 2;
 
 impl Memory {
     pub(super) fn new(limits: Limits) -> Self {
@@ -18,7 +24,21 @@ impl Memory {
             ledger: Ledger::new(limits),
             fills: AtomicU64::new(0),
             broken: AtomicU64::new(0),
+            announced: AtomicU64::new(0),
         }
+    }
+
+    /// Counts bytes that will be taken for an announced length, unless such bodies have their share already.
+    pub(super) fn try_announce(&self, bytes: u64) -> bool {
+        let most = self.ledger.bytes_max() / ANNOUNCED_SHARE;
+        let added = |now: u64| now.checked_add(bytes).filter(|after| *after <= most);
+        self.announced.try_update(Relaxed, Relaxed, added).is_ok()
+    }
+
+    /// The body has ended, or was not begun.
+    pub(super) fn forget_announced(&self, bytes: u64) {
+        let before = self.announced.fetch_sub(bytes, Relaxed);
+        debug_assert!(before >= bytes, "forgot more than was announced");
     }
 
     pub(super) fn fill_begins(&self) {

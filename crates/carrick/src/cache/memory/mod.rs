@@ -47,7 +47,8 @@ carrick_logic::named! {
         /// It is longer than `object_bytes_max`.
         #[error("it is too large")]
         TooLarge = "too_large",
-        /// There is no room, and nothing can be evicted: all of it is being filled, or too much of what was evicted is still being read.
+        /// There is no room, and nothing can be evicted: all of it is being filled, or too much of what was evicted is
+        /// still being read; or bodies of announced lengths that are being filled have half of it already.
         #[error("there is no room")]
         Full = "full",
         /// The body is broken, or belongs to another object or another store.

@@ -8,7 +8,7 @@ use crate::config::plan::{
 use crate::config::problem::Problems;
 use crate::config::section::Written;
 use crate::config::values;
-use carrick_logic::cache::{KeyQuery, Policy};
+use carrick_logic::cache::{KeyQuery, KeyRules, Policy};
 use carrick_logic::route::Conditions;
 use carrick_splice::Choice;
 use std::ops::Range;
@@ -57,8 +57,7 @@ pub struct OfListener<'f> {
 struct CacheSettings {
     is_on: Option<bool>,
     default_ttl_s: Option<u32>,
-    /// What of the query, and which headers.
-    key: Option<(KeyQuery, Vec<Vec<u8>>)>,
+    key: Option<KeyRules>,
     bypass: Option<Vec<Conditions>>,
     /// What is fetched ahead; or that nothing is.
     prefetch: Option<Option<PrefetchPlan>>,
@@ -292,9 +291,7 @@ impl OfListener<'_> {
             policy.default_ttl_s = seconds;
         }
         let mut cache = RouteCache::new(policy);
-        if let Some((query, headers)) = settings.key {
-            cache.set_key(query, headers);
-        }
+        cache.key = settings.key.unwrap_or_default();
         cache.bypass = settings.bypass.unwrap_or_default();
         cache.prefetch = settings.prefetch.flatten();
         Arc::new(cache)
@@ -326,7 +323,7 @@ fn check_way(
         .help(format!("{help}, or {off}"));
 }
 
-fn key(written: &CacheKey, problems: &mut Problems) -> (KeyQuery, Vec<Vec<u8>>) {
+fn key(written: &CacheKey, problems: &mut Problems) -> KeyRules {
     let query = match written.query.given().map(|query| (query, query.get_ref())) {
         None | Some((_, Query::All)) => KeyQuery::All,
         Some((_, Query::None)) => KeyQuery::None,
@@ -365,7 +362,7 @@ fn key(written: &CacheKey, problems: &mut Problems) -> (KeyQuery, Vec<Vec<u8>>) 
             headers.push(lower.into_bytes());
         }
     }
-    (query, headers)
+    KeyRules { query, headers }
 }
 
 /// A parameter's name is compared as it stands in the URL, where these bytes mean something else.

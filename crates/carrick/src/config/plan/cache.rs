@@ -4,7 +4,7 @@ pub use crate::config::file::Prefetch as PrefetchPlan;
 use super::{ListenerPlan, Mode, Plan, ServerAddress};
 use crate::config::file;
 use crate::config::section::Keys;
-use carrick_logic::cache::{GUARDED_FIELDS, KeyQuery, KeyRules, Policy, QuickAbort};
+use carrick_logic::cache::{KeyRules, Policy, QuickAbort};
 use carrick_logic::http1::RequestHead;
 use carrick_logic::route::Conditions;
 use std::collections::BTreeSet;
@@ -168,27 +168,15 @@ pub struct RouteCache {
 }
 
 impl RouteCache {
-    /// With whole URLs as keys, and nothing that passes by. Fields that servers may heed are guarded; those that are not believed are gone
-    /// before.
+    /// With whole URLs as keys, and nothing that passes by.
     #[must_use]
     pub fn new(policy: Policy) -> Self {
-        let guarded = GUARDED_FIELDS.iter();
         Self {
             policy,
-            key: KeyRules {
-                guarded: guarded.map(|name| name.as_bytes().to_vec()).collect(),
-                ..KeyRules::default()
-            },
+            key: KeyRules::default(),
             bypass: Vec::new(),
             prefetch: None,
         }
-    }
-
-    /// Puts other rules in the place of those for the key; a field that is in it needs no guard.
-    pub fn set_key(&mut self, query: KeyQuery, headers: Vec<Vec<u8>>) {
-        self.key.guarded.retain(|name| !headers.contains(name));
-        self.key.query = query;
-        self.key.headers = headers;
     }
 
     /// Whether the cache is not for this request, by `cache_bypass`.
@@ -239,10 +227,7 @@ impl Plan {
                 .filter_map(|route| route.cache.as_ref())
                 .chain(forward)
             {
-                let is_same = |other: &&KeyRules| {
-                    other.query == cache.key.query && other.headers == cache.key.headers
-                };
-                if !rules.iter().any(is_same) {
+                if !rules.contains(&&cache.key) {
                     rules.push(&cache.key);
                 }
             }

@@ -67,7 +67,10 @@ pub async fn begin(
         return CacheDecision::PassBy;
     };
     if scratch.request_head.wants_upgrade && is_answerable(scratch.request_head.method) {
-        return CacheDecision::PassBy;
+        return match accepts_only_stored(scratch) {
+            true => nothing_stored(log),
+            false => CacheDecision::PassBy,
+        };
     }
     let named = name(&client.context, destination, scratch, &route);
     let is_bypassed = named.is_none();
@@ -81,6 +84,9 @@ pub async fn begin(
         says_status: plan.is_some_and(|plan| plan.status),
         fetch,
     };
+    if is_bypassed && accepts_only_stored(scratch) {
+        return nothing_stored(log);
+    }
     if is_bypassed {
         log.cache = Some(CacheResult::Bypass);
         let status = CacheStatus {
@@ -158,12 +164,7 @@ pub async fn begin(
             };
         }
         if lookup == Lookup::GatewayTimeout {
-            log.cache = Some(CacheResult::Refused);
-            return CacheDecision::Reply(Reply::new(
-                504,
-                "only_if_cached",
-                "The cache has nothing that may be sent, and the request accepts nothing else (only-if-cached).",
-            ));
+            return nothing_stored(log);
         }
         let mut lead = None;
         if waits && wanted.may_wait(scratch, now) {
@@ -301,6 +302,26 @@ fn is_answerable(method: Method) -> bool {
     matches!(method, Method::Get | Method::Head)
 }
 
+/// Whether the request in `scratch` is one that a cache can answer, and is for what is stored only (RFC 9111 section
+/// 5.2.1.7).
+fn accepts_only_stored(scratch: &Scratch) -> bool {
+    let head = &scratch.request_head;
+    is_answerable(head.method)
+        && Request::of_head(head, &scratch.request)
+            .directives
+            .only_if_cached
+}
+
+/// The answer to a request that accepts only what is stored.
+fn nothing_stored(log: &mut RequestLog) -> CacheDecision {
+    log.cache = Some(CacheResult::Refused);
+    CacheDecision::Reply(Reply::new(
+        504,
+        "only_if_cached",
+        "The cache has nothing that may be sent, and the request accepts nothing else (only-if-cached).",
+    ))
+}
+
 /// The name under which the answer to the request in `scratch` is stored, and whether it may not be; `None`: the cache is not for it.
 fn name(
     context: &RequestContext,
@@ -326,7 +347,7 @@ fn name(
     write_key(&mut key, realm, &uri, fields, &route.key);
     let not_filled = match is_bypassed {
         true => Some(NotFilled::Bypass),
-        false => may_fill(&uri, fields, &route.key).err(),
+        false => may_fill(&uri, head.host_and_port.of(bytes), fields, &route.key).err(),
     };
     Some((key.into(), not_filled))
 }

@@ -10,8 +10,8 @@ use crate::http::own_fields::is_own_field;
 use crate::net::scratch::Scratch;
 use crate::telemetry::metrics::WorkerMetrics;
 use carrick_logic::cache::{
-    Fields, HeadEffect, Request, Response, Times, Uri, Validated, after_validation, head_effect,
-    invalidated, invalidates, target_uri, withheld_fields, write_key,
+    Fields, HeadEffect, NotStored, Request, Response, Times, Uri, Validated, after_validation,
+    changed_uri, head_effect, invalidated, invalidates, target_uri, withheld_fields, write_key,
 };
 use carrick_logic::http1::Method;
 use std::sync::Arc;
@@ -24,6 +24,8 @@ pub fn judge(
     asking: &mut Asking,
 ) -> Verdict {
     if asking.is_bypassed {
+        // A request without a key can change what has one: its path may have dot segments.
+        invalidate(context, &changed(context, scratch, destination));
         return Verdict::PassOn;
     }
     let now = context.worker.clock.now();
@@ -198,7 +200,7 @@ pub fn changed(
     {
         return Vec::new();
     }
-    let Ok(uri) = target_uri(head, bytes) else {
+    let Ok(uri) = changed_uri(head, bytes) else {
         return Vec::new();
     };
     let response = Fields::of_response(&scratch.response_head, &scratch.response);
@@ -279,9 +281,10 @@ fn store(
             {
                 asking.cache.store.remove(&stored);
             }
-            // Nor does a moment without room.
-            let is_full = why == NotTaken::Full.label();
-            if !is_full && !matches!(exchange.response.status, 206 | 304 | 412 | 416) {
+            // Nor does a moment without room, or an error that leaves what is stored alone.
+            let is_over_soon =
+                [NotTaken::Full.label(), NotStored::StoredIsFresh.label()].contains(&why);
+            if !is_over_soon && !matches!(exchange.response.status, 206 | 304 | 412 | 416) {
                 let hash = asking.store_key().hash();
                 asking.cache.passes.note(hash, exchange.times.response);
             }

@@ -59,6 +59,13 @@ pub(super) fn try_store(
         Storing::Yes(meta) => meta,
         Storing::No(why) => return Err(why.label()),
     };
+    // Of any variant: one without `Vary` would be found in place of all of them.
+    let variants = || asking.cache.store.variants(asking.store_key());
+    if meta.is_error_by_configuration()
+        && (variants().iter()).any(|stored| meta.leaves_alone(&stored.meta(), times.response))
+    {
+        return Err(NotStored::StoredIsFresh.label());
+    }
     if *varies_with_own {
         return Err(NotStored::VaryProxyField.label());
     }

@@ -144,6 +144,20 @@ fn only_if_cached_gets_504_for_what_is_not_stored() {
 }
 
 #[test]
+fn only_if_cached_gets_504_where_the_cache_is_bypassed() {
+    let play = Play::begin_with("", "cache_bypass = { cookie = \"session\" }");
+    play.fetch("/a", &ok("Cache-Control: max-age=60\r\n", "a"));
+    for (path, lines) in [
+        ("/a", "Cookie: session=1\r\n"),
+        ("/x/../a", ""),
+        ("/a", "Connection: Upgrade\r\nUpgrade: x\r\n"),
+    ] {
+        let lines = format!("{lines}Cache-Control: only-if-cached\r\n");
+        assert_eq!(play.find_with(path, &lines).status, 504, "{path} {lines}");
+    }
+}
+
+#[test]
 fn a_forward_proxy_keeps_what_it_fetches_too() {
     use crate::support::carrick::FORWARD_TEXT;
     use crate::support::server::answer_requests;

@@ -91,6 +91,35 @@ fn a_failure_takes_no_place_of_what_may_be_sent_stale() {
     assert_eq!(play.fetch("/a", &silent(503, "")).text(), "good");
 }
 
+/// A client can provoke errors, such as by a field that the server refuses.
+#[test]
+fn an_error_that_a_reload_meets_does_not_replace_what_is_fresh() {
+    let play = Play::begin("negative_ttl = \"1m\"");
+    let fresh = "Cache-Control: max-age=60\r\n";
+    let vary = format!("{fresh}Vary: Accept\r\n");
+    let reload = "Cache-Control: no-cache\r\n";
+    for (path, lines) in [("/a", fresh), ("/b", &vary)] {
+        play.fetch(path, &ok(lines, "good"));
+        for code in [404, 500] {
+            let (response, _) = play.fetch_with(path, reload, &silent(code, ""));
+            assert_eq!(response.status, code);
+            assert!(
+                status(&response).contains("stored_is_fresh"),
+                "{}",
+                response.head
+            );
+            assert_eq!(play.find(path).text(), "good");
+        }
+    }
+    // The server may say that it stays so.
+    play.fetch_with("/a", reload, &silent(410, fresh));
+    assert_eq!(play.find("/a").status, 410);
+    // One error replaces another.
+    play.fetch("/c", &silent(404, ""));
+    play.fetch_with("/c", reload, &silent(500, ""));
+    assert_eq!(play.find("/c").status, 500);
+}
+
 #[test]
 fn a_route_has_lifetimes_of_its_own() {
     let play = Play::begin_with("default_ttl = \"0s\"", "default_ttl = \"1m\"");

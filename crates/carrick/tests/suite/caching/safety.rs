@@ -90,6 +90,20 @@ fn what_a_server_says_to_a_client_that_a_trusted_proxy_knows_is_not_for_others()
     }
     let parsed = (play.carrick).metric("carrick_cache_prefetch_pages_total", &[]);
     assert_eq!(parsed, 0.0);
+    for line in [
+        "Client-Cert: :YWxpY2U=:",
+        "X-SSL-Client-S-DN: CN=alice",
+        "X-Forwarded-Client-Cert: Hash=1",
+        "X-Forwarded-User: alice",
+        "Remote-User: alice",
+    ] {
+        let (response, _) = play.fetch_with("/b", &format!("{line}\r\n"), &page);
+        assert_eq!(status(&response), "carrick; fwd=bypass", "{line}");
+    }
+    // What is empty tells nothing, and neither does a field that is not for identities.
+    let plain = ok("Cache-Control: max-age=60\r\n", "for all");
+    play.fetch_with("/c", "Remote-User:\r\nX-Real-IP: 192.0.2.1\r\n", &plain);
+    play.find("/c");
     // Where it is in the key, each has a copy.
     let play = begin("cache_key = { headers = \"X-Forwarded-Client-Subject\" }");
     for (lines, body) in [(ALICE, "for alice"), ("", "for strangers")] {
@@ -162,6 +176,27 @@ fn hosts_and_queries_are_told_apart() {
     );
     upstream.send(ok(lines, "other"));
     assert_eq!(other.read_response("GET").text(), "other");
+}
+
+/// A server may repeat the port in links, which all who ask without it would get.
+#[test]
+fn a_default_port_that_is_written_fills_nothing() {
+    let play = Play::begin("");
+    let lines = "Cache-Control: max-age=60\r\n";
+    let with_port = get("/a", "").replace("a.example", "a.example:80");
+    for _ in 0..2 {
+        let mut client = play.carrick.connect();
+        client.send(&with_port);
+        let mut upstream = play.server.accept();
+        let asked = upstream.read_head();
+        assert!(asked.contains("Host: a.example:80\r\n"), "{asked}");
+        upstream.send(ok(lines, "with port"));
+        assert_eq!(client.read_response("GET").text(), "with port");
+    }
+    play.fetch("/a", &ok(lines, "usual"));
+    let found = play.carrick.connect().ask(&with_port);
+    assert_eq!(found.text(), "usual");
+    play.server.expect_no_connection();
 }
 
 #[test]

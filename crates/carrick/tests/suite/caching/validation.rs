@@ -383,6 +383,23 @@ fn an_answer_to_post_is_not_stored_where_one_to_get_is_not() {
     assert_eq!(play.fetch("/a", &ok("", "got")).text(), "got");
 }
 
+/// Servers resolve the segments.
+#[test]
+fn an_unsafe_request_with_dot_segments_invalidates() {
+    let play = Play::begin("");
+    for path in ["/x/../a", "/./a"] {
+        play.fetch("/a", &ok("Cache-Control: max-age=60\r\n", "old"));
+        assert_eq!(play.find("/a").text(), "old");
+        post(
+            &play,
+            path,
+            "",
+            &ok("Cache-Control: max-age=60\r\n", "changed"),
+        );
+        assert_eq!(play.fetch("/a", &ok("", "new")).text(), "new");
+    }
+}
+
 /// RFC 9110 section 9.3.3.
 #[test]
 fn an_answer_to_post_that_says_so_answers_later_gets() {

@@ -174,3 +174,34 @@ fn bodies_of_connect_and_trace_are_refused() {
         assert_eq!(empty.body, BodyLength::None);
     }
 }
+
+/// Each field of a head is compared with every name in `Connection`.
+#[test]
+fn a_long_connection_is_refused() {
+    let with = |values: &[&str]| {
+        let lines = values
+            .iter()
+            .map(|value| format!("Connection: {value}\r\n"));
+        let lines: String = lines.collect();
+        format!("GET / HTTP/1.1\r\nHost: a\r\n{lines}\r\n")
+    };
+    let names = |count: usize| vec!["b"; count].join(",");
+    accepted(&with(&[&names(64)]));
+    accepted(&with(&[&names(32), &names(32)]));
+    accepted(&with(&[&"b".repeat(4096)]));
+    for values in [
+        vec![names(65)],
+        vec![names(64), String::new()],
+        vec![",".repeat(64)],
+        vec!["b".repeat(4097)],
+        vec!["b".repeat(2048), "b".repeat(2049)],
+    ] {
+        let values: Vec<&str> = values.iter().map(String::as_str).collect();
+        let text = with(&values);
+        assert_eq!(
+            refused(text.as_bytes()),
+            (400, "long_connection"),
+            "{text:?}"
+        );
+    }
+}

@@ -33,6 +33,8 @@ pub struct BodyWriter {
     store: Arc<Store>,
     body: Arc<Body>,
     announced_bytes: Option<u64>,
+    /// What was taken for that at the beginning.
+    reserved_bytes: u64,
     written_bytes: u64,
     ended: bool,
     /// The chunk for the next bytes. Short bodies have none, nor have those of unknown length while they are short.
@@ -59,6 +61,7 @@ impl BodyWriter {
                 store,
                 body,
                 announced_bytes,
+                reserved_bytes: 0,
                 written_bytes: 0,
                 ended: false,
                 writer: None,
@@ -66,7 +69,13 @@ impl BodyWriter {
             });
         }
         let charge = announced_bytes.map_or(0, charge_of);
-        store.take_for_body(charge)?;
+        if !memory.try_announce(charge) {
+            return Err(NotTaken::Full);
+        }
+        if let Err(why) = store.take_for_body(charge) {
+            memory.forget_announced(charge);
+            return Err(why);
+        }
         let mut heap = Vec::new();
         let at_once = announced_bytes.filter(|bytes| *bytes <= HEAP_BYTES_MAX);
         if let Some(bytes) = at_once
@@ -75,6 +84,7 @@ impl BodyWriter {
                 .is_err()
         {
             memory.ledger.give_back(charge);
+            memory.forget_announced(charge);
             return Err(NotTaken::Full);
         }
         Ok(Self {
@@ -87,6 +97,7 @@ impl BodyWriter {
             )),
             store,
             announced_bytes,
+            reserved_bytes: charge,
             written_bytes: 0,
             ended: false,
             writer: None,
@@ -296,6 +307,7 @@ impl BodyWriter {
             return;
         }
         self.ended = true;
+        self.store.memory().forget_announced(self.reserved_bytes);
         if let Some(stream) = self.stream.take() {
             // A broken body is published at once, a whole one when it is written.
             if state != BodyState::Whole

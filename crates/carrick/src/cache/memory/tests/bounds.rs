@@ -62,7 +62,11 @@ fn what_is_too_large_is_not_taken() {
 fn bodies_that_are_filled_are_not_evicted() {
     let store = store(SMALL);
     let mut under_way: Vec<_> = (0..7)
-        .map(|number| begun(&store, &format!("open{number}"), Some(1 << 17)))
+        .map(|number| {
+            let (mut writer, object) = begun(&store, &format!("open{number}"), None);
+            writer.append(&content(0, 0, 120_000)).unwrap();
+            (writer, object)
+        })
         .collect();
     for number in 0..100 {
         put(&store, &number.to_string(), number, 30_000).unwrap();
@@ -72,11 +76,37 @@ fn bodies_that_are_filled_are_not_evicted() {
     under_way.push(begun(&store, "open7", Some(100_000)));
     assert_eq!(store.fill(Some(1 << 17)).err(), Some(NotTaken::Full));
     // A whole body can be evicted.
-    let (mut writer, object) = under_way.remove(0);
-    writer.append(&content(0, 0, 1 << 17)).unwrap();
+    let (writer, object) = under_way.remove(0);
     assert!(writer.finish());
     drop(object);
     store.fill(Some(1 << 16)).unwrap();
+    drop(under_way);
+    store.purge(&Pattern::All, Purge::Remove, None);
+    assert_nothing_leaks(&store);
+}
+
+#[test]
+fn lengths_that_are_announced_take_at_most_half_before_the_bytes_come() {
+    let store = store(SMALL);
+    put(&store, "kept", 1, 100_000).unwrap();
+    let mut under_way: Vec<_> = (0..3)
+        .map(|number| begun(&store, &format!("open{number}"), Some(1 << 17)))
+        .collect();
+    assert_eq!(store.fill(Some(1 << 17)).err(), Some(NotTaken::Full));
+    assert!(get(&store, "kept").is_some());
+    // There is room for others.
+    put(&store, "shorter", 2, 100_000).unwrap();
+    let (mut writer, _) = begun(&store, "unknown", None);
+    writer.append(&content(3, 0, 120_000)).unwrap();
+    assert!(writer.finish());
+    // One that has ended is counted no more, however it did.
+    let (mut writer, _) = under_way.remove(0);
+    writer.append(&content(4, 0, 1 << 17)).unwrap();
+    assert!(writer.finish());
+    drop(store.fill(Some(1 << 17)).unwrap());
+    drop(store.fill(Some(1 << 17)).unwrap().cut());
+    under_way.push(begun(&store, "next", Some(1 << 17)));
+    assert_eq!(store.fill(Some(1 << 17)).err(), Some(NotTaken::Full));
     drop(under_way);
     store.purge(&Pattern::All, Purge::Remove, None);
     assert_nothing_leaks(&store);
