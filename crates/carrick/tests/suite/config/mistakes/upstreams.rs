@@ -255,7 +255,7 @@ pub const MISTAKES: &[Mistake] = &[
         "[upstream.u]\nservers = [\"10.0.0.1:443\"]\nhttp2 = true\n[[listener]]\nlisten = \"127.0.0.1:8443\"\nmode = \"tunnel\"\n[[listener.route]]\nupstream = \"u\"",
         Error,
         "\"u\"",
-        "spoken to by HTTP/2, and a tunnel",
+        "speaks HTTP/2 to the servers of this upstream",
         "without `http2`",
     ),
     (
