@@ -407,5 +407,14 @@ fn headers_that_cannot_be_read_do_not_reach_local_sockets() {
         frame[IP + 4..IP + 6].copy_from_slice(&bytes.to_be_bytes());
         lab.set(&spliced(&lab));
         assert_eq!(lab.run(Arriving, &frame, &[]).verdict, SHOT);
+        // A first fragment that ends within its extension headers, and the same in no fragment, which Linux drops itself.
+        for (kind, verdict) in [(44, SHOT), (60, UNSPEC)] {
+            let mut frame = packet.bytes();
+            frame.truncate(IP + 40);
+            frame[IP + 4..IP + 7].copy_from_slice(&[0, 16, kind]);
+            frame.extend([60, 0, 0, 1, 0, 0, 0, 7, 60, 0, 1, 4, 0, 0, 0, 0]);
+            lab.set(&spliced(&lab));
+            assert_eq!(lab.run(Arriving, &frame, &[]).verdict, verdict, "{kind}");
+        }
     }
 }

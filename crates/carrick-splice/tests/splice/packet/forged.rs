@@ -1,0 +1,63 @@
+//! Packets that a peer's TCP would not send, or that others send in its name.
+
+use super::bed::*;
+use super::classified_requests::*;
+use super::wire::*;
+use crate::support::*;
+use carrick_splice::requests::RequestFields;
+use carrick_splice::{Arming, Choice, ExchangeOrder, PaceHandle, ResponseSplice, Splicer};
+use std::io::{ErrorKind, Read, Write};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, mpsc};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+/// A TCP option that is not negotiated, as of connections that are signed (RFC 2385).
+fn signature() -> Vec<u8> {
+    [vec![1, 1, 19, 18], vec![7; 16]].concat()
+}
+
+/// The client's next segment, after another question.
+fn next_of_client(line: &Line, stream: &mut TcpStream, sum: &mut (u64, u64)) -> Segment {
+    let own_port = stream.local_addr().unwrap().port();
+    let heard = line.heard(
+        |port| port == own_port,
+        || {
+            let bytes = ask(stream, 10, 10);
+            *sum = (sum.0 + bytes.0, sum.1 + bytes.1);
+        },
+    );
+    heard.answered()
+}
+
+/// A tunnel whose client sends what `forge` makes of its next segment, and goes on.
+fn tunnel_goes_on(bed: &Bed, addresses: [IpAddr; 2], forge: impl Fn(&Segment) -> Vec<Vec<u8>> + Send + 'static) {
+    let serving = bed.serve(addresses[1], 1, answer);
+    let proxying = bed.tunnels(addresses, 1);
+    let asking = bed.on(Host::Client, move || {
+        let line = Line::open("c");
+        let mut stream = connect(addresses[0]);
+        let mut sum = ask_until_decided(&mut stream);
+        until_given(1);
+        let next = next_of_client(&line, &mut stream, &mut sum);
+        for frame in forge(&next) {
+            line.send(&frame);
+        }
+        let bytes = ask_and_close_on(stream, 20);
+        (sum.0 + bytes.0, sum.1 + bytes.1)
+    });
+    let sent = asking.join().unwrap();
+    serving.join().unwrap();
+    proxying.join().unwrap()[0].assert_closed(sent);
+}
+
+/// Otherwise Linux would put it together with the next one, for the local socket, whose numbers are others.
+#[test]
+fn a_first_fragment_that_ends_within_its_headers_is_dropped() {
+    let Some(bed) = Bed::new() else { return };
+    tunnel_goes_on(&bed, V6, |next| vec![next.fragment_within_headers()]);
+    let counters = bed.read(Host::Middle, "/proc/net/snmp6");
+    let mut lines = counters.lines().map(str::split_whitespace);
+    let begun = lines.find_map(|mut words| (words.next() == Some("Ip6ReasmReqds")).then(|| words.next().map(str::to_owned)));
+    assert_eq!(begun.flatten().as_deref(), Some("0"));
+}
