@@ -267,9 +267,11 @@ static __always_inline int handle_unforwardable(struct packet_splice *splice, st
 		plan->is_told = is_plausible(packet, way, back, packet->ack - back->delta, 1);
 		break;
 	case PACKET_RESPONSES:
-		/* The client's local socket reads its requests, but those that were forwarded. */
+		/* The client's local socket reads its requests, but those that were forwarded. Nothing behind it is
+		 * classified: what the other fragments hold is not known. */
 		if (!side && !is_in_request(splice, packet) && !bytes_in_request(splice, packet)) {
 			leg->is_unforwardable = 1;
+			splice->table = 0;
 			return 0;
 		}
 		plan->is_told = !side || (packet->flags & FLAG_ACK && !is_after(end, way->window_end) &&

@@ -61,3 +61,49 @@ fn a_first_fragment_that_ends_within_its_headers_is_dropped() {
     let begun = lines.find_map(|mut words| (words.next() == Some("Ip6ReasmReqds")).then(|| words.next().map(str::to_owned)));
     assert_eq!(begun.flatten().as_deref(), Some("0"));
 }
+
+/// The fragments behind it could become another request than the one that is classified next.
+#[test]
+fn behind_a_fragment_of_old_bytes_no_request_is_forwarded() {
+    let Some(bed) = Bed::new() else { return };
+    let serving = bed.serve(V4[1], 1, answer_requests);
+    let passed = Arc::new(AtomicU64::new(0));
+    let by_process = Arc::clone(&passed);
+    let proxying = bed.proxy_with(V4, (1, 4), install, move |splicer, client, server, routes| {
+        let passed = Arc::clone(&by_process);
+        pass_requests_and_tell(splicer, client, server, routes, move || {
+            passed.fetch_add(1, SeqCst);
+        })
+    });
+    let asking = bed.on(Host::Client, move || {
+        let line = Line::open("c");
+        let mut stream = connect(V4[0]);
+        // Whether the process got the request.
+        let mut request = || {
+            let before = passed.load(SeqCst);
+            stream.write_all(ask_for(10).as_bytes()).unwrap();
+            assert_eq!(content_bytes(&read_head(&mut stream).unwrap()), 10);
+            stream.read_exact(&mut [0; 10]).unwrap();
+            passed.load(SeqCst) > before
+        };
+        wait_until("the kernel forwards requests", || !request());
+        let mut was_passed = false;
+        let heard = line.heard(|port| port != PROXY_PORT, || was_passed = request());
+        assert!(!was_passed);
+        // The answer may have come in two segments.
+        let last = line.segments().into_iter().rfind(|one| !one.payload.is_empty() && one.ports == heard.ports);
+        let fragment = last.unwrap_or(heard).answered().with(|one| {
+            one.seq = one.seq.wrapping_sub(4);
+            one.payload = b"\r\n\r\n".to_vec();
+        });
+        line.send(&fragment.first_fragment());
+        for _ in 0..3 {
+            assert!(request());
+        }
+        stream.shutdown(Shutdown::Write).unwrap();
+        assert_eq!(stream.read(&mut [0]).unwrap(), 0);
+    });
+    asking.join().unwrap();
+    serving.join().unwrap();
+    proxying.join().unwrap();
+}

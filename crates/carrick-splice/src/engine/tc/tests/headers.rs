@@ -363,6 +363,21 @@ fn a_response_in_fragments_goes_back_to_the_process_or_gets_no_further() {
 fn a_request_in_fragments_is_for_the_process_and_ends_classifying() {
     for lab in [Lab::v4(), Lab::v6()].into_iter().flatten() {
         let (packet, _) = up(&lab, |packet| packet.payload = vec![1; 40]);
+        // Its first fragment may have only bytes that were received before.
+        let (old, _) = up(&lab, |packet| {
+            packet.seq -= 4;
+            packet.payload = vec![1; 4];
+        });
+        for frame in in_parts(&old) {
+            let mut before = spliced(&lab);
+            (before.state, before.record, before.table) = (RESPONSES, 1, 1);
+            (before.classified_start, before.classified_end) = (C, C);
+            before.legs[CLIENT].received = C;
+            lab.set(&before);
+            lab.set_record(&packet_response::default());
+            assert_eq!(lab.run(Arriving, &frame, &[]).verdict, UNSPEC);
+            assert_eq!(lab.splice().table, 0);
+        }
         for frame in in_parts(&packet) {
             let mut before = spliced(&lab);
             (before.state, before.record, before.table) = (RESPONSES, 1, 1);
