@@ -32,6 +32,14 @@ static __always_inline int is_over(const struct packet_splice *splice)
 	return splice->state == PACKET_ENDED || splice->state == PACKET_RESET;
 }
 
+/* Whether a packet with this end is more than a retransmission, from a peer that has ended or reset its stream. The receiver
+ * may have dropped that end, and what follows is noted nowhere. (The other peer of a reset learns of it by what it sends.) */
+static __always_inline int is_behind_end(const struct packet_splice *splice, const struct packet_leg *leg, const struct packet_way *way,
+					 __u32 end)
+{
+	return is_over(splice) && (splice->state == PACKET_ENDED || leg->has_reset) && is_after(end, way->end);
+}
+
 /* A sender that knew a larger window before the splice may send more than the receiver takes. The receiver drops what lies
  * beyond its window, and whatever else has a number there, a reset included. */
 static __always_inline int has_overrun(const struct packet_way *way)
@@ -170,11 +178,15 @@ static __always_inline void handle_spliced(struct packet_splice *splice, __u32 s
 	if (packet->flags & FLAG_SYN)
 		return;
 	if (!is_plausible(packet, way, back, acked, splice->state == PACKET_SPLICED) ||
-	    !pace_allows(way, packet->seq + sequence_length(packet), leg->own_shift)) {
+	    !pace_allows(way, packet->seq + sequence_length(packet), leg->own_shift) ||
+	    is_behind_end(splice, leg, way, packet->seq + sequence_length(packet))) {
 		plan->fate = FATE_DROP;
 		splice->refused += 1;
 		return;
 	}
+	/* The receiver does not get it. */
+	if (packet->is_expiring)
+		return;
 	if (packet->flags & FLAG_RST) {
 		plan->rewriting.window = scale_window(window, other->own_shift);
 		/* The receiver challenges a reset elsewhere in the window (RFC 5961 section 3), and it comes again
@@ -216,7 +228,9 @@ static __always_inline void handle_spliced(struct packet_splice *splice, __u32 s
 		back->start = acked;
 		back->has_moved = 1;
 	}
-	note_window(back, acked, window);
+	/* What was allowed before may still come. */
+	if (!is_over(splice))
+		note_window(back, acked, window);
 	window = is_after(acked + window, told) ? acked + window - told : 0;
 	plan->rewriting.window = scale_window(window, other->own_shift);
 	pace_see_window(view, told, window, other->own_shift);
@@ -370,7 +384,7 @@ static __always_inline void show_life(struct packet_splice *splice, __u32 side, 
 	struct packet_leg *leg = &splice->legs[side & 1];
 	__u32 shown_at = now >> PACKET_SHOW_SHIFT;
 
-	if (plan->fate != FATE_FORWARD || leg->shown_at == shown_at || is_over(splice) ||
+	if (plan->fate != FATE_FORWARD || packet->is_expiring || leg->shown_at == shown_at || is_over(splice) ||
 	    (packet->flags & (FLAG_SYN | FLAG_RST | FLAG_ACK)) != FLAG_ACK)
 		return;
 	leg->shown_at = shown_at;

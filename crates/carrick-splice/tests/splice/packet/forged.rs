@@ -107,3 +107,103 @@ fn behind_a_fragment_of_old_bytes_no_request_is_forwarded() {
     serving.join().unwrap();
     proxying.join().unwrap();
 }
+
+/// The server does not get them, so they end nothing.
+#[test]
+fn ends_that_expire_at_the_proxy_do_not_end_a_tunnel() {
+    for flags in [RST | ACK, RST, FIN | ACK] {
+        let Some(bed) = Bed::new() else { return };
+        tunnel_goes_on(&bed, V4, move |next| {
+            let end = next.with(|one| (one.flags, one.hops) = (flags, 1));
+            vec![end.frame()]
+        });
+    }
+}
+
+/// The first tunnel of a proxy of tunnels whose client resets it, though the server gets no resets. `is_reset`: from then on; `is_over`:
+/// its process may end.
+struct Reset {
+    is_reset: Arc<AtomicBool>,
+    is_over: Arc<AtomicBool>,
+}
+
+impl Reset {
+    fn new(bed: &Bed) -> Reset {
+        bed.nft(
+            Host::Server,
+            "table netdev deaf { chain c { type filter hook ingress device s priority -500; tcp flags & rst == rst drop; }; }",
+        );
+        Reset {
+            is_reset: Arc::default(),
+            is_over: Arc::default(),
+        }
+    }
+
+    /// A proxy for this many tunnels, which remains until `is_over`.
+    fn proxy(&self, bed: &Bed, count: usize) -> std::thread::JoinHandle<Vec<()>> {
+        let (is_reset, is_over) = (Arc::clone(&self.is_reset), Arc::clone(&self.is_over));
+        bed.proxy(V4, (count, 8), move |splicer, client, server| {
+            let (is_reset, is_over) = (Arc::clone(&is_reset), Arc::clone(&is_over));
+            async move {
+                let order = ExchangeOrder::new(Choice::Packet);
+                splicer.exchange(client, server, order).run().await;
+                is_reset.store(true, SeqCst);
+                until(|| is_over.load(SeqCst)).await;
+            }
+        })
+    }
+
+    /// Greets, and resets the connection for the proxy.
+    fn forge(&self, line: &Line, stream: &mut TcpStream) {
+        greet(stream);
+        let own_port = stream.local_addr().unwrap().port();
+        let heard = line.heard(
+            |port| port == own_port,
+            || {
+                stream.write_all(&[1]).unwrap();
+                stream.read_exact(&mut [0]).unwrap();
+            },
+        );
+        let reset = heard.answered().with(|one| one.flags = RST | ACK);
+        line.send(&reset.frame());
+        wait_until("the tunnel is reset", || self.is_reset.load(SeqCst));
+    }
+}
+
+/// Waits until these bytes were sent several times.
+fn until_sent_again(line: &Line, bytes: &[u8]) {
+    let mut count = 0;
+    wait_until("nobody acknowledges it", || {
+        count += line.segments().iter().filter(|one| one.payload == bytes).count();
+        count > 2
+    });
+}
+
+const MARK: &[u8] = b"behind the end";
+
+#[test]
+fn behind_a_reset_that_the_server_has_not_taken_it_gets_nothing() {
+    let Some(bed) = Bed::new() else { return };
+    let reset = Reset::new(&bed);
+    let is_over = Arc::clone(&reset.is_over);
+    let serving = bed.serve(V4[1], 1, move |mut stream| {
+        greet_back(&mut stream);
+        stream.read_exact(&mut [0]).unwrap();
+        stream.write_all(&[1]).unwrap();
+        wait_until("the client has sent", || is_over.load(SeqCst));
+        stream.set_nonblocking(true).unwrap();
+        stream.read(&mut [0; 100]).unwrap_err().kind()
+    });
+    let proxying = reset.proxy(&bed, 1);
+    let asking = bed.on(Host::Client, move || {
+        let line = Line::open("c");
+        let mut stream = connect(V4[0]);
+        reset.forge(&line, &mut stream);
+        stream.write_all(MARK).unwrap();
+        until_sent_again(&line, MARK);
+        reset.is_over.store(true, SeqCst);
+    });
+    asking.join().unwrap();
+    assert_eq!(serving.join().unwrap(), [ErrorKind::WouldBlock]);
+    proxying.join().unwrap();
+}

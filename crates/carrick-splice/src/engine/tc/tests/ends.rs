@@ -295,6 +295,50 @@ fn after_a_reset_both_go_on_until_they_know() {
     );
 }
 
+/// The receiver may have dropped the end, as one whose options it does not know.
+#[test]
+fn behind_an_end_nothing_new_is_forwarded() {
+    let Some(lab) = Lab::v4() else { return };
+    for (state, side, is_forwarded) in [
+        (RESET, CLIENT, false),
+        (RESET, SERVER, true),
+        (ENDED, CLIENT, false),
+        (ENDED, SERVER, false),
+    ] {
+        let mut before = spliced(&lab);
+        before.state = state;
+        before.legs[CLIENT].has_reset = u8::from(state == RESET);
+        for (seq, bytes, is_new) in [(0, 1, true), (10_u32.wrapping_neg(), 10, false)] {
+            let change = |packet: &mut Packet| {
+                packet.seq = packet.seq.wrapping_add(seq);
+                packet.payload = vec![1; bytes];
+            };
+            let (packet, forwarded) = match side {
+                CLIENT => up(&lab, change),
+                _ => down(&lab, change),
+            };
+            let what = format!("{state}, {side}: {seq}");
+            if is_forwarded || !is_new {
+                forward(&lab, &what, &before, (packet, forwarded), |splice| {
+                    let way = &mut splice.ways[side];
+                    way.packets = 1;
+                    (way.end, way.again) = (way.end + u32::from(is_new), u32::from(!is_new));
+                });
+            } else {
+                lab.check(&what, &before, (Arriving, &packet), Dropped, |splice| {
+                    splice.refused = 1;
+                });
+            }
+        }
+        // Nor may the other peer send more than before.
+        let (packet, forwarded) = down(&lab, |packet| packet.window = u16::MAX);
+        before.ways[CLIENT].window_end = C + 100;
+        forward(&lab, "a larger window", &before, (packet, forwarded), |splice| {
+            splice.ways[SERVER].packets = 1;
+        });
+    }
+}
+
 /// A packet of an unknown connection: the start of a new one.
 fn first(lab: &Lab, side: usize, flags: u8) -> (Packet, Packet) {
     let (packet, forwarded) = lab.peer_packet(side);
