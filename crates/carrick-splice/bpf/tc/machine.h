@@ -70,6 +70,13 @@ static __always_inline void note_sent(struct packet_way *way, __u32 end, __u8 fl
 	}
 }
 
+/* Whether a leg that packets were forwarded to is no longer the splice's: its addresses are another connection's now, to which
+ * nothing may go. */
+static __always_inline int is_forgotten(const struct packet_leg *leg)
+{
+	return !leg->ifindex;
+}
+
 /* Whether packets of both connections were seen in both directions. */
 static __always_inline int is_seen(const struct packet_splice *splice)
 {
@@ -175,9 +182,9 @@ static __always_inline void handle_spliced(struct packet_splice *splice, __u32 s
 	plan->rewriting.window = packet->window;
 	/* The peer has lost the connection. The other one answers with what it knows (RFC 9293 section 3.10.7.4),
 	 * which leads to a reset. */
-	if (packet->flags & FLAG_SYN)
+	if (packet->flags & FLAG_SYN && !is_forgotten(other))
 		return;
-	if (!is_plausible(packet, way, back, acked, splice->state == PACKET_SPLICED) ||
+	if (is_forgotten(other) || !is_plausible(packet, way, back, acked, splice->state == PACKET_SPLICED) ||
 	    !pace_allows(way, packet->seq + sequence_length(packet), leg->own_shift) ||
 	    is_behind_end(splice, leg, way, packet->seq + sequence_length(packet))) {
 		plan->fate = FATE_DROP;
@@ -351,6 +358,7 @@ static __always_inline void handle_arriving(struct packet_splice *splice, struct
 	case PACKET_RESET:
 		if ((packet->flags & (FLAG_SYN | FLAG_ACK)) == FLAG_SYN) {
 			plan->fate = FATE_FORGET;
+			leg->ifindex = 0;
 			return;
 		}
 		break;
@@ -435,6 +443,8 @@ static __always_inline void handle_leaving(struct packet_splice *splice, struct 
 		/* While the peers use these addresses, nothing else on this host can: the sockets' process has died,
 		 * and the kernel regards the port as free. */
 		plan->fate = is_spliced ? FATE_DROP : FATE_FORGET;
+		if (!is_spliced)
+			leg->ifindex = 0;
 		return;
 	}
 	/* The process closes the local sockets, or has died: the splice outlives that. */

@@ -121,6 +121,10 @@ static __always_inline void forward_to_server(struct packet_splice *splice, cons
 	struct packet_leg *server = &splice->legs[1];
 	struct packet_way *up = &splice->ways[0], *down = &splice->ways[1];
 
+	if (is_forgotten(server)) {
+		plan->fate = FATE_DROP;
+		return;
+	}
 	keep_timestamps_behind(up, server, packet);
 	plan->fate = FATE_FORWARD;
 	plan->ifindex = server->ifindex;
@@ -287,7 +291,7 @@ static __always_inline void handle_server(struct packet_splice *splice, struct p
 	plan->rewriting.window = packet->window;
 	if (packet->flags & FLAG_SYN)
 		return;
-	if (is_after(end, down->window_end + PROBE_BYTES) || is_before(packet->seq, down->acked - down->window_max - PROBE_BYTES) ||
+	if (is_forgotten(client) || is_after(end, down->window_end + PROBE_BYTES) || is_before(packet->seq, down->acked - down->window_max - PROBE_BYTES) ||
 	    /* Retransmitted from before the splice: see is_plausible. */
 	    (packet->payload_bytes && is_before(packet->seq, down->start) && is_before(down->acked, down->start)) ||
 	    !(packet->flags & (FLAG_ACK | FLAG_RST)) ||

@@ -100,7 +100,7 @@ struct packet_placing {
  * offset. */
 struct packet_leg {
 	struct flow flow;
-	__u32 ifindex;        /* the interface its packets leave by; 0: not seen yet */
+	__u32 ifindex;        /* the interface its packets leave by; 0: not seen yet, or the connection was forgotten */
 	__u32 receive_offset; /* the peer's sequence numbers on the wire, minus those the local socket sees */
 	__u32 send_offset;    /* the local socket's sequence numbers on the wire, minus its own */
 	__u32 ts_offset;      /* likewise, the local socket's timestamps */

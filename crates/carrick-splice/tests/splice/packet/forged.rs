@@ -174,7 +174,7 @@ impl Reset {
 fn until_sent_again(line: &Line, bytes: &[u8]) {
     let mut count = 0;
     wait_until("nobody acknowledges it", || {
-        count += line.segments().iter().filter(|one| one.payload == bytes).count();
+        count += line.segments().iter().filter(|one| one.payload.ends_with(bytes)).count();
         count > 2
     });
 }
@@ -205,5 +205,60 @@ fn behind_a_reset_that_the_server_has_not_taken_it_gets_nothing() {
     });
     asking.join().unwrap();
     assert_eq!(serving.join().unwrap(), [ErrorKind::WouldBlock]);
+    proxying.join().unwrap();
+}
+
+#[test]
+fn a_new_connection_with_the_client_s_addresses_gets_nothing_of_the_old_one() {
+    let Some(bed) = Bed::new() else { return };
+    let reset = Reset::new(&bed);
+    // Its socket goes silently.
+    bed.nft(
+        Host::Client,
+        "table ip quiet { chain c { type filter hook output priority 0; tcp flags & rst == rst drop; }; }",
+    );
+    let (begun, has_begun) = mpsc::channel();
+    let (sent, is_sent) = mpsc::channel();
+    let (has_begun, sent) = (Mutex::new(has_begun), Mutex::new(sent));
+    let count = AtomicU64::new(0);
+    let serving = bed.serve(V4[1], 2, move |mut stream| {
+        if count.fetch_add(1, SeqCst) > 0 {
+            assert_eq!(stream.read(&mut [0]).unwrap(), 1);
+            stream.write_all(&[2]).unwrap();
+            return read_to_any_end(&mut stream).0;
+        }
+        let line = Line::open("s");
+        greet_back(&mut stream);
+        stream.read_exact(&mut [0]).unwrap();
+        stream.write_all(&[1]).unwrap();
+        has_begun.lock().unwrap().recv_timeout(HANG).unwrap();
+        stream.write_all(MARK).unwrap();
+        until_sent_again(&line, MARK);
+        sent.lock().unwrap().send(()).unwrap();
+        Vec::new()
+    });
+    let proxying = reset.proxy(&bed, 2);
+    let asking = bed.on(Host::Client, move || {
+        let own = "10.78.1.2:33333".parse().unwrap();
+        let proxy = SocketAddr::new(V4[0], PROXY_PORT);
+        let line = Line::open("c");
+        let mut stream = connect_from(own, proxy);
+        reset.forge(&line, &mut stream);
+        let linger = Some(std::time::Duration::ZERO);
+        socket2::SockRef::from(&stream).set_linger(linger).unwrap();
+        drop(stream);
+        let mut stream = connect_from(own, proxy);
+        stream.write_all(&[1]).unwrap();
+        stream.read_exact(&mut [0]).unwrap();
+        begun.send(()).unwrap();
+        is_sent.recv_timeout(HANG).unwrap();
+        let heard = line.segments();
+        assert!(!heard.iter().any(|one| one.payload.ends_with(MARK)));
+        stream.shutdown(Shutdown::Write).unwrap();
+        reset.is_over.store(true, SeqCst);
+        drop(stream);
+    });
+    asking.join().unwrap();
+    serving.join().unwrap();
     proxying.join().unwrap();
 }

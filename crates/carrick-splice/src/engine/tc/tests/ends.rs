@@ -380,7 +380,7 @@ fn a_peer_that_begins_anew_while_spliced_is_answered_by_the_other() {
         &splice,
         (Arriving, &packet),
         Passed(packet.clone()),
-        |_| {},
+        |splice| splice.legs[CLIENT].ifindex = 0,
     );
     assert!(!lab.knows(CLIENT) && lab.knows(SERVER));
 }
@@ -399,19 +399,31 @@ fn another_connection_with_the_same_addresses_forgets_one_that_ended() {
                     &before,
                     (Arriving, &packet),
                     Passed(packet.clone()),
-                    |_| {},
+                    |splice| splice.legs[side].ifindex = 0,
                 );
                 assert!(!lab.knows(side) && lab.knows(1 - side));
                 lab.know_flows();
                 let own = lab.local_packet(side).with(|packet| packet.flags = SYN);
-                lab.check(
+                let mut after = lab.check(
                     "SYN out",
                     &before,
                     (Leaving, &own),
                     Passed(own.clone()),
-                    |_| {},
+                    |splice| splice.legs[side].ifindex = 0,
                 );
                 assert!(!lab.knows(side) && lab.knows(1 - side));
+                // That connection gets nothing of the other one's, not even a SYN.
+                forget_times(&mut after);
+                for flags in [ACK, FIN | ACK, RST | ACK, SYN | ACK] {
+                    let change = |packet: &mut Packet| packet.flags = flags;
+                    let (packet, _) = match side {
+                        CLIENT => down(&lab, change),
+                        _ => up(&lab, change),
+                    };
+                    lab.check("the other's", &after, (Arriving, &packet), Dropped, |splice| {
+                        splice.refused = 1;
+                    });
+                }
             }
         }
     }
@@ -458,7 +470,7 @@ fn a_connection_that_begins_has_numbers_of_its_own() {
         &before,
         (Leaving, &answer),
         Passed(answer.clone()),
-        |_| {},
+        |splice| splice.legs[CLIENT].ifindex = 0,
     );
     assert!(!lab.knows(CLIENT));
 }
