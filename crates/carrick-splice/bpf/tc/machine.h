@@ -181,11 +181,11 @@ static __always_inline void handle_spliced(struct packet_splice *splice, __u32 s
 	plan->rewriting.tsecr = -back->ts_delta;
 	plan->rewriting.window = packet->window;
 	/* The peer has lost the connection. The other one answers with what it knows (RFC 9293 section 3.10.7.4),
-	 * which leads to a reset. */
-	if (packet->flags & FLAG_SYN && !is_forgotten(other))
+	 * which leads to a reset. Data would pass by all checks. */
+	if (packet->flags & FLAG_SYN && !packet->payload_bytes && !is_forgotten(other))
 		return;
-	if (is_forgotten(other) || !is_plausible(packet, way, back, acked, splice->state == PACKET_SPLICED) ||
-	    !pace_allows(way, packet->seq + sequence_length(packet), leg->own_shift) ||
+	if (packet->flags & FLAG_SYN || is_forgotten(other) || !is_plausible(packet, way, back, acked, splice->state == PACKET_SPLICED) ||
+	    !pace_allows(way, packet->seq + sequence_length(packet)) ||
 	    is_behind_end(splice, leg, way, packet->seq + sequence_length(packet))) {
 		plan->fate = FATE_DROP;
 		splice->refused += 1;

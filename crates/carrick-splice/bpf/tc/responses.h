@@ -291,7 +291,7 @@ static __always_inline void handle_server(struct packet_splice *splice, struct p
 	plan->rewriting.window = packet->window;
 	if (packet->flags & FLAG_SYN)
 		return;
-	if (is_forgotten(client) || is_after(end, down->window_end + PROBE_BYTES) || is_before(packet->seq, down->acked - down->window_max - PROBE_BYTES) ||
+	if (is_forgotten(client) || !pace_allows(down, end) || is_after(end, down->window_end + PROBE_BYTES) || is_before(packet->seq, down->acked - down->window_max - PROBE_BYTES) ||
 	    /* Retransmitted from before the splice: see is_plausible. */
 	    (packet->payload_bytes && is_before(packet->seq, down->start) && is_before(down->acked, down->start)) ||
 	    !(packet->flags & (FLAG_ACK | FLAG_RST)) ||

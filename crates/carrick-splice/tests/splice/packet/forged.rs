@@ -108,6 +108,18 @@ fn behind_a_fragment_of_old_bytes_no_request_is_forwarded() {
     proxying.join().unwrap();
 }
 
+#[test]
+fn no_data_passes_with_a_syn() {
+    let Some(bed) = Bed::new() else { return };
+    let at_server = bed.on(Host::Server, || Line::open("s")).join().unwrap();
+    tunnel_goes_on(&bed, V4, |next| {
+        let syn = next.with(|one| (one.flags, one.payload) = (SYN, MARK.to_vec()));
+        vec![syn.frame()]
+    });
+    let heard = at_server.segments();
+    assert!(!heard.iter().any(|one| one.payload == MARK));
+}
+
 /// The server does not get them, so they end nothing.
 #[test]
 fn ends_that_expire_at_the_proxy_do_not_end_a_tunnel() {

@@ -363,6 +363,11 @@ fn a_peer_that_begins_anew_while_spliced_is_answered_by_the_other() {
         Forwarded(forwarded),
         |_| {},
     );
+    // No data passes with it.
+    let packet = packet.with(|packet| packet.payload = vec![1; 100]);
+    lab.check("data", &before, (Arriving, &packet), Dropped, |splice| {
+        splice.refused = 1;
+    });
     // The server sends its state; the client, which does not know it, resets.
     let (packet, forwarded) = down(&lab, |_| {});
     let splice = forward(&lab, "challenge", &before, (packet, forwarded), |splice| {
