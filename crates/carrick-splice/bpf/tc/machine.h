@@ -295,9 +295,14 @@ static __always_inline int handle_unforwardable(struct packet_splice *splice, st
 			splice->table = 0;
 			return 0;
 		}
-		plan->is_told = !side || (packet->flags & FLAG_ACK && !is_after(end, way->window_end) &&
-					  !is_before(packet->seq, way->acked - way->window_max) &&
-					  !is_after(packet->ack, leg->local_end));
+		/* The next one, or the one that its sender sends again: anybody could send one with a number anywhere
+		 * in the window. */
+		if (side)
+			plan->is_told = packet->flags & FLAG_ACK && (packet->seq == way->end || packet->seq == way->acked) &&
+					!is_after(end, way->window_end) && !is_after(packet->ack, leg->local_end) &&
+					!is_before(packet->ack, leg->local_acked - ACKED_SLACK);
+		else
+			plan->is_told = is_from_client(splice, packet, packet->ack - back->delta);
 		/* The rest of one response: its local socket gets what the client lacks. */
 		if (side && plan->is_told && !(splice->left_bytes >> 63)) {
 			plan->is_told = 0;
@@ -306,7 +311,8 @@ static __always_inline int handle_unforwardable(struct packet_splice *splice, st
 			record->is_back = 1;
 			return 0;
 		}
-		record->is_stuck |= plan->is_told;
+		if (plan->is_told)
+			record->is_stuck |= side ? STUCK_SERVER : STUCK_CLIENT;
 		break;
 	case PACKET_ENDED:
 	case PACKET_RESET:

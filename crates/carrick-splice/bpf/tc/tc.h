@@ -216,6 +216,10 @@ struct packet_splice {
 #define RESPONSE_SURPLUS 2 /* it has sent data that was not requested */
 #define RESPONSE_ALL 4     /* the client has acknowledged everything before that, or cannot receive it */
 
+/* Whose packets cannot be forwarded. */
+#define STUCK_CLIENT 1
+#define STUCK_SERVER 2
+
 /* State of forwarded responses that the process reads without a command. Counts only grow, through all splices that
  * use the record in turn. */
 struct packet_response {
@@ -246,7 +250,7 @@ struct packet_response {
 	__u32 asked;         /* the process's requests, counted before they are sent; written by the process */
 	__u32 early_from;    /* the part of `head` that arrived before what precedes it; none if `early_end` is 0 */
 	__u32 early_end;
-	__u32 is_stuck;      /* a packet came that is to be forwarded, and cannot be */
+	__u32 is_stuck;      /* a packet came that is to be forwarded, and cannot be: whose (STUCK_CLIENT and so on) */
 	struct request_fields fields; /* what forwarded requests get; written by the process before arming */
 	__u8 tail[8];      /* the last five bytes */
 	__u8 head[PACKET_HEAD_BYTES] __attribute__((aligned(8))); /* the beginning of the latest response */

@@ -274,3 +274,90 @@ fn a_new_connection_with_the_client_s_addresses_gets_nothing_of_the_old_one() {
     serving.join().unwrap();
     proxying.join().unwrap();
 }
+
+/// The bytes of each answer.
+const ANSWER_BYTES: usize = 100;
+
+/// Relays questions; the kernel forwards the answers as soon as it can, which `is_armed` tells before the server gets the question. Checks
+/// what is known of each. Returns how many those are.
+async fn relay_questions(
+    splicer: Splicer,
+    mut client: tokio::net::TcpStream,
+    mut server: tokio::net::TcpStream,
+    is_armed: Arc<AtomicBool>,
+) -> u64 {
+    let mut responses = splicer.responses(&client, &server, 7).unwrap();
+    let mut forwarded = 0;
+    let mut question = [0; 16];
+    let answer = sample(ANSWER_BYTES as u64 + 1, ANSWER_BYTES);
+    while client.read_exact(&mut question).await.is_ok() {
+        if is_armed.load(SeqCst) {
+            assert!(!responses.is_stuck());
+            assert_eq!(responses.head(), answer);
+            assert_eq!(responses.progress().sent_bytes, ANSWER_BYTES as u64);
+            forwarded += 1;
+        }
+        let armed = responses.arm(None, &RequestFields::default(), PaceHandle::default());
+        let by_kernel = armed == Arming::Armed;
+        if by_kernel {
+            responses.expect_response(true, false);
+        }
+        is_armed.store(by_kernel, SeqCst);
+        server.write_all(&question).await.unwrap();
+        if !by_kernel {
+            let mut answer = [0; ANSWER_BYTES];
+            server.read_exact(&mut answer).await.unwrap();
+            client.write_all(&answer).await.unwrap();
+        }
+    }
+    responses.disarm().unwrap();
+    forwarded
+}
+
+/// Responses behind what `forge` makes of the server's next segment, which change nothing.
+fn responses_pass(forge: impl Fn(&Segment) -> Vec<Vec<u8>> + Send + Sync + 'static) {
+    const ROUNDS: usize = 12;
+    let Some(bed) = Bed::new() else { return };
+    let is_armed = Arc::<AtomicBool>::default();
+    let at_server = Arc::clone(&is_armed);
+    let serving = bed.serve(V4[1], 1, move |mut stream| {
+        let line = Line::open("s");
+        let mut question = [0; 16];
+        while stream.read_exact(&mut question).is_ok() {
+            let heard = line.segments();
+            let asked = |one: &&Segment| one.payload == question && one.ports[1] == SERVER_PORT;
+            if at_server.load(SeqCst) {
+                let asked = heard.iter().rfind(asked).unwrap();
+                for frame in forge(&asked.answered()) {
+                    line.send(&frame);
+                }
+            }
+            let answer = sample(ANSWER_BYTES as u64 + 1, ANSWER_BYTES);
+            stream.write_all(&answer).unwrap();
+        }
+    });
+    let proxying = bed.proxy(V4, (1, 4), move |splicer, client, server| {
+        relay_questions(splicer, client, server, Arc::clone(&is_armed))
+    });
+    let asking = bed.on(Host::Client, || {
+        let mut stream = connect(V4[0]);
+        for _ in 0..ROUNDS {
+            ask(&mut stream, 0, ANSWER_BYTES);
+        }
+    });
+    asking.join().unwrap();
+    serving.join().unwrap();
+    assert!(proxying.join().unwrap()[0] > 0);
+}
+
+/// Only a fragment with the server's next number may be the server's.
+#[test]
+fn a_fragment_from_anywhere_in_the_window_does_not_break_a_response_off() {
+    responses_pass(|next| {
+        let fragment = next.with(|one| {
+            one.seq = one.seq.wrapping_add(5000);
+            one.payload = vec![b'y'; 16];
+        });
+        vec![fragment.first_fragment()]
+    });
+}

@@ -341,15 +341,35 @@ fn a_response_in_fragments_goes_back_to_the_process_or_gets_no_further() {
     for lab in [Lab::v4(), Lab::v6()].into_iter().flatten() {
         let (packet, _) = down(&lab, |packet| packet.payload = vec![1; 40]);
         for (left_bytes, is_back) in [(u64::MAX, 0), (1000, 1)] {
-            for frame in in_parts(&packet) {
-                let mut before = spliced(&lab);
-                (before.state, before.record, before.left_bytes) = (RESPONSES, 1, left_bytes);
+            let mut before = spliced(&lab);
+            (before.state, before.record, before.left_bytes) = (RESPONSES, 1, left_bytes);
+            before.ways[SERVER].end = S + 40;
+            // Others may have sent these.
+            for (seq, ack) in [(1, 0), (39, 0), (41, 0), (0, 1), (0, 70_000_u32.wrapping_neg())] {
+                let forged = packet.with(|packet| {
+                    packet.seq += seq;
+                    packet.ack = packet.ack.wrapping_add(ack);
+                });
+                for frame in in_parts(&forged) {
+                    lab.set(&before);
+                    lab.set_record(&packet_response::default());
+                    assert_eq!(lab.run(Arriving, &frame, &[]).verdict, SHOT);
+                    let (splice, record) = (lab.splice(), lab.record());
+                    assert_eq!((record.is_back, record.is_stuck), (0, 0), "{seq} {ack}");
+                    assert_eq!(splice.legs[SERVER].is_unforwardable, 0);
+                    assert_eq!(splice.state, RESPONSES);
+                }
+            }
+            // The first that the client has not acknowledged, or the next.
+            let next = packet.with(|packet| packet.seq += 40);
+            for frame in [in_parts(&packet), in_parts(&next)].concat() {
                 lab.set(&before);
                 lab.set_record(&packet_response::default());
                 let verdict = lab.run(Arriving, &frame, &[]).verdict;
                 let (splice, record) = (lab.splice(), lab.record());
                 assert_eq!(splice.legs[SERVER].is_unforwardable, 1);
-                assert_eq!((record.is_back, record.is_stuck), (is_back, 1 - is_back));
+                let is_stuck = 2 * (1 - is_back);
+                assert_eq!((record.is_back, record.is_stuck), (is_back, is_stuck));
                 match is_back {
                     1 => assert_eq!((splice.state, verdict), (PROCESS, UNSPEC)),
                     _ => assert_eq!((splice.state, verdict), (RESPONSES, SHOT)),
@@ -395,6 +415,18 @@ fn a_request_in_fragments_is_for_the_process_and_ends_classifying() {
             lab.set(&before);
             assert_eq!(lab.run(Arriving, &frame, &[]).verdict, SHOT);
             assert_eq!(lab.record().is_stuck, 1);
+        }
+        // Its acknowledgement is not the client's.
+        let forged = packet.with(|packet| packet.ack += 1);
+        for frame in in_parts(&forged) {
+            let mut before = spliced(&lab);
+            (before.state, before.record, before.table) = (RESPONSES, 1, 1);
+            (before.classified_start, before.classified_end) = (C, C + 40);
+            before.legs[CLIENT].received = C;
+            lab.set(&before);
+            lab.set_record(&packet_response::default());
+            assert_eq!(lab.run(Arriving, &frame, &[]).verdict, SHOT);
+            assert_eq!(lab.record().is_stuck, 0);
         }
     }
 }
