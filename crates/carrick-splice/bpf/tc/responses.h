@@ -323,6 +323,18 @@ static __always_inline void handle_server(struct packet_splice *splice, struct p
 		}
 		return;
 	}
+	/* What the client does not get, or may drop for its options, must not be taken for the response: the server could send
+	 * it another one with the same numbers. */
+	if (packet->payload_bytes && packet->is_expiring) {
+		plan->fate = FATE_FORWARD;
+		return;
+	}
+	if (packet->payload_bytes && packet->is_odd) {
+		plan->fate = FATE_DROP;
+		splice->refused += 1;
+		server->is_odd = 1;
+		return;
+	}
 	if (is_after(packet->seq + packet->payload_bytes, down->end) &&
 	    packet->seq + packet->payload_bytes - down->end > splice->left_bytes) {
 		/* More than the rest of the response: the process decides what of it is the client's. */

@@ -134,7 +134,7 @@ struct packet_leg {
 	__u8 is_ahead;
 	__u8 had_end;      /* with is_ahead: the last number sent to the peer is a FIN */
 	__u8 is_varied;    /* the local socket's next copy of a forwarded packet has a window one lower */
-	__u8 is_odd;       /* a packet had options that the server's TCP might read differently from the local socket */
+	__u8 is_odd;       /* a packet had options that the other peer's TCP might read differently from the local socket */
 	__u8 is_unforwardable; /* a packet was a fragment, or had IPv6 extension headers */
 	__u8 has_reset;    /* its peer has sent a reset */
 };

@@ -31,7 +31,11 @@ fn next_of_client(line: &Line, stream: &mut TcpStream, sum: &mut (u64, u64)) -> 
 }
 
 /// A tunnel whose client sends what `forge` makes of its next segment, and goes on.
-fn tunnel_goes_on(bed: &Bed, addresses: [IpAddr; 2], forge: impl Fn(&Segment) -> Vec<Vec<u8>> + Send + 'static) {
+fn tunnel_goes_on(
+    bed: &Bed,
+    addresses: [IpAddr; 2],
+    forge: impl Fn(&Segment) -> Vec<Vec<u8>> + Send + 'static,
+) {
     let serving = bed.serve(addresses[1], 1, answer);
     let proxying = bed.tunnels(addresses, 1);
     let asking = bed.on(Host::Client, move || {
@@ -58,7 +62,9 @@ fn a_first_fragment_that_ends_within_its_headers_is_dropped() {
     tunnel_goes_on(&bed, V6, |next| vec![next.fragment_within_headers()]);
     let counters = bed.read(Host::Middle, "/proc/net/snmp6");
     let mut lines = counters.lines().map(str::split_whitespace);
-    let begun = lines.find_map(|mut words| (words.next() == Some("Ip6ReasmReqds")).then(|| words.next().map(str::to_owned)));
+    let begun = lines.find_map(|mut words| {
+        (words.next() == Some("Ip6ReasmReqds")).then(|| words.next().map(str::to_owned))
+    });
     assert_eq!(begun.flatten().as_deref(), Some("0"));
 }
 
@@ -69,12 +75,17 @@ fn behind_a_fragment_of_old_bytes_no_request_is_forwarded() {
     let serving = bed.serve(V4[1], 1, answer_requests);
     let passed = Arc::new(AtomicU64::new(0));
     let by_process = Arc::clone(&passed);
-    let proxying = bed.proxy_with(V4, (1, 4), install, move |splicer, client, server, routes| {
-        let passed = Arc::clone(&by_process);
-        pass_requests_and_tell(splicer, client, server, routes, move || {
-            passed.fetch_add(1, SeqCst);
-        })
-    });
+    let proxying = bed.proxy_with(
+        V4,
+        (1, 4),
+        install,
+        move |splicer, client, server, routes| {
+            let passed = Arc::clone(&by_process);
+            pass_requests_and_tell(splicer, client, server, routes, move || {
+                passed.fetch_add(1, SeqCst);
+            })
+        },
+    );
     let asking = bed.on(Host::Client, move || {
         let line = Line::open("c");
         let mut stream = connect(V4[0]);
@@ -91,7 +102,10 @@ fn behind_a_fragment_of_old_bytes_no_request_is_forwarded() {
         let heard = line.heard(|port| port != PROXY_PORT, || was_passed = request());
         assert!(!was_passed);
         // The answer may have come in two segments.
-        let last = line.segments().into_iter().rfind(|one| !one.payload.is_empty() && one.ports == heard.ports);
+        let last = line
+            .segments()
+            .into_iter()
+            .rfind(|one| !one.payload.is_empty() && one.ports == heard.ports);
         let fragment = last.unwrap_or(heard).answered().with(|one| {
             one.seq = one.seq.wrapping_sub(4);
             one.payload = b"\r\n\r\n".to_vec();
@@ -186,7 +200,11 @@ impl Reset {
 fn until_sent_again(line: &Line, bytes: &[u8]) {
     let mut count = 0;
     wait_until("nobody acknowledges it", || {
-        count += line.segments().iter().filter(|one| one.payload.ends_with(bytes)).count();
+        count += line
+            .segments()
+            .iter()
+            .filter(|one| one.payload.ends_with(bytes))
+            .count();
         count > 2
     });
 }
@@ -359,5 +377,15 @@ fn a_fragment_from_anywhere_in_the_window_does_not_break_a_response_off() {
             one.payload = vec![b'y'; 16];
         });
         vec![fragment.first_fragment()]
+    });
+}
+
+/// The client gets another response than the programs would have kept.
+#[test]
+fn what_the_client_may_not_get_is_not_taken_for_its_response() {
+    responses_pass(|next| {
+        let other = next.with(|one| one.payload = vec![b'x'; ANSWER_BYTES]);
+        let signed = other.with(|one| one.options = signature());
+        vec![other.with(|one| one.hops = 1).frame(), signed.frame()]
     });
 }

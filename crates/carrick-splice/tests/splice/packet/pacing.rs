@@ -365,7 +365,11 @@ fn a_client_cannot_go_on_beyond_its_window() {
         let mut stream = connect(V4[0]);
         let from_proxy = |one: &&Segment| one.ports[0] == PROXY_PORT;
         let begun = line.segments();
-        let shift = begun.iter().filter(from_proxy).find_map(Segment::shift).unwrap();
+        let shift = begun
+            .iter()
+            .filter(from_proxy)
+            .find_map(Segment::shift)
+            .unwrap();
         ask_until_decided(&mut stream);
         until_given(1);
         // From now on, next to nothing is granted.
@@ -402,7 +406,11 @@ fn a_server_cannot_go_on_beyond_its_window() {
         let proxy_port = stream.peer_addr().unwrap().port();
         let begun = line.segments();
         let from_proxy = |one: &&Segment| one.ports[0] == proxy_port;
-        let shift = begun.iter().filter(from_proxy).find_map(Segment::shift).unwrap();
+        let shift = begun
+            .iter()
+            .filter(from_proxy)
+            .find_map(Segment::shift)
+            .unwrap();
         let (mut seen, mut told, mut granted) = (Vec::new(), 0, 0);
         let mut question = [0; 16];
         for number in 0.. {
@@ -418,7 +426,9 @@ fn a_server_cannot_go_on_beyond_its_window() {
                 told = send_beyond(&line, &seen, shift, &next);
             }
             let bytes = u64::from_le_bytes(*question[8..].first_chunk().unwrap());
-            stream.write_all(&sample(bytes + 1, bytes as usize)).unwrap();
+            stream
+                .write_all(&sample(bytes + 1, bytes as usize))
+                .unwrap();
         }
         granted
     });

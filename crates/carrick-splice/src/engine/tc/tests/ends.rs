@@ -333,9 +333,15 @@ fn behind_an_end_nothing_new_is_forwarded() {
         // Nor may the other peer send more than before.
         let (packet, forwarded) = down(&lab, |packet| packet.window = u16::MAX);
         before.ways[CLIENT].window_end = C + 100;
-        forward(&lab, "a larger window", &before, (packet, forwarded), |splice| {
-            splice.ways[SERVER].packets = 1;
-        });
+        forward(
+            &lab,
+            "a larger window",
+            &before,
+            (packet, forwarded),
+            |splice| {
+                splice.ways[SERVER].packets = 1;
+            },
+        );
     }
 }
 
@@ -425,9 +431,15 @@ fn another_connection_with_the_same_addresses_forgets_one_that_ended() {
                         CLIENT => down(&lab, change),
                         _ => up(&lab, change),
                     };
-                    lab.check("the other's", &after, (Arriving, &packet), Dropped, |splice| {
-                        splice.refused = 1;
-                    });
+                    lab.check(
+                        "the other's",
+                        &after,
+                        (Arriving, &packet),
+                        Dropped,
+                        |splice| {
+                            splice.refused = 1;
+                        },
+                    );
                 }
             }
         }

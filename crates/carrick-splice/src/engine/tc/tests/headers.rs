@@ -1,7 +1,7 @@
 //! Packets that belong to no splice, or cannot be parsed.
 
 use super::lab::*;
-use super::spliced::{C, down, spliced, up};
+use super::spliced::{C, S, down, spliced, up};
 use super::wire::*;
 use crate::engine::tc::skeleton::types::{packet_response, packet_state};
 use std::net::IpAddr;
@@ -345,7 +345,13 @@ fn a_response_in_fragments_goes_back_to_the_process_or_gets_no_further() {
             (before.state, before.record, before.left_bytes) = (RESPONSES, 1, left_bytes);
             before.ways[SERVER].end = S + 40;
             // Others may have sent these.
-            for (seq, ack) in [(1, 0), (39, 0), (41, 0), (0, 1), (0, 70_000_u32.wrapping_neg())] {
+            for (seq, ack) in [
+                (1, 0),
+                (39, 0),
+                (41, 0),
+                (0, 1),
+                (0, 70_000_u32.wrapping_neg()),
+            ] {
                 let forged = packet.with(|packet| {
                     packet.seq += seq;
                     packet.ack = packet.ack.wrapping_add(ack);
@@ -463,5 +469,35 @@ fn headers_that_cannot_be_read_do_not_reach_local_sockets() {
             lab.set(&spliced(&lab));
             assert_eq!(lab.run(Arriving, &frame, &[]).verdict, verdict, "{kind}");
         }
+    }
+}
+
+#[test]
+fn what_the_client_may_drop_is_not_taken_for_its_response() {
+    for lab in [Lab::v4(), Lab::v6()].into_iter().flatten() {
+        let (head, _) = down(&lab, |packet| packet.payload = vec![1; 40]);
+        let mut before = spliced(&lab);
+        (before.state, before.record, before.left_bytes) = (RESPONSES, 1, u64::MAX);
+        lab.set_record(&packet_response::default());
+        // At its last hop it is answered.
+        lab.set(&before);
+        let expired = head.with(|packet| packet.hops = 1);
+        lab.run(Arriving, &expired.bytes(), &[]);
+        assert_eq!(
+            (lab.splice().ways[SERVER].end, lab.record().sent_bytes),
+            (S, 0)
+        );
+        // A signature (RFC 2385).
+        let signed =
+            head.with(|packet| packet.options = [vec![1, 1, 19, 18], vec![7; 16]].concat());
+        lab.set(&before);
+        assert_eq!(lab.run(Arriving, &signed.bytes(), &[]).verdict, SHOT);
+        let splice = lab.splice();
+        assert_eq!((splice.ways[SERVER].end, lab.record().sent_bytes), (S, 0));
+        assert_eq!((splice.refused, splice.legs[SERVER].is_odd), (1, 1));
+        // The same without.
+        lab.set(&splice);
+        assert_eq!(lab.run(Arriving, &head.bytes(), &[]).verdict, REDIRECT);
+        assert_eq!(lab.record().sent_bytes, 40);
     }
 }
