@@ -327,6 +327,12 @@ static __always_inline int handle_unforwardable(struct packet_splice *splice, st
 	return 1;
 }
 
+/* Whether a connection is the leg's. Since it was looked up, its slot may have been given to others. */
+static __always_inline int is_of_leg(const struct packet_leg *leg, __u16 own_port, __u16 peer_port, __u32 peer)
+{
+	return leg->flow.own_port == own_port && leg->flow.peer_port == peer_port && leg->flow.peer[3] == peer;
+}
+
 /* A packet from the peer of leg `side`. `is_confirmed`: what the kernel was asked about it, which depends on the state
  * and the packet, is so. */
 static __always_inline void handle_arriving(struct packet_splice *splice, struct packet_response *record,
@@ -334,7 +340,13 @@ static __always_inline void handle_arriving(struct packet_splice *splice, struct
 					    int is_confirmed, struct plan *plan)
 {
 	struct packet_leg *leg = &splice->legs[side & 1];
+	const struct flow *flow = &packet->headers->flow;
 
+	if (!is_of_leg(leg, flow->own_port, flow->peer_port, flow->peer[3])) {
+		plan->fate = FATE_LOCAL;
+		plan->rewriting.window = packet->window;
+		return;
+	}
 	if (packet->is_unforwardable && handle_unforwardable(splice, record, side, packet, plan))
 		return;
 	switch (splice->state) {
@@ -438,12 +450,13 @@ static __always_inline void handle_leaving(struct packet_splice *splice, struct 
 {
 	struct packet_leg *leg = &splice->legs[side & 1];
 	struct packet_way *way = &splice->ways[side & 1], *back = &splice->ways[~side & 1];
+	const struct flow *flow = &packet->headers->flow;
 	int is_spliced = splice->state == PACKET_SPLICED;
 	__u32 seq, end, tsval;
 
 	plan->fate = FATE_LOCAL;
 	plan->rewriting.window = packet->window;
-	if (splice->state == PACKET_FREE)
+	if (splice->state == PACKET_FREE || !is_of_leg(leg, flow->peer_port, flow->own_port, flow->own[3]))
 		return;
 	if (packet->flags & FLAG_SYN) {
 		/* While the peers use these addresses, nothing else on this host can: the sockets' process has died,
