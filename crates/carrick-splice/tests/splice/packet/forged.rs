@@ -5,7 +5,7 @@ use super::classified_requests::*;
 use super::wire::*;
 use crate::support::*;
 use carrick_splice::requests::RequestFields;
-use carrick_splice::{Arming, Choice, ExchangeOrder, PaceHandle, ResponseSplice, Splicer};
+use carrick_splice::{Arming, Choice, ExchangeOrder, PaceHandle, Splicer};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
