@@ -318,15 +318,18 @@ fn paced_responses(bed: &Bed, pacing: &Pacing) -> JoinHandle<Vec<u64>> {
     })
 }
 
-/// More than the proxy grants at once, less than any window.
+/// The lowest ceiling, in bytes per second: grants of it take seconds.
+const LEAST: u64 = 1000;
+
+/// Less than any window.
 const TAKEN: usize = 20_000;
 
 /// What is sent beyond a window.
 const BEYOND: u8 = b'P';
 
 /// Ignores the window of these segments, whose unit is that of `shift`: sends a unit beyond it, and another one behind that, and
-/// so on. `next` is what would be sent next. Returns the window's edge.
-fn send_beyond(line: &Line, seen: &[Segment], shift: u32, next: &Segment) -> u32 {
+/// so on. `next` is what would be sent next.
+fn send_beyond(line: &Line, seen: &[Segment], shift: u32, next: &Segment) {
     let (told, unit) = (edge(seen, next.ports[1], shift), 1 << shift);
     assert!(told.wrapping_sub(next.seq) as usize > TAKEN / 10);
     for number in 0..50 {
@@ -336,14 +339,15 @@ fn send_beyond(line: &Line, seen: &[Segment], shift: u32, next: &Segment) -> u32
         });
         line.send(&beyond.frame());
     }
-    told
 }
 
-/// How many bytes of these segments were sent beyond a window.
-fn beyond(seen: &[Segment]) -> u32 {
+/// Checks how many bytes of these segments were sent beyond a window. On a busy machine, something may have been granted since `begun`.
+#[track_caller]
+fn assert_kept(seen: &[Segment], begun: Instant) {
     let is_beyond = |one: &&Segment| one.payload.starts_with(&[BEYOND; 32]);
     let bytes = seen.iter().filter(is_beyond).map(|one| one.payload.len());
-    bytes.sum::<usize>() as u32
+    let (bytes, at_most) = (bytes.sum::<usize>(), 2 * begun.elapsed().as_millis());
+    assert!(bytes as u128 <= at_most, "{bytes}, not {at_most}");
 }
 
 /// The last segment with data from a port.
@@ -372,26 +376,22 @@ fn a_client_cannot_go_on_beyond_its_window() {
             .unwrap();
         ask_until_decided(&mut stream);
         until_given(1);
-        // From now on, next to nothing is granted.
-        pacing.configure(&[class(1000)], INTERVAL).unwrap();
+        let begun = Instant::now();
+        pacing.configure(&[class(LEAST)], INTERVAL).unwrap();
         line.segments();
         ask(&mut stream, TAKEN, 10);
         let seen = line.segments();
         let next = last_from(&seen, PROXY_PORT).answered();
-        let told = send_beyond(&line, &seen, shift, &next);
+        send_beyond(&line, &seen, shift, &next);
         ask(&mut stream, 10, 10);
-        // By rounding, or if this took seconds.
-        let granted = edge(&line.segments(), PROXY_PORT, shift).wrapping_sub(told);
+        assert_kept(&at_server.segments(), begun);
         stream.shutdown(Shutdown::Write).unwrap();
         assert_eq!(stream.read(&mut [0]).unwrap(), 0);
-        granted
     });
-    let granted = asking.join().unwrap();
+    asking.join().unwrap();
     serving.join().unwrap();
     let told = &proxying.join().unwrap()[0];
     assert!(told.by_kernel > TAKEN as u64, "{told:?}");
-    let gone_on = beyond(&at_server.segments());
-    assert!(gone_on <= granted, "{gone_on} of {granted}");
 }
 
 #[test]
@@ -411,41 +411,35 @@ fn a_server_cannot_go_on_beyond_its_window() {
             .filter(from_proxy)
             .find_map(Segment::shift)
             .unwrap();
-        let (mut seen, mut told, mut granted) = (Vec::new(), 0, 0);
+        let mut seen = Vec::new();
         let mut question = [0; 16];
         for number in 0.. {
             if stream.read_exact(&mut question).is_err() {
-                break;
+                return;
             }
             seen.extend(line.segments());
-            if number == 3 {
-                granted = edge(&seen, proxy_port, shift).wrapping_sub(told);
-            }
             if number == 2 {
                 let next = last_from(&seen, proxy_port).answered();
-                told = send_beyond(&line, &seen, shift, &next);
+                send_beyond(&line, &seen, shift, &next);
             }
             let bytes = u64::from_le_bytes(*question[8..].first_chunk().unwrap());
             stream
                 .write_all(&sample(bytes + 1, bytes as usize))
                 .unwrap();
         }
-        granted
     });
     let proxying = paced_responses(&bed, &pacing);
     let asking = bed.on(Host::Client, move || {
         let line = Line::open("c");
         let mut stream = connect(V4[0]);
         ask(&mut stream, 0, 100);
-        // From now on, next to nothing is granted.
-        pacing.configure(&[class(1000)], INTERVAL).unwrap();
+        let begun = Instant::now();
+        pacing.configure(&[class(LEAST)], INTERVAL).unwrap();
         ask(&mut stream, 0, TAKEN);
         ask(&mut stream, 0, 100);
-        ask(&mut stream, 0, 100);
-        beyond(&line.segments())
+        assert_kept(&line.segments(), begun);
     });
-    let gone_on = asking.join().unwrap();
-    let granted = serving.join().unwrap()[0];
-    assert!(gone_on <= granted, "{gone_on} of {granted}");
-    assert_eq!(proxying.join().unwrap(), [3]);
+    asking.join().unwrap();
+    serving.join().unwrap();
+    assert_eq!(proxying.join().unwrap(), [2]);
 }
