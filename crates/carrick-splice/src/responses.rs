@@ -544,7 +544,8 @@ impl ResponseSplice {
         let Some(engine) = self.splicer.packet_engine() else {
             return;
         };
-        if self.is_stuck() {
+        // A client's fragments say nothing of the others in its network.
+        if self.record.is_stuck_by_server() {
             self.path_statistics.avoid(engine);
         }
         let mut state = self.splice.state();

@@ -181,7 +181,7 @@ static __always_inline enum packet_answer arm(struct packet_splice *splice, cons
 	} else if (splice->legs[0].is_ahead || splice->legs[1].is_ahead) {
 		answer = PACKET_BUSY;
 	} else if (splice->legs[0].is_unforwardable || splice->legs[1].is_unforwardable ||
-		   (splice->legs[0].is_odd && request->command != PACKET_ARM)) {
+		   ((splice->legs[0].is_odd || splice->legs[1].is_odd) && request->command != PACKET_ARM)) {
 		answer = PACKET_OPTIONS;
 	} else {
 		begin_way(&splice->ways[0], &splice->legs[0], a, a->rcv_nxt, &splice->legs[1], b, b->write_seq,

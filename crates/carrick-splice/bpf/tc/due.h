@@ -91,7 +91,7 @@ static __always_inline void handle_server_due(struct packet_splice *splice, stru
 		down->window_end = server->told_end;
 	}
 	/* Nothing else may be on its way to the local socket: it would reach the client after what is forwarded. */
-	if (is_next && splice->left_bytes && packet->seq == server->passed_end &&
+	if (is_next && splice->left_bytes && packet->seq == server->passed_end && !packet->is_odd && !packet->is_expiring &&
 	    !(packet->flags & ~(FLAG_ACK | FLAG_PSH | FLAGS_OF_ECN)) && is_seen(splice) && !splice->legs[0].is_ahead && is_taken(down)) {
 		down->start = down->end = packet->seq;
 		splice->armed_at = packet->seq;

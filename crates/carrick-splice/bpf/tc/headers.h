@@ -291,22 +291,28 @@ static __always_inline void own_headers(struct __sk_buff *skb)
 #define EXTENSIONS_MAX 8
 
 /* The offset of a TCP header behind IPv6 extension headers, of which the first is of the kind `next`; 0: it has none.
- * Negative: there are too many. (Not static, so that the verifier checks it once.) */
+ * Negative: there are too many, or a first fragment ends within them, which Linux puts together nevertheless (RFC 8200
+ * section 4.5 has it discarded). (Not static, so that the verifier checks it once.) */
 GLOBAL_FUNCTION int find_tcp(struct __sk_buff *skb, __u32 next)
 {
 	__u32 at = ETH_HLEN + sizeof(struct ipv6hdr), i;
+	int unread = 0;
 	__u8 header[8];
 
 #pragma clang loop unroll(disable)
 	for (i = 0; i < EXTENSIONS_MAX; i++) {
 		if (next == IPPROTO_TCP)
 			return at;
-		if ((next != HOP_BY_HOP && next != ROUTING && next != FRAGMENT && next != DESTINATION) ||
-		    bpf_skb_load_bytes(skb, at, header, sizeof(header)))
+		if (next != HOP_BY_HOP && next != ROUTING && next != FRAGMENT && next != DESTINATION)
 			return 0;
-		/* Not the first fragment. */
-		if (next == FRAGMENT && (header[2] || header[3] & 0xf8))
-			return 0;
+		if (bpf_skb_load_bytes(skb, at, header, sizeof(header)))
+			return unread;
+		if (next == FRAGMENT) {
+			/* Not the first fragment. */
+			if (header[2] || header[3] & 0xf8)
+				return 0;
+			unread = -1;
+		}
 		at += next == FRAGMENT ? 8 : 8 * (header[1] + 1);
 		next = header[0];
 	}
@@ -323,8 +329,8 @@ static __always_inline int is_jumbo(struct __sk_buff *skb)
 }
 
 /* Parses a packet up to the TCP ports. 0 if it cannot belong to a splice. Negative if it must not reach a local socket: what
- * is behind too many extension headers, or in a first fragment without its TCP header (RFC 1858 section 3.2.1), would reach
- * that with numbers that are not its own. */
+ * is behind too many extension headers, or in a first fragment that does not have all headers (RFC 1858 section 3.2.1), would
+ * reach that with numbers that are not its own. */
 static __always_inline int read_packet(struct __sk_buff *skb, struct packet *packet)
 {
 	__u32 zero = 0, ip_bytes, header_bytes;

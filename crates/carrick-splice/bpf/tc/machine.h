@@ -32,6 +32,14 @@ static __always_inline int is_over(const struct packet_splice *splice)
 	return splice->state == PACKET_ENDED || splice->state == PACKET_RESET;
 }
 
+/* Whether a packet with this end is more than a retransmission, from a peer that has ended or reset its stream. The receiver
+ * may have dropped that end, and what follows is noted nowhere. (The other peer of a reset learns of it by what it sends.) */
+static __always_inline int is_behind_end(const struct packet_splice *splice, const struct packet_leg *leg, const struct packet_way *way,
+					 __u32 end)
+{
+	return is_over(splice) && (splice->state == PACKET_ENDED || leg->has_reset) && is_after(end, way->end);
+}
+
 /* A sender that knew a larger window before the splice may send more than the receiver takes. The receiver drops what lies
  * beyond its window, and whatever else has a number there, a reset included. */
 static __always_inline int has_overrun(const struct packet_way *way)
@@ -60,6 +68,13 @@ static __always_inline void note_sent(struct packet_way *way, __u32 end, __u8 fl
 		way->has_end = 1;
 		way->end_of_stream = end;
 	}
+}
+
+/* Whether a leg that packets were forwarded to is no longer the splice's: its addresses are another connection's now, to which
+ * nothing may go. */
+static __always_inline int is_forgotten(const struct packet_leg *leg)
+{
+	return !leg->ifindex;
 }
 
 /* Whether packets of both connections were seen in both directions. */
@@ -166,15 +181,19 @@ static __always_inline void handle_spliced(struct packet_splice *splice, __u32 s
 	plan->rewriting.tsecr = -back->ts_delta;
 	plan->rewriting.window = packet->window;
 	/* The peer has lost the connection. The other one answers with what it knows (RFC 9293 section 3.10.7.4),
-	 * which leads to a reset. */
-	if (packet->flags & FLAG_SYN)
+	 * which leads to a reset. Data would pass by all checks. */
+	if (packet->flags & FLAG_SYN && !packet->payload_bytes && !is_forgotten(other))
 		return;
-	if (!is_plausible(packet, way, back, acked, splice->state == PACKET_SPLICED) ||
-	    !pace_allows(way, packet->seq + sequence_length(packet), leg->own_shift)) {
+	if (packet->flags & FLAG_SYN || is_forgotten(other) || !is_plausible(packet, way, back, acked, splice->state == PACKET_SPLICED) ||
+	    !pace_allows(way, packet->seq + sequence_length(packet)) ||
+	    is_behind_end(splice, leg, way, packet->seq + sequence_length(packet))) {
 		plan->fate = FATE_DROP;
 		splice->refused += 1;
 		return;
 	}
+	/* The receiver does not get it. */
+	if (packet->is_expiring)
+		return;
 	if (packet->flags & FLAG_RST) {
 		plan->rewriting.window = scale_window(window, other->own_shift);
 		/* The receiver challenges a reset elsewhere in the window (RFC 5961 section 3), and it comes again
@@ -216,7 +235,9 @@ static __always_inline void handle_spliced(struct packet_splice *splice, __u32 s
 		back->start = acked;
 		back->has_moved = 1;
 	}
-	note_window(back, acked, window);
+	/* What was allowed before may still come. */
+	if (!is_over(splice))
+		note_window(back, acked, window);
 	window = is_after(acked + window, told) ? acked + window - told : 0;
 	plan->rewriting.window = scale_window(window, other->own_shift);
 	pace_see_window(view, told, window, other->own_shift);
@@ -267,14 +288,21 @@ static __always_inline int handle_unforwardable(struct packet_splice *splice, st
 		plan->is_told = is_plausible(packet, way, back, packet->ack - back->delta, 1);
 		break;
 	case PACKET_RESPONSES:
-		/* The client's local socket reads its requests, but those that were forwarded. */
+		/* The client's local socket reads its requests, but those that were forwarded. Nothing behind it is
+		 * classified: what the other fragments hold is not known. */
 		if (!side && !is_in_request(splice, packet) && !bytes_in_request(splice, packet)) {
 			leg->is_unforwardable = 1;
+			splice->table = 0;
 			return 0;
 		}
-		plan->is_told = !side || (packet->flags & FLAG_ACK && !is_after(end, way->window_end) &&
-					  !is_before(packet->seq, way->acked - way->window_max) &&
-					  !is_after(packet->ack, leg->local_end));
+		/* The next one, or the one that its sender sends again: anybody could send one with a number anywhere
+		 * in the window. */
+		if (side)
+			plan->is_told = packet->flags & FLAG_ACK && (packet->seq == way->end || packet->seq == way->acked) &&
+					!is_after(end, way->window_end) && !is_after(packet->ack, leg->local_end) &&
+					!is_before(packet->ack, leg->local_acked - ACKED_SLACK);
+		else
+			plan->is_told = is_from_client(splice, packet, packet->ack - back->delta);
 		/* The rest of one response: its local socket gets what the client lacks. */
 		if (side && plan->is_told && !(splice->left_bytes >> 63)) {
 			plan->is_told = 0;
@@ -283,7 +311,8 @@ static __always_inline int handle_unforwardable(struct packet_splice *splice, st
 			record->is_back = 1;
 			return 0;
 		}
-		record->is_stuck |= plan->is_told;
+		if (plan->is_told)
+			record->is_stuck |= side ? STUCK_SERVER : STUCK_CLIENT;
 		break;
 	case PACKET_ENDED:
 	case PACKET_RESET:
@@ -298,6 +327,12 @@ static __always_inline int handle_unforwardable(struct packet_splice *splice, st
 	return 1;
 }
 
+/* Whether a connection is the leg's. Since it was looked up, its slot may have been given to others. */
+static __always_inline int is_of_leg(const struct packet_leg *leg, __u16 own_port, __u16 peer_port, __u32 peer)
+{
+	return leg->flow.own_port == own_port && leg->flow.peer_port == peer_port && leg->flow.peer[3] == peer;
+}
+
 /* A packet from the peer of leg `side`. `is_confirmed`: what the kernel was asked about it, which depends on the state
  * and the packet, is so. */
 static __always_inline void handle_arriving(struct packet_splice *splice, struct packet_response *record,
@@ -305,7 +340,13 @@ static __always_inline void handle_arriving(struct packet_splice *splice, struct
 					    int is_confirmed, struct plan *plan)
 {
 	struct packet_leg *leg = &splice->legs[side & 1];
+	const struct flow *flow = &packet->headers->flow;
 
+	if (!is_of_leg(leg, flow->own_port, flow->peer_port, flow->peer[3])) {
+		plan->fate = FATE_LOCAL;
+		plan->rewriting.window = packet->window;
+		return;
+	}
 	if (packet->is_unforwardable && handle_unforwardable(splice, record, side, packet, plan))
 		return;
 	switch (splice->state) {
@@ -335,6 +376,7 @@ static __always_inline void handle_arriving(struct packet_splice *splice, struct
 	case PACKET_RESET:
 		if ((packet->flags & (FLAG_SYN | FLAG_ACK)) == FLAG_SYN) {
 			plan->fate = FATE_FORGET;
+			leg->ifindex = 0;
 			return;
 		}
 		break;
@@ -368,7 +410,7 @@ static __always_inline void show_life(struct packet_splice *splice, __u32 side, 
 	struct packet_leg *leg = &splice->legs[side & 1];
 	__u32 shown_at = now >> PACKET_SHOW_SHIFT;
 
-	if (plan->fate != FATE_FORWARD || leg->shown_at == shown_at || is_over(splice) ||
+	if (plan->fate != FATE_FORWARD || packet->is_expiring || leg->shown_at == shown_at || is_over(splice) ||
 	    (packet->flags & (FLAG_SYN | FLAG_RST | FLAG_ACK)) != FLAG_ACK)
 		return;
 	leg->shown_at = shown_at;
@@ -408,17 +450,20 @@ static __always_inline void handle_leaving(struct packet_splice *splice, struct 
 {
 	struct packet_leg *leg = &splice->legs[side & 1];
 	struct packet_way *way = &splice->ways[side & 1], *back = &splice->ways[~side & 1];
+	const struct flow *flow = &packet->headers->flow;
 	int is_spliced = splice->state == PACKET_SPLICED;
 	__u32 seq, end, tsval;
 
 	plan->fate = FATE_LOCAL;
 	plan->rewriting.window = packet->window;
-	if (splice->state == PACKET_FREE)
+	if (splice->state == PACKET_FREE || !is_of_leg(leg, flow->peer_port, flow->own_port, flow->own[3]))
 		return;
 	if (packet->flags & FLAG_SYN) {
 		/* While the peers use these addresses, nothing else on this host can: the sockets' process has died,
 		 * and the kernel regards the port as free. */
 		plan->fate = is_spliced ? FATE_DROP : FATE_FORGET;
+		if (!is_spliced)
+			leg->ifindex = 0;
 		return;
 	}
 	/* The process closes the local sockets, or has died: the splice outlives that. */

@@ -31,10 +31,11 @@ static __always_inline int is_stale(const struct packet *packet, const struct pa
 }
 
 /* Whether the sender of a way may send up to `end`. Windows are advice, and one that ignored them would take what all share that are
- * paced with it. Nobody else is beyond them, but by what the unit of windows rounds, or a probe's byte. */
-static __always_inline int pace_allows(const struct packet_way *way, __u32 end, __u32 shift)
+ * paced with it. Nobody else is beyond them, but by a probe's byte: what rounding adds to them is in `told_end`. More than a byte
+ * would be as much per packet, since `told_end` follows what was sent. */
+static __always_inline int pace_allows(const struct packet_way *way, __u32 end)
 {
-	return !way->pace.handle || !is_after(end, way->pace.told_end + (1U << (shift & 15)));
+	return !way->pace.handle || !is_after(end, way->pace.told_end + PROBE_BYTES);
 }
 
 /* Starts with what the sender may send already: up to `told_end`. */

@@ -121,6 +121,10 @@ static __always_inline void forward_to_server(struct packet_splice *splice, cons
 	struct packet_leg *server = &splice->legs[1];
 	struct packet_way *up = &splice->ways[0], *down = &splice->ways[1];
 
+	if (is_forgotten(server)) {
+		plan->fate = FATE_DROP;
+		return;
+	}
 	keep_timestamps_behind(up, server, packet);
 	plan->fate = FATE_FORWARD;
 	plan->ifindex = server->ifindex;
@@ -287,7 +291,7 @@ static __always_inline void handle_server(struct packet_splice *splice, struct p
 	plan->rewriting.window = packet->window;
 	if (packet->flags & FLAG_SYN)
 		return;
-	if (is_after(end, down->window_end + PROBE_BYTES) || is_before(packet->seq, down->acked - down->window_max - PROBE_BYTES) ||
+	if (is_forgotten(client) || !pace_allows(down, end) || is_after(end, down->window_end + PROBE_BYTES) || is_before(packet->seq, down->acked - down->window_max - PROBE_BYTES) ||
 	    /* Retransmitted from before the splice: see is_plausible. */
 	    (packet->payload_bytes && is_before(packet->seq, down->start) && is_before(down->acked, down->start)) ||
 	    !(packet->flags & (FLAG_ACK | FLAG_RST)) ||
@@ -317,6 +321,18 @@ static __always_inline void handle_server(struct packet_splice *splice, struct p
 			plan->fate = FATE_CUT;
 			plan->part = splice->armed_at - packet->seq;
 		}
+		return;
+	}
+	/* What the client does not get, or may drop for its options, must not be taken for the response: the server could send
+	 * it another one with the same numbers. */
+	if (packet->payload_bytes && packet->is_expiring) {
+		plan->fate = FATE_FORWARD;
+		return;
+	}
+	if (packet->payload_bytes && packet->is_odd) {
+		plan->fate = FATE_DROP;
+		splice->refused += 1;
+		server->is_odd = 1;
 		return;
 	}
 	if (is_after(packet->seq + packet->payload_bytes, down->end) &&

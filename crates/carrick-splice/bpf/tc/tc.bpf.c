@@ -127,7 +127,9 @@ int carrick_command(struct __sk_buff *skb)
 		if (!is_own_interface(request.argument))
 			return PACKET_NOT_OURS;
 		bpf_spin_lock(&splice->lock);
-		splice->legs[request.side & 1].ifindex = request.argument;
+		// A connection that was forgotten has none (is_forgotten).
+		if (splice->legs[request.side & 1].ifindex || splice->state == PACKET_PROCESS)
+			splice->legs[request.side & 1].ifindex = request.argument;
 		bpf_spin_unlock(&splice->lock);
 		return PACKET_DONE;
 	}

@@ -100,7 +100,7 @@ struct packet_placing {
  * offset. */
 struct packet_leg {
 	struct flow flow;
-	__u32 ifindex;        /* the interface its packets leave by; 0: not seen yet */
+	__u32 ifindex;        /* the interface its packets leave by; 0: not seen yet, or the connection was forgotten */
 	__u32 receive_offset; /* the peer's sequence numbers on the wire, minus those the local socket sees */
 	__u32 send_offset;    /* the local socket's sequence numbers on the wire, minus its own */
 	__u32 ts_offset;      /* likewise, the local socket's timestamps */
@@ -134,7 +134,7 @@ struct packet_leg {
 	__u8 is_ahead;
 	__u8 had_end;      /* with is_ahead: the last number sent to the peer is a FIN */
 	__u8 is_varied;    /* the local socket's next copy of a forwarded packet has a window one lower */
-	__u8 is_odd;       /* a packet had options that the server's TCP might read differently from the local socket */
+	__u8 is_odd;       /* a packet had options that the other peer's TCP might read differently from the local socket */
 	__u8 is_unforwardable; /* a packet was a fragment, or had IPv6 extension headers */
 	__u8 has_reset;    /* its peer has sent a reset */
 };
@@ -216,6 +216,10 @@ struct packet_splice {
 #define RESPONSE_SURPLUS 2 /* it has sent data that was not requested */
 #define RESPONSE_ALL 4     /* the client has acknowledged everything before that, or cannot receive it */
 
+/* Whose packets cannot be forwarded. */
+#define STUCK_CLIENT 1
+#define STUCK_SERVER 2
+
 /* State of forwarded responses that the process reads without a command. Counts only grow, through all splices that
  * use the record in turn. */
 struct packet_response {
@@ -246,7 +250,7 @@ struct packet_response {
 	__u32 asked;         /* the process's requests, counted before they are sent; written by the process */
 	__u32 early_from;    /* the part of `head` that arrived before what precedes it; none if `early_end` is 0 */
 	__u32 early_end;
-	__u32 is_stuck;      /* a packet came that is to be forwarded, and cannot be */
+	__u32 is_stuck;      /* a packet came that is to be forwarded, and cannot be: whose (STUCK_CLIENT and so on) */
 	struct request_fields fields; /* what forwarded requests get; written by the process before arming */
 	__u8 tail[8];      /* the last five bytes */
 	__u8 head[PACKET_HEAD_BYTES] __attribute__((aligned(8))); /* the beginning of the latest response */

@@ -129,6 +129,11 @@ impl Record {
         self.half_word(offset_of!(packet_response, is_stuck)) != 0
     }
 
+    /// Likewise, one of the server's.
+    pub(crate) fn is_stuck_by_server(&self) -> bool {
+        self.half_word(offset_of!(packet_response, is_stuck)) & STUCK_SERVER != 0
+    }
+
     /// Requests forwarded by the kernel.
     pub(crate) fn classified(&self) -> u32 {
         self.half_word(offset_of!(packet_response, classified))
@@ -421,6 +426,9 @@ impl Drop for Record {
 
 /// bpf/tc/tc.h: `RESPONSE_ALL`.
 const ALL: u32 = 4;
+
+/// `STUCK_SERVER` of the same file.
+const STUCK_SERVER: u32 = 2;
 
 /// `PACKET_LATEST`.
 const LATEST: u64 = u64::MAX;

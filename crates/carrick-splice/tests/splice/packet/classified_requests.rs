@@ -35,7 +35,7 @@ fn route(path: Option<&str>, in_kernel: bool) -> Route {
     }
 }
 
-fn install(service: &PacketService) -> KernelRoutes {
+pub(super) fn install(service: &PacketService) -> KernelRoutes {
     let routes = [route(Some("/process/"), false), route(None, true)];
     let table = RequestTable::new(&routes, Settings::default());
     let tables = service.request_tables().unwrap();
@@ -49,7 +49,7 @@ fn install(service: &PacketService) -> KernelRoutes {
 }
 
 /// Reads one head; `None` at the end.
-fn read_head(stream: &mut TcpStream) -> Option<String> {
+pub(super) fn read_head(stream: &mut TcpStream) -> Option<String> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
         let mut byte = [0];
@@ -68,13 +68,13 @@ fn response_head(bytes: usize) -> String {
 }
 
 /// The length in such a head.
-fn content_bytes(head: &str) -> usize {
+pub(super) fn content_bytes(head: &str) -> usize {
     let value = head.rsplit(": ").next().unwrap();
     value.trim_end().parse().unwrap()
 }
 
 /// Answers `GET /any/N/…` with N bytes; returns the number of requests.
-fn answer_requests(mut stream: TcpStream) -> u64 {
+pub(super) fn answer_requests(mut stream: TcpStream) -> u64 {
     let mut count = 0;
     while let Some(head) = read_head(&mut stream) {
         count += 1;
@@ -93,9 +93,20 @@ fn answer_requests(mut stream: TcpStream) -> u64 {
 /// Relays what the kernel leaves to the process; returns how many requests those were, and how many the kernel forwarded.
 async fn pass_requests(
     splicer: Splicer,
+    client: tokio::net::TcpStream,
+    server: tokio::net::TcpStream,
+    routes: KernelRoutes,
+) -> (u64, u64) {
+    pass_requests_and_tell(splicer, client, server, routes, || ()).await
+}
+
+/// The same; tells of each request that the process gets.
+pub(super) async fn pass_requests_and_tell(
+    splicer: Splicer,
     mut client: tokio::net::TcpStream,
     mut server: tokio::net::TcpStream,
     routes: KernelRoutes,
+    tell: impl Fn(),
 ) -> (u64, u64) {
     let mut responses = splicer.responses(&client, &server, 7).unwrap();
     let (mut passed, mut classified) = (0, 0);
@@ -115,6 +126,7 @@ async fn pass_requests(
             break;
         }
         passed += 1;
+        tell();
         let is_exact = !responses.is_armed() || is_whole(&responses);
         let is_armed = responses.arm(
             Some(routes),
@@ -409,7 +421,7 @@ fn a_request_whose_checksum_is_to_be_written_elsewhere_does_not_reach_the_server
     }
 }
 
-fn ask_for(bytes: usize) -> String {
+pub(super) fn ask_for(bytes: usize) -> String {
     format!("GET /kernel/{bytes}/ HTTP/1.1\r\nHost: a.example\r\n\r\n")
 }
 

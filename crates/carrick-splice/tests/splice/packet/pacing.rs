@@ -1,6 +1,7 @@
 //! Pacing by windows: rates are kept, and no data is lost, stalled or reordered.
 
 use super::bed::*;
+use super::wire::*;
 use crate::support::*;
 use carrick_splice::requests::RequestFields;
 use carrick_splice::{Arming, Choice, ClassSettings, ExchangeOrder, INTERVAL, Pacing, Policy};
@@ -265,8 +266,32 @@ fn responses_keep_to_a_ceiling() {
         return;
     };
     let serving = bed.serve(V4[1], 1, answer);
+    let proxying = paced_responses(&bed, &pacing);
+    let asking = bed.on(Host::Client, || {
+        let mut stream = connect(V4[0]);
+        ask(&mut stream, 0, 100);
+        let right = sample(BYTES as u64 + 1, BYTES);
+        let question = [0, BYTES as u64].map(u64::to_le_bytes).concat();
+        let begun = Instant::now();
+        for _ in 0..ANSWERS {
+            stream.write_all(&question).unwrap();
+            let mut answer = vec![0; BYTES];
+            stream.read_exact(&mut answer).unwrap();
+            assert_same(&answer, &right, "answer");
+        }
+        begun.elapsed()
+    });
+    let took = asking.join().unwrap();
+    serving.join().unwrap();
+    assert_eq!(proxying.join().unwrap(), [ANSWERS as u64]);
+    let least = least(1, (ANSWERS * BYTES) as u64);
+    assert!(took >= least, "{took:?} instead of {least:?}");
+}
+
+/// Relays questions; the kernel forwards the answers but the first, paced by the class. Returns how many those are.
+fn paced_responses(bed: &Bed, pacing: &Pacing) -> JoinHandle<Vec<u64>> {
     let paced = pacing.clone();
-    let proxying = bed.proxy(V4, (1, 16), move |splicer, mut client, mut server| {
+    bed.proxy(V4, (1, 16), move |splicer, mut client, mut server| {
         let paced = paced.pace("x", CLIENT, 0).unwrap();
         async move {
             let mut responses = splicer.responses(&client, &server, 7).unwrap();
@@ -290,24 +315,131 @@ fn responses_keep_to_a_ceiling() {
             responses.disarm().unwrap();
             unseen
         }
+    })
+}
+
+/// The lowest ceiling, in bytes per second: grants of it take seconds.
+const LEAST: u64 = 1000;
+
+/// Less than any window.
+const TAKEN: usize = 20_000;
+
+/// What is sent beyond a window.
+const BEYOND: u8 = b'P';
+
+/// Ignores the window of these segments, whose unit is that of `shift`: sends a unit beyond it, and another one behind that, and
+/// so on. `next` is what would be sent next.
+fn send_beyond(line: &Line, seen: &[Segment], shift: u32, next: &Segment) {
+    let (told, unit) = (edge(seen, next.ports[1], shift), 1 << shift);
+    assert!(told.wrapping_sub(next.seq) as usize > TAKEN / 10);
+    for number in 0..50 {
+        let beyond = next.with(|one| {
+            one.seq = told.wrapping_add(number * unit);
+            one.payload = vec![BEYOND; unit as usize];
+        });
+        line.send(&beyond.frame());
+    }
+}
+
+/// Checks how many bytes of these segments were sent beyond a window. On a busy machine, something may have been granted since `begun`.
+#[track_caller]
+fn assert_kept(seen: &[Segment], begun: Instant) {
+    let is_beyond = |one: &&Segment| one.payload.starts_with(&[BEYOND; 32]);
+    let bytes = seen.iter().filter(is_beyond).map(|one| one.payload.len());
+    let (bytes, at_most) = (bytes.sum::<usize>(), 2 * begun.elapsed().as_millis());
+    assert!(bytes as u128 <= at_most, "{bytes}, not {at_most}");
+}
+
+/// The last segment with data from a port.
+fn last_from(seen: &[Segment], port: u16) -> &Segment {
+    let of_it = |one: &&Segment| one.ports[0] == port && !one.payload.is_empty();
+    seen.iter().rfind(of_it).unwrap()
+}
+
+#[test]
+fn a_client_cannot_go_on_beyond_its_window() {
+    let Some((bed, pacing, _worker)) = bed(class(1_000_000_000)) else {
+        return;
+    };
+    let at_server = bed.on(Host::Server, || Line::open("s")).join().unwrap();
+    let serving = bed.serve(V4[1], 1, answer);
+    let proxying = tunnels(&bed, &pacing, 1);
+    let asking = bed.on(Host::Client, move || {
+        let line = Line::open("c");
+        let mut stream = connect(V4[0]);
+        let from_proxy = |one: &&Segment| one.ports[0] == PROXY_PORT;
+        let begun = line.segments();
+        let shift = begun
+            .iter()
+            .filter(from_proxy)
+            .find_map(Segment::shift)
+            .unwrap();
+        ask_until_decided(&mut stream);
+        until_given(1);
+        let begun = Instant::now();
+        pacing.configure(&[class(LEAST)], INTERVAL).unwrap();
+        line.segments();
+        ask(&mut stream, TAKEN, 10);
+        let seen = line.segments();
+        let next = last_from(&seen, PROXY_PORT).answered();
+        send_beyond(&line, &seen, shift, &next);
+        ask(&mut stream, 10, 10);
+        assert_kept(&at_server.segments(), begun);
+        stream.shutdown(Shutdown::Write).unwrap();
+        assert_eq!(stream.read(&mut [0]).unwrap(), 0);
     });
-    let asking = bed.on(Host::Client, || {
+    asking.join().unwrap();
+    serving.join().unwrap();
+    let told = &proxying.join().unwrap()[0];
+    assert!(told.by_kernel > TAKEN as u64, "{told:?}");
+}
+
+#[test]
+fn a_server_cannot_go_on_beyond_its_window() {
+    let Some((bed, pacing, _worker)) = bed(class(1_000_000_000)) else {
+        return;
+    };
+    let line = bed.on(Host::Server, || Line::open("s")).join().unwrap();
+    let line = std::sync::Mutex::new(line);
+    let serving = bed.serve(V4[1], 1, move |mut stream| {
+        let line = line.lock().unwrap();
+        let proxy_port = stream.peer_addr().unwrap().port();
+        let begun = line.segments();
+        let from_proxy = |one: &&Segment| one.ports[0] == proxy_port;
+        let shift = begun
+            .iter()
+            .filter(from_proxy)
+            .find_map(Segment::shift)
+            .unwrap();
+        let mut seen = Vec::new();
+        let mut question = [0; 16];
+        for number in 0.. {
+            if stream.read_exact(&mut question).is_err() {
+                return;
+            }
+            seen.extend(line.segments());
+            if number == 2 {
+                let next = last_from(&seen, proxy_port).answered();
+                send_beyond(&line, &seen, shift, &next);
+            }
+            let bytes = u64::from_le_bytes(*question[8..].first_chunk().unwrap());
+            stream
+                .write_all(&sample(bytes + 1, bytes as usize))
+                .unwrap();
+        }
+    });
+    let proxying = paced_responses(&bed, &pacing);
+    let asking = bed.on(Host::Client, move || {
+        let line = Line::open("c");
         let mut stream = connect(V4[0]);
         ask(&mut stream, 0, 100);
-        let right = sample(BYTES as u64 + 1, BYTES);
-        let question = [0, BYTES as u64].map(u64::to_le_bytes).concat();
         let begun = Instant::now();
-        for _ in 0..ANSWERS {
-            stream.write_all(&question).unwrap();
-            let mut answer = vec![0; BYTES];
-            stream.read_exact(&mut answer).unwrap();
-            assert_same(&answer, &right, "answer");
-        }
-        begun.elapsed()
+        pacing.configure(&[class(LEAST)], INTERVAL).unwrap();
+        ask(&mut stream, 0, TAKEN);
+        ask(&mut stream, 0, 100);
+        assert_kept(&line.segments(), begun);
     });
-    let took = asking.join().unwrap();
+    asking.join().unwrap();
     serving.join().unwrap();
-    assert_eq!(proxying.join().unwrap(), [ANSWERS as u64]);
-    let least = least(1, (ANSWERS * BYTES) as u64);
-    assert!(took >= least, "{took:?} instead of {least:?}");
+    assert_eq!(proxying.join().unwrap(), [2]);
 }

@@ -295,6 +295,56 @@ fn after_a_reset_both_go_on_until_they_know() {
     );
 }
 
+/// The receiver may have dropped the end, as one whose options it does not know.
+#[test]
+fn behind_an_end_nothing_new_is_forwarded() {
+    let Some(lab) = Lab::v4() else { return };
+    for (state, side, is_forwarded) in [
+        (RESET, CLIENT, false),
+        (RESET, SERVER, true),
+        (ENDED, CLIENT, false),
+        (ENDED, SERVER, false),
+    ] {
+        let mut before = spliced(&lab);
+        before.state = state;
+        before.legs[CLIENT].has_reset = u8::from(state == RESET);
+        for (seq, bytes, is_new) in [(0, 1, true), (10_u32.wrapping_neg(), 10, false)] {
+            let change = |packet: &mut Packet| {
+                packet.seq = packet.seq.wrapping_add(seq);
+                packet.payload = vec![1; bytes];
+            };
+            let (packet, forwarded) = match side {
+                CLIENT => up(&lab, change),
+                _ => down(&lab, change),
+            };
+            let what = format!("{state}, {side}: {seq}");
+            if is_forwarded || !is_new {
+                forward(&lab, &what, &before, (packet, forwarded), |splice| {
+                    let way = &mut splice.ways[side];
+                    way.packets = 1;
+                    (way.end, way.again) = (way.end + u32::from(is_new), u32::from(!is_new));
+                });
+            } else {
+                lab.check(&what, &before, (Arriving, &packet), Dropped, |splice| {
+                    splice.refused = 1;
+                });
+            }
+        }
+        // Nor may the other peer send more than before.
+        let (packet, forwarded) = down(&lab, |packet| packet.window = u16::MAX);
+        before.ways[CLIENT].window_end = C + 100;
+        forward(
+            &lab,
+            "a larger window",
+            &before,
+            (packet, forwarded),
+            |splice| {
+                splice.ways[SERVER].packets = 1;
+            },
+        );
+    }
+}
+
 /// A packet of an unknown connection: the start of a new one.
 fn first(lab: &Lab, side: usize, flags: u8) -> (Packet, Packet) {
     let (packet, forwarded) = lab.peer_packet(side);
@@ -319,6 +369,11 @@ fn a_peer_that_begins_anew_while_spliced_is_answered_by_the_other() {
         Forwarded(forwarded),
         |_| {},
     );
+    // No data passes with it.
+    let packet = packet.with(|packet| packet.payload = vec![1; 100]);
+    lab.check("data", &before, (Arriving, &packet), Dropped, |splice| {
+        splice.refused = 1;
+    });
     // The server sends its state; the client, which does not know it, resets.
     let (packet, forwarded) = down(&lab, |_| {});
     let splice = forward(&lab, "challenge", &before, (packet, forwarded), |splice| {
@@ -336,7 +391,7 @@ fn a_peer_that_begins_anew_while_spliced_is_answered_by_the_other() {
         &splice,
         (Arriving, &packet),
         Passed(packet.clone()),
-        |_| {},
+        |splice| splice.legs[CLIENT].ifindex = 0,
     );
     assert!(!lab.knows(CLIENT) && lab.knows(SERVER));
 }
@@ -355,19 +410,37 @@ fn another_connection_with_the_same_addresses_forgets_one_that_ended() {
                     &before,
                     (Arriving, &packet),
                     Passed(packet.clone()),
-                    |_| {},
+                    |splice| splice.legs[side].ifindex = 0,
                 );
                 assert!(!lab.knows(side) && lab.knows(1 - side));
                 lab.know_flows();
                 let own = lab.local_packet(side).with(|packet| packet.flags = SYN);
-                lab.check(
+                let mut after = lab.check(
                     "SYN out",
                     &before,
                     (Leaving, &own),
                     Passed(own.clone()),
-                    |_| {},
+                    |splice| splice.legs[side].ifindex = 0,
                 );
                 assert!(!lab.knows(side) && lab.knows(1 - side));
+                // That connection gets nothing of the other one's, not even a SYN.
+                forget_times(&mut after);
+                for flags in [ACK, FIN | ACK, RST | ACK, SYN | ACK] {
+                    let change = |packet: &mut Packet| packet.flags = flags;
+                    let (packet, _) = match side {
+                        CLIENT => down(&lab, change),
+                        _ => up(&lab, change),
+                    };
+                    lab.check(
+                        "the other's",
+                        &after,
+                        (Arriving, &packet),
+                        Dropped,
+                        |splice| {
+                            splice.refused = 1;
+                        },
+                    );
+                }
             }
         }
     }
@@ -414,7 +487,7 @@ fn a_connection_that_begins_has_numbers_of_its_own() {
         &before,
         (Leaving, &answer),
         Passed(answer.clone()),
-        |_| {},
+        |splice| splice.legs[CLIENT].ifindex = 0,
     );
     assert!(!lab.knows(CLIENT));
 }

@@ -56,6 +56,16 @@ fn a_packet_that_expires_here_is_answered_as_by_a_router_and_not_forwarded() {
                 assert_eq!(usize::from(length), icmp.len());
             }
         }
+        // So it changes nothing: neither a reset nor an end.
+        for flags in [RST | ACK, FIN | ACK] {
+            let before = spliced(&lab);
+            let (packet, _) = up(&lab, |packet| (packet.hops, packet.flags) = (1, flags));
+            lab.set(&before);
+            lab.run(Arriving, &packet.bytes(), &[]);
+            let mut after = lab.splice();
+            forget_times(&mut after);
+            assert_eq!(format!("{after:?}"), format!("{before:?}"));
+        }
         // For a local socket it has arrived.
         let mut before = lab.in_process();
         before.legs[CLIENT].receive_offset = 5;

@@ -1,7 +1,7 @@
 //! Packets that belong to no splice, or cannot be parsed.
 
 use super::lab::*;
-use super::spliced::{C, down, spliced, up};
+use super::spliced::{C, S, down, spliced, up};
 use super::wire::*;
 use crate::engine::tc::skeleton::types::{packet_response, packet_state};
 use std::net::IpAddr;
@@ -341,15 +341,41 @@ fn a_response_in_fragments_goes_back_to_the_process_or_gets_no_further() {
     for lab in [Lab::v4(), Lab::v6()].into_iter().flatten() {
         let (packet, _) = down(&lab, |packet| packet.payload = vec![1; 40]);
         for (left_bytes, is_back) in [(u64::MAX, 0), (1000, 1)] {
-            for frame in in_parts(&packet) {
-                let mut before = spliced(&lab);
-                (before.state, before.record, before.left_bytes) = (RESPONSES, 1, left_bytes);
+            let mut before = spliced(&lab);
+            (before.state, before.record, before.left_bytes) = (RESPONSES, 1, left_bytes);
+            before.ways[SERVER].end = S + 40;
+            // Others may have sent these.
+            for (seq, ack) in [
+                (1, 0),
+                (39, 0),
+                (41, 0),
+                (0, 1),
+                (0, 70_000_u32.wrapping_neg()),
+            ] {
+                let forged = packet.with(|packet| {
+                    packet.seq += seq;
+                    packet.ack = packet.ack.wrapping_add(ack);
+                });
+                for frame in in_parts(&forged) {
+                    lab.set(&before);
+                    lab.set_record(&packet_response::default());
+                    assert_eq!(lab.run(Arriving, &frame, &[]).verdict, SHOT);
+                    let (splice, record) = (lab.splice(), lab.record());
+                    assert_eq!((record.is_back, record.is_stuck), (0, 0), "{seq} {ack}");
+                    assert_eq!(splice.legs[SERVER].is_unforwardable, 0);
+                    assert_eq!(splice.state, RESPONSES);
+                }
+            }
+            // The first that the client has not acknowledged, or the next.
+            let next = packet.with(|packet| packet.seq += 40);
+            for frame in [in_parts(&packet), in_parts(&next)].concat() {
                 lab.set(&before);
                 lab.set_record(&packet_response::default());
                 let verdict = lab.run(Arriving, &frame, &[]).verdict;
                 let (splice, record) = (lab.splice(), lab.record());
                 assert_eq!(splice.legs[SERVER].is_unforwardable, 1);
-                assert_eq!((record.is_back, record.is_stuck), (is_back, 1 - is_back));
+                let is_stuck = 2 * (1 - is_back);
+                assert_eq!((record.is_back, record.is_stuck), (is_back, is_stuck));
                 match is_back {
                     1 => assert_eq!((splice.state, verdict), (PROCESS, UNSPEC)),
                     _ => assert_eq!((splice.state, verdict), (RESPONSES, SHOT)),
@@ -363,6 +389,21 @@ fn a_response_in_fragments_goes_back_to_the_process_or_gets_no_further() {
 fn a_request_in_fragments_is_for_the_process_and_ends_classifying() {
     for lab in [Lab::v4(), Lab::v6()].into_iter().flatten() {
         let (packet, _) = up(&lab, |packet| packet.payload = vec![1; 40]);
+        // Its first fragment may have only bytes that were received before.
+        let (old, _) = up(&lab, |packet| {
+            packet.seq -= 4;
+            packet.payload = vec![1; 4];
+        });
+        for frame in in_parts(&old) {
+            let mut before = spliced(&lab);
+            (before.state, before.record, before.table) = (RESPONSES, 1, 1);
+            (before.classified_start, before.classified_end) = (C, C);
+            before.legs[CLIENT].received = C;
+            lab.set(&before);
+            lab.set_record(&packet_response::default());
+            assert_eq!(lab.run(Arriving, &frame, &[]).verdict, UNSPEC);
+            assert_eq!(lab.splice().table, 0);
+        }
         for frame in in_parts(&packet) {
             let mut before = spliced(&lab);
             (before.state, before.record, before.table) = (RESPONSES, 1, 1);
@@ -380,6 +421,18 @@ fn a_request_in_fragments_is_for_the_process_and_ends_classifying() {
             lab.set(&before);
             assert_eq!(lab.run(Arriving, &frame, &[]).verdict, SHOT);
             assert_eq!(lab.record().is_stuck, 1);
+        }
+        // Its acknowledgement is not the client's.
+        let forged = packet.with(|packet| packet.ack += 1);
+        for frame in in_parts(&forged) {
+            let mut before = spliced(&lab);
+            (before.state, before.record, before.table) = (RESPONSES, 1, 1);
+            (before.classified_start, before.classified_end) = (C, C + 40);
+            before.legs[CLIENT].received = C;
+            lab.set(&before);
+            lab.set_record(&packet_response::default());
+            assert_eq!(lab.run(Arriving, &frame, &[]).verdict, SHOT);
+            assert_eq!(lab.record().is_stuck, 0);
         }
     }
 }
@@ -407,5 +460,44 @@ fn headers_that_cannot_be_read_do_not_reach_local_sockets() {
         frame[IP + 4..IP + 6].copy_from_slice(&bytes.to_be_bytes());
         lab.set(&spliced(&lab));
         assert_eq!(lab.run(Arriving, &frame, &[]).verdict, SHOT);
+        // A first fragment that ends within its extension headers, and the same in no fragment, which Linux drops itself.
+        for (kind, verdict) in [(44, SHOT), (60, UNSPEC)] {
+            let mut frame = packet.bytes();
+            frame.truncate(IP + 40);
+            frame[IP + 4..IP + 7].copy_from_slice(&[0, 16, kind]);
+            frame.extend([60, 0, 0, 1, 0, 0, 0, 7, 60, 0, 1, 4, 0, 0, 0, 0]);
+            lab.set(&spliced(&lab));
+            assert_eq!(lab.run(Arriving, &frame, &[]).verdict, verdict, "{kind}");
+        }
+    }
+}
+
+#[test]
+fn what_the_client_may_drop_is_not_taken_for_its_response() {
+    for lab in [Lab::v4(), Lab::v6()].into_iter().flatten() {
+        let (head, _) = down(&lab, |packet| packet.payload = vec![1; 40]);
+        let mut before = spliced(&lab);
+        (before.state, before.record, before.left_bytes) = (RESPONSES, 1, u64::MAX);
+        lab.set_record(&packet_response::default());
+        // At its last hop it is answered.
+        lab.set(&before);
+        let expired = head.with(|packet| packet.hops = 1);
+        lab.run(Arriving, &expired.bytes(), &[]);
+        assert_eq!(
+            (lab.splice().ways[SERVER].end, lab.record().sent_bytes),
+            (S, 0)
+        );
+        // A signature (RFC 2385).
+        let signed =
+            head.with(|packet| packet.options = [vec![1, 1, 19, 18], vec![7; 16]].concat());
+        lab.set(&before);
+        assert_eq!(lab.run(Arriving, &signed.bytes(), &[]).verdict, SHOT);
+        let splice = lab.splice();
+        assert_eq!((splice.ways[SERVER].end, lab.record().sent_bytes), (S, 0));
+        assert_eq!((splice.refused, splice.legs[SERVER].is_odd), (1, 1));
+        // The same without.
+        lab.set(&splice);
+        assert_eq!(lab.run(Arriving, &head.bytes(), &[]).verdict, REDIRECT);
+        assert_eq!(lab.record().sent_bytes, 40);
     }
 }

@@ -1,13 +1,13 @@
 //! Tables of pacing by windows: the window that a sender gets, later grants, and how they reach it.
 
-use super::super::lab::{CLIENT, Lab, SERVER};
+use super::super::lab::{CLIENT, Lab, SERVER, SPLICED};
 use super::super::spliced::{C, S, UP, down, spliced, up};
 use super::super::wire::{ACK, Packet, timestamps};
 use super::frame::parse;
 use super::pacing::Pace;
 use super::programs::{Outcome, Programs, Verdict};
 use crate::engine::tc::skeleton::types::{
-    pace_block, pace_bucket, pace_class, pace_worker, packet_splice,
+    pace_block, pace_bucket, pace_class, pace_worker, packet_splice, packet_state,
 };
 use std::mem::{offset_of, size_of};
 use std::sync::atomic::Ordering::SeqCst;
@@ -15,6 +15,8 @@ use std::sync::atomic::Ordering::SeqCst;
 /// The client's window, and its longest segments.
 const TOLD: u32 = 10_000;
 const SEGMENT: u32 = 1000;
+
+const RESPONSES: u32 = packet_state::PACKET_RESPONSES.0;
 
 /// A time, in microseconds.
 const NOW: u64 = 1_000_000_000;
@@ -446,9 +448,10 @@ fn a_sender_cannot_ignore_its_window() {
     for (shift, sent, verdict) in [
         (0, TOLD + 1, Verdict::Forward),
         (0, TOLD + 2, Verdict::Drop),
-        // The unit of its window.
-        (4, TOLD + 16, Verdict::Forward),
-        (4, TOLD + 17, Verdict::Drop),
+        // Whatever the unit of its window.
+        (4, TOLD + 1, Verdict::Forward),
+        (4, TOLD + 2, Verdict::Drop),
+        (4, TOLD + 16, Verdict::Drop),
     ] {
         let mut before = paced(&lab, &programs);
         before.legs[CLIENT].own_shift = shift;
@@ -469,5 +472,39 @@ fn a_sender_cannot_ignore_its_window() {
         if is_dropped {
             assert_eq!(after.ways[CLIENT].end, before.ways[CLIENT].end);
         }
+    }
+}
+
+/// What it sends beyond its window does not become its window, in tunnels and in responses.
+#[test]
+fn a_sender_does_not_open_its_window_by_what_it_sends() {
+    const UNIT: u32 = 1 << 7;
+    let (Some(lab), Some(programs)) = (Lab::v4(), Programs::load()) else {
+        return;
+    };
+    for (side, state) in [(CLIENT, SPLICED), (SERVER, SPLICED), (SERVER, RESPONSES)] {
+        let mut before = paced(&lab, &programs);
+        let start = [C, S][side];
+        before.state = state;
+        before.left_bytes = u64::MAX;
+        before.legs[side].own_shift = 7;
+        before.ways[side].pace = before.ways[CLIENT].pace;
+        before.ways[side].pace.told_end = start + TOLD;
+        before.ways[side].window_end = start + 60_000;
+        owe(&programs, 20);
+        programs.set(&before, lab.addresses);
+        for number in 0..50 {
+            let change = |packet: &mut Packet| {
+                packet.seq = packet.seq.wrapping_add(TOLD + number * UNIT);
+                packet.payload = vec![1; UNIT as usize];
+            };
+            let (packet, _) = match side {
+                CLIENT => up(&lab, change),
+                _ => down(&lab, change),
+            };
+            let outcome = programs.arriving(&packet.bytes());
+            assert_eq!(outcome.verdict, Verdict::Drop, "{side}, {state}: {number}");
+        }
+        assert_eq!(programs.splice().ways[side].pace.told_end, start + TOLD);
     }
 }
