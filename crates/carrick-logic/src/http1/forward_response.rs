@@ -34,10 +34,8 @@ pub fn write_response(
     out.reserve(head.head_bytes + how.via.len() + 128);
     let mut lines = LineWriter::new(out, bytes);
     write_status_line(&mut lines, bytes, head);
-    for field in &head.fields {
-        if is_kept(bytes, head, how, field) {
-            lines.keep(field);
-        }
+    for field in kept(bytes, head, how) {
+        lines.keep(field);
     }
     if let Some(length) = head.repeated_length.filter(|_| has_length(head)) {
         lines.put_text(format_args!("Content-Length: {length}\r\n"));
@@ -52,6 +50,17 @@ pub fn write_response(
         write_via(&mut lines, via_version(head.version), &[how.via.as_bytes()]);
     }
     lines.finish();
+}
+
+/// The fields that [`write_response`] keeps as they came, for a head in another form than that of HTTP/1.1. Of those that it adds, only `Via`
+/// is not about the connection. `None`: it writes the length anew.
+pub fn kept_fields<'h>(
+    bytes: &'h [u8],
+    head: &'h ResponseHead,
+    how: &'h ResponseRewrite<'_>,
+) -> Option<impl Iterator<Item = &'h Field>> {
+    let is_as_it_came = head.repeated_length.is_none();
+    is_as_it_came.then(|| kept(bytes, head, how))
 }
 
 /// Adds a field line to the head that `out` ends with. The value must not have control bytes.
@@ -72,6 +81,14 @@ fn write_status_line(lines: &mut LineWriter<'_>, bytes: &[u8], head: &ResponseHe
 /// Whether the response may say how long its body is: RFC 9110 section 8.6, RFC 9112 section 6.1.
 fn has_length(head: &ResponseHead) -> bool {
     head.body != ResponseBody::Tunnel && !matches!(head.status, 100..200 | 204)
+}
+
+fn kept<'h>(
+    bytes: &'h [u8],
+    head: &'h ResponseHead,
+    how: &'h ResponseRewrite<'_>,
+) -> impl Iterator<Item = &'h Field> {
+    (head.fields.iter()).filter(move |field| is_kept(bytes, head, how, field))
 }
 
 fn is_kept(bytes: &[u8], head: &ResponseHead, how: &ResponseRewrite<'_>, field: &Field) -> bool {

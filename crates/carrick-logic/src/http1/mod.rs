@@ -22,7 +22,7 @@ mod user_information;
 pub use chunked::{Chunked, Followed, LAST_CHUNK, Piece, write_chunk_size};
 pub use error_response::{ErrorResponse, reason_phrase, write_error_response};
 pub use forward::{Forwarded, NamedIn, RequestRewrite, TargetForm, write_request};
-pub use forward_response::{ResponseRewrite, add_field, write_response};
+pub use forward_response::{ResponseRewrite, add_field, kept_fields, write_response};
 pub use hops::{HOPS_MAX, Loop, Mark};
 pub use identity::states_identity;
 pub use request::{BodyLength, Method, OddNames, RequestHead, Scheme, Target, Version};

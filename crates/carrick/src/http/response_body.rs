@@ -77,7 +77,7 @@ pub struct Response<'a> {
     pub head: &'a ResponseHead,
     /// What came from the upstream so far.
     pub buffer: &'a mut Vec<u8>,
-    /// The rewritten head, not sent yet.
+    /// The rewritten head, not sent yet; empty if it is sent.
     pub out: &'a mut Vec<u8>,
     /// The client's version; HTTP/1.0 gets chunked content without its framing.
     pub client_version: Version,
@@ -529,7 +529,7 @@ impl Response<'_> {
         }
     }
 
-    /// Writes the head and the first `body` bytes of the body, which are in the buffer.
+    /// Writes the head, if it is not sent, and the first `body` bytes of the body, which are in the buffer.
     async fn write(
         &mut self,
         means: Means<'_>,
@@ -540,7 +540,7 @@ impl Response<'_> {
         let start = self.head.head_bytes;
         let body = self.buffer.get(start..start + body).unwrap_or_default();
         self.body_bytes += body.len() as u64;
-        let is_short = body.len() <= COPIED_BODY_BYTES_MAX;
+        let is_short = body.len() <= COPIED_BODY_BYTES_MAX && !self.out.is_empty();
         if is_short {
             self.out.extend_from_slice(body);
         }

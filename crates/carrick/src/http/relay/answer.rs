@@ -1,6 +1,7 @@
 //! Passing a response on, and what becomes of the two connections after it.
 use super::{Attempt, Outcome, means};
 use crate::config::plan::{ListenerPlan, Mode};
+use crate::context::client::Client;
 use crate::context::destination::Destination;
 use crate::context::request_context::RequestContext;
 use crate::context::request_log::RequestLog;
@@ -20,9 +21,13 @@ use crate::net::transport::Transport;
 use crate::reply;
 use crate::telemetry::metrics::{Limit, PrefetchResult};
 use crate::upstream::checkout::Checkout;
-use carrick_logic::http1::{self, BodyLength, Refusal, ResponseBody, ResponseRewrite, Version};
+use carrick_logic::http1::{
+    self, BodyLength, Refusal, ResponseBody, ResponseHead, ResponseRewrite, Version,
+};
 use carrick_logic::http2::reset_for_client;
 use carrick_splice::Engine;
+use http::{HeaderName, HeaderValue};
+use std::io;
 use std::rc::Rc;
 
 impl Attempt<'_, '_> {
@@ -118,13 +123,14 @@ impl Attempt<'_, '_> {
             && !client.downstream.is_last
             && !worker.sessions.is_draining()
             && !has_tunnel_bytes(self.scratch);
-        let keep_alive = write_head(&client.context, self.scratch, may_keep);
+        let (keep_alive, is_lost) =
+            match begin(client, self.scratch, may_keep, self.asking.as_deref()) {
+                Ok(keep_alive) => (keep_alive, false),
+                Err(_) => (false, true),
+            };
         // From a client that closes itself nothing more comes, which would make closing lose what is not sent yet.
         let request = &self.scratch.request_head;
         let is_last = !request.keep_alive && request.body == BodyLength::None;
-        if let Some(status) = self.asking.as_deref().and_then(Asking::status_value) {
-            http1::add_field(&mut self.scratch.out, "Cache-Status", &status);
-        }
         if keep_alive
             && tee.is_none()
             && tap.is_none()
@@ -152,16 +158,20 @@ impl Attempt<'_, '_> {
         {
             ktls::before_body(client, length);
         }
-        let passed = pass_response(
-            means,
-            upstream,
-            &client.downstream.transport,
-            &mut client.downstream.timer,
-            self.scratch,
-            (keep_alive, is_last),
-            (self.log, (tee.as_deref_mut(), tap.as_deref_mut())),
-        )
-        .await;
+        let passed = if is_lost {
+            Passed::ClientGone("client_reset")
+        } else {
+            pass_response(
+                means,
+                upstream,
+                &client.downstream.transport,
+                &mut client.downstream.timer,
+                self.scratch,
+                (keep_alive, is_last),
+                (self.log, (tee.as_deref_mut(), tap.as_deref_mut())),
+            )
+            .await
+        };
         if let Some(tap) = &mut tap
             && matches!(passed, Passed::Whole | Passed::WholeAndDone)
         {
@@ -257,9 +267,74 @@ fn judge(
     verdict
 }
 
+/// Begins the response in `scratch`: sends its head to a client's stream of HTTP/2, which leaves `scratch.out` empty, or
+/// [writes](write_head) it there to be sent with what follows. `asking` has the value of `Cache-Status`.
+///
+/// # Errors
+/// The stream is lost.
+fn begin(
+    client: &Client,
+    scratch: &mut Scratch,
+    may_keep: bool,
+    asking: Option<&Asking>,
+) -> io::Result<bool> {
+    let context = &client.context;
+    let status = asking.and_then(Asking::status_value);
+    let status = status.as_deref();
+    if let Transport::Http2(stream) = &client.downstream.transport {
+        let how = rewrite(context, scratch, may_keep);
+        let head = (&scratch.response_head, scratch.response.as_slice());
+        let is_sent = stream.send_head(head, &how, |fields| {
+            add_fields(context, head, status, |name, value| {
+                if let (Ok(name), Ok(value)) = (
+                    HeaderName::from_bytes(name.as_bytes()),
+                    HeaderValue::from_bytes(value.as_bytes()),
+                ) {
+                    fields.append(name, value);
+                }
+            });
+        })?;
+        if is_sent {
+            scratch.out.clear();
+            return Ok(how.keep_alive);
+        }
+    }
+    Ok(write(context, scratch, may_keep, status))
+}
+
 /// Writes the response's head for the client to `scratch.out`. `may_keep`: nothing but the two heads speaks against keeping
 /// the client's connection. Returns whether it stays open.
 pub(super) fn write_head(context: &RequestContext, scratch: &mut Scratch, may_keep: bool) -> bool {
+    write(context, scratch, may_keep, None)
+}
+
+fn write(
+    context: &RequestContext,
+    scratch: &mut Scratch,
+    may_keep: bool,
+    status: Option<&str>,
+) -> bool {
+    let how = rewrite(context, scratch, may_keep);
+    let Scratch {
+        out,
+        response,
+        response_head,
+        ..
+    } = scratch;
+    out.clear();
+    http1::write_response(out, response, response_head, &how);
+    add_fields(context, (response_head, response), status, |name, value| {
+        http1::add_field(out, name, value);
+    });
+    how.keep_alive
+}
+
+/// How the head changes on its way to the client.
+fn rewrite<'c>(
+    context: &'c RequestContext,
+    scratch: &Scratch,
+    may_keep: bool,
+) -> ResponseRewrite<'c> {
     let listener = &context.listener;
     let (request, response) = (&scratch.request_head, &scratch.response_head);
     let is_delimited = match response.body {
@@ -269,27 +344,33 @@ pub(super) fn write_head(context: &RequestContext, scratch: &mut Scratch, may_ke
         ResponseBody::Tunnel => false,
     };
     let keep_alive = may_keep && request.keep_alive && is_delimited;
-    let how = ResponseRewrite {
+    ResponseRewrite {
         via: listener.via.of_responses(),
         client_version: request.version,
         keep_alive,
         add_chunked: keep_alive && response.body == ResponseBody::UntilClose,
         pass_upgrade: request.wants_upgrade,
-    };
-    scratch.out.clear();
-    http1::write_response(&mut scratch.out, &scratch.response, response, &how);
-    if !response.has_date() {
-        let clock = &context.worker.clock;
-        clock.with_date(|date| http1::add_field(&mut scratch.out, "Date", date));
+    }
+}
+
+/// What carrick says in the head besides. `status`: the value of `Cache-Status`.
+fn add_fields(
+    context: &RequestContext,
+    (head, bytes): (&ResponseHead, &[u8]),
+    status: Option<&str>,
+    mut add: impl FnMut(&str, &str),
+) {
+    if !head.has_date() {
+        context.worker.clock.with_date(|date| add("Date", date));
     }
     if let Some(hsts) = reply::hsts(context)
-        && response
-            .field(&scratch.response, "strict-transport-security")
-            .is_none()
+        && head.field(bytes, "strict-transport-security").is_none()
     {
-        http1::add_field(&mut scratch.out, reply::HSTS, hsts);
+        add(reply::HSTS, hsts);
     }
-    keep_alive
+    if let Some(status) = status {
+        add("Cache-Status", status);
+    }
 }
 
 /// Whether a body that the upstream ends with its connection is given frames, so that the client's connection stays. Behind a proxy
@@ -300,8 +381,8 @@ fn is_framed(listener: &ListenerPlan, version: Version) -> bool {
     is_proxy && version == Version::Http11
 }
 
-/// Sends the head in `scratch.out` and passes the body on. `keep_alive`: the client's connection stays open; `is_last`: it is
-/// closed right after, without waiting for anything.
+/// Sends the head in `scratch.out`, unless it [is sent](begin), and passes the body on. `keep_alive`: the client's connection stays open;
+/// `is_last`: it is closed right after, without waiting for anything.
 pub(super) async fn pass_response(
     means: Means<'_>,
     upstream: &Transport,

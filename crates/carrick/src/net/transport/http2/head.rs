@@ -17,6 +17,11 @@ const END: &[u8] = b"\r\n\r\n";
 pub(super) struct HeadText(Vec<u8>);
 
 impl HeadText {
+    /// Whether nothing of it has come.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Takes bytes of the head: how many, and the head, if that is all of it.
     pub(super) fn take(&mut self, bytes: &[u8]) -> rustix::io::Result<(usize, Option<Bytes>)> {
         if self.0.is_empty()

@@ -3,13 +3,16 @@ use super::content::{Content, Framing, Sending};
 use super::head::{HeadText, LIMITS};
 use super::{Http2Connection, Piece, RESET};
 use bytes::Bytes;
-use carrick_logic::http1::{FieldName, Method, Progress, ResponseBody, ResponseHead};
+use carrick_logic::http1::{
+    Field, FieldName, Method, Progress, ResponseBody, ResponseHead, ResponseRewrite, Version,
+    kept_fields,
+};
 use h2::Reason;
 use h2::server::SendResponse;
-use http::{HeaderName, HeaderValue, Response, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 use rustix::io::Errno;
 use std::rc::Rc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 
 /// 1xx responses that a client gets with one response. No window limits them: the rest is left out.
 const INTERIM_MAX: u8 = 16;
@@ -124,6 +127,52 @@ impl Outgoing {
         }
     }
 
+    /// See [`Http2Stream::send_head`](super::Http2Stream::send_head).
+    pub(super) fn send_parsed(
+        &mut self,
+        (head, bytes): (&ResponseHead, &[u8]),
+        how: &ResponseRewrite<'_>,
+        add: impl FnOnce(&mut HeaderMap),
+    ) -> rustix::io::Result<bool> {
+        let framing = match head.body {
+            ResponseBody::None => Framing::Over,
+            ResponseBody::Bytes(length) => Framing::Bytes(length),
+            ResponseBody::Chunked | ResponseBody::UntilClose | ResponseBody::Tunnel => {
+                return Ok(false);
+            }
+        };
+        let is_first = matches!(&self.state, Sending::Head(before) if before.is_empty());
+        let (true, Some(text), Some(status), Some(kept)) = (
+            is_first,
+            bytes.get(..head.head_bytes),
+            self.status(head, bytes),
+            kept_fields(bytes, head, how),
+        ) else {
+            return Ok(false);
+        };
+        let text = Bytes::copy_from_slice(text);
+        let mut response = plain(status);
+        let fields = response.headers_mut();
+        fields.reserve(head.fields.len() + usize::from(!how.via.is_empty()));
+        for field in kept {
+            append(fields, &text, field);
+        }
+        if !how.via.is_empty() {
+            let version = match head.version {
+                Version::Http10 => "1.0",
+                Version::Http11 => "1.1",
+            };
+            if let Ok(via) = HeaderValue::try_from(format!("{version} {}", how.via)) {
+                fields.append(header::VIA, via);
+            }
+        }
+        add(fields);
+        // Otherwise the library wakes the session, which has waited for a reset, when it gives the body room.
+        let _ = (self.respond).poll_reset(&mut Context::from_waker(Waker::noop()));
+        self.send_response(response, framing)?;
+        Ok(true)
+    }
+
     fn send_head(&mut self, text: &Bytes, connection: &Http2Connection) -> rustix::io::Result<()> {
         let mut head = connection.head.borrow_mut();
         head.restart();
@@ -220,31 +269,42 @@ fn plain(status: u16) -> Response<()> {
     response
 }
 
-/// The head without what HTTP/2 does not have (RFC 9113 section 8.2.2).
+/// The head without what HTTP/2 does not have.
 fn translate(head: &ResponseHead, text: &Bytes, status: u16) -> Response<()> {
     let mut response = plain(status);
     let fields = response.headers_mut();
     fields.reserve(head.fields.len());
-    let is_upgrade = head.status == 101;
+    let is_of_upgrade = |field: &Field| {
+        field.known == FieldName::ContentLength
+            || (field.name.of(text)).eq_ignore_ascii_case(b"sec-websocket-accept")
+    };
     for field in &head.fields {
-        let name = field.name.of(text);
-        let is_left_out = match field.known {
-            FieldName::Connection
-            | FieldName::KeepAlive
-            | FieldName::ProxyConnection
-            | FieldName::TransferEncoding
-            | FieldName::Upgrade => true,
-            FieldName::ContentLength => is_upgrade,
-            _ => is_upgrade && name.eq_ignore_ascii_case(b"sec-websocket-accept"),
-        };
-        let (start, end) = (field.value.start as usize, field.value.end as usize);
-        if let (false, Ok(name), Ok(value)) = (
-            is_left_out,
-            HeaderName::from_bytes(name),
-            HeaderValue::from_maybe_shared(text.slice(start..end)),
-        ) {
-            fields.append(name, value);
+        if head.status != 101 || !is_of_upgrade(field) {
+            append(fields, text, field);
         }
     }
     response
 }
+
+/// Adds a field of the head in `text`, unless it is about a connection of HTTP/1.1 (RFC 9113 section 8.2.2).
+fn append(fields: &mut HeaderMap, text: &Bytes, field: &Field) {
+    let name = match field.known {
+        FieldName::Connection
+        | FieldName::KeepAlive
+        | FieldName::ProxyConnection
+        | FieldName::TransferEncoding
+        | FieldName::Upgrade => return,
+        // Found already.
+        FieldName::ContentLength => Ok(header::CONTENT_LENGTH),
+        FieldName::Date => Ok(header::DATE),
+        FieldName::Via => Ok(header::VIA),
+        _ => HeaderName::from_bytes(field.name.of(text)),
+    };
+    let (start, end) = (field.value.start as usize, field.value.end as usize);
+    if let (Ok(name), Ok(value)) = (name, HeaderValue::from_maybe_shared(text.slice(start..end))) {
+        fields.append(name, value);
+    }
+}
+
+#[cfg(test)]
+mod tests;
