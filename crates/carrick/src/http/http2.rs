@@ -318,7 +318,7 @@ impl Connection {
         };
         let stream = Rc::new(Http2Stream::new(
             Rc::clone(&self.shared),
-            Incoming::new(text, framing, body),
+            Incoming::new(Vec::new(), framing, body),
             Outgoing::new(respond, method, accept),
         ));
         let watched: Weak<dyn Gather> = Rc::downgrade(&stream) as _;
@@ -329,7 +329,7 @@ impl Connection {
         if self.shared.streams() == STREAMS_MAX {
             context.metrics().limits.reached(Limit::Http2Streams);
         }
-        stream_tasks::serve(client, place);
+        stream_tasks::serve(client, text, place);
     }
 
     /// Writes the request's head as HTTP/1.1 has it.

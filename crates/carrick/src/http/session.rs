@@ -117,12 +117,12 @@ fn may_be_http2(context: &RequestContext) -> bool {
     context.listener.http2 && context.tls.is_none() && context.original.is_none()
 }
 
-/// Serves a stream of HTTP/2, whose request's head is there. Whether its connection is to end.
-pub async fn run_stream(mut client: Client) -> bool {
+/// Serves a stream of HTTP/2, whose request has this head. Whether its connection is to end.
+pub async fn run_stream(client: &mut Client, head: Vec<u8>) -> bool {
     let mut scratch = client.context.worker.scratch.take();
-    // Fails only if the stream is lost already, which the session finds.
-    let _ = try_read_some(&client.downstream.transport, &mut scratch.request);
-    let (next, _) = serve_request(&mut client, scratch).await;
+    scratch.request.extend_from_slice(&head);
+    drop(head);
+    let (next, _) = serve_request(client, scratch).await;
     client.context.worker.forward_if_late();
     match next {
         Next::Request | Next::Close | Next::CloseGently => {

@@ -13,22 +13,15 @@ thread_local! {
     static TASKS: Cell<usize> = const { Cell::new(0) };
 }
 
-/// A stream, as a client with one request, and its place on its connection.
-type Stream = (Client, StreamPlace);
+/// A stream, as a client with one request, whose head this is, and its place on its connection.
+type Stream = (Client, Vec<u8>, StreamPlace);
 
-/// What a task does next.
-#[derive(Default)]
-enum Next {
-    /// It waits.
-    #[default]
-    Nothing,
-    Serve(Box<Stream>),
-    End,
-}
-
-/// Where a task learns of it. There is one for each.
+/// Where a task learns what it does next. There is one for each, with room for a stream: a box would be allocated and freed
+/// with each.
 struct Mailbox {
-    next: RefCell<Next>,
+    next: RefCell<Option<Stream>>,
+    /// Whether nothing comes any more.
+    has_ended: Cell<bool>,
     waker: RefCell<Option<Waker>>,
 }
 
@@ -36,15 +29,15 @@ struct Mailbox {
 struct IdleTask(Weak<Mailbox>);
 
 /// Serves a stream.
-pub fn serve(client: Client, place: StreamPlace) {
-    let mut stream = Box::new((client, place));
+pub fn serve(client: Client, head: Vec<u8>, place: StreamPlace) {
+    let mut stream = (client, head, place);
     while let Some(idle) = IDLE.with(Spares::take) {
         match idle.start(stream) {
-            Ok(()) => return,
-            Err(back) => stream = back,
+            None => return,
+            Some(back) => stream = back,
         }
     }
-    tokio::task::spawn_local(run(stream));
+    tokio::task::spawn_local(run(Rc::new(Mailbox::new(stream))));
 }
 
 /// Ends tasks that have had nothing to do since the last call. To be called now and then.
@@ -57,44 +50,40 @@ pub fn count() -> usize {
     TASKS.get()
 }
 
-async fn run(mut stream: Box<Stream>) {
-    let mailbox = Rc::new(Mailbox::new());
-    loop {
-        let (client, place) = *stream;
-        if session::run_stream(client).await {
+async fn run(mailbox: Rc<Mailbox>) {
+    while let Some((mut client, head, place)) = poll_fn(|cx| mailbox.poll_next(cx)).await {
+        let is_last = session::run_stream(&mut client, head).await;
+        // Its stream is over before its place is free.
+        drop(client);
+        if is_last {
             place.connection().end();
         }
         drop(place);
         IDLE.with(|idle| idle.give(IdleTask(Rc::downgrade(&mailbox))));
-        match poll_fn(|cx| mailbox.poll_next(cx)).await {
-            Some(next) => stream = next,
-            None => return,
-        }
     }
 }
 
 impl Mailbox {
-    fn new() -> Self {
+    /// Of a task that begins with this stream.
+    fn new(stream: Stream) -> Self {
         TASKS.set(TASKS.get() + 1);
         Self {
-            next: RefCell::default(),
+            next: RefCell::new(Some(stream)),
+            has_ended: Cell::default(),
             waker: RefCell::default(),
         }
     }
 
-    fn poll_next(&self, cx: &mut Context<'_>) -> Poll<Option<Box<Stream>>> {
-        match self.next.take() {
-            Next::Serve(stream) => Poll::Ready(Some(stream)),
-            Next::End => Poll::Ready(None),
-            Next::Nothing => {
-                self.waker.replace(Some(cx.waker().clone()));
-                Poll::Pending
-            }
+    fn poll_next(&self, cx: &mut Context<'_>) -> Poll<Option<Stream>> {
+        let next = self.next.take();
+        if next.is_some() || self.has_ended.get() {
+            return Poll::Ready(next);
         }
+        self.waker.replace(Some(cx.waker().clone()));
+        Poll::Pending
     }
 
-    fn tell(&self, next: Next) {
-        self.next.replace(next);
+    fn wake(&self) {
         if let Some(waker) = self.waker.take() {
             waker.wake();
         }
@@ -108,13 +97,14 @@ impl Drop for Mailbox {
 }
 
 impl IdleTask {
-    /// Gives the task a stream, or the stream back if the task is gone with its runtime.
-    fn start(self, stream: Box<Stream>) -> Result<(), Box<Stream>> {
-        match self.0.upgrade() {
-            Some(mailbox) => mailbox.tell(Next::Serve(stream)),
-            None => return Err(stream),
-        }
-        Ok(())
+    /// Gives the task a stream; returns it if the task is gone with its runtime.
+    fn start(self, stream: Stream) -> Option<Stream> {
+        let Some(mailbox) = self.0.upgrade() else {
+            return Some(stream);
+        };
+        mailbox.next.replace(Some(stream));
+        mailbox.wake();
+        None
     }
 }
 
@@ -123,9 +113,10 @@ impl Drop for IdleTask {
         let Some(mailbox) = self.0.upgrade() else {
             return;
         };
-        let is_waiting = matches!(*mailbox.next.borrow(), Next::Nothing);
+        let is_waiting = mailbox.next.borrow().is_none();
         if is_waiting {
-            mailbox.tell(Next::End);
+            mailbox.has_ended.set(true);
+            mailbox.wake();
         }
     }
 }
