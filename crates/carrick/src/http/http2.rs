@@ -283,12 +283,13 @@ impl Connection {
         let context = &self.client.context;
         context.metrics().http2_requests.add(1);
         let (head, body) = request.into_parts();
+        let is_whole = body.is_end_stream();
         let websocket = head
             .extensions
             .get::<Protocol>()
             .map(|_| WebSocketKey::new());
         let mut text = Vec::with_capacity(512);
-        let written = self.translate(&head, body.is_end_stream(), websocket.as_ref(), &mut text);
+        let written = self.translate(&head, is_whole, websocket.as_ref(), &mut text);
         let framing = match written {
             Ok(framing) => framing,
             Err(Malformed::Protocol) => {
@@ -316,13 +317,19 @@ impl Connection {
             RequestBody::WebSocket => websocket.map(|key| key.accept),
             _ => None,
         };
+        let request = match is_whole {
+            true => Incoming::ended(framing, body),
+            false => Incoming::new(Vec::new(), framing, body),
+        };
         let stream = Rc::new(Http2Stream::new(
             Rc::clone(&self.shared),
-            Incoming::new(Vec::new(), framing, body),
+            request,
             Outgoing::new(respond, method, accept),
         ));
-        let watched: Weak<dyn Gather> = Rc::downgrade(&stream) as _;
-        self.shared.watch(watched);
+        if !is_whole {
+            let watched: Weak<dyn Gather> = Rc::downgrade(&stream) as _;
+            self.shared.watch(watched);
+        }
         let is_tunnel = matches!(framing, RequestBody::Tunnel | RequestBody::WebSocket);
         let client = self.client_of(stream, is_tunnel);
         let place = self.shared.place();

@@ -37,7 +37,7 @@ enum State {
 }
 
 impl Incoming {
-    /// With this head, and what follows it.
+    /// With this head, or none that is to be read, and what follows it.
     #[must_use]
     pub fn new(head: Vec<u8>, framing: RequestBody, body: RecvStream) -> Self {
         Self {
@@ -59,6 +59,15 @@ impl Incoming {
         Self {
             is_response: true,
             ..Self::new(head, framing, body)
+        }
+    }
+
+    /// Of a request that has ended with its head, of which nothing is to be read.
+    #[must_use]
+    pub fn ended(framing: RequestBody, body: RecvStream) -> Self {
+        Self {
+            state: State::Ended,
+            ..Self::new(Vec::new(), framing, body)
         }
     }
 
@@ -193,7 +202,9 @@ impl Incoming {
         loop {
             self.text = Bytes::new();
             let content = std::mem::take(&mut self.piece);
-            let _ = self.body.flow_control().release_capacity(content.len());
+            if !content.is_empty() {
+                let _ = self.body.flow_control().release_capacity(content.len());
+            }
             match self.state {
                 State::Content | State::Trailers => ready!(self.poll_content(cx)),
                 State::Ended | State::Failed => return Poll::Ready(()),
