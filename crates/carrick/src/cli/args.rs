@@ -52,7 +52,7 @@ pub enum Command {
             SIGTERM and SIGINT: stop listening, let open connections finish (up to `timeouts.drain`), exit.\n\
             SIGHUP: reload the configuration; if it is invalid, log why and keep the old one.\n\
             SIGUSR1: reopen the access log.\n\n\
-            Messages go to standard error. The environment variable CARRICK_LOG sets the level: error, warn, info (the default), debug, trace, \
+            Messages go to standard error. The environment variable CARRICK_LOG sets the level: error, warn, info (the default), debug, \
             or levels by part of the program, such as carrick=debug,info.\n\n\
             Once it listens it switches to the user in [process], if there is one and root started it, and drops \
             every capability that it no longer needs.",
