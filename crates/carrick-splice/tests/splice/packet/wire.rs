@@ -115,16 +115,18 @@ impl Segment {
 
     /// The shift of its sender's windows, if it is a SYN that says so.
     pub fn shift(&self) -> Option<u32> {
-        let mut options = &self.options[..];
-        while self.flags & SYN != 0 {
+        let mut options = match self.flags & SYN {
+            0 => return None,
+            _ => &self.options[..],
+        };
+        loop {
             match options {
                 [3, 3, shift, ..] => return Some(u32::from(*shift)),
                 [1, rest @ ..] => options = rest,
                 [_, bytes, ..] => options = &options[usize::from(*bytes)..],
-                _ => break,
+                _ => return None,
             }
         }
-        None
     }
 
     /// The receiver's next one: an acknowledgement without options.
@@ -177,7 +179,7 @@ impl Segment {
         let mut tcp = self.ports.map(u16::to_be_bytes).concat();
         tcp.extend(self.seq.to_be_bytes());
         tcp.extend(self.ack.to_be_bytes());
-        tcp.push((20 + self.options.len() as u8) / 4 << 4);
+        tcp.push(((20 + self.options.len() as u8) / 4) << 4);
         tcp.push(self.flags);
         tcp.extend(self.window.to_be_bytes());
         tcp.extend([0; 4]);
@@ -224,9 +226,9 @@ fn checksum(bytes: &[u8]) -> u16 {
 
 /// The right edge of the window that was advertised by the latest of these segments from a port, whose windows have this shift.
 pub fn edge(segments: &[Segment], port: u16, shift: u32) -> u32 {
-    let told = segments
+    let latest = segments
         .iter()
-        .filter(|one| one.ports[0] == port && one.flags & (SYN | RST) == 0);
-    let latest = told.last().unwrap();
+        .rfind(|one| one.ports[0] == port && one.flags & (SYN | RST) == 0)
+        .unwrap();
     latest.ack.wrapping_add(u32::from(latest.window) << shift)
 }

@@ -58,8 +58,7 @@ fn delayed(bed: &Bed) -> [TcpStream; 2] {
     std::thread::scope(|scope| {
         let tunnel = scope.spawn(|| bed.tunnel());
         wait_until("a lost answer", || {
-            let is_lost = !nft("list table inet slow").contains("packets 0 ");
-            is_lost
+            !nft("list table inet slow").contains("packets 0 ")
         });
         nft("delete table inet slow");
         tunnel.join().expect("a tunnel")

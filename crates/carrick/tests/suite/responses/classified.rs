@@ -518,8 +518,7 @@ fn a_listener_that_is_gone_leaves_no_client_to_the_kernel() {
     let to: SocketAddr = LISTENER.parse().expect("an address");
     wait_until("the listener to close", || {
         let connect = || Ok(std::net::TcpStream::connect(to).is_err());
-        let is_closed = play.bed.client.inside(connect).expect("an answer");
-        is_closed
+        play.bed.client.inside(connect).expect("an answer")
     });
     // It is answered as before, once, and by the process.
     client.send(get("/s/last"));
