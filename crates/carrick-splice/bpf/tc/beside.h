@@ -10,7 +10,7 @@ static __always_inline int copy_to_local(struct __sk_buff *skb, struct packet *p
 					 const struct plan *plan)
 {
 	struct rewriting rewriting = {
-		.ack = plan->local_ack - packet->ack,
+		.ack = plan->local_ack - packet->headers->ack,
 		.tsecr = -leg->ts_offset,
 		.window = packet->window,
 	};

@@ -35,7 +35,7 @@ static __always_inline void tell_window(struct packet_splice *splice, const stru
 		down->window_end = end;
 	forward_to_server(splice, packet, server->local_end, window << shift, plan);
 	packet->headers->pace.says_window = 0;
-	plan->rewriting.ack = server->received - packet->ack;
+	plan->rewriting.ack = server->received - packet->headers->ack;
 	plan->local_ack = client->local_acked - client->send_offset;
 	plan->is_copied = 1;
 }
@@ -45,7 +45,7 @@ static __always_inline void handle_client_due(struct packet_splice *splice, cons
 {
 	struct packet_leg *client = &splice->legs[0];
 	struct packet_way *up = &splice->ways[0], *down = &splice->ways[1];
-	__u32 acked = packet->ack - down->delta, window = (__u32)packet->window << (client->peer_shift & 15);
+	__u32 acked = packet->headers->ack - down->delta, window = (__u32)packet->window << (client->peer_shift & 15);
 
 	plan->fate = FATE_LOCAL;
 	plan->rewriting.window = packet->window;
@@ -59,8 +59,8 @@ static __always_inline void handle_client_due(struct packet_splice *splice, cons
 		return;
 	note_time(client, packet);
 	note_sent(up, packet->seq + packet->payload_bytes, 0);
-	if (is_after(packet->ack, client->local_acked))
-		client->local_acked = packet->ack;
+	if (is_after(packet->headers->ack, client->local_acked))
+		client->local_acked = packet->headers->ack;
 	if (is_before(acked, down->acked))
 		return;
 	down->acked = acked;
@@ -85,7 +85,7 @@ static __always_inline void handle_server_due(struct packet_splice *splice, stru
 	__u32 given = server->passed_end;
 
 	/* Its timestamp echo shows that it has seen the smaller window. */
-	if (server->is_told_less && packet->timestamps_at && !is_before(packet->tsecr, server->told_tsval) &&
+	if (server->is_told_less && packet->timestamps_at && !is_before(packet->headers->tsecr, server->told_tsval) &&
 	    !(packet->flags & FLAG_SYN)) {
 		server->is_told_less = 0;
 		down->window_end = server->told_end;
@@ -115,11 +115,11 @@ static __always_inline void handle_server_due(struct packet_splice *splice, stru
 	note_given(server, packet);
 	given = server->passed_end - given;
 	splice->left_bytes = given < splice->left_bytes ? splice->left_bytes - given : 0;
-	if (!(packet->flags & FLAG_ACK) || is_after(packet->ack, server->local_end))
+	if (!(packet->flags & FLAG_ACK) || is_after(packet->headers->ack, server->local_end))
 		return;
 	note_time(server, packet);
-	if (is_after(packet->ack, server->local_acked))
-		server->local_acked = packet->ack;
+	if (is_after(packet->headers->ack, server->local_acked))
+		server->local_acked = packet->headers->ack;
 }
 
 /* A packet of the client's local socket: a part of the response, or an acknowledgement. */
@@ -127,7 +127,7 @@ static __always_inline void handle_local_client_due(struct packet_splice *splice
 {
 	struct packet_leg *client = &splice->legs[0];
 	struct packet_way *up = &splice->ways[0], *down = &splice->ways[1];
-	__u32 end = packet->ack + client->receive_offset, window_end;
+	__u32 end = packet->headers->ack + client->receive_offset, window_end;
 
 	client->local_window = packet->window;
 	if (packet->flags & FLAG_ACK && is_after(end, client->received))
@@ -163,7 +163,7 @@ static __always_inline void handle_local_server_due(struct packet_splice *splice
 {
 	struct packet_leg *server = &splice->legs[1];
 	struct packet_way *down = &splice->ways[1];
-	__u32 acked = packet->ack + server->receive_offset, shift = server->own_shift & 15;
+	__u32 acked = packet->headers->ack + server->receive_offset, shift = server->own_shift & 15;
 	__u32 end = acked + ((__u32)packet->window << shift), limit, allowed;
 
 	if (packet->payload_bytes && !splice->left_bytes)
@@ -187,7 +187,7 @@ static __always_inline void handle_local_server_due(struct packet_splice *splice
 		server->is_told_less = 1;
 		server->ts_offset += 1;
 		plan->rewriting.tsval += 1;
-		server->told_tsval = server->last_tsval = server->local_tsval = packet->tsval + server->ts_offset;
+		server->told_tsval = server->last_tsval = server->local_tsval = packet->headers->tsval + server->ts_offset;
 	}
 	server->told_end = end;
 	if (packet->flags & FLAG_ACK && is_after(acked, server->received))

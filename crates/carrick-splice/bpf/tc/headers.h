@@ -124,6 +124,10 @@ struct plan {
 
 struct headers {
 	struct flow flow; /* of the packet; `own` is its destination */
+	/* of its TCP header, in host byte order; the timestamps if it has any */
+	__u32 ack;
+	__u32 tsval;
+	__u32 tsecr;
 	__u8 old[HEADER_ROOM + 16];
 	__u8 new[HEADER_ROOM + 16];
 	struct pace_view pace;
@@ -147,14 +151,11 @@ struct {
 	__type(value, struct headers);
 } headers SEC(".maps");
 
-/* A parsed packet. Numbers are in host byte order. */
+/* A parsed packet. Numbers are in host byte order; some are in `headers`, since Linux 6.1 has no room for them on the stack. */
 struct packet {
 	struct headers *headers;
 	__u32 payload_bytes;
 	__u32 seq;
-	__u32 ack;
-	__u32 tsval;
-	__u32 tsecr;
 	__u16 window;
 	__u16 tcp_at;      /* offset of the TCP header */
 	__u8 header_bytes; /* length of the TCP header, with options */
@@ -262,8 +263,8 @@ static __always_inline void find_options(struct packet *packet)
 	}
 	if (packet->timestamps_at) {
 		header += packet->timestamps_at & HEADER_INDEX;
-		packet->tsval = read_u32_anywhere(header);
-		packet->tsecr = read_u32_anywhere(header + 4);
+		packet->headers->tsval = read_u32_anywhere(header);
+		packet->headers->tsecr = read_u32_anywhere(header + 4);
 	}
 }
 
@@ -415,7 +416,7 @@ static __always_inline int read_tcp(struct __sk_buff *skb, struct packet *packet
 			     bpf_skb_load_bytes(skb, packet->tcp_at + TCP_HEADER_MIN, header + TCP_HEADER_MIN, option_bytes)))
 		return 0;
 	packet->seq = read_u32(header + 4);
-	packet->ack = read_u32(header + 8);
+	packet->headers->ack = read_u32(header + 8);
 	packet->flags = header[13];
 	packet->window = bpf_ntohs(*(__u16 *)(header + 14));
 	find_options(packet);
@@ -431,12 +432,12 @@ static __always_inline void rewrite_tcp(struct packet *packet, const struct rewr
 
 	write_u32(header + 4, packet->seq + rewriting->seq);
 	if (packet->flags & FLAG_ACK)
-		write_u32(header + 8, packet->ack + rewriting->ack);
+		write_u32(header + 8, packet->headers->ack + rewriting->ack);
 	*(__u16 *)(header + 14) = bpf_htons(rewriting->window);
 	if (rewriting->is_reset)
 		header[13] = FLAG_RST | FLAG_ACK;
 	if (rewriting->is_calmed) {
-		write_u32(header + 8, packet->ack + rewriting->ack);
+		write_u32(header + 8, packet->headers->ack + rewriting->ack);
 		header[13] = FLAG_ACK;
 	}
 	if (rewriting->is_plain) {
@@ -446,10 +447,10 @@ static __always_inline void rewrite_tcp(struct packet *packet, const struct rewr
 	if (packet->timestamps_at) {
 		__u8 *at = header + (packet->timestamps_at & HEADER_INDEX);
 
-		write_u32_anywhere(at, packet->tsval + rewriting->tsval);
+		write_u32_anywhere(at, packet->headers->tsval + rewriting->tsval);
 		/* Without ACK, the echo is unused and 0. */
 		if (packet->flags & FLAG_ACK)
-			write_u32_anywhere(at + 4, packet->tsecr + rewriting->tsecr);
+			write_u32_anywhere(at + 4, packet->headers->tsecr + rewriting->tsecr);
 	}
 	if (packet->sack_blocks && rewriting->is_sackless)
 		header[(packet->sack_at - 2) & HEADER_INDEX] = header[(packet->sack_at - 1) & HEADER_INDEX] = OPTION_NOTHING;

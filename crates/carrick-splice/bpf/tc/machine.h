@@ -126,9 +126,9 @@ static __always_inline int is_plausible(const struct packet *packet, const struc
 /* Passes an acknowledgement of its own data to the local socket, which would retransmit otherwise. */
 static __always_inline void acknowledge_locally(struct packet_leg *leg, const struct packet *packet, struct plan *plan)
 {
-	if (leg->local_acked == leg->local_end || !is_after(packet->ack, leg->local_acked))
+	if (leg->local_acked == leg->local_end || !is_after(packet->headers->ack, leg->local_acked))
 		return;
-	leg->local_acked = is_after(packet->ack, leg->local_end) ? leg->local_end : packet->ack;
+	leg->local_acked = is_after(packet->headers->ack, leg->local_end) ? leg->local_end : packet->headers->ack;
 	plan->local_ack = leg->local_acked - leg->send_offset;
 	plan->is_copied = 1;
 }
@@ -170,7 +170,7 @@ static __always_inline void handle_spliced(struct packet_splice *splice, __u32 s
 {
 	struct packet_leg *leg = &splice->legs[side & 1], *other = &splice->legs[~side & 1];
 	struct packet_way *way = &splice->ways[side & 1], *back = &splice->ways[~side & 1];
-	__u32 acked = packet->ack - back->delta, window = (__u32)packet->window << (leg->peer_shift & 15), told = acked;
+	__u32 acked = packet->headers->ack - back->delta, window = (__u32)packet->window << (leg->peer_shift & 15), told = acked;
 	struct pace_view *view = &packet->headers->pace;
 
 	plan->fate = FATE_FORWARD;
@@ -243,7 +243,7 @@ static __always_inline void handle_spliced(struct packet_splice *splice, __u32 s
 	pace_see_window(view, told, window, other->own_shift);
 	view->says_window = splice->state == PACKET_SPLICED;
 	if (packet->timestamps_at) {
-		__u32 tsval = packet->tsval + way->ts_delta;
+		__u32 tsval = packet->headers->tsval + way->ts_delta;
 
 		if (!other->has_tsval || is_after(tsval, other->last_tsval))
 			other->last_tsval = tsval;
@@ -269,7 +269,7 @@ static __always_inline void calm_reset(const struct packet_leg *leg, const struc
 	    leg->peer_next != leg->sent_end)
 		return;
 	plan->rewriting.is_calmed = 1;
-	plan->rewriting.ack = leg->local_end - leg->send_offset - packet->ack;
+	plan->rewriting.ack = leg->local_end - leg->send_offset - packet->headers->ack;
 	plan->rewriting.window = 0xffff;
 }
 
@@ -285,7 +285,7 @@ static __always_inline int handle_unforwardable(struct packet_splice *splice, st
 
 	switch (splice->state) {
 	case PACKET_SPLICED:
-		plan->is_told = is_plausible(packet, way, back, packet->ack - back->delta, 1);
+		plan->is_told = is_plausible(packet, way, back, packet->headers->ack - back->delta, 1);
 		break;
 	case PACKET_RESPONSES:
 		/* The client's local socket reads its requests, but those that were forwarded. Nothing behind it is
@@ -299,10 +299,10 @@ static __always_inline int handle_unforwardable(struct packet_splice *splice, st
 		 * in the window. */
 		if (side)
 			plan->is_told = packet->flags & FLAG_ACK && (packet->seq == way->end || packet->seq == way->acked) &&
-					!is_after(end, way->window_end) && !is_after(packet->ack, leg->local_end) &&
-					!is_before(packet->ack, leg->local_acked - ACKED_SLACK);
+					!is_after(end, way->window_end) && !is_after(packet->headers->ack, leg->local_end) &&
+					!is_before(packet->headers->ack, leg->local_acked - ACKED_SLACK);
 		else
-			plan->is_told = is_from_client(splice, packet, packet->ack - back->delta);
+			plan->is_told = is_from_client(splice, packet, packet->headers->ack - back->delta);
 		/* The rest of one response: its local socket gets what the client lacks. */
 		if (side && plan->is_told && !(splice->left_bytes >> 63)) {
 			plan->is_told = 0;
@@ -361,12 +361,12 @@ static __always_inline void handle_arriving(struct packet_splice *splice, struct
 		plan->rewriting.seq = -leg->receive_offset;
 		plan->rewriting.ack = plan->rewriting.sack = -leg->send_offset;
 		/* The local socket has yet to send what its peer already has, and ignores acknowledgements of that. */
-		if (leg->is_ahead && packet->flags & FLAG_ACK && !is_after(packet->ack, leg->sent_end)) {
+		if (leg->is_ahead && packet->flags & FLAG_ACK && !is_after(packet->headers->ack, leg->sent_end)) {
 			/* Of a fragment the checksum is not known. */
 			if (!packet->is_unforwardable)
-				leg->peer_next = packet->ack;
-			if (is_after(packet->ack, leg->local_end))
-				plan->rewriting.ack = leg->local_end - leg->send_offset - packet->ack;
+				leg->peer_next = packet->headers->ack;
+			if (is_after(packet->headers->ack, leg->local_end))
+				plan->rewriting.ack = leg->local_end - leg->send_offset - packet->headers->ack;
 		}
 		plan->rewriting.tsecr = -leg->ts_offset;
 		if (is_confirmed)
@@ -478,7 +478,7 @@ static __always_inline void handle_leaving(struct packet_splice *splice, struct 
 			/* A window probe or keep-alive: it is to get the next answer. */
 			leg->local_acked = seq;
 		} else if (packet->sack_blocks || way->has_moved ||
-			   is_before(packet->ack + leg->receive_offset, way->acked)) {
+			   is_before(packet->headers->ack + leg->receive_offset, way->acked)) {
 			/* The local socket knows nothing of what is forwarded. (After 2 GB, an old acknowledgement
 			 * looks new.) */
 			plan->fate = FATE_DROP;
@@ -489,16 +489,16 @@ static __always_inline void handle_leaving(struct packet_splice *splice, struct 
 	plan->rewriting.seq = leg->send_offset;
 	plan->rewriting.ack = plan->rewriting.sack = leg->receive_offset;
 	/* Its retransmissions would be dropped for an acknowledgement that is too old (RFC 5961 section 5.2). */
-	if (is_spliced && (way->has_moved || is_after(way->acked, packet->ack + leg->receive_offset)))
-		plan->rewriting.ack = way->acked - packet->ack;
+	if (is_spliced && (way->has_moved || is_after(way->acked, packet->headers->ack + leg->receive_offset)))
+		plan->rewriting.ack = way->acked - packet->headers->ack;
 	/* The peer may use the window it advertises. */
-	end = packet->ack + plan->rewriting.ack + ((__u32)packet->window << (leg->own_shift & 15));
+	end = packet->headers->ack + plan->rewriting.ack + ((__u32)packet->window << (leg->own_shift & 15));
 	if (is_spliced && is_after(end, way->window_end))
 		way->window_end = end;
 	if (is_spliced)
 		pace_note_told(way, end);
 	if (packet->timestamps_at) {
-		tsval = packet->tsval + leg->ts_offset;
+		tsval = packet->headers->tsval + leg->ts_offset;
 		/* While spliced, the other peer's timestamps continue from here, and its clock may be slower than
 		 * the local one. */
 		if (leg->has_tsval && (is_spliced || is_before(tsval, leg->last_tsval))) {

@@ -7,7 +7,7 @@
 /* Whether the server's TCP might drop the packet for its timestamp (PAWS, RFC 7323 section 5). */
 static __always_inline int is_old(const struct packet_leg *leg, const struct packet *packet)
 {
-	return packet->timestamps_at && is_before(packet->tsval, leg->peer_tsval);
+	return packet->timestamps_at && is_before(packet->headers->tsval, leg->peer_tsval);
 }
 
 /* Whether the packet is the next request: all requests before it are answered, and the last response is known to be
@@ -21,7 +21,7 @@ static __always_inline int is_next_request(const struct packet_splice *splice, c
 
 	return splice->state == PACKET_RESPONSES && splice->table && splice->requests_left && packet->has_payload && !packet->is_odd &&
 	       !packet->is_expiring && !is_old(client, packet) && !(packet->flags & ~(FLAG_ACK | FLAG_PSH)) && packet->seq == up->end && client->received == up->end &&
-	       packet->ack - down->delta == down->end && !down->has_end && server->local_acked == server->local_end &&
+	       packet->headers->ack - down->delta == down->end && !down->has_end && server->local_acked == server->local_end &&
 	       record->passed_bytes == record->settled_bytes && record->sent_bytes != record->head_at &&
 	       record->sent_bytes == record->whole_end;
 }
@@ -205,7 +205,7 @@ static __always_inline void handle_client(struct packet_splice *splice, struct p
 {
 	struct packet_leg *client = &splice->legs[0];
 	struct packet_way *up = &splice->ways[0], *down = &splice->ways[1];
-	__u32 acked = packet->ack - down->delta, window = (__u32)packet->window << (client->peer_shift & 15);
+	__u32 acked = packet->headers->ack - down->delta, window = (__u32)packet->window << (client->peer_shift & 15);
 	int is_believed = is_from_client(splice, packet, acked) && !packet->is_odd;
 	/* Checked before the packet's timestamp is recorded. */
 	int is_next = is_believed && is_classified && is_next_request(splice, record, packet);
@@ -279,7 +279,7 @@ static __always_inline int note_request_acked(struct packet_splice *splice, cons
 					      const struct packet *packet)
 {
 	struct packet_leg *client = &splice->legs[0];
-	__u32 offset = packet->ack - splice->classified_delta - splice->classified_start;
+	__u32 offset = packet->headers->ack - splice->classified_delta - splice->classified_start;
 	__u32 bytes = splice->classified_end - splice->classified_start, unchanged = unchanged_bytes(splice, record);
 
 	if (!is_request_outstanding(splice) || (__s32)offset <= 0)

@@ -75,7 +75,7 @@ static __always_inline int is_end_due(const struct packet_way *down, struct pack
 /* Keeps timestamps of forwarded packets from going behind those of the local socket to the same peer. */
 static __always_inline void keep_timestamps_behind(struct packet_way *way, struct packet_leg *receiver, const struct packet *packet)
 {
-	__u32 tsval = packet->tsval + way->ts_delta;
+	__u32 tsval = packet->headers->tsval + way->ts_delta;
 
 	if (!packet->timestamps_at)
 		return;
@@ -91,16 +91,16 @@ static __always_inline void keep_timestamps_behind(struct packet_way *way, struc
 /* Records a peer's latest timestamp. */
 static __always_inline void note_time(struct packet_leg *leg, const struct packet *packet)
 {
-	if (packet->timestamps_at && is_after(packet->tsval, leg->peer_tsval))
-		leg->peer_tsval = packet->tsval;
+	if (packet->timestamps_at && is_after(packet->headers->tsval, leg->peer_tsval))
+		leg->peer_tsval = packet->headers->tsval;
 }
 
 /* The difference that translates a packet's timestamp echo for the receiver. If the echo is of a timestamp of the
  * local socket's, whose clock is another one, the result is at most the receiver's latest timestamp. */
 static __always_inline __u32 translate_echo(const struct packet_leg *receiver, const struct packet *packet, __u32 ts_delta)
 {
-	if (is_after(packet->tsecr - ts_delta, receiver->peer_tsval))
-		return receiver->peer_tsval - packet->tsecr;
+	if (is_after(packet->headers->tsecr - ts_delta, receiver->peer_tsval))
+		return receiver->peer_tsval - packet->headers->tsecr;
 	return -ts_delta;
 }
 
@@ -134,7 +134,7 @@ static __always_inline void forward_to_server(struct packet_splice *splice, cons
 	plan->rewriting.tsecr = translate_echo(server, packet, down->ts_delta);
 	plan->rewriting.window = scale_window(window, server->own_shift);
 	plan->rewriting.is_plain = 1;
-	pace_see_window(&packet->headers->pace, packet->ack - down->delta, window, server->own_shift);
+	pace_see_window(&packet->headers->pace, packet->headers->ack - down->delta, window, server->own_shift);
 	up->packets += 1;
 }
 
@@ -194,7 +194,7 @@ static __always_inline int begins(const struct packet_splice *splice, const stru
 static __always_inline int is_unasked(const struct packet_splice *splice, const struct packet_response *record,
 				      const struct packet *packet)
 {
-	return !record->is_adrift && !is_after(packet->ack, splice->request_start) &&
+	return !record->is_adrift && !is_after(packet->headers->ack, splice->request_start) &&
 	       is_after(packet->seq + packet->payload_bytes, splice->response_start);
 }
 
@@ -296,7 +296,7 @@ static __always_inline void handle_server(struct packet_splice *splice, struct p
 	    (packet->payload_bytes && is_before(packet->seq, down->start) && is_before(down->acked, down->start)) ||
 	    !(packet->flags & (FLAG_ACK | FLAG_RST)) ||
 	    (packet->flags & FLAG_ACK &&
-	     (is_after(packet->ack, server->local_end) || is_before(packet->ack, server->local_acked - ACKED_SLACK)))) {
+	     (is_after(packet->headers->ack, server->local_end) || is_before(packet->headers->ack, server->local_acked - ACKED_SLACK)))) {
 		plan->fate = FATE_DROP;
 		splice->refused += 1;
 		return;
@@ -373,7 +373,7 @@ static __always_inline void handle_server(struct packet_splice *splice, struct p
 	plan->ifindex = client->ifindex;
 	plan->rewriting.is_plain = 1;
 	plan->rewriting.seq = down->delta;
-	plan->rewriting.ack = client->received - packet->ack;
+	plan->rewriting.ack = client->received - packet->headers->ack;
 	/* SACK blocks are about requests, which have other numbers at the client. */
 	plan->rewriting.is_sackless = 1;
 	plan->rewriting.tsval = down->ts_delta;
@@ -397,12 +397,12 @@ static __always_inline void handle_local_client(struct packet_splice *splice, co
 {
 	struct packet_leg *client = &splice->legs[0];
 	struct packet_way *up = &splice->ways[0], *down = &splice->ways[1];
-	__u32 end = packet->ack + client->receive_offset, window_end;
+	__u32 end = packet->headers->ack + client->receive_offset, window_end;
 
 	client->local_window = packet->window;
 	/* The server acknowledges a forwarded request. */
 	if (is_request_outstanding(splice))
-		plan->rewriting.ack = client->received - packet->ack;
+		plan->rewriting.ack = client->received - packet->headers->ack;
 	else if (packet->flags & FLAG_ACK && is_after(end, client->received))
 		client->received = end;
 	window_end = end + ((__u32)packet->window << (client->own_shift & 15));
@@ -440,7 +440,7 @@ static __always_inline void handle_local_server(struct packet_splice *splice, st
 {
 	struct packet_leg *client = &splice->legs[0], *server = &splice->legs[1];
 	struct packet_way *down = &splice->ways[1];
-	__u32 acked = packet->ack + server->receive_offset, window;
+	__u32 acked = packet->headers->ack + server->receive_offset, window;
 
 	/* It knows nothing of what is forwarded, but may acknowledge a FIN, challenge a reset, or ask whether the server is
 	 * there. */
