@@ -44,10 +44,11 @@ pub enum KeyQuery {
 
 /// Fields that say which URL the client meant, or which method. Servers and frameworks that believe them answer something
 /// else than what was asked for. All that begin with [`GUARDED_PREFIX`] are such fields, too.
-const GUARDED_FIELDS: [&[u8]; 12] = [
+const GUARDED_FIELDS: [&[u8]; 13] = [
     b"forwarded",
     b"front-end-https",
     b"x-host",
+    b"x-http-host-override",
     b"x-http-method",
     b"x-http-method-override",
     b"x-method-override",

@@ -2,22 +2,27 @@
 use super::syntax::may_pass_for;
 
 /// What the names of such fields begin with.
-const PREFIXES: [&[u8]; 11] = [
+const PREFIXES: [&[u8]; 16] = [
     b"cf-access-",
     b"client-cert",
     b"remote-user",
     b"ssl-client",
+    b"tailscale-user-",
     b"x-amzn-mtls-clientcert",
     b"x-amzn-oidc-",
     b"x-auth-request-",
+    b"x-authentik-",
     b"x-forwarded-client-cert",
+    b"x-forwarded-tls-client-cert",
     b"x-goog-authenticated-user-",
     b"x-ms-client-principal",
+    b"x-pomerium-",
     b"x-ssl-client",
+    b"x-vouch-",
 ];
 
 /// Names of further ones.
-const NAMES: [&[u8]; 12] = [
+const NAMES: [&[u8]; 13] = [
     b"remote-email",
     b"remote-groups",
     b"remote-name",
@@ -30,6 +35,7 @@ const NAMES: [&[u8]; 12] = [
     b"x-forwarded-user",
     b"x-goog-iap-jwt-assertion",
     b"x-remote-user",
+    b"x-webauth-user",
 ];
 
 /// Whether a field with this name tells who the client is, or a gateway takes it for such a field.
@@ -50,6 +56,9 @@ mod tests {
     fn names_that_state_who_the_client_is() {
         for name in [
             "Client-Cert",
+            "X-Authentik-Username",
+            "X-Forwarded-Tls-Client-Cert-Info",
+            "X-WebAuth-User",
             "Client-Cert-Chain",
             "X-SSL-Client-S-DN",
             "ssl-client-subject-dn",

@@ -189,6 +189,8 @@ static __always_inline enum packet_answer arm(struct packet_splice *splice, cons
 		begin_way(&splice->ways[1], &splice->legs[1], b, is_body ? b->copied_seq : b->rcv_nxt, &splice->legs[0], a,
 			  a->write_seq + (is_body ? request->held : 0), request->pace + 2);
 		splice->legs[0].shown_at = splice->legs[1].shown_at = splice->noted_ns >> PACKET_SHOW_SHIFT;
+		/* Anybody may have sent one before, which the local sockets did not believe. */
+		splice->legs[0].has_reset = splice->legs[1].has_reset = 0;
 		splice->state = PACKET_SPLICED;
 		if (request->command != PACKET_ARM)
 			begin_responses(splice, a, request, choices);

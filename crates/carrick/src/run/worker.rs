@@ -257,7 +257,8 @@ fn cut_off(client: &TcpStream) {
         return;
     };
     // It refuses where it encrypts (`tls_disconnect`, net/tls/tls_main.c). The session finds both directions closed
-    // instead, and then closes the connection, which resets it.
+    // instead, and then closes the connection, which resets it. The FIN before that deceives no client of TLS: `close_notify` is
+    // missing.
     tracing::debug!("cannot reset a client's connection at once: connect AF_UNSPEC: {error}");
     let _ = carrick_splice::tcp::reset_on_close(client);
     let _ = shutdown(client, Shutdown::Both);

@@ -1,4 +1,5 @@
 //! What bodies and objects share with their store: the ledger, and counters.
+use super::HEAP_BYTES_MAX;
 use crate::cache::ledger::{Ledger, Limits};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -14,8 +15,8 @@ pub(super) struct Memory {
     announced: AtomicU64,
 }
 
-/// The part of the memory that announced lengths may take before the bytes are there. Servers may take their time, and
-/// meanwhile nothing of it can be evicted.
+/// The part of the memory that bodies of announced lengths may take while they are being filled, but for short ones. Servers
+/// may take their time, and meanwhile nothing of it can be evicted.
 const ANNOUNCED_SHARE: u64 = 2;
 
 impl Memory {
@@ -30,6 +31,9 @@ impl Memory {
 
     /// Counts bytes that will be taken for an announced length, unless such bodies have their share already.
     pub(super) fn try_announce(&self, bytes: u64) -> bool {
+        if bytes <= HEAP_BYTES_MAX {
+            return true;
+        }
         let most = self.ledger.bytes_max() / ANNOUNCED_SHARE;
         let added = |now: u64| now.checked_add(bytes).filter(|after| *after <= most);
         self.announced.try_update(Relaxed, Relaxed, added).is_ok()
@@ -37,6 +41,9 @@ impl Memory {
 
     /// The body has ended, or was not begun.
     pub(super) fn forget_announced(&self, bytes: u64) {
+        if bytes <= HEAP_BYTES_MAX {
+            return;
+        }
         let before = self.announced.fetch_sub(bytes, Relaxed);
         debug_assert!(before >= bytes, "forgot more than was announced");
     }

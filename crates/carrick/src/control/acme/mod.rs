@@ -1,7 +1,8 @@
 //! Orders certificates by ACME, and renews them when they are old or the authority suggests it.
 //!
 //! A name's failures are kept in the storage before an attempt is made, so that no restart, crash or second process makes
-//! attempts come faster than `schedule::wait` says. An attempt that a reload ends is no failure: it takes that back.
+//! attempts come faster than `schedule::wait` says. An attempt that a reload ends is no failure: it takes that back, and the
+//! next one comes a minute later.
 mod advice;
 mod asking;
 mod https;
@@ -389,11 +390,15 @@ async fn attempt(work: &Work, name: &str, before: &Name, state: &ControlState) -
     ended
 }
 
-/// Keeps what failed before an attempt instead of the attempt.
+/// Keeps what failed before an attempt instead of the attempt. The next one waits nevertheless: the authority may have counted
+/// this one, and reloads may come fast.
 fn take_back(work: &Work, name: &str, before: &Failures) {
-    if *before == Failures::default() {
-        work.storage.forget_failures(name);
-    } else if let Err(error) = work.storage.keep_failures(name, before) {
+    let wait = seconds(SystemTime::now() + WAIT_FIRST);
+    let failures = Failures {
+        not_before: before.not_before.max(wait),
+        ..before.clone()
+    };
+    if let Err(error) = work.storage.keep_failures(name, &failures) {
         tracing::error!("{name}: cannot write to `storage` of [acme]: {error}");
     }
 }
@@ -502,13 +507,23 @@ mod tests {
             let (storage, state) = (orders.work.storage.clone(), Arc::clone(&orders.state));
             let (replaced, is_replaced) = watch::channel(());
             orders.work.replaced = is_replaced;
-            take_back(&orders.work, "a.example", &before);
+            let kept = match before.failures {
+                0 => Ok(()),
+                _ => storage.keep_failures("a.example", &before),
+            };
+            kept.unwrap();
             replaced.send(()).unwrap();
             // It begins, and finds that it is replaced.
             orders.run().await;
             let lock = folder.path().join("a.example.lock");
             std::fs::remove_file(lock).unwrap();
-            assert_eq!(storage.failures("a.example"), before);
+            let after = storage.failures("a.example");
+            assert_eq!(
+                (after.failures, &after.error),
+                (before.failures, &before.error)
+            );
+            // The next one waits.
+            assert!(after.not_before > seconds(SystemTime::now()) + 30);
             assert_eq!(state.metrics.acme_failed.get(), 0);
         }
     }

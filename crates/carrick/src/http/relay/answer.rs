@@ -159,6 +159,7 @@ impl Attempt<'_, '_> {
             ktls::before_body(client, length);
         }
         let passed = if is_lost {
+            self.log.engine = Some(Engine::Copy);
             Passed::ClientGone("client_reset")
         } else {
             pass_response(
