@@ -333,11 +333,6 @@ static __always_inline void handle_server(struct packet_splice *splice, struct p
 		plan->fate = FATE_DROP;
 		splice->refused += 1;
 		server->is_odd = 1;
-		/* It comes again like this: the process ends the connections instead. */
-		if (packet->seq == down->end || packet->seq == down->acked) {
-			record->is_stuck |= STUCK_SERVER;
-			plan->is_told = 1;
-		}
 		return;
 	}
 	if (is_after(packet->seq + packet->payload_bytes, down->end) &&
