@@ -69,8 +69,7 @@ impl KeyRules {
     #[must_use]
     pub fn guards(&self, name: &[u8]) -> bool {
         let may_be = |meant: &[u8]| syntax::may_pass_for(name, meant);
-        let begins = name.get(..GUARDED_PREFIX.len());
-        let is_forwarded = begins.is_some_and(|begin| syntax::may_pass_for(begin, GUARDED_PREFIX));
+        let is_forwarded = syntax::may_begin_as(name, GUARDED_PREFIX);
         let is_heeded =
             is_forwarded && !may_be(b"x-forwarded-for") || GUARDED_FIELDS.into_iter().any(may_be);
         let is_in_key = |other: &Vec<u8>| name.eq_ignore_ascii_case(other);

@@ -196,10 +196,7 @@ pub(super) fn tells_of_client(name: &[u8]) -> bool {
         (name[0] | 0x20, second),
         (b'x' | b'c' | b'f' | b't', _) | (b'a' | b'w', b'l') | (b'p', b'r') | (b's', b's')
     );
-    let begins_so = |prefix: &[u8]| {
-        let begin = name.get(..prefix.len());
-        begin.is_some_and(|begin| syntax::may_pass_for(begin, prefix))
-    };
+    let begins_so = |prefix: &[u8]| syntax::may_begin_as(name, prefix);
     may_be
         && (OF_CLIENT_PREFIXES.into_iter().any(begins_so)
             || OF_CLIENT

@@ -1,5 +1,5 @@
 //! Fields in which proxies tell servers who the client is: whose certificate it has, or who has logged in.
-use super::syntax::may_pass_for;
+use super::syntax::{may_begin_as, may_pass_for};
 
 /// What the names of such fields begin with.
 const PREFIXES: [&[u8]; 16] = [
@@ -41,10 +41,7 @@ const NAMES: [&[u8]; 13] = [
 /// Whether a field with this name tells who the client is, or a gateway takes it for such a field.
 #[must_use]
 pub fn states_identity(name: &[u8]) -> bool {
-    let begins_so = |prefix: &&[u8]| {
-        let begin = name.get(..prefix.len());
-        begin.is_some_and(|begin| may_pass_for(begin, prefix))
-    };
+    let begins_so = |prefix: &&[u8]| may_begin_as(name, prefix);
     PREFIXES.iter().any(begins_so) || NAMES.iter().any(|other| may_pass_for(name, other))
 }
 

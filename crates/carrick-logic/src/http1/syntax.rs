@@ -54,6 +54,12 @@ pub(crate) fn may_pass_for(written: &[u8], meant: &[u8]) -> bool {
             .all(|(&byte, &other)| folded(byte) == other)
 }
 
+/// The same for the beginning of the name.
+pub(crate) fn may_begin_as(written: &[u8], meant: &[u8]) -> bool {
+    let begin = written.get(..meant.len());
+    begin.is_some_and(|begin| may_pass_for(begin, meant))
+}
+
 /// A byte of a field's name as gateways see it: in small letters, `-` for all that is neither letter nor digit.
 pub(super) fn folded(byte: u8) -> u8 {
     if byte.is_ascii_alphanumeric() {

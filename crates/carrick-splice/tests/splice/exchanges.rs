@@ -364,7 +364,8 @@ fn an_urgent_byte_does_not_wait_for_the_next_one() {
 
 #[test]
 fn nothing_moves_and_the_exchange_ends_idle_even_half_open() {
-    for half_open in [false, true] {
+    let each = |half_open| EXCHANGE_CHOICES.map(|choice| (half_open, choice));
+    for (half_open, choice) in [each(false), each(true)].concat() {
         on_worker(async {
             let mut sockets = Sockets::new().await;
             let splicer = splicer();
@@ -374,7 +375,7 @@ fn nothing_moves_and_the_exchange_ends_idle_even_half_open() {
                 &sockets.to,
                 ExchangeOrder {
                     idle,
-                    ..order(Choice::Auto)
+                    ..order(choice)
                 },
             );
             let started = tokio::time::Instant::now();

@@ -430,6 +430,26 @@ pub fn in_a_process_of_its_own(test: &str) {
     );
 }
 
+/// RFC 1071.
+pub fn checksum(bytes: &[u8]) -> u16 {
+    let pairs = bytes.chunks(2);
+    let mut sum: u32 = pairs
+        .map(|pair| u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0)))
+        .sum();
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    !(sum as u16)
+}
+
+/// A socket for frames of all kinds on an interface of this thread's namespace.
+pub fn frame_socket(device: &str) -> Socket {
+    let every = i32::from((libc::ETH_P_ALL as u16).to_be());
+    let socket = Socket::new(Domain::PACKET, Type::RAW, Some(every.into())).unwrap();
+    socket.bind(&link_address(&socket, device)).unwrap();
+    socket
+}
+
 /// The address for frames of all kinds: an interface of this thread's namespace.
 #[expect(unsafe_code, reason = "socket2 has no addresses of frames")]
 pub fn link_address(socket: &socket2::Socket, device: &str) -> socket2::SockAddr {

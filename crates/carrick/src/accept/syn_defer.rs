@@ -7,7 +7,7 @@ use crate::context::request_log::RequestLog;
 use crate::context::worker::Worker;
 use crate::net::admission::{Admitted, UpstreamPlace};
 use crate::reply::unreachable_label;
-use crate::syn_defer::{DeferredOutcome, DeferredSyns, Kept, Place};
+use crate::syn_defer::{DeferredOutcome, DeferredSyns, KEPT_MAX, Kept, Place};
 use crate::tcp::split;
 use crate::telemetry::metrics::Limit;
 use crate::upstream::{Unreachable, Upstream};
@@ -33,7 +33,7 @@ pub async fn run(worker: Rc<Worker>, mut reader: Reader) {
                     return;
                 }
             },
-            now = ticks.tick() => worker.connector.deferred_syns.expire(now.into_std()),
+            now = ticks.tick() => worker.connector.deferred_syns.expire(now.into_std(), KEPT_MAX),
         }
     }
 }

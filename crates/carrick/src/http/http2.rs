@@ -319,7 +319,7 @@ impl Connection {
         };
         let request = match is_whole {
             true => Incoming::ended(framing, body),
-            false => Incoming::new(Vec::new(), framing, body),
+            false => Incoming::new(framing, body),
         };
         let stream = Rc::new(Http2Stream::new(
             Rc::clone(&self.shared),

@@ -12,18 +12,16 @@ pub const SUBJECT: &str = "X-Forwarded-Client-Subject";
 /// Its name in lower case.
 pub const SUBJECT_LOWER: &[u8] = b"x-forwarded-client-subject";
 
-/// Whether servers know from whom the request in `scratch` is: by a certificate or a log-in, which this proxy or one
-/// before it has verified, or by the connection. What they say is for nobody else, unless the fields that tell them are
-/// in the key. A field without a value tells nothing.
+/// Whether servers know from whom the request in `scratch` is: by a certificate that this proxy has verified, by the
+/// connection, or by a field that reaches them, whoever has sent it. What they say is for nobody else. A field that is in the
+/// key, or has no value, does not count.
 pub fn is_known(context: &RequestContext, scratch: &Scratch, in_key: &[Vec<u8>]) -> bool {
     let is_in_key = |name: &[u8]| in_key.iter().any(|other| name.eq_ignore_ascii_case(other));
-    let is_stated = || {
-        let mut fields = Fields::of_request(&scratch.request_head, &scratch.request).iter();
-        fields.any(|(name, value)| !value.is_empty() && states_identity(name) && !is_in_key(name))
-    };
+    let mut fields = Fields::of_request(&scratch.request_head, &scratch.request).iter();
     context.client_subject().is_some()
         || context.pinned.is_any()
-        || context.listener.believes(context.is_trusted_proxy()) && is_stated()
+        || fields
+            .any(|(name, value)| !value.is_empty() && states_identity(name) && !is_in_key(name))
 }
 
 /// Whether carrick writes this field, lower-case, of requests for this next hop in such a way that requests with the same key, and with the

@@ -211,7 +211,8 @@ async fn drain(
             let _ = listener.await;
         }
         // One with the client's address would keep the client from its server, which it reaches past carrick now.
-        worker.connector.deferred_syns.expire_all();
+        let deferred_syns = &worker.connector.deferred_syns;
+        deferred_syns.expire(Instant::now(), Duration::ZERO);
         while !worker.sessions.clients.borrow().is_empty() {
             worker.sessions.session_ended.notified().await;
         }

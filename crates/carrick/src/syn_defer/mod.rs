@@ -167,17 +167,8 @@ impl DeferredSyns {
         Some(kept)
     }
 
-    /// Resets connections whose clients did not arrive.
-    pub fn expire(&self, now: Instant) {
-        self.expire_after(now, KEPT_MAX);
-    }
-
-    /// Resets all connections that wait for a client: no listener accepts any more.
-    pub fn expire_all(&self) {
-        self.expire_after(Instant::now(), Duration::ZERO);
-    }
-
-    fn expire_after(&self, now: Instant, age_max: Duration) {
+    /// Resets connections that have waited for their clients for `age_max`.
+    pub fn expire(&self, now: Instant, age_max: Duration) {
         for expired in self.0.table.expire(now, age_max) {
             drop(expired);
             self.count(DeferredOutcome::Expired);

@@ -2,7 +2,6 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Maximum number of SYNs being decided plus server connections waiting for their client; at most half of
@@ -14,9 +13,12 @@ pub const PLACES_PER_SERVER_MAX: usize = 256;
 
 /// All slots, shared by all workers.
 #[derive(Debug, Default)]
-pub struct Places {
-    all: AtomicUsize,
-    per_server: Mutex<HashMap<IpAddr, usize>>,
+pub struct Places(Mutex<Taken>);
+
+#[derive(Debug, Default)]
+struct Taken {
+    all: usize,
+    per_server: HashMap<IpAddr, usize>,
 }
 
 /// One of the slots; freed when dropped.
@@ -29,19 +31,14 @@ pub struct Place {
 impl Places {
     /// Takes a slot for a server, if one is free. `clients_max` is the limit on connected clients.
     pub fn take(self: &Arc<Self>, clients_max: usize, server: IpAddr) -> Option<Place> {
-        let most = PLACES_MAX.min(clients_max / 2);
-        let one_more = |all: usize| (all < most).then_some(all + 1);
-        (self.all)
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more)
-            .ok()?;
         let server = server.to_canonical();
-        let mut per_server = self.per_server();
-        let count = per_server.entry(server).or_insert(0);
-        if *count >= PLACES_PER_SERVER_MAX {
-            self.all.fetch_sub(1, Ordering::Relaxed);
+        let mut taken = self.taken();
+        let own = taken.per_server.get(&server).copied().unwrap_or_default();
+        if taken.all >= PLACES_MAX.min(clients_max / 2) || own >= PLACES_PER_SERVER_MAX {
             return None;
         }
-        *count += 1;
+        taken.all += 1;
+        taken.per_server.insert(server, own + 1);
         Some(Place {
             places: Arc::clone(self),
             server,
@@ -50,23 +47,24 @@ impl Places {
 
     /// Number of slots in use.
     pub fn used(&self) -> usize {
-        self.all.load(Ordering::Relaxed)
+        self.taken().all
     }
 
     /// The lock guards plain values that are valid even after a panic.
-    fn per_server(&self) -> MutexGuard<'_, HashMap<IpAddr, usize>> {
-        (self.per_server.lock()).unwrap_or_else(PoisonError::into_inner)
+    fn taken(&self) -> MutexGuard<'_, Taken> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        if let Entry::Occupied(mut entry) = self.places.per_server().entry(self.server) {
+        let mut taken = self.places.taken();
+        taken.all -= 1;
+        if let Entry::Occupied(mut entry) = taken.per_server.entry(self.server) {
             *entry.get_mut() -= 1;
             if *entry.get() == 0 {
                 entry.remove();
             }
         }
-        self.places.all.fetch_sub(1, Ordering::Relaxed);
     }
 }

@@ -88,9 +88,9 @@ fn what_is_taken_is_whole_and_what_is_not_taken_is_reset() {
         .unwrap();
     assert!(deferred_syns.take(client, to).is_none());
     let now = Instant::now();
-    deferred_syns.expire(now);
+    deferred_syns.expire(now, KEPT_MAX);
     assert_eq!(deferred_syns.waiting(), 2, "not old enough to be removed");
-    deferred_syns.expire(now + KEPT_MAX);
+    deferred_syns.expire(now + KEPT_MAX, KEPT_MAX);
     assert_eq!((deferred_syns.waiting(), admission.open()), (0, 0));
     assert_eq!(deferred_syns.outcomes(DeferredOutcome::Expired), 3);
     drop(taken);
@@ -105,7 +105,7 @@ fn at_the_end_of_accepting_nothing_waits_any_more() {
     admission.set_limits(10, 0, 10);
     let (kept, server) = kept(&deferred_syns, &admission);
     deferred_syns.keep(ends(1).0, ends(1).1, kept);
-    deferred_syns.expire_all();
+    deferred_syns.expire(Instant::now(), Duration::ZERO);
     assert!(is_reset(server));
     assert_eq!((deferred_syns.waiting(), admission.open()), (0, 0));
     assert_eq!(deferred_syns.outcomes(DeferredOutcome::Expired), 1);
@@ -157,7 +157,7 @@ fn a_descriptor_that_waits_for_its_client_is_counted() {
     assert!(admission.take_upstream().is_none());
     drop(place);
     assert!(admission.take_upstream().is_some());
-    deferred_syns.expire(Instant::now() + KEPT_MAX);
+    deferred_syns.expire(Instant::now() + KEPT_MAX, KEPT_MAX);
     let free = [(); 2].map(|()| admission.take_upstream());
     assert!(free.iter().all(Option::is_some));
 }

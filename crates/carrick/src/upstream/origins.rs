@@ -47,7 +47,8 @@ impl Origins {
         }
     }
 
-    /// Closes idle connections that are too old or were closed by the origin, and forgets origins without any.
+    /// Closes idle connections that are too old or were closed by the origin, and forgets origins without any. Whether one is
+    /// current is known only where it leads: that is found when it would be taken.
     pub fn close_stale(&self, now: Instant, age_max: Duration) {
         self.by_authority.borrow_mut().retain(|_, idle| {
             idle.close_stale(now, age_max);

@@ -356,6 +356,15 @@ fn last_from(seen: &[Segment], port: u16) -> &Segment {
     seen.iter().rfind(of_it).unwrap()
 }
 
+/// The shift of the windows of a port that has begun a connection.
+fn shift_of(line: &Line, port: u16) -> u32 {
+    let seen = line.segments();
+    let mut own = seen.iter().filter(|one| one.ports[0] == port);
+    let shift = own.find_map(Segment::shift).unwrap();
+    assert!(shift >= 5, "units would not be recognized");
+    shift
+}
+
 #[test]
 fn a_client_cannot_go_on_beyond_its_window() {
     let Some((bed, pacing, _worker)) = bed(class(1_000_000_000)) else {
@@ -367,13 +376,7 @@ fn a_client_cannot_go_on_beyond_its_window() {
     let asking = bed.on(Host::Client, move || {
         let line = Line::open("c");
         let mut stream = connect(V4[0]);
-        let from_proxy = |one: &&Segment| one.ports[0] == PROXY_PORT;
-        let begun = line.segments();
-        let shift = begun
-            .iter()
-            .filter(from_proxy)
-            .find_map(Segment::shift)
-            .unwrap();
+        let shift = shift_of(&line, PROXY_PORT);
         ask_until_decided(&mut stream);
         until_given(1);
         let begun = Instant::now();
@@ -404,13 +407,7 @@ fn a_server_cannot_go_on_beyond_its_window() {
     let serving = bed.serve(V4[1], 1, move |mut stream| {
         let line = line.lock().unwrap();
         let proxy_port = stream.peer_addr().unwrap().port();
-        let begun = line.segments();
-        let from_proxy = |one: &&Segment| one.ports[0] == proxy_port;
-        let shift = begun
-            .iter()
-            .filter(from_proxy)
-            .find_map(Segment::shift)
-            .unwrap();
+        let shift = shift_of(&line, proxy_port);
         let mut seen = Vec::new();
         let mut question = [0; 16];
         for number in 0.. {

@@ -1,7 +1,7 @@
 //! Segments that no TCP sends: what an interface sees, and what is put on it besides.
 
-use crate::support::{HANG, link_address};
-use socket2::{Domain, Protocol, Socket, Type};
+use crate::support::{HANG, checksum, frame_socket};
+use socket2::Socket;
 use std::io::Read;
 use std::net::IpAddr;
 
@@ -21,9 +21,7 @@ pub struct Line(Socket);
 
 impl Line {
     pub fn open(interface: &str) -> Line {
-        let every = i32::from((libc::ETH_P_ALL as u16).to_be());
-        let socket = Socket::new(Domain::PACKET, Type::RAW, Some(Protocol::from(every))).unwrap();
-        socket.bind(&link_address(&socket, interface)).unwrap();
+        let socket = frame_socket(interface);
         // All that tests send.
         socket.set_recv_buffer_size(16 << 20).unwrap();
         socket.set_read_timeout(Some(HANG)).unwrap();
@@ -210,18 +208,6 @@ impl Segment {
         }
         [&self.ethernet[..], &ip, &tcp].concat()
     }
-}
-
-/// RFC 1071.
-fn checksum(bytes: &[u8]) -> u16 {
-    let pairs = bytes.chunks(2);
-    let mut sum: u32 = pairs
-        .map(|pair| u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0)))
-        .sum();
-    while sum > 0xffff {
-        sum = (sum & 0xffff) + (sum >> 16);
-    }
-    !(sum as u16)
 }
 
 /// The right edge of the window that was advertised by the latest of these segments from a port, whose windows have this shift.

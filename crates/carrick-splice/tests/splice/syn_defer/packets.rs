@@ -1,14 +1,11 @@
 //! SYNs that no socket has sent, and raw packets.
 
 use super::{Bed, Host};
-use crate::support::link_address;
-use socket2::{Domain, Protocol, Socket, Type};
+use crate::support::{checksum, frame_socket};
+use socket2::Socket;
 use std::io::Read;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
-
-/// All kinds of frames (linux/if_ether.h).
-const ETH_P_ALL: u16 = 3;
 
 pub const SYN: u8 = 0x02;
 pub const RST: u8 = 0x04;
@@ -59,17 +56,6 @@ pub fn syn(from: (IpAddr, u16), to: (IpAddr, u16), sequence: u32, data: &[u8]) -
     packet
 }
 
-fn checksum(bytes: &[u8]) -> u16 {
-    let pairs = bytes.chunks(2);
-    let mut sum: u32 = pairs
-        .map(|pair| u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0)))
-        .sum();
-    while sum > 0xffff {
-        sum = (sum & 0xffff) + (sum >> 16);
-    }
-    !(sum as u16)
-}
-
 /// The TCP segment in a packet, if it is one.
 pub fn tcp(packet: &[u8]) -> Option<&[u8]> {
     match packet.first()? >> 4 {
@@ -100,10 +86,7 @@ pub struct Tap(Socket);
 
 impl Tap {
     pub fn open(device: &str) -> Tap {
-        let protocol = Protocol::from(i32::from(ETH_P_ALL.to_be()));
-        let socket = Socket::new(Domain::PACKET, Type::RAW, Some(protocol)).unwrap();
-        socket.bind(&link_address(&socket, device)).unwrap();
-        Tap(socket)
+        Tap(frame_socket(device))
     }
 
     /// The next packet that matches, from the IP header on, within this time.

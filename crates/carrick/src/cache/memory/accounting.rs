@@ -15,8 +15,8 @@ pub(super) struct Memory {
     announced: AtomicU64,
 }
 
-/// The part of the memory that bodies of announced lengths may take while they are being filled, but for short ones. Servers
-/// may take their time, and meanwhile nothing of it can be evicted.
+/// Bodies of announced lengths, but for short ones, may take one in so many bytes of the memory while they are being filled.
+/// Servers may take their time, and meanwhile nothing of it can be evicted.
 const ANNOUNCED_SHARE: u64 = 2;
 
 impl Memory {

@@ -124,7 +124,7 @@ fn the_kernel_decides_as_the_process_or_not_at_all() {
     let seeds = seeds.map_or(SEEDS, |text| text.parse().unwrap());
     let (mut decided, mut up) = (0_u64, BTreeMap::<UpToProcess, u64>::new());
     for seed in 0..seeds {
-        let mut dice = requests::numbers(seed);
+        let mut dice = carrick_test::Random::new(seed);
         let routes = requests::routes(&mut dice);
         let limits = match dice.below(3) {
             0 => HeadLimits {
@@ -220,7 +220,7 @@ fn most_plain_requests_are_decided_in_the_kernel() {
     let Some(classifier) = classifier() else {
         return;
     };
-    let mut dice = requests::numbers(1);
+    let mut dice = carrick_test::Random::new(1);
     let (mut decided, mut all) = (0, 0);
     for _ in 0..20 {
         let mut routes: Vec<_> = requests::routes(&mut dice)

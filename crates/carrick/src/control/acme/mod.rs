@@ -94,7 +94,10 @@ impl Acme {
                 if let Some(before) = before {
                     let _ = before.await;
                 }
-                orders.run().await;
+                // Replaced meanwhile: there is nothing to take back.
+                if !orders.work.replaced.has_changed().unwrap_or(true) {
+                    orders.run().await;
+                }
             })
         });
         if plan.is_none() {
@@ -137,7 +140,7 @@ struct Work {
 enum Ended {
     /// Another process is at it.
     Locked,
-    /// There was nothing to do any more, or not yet.
+    /// There was nothing to do any more, or not yet; or a reload has ended it.
     Idle,
     /// There is a new certificate.
     Issued,

@@ -84,10 +84,10 @@ pub async fn begin(
         says_status: plan.is_some_and(|plan| plan.status),
         fetch,
     };
-    if is_bypassed && accepts_only_stored(scratch) {
-        return nothing_stored(log);
-    }
     if is_bypassed {
+        if accepts_only_stored(scratch) {
+            return nothing_stored(log);
+        }
         log.cache = Some(CacheResult::Bypass);
         let status = CacheStatus {
             forward: Some(Forward::Bypass),

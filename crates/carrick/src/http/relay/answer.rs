@@ -27,7 +27,6 @@ use carrick_logic::http1::{
 use carrick_logic::http2::reset_for_client;
 use carrick_splice::Engine;
 use http::{HeaderName, HeaderValue};
-use std::io;
 use std::rc::Rc;
 
 impl Attempt<'_, '_> {
@@ -123,11 +122,7 @@ impl Attempt<'_, '_> {
             && !client.downstream.is_last
             && !worker.sessions.is_draining()
             && !has_tunnel_bytes(self.scratch);
-        let (keep_alive, is_lost) =
-            match begin(client, self.scratch, may_keep, self.asking.as_deref()) {
-                Ok(keep_alive) => (keep_alive, false),
-                Err(_) => (false, true),
-            };
+        let keep_alive = begin(client, self.scratch, may_keep, self.asking.as_deref());
         // From a client that closes itself nothing more comes, which would make closing lose what is not sent yet.
         let request = &self.scratch.request_head;
         let is_last = !request.keep_alive && request.body == BodyLength::None;
@@ -158,21 +153,16 @@ impl Attempt<'_, '_> {
         {
             ktls::before_body(client, length);
         }
-        let passed = if is_lost {
-            self.log.engine = Some(Engine::Copy);
-            Passed::ClientGone("client_reset")
-        } else {
-            pass_response(
-                means,
-                upstream,
-                &client.downstream.transport,
-                &mut client.downstream.timer,
-                self.scratch,
-                (keep_alive, is_last),
-                (self.log, (tee.as_deref_mut(), tap.as_deref_mut())),
-            )
-            .await
-        };
+        let passed = pass_response(
+            means,
+            upstream,
+            &client.downstream.transport,
+            &mut client.downstream.timer,
+            self.scratch,
+            (keep_alive, is_last),
+            (self.log, (tee.as_deref_mut(), tap.as_deref_mut())),
+        )
+        .await;
         if let Some(tap) = &mut tap
             && matches!(passed, Passed::Whole | Passed::WholeAndDone)
         {
@@ -270,15 +260,7 @@ fn judge(
 
 /// Begins the response in `scratch`: sends its head to a client's stream of HTTP/2, which leaves `scratch.out` empty, or
 /// [writes](write_head) it there to be sent with what follows. `asking` has the value of `Cache-Status`.
-///
-/// # Errors
-/// The stream is lost.
-fn begin(
-    client: &Client,
-    scratch: &mut Scratch,
-    may_keep: bool,
-    asking: Option<&Asking>,
-) -> io::Result<bool> {
+fn begin(client: &Client, scratch: &mut Scratch, may_keep: bool, asking: Option<&Asking>) -> bool {
     let context = &client.context;
     let status = asking.and_then(Asking::status_value);
     let status = status.as_deref();
@@ -294,22 +276,18 @@ fn begin(
                     fields.append(name, value);
                 }
             });
-        })?;
+        });
         if is_sent {
             scratch.out.clear();
-            return Ok(how.keep_alive);
+            return how.keep_alive;
         }
     }
-    Ok(write(context, scratch, may_keep, status))
+    write_head(context, scratch, may_keep, status)
 }
 
 /// Writes the response's head for the client to `scratch.out`. `may_keep`: nothing but the two heads speaks against keeping
-/// the client's connection. Returns whether it stays open.
-pub(super) fn write_head(context: &RequestContext, scratch: &mut Scratch, may_keep: bool) -> bool {
-    write(context, scratch, may_keep, None)
-}
-
-fn write(
+/// the client's connection; `status`: the value of `Cache-Status`. Returns whether it stays open.
+pub(super) fn write_head(
     context: &RequestContext,
     scratch: &mut Scratch,
     may_keep: bool,

@@ -257,7 +257,7 @@ impl Attempt<'_, '_> {
                     // knows that it has been answered.
                     let changed = cached::changed(&client.context, scratch, self.destination);
                     cached::invalidate(&client.context, &changed);
-                    let keep_alive = write_head(&client.context, scratch, false);
+                    let keep_alive = write_head(&client.context, scratch, false, None);
                     let is_http2 = matches!(from, Transport::Http2(_));
                     let mut is_lost = false;
                     let passed = {

@@ -22,7 +22,7 @@ carrick_logic::named! {
         CachePeer = "peer",
         /// From the origin, because of `cache_bypass` or a URL without a key.
         Bypass = "bypass",
-        /// Refused: nothing was stored and the request allowed nothing else (`only-if-cached`).
+        /// Refused: the request accepts only what is stored (`only-if-cached`), and nothing of that may be sent, or it bypasses the cache.
         Refused = "refused",
     }
 }

@@ -90,27 +90,3 @@ counters!(
     ServerHandshake,
     "A worker's handshakes with servers, by how they ended."
 );
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    macro_rules! each_has_its_counter {
-        ($counters:ident, $kind:ident) => {
-            let counters = $counters::default();
-            for (index, handshake) in $kind::ALL.into_iter().enumerate() {
-                assert_eq!(handshake as usize, index);
-                assert_eq!(counters.get(handshake), 0);
-                counters.count(handshake);
-                assert_eq!(counters.get(handshake), 1);
-            }
-        };
-    }
-
-    #[test]
-    fn each_result_has_its_counter() {
-        each_has_its_counter!(HandshakeCounters, Handshake);
-        each_has_its_counter!(ServerHandshakeCounters, ServerHandshake);
-        each_has_its_counter!(HandOverCounters, HandOver);
-    }
-}

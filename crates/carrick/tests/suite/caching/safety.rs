@@ -104,6 +104,12 @@ fn what_a_server_says_to_a_client_that_a_trusted_proxy_knows_is_not_for_others()
     let plain = ok("Cache-Control: max-age=60\r\n", "for all");
     play.fetch_with("/c", "Remote-User:\r\nX-Real-IP: 192.0.2.1\r\n", &plain);
     play.find("/c");
+    // A stranger's is removed, or passed on.
+    let strange = Play::configured(|server| cached_switch(&[server], "", ""));
+    strange.fetch_with("/d", "X-SSL-Client-S-DN: CN=alice\r\n", &plain);
+    strange.find("/d");
+    let (response, _) = strange.fetch_with("/e", "X-Remote-User: alice\r\n", &plain);
+    assert_eq!(status(&response), "carrick; fwd=bypass");
     // Where it is in the key, each has a copy.
     let play = begin("cache_key = { headers = \"X-Forwarded-Client-Subject\" }");
     for (lines, body) in [(ALICE, "for alice"), ("", "for strangers")] {

@@ -37,7 +37,7 @@ impl Drop for Running {
         let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
         let _ = self.child.wait();
         if std::thread::panicking() {
-            eprintln!("it said:\n{}", self.error.text());
+            eprintln!("it said:\n{}\n{}", self.out.text(), self.error.text());
         }
     }
 }

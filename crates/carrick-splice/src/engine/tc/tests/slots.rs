@@ -19,6 +19,5 @@ fn the_slot_of_an_ended_splice_is_free_a_minute_later() {
     assert!(!table.has_none_over() || ended.elapsed() > MINUTE);
     while table.reap(MINUTE) {}
     assert!(table.has_none_over());
-    let others = std::iter::from_fn(|| table.take_slot());
-    assert!(others.take(4).any(|other| other == slot));
+    assert!(std::iter::from_fn(|| table.take_slot()).any(|other| other == slot));
 }

@@ -84,7 +84,6 @@ impl BodyWriter {
                 .is_err()
         {
             memory.ledger.give_back(charge);
-            memory.forget_announced(charge);
             return Err(NotTaken::Full);
         }
         Ok(Self {

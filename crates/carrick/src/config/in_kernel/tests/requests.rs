@@ -3,11 +3,6 @@ use carrick_logic::access::NamePattern;
 use carrick_logic::route::{Conditions, CookieRule};
 use carrick_test::Random;
 
-/// The numbers of a seed.
-pub fn numbers(seed: u64) -> Random {
-    Random::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15))
-}
-
 const HOSTS: &[&str] = &[
     "a.example",
     "b.example",

@@ -1,8 +1,9 @@
 //! A stream of an HTTP/2 connection, in the form of a connection of HTTP/1.1 that has one request and one response.
 //!
-//! Bytes of HTTP/1.1 are read from it and written to it, so that whoever serves HTTP/1.1 serves HTTP/2. Heads of most
-//! responses can be [sent](Http2Stream::send_head) without being written first. Nothing of a request is read ahead of its
-//! reader, and no more of a response is taken than the client's window and the limits of [`Http2Connection`] allow.
+//! A request's content is read from it, and its response written to it, as bytes of HTTP/1.1, so that whoever serves
+//! HTTP/1.1 serves HTTP/2. The request's head goes to its session beside it, and heads of most responses can be
+//! [sent](Http2Stream::send_head) without being written first. Nothing of a request is read ahead of its reader, and no
+//! more of a response is taken than the client's window and the limits of [`Http2Connection`] allow.
 pub mod buffers;
 mod connection;
 mod content;
@@ -112,20 +113,16 @@ impl Http2Stream {
     }
 
     /// Sends the head of a final response without a body, or with one of known length: that in `bytes`, changed as `how` says, and the fields
-    /// that `add` adds. `false`: the head must be written, like all others.
+    /// that `add` adds. `false`: the head must be written, like all others, or the stream is lost.
     ///
     /// A reset wakes nobody who waits for it already: call this only if the caller's task does nothing else meanwhile.
-    ///
-    /// # Errors
-    /// The stream is lost.
     pub fn send_head(
         &self,
         (head, bytes): (&ResponseHead, &[u8]),
         how: &ResponseRewrite<'_>,
         add: impl FnOnce(&mut HeaderMap),
-    ) -> std::io::Result<bool> {
-        let mut response = self.response.borrow_mut();
-        Ok(response.send_parsed((head, bytes), how, add)?)
+    ) -> bool {
+        (self.response.borrow_mut()).send_parsed((head, bytes), how, add)
     }
 
     /// Ends a response that ends with its stream. Others have ended with their last byte.

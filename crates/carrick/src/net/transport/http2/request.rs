@@ -1,4 +1,4 @@
-//! The request of a stream, as bytes of HTTP/1.1.
+//! What follows the head of a request, or a whole response of a server, as bytes of HTTP/1.1.
 use super::RESET;
 use bytes::{Buf, Bytes, BytesMut};
 use carrick_logic::http1::{may_trail_response, write_chunk_size};
@@ -8,7 +8,7 @@ use http::HeaderMap;
 use rustix::io::Errno;
 use std::task::{Context, Poll, Waker, ready};
 
-/// What is to be read of a request.
+/// What is to be read of a message.
 #[derive(Debug)]
 pub struct Incoming {
     /// The head, or framing; comes before `piece`.
@@ -37,11 +37,11 @@ enum State {
 }
 
 impl Incoming {
-    /// With this head, or none that is to be read, and what follows it.
+    /// What follows a head.
     #[must_use]
-    pub fn new(head: Vec<u8>, framing: RequestBody, body: RecvStream) -> Self {
+    pub fn new(framing: RequestBody, body: RecvStream) -> Self {
         Self {
-            text: head.into(),
+            text: Bytes::new(),
             piece: Bytes::new(),
             gathered: BytesMut::new(),
             body,
@@ -53,12 +53,13 @@ impl Incoming {
         }
     }
 
-    /// The same of a response: trailers that have no place behind its content are left out, as they may be (RFC 9110 section 6.5.1).
+    /// The same of a response, with its head: trailers that have no place behind its content are left out, as they may be (RFC 9110 section 6.5.1).
     #[must_use]
     pub fn of_response(head: Vec<u8>, framing: RequestBody, body: RecvStream) -> Self {
         Self {
+            text: head.into(),
             is_response: true,
-            ..Self::new(head, framing, body)
+            ..Self::new(framing, body)
         }
     }
 
@@ -67,7 +68,7 @@ impl Incoming {
     pub fn ended(framing: RequestBody, body: RecvStream) -> Self {
         Self {
             state: State::Ended,
-            ..Self::new(Vec::new(), framing, body)
+            ..Self::new(framing, body)
         }
     }
 

@@ -133,12 +133,12 @@ impl Outgoing {
         (head, bytes): (&ResponseHead, &[u8]),
         how: &ResponseRewrite<'_>,
         add: impl FnOnce(&mut HeaderMap),
-    ) -> rustix::io::Result<bool> {
+    ) -> bool {
         let framing = match head.body {
             ResponseBody::None => Framing::Over,
             ResponseBody::Bytes(length) => Framing::Bytes(length),
             ResponseBody::Chunked | ResponseBody::UntilClose | ResponseBody::Tunnel => {
-                return Ok(false);
+                return false;
             }
         };
         let is_first = matches!(&self.state, Sending::Head(before) if before.is_empty());
@@ -148,7 +148,7 @@ impl Outgoing {
             self.status(head, bytes),
             kept_fields(bytes, head, how),
         ) else {
-            return Ok(false);
+            return false;
         };
         let text = Bytes::copy_from_slice(text);
         let mut response = plain(status);
@@ -169,8 +169,7 @@ impl Outgoing {
         add(fields);
         // Otherwise the library wakes the session, which has waited for a reset, when it gives the body room.
         let _ = (self.respond).poll_reset(&mut Context::from_waker(Waker::noop()));
-        self.send_response(response, framing)?;
-        Ok(true)
+        self.send_response(response, framing).is_ok()
     }
 
     fn send_head(&mut self, text: &Bytes, connection: &Http2Connection) -> rustix::io::Result<()> {

@@ -4,7 +4,7 @@ use crate::http2::PATIENT;
 use crate::http2::client::run;
 use crate::http2::servers::server::Http2Server;
 use crate::https::certificates::{issue_for_client, make_other_authority};
-use crate::support::{Carrick, wait_for};
+use crate::support::{Carrick, wait_until};
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::Notify;
 
@@ -42,34 +42,29 @@ fn expect_to_follow(
     let text = PATIENT.to_owned() + &switch_text(&[server], &keys);
     let carrick = Carrick::start(place, &text);
     let status = || carrick.connect().ask(GET).status;
-    let reload = |count: f64| {
-        carrick.reload(place, &text);
-        carrick.wait_for_metric("carrick_reloads_total", &["result=\"ok\""], count);
-    };
+    let reload = || carrick.reload_as(place, &text, "ok");
     assert_eq!(status(), 200);
     install(place, "ca.pem");
     (carrick.standard_error())
         .wait_for("upstream u: new certificates are in force")
         .expect("a message");
     assert_eq!((status(), connections()), (200, 1));
-    reload(1.0);
+    reload();
     assert_eq!((status(), connections()), (200, 1));
 
     let mut held = carrick.connect();
     held.send("GET /held HTTP/1.1\r\nHost: a\r\n\r\n");
-    wait_for("the request", || {
-        gate.has_come.load(Ordering::SeqCst).then_some(())
-    });
+    wait_until("the request", || gate.has_come.load(Ordering::SeqCst));
     install(place, "other.pem");
-    wait_for("the other authority", || (status() == 502).then_some(()));
+    wait_until("the other authority", || status() == 502);
     gate.is_open.notify_one();
     assert_eq!(held.read_response("GET").status, 200);
     assert_eq!(status(), 502);
 
     install(place, "ca.pem");
-    wait_for("the right authority", || (status() == 200).then_some(()));
+    wait_until("the right authority", || status() == 200);
     install(place, "other.pem");
-    reload(2.0);
+    reload();
     assert_eq!(status(), 502);
 }
 
@@ -129,7 +124,7 @@ fn kept_connections_to_a_parent_of_another_authority_carry_no_further_requests()
         assert_eq!((status(), server.accepted()), (200, 1));
     }
     install(&place, "other.pem");
-    wait_for("the other authority", || (status() == 502).then_some(()));
+    wait_until("the other authority", || status() == 502);
 }
 
 #[test]
@@ -151,9 +146,9 @@ fn kept_connections_made_with_another_certificate_of_its_own_carry_no_further_re
         assert_eq!((status(), server.accepted()), (200, 1));
     }
     install(&place, "two.both");
-    wait_for("another connection", || {
+    wait_until("another connection", || {
         assert_eq!(status(), 200);
-        (server.accepted() == 2).then_some(())
+        server.accepted() == 2
     });
 }
 
@@ -176,16 +171,14 @@ fn files_that_change_are_followed_unless_they_are_wrong() {
         .expect("a message");
     assert_eq!(status(), 502);
     install(&place, "ca.pem");
-    wait_for("the right authority", || (status() == 200).then_some(()));
+    wait_until("the right authority", || status() == 200);
     place.write("used.pem", "nothing");
     said.wait_for("upstream u: the previous certificates stay in force")
         .expect("a message");
     assert_eq!(status(), 200);
-    carrick.reload(&place, &text);
-    carrick.wait_for_metric("carrick_reloads_total", &["result=\"failed\""], 1.0);
+    carrick.reload_as(&place, &text, "failed");
     assert_eq!(status(), 200);
     install(&place, "other.pem");
-    carrick.reload(&place, &text);
-    carrick.wait_for_metric("carrick_reloads_total", &["result=\"ok\""], 1.0);
+    carrick.reload_as(&place, &text, "ok");
     assert_eq!(status(), 502);
 }
