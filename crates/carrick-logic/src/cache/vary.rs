@@ -130,8 +130,8 @@ impl<'r> VariantMatcher<'r> {
     }
 }
 
-/// Which of the variants answers a request: of those that match the most recent by `Date`, else the one that came last.
-/// `None` if none matches.
+/// Which of the variants, the newest first, answers a request: of those that match the most recent by `Date`, else the
+/// one that came last. `None` if none matches.
 #[must_use]
 pub fn select<'v, M: Borrow<Meta>>(
     variants: impl Iterator<Item = (&'v Variant, M)>,
@@ -142,7 +142,7 @@ pub fn select<'v, M: Borrow<Meta>>(
     for (place, (variant, meta)) in variants.enumerate() {
         let meta = meta.borrow();
         let when = (meta.date, meta.response_time);
-        if chosen.is_none_or(|(_, before)| when >= before) && matcher.matches(variant) {
+        if chosen.is_none_or(|(_, before)| when > before) && matcher.matches(variant) {
             chosen = Some((place, when));
         }
     }
