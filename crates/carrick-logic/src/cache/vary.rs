@@ -60,6 +60,15 @@ impl Variant {
         }
     }
 
+    /// The variant that a request with these fields asks for, of a response that varies with the names of both.
+    #[must_use]
+    pub fn narrowed(&self, other: &Self, request: Fields<'_>) -> Self {
+        let mut names: Vec<_> = self.each_name().chain(other.each_name()).collect();
+        names.sort_unstable();
+        names.dedup();
+        Self::asked_for(&names.join(b",".as_slice()), request)
+    }
+
     /// The names, lower-case and sorted, with commas between them; empty if the response does not vary.
     #[must_use]
     pub fn names(&self) -> &[u8] {
@@ -121,8 +130,8 @@ impl<'r> VariantMatcher<'r> {
     }
 }
 
-/// Which of the variants answers a request: of those that match the most recent by `Date`, else the one that came last.
-/// `None` if none matches.
+/// Which of the variants, the newest first, answers a request: of those that match the most recent by `Date`, else the
+/// one that came last. `None` if none matches.
 #[must_use]
 pub fn select<'v, M: Borrow<Meta>>(
     variants: impl Iterator<Item = (&'v Variant, M)>,
@@ -133,7 +142,7 @@ pub fn select<'v, M: Borrow<Meta>>(
     for (place, (variant, meta)) in variants.enumerate() {
         let meta = meta.borrow();
         let when = (meta.date, meta.response_time);
-        if chosen.is_none_or(|(_, before)| when >= before) && matcher.matches(variant) {
+        if chosen.is_none_or(|(_, before)| when > before) && matcher.matches(variant) {
             chosen = Some((place, when));
         }
     }

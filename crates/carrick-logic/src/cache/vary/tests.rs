@@ -182,7 +182,7 @@ fn rfc_9111_4_1_the_most_recent_of_those_that_match() {
         (variant("Vary: foo", "Foo: 1").unwrap(), meta(-10)),
     ];
     for (request, expected) in [
-        ("Foo: 1", Some(4)),
+        ("Foo: 1", Some(1)),
         ("Foo: 2", Some(2)),
         ("Foo: 2|Bar: 1", Some(2)),
         ("Bar: 1", Some(3)),
@@ -197,6 +197,24 @@ fn rfc_9111_4_1_the_most_recent_of_those_that_match() {
     }
     let (names, values) = stored[3].0.parts();
     assert_eq!(Variant::from_parts(names, values), stored[3].0);
+}
+
+#[test]
+fn a_narrowed_variant_matches_what_both_would() {
+    let request = "Foo: 1|Bar: 2";
+    let narrowed = |one, other| {
+        let [one, other] = [one, other].map(|vary| variant(vary, "Foo: 3").unwrap());
+        one.narrowed(&other, Fields::of_text(lines(request).as_bytes()))
+    };
+    for (one, other, both) in [
+        ("", "", ""),
+        ("", "Vary: foo", "Vary: foo"),
+        ("Vary: foo", "", "Vary: foo"),
+        ("Vary: foo, bar", "Vary: foo", "Vary: bar, foo"),
+        ("Vary: foo", "Vary: bar", "Vary: bar, foo"),
+    ] {
+        assert_eq!(narrowed(one, other), variant(both, request).unwrap());
+    }
 }
 
 proptest! {

@@ -16,7 +16,8 @@ pub(super) struct Memory {
 }
 
 /// Bodies of announced lengths, but for short ones, may take one in so many bytes of the memory while they are being filled.
-/// Servers may take their time, and meanwhile nothing of it can be evicted.
+/// Servers may take their time, and meanwhile nothing of it can be evicted: also not what has come, which therefore
+/// counts until the end. Otherwise a few servers that hold back the last byte could empty the cache.
 const ANNOUNCED_SHARE: u64 = 2;
 
 impl Memory {

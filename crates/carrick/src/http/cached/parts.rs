@@ -174,11 +174,7 @@ impl PendingBody {
                 })),
                 ..object.meta()
             },
-            _ => Meta {
-                status: 200,
-                part: None,
-                ..object.meta()
-            },
+            _ => object.meta(),
         };
         if truncated(&meta, received_bytes, announced_bytes).is_some() {
             self.grow(self.addition(object, &writer.cut())).await;

@@ -124,8 +124,10 @@ fn names(context: &RequestContext, shared: &Shared, key: &[u8]) -> Names {
 
 /// Puts a record into the store; `None`: it does not fit.
 fn take(store: &Arc<Store>, key: &[u8], record: &Record<'_>) -> Option<Arc<Object>> {
-    let mut writer = store.fill(Some(record.body.len() as u64)).ok()?;
+    // All of it is here: no length is announced, as responses under way may have the share of memory for that.
+    let mut writer = store.fill(None).ok()?;
     writer.append(record.body).ok()?;
+    writer.announce_end();
     let body = Arc::clone(writer.body());
     if !writer.finish() {
         return None;
@@ -139,4 +141,38 @@ fn take(store: &Arc<Store>, key: &[u8], record: &Record<'_>) -> Option<Arc<Objec
             &body,
         )
         .ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cache::ledger::Limits;
+    use carrick_logic::cache::{Fields, Meta, Policy, Response, Times};
+
+    #[test]
+    fn a_record_is_taken_though_announced_lengths_have_their_share() {
+        let store = Arc::new(Store::new(Limits {
+            bytes: 1 << 20,
+            objects: 100,
+            object_bytes_max: 1 << 20,
+        }));
+        let body = vec![7; 1 << 17];
+        let length = body.len() as u64;
+        let slow: Vec<_> = std::iter::from_fn(|| store.fill(Some(length)).ok()).collect();
+        assert_eq!(slow.len(), 3);
+        let (now, policy) = (UnixTime(1_800_000_000), Policy::default());
+        let times = Times {
+            request: now,
+            response: now,
+        };
+        let response = Response::read(200, Fields::of_text(b""), now, &policy);
+        let record = Record {
+            variant: Variant::default(),
+            meta: Meta::of(&response, times, &policy),
+            head: b"",
+            body: &body,
+        };
+        let object = take(&store, b"key", &record).expect("there is room");
+        assert!(object.is_whole() && object.total_bytes() == Some(length));
+    }
 }

@@ -201,6 +201,11 @@ fn what_cannot_be_told_from_other_versions_is_not_kept() {
         break_off(&play, "", &broken[..broken.len() - 3]);
         is_not_stored(&play, "/a", "Range: bytes=2-5\r\n");
     }
+    // The beginning of an error is no part of what others request.
+    let error = String::from_utf8(whole(body, LINES)).expect("text");
+    let error = error.replace("200 OK", "404 Not Found");
+    break_off(&play, "", error[..error.len() - 3].as_bytes());
+    is_not_stored(&play, "/a", "Range: bytes=2-5\r\n");
 }
 
 /// Requests something of which a part is stored, and answers as the server with several responses in turn; returns the
