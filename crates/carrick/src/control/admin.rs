@@ -13,7 +13,7 @@ mod status;
 
 pub(in crate::control) use handover::is_draining;
 
-use crate::net::bind::{FREE_WAIT, bind_when_free};
+use crate::net::bind::{FREE_WAIT, bind_when_free, choose_families};
 
 use super::ControlState;
 use crate::control::{self, Format};
@@ -59,6 +59,7 @@ pub(super) fn bind(address: SocketAddr) -> io::Result<std::net::TcpListener> {
             Type::STREAM,
             Some(Protocol::TCP),
         )?;
+        choose_families(&socket, address)?;
         socket.set_reuse_address(true)?;
         socket.set_nonblocking(true)?;
         socket.bind(&address.into())?;

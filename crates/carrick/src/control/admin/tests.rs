@@ -399,6 +399,23 @@ fn a_request_with_a_huge_head_is_refused() {
 }
 
 #[test]
+fn all_addresses_include_those_of_ipv4() {
+    for (address, is_only_v6) in [
+        ("[::1]:0", true),
+        ("[::]:0", false),
+        ("[::ffff:127.0.0.1]:0", false),
+    ] {
+        match bind(address.parse().unwrap()) {
+            Ok(socket) => {
+                let is = socket2::SockRef::from(&socket).only_v6().unwrap();
+                assert_eq!(is, is_only_v6, "{address}");
+            }
+            Err(why) => carrick_test::lacks!("{why}"),
+        }
+    }
+}
+
+#[test]
 fn a_taken_address_is_reported_with_advice() {
     let taken = std::net::TcpListener::bind(LOOPBACK_ANY_PORT).unwrap();
     let address = taken.local_addr().unwrap();
