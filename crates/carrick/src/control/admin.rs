@@ -221,13 +221,17 @@ async fn respond(request: &Request<Incoming>, state: &Arc<ControlState>) -> Resp
         return handover::leave(state);
     }
     if !is_reading {
-        let mut response = text(
-            StatusCode::METHOD_NOT_ALLOWED,
-            "Only GET and HEAD are understood here.\n",
-        );
+        let (methods, why) = match request.uri().path() {
+            "/cache" => (
+                "GET, HEAD, DELETE",
+                "Only GET, HEAD and DELETE are understood here.\n",
+            ),
+            _ => ("GET, HEAD", "Only GET and HEAD are understood here.\n"),
+        };
+        let mut response = text(StatusCode::METHOD_NOT_ALLOWED, why);
         response
             .headers_mut()
-            .insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+            .insert(ALLOW, HeaderValue::from_static(methods));
         return response;
     }
     match request.uri().path() {

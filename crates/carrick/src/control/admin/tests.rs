@@ -220,6 +220,11 @@ fn methods_and_paths() {
         ),
         ("POST /health HTTP/1.1", "HTTP/1.1 405", "Only GET and HEAD"),
         (
+            "POST /cache HTTP/1.1",
+            "HTTP/1.1 405",
+            "allow: GET, HEAD, DELETE\r\n",
+        ),
+        (
             "DELETE /status HTTP/1.1",
             "HTTP/1.1 405",
             "allow: GET, HEAD\r\n",
