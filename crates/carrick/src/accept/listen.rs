@@ -5,7 +5,7 @@ use crate::connect::tcp_profile;
 use crate::context::live::{Live, WorkerLive};
 use crate::context::worker::{Connector, SessionGuard, Worker};
 use crate::net::admission::{Admitted, Full, UpstreamPlace};
-use crate::net::bind::{FREE_WAIT, bind_when_free};
+use crate::net::bind::{FREE_WAIT, bind_when_free, choose_families};
 use crate::privileges::GivenUp;
 use crate::syn_defer::{DeferredSyns, Kept};
 use crate::telemetry::metrics::Limit;
@@ -110,12 +110,7 @@ fn bind_socket(address: SocketAddr, sharing: Sharing) -> io::Result<std::net::Tc
             Some(Protocol::TCP),
         )
         .map_err(|e| ("socket", e))?;
-        if address.is_ipv6() {
-            // `[::]` includes IPv4, whatever `net.ipv6.bindv6only` is.
-            socket
-                .set_only_v6(!address.ip().is_unspecified())
-                .map_err(|e| ("setsockopt IPV6_V6ONLY", e))?;
-        }
+        choose_families(&socket, address).map_err(|e| ("setsockopt IPV6_V6ONLY", e))?;
         socket
             .set_reuse_address(true)
             .map_err(|e| ("setsockopt SO_REUSEADDR", e))?;

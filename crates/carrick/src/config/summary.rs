@@ -1,7 +1,7 @@
 //! What a plan does, in a few lines for people.
 use super::plan::{
     AcmePlan, ForwardPlan, Interception, ListenerPlan, LogTarget, Mode, Plan, PortRange,
-    certificate_file,
+    ServerHttp2, UpstreamPlan, certificate_file,
 };
 use super::tls::load_stored;
 use super::word::Word;
@@ -105,8 +105,14 @@ pub fn paths(plan: &Plan) -> Vec<String> {
         } else {
             None
         };
+        // A trusted proxy's connection carries requests of many clients.
+        let others = match listener.trusted.networks.is_empty() {
+            true => "others",
+            false => "others and those from `trusted_proxies`",
+        };
         for (number, route) in (1..).zip(routes) {
-            let to = match route.upstream.and_then(|index| plan.upstreams.get(index)) {
+            let upstream = route.upstream.and_then(|index| plan.upstreams.get(index));
+            let to = match upstream {
                 Some(upstream) => upstream.name.as_str(),
                 None => "original destinations",
             };
@@ -117,9 +123,11 @@ pub fn paths(plan: &Plan) -> Vec<String> {
                 ));
                 continue;
             }
-            let path = match (route.not_in_kernel.as_deref(), of_listener) {
-                (Some(why), _) | (None, Some(why)) => format!("by the process: {why}"),
-                (None, None) => "plain requests in the kernel, others by the process".to_owned(),
+            let of_route = route.not_in_kernel.as_deref();
+            let of_upstream = upstream.and_then(|upstream| of_upstream(upstream));
+            let path = match of_route.or(of_upstream).or(of_listener) {
+                Some(why) => format!("by the process: {why}"),
+                None => format!("plain requests in the kernel, {others} by the process"),
             };
             lines.push(format!(
                 "{}, route {number} to {to}: {path}",
@@ -128,6 +136,19 @@ pub fn paths(plan: &Plan) -> Vec<String> {
         }
     }
     lines
+}
+
+/// Why connections to an upstream's servers are of no use to the kernel.
+fn of_upstream(upstream: &UpstreamPlan) -> Option<&'static str> {
+    if upstream.http2 != ServerHttp2::Never {
+        Some("the process speaks HTTP/2 to the servers of this upstream")
+    } else if upstream.send_proxy_protocol.is_some() {
+        Some("with `send_proxy_protocol`, connections to servers are not kept")
+    } else if upstream.keepalive == 0 {
+        Some("with `keepalive = 0`, connections to servers are not kept")
+    } else {
+        None
+    }
 }
 
 /// Whom carrick becomes, if the plan says it.

@@ -1,6 +1,6 @@
 //! A request is over: its line in the access log, and its counts.
 use super::request_context::RequestContext;
-use super::request_log::RequestLog;
+use super::request_log::{COMPLETE, LEFT, RequestLog};
 use crate::net::deadline::now;
 use crate::telemetry::access_log::Record;
 use crate::telemetry::engine_name;
@@ -122,10 +122,11 @@ impl RequestLog {
             server_version: self.is_server_http2.then_some("HTTP/2.0"),
             paths: self.paths,
             cache: self.cache.map(CacheResult::name),
-            ended: if context.worker.sessions.has_cut_off() && self.ended != "complete" {
-                "drain"
-            } else {
-                self.ended
+            // Whatever else a session notes after the end of the drain, it was the drain that ended it.
+            ended: match self.ended {
+                COMPLETE | LEFT => self.ended,
+                _ if context.worker.sessions.has_cut_off() => "drain",
+                ended => ended,
             },
         });
     }

@@ -49,6 +49,9 @@ pub struct RequestLog {
 /// How a request ended that nothing went wrong with.
 pub const COMPLETE: &str = "complete";
 
+/// How a tunnel ended for carrick that continues in the kernel.
+pub const LEFT: &str = "left";
+
 /// How a response ended whose client or upstream let `[timeouts] idle` go by.
 pub const IDLE_TIMEOUT: &str = "idle_timeout";
 

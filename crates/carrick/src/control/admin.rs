@@ -13,7 +13,7 @@ mod status;
 
 pub(in crate::control) use handover::is_draining;
 
-use crate::net::bind::{FREE_WAIT, bind_when_free};
+use crate::net::bind::{FREE_WAIT, bind_when_free, choose_families};
 
 use super::ControlState;
 use crate::control::{self, Format};
@@ -59,6 +59,7 @@ pub(super) fn bind(address: SocketAddr) -> io::Result<std::net::TcpListener> {
             Type::STREAM,
             Some(Protocol::TCP),
         )?;
+        choose_families(&socket, address)?;
         socket.set_reuse_address(true)?;
         socket.set_nonblocking(true)?;
         socket.bind(&address.into())?;
@@ -220,13 +221,17 @@ async fn respond(request: &Request<Incoming>, state: &Arc<ControlState>) -> Resp
         return handover::leave(state);
     }
     if !is_reading {
-        let mut response = text(
-            StatusCode::METHOD_NOT_ALLOWED,
-            "Only GET and HEAD are understood here.\n",
-        );
+        let (methods, why) = match request.uri().path() {
+            "/cache" => (
+                "GET, HEAD, DELETE",
+                "Only GET, HEAD and DELETE are understood here.\n",
+            ),
+            _ => ("GET, HEAD", "Only GET and HEAD are understood here.\n"),
+        };
+        let mut response = text(StatusCode::METHOD_NOT_ALLOWED, why);
         response
             .headers_mut()
-            .insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+            .insert(ALLOW, HeaderValue::from_static(methods));
         return response;
     }
     match request.uri().path() {

@@ -7,8 +7,7 @@ use crate::context::client::Client;
 use crate::context::client::Next;
 use crate::context::destination::Destination;
 use crate::context::log_line::target_text;
-use crate::context::request_log::RequestLog;
-use crate::context::request_log::STALLED;
+use crate::context::request_log::{LEFT, RequestLog, STALLED};
 use crate::context::tunnels::Listed;
 use crate::context::worker::Worker;
 use crate::net::io::{Stream, write_all};
@@ -239,7 +238,7 @@ pub async fn exchange(
     counters.tunnels_closed.add(1);
     counters.tunnel_seconds.observe(begun.elapsed());
     let Some(end) = end else {
-        log.ended = if is_left { "left" } else { "client_reset" };
+        log.ended = if is_left { LEFT } else { "client_reset" };
         checkout.upstream.transport.reset_on_close();
         return Next::Reset;
     };

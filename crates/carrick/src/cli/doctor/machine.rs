@@ -95,9 +95,6 @@ pub fn facts(sysctl: &Path) -> Vec<Fact> {
         ),
         number(&read("net.ipv4.ip_forward"), forwarding),
         number(&read("net.ipv6.conf.all.forwarding"), forwarding),
-        number(&read("net.ipv6.bindv6only"), |only| {
-            (only == 1).then_some("admin on [::] does not take IPv4; listeners on [::] do")
-        }),
         number(&read("net.ipv4.ip_unprivileged_port_start"), |_| {
             Some("lower ports need CAP_NET_BIND_SERVICE")
         }),

@@ -241,7 +241,7 @@ pub(super) fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
     one == other || covers(one, other) || covers(other, one)
 }
 
-/// Whether `wide` is a wildcard that `narrow` is part of. `[::]` takes IPv4, too (`net.ipv6.bindv6only` is 0).
+/// Whether `wide` is a wildcard that `narrow` is part of. `[::]` takes IPv4, too (`net::bind`).
 fn covers(wide: IpAddr, narrow: IpAddr) -> bool {
     match wide {
         IpAddr::V4(wide) => wide.is_unspecified() && narrow.is_ipv4(),

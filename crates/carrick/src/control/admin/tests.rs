@@ -220,6 +220,11 @@ fn methods_and_paths() {
         ),
         ("POST /health HTTP/1.1", "HTTP/1.1 405", "Only GET and HEAD"),
         (
+            "POST /cache HTTP/1.1",
+            "HTTP/1.1 405",
+            "allow: GET, HEAD, DELETE\r\n",
+        ),
+        (
             "DELETE /status HTTP/1.1",
             "HTTP/1.1 405",
             "allow: GET, HEAD\r\n",
@@ -396,6 +401,23 @@ fn a_request_with_a_huge_head_is_refused() {
     );
     assert_eq!(get(address, "/health").0, 200);
     handle.shutdown();
+}
+
+#[test]
+fn all_addresses_include_those_of_ipv4() {
+    for (address, is_only_v6) in [
+        ("[::1]:0", true),
+        ("[::]:0", false),
+        ("[::ffff:127.0.0.1]:0", false),
+    ] {
+        match bind(address.parse().unwrap()) {
+            Ok(socket) => {
+                let is = socket2::SockRef::from(&socket).only_v6().unwrap();
+                assert_eq!(is, is_only_v6, "{address}");
+            }
+            Err(why) => carrick_test::lacks!("{why}"),
+        }
+    }
 }
 
 #[test]

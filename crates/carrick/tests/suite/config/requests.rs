@@ -202,6 +202,34 @@ fn each_route_has_its_path_and_what_keeps_it_from_the_faster_one() {
         outer_rest,
         "192.0.2.1:80, route 2 to u: plain requests in the kernel, others by the process"
     );
+    for (listener, upstream, wanted) in [
+        (
+            "",
+            "keepalive = 0",
+            "by the process: with `keepalive = 0`, ",
+        ),
+        (
+            "",
+            "send_proxy_protocol = true",
+            "by the process: with `send_proxy_protocol`, ",
+        ),
+        (
+            "",
+            "http2 = true",
+            "by the process: the process speaks HTTP/2 ",
+        ),
+        (
+            "trusted_proxies = [\"192.0.2.7\"]",
+            "",
+            "plain requests in the kernel, others and those from `trusted_proxies` by the process",
+        ),
+    ] {
+        let text = switch(listener, upstream, "upstream = \"u\"").replace("127.0.0.1", "192.0.2.1");
+        let [path] = &paths(&text)[..] else {
+            panic!("one route");
+        };
+        assert!(path.contains(wanted), "{path}");
+    }
     let off = format!("[process]\npacket = \"off\"\n{both}");
     assert!(paths(&off)[3].contains("see `packet` in [process]"));
 }

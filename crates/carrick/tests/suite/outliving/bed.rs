@@ -157,8 +157,13 @@ impl Bed {
         } else {
             "[splice]\nengine = \"packet\"\n"
         };
+        let log = if more.contains("[log]") {
+            ""
+        } else {
+            "[log]\naccess = \"\"\n"
+        };
         let text = format!(
-            "[admin]\nlisten = \"127.0.0.1:{}\"\n[log]\naccess = \"\"\n[workers]\ncount = 1\n\
+            "[admin]\nlisten = \"127.0.0.1:{}\"\n{log}[workers]\ncount = 1\n\
              {splice}{process}{more}\n\
              [[listener]]\nlisten = \"{PROXY}\"\nmode = \"tunnel\"\n[[listener.route]]\nupstream = \"u\"\n\
              [upstream.u]\nservers = [\"{SERVER}\"]\n",

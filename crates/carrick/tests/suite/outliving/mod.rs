@@ -157,7 +157,12 @@ fn an_adopted_tunnel_that_is_idle_is_ended_and_its_programs_go() {
 #[test]
 fn an_upgrade_goes_beside_the_old_one_and_takes_over_when_that_has_ended() {
     inside(|bed| {
-        let old = bed.start(0, "[timeouts]\ndrain = \"1m\"");
+        let log = bed.directory().join("access.log");
+        let more = format!(
+            "[timeouts]\ndrain = \"1m\"\n[log]\naccess = \"{}\"",
+            log.display()
+        );
+        let old = bed.start(0, &more);
         let mut tunnels: Vec<_> = (0..4).map(|_| bed.tunnel()).collect();
         bed.wait_for_kernel(&old, &mut tunnels);
         let mut idle = tunnels.pop().expect("four");
@@ -180,6 +185,8 @@ fn an_upgrade_goes_beside_the_old_one_and_takes_over_when_that_has_ended() {
         old.signal(Signal::TERM);
         let said = old.wait();
         assert!(said.contains("tunnels continue in the kernel"), "{said}");
+        let lines = std::fs::read_to_string(&log).expect("an access log");
+        assert_eq!(lines.matches(" ended=left").count(), 4, "{lines}");
         bed.wait_until(&new, "the old ones", |told| {
             told["outliving"]["adopted_total"] == 4
         });
