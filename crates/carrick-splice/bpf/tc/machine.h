@@ -327,7 +327,8 @@ static __always_inline int handle_unforwardable(struct packet_splice *splice, st
 	return 1;
 }
 
-/* Whether a connection is the leg's. Since it was looked up, its slot may have been given to others. */
+/* Whether a connection is the leg's. Since it was looked up, its slot may have been given to others. The packet is then
+ * dropped: the local socket's numbers may differ from those on the wire, and its sender sends it again. */
 static __always_inline int is_of_leg(const struct packet_leg *leg, __u16 own_port, __u16 peer_port, __u32 peer)
 {
 	return leg->flow.own_port == own_port && leg->flow.peer_port == peer_port && leg->flow.peer[3] == peer;
@@ -343,8 +344,7 @@ static __always_inline void handle_arriving(struct packet_splice *splice, struct
 	const struct flow *flow = &packet->headers->flow;
 
 	if (!is_of_leg(leg, flow->own_port, flow->peer_port, flow->peer[3])) {
-		plan->fate = FATE_LOCAL;
-		plan->rewriting.window = packet->window;
+		plan->fate = FATE_DROP;
 		return;
 	}
 	if (packet->is_unforwardable && handle_unforwardable(splice, record, side, packet, plan))
@@ -454,10 +454,11 @@ static __always_inline void handle_leaving(struct packet_splice *splice, struct 
 	int is_spliced = splice->state == PACKET_SPLICED;
 	__u32 seq, end, tsval;
 
+	plan->fate = FATE_DROP;
+	if (!is_of_leg(leg, flow->peer_port, flow->own_port, flow->own[3]))
+		return;
 	plan->fate = FATE_LOCAL;
 	plan->rewriting.window = packet->window;
-	if (splice->state == PACKET_FREE || !is_of_leg(leg, flow->peer_port, flow->own_port, flow->own[3]))
-		return;
 	if (packet->flags & FLAG_SYN) {
 		/* While the peers use these addresses, nothing else on this host can: the sockets' process has died,
 		 * and the kernel regards the port as free. */
