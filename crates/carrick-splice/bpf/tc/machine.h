@@ -182,9 +182,9 @@ static __always_inline void handle_spliced(struct packet_splice *splice, __u32 s
 	plan->rewriting.window = packet->window;
 	/* The peer has lost the connection. The other one answers with what it knows (RFC 9293 section 3.10.7.4),
 	 * which leads to a reset. Data would pass by all checks. */
-	if (packet->flags & FLAG_SYN && !packet->payload_bytes && !is_forgotten(other))
+	if (packet->flags & FLAG_SYN && !packet->payload_bytes)
 		return;
-	if (packet->flags & FLAG_SYN || is_forgotten(other) || !is_plausible(packet, way, back, acked, splice->state == PACKET_SPLICED) ||
+	if (packet->flags & FLAG_SYN || !is_plausible(packet, way, back, acked, splice->state == PACKET_SPLICED) ||
 	    !pace_allows(way, packet->seq + sequence_length(packet)) ||
 	    is_behind_end(splice, leg, way, packet->seq + sequence_length(packet))) {
 		plan->fate = FATE_DROP;
@@ -374,7 +374,9 @@ static __always_inline void handle_arriving(struct packet_splice *splice, struct
 		return;
 	case PACKET_ENDED:
 	case PACKET_RESET:
-		if ((packet->flags & (FLAG_SYN | FLAG_ACK)) == FLAG_SYN) {
+		/* A new connection. Or the other peer has begun one, and what this peer sends can go nowhere: the
+		 * kernel, which has no socket for it any more, answers with a reset that has the expected number. */
+		if ((packet->flags & (FLAG_SYN | FLAG_ACK)) == FLAG_SYN || is_forgotten(&splice->legs[~side & 1])) {
 			plan->fate = FATE_FORGET;
 			leg->ifindex = 0;
 			return;
