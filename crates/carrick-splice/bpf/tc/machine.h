@@ -288,13 +288,6 @@ static __always_inline int handle_unforwardable(struct packet_splice *splice, st
 		plan->is_told = is_plausible(packet, way, back, packet->headers->ack - back->delta, 1);
 		break;
 	case PACKET_RESPONSES:
-		/* The client's local socket reads its requests, but those that were forwarded. Nothing behind it is
-		 * classified: what the other fragments hold is not known. */
-		if (!side && !is_in_request(splice, packet) && !bytes_in_request(splice, packet)) {
-			leg->is_unforwardable = 1;
-			splice->table = 0;
-			return 0;
-		}
 		/* The next one, or the one that its sender sends again: anybody could send one with a number anywhere
 		 * in the window. */
 		if (side)
@@ -303,6 +296,14 @@ static __always_inline int handle_unforwardable(struct packet_splice *splice, st
 					!is_before(packet->headers->ack, leg->local_acked - ACKED_SLACK);
 		else
 			plan->is_told = is_from_client(splice, packet, packet->headers->ack - back->delta);
+		/* The client's local socket reads its requests, but those that were forwarded. Nothing behind it is
+		 * classified: what the other fragments hold is not known. */
+		if (!side && plan->is_told && !is_in_request(splice, packet) && !bytes_in_request(splice, packet)) {
+			plan->is_told = 0;
+			leg->is_unforwardable = 1;
+			splice->table = 0;
+			return 0;
+		}
 		/* The rest of one response: its local socket gets what the client lacks. */
 		if (side && plan->is_told && !(splice->left_bytes >> 63)) {
 			plan->is_told = 0;
