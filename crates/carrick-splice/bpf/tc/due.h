@@ -127,14 +127,12 @@ static __always_inline void handle_local_client_due(struct packet_splice *splice
 {
 	struct packet_leg *client = &splice->legs[0];
 	struct packet_way *up = &splice->ways[0], *down = &splice->ways[1];
-	__u32 end = packet->headers->ack + client->receive_offset, window_end;
+	__u32 end = packet->headers->ack + client->receive_offset;
 
 	client->local_window = packet->window;
 	if (packet->flags & FLAG_ACK && is_after(end, client->received))
 		client->received = splice->classified_start = splice->classified_end = end;
-	window_end = end + ((__u32)packet->window << (client->own_shift & 15));
-	if (is_after(window_end, up->window_end))
-		up->window_end = window_end;
+	note_window(up, end, (__u32)packet->window << (client->own_shift & 15));
 	if (sequence_length(packet))
 		note_sent(down, note_sent_locally(client, packet) - down->delta, 0);
 	/* Nothing can follow. */

@@ -45,6 +45,7 @@ struct {
 
 /* The headers of a window update. */
 struct update_numbers {
+	struct flow flow; /* whose peer it comes from */
 	__u32 seq;
 	__u32 ack;
 	__u32 tsval;
@@ -52,6 +53,7 @@ struct update_numbers {
 	__u32 ifindex;
 	__u16 window;
 	__u8 has_timestamps;
+	__u8 is_ipv6;
 	__u8 is_due;
 };
 
@@ -236,25 +238,29 @@ static __always_inline void read_numbers(const struct packet_splice *splice, __u
 	numbers->tsecr = receiver->last_tsval;
 	numbers->has_timestamps = receiver->has_tsval && sender->has_tsval;
 	numbers->ifindex = receiver->ifindex;
+	numbers->flow = receiver->flow;
+	numbers->is_ipv6 = receiver->is_ipv6;
 }
 
-/* Writes a bare acknowledgement from the peer of a leg. Returns its length. */
-static __always_inline __u32 write_update(struct update *update, const struct packet_leg *leg, const struct update_numbers *numbers)
+/* Writes a bare acknowledgement from the receiver. Returns its length. */
+static __always_inline __u32 write_update(struct update *update)
 {
-	__u8 *frame = update->frame, *ip = frame + ETH_HLEN, *tcp = ip + (leg->is_ipv6 ? 40 : 20);
+	const struct update_numbers *numbers = &update->numbers;
+	const struct flow *flow = &numbers->flow;
+	__u8 *frame = update->frame, *ip = frame + ETH_HLEN, *tcp = ip + (numbers->is_ipv6 ? 40 : 20);
 	__u32 tcp_bytes = TCP_HEADER_MIN + (numbers->has_timestamps ? 12 : 0);
 	__s64 sum;
 
 	__builtin_memset(frame, 0, sizeof(update->frame));
-	if (leg->is_ipv6) {
+	if (numbers->is_ipv6) {
 		frame[12] = 0x86;
 		frame[13] = 0xdd;
 		ip[0] = 0x60;
 		ip[5] = tcp_bytes;
 		ip[6] = IPPROTO_TCP;
 		ip[7] = 64;
-		__builtin_memcpy(ip + 8, leg->flow.peer, 16);
-		__builtin_memcpy(ip + 24, leg->flow.own, 16);
+		__builtin_memcpy(ip + 8, flow->peer, 16);
+		__builtin_memcpy(ip + 24, flow->own, 16);
 		sum = bpf_csum_diff(0, 0, (__be32 *)(ip + 8), 32, 0);
 	} else {
 		frame[12] = 0x08;
@@ -263,14 +269,14 @@ static __always_inline __u32 write_update(struct update *update, const struct pa
 		ip[6] = 0x40;
 		ip[8] = 64;
 		ip[9] = IPPROTO_TCP;
-		__builtin_memcpy(ip + 12, &leg->flow.peer[3], 4);
-		__builtin_memcpy(ip + 16, &leg->flow.own[3], 4);
+		__builtin_memcpy(ip + 12, &flow->peer[3], 4);
+		__builtin_memcpy(ip + 16, &flow->own[3], 4);
 		sum = bpf_csum_diff(0, 0, (__be32 *)ip, 20, 0);
 		*(__u16 *)(ip + 10) = ~fold(sum);
 		sum = bpf_csum_diff(0, 0, (__be32 *)(ip + 12), 8, 0);
 	}
-	*(__u16 *)tcp = leg->flow.peer_port;
-	*(__u16 *)(tcp + 2) = leg->flow.own_port;
+	*(__u16 *)tcp = flow->peer_port;
+	*(__u16 *)(tcp + 2) = flow->own_port;
 	write_u32_anywhere(tcp + 4, numbers->seq);
 	write_u32_anywhere(tcp + 8, numbers->ack);
 	tcp[12] = tcp_bytes / 4 << 4;
@@ -326,7 +332,7 @@ GLOBAL_FUNCTION int grant_turn(struct __sk_buff *skb, __u32 direction, __u64 now
 		return view->is_held;
 	pace_take(pace_find(handle), handle, view->taken[side], turn->reserved, now);
 	turn->reserved = view->taken[side] < turn->reserved ? turn->reserved - view->taken[side] : 0;
-	bytes = write_update(update, &splice->legs[side ^ 1], numbers);
+	bytes = write_update(update);
 	if (!IS_WITHIN(bytes, ETH_HLEN + 40, UPDATE_BYTES_MAX) || bpf_skb_change_tail(skb, bytes, 0) ||
 	    bpf_skb_store_bytes(skb, 0, update->frame, bytes, 0))
 		return 0;

@@ -124,6 +124,7 @@ struct plan {
 
 struct headers {
 	struct flow flow; /* of the packet; `own` is its destination */
+	struct flow to;   /* of the connection that it is forwarded to */
 	/* of its TCP header, in host byte order; the timestamps if it has any */
 	__u32 ack;
 	__u32 tsval;

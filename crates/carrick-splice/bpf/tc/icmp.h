@@ -28,6 +28,8 @@ struct quoted {
 /* A message. In a map, since a program's stack is small. */
 struct message {
 	struct flow flow;  /* of the quoted packet, which was sent from `own` */
+	struct flow to;    /* of the connection whose peer gets the message */
+	__u32 ifindex;     /* by which it does */
 	__u32 is_ipv6;
 	__u32 message_at;
 	__u32 packet_at;   /* offset of the quoted IP header */
@@ -126,8 +128,10 @@ static __always_inline enum fate fate_of_message(const struct packet_splice *spl
 	const struct packet_way *way = &splice->ways[~side & 1];
 	__u32 start = way->acked, end = way->end, delta = way->delta;
 
+	if (!is_of_leg(leg, message->flow.own_port, message->flow.peer_port, message->flow.peer[3]))
+		return FATE_DROP;
 	message->difference = -leg->send_offset;
-	if (splice->state == PACKET_FREE || splice->state == PACKET_PROCESS || splice->state == PACKET_DUE)
+	if (splice->state == PACKET_PROCESS || splice->state == PACKET_DUE)
 		return FATE_LOCAL;
 	/* The local socket retransmits its own data. */
 	if (!is_before(seq, leg->local_acked) && is_before(seq, leg->local_end))
@@ -141,6 +145,8 @@ static __always_inline enum fate fate_of_message(const struct packet_splice *spl
 	if (is_before(seq - delta, start) || !is_before(seq - delta, end))
 		return FATE_LOCAL;
 	message->difference = -delta;
+	message->to = splice->legs[~side & 1].flow;
+	message->ifindex = splice->legs[~side & 1].ifindex;
 	return FATE_FORWARD;
 }
 
@@ -188,10 +194,10 @@ static __always_inline int write_ipv6(struct __sk_buff *skb, struct message *mes
 	       !bpf_l4_csum_replace(skb, message->message_at + MESSAGE_CHECKSUM_AT, 0, difference, 0);
 }
 
-/* Turns it into a message to the peer of `flow` about the peer's own packet, as if this host were the router. */
-static __always_inline int turn_message(struct __sk_buff *skb, struct message *message, const struct flow *flow)
+/* Turns it into a message to the other peer about that peer's own packet, as if this host were the router. */
+static __always_inline int turn_message(struct __sk_buff *skb, struct message *message)
 {
-	const struct flow *old = &message->flow;
+	const struct flow *old = &message->flow, *flow = &message->to;
 
 	if (!write_quoted(skb, message, flow->peer_port, flow->own_port))
 		return 0;

@@ -182,9 +182,9 @@ static __always_inline void handle_spliced(struct packet_splice *splice, __u32 s
 	plan->rewriting.window = packet->window;
 	/* The peer has lost the connection. The other one answers with what it knows (RFC 9293 section 3.10.7.4),
 	 * which leads to a reset. Data would pass by all checks. */
-	if (packet->flags & FLAG_SYN && !packet->payload_bytes && !is_forgotten(other))
+	if (packet->flags & FLAG_SYN && !packet->payload_bytes)
 		return;
-	if (packet->flags & FLAG_SYN || is_forgotten(other) || !is_plausible(packet, way, back, acked, splice->state == PACKET_SPLICED) ||
+	if (packet->flags & FLAG_SYN || !is_plausible(packet, way, back, acked, splice->state == PACKET_SPLICED) ||
 	    !pace_allows(way, packet->seq + sequence_length(packet)) ||
 	    is_behind_end(splice, leg, way, packet->seq + sequence_length(packet))) {
 		plan->fate = FATE_DROP;
@@ -288,13 +288,6 @@ static __always_inline int handle_unforwardable(struct packet_splice *splice, st
 		plan->is_told = is_plausible(packet, way, back, packet->headers->ack - back->delta, 1);
 		break;
 	case PACKET_RESPONSES:
-		/* The client's local socket reads its requests, but those that were forwarded. Nothing behind it is
-		 * classified: what the other fragments hold is not known. */
-		if (!side && !is_in_request(splice, packet) && !bytes_in_request(splice, packet)) {
-			leg->is_unforwardable = 1;
-			splice->table = 0;
-			return 0;
-		}
 		/* The next one, or the one that its sender sends again: anybody could send one with a number anywhere
 		 * in the window. */
 		if (side)
@@ -303,6 +296,14 @@ static __always_inline int handle_unforwardable(struct packet_splice *splice, st
 					!is_before(packet->headers->ack, leg->local_acked - ACKED_SLACK);
 		else
 			plan->is_told = is_from_client(splice, packet, packet->headers->ack - back->delta);
+		/* The client's local socket reads its requests, but those that were forwarded. Nothing behind it is
+		 * classified: what the other fragments hold is not known. */
+		if (!side && plan->is_told && !is_in_request(splice, packet) && !bytes_in_request(splice, packet)) {
+			plan->is_told = 0;
+			leg->is_unforwardable = 1;
+			splice->table = 0;
+			return 0;
+		}
 		/* The rest of one response: its local socket gets what the client lacks. */
 		if (side && plan->is_told && !(splice->left_bytes >> 63)) {
 			plan->is_told = 0;
@@ -327,7 +328,8 @@ static __always_inline int handle_unforwardable(struct packet_splice *splice, st
 	return 1;
 }
 
-/* Whether a connection is the leg's. Since it was looked up, its slot may have been given to others. */
+/* Whether a connection is the leg's. Since it was looked up, its slot may have been given to others. The packet is then
+ * dropped: the local socket's numbers may differ from those on the wire, and its sender sends it again. */
 static __always_inline int is_of_leg(const struct packet_leg *leg, __u16 own_port, __u16 peer_port, __u32 peer)
 {
 	return leg->flow.own_port == own_port && leg->flow.peer_port == peer_port && leg->flow.peer[3] == peer;
@@ -343,8 +345,7 @@ static __always_inline void handle_arriving(struct packet_splice *splice, struct
 	const struct flow *flow = &packet->headers->flow;
 
 	if (!is_of_leg(leg, flow->own_port, flow->peer_port, flow->peer[3])) {
-		plan->fate = FATE_LOCAL;
-		plan->rewriting.window = packet->window;
+		plan->fate = FATE_DROP;
 		return;
 	}
 	if (packet->is_unforwardable && handle_unforwardable(splice, record, side, packet, plan))
@@ -374,7 +375,9 @@ static __always_inline void handle_arriving(struct packet_splice *splice, struct
 		return;
 	case PACKET_ENDED:
 	case PACKET_RESET:
-		if ((packet->flags & (FLAG_SYN | FLAG_ACK)) == FLAG_SYN) {
+		/* A new connection. Or the other peer has begun one, and what this peer sends can go nowhere: the
+		 * kernel, which has no socket for it any more, answers with a reset that has the expected number. */
+		if ((packet->flags & (FLAG_SYN | FLAG_ACK)) == FLAG_SYN || is_forgotten(&splice->legs[~side & 1])) {
 			plan->fate = FATE_FORGET;
 			leg->ifindex = 0;
 			return;
@@ -454,10 +457,11 @@ static __always_inline void handle_leaving(struct packet_splice *splice, struct 
 	int is_spliced = splice->state == PACKET_SPLICED;
 	__u32 seq, end, tsval;
 
+	plan->fate = FATE_DROP;
+	if (!is_of_leg(leg, flow->peer_port, flow->own_port, flow->own[3]))
+		return;
 	plan->fate = FATE_LOCAL;
 	plan->rewriting.window = packet->window;
-	if (splice->state == PACKET_FREE || !is_of_leg(leg, flow->peer_port, flow->own_port, flow->own[3]))
-		return;
 	if (packet->flags & FLAG_SYN) {
 		/* While the peers use these addresses, nothing else on this host can: the sockets' process has died,
 		 * and the kernel regards the port as free. */

@@ -284,7 +284,7 @@ static __always_inline void handle_server(struct packet_splice *splice, struct p
 {
 	struct packet_leg *client = &splice->legs[0], *server = &splice->legs[1];
 	struct packet_way *up = &splice->ways[0], *down = &splice->ways[1];
-	__u32 end = packet->seq + sequence_length(packet), expected = down->start - server->receive_offset, window_end;
+	__u32 end = packet->seq + sequence_length(packet), expected = down->start - server->receive_offset;
 	int is_news;
 
 	plan->fate = FATE_LOCAL;
@@ -380,9 +380,7 @@ static __always_inline void handle_server(struct packet_splice *splice, struct p
 	plan->rewriting.tsecr = translate_echo(client, packet, up->ts_delta);
 	plan->rewriting.window = client->local_window;
 	/* Forwarded requests do not fill the local socket's receive buffer. */
-	window_end = client->received + ((__u32)client->local_window << (client->own_shift & 15));
-	if (is_after(window_end, up->window_end))
-		up->window_end = window_end;
+	note_window(up, client->received, (__u32)client->local_window << (client->own_shift & 15));
 }
 
 /* Whether a packet without data asks for an answer: its number is one lower than what was sent. */
@@ -397,7 +395,7 @@ static __always_inline void handle_local_client(struct packet_splice *splice, co
 {
 	struct packet_leg *client = &splice->legs[0];
 	struct packet_way *up = &splice->ways[0], *down = &splice->ways[1];
-	__u32 end = packet->headers->ack + client->receive_offset, window_end;
+	__u32 end = packet->headers->ack + client->receive_offset;
 
 	client->local_window = packet->window;
 	/* The server acknowledges a forwarded request. */
@@ -405,9 +403,7 @@ static __always_inline void handle_local_client(struct packet_splice *splice, co
 		plan->rewriting.ack = client->received - packet->headers->ack;
 	else if (packet->flags & FLAG_ACK && is_after(end, client->received))
 		client->received = end;
-	window_end = end + ((__u32)packet->window << (client->own_shift & 15));
-	if (is_after(window_end, up->window_end))
-		up->window_end = window_end;
+	note_window(up, end, (__u32)packet->window << (client->own_shift & 15));
 	if (packet->payload_bytes) {
 		/* A retransmission of what was sent before the splice and has arrived: its numbers have moved on
 		 * since. */

@@ -314,10 +314,9 @@ static __always_inline void tell_of_request(struct packet_response *record, __u3
 // Handles a packet that is not TCP: a message about a spliced packet goes to that packet's sender.
 static __attribute__((noinline)) int pass_message(struct __sk_buff *skb)
 {
-	__u32 zero = 0, ifindex;
+	__u32 zero = 0;
 	struct message *message = bpf_map_lookup_elem(&messages, &zero);
 	struct packet_splice *splice;
-	struct packet_leg *other;
 	enum fate fate;
 
 	if (!message || !read_message(skb, message))
@@ -325,20 +324,18 @@ static __attribute__((noinline)) int pass_message(struct __sk_buff *skb)
 	splice = find(&message->flow, &message->direction);
 	if (!splice)
 		return TC_ACT_UNSPEC;
-	other = &splice->legs[~message->direction & 1];
 	bpf_spin_lock(&splice->lock);
 	fate = fate_of_message(splice, message);
-	ifindex = other->ifindex;
 	bpf_spin_unlock(&splice->lock);
 	if (fate == FATE_LOCAL) {
 		if (!message->difference || write_quoted(skb, message, message->tcp.source_port, message->tcp.destination_port))
 			return TC_ACT_UNSPEC;
 		return TC_ACT_SHOT;
 	}
-	if (!turn_message(skb, message, &other->flow))
+	if (fate == FATE_DROP || !turn_message(skb, message))
 		return TC_ACT_SHOT;
 	skb->mark = own_mark;
-	return bpf_redirect_neigh(ifindex, 0, 0, 0);
+	return bpf_redirect_neigh(message->ifindex, 0, 0, 0);
 }
 
 // An empty plan for a packet.
@@ -397,7 +394,6 @@ int carrick_arriving(struct __sk_buff *skb)
 	struct packet_splice *splice;
 	struct packet_response *record;
 	struct packet_request *kept;
-	const struct flow *other;
 	struct plan *plan;
 	struct packet packet;
 	__u32 direction;
@@ -448,8 +444,11 @@ int carrick_arriving(struct __sk_buff *skb)
 	bpf_spin_lock(&splice->lock);
 	note_active(splice, now);
 	handle_arriving(splice, record, kept, direction & 1, &packet, is_confirmed, plan);
-	if (plan->fate == FATE_FORWARD)
+	if (plan->fate == FATE_FORWARD) {
 		splice->seen_ns = now;
+		// Without the lock, the slot may be given to others, whose peer must not get this packet.
+		packet.headers->to = splice->legs[~direction & 1].flow;
+	}
 	bpf_spin_unlock(&splice->lock);
 	if (is_paced(splice))
 		settle(&packet, direction >> 1, ~direction & 1, plan);
@@ -483,11 +482,10 @@ int carrick_arriving(struct __sk_buff *skb)
 		return answer_expired(skb, &packet) ? bpf_redirect(skb->ifindex, 0) : TC_ACT_SHOT;
 	if (plan->is_copied && !copy_to_local(skb, &packet, &splice->legs[direction & 1], plan))
 		return TC_ACT_SHOT;
-	other = &splice->legs[~direction & 1].flow;
-	*(__u16 *)packet.headers->new = other->own_port;
-	*(__u16 *)(packet.headers->new + 2) = other->peer_port;
+	*(__u16 *)packet.headers->new = packet.headers->to.own_port;
+	*(__u16 *)(packet.headers->new + 2) = packet.headers->to.peer_port;
 	rewrite_tcp(&packet, &plan->rewriting);
-	if (!write_tcp(skb, &packet) || !write_ip(skb, &packet, other))
+	if (!write_tcp(skb, &packet) || !write_ip(skb, &packet, &packet.headers->to))
 		return TC_ACT_SHOT;
 	if (plan->is_changed && !change_payload(skb, &packet, plan, &record->fields))
 		return TC_ACT_SHOT;

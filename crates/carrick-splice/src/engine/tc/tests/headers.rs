@@ -389,50 +389,54 @@ fn a_response_in_fragments_goes_back_to_the_process_or_gets_no_further() {
 fn a_request_in_fragments_is_for_the_process_and_ends_classifying() {
     for lab in [Lab::v4(), Lab::v6()].into_iter().flatten() {
         let (packet, _) = up(&lab, |packet| packet.payload = vec![1; 40]);
+        // Behind a request that was forwarded as a whole, and ends there.
+        let run = |frame: &[u8], end: u32| {
+            let mut before = spliced(&lab);
+            (before.state, before.record, before.table) = (RESPONSES, 1, 1);
+            (before.classified_start, before.classified_end) = (C, end);
+            before.legs[CLIENT].received = C;
+            lab.set(&before);
+            lab.set_record(&packet_response::default());
+            let verdict = lab.run(Arriving, frame, &[]).verdict;
+            (verdict, lab.splice(), lab.record().is_stuck)
+        };
         // Its first fragment may have only bytes that were received before.
-        let (old, _) = up(&lab, |packet| {
+        let old = packet.with(|packet| {
             packet.seq -= 4;
             packet.payload = vec![1; 4];
         });
-        for frame in in_parts(&old) {
-            let mut before = spliced(&lab);
-            (before.state, before.record, before.table) = (RESPONSES, 1, 1);
-            (before.classified_start, before.classified_end) = (C, C);
-            before.legs[CLIENT].received = C;
-            lab.set(&before);
-            lab.set_record(&packet_response::default());
-            assert_eq!(lab.run(Arriving, &frame, &[]).verdict, UNSPEC);
-            assert_eq!(lab.splice().table, 0);
-        }
-        for frame in in_parts(&packet) {
-            let mut before = spliced(&lab);
-            (before.state, before.record, before.table) = (RESPONSES, 1, 1);
-            (before.classified_start, before.classified_end) = (C, C);
-            before.legs[CLIENT].received = C;
-            lab.set(&before);
-            lab.set_record(&packet_response::default());
-            assert_eq!(lab.run(Arriving, &frame, &[]).verdict, UNSPEC);
-            let (splice, record) = (lab.splice(), lab.record());
+        for frame in [in_parts(&packet), in_parts(&old)].concat() {
+            let (verdict, splice, is_stuck) = run(&frame, C);
+            assert_eq!((verdict, is_stuck), (UNSPEC, 0));
             assert_eq!((splice.state, splice.table), (RESPONSES, 0));
-            assert_eq!((record.passed_bytes, record.is_stuck), (0, 0));
             assert_eq!(splice.legs[CLIENT].is_unforwardable, 1);
-            // It has been forwarded already, as a whole: to the local socket it would be another one.
-            (before.classified_end, before.legs[CLIENT].received) = (C + 40, C);
-            lab.set(&before);
-            assert_eq!(lab.run(Arriving, &frame, &[]).verdict, SHOT);
-            assert_eq!(lab.record().is_stuck, 1);
+            assert_eq!(lab.record().passed_bytes, 0);
         }
-        // Its acknowledgement is not the client's.
-        let forged = packet.with(|packet| packet.ack += 1);
-        for frame in in_parts(&forged) {
-            let mut before = spliced(&lab);
-            (before.state, before.record, before.table) = (RESPONSES, 1, 1);
-            (before.classified_start, before.classified_end) = (C, C + 40);
-            before.legs[CLIENT].received = C;
-            lab.set(&before);
-            lab.set_record(&packet_response::default());
-            assert_eq!(lab.run(Arriving, &frame, &[]).verdict, SHOT);
-            assert_eq!(lab.record().is_stuck, 0);
+        // It has been forwarded already: to the local socket it would be another one.
+        for frame in in_parts(&packet) {
+            let (verdict, _, is_stuck) = run(&frame, C + 40);
+            assert_eq!((verdict, is_stuck), (SHOT, 1));
+        }
+        // These are not the client's numbers: anybody may have sent them, and they change nothing.
+        let far = 1_u32 << 20;
+        for (seq, ack) in [
+            (far, 0),
+            (far.wrapping_neg(), 0),
+            (0, 1),
+            (0, far.wrapping_neg()),
+        ] {
+            let forged = packet.with(|packet| {
+                packet.seq = packet.seq.wrapping_add(seq);
+                packet.ack = packet.ack.wrapping_add(ack);
+            });
+            for frame in in_parts(&forged) {
+                for end in [C, C + 40] {
+                    let (verdict, splice, is_stuck) = run(&frame, end);
+                    assert_eq!((verdict, is_stuck), (SHOT, 0), "{seq} {ack}");
+                    assert_eq!((splice.table, splice.refused), (1, 1), "{seq} {ack}");
+                    assert_eq!(splice.legs[CLIENT].is_unforwardable, 0);
+                }
+            }
         }
     }
 }

@@ -7,6 +7,7 @@ use crate::engine::tc::skeleton::types::{packet_splice, packet_state};
 use std::net::SocketAddr;
 
 const UNSPEC: u32 = u32::MAX;
+const SHOT: u32 = 2;
 const REDIRECT: u32 = 7;
 /// Offset of IP.
 const IP: usize = 14;
@@ -137,6 +138,20 @@ fn a_message_about_anything_else_is_for_the_local_socket() {
                 ),
             );
         }
+    }
+}
+
+/// Regression test: the message went to a peer of the connections that have the slot now.
+#[test]
+fn a_message_whose_slot_was_given_away_since_it_was_looked_up_is_lost() {
+    for (lab, router) in labs() {
+        let mut others = under_way(&lab);
+        for leg in &mut others.legs {
+            leg.flow.peer_port ^= 1;
+        }
+        let packet = sent(&lab, SERVER, C + 3000 + UP);
+        let frame = too_long(router, packet.source, &quoted(&packet, QUOTED_MAX), 1380);
+        check(&lab, "of others", &others, &frame, (SHOT, &frame));
     }
 }
 
