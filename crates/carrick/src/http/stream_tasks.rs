@@ -1,6 +1,7 @@
 //! Tasks that serve streams of HTTP/2, one after the other: a task of its own would be allocated and freed with each.
 use super::session;
 use crate::context::client::Client;
+use crate::net::deadline::Timer;
 use crate::net::spares::Spares;
 use crate::net::transport::http2::StreamPlace;
 use std::cell::{Cell, RefCell};
@@ -51,8 +52,12 @@ pub fn count() -> usize {
 }
 
 async fn run(mailbox: Rc<Mailbox>) {
+    // One for all its streams: what one has armed is early enough for the next.
+    let mut timer = Timer::default();
     while let Some((mut client, head, place)) = poll_fn(|cx| mailbox.poll_next(cx)).await {
+        client.downstream.timer = timer;
         let is_last = session::run_stream(&mut client, head).await;
+        timer = std::mem::take(&mut client.downstream.timer);
         // Its stream is over before its place is free.
         drop(client);
         if is_last {
