@@ -288,8 +288,9 @@ impl Connection {
             .extensions
             .get::<Protocol>()
             .map(|_| WebSocketKey::new());
-        let mut text = Vec::with_capacity(512);
-        let written = self.translate(&head, is_whole, websocket.as_ref(), &mut text);
+        let mut scratch = context.worker.scratch.take();
+        let text = &mut scratch.request;
+        let written = self.translate(&head, is_whole, websocket.as_ref(), text);
         let framing = match written {
             Ok(framing) => framing,
             Err(Malformed::Protocol) => {
@@ -336,7 +337,7 @@ impl Connection {
         if self.shared.streams() == STREAMS_MAX {
             context.metrics().limits.reached(Limit::Http2Streams);
         }
-        stream_tasks::serve(client, text, place);
+        stream_tasks::serve(client, scratch, place);
     }
 
     /// Writes the request's head as HTTP/1.1 has it.
