@@ -55,8 +55,6 @@ type Framing = h2::server::Connection<Http2Io, Piece>;
 struct Connection {
     client: Client,
     shared: Rc<Http2Connection>,
-    /// Boxed: large, and moved.
-    framing: Box<Framing>,
     /// Whether the client was told to open another connection.
     is_last: bool,
     /// Whether there was a request.
@@ -65,7 +63,6 @@ struct Connection {
 
 /// What is next.
 enum Event {
-    Request(Box<(Request<RecvStream>, SendResponse<Piece>)>),
     /// The client has closed, or made a mistake.
     Ended(Option<h2::Error>),
     /// It has sent too much that is good for nothing.
@@ -87,7 +84,7 @@ pub async fn serve(mut client: Client, first: Vec<u8>, begun: Instant) {
     let when_full = move || metrics.limits.reached(Limit::Http2Unsent);
     let shared = Rc::new(Http2Connection::new(transport, when_full));
     // Boxed: the connection has no need of its room.
-    let Some(framing) = Box::pin(begin(&mut client, &shared, first, begun)).await else {
+    let Some(mut framing) = Box::pin(begin(&mut client, &shared, first, begun)).await else {
         return;
     };
     client.context.metrics().http2_connections.add(1);
@@ -95,12 +92,11 @@ pub async fn serve(mut client: Client, first: Vec<u8>, begun: Instant) {
     let mut connection = Connection {
         client,
         shared,
-        framing,
         is_last: false,
         has_asked: false,
     };
-    let reason = connection.run(begun).await;
-    Box::pin(connection.close(reason)).await;
+    let reason = connection.run(&mut framing, begun).await;
+    Box::pin(connection.close(framing, reason)).await;
 }
 
 /// Exchanges prefaces.
@@ -150,26 +146,25 @@ async fn begin(
 
 impl Connection {
     /// Serves it; with what it is to be closed. `None`: by the client, or by the library.
-    async fn run(&mut self, begun: Instant) -> Option<Reason> {
+    async fn run(&mut self, framing: &mut Framing, begun: Instant) -> Option<Reason> {
         // The first request has what its preface has left.
         let mut idle_since = begun;
         let mut was_served = false;
         loop {
-            let load = Load::of(&self.shared, &self.framing);
+            let load = Load::of(&self.shared, framing);
             let is_served = load == Load::Served;
             if was_served && !is_served {
                 idle_since = now();
             }
             was_served = is_served;
             let event = match is_served {
-                true => self.next_of_served().await,
-                false => self.next_of_others(load, idle_since).await,
+                true => self.next_of_served(framing).await,
+                false => self.next_of_others(framing, load, idle_since).await,
             };
             match event {
-                Event::Request(request) => self.start(*request),
                 Event::Changed => {}
                 Event::Last => {
-                    self.framing.graceful_shutdown();
+                    framing.graceful_shutdown();
                     self.is_last = true;
                 }
                 Event::Ended(error) => {
@@ -204,12 +199,9 @@ impl Connection {
     }
 
     /// Sends the last frames, and waits for the streams, which see that the connection is gone.
-    async fn close(self, reason: Option<Reason>) {
+    async fn close(self, mut framing: Box<Framing>, reason: Option<Reason>) {
         let Self {
-            mut client,
-            shared,
-            mut framing,
-            ..
+            mut client, shared, ..
         } = self;
         let timer = &mut client.downstream.timer;
         if let Some(reason) = reason {
@@ -234,16 +226,21 @@ impl Connection {
     }
 
     /// The next event while streams are served. Each has its own time limits.
-    async fn next_of_served(&mut self) -> Event {
+    async fn next_of_served(&mut self, framing: &mut Framing) -> Event {
         let worker = Rc::clone(&self.client.context.worker);
         let is_last = self.is_last;
-        let next = next(&self.shared, &mut self.framing, is_last, Load::Served);
+        let next = self.next(framing, Load::Served);
         let event = worker.sessions.wait_while_serving(next, is_last).await;
         event.unwrap_or(Event::Last)
     }
 
     /// The next event while none is.
-    async fn next_of_others(&mut self, load: Load, idle_since: Instant) -> Event {
+    async fn next_of_others(
+        &mut self,
+        framing: &mut Framing,
+        load: Load,
+        idle_since: Instant,
+    ) -> Event {
         let context = &self.client.context;
         let worker = Rc::clone(&context.worker);
         let timeouts = &context.live.plan().timeouts;
@@ -254,23 +251,67 @@ impl Connection {
         let (shared, is_last) = (Rc::clone(&self.shared), self.is_last);
         // What the streams have left behind may take its time, as long as it moves.
         let ends_at = || idle_since.max(shared.moved_at()) + limit;
-        let next = next(&self.shared, &mut self.framing, is_last, load);
-        let sessions = &worker.sessions;
-        let mut serving = pin!(sessions.wait_while_serving(next, is_last));
-        let waiting = pin!(async {
-            match load {
-                Load::Idle => sessions.wait_idle(serving).await,
-                Load::Sending | Load::Served => Some(serving.as_mut().await),
-            }
-        });
         let mut deadline = Deadline::at(ends_at());
-        let timer = &mut self.client.downstream.timer;
-        match timer.until(&mut deadline, waiting).await {
+        let mut timer = std::mem::take(&mut self.client.downstream.timer);
+        let waited = {
+            let next = self.next(framing, load);
+            let sessions = &worker.sessions;
+            let mut serving = pin!(sessions.wait_while_serving(next, is_last));
+            let waiting = pin!(async {
+                match load {
+                    Load::Idle => sessions.wait_idle(serving).await,
+                    Load::Sending | Load::Served => Some(serving.as_mut().await),
+                }
+            });
+            timer.until(&mut deadline, waiting).await
+        };
+        self.client.downstream.timer = timer;
+        match waited {
             Ok(Some(event)) => event.unwrap_or(Event::Last),
             Ok(None) => Event::Dismissed,
             Err(_) if now() < ends_at() => Event::Changed,
             Err(_) => Event::TimedOut,
         }
+    }
+
+    /// The next event, as the frames and the streams have it. Requests that come before it are served.
+    fn next(&mut self, framing: &mut Framing, load: Load) -> impl Future<Output = Event> + Unpin {
+        poll_fn(move |cx| {
+            self.shared.register(cx);
+            loop {
+                if self.shared.is_flooded() {
+                    return Poll::Ready(Event::Flooded);
+                }
+                if self.shared.has_ended() && !self.is_last {
+                    return Poll::Ready(Event::Last);
+                }
+                let polled = if self.shared.streams() < STREAMS_MAX {
+                    framing.poll_accept(cx)
+                } else {
+                    // A stream that the client has reset has its place until its session has ended.
+                    framing.poll_closed(cx).map(|closed| closed.err().map(Err))
+                };
+                if polled.is_pending() && self.shared.send_written(cx).is_err() {
+                    return Poll::Ready(Event::Ended(None));
+                }
+                return match polled {
+                    Poll::Ready(Some(Ok(request))) => {
+                        self.start(request);
+                        if load == Load::Served {
+                            continue;
+                        }
+                        Poll::Ready(Event::Changed)
+                    }
+                    Poll::Ready(Some(Err(error))) => Poll::Ready(Event::Ended(Some(error))),
+                    Poll::Ready(None) => Poll::Ready(Event::Ended(None)),
+                    Poll::Pending if self.shared.is_flooded() => Poll::Ready(Event::Flooded),
+                    Poll::Pending if Load::of(&self.shared, framing) != load => {
+                        Poll::Ready(Event::Changed)
+                    }
+                    Poll::Pending => Poll::Pending,
+                };
+            }
+        })
     }
 
     /// Serves a stream.
@@ -288,8 +329,9 @@ impl Connection {
             .extensions
             .get::<Protocol>()
             .map(|_| WebSocketKey::new());
-        let mut text = Vec::with_capacity(512);
-        let written = self.translate(&head, is_whole, websocket.as_ref(), &mut text);
+        let mut scratch = context.worker.scratch.take();
+        let text = &mut scratch.request;
+        let written = self.translate(&head, is_whole, websocket.as_ref(), text);
         let framing = match written {
             Ok(framing) => framing,
             Err(Malformed::Protocol) => {
@@ -336,7 +378,7 @@ impl Connection {
         if self.shared.streams() == STREAMS_MAX {
             context.metrics().limits.reached(Limit::Http2Streams);
         }
-        stream_tasks::serve(client, text, place);
+        stream_tasks::serve(client, scratch, place);
     }
 
     /// Writes the request's head as HTTP/1.1 has it.
@@ -418,41 +460,6 @@ impl Load {
             _ => Self::Served,
         }
     }
-}
-
-/// The next event, as the frames and the streams have it.
-fn next(
-    shared: &Http2Connection,
-    framing: &mut Framing,
-    is_last: bool,
-    load: Load,
-) -> impl Future<Output = Event> + Unpin {
-    poll_fn(move |cx| {
-        shared.register(cx);
-        if shared.is_flooded() {
-            return Poll::Ready(Event::Flooded);
-        }
-        if shared.has_ended() && !is_last {
-            return Poll::Ready(Event::Last);
-        }
-        let polled = if shared.streams() < STREAMS_MAX {
-            framing.poll_accept(cx)
-        } else {
-            // A stream that the client has reset has its place until its session has ended.
-            framing.poll_closed(cx).map(|closed| closed.err().map(Err))
-        };
-        if polled.is_pending() && shared.send_written(cx).is_err() {
-            return Poll::Ready(Event::Ended(None));
-        }
-        match polled {
-            Poll::Ready(Some(Ok(request))) => Poll::Ready(Event::Request(Box::new(request))),
-            Poll::Ready(Some(Err(error))) => Poll::Ready(Event::Ended(Some(error))),
-            Poll::Ready(None) => Poll::Ready(Event::Ended(None)),
-            Poll::Pending if shared.is_flooded() => Poll::Ready(Event::Flooded),
-            Poll::Pending if Load::of(shared, framing) != load => Poll::Ready(Event::Changed),
-            Poll::Pending => Poll::Pending,
-        }
-    })
 }
 
 /// What an upgrade asks with, and what it is to be answered with (RFC 6455 section 4.2.2).

@@ -117,11 +117,8 @@ fn may_be_http2(context: &RequestContext) -> bool {
     context.listener.http2 && context.tls.is_none() && context.original.is_none()
 }
 
-/// Serves a stream of HTTP/2, whose request has this head. Whether its connection is to end.
-pub async fn run_stream(client: &mut Client, head: Vec<u8>) -> bool {
-    let mut scratch = client.context.worker.scratch.take();
-    scratch.request.extend_from_slice(&head);
-    drop(head);
+/// Serves a stream of HTTP/2, whose request's head is in `scratch`. Whether its connection is to end.
+pub async fn run_stream(client: &mut Client, scratch: Lent) -> bool {
     let (next, _) = serve_request(client, scratch).await;
     client.context.worker.forward_if_late();
     match next {

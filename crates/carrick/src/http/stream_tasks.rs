@@ -1,6 +1,8 @@
 //! Tasks that serve streams of HTTP/2, one after the other: a task of its own would be allocated and freed with each.
 use super::session;
 use crate::context::client::Client;
+use crate::net::deadline::Timer;
+use crate::net::scratch::Lent;
 use crate::net::spares::Spares;
 use crate::net::transport::http2::StreamPlace;
 use std::cell::{Cell, RefCell};
@@ -13,8 +15,8 @@ thread_local! {
     static TASKS: Cell<usize> = const { Cell::new(0) };
 }
 
-/// A stream, as a client with one request, whose head this is, and its place on its connection.
-type Stream = (Client, Vec<u8>, StreamPlace);
+/// A stream, as a client with one request, whose head is in these buffers, and its place on its connection.
+type Stream = (Client, Lent, StreamPlace);
 
 /// Where a task learns what it does next. There is one for each, with room for a stream: a box would be allocated and freed
 /// with each.
@@ -29,8 +31,8 @@ struct Mailbox {
 struct IdleTask(Weak<Mailbox>);
 
 /// Serves a stream.
-pub fn serve(client: Client, head: Vec<u8>, place: StreamPlace) {
-    let mut stream = (client, head, place);
+pub fn serve(client: Client, scratch: Lent, place: StreamPlace) {
+    let mut stream = (client, scratch, place);
     while let Some(idle) = IDLE.with(Spares::take) {
         match idle.start(stream) {
             None => return,
@@ -51,8 +53,12 @@ pub fn count() -> usize {
 }
 
 async fn run(mailbox: Rc<Mailbox>) {
-    while let Some((mut client, head, place)) = poll_fn(|cx| mailbox.poll_next(cx)).await {
-        let is_last = session::run_stream(&mut client, head).await;
+    // One for all its streams: what one has armed is early enough for the next.
+    let mut timer = Timer::default();
+    while let Some((mut client, scratch, place)) = poll_fn(|cx| mailbox.poll_next(cx)).await {
+        client.downstream.timer = timer;
+        let is_last = session::run_stream(&mut client, scratch).await;
+        timer = std::mem::take(&mut client.downstream.timer);
         // Its stream is over before its place is free.
         drop(client);
         if is_last {

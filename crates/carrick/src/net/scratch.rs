@@ -7,12 +7,18 @@ use std::rc::Rc;
 /// Initial size of the buffers, in bytes: enough for a usual head, or a small response with its head.
 pub const BUFFER_BYTES: usize = 16 * 1024;
 
+thread_local! {
+    /// Buffers for responses, lent when there is something to read: few serve many requests that wait, and stay in
+    /// the processor's caches.
+    static RESPONSES: Spares<Vec<u8>> = const { Spares::new() };
+}
+
 /// Buffers and parsed heads of one request.
 #[derive(Debug)]
 pub struct Scratch {
     /// From the client: the head, and bytes read with it.
     pub request: Vec<u8>,
-    /// From the upstream: the head, and bytes read with it.
+    /// From the upstream: the head, and bytes read with it. Has no room before [`response_room`].
     pub response: Vec<u8>,
     /// A rewritten head to be sent.
     pub out: Vec<u8>,
@@ -26,7 +32,7 @@ impl Scratch {
     fn new() -> Self {
         Self {
             request: Vec::with_capacity(BUFFER_BYTES),
-            response: Vec::with_capacity(BUFFER_BYTES),
+            response: Vec::new(),
             out: Vec::with_capacity(BUFFER_BYTES),
             request_head: RequestHead::new(),
             response_head: ResponseHead::new(),
@@ -44,9 +50,22 @@ impl Scratch {
             buffer.clear();
             buffer.shrink_to(2 * BUFFER_BYTES);
         }
+        if self.response.capacity() > 0 {
+            RESPONSES.with(|spares| spares.give(std::mem::take(&mut self.response)));
+        }
         // The connection may have ended within a head; the next borrower starts with a clean parser.
         self.request_head.restart();
         self.response_head.restart();
+    }
+}
+
+/// Room for more of a response, which is about to be read.
+pub fn response_room(response: &mut Vec<u8>) {
+    if response.capacity() == 0 {
+        *response = RESPONSES.with(Spares::take).unwrap_or_default();
+    }
+    if response.len() == response.capacity() {
+        response.reserve(response.len().max(BUFFER_BYTES));
     }
 }
 
@@ -67,6 +86,7 @@ impl ScratchPool {
     /// Drops the sets that nobody has needed since the last call. To be called now and then.
     pub fn tidy(&self) {
         self.0.tidy();
+        RESPONSES.with(Spares::tidy);
     }
 }
 

@@ -3,15 +3,14 @@ use crate::context::request_log::RequestLog;
 use crate::http::least_rate::ReceiverPace;
 use crate::http::while_taken::write_while_taken;
 use crate::net::deadline::{Deadline, TimedOut, Timer, now};
-use crate::net::io::{Stream, poll_reset, read_at_most, try_peek};
-use crate::net::scratch::{BUFFER_BYTES, Scratch};
+use crate::net::io::{Stream, poll_reset, try_peek, try_read_at_most};
+use crate::net::scratch::{Scratch, response_room};
 use crate::net::transport::Transport;
 use crate::net::transport::http2::server::ServerStream;
 use carrick_logic::http1::{self, HeadLimits, Progress, Refusal, ResponseRewrite, Version};
 use carrick_splice::{PaceHandle, Pacer};
 use std::future::poll_fn;
 use std::io;
-use std::pin::Pin;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -115,9 +114,6 @@ impl HeadWait<'_> {
                     Err(refusal) => return Err(NoResponseHead::Refused(refusal)),
                 }
             }
-            if response.len() == response.capacity() {
-                response.reserve(response.len().max(BUFFER_BYTES));
-            }
             let started = !response.is_empty();
             if let Some((pacer, pace)) = self.leave.take_if(|_| !started) {
                 match timer.until(deadline, self.readable()).await {
@@ -176,11 +172,15 @@ impl HeadWait<'_> {
         } else {
             usize::MAX
         };
-        let mut reading = read_at_most(self.upstream, buffer, bytes_max);
-        let (client, watches) = (self.client, &mut self.watches_client);
+        let (upstream, client) = (self.upstream, self.client);
+        let watches = &mut self.watches_client;
         poll_fn(move |cx| {
-            if let Poll::Ready(read) = Pin::new(&mut reading).poll(cx) {
-                return Poll::Ready(Some(read));
+            while let Poll::Ready(ready) = upstream.poll_read_ready(cx) {
+                response_room(buffer);
+                match ready.and_then(|()| try_read_at_most(upstream, buffer, bytes_max)) {
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                    read => return Poll::Ready(Some(read)),
+                }
             }
             if let Some(client) = client
                 && *watches
