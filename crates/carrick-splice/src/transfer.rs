@@ -161,7 +161,7 @@ impl<'a> Transfer<'a> {
             leaving: None,
             watch: Watch::default(),
             input,
-            errors: ErrorWatch::heeding_shutdown(),
+            errors: ErrorWatch::default(),
             stall: None,
         }
     }

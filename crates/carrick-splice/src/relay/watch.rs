@@ -204,19 +204,9 @@ fn next_tick(
 pub(crate) struct ErrorWatch<'a> {
     waiting: Option<Pin<Box<dyn Future<Output = io::Result<Ready>> + 'a>>>,
     is_deaf: bool,
-    heeds_shutdown: bool,
 }
 
 impl<'a> ErrorWatch<'a> {
-    /// Of a connection whose owner may shut it down, which the kernel does not report as an error. Not noticed once the
-    /// peer has sent something.
-    pub(crate) fn heeding_shutdown() -> Self {
-        ErrorWatch {
-            heeds_shutdown: true,
-            ..ErrorWatch::default()
-        }
-    }
-
     /// Ready with the error if the connection has failed.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>, stream: &Leg<'a>) -> Poll<io::Error> {
         if self.is_deaf {
@@ -232,9 +222,6 @@ impl<'a> ErrorWatch<'a> {
             }
             if stream.try_io(Interest::ERROR, || Ok(())).is_ok() {
                 return self.take_error(stream);
-            }
-            if self.heeds_shutdown && sys::is_hung_up(stream) {
-                return Poll::Ready(io::ErrorKind::ConnectionAborted.into());
             }
         }
         let waiting = self.waiting.get_or_insert_with(|| {

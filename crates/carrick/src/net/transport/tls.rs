@@ -8,7 +8,6 @@ pub mod kernel;
 mod socket;
 
 use crate::net::io::{Stream, read_some};
-use carrick_splice::tcp::is_hung_up;
 use framing::Framing;
 use kernel::KernelSession;
 use rustix::net::{Shutdown, shutdown};
@@ -487,10 +486,8 @@ impl TlsStream {
             Session::Gone => Err(gone()),
         };
         match pulled {
-            // An end, though not one that a read accepts; unless this side has ended as well: the connection is lost.
-            Err(error) if error.kind() == ErrorKind::UnexpectedEof && !is_hung_up(&self.tcp) => {
-                Ok(false)
-            }
+            // An end, though not one that a read accepts.
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => Ok(false),
             result => result,
         }
     }

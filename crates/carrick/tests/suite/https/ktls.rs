@@ -248,32 +248,6 @@ fn the_end_of_a_drain_cuts_what_the_kernel_sends() {
 }
 
 #[test]
-fn the_end_of_a_drain_is_logged_for_what_the_server_leaves_unsent() {
-    let Some(place) = stage() else { return };
-    let server = Server::listen(&place);
-    // By the kernel, and by the process on a connection that the kernel has.
-    for framing in ["Content-Length: 9", "Transfer-Encoding: chunked"] {
-        let mut carrick = start(&place, &[server.address()]);
-        let mut client = connect(&place, &carrick, Offers::All);
-        client.send(request(1));
-        let mut upstream = server.accept();
-        upstream.read_head();
-        upstream.send(format!("HTTP/1.1 200 OK\r\nContent-Length: {LONG}\r\n\r\n"));
-        upstream.send(body(LONG));
-        expect_body(&mut client, LONG);
-        assert_eq!(handed_over(&carrick, "done"), 1);
-        client.send(request(2));
-        upstream.read_head();
-        upstream.send(format!("HTTP/1.1 200 OK\r\n{framing}\r\n\r\n"));
-        client.read_head();
-        carrick.signal(Signal::TERM);
-        assert!(carrick.wait().status.success());
-        assert_eq!(carrick.access_log(2)[1].text("ended"), "drain", "{framing}");
-        assert!(!client.read_to_end().1);
-    }
-}
-
-#[test]
 fn a_body_that_breaks_off_does_not_look_whole() {
     let Some(place) = stage() else { return };
     let server = Server::listen(&place);

@@ -108,15 +108,6 @@ async fn a_write_of_which_nothing_went_out_is_an_error() {
 }
 
 #[tokio::test]
-async fn a_connection_that_is_shut_down_is_lost_and_one_whose_client_has_ended_is_not() {
-    for (how, is_lost) in [(Shutdown::Read, false), (Shutdown::Both, true)] {
-        let (_client, server) = Box::pin(pair()).await;
-        shutdown(&*server.tcp, how).unwrap();
-        assert_eq!(server.peek().is_err(), is_lost, "{how:?}");
-    }
-}
-
-#[tokio::test]
 async fn what_may_not_be_sent_with_one_key_is_an_error_and_no_announced_end() {
     let (client, server) = Box::pin(pair_of(&[&TLS12])).await;
     assert_eq!(server.left_records.get(), (1 << 24) - SPARE_RECORDS);
