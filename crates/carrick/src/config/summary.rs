@@ -123,9 +123,9 @@ pub fn paths(plan: &Plan) -> Vec<String> {
                 ));
                 continue;
             }
-            let of_route = route.not_in_kernel.as_deref();
             let of_upstream = upstream.and_then(|upstream| of_upstream(upstream));
-            let path = match of_route.or(of_upstream).or(of_listener) {
+            let of_route = route.not_in_kernel.as_deref();
+            let path = match of_upstream.or(of_route).or(of_listener) {
                 Some(why) => format!("by the process: {why}"),
                 None => format!("plain requests in the kernel, {others} by the process"),
             };

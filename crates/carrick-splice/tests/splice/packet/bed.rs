@@ -326,7 +326,7 @@ impl Tunnels {
     }
 
     /// Whether the condition holds for all of them.
-    fn all(&self, holds: impl Fn(&Counters) -> bool) -> bool {
+    pub fn all(&self, holds: impl Fn(&Counters) -> bool) -> bool {
         let counters = self.counters.lock().unwrap();
         assert!(!counters.is_empty(), "there is no tunnel yet");
         counters.iter().all(|counters| holds(counters))

@@ -228,7 +228,7 @@ fn each_route_has_its_path_and_what_keeps_it_from_the_faster_one() {
         let [path] = &paths(&text)[..] else {
             panic!("one route");
         };
-        assert!(path.contains(wanted), "{path}");
+        assert!(path.contains(wanted), "{wanted}: {path}");
     }
     let off = format!("[process]\npacket = \"off\"\n{both}");
     assert!(paths(&off)[3].contains("see `packet` in [process]"));
