@@ -204,7 +204,7 @@ fn what_cannot_be_told_from_other_versions_is_not_kept() {
     // The beginning of an error is no part of what others request.
     let error = String::from_utf8(whole(body, LINES)).expect("text");
     let error = error.replace("200 OK", "404 Not Found");
-    break_off(&play, "", error[..error.len() - 3].as_bytes());
+    break_off(&play, "", &error.as_bytes()[..error.len() - 3]);
     is_not_stored(&play, "/a", "Range: bytes=2-5\r\n");
 }
 
