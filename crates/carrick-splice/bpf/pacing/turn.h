@@ -18,6 +18,10 @@ struct held_way {
 	__u64 reserved;  /* the bytes that it has taken of that bucket in advance */
 	__u64 paid_rates; /* the levels whose own rates these are charged to: a bit each, the bucket's is the lowest */
 	__u64 changes;   /* the control block's, at that time */
+	/* While a turn is taken. In a map, whose values the verifier does not track: so it checks each level once. */
+	__u64 lowest;    /* rate */
+	__u64 under;     /* when all ceilings let it go */
+	__u32 own;       /* the lowest level whose own rate lets it go first; `PACE_LEVELS`: none does */
 };
 
 /* Those at hand: the stack has no room for them. A packet may interrupt a program that grants. */
@@ -45,8 +49,8 @@ GLOBAL_FUNCTION __u64 pace_ceiling_due(struct pace_bucket *at, __u64 urgency)
 /* Takes a turn's bytes in advance, as splices in the process do, so that both are served in the order of arrival. */
 GLOBAL_FUNCTION int pace_reserve(__u32 wait, __u64 now)
 {
-	__u64 lowest = PACE_QUANTUM_MAX * PACE_TURNS_PER_SECOND, under = 0, go_at = ~0ULL, urgency = 0, due;
-	__u32 zero = 0, bucket, own = PACE_LEVELS;
+	__u64 urgency = 0, due;
+	__u32 zero = 0, bucket;
 	struct pace_block *block = bpf_map_lookup_elem(&pace, &zero);
 	struct held_way *way = bpf_map_lookup_elem(&waits, &wait);
 	int is_own;
@@ -54,45 +58,48 @@ GLOBAL_FUNCTION int pace_reserve(__u32 wait, __u64 now)
 	if (!block || !way)
 		return 0;
 	way->changes = block->changes;
-	way->go_at_ns = way->reserved = way->paid_rates = 0;
+	way->go_at_ns = way->reserved = way->paid_rates = way->under = 0;
 	bucket = way->bucket;
 	if (!bucket)
 		return 0;
+	way->go_at_ns = ~0ULL;
+	way->lowest = PACE_QUANTUM_MAX * PACE_TURNS_PER_SECOND;
+	way->own = PACE_LEVELS;
 	for (int level = 0; level < PACE_LEVELS && bucket && bucket <= PACE_BUCKETS; level++) {
 		struct pace_bucket *at = &block->buckets[(bucket - 1) & (PACE_BUCKETS - 1)];
 
 		if (at->ceiling) {
 			due = pace_ceiling_due(at, urgency);
-			if (due > under + at->burst_ns)
-				under = due - at->burst_ns;
-			if (at->ceiling < lowest)
-				lowest = at->ceiling;
+			if (due > way->under + at->burst_ns)
+				way->under = due - at->burst_ns;
+			if (at->ceiling < way->lowest)
+				way->lowest = at->ceiling;
 		}
 		/* What it has of its own does not wait for those above. */
 		if (at->rate) {
-			due = at->rate_due_ns > under + at->burst_ns ? at->rate_due_ns - at->burst_ns : under;
-			if (due < go_at) {
-				go_at = due;
-				own = level;
+			due = at->rate_due_ns > way->under + at->burst_ns ? at->rate_due_ns - at->burst_ns : way->under;
+			if (due < way->go_at_ns) {
+				way->go_at_ns = due;
+				way->own = level;
 			}
 		}
 		urgency = at->urgency;
 		bucket = at->parent;
 	}
-	lowest /= PACE_TURNS_PER_SECOND;
-	if (go_at >= under) {
-		go_at = under;
-		own = PACE_LEVELS;
+	if (way->go_at_ns >= way->under) {
+		way->go_at_ns = way->under;
+		way->own = PACE_LEVELS;
 	}
-	way->go_at_ns = go_at;
-	way->reserved = lowest < PACE_QUANTUM_MIN ? PACE_QUANTUM_MIN : lowest;
+	way->reserved = way->lowest / PACE_TURNS_PER_SECOND;
+	if (way->reserved < PACE_QUANTUM_MIN)
+		way->reserved = PACE_QUANTUM_MIN;
 	urgency = 0;
 	bucket = way->bucket;
 	for (int level = 0; level < PACE_LEVELS && bucket && bucket <= PACE_BUCKETS; level++) {
 		struct pace_bucket *at = &block->buckets[(bucket - 1) & (PACE_BUCKETS - 1)];
 
 		/* What goes by its own rate is charged to it, and to those above that would let it go before their parents. */
-		is_own = level >= own && at->rate_due_ns < under + at->burst_ns;
+		is_own = level >= way->own && at->rate_due_ns < way->under + at->burst_ns;
 		if (pace_charge(at, urgency, way->reserved, now, is_own))
 			way->paid_rates |= 1 << level;
 		urgency = at->urgency;

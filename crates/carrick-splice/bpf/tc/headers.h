@@ -141,6 +141,9 @@ struct headers {
 	__u32 method; /* method of the request classified in this packet, an `enum request_method` */
 	__u32 left_out_at; /* likewise, the offset of a line that is left out; 0: none */
 	struct plan plan;
+	/* see `blur` and `blurred` */
+	__u64 numbers[3];
+	__u32 number;
 	struct packet_request payload; /* with has_payload: the packet's payload */
 	__u8 room[PACKET_REQUEST_BYTES]; /* for the verifier: as many bytes from anywhere in it are in the map */
 };
@@ -170,6 +173,13 @@ struct packet {
 	__u8 sack_at;       /* likewise */
 	__u8 sack_blocks;
 };
+
+/* A number of which the verifier knows nothing: it follows the code behind once, not once for each way to the number. */
+static __always_inline __u32 blurred(struct headers *headers, __u32 number)
+{
+	*(volatile __u32 *)&headers->number = number;
+	return *(volatile __u32 *)&headers->number;
+}
 
 static __always_inline __u32 read_u32(const __u8 *at)
 {

@@ -338,6 +338,18 @@ static __attribute__((noinline)) int pass_message(struct __sk_buff *skb)
 	return bpf_redirect_neigh(message->ifindex, 0, 0, 0);
 }
 
+// Makes the verifier forget what it knows of a packet's numbers: it follows the code behind once, not once for each kind
+// of packet.
+static __always_inline void blur(struct packet *packet)
+{
+	enum { AT = offsetof(struct packet, payload_bytes), BYTES = sizeof(*packet) - AT };
+
+	_Static_assert(BYTES == sizeof(packet->headers->numbers), "all of them");
+	__builtin_memcpy(packet->headers->numbers, &packet->payload_bytes, BYTES);
+	asm volatile("" ::: "memory");
+	__builtin_memcpy(&packet->payload_bytes, packet->headers->numbers, BYTES);
+}
+
 // An empty plan for a packet.
 static __always_inline struct plan *begin_plan(const struct packet *packet)
 {
@@ -438,6 +450,7 @@ int carrick_arriving(struct __sk_buff *skb)
 		is_confirmed = is_next(skb, &splice->legs[1], packet.seq);
 	if (packet.flags & FLAG_RST && !packet.is_unforwardable && splice->state == PACKET_PROCESS && splice->legs[direction & 1].is_ahead)
 		is_confirmed = is_half_closed(skb, &splice->legs[direction & 1], packet.seq);
+	blur(&packet);
 	plan = begin_plan(&packet);
 	if (is_paced(splice))
 		look_up_pace(direction >> 1, ~direction & 1, now);
@@ -532,6 +545,7 @@ int carrick_leaving(struct __sk_buff *skb)
 		if (client.is_established)
 			received = &client.rcv_nxt;
 	}
+	blur(&packet);
 	plan = begin_plan(&packet);
 	if (is_paced(splice))
 		look_up_pace(direction >> 1, direction & 1, bpf_ktime_get_ns());
