@@ -48,8 +48,8 @@ crate::named! {
         NoLifetime = "no_lifetime",
         /// It is stale already and cannot be validated: it could never be used.
         Useless = "useless",
-        /// An error that only [`Policy::negative_ttl_s`] gives a lifetime, and what is stored for the request is still
-        /// fresh: a client's reload may have caused it.
+        /// An error that only [`Policy::negative_ttl_s`] gives a lifetime, and what is stored is still fresh: a
+        /// client's reload may have caused it.
         StoredIsFresh = "stored_is_fresh",
     }
 }

@@ -60,15 +60,6 @@ impl Variant {
         }
     }
 
-    /// The variant that a request with these fields asks for, of a response that varies with the names of both.
-    #[must_use]
-    pub fn narrowed(&self, other: &Self, request: Fields<'_>) -> Self {
-        let mut names: Vec<_> = self.each_name().chain(other.each_name()).collect();
-        names.sort_unstable();
-        names.dedup();
-        Self::asked_for(&names.join(b",".as_slice()), request)
-    }
-
     /// The names, lower-case and sorted, with commas between them; empty if the response does not vary.
     #[must_use]
     pub fn names(&self) -> &[u8] {

@@ -199,24 +199,6 @@ fn rfc_9111_4_1_the_most_recent_of_those_that_match() {
     assert_eq!(Variant::from_parts(names, values), stored[3].0);
 }
 
-#[test]
-fn a_narrowed_variant_matches_what_both_would() {
-    let request = "Foo: 1|Bar: 2";
-    let narrowed = |one, other| {
-        let [one, other] = [one, other].map(|vary| variant(vary, "Foo: 3").unwrap());
-        one.narrowed(&other, Fields::of_text(lines(request).as_bytes()))
-    };
-    for (one, other, both) in [
-        ("", "", ""),
-        ("", "Vary: foo", "Vary: foo"),
-        ("Vary: foo", "", "Vary: foo"),
-        ("Vary: foo, bar", "Vary: foo", "Vary: bar, foo"),
-        ("Vary: foo", "Vary: bar", "Vary: bar, foo"),
-    ] {
-        assert_eq!(narrowed(one, other), variant(both, request).unwrap());
-    }
-}
-
 proptest! {
     #[test]
     fn a_request_matches_the_variant_that_it_made(

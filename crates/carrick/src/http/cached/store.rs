@@ -2,7 +2,7 @@
 use super::ask::Asking;
 use super::parts::{PendingBody, answers, stored_like, stored_of};
 use super::tee::Tee;
-use crate::cache::memory::{BodyState, BodyWriter, NotTaken, Object, Part};
+use crate::cache::memory::{BodyWriter, NotTaken, Object, Part};
 use crate::cache::purge::Purge;
 use crate::net::scratch::Scratch;
 use carrick_logic::cache::{
@@ -59,14 +59,18 @@ pub(super) fn try_store(
         Storing::Yes(meta) => meta,
         Storing::No(why) => return Err(why.label()),
     };
+    // Of any variant: one without `Vary` would be found in place of all of them.
+    let variants = || asking.cache.store.variants(asking.store_key());
+    if meta.is_error_by_configuration()
+        && (variants().iter()).any(|stored| meta.leaves_alone(&stored.meta(), times.response))
+    {
+        return Err(NotStored::StoredIsFresh.label());
+    }
     if *varies_with_own {
         return Err(NotStored::VaryProxyField.label());
     }
-    let mut variant = Variant::of(response.fields, request.fields)
+    let variant = Variant::of(response.fields, request.fields)
         .ok_or_else(|| NotStored::VaryEverything.label())?;
-    if meta.is_error_by_configuration() {
-        variant = exchange.beside_fresh(asking, &meta, variant)?;
-    }
     asking.own_lines = withheld_fields(response);
     let mut head = Vec::with_capacity(scratch.response_head.head_bytes);
     write_stored_fields(&mut head, response);
@@ -111,34 +115,6 @@ pub(super) fn try_store(
 }
 
 impl Exchange<'_> {
-    /// The variant as which an error that only the configuration keeps is stored. Its request may have provoked it, so
-    /// it must not be found instead of what is fresh for others: it varies with what that varies with.
-    ///
-    /// # Errors
-    /// What is stored for the request itself is fresh.
-    fn beside_fresh(
-        &self,
-        asking: &Asking,
-        meta: &Meta,
-        mut variant: Variant,
-    ) -> Result<Variant, &'static str> {
-        let now = self.times.response;
-        for stored in asking.cache.store.variants(asking.store_key()) {
-            if !meta.leaves_alone(&stored.meta(), now)
-                || stored.progress().state == BodyState::Broken
-            {
-                continue;
-            }
-            if stored.variant().matches(self.request.fields)
-                && answers(&self.request, &stored, now, &asking.route.policy)
-            {
-                return Err(NotStored::StoredIsFresh.label());
-            }
-            variant = variant.narrowed(stored.variant(), self.request.fields);
-        }
-        Ok(variant)
-    }
-
     /// Brings the fields of what is stored up to date, unless the request may fill nothing; the object that has them, or why it is not
     /// stored any more.
     pub(super) fn freshen(

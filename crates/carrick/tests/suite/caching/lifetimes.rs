@@ -120,34 +120,6 @@ fn an_error_that_a_reload_meets_does_not_replace_what_is_fresh() {
     assert_eq!(play.find("/c").status, 500);
 }
 
-/// What is fresh counts where it would answer the request. Other variants and parts do not, and go on to answer theirs.
-#[test]
-fn an_error_is_kept_beside_what_is_fresh_for_others() {
-    let play = Play::begin("negative_ttl = \"1m\"");
-    let found = |path: &str, lines: &str| {
-        let lines = format!("{lines}Cache-Control: only-if-cached\r\n");
-        play.find_with(path, &lines).status
-    };
-    let fresh = "Cache-Control: max-age=60\r\n";
-    let vary = format!("{fresh}Vary: Accept\r\n");
-    let (one, other) = ("Accept: text/a\r\n", "Accept: text/b\r\n");
-    play.fetch_with("/a", one, &ok(&vary, "good"));
-    play.fetch_with("/a", other, &silent(404, ""));
-    assert_eq!((found("/a", one), found("/a", other)), (200, 404));
-    assert_eq!(found("/a", ""), 504, "the error is for one variant");
-    let part = format!(
-        "HTTP/1.1 206 X\r\nContent-Length: 4\r\nContent-Range: bytes 0-3/8\r\nETag: \"v\"\r\nConnection: close\r\n{fresh}\r\nbody"
-    );
-    let range = "Range: bytes=0-3\r\n";
-    play.fetch_with("/b", range, &part);
-    crate::support::wait_until("the part in the store", || found("/b", range) == 206);
-    let reload = format!("{range}Cache-Control: no-cache\r\n");
-    play.fetch_with("/b", &reload, &silent(404, ""));
-    assert_eq!((found("/b", range), found("/b", "")), (206, 504));
-    play.fetch("/b", &silent(404, ""));
-    assert_eq!(found("/b", ""), 404);
-}
-
 #[test]
 fn a_route_has_lifetimes_of_its_own() {
     let play = Play::begin_with("default_ttl = \"0s\"", "default_ttl = \"1m\"");
