@@ -18,10 +18,10 @@ struct held_way {
 	__u64 reserved;  /* the bytes that it has taken of that bucket in advance */
 	__u64 paid_rates; /* the levels whose own rates these are charged to: a bit each, the bucket's is the lowest */
 	__u64 changes;   /* the control block's, at that time */
-	/* While a turn is taken. In a map, whose values the verifier does not track: so it checks each level once. */
-	__u64 lowest;    /* rate */
-	__u64 under;     /* when all ceilings let it go */
-	__u32 own;       /* the lowest level whose own rate lets it go first; `PACE_LEVELS`: none does */
+	/* While a turn is taken. In a map, whose values the verifier does not track: so it follows each level once. */
+	__u64 lowest_rate;
+	__u64 under_ns;   /* when all ceilings let it go */
+	__u32 own_level;  /* the lowest one whose own rate lets it go first; `PACE_LEVELS`: none does */
 };
 
 /* Those at hand: the stack has no room for them. A packet may interrupt a program that grants. */
@@ -58,39 +58,39 @@ GLOBAL_FUNCTION int pace_reserve(__u32 wait, __u64 now)
 	if (!block || !way)
 		return 0;
 	way->changes = block->changes;
-	way->go_at_ns = way->reserved = way->paid_rates = way->under = 0;
+	way->go_at_ns = way->reserved = way->paid_rates = way->under_ns = 0;
 	bucket = way->bucket;
 	if (!bucket)
 		return 0;
 	way->go_at_ns = ~0ULL;
-	way->lowest = PACE_QUANTUM_MAX * PACE_TURNS_PER_SECOND;
-	way->own = PACE_LEVELS;
+	way->lowest_rate = PACE_QUANTUM_MAX * PACE_TURNS_PER_SECOND;
+	way->own_level = PACE_LEVELS;
 	for (int level = 0; level < PACE_LEVELS && bucket && bucket <= PACE_BUCKETS; level++) {
 		struct pace_bucket *at = &block->buckets[(bucket - 1) & (PACE_BUCKETS - 1)];
 
 		if (at->ceiling) {
 			due = pace_ceiling_due(at, urgency);
-			if (due > way->under + at->burst_ns)
-				way->under = due - at->burst_ns;
-			if (at->ceiling < way->lowest)
-				way->lowest = at->ceiling;
+			if (due > way->under_ns + at->burst_ns)
+				way->under_ns = due - at->burst_ns;
+			if (at->ceiling < way->lowest_rate)
+				way->lowest_rate = at->ceiling;
 		}
 		/* What it has of its own does not wait for those above. */
 		if (at->rate) {
-			due = at->rate_due_ns > way->under + at->burst_ns ? at->rate_due_ns - at->burst_ns : way->under;
+			due = at->rate_due_ns > way->under_ns + at->burst_ns ? at->rate_due_ns - at->burst_ns : way->under_ns;
 			if (due < way->go_at_ns) {
 				way->go_at_ns = due;
-				way->own = level;
+				way->own_level = level;
 			}
 		}
 		urgency = at->urgency;
 		bucket = at->parent;
 	}
-	if (way->go_at_ns >= way->under) {
-		way->go_at_ns = way->under;
-		way->own = PACE_LEVELS;
+	if (way->go_at_ns >= way->under_ns) {
+		way->go_at_ns = way->under_ns;
+		way->own_level = PACE_LEVELS;
 	}
-	way->reserved = way->lowest / PACE_TURNS_PER_SECOND;
+	way->reserved = way->lowest_rate / PACE_TURNS_PER_SECOND;
 	if (way->reserved < PACE_QUANTUM_MIN)
 		way->reserved = PACE_QUANTUM_MIN;
 	urgency = 0;
@@ -99,7 +99,7 @@ GLOBAL_FUNCTION int pace_reserve(__u32 wait, __u64 now)
 		struct pace_bucket *at = &block->buckets[(bucket - 1) & (PACE_BUCKETS - 1)];
 
 		/* What goes by its own rate is charged to it, and to those above that would let it go before their parents. */
-		is_own = level >= way->own && at->rate_due_ns < way->under + at->burst_ns;
+		is_own = level >= way->own_level && at->rate_due_ns < way->under_ns + at->burst_ns;
 		if (pace_charge(at, urgency, way->reserved, now, is_own))
 			way->paid_rates |= 1 << level;
 		urgency = at->urgency;

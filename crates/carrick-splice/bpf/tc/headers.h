@@ -92,7 +92,7 @@ enum fate {
 	FATE_LOCAL,   /* pass it, to or from the local socket */
 	FATE_FORWARD, /* send it to the other peer, on that connection */
 	FATE_DROP,
-	FATE_FORGET,  /* it begins a new connection: forget the splice */
+	FATE_FORGET,  /* pass it; its connection, or the other one, is the splice's no more: forget it */
 	FATE_CUT,     /* let it enter again with only the first `part` bytes of its payload */
 };
 
@@ -141,9 +141,7 @@ struct headers {
 	__u32 method; /* method of the request classified in this packet, an `enum request_method` */
 	__u32 left_out_at; /* likewise, the offset of a line that is left out; 0: none */
 	struct plan plan;
-	/* see `blur` and `blurred` */
-	__u64 numbers[3];
-	__u32 number;
+	__u64 blurred[3]; /* see `blur` */
 	struct packet_request payload; /* with has_payload: the packet's payload */
 	__u8 room[PACKET_REQUEST_BYTES]; /* for the verifier: as many bytes from anywhere in it are in the map */
 };
@@ -174,11 +172,16 @@ struct packet {
 	__u8 sack_blocks;
 };
 
-/* A number of which the verifier knows nothing: it follows the code behind once, not once for each way to the number. */
-static __always_inline __u32 blurred(struct headers *headers, __u32 number)
+/* Makes the verifier forget what it knows of a packet's numbers: it follows the code behind once, not once for each kind
+ * of packet. */
+static __always_inline void blur(struct packet *packet)
 {
-	*(volatile __u32 *)&headers->number = number;
-	return *(volatile __u32 *)&headers->number;
+	enum { BYTES = sizeof(*packet) - offsetof(struct packet, payload_bytes) };
+
+	_Static_assert(BYTES == sizeof(packet->headers->blurred), "all of them");
+	__builtin_memcpy(packet->headers->blurred, &packet->payload_bytes, BYTES);
+	asm volatile("" ::: "memory");
+	__builtin_memcpy(&packet->payload_bytes, packet->headers->blurred, BYTES);
 }
 
 static __always_inline __u32 read_u32(const __u8 *at)

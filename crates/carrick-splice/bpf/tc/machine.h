@@ -153,13 +153,13 @@ static __always_inline __u16 scale_window(__u32 window, __u32 shift)
 	return window > 0xffff ? 0xffff : window;
 }
 
-/* Records the window that a peer advertises to the sender of `back`. */
-static __always_inline void note_window(struct packet_way *back, __u32 acked, __u32 window)
+/* Records the window that the receiver of a way, or a local socket in its place, advertises to the sender. */
+static __always_inline void note_window(struct packet_way *way, __u32 acked, __u32 window)
 {
-	if (is_after(acked + window, back->window_end))
-		back->window_end = acked + window;
-	if (window > back->window_max)
-		back->window_max = window;
+	if (is_after(acked + window, way->window_end))
+		way->window_end = acked + window;
+	if (window > way->window_max)
+		way->window_max = window;
 }
 
 #include "pacing.h"
@@ -329,7 +329,8 @@ static __always_inline int handle_unforwardable(struct packet_splice *splice, st
 }
 
 /* Whether a connection is the leg's. Since it was looked up, its slot may have been given to others. The packet is then
- * dropped: the local socket's numbers may differ from those on the wire, and its sender sends it again. */
+ * dropped: the local socket's numbers may differ from those on the wire. Data is sent again; a lost reset or
+ * acknowledgement is asked for by the next packet. */
 static __always_inline int is_of_leg(const struct packet_leg *leg, __u16 own_port, __u16 peer_port, __u32 peer)
 {
 	return leg->flow.own_port == own_port && leg->flow.peer_port == peer_port && leg->flow.peer[3] == peer;
@@ -375,8 +376,8 @@ static __always_inline void handle_arriving(struct packet_splice *splice, struct
 		return;
 	case PACKET_ENDED:
 	case PACKET_RESET:
-		/* A new connection. Or the other peer has begun one, and what this peer sends can go nowhere: the
-		 * kernel, which has no socket for it any more, answers with a reset that has the expected number. */
+		/* A new connection. Or another one has the other leg's addresses, and what this peer sends can go
+		 * nowhere: once its local socket is closed, the kernel answers with a reset that has the expected number. */
 		if ((packet->flags & (FLAG_SYN | FLAG_ACK)) == FLAG_SYN || is_forgotten(&splice->legs[~side & 1])) {
 			plan->fate = FATE_FORGET;
 			leg->ifindex = 0;
@@ -457,9 +458,10 @@ static __always_inline void handle_leaving(struct packet_splice *splice, struct 
 	int is_spliced = splice->state == PACKET_SPLICED;
 	__u32 seq, end, tsval;
 
-	plan->fate = FATE_DROP;
-	if (!is_of_leg(leg, flow->peer_port, flow->own_port, flow->own[3]))
+	if (!is_of_leg(leg, flow->peer_port, flow->own_port, flow->own[3])) {
+		plan->fate = FATE_DROP;
 		return;
+	}
 	plan->fate = FATE_LOCAL;
 	plan->rewriting.window = packet->window;
 	if (packet->flags & FLAG_SYN) {

@@ -42,35 +42,20 @@ static __always_inline int is_kept(const struct packet_request *kept, const stru
 {
 	const __u8 *payload = (const __u8 *)packet->headers->payload.words, *bytes = (const __u8 *)kept->words;
 	__u32 left = packet->payload_bytes & 7, end = packet->payload_bytes - left, at = offset + end, i;
-	__u64 difference = 0;
 
 	asm volatile("" : "+r"(end), "+r"(at));
 	if (end > sizeof(*kept) - 8 || at > sizeof(*kept) - 8)
 		return 0;
-	/* The last bytes and words first, so that the verifier follows them once, not behind each turn of the loop. */
+	/* First, so that the verifier follows it once, not behind each turn of the loop. */
 	if (left && (*(const __u64 *)(payload + end) ^ *(const __u64 *)(bytes + at)) << (64 - 8 * left))
 		return 0;
-	for (int word = 0; word < 3; word++) {
-		i = (end & ~31U) + 8 * word;
-		at = offset + i;
-		asm volatile("" : "+r"(i), "+r"(at));
-		if (i >= end)
-			break;
-		if (i > sizeof(*kept) - 8 || at > sizeof(*kept) - 8 || *(const __u64 *)(payload + i) != *(const __u64 *)(bytes + at))
-			return 0;
-	}
-	end &= ~31U;
 	/* Else clang 19 leaves out the loop's first bound, which Linux 6.1 does not infer from `end`. */
 	asm volatile("" : "+r"(end));
 #pragma clang loop unroll(disable)
-	for (i = 0; i < sizeof(*kept) - 24 && i < end; i += 32) {
+	for (i = 0; i < sizeof(*kept) && i < end; i += 8) {
 		at = offset + i;
 		asm volatile("" : "+r"(at));
-		if (at > sizeof(*kept) - 32)
-			return 0;
-		for (int word = 0; word < 32; word += 8)
-			difference |= *(const __u64 *)(payload + i + word) ^ *(const __u64 *)(bytes + at + word);
-		if (difference)
+		if (at > sizeof(*kept) - 8 || *(const __u64 *)(payload + i) != *(const __u64 *)(bytes + at))
 			return 0;
 	}
 	return 1;
@@ -103,15 +88,16 @@ static __always_inline void forward_part(struct packet_splice *splice, const str
 					 const struct packet *packet, __u32 offset, __u32 window, struct plan *plan)
 {
 	__u32 unchanged = unchanged_bytes(splice, record), end = offset + packet->payload_bytes;
-	__u32 start, out = splice->left_out_at, out_end = blurred(packet->headers, out + left_out_bytes(splice)), seq;
+	__u32 start = offset < unchanged ? offset : unchanged, out = splice->left_out_at, out_end = out + left_out_bytes(splice);
+	__u32 seq;
 	int is_same;
 
 	plan->is_extended = end > unchanged && splice->classified_start + end == splice->classified_end && record->fields.bytes;
-	start = blurred(packet->headers, offset < unchanged ? offset : unchanged);
-	end = blurred(packet->headers, end < unchanged ? end : unchanged);
+	if (end > unchanged)
+		end = unchanged;
 	/* What is left out of this packet begins and ends in it. */
-	out = blurred(packet->headers, out < start ? start : out < end ? out : end);
-	out_end = blurred(packet->headers, out_end < start ? start : out_end < end ? out_end : end);
+	out = out < start ? start : out < end ? out : end;
+	out_end = out_end < start ? start : out_end < end ? out_end : end;
 	plan->kept_bytes = out - start;
 	plan->left_out_bytes = out_end - out;
 	plan->rest_bytes = end - out_end;

@@ -338,18 +338,6 @@ static __attribute__((noinline)) int pass_message(struct __sk_buff *skb)
 	return bpf_redirect_neigh(message->ifindex, 0, 0, 0);
 }
 
-// Makes the verifier forget what it knows of a packet's numbers: it follows the code behind once, not once for each kind
-// of packet.
-static __always_inline void blur(struct packet *packet)
-{
-	enum { AT = offsetof(struct packet, payload_bytes), BYTES = sizeof(*packet) - AT };
-
-	_Static_assert(BYTES == sizeof(packet->headers->numbers), "all of them");
-	__builtin_memcpy(packet->headers->numbers, &packet->payload_bytes, BYTES);
-	asm volatile("" ::: "memory");
-	__builtin_memcpy(&packet->payload_bytes, packet->headers->numbers, BYTES);
-}
-
 // An empty plan for a packet.
 static __always_inline struct plan *begin_plan(const struct packet *packet)
 {
@@ -459,7 +447,7 @@ int carrick_arriving(struct __sk_buff *skb)
 	handle_arriving(splice, record, kept, direction & 1, &packet, is_confirmed, plan);
 	if (plan->fate == FATE_FORWARD) {
 		splice->seen_ns = now;
-		// Without the lock, the slot may be given to others, whose peer must not get this packet.
+		// Without the lock, the slot may be given to others, whose addresses the packet must not get.
 		packet.headers->to = splice->legs[~direction & 1].flow;
 	}
 	bpf_spin_unlock(&splice->lock);

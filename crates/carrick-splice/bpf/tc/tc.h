@@ -162,7 +162,7 @@ struct packet_way {
 	__u32 acked;        /* how far the receiver has acknowledged */
 	__u32 window_end;   /* how far the sender may send */
 	__u32 offered_end;  /* right edge of the receiver's latest window */
-	__u32 window_max;   /* the receiver's largest window, in bytes */
+	__u32 window_max;   /* the largest window advertised to the sender, in bytes */
 	__u32 end_of_stream; /* number behind the FIN, if has_end */
 	__u32 has_end;
 	__u32 has_moved;    /* the receiver has acknowledged something sent this way */

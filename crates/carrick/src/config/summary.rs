@@ -140,7 +140,7 @@ pub fn paths(plan: &Plan) -> Vec<String> {
 
 /// Why connections to an upstream's servers are of no use to the kernel.
 fn of_upstream(upstream: &UpstreamPlan) -> Option<&'static str> {
-    if upstream.http2 != ServerHttp2::Never {
+    if upstream.tls.is_none() && upstream.http2 != ServerHttp2::Never {
         Some("the process speaks HTTP/2 to the servers of this upstream")
     } else if upstream.send_proxy_protocol.is_some() {
         Some("with `send_proxy_protocol`, connections to servers are not kept")

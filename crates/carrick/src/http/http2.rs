@@ -69,7 +69,7 @@ enum Event {
     Flooded,
     /// No further requests are to be taken.
     Last,
-    /// The load is another one.
+    /// The load or the deadline may be another one.
     Changed,
     /// Idle clients are dismissed.
     Dismissed,

@@ -2,6 +2,7 @@
 //! sections 3.3 and 3.4).
 use crate::cache::Cache;
 use crate::cache::flights::Lead;
+use crate::cache::key::Key;
 use crate::cache::memory::{Body, BodyWriter, NotTaken, Object, PIECES_MAX, Part, Piece, Store};
 use crate::cache::purges::PurgeEpoch;
 use crate::net::scratch::Scratch;
@@ -33,6 +34,14 @@ pub fn reuse_of(object: &Object, now: UnixTime) -> Reuse {
         age_s: object.meta().age_s(now),
         ttl_s: object.meta().ttl_s(now),
     }
+}
+
+/// Whether this would be found instead of what is fresh, though it is an error that only the configuration keeps. Of
+/// any variant: one without `Vary` would be found in place of all of them.
+pub(super) fn hides_fresh(store: &Store, key: Key<'_>, error: &Meta) -> bool {
+    let leaves_alone =
+        |stored: &Arc<Object>| error.leaves_alone(&stored.meta(), error.response_time);
+    error.is_error_by_configuration() && store.variants(key).iter().any(leaves_alone)
 }
 
 /// Whether what is stored has all that an answer to `request` needs.

@@ -1,6 +1,6 @@
 //! Storing an origin's answer: a whole one, a part that is added to others, or the fields of a validation.
 use super::ask::Asking;
-use super::parts::{PendingBody, answers, stored_like, stored_of};
+use super::parts::{PendingBody, answers, hides_fresh, stored_like, stored_of};
 use super::tee::Tee;
 use crate::cache::memory::{BodyWriter, NotTaken, Object, Part};
 use crate::cache::purge::Purge;
@@ -59,11 +59,7 @@ pub(super) fn try_store(
         Storing::Yes(meta) => meta,
         Storing::No(why) => return Err(why.label()),
     };
-    // Of any variant: one without `Vary` would be found in place of all of them.
-    let variants = || asking.cache.store.variants(asking.store_key());
-    if meta.is_error_by_configuration()
-        && (variants().iter()).any(|stored| meta.leaves_alone(&stored.meta(), times.response))
-    {
+    if hides_fresh(&asking.cache.store, asking.store_key(), &meta) {
         return Err(NotStored::StoredIsFresh.label());
     }
     if *varies_with_own {

@@ -1,6 +1,6 @@
 //! Keeping a body of unknown length while it is passed on. Other clients get it when it is whole; one that becomes too large is dropped,
 //! unnoticed by its client.
-use super::parts::keep_beginning;
+use super::parts::{hides_fresh, keep_beginning};
 use crate::cache::Cache;
 use crate::cache::flights::Lead;
 use crate::cache::memory::{BodyWriter, Part};
@@ -84,12 +84,16 @@ impl Tee {
 
     /// The body is whole: from now on others find it.
     pub fn end(mut self) {
+        let store = &self.cache.store;
+        let key = store.key(&self.key);
+        // Its client has let it take its time.
+        if hides_fresh(store, key, &self.meta) {
+            return self.let_go();
+        }
         let Some(mut writer) = self.writer.take() else {
             return;
         };
         writer.announce_end();
-        let store = &self.cache.store;
-        let key = store.key(&self.key);
         let response = (&self.variant, self.meta, self.head.as_slice());
         let stored = store.put_from(self.origin, key, response, writer.body());
         // If there is no room, nothing has happened.

@@ -8,7 +8,7 @@ use crate::context::kernel_forward::{KernelForward, KnownHead, Pair, Pending};
 use crate::context::request_log::IDLE_TIMEOUT;
 use crate::context::request_log::RequestLog;
 use crate::net::io::{read_at_most, write_all, write_both};
-use crate::net::scratch::Scratch;
+use crate::net::scratch::{Scratch, response_room};
 use crate::net::transport::Transport;
 use crate::upstream::checkout::Checkout;
 use carrick_logic::http1::ResponseBody;
@@ -313,6 +313,7 @@ impl Pair {
             return PassedOn::Nothing;
         };
         let mut scratch = context.worker.scratch.take();
+        response_room(&mut scratch.response);
         scratch.response.reserve(BURST_BYTES);
         let server = &self.checkout.upstream.transport;
         let mut reading = read_at_most(server, &mut scratch.response, bytes_max);

@@ -111,6 +111,15 @@ fn an_error_that_a_reload_meets_does_not_replace_what_is_fresh() {
             assert_eq!(play.find(path).text(), "good");
         }
     }
+    // Nor if it begins before that, and ends later.
+    let head = "HTTP/1.1 500 X\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n";
+    let (mut client, mut upstream) = play.carrick.asked(&play.server, get("/d", ""));
+    upstream.send(head);
+    client.read_head();
+    play.fetch_with("/d", reload, &ok(fresh, "good"));
+    upstream.send("0\r\n\r\n");
+    client.read_exact(5);
+    assert_eq!(play.find("/d").text(), "good");
     // The server may say that it stays so.
     play.fetch_with("/a", reload, &silent(410, fresh));
     assert_eq!(play.find("/a").status, 410);

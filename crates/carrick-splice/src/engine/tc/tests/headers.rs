@@ -438,6 +438,16 @@ fn a_request_in_fragments_is_for_the_process_and_ends_classifying() {
                 }
             }
         }
+        // A repetition may be as old as the largest window, also one that only the local socket has advertised.
+        let mut before = spliced(&lab);
+        (before.state, before.record, before.table) = (RESPONSES, 1, 1);
+        (before.classified_start, before.classified_end) = (C, C);
+        before.legs[CLIENT].received = C;
+        before.ways[CLIENT].window_max = 10;
+        lab.set(&before);
+        let own = lab.local_packet(CLIENT).with(|packet| packet.window = 1000);
+        assert_eq!(lab.run(Leaving, &own.bytes(), &[]).verdict, UNSPEC);
+        assert_eq!(lab.splice().ways[CLIENT].window_max, 1000);
     }
 }
 

@@ -151,7 +151,9 @@ fn a_message_whose_slot_was_given_away_since_it_was_looked_up_is_lost() {
         }
         let packet = sent(&lab, SERVER, C + 3000 + UP);
         let frame = too_long(router, packet.source, &quoted(&packet, QUOTED_MAX), 1380);
-        check(&lab, "of others", &others, &frame, (SHOT, &frame));
+        for before in [packet_splice::default(), others] {
+            check(&lab, "of others", &before, &frame, (SHOT, &frame));
+        }
     }
 }
 
