@@ -20,7 +20,7 @@
 struct {
 	__uint(type, BPF_MAP_TYPE_QUEUE);
 	__uint(max_entries, 4);
-	__uint(value_size, offsetof(struct held_way, lowest_rate));
+	__uint(value_size, __builtin_offsetof(struct held_way, lowest_rate));
 } held SEC(".maps");
 
 struct holding {
