@@ -63,11 +63,13 @@ impl Hosts {
             ));
         }
         for (host, interface) in interfaces {
-            // In the three seconds that are usual, a busy machine can drop all questions for a neighbour's address.
-            for family in ["ipv4", "ipv6"] {
-                let parameter = format!("net.{family}.neigh.{interface}.mcast_solicit=60");
-                hosts.run(host, &format!("sysctl -qw {parameter}"));
-            }
+            // In the three seconds that are usual, a busy machine can drop all questions for a neighbour's address. Windows do not depend on
+            // what this machine is set to.
+            let neighbours = ["ipv4", "ipv6"]
+                .map(|family| format!("net.{family}.neigh.{interface}.mcast_solicit=60"))
+                .join(" ");
+            let windows = "net.ipv4.tcp_rmem=4096\t131072\t6291456";
+            hosts.run(host, &format!("sysctl -qw {neighbours} {windows}"));
             hosts.ip(host, &format!("link set {interface} up"));
         }
         hosts

@@ -36,12 +36,15 @@ pub fn purge(arguments: &PurgeArgs) -> ExitCode {
         (_, _, Some(tag)) => format!("tag={}", encoded(tag)),
         _ => "all=yes".to_owned(),
     };
-    if arguments.outdate {
+    let done = if arguments.outdate {
         query.push_str("&how=outdate");
-    }
+        "outdated"
+    } else {
+        "purged"
+    };
     finish(
         ask(&arguments.admin, &format!("DELETE /cache?{query}"))
-            .map(|count| format!("purged: {}\n", count.trim())),
+            .map(|count| format!("{done}: {}\n", count.trim())),
     )
 }
 

@@ -1,7 +1,7 @@
 //! What a plan does, in a few lines for people.
 use super::plan::{
     AcmePlan, ForwardPlan, Interception, ListenerPlan, LogTarget, Mode, Plan, PortRange,
-    ServerHttp2, UpstreamPlan, certificate_file,
+    certificate_file,
 };
 use super::tls::load_stored;
 use super::word::Word;
@@ -123,9 +123,8 @@ pub fn paths(plan: &Plan) -> Vec<String> {
                 ));
                 continue;
             }
-            let of_upstream = upstream.and_then(|upstream| of_upstream(upstream));
             let of_route = route.not_in_kernel.as_deref();
-            let path = match of_upstream.or(of_route).or(of_listener) {
+            let path = match of_route.or(of_listener) {
                 Some(why) => format!("by the process: {why}"),
                 None => format!("plain requests in the kernel, {others} by the process"),
             };
@@ -136,19 +135,6 @@ pub fn paths(plan: &Plan) -> Vec<String> {
         }
     }
     lines
-}
-
-/// Why connections to an upstream's servers are of no use to the kernel.
-fn of_upstream(upstream: &UpstreamPlan) -> Option<&'static str> {
-    if upstream.tls.is_none() && upstream.http2 != ServerHttp2::Never {
-        Some("the process speaks HTTP/2 to the servers of this upstream")
-    } else if upstream.send_proxy_protocol.is_some() {
-        Some("with `send_proxy_protocol`, connections to servers are not kept")
-    } else if upstream.keepalive == 0 {
-        Some("with `keepalive = 0`, connections to servers are not kept")
-    } else {
-        None
-    }
 }
 
 /// Whom carrick becomes, if the plan says it.

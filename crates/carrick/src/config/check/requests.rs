@@ -2,7 +2,9 @@
 //! their reason, for `carrick check`. What `requests` and `responses` demand is checked.
 use crate::config::file::{self, Job};
 use crate::config::in_kernel;
-use crate::config::plan::{HashOn, Mode, Requests, Responses, RoutePlan, UpstreamPlan, Via};
+use crate::config::plan::{
+    HashOn, Mode, Requests, Responses, RoutePlan, ServerHttp2, UpstreamPlan, Via,
+};
 use crate::config::problem::Problems;
 use crate::config::section::Written;
 use carrick_logic::balance::Algorithm;
@@ -39,11 +41,10 @@ pub fn settle(
     let are_alike = routes
         .windows(2)
         .all(|pair| matches!(pair, [one, other] if one.pace == other.pace));
+    let of = |route: &RoutePlan| upstreams.get(route.upstream?)?.as_ref();
     let mut obstacles: Vec<Option<Obstacle>> = (routes.iter().enumerate())
         .map(|(number, route)| {
-            let upstream = route
-                .upstream
-                .and_then(|index| upstreams.get(index)?.as_ref());
+            let upstream = of(route);
             to_tls(upstream)
                 .or_else(|| {
                     let is_given = (given(number).is_some(), is_read(number).is_some());
@@ -69,13 +70,15 @@ pub fn settle(
         }
     }
     for (number, (route, obstacle)) in routes.iter_mut().zip(obstacles).enumerate() {
-        let Some((why, help)) = obstacle else {
-            if route.engine == Choice::Auto {
-                route.responses = Responses::Unread;
-            }
+        let unkept = of(route).and_then(unkept);
+        if obstacle.is_some() {
+            route.requests = Requests::Process;
+        } else if route.engine == Choice::Auto {
+            route.responses = Responses::Unread;
+        }
+        let Some((why, help)) = obstacle.or(unkept) else {
             continue;
         };
-        route.requests = Requests::Process;
         match given(number).filter(|_| is_demanded(number)) {
             Some(word) => refuse(problems, word.span(), &why, help),
             None => route.not_in_kernel = Some(why),
@@ -159,6 +162,29 @@ fn to_tls(upstream: Option<&UpstreamPlan>) -> Option<Obstacle> {
             "remove `requests`, or `tls` from the upstream",
         )
     })
+}
+
+/// Why the kernel never has a connection to these servers with which it could forward a request, though it could read it.
+fn unkept(upstream: &UpstreamPlan) -> Option<Obstacle> {
+    let (why, help) = if upstream.http2 != ServerHttp2::Never {
+        (
+            "the process speaks HTTP/2 to the servers of this upstream",
+            "remove `requests`, or `http2` from the upstream",
+        )
+    } else if upstream.send_proxy_protocol.is_some() {
+        (
+            "with `send_proxy_protocol`, connections to servers are not kept",
+            "remove `requests`, or `send_proxy_protocol` from the upstream",
+        )
+    } else if upstream.keepalive == 0 {
+        (
+            "with `keepalive = 0`, connections to servers are not kept",
+            "remove `requests`, or `keepalive = 0` from the upstream",
+        )
+    } else {
+        return None;
+    };
+    Some((why.to_owned(), help))
 }
 
 /// Why no request of a listener can be classified in the kernel.

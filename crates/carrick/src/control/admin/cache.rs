@@ -302,7 +302,10 @@ pub(super) async fn purge(
         None => Ok(()),
     };
     let (count, over) = cache.purge(&which, how);
-    tracing::info!("admin purged {count} objects from the cache");
+    match how {
+        Purge::Remove => tracing::info!("admin purged {count} objects from the cache"),
+        Purge::Outdate => tracing::info!("admin marked {count} objects in the cache as stale"),
+    }
     if let Err(why) = told {
         return answer(
             StatusCode::BAD_GATEWAY,

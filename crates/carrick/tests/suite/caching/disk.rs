@@ -310,7 +310,7 @@ fn purges_last() {
     play.again(true);
     play.fetch("/a", ok("Cache-Control: no-store\r\n", "new"));
     play.find("/b", "");
-    assert_eq!(play.purge(&["--tag", "tag", "--outdate"]), "purged: 2\n");
+    assert_eq!(play.purge(&["--tag", "tag", "--outdate"]), "outdated: 2\n");
     play.again(true);
     for name in ["/b", "/c"] {
         let mut client = play.carrick().connect();

@@ -129,6 +129,27 @@ const MISTAKES: &[(&str, &str, &str, &str, &str)] = &[
         "remove `requests`",
     ),
     (
+        PLAIN,
+        "keepalive = 0",
+        ROUTE,
+        "are not kept",
+        "`keepalive = 0` from the upstream",
+    ),
+    (
+        PLAIN,
+        "send_proxy_protocol = true",
+        ROUTE,
+        "are not kept",
+        "`send_proxy_protocol` from the upstream",
+    ),
+    (
+        PLAIN,
+        "http2 = true",
+        ROUTE,
+        "speaks HTTP/2 to the servers",
+        "`http2` from the upstream",
+    ),
+    (
         "forwarded = \"off\"\nvia = \"\"\ntransparent = true\nintercept = { ports = [80] }",
         "",
         "to = \"original\"\nengine = \"packet\"\nrequests = \"kernel\"\n[[listener.route]]\nupstream = \"u\"",
