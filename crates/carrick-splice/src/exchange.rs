@@ -174,7 +174,11 @@ impl<'a> Exchange<'a> {
     pub fn poll_run(&mut self, cx: &mut Context<'_>) -> Poll<ExchangeEnd> {
         let end = self.poll_end(cx);
         if let Poll::Ready(end) = &end {
-            self.pair.note_path_statistics(None);
+            let has_tc = matches!(self.attachment, Some(Attachment::Tc(_)));
+            // While the kernel has the packets, each poll reports them.
+            if !(has_tc && self.lifecycle.is(State::InKernel)) {
+                self.pair.note_path_statistics(None);
+            }
             if matches!(end, ExchangeEnd::Closed | ExchangeEnd::Fault { .. }) {
                 self.lifecycle.enter(State::Ended);
             }

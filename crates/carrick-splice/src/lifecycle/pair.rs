@@ -121,6 +121,11 @@ impl<'a> Pair<'a> {
             && matches!(unacked_bytes(&*legs[1 - side]), Ok(0))
     }
 
+    /// Whether something has arrived that the process has not read.
+    pub(crate) fn has_unread(&self) -> bool {
+        (self.legs.iter().flatten()).any(|leg| !matches!(tcp::pending_input(leg), Ok(0)))
+    }
+
     /// Relays everything in the process, as if no engine had been asked for.
     pub(crate) fn relay_alone(&mut self) {
         for side in [0, 1] {

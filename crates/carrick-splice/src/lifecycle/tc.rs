@@ -108,6 +108,10 @@ impl KernelEngine for Tc {
         if known.splice.is_armed() || !is_quiet || !known.is_time(cx, moved_bytes) {
             return Attach::Later;
         }
+        // Asking costs ten times as much as these looks, and peers that answer at once are often busy.
+        if pair.has_unread() || (!known.splice.is_seen() && known.may_yet_be_seen(moved_bytes)) {
+            return known.look_later(cx);
+        }
         pair.note_path_statistics_if_old();
         if pair.is_lossy() {
             return Attach::Refused(Some(Reason::PacketLossyPath));
@@ -152,10 +156,12 @@ impl KernelEngine for Tc {
             Holder::Process | Holder::Kernel if is_astray || state.is_stuck => Polled::Astray,
             Holder::Process | Holder::Kernel => Polled::Going,
             Holder::Ended => {
+                known.splice.note_back();
                 close_silently(pair);
                 Polled::Closed
             }
             Holder::Reset { is_by_second } => {
+                known.splice.note_back();
                 close_silently(pair);
                 Polled::Broken {
                     a_to_b: !is_by_second,
@@ -304,7 +310,8 @@ impl KnownPair {
     fn is_time(&mut self, cx: &mut Context<'_>, moved_bytes: u64) -> bool {
         if moved_bytes != self.moved_bytes {
             self.moved_bytes = moved_bytes;
-            self.look = None;
+            // A look that is due soon stays: each new timer wakes the thread's runtime.
+            self.look = self.look.take().filter(|(_, wait)| *wait == LOOK_FIRST);
             return true;
         }
         match &mut self.look {
@@ -338,6 +345,7 @@ impl KnownPair {
                 self.moved_bytes = self.moved_bytes.max(1);
                 return Attach::Later;
             }
+            Some((timer, _)) if !timer.is_elapsed() => {}
             Some((timer, wait)) => {
                 *wait *= 2;
                 timer.as_mut().reset(next(*wait));

@@ -26,7 +26,7 @@ pub(super) struct Relayed {
     pub engine: Engine,
     /// `None` if the drain time is over.
     pub end: Option<ExchangeEnd>,
-    /// Whether nothing was on its way when it ended.
+    /// Whether nothing was on its way when it ended as idle.
     pub is_quiet: bool,
     /// Whether the kernel continues with what it has.
     pub is_left: bool,

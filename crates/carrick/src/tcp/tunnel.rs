@@ -327,7 +327,7 @@ async fn spliced(
     } else {
         exchange.engines().0
     };
-    let is_quiet = exchange.is_quiet();
+    let is_quiet = matches!(end, Some(ExchangeEnd::Idle)) && exchange.is_quiet();
     // When carrick exits, tunnels in the kernel continue.
     let is_left = end.is_none() && exchange.leave();
     let [near, far] = exchange.into_connections();

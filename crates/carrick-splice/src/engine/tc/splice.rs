@@ -150,7 +150,7 @@ impl PacketSplice {
         })
     }
 
-    /// Whether the kernel has returned the packets by itself.
+    /// Records that the kernel has returned the packets by itself, or that both connections have ended.
     pub(crate) fn note_back(&mut self) {
         self.is_armed = false;
     }
