@@ -14,6 +14,9 @@ use tokio::net::TcpStream;
 /// A peer that is nearer than this needs no long window.
 const NEAR: Duration = Duration::from_millis(2);
 
+/// Most connections carry less than this before they end or the kernel joins them, and until then their buffers have hardly grown.
+const EARLY_BYTES: u32 = 32 << 10;
+
 /// How far a peer is taken to be of which that is not known.
 const FAR: Duration = Duration::from_millis(100);
 
@@ -22,6 +25,8 @@ const FAR: Duration = Duration::from_millis(100);
 pub struct UnreadLimit {
     /// The window, in bytes of the stream, from which it may grow; 0: it has no limit of this kind, or one that does not grow.
     window_bytes: u32,
+    /// The limit that is to be set once [`EARLY_BYTES`] were read; 0: none.
+    late_bytes: u32,
 }
 
 impl UnreadLimit {
@@ -33,6 +38,21 @@ impl UnreadLimit {
     /// What the system calls say.
     pub fn begin(stream: &TcpStream, bytes: u32) -> io::Result<Self> {
         Self::set(stream, bytes, true)
+    }
+
+    /// The same, once 32 KB were read, of which an [`UnreadWindow`] is told: that spares most connections the system calls. What is less than the
+    /// kernel gives a connection to begin with (`net.ipv4.tcp_rmem`, 128 KB) is set at once.
+    ///
+    /// # Errors
+    /// What the system calls say.
+    pub fn begin_late(stream: &TcpStream, bytes: u32) -> io::Result<Self> {
+        if bytes < 8 * EARLY_BYTES {
+            return Self::begin(stream, bytes);
+        }
+        Ok(Self {
+            window_bytes: 0,
+            late_bytes: bytes,
+        })
     }
 
     /// The same for near peers only.
@@ -68,12 +88,13 @@ impl UnreadLimit {
         widen(stream, window_bytes, locks)?;
         Ok(Self {
             window_bytes: if is_far { window_bytes } else { 0 },
+            late_bytes: 0,
         })
     }
 
     /// Whether whoever reads is to tell an [`UnreadWindow`].
     pub(crate) fn may_grow(self) -> bool {
-        self.window_bytes > 0
+        self.window_bytes > 0 || self.late_bytes > 0
     }
 
     /// Leaves the size of the buffer to the kernel again, if the peer is far: for readers that do not tell a window what they read.
@@ -119,7 +140,13 @@ impl UnreadWindow {
     /// So many bytes were read. A system call for each half of a window, and some more when it has to be larger.
     #[inline]
     pub fn took(&mut self, stream: &TcpStream, bytes: u64) {
-        if self.limit.may_grow()
+        if self.limit.late_bytes > 0 {
+            self.read_bytes += bytes;
+            if self.read_bytes >= EARLY_BYTES.into() {
+                // The connection works without the limit.
+                self.limit = UnreadLimit::begin(stream, self.limit.late_bytes).unwrap_or_default();
+            }
+        } else if self.limit.may_grow()
             && let Some(window_bytes) = self.grown(bytes, || Sample::at(stream).ok())
             && !other_locks(stream)
                 .and_then(|others| widen(stream, window_bytes, others))
@@ -137,8 +164,11 @@ impl UnreadWindow {
 
     /// After how many more bytes it is looked at again; `None`: it does not grow any more.
     pub(crate) fn until_look(&self) -> Option<u64> {
-        let half_bytes = u64::from(self.limit.window_bytes / 2);
-        (half_bytes > 0).then(|| half_bytes.saturating_sub(self.read_bytes).max(1))
+        let bytes = u64::from(match self.limit.late_bytes {
+            0 => self.limit.window_bytes / 2,
+            _ => EARLY_BYTES,
+        });
+        (bytes > 0).then(|| bytes.saturating_sub(self.read_bytes).max(1))
     }
 
     /// The window that it is to have from now on, if it is to grow.

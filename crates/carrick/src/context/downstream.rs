@@ -57,6 +57,14 @@ impl Downstream {
         limit
     }
 
+    /// The same for a tunnel, once it has carried a little.
+    pub fn limit_unread_late(&self) -> UnreadLimit {
+        let mut unread = self.unread.get();
+        let limit = unread.begin_late(&self.transport);
+        self.unread.set(unread);
+        limit
+    }
+
     /// What the kernel has kept back of answers goes out now. To be called before whatever may have to be waited for.
     pub fn push_held(&self) {
         if self.holds.replace(false) {

@@ -1,6 +1,8 @@
 //! The limit on unread bytes of a connection (`limits.unread`): set once, before the process relays incoming bytes.
 use super::transport::Transport;
 use carrick_splice::tcp::UnreadLimit;
+use std::io;
+use tokio::net::TcpStream;
 
 /// The limit's state on a connection.
 #[derive(Debug, Clone, Copy)]
@@ -23,12 +25,25 @@ impl Unread {
 
     /// Sets it, unless it is set. For callers that report reads to an [`UnreadWindow`](carrick_splice::tcp::UnreadWindow).
     pub fn begin(&mut self, transport: &Transport) -> UnreadLimit {
+        self.begin_by(transport, UnreadLimit::begin)
+    }
+
+    /// The same, once some bytes were read.
+    pub fn begin_late(&mut self, transport: &Transport) -> UnreadLimit {
+        self.begin_by(transport, UnreadLimit::begin_late)
+    }
+
+    fn begin_by(
+        &mut self,
+        transport: &Transport,
+        begin: fn(&TcpStream, u32) -> io::Result<UnreadLimit>,
+    ) -> UnreadLimit {
         match (*self, transport.socket()) {
             (Self::Set(limit), _) => limit,
             (Self::ToCome(_), None) => UnreadLimit::default(),
             (Self::ToCome(bytes), Some(stream)) => {
                 // The connection works without the limit.
-                let limit = UnreadLimit::begin(stream, bytes).unwrap_or_default();
+                let limit = begin(stream, bytes).unwrap_or_default();
                 *self = Self::Set(limit);
                 limit
             }

@@ -163,8 +163,8 @@ pub async fn exchange(
     log: &mut RequestLog,
 ) -> Next {
     let unread = [
-        client.downstream.limit_unread(),
-        checkout.upstream.limit_unread(),
+        client.downstream.limit_unread_late(),
+        checkout.upstream.limit_unread_late(),
     ];
     let pace = client.paced(class);
     let counters = client

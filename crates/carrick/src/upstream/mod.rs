@@ -94,6 +94,11 @@ impl Upstream {
         self.unread.begin(&self.transport)
     }
 
+    /// The same for a tunnel, once it has carried a little.
+    pub fn limit_unread_late(&mut self) -> UnreadLimit {
+        self.unread.begin_late(&self.transport)
+    }
+
     /// The same for callers that do not grow the window: only if the server is near.
     pub fn limit_unread_if_near(&mut self) {
         self.unread.begin_if_near(&self.transport);

@@ -3,7 +3,10 @@ use super::*;
 use socket2::SockRef;
 use tokio::net::TcpListener;
 
-const LIMIT: UnreadLimit = UnreadLimit { window_bytes: 1000 };
+const LIMIT: UnreadLimit = UnreadLimit {
+    window_bytes: 1000,
+    late_bytes: 0,
+};
 
 const RTT: Duration = Duration::from_millis(50);
 
@@ -95,6 +98,23 @@ async fn a_near_peer_gets_a_buffer_of_the_size_and_a_fixed_one_stays() {
         UnreadLimit::default()
     );
     assert_eq!(buffer_bytes(&other), 20_000);
+}
+
+#[tokio::test]
+async fn a_late_limit_is_set_once_the_connection_has_carried_a_little() {
+    let [one, other] = pair().await;
+    let mut window = UnreadWindow::new(UnreadLimit::begin_late(&one, 1 << 20).unwrap());
+    for (bytes, look_bytes) in [(1, 32_767), (32_766, 1), (0, 1)] {
+        window.took(&one, bytes);
+        assert_eq!(window.until_look(), Some(look_bytes));
+        assert!(!is_fixed(&one));
+    }
+    window.took(&one, 1);
+    assert_eq!((buffer_bytes(&one), is_fixed(&one)), (1 << 20, true));
+    assert_eq!(window.until_look(), None, "a near peer's does not grow");
+    // Less than what the connection begins with is set at once.
+    UnreadLimit::begin_late(&other, 100_000).unwrap();
+    assert!(is_fixed(&other));
 }
 
 #[tokio::test]
