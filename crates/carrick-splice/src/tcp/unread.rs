@@ -24,10 +24,12 @@ const FAR: Duration = Duration::from_millis(100);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct UnreadLimit {
     /// The window, in bytes of the stream, from which it may grow; 0: it has no limit of this kind, or one that does not grow.
+    /// With [`LATE`]: the limit that is to be set once [`EARLY_BYTES`] were read.
     window_bytes: u32,
-    /// The limit that is to be set once [`EARLY_BYTES`] were read; 0: none.
-    late_bytes: u32,
 }
+
+/// No window is so long.
+const LATE: u32 = 1 << 31;
 
 impl UnreadLimit {
     /// Lets what has come from a peer and was not read hold so many bytes of memory at most. For peers that are farther away than 2 ms this is the
@@ -50,8 +52,7 @@ impl UnreadLimit {
             return Self::begin(stream, bytes);
         }
         Ok(Self {
-            window_bytes: 0,
-            late_bytes: bytes,
+            window_bytes: bytes.min(i32::MAX as u32) | LATE,
         })
     }
 
@@ -88,13 +89,17 @@ impl UnreadLimit {
         widen(stream, window_bytes, locks)?;
         Ok(Self {
             window_bytes: if is_far { window_bytes } else { 0 },
-            late_bytes: 0,
         })
     }
 
     /// Whether whoever reads is to tell an [`UnreadWindow`].
     pub(crate) fn may_grow(self) -> bool {
-        self.window_bytes > 0 || self.late_bytes > 0
+        self.window_bytes > 0
+    }
+
+    /// The limit that is to be set later.
+    fn late_bytes(self) -> Option<u32> {
+        (self.window_bytes & LATE != 0).then_some(self.window_bytes & !LATE)
     }
 
     /// Leaves the size of the buffer to the kernel again, if the peer is far: for readers that do not tell a window what they read.
@@ -140,11 +145,11 @@ impl UnreadWindow {
     /// So many bytes were read. A system call for each half of a window, and some more when it has to be larger.
     #[inline]
     pub fn took(&mut self, stream: &TcpStream, bytes: u64) {
-        if self.limit.late_bytes > 0 {
+        if let Some(limit_bytes) = self.limit.late_bytes() {
             self.read_bytes += bytes;
             if self.read_bytes >= EARLY_BYTES.into() {
                 // The connection works without the limit.
-                self.limit = UnreadLimit::begin(stream, self.limit.late_bytes).unwrap_or_default();
+                self.limit = UnreadLimit::begin(stream, limit_bytes).unwrap_or_default();
             }
         } else if self.limit.may_grow()
             && let Some(window_bytes) = self.grown(bytes, || Sample::at(stream).ok())
@@ -164,9 +169,9 @@ impl UnreadWindow {
 
     /// After how many more bytes it is looked at again; `None`: it does not grow any more.
     pub(crate) fn until_look(&self) -> Option<u64> {
-        let bytes = u64::from(match self.limit.late_bytes {
-            0 => self.limit.window_bytes / 2,
-            _ => EARLY_BYTES,
+        let bytes = u64::from(match self.limit.late_bytes() {
+            None => self.limit.window_bytes / 2,
+            Some(_) => EARLY_BYTES,
         });
         (bytes > 0).then(|| bytes.saturating_sub(self.read_bytes).max(1))
     }

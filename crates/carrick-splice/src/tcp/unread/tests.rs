@@ -3,10 +3,7 @@ use super::*;
 use socket2::SockRef;
 use tokio::net::TcpListener;
 
-const LIMIT: UnreadLimit = UnreadLimit {
-    window_bytes: 1000,
-    late_bytes: 0,
-};
+const LIMIT: UnreadLimit = UnreadLimit { window_bytes: 1000 };
 
 const RTT: Duration = Duration::from_millis(50);
 

@@ -45,7 +45,8 @@ pub fn settle(
     let mut obstacles: Vec<Option<Obstacle>> = (routes.iter().enumerate())
         .map(|(number, route)| {
             let upstream = of(route);
-            to_tls(upstream)
+            upstream
+                .and_then(translated)
                 .or_else(|| {
                     let is_given = (given(number).is_some(), is_read(number).is_some());
                     obstacle(route, upstream, via, are_alike, is_given)
@@ -155,23 +156,26 @@ fn obstacle(
 }
 
 /// Why no request for these servers can be classified in the kernel.
-fn to_tls(upstream: Option<&UpstreamPlan>) -> Option<Obstacle> {
-    upstream?.tls.as_ref().map(|_| {
+fn translated(upstream: &UpstreamPlan) -> Option<Obstacle> {
+    let (why, help) = if upstream.tls.is_some() {
         (
-            "the process encrypts for the servers of this upstream".to_owned(),
+            "the process encrypts for the servers of this upstream",
             "remove `requests`, or `tls` from the upstream",
         )
-    })
-}
-
-/// Why the kernel never has a connection to these servers with which it could forward a request, though it could read it.
-fn unkept(upstream: &UpstreamPlan) -> Option<Obstacle> {
-    let (why, help) = if upstream.http2 != ServerHttp2::Never {
+    } else if upstream.http2 != ServerHttp2::Never {
         (
             "the process speaks HTTP/2 to the servers of this upstream",
             "remove `requests`, or `http2` from the upstream",
         )
-    } else if upstream.send_proxy_protocol.is_some() {
+    } else {
+        return None;
+    };
+    Some((why.to_owned(), help))
+}
+
+/// Why the kernel never has a connection to these servers with which it could forward a request, though it could read it.
+fn unkept(upstream: &UpstreamPlan) -> Option<Obstacle> {
+    let (why, help) = if upstream.send_proxy_protocol.is_some() {
         (
             "with `send_proxy_protocol`, connections to servers are not kept",
             "remove `requests`, or `send_proxy_protocol` from the upstream",

@@ -143,7 +143,8 @@ section! {
         unsent: u32 = size(0..=1024 * MIB, 128 * KIB),
         /// Most kernel memory for data that a client or server has sent and carrick has not read. For peers 2 ms away
         /// or farther, it grows while more than a quarter of it is read within a round trip, as far as the system
-        /// allows (`net.ipv4.tcp_rmem`); 0: the system's setting
+        /// allows (`net.ipv4.tcp_rmem`). Connections of tunnels get it once 32 KB were read of them. 0: the system's
+        /// setting
         unread: u32 = size(0..=1024 * MIB, 1536 * KIB),
         /// Most kernel memory that transfers and tunnels whose receivers read nothing may hold together; beyond it,
         /// those stalled longest are ended; 0: a 64th of the machine's memory, which is a quarter of what Linux gives

@@ -1,6 +1,8 @@
 //! One end of a TCP connection, driven by a script: every step waits for its event, and on failure shows what arrived instead.
 use super::message::{Response, head_end, read_response};
 use super::{PATIENCE, wait_until};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream};
@@ -56,6 +58,10 @@ pub fn fill(mut stream: &TcpStream, mut more: impl FnMut() -> Vec<u8>) {
     stream.set_nonblocking(false).expect("a mode");
 }
 
+fn new_socket(to: SocketAddr) -> Socket {
+    Socket::new(Domain::for_address(to), Type::STREAM, Some(Protocol::TCP)).expect("a socket")
+}
+
 impl Peer {
     /// Wraps an established connection.
     pub fn new(stream: TcpStream) -> Self {
@@ -72,33 +78,42 @@ impl Peer {
 
     /// Connects.
     pub fn connect(to: SocketAddr) -> Self {
-        Self::new(TcpStream::connect(to).unwrap_or_else(|error| panic!("connect to {to}: {error}")))
+        Self::connect_by(new_socket(to), to)
+    }
+
+    /// Whoever reads gets the connection's error, also that of a reset that comes before this thread has seen the connection:
+    /// `connect(2)` would return it.
+    fn connect_by(socket: Socket, to: SocketAddr) -> Self {
+        socket.set_nonblocking(true).expect("a mode");
+        if let Err(error) = socket.connect(&to.into())
+            && error.raw_os_error() != Some(Errno::INPROGRESS.raw_os_error())
+        {
+            panic!("connect to {to}: {error}");
+        }
+        let mut connected = [PollFd::new(&socket, PollFlags::OUT)];
+        wait_until("the connection", || {
+            poll(&mut connected, Some(&Timespec::default())).expect("poll") > 0
+        });
+        socket.set_nonblocking(false).expect("a mode");
+        Self::new(socket.into())
     }
 
     /// Connects from the given address.
     pub fn connect_from(from: IpAddr, to: SocketAddr) -> Self {
-        let socket = Socket::new(Domain::for_address(to), Type::STREAM, Some(Protocol::TCP))
-            .expect("a socket");
+        let socket = new_socket(to);
         socket
             .bind(&SocketAddr::new(from, 0).into())
             .expect("a local address");
-        socket
-            .connect(&to.into())
-            .unwrap_or_else(|error| panic!("connect to {to}: {error}"));
-        Self::new(socket.into())
+        Self::connect_by(socket, to)
     }
 
     /// Connects with small socket buffers: `bytes` in each direction (the kernel doubles and rounds).
     pub fn connect_with_buffers(to: SocketAddr, bytes: usize) -> Self {
-        let socket = Socket::new(Domain::for_address(to), Type::STREAM, Some(Protocol::TCP))
-            .expect("a socket");
+        let socket = new_socket(to);
         // Before connecting, so that the window is small from the start.
         socket.set_recv_buffer_size(bytes).expect("a buffer size");
         socket.set_send_buffer_size(bytes).expect("a buffer size");
-        socket
-            .connect(&to.into())
-            .unwrap_or_else(|error| panic!("connect to {to}: {error}"));
-        Self::new(socket.into())
+        Self::connect_by(socket, to)
     }
 
     /// The connection itself.
