@@ -108,7 +108,7 @@ impl KernelEngine for Tc {
         if known.splice.is_armed() || !is_quiet || !known.is_time(cx, moved_bytes) {
             return Attach::Later;
         }
-        // Asking costs ten times as much as these looks, and peers that answer at once are often busy.
+        // These looks cost less than asking, and of peers that answer at once something is often unread.
         if pair.has_unread() || (!known.splice.is_seen() && known.may_yet_be_seen(moved_bytes)) {
             return known.look_later(cx);
         }
@@ -121,6 +121,7 @@ impl KernelEngine for Tc {
             .arm([pair.flows[0].pace(), pair.flows[1].pace()])
         {
             Ok(Answer::Done) => {
+                known.look = None;
                 note_begun(pair);
                 return Attach::Done;
             }

@@ -6,6 +6,7 @@
 
 use super::socket_receive_buffer_max;
 use crate::sys::sockopt::{self, RECEIVE_LOCK, set_buffer_locks, set_receive_low_water};
+use socket2::SockRef;
 use std::io;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
@@ -42,13 +43,13 @@ impl UnreadLimit {
         Self::set(stream, bytes, true)
     }
 
-    /// The same, once 32 KB were read, of which an [`UnreadWindow`] is told: that spares most connections the system calls. What is less than the
-    /// kernel gives a connection to begin with (`net.ipv4.tcp_rmem`, 128 KB) is set at once.
+    /// The same, once 32 KB were read, of which an [`UnreadWindow`] is told: that spares most connections the system calls. It is set at once if it
+    /// is less than the connection has already (`net.ipv4.tcp_rmem`). For connections that are read by one window all their life.
     ///
     /// # Errors
     /// What the system calls say.
     pub fn begin_late(stream: &TcpStream, bytes: u32) -> io::Result<Self> {
-        if bytes < 8 * EARLY_BYTES {
+        if SockRef::from(stream).recv_buffer_size()? > bytes as usize {
             return Self::begin(stream, bytes);
         }
         Ok(Self {

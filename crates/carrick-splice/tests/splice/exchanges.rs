@@ -183,9 +183,12 @@ fn the_rest_of_a_dead_senders_queue_still_arrives() {
                     let _ = read.read_to_end(&mut arrived).await;
                 };
                 let _ = tokio::join!(write.write_all(&upload), receive);
+                std::future::pending::<()>().await;
             };
             let server = async {
                 sockets.receiver.write_all(&answer).await.unwrap();
+                // Without anything unread, the kernel would send FIN.
+                sockets.receiver.readable().await.unwrap();
                 drop(sockets.receiver);
                 has_gone.set(true);
             };

@@ -1,6 +1,5 @@
 //! When a window grows.
 use super::*;
-use socket2::SockRef;
 use tokio::net::TcpListener;
 
 const LIMIT: UnreadLimit = UnreadLimit { window_bytes: 1000 };
@@ -110,7 +109,7 @@ async fn a_late_limit_is_set_once_the_connection_has_carried_a_little() {
     assert_eq!((buffer_bytes(&one), is_fixed(&one)), (1 << 20, true));
     assert_eq!(window.until_look(), None, "a near peer's does not grow");
     // Less than what the connection begins with is set at once.
-    UnreadLimit::begin_late(&other, 100_000).unwrap();
+    UnreadLimit::begin_late(&other, 10_000).unwrap();
     assert!(is_fixed(&other));
 }
 
