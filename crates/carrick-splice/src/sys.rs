@@ -14,12 +14,21 @@ pub(crate) mod tcp_info;
 use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags};
 use std::io::{self, ErrorKind, IoSlice};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
 use tokio::net::TcpStream;
 
 /// asm-generic/sockios.h; see sockatmark(3).
 const SIOCATMARK: libc::Ioctl = 0x8905;
+
+/// Registers with the runtime what can only be waited for.
+#[expect(unsafe_code, reason = "tokio has no safe one")]
+pub(crate) fn readable(descriptor: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+    // SAFETY: an `OwnedFd` gives the same descriptor every time, and is open until it is dropped.
+    let registered = unsafe { AsyncFd::register_with_interest(descriptor, Interest::READABLE) };
+    Ok(registered?)
+}
 
 /// Runs `call`, which returns how much it moved and whether that used up the readiness.
 #[inline]

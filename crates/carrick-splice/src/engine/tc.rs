@@ -61,8 +61,9 @@ pub struct Left {
     pub ends: usize,
 }
 
-/// The size of the ring of forwarded requests, in bytes: some thousand requests.
-const REQUEST_EVENTS_BYTES: u32 = 1 << 20;
+/// The size of the ring of forwarded requests, in bytes: 15,887 requests. At 100,000 requests/s the process has 80 ms from the notification at
+/// half of it.
+const REQUEST_EVENTS_BYTES: u32 = 1 << 22;
 
 /// Route tables created at the start: enough for half as many listeners, if all replace theirs at the same
 /// time.

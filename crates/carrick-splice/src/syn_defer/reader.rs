@@ -2,6 +2,7 @@
 
 use super::{DeferredSyn, Inner};
 use crate::sys::clock::now_ns;
+use crate::sys::readable;
 use libbpf_rs::{RingBuffer, RingBufferBuilder};
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -11,7 +12,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 use std::time::Duration;
-use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
@@ -20,14 +20,6 @@ const BEAT_EVERY: Duration = Duration::from_millis(250);
 
 /// Records read but not requested yet.
 type Told = Rc<RefCell<VecDeque<Vec<u8>>>>;
-
-/// Registers the ring with the runtime.
-#[expect(unsafe_code, reason = "tokio has no safe one")]
-fn register(descriptor: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
-    // SAFETY: an `OwnedFd` gives the same descriptor every time, and is open until it is dropped.
-    let registered = unsafe { AsyncFd::register_with_interest(descriptor, Interest::READABLE) };
-    Ok(registered?)
-}
 
 /// One reader of deferred SYNs. Dropped, its part of new SYNs passes; what it had not read passes when it is
 /// retransmitted.
@@ -59,7 +51,7 @@ impl Reader {
         let mut beats = interval(BEAT_EVERY);
         beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let reader = Reader {
-            is_told: register(descriptor)?,
+            is_told: readable(descriptor)?,
             inner,
             number,
             ring,

@@ -41,6 +41,9 @@ pub const CUT_OFF_MAX: Duration = Duration::from_secs(1);
 /// How often a worker flushes its log buffer.
 const FLUSH_EVERY: Duration = Duration::from_millis(250);
 
+/// The worker that reads what the kernel reports of forwarded requests.
+const READER: usize = 0;
+
 /// How often a worker asks its cache for the addresses of servers that have names.
 const FOLLOW_NAMES_EVERY: Duration = Duration::from_secs(1);
 
@@ -131,7 +134,7 @@ async fn serve(mut parts: WorkerParts, started: impl FnOnce()) -> std::io::Resul
         clock: Clock::default(),
     });
     // One reader serves all listeners.
-    let forwarded = (parts.number == 0).then(|| {
+    let forwarded = (parts.number == READER).then(|| {
         let reader = ForwardedReader::new(packet, Arc::clone(&worker.telemetry.forwarded));
         Rc::new(RefCell::new(reader))
     });
@@ -140,6 +143,10 @@ async fn serve(mut parts: WorkerParts, started: impl FnOnce()) -> std::io::Resul
     let keeping_pace = tokio::task::spawn_local(async move { pacer.keep().await });
     let keeping_house = keep_house(Rc::clone(&worker), forwarded.clone());
     let housekeeping = tokio::task::spawn_local(keeping_house);
+    let following_events = forwarded.clone().map(|reader| {
+        let following = follow_events(Rc::clone(&worker), reader);
+        tokio::task::spawn_local(following)
+    });
     let following_names = tokio::task::spawn_local(follow_names(Rc::clone(&worker)));
     let mut accepting = HashMap::new();
     listen::adjust(
@@ -183,6 +190,9 @@ async fn serve(mut parts: WorkerParts, started: impl FnOnce()) -> std::io::Resul
     }
     drain(&worker, accepting, &mut parts.orders).await;
     housekeeping.abort();
+    if let Some(following_events) = following_events {
+        following_events.abort();
+    }
     following_names.abort();
     keeping_pace.abort();
     // Log lines of the last clients.
@@ -216,6 +226,10 @@ async fn drain(
         while !worker.sessions.clients.borrow().is_empty() {
             worker.sessions.session_ended.notified().await;
         }
+        // What the kernel has forwarded for other workers' last clients is reported here.
+        if worker.number == READER {
+            worker.telemetry.forwarded.all_ended().await;
+        }
     };
     let dismissal = async {
         tokio::time::sleep(DRAIN_GRACE_MAX.min(limit / 2)).await;
@@ -229,8 +243,10 @@ async fn drain(
         () = dismissal => {}
         () = tokio::time::sleep(limit) => {
             let sessions = worker.sessions.clients.borrow().len();
-            worker.metrics().limits.reached(Limit::Drain);
-            tracing::warn!(worker = worker.number, sessions, "drain time is over: resetting the remaining connections (raise [timeouts] drain to give them longer)");
+            if sessions > 0 {
+                worker.metrics().limits.reached(Limit::Drain);
+                tracing::warn!(worker = worker.number, sessions, "drain time is over: resetting the remaining connections (raise [timeouts] drain to give them longer)");
+            }
         }
         _ = orders.wait_for(|orders| orders.cut_off) => {}
     }
@@ -316,6 +332,29 @@ async fn follow_names(worker: Rc<Worker>) {
                 group.now_at(server, addresses);
             }
         }
+    }
+}
+
+/// Reads reports of forwarded requests when the kernel has no room for many more, which may be long before `keep_house` looks.
+async fn follow_events(worker: Rc<Worker>, reader: Rc<RefCell<ForwardedReader>>) {
+    let notifications = loop {
+        if let Some(notifications) = reader.borrow().notifications() {
+            break notifications;
+        }
+        tokio::time::sleep(FLUSH_EVERY).await;
+    };
+    let notifications = match notifications {
+        Ok(notifications) => notifications,
+        Err(error) => {
+            tracing::warn!(
+                "log lines of requests that the kernel forwards will be lost if there are many, because its events cannot be waited for: {error}"
+            );
+            return;
+        }
+    };
+    while let Ok(mut ready) = notifications.readable().await {
+        ready.clear_ready();
+        read_forwarded(&worker.telemetry, Some(&*reader));
     }
 }
 

@@ -113,6 +113,7 @@ metrics! {
     SOCKET_SPLICES = Gauge "carrick_socket_splices" "Splices now in the kernel.";
     PACKET_SPLICES = Gauge "carrick_packet_splices" "Pairs of connections whose packets the kernel may forward now (open), and those that have ended or gone on by themselves, which it still knows for a while (over).";
     KERNEL_REQUESTS = Counter "carrick_kernel_requests" "Requests seen by the kernel's classifier, by result: forwarded by the kernel, or passed to the process.";
+    KERNEL_REQUESTS_UNREPORTED = Counter "carrick_kernel_requests_unreported" "Requests forwarded by the kernel that other counters and the access log lack, because the process was too slow to read the kernel's reports.";
     PACKET_LOSSY_PATHS = Gauge "carrick_packet_lossy_paths" "Pairs of networks between which packets are not spliced for now, because the path loses too many.";
     ADOPTED = Counter "carrick_tunnels_adopted" "Tunnels of an earlier carrick that this one has taken over.";
     ADOPTED_OPEN = Gauge "carrick_adopted_tunnels_open" "Adopted tunnels that are open.";

@@ -9,9 +9,13 @@ use crate::telemetry::job::Job;
 use carrick_splice::requests::{Events, RequestEvent};
 use carrick_splice::{PacketService, ResponseWatch, ToldResponse};
 use std::collections::HashMap;
+use std::io;
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+use tokio::io::unix::AsyncFd;
+use tokio::sync::Notify;
 
 /// A complete response is counted when nothing has moved for this long.
 const QUIET: Duration = Duration::from_secs(1);
@@ -52,7 +56,11 @@ pub struct ForwardedClient {
 
 /// Passes clients whose requests the kernel may forward from the workers to the [`ForwardedReader`].
 #[derive(Debug, Default)]
-pub struct Forwarded(Mutex<Changes>);
+pub struct Forwarded {
+    changes: Mutex<Changes>,
+    /// All names have ended.
+    all_ended: Notify,
+}
 
 /// What has happened since the last read.
 #[derive(Debug, Default)]
@@ -62,6 +70,8 @@ struct Changes {
     gone: Vec<(u64, ToldResponse, Option<&'static str>)>,
     /// Number of names given so far.
     names: u64,
+    /// Of these, the ones that exist.
+    current: u64,
     /// There is no reader: discard everything.
     is_unread: bool,
 }
@@ -78,7 +88,7 @@ pub struct ReportedName {
 
 impl Forwarded {
     fn changes(&self) -> MutexGuard<'_, Changes> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.changes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A unique name for a client, for as long as the kernel has its connections.
@@ -87,6 +97,7 @@ impl Forwarded {
         let watch = client.watch.clone();
         let mut changes = self.changes();
         changes.names += 1;
+        changes.current += 1;
         let name = changes.names;
         if !changes.is_unread {
             changes.named.push((name, client));
@@ -104,9 +115,17 @@ impl Forwarded {
         let mut changes = self.changes();
         *changes = Changes {
             names: changes.names,
+            current: changes.current,
             is_unread: true,
             ..Changes::default()
         };
+    }
+
+    /// Waits until no client has a name: all that the reader has to know is there.
+    pub async fn all_ended(&self) {
+        while self.changes().current > 0 {
+            self.all_ended.notified().await;
+        }
     }
 }
 
@@ -124,6 +143,10 @@ impl Drop for ReportedName {
         let mut changes = self.forwarded.changes();
         if !changes.is_unread {
             changes.gone.push((self.name, told, self.ended));
+        }
+        changes.current -= 1;
+        if changes.current == 0 {
+            self.forwarded.all_ended.notify_one();
         }
     }
 }
@@ -207,6 +230,14 @@ impl ForwardedReader {
                 client_state.end((told.end, told.status), None, metrics, log);
             }
         }
+    }
+
+    /// Readable when [`ForwardedReader::read`] is due; `None` until the engine is loaded.
+    ///
+    /// # Errors
+    /// The runtime's, or the kernel's.
+    pub fn notifications(&self) -> Option<io::Result<AsyncFd<OwnedFd>>> {
+        self.events.as_ref().map(Events::notifications)
     }
 
     fn take_events(&mut self) -> Vec<RequestEvent> {

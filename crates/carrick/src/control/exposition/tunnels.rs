@@ -53,6 +53,8 @@ impl Writer<'_, '_> {
                 ([("by", "process")], requests.up.iter().sum()),
             ],
         )?;
+        self.family(&declared::KERNEL_REQUESTS_UNREPORTED)?
+            .encode_counter::<NoLabelSet, _, f64>(&requests.events_lost, None)?;
         self.gauge(
             &declared::PACKET_LOSSY_PATHS,
             state.kernel.packet.lossy_paths().len() as u64,

@@ -194,6 +194,33 @@ fn the_last_line_is_written_at_the_end() {
     }
 }
 
+/// One worker reports for all. Its own clients had to be the last to end.
+#[test]
+fn the_last_lines_of_all_workers_are_written_at_the_end() {
+    let Some(mut play) = Play::begin_on(2, "[timeouts]\ndrain = \"10m\"\n", &classifying()) else {
+        return;
+    };
+    let server = play.server(0);
+    let mut pairs: Vec<_> = (0..8).map(|_| play.pair(&server)).collect();
+    let response = ok(b"0123456789");
+    let (first, rest) = response.split_at(response.len() - 5);
+    for (number, (client, upstream)) in pairs.iter_mut().enumerate() {
+        answer(client, upstream, "/s/before", b"yes");
+        ask(client, upstream, &format!("/s/last/{number}"));
+        upstream.send(first);
+    }
+    play.carrick.signal(rustix::process::Signal::TERM);
+    for (client, upstream) in &mut pairs {
+        upstream.send(rest);
+        assert_eq!(client.read_response("GET").body, b"0123456789");
+        client.expect_end();
+    }
+    play.carrick.wait();
+    for number in 0..pairs.len() {
+        play.complete_line(&format!("/s/last/{number}"));
+    }
+}
+
 /// Whether the other side had closed the connection.
 fn is_gone(error: &std::io::Error) -> bool {
     let gone = [ErrorKind::ConnectionReset, ErrorKind::BrokenPipe];

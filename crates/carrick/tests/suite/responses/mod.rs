@@ -67,11 +67,14 @@ impl Play {
         Self::begin_with(before, SWITCH)
     }
 
-    /// With another configuration.
+    /// With another configuration. One worker, so that a later client can get a connection that an earlier one used.
     fn begin_with(before: &str, switch: &str) -> Option<Self> {
+        Self::begin_on(1, before, switch)
+    }
+
+    fn begin_on(workers: usize, before: &str, switch: &str) -> Option<Self> {
         let bed = Bed::build()?;
-        // One worker, so that a later client can get a connection that an earlier one used.
-        let carrick = bed.carrick(&format!("{before}[workers]\ncount = 1\n{switch}"));
+        let carrick = bed.carrick(&format!("{before}[workers]\ncount = {workers}\n{switch}"));
         let said = carrick.said.wait_for("engine packet      usable");
         said.unwrap_or_else(|said| panic!("without the engine there is nothing to test: {said}"));
         Some(Self { carrick, bed })

@@ -2,12 +2,15 @@
 
 use super::skeleton::types::request_event;
 use crate::engine::tc::http::{METHODS, status_of};
+use crate::sys::readable;
 use libbpf_rs::{MapHandle, RingBuffer, RingBufferBuilder};
 use std::cell::RefCell;
 use std::fmt;
 use std::mem::{offset_of, size_of};
+use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 use std::time::Duration;
+use tokio::io::unix::AsyncFd;
 
 /// A request that the kernel has forwarded.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -99,6 +102,7 @@ fn shown(event: &[u8], room: std::ops::Range<usize>, bytes: u16) -> Option<(Vec<
 /// Reads events. It belongs to one thread.
 pub struct Events {
     ring: RingBuffer<'static>,
+    map: OwnedFd,
     read: Rc<RefCell<Vec<RequestEvent>>>,
 }
 
@@ -122,12 +126,13 @@ impl Events {
         })?;
         Ok(Events {
             ring: builder.build()?,
+            map: events.as_fd().try_clone_to_owned()?,
             read,
         })
     }
 
-    /// What has been told since the last time, in order; does not wait. To be called often enough that the ring does not fill up: it
-    /// is readable (see [`Events::descriptor`]) once it is half full.
+    /// What has been told since the last time, in order; does not wait. To be called at each notification of
+    /// [`Events::notifications`], or the ring fills up.
     ///
     /// # Errors
     /// The kernel's.
@@ -136,9 +141,15 @@ impl Events {
         Ok(std::mem::take(&mut self.read.borrow_mut()))
     }
 
-    /// For epoll.
-    #[must_use]
-    pub fn descriptor(&self) -> std::os::fd::RawFd {
-        self.ring.epoll_fd()
+    /// Readable when the ring is half full, and again at each further eighth.
+    ///
+    /// # Errors
+    /// The runtime's, or the kernel's.
+    pub fn notifications(&self) -> std::io::Result<AsyncFd<OwnedFd>> {
+        readable(self.descriptor()?)
+    }
+
+    pub(super) fn descriptor(&self) -> std::io::Result<OwnedFd> {
+        self.map.try_clone()
     }
 }
