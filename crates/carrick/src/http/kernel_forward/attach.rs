@@ -37,9 +37,10 @@ pub fn attach(
 ) -> bool {
     let may_be_armed = checkout.preamble.is_empty();
     let [_, pace] = client.paced(destination.pace);
+    let server = checkout.server;
     ask_kernel(client, checkout, |splice| {
         if may_be_armed {
-            arm(splice, &client.context, scratch, destination, pace)
+            arm(splice, &client.context, scratch, destination, server, pace)
         } else {
             Arming::NotYet
         }

@@ -34,10 +34,13 @@ pub(super) fn arm(
     context: &RequestContext,
     scratch: &Scratch,
     destination: &Destination,
+    server: Option<usize>,
     pace: PaceHandle,
 ) -> Arming {
     let is_to_be_armed = !splice.is_armed() || splice.is_body();
-    let routes = classifying(context, &destination.next_hop).filter(|_| is_to_be_armed);
+    // It may have been marked down since it was chosen. The kernel notices only later changes.
+    let is_up = (destination.next_hop.server(server)).is_none_or(|server| server.is_healthy());
+    let routes = classifying(context, &destination.next_hop).filter(|_| is_to_be_armed && is_up);
     let host = scratch.request_head.host_and_port.of(&scratch.request);
     match routes.and_then(|routes| Some((routes, appended(context, destination, host)?))) {
         Some((routes, fields)) => splice.arm(Some(routes), &fields, pace),

@@ -34,6 +34,7 @@ use crate::context::client::Client;
 use crate::context::kernel_forward::{Pair, Pending};
 use crate::context::request_context::{Pool, RequestContext};
 use crate::net::transport::Transport;
+use crate::telemetry::forwarded::ASKED_AGAIN;
 use crate::upstream::checkout::Checkout;
 use crate::upstream::reuse::{AtRest, Disarmed};
 use carrick_logic::http1::{Progress, RequestHead};
@@ -109,7 +110,8 @@ impl Pair {
             self.checkout.rest();
             // Its line is written from the kernel's record (`telemetry::forwarded`).
             if let Some(named) = self.named.as_mut().filter(|_| ended != "complete") {
-                named.ended = Some(ended);
+                let is_cut_off = context.worker.sessions.has_cut_off() && ended != ASKED_AGAIN;
+                named.ended = Some(if is_cut_off { "drain" } else { ended });
             }
             return;
         }
@@ -170,6 +172,12 @@ impl Pair {
             );
         }
         result.into()
+    }
+
+    /// Whether the server is still up: a response may have been waited for since the request was read.
+    fn is_server_up(&self) -> bool {
+        let server = self.next_hop.server(self.checkout.server);
+        server.is_none_or(|server| server.is_healthy())
     }
 
     /// Whether neither bytes nor an end have come on the server's connection, as far as this process knows.

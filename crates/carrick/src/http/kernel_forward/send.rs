@@ -131,7 +131,8 @@ pub async fn offer(
         }
     };
     // Unrequested bytes end the server's connection, not the client's.
-    let is_usable = goes_there && pair.is_server_quiet() && !pair.past.is_closing;
+    let is_usable =
+        goes_there && pair.is_server_up() && pair.is_server_quiet() && !pair.past.is_closing;
     match Way::of(is_usable, is_eligible, pair.past.is_exact) {
         Way::Elsewhere => {
             return match detach(client, pair) {
@@ -153,8 +154,8 @@ pub async fn offer(
         Way::Forwarded => {}
     }
     let [_, pace] = client.paced(destination.pace);
-    let splice = &mut pair.splice;
-    match arm(splice, &client.context, scratch, destination, pace) {
+    let (splice, server) = (&mut pair.splice, pair.checkout.server);
+    match arm(splice, &client.context, scratch, destination, server, pace) {
         Arming::Armed => client.downstream.kernel_forward.start_afresh(),
         // What may be left of an earlier response would be taken for this one.
         Arming::NotYet | Arming::Never(_) if !pair.past.is_exact => return Offered::Relay(None),
