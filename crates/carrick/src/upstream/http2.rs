@@ -73,6 +73,8 @@ impl Http2Connections {
         let mut opening = self.opening.borrow_mut();
         if let Some(under_way) = opening.upgrade()
             && !self.speaks_http1.get()
+            // Its connection will not be shared.
+            && !self.is_retired.get()
             && !under_way.is_over.get()
             && under_way.waiting.get() + 1 < streams_max
         {

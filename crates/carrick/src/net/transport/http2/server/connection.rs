@@ -1,5 +1,4 @@
 //! A connection of HTTP/2 to a server, which requests share.
-use super::super::connection::SMALL_FRAMES_BYTES;
 use super::super::{Gather, Http2Connection, Http2Io, Piece, StreamPlace};
 use super::ServerStream;
 use super::request::Outgoing;
@@ -122,9 +121,10 @@ impl ServerConnection {
             .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
             .max_send_buffer_size(SEND_BUFFER_BYTES)
             .max_header_list_size(u32::try_from(head_bytes).unwrap_or(u32::MAX))
-            // What a server still sends on streams that clients have given up would count, and end the others' as well.
+            // What a server still sends on streams that clients have given up would count, and end the others' as well. (Of small
+            // frames, the library forgets only those that were queued; what is queued is gathered, and bounded by the windows.)
             .max_local_error_reset_streams(None)
-            .data_frame_budget(SMALL_FRAMES_BYTES)
+            .data_frame_budget(usize::MAX)
             .handshake(Http2Io::new(Rc::clone(&shared), Vec::new()))
             .await?;
         let connection = Self {
