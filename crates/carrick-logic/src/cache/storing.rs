@@ -216,13 +216,15 @@ pub fn write_stored_fields(out: &mut Vec<u8>, response: &Response<'_>) {
     }
 }
 
-/// The field lines that `no-cache="…"` and `private="…"` keep from caches: only the client whose request it answers gets them.
-/// `Content-Range` is not among them, as whoever sends a stored response writes it himself.
+/// The field lines that `no-cache="…"` and `private="…"` keep from caches, and `Set-Cookie` (which a 304 may have) unless
+/// [`Policy::share_set_cookie`]: only the client whose request it answers gets them. `Content-Range` is not among them, as whoever
+/// sends a stored response writes it himself.
 #[must_use]
-pub fn withheld_fields(response: &Response<'_>) -> Vec<u8> {
+pub fn withheld_fields(response: &Response<'_>, policy: &Policy) -> Vec<u8> {
     let mut out = Vec::new();
     for (name, value) in response.fields {
-        if is_withheld(name, &response.directives)
+        let is_cookie = !policy.share_set_cookie && name.eq_ignore_ascii_case(b"set-cookie");
+        if (is_cookie || is_withheld(name, &response.directives))
             && is_end_to_end(name, response.fields)
             && !name.eq_ignore_ascii_case(b"content-range")
         {

@@ -314,8 +314,17 @@ fn what_is_withheld_from_caches_is_for_one_client_only() {
     let directives = "Cache-Control: private=\"a, b, content-range\", no-cache=\"connection, age\"";
     let rest = "Connection: b|a: 1|B: 2|A: 3|Age: 1|Content-Range: bytes 0-1/2|c: 4";
     let text = lines(&format!("{directives}|{rest}"));
-    let own = withheld_fields(&answer(200, &text, &Policy::default()));
+    let own = withheld_fields(&answer(200, &text, &Policy::default()), &Policy::default());
     assert_eq!(String::from_utf8(own).unwrap(), lines("a: 1|A: 3"));
+    let text = lines("ETag: \"v\"|Set-Cookie: a=b|Set-Cookie: c=d");
+    for (share_set_cookie, expected) in [(false, "Set-Cookie: a=b|Set-Cookie: c=d"), (true, "")] {
+        let policy = Policy {
+            share_set_cookie,
+            ..Policy::default()
+        };
+        let own = withheld_fields(&answer(304, &text, &policy), &policy);
+        assert_eq!(String::from_utf8(own).unwrap(), lines(expected));
+    }
 }
 
 #[test]

@@ -24,18 +24,11 @@ impl Store {
             });
         }
         let here = self.purge_memory(which, how);
-        // Once more: meanwhile, an object in memory may have been written to the disk, and loaded again.
-        while let Some(disk) = &self.disk {
-            let mut is_met = false;
-            disk.purge(which, how, ticket, |_| is_met = true);
-            if !is_met {
-                break;
-            }
+        // Once more: meanwhile, an object in memory may have been written to the disk, and loaded again. Not until
+        // nothing is found: in a busy cache, there is always something that was stored later.
+        if let Some(disk) = &self.disk {
+            disk.purge(which, how, ticket, |_| {});
             self.purge_memory(which, how);
-            // Outdated entries stay on the disk, and would be met again.
-            if how == Purge::Outdate {
-                break;
-            }
         }
         here + only_there
     }

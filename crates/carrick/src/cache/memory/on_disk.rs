@@ -123,11 +123,16 @@ impl Store {
     /// Closes files of objects that the disk has evicted: an open file keeps its blocks.
     fn close_evicted(&self, disk: &Disk) {
         for entry in disk.left_open() {
-            let variants = self.variants(entry.key());
-            let is_its = |object: &&Arc<Object>| object.is_file() && is_kept_as(object, &entry);
-            if let Some(object) = variants.iter().find(is_its) {
-                self.take_out(object);
-            }
+            self.close(&entry);
+        }
+    }
+
+    /// Takes the object whose body is the open file of this entry out of memory.
+    fn close(&self, entry: &Arc<Entry>) {
+        let variants = self.variants(entry.key());
+        let is_its = |object: &&Arc<Object>| object.is_file() && is_kept_as(object, entry);
+        if let Some(object) = variants.iter().find(is_its) {
+            self.take_out(object);
         }
     }
 
@@ -139,7 +144,7 @@ impl Store {
         if state != BodyState::Whole {
             self.remove(&object);
         } else if is_kept {
-            self.note_open(&object);
+            self.note_open(body);
         } else {
             self.take_out(&object);
         }
@@ -183,17 +188,18 @@ impl Store {
             return None;
         }
         if body.is_file() {
-            self.note_open(&object);
+            self.note_open(&body);
         }
         disk.count_load();
         Some(object)
     }
 
-    /// Counts an object whose body is an open file, and closes another one if there are too many.
-    fn note_open(&self, object: &Arc<Object>) {
+    /// Counts a body that is an open file, and closes another one if there are too many.
+    fn note_open(&self, body: &Arc<Body>) {
         let Some(disk) = &self.disk else { return };
-        if let Some(closed) = self.open_files.add(object) {
-            self.take_out(&closed);
+        let closed = self.open_files.add(body);
+        if let Some(entry) = closed.and_then(|closed| closed.kept()) {
+            self.close(&entry);
         }
         self.close_evicted(disk);
     }

@@ -297,6 +297,8 @@ pub(super) async fn purge(
             let has_one_name =
                 (state.running.load().plan.cached()).all(|route| route.key.query == KeyQuery::All);
             let url = which.one_url().filter(|_| has_one_name);
+            // What is under way is not written there from now on. `cache.purge` notes it again, for what was read there before.
+            cache.purges.note(&which, how);
             shared.purge(url).await
         }
         None => Ok(()),

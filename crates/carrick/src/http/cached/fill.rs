@@ -57,8 +57,10 @@ pub struct Fill {
     pub is_kept: bool,
     /// The right to write it to the shared cache.
     pub ticket: Option<Ticket>,
-    /// It is a prefetch, which goes on without readers.
+    /// It is a prefetch.
     pub prefetch: Option<Prefetch>,
+    /// It replaces what is stored, or fetches ahead: it goes on without readers.
+    pub is_for_store: bool,
     /// Set when it breaks off because of the server.
     pub server_failed: Rc<Cell<bool>>,
 }
@@ -139,7 +141,7 @@ impl Fill {
                 continue;
             }
             let is_slow = left_bytes > 0 && unread.is_too_slow(self.length - left_bytes, idle);
-            let is_wanted = self.prefetch.is_some()
+            let is_wanted = self.is_for_store
                 || !self.is_too_far(context.live.plan().cache.as_ref(), left_bytes);
             if is_slow || !is_wanted {
                 context.metrics().cache.fills_given_up.add(1);

@@ -130,7 +130,7 @@ fn replace(
 /// A 304: what is stored is fresh again.
 fn refreshed(exchange: &Exchange<'_>, asking: &mut Asking, stored: &Arc<Object>) -> Verdict {
     asking.status.forward_status = Some(304);
-    asking.own_lines = withheld_fields(&exchange.response);
+    asking.own_lines = withheld_fields(&exchange.response, &asking.route.policy);
     let object = match exchange.freshen(asking, stored) {
         Ok(object) => {
             if let Some(ticket) = asking.ticket.take()

@@ -67,7 +67,7 @@ pub(super) fn try_store(
     }
     let variant = Variant::of(response.fields, request.fields)
         .ok_or_else(|| NotStored::VaryEverything.label())?;
-    asking.own_lines = withheld_fields(response);
+    asking.own_lines = withheld_fields(response, &asking.route.policy);
     let mut head = Vec::with_capacity(scratch.response_head.head_bytes);
     write_stored_fields(&mut head, response);
     if !response.fields.has(b"date") {

@@ -41,6 +41,7 @@ impl Attempt<'_, '_> {
             is_kept: response.keep_alive && body_sent,
             ticket: self.asking.as_deref_mut().and_then(Asking::take_ticket),
             prefetch: self.asking.as_deref_mut().and_then(Asking::take_prefetch),
+            is_for_store: self.requester.client().is_none(),
             server_failed: Rc::default(),
         };
         let server_failed = Rc::clone(&fill.server_failed);

@@ -132,6 +132,26 @@ fn what_is_stale_is_sent_while_a_new_one_is_fetched() {
     play.server.expect_no_connection();
 }
 
+/// Regression test: it was given up, since no client read it, and what was stored was gone.
+#[test]
+fn a_long_body_that_replaces_what_is_stale_is_fetched_to_its_end() {
+    let play = Play::begin("");
+    let stale = "Cache-Control: max-age=0, stale-while-revalidate=60\r\n";
+    play.fetch("/a", &ok(stale, "old"));
+    assert_eq!(
+        play.carrick.connect().ask(&get("/a", "")).text(),
+        "old".to_owned()
+    );
+    let mut upstream = play.server.accept();
+    upstream.read_head();
+    let body = "x".repeat(3_000_000);
+    upstream.send(ok("Cache-Control: max-age=60\r\n", &body));
+    wait_until("the new answer", || {
+        play.carrick.connect().ask(&get("/a", "")).text() == body
+    });
+    play.server.expect_no_connection();
+}
+
 #[test]
 fn unsafe_methods_make_what_is_stored_invalid() {
     let play = Play::begin("");
@@ -253,10 +273,12 @@ fn what_caches_must_not_keep_of_a_304_reaches_the_client_that_asked() {
     let play = Play::begin("");
     let lines = "Cache-Control: max-age=0\r\nETag: \"v\"\r\n";
     play.fetch("/a", &ok(lines, "body"));
-    let not_modified = "HTTP/1.1 304 Not Modified\r\nETag: \"v\"\r\nConnection: close\r\nSet-Cookie: a=b\r\n\
-                        Cache-Control: max-age=60, private=\"set-cookie\"\r\n\r\n";
-    let again = play.fetch("/a", not_modified);
-    assert_eq!(again.field("set-cookie").as_deref(), Some("a=b"));
+    let not_modified =
+        "HTTP/1.1 304 Not Modified\r\nETag: \"v\"\r\nConnection: close\r\nSet-Cookie: a=b\r\n";
+    for directives in ["", "Cache-Control: max-age=60, private=\"set-cookie\"\r\n"] {
+        let again = play.fetch("/a", &format!("{not_modified}{directives}\r\n"));
+        assert_eq!(again.field("set-cookie").as_deref(), Some("a=b"));
+    }
     let found = play.find("/a");
     assert_eq!(
         (found.text(), found.field("set-cookie")),
