@@ -59,6 +59,12 @@ impl NextHop {
         }
     }
 
+    /// Whether this server is up, as far as health checks tell.
+    #[must_use]
+    pub fn is_up(&self, server: Option<usize>) -> bool {
+        self.server(server).is_none_or(|server| server.is_healthy())
+    }
+
     /// Whether a connection there was made by the certificates and revocation lists in force; see [`Group::is_current`].
     #[must_use]
     pub fn is_current(&self, transport: &Transport) -> bool {

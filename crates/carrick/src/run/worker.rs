@@ -143,10 +143,6 @@ async fn serve(mut parts: WorkerParts, started: impl FnOnce()) -> std::io::Resul
     let keeping_pace = tokio::task::spawn_local(async move { pacer.keep().await });
     let keeping_house = keep_house(Rc::clone(&worker), forwarded.clone());
     let housekeeping = tokio::task::spawn_local(keeping_house);
-    let following_events = forwarded.clone().map(|reader| {
-        let following = follow_events(Rc::clone(&worker), reader);
-        tokio::task::spawn_local(following)
-    });
     let following_names = tokio::task::spawn_local(follow_names(Rc::clone(&worker)));
     let mut accepting = HashMap::new();
     listen::adjust(
@@ -190,9 +186,6 @@ async fn serve(mut parts: WorkerParts, started: impl FnOnce()) -> std::io::Resul
     }
     drain(&worker, accepting, &mut parts.orders).await;
     housekeeping.abort();
-    if let Some(following_events) = following_events {
-        following_events.abort();
-    }
     following_names.abort();
     keeping_pace.abort();
     // Log lines of the last clients.
@@ -289,7 +282,13 @@ async fn keep_house(worker: Rc<Worker>, forwarded: Option<Rc<RefCell<ForwardedRe
     let mut session_peak = memory::SessionPeak::default();
     let mut stalled_bytes = 0;
     loop {
-        ticks.tick().await;
+        tokio::select! {
+            _ = ticks.tick() => {}
+            () = reports_are_due(forwarded.as_deref()) => {
+                read_forwarded(&worker.telemetry, forwarded.as_deref());
+                continue;
+            }
+        }
         worker.metrics().liveness.show();
         read_forwarded(&worker.telemetry, forwarded.as_deref());
         worker.telemetry.log.flush();
@@ -335,27 +334,15 @@ async fn follow_names(worker: Rc<Worker>) {
     }
 }
 
-/// Reads reports of forwarded requests when the kernel has no room for many more, which may be long before `keep_house` looks.
-async fn follow_events(worker: Rc<Worker>, reader: Rc<RefCell<ForwardedReader>>) {
-    let notifications = loop {
-        if let Some(notifications) = reader.borrow().notifications() {
-            break notifications;
-        }
-        tokio::time::sleep(FLUSH_EVERY).await;
-    };
-    let notifications = match notifications {
-        Ok(notifications) => notifications,
-        Err(error) => {
-            tracing::warn!(
-                "log lines of requests that the kernel forwards will be lost if there are many, because its events cannot be waited for: {error}"
-            );
-            return;
-        }
-    };
-    while let Ok(mut ready) = notifications.readable().await {
-        ready.clear_ready();
-        read_forwarded(&worker.telemetry, Some(&*reader));
+/// Waits until the kernel has no room for many more reports of forwarded requests, which may be long before the next tick.
+async fn reports_are_due(reader: Option<&RefCell<ForwardedReader>>) {
+    let notifications = reader.and_then(|reader| reader.borrow().notifications());
+    if let Some(notifications) = notifications
+        && let Ok(mut ready) = notifications.readable().await
+    {
+        return ready.clear_ready();
     }
+    std::future::pending().await
 }
 
 fn read_forwarded(telemetry: &Telemetry, reader: Option<&RefCell<ForwardedReader>>) {

@@ -12,6 +12,7 @@ use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
+use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::io::unix::AsyncFd;
@@ -155,8 +156,8 @@ impl Drop for ReportedName {
 #[derive(Debug)]
 pub struct ForwardedReader {
     packet: PacketService,
-    /// `None` until the engine is loaded.
-    events: Option<Events>,
+    /// With what notifies of them; `None` until the engine is loaded.
+    events: Option<(Events, Rc<AsyncFd<OwnedFd>>)>,
     forwarded: Arc<Forwarded>,
     clients: HashMap<u64, ClientState>,
 }
@@ -232,17 +233,24 @@ impl ForwardedReader {
         }
     }
 
-    /// Readable when [`ForwardedReader::read`] is due; `None` until the engine is loaded.
-    ///
-    /// # Errors
-    /// The runtime's, or the kernel's.
-    pub fn notifications(&self) -> Option<io::Result<AsyncFd<OwnedFd>>> {
-        self.events.as_ref().map(Events::notifications)
+    /// Readable when [`read`](Self::read) is due at once; `None` until the engine is loaded.
+    #[must_use]
+    pub fn notifications(&self) -> Option<Rc<AsyncFd<OwnedFd>>> {
+        let (_, notifications) = self.events.as_ref()?;
+        Some(Rc::clone(notifications))
+    }
+
+    fn open_events(&self) -> io::Result<Option<(Events, Rc<AsyncFd<OwnedFd>>)>> {
+        let Some(events) = self.packet.request_events()? else {
+            return Ok(None);
+        };
+        let notifications = Rc::new(events.notifications()?);
+        Ok(Some((events, notifications)))
     }
 
     fn take_events(&mut self) -> Vec<RequestEvent> {
         if self.events.is_none() && !self.forwarded.changes().is_unread {
-            self.events = self.packet.request_events().unwrap_or_else(|error| {
+            self.events = self.open_events().unwrap_or_else(|error| {
                 self.forwarded.stop();
                 tracing::warn!(
                     "requests that the kernel forwards will not be counted or logged, because its events cannot be read: {error}"
@@ -250,7 +258,7 @@ impl ForwardedReader {
                 None
             });
         }
-        let taken = self.events.as_mut().map(Events::take);
+        let taken = self.events.as_mut().map(|(events, _)| events.take());
         taken
             .transpose()
             .map(Option::unwrap_or_default)

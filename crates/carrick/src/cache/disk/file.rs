@@ -104,7 +104,7 @@ impl File {
             .unwrap_or(false)
     }
 
-    /// Has these bytes read into the page cache. The receiver gets `true` when they are there, and nothing if the pool is busy.
+    /// Has these bytes read into the page cache. The receiver gets `true` when they are there.
     pub(in crate::cache) fn fetch(
         self: &Arc<Self>,
         from: u64,
@@ -112,8 +112,8 @@ impl File {
     ) -> oneshot::Receiver<bool> {
         let (done, fetched) = oneshot::channel();
         let file = Arc::clone(self);
-        // If the pool refuses, the sender is dropped.
-        let _ = self.disk.pool.read(move || {
+        // However busy the pool is: what has been begun is sent to its end, and each client waits for one.
+        self.disk.pool.read(move || {
             let _ = done.send(file.read_through(from, bytes));
         });
         fetched

@@ -85,7 +85,7 @@ impl Disk {
         let (done, loaded) = oneshot::channel();
         let (disk, job_entry) = (Arc::clone(self), Arc::clone(entry));
         // If the pool refuses, the sender is dropped.
-        let _ = self.pool.read(move || {
+        let _ = self.pool.try_read(move || {
             let _ = done.send(disk.read(&job_entry));
         });
         let loaded = loaded.await.ok()??;

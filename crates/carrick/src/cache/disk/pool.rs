@@ -17,7 +17,7 @@ const WRITERS: usize = 2;
 /// One of so many jobs is a chore or a write, if there is one.
 const OTHERS_TURN: u32 = 4;
 
-/// Queued reads, at most. Further ones are refused.
+/// With so many queued reads, those that may be refused are.
 const READS_MAX: usize = 1024;
 
 /// Queued bytes to write, at most. Further ones are refused.
@@ -80,13 +80,17 @@ impl ThreadPool {
     }
 
     /// Queues a job that a request waits for.
-    pub(super) fn read(&self, job: impl FnOnce() + Send + 'static) -> Result<(), Busy> {
-        let mut queues = self.shared.lock();
-        if queues.reads.len() >= READS_MAX || queues.is_over {
+    pub(super) fn read(&self, job: impl FnOnce() + Send + 'static) {
+        self.shared.lock().reads.push_back(Box::new(job));
+        self.shared.wake.notify_one();
+    }
+
+    /// Queues a job that a request waits for, unless many do.
+    pub(super) fn try_read(&self, job: impl FnOnce() + Send + 'static) -> Result<(), Busy> {
+        if self.shared.lock().reads.len() >= READS_MAX {
             return Err(Busy);
         }
-        queues.reads.push_back(Box::new(job));
-        self.shared.wake.notify_one();
+        self.read(job);
         Ok(())
     }
 
@@ -245,5 +249,25 @@ impl Queues {
             && self.reads.is_empty()
             && self.chores.is_empty()
             && self.writes.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    #[test]
+    fn what_must_be_read_is_not_refused_although_many_wait() {
+        let (pool, done) = (ThreadPool::new(), Arc::<AtomicUsize>::default());
+        let job = || {
+            let done = Arc::clone(&done);
+            move || _ = done.fetch_add(1, Ordering::Relaxed)
+        };
+        while pool.try_read(job()).is_ok() {}
+        pool.read(job());
+        pool.work();
+        assert_eq!(done.load(Ordering::Relaxed), READS_MAX + 1);
+        assert!(pool.try_read(job()).is_ok());
     }
 }

@@ -27,13 +27,9 @@ use carrick_splice::{PaceHandle, RateMin, Throttle};
 use std::future::poll_fn;
 use std::io;
 use std::ops::Range;
-use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-/// How long to wait before the disk's threads are asked again, if they have too much to do.
-const BUSY_DISK_WAIT: Duration = Duration::from_millis(20);
 
 /// A stored answer, as it is to be sent.
 pub struct Source {
@@ -416,17 +412,6 @@ impl Sending {
     }
 }
 
-/// Waits until these bytes of a body can be sent without waiting for the disk. `false`: they cannot be read.
-async fn fetch(body: &Body, at: u64, bytes: u64) -> bool {
-    while let Some(fetched) = body.fetch(at, bytes) {
-        match fetched.await {
-            Ok(is_there) => return is_there,
-            Err(_) => tokio::time::sleep(BUSY_DISK_WAIT).await,
-        }
-    }
-    true
-}
-
 /// Sends the head in `out`, and the parts.
 async fn send_parts(
     client: &mut Client,
@@ -469,17 +454,15 @@ async fn send_parts(
             let bytes = (end - at)
                 .min(burst_bytes)
                 .min(sending.throttle.piece_bytes());
-            let fetched = {
-                let fetching = pin!(fetch(body, at, bytes));
-                downstream.timer.within(timeouts.idle, fetching).await
-            };
-            match fetched {
-                Ok(true) => {}
-                Ok(false) => {
-                    body.spoil();
-                    return Passed::UpstreamBroke(DISK_FAILED);
+            if let Some(fetched) = body.fetch(at, bytes) {
+                match downstream.timer.within(timeouts.idle, fetched).await {
+                    Ok(Ok(true)) => {}
+                    Ok(_) => {
+                        body.spoil();
+                        return Passed::UpstreamBroke(DISK_FAILED);
+                    }
+                    Err(_) => return Passed::UpstreamBroke(IDLE_TIMEOUT),
                 }
-                Err(_) => return Passed::UpstreamBroke(IDLE_TIMEOUT),
             }
             (downstream.transport.wait_for(&mut sending.throttle, bytes)).await;
             let means = (&mut downstream.timer, timeouts.idle);

@@ -39,7 +39,7 @@ pub(super) fn arm(
 ) -> Arming {
     let is_to_be_armed = !splice.is_armed() || splice.is_body();
     // It may have been marked down since it was chosen. The kernel notices only later changes.
-    let is_up = (destination.next_hop.server(server)).is_none_or(|server| server.is_healthy());
+    let is_up = destination.next_hop.is_up(server);
     let routes = classifying(context, &destination.next_hop).filter(|_| is_to_be_armed && is_up);
     let host = scratch.request_head.host_and_port.of(&scratch.request);
     match routes.and_then(|routes| Some((routes, appended(context, destination, host)?))) {

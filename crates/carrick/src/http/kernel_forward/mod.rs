@@ -174,12 +174,6 @@ impl Pair {
         result.into()
     }
 
-    /// Whether the server is still up: a response may have been waited for since the request was read.
-    fn is_server_up(&self) -> bool {
-        let server = self.next_hop.server(self.checkout.server);
-        server.is_none_or(|server| server.is_healthy())
-    }
-
     /// Whether neither bytes nor an end have come on the server's connection, as far as this process knows.
     fn is_server_quiet(&self) -> bool {
         if self.splice.is_armed() && self.splice.has_server_ended() {

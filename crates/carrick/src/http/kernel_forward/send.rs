@@ -130,9 +130,11 @@ pub async fn offer(
             }
         }
     };
-    // Unrequested bytes end the server's connection, not the client's.
-    let is_usable =
-        goes_there && pair.is_server_up() && pair.is_server_quiet() && !pair.past.is_closing;
+    // Unrequested bytes end the server's connection, not the client's. A server may have been marked down while a response was waited for.
+    let is_usable = goes_there
+        && next_hop.is_up(pair.checkout.server)
+        && pair.is_server_quiet()
+        && !pair.past.is_closing;
     match Way::of(is_usable, is_eligible, pair.past.is_exact) {
         Way::Elsewhere => {
             return match detach(client, pair) {

@@ -146,10 +146,6 @@ impl Events {
     /// # Errors
     /// The runtime's, or the kernel's.
     pub fn notifications(&self) -> std::io::Result<AsyncFd<OwnedFd>> {
-        readable(self.descriptor()?)
-    }
-
-    pub(super) fn descriptor(&self) -> std::io::Result<OwnedFd> {
-        self.map.try_clone()
+        readable(self.map.try_clone()?)
     }
 }
