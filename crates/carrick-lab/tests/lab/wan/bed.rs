@@ -102,6 +102,11 @@ impl Bed {
                 bed.ip(&[
                     "-n", namespace, "address", "add", &ipv6, "dev", device, "nodad",
                 ]);
+                // What waits for a neighbour's answer is not lost, however late that comes.
+                for family in ["ipv4", "ipv6"] {
+                    let queue = format!("net/{family}/neigh/{device}/unres_qlen_bytes");
+                    bed.set(namespace, &queue, "67108864");
+                }
                 bed.ip(&["-n", namespace, "link", "set", device, "up"]);
             }
             let (ipv4, ipv6) = (format!("10.79.{subnet}.1"), format!("fd79:{subnet}::1"));
