@@ -17,6 +17,10 @@ static __always_inline int copy_to_local(struct __sk_buff *skb, struct packet *p
 	__u8 sack_blocks = packet->sack_blocks;
 	struct local *local = look_for(skb, leg);
 
+	// A jumbo packet (RFC 2675): the copy would have its option, and not its length.
+	if (packet->is_ipv6 && packet->tcp_at != ETH_HLEN + sizeof(struct ipv6hdr))
+		return 1;
+
 	// A socket that has sent its FIN still waits for acknowledgements.
 	if (!local || !local->is_whole)
 		return 1;

@@ -32,8 +32,8 @@
 /* NOP, NOP, timestamps of ten bytes. */
 #define TIMESTAMPS_ALONE 0x0101080a
 
-/* The most options in a header with at most one byte of padding before each. */
-#define OPTIONS_MAX 20
+/* The most options in a header, those that are one byte of padding included. */
+#define OPTIONS_MAX (HEADER_ROOM - 4 - TCP_HEADER_MIN)
 #define SACK_BLOCKS_MAX 4
 
 /* Room for a TCP header, as it came and as it goes. In a map, since the stack cannot be indexed freely; masking with
@@ -402,8 +402,8 @@ static __always_inline int read_packet(struct __sk_buff *skb, struct packet *pac
 	} else {
 		return 0;
 	}
-	/* GSO packets may have no length. */
-	if (!ip_bytes)
+	/* GSO packets may have no length. Whoever gets another without one drops it. */
+	if (!ip_bytes && skb->gso_size)
 		ip_bytes = skb->len - ETH_HLEN;
 	if (ip_bytes > skb->len - ETH_HLEN)
 		return 0;

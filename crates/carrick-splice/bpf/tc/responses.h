@@ -377,6 +377,9 @@ static __always_inline void handle_server(struct packet_splice *splice, struct p
 	/* SACK blocks are about requests, which have other numbers at the client. */
 	plan->rewriting.is_sackless = 1;
 	plan->rewriting.tsval = down->ts_delta;
+	/* Behind a later timestamp the client would drop it (RFC 7323 section 5.3): see above. */
+	if (packet->timestamps_at && packet->payload_bytes)
+		plan->rewriting.tsval = client->last_tsval - packet->headers->tsval;
 	plan->rewriting.tsecr = translate_echo(client, packet, up->ts_delta);
 	plan->rewriting.window = client->local_window;
 	/* Forwarded requests do not fill the local socket's receive buffer. */

@@ -405,8 +405,11 @@ int carrick_arriving(struct __sk_buff *skb)
 		return strip_payload(skb) ? TC_ACT_UNSPEC : TC_ACT_SHOT;
 	}
 	// A VLAN's packet enters again at the VLAN's interface. With number 0 the tag is only a priority; there may be another one behind it.
-	if (skb->vlan_present && (skb->vlan_tci & 0xfff || bpf_skb_vlan_pop(skb) || skb->vlan_present))
+	if (skb->vlan_present && (skb->vlan_tci & 0xfff || bpf_skb_vlan_pop(skb)))
 		return TC_ACT_UNSPEC;
+	// The kernel would take off the second, too, and give the local socket a packet with the peer's numbers.
+	if (skb->vlan_present)
+		return skb->vlan_tci & 0xfff ? TC_ACT_UNSPEC : TC_ACT_SHOT;
 	own_headers(skb);
 	known = read_packet(skb, &packet);
 	if (known < 0)
@@ -470,6 +473,9 @@ int carrick_arriving(struct __sk_buff *skb)
 		rewrite_tcp(&packet, &plan->rewriting);
 		return write_tcp(skb, &packet) ? TC_ACT_UNSPEC : TC_ACT_SHOT;
 	case FATE_CUT:
+		// What is cut is no longer merged (GRO): without a segment's length, it would leave as one packet of any size.
+		if (skb->gso_size && plan->part > skb->gso_size)
+			plan->part = skb->gso_size;
 		return cut_payload(skb, &packet, plan->part) ? bpf_redirect(skb->ifindex, BPF_F_INGRESS) : TC_ACT_SHOT;
 	case FATE_FORWARD:
 		note_pulse(now);
@@ -511,7 +517,8 @@ int carrick_leaving(struct __sk_buff *skb)
 		skb->mark = 0;
 		return TC_ACT_UNSPEC;
 	}
-	if (skb->vlan_present || read_packet(skb, &packet) <= 0)
+	// What has come in by an interface is forwarded by this host as a router, whatever its addresses say: no socket has sent it.
+	if (skb->ingress_ifindex || skb->vlan_present || read_packet(skb, &packet) <= 0)
 		return TC_ACT_UNSPEC;
 	__builtin_memcpy(flow.own, packet.headers->flow.peer, sizeof(flow.own));
 	__builtin_memcpy(flow.peer, packet.headers->flow.own, sizeof(flow.peer));

@@ -183,8 +183,25 @@ pub fn context(fields: &[(usize, u32)]) -> Vec<u8> {
 }
 
 const MARK: usize = 8;
+const INGRESS_IFINDEX: usize = 36;
 pub const GSO_SEGS: usize = 164;
 pub const GSO_SIZE: usize = 176;
+
+/// It may come from anywhere, with a socket's addresses and any number.
+#[test]
+fn what_this_host_forwards_as_a_router_is_no_socket_s() {
+    let Some(lab) = Lab::v4() else { return };
+    let before = spliced(&lab);
+    lab.set(&before);
+    let frame = lab.local_packet(CLIENT).with(|packet| {
+        packet.flags = ACK;
+        packet.payload = vec![1; 40];
+    });
+    let frame = frame.bytes();
+    let ran = lab.run(Leaving, &frame, &context(&[(INGRESS_IFINDEX, 1)]));
+    assert_eq!((ran.verdict, ran.packet), (UNSPEC, frame));
+    assert_eq!(format!("{:?}", lab.splice()), format!("{before:?}"));
+}
 
 #[test]
 fn what_was_forwarded_is_not_looked_at_again() {
@@ -264,6 +281,11 @@ fn large_packets_go_whole() {
             assert_eq!(ran.verdict, REDIRECT);
             assert_eq!(ran.packet, frame(&forwarded), "{tells_length}");
             assert_eq!(lab.splice().ways[CLIENT].end, C + 3000);
+            // A single packet without a length is dropped by whoever gets it.
+            lab.set(&spliced(&lab));
+            let ran = lab.run(Arriving, &frame(&packet), &[]);
+            let wanted = if tells_length { REDIRECT } else { UNSPEC };
+            assert_eq!(ran.verdict, wanted);
         }
     }
 }

@@ -190,6 +190,27 @@ fn an_echo_is_not_of_a_time_to_come() {
     }
 }
 
+/// Behind a later time it would drop a part (RFC 7323 section 5.3), and take another one with the same numbers instead.
+#[test]
+fn the_times_of_responses_do_not_go_back_for_the_client() {
+    let (Some(lab), Some(programs)) = (Lab::v4(), Programs::load()) else {
+        return;
+    };
+    programs.set(&answering(&lab), lab.addresses);
+    let times = [(0, 510), (9, 505), (18, 512)].map(|(at, time)| {
+        let (packet, _) = down(&lab, |packet| {
+            packet.seq = packet.seq.wrapping_add(at);
+            packet.payload = vec![5; 9];
+            packet.options = timestamps(time, 0);
+        });
+        let outcome = programs.arriving(&packet.bytes());
+        assert_eq!(outcome.verdict, Verdict::Forward);
+        let (time, _) = options(&parse(&outcome.frame).options).timestamps.unwrap();
+        time
+    });
+    assert_eq!([times[1] - times[0], times[2] - times[0]], [0, 2]);
+}
+
 #[test]
 fn blocks_of_a_request_do_not_reach_the_client() {
     let (Some(lab), Some(programs)) = (Lab::v4(), Programs::load()) else {
