@@ -44,6 +44,9 @@ pub async fn shake_hands(client: &mut Client, first: Vec<u8>, deadline: &mut Dea
             };
             context.metrics().tls_handshakes.count(kind);
             agreed.verified_by.set(in_force.serial);
+            if let Some(admitted) = &downstream.admitted {
+                stream.hold(Rc::clone(admitted));
+            }
             context.tls = Some(Rc::new(agreed));
             downstream.transport = Transport::Tls(Rc::new(stream));
             true

@@ -35,7 +35,7 @@ pub struct Advice {
     /// When the authority is asked again; `None`: it has not been asked.
     ask_at: Option<SystemTime>,
     /// When a certificate was last renewed by a suggestion.
-    followed_at: Option<SystemTime>,
+    pub(super) followed_at: Option<SystemTime>,
 }
 
 /// What there is to tell after a question.

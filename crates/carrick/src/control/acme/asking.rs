@@ -45,7 +45,8 @@ impl Orders {
                 // Another process may have renewed it.
                 let kept = self.work.storage.certificate(text);
                 if kept.is_some() && !name.has(kept.as_ref()) {
-                    *name = Name::read(text, &self.work.storage, None);
+                    let found = Name::read(text, &self.work.storage, Some(&*name));
+                    *name = found;
                 }
                 let id = name.certificate.as_ref().and_then(|one| one.id.clone());
                 questions.extend(id.map(|id| Question {
@@ -243,12 +244,16 @@ mod tests {
         let before = id(&orders);
         orders.heard(round(before.clone(), 24, 25));
         assert!(name(&orders).advice.is_asked());
+        let advice = &mut orders.names.get_mut("a.example").unwrap().advice;
+        advice.followed_at = Some(SystemTime::now());
         // Another process renews it, which is noticed before a question.
         keep(&orders, &testing::issued());
         let now = name(&orders).asked_at(SystemTime::now()).unwrap();
         let questions = orders.questions(now, &mut (now + LOOK_EVERY));
         assert_eq!(questions.len(), 1);
         assert!(questions[0].id == id(&orders) && questions[0].id != before);
+        // The rest after one's own goes on.
+        assert!(name(&orders).advice.followed_at.is_some());
         orders.heard(round(before, 24, 25));
         assert!(!name(&orders).advice.is_asked());
     }

@@ -7,6 +7,7 @@ mod framing;
 pub mod kernel;
 mod socket;
 
+use crate::net::admission::Admitted;
 use crate::net::io::{Stream, read_some};
 use framing::Framing;
 use kernel::KernelSession;
@@ -17,7 +18,7 @@ use rustls::{
 };
 use rustls_pki_types::CertificateDer;
 use socket::{Incoming, Outgoing, Readiness, end_later, errno, is_text};
-use std::cell::{Cell, Ref, RefCell, RefMut};
+use std::cell::{Cell, OnceCell, Ref, RefCell, RefMut};
 use std::future::poll_fn;
 use std::io::{self, BufRead, ErrorKind, IoSlice, Write};
 use std::net::SocketAddr;
@@ -31,6 +32,9 @@ const HANDSHAKE_BYTES: usize = 4 * 1024;
 
 /// Most content of a record (RFC 8446 section 5.1).
 const RECORD_BYTES: usize = 16 * 1024;
+
+/// Reads in a row that bring no content, such as those of tickets: to take more would keep all others waiting.
+const READS_MAX: usize = 64;
 
 /// Records that are left for the handshake's end and for alerts.
 const SPARE_RECORDS: u64 = 1024;
@@ -53,6 +57,8 @@ pub struct TlsStream {
     refusal: RefCell<Option<rustls::Error>>,
     /// Of a connection to a server: what it was made by.
     made_by: Option<u64>,
+    /// Of a client's connection: its place among those that are admitted, which it needs to its end.
+    admitted: OnceCell<Rc<Admitted>>,
 }
 
 /// Who encrypts and decrypts.
@@ -143,6 +149,7 @@ impl TlsStream {
             left_records: Cell::new(u64::MAX),
             refusal: RefCell::default(),
             made_by: None,
+            admitted: OnceCell::new(),
         };
         let mut has_begun = false;
         loop {
@@ -218,7 +225,13 @@ impl TlsStream {
         let mut session = self.in_process()?;
         self.framing.borrow_mut().pass(bytes);
         while !bytes.is_empty() {
-            session.read_tls(&mut bytes)?;
+            // Nothing is taken behind the end that the other end has announced.
+            if session.read_tls(&mut bytes)? == 0 {
+                return match session.is_handshaking() {
+                    true => Err(HandshakeError::Closed),
+                    false => Ok(()),
+                };
+            }
             session.process_new_packets()?;
         }
         Ok(())
@@ -310,6 +323,11 @@ impl TlsStream {
         self.tcp.local_addr()
     }
 
+    /// Gives it its place among the clients that are admitted.
+    pub fn hold(&self, admitted: Rc<Admitted>) {
+        let _ = self.admitted.set(admitted);
+    }
+
     /// Ends the sending direction. If the kernel has no room for the end, that follows in the background.
     ///
     /// # Errors
@@ -318,8 +336,9 @@ impl TlsStream {
         if self.has_ended.replace(true) {
             return Ok(());
         }
+        let held = self.admitted.get().cloned();
         if let Session::Kernel(_) = &*self.session.borrow() {
-            return kernel::end(&self.tcp);
+            return kernel::end(&self.tcp, held);
         }
         let mut session = self.in_process()?;
         session.send_close_notify();
@@ -330,7 +349,7 @@ impl TlsStream {
                 while session.wants_write() {
                     session.write_tls(&mut rest)?;
                 }
-                tokio::task::spawn_local(end_later(Rc::clone(&self.tcp), rest));
+                tokio::task::spawn_local(end_later(Rc::clone(&self.tcp), rest, held));
                 Ok(())
             }
             result => {
@@ -437,7 +456,7 @@ impl TlsStream {
 
     /// Reads records until there are bytes (true), or the end (false).
     fn pull(&self, session: &mut Connection, readiness: Readiness) -> io::Result<bool> {
-        loop {
+        for _ in 0..READS_MAX {
             match session.reader().fill_buf() {
                 Ok(bytes) => return Ok(!bytes.is_empty()),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
@@ -456,6 +475,10 @@ impl TlsStream {
                 return Err(io::Error::new(ErrorKind::InvalidData, error));
             }
         }
+        Err(io::Error::new(
+            ErrorKind::InvalidData,
+            "a flood of TLS records that carry nothing",
+        ))
     }
 
     fn read(&self, readiness: Readiness, buffer: &mut Vec<u8>, room: usize) -> io::Result<usize> {

@@ -7,6 +7,7 @@
 //! and renegotiation.
 use super::socket::{END_MAX, Readiness};
 use super::{Session, TlsStream};
+use crate::net::admission::Admitted;
 use crate::net::deadline::{Deadline, Timer};
 use crate::net::io::Stream;
 use carrick_splice::ktls::{
@@ -330,11 +331,11 @@ impl KernelSession {
     }
 }
 
-/// Ends the sending direction, later if there is no room.
-pub(super) fn end(tcp: &Rc<TcpStream>) -> io::Result<()> {
+/// Ends the sending direction, later if there is no room. Its place is `held` as long.
+pub(super) fn end(tcp: &Rc<TcpStream>, held: Option<Rc<Admitted>>) -> io::Result<()> {
     let mut is_said = false;
     if !try_end(tcp, &mut is_said)? {
-        tokio::task::spawn_local(end_later(Rc::clone(tcp), is_said));
+        tokio::task::spawn_local(end_later(Rc::clone(tcp), is_said, held));
     }
     Ok(())
 }
@@ -359,7 +360,7 @@ fn try_end(tcp: &TcpStream, is_said: &mut bool) -> io::Result<bool> {
     Ok(true)
 }
 
-async fn end_later(tcp: Rc<TcpStream>, mut is_said: bool) {
+async fn end_later(tcp: Rc<TcpStream>, mut is_said: bool, held: Option<Rc<Admitted>>) {
     let mut deadline = Deadline::after(END_MAX);
     let ending = poll_fn(|cx| {
         while !try_end(&tcp, &mut is_said)? {
@@ -372,6 +373,7 @@ async fn end_later(tcp: Rc<TcpStream>, mut is_said: bool) {
         Poll::Ready(io::Result::Ok(()))
     });
     let _ = Timer::default().until(&mut deadline, pin!(ending)).await;
+    drop(held);
 }
 
 /// Whether a write would be accepted now. Otherwise, the kernel tells the runtime when that changes.

@@ -1,5 +1,6 @@
 //! Records between the library and the connection below.
 use super::framing::Framing;
+use crate::net::admission::Admitted;
 use crate::net::deadline::{Deadline, Timer};
 use crate::net::io::{Stream, write_all};
 use rustix::io::Errno;
@@ -15,8 +16,8 @@ pub const END_MAX: Duration = Duration::from_secs(30);
 /// The type of the record that a handshake begins with (RFC 8446 section 5.1).
 const HANDSHAKE_RECORD: u8 = 22;
 
-/// Sends what is left of a connection that has ended, and its end.
-pub async fn end_later(tcp: Rc<TcpStream>, rest: Vec<u8>) {
+/// Sends what is left of a connection that has ended, and its end. Its place is `held` as long.
+pub async fn end_later(tcp: Rc<TcpStream>, rest: Vec<u8>, held: Option<Rc<Admitted>>) {
     let mut deadline = Deadline::after(END_MAX);
     let sent = Timer::default()
         .until(&mut deadline, write_all(&*tcp, &rest))
@@ -24,6 +25,7 @@ pub async fn end_later(tcp: Rc<TcpStream>, rest: Vec<u8>) {
     if matches!(sent, Ok(Ok(()))) {
         let _ = shutdown(&*tcp, Shutdown::Write);
     }
+    drop(held);
 }
 
 /// Whether these are the first bytes of an HTTP request rather than of a handshake.

@@ -1,11 +1,12 @@
 //! Writes to connections that fail.
 use super::*;
+use crate::net::io::write_all;
 use rcgen::generate_simple_self_signed;
 use rustls::pki_types::{PrivatePkcs8KeyDer, ServerName};
 use rustls::version::{TLS12, TLS13};
 use rustls::{ClientConfig, RootCertStore, SupportedProtocolVersion};
 use socket2::SockRef;
-use tokio::net::TcpSocket;
+use tokio::net::{TcpListener, TcpSocket};
 
 /// More than the small buffers below have room for.
 const OFFER_BYTES: usize = 64 << 10;
@@ -15,7 +16,8 @@ async fn pair() -> (TlsStream, TlsStream) {
     Box::pin(pair_of(rustls::ALL_VERSIONS)).await
 }
 
-async fn pair_of(versions: &[&'static SupportedProtocolVersion]) -> (TlsStream, TlsStream) {
+/// A server's configuration, and a session of a client that trusts it.
+fn ends(versions: &[&'static SupportedProtocolVersion]) -> (Arc<ServerConfig>, ClientConnection) {
     let made = generate_simple_self_signed(["a.example".to_owned()]).unwrap();
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let key = PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
@@ -34,6 +36,11 @@ async fn pair_of(versions: &[&'static SupportedProtocolVersion]) -> (TlsStream, 
         .with_no_client_auth();
     let name = ServerName::try_from("a.example").unwrap();
     let session = ClientConnection::new(Arc::new(of_client), name).unwrap();
+    (Arc::new(of_server), session)
+}
+
+async fn pair_of(versions: &[&'static SupportedProtocolVersion]) -> (TlsStream, TlsStream) {
+    let (of_server, session) = ends(versions);
     let listening = TcpSocket::new_v4().unwrap();
     listening.set_recv_buffer_size(1).unwrap();
     listening.bind("127.0.0.1:0".parse().unwrap()).unwrap();
@@ -44,7 +51,7 @@ async fn pair_of(versions: &[&'static SupportedProtocolVersion]) -> (TlsStream, 
     SockRef::from(&*client).set_send_buffer_size(1).unwrap();
     let (client, server) = tokio::join!(
         TlsStream::connect(client, session, 0),
-        TlsStream::accept(Rc::new(server), Arc::new(of_server), Vec::new())
+        TlsStream::accept(Rc::new(server), of_server, Vec::new())
     );
     (client.unwrap(), server.unwrap())
 }
@@ -128,4 +135,37 @@ async fn what_may_not_be_sent_with_one_key_is_an_error_and_no_announced_end() {
     assert_eq!(end.unwrap_err().kind(), ErrorKind::UnexpectedEof);
     let (_client, server) = Box::pin(pair_of(&[&TLS13])).await;
     assert_eq!(server.left_records.get(), u64::MAX);
+}
+
+/// Whoever has no certificate can send this.
+#[tokio::test]
+async fn what_follows_an_end_that_comes_with_the_handshake_is_left() {
+    let (of_server, mut session) = ends(&[&TLS13]);
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let to = listener.local_addr().unwrap();
+    let (client, server) = tokio::join!(TcpStream::connect(to), listener.accept());
+    let (client, (server, _)) = (client.unwrap(), server.unwrap());
+    // A long hello leaves as much room.
+    let mut hello = Vec::with_capacity(RECORD_BYTES);
+    session.write_tls(&mut hello).unwrap();
+    let accepted = TlsStream::accept(Rc::new(server), of_server, hello);
+    let ask = async {
+        let mut flight = Vec::with_capacity(RECORD_BYTES);
+        while session.is_handshaking() {
+            read_some(&client, &mut flight).await.unwrap();
+            session.read_tls(&mut &flight[..]).unwrap();
+            session.process_new_packets().unwrap();
+            flight.clear();
+        }
+        session.send_close_notify();
+        let mut last = Vec::new();
+        while session.wants_write() {
+            session.write_tls(&mut last).unwrap();
+        }
+        last.resize(last.len() + 8192, b'x');
+        write_all(&client, &last).await.unwrap();
+    };
+    let (accepted, ()) = tokio::join!(accepted, ask);
+    let mut read = Vec::with_capacity(RECORD_BYTES);
+    assert_eq!(read_some(&accepted.unwrap(), &mut read).await.unwrap(), 0);
 }
