@@ -129,7 +129,7 @@ pub fn check_reload(before: &Plan, after: &Plan) -> Result<(), String> {
     let changed = changed.or_else(|| after.iter().find(|new| !before.contains(new)));
     let listener = changed.map_or(String::new(), |(one, ..)| format!(" {}", one.listener));
     Err(format!(
-        "the transparent listener{listener} cannot change while carrick runs: `listen`, `mode`, `transparent`, `intercept`, `handshake` and `keep_client_address` change only with a restart"
+        "the transparent listener{listener} cannot change while carrick runs: `listen`, `mode`, `transparent`, `intercept`, `handshake`, `keep_client_address`, and for `local` also `idle` and `tunnel_idle` of `[timeouts]`, change only with a restart"
     ))
 }
 

@@ -199,7 +199,7 @@ impl Server {
             login = login.set_username(user);
         }
         if let Some(password) = &self.plan.password {
-            login = login.set_password(&password.0);
+            login = login.set_password(&password.text);
         }
         Ok(address.into_connection_info()?.set_redis_settings(login))
     }

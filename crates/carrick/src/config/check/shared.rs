@@ -101,7 +101,7 @@ fn password(file: &Spanned<String>, directory: &Path, problems: &mut Problems) -
         line => Ok(line.to_owned()),
     });
     match line {
-        Ok(line) => Some(Password(line)),
+        Ok(text) => Some(Password { file: path, text }),
         Err(error) => {
             problems
                 .error(

@@ -69,9 +69,13 @@ pub fn check_all(
     directory: &Path,
     problems: &mut Problems,
 ) -> Vec<Option<UpstreamPlan>> {
-    let tunnels = (file.listeners.iter()).filter(|listener| listener.job() == Some(Job::Tunnel));
-    let in_tunnels: BTreeSet<&str> = tunnels
-        .flat_map(|tunnel| &tunnel.routes)
+    // A switch passes on what `sni` names, undecrypted.
+    let of_tunnels = file.listeners.iter().flat_map(|listener| {
+        let is_tunnel = matches!(listener.job(), Some(Job::Tunnel | Job::Split));
+        let (routes, has_tls) = (listener.routes.iter(), !listener.tls.is_absent());
+        routes.filter(move |route| is_tunnel || (has_tls && !route.sni.is_absent()))
+    });
+    let in_tunnels: BTreeSet<&str> = of_tunnels
         .filter_map(|route| Some(route.upstream.given()?.get_ref().as_str()))
         .collect();
     file.upstreams
@@ -141,10 +145,7 @@ fn check(
         health,
         send_proxy_protocol,
         keepalive,
-        failures_max: match written.failures_max {
-            0 => u32::MAX,
-            failures => failures,
-        },
+        failures_max: written.failures_max,
     })
 }
 

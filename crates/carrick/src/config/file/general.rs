@@ -117,7 +117,7 @@ section! {
     pub struct Limits = "[limits]" {
         /// Most client connections at one time, over all workers
         connections: usize = number(1..=10_000_000, 100_000),
-        /// Most client connections at one time from one address; 0: no limit
+        /// Most client connections at one time from one address (of IPv6, from one /64); 0: no limit
         connections_per_client: usize = number(0..=10_000_000, 0),
         /// Most bytes of a message head, both ways
         request_head: usize = size(KIB..=MIB, 64 * KIB),
@@ -170,7 +170,8 @@ section! {
     pub struct Timeouts = "[timeouts]" {
         /// For a whole request head; for a connection's PROXY header, TLS ClientHello and TLS handshake together
         head: Duration = time(MS..=YEAR, seconds(10)),
-        /// Between two requests of a client, between two bytes of a body, and until the first byte of a response
+        /// Between two requests of a client, between two bytes of a body, and until the first byte of a response, counted anew after each
+        /// interim one (1xx)
         idle: Duration = time(MS..=YEAR, seconds(60)),
         /// To connect to a server, all its addresses and the handshake of TLS or HTTP/2 together
         connect: Duration = time(MS..=YEAR, seconds(5)),

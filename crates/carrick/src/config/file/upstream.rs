@@ -20,8 +20,8 @@ section! {
     /// `[upstream.NAME]`
     #[derive(Debug)]
     pub struct Upstream = "[upstream.NAME]" {
-        /// The servers, as names or addresses, IPv6 in brackets; port 80 (with `tls` 443) if left out, except in
-        /// a `tunnel`'s upstream, which must say it
+        /// The servers, as names or addresses, IPv6 in brackets; port 80 (with `tls` 443) if left out, except for a `tunnel`, a
+        /// `split` or a route with `sni`, which need it
         servers: Setting<Vec<Server>> =
             table_or_other::<Server, _>("a list of `\"host:port\"` and `{ address, weight }`", REQUIRED, servers),
         /// Speak TLS to the servers, and verify them
@@ -35,7 +35,7 @@ section! {
         /// The key for `balance = "hash"`
         hash_on: Setting<HashOn> = other(
             "`path`, `host`, `client`, `header:NAME` or `cookie:NAME`",
-            "\"path\"; in a `tunnel`'s upstream \"client\"",
+            "\"path\"; for a `tunnel`, a `split` or a route with `sni` \"client\", the only possible",
             |table, key, _, problems| {
                 let text = table.text(key, problems);
                 text.refine("something to hash", problems, |text| hash_on(text))

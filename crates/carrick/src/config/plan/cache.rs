@@ -60,7 +60,12 @@ pub struct SharedPlan {
 
 /// A password, which is not shown.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Password(pub String);
+pub struct Password {
+    /// The file that it was read from.
+    pub file: PathBuf,
+    /// What to log in with.
+    pub text: String,
+}
 
 impl std::fmt::Debug for Password {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

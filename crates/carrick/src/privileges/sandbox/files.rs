@@ -102,7 +102,10 @@ fn reach(plan: &Plan, source: Option<&Path>) -> Reach {
     let account = acme.and_then(|acme| acme.external_account.as_ref());
     let tls = (tls.chain(to_servers).chain(to_authority))
         .chain(account.map(|account| account.file.as_path()));
-    for file in source.into_iter().chain(users).chain(tls) {
+    let shared = plan.cache.as_ref().and_then(|cache| cache.shared.as_ref());
+    let password = shared.and_then(|shared| shared.password.as_ref());
+    let files = source.into_iter().chain(users).chain(tls);
+    for file in files.chain(password.map(|password| password.file.as_path())) {
         reach.read.extend(folders(file));
     }
     if let LogTarget::File(path) = &plan.log.access {
@@ -144,9 +147,10 @@ fn folders(file: &Path) -> impl Iterator<Item = PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::plan::{AcmePlan, ExternalAccount};
+    use crate::config::plan::{AcmePlan, CachePlan, ExternalAccount, Password, SharedPlan};
     use crate::config::tls::{Authorities, ServerTlsSettings};
     use std::sync::Arc;
+    use std::time::Duration;
 
     #[test]
     fn a_file_is_reached_where_it_is_named_and_where_it_is() {
@@ -183,6 +187,28 @@ mod tests {
         for folder in ["/trusted", "/keys"] {
             assert!(found.read.contains(Path::new(folder)), "{folder}");
         }
+    }
+
+    #[test]
+    fn the_password_of_a_shared_cache_is_reached() {
+        let mut plan = Plan::built_in();
+        plan.cache = Some(CachePlan {
+            shared: Some(SharedPlan {
+                servers: Vec::new(),
+                cluster: false,
+                prefix: "p".to_owned(),
+                timeout: Duration::ZERO,
+                object_bytes_max: 0,
+                user: None,
+                password: Some(Password {
+                    file: "/secrets/redis".into(),
+                    text: "word".to_owned(),
+                }),
+            }),
+            ..CachePlan::default()
+        });
+        let found = reach(&plan, None);
+        assert!(found.read.contains(Path::new("/secrets")));
     }
 
     #[test]

@@ -55,6 +55,7 @@ impl LogThread {
             generation: 0,
             current: sink,
             previous: None,
+            changed_at: Instant::now(),
         };
         let thread = std::thread::Builder::new()
             .name(String::from("access-log"))
@@ -148,6 +149,8 @@ struct Writer {
     generation: u32,
     current: Option<Sink>,
     previous: Option<Sink>,
+    /// When the previous one was replaced.
+    changed_at: Instant,
 }
 
 impl Writer {
@@ -163,6 +166,7 @@ impl Writer {
                 Message::Change(generation, sink) => {
                     self.generation = generation;
                     self.previous = std::mem::replace(&mut self.current, sink);
+                    self.changed_at = Instant::now();
                 }
                 Message::Stop => return,
             }
@@ -171,13 +175,16 @@ impl Writer {
 
     /// `None` if all senders are gone.
     fn next(&mut self) -> Option<Message> {
-        if self.previous.is_some() {
-            match self.messages.recv_timeout(PREVIOUS_KEPT) {
+        if self.previous.is_some()
+            && let Some(left) = PREVIOUS_KEPT.checked_sub(self.changed_at.elapsed())
+        {
+            match self.messages.recv_timeout(left) {
                 Ok(message) => return Some(message),
                 Err(mpsc::RecvTimeoutError::Disconnected) => return None,
-                Err(mpsc::RecvTimeoutError::Timeout) => self.previous = None,
+                Err(mpsc::RecvTimeoutError::Timeout) => {}
             }
         }
+        self.previous = None;
         self.messages.recv().ok()
     }
 

@@ -81,3 +81,29 @@ fn the_standard_streams_can_be_opened() {
     assert!(Sink::open(&LogTarget::Stderr).unwrap().is_some());
     assert!(Sink::open(&LogTarget::Off).unwrap().is_none());
 }
+
+/// The folder of a file that nobody writes to any more can be unmounted, however busy the new one is.
+#[test]
+fn the_target_before_a_change_is_closed_in_time() {
+    let (sender, messages) = mpsc::channel();
+    let settings = Settings {
+        generation: 1,
+        format: None,
+    };
+    let mut writer = Writer {
+        messages,
+        state: Arc::new(LogState::new(settings, 10)),
+        generation: 1,
+        current: None,
+        previous: Some(sink(File::open("/dev/null").unwrap())),
+        changed_at: Instant::now(),
+    };
+    for (is_over, is_kept) in [(false, true), (true, false)] {
+        if is_over {
+            writer.changed_at -= PREVIOUS_KEPT;
+        }
+        sender.send(Message::Reopen).unwrap();
+        assert!(matches!(writer.next(), Some(Message::Reopen)));
+        assert_eq!(writer.previous.is_some(), is_kept);
+    }
+}

@@ -77,6 +77,20 @@ pub const MISTAKES: &[Mistake] = &[
         "port is missing",
     ),
     (
+        "[upstream.u]\nservers = \"10.0.0.1\"\n[[listener]]\nlisten = \"[::]:3130\"\nmode = \"split\"\nintercept = { ports = [80], from = \"10.0.0.0/8\" }\nroute = [{ upstream = \"u\" }]",
+        Error,
+        "\"10.0.0.1\"",
+        "not a server's address",
+        "port is missing",
+    ),
+    (
+        "^servers = \"10.0.0.1\"\n[upstream.mail]\nservers = \"10.0.0.21\"\n[[listener]]\nlisten = \"127.0.0.1:8443\"\nmode = \"switch\"\ntls = { certificate = \"example.pem\", key = \"example.pem\" }\nroute = [{ sni = \"a.example\", upstream = \"mail\" }]",
+        Error,
+        "\"10.0.0.21\"",
+        "not a server's address",
+        "port is missing",
+    ),
+    (
         "^servers = \"10.0.0.1\"\nbalance = \"roundrobin\"",
         Error,
         "\"roundrobin\"",
