@@ -33,6 +33,7 @@ fn for_each_secret(word: &[u8], mut hide: impl FnMut(usize, usize)) {
         None => 0,
     };
     let has_scheme = from > 0;
+    let last_at = memchr::memrchr(b'@', word);
     loop {
         let rest = &word[from..];
         let end = rest.iter().position(|byte| b"/?#".contains(byte));
@@ -49,10 +50,10 @@ fn for_each_secret(word: &[u8], mut hide: impl FnMut(usize, usize)) {
             && !is_port(colon)
         {
             // A password with a slash in it, or one that was cut off.
-            match memchr::memrchr(b'@', rest) {
+            match last_at.filter(|at| *at >= from) {
                 Some(at) => {
-                    hide(from, from + at);
-                    behind = from + at;
+                    hide(from, at);
+                    behind = at;
                 }
                 None => hide(from + colon + 1, behind),
             }

@@ -6,6 +6,7 @@ use crate::context::destination::NextHop;
 use crate::context::original;
 use crate::context::request_context::Pool;
 use crate::net::deadline::now;
+use crate::net::io::unless_reset;
 use crate::net::transport::http2::server::ServerStream;
 use crate::telemetry::metrics::{Limit, WorkerMetrics};
 use crate::upstream::checkout::Checkout;
@@ -17,15 +18,30 @@ use crate::upstream::{Counted, Unreachable, Upstream};
 use carrick_logic::access::Access;
 use h2::Reason;
 use std::net::IpAddr;
+use std::pin::pin;
 use std::sync::Arc;
 use tokio::net::TcpStream;
 
 impl CheckoutRequest<'_> {
-    /// Gets a connection. Unreachable servers are added to `tried`, and another one is tried, at most `attempts`.
+    /// Gets a connection. Unreachable servers are added to `tried`, and another one is tried, at most `attempts`. `None`: the client,
+    /// if one waits, has reset its own connection.
     ///
     /// # Errors
     /// The last reason. No byte of the request has been sent.
     pub async fn checkout(
+        self,
+        next_hop: &NextHop,
+        tried: &mut Vec<usize>,
+    ) -> Option<Result<Checkout, Unreachable>> {
+        let client = self.downstream.map(|downstream| &downstream.transport);
+        let taking = pin!(self.take(next_hop, tried));
+        match client {
+            Some(client) => unless_reset(client, taking).await,
+            None => Some(taking.await),
+        }
+    }
+
+    async fn take(
         mut self,
         next_hop: &NextHop,
         tried: &mut Vec<usize>,
@@ -153,7 +169,8 @@ impl CheckoutRequest<'_> {
             (true, Some(_)) => {
                 let key = own_key(context.source(), group, state);
                 let origins = &context.worker.connector.origins;
-                origins.take(&key, |transport| next_hop.is_current(transport))
+                let idle = origins.take(&key, |transport| next_hop.is_current(transport));
+                idle.filter(|upstream| group.may_stay(server, upstream.address.ip()))
             }
             (false, _) => None,
         };
@@ -200,6 +217,12 @@ impl Checkout {
         }
     }
 
+    /// Which server of its upstream it leads to, if there is one, and at which address.
+    #[must_use]
+    pub fn place(&self) -> (Option<usize>, IpAddr) {
+        (self.server, self.upstream.address.ip())
+    }
+
     /// The server has nothing to do for now: it does not count as in use.
     pub fn rest(&mut self) {
         self.active = None;
@@ -222,15 +245,10 @@ impl Checkout {
 
     /// Counts bytes sent to and received from the server.
     pub fn count(&self, metrics: &WorkerMetrics, sent_bytes: u64, received_bytes: u64) {
-        use std::sync::atomic::Ordering::Relaxed;
         metrics.upstream_bytes_sent.add(sent_bytes);
         metrics.upstream_bytes_received.add(received_bytes);
         if let Some(active) = &self.active {
-            active.server().bytes_sent.fetch_add(sent_bytes, Relaxed);
-            active
-                .server()
-                .bytes_received
-                .fetch_add(received_bytes, Relaxed);
+            active.count_bytes(sent_bytes, received_bytes);
         }
     }
 
@@ -311,7 +329,10 @@ impl Checkout {
             (NextHop::Group { group, .. }, Some(server)) => {
                 let own = source.and(group.state.servers.get(server));
                 match own {
-                    Some(state) if group.state.plan.keepalive > 0 => {
+                    Some(state)
+                        if group.state.plan.keepalive > 0
+                            && group.may_stay(server, self.upstream.address.ip()) =>
+                    {
                         let key = own_key(source, group, state);
                         connector.origins.put(&key, self.upstream, now);
                     }
@@ -345,9 +366,10 @@ impl Checkout {
         stream.and_then(ServerStream::reset_code)
     }
 
-    /// Notes that the server did not answer, unless [that proves nothing](Self::may_be_stale).
+    /// Notes that the server did not answer, unless [that proves nothing](Self::may_be_stale), or it has cancelled the request: servers of
+    /// gRPC do so when a call's deadline is over, which the client has set.
     pub fn failed(&self, next_hop: &NextHop) {
-        if self.may_be_stale() {
+        if self.may_be_stale() || self.reset_code() == Some(Reason::CANCEL) {
             return;
         }
         if let (NextHop::Group { group, .. }, Some(server)) = (next_hop, self.server) {
@@ -356,12 +378,13 @@ impl Checkout {
     }
 }
 
-/// The key of idle connections to a server that use the client's address. With TLS, no other was opened by the same rules.
+/// The key of idle connections to a server that use the client's address. With TLS, no other was opened by the same rules; since the server
+/// was down, none.
 fn own_key(source: Option<IpAddr>, group: &Group, server: &ServerState) -> Box<[u8]> {
-    let address = &server.address;
+    let (address, times) = (&server.address, server.times_down());
     let name = match &group.state.plan.tls {
-        Some(tls) => format!("server {address} by {:p}", Arc::as_ptr(tls)),
-        None => format!("server {address}"),
+        Some(tls) => format!("server {address} {times} by {:p}", Arc::as_ptr(tls)),
+        None => format!("server {address} {times}"),
     };
     original::idle_key(source, &name)
 }

@@ -12,7 +12,6 @@ use probe::Probe;
 use server_health::ServerHealth;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
@@ -49,7 +48,7 @@ impl HealthChecks {
                             (packet.clone(), index),
                         ));
                     }
-                    None => server.healthy.store(true, Relaxed),
+                    None => server.set_healthy(true),
                 }
             }
         }
@@ -96,7 +95,7 @@ async fn watch(
         let Some(is_healthy) = server_health.note(result.is_ok()) else {
             continue;
         };
-        server.healthy.store(is_healthy, Relaxed);
+        server.set_healthy(is_healthy);
         if let Some(tables) = packet.request_tables() {
             tables.choose_again(index);
         }

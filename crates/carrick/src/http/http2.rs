@@ -31,6 +31,10 @@ use std::time::Instant;
 /// Streams of a connection that are served at the same time.
 const STREAMS_MAX: usize = 128;
 
+/// Bytes of the heads of requests that are served at the same time. Each is kept more than once, and costs the client next to nothing if
+/// fields repeat.
+const HEADS_BYTES_MAX: usize = 1 << 20;
+
 /// Unread bytes of a request's body, per stream and per connection: a few servers that do not read hold up nobody else's.
 const STREAM_WINDOW_BYTES: u32 = 128 * 1024;
 const CONNECTION_WINDOW_BYTES: u32 = 16 * STREAM_WINDOW_BYTES;
@@ -285,7 +289,7 @@ impl Connection {
                 if self.shared.has_ended() && !self.is_last {
                     return Poll::Ready(Event::Last);
                 }
-                let polled = if self.shared.streams() < STREAMS_MAX {
+                let polled = if has_room(&self.shared) {
                     framing.poll_accept(cx)
                 } else {
                     // A stream that the client has reset has its place until its session has ended.
@@ -374,8 +378,8 @@ impl Connection {
         }
         let is_tunnel = matches!(framing, RequestBody::Tunnel | RequestBody::WebSocket);
         let client = self.client_of(stream, is_tunnel);
-        let place = self.shared.place();
-        if self.shared.streams() == STREAMS_MAX {
+        let place = self.shared.place(scratch.request.len());
+        if !has_room(&self.shared) {
             context.metrics().limits.reached(Limit::Http2Streams);
         }
         stream_tasks::serve(client, scratch, place);
@@ -439,6 +443,11 @@ impl Connection {
         }
         client
     }
+}
+
+/// Whether another request is served beside those that are.
+fn has_room(shared: &Http2Connection) -> bool {
+    shared.streams() < STREAMS_MAX && shared.head_bytes() < HEADS_BYTES_MAX
 }
 
 /// What a connection has to do.

@@ -12,6 +12,9 @@ use h2::Reason;
 /// How a request ended that the upstream has not begun with.
 pub const REFUSED: &str = "upstream_refused";
 
+/// How a request ended that the upstream had not begun to answer when `[timeouts] idle` was over.
+pub const UPSTREAM_TIMEOUT: &str = "upstream_timeout";
+
 /// How the passing on ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Passed {
@@ -108,7 +111,7 @@ impl Failure {
             }
             Self::TimedOut => Reply::new(
                 504,
-                "upstream_timeout",
+                UPSTREAM_TIMEOUT,
                 "The upstream did not answer in time.",
             ),
             Self::BadResponse(refusal) => {

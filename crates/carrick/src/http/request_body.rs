@@ -304,9 +304,9 @@ async fn splice(
 }
 
 /// Counts what was moved, however the transfer ends: it may be given up.
-struct Counted<'a, 'b> {
-    transfer: Transfer<'a>,
-    body_bytes: &'b mut u64,
+pub(super) struct Counted<'a, 'b> {
+    pub(super) transfer: Transfer<'a>,
+    pub(super) body_bytes: &'b mut u64,
 }
 
 impl Drop for Counted<'_, '_> {

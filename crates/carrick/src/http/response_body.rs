@@ -2,7 +2,7 @@
 use super::cached::Tee;
 use super::least_rate::ReceiverPace;
 use super::outcome::Passed;
-use super::request_body::{Means, SPLICED_CHUNK_BYTES_MIN};
+use super::request_body::{Counted, Means, SPLICED_CHUNK_BYTES_MIN};
 use super::while_taken::{room_while_taken, write_while_taken};
 use crate::context::request_log::IDLE_TIMEOUT;
 use crate::context::request_log::STALLED;
@@ -388,9 +388,12 @@ impl Response<'_> {
             show = |bytes: &[u8]| tap.take(bytes);
             order.local_copy = LocalCopy::To(&mut show);
         }
-        let mut transfer = means.splicer.transfer(legs[0], legs[1], order);
-        let result = run(&mut transfer, client).await;
-        self.body_bytes += transfer.bytes();
+        let mut counted = Counted {
+            transfer: means.splicer.transfer(legs[0], legs[1], order),
+            body_bytes: &mut self.body_bytes,
+        };
+        let transfer = &mut counted.transfer;
+        let result = run(transfer, client).await;
         self.engine = transfer.engine();
         client.note_sunk(self.out.len() as u64 + transfer.bytes());
         match (result, end) {
@@ -477,11 +480,14 @@ impl Response<'_> {
                 order.rate_min = means.rate_min;
                 order.pace = means.pace[1];
                 order.unread = means.unread;
-                let mut transfer = means.splicer.transfer(from, to, order);
-                let result = run(&mut transfer, client).await;
-                self.body_bytes += transfer.bytes();
-                self.engine = transfer.engine();
-                client.note_sunk(transfer.bytes());
+                let mut counted = Counted {
+                    transfer: means.splicer.transfer(from, to, order),
+                    body_bytes: &mut self.body_bytes,
+                };
+                let result = run(&mut counted.transfer, client).await;
+                self.engine = counted.transfer.engine();
+                client.note_sunk(counted.transfer.bytes());
+                drop(counted);
                 match result {
                     Ok(Ended::Bytes) => chunked.skip_data(length),
                     result => return cut_off(&result, client),

@@ -1,4 +1,5 @@
 //! Limits clients, over all workers and per client address, and connections to servers.
+use carrick_logic::access::network_of_client;
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -201,7 +202,7 @@ impl Admission {
     #[must_use]
     pub fn is_full_for(&self, client: IpAddr) -> bool {
         let most = self.per_client_limit.load(Ordering::Relaxed);
-        let counted = (client.to_canonical(), true);
+        let counted = (network_of_client(client), true);
         most > 0
             && self
                 .counts()
@@ -238,7 +239,7 @@ impl Admitted {
     /// # Errors
     /// [`Full::PerClient`]: this client has reached its limit; the connection is counted for none.
     pub fn count_for(&self, client: Option<IpAddr>) -> Result<(), Full> {
-        self.count(client.map(|client| (client.to_canonical(), true)))
+        self.count(client.map(|client| (network_of_client(client), true)))
     }
 
     /// Counts it for a client of which only a SYN has come, apart from its connections, and up to the same limit.
@@ -246,7 +247,7 @@ impl Admitted {
     /// # Errors
     /// See [`count_for`](Self::count_for).
     pub fn count_syn_for(&self, client: IpAddr) -> Result<(), Full> {
-        self.count(Some((client.to_canonical(), false)))
+        self.count(Some((network_of_client(client), false)))
     }
 
     fn count(&self, client: Option<Counted>) -> Result<(), Full> {
@@ -446,6 +447,21 @@ mod tests {
         let next = slot_of(&mut next).unwrap();
         assert_eq!(admission.open(), 2);
         drop((last, next));
+    }
+
+    /// Whoever has one IPv6 address has its network.
+    #[test]
+    fn the_addresses_of_one_network_count_as_one_client() {
+        let admission = Arc::new(Admission::default());
+        admission.set_limits(9, 1, 9);
+        let admit = |address: &str| admission.admit(Some(address.parse().unwrap()));
+        let first = admit("2001:db8::1").unwrap();
+        assert!(admit("2001:db8::ffff:2").is_err());
+        assert!(admission.is_full_for("2001:db8::3".parse().unwrap()));
+        let _others = ["2001:db8:0:1::1", "192.0.2.1", "192.0.2.2"].map(|one| admit(one).unwrap());
+        assert!(admit("::ffff:192.0.2.1").is_err());
+        drop(first);
+        admit("2001:db8::2").unwrap();
     }
 
     #[test]

@@ -31,9 +31,17 @@ struct Server {
     http2: Rc<Http2Connections>,
     /// Those of its name, if it has one, as last looked up; `None`: not known.
     addresses: Option<Arc<[IpAddr]>>,
+    /// Whether a request was to go by a connection that its client keeps, since [`Group::is_in_use`] was asked last.
+    is_kept_by_clients: bool,
 }
 
 impl Server {
+    /// Whether its name may still have this address.
+    fn is_at(&self, address: IpAddr) -> bool {
+        let known = self.addresses.as_ref();
+        known.is_none_or(|known| known.contains(&address))
+    }
+
     fn idle_count(&self) -> usize {
         self.idle.len() + self.http2.idle_count()
     }
@@ -59,8 +67,19 @@ impl Active {
     /// It has a connection now, which makes it a request.
     #[must_use]
     pub fn asked(self) -> Self {
-        self.0.requests.fetch_add(1, Ordering::Relaxed);
+        self.count_request();
         self
+    }
+
+    /// The same, of one that is used by reference.
+    pub fn count_request(&self) {
+        self.0.requests.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts bytes sent to and received from the server.
+    pub fn count_bytes(&self, sent_bytes: u64, received_bytes: u64) {
+        self.0.bytes_sent.fetch_add(sent_bytes, Ordering::Relaxed);
+        (self.0.bytes_received).fetch_add(received_bytes, Ordering::Relaxed);
     }
 
     /// One that is, or will be, counted as a request by somebody else.
@@ -68,12 +87,6 @@ impl Active {
     pub fn counted_on(server: &Arc<ServerState>) -> Self {
         server.active.fetch_add(1, Ordering::Relaxed);
         Self(Arc::clone(server))
-    }
-
-    /// The server.
-    #[must_use]
-    pub fn server(&self) -> &ServerState {
-        &self.0
     }
 }
 
@@ -104,6 +117,7 @@ impl Group {
                     idle: IdleConnections::default(),
                     http2: Rc::default(),
                     addresses: None,
+                    is_kept_by_clients: false,
                 };
                 if let Some(before) = before {
                     let mut before = before.borrow_mut();
@@ -210,19 +224,34 @@ impl Group {
         }
         if let Some(server) = self.servers.get(server) {
             let mut server = server.borrow_mut();
-            let known = server.addresses.as_ref();
-            if known.is_none_or(|known| known.contains(&upstream.address.ip())) {
+            if server.is_at(upstream.address.ip()) {
                 server.idle.put(upstream, self.state.plan.keepalive, now);
             }
         }
     }
 
-    /// Whether a server has connections, or requests of any worker.
+    /// Whether a further request may go to a server by a connection to this address that the client keeps.
+    pub fn may_stay(&self, server: usize, address: IpAddr) -> bool {
+        let (Some(mine), Some(shared)) = (self.servers.get(server), self.state.servers.get(server))
+        else {
+            return false;
+        };
+        let mut mine = mine.borrow_mut();
+        mine.is_kept_by_clients = true;
+        shared.is_healthy() && mine.is_at(address)
+    }
+
+    /// Whether a server has connections, or requests of any worker; between its requests, a connection that a client keeps shows in neither.
     #[must_use]
     pub fn is_in_use(&self, server: usize) -> bool {
-        let active = |state: &Arc<ServerState>| state.active.load(Ordering::Relaxed) > 0;
-        self.state.servers.get(server).is_some_and(active)
-            || (self.servers.get(server)).is_some_and(|mine| mine.borrow().idle_count() > 0)
+        let (Some(mine), Some(shared)) = (self.servers.get(server), self.state.servers.get(server))
+        else {
+            return false;
+        };
+        let mut mine = mine.borrow_mut();
+        std::mem::take(&mut mine.is_kept_by_clients)
+            || shared.active.load(Ordering::Relaxed) > 0
+            || mine.idle_count() > 0
     }
 
     /// Notes which addresses a server's name has now: connections to others get no further request. `None`: any may be right.

@@ -22,7 +22,8 @@ pub struct ServerState {
     /// The address as text, `host:port`, for logs and metrics.
     pub label: Box<str>,
     /// The result of active health checks; true without checks.
-    pub healthy: AtomicBool,
+    healthy: AtomicBool,
+    times_down: AtomicU32,
     /// Active requests and tunnels.
     pub active: AtomicU32,
     /// Requests sent and tunnels opened.
@@ -54,6 +55,7 @@ impl ServerState {
             address,
             label: label.into(),
             healthy: AtomicBool::new(true),
+            times_down: AtomicU32::new(0),
             active: AtomicU32::new(0),
             requests: AtomicU64::new(0),
             failures: AtomicU64::new(0),
@@ -66,6 +68,19 @@ impl ServerState {
     #[must_use]
     pub fn is_healthy(&self) -> bool {
         self.healthy.load(Ordering::Relaxed)
+    }
+
+    /// Notes the result of active health checks.
+    pub fn set_healthy(&self, is_healthy: bool) {
+        if self.healthy.swap(is_healthy, Ordering::Relaxed) && !is_healthy {
+            self.times_down.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// How often it was down: it may know nothing of connections from before.
+    #[must_use]
+    pub fn times_down(&self) -> u32 {
+        self.times_down.load(Ordering::Relaxed)
     }
 }
 

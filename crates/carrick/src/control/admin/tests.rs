@@ -114,9 +114,7 @@ fn status_is_json_with_everything_in_it() {
         .limits
         .reached(crate::telemetry::metrics::Limit::Connections);
     let server = Arc::clone(&state.running.load().upstreams[0].servers[0]);
-    server
-        .healthy
-        .store(false, std::sync::atomic::Ordering::Relaxed);
+    server.set_healthy(false);
     let asked = jiff::Timestamp::now();
     state.reloaded(Err(crate::control::NotReloaded::Refused(
         "config/x.toml:3: no such upstream".into(),

@@ -155,9 +155,7 @@ fn busy_state() -> Arc<ControlState> {
     }
     let running = state.running.load();
     running.upstreams[0].servers[1].requests.store(12, Relaxed);
-    running.upstreams[0].servers[1]
-        .healthy
-        .store(false, Relaxed);
+    running.upstreams[0].servers[1].set_healthy(false);
     state.reloaded(Ok(()));
     state.reloaded(Err(crate::control::NotReloaded::Refused("no".into())));
     state.set_draining();

@@ -10,6 +10,7 @@ use crate::resolver::{Service, resolver};
 use carrick_test::PATIENCE;
 use std::net::SocketAddr;
 use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
@@ -367,7 +368,7 @@ async fn servers_go_down_and_come_up_again() {
 async fn without_checks_a_server_is_healthy_again() {
     let address = SocketAddr::from(([127, 0, 0, 1], 9));
     let upstreams = UpstreamState::for_plan(&[Arc::new(upstream("u", &[address], None))], &[]);
-    upstreams[0].servers[0].healthy.store(false, Relaxed);
+    upstreams[0].servers[0].set_healthy(false);
     let _checks = HealthChecks::start(
         &upstreams,
         &a_resolver(),

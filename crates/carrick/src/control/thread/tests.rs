@@ -6,7 +6,6 @@ use super::*;
 use crate::config::plan::HealthPlan;
 use carrick_test::wait_until;
 use std::net::TcpStream;
-use std::sync::atomic::Ordering::Relaxed;
 
 fn any_port() -> Option<SocketAddr> {
     Some(LOOPBACK_ANY_PORT.parse().unwrap())
@@ -160,7 +159,7 @@ fn health_checks_follow_the_configuration() {
 
     handle.apply(running(plan(None, checked()))).unwrap();
     let server = Arc::clone(&handle.state().running.load().upstreams[0].servers[0]);
-    wait_until("the server is down again", || !server.healthy.load(Relaxed));
+    wait_until("the server is down again", || !server.is_healthy());
     handle.shutdown();
 }
 

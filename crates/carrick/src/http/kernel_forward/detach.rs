@@ -1,13 +1,18 @@
 //! Awaiting the end of a response that something else is to follow on the client's connection, and detaching the two connections.
 use super::Disarmed;
 use super::body::PassedOn;
-use super::end::{ServerEnd, StallWatch, Unanswered, client_gone, server_gone, stalled, too_long};
+use super::end::{
+    ServerEnd, StallWatch, Unanswered, client_gone, may_be_asked_again, server_gone, stalled,
+    too_long, unanswered,
+};
 use super::events::{Event, WaitFor, next_event};
 use super::response::ResponseState;
 use crate::context::client::Client;
 use crate::context::client::Next;
-use crate::context::kernel_forward::Pair;
+use crate::context::kernel_forward::{Pair, Pending};
 use crate::context::request_context::RequestContext;
+use crate::http::outcome::{Failure, UPSTREAM_TIMEOUT};
+use crate::telemetry::metrics::Limit;
 use std::time::{Duration, Instant};
 
 /// A response is checked again after this time, then after twice that, up to [`POLL_MAX`].
@@ -51,7 +56,10 @@ impl Interrupted {
         match self {
             Self::End(next) => next,
             Self::Unanswered(mut unanswered) => {
-                unanswered.log.ended = "upstream_closed";
+                unanswered.log.ended = match unanswered.failure {
+                    Some(_) => UPSTREAM_TIMEOUT,
+                    None => "upstream_closed",
+                };
                 unanswered.log.finish(context, &unanswered.request, None);
                 Next::Reset
             }
@@ -104,6 +112,10 @@ pub async fn await_end(
             }
             Step::Wait => {}
         }
+        let limit = client.context.live.plan().timeouts.idle;
+        if state == ResponseState::NotBegun && pair.has_waited(limit, now) {
+            return Err(timed_out(client, pair));
+        }
         let has_room = || pair.splice.client_has_room();
         if let Some(ended) = stalls.check(client.context.live.plan(), progress, now, has_room) {
             return Err(stalled(client, pair, state, ended).into());
@@ -141,6 +153,40 @@ pub async fn await_end(
             Event::Client | Event::Body | Event::Dismissed | Event::Tick => {}
         }
         poll_again = (2 * poll_again).min(POLL_MAX);
+    }
+}
+
+/// The server has not answered in time.
+pub(super) fn timed_out(client: &Client, mut pair: Box<Pair>) -> Interrupted {
+    client.context.metrics().limits.reached(Limit::IdleTimeout);
+    pair.reset_server();
+    let is_trusted = (pair.pending.as_ref()).is_some_and(|pending| pending.is_trusted);
+    let disarmed = pair.take_client(&client.downstream.transport);
+    if may_be_asked_again(disarmed, is_trusted, pair.has_sent_nothing()) {
+        return unanswered(client.context.metrics(), pair).map_or(
+            Interrupted::End(Next::Reset),
+            |mut unanswered| {
+                unanswered.failure = Some(Failure::TimedOut);
+                Interrupted::Unanswered(unanswered)
+            },
+        );
+    }
+    pair.catch_up(&client.context);
+    pair.conclude(&client.context, UPSTREAM_TIMEOUT);
+    Interrupted::End(Next::Reset)
+}
+
+impl Pair {
+    /// Whether the response has been waited for so long.
+    pub(super) fn has_waited(&self, limit: Duration, now: Instant) -> bool {
+        let pending = self.pending.as_ref();
+        pending.is_some_and(|pending| pending.has_waited(limit, now))
+    }
+}
+
+impl Pending {
+    fn has_waited(&self, limit: Duration, now: Instant) -> bool {
+        now.saturating_duration_since(self.log.begun) >= limit
     }
 }
 

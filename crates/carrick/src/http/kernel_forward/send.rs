@@ -21,6 +21,7 @@ use crate::upstream::group::Group;
 use carrick_logic::balance;
 use carrick_logic::http1::{Method, RequestHead};
 use carrick_splice::{Arming, Choice};
+use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -97,7 +98,7 @@ pub async fn offer(
         return Offered::Relay(None);
     };
     let next_hop = &destination.next_hop;
-    let goes_there = leads_to(&pair.next_hop, pair.checkout.server, next_hop, |group| {
+    let goes_there = leads_to(&pair.next_hop, pair.checkout.place(), next_hop, |group| {
         let mut address = [0; 16];
         let (bytes, head) = (&scratch.request, &scratch.request_head);
         let key = hash_key(client.context.who(), group, bytes, head, &mut address);
@@ -196,19 +197,18 @@ impl Way {
     }
 }
 
-/// Whether a request that goes to `wanted` may go to this server of `next_hop`. A balancer's choice stays as it was, unless it hashes the
-/// request.
+/// Whether a request that goes to `wanted` may go by a connection to this server of `next_hop`, at this address. A balancer's choice stays
+/// as it was, unless it hashes the request.
 pub fn leads_to(
     next_hop: &NextHop,
-    server: Option<usize>,
+    (server, address): (Option<usize>, IpAddr),
     wanted: &NextHop,
     pick: impl FnOnce(&Group) -> Option<usize>,
 ) -> bool {
     match (next_hop, wanted) {
         (NextHop::Group { group, .. }, NextHop::Group { group: wanted, .. }) => {
-            let state = server.and_then(|server| group.state.servers.get(server));
             Rc::ptr_eq(group, wanted)
-                && state.is_some_and(|state| state.is_healthy())
+                && server.is_some_and(|server| group.may_stay(server, address))
                 && (group.state.plan.balance != balance::Algorithm::Hash || pick(group) == server)
         }
         (NextHop::Origin { key, .. }, NextHop::Origin { key: wanted, .. }) => key == wanted,

@@ -1,18 +1,12 @@
 //! Between two requests of a client with a pair: it may ask, its server may end, and a response may time out.
 use super::body::PassedOn;
-use super::detach::{Detached, Following, Interrupted, await_end_and_detach, detach};
-use super::end::{
-    ServerEnd, StallWatch, Unanswered, client_gone, may_be_asked_again, server_gone, stalled,
-    too_long, unanswered,
-};
+use super::detach::{Detached, Following, Interrupted, await_end_and_detach, detach, timed_out};
+use super::end::{ServerEnd, StallWatch, Unanswered, client_gone, server_gone, stalled, too_long};
 use super::events::{Event, WaitFor, next_event};
 use super::response::ResponseState;
 use super::{PAIR_IDLE_MAX, TICK};
 use crate::context::client::Client;
 use crate::context::client::Next;
-use crate::context::kernel_forward::{Pair, Pending};
-use crate::http::outcome::Failure;
-use crate::telemetry::metrics::Limit;
 use std::time::{Duration, Instant};
 
 /// What the wait has come to.
@@ -25,6 +19,15 @@ pub enum Waited {
     Unanswered(Box<Unanswered>),
     /// The client's connection is to end.
     End(Next),
+}
+
+impl From<Interrupted> for Waited {
+    fn from(interrupted: Interrupted) -> Self {
+        match interrupted {
+            Interrupted::End(next) => Self::End(next),
+            Interrupted::Unanswered(unanswered) => Self::Unanswered(unanswered),
+        }
+    }
 }
 
 /// Waits without a buffer for the next request, at most `limit` after the response.
@@ -73,8 +76,7 @@ pub async fn wait(client: &mut Client, limit: Duration) -> Waited {
                 return match Box::pin(detaching).await {
                     // A request that has come meanwhile is answered.
                     Ok(()) => Waited::Detached(Duration::ZERO),
-                    Err(Interrupted::End(next)) => Waited::End(next),
-                    Err(Interrupted::Unanswered(unanswered)) => Waited::Unanswered(unanswered),
+                    Err(interrupted) => interrupted.into(),
                 };
             }
             Event::Tick if pair.pending.is_none() => {
@@ -109,8 +111,8 @@ pub async fn wait(client: &mut Client, limit: Duration) -> Waited {
             }
             ResponseState::NotBegun => {
                 stalls = None;
-                if (pair.pending.as_ref()).is_some_and(|it| it.has_waited(idle, Instant::now())) {
-                    return timed_out(client, pair);
+                if pair.has_waited(idle, Instant::now()) {
+                    return timed_out(client, pair).into();
                 }
             }
             ResponseState::TooLong => return Waited::End(too_long(client, pair)),
@@ -134,33 +136,6 @@ fn quiet_max(is_pending: bool, idle: Duration, limit: Duration) -> Duration {
         TICK.min(idle / 4)
     } else {
         PAIR_IDLE_MAX.min(limit)
-    }
-}
-
-/// The server has not answered in time.
-fn timed_out(client: &Client, mut pair: Box<Pair>) -> Waited {
-    client.context.metrics().limits.reached(Limit::IdleTimeout);
-    pair.reset_server();
-    let is_trusted = (pair.pending.as_ref()).is_some_and(|pending| pending.is_trusted);
-    let disarmed = pair.take_client(&client.downstream.transport);
-    if may_be_asked_again(disarmed, is_trusted, pair.has_sent_nothing()) {
-        return unanswered(client.context.metrics(), pair).map_or(
-            Waited::End(Next::Reset),
-            |mut unanswered| {
-                unanswered.failure = Some(Failure::TimedOut);
-                Waited::Unanswered(unanswered)
-            },
-        );
-    }
-    pair.catch_up(&client.context);
-    pair.conclude(&client.context, "upstream_timeout");
-    Waited::End(Next::Reset)
-}
-
-impl Pending {
-    /// Whether the response has been waited for so long.
-    fn has_waited(&self, limit: Duration, now: Instant) -> bool {
-        now.saturating_duration_since(self.log.begun) >= limit
     }
 }
 

@@ -371,7 +371,7 @@ pub(super) async fn pass_response(
     (keep_alive, is_last): (bool, bool),
     (log, (tee, tap)): (&mut RequestLog, (Option<&mut Tee>, Option<&mut PageTap>)),
 ) -> Passed {
-    let mut response = Response {
+    let response = Response {
         head: &scratch.response_head,
         buffer: &mut scratch.response,
         out: &mut scratch.out,
@@ -383,8 +383,19 @@ pub(super) async fn pass_response(
         tee,
         tap,
     };
-    let passed = response.pass(means, upstream, client, timer).await;
-    log.sent += response.body_bytes;
-    log.engine = Some(response.engine);
-    passed
+    let mut logged = Logged { response, log };
+    (logged.response).pass(means, upstream, client, timer).await
+}
+
+/// Logs what was passed on, however that ends: it may be given up.
+struct Logged<'a, 'l> {
+    response: Response<'a>,
+    log: &'l mut RequestLog,
+}
+
+impl Drop for Logged<'_, '_> {
+    fn drop(&mut self) {
+        self.log.sent += self.response.body_bytes;
+        self.log.engine = Some(self.response.engine);
+    }
 }

@@ -146,7 +146,10 @@ pub async fn relay(
                         .websocket_key(&scratch.request)
                         .is_some(),
                 };
-                wanted.checkout(&destination.next_hop, &mut tried).await
+                match wanted.checkout(&destination.next_hop, &mut tried).await {
+                    Some(found) => found,
+                    None => return Outcome::Failed(Failure::ClientGone("client_reset")),
+                }
             }
         };
         let found = match found {
@@ -225,7 +228,7 @@ fn take_pinned(
     pinned.take_if(next_hop, |checkout, its_hop| {
         let address = checkout.upstream.address.ip();
         let is_parent = matches!(next_hop, NextHop::Origin { parent: true, .. });
-        kernel_forward::leads_to(its_hop, checkout.server, next_hop, |group| {
+        kernel_forward::leads_to(its_hop, checkout.place(), next_hop, |group| {
             group.pick(key, &[], now())
         }) && (matches!(next_hop, NextHop::Group { .. })
             || is_parent

@@ -150,8 +150,8 @@ impl Attempt<'_, '_> {
         }
         let unread_response = checkout.upstream.limit_unread();
         let upstream = &checkout.upstream.transport;
-        let mut sending = checkout.preamble.clone();
-        sending.append(&mut self.scratch.out);
+        let mut sending = std::mem::take(&mut self.scratch.out);
+        sending.splice(..0, checkout.preamble.iter().copied());
         let (body_length, head_bytes) = (
             self.scratch.request_head.body,
             self.scratch.request_head.head_bytes,
@@ -317,6 +317,10 @@ impl Attempt<'_, '_> {
                 checkout.answered(&self.destination.next_hop);
                 self.log.status = self.scratch.response_head.status;
                 Ok(self.conclude(checkout, passed, keep_alive, body_sent))
+            }
+            // It may have a part of an interim response, which nothing else may follow.
+            SendOutcome::NoHead(no_head @ NoResponseHead::ClientGone) => {
+                Ok(Outcome::Failed(self.failure(no_head, &checkout)))
             }
             SendOutcome::NoHead(no_head) => match sent {
                 Some(Ok(())) if let Some(whole) = taken_back(&checkout) => {

@@ -90,6 +90,8 @@ impl HeadWait<'_> {
                 return Ok(());
             }
             self.pass_interim(timer, scratch).await?;
+            // It says that the server still works.
+            *deadline = Deadline::after(deadline.limit());
         }
     }
 

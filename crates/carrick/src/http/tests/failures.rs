@@ -1,10 +1,9 @@
 //! Servers that cannot be reached, do not answer, or answer wrongly: what the client gets, and what is tried again.
 use super::stage::{
-    FIRST, FORWARD, GET, OK, SECOND, SWITCH, TWO_SERVERS, ask_once, hear_reply, hear_slowly, play,
-    timed,
+    FIRST, FORWARD, GET, OK, SECOND, SWITCH, TWO_SERVERS, all_at_rest, ask_once, hear_reply,
+    hear_slowly, play, timed,
 };
 use crate::net::io::write_all;
-use std::sync::atomic::Ordering::Relaxed;
 
 #[test]
 fn a_server_that_refuses_is_answered_502_and_the_connection_lasts() {
@@ -27,9 +26,7 @@ fn the_only_server_is_asked_however_often_it_has_failed_unless_checks_say_that_i
         let client = stage.client();
         for number in 0..6 {
             if number == 5 {
-                stage.worker.live().groups[0].state.servers[0]
-                    .healthy
-                    .store(false, Relaxed);
+                stage.worker.live().groups[0].state.servers[0].set_healthy(false);
             }
             client.say(GET).await;
             hear_reply(&client).await;
@@ -72,6 +69,18 @@ fn a_server_that_does_not_accept_in_time_is_answered_504() {
         assert_eq!(seconds.round(), 5.0);
     });
     assert_eq!(log[0].status(), 504);
+}
+
+#[test]
+fn a_client_that_gives_up_is_not_connected_any_more() {
+    let log = play(SWITCH, async |stage| {
+        stage.servers.silence(FIRST);
+        let client = stage.client();
+        client.say(GET).await;
+        all_at_rest().await;
+        client.reset();
+    });
+    assert_eq!(log[0].end(), (499, "client_reset"));
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! Responses as clients get them: framing, interim ones, those without bodies.
-use super::stage::{FIRST, FORWARD, GET, OK, SWITCH, all_at_rest, ask_once, play, timed};
+use super::stage::{
+    FIRST, FORWARD, GET, OK, SWITCH, all_at_rest, ask_once, idle_nearly, play, timed,
+};
 use carrick_splice::{Drain, Pacer};
 
 /// A method, and a response without a body, whatever its head says.
@@ -224,6 +226,42 @@ fn no_reply_stands_in_the_midst_of_an_interim_response() {
         assert!(answer.ends_with('y') && !answer.contains(" 400 "));
     });
     assert_eq!(log[0].text("ended"), "client_closed");
+}
+
+/// The server's end is noticed by the request's body, while the client reads nothing.
+#[test]
+fn no_reply_stands_in_the_midst_of_one_whose_server_has_gone() {
+    let log = play(SWITCH, async |stage| {
+        let (_server, client, connection) = stage
+            .asked(
+                "POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 200000\r\n\r\nx",
+                "\r\n\r\nx",
+            )
+            .await;
+        connection.say(hints().repeat(3)).await;
+        all_at_rest().await;
+        connection.reset();
+        client.say("y").await;
+        idle_nearly().await;
+        idle_nearly().await;
+        let (answer, _) = client.hear_all().await;
+        assert!(answer.ends_with('y') && !answer.contains(" 502 "));
+    });
+    assert_eq!(log[0].text("ended"), "client_reset");
+}
+
+#[test]
+fn a_server_that_says_that_it_still_works_is_waited_for() {
+    play(SWITCH, async |stage| {
+        let (_server, client, connection) = stage.asked(GET, "\r\n\r\n").await;
+        for _ in 0..3 {
+            idle_nearly().await;
+            connection.say("HTTP/1.1 102 Processing\r\n\r\n").await;
+        }
+        idle_nearly().await;
+        connection.say(OK).await;
+        assert!(client.hear("ok").await.contains(" 200 "));
+    });
 }
 
 #[test]

@@ -59,7 +59,10 @@ pub async fn serve(mut client: Client) {
             continue;
         };
         client.context.address = address;
-        if let Err(lost) = carry(&mut client, &connection, destination).await {
+        let carried = carry(&mut client, &connection, destination).await;
+        // The next client is another one.
+        client.downstream.pace.forget();
+        if let Err(lost) = carried {
             return is_lost(client.context.metrics(), &connection, &lost);
         }
         connection.has_carried.set(true);
@@ -271,6 +274,7 @@ async fn relay(
         pace: [to_client, to_server],
         idle: client.context.live.plan().timeouts.tunnel_idle,
         answer: None,
+        on: None,
     };
     // Towards the link means from the server.
     let note = |[from, to]: [u64; 2], [of_from, of_to]: [_; 2]| {

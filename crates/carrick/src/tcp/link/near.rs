@@ -170,7 +170,7 @@ fn choose(access: &Access, wish: &Wish<'_>, log: &mut RequestLog) -> Result<Chos
             let (picked, state) = picked.ok_or(Unreachable::NoServer)?;
             Ok(Chosen {
                 address: state.address.clone(),
-                in_group: Some((picked, Active::on(state))),
+                in_group: Some((picked, Active::counted_on(state))),
             })
         }
     }
@@ -234,6 +234,7 @@ async fn carry(
         idle: timeouts.tunnel_idle,
         // The far end has its own limit for connecting, and the answer has a way to go.
         answer: Some(timeouts.connect * 2),
+        on: chosen.in_group.as_ref().map(|(_, active)| active),
     };
     let note = |moved, engines| listed.tunnel().note_bytes(moved, engines);
     let relay = Relay::new(&client.context.worker, connection, &near, options);
@@ -262,6 +263,9 @@ async fn carry(
     counters.tunnel_seconds.observe(begun.elapsed());
     metrics.upstream_bytes_sent.add(sent);
     metrics.upstream_bytes_received.add(received);
+    if let Some((_, active)) = &chosen.in_group {
+        active.count_bytes(sent, received);
+    }
     let is_whole = relay.has_passed_end();
     let is_untouched = !relay.has_taken() && server.is_none();
     result

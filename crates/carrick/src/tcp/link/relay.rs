@@ -5,6 +5,7 @@
 use super::GIVEN_UP_MAX;
 use crate::context::worker::Worker;
 use crate::net::io::{peek, write_both};
+use crate::upstream::group::Active;
 use crate::upstream::link_connection::{Connection, Lost};
 use carrick_logic::link::connection_state::Event;
 use carrick_logic::link::{DATA_BYTES_MAX, ErrorCode, Frame};
@@ -41,7 +42,7 @@ pub enum Outcome {
 
 /// How to relay.
 #[derive(Debug, Clone, Copy)]
-pub struct RelayOptions {
+pub struct RelayOptions<'a> {
     /// The engine.
     pub engine: Choice,
     /// Pacing towards the link, and away from it.
@@ -50,6 +51,8 @@ pub struct RelayOptions {
     pub idle: Duration,
     /// How long the near end waits for OPENED or REFUSED.
     pub answer: Option<Duration>,
+    /// The server that OPENED counts a request on.
+    pub on: Option<&'a Active>,
 }
 
 /// Called on progress: bytes towards the link and away from it, and the engines.
@@ -60,7 +63,7 @@ pub struct Relay<'a> {
     worker: &'a Worker,
     connection: &'a Connection,
     local: &'a TcpStream,
-    options: RelayOptions,
+    options: RelayOptions<'a>,
     /// Bytes towards the link, and away from it.
     moved: [Cell<u64>; 2],
     engines: [Cell<Engine>; 2],
@@ -105,7 +108,7 @@ impl<'a> Relay<'a> {
         worker: &'a Worker,
         connection: &'a Connection,
         local: &'a TcpStream,
-        options: RelayOptions,
+        options: RelayOptions<'a>,
     ) -> Self {
         Self {
             worker,
@@ -358,7 +361,12 @@ impl<'a> Relay<'a> {
             match event {
                 Event::Data(bytes) => self.take_data(bytes).await?,
                 Event::Unwanted(bytes) => self.connection.discard(bytes.into()).await?,
-                Event::Opened(server) => self.server.set(Some(server)),
+                Event::Opened(server) => {
+                    self.server.set(Some(server));
+                    if let Some(active) = self.options.on {
+                        active.count_request();
+                    }
+                }
                 Event::End => self.end_local(),
                 Event::Reset(why) => self.end_by(Outcome::ByPeer(why), why),
                 Event::Refused(why) => self.end_by(Outcome::Refused(why), why),

@@ -59,9 +59,7 @@ async fn no_connection_to_a_server_that_is_down_is_kept() {
     let close_stale = || group.close_stale(now, Duration::from_secs(60));
     close_stale();
     assert_eq!(group.idle_count(), 1);
-    group.state.servers[0]
-        .healthy
-        .store(false, Ordering::Relaxed);
+    group.state.servers[0].set_healthy(false);
     close_stale();
     assert_eq!(group.idle_count(), 0);
 }
@@ -82,6 +80,10 @@ async fn connections_to_an_address_that_a_name_has_no_longer_are_not_kept() {
     group.now_at(0, Some(Arc::from([other])));
     group.put_idle(0, upstream, now);
     assert_eq!(group.idle_count(), 0, "it was in use meanwhile");
+    // A client that keeps its connection leaves it, and has the name looked up until then.
+    assert!(!group.is_in_use(0));
+    assert!(!group.may_stay(0, own) && group.may_stay(0, other));
+    assert_eq!([group.is_in_use(0), group.is_in_use(0)], [true, false]);
 }
 
 async fn group_with_connection() -> (Group, Upstream, TcpListener) {

@@ -59,6 +59,41 @@ fn pacing_may_hold_bytes_for_longer_than_the_idle_time() {
     });
 }
 
+/// What a client had of a class is free for the next one.
+#[test]
+fn a_link_connection_is_paced_only_while_it_carries_a_client() {
+    let paced = "[pace]\ndefault = \"slow\"\n[pace.classes.slow]\nceiling = \"1 MB\"\n";
+    let far = format!("{ONE_WORKER}{paced}");
+    let stage = Stage::with(ONE_WORKER, "preconnect = 0", &far);
+    let (mut client, mut upstream) = stage.begin();
+    client.send("hello");
+    upstream.expect("hello");
+    let is_paced = |splices| (stage.far).wait_until_metric("carrick_pace_splices", &[], splices);
+    is_paced(1.0);
+    drop((client, upstream));
+    is_paced(0.0);
+    stage.expect_one_connection();
+}
+
+#[test]
+fn a_server_behind_a_link_is_counted_as_any_other() {
+    let stage = Stage::plain();
+    let (mut client, mut upstream) = stage.begin();
+    client.send("hello");
+    upstream.expect("hello");
+    upstream.send("hi");
+    client.expect("hi");
+    let near = |name, value| stage.near.wait_until_metric(name, &[], value);
+    near("carrick_server_requests_total", 1.0);
+    drop((client, upstream));
+    near("carrick_server_bytes_total", 7.0);
+    near("carrick_server_active", 0.0);
+    // Nobody could be asked.
+    drop(stage.far);
+    stage.near.connect_tunnel().read_ending();
+    near("carrick_server_requests_total", 1.0);
+}
+
 /// Megabytes in both directions at the same time: frames of one direction never wait for the other.
 #[test]
 fn large_bodies_cross() {

@@ -77,6 +77,24 @@ fn a_drain_waits_for_a_response_that_the_kernel_forwards() {
 }
 
 #[test]
+fn in_a_drain_too_a_server_that_says_nothing_is_given_up() {
+    let Some(mut play) = Play::begin("[timeouts]\nidle = \"4s\"\ndrain = \"10m\"\n") else {
+        return;
+    };
+    let server = play.server(0);
+    let (mut client, mut upstream) = play.pair(&server);
+    let (mut idle, _its_server) = play.pair(&server);
+    ask(&mut client, &mut upstream, "/s/silent");
+    play.carrick.signal(rustix::process::Signal::TERM);
+    idle.expect_end();
+    assert_eq!(client.read_response("GET").status, 504);
+    client.expect_end();
+    play.carrick.wait();
+    let line = play.line("/s/silent");
+    assert_eq!(line.text("ended"), "upstream_timeout");
+}
+
+#[test]
 fn what_is_left_at_the_end_of_a_drain_is_cut_off() {
     let Some(mut play) = Play::begin("[timeouts]\ndrain = \"1s\"\n") else {
         return;

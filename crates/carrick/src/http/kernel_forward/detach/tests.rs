@@ -1,4 +1,5 @@
 //! When a response is over, so that something else may follow it.
+use super::super::tests::pending;
 use super::*;
 
 #[test]
@@ -103,5 +104,18 @@ fn who_has_not_asked_again_may_still_wait_for_its_response() {
             waiting.step(state)
         });
         assert_eq!(steps, wanted, "{state:?} {is_certain} {quiet:?}");
+    }
+}
+
+#[test]
+fn a_response_is_waited_for_from_its_request_on() {
+    let pending = pending(None);
+    for (waited, wanted) in [(0, false), (9, false), (10, true), (11, true)] {
+        let now = pending.log.begun + waited * Duration::from_secs(1);
+        assert_eq!(
+            pending.has_waited(10 * Duration::from_secs(1), now),
+            wanted,
+            "{waited}"
+        );
     }
 }

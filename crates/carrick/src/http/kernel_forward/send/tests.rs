@@ -5,7 +5,6 @@ use crate::config::plan::RouteCache;
 use carrick_logic::cache::{KeyRules, Policy};
 use carrick_logic::http1::{HeadLimits, Progress, TargetForm};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 
 #[test]
 fn a_plain_request_that_may_be_sent_again_needs_nobody_for_its_response() {
@@ -108,8 +107,12 @@ fn a_bound_client_stays_with_its_server_unless_the_request_names_another() {
     let [one, other] = [group(2, |_| {}), group(2, |_| {})];
     let hashed = group(2, |plan| plan.balance = balance::Algorithm::Hash);
     let sick = group(2, |_| {});
-    sick.state.servers[0].healthy.store(false, Relaxed);
-    let [one, other, hashed, sick] = [&one, &other, &hashed, &sick].map(to_group);
+    sick.state.servers[0].set_healthy(false);
+    let address = IpAddr::from([192, 0, 2, 1]);
+    let moved = group(2, |_| {});
+    moved.now_at(0, Some(Arc::from([IpAddr::from([192, 0, 2, 2])])));
+    moved.now_at(1, Some(Arc::from([address])));
+    let [one, other, hashed, sick, moved] = [&one, &other, &hashed, &sick, &moved].map(to_group);
     let (a, b) = (to_origin("a"), to_origin("b"));
     // To where, which of the servers there; where the request goes, and whom it is hashed to.
     for (index, (next_hop, server, wanted_place, picked, wanted)) in [
@@ -122,6 +125,9 @@ fn a_bound_client_stays_with_its_server_unless_the_request_names_another() {
         (&one, None, &one, None, false),
         (&sick, Some(0), &sick, None, false),
         (&sick, Some(1), &sick, None, true),
+        // Its name has another address now.
+        (&moved, Some(0), &moved, None, false),
+        (&moved, Some(1), &moved, None, true),
         (&hashed, Some(0), &hashed, Some(0), true),
         (&hashed, Some(0), &hashed, Some(1), false),
         (&hashed, Some(0), &hashed, None, false),
@@ -132,7 +138,7 @@ fn a_bound_client_stays_with_its_server_unless_the_request_names_another() {
     .into_iter()
     .enumerate()
     {
-        let leads_there = leads_to(next_hop, server, wanted_place, |_| picked);
+        let leads_there = leads_to(next_hop, (server, address), wanted_place, |_| picked);
         assert_eq!(leads_there, wanted, "row {index}");
     }
 }

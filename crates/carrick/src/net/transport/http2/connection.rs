@@ -40,6 +40,8 @@ pub struct Http2Connection {
     /// The task that moves frames.
     task: RefCell<Option<Waker>>,
     streams: Cell<usize>,
+    /// Of the heads of their requests.
+    head_bytes: Cell<usize>,
     has_ended: Cell<bool>,
     moved_at: Cell<Instant>,
     came_at: Cell<Instant>,
@@ -68,7 +70,10 @@ struct WhenFull(Box<dyn Fn()>);
 
 /// A place among the streams of a connection, given up when dropped.
 #[derive(Debug)]
-pub struct StreamPlace(Rc<Http2Connection>);
+pub struct StreamPlace {
+    connection: Rc<Http2Connection>,
+    head_bytes: usize,
+}
 
 /// A part of a body on its way to the client.
 #[derive(Debug)]
@@ -91,6 +96,7 @@ impl Http2Connection {
             when_full: WhenFull(Box::new(when_full)),
             task: RefCell::default(),
             streams: Cell::new(0),
+            head_bytes: Cell::new(0),
             has_ended: Cell::new(false),
             moved_at: Cell::new(begun),
             came_at: Cell::new(begun),
@@ -220,11 +226,21 @@ impl Http2Connection {
         self.streams.get()
     }
 
-    /// One more.
+    /// How many bytes the heads of their requests have.
     #[must_use]
-    pub fn place(self: &Rc<Self>) -> StreamPlace {
+    pub fn head_bytes(&self) -> usize {
+        self.head_bytes.get()
+    }
+
+    /// One more, whose request has a head of so many bytes, if that is to be counted.
+    #[must_use]
+    pub fn place(self: &Rc<Self>, head_bytes: usize) -> StreamPlace {
         self.streams.set(self.streams.get() + 1);
-        StreamPlace(Rc::clone(self))
+        self.head_bytes.set(self.head_bytes.get() + head_bytes);
+        StreamPlace {
+            connection: Rc::clone(self),
+            head_bytes,
+        }
     }
 
     /// Whether the client has sent more frames that cost work and carry nothing than any client has reason to.
@@ -353,19 +369,22 @@ impl StreamPlace {
     /// The connection that has the stream.
     #[must_use]
     pub fn connection(&self) -> &Http2Connection {
-        &self.0
+        &self.connection
     }
 }
 
 impl Drop for StreamPlace {
     fn drop(&mut self) {
-        let streams = self.0.streams.get().saturating_sub(1);
-        self.0.streams.set(streams);
+        let connection = &self.connection;
+        let streams = connection.streams.get().saturating_sub(1);
+        connection.streams.set(streams);
+        let head_bytes = connection.head_bytes.get();
+        (connection.head_bytes).set(head_bytes.saturating_sub(self.head_bytes));
         if streams == 0 {
             // Streams that are over have their memory as long as they are known here.
-            self.0.gathering.take();
+            connection.gathering.take();
         }
-        self.0.wake_task();
+        connection.wake_task();
     }
 }
 

@@ -219,6 +219,10 @@ fn a_client_that_gives_up_frees_the_server_at_once() {
         }
     });
     assert_eq!(server.connections(), 1);
+    // What the two got before they gave up is counted.
+    let lines = carrick.access_log(8);
+    let sent: u64 = lines.iter().map(|line| line.number("sent")).sum();
+    assert_eq!(sent, 2);
 }
 
 #[test]

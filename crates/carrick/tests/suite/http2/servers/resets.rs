@@ -92,6 +92,9 @@ fn a_call_that_is_reset_has_the_status_of_the_code() {
         let reply = fetch(&mut client, request("POST", "/8"), b"question", None);
         assert_eq!(reply.await.expect("a response").status, 502);
     });
+    // Those that were cancelled say nothing against the server.
+    let failures = carrick.metric("carrick_server_failures_total", &[]);
+    assert_eq!(failures, 3.0);
 }
 
 #[test]

@@ -3,7 +3,7 @@ use super::super::{Gather, Http2Connection, Http2Io, Piece, StreamPlace};
 use super::ServerStream;
 use super::request::Outgoing;
 use super::unended::Unended;
-use crate::net::deadline::{Timer, now};
+use crate::net::deadline::{Deadline, Timer, now};
 use crate::net::transport::Transport;
 use carrick_logic::http1::HeadLimits;
 use h2::client::{Builder, SendRequest};
@@ -11,7 +11,7 @@ use h2::{Reason, RecvStream};
 use http::uri::Scheme;
 use std::cell::{Cell, RefCell};
 use std::fmt;
-use std::future::poll_fn;
+use std::future::{Future, pending, poll_fn};
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::rc::{Rc, Weak};
@@ -32,6 +32,9 @@ const SEND_BUFFER_BYTES: usize = 64 * 1024;
 
 /// What a field costs in the size of a list besides its bytes (RFC 9113 section 6.5.2).
 const FIELD_BYTES: usize = 32;
+
+/// What is to be sent at last may take so long.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A stream that was given up after this time, while nothing at all came from the server, speaks against its connection.
 const SILENCE: Duration = Duration::from_secs(1);
@@ -79,6 +82,9 @@ pub enum Ended {
     /// It has broken a rule whose breach ends the connection.
     #[error("the server broke a rule of HTTP/2 ({0:?}): all requests on the connection are lost")]
     Malformed(Reason),
+    /// It takes nothing of what is to be sent at last.
+    #[error("the server takes nothing any more, not even the end of the connection")]
+    Hung,
     /// The network has ended it, or the library.
     #[error("{0}")]
     Broken(String),
@@ -145,8 +151,16 @@ impl ServerConnection {
 
     /// Moves frames until the connection ends, by either side.
     pub async fn drive(self: Rc<Self>, mut framing: Framing) -> Ended {
-        let mut timer = Timer::default();
-        let ended = poll_fn(|cx| self.poll_drive(&mut framing, &mut timer, cx)).await;
+        let (mut timer, mut close) = (Timer::default(), Deadline::after(CLOSE_TIMEOUT));
+        let ended = poll_fn(|cx| {
+            let is_over = self.poll_drive(&mut framing, &mut timer, cx);
+            if is_over.is_ready() || !self.is_ending() || self.streams() > 0 {
+                return is_over;
+            }
+            let mut is_late = timer.until(&mut close, pending::<()>());
+            Pin::new(&mut is_late).poll(cx).map(|_| Ended::Hung)
+        })
+        .await;
         self.send.take();
         self.state.set(State::Over);
         self.unended.take();
@@ -308,7 +322,7 @@ impl ServerConnection {
         let send = self.send.borrow().clone()?;
         self.has_served.set(true);
         let request = Outgoing::new(send, self.scheme.clone());
-        let stream = ServerStream::new(Rc::clone(self), self.shared.place(), request);
+        let stream = ServerStream::new(Rc::clone(self), self.shared.place(0), request);
         let stream = Rc::new(stream);
         let watched: Weak<dyn Gather> = Rc::downgrade(&stream) as _;
         self.shared.watch(watched);

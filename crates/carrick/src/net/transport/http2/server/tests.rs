@@ -10,6 +10,7 @@ const DATA: u8 = 0;
 const HEADERS: u8 = 1;
 const RST_STREAM: u8 = 3;
 const SETTINGS: u8 = 4;
+const WINDOW_UPDATE: u8 = 8;
 const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
 const PREFACE_BYTES: usize = 24;
@@ -191,5 +192,32 @@ fn unended_streams_end_with_their_connection() {
         play.there.reset();
         settle().await;
         assert_eq!(play.connection.streams(), 0);
+    });
+}
+
+/// What is to tell it of the end waits behind a body that it does not read.
+#[test]
+fn a_connection_to_a_server_that_has_hung_is_closed() {
+    run(async {
+        let play = Play::begin().await;
+        // It allows twice as much as it has room for.
+        let window = frame(SETTINGS, 0, 0, &[0, 4, 0, 2, 0, 0]);
+        let of_connection = frame(WINDOW_UPDATE, 0, 0, &[0, 1, 0, 0]);
+        play.there.say([window, of_connection].concat()).await;
+        settle().await;
+        let stream = play.connection.stream().unwrap();
+        let head = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 200000\r\n\r\n";
+        let request = [head.as_bytes(), &[b'x'; 200_000]].concat();
+        let sending = tokio::time::timeout(Duration::from_millis(1), write_all(&*stream, &request));
+        assert!(sending.await.is_err());
+        drop(stream);
+        play.connection.end();
+        settle().await;
+        tokio::time::advance(Duration::from_secs(9)).await;
+        settle().await;
+        assert_eq!(play.connection.opened().await, Ok(()));
+        tokio::time::advance(Duration::from_secs(1)).await;
+        settle().await;
+        assert_eq!(play.connection.opened().await, Err(Ended::Hung));
     });
 }
