@@ -329,7 +329,7 @@ static __always_inline void handle_server(struct packet_splice *splice, struct p
 		plan->fate = FATE_FORWARD;
 		return;
 	}
-	if (packet->payload_bytes && packet->is_odd) {
+	if (packet->payload_bytes && (packet->is_odd || (client->has_tsval && !packet->timestamps_at))) {
 		plan->fate = FATE_DROP;
 		splice->refused += 1;
 		server->is_odd = 1;

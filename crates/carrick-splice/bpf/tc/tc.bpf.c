@@ -476,6 +476,9 @@ int carrick_arriving(struct __sk_buff *skb)
 		// What is cut is no longer merged (GRO): without a segment's length, it would leave as one packet of any size.
 		if (skb->gso_size && plan->part > skb->gso_size)
 			plan->part = skb->gso_size;
+		// A jumbo packet (RFC 2675) would keep its option.
+		if (packet.is_ipv6 && packet.tcp_at != ETH_HLEN + sizeof(struct ipv6hdr))
+			return TC_ACT_SHOT;
 		return cut_payload(skb, &packet, plan->part) ? bpf_redirect(skb->ifindex, BPF_F_INGRESS) : TC_ACT_SHOT;
 	case FATE_FORWARD:
 		note_pulse(now);

@@ -6,7 +6,6 @@ use crate::context::destination::NextHop;
 use crate::context::original;
 use crate::context::request_context::Pool;
 use crate::net::deadline::now;
-use crate::net::io::unless_reset;
 use crate::net::transport::http2::server::ServerStream;
 use crate::telemetry::metrics::{Limit, WorkerMetrics};
 use crate::upstream::checkout::Checkout;
@@ -18,30 +17,15 @@ use crate::upstream::{Counted, Unreachable, Upstream};
 use carrick_logic::access::Access;
 use h2::Reason;
 use std::net::IpAddr;
-use std::pin::pin;
 use std::sync::Arc;
 use tokio::net::TcpStream;
 
 impl CheckoutRequest<'_> {
-    /// Gets a connection. Unreachable servers are added to `tried`, and another one is tried, at most `attempts`. `None`: the client,
-    /// if one waits, has reset its own connection.
+    /// Gets a connection. Unreachable servers are added to `tried`, and another one is tried, at most `attempts`.
     ///
     /// # Errors
     /// The last reason. No byte of the request has been sent.
     pub async fn checkout(
-        self,
-        next_hop: &NextHop,
-        tried: &mut Vec<usize>,
-    ) -> Option<Result<Checkout, Unreachable>> {
-        let client = self.downstream.map(|downstream| &downstream.transport);
-        let taking = pin!(self.take(next_hop, tried));
-        match client {
-            Some(client) => unless_reset(client, taking).await,
-            None => Some(taking.await),
-        }
-    }
-
-    async fn take(
         mut self,
         next_hop: &NextHop,
         tried: &mut Vec<usize>,
@@ -170,7 +154,7 @@ impl CheckoutRequest<'_> {
                 let key = own_key(context.source(), group, state);
                 let origins = &context.worker.connector.origins;
                 let idle = origins.take(&key, |transport| next_hop.is_current(transport));
-                idle.filter(|upstream| group.may_stay(server, upstream.address.ip()))
+                idle.filter(|upstream| group.may_stay(server, upstream.address.ip(), now()))
             }
             (false, _) => None,
         };
@@ -331,7 +315,7 @@ impl Checkout {
                 match own {
                     Some(state)
                         if group.state.plan.keepalive > 0
-                            && group.may_stay(server, self.upstream.address.ip()) =>
+                            && group.may_stay(server, self.upstream.address.ip(), now) =>
                     {
                         let key = own_key(source, group, state);
                         connector.origins.put(&key, self.upstream, now);

@@ -11,8 +11,9 @@ use crate::context::destination::client_key;
 use crate::context::original;
 use crate::context::request_context::RequestContext;
 use crate::context::request_log::CLIENT_CLOSED_REQUEST;
-use crate::net::io::unless_reset;
+use crate::net::io::poll_reset;
 use crate::net::scratch::Scratch;
+use crate::net::transport::Transport;
 use crate::reply::Reply;
 use crate::upstream::group::Group;
 use carrick_logic::access::{Denied, Literal, NameShape, parse_ip_literal};
@@ -20,9 +21,12 @@ use carrick_logic::credentials;
 use carrick_logic::http1::{Method, RequestHead, Target, TargetForm};
 use carrick_logic::route::pick_request;
 use carrick_splice::Choice;
+use std::future::poll_fn;
 use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::Poll;
 
 /// What happens with a request.
 pub enum Decision {
@@ -325,6 +329,17 @@ async fn authenticate(
         "Basic realm=\"carrick\", charset=\"UTF-8\"".into(),
     ));
     Some(reply)
+}
+
+/// Awaits `future`; `None` if the client resets its connection before.
+async fn unless_reset<F: Future + Unpin>(client: &Transport, mut future: F) -> Option<F::Output> {
+    let mut watches = true;
+    poll_fn(|cx| match Pin::new(&mut future).poll(cx) {
+        Poll::Ready(output) => Poll::Ready(Some(output)),
+        Poll::Pending if watches && poll_reset(client, &mut watches, cx) => Poll::Ready(None),
+        Poll::Pending => Poll::Pending,
+    })
+    .await
 }
 
 fn forward(

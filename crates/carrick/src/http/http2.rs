@@ -31,8 +31,8 @@ use std::time::Instant;
 /// Streams of a connection that are served at the same time.
 const STREAMS_MAX: usize = 128;
 
-/// Bytes of the heads of requests that are served at the same time. Each is kept more than once, and costs the client next to nothing if
-/// fields repeat.
+/// Bytes of the heads of requests that are served at the same time, unless it is one. Each is kept more than once, and costs the client next
+/// to nothing if fields repeat.
 const HEADS_BYTES_MAX: usize = 1 << 20;
 
 /// Unread bytes of a request's body, per stream and per connection: a few servers that do not read hold up nobody else's.
@@ -289,7 +289,7 @@ impl Connection {
                 if self.shared.has_ended() && !self.is_last {
                     return Poll::Ready(Event::Last);
                 }
-                let polled = if has_room(&self.shared) {
+                let polled = if self.shared.streams() < STREAMS_MAX {
                     framing.poll_accept(cx)
                 } else {
                     // A stream that the client has reset has its place until its session has ended.
@@ -354,6 +354,12 @@ impl Connection {
                 return;
             }
         };
+        let head_bytes = text.len();
+        if self.shared.streams() > 0 && self.shared.head_bytes() + head_bytes > HEADS_BYTES_MAX {
+            context.metrics().limits.reached(Limit::Http2Streams);
+            // It may be asked again by another connection.
+            return respond.send_reset(Reason::REFUSED_STREAM);
+        }
         let method = match (framing, &head.method) {
             (RequestBody::Tunnel, _) => Method::Connect,
             (_, &http::Method::HEAD) => Method::Head,
@@ -378,8 +384,8 @@ impl Connection {
         }
         let is_tunnel = matches!(framing, RequestBody::Tunnel | RequestBody::WebSocket);
         let client = self.client_of(stream, is_tunnel);
-        let place = self.shared.place(scratch.request.len());
-        if !has_room(&self.shared) {
+        let place = self.shared.place(head_bytes);
+        if self.shared.streams() == STREAMS_MAX {
             context.metrics().limits.reached(Limit::Http2Streams);
         }
         stream_tasks::serve(client, scratch, place);
@@ -443,11 +449,6 @@ impl Connection {
         }
         client
     }
-}
-
-/// Whether another request is served beside those that are.
-fn has_room(shared: &Http2Connection) -> bool {
-    shared.streams() < STREAMS_MAX && shared.head_bytes() < HEADS_BYTES_MAX
 }
 
 /// What a connection has to do.

@@ -9,7 +9,7 @@ use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, sendmsg};
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::task::{Context, Poll, Waker, ready};
 use tokio::io::Interest;
 use tokio::net::TcpStream;
@@ -239,20 +239,6 @@ pub fn poll_reset<S: Stream>(client: &S, watches: &mut bool, cx: &mut Context<'_
         }
     }
     false
-}
-
-/// Awaits `future`; `None` if the client [resets](poll_reset) its connection before.
-pub async fn unless_reset<S: Stream, F: Future + Unpin>(
-    client: &S,
-    mut future: F,
-) -> Option<F::Output> {
-    let mut watches = true;
-    poll_fn(|cx| match Pin::new(&mut future).poll(cx) {
-        Poll::Ready(output) => Poll::Ready(Some(output)),
-        Poll::Pending if watches && poll_reset(client, &mut watches, cx) => Poll::Ready(None),
-        Poll::Pending => Poll::Pending,
-    })
-    .await
 }
 
 /// Reads available bytes, without waiting.

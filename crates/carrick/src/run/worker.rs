@@ -316,12 +316,13 @@ async fn follow_names(worker: Rc<Worker>) {
     loop {
         tokio::time::sleep(FOLLOW_NAMES_EVERY).await;
         let live = worker.live();
+        let (now, age_max) = (Instant::now(), live.plan().timeouts.idle);
         for group in &live.groups {
             for (server, state) in group.state.servers.iter().enumerate() {
                 let ServerAddress::Name { host, .. } = &state.address else {
                     continue;
                 };
-                let addresses = match group.is_in_use(server) {
+                let addresses = match group.is_in_use(server, now, age_max) {
                     true => {
                         let resolver = &worker.connector.resolver;
                         resolver.resolve(host, NamedBy::Configuration).await.ok()

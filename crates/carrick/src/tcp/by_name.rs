@@ -174,11 +174,7 @@ async fn tunnel_to(
         websocket: false,
     };
     let (next_hop, tried) = (&destination.next_hop, &mut Vec::new());
-    let Some(found) = wanted.checkout(next_hop, tried).await else {
-        log.ended = "client_reset";
-        return Next::Reset;
-    };
-    let mut checkout = match found {
+    let mut checkout = match wanted.checkout(next_hop, tried).await {
         Ok(checkout) => checkout,
         Err(unreachable) => {
             let name = plan.as_ref().map(|plan| plan.name.as_str());

@@ -7,7 +7,7 @@ use crate::context::client::Client;
 use crate::context::client::Next;
 use crate::context::destination::Destination;
 use crate::context::log_line::target_text;
-use crate::context::request_log::{CLIENT_CLOSED_REQUEST, LEFT, RequestLog, STALLED};
+use crate::context::request_log::{LEFT, RequestLog, STALLED};
 use crate::context::tunnels::Listed;
 use crate::context::worker::Worker;
 use crate::net::io::{Stream, write_all};
@@ -48,16 +48,7 @@ pub async fn run_connect(
         websocket: false,
     };
     let (next_hop, tried) = (&destination.next_hop, &mut Vec::new());
-    let Some(found) = wanted.checkout(next_hop, tried).await else {
-        (log.status, log.ended) = (CLIENT_CLOSED_REQUEST, "client_reset");
-        log.finish(
-            &client.context,
-            &scratch.request,
-            Some(&scratch.request_head),
-        );
-        return Next::Reset;
-    };
-    let checkout = match found {
+    let checkout = match wanted.checkout(next_hop, tried).await {
         Ok(checkout) => checkout,
         Err(unreachable) => {
             let reply = unreachable_reply(&unreachable, &client.context.listener.mode);

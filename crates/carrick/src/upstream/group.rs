@@ -31,8 +31,8 @@ struct Server {
     http2: Rc<Http2Connections>,
     /// Those of its name, if it has one, as last looked up; `None`: not known.
     addresses: Option<Arc<[IpAddr]>>,
-    /// Whether a request was to go by a connection that its client keeps, since [`Group::is_in_use`] was asked last.
-    is_kept_by_clients: bool,
+    /// When a request was to go by a connection that its client keeps.
+    kept_at: Option<Instant>,
 }
 
 impl Server {
@@ -117,7 +117,7 @@ impl Group {
                     idle: IdleConnections::default(),
                     http2: Rc::default(),
                     addresses: None,
-                    is_kept_by_clients: false,
+                    kept_at: None,
                 };
                 if let Some(before) = before {
                     let mut before = before.borrow_mut();
@@ -231,25 +231,27 @@ impl Group {
     }
 
     /// Whether a further request may go to a server by a connection to this address that the client keeps.
-    pub fn may_stay(&self, server: usize, address: IpAddr) -> bool {
+    pub fn may_stay(&self, server: usize, address: IpAddr, now: Instant) -> bool {
         let (Some(mine), Some(shared)) = (self.servers.get(server), self.state.servers.get(server))
         else {
             return false;
         };
         let mut mine = mine.borrow_mut();
-        mine.is_kept_by_clients = true;
+        mine.kept_at = Some(now);
         shared.is_healthy() && mine.is_at(address)
     }
 
-    /// Whether a server has connections, or requests of any worker; between its requests, a connection that a client keeps shows in neither.
+    /// Whether a server has connections, or requests of any worker. A connection that a client keeps shows in neither between its requests,
+    /// which are at most `age_max` apart.
     #[must_use]
-    pub fn is_in_use(&self, server: usize) -> bool {
+    pub fn is_in_use(&self, server: usize, now: Instant, age_max: Duration) -> bool {
         let (Some(mine), Some(shared)) = (self.servers.get(server), self.state.servers.get(server))
         else {
             return false;
         };
-        let mut mine = mine.borrow_mut();
-        std::mem::take(&mut mine.is_kept_by_clients)
+        let mine = mine.borrow();
+        mine.kept_at
+            .is_some_and(|at| now.saturating_duration_since(at) < age_max)
             || shared.active.load(Ordering::Relaxed) > 0
             || mine.idle_count() > 0
     }

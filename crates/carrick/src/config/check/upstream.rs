@@ -1,7 +1,7 @@
 //! Checks `[upstream.NAME]`.
 use super::named::{Named, Words};
 use super::server_tls;
-use crate::config::file::{self, File, Job, Server};
+use crate::config::file::{self, File, Job, Route, Server};
 use crate::config::plan::{
     HashOn, HealthPlan, ServerAddress, ServerHttp2, ServerPlan, UpstreamPlan,
 };
@@ -69,36 +69,40 @@ pub fn check_all(
     directory: &Path,
     problems: &mut Problems,
 ) -> Vec<Option<UpstreamPlan>> {
+    let tunnels = (file.listeners.iter()).filter(|listener| listener.job() == Some(Job::Tunnel));
+    let in_tunnels = named_by(tunnels.flat_map(|tunnel| &tunnel.routes));
     // A switch passes on what `sni` names, undecrypted.
-    let of_tunnels = file.listeners.iter().flat_map(|listener| {
-        let is_tunnel = matches!(listener.job(), Some(Job::Tunnel | Job::Split));
+    let undecrypted = named_by(file.listeners.iter().flat_map(|listener| {
+        let is_split = listener.job() == Some(Job::Split);
         let (routes, has_tls) = (listener.routes.iter(), !listener.tls.is_absent());
-        routes.filter(move |route| is_tunnel || (has_tls && !route.sni.is_absent()))
-    });
-    let in_tunnels: BTreeSet<&str> = of_tunnels
-        .filter_map(|route| Some(route.upstream.given()?.get_ref().as_str()))
-        .collect();
+        routes.filter(move |route| is_split || (has_tls && !route.sni.is_absent()))
+    }));
     file.upstreams
         .iter()
         .map(|written| {
-            check(
-                written,
-                in_tunnels.contains(written.name.get_ref().as_str()),
-                directory,
-                problems,
-            )
+            let name = written.name.get_ref().as_str();
+            let in_tunnel = in_tunnels.contains(name);
+            let needs_port = in_tunnel || undecrypted.contains(name);
+            check(written, (in_tunnel, needs_port), directory, problems)
         })
+        .collect()
+}
+
+/// The upstreams of these routes.
+fn named_by<'r>(routes: impl Iterator<Item = &'r Written<Route>>) -> BTreeSet<&'r str> {
+    routes
+        .filter_map(|route| Some(route.upstream.given()?.get_ref().as_str()))
         .collect()
 }
 
 fn check(
     written: &Written<file::Upstream>,
-    in_tunnel: bool,
+    (in_tunnel, needs_port): (bool, bool),
     directory: &Path,
     problems: &mut Problems,
 ) -> Option<UpstreamPlan> {
     check_name(written, problems);
-    let servers = check_servers(written, in_tunnel, problems);
+    let servers = check_servers(written, needs_port, problems);
     let addresses: Vec<_> = servers
         .iter()
         .flatten()
@@ -110,7 +114,7 @@ fn check(
     let tls = server_tls::check(&written.tls, by_tls, &addresses, directory, problems);
     let balance = written.balance;
     let hash_on = check_hash_on(written, balance, in_tunnel, problems);
-    let health = check_health(written, (in_tunnel, http2), problems);
+    let health = check_health(written, (needs_port, http2), problems);
     let send_proxy_protocol = written
         .send_proxy_protocol
         .given()
@@ -177,7 +181,7 @@ fn check_name(written: &Written<file::Upstream>, problems: &mut Problems) {
 
 fn check_servers(
     written: &Written<file::Upstream>,
-    in_tunnel: bool,
+    needs_port: bool,
     problems: &mut Problems,
 ) -> Option<Vec<(Spanned<ServerAddress>, ServerPlan)>> {
     let list = match &written.servers {
@@ -203,7 +207,7 @@ fn check_servers(
         return None;
     }
     let has_tls = matches!(&written.tls, Setting::Given(tls) if tls.get_ref().is_some());
-    let default_port = match (in_tunnel, has_tls) {
+    let default_port = match (needs_port, has_tls) {
         (true, _) => None,
         (false, true) => Some(HTTPS_PORT),
         (false, false) => Some(HTTP_PORT),
@@ -267,7 +271,7 @@ fn check_hash_on(
 
 fn check_health(
     written: &Written<file::Upstream>,
-    (in_tunnel, http2): (bool, ServerHttp2),
+    (is_passed_on, http2): (bool, ServerHttp2),
     problems: &mut Problems,
 ) -> Option<HealthPlan> {
     let health = written.health.given()?.get_ref();
@@ -289,7 +293,7 @@ fn check_health(
     }
     if let Some(path) = health.path.given() {
         let text = path.get_ref();
-        if in_tunnel {
+        if is_passed_on {
             problems
                 .note(path.span(), "a tunnel uses this upstream, and this check speaks HTTP without TLS")
                 .help("leave `path` out if the servers speak something else: a connection is enough then");

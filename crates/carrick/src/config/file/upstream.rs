@@ -35,7 +35,7 @@ section! {
         /// The key for `balance = "hash"`
         hash_on: Setting<HashOn> = other(
             "`path`, `host`, `client`, `header:NAME` or `cookie:NAME`",
-            "\"path\"; for a `tunnel`, a `split` or a route with `sni` \"client\", the only possible",
+            "\"path\"; in a `tunnel`'s upstream \"client\"",
             |table, key, _, problems| {
                 let text = table.text(key, problems);
                 text.refine("something to hash", problems, |text| hash_on(text))

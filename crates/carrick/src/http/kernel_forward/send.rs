@@ -208,7 +208,7 @@ pub fn leads_to(
     match (next_hop, wanted) {
         (NextHop::Group { group, .. }, NextHop::Group { group: wanted, .. }) => {
             Rc::ptr_eq(group, wanted)
-                && server.is_some_and(|server| group.may_stay(server, address))
+                && server.is_some_and(|server| group.may_stay(server, address, Instant::now()))
                 && (group.state.plan.balance != balance::Algorithm::Hash || pick(group) == server)
         }
         (NextHop::Origin { key, .. }, NextHop::Origin { key: wanted, .. }) => key == wanted,

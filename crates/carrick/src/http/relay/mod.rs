@@ -146,10 +146,7 @@ pub async fn relay(
                         .websocket_key(&scratch.request)
                         .is_some(),
                 };
-                match wanted.checkout(&destination.next_hop, &mut tried).await {
-                    Some(found) => found,
-                    None => return Outcome::Failed(Failure::ClientGone("client_reset")),
-                }
+                wanted.checkout(&destination.next_hop, &mut tried).await
             }
         };
         let found = match found {

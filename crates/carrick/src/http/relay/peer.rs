@@ -246,6 +246,7 @@ async fn one_head(
         asked_bytes: (checkout.upstream.reused).then_some(scratch.out.len()),
         is_acknowledged: false,
         interim: Interim::default(),
+        prolongs: false,
         first_read_bytes: checkout.upstream.first_read_bytes,
     };
     wait.final_head(timer, &mut deadline, scratch, log).await

@@ -81,6 +81,7 @@ impl Attempt<'_, '_> {
             asked_bytes: (checkout.upstream.reused).then_some(self.scratch.out.len()),
             is_acknowledged: false,
             interim: Interim::default(),
+            prolongs: true,
             first_read_bytes: checkout.upstream.first_read_bytes,
         };
         let waited = wait
@@ -186,6 +187,7 @@ impl Attempt<'_, '_> {
                 asked_bytes: None,
                 is_acknowledged: false,
                 interim: Interim::default(),
+                prolongs: true,
                 first_read_bytes: checkout.upstream.first_read_bytes,
             };
             let head = loop {
@@ -221,6 +223,7 @@ impl Attempt<'_, '_> {
                             ..
                         })),
                     ) => {
+                        wait.prolongs = false;
                         break wait
                             .final_head(
                                 &mut client.downstream.timer,

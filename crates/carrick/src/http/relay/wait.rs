@@ -54,6 +54,8 @@ pub struct HeadWait<'a> {
     /// Whether the upstream has acknowledged all of them, as far as that was asked.
     pub is_acknowledged: bool,
     pub interim: Interim,
+    /// Whether an interim response, which says that the server still works, begins the wait anew.
+    pub prolongs: bool,
     /// Whether a reset of the client ends the wait. Off while its body is under way, and once it has sent more or ended its side.
     pub watches_client: bool,
 }
@@ -90,8 +92,9 @@ impl HeadWait<'_> {
                 return Ok(());
             }
             self.pass_interim(timer, scratch).await?;
-            // It says that the server still works.
-            *deadline = Deadline::after(deadline.limit());
+            if self.prolongs {
+                *deadline = Deadline::after(deadline.limit());
+            }
         }
     }
 

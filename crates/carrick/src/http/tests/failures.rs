@@ -1,7 +1,7 @@
 //! Servers that cannot be reached, do not answer, or answer wrongly: what the client gets, and what is tried again.
 use super::stage::{
-    FIRST, FORWARD, GET, OK, SECOND, SWITCH, TWO_SERVERS, all_at_rest, ask_once, hear_reply,
-    hear_slowly, play, timed,
+    FIRST, FORWARD, GET, OK, SECOND, SWITCH, TWO_SERVERS, ask_once, hear_reply, hear_slowly, play,
+    timed,
 };
 use crate::net::io::write_all;
 
@@ -69,18 +69,6 @@ fn a_server_that_does_not_accept_in_time_is_answered_504() {
         assert_eq!(seconds.round(), 5.0);
     });
     assert_eq!(log[0].status(), 504);
-}
-
-#[test]
-fn a_client_that_gives_up_is_not_connected_any_more() {
-    let log = play(SWITCH, async |stage| {
-        stage.servers.silence(FIRST);
-        let client = stage.client();
-        client.say(GET).await;
-        all_at_rest().await;
-        client.reset();
-    });
-    assert_eq!(log[0].end(), (499, "client_reset"));
 }
 
 #[test]

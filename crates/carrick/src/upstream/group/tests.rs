@@ -81,9 +81,13 @@ async fn connections_to_an_address_that_a_name_has_no_longer_are_not_kept() {
     group.put_idle(0, upstream, now);
     assert_eq!(group.idle_count(), 0, "it was in use meanwhile");
     // A client that keeps its connection leaves it, and has the name looked up until then.
-    assert!(!group.is_in_use(0));
-    assert!(!group.may_stay(0, own) && group.may_stay(0, other));
-    assert_eq!([group.is_in_use(0), group.is_in_use(0)], [true, false]);
+    let is_in_use = |after| {
+        let second = Duration::from_secs(1);
+        group.is_in_use(0, now + after * second, 60 * second)
+    };
+    assert!(!is_in_use(0));
+    assert!(!group.may_stay(0, own, now) && group.may_stay(0, other, now));
+    assert_eq!([0, 59, 60].map(is_in_use), [true, true, false]);
 }
 
 async fn group_with_connection() -> (Group, Upstream, TcpListener) {

@@ -14,6 +14,28 @@ use http::HeaderValue;
 
 const REFUSED_STREAM: u32 = 7;
 
+/// A client sends a long field once, and it is in the head of each request.
+#[test]
+fn heads_of_more_than_a_megabyte_are_not_served_at_a_time() {
+    let place = Place::claim();
+    let server = Server::listen(&place);
+    let carrick = start(&place, &[server.address()]);
+    run(async {
+        let mut client = connect(carrick.listener()).await;
+        let long = HeaderValue::from_bytes(&[b'x'; 60_000]).expect("a value");
+        let mut asked = Vec::new();
+        for _ in 0..18 {
+            let mut request = request("POST", "/");
+            request.headers_mut().insert("x-long", long.clone());
+            asked.push(client.send_request(request, false).expect("a stream"));
+        }
+        let (response, _stream) = asked.pop().expect("the last");
+        let error = response.await.expect_err("no room");
+        assert_eq!(error.reason(), Some(h2::Reason::REFUSED_STREAM));
+    });
+    carrick.wait_for_limit("http2_streams", 1.0);
+}
+
 #[test]
 fn there_are_only_so_many_streams_at_a_time() {
     let place = Place::claim();

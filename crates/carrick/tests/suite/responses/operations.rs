@@ -82,8 +82,8 @@ fn in_a_drain_too_a_server_that_says_nothing_is_given_up() {
         return;
     };
     let server = play.server(0);
-    let (mut client, mut upstream) = play.pair(&server);
     let (mut idle, _its_server) = play.pair(&server);
+    let (mut client, mut upstream) = play.pair(&server);
     ask(&mut client, &mut upstream, "/s/silent");
     play.carrick.signal(rustix::process::Signal::TERM);
     idle.expect_end();

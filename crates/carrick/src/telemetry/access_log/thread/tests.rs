@@ -98,10 +98,12 @@ fn the_target_before_a_change_is_closed_in_time() {
         previous: Some(sink(File::open("/dev/null").unwrap())),
         changed_at: Instant::now(),
     };
-    for (is_over, is_kept) in [(false, true), (true, false)] {
-        if is_over {
-            writer.changed_at -= PREVIOUS_KEPT;
-        }
+    let hour = Duration::from_secs(3600);
+    for (changed_at, is_kept) in [
+        (writer.changed_at + hour, true),
+        (writer.changed_at - PREVIOUS_KEPT, false),
+    ] {
+        writer.changed_at = changed_at;
         sender.send(Message::Reopen).unwrap();
         assert!(matches!(writer.next(), Some(Message::Reopen)));
         assert_eq!(writer.previous.is_some(), is_kept);

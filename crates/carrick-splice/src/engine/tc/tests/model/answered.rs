@@ -209,6 +209,10 @@ fn the_times_of_responses_do_not_go_back_for_the_client() {
         time
     });
     assert_eq!([times[1] - times[0], times[2] - times[0]], [0, 2]);
+    // Nor does it take one without a time.
+    let (packet, _) = down(&lab, |packet| packet.payload = vec![5; 36]);
+    let outcome = programs.arriving(&packet.bytes());
+    assert_eq!(outcome.verdict, Verdict::Drop);
 }
 
 #[test]
