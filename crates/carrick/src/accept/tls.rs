@@ -21,7 +21,12 @@ pub async fn shake_hands(client: &mut Client, first: Vec<u8>, deadline: &mut Dea
     };
     let in_force = tls.in_force();
     let config = Arc::clone(&in_force.config);
-    let shaking = pin!(TlsStream::accept(Rc::clone(tcp), config, first));
+    let shaking = pin!(TlsStream::accept(
+        Rc::clone(tcp),
+        config,
+        first,
+        downstream.admitted.clone()
+    ));
     let shaken = downstream.timer.until(deadline, shaking).await;
     // Otherwise a client whose certificate has no readable subject would pass for one without a certificate.
     let agreed = shaken.map(|shaken| {
@@ -44,9 +49,6 @@ pub async fn shake_hands(client: &mut Client, first: Vec<u8>, deadline: &mut Dea
             };
             context.metrics().tls_handshakes.count(kind);
             agreed.verified_by.set(in_force.serial);
-            if let Some(admitted) = &downstream.admitted {
-                stream.hold(Rc::clone(admitted));
-            }
             context.tls = Some(Rc::new(agreed));
             downstream.transport = Transport::Tls(Rc::new(stream));
             true

@@ -113,7 +113,9 @@ pub async fn await_end(
             Step::Wait => {}
         }
         let limit = client.context.live.plan().timeouts.idle;
-        if state == ResponseState::NotBegun && pair.has_waited(limit, now) {
+        if state == ResponseState::NotBegun
+            && (pair.pending.as_ref()).is_some_and(|it| it.has_waited(limit, now))
+        {
             return Err(timed_out(client, pair));
         }
         let has_room = || pair.splice.client_has_room();
@@ -177,16 +179,9 @@ pub(super) fn timed_out(client: &Client, mut pair: Box<Pair>) -> Interrupted {
     Interrupted::End(Next::Reset)
 }
 
-impl Pair {
+impl Pending {
     /// Whether the response has been waited for so long.
     pub(super) fn has_waited(&self, limit: Duration, now: Instant) -> bool {
-        let pending = self.pending.as_ref();
-        pending.is_some_and(|pending| pending.has_waited(limit, now))
-    }
-}
-
-impl Pending {
-    fn has_waited(&self, limit: Duration, now: Instant) -> bool {
         now.saturating_duration_since(self.log.begun) >= limit
     }
 }

@@ -111,7 +111,7 @@ pub async fn wait(client: &mut Client, limit: Duration) -> Waited {
             }
             ResponseState::NotBegun => {
                 stalls = None;
-                if pair.has_waited(idle, Instant::now()) {
+                if (pair.pending.as_ref()).is_some_and(|it| it.has_waited(idle, Instant::now())) {
                     return timed_out(client, pair).into();
                 }
             }

@@ -18,7 +18,7 @@ use rustls::{
 };
 use rustls_pki_types::CertificateDer;
 use socket::{Incoming, Outgoing, Readiness, end_later, errno, is_text};
-use std::cell::{Cell, OnceCell, Ref, RefCell, RefMut};
+use std::cell::{Cell, Ref, RefCell, RefMut};
 use std::future::poll_fn;
 use std::io::{self, BufRead, ErrorKind, IoSlice, Write};
 use std::net::SocketAddr;
@@ -57,8 +57,8 @@ pub struct TlsStream {
     refusal: RefCell<Option<rustls::Error>>,
     /// Of a connection to a server: what it was made by.
     made_by: Option<u64>,
-    /// Of a client's connection: its place among those that are admitted, which it needs to its end.
-    admitted: OnceCell<Rc<Admitted>>,
+    /// Of a client's connection: its place among those that are admitted.
+    admitted: Option<Rc<Admitted>>,
 }
 
 /// Who encrypts and decrypts.
@@ -107,7 +107,8 @@ pub struct Agreed {
 }
 
 impl TlsStream {
-    /// Performs the handshake; `first` has been read already. The caller limits the time.
+    /// Performs the handshake; `first` has been read already. The connection has its place among the clients that are `admitted` to its end.
+    /// The caller limits the time.
     ///
     /// # Errors
     /// See [`HandshakeError`].
@@ -115,9 +116,12 @@ impl TlsStream {
         tcp: Rc<TcpStream>,
         config: Arc<ServerConfig>,
         first: Vec<u8>,
+        admitted: Option<Rc<Admitted>>,
     ) -> Result<Self, HandshakeError> {
         let session = ServerConnection::new(config)?;
-        Self::shake_hands(tcp, session.into(), first).await
+        let mut stream = Self::shake_hands(tcp, session.into(), first).await?;
+        stream.admitted = admitted;
+        Ok(stream)
     }
 
     /// Performs the handshake with a server; see [`made_by`](Self::made_by). The caller limits the time.
@@ -149,7 +153,7 @@ impl TlsStream {
             left_records: Cell::new(u64::MAX),
             refusal: RefCell::default(),
             made_by: None,
-            admitted: OnceCell::new(),
+            admitted: None,
         };
         let mut has_begun = false;
         loop {
@@ -323,11 +327,6 @@ impl TlsStream {
         self.tcp.local_addr()
     }
 
-    /// Gives it its place among the clients that are admitted.
-    pub fn hold(&self, admitted: Rc<Admitted>) {
-        let _ = self.admitted.set(admitted);
-    }
-
     /// Ends the sending direction. If the kernel has no room for the end, that follows in the background.
     ///
     /// # Errors
@@ -336,7 +335,7 @@ impl TlsStream {
         if self.has_ended.replace(true) {
             return Ok(());
         }
-        let held = self.admitted.get().cloned();
+        let held = self.admitted.clone();
         if let Session::Kernel(_) = &*self.session.borrow() {
             return kernel::end(&self.tcp, held);
         }

@@ -51,7 +51,7 @@ async fn pair_of(versions: &[&'static SupportedProtocolVersion]) -> (TlsStream, 
     SockRef::from(&*client).set_send_buffer_size(1).unwrap();
     let (client, server) = tokio::join!(
         TlsStream::connect(client, session, 0),
-        TlsStream::accept(Rc::new(server), of_server, Vec::new())
+        TlsStream::accept(Rc::new(server), of_server, Vec::new(), None)
     );
     (client.unwrap(), server.unwrap())
 }
@@ -148,7 +148,7 @@ async fn what_follows_an_end_that_comes_with_the_handshake_is_left() {
     // A long hello leaves as much room.
     let mut hello = Vec::with_capacity(RECORD_BYTES);
     session.write_tls(&mut hello).unwrap();
-    let accepted = TlsStream::accept(Rc::new(server), of_server, hello);
+    let accepted = TlsStream::accept(Rc::new(server), of_server, hello, None);
     let ask = async {
         let mut flight = Vec::with_capacity(RECORD_BYTES);
         while session.is_handshaking() {
