@@ -112,16 +112,6 @@ impl Changes {
         self.pending.take()
     }
 
-    /// How many changes there were.
-    pub(super) fn version(&self) -> u64 {
-        self.version
-    }
-
-    /// The change that counts, though it is not written yet.
-    pub(super) fn pending(&self) -> Option<Arc<Change>> {
-        self.pending.clone()
-    }
-
     /// The change to write next; `None`: the writing thread is done.
     pub(super) fn next(&mut self) -> Option<Arc<Change>> {
         self.is_begun = self.pending.is_some();
@@ -260,7 +250,13 @@ impl Entry {
 
     /// How many changes of its head there were. What was loaded before a change must not be used after it.
     pub(in crate::cache) fn version(&self) -> u64 {
-        self.changes().version()
+        self.changes().version
+    }
+
+    /// The same, and the change that counts though it is not written yet.
+    pub(super) fn version_and_change(&self) -> (u64, Option<Arc<Change>>) {
+        let changes = self.changes();
+        (changes.version, changes.pending.clone())
     }
 
     /// Counts a hit, with plain stores.

@@ -138,7 +138,8 @@ impl Disk {
         if !may_wait && !is_short && !entry.is_checked.load(Relaxed) {
             return Err(NotLoaded::Waits);
         }
-        let version = entry.version();
+        // Before the file is read: a change that is written meanwhile counts as well, whichever head is read.
+        let (version, change) = entry.version_and_change();
         let (name, start) = (&entry.name, body_start(entry.name.class));
         let file = self.folder.open_to_read(name, patience).map_err(|error| {
             // The entry may have just been removed.
@@ -170,7 +171,7 @@ impl Disk {
         )
         .filter(|head| entry.is_of(head))
         .ok_or(NotLoaded::Damaged("has no head that is right"))?;
-        if let Some(change) = entry.changes().pending() {
+        if let Some(change) = change {
             change.apply(&mut head);
         }
         let body = if is_short {
