@@ -167,15 +167,23 @@ fn write_value(out: &mut Vec<u8>, name: &[u8], request: Fields<'_>) {
         b"accept" | b"accept-charset" | b"accept-encoding" | b"accept-language" => {
             write_preferences(out, name, request)
         }
-        _ => {
-            for (place, element) in request.elements(name).enumerate() {
-                if place > 0 {
-                    out.push(b',');
-                }
-                out.extend_from_slice(element);
-            }
-        }
+        _ => write_elements(out, name, request),
     }
+}
+
+/// The elements without white space around them. With an empty one, the lines as they are: a server that does not take the field for a
+/// list tells `1,` from `1`.
+fn write_elements(out: &mut Vec<u8>, name: &[u8], request: Fields<'_>) {
+    let elements: Vec<&[u8]> = request.elements(name).collect();
+    let elements = elements.join(b",".as_slice());
+    let commas = |text: &[u8]| memchr::memchr_iter(b',', text).count();
+    let places: usize = request.values(name).map(|line| commas(line) + 1).sum();
+    if places > commas(&elements) + 1 {
+        // Unlike every form without: no field value has the byte 1.
+        out.push(1);
+        return write_lines(out, name, request);
+    }
+    out.extend_from_slice(&elements);
 }
 
 /// The lines as they are, as one.

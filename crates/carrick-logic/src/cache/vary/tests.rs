@@ -27,6 +27,10 @@ fn rfc_9111_4_1_values_that_mean_the_same() {
         ("foo", "Foo: 1, 2", "Foo: 1|Bar: x|Foo: 2", true),
         ("foo", "Foo: 1, 2", "Foo: 2, 1", false),
         ("foo", "Foo: 1 ,\t2", "Foo: 1,2", true),
+        ("foo", "Foo: 1", "Foo: 1,", false),
+        ("foo", "Foo: 1", "Foo: 1|Foo:", false),
+        ("foo", "Foo:", "Foo: ,", false),
+        ("foo", "Foo: ,1", "Foo: ,1", true),
         ("foo", "Foo: \"1, 2\"", "Foo: \"1,2\"", false),
         ("foo", "Foo: a b", "Foo: a  b", false),
         // An absent field differs from an empty one.
