@@ -212,15 +212,16 @@ fn expectation(before: Expect, value: &[u8]) -> Expect {
     }
 }
 
-/// An upgrade to another version of HTTP would carry requests that are not judged; TLS inside (RFC 2817) likewise.
+/// An upgrade to another version of HTTP would carry requests that are not judged; TLS inside (RFC 2817) likewise. Servers that strip
+/// more than carrick does may read what is no name (RFC 9110 section 7.8) as one of these.
 fn is_safe_upgrade(protocol: &[u8]) -> bool {
-    let name = protocol
-        .split(|&byte| byte == b'/')
-        .next()
-        .unwrap_or_default();
-    ![&b"h2c"[..], b"h2", b"http", b"tls"]
-        .iter()
-        .any(|other| name.eq_ignore_ascii_case(other))
+    let mut parts = protocol.splitn(2, |&byte| byte == b'/');
+    let name = parts.next().unwrap_or_default();
+    syntax::is_token(name)
+        && parts.next().is_none_or(syntax::is_token)
+        && ![&b"h2c"[..], b"h2", b"http", b"tls"]
+            .iter()
+            .any(|other| name.eq_ignore_ascii_case(other))
 }
 
 impl ConnectionOptions {

@@ -120,7 +120,7 @@ fn methods_are_told_apart() {
 fn what_fields_mean() {
     // Version, fields, body, keep-alive, Expect, Upgrade.
     #[rustfmt::skip]
-    let table: [(&str, &str, BodyLength, bool, bool, bool); 27] = [
+    let table: [(&str, &str, BodyLength, bool, bool, bool); 30] = [
         ("1.1", "", BodyLength::None, true, false, false),
         ("1.1", "Content-Length: 0", BodyLength::None, true, false, false),
         ("1.1", "content-LENGTH:5", BodyLength::Bytes(5), true, false, false),
@@ -147,6 +147,9 @@ fn what_fields_mean() {
         ("1.1", "Connection: Upgrade", BodyLength::None, true, false, false),
         ("1.0", "Connection: Upgrade\r\nUpgrade: websocket", BodyLength::None, false, false, false),
         ("1.1", "Connection: Upgrade\r\nUpgrade: h2c", BodyLength::None, true, false, false),
+        ("1.1", "Connection: Upgrade\r\nUpgrade: h2c\u{a0}", BodyLength::None, true, false, false),
+        ("1.1", "Connection: Upgrade\r\nUpgrade: websocket, h2c\u{85}", BodyLength::None, true, false, false),
+        ("1.1", "Connection: Upgrade\r\nUpgrade: h2c;x", BodyLength::None, true, false, false),
         ("1.1", "Connection: Upgrade\r\nUpgrade: websocket, HTTP/2.0", BodyLength::None, true, false, false),
     ];
     for (version, fields, body, keep_alive, expects_continue, wants_upgrade) in table {

@@ -22,7 +22,7 @@ use crate::reply;
 use crate::telemetry::metrics::{Limit, PrefetchResult};
 use crate::upstream::checkout::Checkout;
 use carrick_logic::http1::{
-    self, BodyLength, Refusal, ResponseBody, ResponseHead, ResponseRewrite, Version,
+    self, BodyLength, Method, Refusal, ResponseBody, ResponseHead, ResponseRewrite, Version,
 };
 use carrick_logic::http2::reset_for_client;
 use carrick_splice::Engine;
@@ -118,7 +118,11 @@ impl Attempt<'_, '_> {
             Default::default()
         };
         let mut means = means(&client.context, &worker.splicer, self.destination, pace);
+        // After a refused CONNECT more may be under way for the tunnel; only a challenge is followed by a request.
+        let awaits_tunnel_bytes = self.scratch.request_head.method == Method::Connect
+            && self.scratch.response_head.status != 407;
         let may_keep = body_sent
+            && !awaits_tunnel_bytes
             && !client.downstream.is_last
             && !worker.sessions.is_draining()
             && !has_tunnel_bytes(self.scratch);

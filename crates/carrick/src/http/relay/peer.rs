@@ -1,6 +1,6 @@
 //! Asking another cache before the origin: for what it has stored, and for nothing else (`only-if-cached`, RFC 9111 section
 //! 5.2.1.7). Whatever goes wrong before its answer's head is there costs one time-out, and the origin is asked.
-use super::wait::{HeadWait, Interim, NoResponseHead};
+use super::wait::{Asked, HeadWait, Interim, NoResponseHead};
 use super::{Attempt, Outcome, Requester, relay};
 use crate::cache::peers::{CachePeer, CachePeers, PeerAnswer};
 use crate::config::plan::{CachePeersPlan, Responses, ServerAddress};
@@ -243,7 +243,7 @@ async fn one_head(
         idle: plan.answer,
         leave: None,
         watches_client: true,
-        asked_bytes: (checkout.upstream.reused).then_some(scratch.out.len()),
+        asked: Asked::without_body(checkout.upstream.reused, scratch.out.len()),
         is_acknowledged: false,
         interim: Interim::default(),
         prolongs: false,

@@ -1,6 +1,6 @@
 //! Sending a request and getting to its response's head; with a body, both directions are served at the same time.
 use super::answer::{pass_response, write_head};
-use super::wait::{HeadWait, Interim, NoResponseHead};
+use super::wait::{Asked, HeadWait, Interim, NoResponseHead};
 use super::{Attempt, FailedAttempt, Outcome, means};
 use crate::connect::tls;
 use crate::http::cached;
@@ -78,7 +78,7 @@ impl Attempt<'_, '_> {
             leave: Some((&context.worker.pacer, self.pace))
                 .filter(|(pacer, pace)| pacer.waits(*pace)),
             watches_client: true,
-            asked_bytes: (checkout.upstream.reused).then_some(self.scratch.out.len()),
+            asked: Asked::without_body(checkout.upstream.reused, self.scratch.out.len()),
             is_acknowledged: false,
             interim: Interim::default(),
             prolongs: true,
@@ -151,6 +151,11 @@ impl Attempt<'_, '_> {
         }
         let unread_response = checkout.upstream.limit_unread();
         let upstream = &checkout.upstream.transport;
+        // Of streams it is not known, which is 0.
+        let asked = (checkout.upstream.reused)
+            .then(|| upstream.acked_bytes())
+            .filter(|bytes| upstream.server_stream().is_none() && *bytes > 0)
+            .map_or(Asked::Surely, Asked::Behind);
         let mut sending = std::mem::take(&mut self.scratch.out);
         sending.splice(..0, checkout.preamble.iter().copied());
         let (body_length, head_bytes) = (
@@ -184,7 +189,7 @@ impl Attempt<'_, '_> {
                 idle: means.idle,
                 leave: Some((&worker.pacer, self.pace)).filter(|(pacer, pace)| pacer.waits(*pace)),
                 watches_client: false,
-                asked_bytes: None,
+                asked,
                 is_acknowledged: false,
                 interim: Interim::default(),
                 prolongs: true,

@@ -35,6 +35,26 @@ pub enum NoResponseHead {
     Refused(Refusal),
 }
 
+/// By what a response is told from bytes that the upstream sent before it had received anything of the request.
+pub enum Asked {
+    /// By nothing: the connection is fresh, or a stream.
+    Surely,
+    /// The length of a request without a body, on a connection that has carried others.
+    Bytes(usize),
+    /// What the upstream had acknowledged before a request with a body, on such a connection.
+    Behind(u64),
+}
+
+impl Asked {
+    /// For a request of so many bytes without a body.
+    pub fn without_body(is_reused: bool, bytes: usize) -> Self {
+        match is_reused {
+            true => Self::Bytes(bytes),
+            false => Self::Surely,
+        }
+    }
+}
+
 /// Two connections between a request and its response.
 pub struct HeadWait<'a> {
     pub upstream: &'a Transport,
@@ -47,8 +67,7 @@ pub struct HeadWait<'a> {
     pub idle: Duration,
     /// Most bytes of the first read. Few where a large body is expected, most of which is then spliced.
     pub first_read_bytes: usize,
-    /// Bytes of a request without a body, on a connection that has carried others.
-    pub asked_bytes: Option<usize>,
+    pub asked: Asked,
     /// What the response waits for before it is read: the worker's own work, if it is paced.
     pub leave: Option<(&'a Pacer, PaceHandle)>,
     /// Whether the upstream has acknowledged all of them, as far as that was asked.
@@ -159,8 +178,10 @@ impl HeadWait<'_> {
 
     /// Whether the upstream has acknowledged nothing of the request. One system call, but for fresh connections.
     fn is_unasked(&mut self) -> bool {
-        let Some(asked) = self.asked_bytes else {
-            return false;
+        let asked = match self.asked {
+            Asked::Surely => return false,
+            Asked::Behind(acknowledged) => return self.upstream.acked_bytes() == acknowledged,
+            Asked::Bytes(asked) => asked,
         };
         let unacknowledged = self.upstream.unacknowledged_bytes();
         self.is_acknowledged = unacknowledged == Some(0);
