@@ -25,6 +25,8 @@ pub async fn run(worker: Rc<Worker>, mut reader: Reader) {
     let mut ticks = tokio::time::interval(EXPIRE_EVERY);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
+        // In a flood the connections have their turn, too: the ring fills, and the kernel lets the other SYNs pass.
+        tokio::task::coop::consume_budget().await;
         tokio::select! {
             held = reader.next() => match held {
                 Ok(held) => receive(&worker, held),

@@ -26,6 +26,8 @@ const KEEP_HOSTS: Duration = Duration::from_secs(5);
 const KEEP_PARTIAL: Duration = Duration::from_secs(10);
 /// How long one family waits for the other (RFC 8305 section 3).
 pub(super) const OTHER_FAMILY_WAIT: Duration = Duration::from_millis(300);
+/// Addresses of one family that are kept of a name. A connection tries six; more tell whether a server still has its address.
+const ADDRESSES_MAX: usize = 256;
 /// Attempts per question.
 const TRIES: u32 = 3;
 
@@ -190,6 +192,7 @@ impl NameServers {
             .answers()
             .iter()
             .filter_map(|record| record.data.ip_addr())
+            .take(ADDRESSES_MAX)
             .collect();
         if addresses.is_empty() {
             // An alias to a name without such records.

@@ -186,6 +186,9 @@ async fn tunnel_to(
     let mut preamble = checkout.preamble.clone();
     preamble.extend_from_slice(&first);
     log.received += first.len() as u64;
+    // Not for as long as the tunnel is open.
+    drop(first);
+    preamble.shrink_to_fit();
     let decided = split::decide(client, route, &checkout);
     let engine = decided.map_or(route.engine, |decided| decided.engine(route));
     exchange(

@@ -168,6 +168,8 @@ impl Connection {
     /// See [`Lost`].
     pub async fn event(&self) -> Result<(Event, Frame), Lost> {
         loop {
+            // Frames that mean nothing do not keep the worker's other connections waiting.
+            tokio::task::coop::consume_budget().await;
             let frame = poll_fn(|cx| self.poll_frame(cx)).await?;
             if self.awaits_hello.get() {
                 // The end that opened it requests its version; the answer may be lower.
