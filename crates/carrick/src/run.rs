@@ -364,9 +364,10 @@ impl Program {
         fit_pipes(&mut plan, descriptor_limit());
         let at_start = |limits: &Limits| (limits.pipes, limits.splices, limits.dns_cache);
         if at_start(&plan.limits) != at_start(&before.plan.limits) {
-            tracing::warn!(
-                "changed [limits] pipes, splices and dns_cache take effect only after a restart"
-            );
+            tracing::warn!("changed pipes, splices and dns_cache take effect only after a restart");
+            plan.limits.pipes = before.plan.limits.pipes;
+            plan.limits.splices = before.plan.limits.splices;
+            plan.limits.dns_cache = before.plan.limits.dns_cache;
         }
         let process = |plan: &Plan| {
             (

@@ -123,7 +123,7 @@ metrics! {
     SOCKET_RETRANSMISSIONS = Gauge "carrick_socket_retransmissions" "Retransmitted segments of the tunnels that the kernel has now, by leg.";
     SOCKET_RTT = Gauge "carrick_socket_rtt_seconds" "Mean round-trip time of the tunnels that the kernel has now, by leg; 0 without any.";
 
-    CACHE_REQUESTS = Counter "carrick_cache_requests" "Requests by what the cache did for them: hit, hit-disk (from the disk, or with a body there), collapsed (a hit after waiting for another request's answer), revalidated, stale, miss, shared (a hit of the shared cache), cache peer (answered by another cache, which had it), bypass, refused (only-if-cached).";
+    CACHE_REQUESTS = Counter "carrick_cache_requests" "Requests by what the cache did for them: hit, hit-disk (from the disk, or with a body there), collapsed (a hit after waiting for another request's answer), revalidated, stale, miss, shared (a hit of the shared cache), peer (answered by another cache, which had it), bypass, refused (only-if-cached).";
     CACHE_WAITED = Counter "carrick_cache_waited" "Requests that waited for another request's answer.";
     CACHE_BYTES_SAVED = Counter "carrick_cache_saved_bytes" "Body bytes sent from the cache instead of from the origin.";
     CACHE_ANSWERS = Counter "carrick_cache_answers" "Whole answers of origins, by whether they were stored.";

@@ -56,9 +56,9 @@ fn cpu_seconds(stat: &str) -> Option<f64> {
     const USER_HZ: f64 = 100.0;
     // The second field is the program's name in parentheses, and may contain anything.
     let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace().skip(11);
-    let user: u32 = fields.next()?.parse().ok()?;
-    let system: u32 = fields.next()?.parse().ok()?;
-    Some((f64::from(user) + f64::from(system)) / USER_HZ)
+    let user: u64 = fields.next()?.parse().ok()?;
+    let system: u64 = fields.next()?.parse().ok()?;
+    Some((user + system) as f64 / USER_HZ)
 }
 
 #[cfg(test)]

@@ -108,11 +108,18 @@ fn reach(plan: &Plan, source: Option<&Path>) -> Reach {
     for file in files.chain(password.map(|password| password.file.as_path())) {
         reach.read.extend(folders(file));
     }
+    // They may be links to somewhere else.
+    for file in ["/etc/resolv.conf", "/etc/hosts"] {
+        reach.read.extend(folders(Path::new(file)));
+    }
     if let LogTarget::File(path) = &plan.log.access {
         match std::fs::metadata(path) {
-            // A device such as /dev/stdout: only itself, not its directory.
+            // A device such as /dev/stdout: only itself, not its directory. If that is a pipe without a name, Landlock has no
+            // rule for it, and does not restrict it.
             Ok(metadata) if !metadata.is_file() => {
-                reach.append.insert(path.clone());
+                reach
+                    .append
+                    .extend(path.canonicalize().is_ok().then(|| path.clone()));
             }
             _ => reach.append.extend(folders(path)),
         }
@@ -123,7 +130,10 @@ fn reach(plan: &Plan, source: Option<&Path>) -> Reach {
     for settings in to_servers.chain(acme.map(|acme| &acme.tls)) {
         reach.read.extend(settings.authorities.folders());
     }
-    reach.change.extend(acme.map(|acme| acme.folder.clone()));
+    // `storage`: a reload may name another authority, which has another folder there.
+    reach
+        .change
+        .extend(acme.and_then(|acme| Some(acme.folder.parent()?.to_owned())));
     reach.change.extend(plan.pins.clone());
     reach
 }
