@@ -121,8 +121,9 @@ pub fn read_again(context: &RequestContext, scratch: &mut Scratch) -> bool {
     .is_ok()
 }
 
-/// Whether bytes came right behind a CONNECT. They are for the tunnel: where there is none, they must not be taken for a request.
-pub fn has_tunnel_bytes(scratch: &Scratch) -> bool {
-    scratch.request_head.method == Method::Connect
-        && scratch.request.len() > scratch.request_head.head_bytes
+/// Whether what follows a CONNECT that is answered with this status may be meant for the tunnel: where there is none, it must not be taken
+/// for a request. Only credentials are asked for on the same connection, unless bytes have come already.
+pub fn may_be_for_tunnel(scratch: &Scratch, status: u16) -> bool {
+    let head = &scratch.request_head;
+    head.method == Method::Connect && (status != 407 || scratch.request.len() > head.head_bytes)
 }

@@ -28,7 +28,7 @@ use crate::telemetry::metrics::{CacheResult, Limit};
 use crate::upstream::checkout::Checkout;
 use carrick_logic::cache::Reuse;
 use carrick_logic::grpc;
-use carrick_logic::http1::{BodyLength, Method};
+use carrick_logic::http1::BodyLength;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -537,12 +537,9 @@ async fn send_reply(
 ) -> Next {
     let head = &scratch.request_head;
     // An unread body would be taken for the next request.
-    // What comes after a refused CONNECT may be meant for the tunnel; only credentials are asked for on the same connection.
-    let may_be_tunnel =
-        head::has_tunnel_bytes(scratch) || (head.method == Method::Connect && reply.status != 407);
     let keep_alive = head.keep_alive
         && head.body == BodyLength::None
-        && !may_be_tunnel
+        && !head::may_be_for_tunnel(scratch, reply.status)
         && !client.downstream.is_last
         && !client.context.worker.sessions.is_draining();
     let asked = Asked {

@@ -6,7 +6,6 @@ use crate::config::plan::RouteCache;
 use crate::context::client::Client;
 use crate::context::request_log::RequestLog;
 use crate::context::request_log::{IDLE_TIMEOUT, TOO_SLOW};
-use crate::http::head::has_tunnel_bytes;
 use crate::http::ktls;
 use crate::http::least_rate::ReceiverPace;
 use crate::http::outcome::Passed;
@@ -110,8 +109,7 @@ pub async fn send(
     );
     let keep_alive = scratch.request_head.keep_alive
         && !client.downstream.is_last
-        && !client.context.worker.sessions.is_draining()
-        && !has_tunnel_bytes(scratch);
+        && !client.context.worker.sessions.is_draining();
     let is_head = scratch.request_head.method == Method::Head;
     scratch.out.clear();
     let (status, parts) = write_head(

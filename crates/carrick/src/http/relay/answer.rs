@@ -7,7 +7,7 @@ use crate::context::request_context::RequestContext;
 use crate::context::request_log::RequestLog;
 use crate::context::request_log::{IDLE_TIMEOUT, TOO_SLOW};
 use crate::http::cached::{self, Asking, Tee, Verdict};
-use crate::http::head::has_tunnel_bytes;
+use crate::http::head::may_be_for_tunnel;
 use crate::http::kernel_forward;
 use crate::http::ktls;
 use crate::http::outcome::{Failure, Passed};
@@ -22,7 +22,7 @@ use crate::reply;
 use crate::telemetry::metrics::{Limit, PrefetchResult};
 use crate::upstream::checkout::Checkout;
 use carrick_logic::http1::{
-    self, BodyLength, Method, Refusal, ResponseBody, ResponseHead, ResponseRewrite, Version,
+    self, BodyLength, Refusal, ResponseBody, ResponseHead, ResponseRewrite, Version,
 };
 use carrick_logic::http2::reset_for_client;
 use carrick_splice::Engine;
@@ -118,14 +118,10 @@ impl Attempt<'_, '_> {
             Default::default()
         };
         let mut means = means(&client.context, &worker.splicer, self.destination, pace);
-        // After a refused CONNECT more may be under way for the tunnel; only a challenge is followed by a request.
-        let awaits_tunnel_bytes = self.scratch.request_head.method == Method::Connect
-            && self.scratch.response_head.status != 407;
         let may_keep = body_sent
-            && !awaits_tunnel_bytes
             && !client.downstream.is_last
             && !worker.sessions.is_draining()
-            && !has_tunnel_bytes(self.scratch);
+            && !may_be_for_tunnel(self.scratch, head.status);
         let keep_alive = begin(client, self.scratch, may_keep, self.asking.as_deref());
         // From a client that closes itself nothing more comes, which would make closing lose what is not sent yet.
         let request = &self.scratch.request_head;
