@@ -20,12 +20,6 @@ upstream = "servers"
 servers = ["10.2.0.2:9000"]
 "#;
 
-/// Requests that the kernel has forwarded.
-fn by_kernel(play: &Play) -> f64 {
-    let metric = "carrick_kernel_requests_total{by=\"kernel\"}";
-    play.carrick.metric(&play.bed, metric)
-}
-
 /// The request line, and the others in some order, without the marks by which listeners know their loops.
 fn lines(head: &[u8]) -> Vec<String> {
     let head = String::from_utf8_lossy(head).into_owned();

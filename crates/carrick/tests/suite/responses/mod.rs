@@ -159,6 +159,12 @@ impl Play {
     }
 }
 
+/// Requests that the kernel has forwarded.
+fn by_kernel(play: &Play) -> f64 {
+    let metric = "carrick_kernel_requests_total{by=\"kernel\"}";
+    play.carrick.metric(&play.bed, metric)
+}
+
 /// Answers requests, with bodies of known length or none, until the client closes, or ends in mid-head.
 fn answer_requests(mut peer: Peer, answer: impl Fn(&str) -> Vec<u8>) {
     while peer.reads_until(|bytes| head_end(bytes).is_some()) {
