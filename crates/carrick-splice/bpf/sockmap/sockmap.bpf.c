@@ -37,7 +37,22 @@ char _license[] SEC("license") = "GPL";
 #define SHELTERED_BYTES_MAX (64 << 20)
 
 // The fields of kernel structures that are read, relocated by name at load time (CO-RE).
+struct netns_ipv4 {
+	unsigned int sysctl_tcp_notsent_lowat;
+} __attribute__((preserve_access_index));
+
+struct net {
+	struct netns_ipv4 ipv4;
+} __attribute__((preserve_access_index));
+
+struct sock_common {
+	struct {
+		struct net *net;
+	} skc_net;
+} __attribute__((preserve_access_index));
+
 struct sock {
+	struct sock_common __sk_common;
 	int sk_wmem_queued;
 	int sk_sndbuf;
 } __attribute__((preserve_access_index));
@@ -55,7 +70,9 @@ struct tcp_sock {
 	__u64 bytes_acked;
 	__u32 copied_seq;
 	__u32 snd_una;
+	__u32 snd_nxt;
 	__u32 write_seq;
+	__u32 notsent_lowat;
 } __attribute__((preserve_access_index));
 
 struct tcp_skb_cb {
@@ -113,11 +130,14 @@ static __always_inline int has_room(struct direction *way, struct tcp_sock *rece
 {
 	// In this order, an acknowledgement in between makes the backlog look larger, never smaller.
 	__u64 acked = *(volatile __u64 *)&receiver->bytes_acked;
-	__u32 unacked = receiver->snd_una;
+	__u32 unacked = *(volatile __u32 *)&receiver->snd_una, unsent = *(volatile __u32 *)&receiver->snd_nxt;
+	__u32 unsent_max = receiver->notsent_lowat, pieces;
 	__s64 written, backlog, cost;
-	__u32 pieces;
 
+	unsent = receiver->write_seq - unsent;
 	unacked = receiver->write_seq - unacked;
+	if (!unsent_max)
+		unsent_max = receiver->inet_conn.icsk_inet.sk.__sk_common.skc_net.net->ipv4.sysctl_tcp_notsent_lowat;
 	written = acked + unacked - way->receiver_base;
 	backlog = way->forwarded_bytes + way->relayed_bytes - written;
 	if (backlog <= 0) {
@@ -133,6 +153,9 @@ static __always_inline int has_room(struct direction *way, struct tcp_sock *rece
 	pieces = way->pieces_before + way->pieces_since;
 	backlog += bytes;
 	if (pieces >= PIECES_MAX || backlog > (__s64)way->backlog_max)
+		return 0;
+	// Beyond it (tcp_stream_memory_free), the kernel tries again each tick for as long as the receiver does not read.
+	if (unsent + backlog > unsent_max)
 		return 0;
 	cost = backlog + (backlog >> BYTES_PER_COST_BYTE_SHIFT) + (__s64)(pieces + 1) * PIECE_COST_BYTES;
 	return receiver->inet_conn.icsk_inet.sk.sk_wmem_queued + cost <=

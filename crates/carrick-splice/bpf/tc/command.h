@@ -26,13 +26,17 @@ struct request {
 	__u32 requests;
 };
 
-/* Whether both connections still belong to this splice: a new connection may use the addresses of one of them. */
+/* Whether a connection still belongs to this splice: a new connection may use its addresses, and a later splice may have it. */
+static __always_inline int has_flow(const struct packet_splice *splice, __u32 number, __u32 side)
+{
+	struct place *place = bpf_map_lookup_elem(&flows, &splice->legs[side].flow);
+
+	return place && place->number == 2 * number + side;
+}
+
 static __always_inline int has_flows(const struct packet_splice *splice, __u32 number)
 {
-	struct place *a = bpf_map_lookup_elem(&flows, &splice->legs[0].flow);
-	struct place *b = bpf_map_lookup_elem(&flows, &splice->legs[1].flow);
-
-	return a && b && a->number == 2 * number && b->number == 2 * number + 1;
+	return has_flow(splice, number, 0) && has_flow(splice, number, 1);
 }
 
 /* Why two connections cannot be joined: in both directions, or only from `b` to `a`; at rest, or in the middle of a

@@ -11,7 +11,7 @@
 #define GRANTS_MAX 64
 
 /* If the waiting ways are not visited for this long, no worker does so, and each way takes what it can. */
-#define UNVISITED_NS 100000000ULL
+#define UNVISITED_NS 100000000LL
 
 /* The longest window update: Ethernet, IPv6, TCP with timestamps. */
 #define UPDATE_BYTES_MAX (ETH_HLEN + 40 + TCP_HEADER_MIN + 12)
@@ -114,7 +114,7 @@ static __always_inline void look_up_rate(struct pace_view *view, __u64 handle, _
 	holding = bpf_map_lookup_elem(&holdings, &zero);
 	if (is_turn || !holding || !holding->count)
 		return;
-	if (now - *(volatile __u64 *)&holding->visited_ns > UNVISITED_NS)
+	if ((__s64)(now - *(volatile __u64 *)&holding->visited_ns) > UNVISITED_NS)
 		view->piece_bytes = 1;
 	else if (bucket <= PACE_BUCKETS && holding->buckets[bucket])
 		view->left = 0;

@@ -123,12 +123,15 @@ static __always_inline int is_plausible(const struct packet *packet, const struc
 	return is_acceptable(back, acked);
 }
 
-/* Passes an acknowledgement of its own data to the local socket, which would retransmit otherwise. */
-static __always_inline void acknowledge_locally(struct packet_leg *leg, const struct packet *packet, struct plan *plan)
+/* Passes an acknowledgement of its own data to the local socket, which would retransmit otherwise. `has_all`: the peer is known to
+ * have all of it, also where 2 GiB behind it make its number look older. */
+static __always_inline void acknowledge_locally(struct packet_leg *leg, const struct packet *packet, __u32 has_all, struct plan *plan)
 {
-	if (leg->local_acked == leg->local_end || !is_after(packet->headers->ack, leg->local_acked))
+	__u32 acked = has_all ? leg->local_end : packet->headers->ack;
+
+	if (leg->local_acked == leg->local_end || !is_after(acked, leg->local_acked))
 		return;
-	leg->local_acked = is_after(packet->headers->ack, leg->local_end) ? leg->local_end : packet->headers->ack;
+	leg->local_acked = is_after(acked, leg->local_end) ? leg->local_end : acked;
 	plan->local_ack = leg->local_acked - leg->send_offset;
 	plan->is_copied = 1;
 }
@@ -249,7 +252,7 @@ static __always_inline void handle_spliced(struct packet_splice *splice, __u32 s
 			other->last_tsval = tsval;
 		other->has_tsval = 1;
 	}
-	acknowledge_locally(leg, packet, plan);
+	acknowledge_locally(leg, packet, back->has_moved, plan);
 	if (splice->state == PACKET_SPLICED && has_ended(way) && has_ended(back)) {
 		splice->state = PACKET_ENDED;
 		plan->is_told = 1;
@@ -503,6 +506,9 @@ static __always_inline void handle_leaving(struct packet_splice *splice, struct 
 		way->window_end = end;
 	if (is_spliced)
 		pace_note_told(way, end);
+	/* What an earlier splice has advertised is used up: gigabytes later it would seem to be ahead. */
+	if (splice->state == PACKET_PROCESS && packet->flags & FLAG_ACK && !is_before(packet->headers->ack + leg->receive_offset, way->window_end))
+		way->window_max = 0;
 	if (packet->timestamps_at) {
 		tsval = packet->headers->tsval + leg->ts_offset;
 		/* While spliced, the other peer's timestamps continue from here, and its clock may be slower than

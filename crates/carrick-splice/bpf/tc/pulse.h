@@ -5,8 +5,8 @@
 
 /* If no process has attended to the splices for UNATTENDED_NS, those in which nothing was forwarded for FORSAKEN_NS
  * are given up. */
-#define UNATTENDED_NS (60ULL * 1000000000)
-#define FORSAKEN_NS (3ULL * 3600 * 1000000000)
+#define UNATTENDED_NS (60LL * 1000000000)
+#define FORSAKEN_NS (3LL * 3600 * 1000000000)
 
 /* The resolution of a pulse. */
 #define PULSE_NS 1000000000ULL
@@ -24,10 +24,11 @@ static __always_inline int is_forsaken(const struct packet_splice *splice, __u64
 	struct packet_pulse *last;
 	__u32 first = 0;
 
-	if (splice->state < PACKET_SPLICED || now - splice->seen_ns < FORSAKEN_NS)
+	/* With a sign, since another CPU may have noted a later time meanwhile. */
+	if (splice->state < PACKET_SPLICED || (__s64)(now - splice->seen_ns) < FORSAKEN_NS)
 		return 0;
 	last = bpf_map_lookup_elem(&pulse, &first);
-	return last && last->attended_ns && now - last->attended_ns > UNATTENDED_NS;
+	return last && last->attended_ns && (__s64)(now - last->attended_ns) > UNATTENDED_NS;
 }
 
 static __always_inline void note_pulse(__u64 now)

@@ -224,7 +224,7 @@ static __always_inline void handle_client(struct packet_splice *splice, struct p
 	if (is_believed) {
 		window = limit_window(splice, acked, window);
 		note_time(client, packet);
-		acknowledge_locally(client, packet, plan);
+		acknowledge_locally(client, packet, 0, plan);
 		plan->is_acknowledging = is_after(acked, down->start);
 		note_acknowledged(splice, record, acked);
 		note_window(down, acked, window);

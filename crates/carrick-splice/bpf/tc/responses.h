@@ -346,7 +346,7 @@ static __always_inline void handle_server(struct packet_splice *splice, struct p
 	if (is_surplus(splice, record, packet, plan))
 		return;
 	note_time(server, packet);
-	acknowledge_locally(server, packet, plan);
+	acknowledge_locally(server, packet, 0, plan);
 	is_news = note_request_acked(splice, record, packet);
 	if (packet->flags & FLAG_FIN && !is_before(end - 1, down->end)) {
 		down->has_end = 1;

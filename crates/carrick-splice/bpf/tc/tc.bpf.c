@@ -4,6 +4,7 @@
 
 #include <linux/types.h>
 #include <linux/bpf.h>
+#include <linux/if_packet.h>
 #include <linux/pkt_cls.h>
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_endian.h>
@@ -146,9 +147,12 @@ int carrick_command(struct __sk_buff *skb)
 		return has_flows(splice, request.number) ? arm(splice, &request, &a, &b) : PACKET_NO_PLACE;
 	}
 	if (request.command == PACKET_LOOK) {
-		if (a.snd_una != a.write_seq || b.snd_una != b.write_seq)
+		// A connection that a later splice has is that one's.
+		int has_a = a.is_there && has_flow(splice, request.number, 0), has_b = b.is_there && has_flow(splice, request.number, 1);
+
+		if ((has_a && a.snd_una != a.write_seq) || (has_b && b.snd_una != b.write_seq))
 			return PACKET_BUSY;
-		return a.is_there || b.is_there ? PACKET_DONE : PACKET_NO_SOCKET;
+		return has_a || has_b ? PACKET_DONE : PACKET_NO_SOCKET;
 	}
 	if (request.command == PACKET_DISARM || request.command == PACKET_TAKE_CLIENT)
 		return disarm(splice, &request, &a, &b);
@@ -402,6 +406,8 @@ int carrick_arriving(struct __sk_buff *skb)
 
 	if (skb->mark == COPY_MARK) {
 		skb->mark = 0;
+		// A bond that balances arriving packets has its members' addresses in them, which the kernel takes for another host's.
+		bpf_skb_change_type(skb, PACKET_HOST);
 		return strip_payload(skb) ? TC_ACT_UNSPEC : TC_ACT_SHOT;
 	}
 	// A VLAN's packet enters again at the VLAN's interface. With number 0 the tag is only a priority; there may be another one behind it.
@@ -420,6 +426,9 @@ int carrick_arriving(struct __sk_buff *skb)
 	// The local stack drops packets with bad checksums, and counts them.
 	if (!splice || !read_tcp(skb, &packet) || !is_right(skb, &packet))
 		return TC_ACT_UNSPEC;
+	// What is sent on is cut by the packet's own length: more would leave than was read. A virtual machine can say so.
+	if (skb->gso_size && packet.tcp_at + packet.header_bytes + packet.payload_bytes != skb->len)
+		return TC_ACT_SHOT;
 	record = find_record(splice);
 	kept = find_request(splice);
 	if (!record || !kept)

@@ -23,6 +23,9 @@ const NFTA_META_SREG: u16 = 3;
 const NFTA_CT_KEY: u16 = 2;
 const NFTA_CT_SREG: u16 = 4;
 const NFTA_OBJREF_IMM_TYPE: u16 = 1;
+const NFTA_OBJREF_SET_NAME: u16 = 4;
+const NFTA_DYNSET_EXPR: u16 = 7;
+const NFTA_DYNSET_EXPRESSIONS: u16 = 10;
 /// Of matches and targets of iptables.
 const NFTA_COMPAT_NAME: u16 = 1;
 /// In network byte order, as all numbers of nftables.
@@ -199,6 +202,17 @@ fn note(found: &mut Found, message: &Message) -> Option<()> {
             }
             (Some("objref"), _)
                 if attribute(data, NFTA_OBJREF_IMM_TYPE) == Some(&NFT_OBJECT_QUOTA) =>
+            {
+                found.each_packet.insert(place);
+            }
+            // What a map says for each packet, and what a set counts for each of its elements.
+            (Some("objref"), _) if attribute(data, NFTA_OBJREF_SET_NAME).is_some() => {
+                found.each_packet.insert(place);
+            }
+            (Some("dynset"), _)
+                if [NFTA_DYNSET_EXPR, NFTA_DYNSET_EXPRESSIONS]
+                    .iter()
+                    .any(|kind| attribute(data, *kind).is_some()) =>
             {
                 found.each_packet.insert(place);
             }

@@ -150,6 +150,12 @@ fn a_request_that_the_server_might_not_read_as_it_was_classified_is_the_process_
         let joined = context(&[(GSO_SEGS, 2), (GSO_SIZE, 20)]);
         let outcome = (rest.programs).arriving_as(&rest.request(|_| {}).bytes(), &joined);
         assert_eq!(outcome.verdict, Verdict::Pass);
+        // What its length leaves out would leave, too, when it is cut into segments.
+        rest.begin(|_| {});
+        let mut longer = rest.request(|packet| packet.payload.clear()).bytes();
+        longer.extend_from_slice(REQUEST);
+        let outcome = rest.programs.arriving_as(&longer, &joined);
+        assert_eq!(outcome.verdict, Verdict::Drop);
     }
 }
 
