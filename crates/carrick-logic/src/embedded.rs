@@ -28,6 +28,9 @@ const NEW_PART: usize = 8;
 /// So many names of objects are taken from a page at most, of use or not.
 const NAMES_MAX: usize = 1024;
 
+/// So many references are read in a page at most, also if they repeat each other: each becomes a URL.
+const REFERENCES_MAX: usize = 4096;
+
 /// Most bytes of an object's URL. Longer ones are refused by many servers.
 const URL_BYTES_MAX: usize = 4096;
 
@@ -90,6 +93,7 @@ pub struct Embedded {
     has_end: bool,
     /// In how many `<template>`s this is: what is in them is no part of the page.
     templates: usize,
+    references: usize,
     names: HashSet<String>,
 }
 
@@ -107,6 +111,7 @@ impl Embedded {
             new_bytes: 0,
             has_end: false,
             templates: 0,
+            references: 0,
             names: HashSet::new(),
         }
     }
@@ -138,7 +143,7 @@ impl Embedded {
     /// Whether no more is taken from this page.
     #[must_use]
     pub fn is_full(&self) -> bool {
-        self.is_base_too_long || self.names.len() >= NAMES_MAX
+        self.is_base_too_long || self.names.len() >= NAMES_MAX || self.references >= REFERENCES_MAX
     }
 
     /// Reads what is unread, but for a tag or an element of text that is not whole yet.
@@ -200,6 +205,7 @@ impl Embedded {
         if reference.is_empty() || self.is_full() {
             return;
         }
+        self.references += 1;
         let Some(mut url) = self.resolve(reference) else {
             found.foreign += 1;
             return;

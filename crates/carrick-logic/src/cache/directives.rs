@@ -165,9 +165,22 @@ impl ResponseDirectives {
             for directive in Elements::of(value) {
                 let (name, argument) = divide(directive);
                 directives.add(lower(name, &mut [0; NAME_BYTES_MAX]), argument);
+                if !syntax::is_token(name) || directive.contains(&b';') {
+                    directives.add_prohibitions(directive);
+                }
             }
         }
         directives
+    }
+
+    /// Of what is no directive, such as `private; max-age=60`, that forbids which its author has meant to.
+    fn add_prohibitions(&mut self, directive: &[u8]) {
+        for word in directive.split(|&byte| !syntax::is_token_byte(byte)) {
+            let mut room = [0; NAME_BYTES_MAX];
+            if let word @ (b"no-store" | b"no-cache" | b"private") = lower(word, &mut room) {
+                self.add(word, Argument::Malformed);
+            }
+        }
     }
 
     /// Whether others may have the answer to a request with `Authorization` (RFC 9111 section 3.5).

@@ -31,6 +31,11 @@ const OF_THE_BODY: [&[u8]; 5] = [
     b"content-range",
 ];
 
+/// Most lines and bytes of an updated head, which no head that comes has more of. Updates with other names each time would make it grow
+/// without end.
+const HEAD_LINES_MAX: usize = 512;
+const HEAD_BYTES_MAX: usize = 1 << 20;
+
 /// Updates the fields of `stored` with those of `response` (a 304, the answer to HEAD, or a 206 that is combined with
 /// it): appends all lines of the result to `out`, which must be empty, and decides anew.
 ///
@@ -50,6 +55,9 @@ pub fn freshen(
     let mut merged_fields = Vec::new();
     merge(&mut merged_fields, stored.fields, response, times, policy);
     let merged = Fields::of_text(&merged_fields);
+    if merged_fields.len() > HEAD_BYTES_MAX || merged.iter().nth(HEAD_LINES_MAX).is_some() {
+        return Freshened::Remove(NotStored::LongHead);
+    }
     let directives = ResponseDirectives::read(merged, &policy.targeted);
     if request.has_authorization && !directives.allow_authorized() {
         return Freshened::Unchanged;

@@ -51,6 +51,8 @@ crate::named! {
         /// An error that only [`Policy::negative_ttl_s`] gives a lifetime, and what is stored is still fresh: a
         /// client's reload may have caused it.
         StoredIsFresh = "stored_is_fresh",
+        /// Updates have made its head longer than any that comes.
+        LongHead = "long_head",
     }
 }
 

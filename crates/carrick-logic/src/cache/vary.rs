@@ -219,7 +219,8 @@ fn write_preferences(out: &mut Vec<u8>, name: &[u8], request: Fields<'_>) {
 
 fn preference(name: &[u8], element: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(element.len());
-    for (place, part) in Elements::divided_by(element, b';').enumerate() {
+    let mut parts = Elements::divided_by(element, b';').enumerate().peekable();
+    while let Some((place, part)) = parts.next() {
         let (key, value) = match memchr::memchr(b'=', part) {
             Some(equals) => (
                 syntax::trim(&part[..equals]),
@@ -227,8 +228,10 @@ fn preference(name: &[u8], element: &[u8]) -> Vec<u8> {
             ),
             None => (part, None),
         };
+        // Of two weights, or of one that is none, servers take different ones.
+        let is_last = place > 0 && parts.peek().is_none();
         let weight = value
-            .filter(|_| place > 0 && key.eq_ignore_ascii_case(b"q"))
+            .filter(|value| is_last && key.eq_ignore_ascii_case(b"q") && is_weight(value))
             .map(without_zeros);
         if weight == Some(b"1") {
             continue;
@@ -248,6 +251,16 @@ fn preference(name: &[u8], element: &[u8]) -> Vec<u8> {
         }
     }
     out
+}
+
+/// RFC 9110 section 12.4.2.
+fn is_weight(text: &[u8]) -> bool {
+    match text {
+        [b'0' | b'1'] => true,
+        [b'0', b'.', digits @ ..] => digits.len() <= 3 && digits.iter().all(u8::is_ascii_digit),
+        [b'1', b'.', zeros @ ..] => zeros.len() <= 3 && zeros.iter().all(|byte| *byte == b'0'),
+        _ => false,
+    }
 }
 
 /// `0.50` as `0.5`, `1.0` as `1`.

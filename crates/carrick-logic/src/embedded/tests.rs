@@ -135,6 +135,8 @@ fn what_has_no_end_costs_no_more_than_a_few_times_its_length() {
 fn a_page_of_nothing_but_objects_is_read_to_a_limit() {
     let html: String = (0..5000).map(|n| format!("<img src=/{n}>")).collect();
     assert_eq!(urls(&html).len(), super::NAMES_MAX);
+    let html = "<img src=/a>".repeat(super::REFERENCES_MAX) + "<img src=/b>";
+    assert_eq!(urls(&html).len(), 1);
 }
 
 #[test]

@@ -51,6 +51,12 @@ impl Flights {
         }
     }
 
+    /// Whether a request for `key` is asking.
+    #[must_use]
+    pub fn has(&self, key: &[u8]) -> bool {
+        self.lock().contains_key(key)
+    }
+
     /// How many resources are being asked for.
     #[must_use]
     pub fn count(&self) -> usize {

@@ -82,6 +82,10 @@ impl Cache {
 
     /// Applies what a reload can change.
     pub fn follow(&self, plan: Option<&CachePlan>) {
+        if plan.is_none() {
+            // Nothing invalidates what is stored any more.
+            self.purge(&Pattern::All, Purge::Outdate);
+        }
         let before = self.cache_peers.load();
         let cache_peers = plan.and_then(|plan| CachePeers::for_plan(plan, before.as_deref()));
         self.cache_peers.store(cache_peers);

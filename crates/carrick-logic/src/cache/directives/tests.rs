@@ -97,6 +97,10 @@ fn rfc_9111_5_2_2_4_and_7_names_of_fields() {
         ("no-cache=\"a b\"", Scope::Response, ""),
         ("no-cache=\"a", Scope::Response, ""),
         ("no-cache= \"a\"", Scope::Response, ""),
+        ("no-cache; max-age=1", Scope::Response, ""),
+        ("max-age=1; no-cache", Scope::Response, ""),
+        ("No-Cache must-revalidate max-age=1", Scope::Response, ""),
+        ("x=\"no-cache\"", Scope::Absent, ""),
         ("max-age=1", Scope::Absent, ""),
     ] {
         let no_cache = of_response(value);

@@ -163,6 +163,17 @@ fn rfc_9111_4_3_4_a_304_gives_a_new_lifetime() {
 }
 
 #[test]
+fn updates_with_other_names_each_time_do_not_make_a_head_grow_for_ever() {
+    let names = |count: usize| (0..count).map(|n| format!("|X{n}: 1")).collect::<String>();
+    let stored = format!("Cache-Control: max-age=60|ETag: \"a\"{}", names(400));
+    let (_, result) = update("", &stored, 304, "Y: 1", &Policy::default());
+    assert!(matches!(result, Freshened::Updated(_)), "{result:?}");
+    let other = names(200).replace('X', "Y");
+    let (_, result) = update("", &stored, 304, &other[1..], &Policy::default());
+    assert_eq!(result, Freshened::Remove(NotStored::LongHead));
+}
+
+#[test]
 fn an_update_that_forbids_storing_removes() {
     let stored = "Cache-Control: max-age=60|ETag: \"a\"|Secret: 1";
     for (request, response, expected) in [

@@ -74,6 +74,18 @@ fn rfc_9111_4_1_values_that_mean_the_same() {
         (
             "accept-encoding",
             "Accept-Encoding: gzip",
+            "Accept-Encoding: gzip;q=1.0000",
+            false,
+        ),
+        (
+            "accept-encoding",
+            "Accept-Encoding: gzip;q=0",
+            "Accept-Encoding: gzip;q=1;q=0",
+            false,
+        ),
+        (
+            "accept-encoding",
+            "Accept-Encoding: gzip",
             "Accept-Encoding: gzip, gzip",
             true,
         ),

@@ -1,12 +1,11 @@
 //! Indexing the files of earlier processes, in the background: requests are served meanwhile, and files that are not indexed yet are
 //! not found.
+use super::Disk;
 use super::entry::{Entry, Response, Stage};
 use super::folder::{CallError, Folder, PURGES};
 use super::format::{Head, body_start};
 use super::health::Operation;
 use super::name::Name;
-use super::write::may_be_of_use;
-use super::{Disk, now};
 use crate::cache::index::Item;
 use crate::cache::key::Key;
 use crate::cache::purge::{Pattern, Purge};
@@ -257,9 +256,6 @@ impl Disk {
         let Some(head) = read_head(&self.folder, &name)? else {
             return Ok(false);
         };
-        if !may_be_of_use(&head.meta, now()) {
-            return Ok(false);
-        }
         let response = Response {
             key: Key::of(&self.seed, &head.key),
             variant: &head.variant,
@@ -268,6 +264,9 @@ impl Disk {
             origin: head.origin,
             body_bytes: head.body_bytes,
         };
+        if !response.is_worth_storing() {
+            return Ok(false);
+        }
         let entry = Arc::new(Entry::new(&response, name, Stage::There));
         if entry.body_bytes > self.ledger.object_bytes_max() || !self.take(entry.charged_bytes()) {
             return Ok(false);

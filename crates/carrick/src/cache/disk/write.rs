@@ -22,6 +22,9 @@ pub(super) const PIECE_BYTES: usize = 256 << 10;
 /// Bytes that are written at once, at a multiple of it: the kernel then uses large pages (folios), which make `sendfile(2)` cheaper.
 const WRITE_BYTES: u64 = 1 << 20;
 
+/// Most bytes of a key and a variant, which are kept in memory for each file and count against no limit.
+const KEY_BYTES_MAX: usize = 2048;
+
 impl Disk {
     /// Puts a new entry for a response into the index, in place of the same variant. `None`: the response is not worth storing, or
     /// cannot be stored now.
@@ -169,14 +172,16 @@ pub(super) fn unreadable() -> CallError {
 }
 
 impl Response<'_> {
-    /// Whether it can be sent later. Parts (206) are only kept in memory.
+    /// Whether it can be sent later. Parts (206) are only kept in memory, and so is what would fill that with its key.
     pub(super) fn is_worth_storing(&self) -> bool {
-        self.meta.part().is_none() && may_be_of_use(&self.meta, now())
+        let (names, values) = self.variant.parts();
+        let key_bytes = self.key.bytes().len() + names.len() + values.len();
+        self.meta.part().is_none() && key_bytes <= KEY_BYTES_MAX && may_be_of_use(&self.meta, now())
     }
 }
 
 /// Whether a response is fresh, or can be validated or sent stale.
-pub(super) fn may_be_of_use(meta: &Meta, now: UnixTime) -> bool {
+fn may_be_of_use(meta: &Meta, now: UnixTime) -> bool {
     let stale_s = meta.stale_while_revalidate_s.max(meta.stale_if_error_s);
     meta.can_be_validated() || meta.ttl_s(now) + i64::from(stale_s) > 0
 }

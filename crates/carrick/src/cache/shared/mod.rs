@@ -25,7 +25,7 @@ use crate::config::plan::SharedPlan;
 use carrick_logic::balance::PassiveHealth;
 use carrick_logic::cache::{Record, Recorded, UnixTime, read_record, write_varies};
 use order::{Field, GetReply, Order};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot};
@@ -52,6 +52,8 @@ pub struct Shared {
 pub struct SharedState {
     counters: [AtomicU64; SharedCacheEvent::ALL.len()],
     queued_bytes: AtomicU64,
+    /// Whether a URL could not be deleted, so that everything must be: its record may be from before a write.
+    owes_renewal: AtomicBool,
     health: Mutex<Health>,
 }
 
@@ -170,11 +172,12 @@ impl Shared {
         }
     }
 
-    /// Deletes what is stored for a URL. Does not wait.
+    /// Deletes what is stored for a URL. Does not wait. If it fails, everything is deleted before the server is asked again.
     pub fn forget(&self, names: &Names) {
         let key = names.url();
         if (self.orders.try_send(Order::Forget { key, reply: None })).is_err() {
             self.state.count(SharedCacheEvent::Dropped);
+            self.state.owes_renewal.store(true, Relaxed);
         }
     }
 
@@ -332,6 +335,7 @@ impl SharedState {
         Self {
             counters: Default::default(),
             queued_bytes: AtomicU64::new(0),
+            owes_renewal: AtomicBool::new(false),
             health: Mutex::new(Health {
                 // A silent server costs its time-out once, and then only at trials.
                 passive: PassiveHealth::new(1),

@@ -56,7 +56,11 @@ async fn execute(server: &Server, state: &SharedState, order: Order) {
             if reply.is_closed() {
                 return;
             }
-            match Box::pin(server.get(&key, field)).await {
+            let got = match renew_if_owed(server, state).await {
+                Ok(()) => Box::pin(server.get(&key, field)).await,
+                Err(failure) => Err(failure),
+            };
+            match got {
                 Ok(GetReply { generation, value }) => {
                     state.succeeded();
                     let _ = reply.send(GetReply { generation, value });
@@ -77,9 +81,27 @@ async fn execute(server: &Server, state: &SharedState, order: Order) {
                 Err(failure) => failed(state, &failure, SharedCacheEvent::NotWritten),
             }
         }
-        Order::Forget { key, reply } => answer(state, server.forget(&key).await, reply),
+        Order::Forget { key, reply } => {
+            let result = server.forget(&key).await;
+            if result.is_err() {
+                state.owes_renewal.store(true, Relaxed);
+            }
+            answer(state, result, reply);
+        }
         Order::Renew { reply } => answer(state, server.renew().await, Some(reply)),
     }
+}
+
+/// Draws a new generation, if a URL could not be deleted. Records that are written meanwhile have the old one.
+async fn renew_if_owed(server: &Server, state: &SharedState) -> Result<(), ServerFailure> {
+    if !state.owes_renewal.swap(false, Relaxed) {
+        return Ok(());
+    }
+    let renewed = server.renew().await;
+    if renewed.is_err() {
+        state.owes_renewal.store(true, Relaxed);
+    }
+    renewed
 }
 
 /// A server that does not answer is left out. One that answers with an error may answer the next command.

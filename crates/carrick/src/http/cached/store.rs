@@ -89,6 +89,7 @@ pub(super) fn try_store(
     let cache = &asking.cache;
     let key = cache.store.key(&asking.key);
     let writer = cache.store.fill(length).map_err(|why| why.label())?;
+    let leads = asking.lead.is_some();
     let verdict = if let Some(length) = length {
         let object = (cache.store)
             .put_from(asking.origin, key, (&variant, meta, &head), writer.body())
@@ -106,7 +107,10 @@ pub(super) fn try_store(
         );
         Verdict::Keep(Box::new(tee))
     };
-    cache.passes.forget(key.hash());
+    // While another's answer is still under way, requests would wait for that in vain again.
+    if leads || !cache.flights.has(&asking.key) {
+        cache.passes.forget(key.hash());
+    }
     Ok(verdict)
 }
 

@@ -1,6 +1,6 @@
 //! Keeping a body of unknown length while it is passed on. Other clients get it when it is whole; one that becomes too large is dropped,
 //! unnoticed by its client.
-use super::parts::{hides_fresh, keep_beginning};
+use super::parts::{hides_fresh, keep_beginning, stored_like};
 use crate::cache::Cache;
 use crate::cache::flights::Lead;
 use crate::cache::memory::{BodyWriter, Part};
@@ -87,7 +87,11 @@ impl Tee {
         let store = &self.cache.store;
         let key = store.key(&self.key);
         // Its client has let it take its time.
-        if hides_fresh(store, key, &self.meta) {
+        let newer = stored_like(&self.cache, &self.key, &self.variant).is_some_and(|stored| {
+            let (stored, own) = (stored.meta(), &self.meta);
+            stored.response_time > own.response_time && stored.date >= own.date
+        });
+        if newer || hides_fresh(store, key, &self.meta) {
             return self.let_go();
         }
         let Some(mut writer) = self.writer.take() else {

@@ -347,30 +347,34 @@ fn an_unsafe_request_by_a_route_without_a_cache_invalidates_what_others_have_sto
 /// The first one's body is as slow as its client, and nobody knows its length.
 #[test]
 fn only_one_request_waits_in_vain_for_another_ones_answer() {
-    play(&with_cache(), async |stage| {
-        let mut server = stage.server(FIRST);
-        let slow = stage.client();
-        slow.say(GET).await;
-        let slow_connection = server.accept().await;
-        slow_connection.hear("\r\n\r\n").await;
-        slow_connection
+    let stale =
+        "HTTP/1.1 200 OK\r\nCache-Control: max-age=0\r\nETag: \"1\"\r\nContent-Length: 2\r\n\r\nok";
+    for answer in [OK, stale] {
+        play(&with_cache(), async |stage| {
+            let mut server = stage.server(FIRST);
+            let slow = stage.client();
+            slow.say(GET).await;
+            let slow_connection = server.accept().await;
+            slow_connection.hear("\r\n\r\n").await;
+            slow_connection
             .say("HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nTransfer-Encoding: chunked\r\n\r\n1\r\n?\r\n")
             .await;
-        slow.hear("?").await;
-        for seconds in [10, 0, 0] {
-            let other = stage.client();
-            let begun = tokio::time::Instant::now();
-            other
-                .say(GET.replace("\r\n\r\n", "\r\nConnection: close\r\n\r\n"))
-                .await;
-            let connection = server.accept().await;
-            assert_eq!(begun.elapsed().as_secs(), seconds);
-            connection.hear("\r\n\r\n").await;
-            connection.say(OK).await;
-            other.hear("ok").await;
-            drop(connection);
-        }
-        slow_connection.say("0\r\n\r\n").await;
-        slow.hear("0\r\n\r\n").await;
-    });
+            slow.hear("?").await;
+            for seconds in [10, 0, 0] {
+                let other = stage.client();
+                let begun = tokio::time::Instant::now();
+                other
+                    .say(GET.replace("\r\n\r\n", "\r\nConnection: close\r\n\r\n"))
+                    .await;
+                let connection = server.accept().await;
+                assert_eq!(begun.elapsed().as_secs(), seconds);
+                connection.hear("\r\n\r\n").await;
+                connection.say(answer).await;
+                other.hear("ok").await;
+                drop(connection);
+            }
+            slow_connection.say("0\r\n\r\n").await;
+            slow.hear("0\r\n\r\n").await;
+        });
+    }
 }

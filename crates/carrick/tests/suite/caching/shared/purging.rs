@@ -113,6 +113,24 @@ fn what_an_unsafe_method_changes_is_taken_out() {
 }
 
 #[test]
+fn what_could_not_be_taken_out_is_not_found_again() {
+    let (server, far) = server();
+    let origin = origin(&far, TAGGED);
+    let (one, two) = (Play::begin(server.address()), Play::begin(server.address()));
+    one.fetch(origin.address(), "/a");
+    one.wait_until_written(1);
+    assert_eq!(server.ask(&["ACL", "SETUSER", "default", "-del"]), "OK");
+    let mut client = two.carrick.connect_forward();
+    client.send(request("DELETE", origin.address(), "/a", ""));
+    assert_eq!(client.read_response("DELETE").status, 200);
+    let refused = ["result=\"not_written\""];
+    let name = "carrick_shared_writes_total";
+    two.carrick.wait_for_metric(name, &refused, 1.0);
+    assert_eq!(server.keys().len(), 2);
+    assert!(!is_from_second_level(&two.fetch(origin.address(), "/a")));
+}
+
+#[test]
 fn what_was_on_its_way_when_an_unsafe_method_changed_it_is_not_written() {
     let (server, far) = server();
     let origin = Server::listen(&far);
