@@ -31,12 +31,13 @@ fn changed_routes_do_not_disturb_splices() {
         let mut stream = connect(V4[0]);
         let mut sums = (0, 0);
         talk(&mut stream, 20, &mut sums);
+        until_given(1);
         // The server behind another pair of interfaces, with the same addresses on both sides.
         roads.ip(Host::Middle, "link add ps2 type veth peer name s2");
         roads.give_to_server("s2");
         roads.ip(Host::Middle, "link set ps2 up");
         roads.ip(Host::Server, "link set s2 up");
-        talk(&mut stream, 20, &mut sums);
+        talk(&mut stream, 30, &mut sums);
         roads.ip(Host::Middle, "addr add 10.78.3.1/24 dev ps2");
         roads.ip(Host::Server, "addr add 10.78.3.2/24 dev s2");
         roads.ip(
@@ -86,7 +87,7 @@ fn covered_by(above: &str, change: &'static str) {
         until_given(1);
         roads.ip(Host::Middle, "link set above8 up");
         roads.ip(Host::Middle, change);
-        talk(&mut stream, 20, &mut sums);
+        talk(&mut stream, 30, &mut sums);
         drop(stream);
         sums
     });

@@ -224,7 +224,7 @@ fn trickle(upstream: &mut Peer, piece: &str) {
 #[test]
 fn what_nobody_reads_is_given_up_if_hardly_anything_comes() {
     let play =
-        Play::configured(|server| cached_switch(&[server], "", "") + "[timeouts]\nidle = \"2s\"\n");
+        Play::configured(|server| cached_switch(&[server], "", "") + "[timeouts]\nidle = \"4s\"\n");
     let head = "HTTP/1.1 200 OK\r\nContent-Length: 100000\r\nCache-Control: max-age=60\r\nETag: \"v\"\r\n\r\nx";
     for is_validated_meanwhile in [false, true] {
         let path = format!("/{is_validated_meanwhile}");

@@ -137,7 +137,7 @@ fn what_was_closed_while_it_was_taken_is_asked_for_again() {
 #[test]
 fn a_far_end_that_does_not_answer_is_no_way_to_a_server() {
     let link = "preconnect = 0\nfallback = \"direct\"";
-    let script = Script::with("connect = \"2s\"\n", link);
+    let script = Script::with("connect = \"4s\"\n", link);
     let server = Server::listen_at(script.place.at(9));
     let mut direct = script.near.connect_tunnel();
     let _silent = script.door.accept();

@@ -47,9 +47,10 @@ fn pacing_may_hold_bytes_for_longer_than_the_idle_time() {
     let play = |ends: [&str; 2]| {
         let [near, far] = ends.map(|tables| format!("{ONE_WORKER}{tables}"));
         let stage = Stage::with(&near, "", &far);
-        let (mut client, mut upstream) = stage.begin();
         let bytes = Random::new(7).bytes(BYTES);
+        let mut client = stage.near.connect_tunnel();
         client.send(&bytes);
+        let mut upstream = stage.server.accept();
         assert!(upstream.read_exact(BYTES) == bytes, "other bytes came");
     };
     std::thread::scope(|scope| {

@@ -108,7 +108,8 @@ fn status_and_metrics_agree_with_what_happened() {
     // Counts follow the last byte of a response by a moment.
     wait_until("the requests to be over", || {
         let active = &carrick.status()["upstreams"][0]["servers"][0]["active"];
-        *active == 0
+        let ended = &["mode=\"switch\"", "200"];
+        *active == 0 && carrick.metric("carrick_requests_total", ended) > 11.5
     });
     let status = carrick.status();
     assert_eq!(status["pid"], carrick.pid().as_raw_nonzero().get());

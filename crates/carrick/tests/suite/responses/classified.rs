@@ -23,25 +23,26 @@ fn requests_do_not_visit_the_process() {
     let server = play.server(0);
     let (mut client, mut upstream) = play.pair(&server);
     let mut bodies = Random::new(9);
-    for number in 0..300 {
-        let target = format!("/s/classified-{number}");
+    let mut asked = 0;
+    // The kernel gets none that comes before the process has given it the connections: asking by itself may always be as fast.
+    wait_until("half of them to be forwarded by the kernel", || {
+        let target = format!("/s/classified-{asked}");
         client.send(get(&target));
         let head = upstream.read_head();
         // Unchanged, except for carrick's mark.
         let marked = |line: &&str| !line.starts_with("CDN-Loop: ");
         let lines: String = head.split_inclusive('\n').filter(marked).collect();
         assert_eq!(lines, get(&target));
-        let body = bodies.bytes(number * 37);
+        let body = bodies.bytes(asked % 300 * 37);
         upstream.send(ok(&body));
         assert!(hash(&client.read_response("GET").body) == hash(&body));
-    }
-    // The process may relay the first of them: it gives the connections to the kernel once it is idle.
-    let forwarded = by_kernel(&play);
-    assert!(forwarded >= 150.0, "{forwarded} of 300 requests");
+        asked += 1;
+        asked >= 300 && by_kernel(&play) >= 150.0
+    });
     // The process handles another route, and then this one again.
     let _other = play.serve(1, |_| ok(b"other"));
     assert_eq!(client.ask(&get("/other/x")).body, b"other");
-    for number in [0, 150, 299] {
+    for number in [0, 150, asked - 1] {
         let line = play.line(&format!("/s/classified-{number}"));
         assert_eq!((line.text("engine"), line.status()), ("packet", 200));
         assert_eq!(
@@ -53,7 +54,11 @@ fn requests_do_not_visit_the_process() {
     }
     let metric = |name: &str| play.carrick.metric(&play.bed, name);
     let count = metric("carrick_requests_total{mode=\"switch\",status=\"200\"}");
-    assert!((302.5..304.5).contains(&count), "{count}");
+    let asked = asked as f64;
+    assert!(
+        (asked + 2.5..asked + 4.5).contains(&count),
+        "{count} of {asked}"
+    );
 }
 
 #[test]
