@@ -248,7 +248,7 @@ impl RequestHead {
 
     fn read_first_line(&mut self, line: &[u8], method_bytes: usize) -> Result<(), Refusal> {
         self.method_text = Span::new(0, method_bytes);
-        self.method = request_line::method(&line[..method_bytes]);
+        self.method = request_line::method(&line[..method_bytes])?;
         let parts = request_line::parse(line, method_bytes, self.method, self.scheme)?;
         self.target = parts.target;
         self.path = parts.path;

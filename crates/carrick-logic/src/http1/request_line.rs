@@ -73,7 +73,18 @@ const MALFORMED: Refusal = Refusal::bad(
     "the request line is malformed; it is `METHOD target HTTP/1.1`",
 );
 
-pub(super) fn method(text: &[u8]) -> Method {
+/// Methods differ by case (RFC 9110 section 9.1), but servers exist to which `Head` is HEAD: their response would have
+/// another end.
+pub(super) fn method(text: &[u8]) -> Result<Method, Refusal> {
+    match method_named(text) {
+        Method::Other if method_named(&text.to_ascii_uppercase()) != Method::Other => Err(
+            Refusal::bad("method_case", "methods are written in capital letters"),
+        ),
+        method => Ok(method),
+    }
+}
+
+fn method_named(text: &[u8]) -> Method {
     match text {
         b"GET" => Method::Get,
         b"HEAD" => Method::Head,

@@ -25,6 +25,11 @@ pub const SMALL_FRAMES_MAX: u32 = 1000;
 /// A frame with a head, or trailers.
 const HEADERS: u8 = 1;
 
+const SETTINGS: u8 = 4;
+
+/// A setting.
+const MAX_HEADER_LIST_SIZE: u16 = 6;
+
 /// How many one of a server counts as: no window limits its 1xx responses.
 const HEAD: u32 = 5;
 
@@ -50,6 +55,10 @@ pub struct FrameMeter {
     left: usize,
     is_of_server: bool,
     small_frames: u32,
+    /// Whether the present frame has a server's settings; the beginning of the next one of them.
+    has_settings: bool,
+    setting: Vec<u8>,
+    list_bytes_max: u32,
 }
 
 impl FrameMeter {
@@ -62,6 +71,9 @@ impl FrameMeter {
             left: super::PREFACE.len(),
             is_of_server: false,
             small_frames: 0,
+            has_settings: false,
+            setting: Vec::new(),
+            list_bytes_max: u32::MAX,
         }
     }
 
@@ -85,11 +97,34 @@ impl FrameMeter {
         are_many
     }
 
+    /// The longest list of fields that the server takes (SETTINGS_MAX_HEADER_LIST_SIZE, RFC 9113 section 6.5.2).
+    #[must_use]
+    pub fn list_bytes_max(&self) -> u32 {
+        self.list_bytes_max
+    }
+
+    fn read_settings(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.setting.push(byte);
+            if let [high, low, value @ ..] = self.setting.as_slice()
+                && let Ok(value) = <[u8; 4]>::try_from(value)
+            {
+                if u16::from_be_bytes([*high, *low]) == MAX_HEADER_LIST_SIZE {
+                    self.list_bytes_max = u32::from_be_bytes(value);
+                }
+                self.setting.clear();
+            }
+        }
+    }
+
     /// Moves past `bytes`; how many nuisances the frames are that began in them.
     pub fn pass(&mut self, mut bytes: &[u8]) -> u32 {
         let mut nuisances = 0;
         loop {
             let skipped = self.left.min(bytes.len());
+            if self.has_settings {
+                self.read_settings(&bytes[..skipped]);
+            }
             self.left -= skipped;
             bytes = &bytes[skipped..];
             if bytes.is_empty() {
@@ -104,6 +139,7 @@ impl FrameMeter {
                 let length = u32::from_be_bytes([0, high, middle, low]) as usize;
                 self.head_bytes = 0;
                 self.left = length;
+                self.has_settings = self.is_of_server && kind == SETTINGS && flags & FLAG == 0;
                 self.small_frames += u32::from(kind == DATA && length < SMALL_BYTES);
                 nuisances += match (self.is_of_server, kind) {
                     (true, HEADERS) => HEAD,
@@ -131,7 +167,7 @@ fn nuisance(kind: u8, flags: u8, length: usize) -> u32 {
         // RST_STREAM: a request was begun in vain (CVE-2023-44487).
         3 => return RESET,
         // SETTINGS: those that demand an answer.
-        4 => flags & FLAG == 0,
+        SETTINGS => flags & FLAG == 0,
         // CONTINUATION: small, and not the end.
         9 => length < 64 && flags & END_HEADERS == 0,
         // PRIORITY, PUSH_PROMISE, PING, GOAWAY, and what is not known. An answer to a ping, too: carrick sends few.
@@ -176,6 +212,11 @@ impl NuisanceBudget {
         self.left = self.left.saturating_add(nuisances).min(most);
     }
 
+    /// Gives what a reset takes.
+    pub fn give_for_reset(&mut self) {
+        self.give(RESET);
+    }
+
     /// Gives what a server may say of a request that it is sent.
     pub fn give_for_request(&mut self) {
         self.left = self.left.saturating_add(NUISANCES_PER_REQUEST).min(MOST);
@@ -191,6 +232,25 @@ mod tests {
         let mut frame = vec![length[1], length[2], length[3], kind, flags, 0, 0, 0, 1];
         frame.extend_from_slice(content);
         frame
+    }
+
+    #[test]
+    fn a_servers_longest_list_is_known_however_its_settings_are_cut() {
+        let settings = [&[0, 3, 0, 0, 0, 100][..], &[0, 6, 0, 0, 0x20, 0]].concat();
+        let all = [
+            frame(4, 0, &settings),
+            frame(4, 1, b""),
+            frame(0, 0, &settings),
+        ];
+        for (mut meter, expected) in [
+            (FrameMeter::of_server(), 0x2000),
+            (FrameMeter::new(), u32::MAX),
+        ] {
+            for byte in all.concat() {
+                meter.pass(&[byte]);
+            }
+            assert_eq!(meter.list_bytes_max(), expected);
+        }
     }
 
     #[test]

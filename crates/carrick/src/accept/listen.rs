@@ -133,7 +133,7 @@ fn bind_socket(address: SocketAddr, sharing: Sharing) -> io::Result<std::net::Tc
     };
     made().map(Into::into).map_err(|(call, error)| {
         let advice = match error.kind() {
-            io::ErrorKind::AddrInUse => "another program listens there: choose another address, or stop it (`ss -ltnp` shows it)",
+            io::ErrorKind::AddrInUse => "another program listens there: choose another address, or stop it (`ss -ltnp` shows it); if it is this carrick's own `[admin]`, move that by a reload first",
             io::ErrorKind::PermissionDenied => "ports below 1024 need CAP_NET_BIND_SERVICE: start carrick as root or by its systemd unit, or run `setcap cap_net_bind_service+ep` on its program",
             io::ErrorKind::AddrNotAvailable => "no interface of this machine has that address",
             _ => "see the system's message",

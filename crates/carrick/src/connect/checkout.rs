@@ -207,13 +207,16 @@ impl Checkout {
         (self.server, self.upstream.address.ip())
     }
 
-    /// The server has nothing to do for now: it does not count as in use.
+    /// The server has nothing to do for now: it does not count as in use. What comes next is not the connection's first request.
     pub fn rest(&mut self) {
         self.active = None;
+        self.upstream.reused = true;
+        self.preamble.clear();
     }
 
     /// The server gets a request again.
     pub fn resume(&mut self, next_hop: &NextHop) {
+        self.upstream.is_at_rest = false;
         self.active = next_hop.server(self.server).map(Active::on);
     }
 
@@ -350,10 +353,17 @@ impl Checkout {
         stream.and_then(ServerStream::reset_code)
     }
 
-    /// Notes that the server did not answer, unless [that proves nothing](Self::may_be_stale), or it has cancelled the request: servers of
-    /// gRPC do so when a call's deadline is over, which the client has set.
+    /// Notes that the server did not answer, unless [that proves nothing](Self::may_be_stale).
     pub fn failed(&self, next_hop: &NextHop) {
-        if self.may_be_stale() || self.reset_code() == Some(Reason::CANCEL) {
+        if !self.may_be_stale() {
+            self.failed_alive(next_hop);
+        }
+    }
+
+    /// Notes that the server has taken a request, and has not answered, or not to the end, unless it has cancelled it: servers of gRPC do
+    /// so when a call's deadline is over, which the client has set.
+    pub fn failed_alive(&self, next_hop: &NextHop) {
+        if self.reset_code() == Some(Reason::CANCEL) {
             return;
         }
         if let (NextHop::Group { group, .. }, Some(server)) = (next_hop, self.server) {

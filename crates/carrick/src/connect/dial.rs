@@ -4,7 +4,7 @@ use crate::config::plan::ServerAddress;
 use crate::connect::tcp_profile::ServerProfiles;
 use crate::context::worker::Connector;
 use crate::net::admission::UpstreamPlace;
-use crate::net::shortage::Shortage;
+use crate::net::shortage::{Shortage, connect_error};
 use crate::net::transport::Network;
 #[cfg(test)]
 use crate::net::transport::Transport;
@@ -269,6 +269,7 @@ async fn race(
 }
 
 fn refused(address: SocketAddr, error: io::Error) -> Unreachable {
+    let error = connect_error(address, error);
     match Shortage::of(&error) {
         Some(shortage) => Unreachable::Shortage(shortage),
         None => Unreachable::Connect { address, error },

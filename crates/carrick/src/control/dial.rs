@@ -1,4 +1,5 @@
 //! Connections of the control thread: health checks, and those to authorities.
+use crate::net::shortage::connect_error;
 use socket2::SockRef;
 use std::io;
 use std::net::SocketAddr;
@@ -29,7 +30,7 @@ pub async fn dial(
     for address in addresses {
         match timeout(share, dial_one(*address, mark)).await {
             Ok(Ok(stream)) => return Ok(stream),
-            Ok(Err(error)) => last = error.into(),
+            Ok(Err(error)) => last = connect_error(*address, error).into(),
             Err(_) => last = DialError::Timeout(share),
         }
     }

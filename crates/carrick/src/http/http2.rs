@@ -26,7 +26,7 @@ use std::pin::pin;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Streams of a connection that are served at the same time.
 const STREAMS_MAX: usize = 128;
@@ -45,6 +45,10 @@ const SEND_BUFFER_BYTES: usize = 64 * 1024;
 /// Mistakes of a client that the library answers with a reset of their stream; one more, and the connection is closed. A
 /// balancer's connection lives long.
 const MISTAKES_MAX: usize = 1024;
+
+/// Streams that were reset are remembered so long, and so many.
+const RESET_STREAMS_KEPT: Duration = Duration::from_secs(30);
+const RESET_STREAMS_MAX: usize = 4 * STREAMS_MAX;
 
 /// What a field costs in the size of a list besides its bytes (RFC 9113 section 6.5.2).
 const FIELD_BYTES: usize = 32;
@@ -124,6 +128,9 @@ async fn begin(
         .max_local_error_reset_streams(Some(MISTAKES_MAX))
         // How many requests a client may begin in vain, is for the budget of nuisances.
         .max_pending_accept_reset_streams(STREAMS_MAX)
+        // Content of streams that were reset comes for a while, and would count as the client's mistake.
+        .max_concurrent_reset_streams(RESET_STREAMS_MAX)
+        .reset_stream_duration(RESET_STREAMS_KEPT)
         .data_frame_budget(SMALL_FRAMES_BYTES)
         .enable_connect_protocol();
     let mut handshake = pin!(builder.handshake(Http2Io::new(Rc::clone(shared), first)));
@@ -289,12 +296,7 @@ impl Connection {
                 if self.shared.has_ended() && !self.is_last {
                     return Poll::Ready(Event::Last);
                 }
-                let polled = if self.shared.streams() < STREAMS_MAX {
-                    framing.poll_accept(cx)
-                } else {
-                    // A stream that the client has reset has its place until its session has ended.
-                    framing.poll_closed(cx).map(|closed| closed.err().map(Err))
-                };
+                let polled = framing.poll_accept(cx);
                 if polled.is_pending() && self.shared.send_written(cx).is_err() {
                     return Poll::Ready(Event::Ended(None));
                 }
@@ -326,6 +328,11 @@ impl Connection {
         }
         self.has_asked = true;
         let context = &self.client.context;
+        if self.shared.streams() >= STREAMS_MAX {
+            // A stream that the client has reset has its place until its session has ended, as when its server is connected to.
+            context.metrics().limits.reached(Limit::Http2Streams);
+            return respond.send_reset(Reason::REFUSED_STREAM);
+        }
         context.metrics().http2_requests.add(1);
         let (head, body) = request.into_parts();
         let is_whole = body.is_end_stream();
@@ -385,6 +392,10 @@ impl Connection {
         let is_tunnel = matches!(framing, RequestBody::Tunnel | RequestBody::WebSocket);
         let client = self.client_of(stream, is_tunnel);
         let place = self.shared.place(head_bytes);
+        if context.is_trusted_proxy() {
+            // Of its many clients some give up.
+            self.shared.allow_reset();
+        }
         if self.shared.streams() == STREAMS_MAX {
             context.metrics().limits.reached(Limit::Http2Streams);
         }

@@ -1,5 +1,6 @@
 //! Detects that a connection failed because this machine lacks a resource, which says nothing about the server.
 use std::io;
+use std::net::SocketAddr;
 
 /// TCP is considered short of memory at a sixteenth of the machine's (tcp_init_mem()) if `net.ipv4.tcp_mem` cannot be
 /// read; only the initial network namespace has it.
@@ -46,6 +47,18 @@ impl std::fmt::Display for Shortage {
             Self::Memory => "this machine has no memory for a connection to the upstream",
             Self::Ports => "no local port is free for a connection to the upstream",
         })
+    }
+}
+
+/// Why `connect(2)` failed: to an IPv6 address from a machine that has none, it fails as if no port were free (`ip6_dst_lookup_tail()`).
+#[must_use]
+pub fn connect_error(address: SocketAddr, error: io::Error) -> io::Error {
+    let has_none = || std::fs::read("/proc/net/if_inet6").is_ok_and(|all| all.is_empty());
+    match error.raw_os_error() {
+        Some(libc::EADDRNOTAVAIL) if address.is_ipv6() && has_none() => {
+            io::Error::from_raw_os_error(libc::ENETUNREACH)
+        }
+        _ => error,
     }
 }
 

@@ -4,7 +4,7 @@ use crate::config::plan::Plan;
 use crate::net::admission::Admission;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Descriptors reserved for listeners, epoll, log, admin and spare pipes; at most half of the limit.
+/// Descriptors reserved for epoll, log, admin and spare pipes, beside those of listeners and the disk; at most half of the limit.
 const DESCRIPTORS_RESERVED: u64 = 128;
 
 /// Raises the soft limit on descriptors to the hard limit. Returns the limit in force.
@@ -34,7 +34,8 @@ const PIPES_SHARE: u64 = 16;
 fn for_connections(plan: &Plan, descriptors: u64) -> u64 {
     let has_disk = (plan.cache.as_ref()).is_some_and(|cache| cache.disk.is_some());
     let files = if has_disk { open_files_max() } else { 0 };
-    descriptors - (DESCRIPTORS_RESERVED + files).min(descriptors / 2)
+    let listening = (plan.listeners.len() * plan.workers) as u64;
+    descriptors - (DESCRIPTORS_RESERVED + files + listening).min(descriptors / 2)
 }
 
 /// Reduces the limit on pipes to what the descriptors allow: two for each pipe, in each worker.

@@ -56,7 +56,7 @@ metrics! {
     REQUESTS = Counter "carrick_requests" "Requests answered and tunnels ended, by the listener's mode and the status; 499: the client reset its connection or stream, or closed before the end of its request.";
     REQUEST_SECONDS = Histogram "carrick_request_seconds" "Time from a request's first byte to its response's last, by the listener's mode.";
     CONNECT_SECONDS = Histogram "carrick_connect_seconds" "Time to open a connection to an upstream.";
-    FIRST_BYTE_SECONDS = Histogram "carrick_first_byte_seconds" "Time from sending a request to its response's first byte.";
+    FIRST_BYTE_SECONDS = Histogram "carrick_first_byte_seconds" "Time from a request's first byte to its response's first byte.";
     TUNNELS = Counter "carrick_tunnels" "Tunnels opened (CONNECT, upgrades, TCP, SNI), by the listener's mode.";
     TUNNELS_OPEN = Gauge "carrick_tunnels_open" "Open tunnels, by the listener's mode.";
     TUNNEL_SECONDS = Histogram "carrick_tunnel_seconds" "Lifetime of tunnels, by the listener's mode.";
@@ -112,7 +112,7 @@ metrics! {
     TUNNELS_BY_ENGINE = Gauge "carrick_tunnels_by_engine" "Open tunnels, by the engine that moves most of their bytes; socket while the kernel has both connections.";
     SOCKET_SPLICES = Gauge "carrick_socket_splices" "Splices now in the kernel.";
     PACKET_SPLICES = Gauge "carrick_packet_splices" "Pairs of connections whose packets the kernel may forward now (open), and those that have ended or gone on by themselves, which it still knows for a while (over).";
-    KERNEL_REQUESTS = Counter "carrick_kernel_requests" "Requests seen by the kernel's classifier, by result: forwarded by the kernel, or passed to the process.";
+    KERNEL_REQUESTS = Counter "carrick_kernel_requests" "Requests seen by the kernel's classifier, by who handled them: kernel or process.";
     KERNEL_REQUESTS_UNREPORTED = Counter "carrick_kernel_requests_unreported" "Requests forwarded by the kernel that other counters and the access log lack, because the process was too slow to read the kernel's reports.";
     PACKET_LOSSY_PATHS = Gauge "carrick_packet_lossy_paths" "Pairs of networks between which packets are not spliced for now, because the path loses too many.";
     ADOPTED = Counter "carrick_tunnels_adopted" "Tunnels of an earlier carrick that this one has taken over.";

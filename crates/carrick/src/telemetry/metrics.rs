@@ -345,8 +345,8 @@ pub struct LabelCounters {
 }
 
 impl LabelCounters {
-    /// Most labels with a counter of their own.
-    pub const LABELS_MAX: usize = 64;
+    /// Most labels with a counter of their own: more than there are reasons, so that malformed requests cannot take the place of others.
+    pub const LABELS_MAX: usize = 192;
     /// The label of the shared counter.
     pub const OTHER: &'static str = "other";
 
@@ -385,7 +385,8 @@ impl Default for LabelCounters {
 #[derive(Debug)]
 pub struct Histogram {
     buckets: [Counter; Self::BOUNDS_US.len() + 1],
-    sum_ns: Counter,
+    /// In nanoseconds, ten thousand tunnels would overflow it within weeks.
+    sum_us: Counter,
 }
 
 impl Histogram {
@@ -407,7 +408,7 @@ impl Histogram {
         if let Some(bucket) = self.buckets.get(index) {
             bucket.add(1);
         }
-        self.sum_ns.add(ns);
+        self.sum_us.add(ns.saturating_add(500) / 1_000);
     }
 
     /// Adds these counts to `total`.
@@ -415,7 +416,7 @@ impl Histogram {
         for (sum, bucket) in total.buckets.iter_mut().zip(&self.buckets) {
             *sum += bucket.get();
         }
-        total.sum_seconds += Duration::from_nanos(self.sum_ns.get()).as_secs_f64();
+        total.sum_seconds += Duration::from_micros(self.sum_us.get()).as_secs_f64();
     }
 }
 
@@ -423,7 +424,7 @@ impl Default for Histogram {
     fn default() -> Self {
         Self {
             buckets: std::array::from_fn(|_| Counter::default()),
-            sum_ns: Counter::default(),
+            sum_us: Counter::default(),
         }
     }
 }

@@ -100,8 +100,6 @@ pub fn keep(
         return Some(checkout);
     };
     checkout.rest();
-    checkout.upstream.reused = true;
-    checkout.preamble.clear();
     client.pair = Some(Box::new(Pair::new(checkout, splice, next_hop.clone())));
     None
 }

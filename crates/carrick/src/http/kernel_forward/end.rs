@@ -248,7 +248,7 @@ fn end(
             is_servers_fault: true,
         })
     {
-        pair.checkout.failed(&pair.next_hop);
+        pair.checkout.failed_alive(&pair.next_hop);
     }
     let is_complete = response_end == ResponseEnd::Closed { is_complete: true };
     pair.conclude(context, if is_complete { "complete" } else { how });

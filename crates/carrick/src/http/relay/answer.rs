@@ -224,10 +224,10 @@ impl Attempt<'_, '_> {
                 {
                     stream.set_reset_code(reset_for_client(code.into()).into());
                 }
-                checkout.failed(&self.destination.next_hop);
+                checkout.failed_alive(&self.destination.next_hop);
             }
             Passed::Refused(refusal) => {
-                checkout.failed(&self.destination.next_hop);
+                checkout.failed_alive(&self.destination.next_hop);
                 return Outcome::Failed(Failure::BadResponse(refusal));
             }
         }

@@ -16,7 +16,7 @@ use crate::net::transport::Transport;
 use crate::net::transport::http2::server::ServerStream;
 use crate::telemetry::metrics::Limit;
 use crate::upstream::checkout::Checkout;
-use carrick_logic::http1::{BodyLength, Refusal, ResponseBody, Version};
+use carrick_logic::http1::{BodyLength, ResponseBody, Version};
 use carrick_splice::tcp::is_hung_up;
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -34,13 +34,6 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// A request's body of which no more is to come is read at once.
 const BODY_BYTES_FEW: usize = 64 << 10;
-
-/// A request that HTTP/2 has no form for.
-const UNTRANSLATABLE: Refusal = Refusal {
-    status: 400,
-    label: "not_for_http2",
-    reason: "the request cannot be sent by HTTP/2, which its server speaks: its target is too long",
-};
 
 /// What came of serving both directions at the same time.
 enum SendOutcome {
@@ -398,9 +391,9 @@ impl Attempt<'_, '_> {
     ) -> Result<Outcome, FailedAttempt> {
         tracing::debug!("send to {}: {error}", checkout.upstream.address);
         let stream = checkout.upstream.transport.server_stream();
-        if stream.is_some_and(ServerStream::is_untranslatable) {
-            // No server would take it: that says nothing against this one.
-            return Ok(Outcome::Failed(Failure::BadRequest(UNTRANSLATABLE)));
+        if let Some(refusal) = stream.and_then(ServerStream::request_refusal) {
+            // That says nothing against the server.
+            return Ok(Outcome::Failed(Failure::BadRequest(refusal)));
         }
         Err(self.again(checkout, nothing_sent, "upstream_reset"))
     }
@@ -435,7 +428,17 @@ impl Attempt<'_, '_> {
         if matches!(no_head, NoResponseHead::ClientGone) {
             return Failure::ClientGone("client_reset");
         }
-        checkout.failed(&self.destination.next_hop);
+        let has_request = match &no_head {
+            NoResponseHead::Refused(_) | NoResponseHead::Closed { started: true } => true,
+            NoResponseHead::TimedOut => {
+                checkout.upstream.transport.unacknowledged_bytes() == Some(0)
+            }
+            _ => false,
+        };
+        match has_request {
+            true => checkout.failed_alive(&self.destination.next_hop),
+            false => checkout.failed(&self.destination.next_hop),
+        }
         match no_head {
             NoResponseHead::ClientGone | NoResponseHead::Closed { .. } => {
                 self.no_response(checkout, "upstream_closed")

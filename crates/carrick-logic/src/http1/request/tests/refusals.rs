@@ -4,7 +4,7 @@ use super::*;
 #[test]
 fn request_lines_that_are_refused() {
     #[rustfmt::skip]
-    let table: [(&[u8], u16, &str); 52] = [
+    let table: [(&[u8], u16, &str); 54] = [
         (b"\x16\x03\x01\x02\x00\x01", 400, "tls_on_plain_port"),
         (b"\r\nGET / HTTP/1.1\r\n", 400, "empty_lines"),
         (b"\nGET / HTTP/1.1\r\n", 400, "empty_lines"),
@@ -15,6 +15,8 @@ fn request_lines_that_are_refused() {
         (b"G<T / HTTP/1.1\r\n", 400, "bad_method"),
         (b"GET\t/ HTTP/1.1\r\n", 400, "bad_method"),
         (b"G\xc3\x89T / HTTP/1.1\r\n", 400, "bad_method"),
+        (b"get / HTTP/1.1\r\n", 400, "method_case"),
+        (b"Head / HTTP/1.1\r\n", 400, "method_case"),
         (b"GET\r\n", 400, "malformed_request_line"),
         (b"ABCDEFGHIJKLMNOPQRSTUVWXYZABCDEFG", 501, "method_too_long"),
         (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505, "unsupported_version"),

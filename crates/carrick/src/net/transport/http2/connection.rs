@@ -309,9 +309,19 @@ impl Http2Connection {
         are_many
     }
 
+    /// The longest list of fields that the server takes.
+    pub(super) fn list_bytes_max(&self) -> u32 {
+        self.meter.borrow().list_bytes_max()
+    }
+
     /// Notes a request to the server: it may say something about it.
     pub(super) fn asked(&self) {
         self.budget.borrow_mut().give_for_request();
+    }
+
+    /// One more request may be reset.
+    pub fn allow_reset(&self) {
+        self.budget.borrow_mut().give_for_reset();
     }
 
     /// Notes what has come from the other end.

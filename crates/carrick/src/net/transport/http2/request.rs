@@ -220,6 +220,11 @@ impl Incoming {
         (is_complete && is_read && !self.body.is_end_stream()).then_some(self.body)
     }
 
+    /// Whether the peer has more to send.
+    pub(super) fn is_under_way(&self) -> bool {
+        !matches!(self.state, State::Ended | State::Failed) && !self.body.is_end_stream()
+    }
+
     pub(super) fn peek(&self) -> rustix::io::Result<bool> {
         match self.state {
             _ if self.has_bytes() => Ok(true),

@@ -101,6 +101,26 @@ fn what_http2_has_no_form_for_is_the_client_s_fault() {
     }
 }
 
+/// Some servers end the connection for it, which others' requests are on.
+#[test]
+fn a_head_that_is_too_long_for_the_server_is_not_sent() {
+    let place = Place::claim();
+    let mut settings = h2::server::Builder::new();
+    settings.max_header_list_size(4096);
+    let server = Http2Server::with(&place, settings, async |mut asked| asked.answer(200, b"ok"));
+    let carrick = start(&place, &[server.address()], "http2 = true");
+    let mut client = Peer::connect(carrick.listener());
+    for (bytes, status) in [(0, 200), (3000, 200), (4096, 431), (0, 200)] {
+        let long = "x".repeat(bytes);
+        let response = client.ask(&format!("GET / HTTP/1.1\r\nHost: a\r\nX: {long}\r\n\r\n"));
+        assert_eq!(response.status, status, "{bytes}: {}", response.text());
+    }
+    let ended: Vec<_> = carrick.access_log(4);
+    assert_eq!(ended[2].text("ended"), "head_too_long_for_server");
+    assert_eq!(server.connections(), 1);
+    assert!(carrick.metric("carrick_server_failures_total", &[]) < 0.5);
+}
+
 #[test]
 fn bodies_and_trailers_go_both_ways() {
     let place = Place::claim();

@@ -1,7 +1,7 @@
 //! A connection of HTTP/2 to a server, which requests share.
 use super::super::{Gather, Http2Connection, Http2Io, Piece, StreamPlace};
 use super::ServerStream;
-use super::request::Outgoing;
+use super::request::{FIELD_BYTES, Outgoing};
 use super::unended::Unended;
 use crate::net::deadline::{Deadline, Timer, now};
 use crate::net::transport::Transport;
@@ -30,14 +30,16 @@ const CONNECTION_WINDOW_BYTES: u32 = STREAM_WINDOW_BYTES * 100;
 /// Unsent bytes of a request's body, per stream.
 const SEND_BUFFER_BYTES: usize = 64 * 1024;
 
-/// What a field costs in the size of a list besides its bytes (RFC 9113 section 6.5.2).
-const FIELD_BYTES: usize = 32;
-
 /// What is to be sent at last may take so long.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A stream that was given up after this time, while nothing at all came from the server, speaks against its connection.
 const SILENCE: Duration = Duration::from_secs(1);
+
+/// With so many requests cancelled within so long, a connection takes no more. Netty allows 200 in 30 s; those that are under way may be
+/// cancelled, too.
+const CANCELLED_MAX: u32 = 50;
+const CANCELLED_WITHIN: Duration = Duration::from_secs(30);
 
 /// The library's part of a connection, to be [driven](ServerConnection::drive).
 pub type Framing = h2::client::Connection<Http2Io, Piece>;
@@ -57,6 +59,8 @@ pub struct ServerConnection {
     takes_websockets: Cell<bool>,
     has_served: Cell<bool>,
     idle_since: Cell<Instant>,
+    /// How many requests were cancelled, since when.
+    cancelled: Cell<(u32, Instant)>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -145,6 +149,7 @@ impl ServerConnection {
             takes_websockets: Cell::new(false),
             has_served: Cell::new(false),
             idle_since: Cell::new(now()),
+            cancelled: Cell::new((0, now())),
         };
         Ok((Rc::new(connection), framing))
     }
@@ -345,6 +350,20 @@ impl ServerConnection {
         if self.state.get() == State::Open {
             self.unended.borrow_mut().add(stream, place);
             self.shared.wake_task();
+        }
+    }
+
+    /// A client has given up a request. Servers end a connection, with the requests of others, after a number of resets; before, it ends in
+    /// order.
+    pub(super) fn is_cancelled(&self) {
+        let (count, since) = self.cancelled.get();
+        let (count, since) = match now().saturating_duration_since(since) {
+            age if age > CANCELLED_WITHIN => (1, now()),
+            _ => (count + 1, since),
+        };
+        self.cancelled.set((count, since));
+        if count >= CANCELLED_MAX {
+            self.end();
         }
     }
 

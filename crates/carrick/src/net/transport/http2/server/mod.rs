@@ -81,10 +81,10 @@ impl ServerStream {
         self.response.borrow().lost() == Some(Lost::Refused)
     }
 
-    /// Whether the request cannot be sent by HTTP/2, to any server: its target is too long.
+    /// Why the request cannot be sent to this server by HTTP/2.
     #[must_use]
-    pub fn is_untranslatable(&self) -> bool {
-        self.request.borrow().is_untranslatable()
+    pub fn request_refusal(&self) -> Option<Refusal> {
+        self.request.borrow().refusal()
     }
 
     /// What is wrong with the response, if it must not be passed on.
@@ -211,12 +211,15 @@ impl Stream for ServerStream {
 impl Drop for ServerStream {
     fn drop(&mut self) {
         let is_awaited = self.response.borrow().is_awaited();
+        let is_under_way = self.response.borrow().is_under_way();
         let place = self.place.take();
         if let Some(place) = place
             && self.request.get_mut().is_whole()
             && let Some(stream) = self.response.get_mut().take_unended()
         {
             self.connection.await_end(stream, place);
+        } else if is_under_way {
+            self.connection.is_cancelled();
         }
         self.connection
             .is_left(self.asked_at.get().filter(|_| is_awaited));

@@ -4,7 +4,7 @@ use super::super::head::{HeadText, LIMITS};
 use super::super::websocket::websocket_accept;
 use super::super::{Http2Connection, Piece};
 use bytes::Bytes;
-use carrick_logic::http1::{BodyLength, FieldName, Method, Progress, RequestHead, Target};
+use carrick_logic::http1::{BodyLength, FieldName, Method, Progress, Refusal, RequestHead, Target};
 use h2::Reason;
 use h2::client::{ResponseFuture, SendRequest};
 use h2::ext::Protocol;
@@ -20,8 +20,25 @@ pub(super) struct Outgoing {
     send: SendRequest<Piece>,
     scheme: Scheme,
     pub(super) state: Sending,
-    is_untranslatable: bool,
+    refusal: Option<Refusal>,
 }
+
+/// What a field costs in the size of a list besides its bytes (RFC 9113 section 6.5.2).
+pub(super) const FIELD_BYTES: usize = 32;
+
+/// A request that HTTP/2 has no form for.
+const UNTRANSLATABLE: Refusal = Refusal {
+    status: 400,
+    label: "not_for_http2",
+    reason: "the request cannot be sent by HTTP/2, which its server speaks: its target is too long",
+};
+
+/// Some servers would end the connection, which others' requests are on.
+const TOO_LONG: Refusal = Refusal {
+    status: 431,
+    label: "head_too_long_for_server",
+    reason: "the request's head is longer than its server takes (SETTINGS_MAX_HEADER_LIST_SIZE)",
+};
 
 /// What was asked for, when the head has been sent.
 #[derive(Debug)]
@@ -38,7 +55,7 @@ impl Outgoing {
             send,
             scheme,
             state: Sending::Head(HeadText::default()),
-            is_untranslatable: false,
+            refusal: None,
         }
     }
 
@@ -50,9 +67,9 @@ impl Outgoing {
         }
     }
 
-    /// Whether the request was not sent since HTTP/2 has no form for it.
-    pub(super) fn is_untranslatable(&self) -> bool {
-        self.is_untranslatable
+    /// Why the request was not sent, if no connection to its server would take it.
+    pub(super) fn refusal(&self) -> Option<Refusal> {
+        self.refusal
     }
 
     /// Whether the server gets the whole request.
@@ -76,7 +93,7 @@ impl Outgoing {
             let rest = &bytes[taken..];
             let count = match &mut self.state {
                 Sending::Head(_) => {
-                    let (count, sent) = self.write_head(rest)?;
+                    let (count, sent) = self.write_head(rest, connection)?;
                     if let (Some(sent), Some(asked)) = (sent, asked.take()) {
                         connection.asked();
                         asked(sent);
@@ -101,7 +118,11 @@ impl Outgoing {
     }
 
     /// Takes bytes of the head, and sends it when it is whole. On an error nothing was sent.
-    fn write_head(&mut self, bytes: &[u8]) -> rustix::io::Result<(usize, Option<Asked>)> {
+    fn write_head(
+        &mut self,
+        bytes: &[u8],
+        connection: &Http2Connection,
+    ) -> rustix::io::Result<(usize, Option<Asked>)> {
         let Sending::Head(head) = &mut self.state else {
             return Ok((0, None));
         };
@@ -110,19 +131,27 @@ impl Outgoing {
             return Ok((count, None));
         };
         self.state = Sending::Lost;
-        Ok((count, Some(self.send_head(&text)?)))
+        Ok((count, Some(self.send_head(&text, connection)?)))
     }
 
-    fn send_head(&mut self, text: &Bytes) -> rustix::io::Result<Asked> {
+    fn send_head(
+        &mut self,
+        text: &Bytes,
+        connection: &Http2Connection,
+    ) -> rustix::io::Result<Asked> {
         let mut head = RequestHead::new();
         if head.parse(text, &LIMITS) != Ok(Progress::Complete) {
             return Err(Errno::PROTO);
         }
         let accept = head.websocket_key(text).map(websocket_accept);
         let Some(request) = self.translate(&head, text, accept.is_some()) else {
-            self.is_untranslatable = true;
+            self.refusal = Some(UNTRANSLATABLE);
             return Err(Errno::PROTO);
         };
+        if list_bytes(&request) > connection.list_bytes_max() as usize {
+            self.refusal = Some(TOO_LONG);
+            return Err(Errno::PROTO);
+        }
         let framing = match head.body {
             _ if accept.is_some() => Framing::UntilEnd,
             BodyLength::None => Framing::Over,
@@ -210,6 +239,23 @@ impl Outgoing {
             content.reset(Reason::CANCEL);
         }
     }
+}
+
+/// The size of its list of fields (RFC 9113 section 6.5.2), and a little more.
+fn list_bytes(request: &Request<()>) -> usize {
+    /// Names and costs of `:method`, `:scheme`, `:authority`, `:path` and `:protocol`, and the value of the last.
+    const PSEUDO_BYTES: usize = 5 * FIELD_BYTES + 47;
+    let uri = request.uri();
+    let pseudo = [
+        Some(request.method().as_str()),
+        uri.scheme_str(),
+        uri.authority().map(Authority::as_str),
+        uri.path_and_query().map(PathAndQuery::as_str),
+    ];
+    let pseudo: usize = pseudo.into_iter().flatten().map(str::len).sum();
+    let fields = request.headers().iter();
+    let fields = fields.map(|(name, value)| name.as_str().len() + value.len() + FIELD_BYTES);
+    PSEUDO_BYTES + pseudo + fields.sum::<usize>()
 }
 
 /// The target without the bytes that the library takes in none: encoded they mean the same (RFC 3986 section 2.1).

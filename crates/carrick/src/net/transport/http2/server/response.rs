@@ -116,6 +116,15 @@ impl Response {
         matches!(self.state, State::Head(..))
     }
 
+    /// Whether the server has more to send.
+    pub(super) fn is_under_way(&self) -> bool {
+        match &self.state {
+            State::Head(..) => true,
+            State::Content(content) => content.is_under_way(),
+            State::Unasked | State::Failed(_) => false,
+        }
+    }
+
     /// Whether the head has come.
     pub(super) fn has_come(&self) -> bool {
         matches!(self.state, State::Content(_))
