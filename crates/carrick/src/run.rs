@@ -430,7 +430,7 @@ impl Program {
         self.log.change(log);
         set_limits(&self.admission, &plan, descriptor_limit());
         if let Some(cache) = &self.state.cache {
-            cache.follow(plan.cache.as_ref());
+            cache.follow(&plan, &before.plan);
         }
         let generation = before.generation + 1;
         let live = Arc::new(Live {

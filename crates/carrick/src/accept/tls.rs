@@ -2,7 +2,7 @@
 use crate::config::tls::{ACME_ALPN, subject};
 use crate::context::client::Client;
 use crate::http::session;
-use crate::net::deadline::Deadline;
+use crate::net::deadline::{Deadline, now};
 use crate::net::transport::Transport;
 use crate::net::transport::tls::{HandshakeError, TlsStream};
 use crate::reply::Reply;
@@ -48,7 +48,7 @@ pub async fn shake_hands(client: &mut Client, first: Vec<u8>, deadline: &mut Dea
                 Handshake::Full
             };
             context.metrics().tls_handshakes.count(kind);
-            agreed.verified_by.set(in_force.serial);
+            agreed.verified.set((in_force.serial, now()));
             context.tls = Some(Rc::new(agreed));
             downstream.transport = Transport::Tls(Rc::new(stream));
             true

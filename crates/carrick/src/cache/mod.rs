@@ -12,7 +12,7 @@ pub mod purges;
 pub mod recent_keys;
 pub mod shared;
 
-use crate::config::plan::CachePlan;
+use crate::config::plan::{CachePlan, Plan};
 use arc_swap::ArcSwapOption;
 use disk::{Disk, PurgeTicket};
 use flights::Flights;
@@ -81,11 +81,12 @@ impl Cache {
     }
 
     /// Applies what a reload can change.
-    pub fn follow(&self, plan: Option<&CachePlan>) {
-        if plan.is_none() {
-            // Nothing invalidates what is stored any more.
+    pub fn follow(&self, plan: &Plan, before: &Plan) {
+        if !plan.keeps_rules_of(before) {
+            // Until a reload brings the rules back, nothing invalidates what is stored by them.
             self.purge(&Pattern::All, Purge::Outdate);
         }
+        let plan = plan.cache.as_ref();
         let before = self.cache_peers.load();
         let cache_peers = plan.and_then(|plan| CachePeers::for_plan(plan, before.as_deref()));
         self.cache_peers.store(cache_peers);

@@ -6,11 +6,16 @@ use crate::context::client::Client;
 use crate::context::request_context::RequestContext;
 use crate::context::request_log::RequestLog;
 use crate::net::admission::Admitted;
+use crate::net::deadline::now;
 use crate::net::scratch::Scratch;
 use crate::reply::Reply;
 use crate::telemetry::metrics::{Limit, WorkerMetrics};
 use carrick_logic::http1::{Refusal, RequestHead};
 use std::net::IpAddr;
+use std::time::Duration;
+
+/// How long a certificate is taken for verified: it ends some day, and so do revocation lists.
+const VERIFIED_FOR: Duration = Duration::from_secs(60);
 
 /// What the head alone says against a request; learns whose it is.
 pub fn refuse(client: &mut Client, scratch: &mut Scratch, log: &mut RequestLog) -> Option<Reply> {
@@ -45,11 +50,12 @@ fn is_proven(context: &RequestContext) -> bool {
         return clients.is_none_or(|clients| !clients.is_required);
     }
     tls.is_some_and(|tls| {
-        let now = tls.in_force();
-        let is_accepted =
-            agreed.verified_by.get() == now.serial || now.accepts(&agreed.client_chain);
-        if is_accepted {
-            agreed.verified_by.set(now.serial);
+        let in_force = tls.in_force();
+        let (serial, at) = agreed.verified.get();
+        let is_known = serial == in_force.serial && now() < at + VERIFIED_FOR;
+        let is_accepted = is_known || in_force.accepts(&agreed.client_chain);
+        if is_accepted && !is_known {
+            agreed.verified.set((in_force.serial, now()));
         }
         is_accepted
     })

@@ -240,6 +240,25 @@ impl Plan {
         rules
     }
 
+    /// Whether unsafe requests invalidate what was stored by the plan before: by each of its rules something is stored still.
+    pub fn keeps_rules_of(&self, before: &Self) -> bool {
+        let stored = before.cache.is_some() && self.cache.is_some();
+        let all = (before.upstreams.iter().map(|upstream| Some(&upstream.name))).chain([None]);
+        let rules = |plan: &Self, name: Option<&String>| -> Vec<KeyRules> {
+            let find = |name| plan.upstreams.iter().position(|own| &own.name == name);
+            match name.map(find) {
+                Some(None) => Vec::new(),
+                index => plan
+                    .key_rules(index.flatten())
+                    .into_iter()
+                    .cloned()
+                    .collect(),
+            }
+        };
+        let mut all = all.map(|name| (rules(before, name), rules(self, name)));
+        stored && all.all(|(before, now)| before.iter().all(|rule| now.contains(rule)))
+    }
+
     /// Takes over from the plan before what of the cache only a start can change: whether there is one, and how much it
     /// holds. Says whether that is something else than this plan had. A cache that goes is not missed; none comes.
     pub fn keep_store(&mut self, before: &Self) -> bool {

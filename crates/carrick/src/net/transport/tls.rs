@@ -8,6 +8,7 @@ pub mod kernel;
 mod socket;
 
 use crate::net::admission::Admitted;
+use crate::net::deadline::now;
 use crate::net::io::{Stream, read_some};
 use framing::Framing;
 use kernel::KernelSession;
@@ -25,6 +26,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Instant;
 use tokio::net::TcpStream;
 
 /// Room for what the other end sends of its handshake at a time.
@@ -102,8 +104,8 @@ pub struct Agreed {
     pub client_subject: Option<Box<str>>,
     /// That certificate, and those that the client sent with it; none: it has no certificate.
     pub client_chain: Box<[CertificateDer<'static>]>,
-    /// The serial number of what verified it last.
-    pub verified_by: Cell<u64>,
+    /// The serial number of what verified it last, and when.
+    pub verified: Cell<(u64, Instant)>,
 }
 
 impl TlsStream {
@@ -271,7 +273,7 @@ impl TlsStream {
                 .map_err(rustls::Error::from)?
                 .map(Into::into),
             client_chain: chain.iter().map(|der| der.clone().into_owned()).collect(),
-            verified_by: Cell::default(),
+            verified: Cell::new((0, now())),
         })
     }
 

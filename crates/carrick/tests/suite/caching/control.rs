@@ -1,5 +1,5 @@
 //! Listing and purging.
-use super::{Play, get, ok};
+use super::{Play, cached_switch, get, ok};
 use crate::support::carrick::PROGRAM;
 use std::process::{Command, Output};
 
@@ -16,6 +16,20 @@ fn carrick(play: &Play, arguments: &[&str]) -> Output {
 fn said(output: &Output) -> String {
     assert!(output.status.success(), "{output:?}");
     String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// Without the rules, nothing that changes it would have been noticed.
+#[test]
+fn what_was_stored_by_rules_that_were_gone_meanwhile_is_out_of_date() {
+    let play = Play::begin("");
+    let text = cached_switch(&[play.server.address()], "", "");
+    let reload = |text: &str| play.carrick.reload_as(&play.place, text, "ok");
+    play.fetch("/a", &ok(FRESH, "old"));
+    reload(&text);
+    assert_eq!(play.find("/a").text(), "old");
+    reload(&text.replace("cache = true", ""));
+    reload(&text);
+    assert_eq!(play.fetch("/a", &ok(FRESH, "new")).text(), "new");
 }
 
 #[test]

@@ -24,7 +24,7 @@ use std::net::SocketAddr;
 struct Play {
     server: Server,
     carrick: Carrick,
-    _place: Place,
+    place: Place,
 }
 
 impl Play {
@@ -46,7 +46,7 @@ impl Play {
         Self {
             server,
             carrick,
-            _place: place,
+            place,
         }
     }
 

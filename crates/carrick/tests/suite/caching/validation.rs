@@ -99,7 +99,7 @@ fn what_is_stale_is_sent_where_the_server_fails() {
     let Play {
         server,
         carrick,
-        _place,
+        place: _place,
     } = play;
     drop(server);
     let gone = carrick.connect().ask(&get("/a", ""));
