@@ -69,7 +69,7 @@ pub(super) fn bind(address: SocketAddr) -> io::Result<std::net::TcpListener> {
     try_bind().map_err(|error: io::Error| {
         let hint = match error.kind() {
             io::ErrorKind::AddrInUse => {
-                "; does another carrick run, or does a listener of this one have it until the reload? `[admin] listen` takes another address, or \"\" for none"
+                "; does another carrick run? (Until a reload is over, a listener of this one may have it.) `[admin] listen` takes another address, or \"\" for none"
             }
             _ => "",
         };
