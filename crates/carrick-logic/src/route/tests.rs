@@ -319,7 +319,7 @@ fn methods_are_compared_exactly() {
         ("GET", true),
         ("PURGE", true),
         ("HEAD", false),
-        ("get", false),
+        ("purge", false),
         ("GETS", false),
     ] {
         assert_eq!(

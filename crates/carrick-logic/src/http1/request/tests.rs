@@ -103,7 +103,7 @@ fn methods_are_told_apart() {
         ("OPTIONS", M::Options),
         ("TRACE", M::Trace),
         ("PATCH", M::Patch),
-        ("get", M::Other),
+        ("purge", M::Other),
         ("PROPFIND", M::Other),
         ("M-SEARCH", M::Other),
     ];
